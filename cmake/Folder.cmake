@@ -1,0 +1,33 @@
+# sluice_folder(NAME [SOURCES extra.cc ...] [DEPS targets ...])
+#
+# Declares the library of one folder of src/. `*.cc` of the folder and its sub-folders make the static library
+# sluice_NAME; `*_test.cc` make the program NAME_test, run by ctest under the folder's name; `*_benchmark.cc` make
+# NAME_benchmark (not built by default).
+function(sluice_folder name)
+  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
+  set(tests ${sources})
+  set(benchmarks ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER benchmarks INCLUDE REGEX "_benchmark\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(test|benchmark|fuzz|main)\\.cc$")
+
+  set(library sluice_${name})
+  if(sources)
+    add_library(${library} STATIC ${sources})
+    target_link_libraries(${library} PUBLIC sluice_flags ${ARG_DEPS})
+  else()
+    add_library(${library} INTERFACE)
+    target_link_libraries(${library} INTERFACE sluice_flags ${ARG_DEPS})
+  endif()
+  if(tests)
+    add_executable(${name}_test ${tests})
+    target_compile_definitions(${name}_test PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    target_link_libraries(${name}_test PRIVATE ${library} ${ARG_TEST_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
+    add_test(NAME ${name} COMMAND ${name}_test)
+  endif()
+  if(benchmarks)
+    add_executable(${name}_benchmark EXCLUDE_FROM_ALL ${benchmarks})
+    target_link_libraries(${name}_benchmark PRIVATE ${library} benchmark::benchmark_main)
+  endif()
+endfunction()

@@ -1,0 +1,18 @@
+# Build options: warnings, sanitizers, optimisation.
+set(SLUICE_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, 'address,undefined' or 'thread'")
+option(SLUICE_WERROR "Treat warnings as errors" ON)
+
+add_library(sluice_flags INTERFACE)
+target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(sluice_flags INTERFACE -Wall -Wextra)
+if(SLUICE_WERROR)
+  target_compile_options(sluice_flags INTERFACE -Werror)
+endif()
+# Products and sums stay separate operations unless a kernel asks for a fused one: the arithmetic of an
+# output element must not depend on how the compiler vectorised the loop around it.
+target_compile_options(sluice_flags INTERFACE -ffp-contract=off)
+if(SLUICE_SANITIZE)
+  target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
+endif()

@@ -1,0 +1,101 @@
+#include "base/file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace sluice {
+namespace {
+
+// Closes a descriptor at the end of a scope.
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+tl::unexpected<Error> SystemError(const std::filesystem::path& path, const char* what) {
+  const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidData;
+  return Fail(code, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(errno)), path.string());
+}
+
+// Opens a regular file and tells its size.
+Status OpenRegular(const std::filesystem::path& path, Descriptor& descriptor, uint64_t& size) {
+  descriptor.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor.fd < 0) return SystemError(path, "open");
+  struct stat info;
+  if (::fstat(descriptor.fd, &info) != 0) return SystemError(path, "inspect");
+  if (!S_ISREG(info.st_mode)) {
+    return Fail(ErrorCode::kInvalidData, fmt::format("{} is not a regular file", path.string()), path.string());
+  }
+  size = static_cast<uint64_t>(info.st_size);
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> ReadFile(const std::filesystem::path& path, uint64_t max_bytes) {
+  Descriptor descriptor;
+  uint64_t size = 0;
+  RETURN_IF_ERROR(OpenRegular(path, descriptor, size));
+  if (size > max_bytes) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{} has {} bytes, at most {} are read", path.string(), size, max_bytes), path.string());
+  }
+  std::string text(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::read(descriptor.fd, text.data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return SystemError(path, "read");
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+Result<MappedFile> MappedFile::Open(const std::filesystem::path& path) {
+  Descriptor descriptor;
+  uint64_t size = 0;
+  RETURN_IF_ERROR(OpenRegular(path, descriptor, size));
+  MappedFile file;
+  file.size_ = size;
+  if (size == 0) return file;
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor.fd, 0);
+  if (data == MAP_FAILED) {
+    file.size_ = 0;
+    return SystemError(path, "map");
+  }
+  file.data_ = static_cast<const std::byte*>(data);
+  return file;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::Release(size_t offset, size_t size) const {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = (offset + page - 1) / page * page;
+  const size_t end = (offset + size) / page * page;
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// Files: read whole, or mapped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// The whole file. kNotFound if it does not exist; kInvalidData if it is larger than `max_bytes`.
+Result<std::string> ReadFile(const std::filesystem::path& path, uint64_t max_bytes = uint64_t{1} << 30);
+
+// A read-only mapping of a whole file.
+// Ownership: move-only; unmaps when destroyed. Views into bytes() die with it.
+// Thread safety: bytes() may be read from any thread. A file cut short by someone else while it is mapped raises SIGBUS.
+class MappedFile {
+ public:
+  static Result<MappedFile> Open(const std::filesystem::path& path);
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // Tells the kernel that [offset, offset + size) is not needed again: its pages leave this process's memory.
+  void Release(size_t offset, size_t size) const;
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace sluice

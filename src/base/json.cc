@@ -1,0 +1,383 @@
+#include "base/json.h"
+
+#include <charconv>
+#include <cmath>
+
+#include <simdjson.h>
+
+#include "base/check.h"
+
+namespace sluice::json {
+
+Value Value::BigInteger(std::string digits) {
+  Value value;
+  value.type_ = Type::kBigInteger;
+  value.string_ = std::move(digits);
+  return value;
+}
+
+bool Value::as_bool() const {
+  CHECK(is_bool());
+  return bool_;
+}
+int64_t Value::as_integer() const {
+  CHECK(is_integer());
+  return integer_;
+}
+double Value::as_double() const {
+  CHECK(is_number());
+  if (is_integer()) return static_cast<double>(integer_);
+  if (is_double()) return double_;
+  double value = 0;
+  const auto [end, error] = std::from_chars(string_.data(), string_.data() + string_.size(), value);
+  if (error == std::errc::result_out_of_range) return string_[0] == '-' ? -HUGE_VAL : HUGE_VAL;
+  return value;
+}
+const std::string& Value::as_string() const {
+  CHECK(is_string() || is_big_integer());
+  return string_;
+}
+const Value::Array& Value::as_array() const {
+  CHECK(is_array());
+  return array_;
+}
+Value::Array& Value::as_array() {
+  CHECK(is_array());
+  return array_;
+}
+const Value::Object& Value::as_object() const {
+  CHECK(is_object());
+  return object_;
+}
+Value::Object& Value::as_object() {
+  CHECK(is_object());
+  return object_;
+}
+
+const Value* Value::Find(std::string_view key) const {
+  if (!is_object()) return nullptr;
+  for (const Member& member : object_) {
+    if (member.first == key) return &member.second;
+  }
+  return nullptr;
+}
+
+void Value::Set(std::string_view key, Value value) {
+  for (Member& member : as_object()) {
+    if (member.first == key) {
+      member.second = std::move(value);
+      return;
+    }
+  }
+  object_.emplace_back(std::string(key), std::move(value));
+}
+
+bool operator==(const Value& a, const Value& b) {
+  const auto number = [](const Value& v) { return v.is_number() || v.is_bool(); };
+  if (number(a) && number(b)) {
+    const auto integer = [](const Value& v) { return v.is_bool() ? int64_t{v.bool_} : v.integer_; };
+    const auto exact = [](const Value& v) { return v.is_bool() || v.is_integer(); };
+    if (exact(a) && exact(b)) return integer(a) == integer(b);
+    if (a.is_big_integer() && b.is_big_integer()) return a.string_ == b.string_;
+    const auto real = [&](const Value& v) { return v.is_bool() ? (v.bool_ ? 1.0 : 0.0) : v.as_double(); };
+    return real(a) == real(b);
+  }
+  if (a.type_ != b.type_) return false;
+  switch (a.type_) {
+    case Type::kNull: return true;
+    case Type::kString: return a.string_ == b.string_;
+    case Type::kArray: return a.array_ == b.array_;
+    case Type::kObject:
+      if (a.object_.size() != b.object_.size()) return false;
+      for (const Value::Member& member : a.object_) {
+        const Value* other = b.Find(member.first);
+        if (other == nullptr || !(member.second == *other)) return false;
+      }
+      return true;
+    default: return false;
+  }
+}
+
+const char* TypeName(Type type) {
+  switch (type) {
+    case Type::kNull: return "null";
+    case Type::kBool: return "boolean";
+    case Type::kInteger:
+    case Type::kBigInteger: return "integer";
+    case Type::kDouble: return "number";
+    case Type::kString: return "string";
+    case Type::kArray: return "array";
+    case Type::kObject: return "object";
+  }
+  return "unknown";
+}
+
+namespace {
+
+namespace od = simdjson::ondemand;
+
+// The grammar of RFC 8259 section 6, which simdjson checks only for the numbers that it converts itself.
+bool IsNumber(std::string_view token, bool& is_integer) {
+  size_t i = 0;
+  const auto digits = [&] {
+    const size_t start = i;
+    while (i < token.size() && token[i] >= '0' && token[i] <= '9') ++i;
+    return i > start;
+  };
+  if (i < token.size() && token[i] == '-') ++i;
+  const size_t start = i;
+  if (!digits()) return false;
+  if (token[start] == '0' && i - start > 1) return false;
+  is_integer = true;
+  if (i < token.size() && token[i] == '.') {
+    is_integer = false;
+    ++i;
+    if (!digits()) return false;
+  }
+  if (i < token.size() && (token[i] == 'e' || token[i] == 'E')) {
+    is_integer = false;
+    ++i;
+    if (i < token.size() && (token[i] == '+' || token[i] == '-')) ++i;
+    if (!digits()) return false;
+  }
+  return i == token.size();
+}
+
+Result<Value> ParseNumber(std::string_view token) {
+  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' || token.back() == '\t')) {
+    token.remove_suffix(1);
+  }
+  bool is_integer = false;
+  if (!IsNumber(token, is_integer)) {
+    return Fail(ErrorCode::kInvalidArgument, "invalid JSON: '" + std::string(token.substr(0, 40)) + "' is not a number");
+  }
+  const char* end = token.data() + token.size();
+  if (is_integer) {
+    int64_t integer = 0;
+    if (std::from_chars(token.data(), end, integer).ec == std::errc()) return Value(integer);
+    return Value::BigInteger(std::string(token));
+  }
+  double real = 0;
+  if (std::from_chars(token.data(), end, real).ec == std::errc::result_out_of_range) {
+    // Too large is infinity and too small is zero, as in every other reader of JSON.
+    real = std::strtod(std::string(token).c_str(), nullptr);
+  }
+  return Value(real);
+}
+
+tl::unexpected<Error> Malformed(simdjson::error_code error) {
+  return Fail(ErrorCode::kInvalidArgument, std::string("invalid JSON: ") + simdjson::error_message(error));
+}
+
+#define GET_OR_RETURN(declaration, expression) \
+  declaration;                                \
+  if (const auto error = (expression)) return Malformed(error)
+
+Result<Value> Convert(od::value source, const ParseLimits& limits, int depth);
+
+Result<Value> ConvertArray(od::array source, const ParseLimits& limits, int depth) {
+  Value::Array array;
+  for (auto element : source) {
+    GET_OR_RETURN(od::value inner, element.get(inner));
+    ASSIGN_OR_RETURN(Value value, Convert(inner, limits, depth));
+    array.push_back(std::move(value));
+  }
+  return Value(std::move(array));
+}
+
+Result<Value> ConvertObject(od::object source, const ParseLimits& limits, int depth) {
+  Value result{Value::Object{}};
+  Value::Object& object = result.as_object();
+  for (auto field : source) {
+    GET_OR_RETURN(std::string_view view, field.unescaped_key().get(view));
+    std::string key(view);
+    GET_OR_RETURN(od::value inner, field.value().get(inner));
+    ASSIGN_OR_RETURN(Value value, Convert(inner, limits, depth));
+    if (!limits.allow_duplicates && result.Find(key) != nullptr) {
+      return Fail(ErrorCode::kInvalidArgument, "invalid JSON: duplicate key '" + key + "'", key);
+    }
+    // A large object (a vocabulary, a tensor index) is read without the search for an earlier key of the same name.
+    constexpr size_t kSmall = 64;
+    if (limits.allow_duplicates && object.size() < kSmall) {
+      result.Set(key, std::move(value));
+    } else {
+      object.emplace_back(std::move(key), std::move(value));
+    }
+  }
+  return result;
+}
+
+Result<Value> Convert(od::value source, const ParseLimits& limits, int depth) {
+  GET_OR_RETURN(od::json_type type, source.type().get(type));
+  if (type == od::json_type::array || type == od::json_type::object) {
+    if (depth >= limits.max_depth) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "invalid JSON: nested deeper than " + std::to_string(limits.max_depth) + " levels");
+    }
+    if (type == od::json_type::array) {
+      GET_OR_RETURN(od::array array, source.get_array().get(array));
+      return ConvertArray(array, limits, depth + 1);
+    }
+    GET_OR_RETURN(od::object object, source.get_object().get(object));
+    return ConvertObject(object, limits, depth + 1);
+  }
+  switch (type) {
+    case od::json_type::number: return ParseNumber(source.raw_json_token());
+    case od::json_type::string: {
+      GET_OR_RETURN(std::string_view text, source.get_string().get(text));
+      return Value(text);
+    }
+    case od::json_type::boolean: {
+      GET_OR_RETURN(bool value, source.get_bool().get(value));
+      return Value(value);
+    }
+    default: {
+      GET_OR_RETURN(bool null, source.is_null().get(null));
+      if (!null) return Malformed(simdjson::N_ATOM_ERROR);
+      return Value();
+    }
+  }
+}
+
+}  // namespace
+
+Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    return Fail(ErrorCode::kInvalidArgument, "JSON text of " + std::to_string(text.size()) + " bytes, at most " +
+                                                 std::to_string(limits.max_bytes) + " are read");
+  }
+  const simdjson::padded_string padded(text);
+  od::parser parser;
+  GET_OR_RETURN(od::document document, parser.iterate(padded).get(document));
+  GET_OR_RETURN(bool scalar, document.is_scalar().get(scalar));
+  if (scalar) {
+    // On-demand documents refuse get_value() on a scalar: read it as the only element of an array.
+    std::string wrapped = "[";
+    wrapped.append(text).append("]");
+    ASSIGN_OR_RETURN(Value array, Parse(wrapped, limits));
+    if (array.as_array().size() != 1) return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");
+    return std::move(array.as_array()[0]);
+  }
+  GET_OR_RETURN(od::value root, document.get_value().get(root));
+  ASSIGN_OR_RETURN(Value value, Convert(root, limits, 0));
+  // After the whole document there is no location left.
+  if (!document.current_location().error()) return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");
+  return value;
+}
+
+namespace {
+
+// Length of the valid UTF-8 sequence at the start of `text`, 0 if there is none.
+size_t ValidSequence(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
+  const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  if (byte(1) < low || byte(1) > high) return 0;
+  for (size_t i = 2; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
+void AppendString(std::string& out, std::string_view text) {
+  out.push_back('"');
+  size_t clean = 0;  // Start of the run that needs no escape.
+  size_t i = 0;
+  const auto flush = [&] { out.append(text.substr(clean, i - clean)); };
+  while (i < text.size()) {
+    const unsigned char c = static_cast<unsigned char>(text[i]);
+    if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\') {
+      ++i;
+      continue;
+    }
+    if (c >= 0x80) {
+      if (const size_t length = ValidSequence(text.substr(i))) {
+        i += length;
+        continue;
+      }
+    }
+    flush();
+    switch (c) {
+      case '"': out.append("\\\""); break;
+      case '\\': out.append("\\\\"); break;
+      case '\n': out.append("\\n"); break;
+      case '\r': out.append("\\r"); break;
+      case '\t': out.append("\\t"); break;
+      case '\b': out.append("\\b"); break;
+      case '\f': out.append("\\f"); break;
+      default:
+        if (c >= 0x80) {
+          out.append("\xEF\xBF\xBD");
+        } else {
+          static constexpr char kHex[] = "0123456789abcdef";
+          out.append("\\u00").push_back(kHex[c >> 4]);
+          out.push_back(kHex[c & 15]);
+        }
+    }
+    clean = ++i;
+  }
+  flush();
+  out.push_back('"');
+}
+
+void AppendDouble(std::string& out, double value) {
+  CHECK(std::isfinite(value), "JSON has no {}", value);
+  char buffer[40];
+  const double magnitude = std::fabs(value);
+  const bool plain = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value,
+                                          plain ? std::chars_format::fixed : std::chars_format::scientific);
+  CHECK(error == std::errc());
+  const std::string_view text(buffer, static_cast<size_t>(end - buffer));
+  out.append(text);
+  if (plain && text.find('.') == std::string_view::npos) out.append(".0");
+}
+
+void Append(std::string& out, const Value& value) {
+  switch (value.type()) {
+    case Type::kNull: out.append("null"); break;
+    case Type::kBool: out.append(value.as_bool() ? "true" : "false"); break;
+    case Type::kInteger: out.append(std::to_string(value.as_integer())); break;
+    case Type::kBigInteger: out.append(value.as_string()); break;
+    case Type::kDouble: AppendDouble(out, value.as_double()); break;
+    case Type::kString: AppendString(out, value.as_string()); break;
+    case Type::kArray: {
+      char separator = '[';
+      if (value.as_array().empty()) out.push_back('[');
+      for (const Value& element : value.as_array()) {
+        out.push_back(separator);
+        Append(out, element);
+        separator = ',';
+      }
+      out.push_back(']');
+      break;
+    }
+    case Type::kObject: {
+      char separator = '{';
+      if (value.as_object().empty()) out.push_back('{');
+      for (const auto& [key, member] : value.as_object()) {
+        out.push_back(separator);
+        AppendString(out, key);
+        out.push_back(':');
+        Append(out, member);
+        separator = ',';
+      }
+      out.push_back('}');
+      break;
+    }
+  }
+}
+
+std::string Write(const Value& value) {
+  std::string out;
+  Append(out, value);
+  return out;
+}
+
+}  // namespace sluice::json

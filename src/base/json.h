@@ -1,0 +1,95 @@
+// JSON values: parsing of foreign text within limits, and writing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice::json {
+
+enum class Type { kNull, kBool, kInteger, kBigInteger, kDouble, kString, kArray, kObject };
+
+// One JSON value. Objects keep the order of their keys. Integers outside int64 keep their digits (kBigInteger), so that a
+// reader can name them in an error.
+class Value {
+ public:
+  using Array = std::vector<Value>;
+  using Member = std::pair<std::string, Value>;
+  using Object = std::vector<Member>;
+
+  Value() = default;
+  Value(std::nullptr_t) {}
+  Value(bool value) : type_(Type::kBool), bool_(value) {}
+  Value(int value) : Value(static_cast<int64_t>(value)) {}
+  Value(int64_t value) : type_(Type::kInteger), integer_(value) {}
+  Value(double value) : type_(Type::kDouble), double_(value) {}
+  Value(const char* value) : Value(std::string(value)) {}
+  Value(std::string_view value) : Value(std::string(value)) {}
+  Value(std::string value) : type_(Type::kString), string_(std::move(value)) {}
+  Value(Array value) : type_(Type::kArray), array_(std::move(value)) {}
+  Value(Object value) : type_(Type::kObject), object_(std::move(value)) {}
+  static Value BigInteger(std::string digits);
+
+  Type type() const { return type_; }
+  bool is_null() const { return type_ == Type::kNull; }
+  bool is_bool() const { return type_ == Type::kBool; }
+  bool is_integer() const { return type_ == Type::kInteger; }
+  bool is_big_integer() const { return type_ == Type::kBigInteger; }
+  bool is_double() const { return type_ == Type::kDouble; }
+  bool is_number() const { return is_integer() || is_double() || is_big_integer(); }
+  bool is_string() const { return type_ == Type::kString; }
+  bool is_array() const { return type_ == Type::kArray; }
+  bool is_object() const { return type_ == Type::kObject; }
+
+  // REQUIRES: the value has that type.
+  bool as_bool() const;
+  int64_t as_integer() const;
+  double as_double() const;              // Any number, converted.
+  const std::string& as_string() const;  // A string, or the digits of a kBigInteger.
+  const Array& as_array() const;
+  Array& as_array();
+  const Object& as_object() const;
+  Object& as_object();
+
+  // The member named `key`, or null if this is not an object or has none.
+  const Value* Find(std::string_view key) const;
+  // Sets a member of an object, replacing one of the same name. REQUIRES: object.
+  void Set(std::string_view key, Value value);
+
+  // Python's ==: 1 == 1.0 == true; objects compare without regard to order.
+  friend bool operator==(const Value& a, const Value& b);
+
+ private:
+  Type type_ = Type::kNull;
+  bool bool_ = false;
+  int64_t integer_ = 0;
+  double double_ = 0;
+  std::string string_;
+  Array array_;
+  Object object_;
+};
+
+const char* TypeName(Type type);  // "null", "boolean", "integer", ...
+
+struct ParseLimits {
+  size_t max_bytes = size_t{1} << 30;
+  int max_depth = 128;          // Arrays and objects inside each other.
+  bool allow_duplicates = true; // true: the last of two equal keys wins (as Python's json); false: an error.
+};
+
+// Parses one JSON text (RFC 8259, UTF-8). kInvalidArgument with the reason and, where known, the place.
+Result<Value> Parse(std::string_view text, const ParseLimits& limits = {});
+
+// Appends `text` as a JSON string with quotes. Non-ASCII stays as it is; invalid UTF-8 becomes U+FFFD.
+void AppendString(std::string& out, std::string_view text);
+// Appends the shortest decimal that reads back as the same double, in Python's spelling (1.0, 1e-05, 1e+16).
+// REQUIRES: finite.
+void AppendDouble(std::string& out, double value);
+void Append(std::string& out, const Value& value);  // Compact: no spaces.
+std::string Write(const Value& value);
+
+}  // namespace sluice::json

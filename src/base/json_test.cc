@@ -1,0 +1,49 @@
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::json {
+namespace {
+
+std::string RoundTrip(std::string_view text) {
+  auto value = Parse(text);
+  return value ? Write(*value) : "error: " + value.error().message;
+}
+
+TEST(Json, RoundTripsValues) {
+  for (const char* text : {"null", "true", "[]", "{}", "[1,-2,3.5]", R"({"a":{"b":[null,"x\"y\n"]}})", "\"é😀\"", "0",
+                           "18446744073709551616", "[[[]]]", "1e-05", "1e+16", "123456789012345.0"}) {
+    EXPECT_EQ(RoundTrip(text), text);
+  }
+}
+
+TEST(Json, KeepsKeyOrderAndLastDuplicate) {
+  EXPECT_EQ(RoundTrip(R"({"b":1,"a":2,"b":3})"), R"({"b":3,"a":2})");
+  EXPECT_FALSE(Parse(R"({"b":1,"b":3})", {.allow_duplicates = false}));
+}
+
+TEST(Json, RefusesMalformedText) {
+  for (const char* text : {"", "{", "[1,]", "01", "1.", "-", "nul", "NaN", "[1] 2", "{\"a\" 1}", "\"\x80\"", "'a'",
+                           "1 2", "{\"a\":1}}", "[1}", "tru", "\"\n\""}) {
+    EXPECT_FALSE(Parse(text)) << text;
+  }
+}
+
+TEST(Json, LimitsDepth) {
+  const std::string deep = std::string(100000, '[');
+  EXPECT_FALSE(Parse(deep));
+  EXPECT_FALSE(Parse(std::string(200, '[') + std::string(200, ']')));
+  EXPECT_TRUE(Parse(std::string(100, '[') + std::string(100, ']')));
+}
+
+TEST(Json, ReplacesInvalidUtf8WhenWriting) { EXPECT_EQ(Write(Value("a\xff\xc3")), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\""); }
+
+TEST(Json, ComparesLikePython) {
+  EXPECT_EQ(Value(1), Value(1.0));
+  EXPECT_EQ(Value(true), Value(1));
+  EXPECT_EQ(*Parse(R"({"a":1,"b":2})"), *Parse(R"({"b":2,"a":1})"));
+  EXPECT_FALSE(Value("1") == Value(1));
+}
+
+}  // namespace
+}  // namespace sluice::json

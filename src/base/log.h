@@ -1,0 +1,29 @@
+// Log lines on stderr: `2026-11-21T07:11:03.512Z INFO engine message`. One line per call, UTC.
+// Thread safety: all functions may be called from any thread.
+#pragma once
+
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace sluice {
+
+enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError };
+
+// Lines below `level` are dropped. Default kInfo.
+void SetLogLevel(LogLevel level);
+bool LogEnabled(LogLevel level);
+void LogLine(LogLevel level, std::string_view component, std::string_view message);
+
+template <typename... Args>
+void Log(LogLevel level, std::string_view component, fmt::format_string<Args...> format, Args&&... args) {
+  if (LogEnabled(level)) LogLine(level, component, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace sluice
+
+// LOG_INFO("engine", "{} requests", n);
+#define LOG_DEBUG(component, ...) ::sluice::Log(::sluice::LogLevel::kDebug, component, __VA_ARGS__)
+#define LOG_INFO(component, ...) ::sluice::Log(::sluice::LogLevel::kInfo, component, __VA_ARGS__)
+#define LOG_WARNING(component, ...) ::sluice::Log(::sluice::LogLevel::kWarning, component, __VA_ARGS__)
+#define LOG_ERROR(component, ...) ::sluice::Log(::sluice::LogLevel::kError, component, __VA_ARGS__)
