@@ -1,0 +1,29 @@
+// How a stored tensor's numbers are coded.
+#pragma once
+
+#include "tensor/element_type.h"
+
+namespace sluice {
+
+// Describes every stored weight: plain numbers, or narrow numbers with scales. The value of element [n, k] of a matrix
+// [out, in] is data[n, k] * scale[...] * second_scale, where the scale layout tells which scale belongs to it.
+struct DataFormat {
+  enum class ScaleLayout : uint8_t {
+    kNone,       // plain numbers
+    kPerTensor,  // one scale
+    kPerRow,     // [out]
+    kPerGroup,   // [out, in / group_size], along the input
+    kPerBlock,   // [ceil(out / block_rows), ceil(in / group_size)]
+  };
+
+  ElementType type = ElementType::kBF16;
+  ScaleLayout scale_layout = ScaleLayout::kNone;
+  ElementType scale_type = ElementType::kF32;
+  int group_size = 0;             // input elements a scale covers (kPerGroup, kPerBlock)
+  int block_rows = 0;             // output rows a scale covers (kPerBlock)
+  bool has_second_scale = false;  // a float32 factor of the whole tensor on top (NVFP4)
+
+  friend bool operator==(const DataFormat&, const DataFormat&) = default;
+};
+
+}  // namespace sluice
