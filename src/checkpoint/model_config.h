@@ -1,0 +1,66 @@
+// What config.json and generation_config.json say of a model, read strictly.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "tensor/element_type.h"
+
+namespace sluice {
+
+// The "llama3" scaling of rotary frequencies, as named in config.json.
+struct RopeScaling {
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  int64_t original_max_position_embeddings = 8192;
+};
+
+// The numbers that define a decoder. Field names are those of config.json; absent fields have the defaults that
+// transformers gives them for the architecture.
+struct ModelConfig {
+  std::string architecture;  // "LlamaForCausalLM", "Qwen3ForCausalLM"
+  std::string model_type;    // "llama", "qwen3"
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;
+  int64_t head_dim = 0;
+  double rms_norm_eps = 1e-6;
+  double rope_theta = 0;
+  std::optional<RopeScaling> rope_scaling;
+  int64_t max_position_embeddings = 0;
+  bool tie_word_embeddings = false;
+  bool attention_bias = false;
+  bool mlp_bias = false;
+  ElementType dtype = ElementType::kBF16;  // of the published weights: F32, F16 or BF16
+  std::optional<int32_t> bos_token_id;
+  std::vector<int32_t> eos_token_ids;
+  json::Value raw;  // the whole of config.json
+};
+
+// Sampling defaults that the model's authors published; a request's own values win.
+struct GenerationConfig {
+  std::optional<int32_t> bos_token_id;
+  std::vector<int32_t> eos_token_ids;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int64_t> top_k;
+  std::optional<int64_t> max_new_tokens;
+};
+
+// Reads `folder`/config.json. An architecture, activation or rope type that this program does not implement, a missing
+// dimension, or a quantization_config is refused by name.
+Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder);
+Result<ModelConfig> ParseModelConfig(const json::Value& config);
+
+// Reads `folder`/generation_config.json; an absent file gives the defaults.
+Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& folder);
+
+}  // namespace sluice
