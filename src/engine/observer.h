@@ -1,0 +1,53 @@
+// What the engine reports of itself, for metrics and logs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/request.h"
+
+namespace sluice {
+
+// After every step.
+struct StepStats {
+  int64_t running = 0;
+  int64_t waiting = 0;
+  int64_t used_blocks = 0;  // held by sequences
+  int64_t total_blocks = 0;
+  // Of this step:
+  int64_t prompt_tokens = 0;     // computed, not taken from the cache
+  int64_t generated_tokens = 0;
+  int64_t preemptions = 0;
+  int64_t prefix_queries = 0;    // tokens asked of the prefix index
+  int64_t prefix_hits = 0;       // tokens found there
+  double step_seconds = 0;       // from plan to sampled tokens
+  double model_seconds = 0;      // of that inside Model::Forward
+};
+
+// When the last sequence of a request ended.
+struct RequestStats {
+  FinishReason reason = FinishReason::kStop;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t generated_tokens = 0;  // over all sequences
+  int64_t max_tokens = 0;
+  int num_sequences = 1;
+  double queue_seconds = 0;      // arrival to first scheduled
+  double prefill_seconds = 0;    // first scheduled to first token
+  double decode_seconds = 0;     // first to last token
+  double inference_seconds = 0;  // first scheduled to last token
+  double total_seconds = 0;      // arrival to last token
+  std::optional<double> first_token_seconds;  // arrival to first token; none if there was no token
+};
+
+// Called on the engine's thread; must not block.
+class EngineObserver {
+ public:
+  virtual ~EngineObserver() = default;
+  virtual void OnStep(const StepStats& stats) = 0;
+  virtual void OnFirstToken(double seconds_since_arrival) = 0;
+  virtual void OnInterToken(double seconds) = 0;  // between two updates of a sequence
+  virtual void OnFinished(const RequestStats& stats) = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,71 @@
+// What goes into the engine and what comes out: token ids only, no text.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/sampling_params.h"
+
+namespace sluice {
+
+// The logprob of one token and of the best alternatives at its position.
+struct TokenLogprobs {
+  int32_t token = 0;
+  float logprob = 0;
+  int32_t rank = 0;  // 1: the most likely
+  std::vector<std::pair<int32_t, float>> top;  // the best ones, descending; holds as many as were asked for
+};
+
+enum class FinishReason {
+  kStop,    // an end token, a stop token, or StopSequence()
+  kLength,  // max_tokens or the context
+  kAbort,   // the client went away or the server shut down
+  kError,
+};
+
+// News of one sequence of a request. Tokens come in order; the last update has `finish`.
+struct SequenceUpdate {
+  int sequence = 0;  // [0, n)
+  std::vector<int32_t> tokens;
+  std::vector<TokenLogprobs> logprobs;  // one a token where asked for
+  std::optional<FinishReason> finish;
+  std::optional<int32_t> stop_token;  // the stop_token_ids entry that ended it (not set for an end-of-sequence token)
+};
+
+// Sent once a request, before or with its first tokens.
+struct PromptResult {
+  int64_t cached_tokens = 0;  // taken from the prefix cache
+  // With prompt_logprobs: one entry a prompt token; the first has no logprob and is empty.
+  std::vector<std::optional<TokenLogprobs>> logprobs;
+};
+
+// Where a request's news goes. Called on the engine's thread, in order, until OnUpdate with the finish of the last
+// sequence or OnError, and never after; must not block (hand the news to a queue).
+class RequestSink {
+ public:
+  virtual ~RequestSink() = default;
+  virtual void OnPrompt(PromptResult result) = 0;
+  virtual void OnUpdate(SequenceUpdate update) = 0;
+  // The request failed; nothing follows.
+  virtual void OnError(Error error) = 0;
+};
+
+struct Request {
+  std::string id;  // for the log
+  std::vector<int32_t> prompt;  // >= 1 tokens, inside the vocabulary
+  SamplingParams sampling;
+  int num_sequences = 1;  // n
+  int64_t priority = 0;   // smaller is sooner; counts under the priority policy
+  std::string cache_salt; // prefixes are shared only between requests of equal salt
+  bool use_prefix_cache = true;
+  std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
+  std::shared_ptr<RequestSink> sink;
+};
+
+}  // namespace sluice

@@ -1,0 +1,58 @@
+// The settings of the HTTP server, resolved from options; fixed once it runs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+struct ServerConfig {
+  std::string host = "0.0.0.0";
+  uint16_t port = 8000;  // 0: any free port, told by Server::port()
+  std::vector<std::string> api_keys;            // empty: no authentication
+  std::vector<std::string> served_model_names;  // first is the one in answers; empty: the model argument
+  std::string model_argument;                   // as the user gave it ("root" in /v1/models)
+  std::string root_path;                        // prefix that a proxy strips or keeps; both are answered
+
+  // CORS, as vllm serve.
+  std::vector<std::string> allowed_origins = {"*"};
+  std::vector<std::string> allowed_methods = {"*"};
+  std::vector<std::string> allowed_headers = {"*"};
+  bool allow_credentials = false;
+
+  // Limits.
+  uint64_t max_body_bytes = uint64_t{64} << 20;
+  uint32_t max_header_bytes = 1 << 20;
+  int max_connections = 4096;
+  int max_pending_requests = 4096;  // taken in and not finished; more are answered 503
+  double keep_alive_seconds = 5;
+  double header_timeout_seconds = 30;   // from the first byte of a request to the end of its head
+  double body_timeout_seconds = 120;
+  double write_timeout_seconds = 300;   // a client that reads nothing for so long is dropped
+  int io_threads = 1;
+  int worker_threads = 2;  // rendering, encoding, detokenizing
+
+  // Answers.
+  std::string chat_template;        // path or text; empty: the model's own
+  std::string chat_template_content_format = "auto";  // auto | string | openai
+  std::string default_chat_template_kwargs;           // a JSON object or empty
+  bool trust_request_chat_template = false;
+  std::string response_role = "assistant";
+  int max_logprobs = 20;
+  std::string generation_config = "auto";  // auto: the model's defaults; vllm: none
+  std::string override_generation_config;  // a JSON object or empty
+  bool return_tokens_as_token_ids = false;
+  bool enable_prompt_tokens_details = false;
+  bool enable_force_include_usage = false;
+  bool enable_request_id_headers = false;
+  bool enable_server_load_tracking = false;
+  bool enable_tokenizer_info_endpoint = false;
+  bool disable_access_log = false;
+  bool log_requests = false;
+  bool priority_scheduling = false;
+  std::string version;  // of /version and system_fingerprint
+};
+
+}  // namespace sluice
