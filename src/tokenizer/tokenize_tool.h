@@ -1,0 +1,17 @@
+// The work of `sluice tokenize`.
+#pragma once
+
+#include <iosfwd>
+
+#include "base/result.h"
+#include "tokenizer/tokenizer.h"
+
+namespace sluice {
+
+// Reads JSON lines and writes one JSON line for each, in order; blank lines are passed over.
+// `decode` false: {"text": string, "add_special_tokens": bool (true)} gives {"ids": [...]}.
+// `decode` true: {"ids": [...], "skip_special_tokens": bool (true)} gives {"text": string}.
+// kInvalidArgument with the line number at the first line that is neither.
+Status RunTokenize(const Tokenizer& tokenizer, bool decode, std::istream& in, std::ostream& out);
+
+}  // namespace sluice
