@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <unordered_map>
 
 #include <simdjson.h>
 
@@ -11,85 +13,86 @@ namespace sluice::json {
 
 Value Value::BigInteger(std::string digits) {
   Value value;
-  value.type_ = Type::kBigInteger;
-  value.string_ = std::move(digits);
+  value.data_ = Digits{std::move(digits)};
   return value;
 }
 
 bool Value::as_bool() const {
   CHECK(is_bool());
-  return bool_;
+  return *std::get_if<bool>(&data_);
 }
 int64_t Value::as_integer() const {
   CHECK(is_integer());
-  return integer_;
+  return *std::get_if<int64_t>(&data_);
 }
 double Value::as_double() const {
   CHECK(is_number());
-  if (is_integer()) return static_cast<double>(integer_);
-  if (is_double()) return double_;
+  if (is_integer()) return static_cast<double>(as_integer());
+  if (is_double()) return *std::get_if<double>(&data_);
+  const std::string& digits = as_string();
   double value = 0;
-  const auto [end, error] = std::from_chars(string_.data(), string_.data() + string_.size(), value);
-  if (error == std::errc::result_out_of_range) return string_[0] == '-' ? -HUGE_VAL : HUGE_VAL;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error == std::errc::result_out_of_range) return digits[0] == '-' ? -HUGE_VAL : HUGE_VAL;
   return value;
 }
 const std::string& Value::as_string() const {
   CHECK(is_string() || is_big_integer());
-  return string_;
+  return is_string() ? *std::get_if<std::string>(&data_) : std::get_if<Digits>(&data_)->text;
 }
 const Value::Array& Value::as_array() const {
   CHECK(is_array());
-  return array_;
+  return *std::get_if<Array>(&data_);
 }
 Value::Array& Value::as_array() {
   CHECK(is_array());
-  return array_;
+  return *std::get_if<Array>(&data_);
 }
 const Value::Object& Value::as_object() const {
   CHECK(is_object());
-  return object_;
+  return *std::get_if<Object>(&data_);
 }
 Value::Object& Value::as_object() {
   CHECK(is_object());
-  return object_;
+  return *std::get_if<Object>(&data_);
 }
 
 const Value* Value::Find(std::string_view key) const {
   if (!is_object()) return nullptr;
-  for (const Member& member : object_) {
+  for (const Member& member : as_object()) {
     if (member.first == key) return &member.second;
   }
   return nullptr;
 }
 
 void Value::Set(std::string_view key, Value value) {
-  for (Member& member : as_object()) {
+  Object& object = as_object();
+  for (Member& member : object) {
     if (member.first == key) {
       member.second = std::move(value);
       return;
     }
   }
-  object_.emplace_back(std::string(key), std::move(value));
+  object.emplace_back(std::string(key), std::move(value));
 }
 
 bool operator==(const Value& a, const Value& b) {
-  const auto number = [](const Value& v) { return v.is_number() || v.is_bool(); };
-  if (number(a) && number(b)) {
-    const auto integer = [](const Value& v) { return v.is_bool() ? int64_t{v.bool_} : v.integer_; };
+  const auto numeric = [](const Value& v) { return v.is_number() || v.is_bool(); };
+  if (numeric(a) && numeric(b)) {
     const auto exact = [](const Value& v) { return v.is_bool() || v.is_integer(); };
+    const auto integer = [](const Value& v) { return v.is_bool() ? int64_t{v.as_bool()} : v.as_integer(); };
     if (exact(a) && exact(b)) return integer(a) == integer(b);
-    if (a.is_big_integer() && b.is_big_integer()) return a.string_ == b.string_;
-    const auto real = [&](const Value& v) { return v.is_bool() ? (v.bool_ ? 1.0 : 0.0) : v.as_double(); };
+    if (a.is_big_integer() && b.is_big_integer()) return a.as_string() == b.as_string();
+    const auto real = [](const Value& v) { return v.is_bool() ? (v.as_bool() ? 1.0 : 0.0) : v.as_double(); };
     return real(a) == real(b);
   }
-  if (a.type_ != b.type_) return false;
-  switch (a.type_) {
+  if (a.type() != b.type()) return false;
+  switch (a.type()) {
     case Type::kNull: return true;
-    case Type::kString: return a.string_ == b.string_;
-    case Type::kArray: return a.array_ == b.array_;
+    case Type::kString: return a.as_string() == b.as_string();
+    case Type::kArray: return a.as_array() == b.as_array();
     case Type::kObject:
-      if (a.object_.size() != b.object_.size()) return false;
-      for (const Value::Member& member : a.object_) {
+      if (a.as_object().size() != b.as_object().size()) return false;
+      for (const Value::Member& member : a.as_object()) {
         const Value* other = b.Find(member.first);
         if (other == nullptr || !(member.second == *other)) return false;
       }
@@ -157,10 +160,11 @@ Result<Value> ParseNumber(std::string_view token) {
     if (std::from_chars(token.data(), end, integer).ec == std::errc()) return Value(integer);
     return Value::BigInteger(std::string(token));
   }
-  double real = 0;
-  if (std::from_chars(token.data(), end, real).ec == std::errc::result_out_of_range) {
-    // Too large is infinity and too small is zero, as in every other reader of JSON.
-    real = std::strtod(std::string(token).c_str(), nullptr);
+  // Too small is zero, as in every other reader of JSON; too large is refused, since no text could be written back.
+  const double real = std::strtod(std::string(token).c_str(), nullptr);
+  if (!std::isfinite(real)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "invalid JSON: the number " + std::string(token.substr(0, 40)) + " is out of range");
   }
   return Value(real);
 }
@@ -186,25 +190,35 @@ Result<Value> ConvertArray(od::array source, const ParseLimits& limits, int dept
 }
 
 Result<Value> ConvertObject(od::object source, const ParseLimits& limits, int depth) {
-  Value result{Value::Object{}};
-  Value::Object& object = result.as_object();
+  Value::Object object;
+  // Where each key stands; only kept for objects so large that a search through them would be slow.
+  std::unordered_map<std::string, size_t> places;
+  constexpr size_t kSmall = 32;
+  const auto find = [&](const std::string& key) -> Value* {
+    if (object.size() < kSmall) {
+      for (auto& [name, value] : object) {
+        if (name == key) return &value;
+      }
+      return nullptr;
+    }
+    for (size_t i = places.size(); i < object.size(); ++i) places.emplace(object[i].first, i);
+    const auto place = places.find(key);
+    return place == places.end() ? nullptr : &object[place->second].second;
+  };
   for (auto field : source) {
     GET_OR_RETURN(std::string_view view, field.unescaped_key().get(view));
     std::string key(view);
     GET_OR_RETURN(od::value inner, field.value().get(inner));
     ASSIGN_OR_RETURN(Value value, Convert(inner, limits, depth));
-    if (!limits.allow_duplicates && result.Find(key) != nullptr) {
+    if (Value* earlier = find(key); earlier == nullptr) {
+      object.emplace_back(std::move(key), std::move(value));
+    } else if (limits.allow_duplicates) {
+      *earlier = std::move(value);
+    } else {
       return Fail(ErrorCode::kInvalidArgument, "invalid JSON: duplicate key '" + key + "'", key);
     }
-    // A large object (a vocabulary, a tensor index) is read without the search for an earlier key of the same name.
-    constexpr size_t kSmall = 64;
-    if (limits.allow_duplicates && object.size() < kSmall) {
-      result.Set(key, std::move(value));
-    } else {
-      object.emplace_back(std::move(key), std::move(value));
-    }
   }
-  return result;
+  return Value(std::move(object));
 }
 
 Result<Value> Convert(od::value source, const ParseLimits& limits, int depth) {
@@ -327,7 +341,10 @@ void AppendString(std::string& out, std::string_view text) {
 }
 
 void AppendDouble(std::string& out, double value) {
-  CHECK(std::isfinite(value), "JSON has no {}", value);
+  if (!std::isfinite(value)) {
+    out.append("null");
+    return;
+  }
   char buffer[40];
   const double magnitude = std::fabs(value);
   const bool plain = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -23,27 +24,27 @@ class Value {
 
   Value() = default;
   Value(std::nullptr_t) {}
-  Value(bool value) : type_(Type::kBool), bool_(value) {}
-  Value(int value) : Value(static_cast<int64_t>(value)) {}
-  Value(int64_t value) : type_(Type::kInteger), integer_(value) {}
-  Value(double value) : type_(Type::kDouble), double_(value) {}
+  Value(bool value) : data_(value) {}
+  Value(int value) : data_(static_cast<int64_t>(value)) {}
+  Value(int64_t value) : data_(value) {}
+  Value(double value) : data_(value) {}
   Value(const char* value) : Value(std::string(value)) {}
   Value(std::string_view value) : Value(std::string(value)) {}
-  Value(std::string value) : type_(Type::kString), string_(std::move(value)) {}
-  Value(Array value) : type_(Type::kArray), array_(std::move(value)) {}
-  Value(Object value) : type_(Type::kObject), object_(std::move(value)) {}
+  Value(std::string value) : data_(std::move(value)) {}
+  Value(Array value) : data_(std::move(value)) {}
+  Value(Object value) : data_(std::move(value)) {}
   static Value BigInteger(std::string digits);
 
-  Type type() const { return type_; }
-  bool is_null() const { return type_ == Type::kNull; }
-  bool is_bool() const { return type_ == Type::kBool; }
-  bool is_integer() const { return type_ == Type::kInteger; }
-  bool is_big_integer() const { return type_ == Type::kBigInteger; }
-  bool is_double() const { return type_ == Type::kDouble; }
+  Type type() const { return static_cast<Type>(data_.index()); }
+  bool is_null() const { return type() == Type::kNull; }
+  bool is_bool() const { return type() == Type::kBool; }
+  bool is_integer() const { return type() == Type::kInteger; }
+  bool is_big_integer() const { return type() == Type::kBigInteger; }
+  bool is_double() const { return type() == Type::kDouble; }
   bool is_number() const { return is_integer() || is_double() || is_big_integer(); }
-  bool is_string() const { return type_ == Type::kString; }
-  bool is_array() const { return type_ == Type::kArray; }
-  bool is_object() const { return type_ == Type::kObject; }
+  bool is_string() const { return type() == Type::kString; }
+  bool is_array() const { return type() == Type::kArray; }
+  bool is_object() const { return type() == Type::kObject; }
 
   // REQUIRES: the value has that type.
   bool as_bool() const;
@@ -64,13 +65,11 @@ class Value {
   friend bool operator==(const Value& a, const Value& b);
 
  private:
-  Type type_ = Type::kNull;
-  bool bool_ = false;
-  int64_t integer_ = 0;
-  double double_ = 0;
-  std::string string_;
-  Array array_;
-  Object object_;
+  struct Digits {
+    std::string text;
+  };
+  // In the order of Type.
+  std::variant<std::monostate, bool, int64_t, Digits, double, std::string, Array, Object> data_;
 };
 
 const char* TypeName(Type type);  // "null", "boolean", "integer", ...
@@ -87,7 +86,7 @@ Result<Value> Parse(std::string_view text, const ParseLimits& limits = {});
 // Appends `text` as a JSON string with quotes. Non-ASCII stays as it is; invalid UTF-8 becomes U+FFFD.
 void AppendString(std::string& out, std::string_view text);
 // Appends the shortest decimal that reads back as the same double, in Python's spelling (1.0, 1e-05, 1e+16).
-// REQUIRES: finite.
+// JSON has no NaN and no infinity: they become null.
 void AppendDouble(std::string& out, double value);
 void Append(std::string& out, const Value& value);  // Compact: no spaces.
 std::string Write(const Value& value);

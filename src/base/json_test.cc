@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
 namespace sluice::json {
@@ -22,9 +24,20 @@ TEST(Json, KeepsKeyOrderAndLastDuplicate) {
   EXPECT_FALSE(Parse(R"({"b":1,"b":3})", {.allow_duplicates = false}));
 }
 
+TEST(Json, FindsDuplicatesInLargeObjects) {
+  std::string text = "{";
+  for (int i = 0; i < 1000; ++i) text += "\"k" + std::to_string(i) + "\":" + std::to_string(i) + ",";
+  text += "\"k500\":-1}";
+  const auto value = Parse(text);
+  ASSERT_TRUE(value);
+  EXPECT_EQ(value->as_object().size(), 1000u);
+  EXPECT_EQ(value->Find("k500")->as_integer(), -1);
+  EXPECT_FALSE(Parse(text, {.allow_duplicates = false}));
+}
+
 TEST(Json, RefusesMalformedText) {
   for (const char* text : {"", "{", "[1,]", "01", "1.", "-", "nul", "NaN", "[1] 2", "{\"a\" 1}", "\"\x80\"", "'a'",
-                           "1 2", "{\"a\":1}}", "[1}", "tru", "\"\n\""}) {
+                           "1 2", "{\"a\":1}}", "[1}", "tru", "\"\n\"", "1e999"}) {
     EXPECT_FALSE(Parse(text)) << text;
   }
 }
@@ -37,6 +50,11 @@ TEST(Json, LimitsDepth) {
 }
 
 TEST(Json, ReplacesInvalidUtf8WhenWriting) { EXPECT_EQ(Write(Value("a\xff\xc3")), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\""); }
+
+TEST(Json, WritesWhatJsonLacksAsNull) {
+  EXPECT_EQ(Write(Value(std::numeric_limits<double>::infinity())), "null");
+  EXPECT_EQ(Write(Value(std::numeric_limits<double>::quiet_NaN())), "null");
+}
 
 TEST(Json, ComparesLikePython) {
   EXPECT_EQ(Value(1), Value(1.0));
