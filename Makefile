@@ -1,0 +1,50 @@
+# The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
+.DEFAULT_GOAL := build
+.PHONY: build demo test test-fast lint format bench clean docs
+
+BUILD := build/release
+BIN := $(BUILD)/bin
+CCACHE := $(shell command -v ccache 2>/dev/null)
+export CMAKE_CXX_COMPILER_LAUNCHER ?= $(CCACHE)
+
+# The program, with the names under which scripts know its predecessors beside it.
+build: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) --target sluice
+
+$(BUILD)/build.ninja: CMakePresets.json packages.txt
+	@tools/install_packages.sh build
+	@cmake --preset release --log-level=WARNING
+	@touch $@
+
+demo: build
+	@tools/install_packages.sh demo
+	@tools/demo.sh
+
+# All suites. Ends with a line `N passed, N failed`.
+test:
+	@tools/install_packages.sh build test
+	@python3 tests/run.py all
+
+# Unit tests of the release build alone.
+test-fast:
+	@tools/install_packages.sh build test
+	@python3 tests/run.py fast
+
+lint: $(BUILD)/build.ninja
+	@tools/install_packages.sh build test lint
+	@tools/lint.sh
+
+format:
+	@tools/install_packages.sh lint
+	@git ls-files 'src/*.h' 'src/*.cc' | xargs clang-format -i
+
+# The generated pages of docs/, from the program.
+docs: build
+	@tools/generate_docs.sh
+
+# The figures that README.md and the benchmarks folder speak of, beside this machine's own limits.
+bench: build
+	@tools/bench.sh
+
+clean:
+	rm -rf build .venv
