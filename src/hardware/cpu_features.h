@@ -1,0 +1,25 @@
+// What the CPU can do and the operating system lets programs use.
+#pragma once
+
+#include <string>
+
+namespace sluice {
+
+// Each flag is true only when the CPU has the instructions, the operating system saves their registers, and, for AMX,
+// this process was granted their use.
+struct CpuFeatures {
+  std::string vendor;
+  std::string model;
+  bool avx2 = false;         // AVX2, FMA and F16C
+  bool avx512 = false;       // AVX-512 F, BW, DQ and VL
+  bool avx512_vnni = false;  // 8-bit integer dot products
+  bool avx512_bf16 = false;  // BF16 dot products
+  bool amx_bf16 = false;     // AMX tiles with BF16 dot products
+  bool amx_int8 = false;
+};
+
+// Detected at the first call; the same afterwards. Asks the operating system for the use of AMX where the CPU has it.
+// Thread safety: any thread.
+const CpuFeatures& DetectCpuFeatures();
+
+}  // namespace sluice

@@ -1,0 +1,101 @@
+#include "kernels/dispatch.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "hardware/cpu_features.h"
+#include "kernels/kernel_table.h"
+
+namespace sluice::kernels {
+namespace {
+
+struct Variant {
+  Isa isa;
+  std::string_view name;
+  const KernelTable* table;
+  bool (*runs_here)(const CpuFeatures& features);
+};
+
+// The best last.
+constexpr std::array kVariants = {
+    Variant{Isa::kReference, "reference", &kReferenceKernels, [](const CpuFeatures&) { return true; }},
+};
+
+bool RunsHere(const Variant& variant) { return variant.runs_here(DetectCpuFeatures()); }
+
+const Variant& Best() { return *std::find_if(kVariants.rbegin(), kVariants.rend(), RunsHere); }
+
+// Null until the first use.
+std::atomic<const Variant*> current{nullptr};
+
+const Variant& Current() {
+  const Variant* variant = current.load(std::memory_order_acquire);
+  if (variant == nullptr) {
+    variant = &Best();
+    current.store(variant, std::memory_order_release);
+  }
+  return *variant;
+}
+
+}  // namespace
+
+const KernelTable& Kernels() { return *Current().table; }
+
+std::string_view IsaName(Isa isa) {
+  switch (isa) {
+    case Isa::kReference: return "reference";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Bf16: return "avx512_bf16";
+    case Isa::kAmx: return "amx";
+  }
+  CHECK(false, "not an ISA: {}", static_cast<int>(isa));
+}
+
+std::vector<Isa> AvailableIsas() {
+  std::vector<Isa> isas;
+  for (const Variant& variant : kVariants) {
+    if (RunsHere(variant)) isas.push_back(variant.isa);
+  }
+  return isas;
+}
+
+Isa CurrentIsa() { return Current().isa; }
+
+Status SelectIsa(std::string_view name) {
+  if (name == "auto") {
+    SelectIsa(Best().isa);
+    return {};
+  }
+  std::string available;
+  for (Isa isa : AvailableIsas()) {
+    if (IsaName(isa) == name) {
+      SelectIsa(isa);
+      return {};
+    }
+    available += fmt::format("{}{}", available.empty() ? "" : ", ", IsaName(isa));
+  }
+  for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
+    if (IsaName(isa) == name) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("this machine cannot run the {} kernels; it can run: auto, {}", name, available),
+                  "cpu-isa");
+    }
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("unknown instruction set \"{}\"; this machine can run: auto, {}", name, available), "cpu-isa");
+}
+
+void SelectIsa(Isa isa) {
+  const auto* variant =
+      std::find_if(kVariants.begin(), kVariants.end(), [&](const Variant& v) { return v.isa == isa; });
+  CHECK(variant != kVariants.end() && RunsHere(*variant), "kernels of {} are not available", IsaName(isa));
+  current.store(variant, std::memory_order_release);
+}
+
+}  // namespace sluice::kernels

@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/attention_layout.h"
+#include "kernels/reference/reference.h"
+#include "tensor/bfloat16.h"
+
+namespace sluice::kernels::reference {
+namespace {
+
+float Load(const void* panel, bool bf16, int64_t offset) {
+  return bf16 ? ToFloat(static_cast<const BFloat16*>(panel)[offset]) : static_cast<const float*>(panel)[offset];
+}
+
+}  // namespace
+
+void AttentionChunk(const AttentionChunkArgs& args) {
+  const int dim = args.head_dim;
+  for (int row = 0; row < args.rows; ++row) {
+    const int limit = args.limits[row];
+    if (limit == 0) continue;
+    const float* q = args.q + int64_t{row} * dim;
+    float* scores = args.scores + int64_t{row} * kAttentionChunk;
+    float largest = -std::numeric_limits<float>::infinity();
+    for (int position = 0; position < limit; ++position) {
+      const void* panel = args.k_panels[position / kAttentionPanelPositions];
+      float score = 0;
+      for (int d = 0; d < dim; ++d) {
+        score += q[d] * Load(panel, args.bf16, KeyOffset(args.bf16, dim, position % kAttentionPanelPositions, d));
+      }
+      scores[position] = score;
+      largest = std::max(largest, score);
+    }
+    float sum = 0;
+    for (int position = 0; position < limit; ++position) {
+      scores[position] = std::exp(scores[position] - largest);
+      sum += scores[position];
+    }
+    float* out = args.out + int64_t{row} * dim;
+    std::fill(out, out + dim, 0.0f);
+    for (int position = 0; position < limit; ++position) {
+      const void* panel = args.v_panels[position / kAttentionPanelPositions];
+      for (int d = 0; d < dim; ++d) {
+        out[d] += scores[position] *
+                  Load(panel, args.bf16, ValueOffset(args.bf16, dim, position % kAttentionPanelPositions, d));
+      }
+    }
+    args.largest[row] = largest;
+    args.sum[row] = sum;
+  }
+}
+
+}  // namespace sluice::kernels::reference

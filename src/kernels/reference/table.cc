@@ -1,0 +1,22 @@
+#include "kernels/reference/reference.h"
+
+namespace sluice::kernels {
+
+const KernelTable kReferenceKernels = {
+    .linear_bf16 = reference::LinearBf16,
+    .linear_f32_bf16 = reference::LinearF32Bf16,
+    .linear_f32 = reference::LinearF32,
+    .panels_per_unit = 1,
+    .rms_norm_row = reference::RmsNormRow,
+    .add = reference::Add,
+    .silu_mul = reference::SiluMul,
+    .rope_half = reference::RopeHalf,
+    .rope_interleaved = reference::RopeInterleaved,
+    .attention_chunk = reference::AttentionChunk,
+    .arg_max = reference::ArgMax,
+    .largest = reference::Largest,
+    .sum_exp = reference::SumExp,
+    .count_greater = reference::CountGreater,
+};
+
+}  // namespace sluice::kernels

@@ -1,0 +1,64 @@
+#include "kernels/rope.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "base/check.h"
+#include "kernels/kernel_table.h"
+
+namespace sluice::kernels {
+namespace {
+
+double Scaled(double frequency, const Llama3RopeScaling& scaling) {
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  const double original = static_cast<double>(scaling.original_max_position);
+  if (wavelength < original / scaling.high_freq_factor) return frequency;
+  // Equal factors leave no middle band and must not divide by their difference.
+  if (wavelength > original / scaling.low_freq_factor || scaling.low_freq_factor == scaling.high_freq_factor) {
+    return frequency / scaling.factor;
+  }
+  const double smooth = (original / wavelength - scaling.low_freq_factor) /
+                        (scaling.high_freq_factor - scaling.low_freq_factor);
+  return (1 - smooth) * frequency / scaling.factor + smooth * frequency;
+}
+
+}  // namespace
+
+std::vector<float> RopeFrequencies(int head_dim, double theta, const std::optional<Llama3RopeScaling>& scaling) {
+  CHECK(head_dim > 0 && head_dim % 2 == 0, "rope needs an even head_dim, not {}", head_dim);
+  std::vector<float> frequencies(static_cast<size_t>(head_dim / 2));
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / head_dim);
+    frequencies[i] = static_cast<float>(scaling ? Scaled(frequency, *scaling) : frequency);
+  }
+  return frequencies;
+}
+
+void RopeTable(ThreadPool& pool, std::span<const int32_t> positions, std::span<const float> frequencies,
+               float* cos_sin) {
+  const auto half = static_cast<int64_t>(frequencies.size());
+  pool.ParallelFor(static_cast<int64_t>(positions.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const auto position = static_cast<float>(positions[static_cast<size_t>(row)]);
+      float* out = cos_sin + row * 2 * half;
+      for (int64_t i = 0; i < half; ++i) {
+        const float angle = position * frequencies[static_cast<size_t>(i)];
+        out[i] = std::cos(angle);
+        out[half + i] = std::sin(angle);
+      }
+    }
+  });
+}
+
+void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads, int head_dim, RopeStyle style,
+               const float* cos_sin) {
+  CHECK(head_dim > 0 && head_dim % 2 == 0, "rope needs an even head_dim, not {}", head_dim);
+  const auto rotate = style == RopeStyle::kHalf ? Kernels().rope_half : Kernels().rope_interleaved;
+  pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      rotate(x + row * stride, num_heads, head_dim, cos_sin + row * head_dim);
+    }
+  });
+}
+
+}  // namespace sluice::kernels

@@ -1,0 +1,67 @@
+#include "kernels/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "kernels/kernel_table.h"
+
+namespace sluice::kernels {
+
+int32_t ArgMax(std::span<const float> logits) {
+  CHECK(!logits.empty(), "no logits");
+  return static_cast<int32_t>(Kernels().arg_max(logits.data(), static_cast<int64_t>(logits.size())));
+}
+
+LogSumExp ComputeLogSumExp(std::span<const float> logits) {
+  CHECK(!logits.empty(), "no logits");
+  const auto count = static_cast<int64_t>(logits.size());
+  const float largest = Kernels().largest(logits.data(), count);
+  return {largest, static_cast<float>(std::log(Kernels().sum_exp(logits.data(), count, largest)))};
+}
+
+void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, float>>& out) {
+  out.clear();
+  const size_t wanted = std::min(logits.size(), static_cast<size_t>(std::max(k, 0)));
+  if (wanted == 0) return;
+  // NaN goes last, as in ArgMax; equals by rising index.
+  const auto before = [](const std::pair<int32_t, float>& a, const std::pair<int32_t, float>& b) {
+    if (std::isnan(a.second) || std::isnan(b.second)) {
+      if (std::isnan(a.second) != std::isnan(b.second)) return std::isnan(b.second);
+      return a.first < b.first;
+    }
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  };
+  if (wanted * 8 > logits.size()) {
+    out.reserve(logits.size());
+    for (size_t i = 0; i < logits.size(); ++i) out.emplace_back(static_cast<int32_t>(i), logits[i]);
+    std::partial_sort(out.begin(), out.begin() + static_cast<int64_t>(wanted), out.end(), before);
+    out.resize(wanted);
+    return;
+  }
+  // Candidates are collected against a rising floor and cut back to the best `wanted` whenever twice as many are there.
+  out.reserve(2 * wanted + 1);
+  bool full = false;
+  float floor = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (full && !(logits[i] > floor)) continue;
+    out.emplace_back(static_cast<int32_t>(i), logits[i]);
+    if (out.size() < 2 * wanted) continue;
+    std::nth_element(out.begin(), out.begin() + static_cast<int64_t>(wanted) - 1, out.end(), before);
+    out.resize(wanted);
+    floor = out.back().second;
+    full = !std::isnan(floor);
+  }
+  if (out.size() > wanted) {
+    std::nth_element(out.begin(), out.begin() + static_cast<int64_t>(wanted) - 1, out.end(), before);
+    out.resize(wanted);
+  }
+  std::sort(out.begin(), out.end(), before);
+}
+
+int32_t CountGreater(std::span<const float> logits, float value) {
+  return static_cast<int32_t>(
+      Kernels().count_greater(logits.data(), static_cast<int64_t>(logits.size()), value));
+}
+
+}  // namespace sluice::kernels

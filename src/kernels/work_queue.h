@@ -1,0 +1,41 @@
+// Cuts a parallel section into units that threads take from one another when they run out.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "base/thread_pool.h"
+
+namespace sluice::kernels {
+
+// Calls body(unit, thread) once for every unit in [0, count). Thread t begins with its own contiguous share, so that the
+// same memory is read by the same thread in every step, and then helps the others to finish theirs. Which thread runs a
+// unit must not matter for its result.
+template <typename Body>
+void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
+  constexpr int kMaxShares = 128;
+  if (pool.num_threads() == 1 || count <= 1) {
+    for (int64_t unit = 0; unit < count; ++unit) body(unit, 0);
+    return;
+  }
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+  std::array<Share, kMaxShares> shares;
+  const int num_shares = std::min(pool.num_threads(), kMaxShares);
+  for (int i = 0; i < num_shares; ++i) {
+    shares[i].next.store(count * i / num_shares, std::memory_order_relaxed);
+    shares[i].end = count * (i + 1) / num_shares;
+  }
+  pool.Run([&](int thread) {
+    for (int i = 0; i < num_shares; ++i) {
+      Share& share = shares[(thread + i) % num_shares];
+      int64_t unit = 0;
+      while ((unit = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end) body(unit, thread);
+    }
+  });
+}
+
+}  // namespace sluice::kernels
