@@ -57,10 +57,19 @@ struct GenerationConfig {
 
 // Reads `folder`/config.json. An architecture, activation or rope type that this program does not implement, a missing
 // dimension, or a quantization_config is refused by name.
+// Keys that do not change what the model computes are passed over.
 Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder);
 Result<ModelConfig> ParseModelConfig(const json::Value& config);
+// The dimensions alone: a quantized checkpoint is described like any other.
+Result<ModelConfig> ParseModelShape(const json::Value& config);
+// Reads a JSON file of the folder that must hold an object. kNotFound if it does not exist.
+Result<json::Value> ReadJsonObject(const std::filesystem::path& path);
+
+// The architectures whose config.json is understood, sorted.
+std::vector<std::string> KnownArchitectures();
 
 // Reads `folder`/generation_config.json; an absent file gives the defaults.
 Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& folder);
+Result<GenerationConfig> ParseGenerationConfig(const json::Value& config);
 
 }  // namespace sluice

@@ -1,0 +1,63 @@
+// A checkpoint: the tensors of a folder, in one safetensors file or in shards with an index.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/safetensors.h"
+
+namespace sluice {
+
+// A tensor of the checkpoint and the file that holds it.
+struct StoredTensor {
+  const TensorInfo* info = nullptr;
+  const SafetensorsFile* file = nullptr;
+
+  std::span<const std::byte> bytes() const { return file->Bytes(*info); }
+  void Release(uint64_t offset, uint64_t size) const { file->Release(*info, offset, size); }
+};
+
+// All tensors of a model's folder. Which file counts: with model.safetensors.index.json, for each tensor the one file
+// that the index names (copies elsewhere are stale and ignored); else model.safetensors; else a complete set
+// model-?????-of-?????.safetensors.
+// Ownership: owns the mappings; move-only. Thread safety: constant after Open.
+class Checkpoint {
+ public:
+  // Reads all headers, no data. A missing shard is an error that names the tensors it should hold.
+  static Result<Checkpoint> Open(const std::filesystem::path& folder);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  // The tensor of that name, or null.
+  const StoredTensor* Find(std::string_view name) const;
+  // By name.
+  const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
+  const std::vector<SafetensorsFile>& files() const { return files_; }
+  int64_t total_bytes() const { return total_bytes_; }
+
+ private:
+  Status AddFile(const std::string& name);
+  Status OpenIndexed(const std::filesystem::path& index);
+  Status OpenAll(const std::vector<std::string>& names);
+
+  std::filesystem::path folder_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, StoredTensor, std::less<>> tensors_;
+  int64_t total_bytes_ = 0;
+};
+
+// tensor name -> file name, as model.safetensors.index.json says it.
+struct ShardIndex {
+  std::map<std::string, std::string, std::less<>> weight_map;
+  uint64_t total_size = 0;  // what the index claims; 0 if it claims nothing readable
+};
+
+// Reads the text of an index. A file name that is not a plain name ("../x", "/x", "a/b") is refused.
+Result<ShardIndex> ParseShardIndex(std::string_view text);
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+// Typed reading of the fields of a JSON object: every error names the field, what was expected and what was found.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace sluice {
+
+// Reads fields of one object. A field that is absent or null is "not given".
+// Ownership: views the object.
+class JsonFields {
+ public:
+  // `where` stands in front of field names in messages, e.g. "rope_scaling." or "".
+  // REQUIRES: `object` is a JSON object.
+  JsonFields(const json::Value& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  // The value, or null where not given.
+  const json::Value* Given(std::string_view name) const;
+
+  Result<std::optional<int64_t>> Integer(std::string_view name, int64_t min, int64_t max) const;
+  Result<int64_t> RequiredInteger(std::string_view name, int64_t min, int64_t max) const;
+  // Finite, min <= value <= max.
+  Result<std::optional<double>> Number(std::string_view name, double min, double max) const;
+  Result<std::optional<bool>> Bool(std::string_view name) const;
+  Result<std::optional<std::string>> String(std::string_view name) const;
+  Result<std::optional<std::vector<std::string>>> Strings(std::string_view name) const;
+  // An integer or a list of integers; [] where not given.
+  Result<std::vector<int32_t>> TokenIds(std::string_view name) const;
+  // An object of its own; null where not given.
+  Result<const json::Value*> Object(std::string_view name) const;
+
+  tl::unexpected<Error> Bad(std::string_view name, std::string_view expected, const json::Value& found) const;
+  tl::unexpected<Error> Missing(std::string_view name) const;
+
+ private:
+  const json::Value& object_;
+  std::string where_;
+};
+
+// A value for an error message: its JSON text, cut short.
+std::string ShortText(const json::Value& value);
+
+}  // namespace sluice
