@@ -1,0 +1,78 @@
+#include "client/connection.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace sluice {
+
+Result<Connection> Connection::Open(const Url& url) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(url.port);
+  if (const int error = getaddrinfo(url.host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    return Fail(ErrorCode::kUnavailable, fmt::format("cannot find host {}: {}", url.host, gai_strerror(error)), "url");
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, freeaddrinfo);
+  int reason = 0;
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    const int fd = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, address->ai_protocol);
+    if (fd < 0) continue;
+    if (connect(fd, address->ai_addr, address->ai_addrlen) == 0) return Connection(fd);
+    reason = errno;
+    close(fd);
+  }
+  return Fail(ErrorCode::kUnavailable,
+              fmt::format("no server answers at http://{}:{} ({}); start one with `sluice serve MODEL --port {}`", url.host,
+                          url.port, std::strerror(reason), url.port),
+              "url");
+}
+
+Connection::Connection(Connection&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
+
+Connection::~Connection() {
+  if (socket_ >= 0) close(socket_);
+}
+
+Status Connection::Write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) {
+      return Fail(ErrorCode::kUnavailable, fmt::format("the server closed the connection: {}", std::strerror(errno)));
+    }
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  return {};
+}
+
+Result<bool> Connection::Read(std::string& buffer, int cancel_fd) {
+  while (true) {
+    pollfd fds[2] = {{socket_, POLLIN, 0}, {cancel_fd, POLLIN, 0}};
+    if (poll(fds, 2, -1) < 0) {
+      if (errno == EINTR) continue;
+      return Fail(ErrorCode::kInternal, fmt::format("poll: {}", std::strerror(errno)));
+    }
+    if (fds[1].revents != 0) return Fail(ErrorCode::kCancelled, "cancelled");
+    char bytes[16384];
+    const ssize_t got = recv(socket_, bytes, sizeof(bytes), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      return Fail(ErrorCode::kUnavailable, fmt::format("the server broke off its answer: {}", std::strerror(errno)));
+    }
+    buffer.append(bytes, static_cast<size_t>(got));
+    return got > 0;
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,24 @@
+// Server-sent events: from the bytes of a body to the data of each event.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+class EventStream {
+ public:
+  // Takes the next bytes, cut anywhere; calls `on_event` with the data of each event that is complete (several data lines
+  // are joined by newlines). Returns false as soon as `on_event` does; then nothing more must be given.
+  bool Take(std::string_view bytes, const std::function<bool(std::string_view data)>& on_event);
+
+ private:
+  bool TakeLine(std::string_view line, const std::function<bool(std::string_view data)>& on_event);
+
+  std::string line_;
+  std::string data_;
+  bool has_data_ = false;
+};
+
+}  // namespace sluice

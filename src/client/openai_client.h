@@ -1,0 +1,54 @@
+// The OpenAI API as chat and complete use it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "client/http_client.h"
+
+namespace sluice {
+
+// What goes with every request; what is absent is the server's choice.
+struct AnswerSettings {
+  std::string model;
+  std::optional<int64_t> max_tokens;
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<int64_t> seed;
+};
+
+// How an answer ended.
+struct AnswerEnd {
+  std::string text;           // all of it
+  std::string finish_reason;  // "" if it was stopped here
+  bool cancelled = false;
+};
+
+class OpenAiClient {
+ public:
+  // `api_key` may be empty. A path of `url` that ends in /v1 is the API's own and not repeated.
+  OpenAiClient(Url url, std::string api_key);
+
+  using OnText = std::function<void(std::string_view text)>;
+
+  // The ids that /v1/models lists.
+  Result<std::vector<std::string>> ListModels() const;
+  // Streams an answer; `messages` as in the API. Stops when `cancel_fd` is readable.
+  Result<AnswerEnd> Chat(const AnswerSettings& settings, const json::Value& messages, const OnText& on_text,
+                         int cancel_fd = -1) const;
+  Result<AnswerEnd> Complete(const AnswerSettings& settings, const std::string& prompt, const OnText& on_text,
+                             int cancel_fd = -1) const;
+
+ private:
+  Result<AnswerEnd> Stream(std::string_view path, const AnswerSettings& settings, json::Value body, const OnText& on_text,
+                           int cancel_fd) const;
+
+  HttpClient http_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+#include <unistd.h>
+
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "options/sources.h"
+#include "options/values.h"
+
+namespace sluice::options {
+namespace {
+
+std::string VariableOf(const Option& option) {
+  std::string name = "SLUICE_";
+  for (char c : option.name) name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return name;
+}
+
+// vLLM's words for levels, as ours.
+std::string Translate(const Option& option, const std::string& value) {
+  if (option.name == "log-level" && (value == "WARN" || value == "warn")) return "warning";
+  return value;
+}
+
+}  // namespace
+
+Result<std::vector<Assignment>> ReadEnvironment(const std::map<std::string, std::string>& environment,
+                                                uint32_t commands) {
+  std::vector<Assignment> result;
+  for (const Option& option : Table()) {
+    if ((option.commands & commands) == 0) continue;
+    // The further names first, so that SLUICE_<NAME> wins over them.
+    std::vector<std::string> variables;
+    for (std::string_view name : Split(option.environment, '|')) variables.emplace_back(name);
+    variables.push_back(VariableOf(option));
+    for (const std::string& variable : variables) {
+      const auto found = environment.find(variable);
+      if (found == environment.end() || found->second.empty()) continue;
+      auto words = CheckWords(option, {Translate(option, found->second)});
+      if (!words) {
+        return Fail(ErrorCode::kInvalidArgument, fmt::format("environment {}: {}", variable, words.error().message),
+                    variable);
+      }
+      result.push_back({&option, *std::move(words), Source::kEnvironment, variable});
+    }
+  }
+  return result;
+}
+
+std::map<std::string, std::string> ProcessEnvironment() {
+  std::map<std::string, std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const size_t equals = text.find('=');
+    if (equals != std::string_view::npos) result.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return result;
+}
+
+}  // namespace sluice::options

@@ -1,0 +1,151 @@
+#include "options/help.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "options/values.h"
+
+namespace sluice::options {
+namespace {
+
+constexpr size_t kColumns = 100;
+constexpr size_t kIndent = 6;
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
+}
+
+std::string Wrap(std::string_view text) {
+  std::string result;
+  size_t column = 0;
+  for (std::string_view word : Split(text, ' ')) {
+    if (column == 0 || column + 1 + word.size() > kColumns) {
+      if (column != 0) result += '\n';
+      result += std::string(kIndent, ' ');
+      column = kIndent;
+    } else {
+      result += ' ';
+      ++column;
+    }
+    result += word;
+    column += word.size();
+  }
+  return result + "\n";
+}
+
+std::string FlagOf(const Option& option) {
+  if (option.type == Type::kFlag) return fmt::format("--{0}, --no-{0}", option.name);
+  if (option.type == Type::kChoice) return fmt::format("--{} {}", option.name, option.choices);
+  std::string value = Lower(TypeName(option.type));
+  if (option.type == Type::kStrings) value = "text...";
+  return fmt::format("--{} <{}>", option.name, value);
+}
+
+bool Matches(const Option& option, std::string_view filter) {
+  const std::string wanted = Lower(filter);
+  return wanted.empty() || wanted == "all" || Lower(option.group).find(wanted) != std::string::npos ||
+         option.name.find(wanted) != std::string_view::npos;
+}
+
+std::string FullHelp(const Option& option) {
+  std::string text(option.help);
+  if (!option.no_effect.empty()) text += fmt::format(" No effect: {}.", option.no_effect);
+  return text;
+}
+
+constexpr std::pair<Command, std::string_view> kCommandNames[] = {
+    {kServe, "serve"},
+    {kChat, "chat"},
+    {kComplete, "complete"},
+    {kInspect, "inspect"},
+    {kDoctor, "doctor"},
+    {kBenchLatency, "bench latency"},
+    {kBenchThroughput, "bench throughput"},
+    {kTokenize, "tokenize"},
+    {kRender, "render"},
+    {kVersion, "version"},
+};
+
+std::string CommandsOf(const Option& option) {
+  if (option.commands == kAllCommands) return "all";
+  std::string result;
+  for (const auto& [command, name] : kCommandNames) {
+    if ((option.commands & command) != 0) result += (result.empty() ? "" : ", ") + std::string(name);
+  }
+  return result;
+}
+
+std::string Escape(std::string_view text) {
+  std::string result;
+  for (char c : text) {
+    if (c == '|' || c == '<') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+std::string VariablesOf(const Option& option) {
+  std::string name = "SLUICE_";
+  for (char c : option.name) name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  std::string result = "`" + name + "`";
+  for (std::string_view further : Split(option.environment, '|')) result += fmt::format(" `{}`", further);
+  return result;
+}
+
+std::string FlagsMarkdown(const Option& option) {
+  std::string result = option.type == Type::kFlag ? fmt::format("`--{0}` `--no-{0}`", option.name)
+                                                  : fmt::format("`--{}`", option.name);
+  for (std::string_view alias : Split(option.aliases, '|')) result += fmt::format(" `{}`", alias);
+  for (std::string_view alias : Split(option.trtllm, '|')) result += fmt::format(" `{}` (trtllm-serve)", alias);
+  return result;
+}
+
+}  // namespace
+
+std::string OptionHelp(uint32_t command, std::string_view filter) {
+  std::string result;
+  std::string_view group;
+  for (const Option& option : Table()) {
+    if ((option.commands & command) == 0 || !Matches(option, filter)) continue;
+    if (option.group != group) {
+      group = option.group;
+      result += fmt::format("\n{}:\n", group);
+    }
+    result += "  " + FlagOf(option);
+    for (std::string_view alias : Split(option.aliases, '|')) result += fmt::format(", {}", alias);
+    if (!option.default_value.empty()) result += fmt::format("  [{}]", option.default_value);
+    result += "\n" + Wrap(FullHelp(option));
+  }
+  return result;
+}
+
+std::string OptionsMarkdown() {
+  std::string result =
+      "# Options\n\n"
+      "Made by `sluice help --markdown` from the table in `src/options/`; `make docs` writes this page.\n\n"
+      "Every option can be a flag, a key of the YAML file that `--config` names, or an environment variable. A flag wins "
+      "over the environment, the environment over the file, the file over the default. In names, `_` and `-` are the "
+      "same. Whole numbers may be written `4096`, `25.6k` (powers of 1000), `64K` (powers of 1024), `16GiB`, `1e3`. A "
+      "JSON option also takes `@file`, and single keys as `--option.key value`. `None` stands for \"not given\".\n";
+  std::string_view group;
+  for (const Option& option : Table()) {
+    if (option.group != group) {
+      group = option.group;
+      result += fmt::format("\n## {}\n\n| option | type | default | environment | commands | what it does here |\n"
+                            "|---|---|---|---|---|---|\n", group);
+    }
+    std::string type(TypeName(option.type));
+    if (option.type == Type::kChoice) type = Escape(option.choices);
+    result += fmt::format("| {} | {} | {} | {} | {} | {} |\n", FlagsMarkdown(option), type,
+                          option.default_value.empty() ? "" : fmt::format("`{}`", option.default_value),
+                          VariablesOf(option), CommandsOf(option), Escape(FullHelp(option)));
+  }
+  return result;
+}
+
+}  // namespace sluice::options
