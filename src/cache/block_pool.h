@@ -1,0 +1,123 @@
+// The blocks of the KV cache as ids: who holds which, and which unheld ones still have content worth keeping.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice {
+
+using BlockId = int32_t;
+
+class BlockPool;
+
+// The blocks of one sequence in the order of its positions; each entry is one reference. Its array is the block table
+// that the attention kernel reads.
+// Ownership: move-only; gives its references back when destroyed, the last block first, so that the tail of a sequence
+// is evicted before its head.
+class BlockList {
+ public:
+  BlockList() = default;
+  BlockList(BlockList&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)), ids_(std::move(other.ids_)) {
+    other.ids_.clear();
+  }
+  BlockList& operator=(BlockList&& other) noexcept;
+  ~BlockList() { Clear(); }
+
+  int64_t size() const { return static_cast<int64_t>(ids_.size()); }
+  bool empty() const { return ids_.empty(); }
+  BlockId operator[](int64_t index) const { return ids_[static_cast<size_t>(index)]; }
+  const BlockId* data() const { return ids_.data(); }
+  std::span<const BlockId> ids() const { return ids_; }
+
+  // Room for `count` entries, so that growing to them does not allocate.
+  void Reserve(int64_t count) { ids_.reserve(static_cast<size_t>(count)); }
+  // Gives all references back, last block first. Keeps the room.
+  void Clear();
+
+ private:
+  friend class BlockPool;
+  BlockPool* pool_ = nullptr;
+  std::vector<BlockId> ids_;
+};
+
+// Every block is in one of three states: held (some sequence refers to it), cached (nobody does, but its content is in the
+// prefix index and may be shared again) or free. All operations are O(1) a block.
+// Thread safety: owned by the engine's thread.   Ownership: outlives its BlockLists.
+// Invariant: num_free() + num_held() + num_cached() == num_blocks().
+class BlockPool {
+ public:
+  // Told when a cached block is taken for other content.
+  class Evictor {
+   public:
+    virtual ~Evictor() = default;
+    virtual void OnEvict(BlockId block) = 0;
+  };
+
+  // Ids are [0, num_blocks).
+  explicit BlockPool(int64_t num_blocks);
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  void set_evictor(Evictor* evictor) { evictor_ = evictor; }
+
+  int64_t num_blocks() const { return static_cast<int64_t>(states_.size()); }
+  int64_t num_free() const { return num_free_; }
+  int64_t num_cached() const { return num_cached_; }
+  int64_t num_held() const { return num_held_; }
+  // What Take() could give: free blocks and cached ones, which it evicts, the longest unused first.
+  int64_t num_available() const { return num_free_ + num_cached_; }
+
+  // Appends `count` blocks of undefined content to `list`. False, and nothing changed, if fewer are available.
+  [[nodiscard]] bool Take(int64_t count, BlockList& list);
+  // Appends one more reference to a held or cached block.
+  void Share(BlockId block, BlockList& list);
+  // Entry `index` of `list` becomes another reference to `block`; its old reference is given back.
+  void Replace(BlockList& list, int64_t index, BlockId block);
+
+  // Whether the block's content stays findable when nobody holds it. REQUIRES: held, or cached for Forget.
+  void Keep(BlockId block);
+  void Forget(BlockId block);  // a cached block becomes free
+
+  int32_t references(BlockId block) const { return states_[static_cast<size_t>(block)].references; }
+
+  // Walks everything: counts, list links and states agree. The message says what does not.
+  Status CheckInvariant() const;
+
+ private:
+  friend class BlockList;
+
+  enum class Where : uint8_t { kFree, kCached, kHeld };
+  struct State {
+    int32_t references = 0;
+    BlockId previous = -1;  // in the list of free or of cached blocks
+    BlockId next = -1;
+    Where where = Where::kFree;
+    bool keep = false;
+  };
+  // Doubly linked through the states.
+  struct Chain {
+    BlockId first = -1;
+    BlockId last = -1;
+  };
+
+  void Release(BlockId block);
+  void AddReference(BlockId block);
+  void PushBack(Chain& chain, BlockId block);
+  void PushFront(Chain& chain, BlockId block);
+  void Unlink(Chain& chain, BlockId block);
+  State& at(BlockId block) { return states_[static_cast<size_t>(block)]; }
+
+  std::vector<State> states_;
+  Chain free_;
+  Chain cached_;  // the longest unused first
+  int64_t num_free_ = 0;
+  int64_t num_cached_ = 0;
+  int64_t num_held_ = 0;
+  Evictor* evictor_ = nullptr;
+};
+
+}  // namespace sluice
