@@ -1,0 +1,252 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+#include "kernels/kernel_testing.h"
+
+namespace sluice::kernels {
+namespace {
+
+struct Shape {
+  int num_heads, num_kv_heads, head_dim, block_size;
+  ElementType type;
+};
+
+constexpr Shape kShapes[] = {
+    {8, 2, 64, 16, ElementType::kBF16},   {4, 4, 32, 16, ElementType::kBF16}, {6, 2, 128, 32, ElementType::kBF16},
+    {5, 1, 40, 4, ElementType::kBF16},    {8, 1, 256, 16, ElementType::kBF16}, {3, 3, 72, 48, ElementType::kBF16},
+    {8, 2, 64, 16, ElementType::kF32},    {5, 1, 104, 4, ElementType::kF32},  {10, 2, 128, 32, ElementType::kF32},
+    {80, 1, 32, 16, ElementType::kBF16},
+};
+
+// Sequences with their keys and values, and a cache of shuffled blocks to bring them to. What is not written is NaN.
+class Sequences {
+ public:
+  Sequences(Random& random, const Shape& shape, const std::vector<int>& lengths) : shape_(shape) {
+    int num_blocks = 3;
+    for (int length : lengths) num_blocks += (length + shape.block_size - 1) / shape.block_size;
+    layout_ = {shape.num_kv_heads, shape.head_dim, shape.block_size, shape.type};
+    std::vector<int32_t> blocks(static_cast<size_t>(num_blocks));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    std::shuffle(blocks.begin(), blocks.end(), random.engine());
+    for (int length : lengths) {
+      const int count = (length + shape.block_size - 1) / shape.block_size;
+      tables_.emplace_back(blocks.end() - count, blocks.end());
+      blocks.resize(blocks.size() - static_cast<size_t>(count));
+      q_.push_back(random.Normal(int64_t{length} * shape.num_heads * shape.head_dim));
+      k_.push_back(random.Normal(int64_t{length} * shape.num_kv_heads * shape.head_dim));
+      v_.push_back(random.Normal(int64_t{length} * shape.num_kv_heads * shape.head_dim));
+    }
+    const size_t bytes = static_cast<size_t>(num_blocks * layout_.BlockElements()) * 4;
+    k_cache_ = *Buffer::Allocate(bytes, "test");
+    v_cache_ = *Buffer::Allocate(bytes, "test");
+    Clear();
+  }
+
+  void Clear() {
+    std::memset(k_cache_.data(), 0xFF, k_cache_.size_bytes());
+    std::memset(v_cache_.data(), 0xFF, v_cache_.size_bytes());
+  }
+
+  // Appends tokens [context, context + count) of the named sequences and attends. Returns one vector a part, in order.
+  struct Part {
+    int sequence, context, count;
+  };
+  std::vector<std::vector<float>> Step(ThreadPool& pool, const std::vector<Part>& parts,
+                                       ElementType out_type = ElementType::kF32) {
+    const int64_t q_width = int64_t{shape_.num_heads} * shape_.head_dim;
+    const int64_t kv_width = int64_t{shape_.num_kv_heads} * shape_.head_dim;
+    const int64_t stride = q_width + 2 * kv_width;  // q, k and v side by side, as one product makes them
+    int64_t rows = 0;
+    int max_context = 0;
+    for (const Part& part : parts) {
+      rows += part.count;
+      max_context = std::max(max_context, part.context + part.count);
+    }
+    std::vector<float> qkv(static_cast<size_t>(rows * stride));
+    std::vector<AttentionSlice> slices;
+    int64_t row = 0;
+    for (const Part& part : parts) {
+      slices.push_back({row, part.count, part.context, tables_[part.sequence].data()});
+      for (int i = 0; i < part.count; ++i, ++row) {
+        const int64_t token = part.context + i;
+        float* to = qkv.data() + row * stride;
+        std::copy_n(q_[part.sequence].data() + token * q_width, q_width, to);
+        std::copy_n(k_[part.sequence].data() + token * kv_width, kv_width, to + q_width);
+        std::copy_n(v_[part.sequence].data() + token * kv_width, kv_width, to + q_width + kv_width);
+      }
+    }
+    const KvCacheView cache{layout_, k_cache_.data(), v_cache_.data()};
+    AppendKv(pool, cache, slices, qkv.data() + q_width, qkv.data() + q_width + kv_width, stride);
+    std::vector<std::byte> scratch(static_cast<size_t>(
+        AttentionScratchBytes(layout_, shape_.num_heads, rows, static_cast<int64_t>(parts.size()), max_context,
+                              pool.num_threads())));
+    std::vector<float> out(static_cast<size_t>(rows * q_width), std::numeric_limits<float>::quiet_NaN());
+    Attention(pool, cache, slices, qkv.data(), stride, shape_.num_heads, Scale(), out.data(), out_type, scratch);
+    if (out_type == ElementType::kBF16) {
+      for (int64_t i = rows * q_width - 1; i >= 0; --i) {
+        BFloat16 value;
+        std::memcpy(&value, reinterpret_cast<const std::byte*>(out.data()) + i * 2, 2);
+        out[static_cast<size_t>(i)] = ToFloat(value);
+      }
+    }
+    std::vector<std::vector<float>> results;
+    row = 0;
+    for (const Part& part : parts) {
+      results.emplace_back(out.begin() + row * q_width, out.begin() + (row + part.count) * q_width);
+      row += part.count;
+    }
+    return results;
+  }
+
+  // The whole sequence in chunks of `chunk` tokens, alone.
+  std::vector<float> RunInChunks(ThreadPool& pool, int sequence, int chunk) {
+    std::vector<float> result;
+    for (int context = 0; context < Length(sequence); context += chunk) {
+      const auto part = Step(pool, {{sequence, context, std::min(chunk, Length(sequence) - context)}});
+      result.insert(result.end(), part[0].begin(), part[0].end());
+    }
+    return result;
+  }
+
+  // What row `token` of query head `head` should be, in double precision.
+  std::vector<double> Exact(int sequence, int token, int head) const {
+    const int dim = shape_.head_dim;
+    const int kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
+    const auto rounded = [&](float value) {
+      return shape_.type == ElementType::kBF16 ? ToFloat(sluice::ToBFloat16(value)) : value;
+    };
+    std::vector<double> scores;
+    for (int position = 0; position <= token; ++position) {
+      double score = 0;
+      for (int d = 0; d < dim; ++d) {
+        score += static_cast<double>(q_[sequence][(int64_t{token} * shape_.num_heads + head) * dim + d]) *
+                 rounded(k_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d]);
+      }
+      scores.push_back(score * static_cast<double>(Scale()));
+    }
+    const double largest = *std::max_element(scores.begin(), scores.end());
+    double sum = 0;
+    std::vector<double> out(static_cast<size_t>(dim), 0.0);
+    for (int position = 0; position <= token; ++position) {
+      const double weight = std::exp(scores[position] - largest);
+      sum += weight;
+      for (int d = 0; d < dim; ++d) {
+        out[d] += weight * rounded(v_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d]);
+      }
+    }
+    for (double& value : out) value /= sum;
+    return out;
+  }
+
+  int Length(int sequence) const {
+    return static_cast<int>(q_[sequence].size()) / (shape_.num_heads * shape_.head_dim);
+  }
+  std::vector<float>& v(int sequence) { return v_[sequence]; }
+  float Scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
+
+ private:
+  Shape shape_;
+  KvLayout layout_;
+  std::vector<std::vector<int32_t>> tables_;
+  std::vector<std::vector<float>> q_, k_, v_;
+  Buffer k_cache_, v_cache_;
+};
+
+class AttentionTest : public KernelTest {};
+
+// Scores are sums of head_dim products and results averages of values of size one: errors of some hundred roundings of
+// numbers near one stay below 2e-5.
+TEST_P(AttentionTest, AgreesWithExactSoftmax) {
+  Random random(1);
+  ThreadPool pool(2);
+  for (const Shape& shape : kShapes) {
+    const int length = static_cast<int>(random.Integer(300, 330));
+    Sequences sequences(random, shape, {length});
+    const std::vector<float> out = sequences.RunInChunks(pool, 0, 200);
+    for (int token : {0, 1, 15, 16, 199, 200, 255, 256, length - 1}) {
+      for (int head : {0, shape.num_heads - 1}) {
+        const std::vector<double> expected = sequences.Exact(0, token, head);
+        for (int d = 0; d < shape.head_dim; ++d) {
+          ASSERT_NEAR(out[(int64_t{token} * shape.num_heads + head) * shape.head_dim + d], expected[d], 2e-5)
+              << "head_dim " << shape.head_dim << " token " << token << " head " << head << " d " << d;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, ChunksOfThePromptLeaveNoTrace) {
+  Random random(2);
+  ThreadPool pool1(1), pool2(2), pool3(3);
+  for (const Shape& shape : kShapes) {
+    const int length = GetParam() == Isa::kReference ? 270 : 600;
+    Sequences sequences(random, shape, {length});
+    const std::vector<float> whole = sequences.RunInChunks(pool2, 0, length);
+    for (int chunk : {1, 7, 64, 257}) {
+      if (chunk == 1 && shape.num_heads > 8) continue;
+      sequences.Clear();
+      const std::vector<float> out = sequences.RunInChunks(chunk % 2 == 1 ? pool3 : pool1, 0, chunk);
+      ASSERT_EQ(0, std::memcmp(whole.data(), out.data(), out.size() * 4))
+          << "chunk " << chunk << " head_dim " << shape.head_dim << " block " << shape.block_size;
+    }
+  }
+}
+
+// Decoding and prefilling sequences in one step, against each alone, with one to three threads. The long ones are split
+// between threads.
+TEST_P(AttentionTest, NeighboursAndThreadsLeaveNoTrace) {
+  Random random(3);
+  ThreadPool pool1(1), pool2(2), pool3(3), pool9(9);
+  for (const Shape& shape : kShapes) {
+    Sequences sequences(random, shape, {1200, 300, 17, 90});
+    for (int sequence = 0; sequence < 4; ++sequence) sequences.RunInChunks(pool2, sequence, 600);
+    const std::vector<Sequences::Part> parts = {{0, 1199, 1}, {1, 299, 1}, {2, 16, 1}, {3, 41, 49}};
+    std::vector<std::vector<float>> alone;
+    for (const auto& part : parts) alone.push_back(sequences.Step(pool1, {part})[0]);
+    for (ThreadPool* pool : {&pool1, &pool2, &pool3, &pool9}) {
+      const auto together = sequences.Step(*pool, parts);
+      for (size_t i = 0; i < parts.size(); ++i) {
+        EXPECT_EQ(0, std::memcmp(alone[i].data(), together[i].data(), alone[i].size() * 4)) << i;
+        EXPECT_EQ(alone[i], sequences.Step(*pool, {parts[i]})[0]) << i;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, RoundsToBf16) {
+  Random random(4);
+  ThreadPool pool(2);
+  Sequences sequences(random, kShapes[0], {100});
+  const auto exact = sequences.Step(pool, {{0, 0, 100}});
+  const auto rounded = sequences.Step(pool, {{0, 0, 100}}, ElementType::kBF16);
+  EXPECT_EQ(Rounded(exact[0]), rounded[0]);
+}
+
+// A row must not see what comes after it, be it broken.
+TEST_P(AttentionTest, LaterTokensCannotPoisonEarlierOnes) {
+  Random random(5);
+  ThreadPool pool(2);
+  for (const Shape& shape : kShapes) {
+    Sequences sequences(random, shape, {40});
+    const std::vector<float> clean = sequences.RunInChunks(pool, 0, 40);
+    const int64_t kv_width = int64_t{shape.num_kv_heads} * shape.head_dim;
+    for (int64_t i = 21 * kv_width; i < 22 * kv_width; ++i) {
+      sequences.v(0)[i] = std::numeric_limits<float>::infinity();
+    }
+    const std::vector<float> out = sequences.RunInChunks(pool, 0, 40);
+    const size_t before = size_t{21} * shape.num_heads * shape.head_dim;
+    EXPECT_EQ(0, std::memcmp(clean.data(), out.data(), before * 4)) << shape.head_dim;
+    EXPECT_FALSE(std::isfinite(out[before]));
+  }
+}
+
+INSTANTIATE_KERNEL_TEST(AttentionTest);
+
+}  // namespace
+}  // namespace sluice::kernels
