@@ -1,0 +1,263 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+
+namespace sluice {
+
+Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex* index)
+    : limits_(limits), pool_(pool), index_(index) {
+  CHECK_GE(limits.max_num_batched_tokens, limits.max_num_seqs);
+  CHECK_GT(limits.max_prompt_logit_rows, 0);
+  const size_t places = static_cast<size_t>(limits.max_num_seqs);
+  running_.reserve(places);
+  plan_.slices.reserve(places);
+  plan_.preempted.reserve(places);
+}
+
+int64_t Scheduler::Rank(const ScheduledSequence& sequence) const {
+  if (!limits_.priority_policy) return 0;
+  return sequence.promoted ? std::numeric_limits<int64_t>::min() : sequence.priority;
+}
+
+bool Scheduler::GoesBefore(const ScheduledSequence& a, const ScheduledSequence& b) const {
+  const int64_t rank_a = Rank(a), rank_b = Rank(b);
+  return rank_a != rank_b ? rank_a < rank_b : a.order < b.order;
+}
+
+void Scheduler::InsertWaiting(ScheduledSequence& sequence) {
+  sequence.state = ScheduledSequence::State::kWaiting;
+  const auto place = std::upper_bound(waiting_.begin(), waiting_.end(), &sequence,
+                                      [this](const auto* a, const auto* b) { return GoesBefore(*a, *b); });
+  waiting_.insert(place, &sequence);
+}
+
+void Scheduler::Add(ScheduledSequence& sequence) {
+  CHECK(sequence.state == ScheduledSequence::State::kNew);
+  CHECK(!sequence.tokens.empty());
+  CHECK_LE(BlocksFor(sequence.max_total_tokens), pool_.num_blocks());
+  sequence.order = next_order_++;
+  sequence.waiting_since = step_;
+  InsertWaiting(sequence);
+}
+
+void Scheduler::Remove(ScheduledSequence& sequence) {
+  auto& list = sequence.state == ScheduledSequence::State::kRunning ? running_ : waiting_;
+  const auto found = std::find(list.begin(), list.end(), &sequence);
+  CHECK(found != list.end(), "the sequence is not here");
+  list.erase(found);
+  sequence.blocks.Clear();
+  sequence.state = ScheduledSequence::State::kNew;
+  for (ScheduledSequence* other : waiting_) {
+    if (other->leader == &sequence) other->leader = nullptr;
+  }
+}
+
+const StepPlan& Scheduler::Plan() {
+  ++step_;
+  plan_.slices.clear();
+  plan_.preempted.clear();
+  plan_.num_tokens = plan_.num_logit_rows = plan_.prefix_queries = plan_.prefix_hits = 0;
+  Budget budget{limits_.max_num_batched_tokens, limits_.max_prompt_logit_rows};
+  PlanDecodes(budget);
+  PlanPrefills(budget);
+  if (plan_.preempted.empty()) Admit(budget);
+  return plan_;
+}
+
+void Scheduler::PlanDecodes(Budget& budget) {
+  // Blocks first, for all, so that a victim has no slice yet.
+  for (size_t i = 0; i < running_.size();) {
+    ScheduledSequence& sequence = *running_[i];
+    const int64_t missing = BlocksFor(static_cast<int64_t>(sequence.tokens.size())) - sequence.blocks.size();
+    if (missing <= 0 || pool_.Take(missing, sequence.blocks)) {
+      ++i;
+      continue;
+    }
+    Preempt(*PickVictim());
+    i = 0;  // the list has changed
+  }
+  for (ScheduledSequence* sequence : running_) {
+    if (sequence->num_computed == static_cast<int64_t>(sequence->tokens.size()) - 1) PlanSlice(*sequence, 1, budget);
+  }
+}
+
+void Scheduler::PlanPrefills(Budget& budget) {
+  for (ScheduledSequence* sequence : running_) {
+    if (sequence->num_computed >= static_cast<int64_t>(sequence->tokens.size()) - 1) continue;
+    const int64_t chunk = Chunk(*sequence, sequence->num_computed, budget);
+    if (chunk > 0) PlanSlice(*sequence, chunk, budget);
+  }
+}
+
+int64_t Scheduler::Chunk(const ScheduledSequence& sequence, int64_t computed, const Budget& budget) const {
+  const int64_t remaining = static_cast<int64_t>(sequence.tokens.size()) - computed;
+  // The row that samples has its own place among the rows of logits.
+  if (sequence.wants_all_rows) return std::min({remaining, budget.tokens, budget.prompt_logit_rows});
+  if (!limits_.chunked_prefill) return remaining <= budget.tokens ? remaining : 0;
+  int64_t chunk = std::min(remaining, budget.tokens);
+  if (limits_.long_prefill_token_threshold > 0) chunk = std::min(chunk, limits_.long_prefill_token_threshold);
+  return chunk;
+}
+
+void Scheduler::PlanSlice(ScheduledSequence& sequence, int64_t num_tokens, Budget& budget) {
+  const bool samples =
+      sequence.num_computed + num_tokens == static_cast<int64_t>(sequence.tokens.size());
+  const bool all_rows = sequence.wants_all_rows;
+  plan_.slices.push_back({&sequence, sequence.num_computed, num_tokens, samples, all_rows});
+  plan_.num_tokens += num_tokens;
+  plan_.num_logit_rows += all_rows ? num_tokens : samples;
+  budget.tokens -= num_tokens;
+  if (all_rows) budget.prompt_logit_rows -= num_tokens;
+}
+
+ScheduledSequence* Scheduler::PickVictim() const {
+  const ScheduledSequence* first =
+      *std::min_element(running_.begin(), running_.end(),
+                        [this](const auto* a, const auto* b) { return GoesBefore(*a, *b); });
+  struct Choice {
+    ScheduledSequence* sequence = nullptr;
+    bool useless = true;
+    int64_t rank = 0;
+    int64_t cost = 0;
+  } best;
+  for (ScheduledSequence* sequence : running_) {
+    if (sequence == first) continue;
+    int64_t shared = 0;
+    for (const BlockId block : sequence->blocks.ids()) shared += pool_.references(block) > 1;
+    const Choice choice{sequence, shared == sequence->blocks.size(), Rank(*sequence),
+                        std::max<int64_t>(0, sequence->num_computed - shared * limits_.block_size)};
+    const auto better = [&] {
+      if (best.sequence == nullptr) return true;
+      if (choice.useless != best.useless) return !choice.useless;
+      if (choice.rank != best.rank) return choice.rank > best.rank;
+      if (choice.cost != best.cost) return choice.cost < best.cost;
+      return choice.sequence->order > best.sequence->order;
+    };
+    if (better()) best = choice;
+  }
+  CHECK(best.sequence != nullptr, "one sequence alone does not fit {} blocks", pool_.num_blocks());
+  return best.sequence;
+}
+
+void Scheduler::Preempt(ScheduledSequence& victim) {
+  running_.erase(std::find(running_.begin(), running_.end(), &victim));
+  victim.blocks.Clear();
+  victim.num_computed = 0;
+  victim.cursor = {};
+  ++victim.num_preemptions;
+  ++num_preemptions_;
+  plan_.preempted.push_back(&victim);
+  InsertWaiting(victim);
+}
+
+ScheduledSequence* Scheduler::NextCandidate(bool& out_of_order) {
+  out_of_order = false;
+  ScheduledSequence* first = nullptr;
+  ScheduledSequence* oldest = nullptr;
+  for (ScheduledSequence* sequence : waiting_) {
+    const ScheduledSequence* leader = sequence->leader;
+    if (leader != nullptr && leader->num_computed < leader->num_prompt_tokens) continue;
+    sequence->leader = nullptr;
+    if (first == nullptr) first = sequence;
+    if (!limits_.priority_policy) return first;
+    if (oldest == nullptr || sequence->order < oldest->order) oldest = sequence;
+  }
+  if (oldest != first && step_ - std::max(oldest->waiting_since, last_ageing_turn_) >= limits_.ageing_steps) {
+    out_of_order = true;
+    return oldest;
+  }
+  return first;
+}
+
+void Scheduler::Admit(Budget& budget) {
+  while (budget.tokens > 0 && num_running() < limits_.max_num_seqs) {
+    bool out_of_order = false;
+    ScheduledSequence* candidate = NextCandidate(out_of_order);
+    if (candidate == nullptr || !TryAdmit(*candidate, budget)) return;
+    if (out_of_order) {
+      candidate->promoted = true;
+      last_ageing_turn_ = step_;
+    }
+  }
+}
+
+bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
+  const int64_t num_tokens = static_cast<int64_t>(sequence.tokens.size());
+  const bool reads = index_ != nullptr && sequence.read_prefix_cache && !sequence.wants_all_rows;
+  // The last token is always computed: its logits are needed.
+  const int64_t most_blocks = (num_tokens - 1) / limits_.block_size;
+  PrefixIndex::Found found;
+  if (reads) found = index_->Count(sequence.tokens, most_blocks, sequence.cache_salt);
+  const int64_t missing = BlocksFor(num_tokens) - found.blocks;
+  if (missing + num_running() > pool_.num_available() - found.unheld) return false;
+  const int64_t computed = found.blocks * limits_.block_size;
+  const int64_t chunk = Chunk(sequence, computed, budget);
+  if (chunk <= 0) return false;
+
+  if (index_ != nullptr) sequence.cursor = index_->Start(sequence.cache_salt);
+  sequence.tokens.reserve(static_cast<size_t>(sequence.max_total_tokens));
+  sequence.blocks.Reserve(BlocksFor(sequence.max_total_tokens));
+  if (reads) {
+    CHECK_EQ(index_->Match(sequence.tokens, most_blocks, sequence.cache_salt, sequence.cursor, sequence.blocks),
+             found.blocks);
+  }
+  CHECK(pool_.Take(missing, sequence.blocks));
+  sequence.num_computed = computed;
+  if (!sequence.admitted_before) {
+    sequence.admitted_before = true;
+    sequence.cached_tokens = computed;
+    if (reads) {
+      plan_.prefix_queries += num_tokens;
+      plan_.prefix_hits += computed;
+    }
+  }
+  waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &sequence));
+  sequence.state = ScheduledSequence::State::kRunning;
+  running_.push_back(&sequence);
+  PlanSlice(sequence, chunk, budget);
+  return true;
+}
+
+void Scheduler::Commit() {
+  const size_t length = static_cast<size_t>(limits_.block_size);
+  for (const PlannedSlice& slice : plan_.slices) {
+    ScheduledSequence& sequence = *slice.sequence;
+    sequence.num_computed += slice.num_tokens;
+    if (index_ == nullptr) continue;
+    const std::span<const int32_t> tokens = sequence.tokens;
+    while ((sequence.cursor.num_blocks + 1) * limits_.block_size <= sequence.num_computed) {
+      index_->Insert(tokens.subspan(static_cast<size_t>(sequence.cursor.num_blocks) * length, length),
+                     sequence.cache_salt, sequence.cursor, sequence.blocks);
+    }
+  }
+}
+
+Status Scheduler::CheckInvariant() const {
+  RETURN_IF_ERROR(pool_.CheckInvariant());
+  int64_t references = 0, listed = 0;
+  for (int64_t block = 0; block < pool_.num_blocks(); ++block) {
+    references += pool_.references(static_cast<BlockId>(block));
+  }
+  for (const ScheduledSequence* sequence : running_) {
+    listed += sequence->blocks.size();
+    if (sequence->num_computed > sequence->blocks.size() * limits_.block_size) {
+      return Fail(ErrorCode::kInternal, "a running sequence has more tokens computed than its blocks hold");
+    }
+  }
+  for (const ScheduledSequence* sequence : waiting_) {
+    if (!sequence->blocks.empty()) return Fail(ErrorCode::kInternal, "a waiting sequence holds blocks");
+  }
+  if (references != listed) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("{} references to blocks, {} in running sequences", references, listed));
+  }
+  if (index_ != nullptr && index_->num_indexed() < pool_.num_cached()) {
+    return Fail(ErrorCode::kInternal, "a cached block is not in the index");
+  }
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,368 @@
+// The engine contract's lines that the scheduler keeps, with blocks of four tokens, a runner that computes nothing and no
+// clock.
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using testing::ElementsAre;
+
+struct Sequence : ScheduledSequence {
+  std::string name;
+  int64_t max_output = 1;
+  int64_t finished_at = -1;  // step
+};
+
+struct Options {
+  int64_t prompt = 4;
+  int64_t output = 4;
+  int first_token = -1;  // of the prompt; -1: a prompt like no other
+  int64_t priority = 0;
+  bool all_rows = false;
+  std::string salt = "";
+};
+
+SchedulerLimits FourTokenBlocks() {
+  SchedulerLimits limits;
+  limits.block_size = 4;
+  limits.max_num_batched_tokens = 16;
+  limits.max_num_seqs = 4;
+  limits.max_prompt_logit_rows = 4;
+  return limits;
+}
+
+// Runs steps, appends a token where one is sampled, and checks C1 and C2 after each.
+class World {
+ public:
+  World(const SchedulerLimits& limits, int64_t num_blocks, bool prefix_caching)
+      : limits_(limits), pool_(num_blocks), index_(pool_, limits.block_size),
+        scheduler_(limits, pool_, prefix_caching ? &index_ : nullptr) {}
+
+  Sequence& Add(const std::string& name, const Options& options) {
+    auto sequence = std::make_unique<Sequence>();
+    sequence->name = name;
+    const int first = options.first_token >= 0 ? options.first_token : 1000 * ++unique_;
+    for (int64_t i = 0; i < options.prompt; ++i) sequence->tokens.push_back(first + static_cast<int32_t>(i));
+    sequence->num_prompt_tokens = options.prompt;
+    sequence->max_output = options.output;
+    sequence->max_total_tokens = options.prompt + options.output;
+    sequence->priority = options.priority;
+    sequence->wants_all_rows = options.all_rows;
+    sequence->cache_salt = options.salt;
+    scheduler_.Add(*sequence);
+    all_.push_back(std::move(sequence));
+    return *all_.back();
+  }
+
+  // Slices as "name:tokens" in planned order.
+  std::vector<std::string> Step() {
+    const StepPlan& plan = scheduler_.Plan();
+    ++steps_;
+    std::vector<std::string> text;
+    int64_t tokens = 0, prompt_rows = 0;
+    for (const PlannedSlice& slice : plan.slices) {
+      auto& sequence = static_cast<Sequence&>(*slice.sequence);
+      text.push_back(sequence.name + ":" + std::to_string(slice.num_tokens));
+      EXPECT_GT(slice.num_tokens, 0);
+      EXPECT_EQ(slice.first, sequence.num_computed);
+      EXPECT_LE(slice.first + slice.num_tokens, sequence.blocks.size() * limits_.block_size);
+      tokens += slice.num_tokens;
+      if (slice.all_rows) prompt_rows += slice.num_tokens - slice.samples;
+    }
+    EXPECT_LE(tokens, limits_.max_num_batched_tokens);                               // C2
+    EXPECT_LE(static_cast<int64_t>(plan.slices.size()), limits_.max_num_seqs);       // C2
+    EXPECT_LE(scheduler_.num_running(), limits_.max_num_seqs);
+    EXPECT_LE(prompt_rows, limits_.max_prompt_logit_rows);
+    EXPECT_LE(plan.num_logit_rows, limits_.max_prompt_logit_rows + limits_.max_num_seqs);
+    EXPECT_EQ(tokens, plan.num_tokens);
+    scheduler_.Commit();
+    std::vector<Sequence*> done;
+    for (const PlannedSlice& slice : plan.slices) {
+      auto& sequence = static_cast<Sequence&>(*slice.sequence);
+      if (sequence.num_computed >= sequence.num_prompt_tokens) sequence.wants_all_rows = false;
+      if (!slice.samples) continue;
+      sequence.tokens.push_back(static_cast<int32_t>(sequence.tokens.size()));
+      if (static_cast<int64_t>(sequence.tokens.size()) == sequence.max_total_tokens) done.push_back(&sequence);
+    }
+    for (Sequence* sequence : done) {
+      sequence->finished_at = steps_;
+      scheduler_.Remove(*sequence);
+    }
+    const Status status = scheduler_.CheckInvariant();  // C1
+    EXPECT_TRUE(status) << status.error().message;
+    return text;
+  }
+
+  void RunUntilIdle(int64_t most_steps) {
+    for (int64_t i = 0; i < most_steps && scheduler_.has_work(); ++i) Step();
+    EXPECT_FALSE(scheduler_.has_work());
+    EXPECT_EQ(pool_.num_held(), 0);  // C7
+  }
+
+  void Abort(Sequence& sequence) { scheduler_.Remove(sequence); }
+
+  Scheduler& scheduler() { return scheduler_; }
+  BlockPool& pool() { return pool_; }
+  PrefixIndex& index() { return index_; }
+  int64_t steps() const { return steps_; }
+
+ private:
+  SchedulerLimits limits_;
+  BlockPool pool_;
+  PrefixIndex index_;
+  Scheduler scheduler_;
+  std::vector<std::unique_ptr<Sequence>> all_;
+  int unique_ = 0;
+  int64_t steps_ = 0;
+};
+
+TEST(Scheduler, C2BudgetsOfTokensAndSequences) {
+  World world(FourTokenBlocks(), 64, false);
+  for (const char* name : {"a", "b", "c", "d", "e"}) world.Add(name, {.prompt = 6, .output = 2});
+  EXPECT_THAT(world.Step(), ElementsAre("a:6", "b:6", "c:4"));
+  EXPECT_THAT(world.Step(), ElementsAre("a:1", "b:1", "c:2", "d:6"));
+  EXPECT_THAT(world.Step(), ElementsAre("c:1", "d:1", "e:6")) << "a and b have ended, e gets a place";
+}
+
+TEST(Scheduler, C3DecodesFirstThenWhatIsLeftInChunks) {
+  World world(FourTokenBlocks(), 64, false);
+  world.Add("stream", {.prompt = 3, .output = 20});
+  EXPECT_THAT(world.Step(), ElementsAre("stream:3"));
+  world.Add("long", {.prompt = 40, .output = 2});
+  world.Add("next", {.prompt = 2, .output = 2});
+  EXPECT_THAT(world.Step(), ElementsAre("stream:1", "long:15"));
+  EXPECT_THAT(world.Step(), ElementsAre("stream:1", "long:15"));
+  EXPECT_THAT(world.Step(), ElementsAre("stream:1", "long:10", "next:2"));
+  EXPECT_THAT(world.Step(), ElementsAre("stream:1", "long:1", "next:1"));
+}
+
+TEST(Scheduler, C3ThresholdKeepsALongPromptFromTakingTheWholeStep) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.long_prefill_token_threshold = 8;
+  World world(limits, 64, false);
+  world.Add("long", {.prompt = 40, .output = 2});
+  world.Add("short", {.prompt = 5, .output = 2});
+  EXPECT_THAT(world.Step(), ElementsAre("long:8", "short:5"));
+  EXPECT_THAT(world.Step(), ElementsAre("short:1", "long:8"));
+}
+
+TEST(Scheduler, WithoutChunksAPromptWaitsForAStepThatHoldsIt) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.chunked_prefill = false;
+  World world(limits, 64, false);
+  world.Add("a", {.prompt = 10, .output = 3});
+  world.Add("b", {.prompt = 10, .output = 1});
+  world.Add("c", {.prompt = 2, .output = 1});
+  EXPECT_THAT(world.Step(), ElementsAre("a:10")) << "c would fit but came later";
+  EXPECT_THAT(world.Step(), ElementsAre("a:1", "b:10", "c:2"));
+}
+
+TEST(Scheduler, C4AdmissionTakesTheWholePromptAndLeavesABlockForEachStream) {
+  World world(FourTokenBlocks(), 8, false);
+  world.Add("a", {.prompt = 8, .output = 8});
+  world.Step();
+  EXPECT_EQ(world.pool().num_held(), 2);
+  Sequence& b = world.Add("b", {.prompt = 24, .output = 1});
+  EXPECT_THAT(world.Step(), ElementsAre("a:1")) << "6 blocks would have to be left when a takes its third";
+  world.RunUntilIdle(100);
+  EXPECT_GT(b.finished_at, 0);
+  EXPECT_EQ(world.scheduler().num_preemptions(), 0);
+}
+
+TEST(Scheduler, C4ALongPrefillHoldsItsBlocksFromTheStart) {
+  World world(FourTokenBlocks(), 16, false);
+  world.Add("long", {.prompt = 40, .output = 1});
+  world.Step();
+  EXPECT_EQ(world.pool().num_held(), 10);
+}
+
+TEST(Scheduler, C4TheCheapestVictimIsPreemptedAndCounted) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_batched_tokens = 64;
+  World world(limits, 9, false);
+  world.Add("old", {.prompt = 4, .output = 20});
+  Sequence& big = world.Add("big", {.prompt = 12, .output = 10});
+  Sequence& small = world.Add("small", {.prompt = 4, .output = 20});
+  world.Step();
+  while (world.scheduler().num_preemptions() == 0) world.Step();
+  EXPECT_EQ(small.num_preemptions, 1) << "fewer tokens to compute again than big, and not the first of all";
+  EXPECT_EQ(big.num_preemptions, 0);
+  world.RunUntilIdle(200);
+  EXPECT_GT(small.finished_at, 0);
+}
+
+TEST(Scheduler, C4NoThrash) {
+  // Two streams that together need more than there is: one waits for the other, instead of taking turns.
+  World world(FourTokenBlocks(), 10, false);
+  world.Add("a", {.prompt = 4, .output = 32});
+  world.Add("b", {.prompt = 4, .output = 32});
+  world.RunUntilIdle(200);
+  EXPECT_EQ(world.scheduler().num_preemptions(), 1);
+}
+
+TEST(Scheduler, C5FirstComeFirstServed) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_seqs = 1;
+  World world(limits, 64, false);
+  std::vector<Sequence*> all;
+  for (int i = 0; i < 5; ++i) all.push_back(&world.Add("s" + std::to_string(i), {.priority = -i}));
+  world.RunUntilIdle(100);
+  for (size_t i = 1; i < all.size(); ++i) EXPECT_LT(all[i - 1]->finished_at, all[i]->finished_at);
+}
+
+TEST(Scheduler, C5PrioritiesGoFirst) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_seqs = 1;
+  limits.priority_policy = true;
+  World world(limits, 64, false);
+  Sequence& later = world.Add("later", {.priority = 5});
+  Sequence& soon = world.Add("soon", {.priority = -1});
+  Sequence& soon2 = world.Add("soon2", {.priority = -1});
+  world.RunUntilIdle(100);
+  EXPECT_LT(soon.finished_at, soon2.finished_at);
+  EXPECT_LT(soon2.finished_at, later.finished_at);
+}
+
+TEST(Scheduler, C5AgeingGivesTheOldestItsTurn) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_seqs = 1;
+  limits.priority_policy = true;
+  limits.ageing_steps = 10;
+  World world(limits, 64, false);
+  Sequence& humble = world.Add("humble", {.output = 2, .priority = 1000000});
+  for (int i = 0; i < 40 && humble.finished_at < 0; ++i) {
+    world.Add("vip" + std::to_string(i), {.output = 2});  // more than can be served
+    world.Step();
+  }
+  EXPECT_GT(humble.finished_at, 0);
+  EXPECT_LE(humble.finished_at, 14);
+}
+
+TEST(Scheduler, C6AtLeastOnePromptTokenIsComputed) {
+  World world(FourTokenBlocks(), 64, true);
+  world.Add("a", {.prompt = 8, .output = 1, .first_token = 7});
+  world.RunUntilIdle(10);
+  Sequence& again = world.Add("b", {.prompt = 8, .output = 1, .first_token = 7});
+  EXPECT_THAT(world.Step(), ElementsAre("b:4")) << "8 tokens are cached, but the last block is computed";
+  EXPECT_EQ(again.cached_tokens, 4);
+  Sequence& longer = world.Add("c", {.prompt = 9, .output = 1, .first_token = 7});
+  EXPECT_THAT(world.Step(), ElementsAre("c:1"));
+  EXPECT_EQ(longer.cached_tokens, 8);
+}
+
+TEST(Scheduler, C6SaltsDoNotShare) {
+  World world(FourTokenBlocks(), 64, true);
+  world.Add("a", {.prompt = 9, .output = 1, .first_token = 7, .salt = "x"});
+  world.RunUntilIdle(10);
+  world.Add("b", {.prompt = 9, .output = 1, .first_token = 7});
+  EXPECT_THAT(world.Step(), ElementsAre("b:9"));
+}
+
+TEST(Scheduler, PreemptedSequenceComesBackThroughItsCachedBlocks) {
+  World world(FourTokenBlocks(), 12, true);
+  world.Add("old", {.prompt = 16, .output = 16});
+  Sequence& young = world.Add("young", {.prompt = 12, .output = 16});
+  while (young.num_preemptions == 0) world.Step();
+  world.RunUntilIdle(200);
+  EXPECT_EQ(young.cached_tokens, 0) << "what it finds after a preemption is not a saving of the prompt";
+}
+
+TEST(Scheduler, SiblingsWaitForTheFirstAndShareItsPrompt) {
+  World world(FourTokenBlocks(), 64, true);
+  Sequence& first = world.Add("first", {.prompt = 24, .output = 4, .first_token = 7});
+  Sequence& second = world.Add("second", {.prompt = 24, .output = 4, .first_token = 7});
+  second.leader = &first;
+  world.Add("other", {.prompt = 2, .output = 1});
+  EXPECT_THAT(world.Step(), ElementsAre("first:16"));
+  EXPECT_THAT(world.Step(), ElementsAre("first:8", "other:2")) << "the waiting sibling blocks nobody";
+  EXPECT_THAT(world.Step(), ElementsAre("first:1", "second:4"));
+  EXPECT_EQ(second.cached_tokens, 20);
+}
+
+TEST(Scheduler, ASiblingWhoseFirstIsGoneStartsAnyway) {
+  World world(FourTokenBlocks(), 64, true);
+  Sequence& first = world.Add("first", {.prompt = 24, .output = 4, .first_token = 7});
+  Sequence& second = world.Add("second", {.prompt = 24, .output = 4, .first_token = 7});
+  second.leader = &first;
+  world.Step();
+  world.Abort(first);
+  EXPECT_THAT(world.Step(), ElementsAre("second:8")) << "it finds what the first left";
+}
+
+TEST(Scheduler, PromptLogprobsComputeEverythingInSmallChunks) {
+  World world(FourTokenBlocks(), 64, true);
+  world.Add("a", {.prompt = 9, .output = 1, .first_token = 7});
+  world.RunUntilIdle(10);
+  world.Add("plain", {.prompt = 20, .output = 9});
+  world.Add("all", {.prompt = 9, .output = 2, .first_token = 7, .all_rows = true});
+  EXPECT_THAT(world.Step(), ElementsAre("plain:16"));
+  EXPECT_THAT(world.Step(), ElementsAre("plain:4", "all:4"));
+  EXPECT_THAT(world.Step(), ElementsAre("plain:1", "all:4"));
+  EXPECT_THAT(world.Step(), ElementsAre("plain:1", "all:1"));
+  EXPECT_THAT(world.Step(), ElementsAre("plain:1", "all:1"));
+}
+
+TEST(Scheduler, AFailedStepLeavesNothingInThePrefixIndex) {
+  World world(FourTokenBlocks(), 64, true);
+  Sequence& a = world.Add("a", {.prompt = 9, .output = 1});
+  world.scheduler().Plan();
+  world.Abort(a);  // no Commit
+  EXPECT_EQ(world.index().num_indexed(), 0);
+  EXPECT_EQ(world.pool().num_free(), 64);
+}
+
+// C1 and C2 after every step (World::Step), C5: everybody finishes, C7: nothing is left, in a crowd that shares prefixes,
+// runs out of blocks and loses clients at any moment.
+class RandomScheduler : public testing::TestWithParam<int> {};
+
+TEST_P(RandomScheduler, KeepsTheContract) {
+  std::mt19937 random(static_cast<unsigned>(GetParam()));
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_seqs = pick(1, 8);
+  limits.max_num_batched_tokens = std::max(limits.max_num_seqs, pick(4, 40));
+  limits.max_prompt_logit_rows = pick(1, 8);
+  limits.priority_policy = random() % 2 == 0;
+  limits.ageing_steps = 16;
+  limits.long_prefill_token_threshold = random() % 3 == 0 ? pick(1, 12) : 0;
+  limits.chunked_prefill = random() % 4 != 0;
+  if (!limits.chunked_prefill) limits.max_num_batched_tokens = 64;
+  World world(limits, pick(16, 40), random() % 4 != 0);
+  std::vector<Sequence*> live;
+  for (int step = 0; step < 2000; ++step) {
+    if (live.size() < 40 && random() % 4 == 0) {
+      Options options{.prompt = pick(1, 40), .output = pick(1, 24)};
+      if (random() % 2 == 0) options.first_token = static_cast<int>(random() % 3);
+      options.priority = pick(-2, 2);
+      options.all_rows = random() % 8 == 0;
+      Sequence& sequence = world.Add("s", options);
+      if (random() % 4 == 0 && !live.empty()) sequence.leader = live.back();
+      live.push_back(&sequence);
+    }
+    world.Step();
+    std::erase_if(live, [](const Sequence* sequence) { return sequence->finished_at >= 0; });
+    if (!live.empty() && random() % 16 == 0) {
+      const size_t victim = random() % live.size();
+      world.Abort(*live[victim]);
+      live.erase(live.begin() + static_cast<int64_t>(victim));
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+  world.RunUntilIdle(20000);
+  for (const Sequence* sequence : live) EXPECT_GT(sequence->finished_at, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomScheduler, testing::Range(0, 24));
+
+}  // namespace
+}  // namespace sluice
