@@ -1,0 +1,30 @@
+#include "models/decoder_spec.h"
+
+namespace sluice {
+
+DecoderSpec DescribePlainDecoder(const ModelConfig& config) {
+  DecoderSpec spec;
+  spec.vocab_size = config.vocab_size;
+  spec.hidden_size = config.hidden_size;
+  spec.tied_head = config.tie_word_embeddings;
+  spec.norm_eps = static_cast<float>(config.rms_norm_eps);
+  std::optional<kernels::Llama3RopeScaling> scaling;
+  if (config.rope_scaling) {
+    scaling = kernels::Llama3RopeScaling{.factor = config.rope_scaling->factor,
+                                         .low_freq_factor = config.rope_scaling->low_freq_factor,
+                                         .high_freq_factor = config.rope_scaling->high_freq_factor,
+                                         .original_max_position = config.rope_scaling->original_max_position_embeddings};
+  }
+  spec.rope_frequencies = kernels::RopeFrequencies(static_cast<int>(config.head_dim), config.rope_theta, scaling);
+  LayerSpec layer;
+  layer.attention.num_heads = static_cast<int>(config.num_attention_heads);
+  layer.attention.num_kv_heads = static_cast<int>(config.num_key_value_heads);
+  layer.attention.head_dim = static_cast<int>(config.head_dim);
+  layer.attention.has_bias = config.attention_bias;
+  layer.mlp.intermediate_size = config.intermediate_size;
+  layer.mlp.has_bias = config.mlp_bias;
+  spec.layers.assign(static_cast<size_t>(config.num_hidden_layers), layer);
+  return spec;
+}
+
+}  // namespace sluice
