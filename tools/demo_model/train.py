@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Trains the demo model and writes it in Hugging Face layout: the one command.
+
+    python train.py --out ../../models/abacus
+
+Text and weights are seeded. --work keeps the checkpoints; --export-only
+writes the newest checkpoint without training.
+"""
+import argparse
+import multiprocessing
+import os
+import random
+import time
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+
+import export
+import problems
+import tokenizer
+from model import Llama
+
+WORKERS = 2                       # processes
+ROW = 256                         # tokens in a row of a batch
+WEIGHTS = [0.0, 0.1, 1.0]         # loss on headers and padding, on what is asked, on answers
+
+
+def rows_of(args):
+    """Packs whole documents into `count` rows; attention may look across them, as in a long chat."""
+    folder, count, seed = args
+    tok = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+    r = random.Random(seed)
+    ids = np.full((count, ROW + 1), tokenizer.END, np.uint16)
+    marks = np.zeros((count, ROW + 1), np.uint8)
+    open_rows, done, used = [], 0, np.zeros(count, int)
+    started = 0
+    while done < count:
+        i, m = tokenizer.encode(tok, problems.document(r))
+        if len(i) > ROW:
+            continue
+        fits = [k for k in open_rows if used[k] + len(i) <= ROW + 1]
+        if fits:
+            k = max(fits, key=lambda k: used[k])
+        elif started < count:
+            k, started = started, started + 1
+            open_rows.append(k)
+        else:
+            open_rows.pop()       # at the end, close rows one by one
+            done += 1
+            continue
+        ids[k, used[k]:used[k] + len(i)] = i
+        marks[k, used[k]:used[k] + len(i)] = m
+        used[k] += len(i)
+        if len(open_rows) > 24 or used[k] > ROW - 24:
+            full = max(open_rows, key=lambda k: used[k])
+            open_rows.remove(full)
+            done += 1
+    return ids, marks
+
+
+def make_rows(folder, count, seed):
+    per = 2048
+    jobs = [(folder, min(per, count - n), seed * 100003 + n) for n in range(0, count, per)]
+    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+        parts = pool.map(rows_of, jobs, chunksize=1)
+    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+
+def held_out_batch(tok, count):
+    """Held-out chats, padded, with the answers marked."""
+    docs = [tokenizer.encode(tok, ("chat", [("user", x["question"]), ("assistant", x["answer"])]))
+            for x in problems.held_out_set(count, seed=11)]
+    width = max(len(i) for i, _ in docs)
+    ids = torch.full((count, width), tokenizer.END)
+    marks = torch.zeros((count, width), dtype=torch.bool)
+    for n, (i, m) in enumerate(docs):
+        ids[n, :len(i)] = torch.tensor(i)
+        marks[n, :len(i)] = torch.tensor(m) == 2
+    return ids, marks
+
+
+@torch.no_grad()
+def whole_answers_right(model, batch):
+    """The share of answers that greedy decoding would write token for token as the reference does."""
+    ids, marks = batch
+    right = 0
+    for i, m in zip(ids.split(100), marks.split(100)):
+        best = model(i[:, :-1]).argmax(-1)
+        right += int(((best == i[:, 1:]) | ~m[:, 1:]).all(1).sum())
+    return right / len(ids)
+
+
+def orthogonal(g, rounds=5):
+    """The nearest matrix with equal singular values, by Newton-Schulz steps."""
+    x = g.bfloat16()
+    if g.shape[0] > g.shape[1]:
+        x = x.T
+    x = x / (x.norm() + 1e-7)
+    for _ in range(rounds):
+        y = x @ x.T
+        x = 3.4445 * x + (-4.7750 * y + 2.0315 * y @ y) @ x
+    if g.shape[0] > g.shape[1]:
+        x = x.T
+    return x.float()
+
+
+class Muon:
+    """Momentum made orthogonal: for matrices, and in far fewer steps than AdamW."""
+
+    def __init__(self, params):
+        self.params = [(p, torch.zeros_like(p)) for p in params]
+
+    @torch.no_grad()
+    def step(self, rate):
+        for p, m in self.params:
+            m.lerp_(p.grad, 0.05)
+            update = orthogonal(p.grad.lerp(m, 0.95))
+            p.mul_(1 - rate * 0.01)
+            p.add_(update, alpha=-rate * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
+
+
+def schedule(done, step, warm_up=100):
+    """Up in `warm_up` steps, level until 45 %, then straight down to nothing."""
+    return min((step + 1) / warm_up, 1.0, max(0.0, 1 - done) / 0.55)
+
+
+def worker(rank, args, model, grads, done, barrier, ids, marks, checkpoint):
+    """Each process takes its share of the batch and updates its share of the parameters.
+
+    One thread in each of two processes is a good deal faster here than two
+    threads in one: they meet twice a step, not after every operation.
+    """
+    torch.set_num_threads(1)
+    ids, marks = ids.numpy(), marks.numpy()
+    params = list(model.parameters())
+    sizes = [p.numel() for p in params]
+    mine = [k for k in range(len(params)) if k % WORKERS == rank]
+    matrices = [k for k in mine if params[k].dim() == 2 and k > 0]     # 0 is the embedding
+    muon = Muon([params[k] for k in matrices])
+    adam = torch.optim.AdamW([params[k] for k in mine if k not in matrices], betas=(0.9, 0.98), weight_decay=0.0)
+    order = np.random.default_rng(args.seed).permutation(len(ids))
+    weights = torch.tensor(WEIGHTS)
+    if rank == 0:
+        held_out = held_out_batch(Tokenizer.from_file(os.path.join(args.out, "tokenizer.json")), 300)
+    began, total = time.time(), 0.0
+    for step in range(args.steps):
+        if rank == 0:
+            spent = (time.time() - began) / 60 / args.minutes if args.minutes else 0.0
+            done[0] = max(step / args.steps, spent)
+        take = order[step * args.batch:(step + 1) * args.batch]
+        w = weights[torch.from_numpy(marks[take][:, 1:].astype(np.int64))]
+        share = w[rank::WORKERS].flatten()
+        i = torch.from_numpy(ids[take][rank::WORKERS].astype(np.int64))
+        with torch.autocast("cpu", torch.bfloat16, enabled=not args.float32):
+            logits = model(i[:, :-1])
+        each = F.cross_entropy(logits.flatten(0, 1).float(), i[:, 1:].flatten(), reduction="none")
+        loss = (each * share).sum() / w.sum()
+        for p in params:
+            p.grad = None
+        loss.backward()
+        torch.cat([p.grad.flatten() for p in params], out=grads[rank])
+        total += loss.item() * WORKERS
+        barrier.wait()
+        at = float(done[0])
+        if at >= 1:
+            break
+        summed = grads.sum(0).split(sizes)
+        for k in mine:
+            params[k].grad = summed[k].view_as(params[k])
+        scale = schedule(at, step)
+        muon.step(args.rate * scale)
+        for g in adam.param_groups:
+            g["lr"] = args.rate * 0.1 * scale
+        adam.step()
+        barrier.wait()
+        if rank == 0 and (step + 1) % 20 == 0:
+            print(f"step {step + 1} loss {total / 20:.4f} scale {scale:.3f} {(time.time() - began) / (step + 1):.2f} s/step", flush=True)
+            total = 0.0
+        if rank == 0 and (step + 1) % 200 == 0:
+            print(f"step {step + 1}: {whole_answers_right(model, held_out):.1%} of held-out answers right", flush=True)
+            save(model, checkpoint)
+    if rank == 0:
+        print(f"trained in {(time.time() - began) / 60:.1f} minutes, {step + 1} steps: "
+              f"{whole_answers_right(model, held_out):.1%} of held-out answers right", flush=True)
+        save(model, checkpoint)
+
+
+def save(model, path):
+    torch.save({"model": model.state_dict()}, path + ".new")
+    os.replace(path + ".new", path)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--out", required=True, help="folder of the finished model")
+    p.add_argument("--work", default="work", help="folder for checkpoints")
+    p.add_argument("--steps", type=int, default=3000)
+    p.add_argument("--minutes", type=float, help="end within this time, with fewer steps if need be")
+    p.add_argument("--batch", type=int, default=16, help="rows a step")
+    p.add_argument("--rate", type=float, default=0.02, help="Muon's learning rate; AdamW takes a tenth")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--float32", action="store_true", help="no bfloat16 products (slower where the CPU has AMX)")
+    p.add_argument("--export-only", action="store_true")
+    args = p.parse_args()
+
+    torch.set_num_threads(1)         # one thread in each of WORKERS processes
+    torch.manual_seed(args.seed)
+    os.makedirs(args.work, exist_ok=True)
+    checkpoint = os.path.join(args.work, "checkpoint.pt")
+    model = Llama()
+    if args.export_only:
+        model.load_state_dict(torch.load(checkpoint, weights_only=True)["model"])
+        export.write(model, args.out)
+        return
+
+    began = time.time()
+    tok = tokenizer.train()
+    tokenizer.save(tok, args.out)
+    ids, marks = make_rows(args.out, args.steps * args.batch, args.seed)
+    print(f"{sum(p.numel() for p in model.parameters())} parameters, {len(ids)} rows of {ROW} tokens, "
+          f"{(ids[:, :-1] != tokenizer.END).mean():.1%} filled, {time.time() - began:.0f} s to prepare", flush=True)
+
+    model.share_memory()
+    grads = torch.zeros(WORKERS, sum(p.numel() for p in model.parameters())).share_memory_()
+    done = torch.zeros(1).share_memory_()
+    context = multiprocessing.get_context("spawn")  # a forked autograd engine hangs
+    barrier = context.Barrier(WORKERS)
+    team = [context.Process(target=worker, args=(rank, args, model, grads, done, barrier, torch.from_numpy(ids).share_memory_(),
+                                                    torch.from_numpy(marks).share_memory_(), checkpoint))
+            for rank in range(WORKERS)]
+    for t in team:
+        t.start()
+    for t in team:
+        t.join()
+    export.write(model, args.out)
+
+
+if __name__ == "__main__":
+    main()
