@@ -1,0 +1,146 @@
+// For tests: a model with its cache, run over one or several sequences in steps of any cut.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "checkpoint/model_config.h"
+#include "models/model.h"
+
+namespace sluice::testing {
+
+inline std::filesystem::path DataFolder(const std::string& name) {
+  return std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/checkpoints" / name;
+}
+
+inline ModelOptions SmallOptions(ElementType compute_type, ElementType kv_type) {
+  ModelOptions options;
+  options.compute_type = compute_type;
+  options.kv_type = kv_type;
+  options.max_rows = 512;
+  options.max_slices = 8;
+  options.max_context = 512;
+  options.max_logit_rows = 512;
+  return options;
+}
+
+using LogitRows = std::vector<std::vector<float>>;
+
+// A loaded model and a cache whose blocks are handed out in a scattered order.
+class Runner {
+ public:
+  Runner(const std::filesystem::path& folder, const ModelOptions& options, int num_threads) : options_(options), pool_(num_threads) {
+    auto config = LoadModelConfig(folder);
+    EXPECT_TRUE(config) << (config ? "" : config.error().message);
+    Load(folder, *config);
+  }
+  Runner(const ModelConfig& config, const ModelOptions& options, int num_threads) : options_(options), pool_(num_threads) {
+    Load("", config);
+  }
+
+  // One slice of a step: the next `count` tokens of `sequence`, with the logits of all of them.
+  struct Part {
+    int sequence = 0;
+    std::vector<int32_t> tokens;
+  };
+
+  // Runs one step and gives the logits of every token, slice by slice.
+  std::vector<LogitRows> RunStep(const std::vector<Part>& parts) {
+    std::vector<int32_t> tokens, positions, rows;
+    std::vector<kernels::AttentionSlice> slices;
+    std::vector<std::vector<int32_t>> tables;
+    for (const Part& part : parts) tables.push_back(BlockTable(part.sequence));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      int32_t& context = ContextOf(parts[i].sequence);
+      const auto count = static_cast<int32_t>(parts[i].tokens.size());
+      slices.push_back({static_cast<int64_t>(tokens.size()), count, context, tables[i].data()});
+      for (int32_t k = 0; k < count; ++k) positions.push_back(context + k);
+      tokens.insert(tokens.end(), parts[i].tokens.begin(), parts[i].tokens.end());
+      context += count;
+    }
+    rows.resize(tokens.size());
+    std::iota(rows.begin(), rows.end(), 0);
+    const auto vocabulary = static_cast<size_t>(model_->config().vocab_size);
+    std::vector<float> logits(rows.size() * vocabulary);
+    model_->Forward(pool_, {tokens, positions, slices, rows}, *cache_, logits.data());
+    std::vector<LogitRows> result;
+    size_t row = 0;
+    for (const Part& part : parts) {
+      LogitRows& mine = result.emplace_back();
+      for (size_t k = 0; k < part.tokens.size(); ++k, ++row) {
+        mine.emplace_back(logits.begin() + static_cast<ptrdiff_t>(row * vocabulary),
+                          logits.begin() + static_cast<ptrdiff_t>((row + 1) * vocabulary));
+      }
+    }
+    return result;
+  }
+
+  // Logits of every token of one new sequence, computed in chunks of `chunk` tokens.
+  LogitRows RunAlone(const std::vector<int32_t>& tokens, size_t chunk) {
+    Forget(0);
+    LogitRows all;
+    for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
+      const size_t end = std::min(tokens.size(), begin + chunk);
+      auto part = RunStep({{0, {tokens.begin() + static_cast<ptrdiff_t>(begin), tokens.begin() + static_cast<ptrdiff_t>(end)}}});
+      std::move(part[0].begin(), part[0].end(), std::back_inserter(all));
+    }
+    return all;
+  }
+
+  void Forget(int sequence) { ContextOf(sequence) = 0; }
+  Model& model() { return *model_; }
+  KvCache& cache() { return *cache_; }
+  ThreadPool& pool() { return pool_; }
+  std::vector<int32_t> BlockTable(int sequence) const {
+    const int64_t blocks = BlocksPerSequence();
+    std::vector<int32_t> table;
+    for (int64_t i = 0; i < blocks; ++i) table.push_back(static_cast<int32_t>((i + 1) * options_.max_slices - 1 - sequence));
+    return table;
+  }
+
+ private:
+  int64_t BlocksPerSequence() const { return (options_.max_context + options_.block_size - 1) / options_.block_size; }
+  int32_t& ContextOf(int sequence) {
+    contexts_.resize(std::max(contexts_.size(), static_cast<size_t>(sequence) + 1));
+    return contexts_[static_cast<size_t>(sequence)];
+  }
+  void Load(const std::filesystem::path& folder, const ModelConfig& config) {
+    auto model = LoadModel(pool_, folder, config, options_);
+    ASSERT_TRUE(model) << model.error().message;
+    model_ = *std::move(model);
+    const kernels::KvLayout layout{.num_kv_heads = static_cast<int>(config.num_key_value_heads),
+                                   .head_dim = static_cast<int>(config.head_dim),
+                                   .block_size = options_.block_size,
+                                   .type = options_.kv_type};
+    auto cache = KvCache::Allocate(layout, config.num_hidden_layers, BlocksPerSequence() * options_.max_slices);
+    ASSERT_TRUE(cache) << cache.error().message;
+    cache_ = std::make_unique<KvCache>(*std::move(cache));
+  }
+
+  ModelOptions options_;
+  ThreadPool pool_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<KvCache> cache_;
+  std::vector<int32_t> contexts_;
+};
+
+inline std::vector<double> LogSoftmax(const std::vector<float>& logits) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - largest);
+  std::vector<double> result;
+  for (const float x : logits) result.push_back(x - largest - std::log(sum));
+  return result;
+}
+
+inline int32_t Greedy(const std::vector<float>& logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace sluice::testing
