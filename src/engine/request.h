@@ -6,21 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/result.h"
-#include "engine/sampling_params.h"
+#include "sampler/sampling_params.h"
+#include "sampler/token_logprobs.h"
 
 namespace sluice {
-
-// The logprob of one token and of the best alternatives at its position.
-struct TokenLogprobs {
-  int32_t token = 0;
-  float logprob = 0;
-  int32_t rank = 0;  // 1: the most likely
-  std::vector<std::pair<int32_t, float>> top;  // the best ones, descending; holds as many as were asked for
-};
 
 enum class FinishReason {
   kStop,    // an end token, a stop token, or StopSequence()

@@ -1,34 +1,4 @@
-// How tokens are chosen and when a sequence ends: one request's settings, already checked.
+// The settings of a request's sampling, for those who fill them in.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <utility>
-#include <vector>
-
-namespace sluice {
-
-struct SamplingParams {
-  double temperature = 1.0;  // 0: greedy
-  double top_p = 1.0;        // (0, 1]
-  int64_t top_k = 0;         // 0: off
-  double min_p = 0.0;        // [0, 1]
-  double presence_penalty = 0.0;
-  double frequency_penalty = 0.0;
-  double repetition_penalty = 1.0;  // > 0
-  std::optional<int64_t> seed;      // sequence j of a request uses seed + j
-  std::vector<std::pair<int32_t, float>> logit_bias;  // token, added to its logit
-  std::optional<std::vector<int32_t>> allowed_token_ids;
-  std::vector<std::vector<int32_t>> bad_words;  // token sequences that must not be completed
-
-  int64_t max_tokens = 16;  // >= 1
-  int64_t min_tokens = 0;   // end tokens are masked before
-  bool ignore_eos = false;
-  std::vector<int32_t> stop_token_ids;
-
-  // Logprobs of the chosen token and of the `*logprobs` best; -1: the whole vocabulary. Taken from the raw logits.
-  std::optional<int32_t> logprobs;
-  std::optional<int32_t> prompt_logprobs;
-};
-
-}  // namespace sluice
+#include "sampler/sampling_params.h"  // IWYU pragma: export

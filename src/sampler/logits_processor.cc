@@ -1,0 +1,76 @@
+#include "sampler/logits_processor.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace sluice {
+namespace {
+
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+constexpr float kLargestBias = 100;
+
+void MaskAllBut(std::span<const int32_t> allowed, std::span<float> logits) {
+  // Without a second array: the allowed ones, in rising order, part the row into gaps.
+  thread_local std::vector<int32_t> sorted;
+  sorted.assign(allowed.begin(), allowed.end());
+  std::sort(sorted.begin(), sorted.end());
+  size_t next = 0;
+  for (const int32_t token : sorted) {
+    const size_t index = static_cast<size_t>(token);
+    if (index < next) continue;  // twice in the list
+    std::fill(logits.begin() + static_cast<int64_t>(next), logits.begin() + token, kMasked);
+    next = index + 1;
+  }
+  std::fill(logits.begin() + static_cast<int64_t>(next), logits.end(), kMasked);
+}
+
+void MaskBadWords(const std::vector<std::vector<int32_t>>& bad_words, std::span<const int32_t> output,
+                  std::span<float> logits) {
+  for (const std::vector<int32_t>& word : bad_words) {
+    if (word.empty() || word.size() - 1 > output.size()) continue;
+    const std::span<const int32_t> tail = output.last(word.size() - 1);
+    if (std::equal(tail.begin(), tail.end(), word.begin())) logits[static_cast<size_t>(word.back())] = kMasked;
+  }
+}
+
+void Penalize(const SamplingParams& params, std::span<const TokenCounts::Entry> entries, std::span<float> logits) {
+  const float repetition = static_cast<float>(params.repetition_penalty);
+  const float frequency = static_cast<float>(params.frequency_penalty);
+  const float presence = static_cast<float>(params.presence_penalty);
+  for (const TokenCounts::Entry& entry : entries) {
+    float& logit = logits[static_cast<size_t>(entry.token)];
+    if (repetition != 1) logit = logit > 0 ? logit / repetition : logit * repetition;
+    if (entry.in_output == 0) continue;
+    logit -= frequency * static_cast<float>(entry.in_output);
+    logit -= presence;
+  }
+}
+
+}  // namespace
+
+bool HasPenalties(const SamplingParams& params) {
+  return params.repetition_penalty != 1 || params.frequency_penalty != 0 || params.presence_penalty != 0;
+}
+
+bool NeedsProcessing(const SamplingParams& params, const TokenHistory& history) {
+  return HasPenalties(params) || !params.logit_bias.empty() || params.allowed_token_ids.has_value() ||
+         !params.bad_words.empty() || static_cast<int64_t>(history.output().size()) < params.min_tokens;
+}
+
+void ProcessLogits(const SamplingParams& params, const TokenHistory& history, std::span<const int32_t> end_tokens,
+                   TokenCounts& counts, std::span<float> logits) {
+  if (params.allowed_token_ids) MaskAllBut(*params.allowed_token_ids, logits);
+  MaskBadWords(params.bad_words, history.output(), logits);
+  if (static_cast<int64_t>(history.output().size()) < params.min_tokens) {
+    for (const int32_t token : end_tokens) logits[static_cast<size_t>(token)] = kMasked;
+  }
+  for (const auto& [token, bias] : params.logit_bias) {
+    logits[static_cast<size_t>(token)] += std::clamp(bias, -kLargestBias, kLargestBias);
+  }
+  if (HasPenalties(params)) {
+    counts.Update(history.tokens, history.num_prompt_tokens);
+    Penalize(params, counts.entries(), logits);
+  }
+}
+
+}  // namespace sluice

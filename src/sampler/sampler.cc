@@ -1,0 +1,98 @@
+#include "sampler/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "kernels/sampling.h"
+#include "kernels/work_queue.h"
+#include "sampler/philox.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kNotANumber =
+    "the model's logits contain NaN: the weights are damaged or the computation overflowed";
+constexpr std::string_view kNoFiniteLogit =
+    "the largest of the model's logits is not finite: the weights are damaged or the computation overflowed";
+constexpr std::string_view kNothingAllowed =
+    "no token is left to choose: allowed_token_ids, bad_words, min_tokens and logit_bias together exclude them all";
+
+bool HasNan(std::span<const float> logits) {
+  int32_t found = 0;
+  for (const float logit : logits) found |= (std::bit_cast<int32_t>(logit) & 0x7fffffff) > 0x7f800000 ? 1 : 0;
+  return found != 0;
+}
+
+void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top, TokenLogprobs& out) {
+  const kernels::LogSumExp sum = kernels::ComputeLogSumExp(logits);
+  const auto logprob = [&](float logit) { return logit - sum.largest - sum.log_sum; };
+  const float logit = logits[static_cast<size_t>(token)];
+  out.token = token;
+  out.logprob = logprob(logit);
+  out.rank = kernels::CountGreater(logits, logit) + 1;
+  kernels::TopK(logits, num_top < 0 ? static_cast<int>(logits.size()) : num_top, out.top);
+  for (auto& entry : out.top) entry.second = logprob(entry.second);
+}
+
+}  // namespace
+
+Sampler::Scratch::Scratch(int64_t vocab_size) : processed(static_cast<size_t>(vocab_size)), draw(vocab_size) {}
+
+Sampler::Sampler(int64_t vocab_size, int num_threads) {
+  for (int i = 0; i < num_threads; ++i) scratch_.push_back(std::make_unique<Scratch>(vocab_size));
+}
+
+int64_t Sampler::ScratchBytes(int64_t vocab_size, int num_threads) {
+  const int64_t a_token = 2 * int64_t{sizeof(float)} + int64_t{sizeof(std::pair<int32_t, float>)};
+  return num_threads * (vocab_size * a_token + int64_t{sizeof(Scratch)});
+}
+
+void Sampler::Sample(ThreadPool& pool, std::span<SampleJob> jobs) {
+  CHECK_LE(static_cast<size_t>(pool.num_threads()), scratch_.size());
+  kernels::ForEachUnit(pool, static_cast<int64_t>(jobs.size()), [&](int64_t job, int thread) {
+    SampleOne(jobs[static_cast<size_t>(job)], *scratch_[static_cast<size_t>(thread)]);
+  });
+}
+
+void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
+  const SamplingParams& params = *job.sequence->params;
+  job.token = -1;
+  job.error = {};
+  if (HasNan(job.logits)) {
+    job.error = kNotANumber;
+    return;
+  }
+  std::span<const float> logits = job.logits;
+  const bool processed = NeedsProcessing(params, job.history);
+  if (processed) {
+    std::copy(logits.begin(), logits.end(), scratch.processed.begin());
+    ProcessLogits(params, job.history, job.sequence->end_tokens, job.sequence->counts, scratch.processed);
+    logits = scratch.processed;
+  }
+  const int32_t best = kernels::ArgMax(logits);
+  const float largest = logits[static_cast<size_t>(best)];
+  if (!std::isfinite(largest)) {
+    job.error = processed && largest < 0 ? kNothingAllowed : kNoFiniteLogit;
+    return;
+  }
+  if (params.temperature == 0) {
+    job.token = best;
+  } else {
+    const double uniform = UniformAt(job.sequence->seed, job.history.output().size());
+    job.token = DrawToken(logits, largest, params, uniform, scratch.draw);
+  }
+  if (params.logprobs) FillLogprobs(job.logits, job.token, *params.logprobs, job.logprobs);
+}
+
+void Sampler::PromptLogprobs(ThreadPool& pool, std::span<PromptLogprobJob> jobs) {
+  kernels::ForEachUnit(pool, static_cast<int64_t>(jobs.size()), [&](int64_t index, int) {
+    PromptLogprobJob& job = jobs[static_cast<size_t>(index)];
+    job.error = HasNan(job.logits) ? kNotANumber : std::string_view();
+    if (job.error.empty()) FillLogprobs(job.logits, job.token, job.num_top, job.logprobs);
+  });
+}
+
+}  // namespace sluice

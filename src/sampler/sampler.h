@@ -1,0 +1,71 @@
+// Chooses the next token of every sequence of a step, on all threads of the pool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "sampler/draw.h"
+#include "sampler/logits_processor.h"
+#include "sampler/sampling_params.h"
+#include "sampler/token_counts.h"
+#include "sampler/token_logprobs.h"
+
+namespace sluice {
+
+// What sampling keeps of one sequence between steps.
+struct SequenceSampling {
+  const SamplingParams* params = nullptr;
+  uint64_t seed = 0;                 // already of this sequence (seed + j)
+  std::vector<int32_t> end_tokens;   // masked before min_tokens
+  TokenCounts counts;
+};
+
+// One token to choose.
+struct SampleJob {
+  std::span<const float> logits;  // raw, [vocab_size]; not changed
+  SequenceSampling* sequence = nullptr;
+  TokenHistory history;
+  // Out: `error` is empty on success; else this sequence cannot go on and the others are not touched.
+  int32_t token = -1;
+  std::string_view error;
+  TokenLogprobs logprobs;  // where params->logprobs is set
+};
+
+// The logprobs of a prompt token, given the logits before it.
+struct PromptLogprobJob {
+  std::span<const float> logits;
+  int32_t token = 0;
+  int32_t num_top = 0;  // -1: the whole vocabulary
+  std::string_view error;  // out
+  TokenLogprobs logprobs;  // out
+};
+
+// Semantics: logprobs from the raw logits; then ProcessLogits; temperature 0 takes the largest (the lowest id of equals);
+// else DrawToken with the random number of (seed, number of output tokens so far). A result depends on its own job alone.
+// Thread safety: one call at a time.   After construction only logprobs, new penalty counts and the
+// first use of allowed_token_ids on a thread allocate.
+class Sampler {
+ public:
+  Sampler(int64_t vocab_size, int num_threads);
+  // Bytes of the scratch memory of all threads.
+  static int64_t ScratchBytes(int64_t vocab_size, int num_threads);
+
+  void Sample(ThreadPool& pool, std::span<SampleJob> jobs);
+  void PromptLogprobs(ThreadPool& pool, std::span<PromptLogprobJob> jobs);
+
+ private:
+  struct Scratch {
+    explicit Scratch(int64_t vocab_size);
+    std::vector<float> processed;
+    DrawScratch draw;
+  };
+  void SampleOne(SampleJob& job, Scratch& scratch) const;
+
+  std::vector<std::unique_ptr<Scratch>> scratch_;  // by thread
+};
+
+}  // namespace sluice

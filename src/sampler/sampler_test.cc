@@ -1,0 +1,331 @@
+#include "sampler/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "sampler/philox.h"
+
+namespace sluice {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Samples from one row under `params`; `output` and `prompt` are the history.
+class Row {
+ public:
+  explicit Row(std::vector<float> logits, std::vector<int32_t> prompt = {0}, std::vector<int32_t> output = {})
+      : logits_(std::move(logits)), num_prompt_(static_cast<int64_t>(prompt.size())), tokens_(std::move(prompt)),
+        sampler_(static_cast<int64_t>(logits_.size()), 1) {
+    tokens_.insert(tokens_.end(), output.begin(), output.end());
+  }
+
+  SampleJob Sample(const SamplingParams& params, uint64_t seed = 0, std::vector<int32_t> end_tokens = {}) {
+    SequenceSampling sequence{&params, seed, std::move(end_tokens), {}};
+    SampleJob job{logits_, &sequence, {tokens_, num_prompt_}, -1, {}, {}};
+    sampler_.Sample(pool_, {&job, 1});
+    job.sequence = nullptr;
+    return job;
+  }
+
+  // How often each token comes in `draws` draws.
+  std::vector<int> Count(const SamplingParams& params, int draws) {
+    std::vector<int> counts(logits_.size());
+    for (int i = 0; i < draws; ++i) {
+      const SampleJob job = Sample(params, static_cast<uint64_t>(i) * 977 + 5);
+      EXPECT_GE(job.token, 0);
+      ++counts[static_cast<size_t>(job.token)];
+    }
+    return counts;
+  }
+
+ private:
+  std::vector<float> logits_;
+  int64_t num_prompt_;
+  std::vector<int32_t> tokens_;
+  ThreadPool pool_{1};
+  Sampler sampler_;
+};
+
+SamplingParams Greedy() {
+  SamplingParams params;
+  params.temperature = 0;
+  return params;
+}
+
+std::vector<float> RandomLogits(size_t count, unsigned seed, float spread = 3) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, spread);
+  std::vector<float> logits(count);
+  for (float& logit : logits) logit = normal(random);
+  return logits;
+}
+
+// The probabilities that sampling should follow, in the plainest way: a full sort in double.
+std::vector<double> PlainProbabilities(const std::vector<float>& logits, const SamplingParams& params) {
+  const size_t count = logits.size();
+  std::vector<double> x(logits.begin(), logits.end());
+  for (double& value : x) value /= params.temperature;
+  const double largest = *std::max_element(x.begin(), x.end());
+  std::vector<double> p(count);
+  for (size_t i = 0; i < count; ++i) p[i] = std::exp(x[i] - largest);
+  if (params.min_p > 0) {
+    for (double& value : p) value = value < params.min_p ? 0 : value;
+  }
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
+  if (params.top_k > 0 && params.top_k < static_cast<int64_t>(count)) {
+    const double kth = p[order[static_cast<size_t>(params.top_k) - 1]];
+    for (double& value : p) value = value < kth ? 0 : value;
+  }
+  const double total = std::accumulate(p.begin(), p.end(), 0.0);
+  double before = 0;
+  for (const size_t i : order) {
+    const double own = p[i];
+    if (params.top_p < 1 && before >= params.top_p * total) p[i] = 0;
+    before += own;
+  }
+  const double left = std::accumulate(p.begin(), p.end(), 0.0);
+  for (double& value : p) value /= left;
+  return p;
+}
+
+// Chi-square of the counts against the probabilities; bins with few expected are put together.
+void ExpectFollows(const std::vector<int>& counts, const std::vector<double>& p, int draws) {
+  double chi_square = 0, rest_expected = 0, rest_count = 0;
+  int bins = 0;
+  for (size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0) {
+      EXPECT_EQ(counts[i], 0) << "token " << i << " was cut off";
+      continue;
+    }
+    const double expected = p[i] * draws;
+    if (expected < 8) {
+      rest_expected += expected;
+      rest_count += counts[i];
+      continue;
+    }
+    chi_square += (counts[i] - expected) * (counts[i] - expected) / expected;
+    ++bins;
+  }
+  if (rest_expected > 8) {
+    chi_square += (rest_count - rest_expected) * (rest_count - rest_expected) / rest_expected;
+    ++bins;
+  }
+  const double freedom = std::max(1, bins - 1);
+  EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom) + 5);
+}
+
+TEST(Philox, KnownAnswers) {
+  // From the authors' distribution (kat_vectors, philox4x32 10).
+  const std::array<uint32_t, 4> zero = Philox({0, 0, 0, 0}, {0, 0});
+  EXPECT_EQ(zero, (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  const std::array<uint32_t, 4> ones = Philox({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u});
+  EXPECT_EQ(ones, (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+TEST(Sampler, GreedyTakesTheLowestOfEquals) {
+  EXPECT_EQ(Row({1, 3, 3, 2}).Sample(Greedy()).token, 1);
+}
+
+TEST(Sampler, FollowsTheSoftmax) {
+  SamplingParams params;
+  const std::vector<float> logits = RandomLogits(50, 1, 1.5f);
+  ExpectFollows(Row(logits).Count(params, 20000), PlainProbabilities(logits, params), 20000);
+}
+
+TEST(Sampler, FollowsTheCutsInTheirOrder) {
+  const std::vector<float> logits = RandomLogits(700, 2, 2);
+  for (const double temperature : {0.5, 1.0, 1.7}) {
+    for (const double top_p : {1.0, 0.9, 0.3}) {
+      for (const int64_t top_k : {0, 1, 20, 5000}) {
+        for (const double min_p : {0.0, 0.05}) {
+          SamplingParams params;
+          params.temperature = temperature;
+          params.top_p = top_p;
+          params.top_k = top_k;
+          params.min_p = min_p;
+          SCOPED_TRACE(testing::Message() << temperature << " " << top_p << " " << top_k << " " << min_p);
+          ExpectFollows(Row(logits).Count(params, 2000), PlainProbabilities(logits, params), 2000);
+        }
+      }
+    }
+  }
+}
+
+TEST(Sampler, EdgesOfTheCuts) {
+  SamplingParams params;
+  params.top_p = 1e-9;  // the likeliest alone
+  EXPECT_EQ(Row({1, 5, 2}).Count(params, 100)[1], 100);
+  params = {};
+  params.min_p = 1;
+  EXPECT_EQ(Row({1, 5, 2}).Count(params, 100)[1], 100);
+  params = {};
+  params.top_k = 1;
+  const std::vector<int> equals = Row({5, 5, 2}).Count(params, 400);
+  EXPECT_GT(equals[0], 100) << "equals of the k-th stay";
+  EXPECT_GT(equals[1], 100);
+  EXPECT_EQ(equals[2], 0);
+  params = {};
+  params.top_p = 0.5;  // four equals: the two lowest ids
+  const std::vector<int> half = Row({1, 1, 1, 1}).Count(params, 400);
+  EXPECT_EQ(half[2] + half[3], 0);
+  EXPECT_GT(half[1], 100);
+  params = {};
+  params.temperature = 0.01;
+  EXPECT_EQ(Row({4.9f, 5.5f, -1000}).Count(params, 100)[1], 100);
+}
+
+TEST(Sampler, LargeVocabularyAndFlatRow) {
+  SamplingParams params;
+  params.top_p = 0.8;
+  const std::vector<float> logits = RandomLogits(128256, 3, 2);
+  const std::vector<double> p = PlainProbabilities(logits, params);
+  Row row(logits);
+  for (int i = 0; i < 50; ++i) {
+    const int32_t token = row.Sample(params, static_cast<uint64_t>(i)).token;
+    ASSERT_GE(token, 0);
+    ASSERT_LT(token, 128256);
+    EXPECT_GT(p[static_cast<size_t>(token)], 0);
+  }
+  params.top_k = 50000;
+  EXPECT_GE(row.Sample(params, 1).token, 0);
+  EXPECT_LT(Row(std::vector<float>(128256, 1.0f)).Sample(params, 9).token, 128256);
+}
+
+TEST(Sampler, SeedAndPositionDecideAlone) {
+  const std::vector<float> logits = RandomLogits(1000, 4, 1);
+  SamplingParams params;
+  const int32_t token = Row(logits).Sample(params, 42).token;
+  EXPECT_EQ(Row(logits).Sample(params, 42).token, token);
+  std::vector<int32_t> later;
+  for (int n = 1; n < 6; ++n) later.push_back(Row(logits, {0}, std::vector<int32_t>(static_cast<size_t>(n))).Sample(params, 42).token);
+  EXPECT_NE(later, std::vector<int32_t>(5, token));
+
+  // The same in a batch on several threads.
+  ThreadPool pool(3);
+  Sampler sampler(1000, 3);
+  std::vector<SequenceSampling> sequences(64);
+  std::vector<SampleJob> jobs(64);
+  const std::vector<int32_t> prompt = {0};
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    sequences[i].params = &params;
+    sequences[i].seed = i;
+    jobs[i] = {logits, &sequences[i], {prompt, 1}, -1, {}, {}};
+  }
+  sampler.Sample(pool, jobs);
+  EXPECT_EQ(jobs[42].token, token);
+}
+
+TEST(Sampler, MasksAndBias) {
+  SamplingParams params = Greedy();
+  params.allowed_token_ids = {{3, 1, 3}};
+  EXPECT_EQ(Row({9, 1, 8, 2, 7}).Sample(params).token, 3);
+  params = Greedy();
+  params.bad_words = {{0}, {7, 2}, {5, 4}};
+  EXPECT_EQ(Row({9, 1, 8, 2, 7}, {0}, {5, 7}).Sample(params).token, 4) << "0 and, after 7, 2 are out; 4 not after 7";
+  EXPECT_EQ(Row({9, 1, 8, 2, 7}, {7}).Sample(params).token, 2) << "the prompt does not begin a bad word";
+  params = Greedy();
+  params.min_tokens = 2;
+  EXPECT_EQ(Row({9, 8}, {0}, {1}).Sample(params, 0, {0}).token, 1);
+  EXPECT_EQ(Row({9, 8}, {0}, {1, 1}).Sample(params, 0, {0}).token, 0);
+  params = Greedy();
+  params.logit_bias = {{0, 200}, {1, 150}};
+  EXPECT_EQ(Row({1, 2, 3}).Sample(params).token, 1) << "both are clamped to 100";
+}
+
+TEST(Sampler, PenaltiesEqualThePlainForm) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 50; ++round) {
+    const size_t vocab = 40;
+    std::vector<float> logits = RandomLogits(vocab, static_cast<unsigned>(round));
+    std::vector<int32_t> prompt(random() % 30 + 1), output(random() % 200);
+    for (int32_t& token : prompt) token = static_cast<int32_t>(random() % vocab);
+    for (int32_t& token : output) token = static_cast<int32_t>(random() % vocab);
+    SamplingParams params = Greedy();
+    params.repetition_penalty = 1.3;
+    params.frequency_penalty = 0.1 * static_cast<double>(random() % 3);
+    params.presence_penalty = 0.5;
+    std::vector<int32_t> all = prompt;
+    all.insert(all.end(), output.begin(), output.end());
+    std::vector<float> want = logits;
+    for (size_t token = 0; token < vocab; ++token) {
+      const auto id = static_cast<int32_t>(token);
+      const auto times = std::count(output.begin(), output.end(), id);
+      const bool seen = std::count(all.begin(), all.end(), id) > 0;
+      if (seen) want[token] = want[token] > 0 ? want[token] / 1.3f : want[token] * 1.3f;
+      want[token] -= static_cast<float>(params.frequency_penalty) * static_cast<float>(times);
+      if (times > 0) want[token] -= 0.5f;
+    }
+    TokenCounts counts;
+    // In two parts, as it grows.
+    counts.Update(std::span(all).first(prompt.size() + output.size() / 2), static_cast<int64_t>(prompt.size()));
+    ProcessLogits(params, {all, static_cast<int64_t>(prompt.size())}, {}, counts, logits);
+    EXPECT_EQ(logits, want);
+  }
+}
+
+TEST(Sampler, LogprobsAreThoseOfTheRawLogits) {
+  SamplingParams params = Greedy();
+  params.logprobs = 2;
+  params.logit_bias = {{2, 50}};
+  const SampleJob job = Row({1, 3, 2}).Sample(params);
+  EXPECT_EQ(job.token, 2);
+  const double sum = std::log(std::exp(1.0) + std::exp(3.0) + std::exp(2.0));
+  EXPECT_NEAR(job.logprobs.logprob, 2 - sum, 1e-5);
+  EXPECT_EQ(job.logprobs.token, 2);
+  EXPECT_EQ(job.logprobs.rank, 2);
+  ASSERT_EQ(job.logprobs.top.size(), 2u);
+  EXPECT_EQ(job.logprobs.top[0].first, 1);
+  EXPECT_NEAR(job.logprobs.top[0].second, 3 - sum, 1e-5);
+  EXPECT_EQ(job.logprobs.top[1].first, 2);
+  params.logprobs = -1;
+  EXPECT_EQ(Row({1, 3, 2}).Sample(params).logprobs.top.size(), 3u);
+  params.logprobs = 0;
+  EXPECT_TRUE(Row({1, 3, 2}).Sample(params).logprobs.top.empty());
+}
+
+TEST(Sampler, BadLogitsFailThatRowAlone) {
+  const float nan = std::nanf("");
+  SamplingParams params;
+  EXPECT_NE(Row({1, nan, 2}).Sample(params).error, "");
+  EXPECT_NE(Row({1, nan, 2}).Sample(Greedy()).error, "");
+  EXPECT_NE(Row({-kInfinity, -kInfinity}).Sample(params).error, "");
+  EXPECT_NE(Row({kInfinity, 1}).Sample(params).error, "");
+  EXPECT_EQ(Row({-kInfinity, 1}).Sample(params).token, 1);
+  params.allowed_token_ids = {{0}};
+  params.bad_words = {{0}};
+  EXPECT_NE(Row({1, 2}).Sample(params).error.find("allowed_token_ids"), std::string_view::npos);
+
+  ThreadPool pool(2);
+  Sampler sampler(2, 2);
+  const std::vector<float> good = {1, 2}, bad = {nan, nan};
+  const SamplingParams greedy = Greedy();
+  SequenceSampling sequence{&greedy, 0, {}, {}}, other{&greedy, 0, {}, {}};
+  const std::vector<int32_t> prompt = {0};
+  SampleJob jobs[2] = {{good, &sequence, {prompt, 1}, -1, {}, {}}, {bad, &other, {prompt, 1}, -1, {}, {}}};
+  sampler.Sample(pool, jobs);
+  EXPECT_EQ(jobs[0].token, 1);
+  EXPECT_TRUE(jobs[0].error.empty());
+  EXPECT_FALSE(jobs[1].error.empty());
+}
+
+TEST(Sampler, PromptLogprobs) {
+  ThreadPool pool(2);
+  Sampler sampler(3, 2);
+  const std::vector<float> row = {1, 3, 2};
+  PromptLogprobJob jobs[2] = {{row, 0, 1, {}, {}}, {row, 1, -1, {}, {}}};
+  sampler.PromptLogprobs(pool, jobs);
+  EXPECT_EQ(jobs[0].logprobs.rank, 3);
+  EXPECT_EQ(jobs[0].logprobs.top[0].first, 1);
+  EXPECT_EQ(jobs[1].logprobs.top.size(), 3u);
+}
+
+}  // namespace
+}  // namespace sluice

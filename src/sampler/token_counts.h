@@ -1,0 +1,32 @@
+// Which tokens a sequence holds, for penalties: in time and space of the sequence, not of the vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sluice {
+
+class TokenCounts {
+ public:
+  struct Entry {
+    int32_t token = 0;
+    int32_t in_output = 0;  // times
+    bool in_prompt = false;
+  };
+
+  // Counts what was appended to `tokens` (prompt, then output) since the last call.
+  void Update(std::span<const int32_t> tokens, int64_t num_prompt_tokens);
+  // One entry a distinct token, in order of first appearance.
+  std::span<const Entry> entries() const { return entries_; }
+
+ private:
+  Entry& Find(int32_t token);
+  void Grow();
+
+  std::vector<Entry> entries_;
+  std::vector<int32_t> slots_;  // open addressing over entries_, a power of two; -1: empty
+  size_t num_counted_ = 0;
+};
+
+}  // namespace sluice
