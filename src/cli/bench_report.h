@@ -1,0 +1,30 @@
+// The figures of a bench, each beside its bound.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cli/bench_run.h"
+#include "cli/limits.h"
+
+namespace sluice::cli {
+
+struct BenchReport {
+  std::string shape;  // the model in words
+  ModelWork work;
+  std::optional<MachineLimits> limits;
+  int num_threads = 0;
+  int64_t num_prompts = 0, input_len = 0, output_len = 0;
+  double prefill_flops = 0;  // of one prompt
+  std::vector<BatchResult> runs;
+
+  std::string Text() const;
+  json::Value Json() const;
+};
+
+BenchReport MakeReport(const EngineInfo& info, std::optional<MachineLimits> limits, int64_t num_prompts, int64_t input_len,
+                       int64_t output_len);
+
+}  // namespace sluice::cli

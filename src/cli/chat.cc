@@ -1,0 +1,58 @@
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/talk.h"
+
+namespace sluice::cli {
+namespace {
+
+json::Value Message(std::string_view role, std::string_view content) {
+  json::Value message{json::Value::Object{}};
+  message.Set("role", json::Value(role));
+  message.Set("content", json::Value(content));
+  return message;
+}
+
+}  // namespace
+
+Result<int> RunChat(const options::Settings& settings) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Talk> talk, Talk::Start(settings));
+  json::Value::Array history;
+  if (const auto system = settings.Text("system-prompt")) history.push_back(Message("system", *system));
+
+  const auto ask = [&](const std::string& question) -> Result<AnswerEnd> {
+    history.push_back(Message("user", question));
+    talk->interrupt().Clear();
+    auto answer = talk->client().Chat(talk->settings(), json::Value(history), PrintPiece, talk->interrupt().fd());
+    fmt::print("\n");
+    if (!answer) {
+      history.pop_back();
+      return answer;
+    }
+    history.push_back(Message("assistant", answer->text));
+    return answer;
+  };
+
+  if (const auto question = settings.Text("quick")) {
+    ASSIGN_OR_RETURN(const AnswerEnd end, ask(*question));
+    return end.cancelled ? 130 : 0;
+  }
+  int code = 0;
+  while (const auto line = talk->ReadLine("> ")) {
+    if (line->empty()) continue;
+    // A question that fails does not end the conversation.
+    if (const auto answer = ask(*line); !answer) {
+      fmt::print(stderr, "error: {}\n", answer.error().message);
+      code = ExitCode(answer.error().code);
+    } else {
+      code = 0;
+    }
+  }
+  return code;
+}
+
+}  // namespace sluice::cli

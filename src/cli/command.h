@@ -1,0 +1,49 @@
+// The subcommands.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "options/option.h"
+#include "options/settings.h"
+
+namespace sluice::cli {
+
+struct Command {
+  std::string_view name;       // "serve", "bench latency"
+  std::string_view arguments;  // "MODEL [options]"
+  std::string_view summary;    // one line
+  options::Command bit;
+  // Does the work and returns the exit code; an error becomes one by ExitCode().
+  Result<int> (*run)(const options::Settings& settings);
+  int max_positionals = 0;
+};
+
+// In the order of the help page.
+std::span<const Command> Commands();
+
+// One function a file.
+Result<int> RunServe(const options::Settings& settings);
+Result<int> RunChat(const options::Settings& settings);
+Result<int> RunComplete(const options::Settings& settings);
+Result<int> RunInspect(const options::Settings& settings);
+Result<int> RunDoctor(const options::Settings& settings);
+Result<int> RunBenchLatency(const options::Settings& settings);
+Result<int> RunBenchThroughput(const options::Settings& settings);
+Result<int> RunTokenizeCommand(const options::Settings& settings);
+Result<int> RunRenderCommand(const options::Settings& settings);
+Result<int> RunVersion(const options::Settings& settings);
+
+// `sluice help [words]`, also with --markdown for the pages of docs/.
+Result<int> RunHelp(const std::vector<std::string>& words);
+// Six lines for someone who typed the name alone.
+std::string ShortHelp();
+std::string CommandHelp(const Command& command, std::string_view filter);
+
+// The whole program: `arguments` with the program's name first. Returns the exit code.
+int Main(const std::vector<std::string>& arguments);
+
+}  // namespace sluice::cli

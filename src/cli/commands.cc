@@ -1,0 +1,27 @@
+#include "cli/command.h"
+
+namespace sluice::cli {
+
+std::span<const Command> Commands() {
+  static constexpr Command kCommands[] = {
+      {"serve", "MODEL [options]", "answer the OpenAI API for a checkpoint", options::kServe, RunServe, 1},
+      {"chat", "[MODEL] [options]", "talk to a running server, or to a model started here", options::kChat, RunChat, 1},
+      {"complete", "[MODEL] [options]", "continue texts by a running server, or by a model started here",
+       options::kComplete, RunComplete, 1},
+      {"inspect", "MODEL [options]", "say what a checkpoint is and what it takes, without loading it", options::kInspect,
+       RunInspect, 1},
+      {"doctor", "[options]", "say what this machine can do and what limits it", options::kDoctor, RunDoctor, 0},
+      {"bench latency", "MODEL [options]", "time a batch of prompts that start together", options::kBenchLatency,
+       RunBenchLatency, 1},
+      {"bench throughput", "MODEL [options]", "time many prompts that wait from the start", options::kBenchThroughput,
+       RunBenchThroughput, 1},
+      {"tokenize", "--model MODEL [--decode]", "JSON lines of texts to token ids, or back", options::kTokenize,
+       RunTokenizeCommand, 1},
+      {"render", "--template FILE | --model MODEL", "JSON lines of variables through a chat template", options::kRender,
+       RunRenderCommand, 1},
+      {"version", "[--json]", "say which build this is", options::kVersion, RunVersion, 0},
+  };
+  return kCommands;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,124 @@
+#include "cli/configs.h"
+
+#include <fmt/format.h>
+
+#include "cli/version.h"
+#include "hub/resolve.h"
+
+namespace sluice::cli {
+namespace {
+
+std::string ModelName(const options::Settings& settings) {
+  std::string name = settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
+  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+  return name;
+}
+
+Result<std::filesystem::path> Resolve(const options::Settings& settings, const std::string& name) {
+  ResolveOptions how{.argument = name};
+  how.revision = settings.TextOr("revision");
+  how.download_dir = settings.TextOr("download-dir");
+  ASSIGN_OR_RETURN(const ResolvedModel resolved, ResolveModel(how));
+  return resolved.folder;
+}
+
+}  // namespace
+
+bool HasModelArgument(const options::Settings& settings) { return !ModelName(settings).empty(); }
+
+Result<ModelArgument> ResolveModelArgument(const options::Settings& settings) {
+  ModelArgument model;
+  model.name = ModelName(settings);
+  if (model.name.empty()) {
+    return Fail(ErrorCode::kInvalidArgument, "which model? Give a folder or a model id as first word after the command",
+                "model");
+  }
+  ASSIGN_OR_RETURN(model.folder, Resolve(settings, model.name));
+  model.tokenizer_folder = model.folder;
+  if (settings.Given("tokenizer")) {
+    ASSIGN_OR_RETURN(model.tokenizer_folder, Resolve(settings, settings.TextOr("tokenizer")));
+  }
+  return model;
+}
+
+Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const ModelArgument& model) {
+  EngineConfig config;
+  config.model_folder = model.folder;
+  config.dtype = settings.TextOr("dtype");
+  if (config.dtype == "float") config.dtype = "float32";
+  if (config.dtype == "half") config.dtype = "float16";
+  config.kv_cache_dtype = settings.TextOr("kv-cache-dtype");
+  config.dummy_weights = settings.TextOr("load-format") == "dummy";
+  config.seed = static_cast<uint64_t>(settings.Integer("seed").value_or(0));
+  config.block_size = static_cast<int>(*settings.Integer("block-size"));
+  // auto and -1 stand for what the engine does without the option.
+  if (const auto length = settings.Integer("max-model-len"); length && *length != -1) {
+    if (*length < 1) {
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("--max-model-len: expected at least 1, auto or -1, found {}", *length),
+                  "max-model-len");
+    }
+    config.max_model_len = *length;
+  }
+  if (settings.Given("max-num-seqs")) config.max_num_seqs = settings.Integer("max-num-seqs");
+  if (settings.Given("max-num-batched-tokens")) config.max_num_batched_tokens = settings.Integer("max-num-batched-tokens");
+  config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
+  config.enable_chunked_prefill = settings.Flag("enable-chunked-prefill");
+  config.priority_scheduling = settings.TextOr("scheduling-policy") == "priority";
+  config.long_prefill_token_threshold = *settings.Integer("long-prefill-token-threshold");
+  config.memory_utilization = settings.Number("gpu-memory-utilization");
+  config.kv_cache_bytes = settings.Integer("kv-cache-memory-bytes");
+  config.num_blocks_override = settings.Integer("num-gpu-blocks-override");
+  config.num_threads = static_cast<int>(*settings.Integer("threads"));
+  config.cpu_isa = settings.TextOr("cpu-isa");
+  return config;
+}
+
+ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgument& model) {
+  ServerConfig config;
+  config.model_argument = model.name;
+  config.api_keys = settings.List("api-key");
+  config.chat_template = settings.TextOr("chat-template");
+  config.chat_template_content_format = settings.TextOr("chat-template-content-format");
+  config.default_chat_template_kwargs = settings.TextOr("default-chat-template-kwargs");
+  config.max_logprobs = static_cast<int>(*settings.Integer("max-logprobs"));
+  config.generation_config = settings.TextOr("generation-config");
+  config.override_generation_config = settings.TextOr("override-generation-config");
+  config.priority_scheduling = settings.TextOr("scheduling-policy") == "priority";
+  config.version = Version();
+  return config;
+}
+
+void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
+  config.host = settings.TextOr("host");
+  config.port = static_cast<uint16_t>(*settings.Integer("port"));
+  config.served_model_names = settings.List("served-model-name");
+  config.root_path = settings.TextOr("root-path");
+  config.allowed_origins = settings.List("allowed-origins");
+  config.allowed_methods = settings.List("allowed-methods");
+  config.allowed_headers = settings.List("allowed-headers");
+  config.allow_credentials = settings.Flag("allow-credentials");
+  config.max_body_bytes = static_cast<uint64_t>(*settings.Integer("max-request-bytes"));
+  config.max_header_bytes = static_cast<uint32_t>(*settings.Integer("h11-max-incomplete-event-size"));
+  config.max_connections = static_cast<int>(*settings.Integer("max-connections"));
+  config.max_pending_requests = static_cast<int>(*settings.Integer("max-num-queued-reqs"));
+  config.keep_alive_seconds = *settings.Number("timeout-keep-alive");
+  config.header_timeout_seconds = *settings.Number("timeout-header");
+  config.body_timeout_seconds = *settings.Number("timeout-body");
+  config.write_timeout_seconds = *settings.Number("timeout-write");
+  config.io_threads = static_cast<int>(*settings.Integer("api-server-count"));
+  config.worker_threads = static_cast<int>(*settings.Integer("renderer-num-workers"));
+  config.trust_request_chat_template = settings.Flag("trust-request-chat-template");
+  config.response_role = settings.TextOr("response-role");
+  config.return_tokens_as_token_ids = settings.Flag("return-tokens-as-token-ids");
+  config.enable_prompt_tokens_details = settings.Flag("enable-prompt-tokens-details");
+  config.enable_force_include_usage = settings.Flag("enable-force-include-usage");
+  config.enable_request_id_headers = settings.Flag("enable-request-id-headers");
+  config.enable_server_load_tracking = settings.Flag("enable-server-load-tracking");
+  config.enable_tokenizer_info_endpoint = settings.Flag("enable-tokenizer-info-endpoint");
+  const std::string http_level = settings.TextOr("uvicorn-log-level");
+  const bool quiet = http_level == "warning" || http_level == "error" || http_level == "critical";
+  config.disable_access_log = quiet || settings.Flag("disable-uvicorn-access-log");
+  config.log_requests = settings.Flag("enable-log-requests");
+}
+
+}  // namespace sluice::cli

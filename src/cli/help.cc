@@ -1,0 +1,69 @@
+#include "options/help.h"
+
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "options/suggest.h"
+
+namespace sluice::cli {
+namespace {
+
+std::string LongHelp() {
+  std::string text = "sluice serves large language models behind the OpenAI API.\n\nCommands:\n";
+  for (const Command& command : Commands()) {
+    text += fmt::format("  {:<48} {}\n", fmt::format("{} {}", command.name, command.arguments), command.summary);
+  }
+  text += fmt::format("  {:<48} {}\n", "help [COMMAND] [WORD]", "this page; the options of a command, or those about WORD");
+  text +=
+      "\nRun under the name vllm or trtllm-serve it takes their flags.\n"
+      "`sluice help exit-codes` lists what it returns to the shell.\n";
+  return text;
+}
+
+}  // namespace
+
+std::string ShortHelp() {
+  return "sluice serves large language models behind the OpenAI API.\n"
+         "  sluice serve MODEL --port 8000                 answer the API for a checkpoint\n"
+         "  sluice chat --url http://127.0.0.1:8000        talk to it\n"
+         "  sluice doctor                                  what this machine can do\n"
+         "  sluice help                                    all commands\n"
+         "  sluice help serve                              the options of one\n";
+}
+
+std::string CommandHelp(const Command& command, std::string_view filter) {
+  const std::string options_text = options::OptionHelp(command.bit, filter);
+  if (options_text.empty()) return fmt::format("No option of sluice {} is about '{}'.\n", command.name, filter);
+  return fmt::format("sluice {} {}: {}\n{}", command.name, command.arguments, command.summary, options_text);
+}
+
+Result<int> RunHelp(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    fmt::print("{}", LongHelp());
+    return 0;
+  }
+  if (words[0] == "exit-codes") {
+    fmt::print("{}", ExitCodeHelp());
+    return 0;
+  }
+  if (words[0] == "--markdown") {
+    fmt::print("{}", options::OptionsMarkdown());
+    return 0;
+  }
+  std::vector<std::string> known = {"exit-codes"};
+  for (const Command& command : Commands()) {
+    const bool two = words.size() > 1 && command.name == words[0] + " " + words[1];
+    if (!two && command.name != words[0]) {
+      known.emplace_back(command.name);
+      continue;
+    }
+    const size_t next = two ? 2 : 1;
+    fmt::print("{}", CommandHelp(command, words.size() > next ? words[next] : ""));
+    return 0;
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("no help for '{}'{}", words[0], options::DidYouMean(words[0], known)));
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,28 @@
+// What this machine can do at most, and what a model needs of it for a token.
+#pragma once
+
+#include <cstdint>
+
+#include "checkpoint/model_config.h"
+
+namespace sluice::cli {
+
+// Measured, in a few seconds, with as many threads as given.
+struct MachineLimits {
+  double read_bytes_per_second = 0;
+  double bf16_flops_per_second = 0;
+  double f32_flops_per_second = 0;
+};
+MachineLimits MeasureLimits(int num_threads);
+
+// Arithmetic and memory traffic that no implementation avoids.
+struct ModelWork {
+  int64_t matrix_weights = 0;  // of all layers
+  int64_t logit_weights = 0;   // of the output matrix
+  int64_t weight_bytes_per_token = 0;  // read by a step, whatever its batch
+};
+ModelWork WorkOf(const ModelConfig& config, int bytes_per_weight);
+// Operations of `tokens` prompt tokens of one sequence, with the logits of the last one.
+double PrefillFlops(const ModelConfig& config, const ModelWork& work, int64_t tokens);
+
+}  // namespace sluice::cli

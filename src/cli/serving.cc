@@ -1,0 +1,38 @@
+#include "cli/serving.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/progress.h"
+
+namespace sluice::cli {
+
+Result<std::unique_ptr<Serving>> Serving::Bind(ServerConfig config) {
+  auto serving = std::make_unique<Serving>();
+  ASSIGN_OR_RETURN(serving->server_, Server::Create(std::move(config)));
+  return serving;
+}
+
+// The server lets go of the engine before the engine ends; the observer that the engine reports to outlives it.
+Serving::~Serving() {
+  if (server_) server_->Stop();
+  engine_.reset();
+}
+
+Status Serving::Load(const EngineConfig& config, const ModelArgument& model, bool quiet) {
+  ProgressBar bar("loading");
+  Engine::Hooks hooks;
+  hooks.observer = server_->observer();
+  if (!quiet) {
+    hooks.print_plan = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+    hooks.load_progress = [&bar](int64_t done, int64_t total) { bar.Update(done, total); };
+  }
+  auto engine = Engine::Create(config, std::move(hooks));
+  bar.Finish();
+  if (!engine) return tl::unexpected<Error>(std::move(engine).error());
+  engine_ = *std::move(engine);
+  return server_->Attach(engine_.get(), model.tokenizer_folder);
+}
+
+}  // namespace sluice::cli

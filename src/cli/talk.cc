@@ -1,0 +1,108 @@
+#include "cli/talk.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "cli/configs.h"
+
+namespace sluice::cli {
+namespace {
+
+std::string ApiKey(const options::Settings& settings) {
+  if (const auto keys = settings.List("api-key"); !keys.empty()) return keys[0];
+  const char* key = std::getenv("OPENAI_API_KEY");
+  return key == nullptr ? "" : key;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings) {
+  BlockSignals({SIGINT});
+  auto talk = std::make_unique<Talk>();
+  std::string url = settings.TextOr("url", "http://127.0.0.1:8000");
+  if (HasModelArgument(settings)) {
+    if (settings.Given("url")) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "--url talks to a running server and a model argument starts one: give one of them", "url");
+    }
+    if (!settings.Given("log-level")) SetLogLevel(LogLevel::kWarning);
+    ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
+    ASSIGN_OR_RETURN(const EngineConfig engine_config, MakeEngineConfig(settings, model));
+    ServerConfig server_config = MakeServerConfig(settings, model);
+    server_config.host = "127.0.0.1";
+    server_config.port = 0;
+    server_config.disable_access_log = true;
+    ASSIGN_OR_RETURN(talk->serving_, Serving::Bind(server_config));
+    RETURN_IF_ERROR(talk->serving_->Load(engine_config, model, /*quiet=*/isatty(STDERR_FILENO) == 0));
+    url = fmt::format("http://127.0.0.1:{}", talk->serving_->server().port());
+  }
+  ASSIGN_OR_RETURN(Url address, ParseUrl(url));
+  talk->client_ = std::make_unique<OpenAiClient>(std::move(address), ApiKey(settings));
+
+  talk->settings_.model = settings.TextOr("model-name");
+  if (talk->settings_.model.empty()) {
+    ASSIGN_OR_RETURN(const auto models, talk->client_->ListModels());
+    talk->settings_.model = models[0];
+  }
+  talk->settings_.max_tokens = settings.Integer("max-tokens");
+  talk->settings_.temperature = settings.Number("temperature");
+  talk->settings_.top_p = settings.Number("top-p");
+  talk->settings_.seed = settings.Integer("request-seed");
+  return talk;
+}
+
+Talk::~Talk() = default;
+
+std::optional<std::string> Talk::ReadLine(const std::string& prompt) {
+  const bool terminal = isatty(STDIN_FILENO) != 0;
+  const auto show = [&] {
+    if (!terminal) return;
+    fmt::print("{}", prompt);
+    std::fflush(stdout);
+  };
+  show();
+  while (true) {
+    if (const size_t end = input_.find('\n'); end != std::string::npos) {
+      std::string line = input_.substr(0, end);
+      input_.erase(0, end + 1);
+      return line;
+    }
+    if (input_ended_) {
+      if (input_.empty()) return std::nullopt;
+      return std::exchange(input_, {});
+    }
+    pollfd fds[2] = {{STDIN_FILENO, POLLIN, 0}, {interrupt_.fd(), POLLIN, 0}};
+    if (poll(fds, 2, -1) < 0 && errno != EINTR) return std::nullopt;
+    if (fds[1].revents != 0 && interrupt_.Clear()) {
+      if (!terminal) return std::nullopt;
+      input_.clear();
+      fmt::print("\n(Ctrl-D leaves)\n");
+      show();
+    }
+    if (fds[0].revents == 0) continue;
+    char bytes[4096];
+    const ssize_t got = read(STDIN_FILENO, bytes, sizeof(bytes));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      input_ended_ = true;
+    } else {
+      input_.append(bytes, static_cast<size_t>(got));
+    }
+  }
+}
+
+void PrintPiece(std::string_view text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+}  // namespace sluice::cli

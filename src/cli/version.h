@@ -1,0 +1,12 @@
+// Which build this is.
+#pragma once
+
+#include <string>
+
+namespace sluice::cli {
+
+std::string Version();  // "0.1.0"
+std::string Commit();   // of the sources, "unknown" outside a repository
+std::string BuildType();
+
+}  // namespace sluice::cli
