@@ -9,6 +9,9 @@
 
 #include "base/check.h"
 #include "hardware/cpu_features.h"
+#if defined(__x86_64__)
+#include "kernels/cpu/tables.h"
+#endif
 #include "kernels/kernel_table.h"
 
 namespace sluice::kernels {
@@ -16,14 +19,20 @@ namespace {
 
 struct Variant {
   Isa isa;
-  std::string_view name;
   const KernelTable* table;
   bool (*runs_here)(const CpuFeatures& features);
 };
 
 // The best last.
 constexpr std::array kVariants = {
-    Variant{Isa::kReference, "reference", &kReferenceKernels, [](const CpuFeatures&) { return true; }},
+    Variant{Isa::kReference, &kReferenceKernels, [](const CpuFeatures&) { return true; }},
+#if defined(__x86_64__)
+    Variant{Isa::kAvx2, &kAvx2Kernels, [](const CpuFeatures& cpu) { return cpu.avx2; }},
+    Variant{Isa::kAvx512, &kAvx512Kernels, [](const CpuFeatures& cpu) { return cpu.avx512; }},
+    Variant{Isa::kAvx512Bf16, &kAvx512Bf16Kernels,
+            [](const CpuFeatures& cpu) { return cpu.avx512_bf16; }},
+    Variant{Isa::kAmx, &kAmxKernels, [](const CpuFeatures& cpu) { return cpu.amx_bf16; }},
+#endif
 };
 
 bool RunsHere(const Variant& variant) { return variant.runs_here(DetectCpuFeatures()); }

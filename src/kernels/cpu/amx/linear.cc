@@ -1,0 +1,172 @@
+// linear with AMX tiles (tdpbf16ps).
+//
+// A tile step multiplies 16 activation rows by 16 output rows over 32 inputs: 16 lines of a weight panel are a tile as they
+// lie. Every output element is one chain of tile steps over rising inputs, the same for one row as for 16. The
+// instruction takes subnormal numbers for zero.
+#include <immintrin.h>
+
+#include "kernels/cpu/amx/kernels.h"
+
+namespace sluice::kernels::amx {
+namespace {
+
+constexpr int kPanelRows = 16;
+constexpr int64_t kLineBytes = 64;       // 16 pairs: one pair of inputs for a panel
+constexpr int kStepPairs = 16;           // pairs of inputs of a tile step
+constexpr int kStepInputs = 2 * kStepPairs;
+constexpr int kTileRows = 16;
+constexpr int kTileBytes = 1024;
+
+// Tiles 0 to 3 hold sums, 4 and 5 activations, 6 and 7 weights.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// `rows[i]`: activation rows of the i-th of the two row tiles.
+inline void Configure(int first_rows, int second_rows) {
+  TileConfig config;
+  for (int tile = 0; tile < 8; ++tile) config.row_bytes[tile] = 64;
+  config.rows[0] = config.rows[1] = config.rows[4] = static_cast<uint8_t>(first_rows);
+  config.rows[2] = config.rows[3] = config.rows[5] = static_cast<uint8_t>(second_rows);
+  config.rows[6] = config.rows[7] = kStepPairs;
+  _tile_loadconfig(&config);
+}
+
+// The last step of a row whose length is no multiple of 32, padded with zeros.
+struct alignas(64) LastStep {
+  uint16_t x[2][kTileRows][kStepInputs];
+  uint8_t w[2][kTileBytes];
+};
+
+template <int kRowTiles, int kPanels>
+inline void FillLastStep(LastStep& last, const uint16_t* x, int64_t x_stride, const int (&rows)[2],
+                         const uint8_t* const (&panels)[2], int64_t inputs) {
+  __builtin_memset(&last, 0, sizeof(last));
+  for (int tile = 0; tile < kRowTiles; ++tile) {
+    for (int r = 0; r < rows[tile]; ++r) {
+      __builtin_memcpy(last.x[tile][r], x + (tile * kTileRows + r) * x_stride, static_cast<size_t>(inputs) * 2);
+    }
+  }
+  for (int p = 0; p < kPanels; ++p) {
+    __builtin_memcpy(last.w[p], panels[p], static_cast<size_t>((inputs + 1) / 2 * kLineBytes));
+  }
+}
+
+inline void StoreSums(const LinearArgs& args, const float* sums, int64_t row, int rows, int64_t panel) {
+  const int64_t n = panel * kPanelRows;
+  if (n >= args.outputs) return;
+  const int64_t left = args.outputs - n;
+  const __mmask16 mask = left >= kPanelRows ? 0xFFFF : static_cast<__mmask16>((1u << left) - 1);
+  const __m512 bias = args.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, args.bias + n);
+  for (int r = 0; r < rows; ++r) {
+    __m512 value = _mm512_load_ps(sums + r * kPanelRows);
+    if (args.bias != nullptr) value = _mm512_add_ps(value, bias);
+    _mm512_mask_storeu_ps(args.y + (row + r) * args.y_stride + n, mask, value);
+  }
+}
+
+// One step: kRowTiles x kPanels tile products.
+#define SLUICE_AMX_STEP(x_address, x_tile_bytes, x_row_bytes, w0, w1)                      \
+  _tile_loadd(4, (x_address), (x_row_bytes));                                               \
+  _tile_loadd(6, (w0), kLineBytes);                                                         \
+  _tile_dpbf16ps(0, 4, 6);                                                                  \
+  if constexpr (kPanels > 1) {                                                              \
+    _tile_loadd(7, (w1), kLineBytes);                                                       \
+    _tile_dpbf16ps(1, 4, 7);                                                                \
+  }                                                                                         \
+  if constexpr (kRowTiles > 1) {                                                            \
+    _tile_loadd(5, (x_address) + (x_tile_bytes), (x_row_bytes));                            \
+    _tile_dpbf16ps(2, 5, 6);                                                                \
+    if constexpr (kPanels > 1) _tile_dpbf16ps(3, 5, 7);                                     \
+  }
+
+// `rows`: of the two row tiles; the tiles are configured for them.
+template <int kRowTiles, int kPanels>
+void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int64_t panel) {
+  const int64_t panel_bytes = (args.cols + 1) / 2 * kLineBytes;
+  const uint8_t* panels[2];
+  for (int p = 0; p < 2; ++p) {
+    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + (p < kPanels ? p : 0)) * panel_bytes;
+  }
+  const auto* x = reinterpret_cast<const uint8_t*>(static_cast<const uint16_t*>(args.x) + row * args.x_stride);
+  const int64_t x_row_bytes = args.x_stride * 2;
+  const int64_t x_tile_bytes = kTileRows * x_row_bytes;
+
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  const int64_t steps = args.cols / kStepInputs;
+  for (int64_t step = 0; step < steps; ++step) {
+    SLUICE_AMX_STEP(x + step * 64, x_tile_bytes, x_row_bytes, panels[0] + step * kTileBytes,
+                    panels[1] + step * kTileBytes)
+  }
+  if (const int64_t inputs = args.cols % kStepInputs; inputs != 0) {
+    LastStep last;
+    const uint8_t* const last_lines[2] = {panels[0] + steps * kTileBytes, panels[1] + steps * kTileBytes};
+    FillLastStep<kRowTiles, kPanels>(last, reinterpret_cast<const uint16_t*>(x) + steps * kStepInputs, args.x_stride,
+                                     rows, last_lines, inputs);
+    const auto* last_x = reinterpret_cast<const uint8_t*>(last.x);
+    SLUICE_AMX_STEP(last_x, kTileBytes, 64, last.w[0], last.w[1])
+  }
+
+  alignas(64) float sums[4][kTileRows * kPanelRows];
+  _tile_stored(0, sums[0], 64);
+  if constexpr (kPanels > 1) _tile_stored(1, sums[1], 64);
+  if constexpr (kRowTiles > 1) _tile_stored(2, sums[2], 64);
+  if constexpr (kRowTiles > 1 && kPanels > 1) _tile_stored(3, sums[3], 64);
+  for (int tile = 0; tile < kRowTiles; ++tile) {
+    for (int p = 0; p < kPanels; ++p) {
+      StoreSums(args, sums[tile * 2 + p], row + tile * kTileRows, rows[tile], panel + p);
+    }
+  }
+}
+
+#undef SLUICE_AMX_STEP
+
+inline void MultiplyRows(const LinearArgs& args, int64_t row, int64_t count, int64_t panel, bool two_panels) {
+  const int rows[2] = {static_cast<int>(count < kTileRows ? count : kTileRows),
+                       static_cast<int>(count > kTileRows ? count - kTileRows : 1)};
+  if (count > kTileRows) {
+    if (two_panels) MultiplyTile<2, 2>(args, row, rows, panel);
+    else MultiplyTile<2, 1>(args, row, rows, panel);
+  } else {
+    if (two_panels) MultiplyTile<1, 2>(args, row, rows, panel);
+    else MultiplyTile<1, 1>(args, row, rows, panel);
+  }
+}
+
+inline void ConfigureFor(int64_t rows) {
+  Configure(static_cast<int>(rows < kTileRows ? rows : kTileRows),
+            static_cast<int>(rows > kTileRows ? rows - kTileRows : 1));
+}
+
+}  // namespace
+
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+  constexpr int64_t kMaxRows = 2 * kTileRows;
+  const int64_t rows = row_end - row_begin;
+  const int64_t rest = rows % kMaxRows;
+  const int64_t whole = rows - rest;
+  if (whole > 0) {
+    ConfigureFor(kMaxRows);
+    for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
+      for (int64_t row = 0; row < whole; row += kMaxRows) {
+        MultiplyRows(args, row_begin + row, kMaxRows, panel, panel + 1 < panel_end);
+      }
+    }
+  }
+  if (rest > 0) {
+    ConfigureFor(rest);
+    for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
+      MultiplyRows(args, row_begin + whole, rest, panel, panel + 1 < panel_end);
+    }
+  }
+  _tile_release();
+}
+
+}  // namespace sluice::kernels::amx

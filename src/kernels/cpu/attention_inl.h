@@ -1,0 +1,161 @@
+// One chunk of attention, in the vector operations of a simd.h included before.
+//
+// Per row: a score is one chain of multiply-adds over head_dim, the sum of weights is taken in lanes of positions, an
+// output element is one chain over the positions the row sees. None of it depends on the other rows of the tile.
+#pragma once
+
+#include "kernels/cpu/exp_inl.h"
+#include "kernels/cpu/linear_inl.h"
+#include "kernels/kernel_table.h"
+
+namespace sluice::kernels {
+namespace {
+
+constexpr int kTileRows = 6;
+constexpr int kTileVectors = kLanes == 16 ? 4 : 2;  // as many sums as there are registers for
+constexpr int kScorePanels = kTileVectors / kPanelVectors;
+
+template <bool kBf16, int kRows, int kPanels>
+inline void ScorePanels(const AttentionChunkArgs& args, int row, int panel) {
+  const uint8_t* panels[kPanels];
+  for (int p = 0; p < kPanels; ++p) panels[p] = static_cast<const uint8_t*>(args.k_panels[panel + p]);
+  AddProducts<kBf16, kRows, kPanels>(args.q + int64_t{row} * args.head_dim, args.head_dim, panels, args.head_dim, true,
+                                     args.scores + row * kAttentionChunk + panel * kPanelRows, kAttentionChunk);
+}
+
+// Scores of rows [row, row + kRows) at the first `positions` positions, rounded up to whole panels.
+template <bool kBf16, int kRows>
+inline void Score(const AttentionChunkArgs& args, int row, int positions) {
+  const int panels = (positions + kPanelRows - 1) / kPanelRows;
+  int panel = 0;
+  for (; panel + kScorePanels <= panels; panel += kScorePanels) ScorePanels<kBf16, kRows, kScorePanels>(args, row, panel);
+  for (; panel < panels; ++panel) ScorePanels<kBf16, kRows, 1>(args, row, panel);
+}
+
+// Turns a row's scores into weights.
+inline void Softmax(const AttentionChunkArgs& args, int row) {
+  const int limit = args.limits[row];
+  float* scores = args.scores + row * kAttentionChunk;
+  const Floats lowest = Set(-__builtin_inff());
+  Floats largest = lowest;
+  for (int i = 0; i < limit; i += kLanes) {
+    largest = Max(Select(FirstLanes(limit - i), Load(scores + i), lowest), largest);
+  }
+  args.largest[row] = MaxLane(largest);
+  largest = Set(args.largest[row]);
+  Floats sum = Zero();
+  for (int i = 0; i < limit; i += kLanes) {
+    const Floats weight = Select(FirstLanes(limit - i), Exp(Sub(Load(scores + i), largest)), Zero());
+    Store(scores + i, weight);
+    sum = Add(sum, weight);
+  }
+  args.sum[row] = SumLanes(sum);
+}
+
+// Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d; `begin` is even where the
+// values are BF16. `mask`: the elements of the last vector.
+template <bool kBf16, int kRows, int kVectors>
+inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int end, int d, Mask mask) {
+  const float* weights = args.scores + row * kAttentionChunk;
+  float* out = args.out + int64_t{row} * args.head_dim + d;
+  const auto lanes = [&](int v) __attribute__((always_inline)) { return v == kVectors - 1 ? mask : FirstLanes(kLanes); };
+  Floats acc[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      acc[r][v] = begin == 0 ? Zero() : Load(out + int64_t{r} * args.head_dim + v * kLanes, lanes(v));
+    }
+  }
+  const auto add = [&](const Floats (&values)[kVectors], int position) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Floats weight = Set(weights[r * kAttentionChunk + position]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = MulAdd(weight, values[v], acc[r][v]);
+    }
+  };
+  Floats values[kVectors];
+  for (int position = begin; position < end;) {
+    const int in_panel = position % kAttentionPanelPositions;
+    const void* panel = args.v_panels[position / kAttentionPanelPositions];
+    if constexpr (kBf16) {
+      const auto* pairs = static_cast<const uint32_t*>(panel) + int64_t{in_panel / 2} * args.head_dim + d;
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) values[v] = FirstOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
+      add(values, position);
+      if (++position == end) break;
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) values[v] = SecondOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
+      add(values, position);
+      ++position;
+    } else {
+      const float* from = static_cast<const float*>(panel) + int64_t{in_panel} * args.head_dim + d;
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) values[v] = Load(from + v * kLanes, lanes(v));
+      add(values, position);
+      ++position;
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) Store(out + int64_t{r} * args.head_dim + v * kLanes, acc[r][v], lanes(v));
+  }
+}
+
+template <bool kBf16, int kRows>
+inline void AddAllValues(const AttentionChunkArgs& args, int row, int begin, int end) {
+  if (begin >= end && begin > 0) return;
+  constexpr int kWide = kTileVectors * kLanes;
+  int d = 0;
+  for (; d + kWide <= args.head_dim; d += kWide) {
+    AddValues<kBf16, kRows, kTileVectors>(args, row, begin, end, d, FirstLanes(kLanes));
+  }
+  for (; d < args.head_dim; d += kLanes) {
+    AddValues<kBf16, kRows, 1>(args, row, begin, end, d, FirstLanes(args.head_dim - d));
+  }
+}
+
+template <bool kBf16, int kRows>
+void AttendRows(const AttentionChunkArgs& args, int row) {
+  int most = 0;
+  int common = kAttentionChunk;
+  for (int r = row; r < row + kRows; ++r) {
+    most = args.limits[r] > most ? args.limits[r] : most;
+    common = args.limits[r] < common ? args.limits[r] : common;
+  }
+  Score<kBf16, kRows>(args, row, most);
+  for (int r = row; r < row + kRows; ++r) Softmax(args, r);
+  // Together as far as all rows see, the rest for each row alone: a weight of zero would not keep a later NaN out.
+  common -= common % 2;
+  AddAllValues<kBf16, kRows>(args, row, 0, common);
+  if (most == common) return;
+  for (int r = row; r < row + kRows; ++r) AddAllValues<kBf16, 1>(args, r, common, args.limits[r]);
+}
+
+// A tile of 1 to kRows rows.
+template <bool kBf16, int kRows>
+inline void AttendUpTo(const AttentionChunkArgs& args, int row, int rows) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return AttendUpTo<kBf16, kRows - 1>(args, row, rows);
+  }
+  AttendRows<kBf16, kRows>(args, row);
+}
+
+template <bool kBf16>
+inline void AttentionChunkOf(const AttentionChunkArgs& args) {
+  for (int row = 0; row < args.rows;) {
+    if (args.limits[row] == 0) {
+      ++row;
+      continue;
+    }
+    int rows = 1;
+    while (rows < kTileRows && row + rows < args.rows && args.limits[row + rows] > 0) ++rows;
+    AttendUpTo<kBf16, kTileRows>(args, row, rows);
+    row += rows;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::kernels

@@ -1,0 +1,21 @@
+// The kernels for AVX2 and FMA; their contracts stand in kernel_table.h. Call them only on a CPU that has these instructions.
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace sluice::kernels::avx2 {
+
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
+void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
+void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
+void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16);
+void Add(float* sum, const float* delta, int64_t count);
+void SiluMul(const float* gate, const float* up, int64_t count, void* y, bool y_bf16);
+void RopeHalf(float* x, int num_heads, int head_dim, const float* cos_sin);
+void AttentionChunk(const AttentionChunkArgs& args);
+int64_t ArgMax(const float* x, int64_t count);
+float Largest(const float* x, int64_t count);
+double SumExp(const float* x, int64_t count, float shift);
+int64_t CountGreater(const float* x, int64_t count, float value);
+
+}  // namespace sluice::kernels::avx2

@@ -1,0 +1,34 @@
+#include "kernels/cpu/avx2/kernels.h"
+#include "kernels/cpu/avx2/simd.h"
+
+#include "kernels/cpu/linear_inl.h"
+
+namespace sluice::kernels::avx2 {
+namespace {
+
+// 16 registers hold 6 x 2 sums, two weights and one input; few rows take more panels, to have sums enough in flight.
+template <bool kBf16Inputs, bool kBf16Weights>
+void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+  if (row_end - row_begin <= 2) {
+    MultiplyRange<kBf16Inputs, kBf16Weights, 2, 3>(args, row_begin, row_end, panel_begin, panel_end);
+  } else {
+    MultiplyRange<kBf16Inputs, kBf16Weights, 6, 1>(args, row_begin, row_end, panel_begin, panel_end);
+  }
+}
+
+}  // namespace
+
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+  Multiply<true, true>(args, row_begin, row_end, panel_begin, panel_end);
+}
+
+void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                   int64_t panel_end) {
+  Multiply<false, true>(args, row_begin, row_end, panel_begin, panel_end);
+}
+
+void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+  Multiply<false, false>(args, row_begin, row_end, panel_begin, panel_end);
+}
+
+}  // namespace sluice::kernels::avx2

@@ -1,0 +1,59 @@
+// Which function each x86 implementation uses for what. Compiled without any special instructions: only addresses here.
+#include "kernels/cpu/tables.h"
+
+#include "kernels/cpu/amx/kernels.h"
+#include "kernels/cpu/avx2/kernels.h"
+#include "kernels/cpu/avx512/kernels.h"
+#include "kernels/cpu/avx512_bf16/kernels.h"
+#include "kernels/reference/reference.h"
+
+namespace sluice::kernels {
+namespace {
+
+constexpr KernelTable kAvx512Table = {
+    .linear_bf16 = avx512::LinearBf16,
+    .linear_f32_bf16 = avx512::LinearF32Bf16,
+    .linear_f32 = avx512::LinearF32,
+    .panels_per_unit = 4,
+    .rms_norm_row = avx512::RmsNormRow,
+    .add = avx512::Add,
+    .silu_mul = avx512::SiluMul,
+    .rope_half = avx512::RopeHalf,
+    .rope_interleaved = reference::RopeInterleaved,
+    .attention_chunk = avx512::AttentionChunk,
+    .arg_max = avx512::ArgMax,
+    .largest = avx512::Largest,
+    .sum_exp = avx512::SumExp,
+    .count_greater = avx512::CountGreater,
+};
+
+// The same with another product of BF16 matrices.
+constexpr KernelTable WithLinearBf16(LinearFunction linear_bf16) {
+  KernelTable table = kAvx512Table;
+  table.linear_bf16 = linear_bf16;
+  return table;
+}
+
+}  // namespace
+
+const KernelTable kAvx2Kernels = {
+    .linear_bf16 = avx2::LinearBf16,
+    .linear_f32_bf16 = avx2::LinearF32Bf16,
+    .linear_f32 = avx2::LinearF32,
+    .panels_per_unit = 3,
+    .rms_norm_row = avx2::RmsNormRow,
+    .add = avx2::Add,
+    .silu_mul = avx2::SiluMul,
+    .rope_half = avx2::RopeHalf,
+    .rope_interleaved = reference::RopeInterleaved,
+    .attention_chunk = avx2::AttentionChunk,
+    .arg_max = avx2::ArgMax,
+    .largest = avx2::Largest,
+    .sum_exp = avx2::SumExp,
+    .count_greater = avx2::CountGreater,
+};
+const KernelTable kAvx512Kernels = kAvx512Table;
+const KernelTable kAvx512Bf16Kernels = WithLinearBf16(avx512_bf16::LinearBf16);
+const KernelTable kAmxKernels = WithLinearBf16(amx::LinearBf16);
+
+}  // namespace sluice::kernels
