@@ -49,7 +49,7 @@ Figures FiguresOf(const BenchReport& report) {
 }
 
 std::string Share(double value, double limit, std::string_view of) {
-  return limit > 0 ? fmt::format(" = {:.0f} % of {}", 100 * value / limit, of) : "";
+  return limit > 0 ? fmt::format(", {:.0f} % of {}", 100 * value / limit, of) : "";
 }
 
 }  // namespace
@@ -79,13 +79,17 @@ std::string BenchReport::Text() const {
   text += fmt::format("work     {} prompts of {} tokens, {} tokens each, {} threads, median of {} runs\n", num_prompts,
                       input_len, output_len, num_threads, runs.size());
   if (limits) {
-    text += fmt::format("limits   read {:.1f} GB/s, BF16 {:.0f} GFLOP/s, FP32 {:.0f} GFLOP/s\n",
-                        bound.read_bytes_per_second / 1e9, bound.bf16_flops_per_second / 1e9,
-                        bound.f32_flops_per_second / 1e9);
+    text += fmt::format("limits   read {:.1f} GB/s, BF16 by AMX {:.0f} and by AVX-512 {:.0f} GFLOP/s, FP32 {:.0f} GFLOP/s\n",
+                        bound.read_bytes_per_second / 1e9, bound.amx_bf16_flops_per_second / 1e9,
+                        bound.avx512_bf16_flops_per_second / 1e9, bound.f32_flops_per_second / 1e9);
   }
-  text += fmt::format("prefill  {:.3f} s, {:.1f} tok/s; {:.0f} GFLOP/s{}\n", f.prefill_seconds, f.prefill_tokens_per_second,
-                      f.prefill_flops_per_second / 1e9,
-                      Share(f.prefill_flops_per_second, bound.bf16_flops_per_second, "the BF16 peak"));
+  // Where prompts had to wait for others to end there is no time of prefill or decode alone.
+  if (f.decode_tokens_per_second > 0 || output_len == 1) {
+    text += fmt::format("prefill  {:.3f} s, {:.1f} tok/s; {:.0f} GFLOP/s{}{}\n", f.prefill_seconds,
+                        f.prefill_tokens_per_second, f.prefill_flops_per_second / 1e9,
+                        Share(f.prefill_flops_per_second, bound.amx_bf16_flops_per_second, "the BF16 peak of AMX"),
+                        Share(f.prefill_flops_per_second, bound.avx512_bf16_flops_per_second, "that of AVX-512"));
+  }
   if (f.decode_tokens_per_second > 0) {
     text += fmt::format("decode   {:.2f} tok/s in total, {:.1f} ms a step; {:.2f} GB/s of weights{}\n",
                         f.decode_tokens_per_second, 1e3 / f.decode_steps_per_second, f.decode_bytes_per_second / 1e9,
@@ -109,7 +113,8 @@ json::Value BenchReport::Json() const {
   object.Set("num_runs", json::Value(static_cast<int64_t>(runs.size())));
   if (limits) {
     object.Set("limit_read_bytes_per_second", json::Value(limits->read_bytes_per_second));
-    object.Set("limit_bf16_flops_per_second", json::Value(limits->bf16_flops_per_second));
+    object.Set("limit_avx512_bf16_flops_per_second", json::Value(limits->avx512_bf16_flops_per_second));
+    object.Set("limit_amx_bf16_flops_per_second", json::Value(limits->amx_bf16_flops_per_second));
     object.Set("limit_f32_flops_per_second", json::Value(limits->f32_flops_per_second));
   }
   object.Set("weight_bytes_per_token", json::Value(work.weight_bytes_per_token));

@@ -55,7 +55,18 @@ Result<Findings> Examine(const options::Settings& settings) {
 
 // Sequences at which a step stops being bound by reading the weights: two operations and two bytes a BF16 weight.
 double BalanceSequences(const MachineLimits& limits) {
-  return limits.read_bytes_per_second > 0 ? limits.bf16_flops_per_second / limits.read_bytes_per_second : 0;
+  return limits.read_bytes_per_second > 0 ? limits.bf16_flops_per_second() / limits.read_bytes_per_second : 0;
+}
+
+std::string Arithmetic(const MachineLimits& limits) {
+  std::string text;
+  const auto add = [&](std::string_view unit, double flops) {
+    if (flops > 0) text += fmt::format("{}{} {:.0f} GFLOP/s", text.empty() ? "" : ", ", unit, flops / 1e9);
+  };
+  add("BF16 by AMX", limits.amx_bf16_flops_per_second);
+  add("BF16 by AVX-512", limits.avx512_bf16_flops_per_second);
+  add("FP32", limits.f32_flops_per_second);
+  return text + " measured";
 }
 
 std::string Text(const Findings& f) {
@@ -72,8 +83,7 @@ std::string Text(const Findings& f) {
   text += fmt::format("memory     {} free of {}{}\n", FormatBytes(f.memory.available_bytes), FormatBytes(f.memory.total_bytes),
                       f.memory.limited_by_cgroup ? " that the control group allows" : "");
   text += fmt::format("read       {:.1f} GB/s measured\n", f.limits.read_bytes_per_second / 1e9);
-  text += fmt::format("arithmetic BF16 {:.0f} GFLOP/s, FP32 {:.0f} GFLOP/s measured\n", f.limits.bf16_flops_per_second / 1e9,
-                      f.limits.f32_flops_per_second / 1e9);
+  text += fmt::format("arithmetic {}\n", Arithmetic(f.limits));
   text += "limits     decoding one sequence is bound by reading the weights: tokens/s = read / bytes of the weights\n";
   text += fmt::format("           prefill, and steps of more than about {:.0f} sequences, are bound by BF16 arithmetic\n",
                       BalanceSequences(f.limits));
@@ -102,7 +112,8 @@ json::Value Json(const Findings& f) {
   object.Set("memory_total_bytes", json::Value(f.memory.total_bytes));
   object.Set("memory_available_bytes", json::Value(f.memory.available_bytes));
   object.Set("read_bytes_per_second", json::Value(f.limits.read_bytes_per_second));
-  object.Set("bf16_flops_per_second", json::Value(f.limits.bf16_flops_per_second));
+  object.Set("avx512_bf16_flops_per_second", json::Value(f.limits.avx512_bf16_flops_per_second));
+  object.Set("amx_bf16_flops_per_second", json::Value(f.limits.amx_bf16_flops_per_second));
   object.Set("f32_flops_per_second", json::Value(f.limits.f32_flops_per_second));
   return object;
 }

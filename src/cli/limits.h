@@ -7,11 +7,15 @@
 
 namespace sluice::cli {
 
-// Measured, in a few seconds, with as many threads as given.
+// Measured, in about a second, with as many threads as given. 0 where the CPU lacks the instructions.
 struct MachineLimits {
   double read_bytes_per_second = 0;
-  double bf16_flops_per_second = 0;
+  double avx512_bf16_flops_per_second = 0;  // dot products of AVX-512
+  double amx_bf16_flops_per_second = 0;
   double f32_flops_per_second = 0;
+
+  // Of the fastest unit for BF16 there is; FP32 where there is none.
+  double bf16_flops_per_second() const;
 };
 MachineLimits MeasureLimits(int num_threads);
 
