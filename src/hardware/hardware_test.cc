@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "hardware/cgroup.h"
+#include "base/thread_pool.h"
 #include "hardware/cpu_features.h"
+#include "hardware/measure.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
 
@@ -126,6 +128,15 @@ TEST(CpuFeatures, WiderInstructionsImplyNarrowerOnes) {
   const CpuFeatures& features = DetectCpuFeatures();
   EXPECT_TRUE(features.avx2 || !features.avx512);
   EXPECT_TRUE(features.avx512 || !(features.avx512_bf16 || features.avx512_vnni || features.amx_bf16));
+}
+
+TEST(Measure, FindsAFigureForEverythingTheCpuHas) {
+  ThreadPool pool(1);
+  const CpuFeatures& features = DetectCpuFeatures();
+  EXPECT_GT(MeasureReadBandwidth(pool), 1e7);
+  EXPECT_EQ(MeasureFp32Peak(pool) > 0, features.avx2);
+  EXPECT_EQ(MeasureAvx512Bf16Peak(pool) > 0, features.avx512_bf16);
+  EXPECT_EQ(MeasureAmxBf16Peak(pool) > 0, features.amx_bf16);
 }
 
 }  // namespace

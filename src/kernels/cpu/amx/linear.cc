@@ -26,13 +26,18 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// `rows[i]`: activation rows of the i-th of the two row tiles.
+// GCC does not know that the tile instructions read the memory behind their addresses. What was stored there just before
+// is kept by this.
+inline void StoreBefore(const void* address) { asm volatile("" : : "r"(address) : "memory"); }
+
+// Sets the tiles up for two tiles of activation rows.
 inline void Configure(int first_rows, int second_rows) {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) config.row_bytes[tile] = 64;
   config.rows[0] = config.rows[1] = config.rows[4] = static_cast<uint8_t>(first_rows);
   config.rows[2] = config.rows[3] = config.rows[5] = static_cast<uint8_t>(second_rows);
   config.rows[6] = config.rows[7] = kStepPairs;
+  StoreBefore(&config);
   _tile_loadconfig(&config);
 }
 
@@ -54,6 +59,7 @@ inline void FillLastStep(LastStep& last, const uint16_t* x, int64_t x_stride, co
   for (int p = 0; p < kPanels; ++p) {
     __builtin_memcpy(last.w[p], panels[p], static_cast<size_t>((inputs + 1) / 2 * kLineBytes));
   }
+  StoreBefore(&last);
 }
 
 inline void StoreSums(const LinearArgs& args, const float* sums, int64_t row, int rows, int64_t panel) {
