@@ -26,6 +26,12 @@ Status CheckOptions(const ModelOptions& options) {
 
 }  // namespace
 
+Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint) {
+  ASSIGN_OR_RETURN(const DecoderSpec spec, DescribeModel(config));
+  DecoderWeights unfilled;
+  return CheckParameters(ListParameters(spec, unfilled), checkpoint, spec.tied_head);
+}
+
 Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& options, int num_threads) {
   RETURN_IF_ERROR(CheckOptions(options));
   ASSIGN_OR_RETURN(const DecoderSpec spec, DescribeModel(config));

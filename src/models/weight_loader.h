@@ -22,6 +22,9 @@ int64_t ParameterBytes(const ParameterList& list, ElementType compute_type, Elem
 // missing and nothing is left over that is not known to be superfluous. One error names all problems.
 Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint, bool tied_head);
 
+// The same for the model that `config` describes.
+Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint);
+
 // Packs every parameter straight from the mapped files, in parallel, and gives their pages back as it goes.
 // REQUIRES: CheckParameters succeeded.
 Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint, ElementType compute_type,

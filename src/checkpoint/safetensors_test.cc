@@ -1,0 +1,201 @@
+#include "checkpoint/safetensors.h"
+
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint_testing.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::MakeSafetensors;
+using testing::SafetensorsBytes;
+using testing::TemporaryFolder;
+using testing::WriteFile;
+
+Result<SafetensorsHeader> Parse(const std::string& bytes) {
+  return ParseSafetensorsHeader({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, bytes.size());
+}
+
+std::string Eight() { return std::string(8, 'x'); }
+
+TEST(SafetensorsTest, ReadsTensorsByOffset) {
+  const auto header = Parse(MakeSafetensors({{"b", "F32", {2, 1}, Eight()}, {"a", "BF16", {3}, "123456"}, {"s", "F32", {}, "1234"}}));
+  ASSERT_TRUE(header) << header.error().message;
+  ASSERT_EQ(header->tensors.size(), 3u);
+  EXPECT_EQ(header->tensors[0].name, "b");
+  EXPECT_EQ(header->tensors[0].shape, (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(header->tensors[1].type, ElementType::kBF16);
+  EXPECT_EQ(header->tensors[1].offset, header->tensors[0].offset + 8);
+  EXPECT_TRUE(header->tensors[2].shape.empty());
+  EXPECT_EQ(header->tensors[2].num_elements(), 1);
+}
+
+TEST(SafetensorsTest, AcceptsWhatTheFormatAllows) {
+  const struct { const char* name; std::string header, data; } kCases[] = {
+      {"no tensors", "{}", ""},
+      {"padding", R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}   )", Eight()},
+      {"metadata", R"({"__metadata__":{"format":"pt","x":"é"},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight()},
+      {"white space", "{ \"a\" :\n{\"shape\": [ 8 ],\t\"data_offsets\":[0,8], \"dtype\":\"U8\"}}", Eight()},
+      {"empty tensor", R"({"e":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight()},
+      {"empty tensor of huge shape", R"({"e":{"dtype":"F32","shape":[0,9223372036854775807,3],"data_offsets":[0,0]}})", ""},
+      {"empty tensor at the end", R"({"e":{"dtype":"F32","shape":[0],"data_offsets":[8,8]},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight()},
+      {"two elements a byte", R"({"a":{"dtype":"F4","shape":[2,8],"data_offsets":[0,8]}})", Eight()},
+      {"escaped name", R"({"aé😀\n":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight()},
+      {"further key", R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"note":[{"x":1.5e3}]}})", Eight()},
+  };
+  for (const auto& test : kCases) {
+    const auto header = Parse(SafetensorsBytes(test.header, test.data));
+    EXPECT_TRUE(header) << test.name << ": " << (header ? "" : header.error().message);
+  }
+}
+
+TEST(SafetensorsTest, RefusesWhatBreaksARule) {
+  const struct { std::string header, data; const char* message; } kCases[] = {
+      {"", "", "too small"},
+      {"[", "", "too small"},
+      {"[]", "", "does not begin with '{'"},
+      {" {}", "", "does not begin with '{'"},
+      {"{}x", "", "after the header"},
+      {"{\"a\"", "", "expected ':'"},
+      {R"({"a":1})", "", "expected '{'"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]})", Eight(), "expected '}'"},
+      {R"({"a":{"shape":[8],"data_offsets":[0,8]}})", Eight(), "no dtype"},
+      {R"({"a":{"dtype":"U8","data_offsets":[0,8]}})", Eight(), "no shape"},
+      {R"({"a":{"dtype":"U8","shape":[8]}})", Eight(), "data_offsets"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0]}})", Eight(), "data_offsets"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8,8]}})", Eight(), "more than 2"},
+      {R"({"a":{"dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight(), "twice"},
+      {R"({"a":{"dtype":"Q4","shape":[8],"data_offsets":[0,8]}})", Eight(), "Q4"},
+      {R"({"a":{"dtype":8,"shape":[8],"data_offsets":[0,8]}})", Eight(), "expected '\"'"},
+      {R"({"a":{"dtype":"U8","shape":[8.0],"data_offsets":[0,8]}})", Eight(), "fraction"},
+      {R"({"a":{"dtype":"U8","shape":[8e0],"data_offsets":[0,8]}})", Eight(), "exponent"},
+      {R"({"a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}})", Eight(), "negative"},
+      {R"({"a":{"dtype":"U8","shape":[08],"data_offsets":[0,8]}})", Eight(), "leading zeros"},
+      {R"({"a":{"dtype":"U8","shape":["8"],"data_offsets":[0,8]}})", Eight(), "no number"},
+      {R"({"a":{"dtype":"U8","shape":[[8]],"data_offsets":[0,8]}})", Eight(), "no number"},
+      {R"({"a":{"dtype":"U8","shape":8,"data_offsets":[0,8]}})", Eight(), "expected '['"},
+      {R"({"a":{"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,8]}})", Eight(), "larger"},
+      {R"({"a":{"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,8]}})", Eight(), "too large"},
+      {R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,8]}})", Eight(), "overflows"},
+      {R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", "", "overflows"},
+      {R"({"a":{"dtype":"U8","shape":[2305843009213693953],"data_offsets":[0,8]}})", Eight(), "overflows"},
+      {R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", "x", "whole bytes"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[8,0]}})", Eight(), "backwards"},
+      {R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", Eight(), "only 8 bytes"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551608,18446744073709551615]}})", Eight(), "only 8 bytes"},
+      {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[0,8]}})", Eight(), "takes 7 bytes"},
+      {R"({"a":{"dtype":"F16","shape":[8],"data_offsets":[0,8]}})", Eight(), "takes 16 bytes"},
+      {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", Eight(), "end at byte"},
+      {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", Eight(), "hole"},
+      {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", Eight(), "hole"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", Eight(), "overlaps"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight(), "overlaps"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"a":{"dtype":"U8","shape":[0],"data_offsets":[8,8]}})", Eight(), "'a': stands twice"},
+      {R"({"e":{"dtype":"U8","shape":[0],"data_offsets":[4,4]},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight(), "overlaps"},
+      {R"({"__metadata__":{"x":1}})", "", "'x' must be a string"},
+      {R"({"__metadata__":[]})", "", "expected '{'"},
+      {R"({"__metadata__":{},"__metadata__":{}})", "", "twice"},
+      {"{\"\xff\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", Eight(), "UTF-8"},
+      {"{\"\xed\xa0\x80\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", Eight(), "UTF-8"},
+      {R"({"\ud800":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight(), "surrogate"},
+      {R"({"\x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight(), "escape"},
+      {"{\"a\nb\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", Eight(), "control"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8],}})", Eight(), "string"},
+      {R"({"a":{"dtype":"U8","shape":[8,],"data_offsets":[0,8]}})", Eight(), "no number"},
+      {R"({"a":{"x":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}})", "", "deeply"},
+      {R"({"a":{"x":nul}})", "", "value"},
+  };
+  for (const auto& test : kCases) {
+    const auto header = Parse(SafetensorsBytes(test.header, test.data));
+    ASSERT_FALSE(header) << test.header;
+    EXPECT_THAT(header.error().message, HasSubstr(test.message)) << test.header;
+  }
+}
+
+TEST(SafetensorsTest, NamesTheTensor) {
+  const auto header = Parse(SafetensorsBytes(R"({"model.norm.weight":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", Eight()));
+  ASSERT_FALSE(header);
+  EXPECT_THAT(header.error().message, HasSubstr("tensor 'model.norm.weight'"));
+}
+
+TEST(SafetensorsTest, HeaderLengthIsNeverBelieved) {
+  for (const uint64_t length : {uint64_t{0}, uint64_t{1}, uint64_t{100}, kMaxHeaderBytes, kMaxHeaderBytes + 1, ~uint64_t{0}, ~uint64_t{0} - 8}) {
+    std::string bytes = SafetensorsBytes("{}", "");
+    for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(length >> (8 * i) & 0xFF);
+    EXPECT_FALSE(Parse(bytes)) << length;
+  }
+}
+
+TEST(SafetensorsTest, EveryTruncationIsRefused) {
+  const std::string bytes = MakeSafetensors({{"a", "F32", {2}, Eight()}, {"b", "BF16", {4}, Eight()}});
+  ASSERT_TRUE(Parse(bytes));
+  for (size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(Parse(bytes.substr(0, size))) << size;
+  EXPECT_FALSE(Parse(bytes + "x"));
+}
+
+TEST(SafetensorsTest, DeepNestingEndsEarly) {
+  const std::string deep(1 << 20, '[');
+  EXPECT_FALSE(Parse(SafetensorsBytes("{\"a\":{\"x\":" + deep, "")));
+  EXPECT_FALSE(Parse(SafetensorsBytes("{\"a\":" + deep, "")));
+}
+
+// Whatever a damaged file passes as must still be covered exactly by its tensors.
+TEST(SafetensorsTest, MutatedFilesAreRefusedOrConsistent) {
+  const std::string valid = MakeSafetensors(
+      {{"model.a", "F32", {2, 3}, std::string(24, 'x')}, {"model.b", "BF16", {4}, Eight()}, {"s", "F32", {}, "1234"}, {"e", "U8", {0}, ""}});
+  ASSERT_TRUE(Parse(valid));
+  const std::string alphabet = "{}[]\",:0123456789eE+-.\\u \xff\x80\x01";
+  std::mt19937_64 random(7);
+  int accepted = 0;
+  for (int round = 0; round < 30000; ++round) {
+    std::string bytes = valid;
+    for (uint64_t changes = 1 + random() % 4; changes > 0; --changes) {
+      const size_t at = random() % bytes.size();
+      const char c = alphabet[random() % alphabet.size()];
+      switch (random() % 4) {
+        case 0: bytes[at] = c; break;
+        case 1: bytes.insert(bytes.begin() + static_cast<ptrdiff_t>(at), c); break;
+        case 2: bytes.erase(bytes.begin() + static_cast<ptrdiff_t>(at)); break;
+        default: bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+      }
+      if (bytes.empty()) bytes = "x";
+    }
+    const auto header = Parse(bytes);
+    if (!header) continue;
+    ++accepted;
+    uint64_t total = 0;
+    for (const TensorInfo& tensor : header->tensors) {
+      ASSERT_LE(tensor.offset + tensor.size_bytes, bytes.size());
+      total += tensor.size_bytes;
+      ASSERT_EQ(static_cast<uint64_t>(tensor.num_elements() * BitsPerElement(tensor.type)), tensor.size_bytes * 8);
+    }
+    ASSERT_LE(total, bytes.size());
+  }
+  EXPECT_GT(accepted, 100);  // Changes of data and names do no harm.
+}
+
+TEST(SafetensorsTest, FileErrorsNameTheFile) {
+  const TemporaryFolder folder;
+  WriteFile(folder.path() / "x.safetensors", "short");
+  const auto file = SafetensorsFile::Open(folder.path() / "x.safetensors");
+  ASSERT_FALSE(file);
+  EXPECT_THAT(file.error().message, HasSubstr("x.safetensors"));
+  EXPECT_THAT(file.error().message, HasSubstr("5 bytes"));
+  EXPECT_EQ(SafetensorsFile::Open(folder.path() / "none").error().code, ErrorCode::kNotFound);
+}
+
+TEST(SafetensorsTest, GivesTheBytes) {
+  const TemporaryFolder folder;
+  WriteFile(folder.path() / "x.safetensors", MakeSafetensors({{"a", "U8", {3}, "abc"}, {"b", "U8", {2}, "de"}}));
+  const auto file = SafetensorsFile::Open(folder.path() / "x.safetensors");
+  ASSERT_TRUE(file) << file.error().message;
+  const auto bytes = file->Bytes(file->tensors()[1]);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), "de");
+}
+
+}  // namespace
+}  // namespace sluice

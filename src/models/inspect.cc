@@ -1,0 +1,223 @@
+#include "models/inspect.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/quantization.h"
+#include "models/weight_loader.h"
+
+namespace sluice {
+namespace {
+
+bool Exists(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+std::string StringOf(const json::Value& config, std::string_view key) {
+  const json::Value* value = config.Find(key);
+  if (value != nullptr && value->is_array() && !value->as_array().empty()) value = &value->as_array().front();
+  return value != nullptr && value->is_string() ? value->as_string() : "";
+}
+
+// Elements that are weights: scales are not, and a byte of packed FP4 holds two.
+int64_t ParametersOf(const TensorInfo& tensor) {
+  const std::string_view name = tensor.name;
+  if (name.find("_scale") != std::string_view::npos || name.ends_with("_zero_point")) return 0;
+  const bool packed = tensor.type == ElementType::kU8 && tensor.shape.size() >= 2;
+  return tensor.num_elements() * (packed ? 2 : 1);
+}
+
+void DescribeTensors(const Checkpoint& checkpoint, InspectReport& report) {
+  std::map<ElementType, TensorGroup> groups;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    TensorGroup& group = groups[tensor.info->type];
+    group.type = ElementTypeName(tensor.info->type);
+    ++group.count;
+    group.elements += tensor.info->num_elements();
+    group.bytes += static_cast<int64_t>(tensor.info->size_bytes);
+    report.parameters += ParametersOf(*tensor.info);
+  }
+  for (const auto& [type, group] : groups) report.groups.push_back(group);
+  std::sort(report.groups.begin(), report.groups.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  for (const SafetensorsFile& file : checkpoint.files()) report.files.push_back(file.path().filename().string());
+  report.tensor_bytes = checkpoint.total_bytes();
+}
+
+bool HasChatTemplate(const std::filesystem::path& folder) {
+  if (Exists(folder / "chat_template.jinja") || Exists(folder / "chat_template.json")) return true;
+  const auto config = ReadJsonObject(folder / "tokenizer_config.json");
+  return config && config->Find("chat_template") != nullptr && !config->Find("chat_template")->is_null();
+}
+
+// Where the model can be loaded, the memory that it will take; else the reason.
+Status PlanMemory(const Checkpoint* checkpoint, InspectReport& report) {
+  report.options.max_context = std::min(report.options.max_context, report.config->max_position_embeddings);
+  ASSIGN_OR_RETURN(report.memory, PlanModel(*report.config, report.options, /*num_threads=*/1));
+  report.kv_bytes_per_token = report.memory->kv_bytes_per_block / report.options.block_size;
+  if (checkpoint != nullptr) RETURN_IF_ERROR(CheckTensors(*report.config, *checkpoint));
+  return {};
+}
+
+std::string BytesText(int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string CountText(int64_t count) {
+  if (count >= 1'000'000'000) return fmt::format("{:.2f} billion", static_cast<double>(count) / 1e9);
+  if (count >= 1'000'000) return fmt::format("{:.1f} million", static_cast<double>(count) / 1e6);
+  return fmt::format("{}", count);
+}
+
+void Line(std::string& text, std::string_view label, std::string_view value) { text += fmt::format("{:<18}{}\n", label, value); }
+
+std::string RopeText(const ModelConfig& config) {
+  std::string text = fmt::format("theta {}", config.rope_theta);
+  if (config.rope_scaling) {
+    text += fmt::format(", llama3 scaling by {} from {} positions", config.rope_scaling->factor,
+                        config.rope_scaling->original_max_position_embeddings);
+  }
+  return text;
+}
+
+void AppendConfig(const ModelConfig& config, std::string& text) {
+  Line(text, "layers", fmt::format("{}", config.num_hidden_layers));
+  Line(text, "hidden size", fmt::format("{}, MLP {}", config.hidden_size, config.intermediate_size));
+  Line(text, "heads", fmt::format("{} of {}, {} for keys and values", config.num_attention_heads, config.head_dim,
+                                  config.num_key_value_heads));
+  Line(text, "vocabulary", fmt::format("{}, head {}", config.vocab_size, config.tie_word_embeddings ? "tied to the embedding" : "of its own"));
+  Line(text, "context", fmt::format("{} tokens", config.max_position_embeddings));
+  Line(text, "rope", RopeText(config));
+  Line(text, "dtype", ElementTypeName(config.dtype));
+}
+
+json::Value ConfigJson(const ModelConfig& config) {
+  json::Value value{json::Value::Object{}};
+  value.Set("num_hidden_layers", config.num_hidden_layers);
+  value.Set("hidden_size", config.hidden_size);
+  value.Set("intermediate_size", config.intermediate_size);
+  value.Set("num_attention_heads", config.num_attention_heads);
+  value.Set("num_key_value_heads", config.num_key_value_heads);
+  value.Set("head_dim", config.head_dim);
+  value.Set("vocab_size", config.vocab_size);
+  value.Set("max_position_embeddings", config.max_position_embeddings);
+  value.Set("tie_word_embeddings", config.tie_word_embeddings);
+  value.Set("rms_norm_eps", config.rms_norm_eps);
+  value.Set("rope_theta", config.rope_theta);
+  value.Set("rope_type", config.rope_scaling ? "llama3" : "default");
+  value.Set("dtype", ElementTypeName(config.dtype));
+  return value;
+}
+
+}  // namespace
+
+Result<InspectReport> InspectModel(const std::filesystem::path& folder) {
+  InspectReport report;
+  report.folder = folder;
+  ASSIGN_OR_RETURN(const json::Value raw, ReadJsonObject(folder / "config.json"));
+  report.architecture = StringOf(raw, "architectures");
+  report.model_type = StringOf(raw, "model_type");
+  ASSIGN_OR_RETURN(const auto quantization, FindQuantization(folder, raw));
+  if (quantization) report.quantization = quantization->Text();
+  if (auto shape = ParseModelShape(raw)) {
+    report.config = *std::move(shape);
+    report.architecture = report.config->architecture;
+  }
+  report.has_tokenizer = Exists(folder / "tokenizer.json");
+  report.has_chat_template = HasChatTemplate(folder);
+  report.has_generation_config = Exists(folder / "generation_config.json");
+
+  auto checkpoint = Checkpoint::Open(folder);
+  // A folder without weights is still described: the dummy load format runs it.
+  if (!checkpoint && checkpoint.error().code != ErrorCode::kNotFound) return tl::unexpected<Error>(std::move(checkpoint).error());
+  if (checkpoint) DescribeTensors(*checkpoint, report);
+  if (const auto loadable = LoadModelConfig(folder); !loadable) {
+    report.refusal = loadable.error().message;
+  } else if (const auto planned = PlanMemory(checkpoint ? &*checkpoint : nullptr, report); !planned) {
+    report.refusal = planned.error().message;
+  } else if (!checkpoint) {
+    report.refusal = checkpoint.error().message;
+  }
+  return report;
+}
+
+std::string FormatText(const InspectReport& report) {
+  std::string text;
+  Line(text, "folder", report.folder.string());
+  Line(text, "architecture", fmt::format("{} ({})", report.architecture, report.model_type));
+  Line(text, "can be served", report.refusal ? "no: " + *report.refusal : "yes");
+  Line(text, "quantization", report.quantization.empty() ? "none" : report.quantization);
+  Line(text, "parameters", CountText(report.parameters));
+  if (report.config) AppendConfig(*report.config, text);
+  Line(text, "tokenizer", report.has_tokenizer ? "tokenizer.json" : "no tokenizer.json");
+  Line(text, "chat template", report.has_chat_template ? "yes" : "no");
+  text += fmt::format("\nTensors: {} in {} file{}\n", BytesText(report.tensor_bytes), report.files.size(),
+                      report.files.size() == 1 ? "" : "s");
+  for (const TensorGroup& group : report.groups) {
+    text += fmt::format("  {:<10}{:>6} tensors {:>14} elements {:>12}\n", group.type, group.count, group.elements,
+                        BytesText(group.bytes));
+  }
+  if (!report.memory) return text;
+  text += "\nMemory\n";
+  text += fmt::format("  {:<18}{:>12}\n", "weights", BytesText(report.memory->weight_bytes));
+  text += fmt::format("  {:<18}{:>12}  ({} tokens and {} sequences in a step, context {})\n", "workspace",
+                      BytesText(report.memory->workspace_bytes), report.options.max_rows, report.options.max_slices,
+                      report.options.max_context);
+  text += fmt::format("  {:<18}{:>12}  in {}\n", "KV per token", BytesText(report.kv_bytes_per_token),
+                      ElementTypeName(report.options.kv_type));
+  text += fmt::format("  {:<18}{:>12}  of {} tokens\n", "KV per block", BytesText(report.memory->kv_bytes_per_block),
+                      report.options.block_size);
+  return text;
+}
+
+json::Value ToJson(const InspectReport& report) {
+  json::Value value{json::Value::Object{}};
+  value.Set("folder", report.folder.string());
+  value.Set("architecture", report.architecture);
+  value.Set("model_type", report.model_type);
+  value.Set("supported", !report.refusal.has_value());
+  value.Set("refusal", report.refusal ? json::Value(*report.refusal) : json::Value());
+  value.Set("quantization", report.quantization.empty() ? json::Value() : json::Value(report.quantization));
+  value.Set("parameters", report.parameters);
+  value.Set("config", report.config ? ConfigJson(*report.config) : json::Value());
+  value.Set("has_tokenizer", report.has_tokenizer);
+  value.Set("has_chat_template", report.has_chat_template);
+  value.Set("has_generation_config", report.has_generation_config);
+  json::Value::Array files(report.files.begin(), report.files.end());
+  value.Set("files", std::move(files));
+  value.Set("tensor_bytes", report.tensor_bytes);
+  json::Value::Array groups;
+  for (const TensorGroup& group : report.groups) {
+    json::Value entry{json::Value::Object{}};
+    entry.Set("type", group.type);
+    entry.Set("tensors", group.count);
+    entry.Set("elements", group.elements);
+    entry.Set("bytes", group.bytes);
+    groups.push_back(std::move(entry));
+  }
+  value.Set("tensors", std::move(groups));
+  json::Value memory;
+  if (report.memory) {
+    memory = json::Value(json::Value::Object{});
+    memory.Set("weight_bytes", report.memory->weight_bytes);
+    memory.Set("workspace_bytes", report.memory->workspace_bytes);
+    memory.Set("kv_bytes_per_token", report.kv_bytes_per_token);
+    memory.Set("kv_bytes_per_block", report.memory->kv_bytes_per_block);
+    memory.Set("block_size", int64_t{report.options.block_size});
+  }
+  value.Set("memory", std::move(memory));
+  return value;
+}
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+// What a model's folder holds, found out from its configuration and headers without loading it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "checkpoint/model_config.h"
+#include "models/model.h"
+
+namespace sluice {
+
+// The tensors of one stored type.
+struct TensorGroup {
+  std::string type;
+  int64_t count = 0;
+  int64_t elements = 0;
+  int64_t bytes = 0;
+};
+
+struct InspectReport {
+  std::filesystem::path folder;
+  std::string architecture;          // as config.json names it, supported or not
+  std::string model_type;
+  std::optional<std::string> refusal;     // why this program cannot load it; nullopt if it can
+  std::optional<ModelConfig> config;      // where the architecture is known
+  std::string quantization;               // in words; "" for plain weights
+  std::vector<std::string> files;         // of tensors, with no folder
+  std::vector<TensorGroup> groups;        // by falling bytes
+  int64_t parameters = 0;            // elements of all tensors but scales; packed FP4 counts as two
+  int64_t tensor_bytes = 0;
+  bool has_tokenizer = false;
+  bool has_chat_template = false;
+  bool has_generation_config = false;
+  std::optional<ModelMemory> memory;      // with the default ModelOptions, for a model that can be loaded
+  int64_t kv_bytes_per_token = 0;
+  ModelOptions options;              // those that `memory` holds for
+};
+
+// Describes the folder. Quantized models and unknown architectures are described too, with their refusal. Errors: no
+// config.json, or files that are damaged.
+Result<InspectReport> InspectModel(const std::filesystem::path& folder);
+
+std::string FormatText(const InspectReport& report);
+json::Value ToJson(const InspectReport& report);
+
+}  // namespace sluice
