@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import random
+import re
 
 HELD_OUT_SHARE = 10  # one combination of numbers in ten is held out
 
@@ -40,8 +41,8 @@ def plural(word):
 # --- numbers -----------------------------------------------------------------
 
 def num(r, hi=99, lo=2):
-    """Mostly small, now and then anything up to `hi`."""
-    return r.randint(lo, min(hi, 20)) if r.random() < 0.4 else r.randint(lo, hi)
+    """Half of them small, the others anything up to `hi`."""
+    return r.randint(lo, min(hi, 20)) if r.random() < 0.5 else r.randint(lo, hi)
 
 
 def less(r, top):
@@ -55,6 +56,26 @@ def times(a, b):
     if big <= 12 or big % 10 == 0:
         return f"{a} * {b} = {a * b}"
     return f"{a} * {b} = {small * (big // 10 * 10)} + {small * (big % 10)} = {a * b}"
+
+
+def plus(a, b):
+    """`a + b` worked out: tens and ones apart, so that no digit waits for a carry."""
+    if a < 10 or b < 10 or a % 10 == 0 or b % 10 == 0:
+        return f"{a} + {b} = {a + b}"
+    return f"{a} + {b} = {a // 10 * 10 + b // 10 * 10} + {a % 10 + b % 10} = {a + b}"
+
+
+def minus(a, b):
+    """`a - b` worked out: the tens go first, then the ones."""
+    if b < 10 or b % 10 == 0:
+        return f"{a} - {b} = {a - b}"
+    return f"{a} - {b} = {a - b // 10 * 10} - {b % 10} = {a - b}"
+
+
+def work_out(text):
+    """Writes out every bare sum and difference, `12 + 34 = 46`, in the steps of an answer."""
+    text = re.sub(r"(\d+) \+ (\d+) = \d+(?! [-+])", lambda m: plus(int(m[1]), int(m[2])), text)
+    return re.sub(r"(\d+) - (\d+) = \d+(?! [-+])", lambda m: minus(int(m[1]), int(m[2])), text)
 
 
 # --- the kinds ---------------------------------------------------------------
@@ -235,11 +256,11 @@ def plain_sum(r):
     op = r.choice("+-*/")
     if op == "+":
         a, b = num(r), num(r)
-        return dict(a=a, o=op, b=b, word="plus", w=f"{a} + {b} = {a + b}", ans=a + b)
+        return dict(a=a, o=op, b=b, word="plus", w=plus(a, b), ans=a + b)
     if op == "-":
         a = num(r, 99, 4)
         b = less(r, a)
-        return dict(a=a, o=op, b=b, word="minus", w=f"{a} - {b} = {a - b}", ans=a - b)
+        return dict(a=a, o=op, b=b, word="minus", w=minus(a, b), ans=a - b)
     if op == "*":
         a, b = r.randint(2, 12), r.randint(2, 20)
         return dict(a=a, o=op, b=b, word="times", w=times(a, b), ans=a * b)
@@ -445,7 +466,7 @@ def problem(r, kind=None, split="train"):
         # "Tom has 3 apples. He buys 5 more." as one sentence
         said[:2] = [said[0][:-1] + " and " + said[1][len(f["He"]) + 1:]]
     question = " ".join(said)
-    answer = "\n".join(capital(s.format(**f)) for s in steps) + f"\n#### {f['ans']}"
+    answer = "\n".join(capital(s.format(**f) if "{w}" in s or "{v}" in s else work_out(s.format(**f))) for s in steps) + f"\n#### {f['ans']}"
     return kind, question, answer
 
 
