@@ -1,0 +1,86 @@
+// Added tokens: texts that are one token wherever they stand, whatever the model would make of them.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice {
+
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool single_word = false;  // Not where a word character touches it.
+  bool lstrip = false;       // Swallows white space on its left.
+  bool rstrip = false;       // And on its right.
+  bool normalized = true;    // Searched for in the normalized text, in its normalized form.
+  bool special = false;      // Left out when decoding with skip_special_tokens.
+};
+
+// Searches for a set of added tokens: leftmost, and of those the longest.
+// Thread safety: immutable after construction.
+class AddedTokenFinder {
+ public:
+  AddedTokenFinder() = default;
+  // `tokens`: what to search for, which may differ from the content. kInvalidData if two are equal.
+  static Result<AddedTokenFinder> Create(std::vector<std::pair<std::string, AddedToken>> tokens);
+
+  bool empty() const { return tokens_.empty(); }
+
+  // Cuts `text` at the tokens: calls gap(part) for what is between them and token(id) for each, in order.
+  template <typename Gap, typename Token>
+  void Split(std::string_view text, Gap&& gap, Token&& token) const {
+    size_t start = 0;  // What is not given out yet.
+    Match match;
+    for (size_t at = 0; Find(text, at, match); at = match.end) {
+      const AddedToken& found = tokens_[match.token];
+      if (found.single_word && TouchesWord(text, match)) continue;
+      size_t begin = match.begin;
+      size_t end = match.end;
+      if (found.lstrip) begin = SkipSpacesBack(text, begin, start);
+      if (found.rstrip) end = SkipSpaces(text, end);
+      if (start < begin) gap(text.substr(start, begin - start));
+      token(found.id);
+      start = end;
+    }
+    if (start != text.size()) gap(text.substr(start));
+  }
+
+ private:
+  struct Match {
+    size_t begin = 0;
+    size_t end = 0;
+    uint32_t token = 0;
+  };
+  // One step of the trie of all tokens: children are sorted by byte, in `edges_`.
+  struct Node {
+    uint32_t first_edge = 0;
+    uint32_t num_edges = 0;
+    int32_t token = -1;  // That ends here.
+  };
+  struct Edge {
+    unsigned char byte = 0;
+    uint32_t node = 0;
+  };
+
+  bool Find(std::string_view text, size_t at, Match& match) const;
+  const Node* Child(const Node& node, unsigned char byte) const;
+  static bool TouchesWord(std::string_view text, const Match& match);
+  static size_t SkipSpaces(std::string_view text, size_t at);
+  static size_t SkipSpacesBack(std::string_view text, size_t at, size_t limit);
+
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_;
+  std::vector<Edge> edges_;
+  std::bitset<256> first_bytes_;
+  std::bitset<65536> first_pairs_;  // First two bytes, low byte first; all second bytes after a one-byte token.
+  int only_first_byte_ = -1;        // If all tokens begin with the same one.
+  bool one_byte_tokens_ = false;
+};
+
+}  // namespace sluice

@@ -1,0 +1,98 @@
+// Byte-pair encoding: one piece of text to the ids of a vocabulary with ranked merges.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/piece_table.h"
+#include "tokenizer/token_table.h"
+
+namespace sluice {
+
+// What the `model` of a tokenizer.json says.
+struct BpeSpec {
+  TokenTable vocabulary;
+  struct Merge {
+    int32_t left = 0;
+    int32_t right = 0;
+    int32_t merged = 0;
+  };
+  std::vector<Merge> merges;  // By rank.
+  std::optional<std::string> unk_token;
+  bool fuse_unk = false;
+  bool byte_fallback = false;
+  bool ignore_merges = false;
+};
+
+// Thread safety: immutable; Encode may be called from any thread at once.
+class BpeModel {
+ public:
+  // `byte_level`: pieces come as raw bytes, and the vocabulary spells them byte by byte (byte_level.h).
+  // Fails if unk_token is named and not in the vocabulary.
+  static Result<BpeModel> Create(BpeSpec spec, bool byte_level);
+  // Whether pieces may come as raw bytes: the vocabulary has every byte that valid UTF-8 can hold.
+  static bool HasAllBytes(const TokenTable& vocabulary);
+
+  // Appends the ids of one piece. `text_end`: the end of the readable memory that holds the piece.
+  // REQUIRES: piece is not empty, and shorter than 2 GiB.
+  void Encode(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const {
+    const int32_t whole = piece.size() <= PieceKey::kMaxBytes
+                              ? pieces_.Find(PieceKey::Of(piece.data(), piece.size(),
+                                                          static_cast<size_t>(text_end - piece.data())))
+                              : FindLong(piece);
+    if (whole >= 0) {
+      ids.push_back(whole);
+    } else {
+      EncodeByMerges(piece, ids);
+    }
+  }
+
+  const TokenTable& vocabulary() const { return vocabulary_; }
+
+ private:
+  static constexpr uint32_t kNoMerge = UINT32_MAX;
+
+  struct MergeSlot {
+    uint64_t pair = UINT64_MAX;  // left << 32 | right
+    uint32_t rank = kNoMerge;
+    int32_t merged = -1;
+  };
+  struct Found {
+    uint32_t rank = kNoMerge;
+    int32_t merged = -1;
+  };
+
+  BpeModel() = default;
+  void AddMerges(const std::vector<BpeSpec::Merge>& merges);
+  void FindSymbols(const BpeSpec& spec);
+  void AddPieces(bool ignore_merges);
+
+  Found FindMerge(int32_t left, int32_t right) const;
+  int32_t FindLong(std::string_view piece) const;
+  void EncodeByMerges(std::string_view piece, std::vector<int32_t>& ids) const;
+  // The ids before any merge.
+  void Symbols(std::string_view piece, std::vector<int32_t>& symbols) const;
+  void MergeShort(std::vector<int32_t>& symbols) const;
+  void MergeLong(std::vector<int32_t>& symbols) const;
+
+  TokenTable vocabulary_;
+  bool byte_level_ = false;
+  bool byte_fallback_ = false;
+  bool fuse_unk_ = false;
+  int32_t unk_id_ = -1;
+  std::array<int32_t, 256> byte_symbols_{};    // byte_level: the id of each byte; else of each ASCII character; -1 if none.
+  std::array<int32_t, 256> fallback_symbols_{};  // Of "<0x41>" and the like, -1 if none.
+  std::vector<MergeSlot> merges_;              // Open addressing, a power of two.
+  std::vector<Found> byte_merges_;             // byte_level: [left byte * 256 + right byte]
+  PieceTable pieces_;                          // Pieces that are one token.
+  TokenTable long_pieces_;                     // The same, longer than PieceKey holds.
+};
+
+}  // namespace sluice

@@ -1,0 +1,236 @@
+#include "tokenizer/decoder.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "tokenizer/byte_level.h"
+#include "tokenizer/json_fields.h"
+#include "tokenizer/regex.h"
+#include "tokenizer/unicode.h"
+
+namespace sluice {
+
+class Decoder::Step {
+ public:
+  virtual ~Step() = default;
+  virtual void Run(std::vector<std::string>& tokens) const = 0;
+  // What becomes of one token that others stand before and behind.
+  virtual void RunInside(std::vector<std::string>& tokens) const { Run(tokens); }
+};
+
+namespace {
+
+// The byte of a token like "<0x41>".
+std::optional<char> FallbackByte(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+  int value = 0;
+  // A sign in front of a single digit counts as well where such tokens are read: "<0x+F>" is byte 15.
+  const bool sign = token[3] == '+';
+  for (const char c : token.substr(sign ? 4 : 3, sign ? 1 : 2)) {
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
+    if (digit < 0) return std::nullopt;
+    value = value * 16 + digit;
+  }
+  return static_cast<char>(value);
+}
+
+std::string ByteLevelBytes(std::string_view spelling) {
+  return byte_level::Unspell(spelling).value_or(std::string(spelling));
+}
+
+std::string Join(const std::vector<std::string>& tokens, std::string_view separator) {
+  std::string out;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0) out.append(separator);
+    out.append(tokens[i]);
+  }
+  return out;
+}
+
+class ByteLevelStep : public Decoder::Step {
+ public:
+  void Run(std::vector<std::string>& tokens) const override {
+    std::string bytes;
+    for (const std::string& token : tokens) bytes.append(ByteLevelBytes(token));
+    std::string text;
+    unicode::AppendLossy(text, bytes);
+    tokens.assign(1, std::move(text));
+  }
+};
+
+class FuseStep : public Decoder::Step {
+ public:
+  void Run(std::vector<std::string>& tokens) const override { tokens.assign(1, Join(tokens, "")); }
+};
+
+class ByteFallbackStep : public Decoder::Step {
+ public:
+  void Run(std::vector<std::string>& tokens) const override {
+    std::vector<std::string> out;
+    out.reserve(tokens.size());
+    std::string bytes;
+    const auto flush = [&] {
+      if (unicode::IsValid(bytes)) {
+        if (!bytes.empty()) out.push_back(bytes);
+      } else {
+        // One for every byte, also for those that would be text alone.
+        out.insert(out.end(), bytes.size(), std::string(unicode::kReplacement));
+      }
+      bytes.clear();
+    };
+    for (std::string& token : tokens) {
+      if (const std::optional<char> byte = FallbackByte(token)) {
+        bytes.push_back(*byte);
+        continue;
+      }
+      flush();
+      out.push_back(std::move(token));
+    }
+    flush();
+    tokens = std::move(out);
+  }
+};
+
+class MetaspaceStep : public Decoder::Step {
+ public:
+  MetaspaceStep(std::string replacement, bool drop_first)
+      : replacement_(std::move(replacement)), drop_first_(drop_first) {}
+  void Run(std::vector<std::string>& tokens) const override {
+    for (size_t i = 0; i < tokens.size(); ++i) ReplaceIn(tokens[i], i == 0 && drop_first_ ? "" : " ");
+  }
+  void RunInside(std::vector<std::string>& tokens) const override {
+    for (std::string& token : tokens) ReplaceIn(token, " ");
+  }
+
+ private:
+  void ReplaceIn(std::string& token, std::string_view by) const {
+    for (size_t at = 0; (at = token.find(replacement_, at)) != std::string::npos; at += by.size()) {
+      token.replace(at, replacement_.size(), by);
+    }
+  }
+
+  std::string replacement_;
+  bool drop_first_;
+};
+
+class ReplaceStep : public Decoder::Step {
+ public:
+  ReplaceStep(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  void Run(std::vector<std::string>& tokens) const override {
+    for (std::string& token : tokens) token = pattern_.Replace(token, content_);
+  }
+
+ private:
+  Pattern pattern_;
+  std::string content_;
+};
+
+class StripStep : public Decoder::Step {
+ public:
+  StripStep(char32_t content, size_t start, size_t stop) : content_(content), start_(start), stop_(stop) {}
+  void Run(std::vector<std::string>& tokens) const override {
+    for (std::string& token : tokens) {
+      std::string_view rest = token;
+      size_t left = 0;
+      for (; left < start_ && !rest.empty() && unicode::Decode(rest.data()).code_point == content_; ++left) {
+        rest.remove_prefix(unicode::SequenceLength(rest[0]));
+      }
+      for (size_t i = 0; i < stop_ && !rest.empty(); ++i) {
+        const unicode::Decoded last = unicode::DecodeLast(rest);
+        if (last.code_point != content_) break;
+        rest.remove_suffix(last.length);
+      }
+      token = std::string(rest);
+    }
+  }
+  void RunInside(std::vector<std::string>&) const override {}
+
+ private:
+  char32_t content_;
+  size_t start_, stop_;
+};
+
+Result<char32_t> OneCharacter(const StepFields& fields, std::string_view name) {
+  ASSIGN_OR_RETURN(const std::string text, fields.String(name));
+  const std::optional<char32_t> code_point = unicode::OnlyCodePoint(text);
+  if (!code_point) return fields.Wrong(name, "one character", fields.Find(name));
+  return *code_point;
+}
+
+Result<std::unique_ptr<Decoder::Step>> ParseStep(const StepFields& fields) {
+  using Step = std::unique_ptr<Decoder::Step>;
+  const std::string& type = fields.type();
+  if (type == "ByteLevel") return Step(new ByteLevelStep);
+  if (type == "Fuse") return Step(new FuseStep);
+  if (type == "ByteFallback") return Step(new ByteFallbackStep);
+  if (type == "Metaspace") {
+    ASSIGN_OR_RETURN(const char32_t replacement, OneCharacter(fields, "replacement"));
+    bool drop_first = true;
+    if (const json::Value* scheme = fields.Find("prepend_scheme")) {
+      if (!scheme->is_string()) return fields.Wrong("prepend_scheme", "a string", scheme);
+      drop_first = scheme->as_string() != "never";
+    }
+    ASSIGN_OR_RETURN(const bool add_prefix_space, fields.Bool("add_prefix_space", true));
+    std::string spelled;
+    unicode::Append(spelled, replacement);
+    return Step(new MetaspaceStep(std::move(spelled), drop_first && add_prefix_space));
+  }
+  if (type == "Replace") {
+    ASSIGN_OR_RETURN(Pattern pattern, Pattern::Parse(fields.Find("pattern"), fields.where()));
+    ASSIGN_OR_RETURN(std::string content, fields.String("content"));
+    return Step(new ReplaceStep(std::move(pattern), std::move(content)));
+  }
+  if (type == "Strip") {
+    ASSIGN_OR_RETURN(const char32_t content, OneCharacter(fields, "content"));
+    ASSIGN_OR_RETURN(const size_t start, fields.Count("start"));
+    ASSIGN_OR_RETURN(const size_t stop, fields.Count("stop"));
+    return Step(new StripStep(content, start, stop));
+  }
+  return fields.UnsupportedType("ByteLevel, Metaspace, ByteFallback, Fuse, Replace, Strip, Sequence");
+}
+
+}  // namespace
+
+Decoder::Decoder() = default;
+Decoder::Decoder(Decoder&&) noexcept = default;
+Decoder::~Decoder() = default;
+
+Result<Decoder> Decoder::Parse(const json::Value* value) {
+  Decoder decoder;
+  decoder.present_ = value != nullptr && !value->is_null();
+  size_t count = 0;
+  bool byte_level = false;
+  RETURN_IF_ERROR(ForEachStep(
+      value, "decoder", "decoders",
+      [&](const StepFields& fields) -> Status {
+        ASSIGN_OR_RETURN(auto step, ParseStep(fields));
+        byte_level = fields.type() == "ByteLevel";
+        decoder.has_byte_fallback_ |= fields.type() == "ByteFallback";
+        decoder.steps_.push_back(std::move(step));
+        return {};
+      },
+      &count));
+  decoder.is_byte_level_ = byte_level && decoder.steps_.size() == 1;
+  return decoder;
+}
+
+std::string Decoder::Decode(std::vector<std::string> tokens) const {
+  if (!present_) return Join(tokens, " ");
+  for (const auto& step : steps_) step->Run(tokens);
+  return Join(tokens, "");
+}
+
+std::string Decoder::BytesOf(std::string_view spelling) const {
+  if (is_byte_level_) return ByteLevelBytes(spelling);
+  if (has_byte_fallback_) {
+    if (const std::optional<char> byte = FallbackByte(spelling)) return std::string(1, *byte);
+  }
+  std::vector<std::string> tokens{std::string(spelling)};
+  for (const auto& step : steps_) step->RunInside(tokens);
+  return Join(tokens, "");
+}
+
+}  // namespace sluice

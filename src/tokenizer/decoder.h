@@ -1,0 +1,42 @@
+// The `decoder` of a tokenizer.json: spellings of tokens to text.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace sluice {
+
+// ByteLevel, Metaspace, ByteFallback, Fuse, Replace, Strip and sequences of them.
+// Thread safety: immutable.
+class Decoder {
+ public:
+  // `value` may be null: tokens are joined with spaces.
+  static Result<Decoder> Parse(const json::Value* value);
+  Decoder(Decoder&&) noexcept;
+  ~Decoder();
+
+  // If the decoder is ByteLevel alone, the text is the bytes of the tokens one after another (see BytesOf).
+  bool IsByteLevel() const { return is_byte_level_; }
+
+  std::string Decode(std::vector<std::string> tokens) const;
+
+  // The bytes that one token stands for in the midst of others.
+  std::string BytesOf(std::string_view spelling) const;
+
+  class Step;
+
+ private:
+  Decoder();
+
+  std::vector<std::unique_ptr<Step>> steps_;
+  bool is_byte_level_ = false;
+  bool has_byte_fallback_ = false;
+  bool present_ = false;
+};
+
+}  // namespace sluice

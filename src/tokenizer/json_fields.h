@@ -1,0 +1,108 @@
+// Reading the objects of a tokenizer.json with errors that name the place.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace sluice {
+
+// One step of the pipeline: an object with a "type". Unknown fields are left alone, as other readers do.
+class StepFields {
+ public:
+  // `where`: its place in the file, for errors ("pre_tokenizer.pretokenizers[1]").
+  static Result<StepFields> Of(const json::Value& value, std::string where) {
+    const json::Value* type = value.Find("type");
+    if (type == nullptr || !type->is_string()) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("{} must be an object with a string 'type', found {}", where,
+                              value.is_object() ? "none" : json::TypeName(value.type())),
+                  where);
+    }
+    return StepFields(&value, type->as_string(), std::move(where));
+  }
+
+  const std::string& type() const { return type_; }
+  const std::string& where() const { return where_; }
+  const json::Value* Find(std::string_view name) const { return value_->Find(name); }
+
+  // A field; `fallback` where it is absent or null, an error if there is no fallback.
+  Result<bool> Bool(std::string_view name, std::optional<bool> fallback = std::nullopt) const {
+    const json::Value* field = Find(name);
+    if (Absent(field) && fallback) return *fallback;
+    if (field == nullptr || !field->is_bool()) return Wrong(name, "true or false", field);
+    return field->as_bool();
+  }
+  Result<std::string> String(std::string_view name) const {
+    const json::Value* field = Find(name);
+    if (field == nullptr || !field->is_string()) return Wrong(name, "a string", field);
+    return field->as_string();
+  }
+  Result<size_t> Count(std::string_view name) const {
+    const json::Value* field = Find(name);
+    if (field == nullptr || !field->is_integer() || field->as_integer() < 0) {
+      return Wrong(name, "a whole number of at least 0", field);
+    }
+    return static_cast<size_t>(field->as_integer());
+  }
+  Result<const json::Value::Array*> Array(std::string_view name) const {
+    const json::Value* field = Find(name);
+    if (field == nullptr || !field->is_array()) return Wrong(name, "an array", field);
+    return &field->as_array();
+  }
+
+  tl::unexpected<Error> Wrong(std::string_view name, std::string_view expected, const json::Value* found) const {
+    std::string text = found == nullptr ? "nothing" : json::TypeName(found->type());
+    if (found != nullptr && found->is_string()) text = "'" + found->as_string().substr(0, 100) + "'";
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{} ({}): '{}' must be {}, found {}", where_, type_, name, expected, text), where_);
+  }
+  // For a type that is not among the supported ones.
+  tl::unexpected<Error> UnsupportedType(std::string_view supported) const {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} of type '{}' is not supported; supported are {}", where_, type_, supported), where_);
+  }
+
+ private:
+  StepFields(const json::Value* value, std::string type, std::string where)
+      : value_(value), type_(std::move(type)), where_(std::move(where)) {}
+  static bool Absent(const json::Value* field) { return field == nullptr || field->is_null(); }
+
+  const json::Value* value_;
+  std::string type_;
+  std::string where_;
+};
+
+// Steps of type Sequence may hold others this deep, and a pipeline this many in all.
+inline constexpr int kMaxSequenceDepth = 8;
+inline constexpr size_t kMaxSteps = 256;
+
+// Calls add(fields) -> Status for `value` itself, or, if it is a Sequence, for each step in its array `list_name`, in order.
+// Null and absent values have no steps.
+template <typename Add>
+Status ForEachStep(const json::Value* value, const std::string& where, std::string_view list_name, Add&& add,
+                   size_t* count, int depth = 0) {
+  if (value == nullptr || value->is_null()) return {};
+  ASSIGN_OR_RETURN(const StepFields fields, StepFields::Of(*value, where));
+  if (++*count > kMaxSteps || depth > kMaxSequenceDepth) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: more than {} steps, or sequences nested deeper than {}", where, kMaxSteps,
+                            kMaxSequenceDepth),
+                where);
+  }
+  if (fields.type() != "Sequence") return add(fields);
+  ASSIGN_OR_RETURN(const json::Value::Array* const steps, fields.Array(list_name));
+  for (size_t i = 0; i < steps->size(); ++i) {
+    RETURN_IF_ERROR(
+        ForEachStep(&(*steps)[i], fmt::format("{}.{}[{}]", where, list_name, i), list_name, add, count, depth + 1));
+  }
+  return {};
+}
+
+}  // namespace sluice

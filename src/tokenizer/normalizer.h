@@ -1,0 +1,37 @@
+// The `normalizer` of a tokenizer.json: what happens to a text before it is cut into pieces.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace sluice {
+
+// NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend and sequences of them.
+// Thread safety: immutable.
+class Normalizer {
+ public:
+  // `value` may be null: no normalizer.
+  static Result<Normalizer> Parse(const json::Value* value);
+  Normalizer(Normalizer&&) noexcept;
+  ~Normalizer();
+
+  // True if every text stays as it is.
+  bool IsIdentity() const { return steps_.empty(); }
+  // REQUIRES: valid UTF-8. `at_start`, if given, is cleared if what the text began with is gone: then it no longer counts
+  // as the start of the input.
+  std::string Normalize(std::string_view text, bool* at_start = nullptr) const;
+
+  class Step;
+
+ private:
+  Normalizer();
+
+  std::vector<std::unique_ptr<Step>> steps_;
+};
+
+}  // namespace sluice

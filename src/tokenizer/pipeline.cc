@@ -1,0 +1,206 @@
+#include "tokenizer/pipeline.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "tokenizer/unicode.h"
+
+namespace sluice::tokenizer_internal {
+namespace {
+
+// Gives every added token the id that counts. A token that the vocabulary has keeps the vocabulary's.
+Status ResolveIds(const TokenTable& vocabulary, std::vector<AddedToken>& tokens) {
+  std::erase_if(tokens, [](const AddedToken& token) { return token.content.empty(); });
+  TokenTable seen;
+  std::vector<AddedToken> resolved;
+  for (AddedToken& token : tokens) {
+    if (const std::optional<int32_t> id = vocabulary.Find(token.content); id && *id != token.id) {
+      LOG_WARNING("tokenizer", "added token '{}' has id {} in the vocabulary, which counts, and {} in added_tokens",
+                  token.content, *id, token.id);
+      token.id = *id;
+    }
+    if (vocabulary.Has(token.id) && vocabulary.Spelling(token.id) != token.content) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("added token '{}' has id {}, which is '{}' in model.vocab", token.content, token.id,
+                              vocabulary.Spelling(token.id)),
+                  "added_tokens");
+    }
+    switch (seen.Add(token.content, token.id)) {
+      case TokenTable::AddResult::kAdded: resolved.push_back(std::move(token)); break;
+      case TokenTable::AddResult::kIdTaken:
+        if (seen.Spelling(token.id) != token.content) {
+          return Fail(ErrorCode::kInvalidData,
+                      fmt::format("added tokens '{}' and '{}' have the same id {}", seen.Spelling(token.id),
+                                  token.content, token.id),
+                      "added_tokens");
+        }
+        [[fallthrough]];
+      case TokenTable::AddResult::kSpellingTaken:
+        // Of two entries with the same content the later one's flags count, the first one's id.
+        for (AddedToken& earlier : resolved) {
+          if (earlier.content != token.content) continue;
+          token.id = earlier.id;
+          token.special |= earlier.special;
+          earlier = std::move(token);
+          break;
+        }
+        break;
+    }
+  }
+  tokens = std::move(resolved);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Pipeline>> Pipeline::Create(TokenizerJson parts, std::vector<AddedToken> late_tokens) {
+  for (AddedToken& token : late_tokens) parts.added_tokens.push_back(std::move(token));
+  RETURN_IF_ERROR(ResolveIds(parts.model.vocabulary, parts.added_tokens));
+  int32_t vocab_size = parts.model.vocabulary.end_id();
+  for (const AddedToken& token : parts.added_tokens) vocab_size = std::max(vocab_size, token.id + 1);
+
+  ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::Parse(&parts.normalizer));
+  ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::Parse(&parts.pre_tokenizer));
+  ASSIGN_OR_RETURN(PostProcessor post_processor, PostProcessor::Parse(&parts.post_processor, vocab_size));
+  ASSIGN_OR_RETURN(Decoder decoder, Decoder::Parse(&parts.decoder));
+  const bool byte_level = pre_tokenizer.EndsInByteLevel() && BpeModel::HasAllBytes(parts.model.vocabulary);
+  pre_tokenizer.SetKeepBytes(byte_level);
+  ASSIGN_OR_RETURN(BpeModel model, BpeModel::Create(std::move(parts.model), byte_level));
+
+  std::unique_ptr<Pipeline> pipeline(new Pipeline(std::move(normalizer), std::move(pre_tokenizer), std::move(model),
+                                                  std::move(post_processor), std::move(decoder)));
+  pipeline->vocab_size_ = vocab_size;
+  RETURN_IF_ERROR(pipeline->Add(std::move(parts.added_tokens)));
+  return pipeline;
+}
+
+Status Pipeline::Add(std::vector<AddedToken> tokens) {
+  std::vector<std::pair<std::string, AddedToken>> raw, normalized;
+  for (const AddedToken& token : tokens) {
+    added_.Add(token.content, token.id);
+    if (!token.normalized) {
+      raw.emplace_back(token.content, token);
+      continue;
+    }
+    std::string form = normalizer_.Normalize(token.content);
+    if (form != token.content) added_normalized_.Add(form, token.id);
+    if (form.empty()) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("added token '{}' is nothing once it is normalized", token.content), "added_tokens");
+    }
+    normalized.emplace_back(std::move(form), token);
+  }
+  ASSIGN_OR_RETURN(raw_tokens_, AddedTokenFinder::Create(std::move(raw)));
+  ASSIGN_OR_RETURN(normalized_tokens_, AddedTokenFinder::Create(std::move(normalized)));
+  FindFlags(tokens);
+  return {};
+}
+
+void Pipeline::FindFlags(const std::vector<AddedToken>& tokens) {
+  flags_.assign(static_cast<size_t>(vocab_size_), 0);
+  TokenTable specials;
+  for (const AddedToken& token : tokens) {
+    flags_[static_cast<size_t>(token.id)] |= kKnown;
+    if (!token.special) continue;
+    flags_[static_cast<size_t>(token.id)] |= kSpecial;
+    specials.Add(token.content, token.id);
+  }
+  for (int32_t id = 0; id < vocab_size_; ++id) {
+    uint8_t& flags = flags_[static_cast<size_t>(id)];
+    if (model_.vocabulary().Has(id)) flags |= kKnown;
+    // What is skipped is recognised by its spelling, as the decoder gets it.
+    if ((flags & kKnown) && specials.size() > 0 && specials.Find(DecodedSpelling(id))) flags |= kSkipped;
+    if (!decoder_.IsByteLevel()) continue;
+    byte_offsets_.push_back(bytes_.size());
+    if (flags & kKnown) bytes_.append(decoder_.BytesOf(DecodedSpelling(id)));
+  }
+  byte_offsets_.push_back(bytes_.size());
+}
+
+std::string_view Pipeline::DecodedSpelling(int32_t id) const {
+  return added_normalized_.Has(id) ? added_normalized_.Spelling(id) : IdToToken(id);
+}
+
+std::string_view Pipeline::BytesOf(int32_t id) const {
+  if (!Flag(id, kKnown)) return {};
+  const auto i = static_cast<size_t>(id);
+  return std::string_view(bytes_).substr(byte_offsets_[i], byte_offsets_[i + 1] - byte_offsets_[i]);
+}
+
+std::optional<int32_t> Pipeline::TokenToId(std::string_view token) const {
+  if (const std::optional<int32_t> id = added_.Find(token)) return id;
+  return model_.vocabulary().Find(token);
+}
+
+std::string_view Pipeline::IdToToken(int32_t id) const {
+  return added_.Has(id) ? added_.Spelling(id) : model_.vocabulary().Spelling(id);
+}
+
+std::string Pipeline::TokenBytes(int32_t id) const {
+  if (!Flag(id, kKnown)) return {};
+  if (decoder_.IsByteLevel()) return std::string(BytesOf(id));
+  return decoder_.BytesOf(DecodedSpelling(id));
+}
+
+std::vector<int32_t> Pipeline::Encode(std::string_view text, bool add_special_tokens) const {
+  std::string repaired;
+  if (!unicode::IsValid(text)) {
+    unicode::AppendLossy(repaired, text);
+    text = repaired;
+  }
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 3 + 8);
+  raw_tokens_.Split(
+      text, [&](std::string_view part) { EncodeGap(part, part.data() == text.data(), ids); },
+      [&](int32_t id) { ids.push_back(id); });
+  if (add_special_tokens) post_processor_.Apply(ids);
+  return ids;
+}
+
+void Pipeline::EncodeGap(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
+  std::string normalized;
+  if (!normalizer_.IsIdentity()) {
+    normalized = normalizer_.Normalize(text, &at_start);
+    text = normalized;
+  }
+  normalized_tokens_.Split(
+      text, [&](std::string_view part) { EncodePieces(part, at_start && part.data() == text.data(), ids); },
+      [&](int32_t id) { ids.push_back(id); });
+}
+
+void Pipeline::EncodePieces(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
+  const char* const end = text.data() + text.size();
+  if (const std::optional<SplitPattern> pattern = pre_tokenizer_.only_pattern()) {
+    ScanPieces(*pattern, text, [&](std::string_view piece) { model_.Encode(piece, end, ids); });
+  } else if (pre_tokenizer_.IsIdentity()) {
+    model_.Encode(text, end, ids);
+  } else {
+    Pieces pieces;
+    pre_tokenizer_.Run(text, at_start, pieces);
+    const char* const pieces_end = pieces.text.data() + pieces.text.size();
+    for (const Pieces::Piece& piece : pieces.pieces) {
+      model_.Encode(pieces.text.substr(piece.begin, piece.end - piece.begin), pieces_end, ids);
+    }
+  }
+}
+
+std::string Pipeline::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  std::string text;
+  if (decoder_.IsByteLevel()) {
+    std::string bytes;
+    for (const int32_t id : ids) {
+      if (IsVisible(id, skip_special_tokens)) bytes.append(BytesOf(id));
+    }
+    unicode::AppendLossy(text, bytes);
+    return text;
+  }
+  std::vector<std::string> tokens;
+  for (const int32_t id : ids) {
+    if (IsVisible(id, skip_special_tokens)) tokens.emplace_back(DecodedSpelling(id));
+  }
+  return decoder_.Decode(std::move(tokens));
+}
+
+}  // namespace sluice::tokenizer_internal

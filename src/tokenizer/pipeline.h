@@ -1,0 +1,82 @@
+// The whole of a tokenizer.json at work: what stands behind class Tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe_model.h"
+#include "tokenizer/decoder.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/post_processor.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/tokenizer_json.h"
+
+namespace sluice::tokenizer_internal {
+
+// Thread safety: immutable after Create.
+class Pipeline {
+ public:
+  // `late_tokens`: added tokens that only tokenizer_config.json knows.
+  static Result<std::unique_ptr<Pipeline>> Create(TokenizerJson parts, std::vector<AddedToken> late_tokens);
+
+  std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
+  std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
+
+  std::optional<int32_t> TokenToId(std::string_view token) const;
+  std::string_view IdToToken(int32_t id) const;
+  std::string TokenBytes(int32_t id) const;
+  bool IsSpecial(int32_t id) const { return Flag(id, kSpecial); }
+  bool IsAdded(int32_t id) const { return added_.Has(id); }
+  int32_t vocab_size() const { return vocab_size_; }
+
+  // If so, the text of tokens is that of their bytes one after another, and BytesOf gives them without a copy.
+  bool HasByteLevelDecoder() const { return decoder_.IsByteLevel(); }
+  std::string_view BytesOf(int32_t id) const;
+  // Whether a token leaves a trace in decoded text.
+  bool IsVisible(int32_t id, bool skip_special_tokens) const {
+    return Flag(id, kKnown) && !(skip_special_tokens && Flag(id, kSkipped));
+  }
+
+ private:
+  static constexpr uint8_t kKnown = 1;
+  static constexpr uint8_t kSpecial = 2;
+  static constexpr uint8_t kSkipped = 4;  // By skip_special_tokens.
+
+  Pipeline(Normalizer normalizer, PreTokenizer pre_tokenizer, BpeModel model, PostProcessor post_processor,
+           Decoder decoder)
+      : normalizer_(std::move(normalizer)), pre_tokenizer_(std::move(pre_tokenizer)), model_(std::move(model)),
+        post_processor_(std::move(post_processor)), decoder_(std::move(decoder)) {}
+
+  Status Add(std::vector<AddedToken> tokens);
+  void FindFlags(const std::vector<AddedToken>& tokens);
+  bool Flag(int32_t id, uint8_t flag) const {
+    return id >= 0 && id < vocab_size_ && (flags_[static_cast<size_t>(id)] & flag) != 0;
+  }
+  // What the decoder gets for a token.
+  std::string_view DecodedSpelling(int32_t id) const;
+
+  void EncodeGap(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
+  void EncodePieces(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
+
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  BpeModel model_;
+  PostProcessor post_processor_;
+  Decoder decoder_;
+  TokenTable added_;             // By content.
+  TokenTable added_normalized_;  // The normalized form of those where it differs.
+  AddedTokenFinder raw_tokens_, normalized_tokens_;
+  int32_t vocab_size_ = 0;
+  std::vector<uint8_t> flags_;   // By id.
+  std::string bytes_;            // Of all tokens, one after another, if the decoder is ByteLevel.
+  std::vector<uint64_t> byte_offsets_;  // By id, and the end.
+};
+
+}  // namespace sluice::tokenizer_internal

@@ -1,0 +1,55 @@
+// Regular expressions and plain strings as patterns to search for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace sluice {
+
+// A part of a text: a match, or what stands between two matches.
+struct Span {
+  size_t begin = 0;
+  size_t end = 0;
+  bool is_match = false;
+};
+
+// The pattern of a Split or Replace step: {"String": ...} or {"Regex": ...}.
+// Thread safety: Find may be called from any thread at once.
+class Pattern {
+ public:
+  // `where` names the step in errors.
+  static Result<Pattern> Parse(const json::Value* value, std::string_view where);
+  static Pattern OfString(std::string text);
+  static Result<Pattern> OfRegex(std::string_view regex);
+
+  Pattern(Pattern&&) noexcept;
+  Pattern& operator=(Pattern&&) noexcept;
+  ~Pattern();
+
+  // Cuts `text` into matches and what is between them, in order and without gaps; matches may be empty. A search that
+  // exceeds the engine's limits (a pattern that backtracks without end) counts as no match in the rest of the text, and is
+  // logged. REQUIRES: valid UTF-8.
+  void Find(std::string_view text, std::vector<Span>& spans) const;
+
+  // `text` with every match replaced.
+  std::string Replace(std::string_view text, std::string_view replacement) const;
+
+  // The regex as it was written, "" for a string.
+  const std::string& regex() const { return regex_; }
+
+ private:
+  struct Compiled;
+  Pattern();
+
+  std::string string_;
+  std::string regex_;
+  std::unique_ptr<Compiled> compiled_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,20 @@
+// How a split treats what it matched.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/regex.h"
+
+namespace sluice {
+
+enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
+
+// By its name in tokenizer.json ("MergedWithNext").
+std::optional<SplitBehavior> ParseSplitBehavior(std::string_view name);
+
+// Turns matches and gaps, which cover a text in order, into pieces (is_match means nothing any more).
+void ApplySplitBehavior(SplitBehavior behavior, std::vector<Span>& spans);
+
+}  // namespace sluice

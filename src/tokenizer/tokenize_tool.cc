@@ -1,0 +1,89 @@
+#include "tokenizer/tokenize_tool.h"
+
+#include <istream>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "tokenizer/unicode.h"
+
+namespace sluice {
+namespace {
+
+// As a JSON string in ASCII, so that a line stays one line for readers that also end lines at U+2028 and the like.
+void AppendAscii(std::string& out, std::string_view text) {
+  std::string quoted;
+  json::AppendString(quoted, text);
+  for (size_t i = 0; i < quoted.size();) {
+    const unicode::Decoded decoded = unicode::Decode(quoted.data() + i);
+    i += decoded.length;
+    if (decoded.code_point < 0x80) {
+      out.push_back(static_cast<char>(decoded.code_point));
+    } else if (decoded.code_point < 0x10000) {
+      out.append(fmt::format("\\u{:04x}", static_cast<uint32_t>(decoded.code_point)));
+    } else {
+      const uint32_t rest = decoded.code_point - 0x10000;
+      out.append(fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10), 0xDC00 + (rest & 0x3FF)));
+    }
+  }
+}
+
+Result<bool> Flag(const json::Value& request, std::string_view name) {
+  const json::Value* value = request.Find(name);
+  if (value == nullptr || value->is_null()) return true;
+  if (!value->is_bool()) return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' must be true or false", name));
+  return value->as_bool();
+}
+
+Result<std::string> EncodeLine(const Tokenizer& tokenizer, const json::Value& request) {
+  const json::Value* text = request.Find("text");
+  if (text == nullptr || !text->is_string()) return Fail(ErrorCode::kInvalidArgument, "'text' must be a string");
+  ASSIGN_OR_RETURN(const bool add_special_tokens, Flag(request, "add_special_tokens"));
+  std::string out = "{\"ids\":[";
+  const char* separator = "";
+  for (const int32_t id : tokenizer.Encode(text->as_string(), add_special_tokens)) {
+    out.append(separator).append(std::to_string(id));
+    separator = ",";
+  }
+  return out + "]}";
+}
+
+Result<std::string> DecodeLine(const Tokenizer& tokenizer, const json::Value& request) {
+  const json::Value* ids = request.Find("ids");
+  if (ids == nullptr || !ids->is_array()) return Fail(ErrorCode::kInvalidArgument, "'ids' must be an array of token ids");
+  std::vector<int32_t> tokens;
+  tokens.reserve(ids->as_array().size());
+  for (const json::Value& id : ids->as_array()) {
+    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX) {
+      return Fail(ErrorCode::kInvalidArgument, "'ids' must be whole numbers of at least 0");
+    }
+    tokens.push_back(static_cast<int32_t>(id.as_integer()));
+  }
+  ASSIGN_OR_RETURN(const bool skip_special_tokens, Flag(request, "skip_special_tokens"));
+  std::string out = "{\"text\":";
+  AppendAscii(out, tokenizer.Decode(tokens, skip_special_tokens));
+  return out + "}";
+}
+
+}  // namespace
+
+Status RunTokenize(const Tokenizer& tokenizer, bool decode, std::istream& in, std::ostream& out) {
+  std::string line;
+  for (size_t number = 1; std::getline(in, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    auto answer = [&]() -> Result<std::string> {
+      ASSIGN_OR_RETURN(const json::Value request, json::Parse(line));
+      if (!request.is_object()) return Fail(ErrorCode::kInvalidArgument, "must be a JSON object");
+      return decode ? DecodeLine(tokenizer, request) : EncodeLine(tokenizer, request);
+    }();
+    if (!answer) return tl::unexpected<Error>(std::move(answer).error().In(fmt::format("line {}", number)));
+    out << *answer << '\n';
+  }
+  out.flush();
+  return {};
+}
+
+}  // namespace sluice

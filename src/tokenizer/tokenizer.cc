@@ -1,0 +1,115 @@
+#include "tokenizer/tokenizer.h"
+
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "tokenizer/pipeline.h"
+
+namespace sluice {
+
+using tokenizer_internal::Pipeline;
+
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = 64 << 20;
+
+// An optional JSON object beside the tokenizer: empty if there is no such file.
+Result<json::Value> ReadObject(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return json::Value(json::Value::Object{});
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
+  auto value = json::Parse(text);
+  if (!value) return Fail(ErrorCode::kInvalidData, fmt::format("{}: {}", path.string(), value.error().message));
+  if (!value->is_object()) return Fail(ErrorCode::kInvalidData, fmt::format("{}: must be an object", path.string()));
+  return value;
+}
+
+// Tokens of added_tokens_decoder that tokenizer.json does not have.
+Result<std::vector<AddedToken>> LateTokens(const json::Value& config, const TokenizerJson& parts) {
+  std::vector<AddedToken> late;
+  const json::Value* decoder = config.Find("added_tokens_decoder");
+  if (decoder == nullptr || !decoder->is_object()) return late;
+  TokenTable known;
+  for (const AddedToken& token : parts.added_tokens) known.Add(token.content, token.id);
+  for (const auto& [key, entry] : decoder->as_object()) {
+    const std::string where = fmt::format("tokenizer_config.json: added_tokens_decoder['{}']", key);
+    int64_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size()) {
+      return Fail(ErrorCode::kInvalidData, where + ": the key must be a token id");
+    }
+    ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(entry, id, where));
+    std::optional<int32_t> other = known.Find(token.content);
+    if (!other) other = parts.model.vocabulary.Find(token.content);
+    if (other && *other != token.id) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("{}: '{}' has id {} in tokenizer.json: the two files belong to different models", where,
+                              token.content, *other));
+    }
+    if (!known.Find(token.content)) late.push_back(std::move(token));
+  }
+  return late;
+}
+
+// A named token is a string or an object with its content.
+std::optional<std::string> TokenContent(const json::Value* value) {
+  if (value != nullptr && value->is_object()) value = value->Find("content");
+  if (value == nullptr || !value->is_string()) return std::nullopt;
+  return value->as_string();
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer() = default;
+Tokenizer::~Tokenizer() = default;
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::filesystem::path& model_folder) {
+  const std::filesystem::path path = model_folder / "tokenizer.json";
+  std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
+  const auto load = [&]() -> Status {
+    ASSIGN_OR_RETURN(tokenizer->config_, ReadObject(model_folder / "tokenizer_config.json"));
+    ASSIGN_OR_RETURN(tokenizer->special_tokens_map_, ReadObject(model_folder / "special_tokens_map.json"));
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTokenizerJsonBytes));
+    ASSIGN_OR_RETURN(TokenizerJson parts, ReadTokenizerJson(text));
+    ASSIGN_OR_RETURN(std::vector<AddedToken> late, LateTokens(tokenizer->config_, parts));
+    ASSIGN_OR_RETURN(tokenizer->pipeline_, Pipeline::Create(std::move(parts), std::move(late)));
+    return {};
+  };
+  if (Status status = load(); !status) return tl::unexpected<Error>(std::move(status).error().In(model_folder.string()));
+  return tokenizer;
+}
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::Parse(std::string_view tokenizer_json) {
+  std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
+  ASSIGN_OR_RETURN(TokenizerJson parts, ReadTokenizerJson(tokenizer_json));
+  ASSIGN_OR_RETURN(tokenizer->pipeline_, Pipeline::Create(std::move(parts), {}));
+  return tokenizer;
+}
+
+std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_tokens) const {
+  return pipeline_->Encode(text, add_special_tokens);
+}
+std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  return pipeline_->Decode(ids, skip_special_tokens);
+}
+std::optional<int32_t> Tokenizer::TokenToId(std::string_view token) const { return pipeline_->TokenToId(token); }
+std::string_view Tokenizer::IdToToken(int32_t id) const { return pipeline_->IdToToken(id); }
+std::string Tokenizer::TokenBytes(int32_t id) const { return pipeline_->TokenBytes(id); }
+bool Tokenizer::IsSpecial(int32_t id) const { return pipeline_->IsSpecial(id); }
+bool Tokenizer::IsAdded(int32_t id) const { return pipeline_->IsAdded(id); }
+int32_t Tokenizer::vocab_size() const { return pipeline_->vocab_size(); }
+const json::Value& Tokenizer::config() const { return config_; }
+
+std::optional<std::string> Tokenizer::named_token(std::string_view key) const {
+  // A null in tokenizer_config.json says that there is none.
+  if (const json::Value* value = config_.Find(key)) return TokenContent(value);
+  return TokenContent(special_tokens_map_.Find(key));
+}
+std::optional<std::string> Tokenizer::bos_token() const { return named_token("bos_token"); }
+std::optional<std::string> Tokenizer::eos_token() const { return named_token("eos_token"); }
+std::optional<std::string> Tokenizer::pad_token() const { return named_token("pad_token"); }
+std::optional<std::string> Tokenizer::unk_token() const { return named_token("unk_token"); }
+
+}  // namespace sluice
