@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Builds and runs the test suites; the last line is `N passed, N failed`.
+
+Usage: tests/run.py all | fast | SUITE...    suites: unit e2e asan tsan
+Exits with 1 where a test failed or a suite ran nothing.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+REQUIREMENTS = ROOT / "tests" / "requirements.txt"
+PROGRAM_TIMEOUT_S = 600
+# Folders whose threads are worth the price of the thread sanitizer.
+TSAN_FOLDERS = ["base", "engine", "server"]
+# Under a sanitizer these take minutes and add no path through a parser.
+SANITIZER_FILTER = os.environ.get("SLUICE_SANITIZER_FILTER", "*:-*Heavy*")
+
+
+class Tally:
+    def __init__(self):
+        self.passed = self.failed = 0
+        self.empty = []
+
+    def add(self, suite, passed, failed, seconds, detail=""):
+        self.passed += passed
+        self.failed += failed
+        if passed + failed == 0:
+            self.empty.append(suite)
+        print("%-24s %5d passed, %d failed  (%.1f s)" % (suite, passed, failed, seconds), flush=True)
+        if detail:
+            print(detail, flush=True)
+
+
+def run(argv, **kw):
+    return subprocess.run([str(a) for a in argv], cwd=ROOT, **kw)
+
+
+def build(preset, targets=()):
+    """Configures where needed and builds; the build's own errors are the message."""
+    folder = ROOT / "build" / preset
+    start = time.time()
+    if not (folder / "build.ninja").exists():
+        run(["cmake", "--preset", preset, "--log-level=WARNING"], check=True, stdout=subprocess.DEVNULL)
+    argv = ["cmake", "--build", folder]
+    if targets:
+        argv += ["--target", *targets]
+    result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode:
+        print("\n".join(line for line in result.stdout.splitlines() if not line.startswith("["))[-6000:])
+        print("0 passed, 1 failed (build of %s)" % preset)
+        sys.exit(1)
+    print("build %-18s (%.1f s)" % (preset, time.time() - start), flush=True)
+    return folder
+
+
+def unit_programs(folder):
+    """Names and paths of the test programs that ctest knows."""
+    out = run(["ctest", "--test-dir", folder, "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout
+    return [(t["name"], t["command"][0]) for t in json.loads(out)["tests"]]
+
+
+def run_gtest(tally, suite, program, test_filter="*", environment=None):
+    start = time.time()
+    with tempfile.TemporaryDirectory() as scratch:
+        report = pathlib.Path(scratch) / "report.json"
+        argv = [program, "--gtest_output=json:%s" % report, "--gtest_filter=%s" % test_filter, "--gtest_brief=1"]
+        try:
+            result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PROGRAM_TIMEOUT_S,
+                         env={**os.environ, **(environment or {})})
+            code, output = result.returncode, result.stdout.decode("utf-8", "replace")
+        except subprocess.TimeoutExpired as late:
+            code, output = 1, (late.stdout or b"").decode("utf-8", "replace") + "\nnot done in %d s" % PROGRAM_TIMEOUT_S
+        passed = failed = 0
+        if report.exists():
+            cases = [c for s in json.loads(report.read_text())["testsuites"] for c in s["testsuite"]]
+            failed = sum("failures" in c for c in cases)
+            passed = sum("failures" not in c and c["result"] == "COMPLETED" for c in cases)
+    if code and not failed:
+        failed = 1  # it crashed, or a sanitizer spoke
+    tally.add(suite, passed, failed, time.time() - start, output[-4000:] if failed else "")
+
+
+def run_units(tally, label, folder, only=None, test_filter="*", environment=None):
+    programs = unit_programs(folder)
+    if only is not None:
+        programs = [p for p in programs if p[0] in only]
+    if not programs:
+        tally.empty.append(label)
+    for name, program in programs:
+        run_gtest(tally, "%s %s" % (label, name), program, test_filter, environment)
+
+
+def unit(tally):
+    run_units(tally, "unit", build("release"))
+
+
+def asan(tally):
+    run_units(tally, "asan", build("asan"), test_filter=SANITIZER_FILTER,
+              environment={"ASAN_OPTIONS": "detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1"})
+
+
+def tsan(tally):
+    folder = build("tsan", [name + "_test" for name in TSAN_FOLDERS])
+    run_units(tally, "tsan", folder, TSAN_FOLDERS, SANITIZER_FILTER, {"TSAN_OPTIONS": "halt_on_error=1"})
+
+
+def make_venv():
+    """A virtual environment with exactly the pinned packages, made once for each version of the list."""
+    stamp = VENV / "requirements.txt"
+    if stamp.exists() and stamp.read_bytes() == REQUIREMENTS.read_bytes():
+        return
+    start = time.time()
+    shutil.rmtree(VENV, ignore_errors=True)
+    run([sys.executable, "-m", "venv", VENV], check=True)
+    run([VENV / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r",
+         REQUIREMENTS], check=True)
+    shutil.copy(REQUIREMENTS, stamp)
+    print("build %-18s (%.1f s)" % (".venv", time.time() - start), flush=True)
+
+
+def e2e(tally):
+    build("release", ["sluice"])
+    make_venv()
+    start = time.time()
+    with tempfile.TemporaryDirectory() as scratch:
+        report = pathlib.Path(scratch) / "report.xml"
+        result = run([VENV / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=%s" % report,
+                      "--durations=5", "tests/e2e"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        total = bad = skipped = 0
+        if report.exists():
+            for node in xml.etree.ElementTree.parse(report).getroot().iter("testsuite"):
+                total += int(node.get("tests"))
+                bad += int(node.get("failures")) + int(node.get("errors"))
+                skipped += int(node.get("skipped"))
+    if result.returncode and not bad:
+        bad = 1
+    tally.add("e2e", total - bad - skipped, bad, time.time() - start, result.stdout[-8000:] if bad else "")
+
+
+SUITES = {"unit": unit, "e2e": e2e, "asan": asan, "tsan": tsan}
+GROUPS = {"all": ["unit", "e2e", "asan", "tsan"], "fast": ["unit"]}
+
+
+def main(words):
+    names = [name for word in words or ["all"] for name in GROUPS.get(word, [word])]
+    unknown = [name for name in names if name not in SUITES]
+    if unknown:
+        print("unknown suite %s: one of %s" % (unknown[0], ", ".join([*GROUPS, *SUITES])))
+        return 2
+    tally = Tally()
+    start = time.time()
+    for name in names:
+        SUITES[name](tally)
+    for suite in tally.empty:
+        print("%s ran nothing" % suite)
+    print("all suites took %.0f s" % (time.time() - start))
+    print("%d passed, %d failed" % (tally.passed, tally.failed + len(tally.empty)))
+    return 1 if tally.failed or tally.empty else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
