@@ -64,7 +64,7 @@ class Scheduler {
   // Finished or aborted: its blocks are released now.
   void Remove(ScheduledSequence& sequence);
 
-  // Plans the next step. The plan is valid until the next call of Plan or Remove.
+  // Plans the next step. The plan is valid until the next call; it does not change when sequences are removed.
   const StepPlan& Plan();
   // The planned step was computed: its tokens' KV is in the blocks. To be called before sampled tokens are appended and
   // before any Remove; not called for a step that failed.

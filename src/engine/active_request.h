@@ -1,0 +1,68 @@
+// A request inside the engine, with its sequences.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/request.h"
+#include "sampler/sampler.h"
+#include "scheduler/scheduled_sequence.h"
+
+namespace sluice {
+
+using Clock = std::chrono::steady_clock;
+
+inline double SecondsBetween(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+struct ActiveRequest;
+
+// One of a request's n sequences.
+struct ActiveSequence : ScheduledSequence {
+  ActiveRequest* request = nullptr;
+  int index = 0;  // [0, n)
+  SequenceSampling sampling;
+  bool finished = false;
+  Clock::time_point last_update{};  // of its last token
+
+  int64_t num_output_tokens() const { return static_cast<int64_t>(tokens.size()) - num_prompt_tokens; }
+};
+
+// Ownership: the engine holds it from Submit to its end; it owns its sequences, which point back at it.
+struct ActiveRequest {
+  RequestHandle handle = 0;
+  Request request;
+  std::vector<std::unique_ptr<ActiveSequence>> sequences;
+  int num_unfinished = 0;
+  bool ended = false;  // nothing more is said of it
+  PromptResult prompt;
+  bool prompt_sent = false;
+  int64_t num_generated = 0;
+  std::optional<Clock::time_point> first_scheduled, first_token, last_token;
+};
+
+// What requests are checked against.
+struct RequestLimits {
+  int64_t vocab_size = 0;
+  int64_t max_model_len = 0;
+};
+
+// kInvalidArgument, naming the field: an empty prompt or one that leaves no room for a token, ids outside the vocabulary,
+// numbers out of range, or more prompt logprobs than the engine keeps (kMaxPromptLogprobBytes).
+Status CheckRequest(const Request& request, const RequestLimits& limits);
+
+inline constexpr int64_t kMaxPromptLogprobBytes = int64_t{256} << 20;
+inline constexpr int kMaxSequences = 16384;
+
+// Makes the sequences. `seed` is that of a request without one. With `siblings_wait`, all sequences wait for the first to
+// have computed the prompt. REQUIRES: CheckRequest passed.
+std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request request, const RequestLimits& limits,
+                                                 const std::vector<int32_t>& eos_token_ids, uint64_t seed,
+                                                 bool siblings_wait);
+
+}  // namespace sluice

@@ -1,0 +1,360 @@
+#include "engine/engine_core.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace sluice {
+
+Result<std::unique_ptr<EngineCore>> EngineCore::Create(Model& model, KvCache& cache, ThreadPool& pool,
+                                                       const CoreOptions& options, EngineObserver* observer,
+                                                       OnEnd on_end) {
+  const int64_t bytes = options.max_logit_rows() * model.config().vocab_size * int64_t{sizeof(float)};
+  ASSIGN_OR_RETURN(Buffer logits, Buffer::Allocate(static_cast<size_t>(bytes), "the logits"));
+  return std::unique_ptr<EngineCore>(
+      new EngineCore(model, cache, pool, options, observer, std::move(on_end), std::move(logits)));
+}
+
+EngineCore::EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const CoreOptions& options,
+                       EngineObserver* observer, OnEnd on_end, Buffer logits)
+    : model_(model), cache_(cache), pool_(pool), options_(options), observer_(observer), on_end_(std::move(on_end)),
+      blocks_(options.num_blocks),
+      index_(options.enable_prefix_caching ? std::make_unique<PrefixIndex>(blocks_, options.limits.block_size)
+                                           : nullptr),
+      scheduler_(options.limits, blocks_, index_.get()),
+      sampler_(model.config().vocab_size, pool.num_threads()), logits_(std::move(logits)) {
+  const size_t rows = static_cast<size_t>(options.limits.max_num_batched_tokens);
+  const size_t sequences = static_cast<size_t>(options.limits.max_num_seqs);
+  const size_t logit_rows = static_cast<size_t>(options.max_logit_rows());
+  tokens_.reserve(rows);
+  positions_.reserve(rows);
+  slices_.reserve(sequences);
+  first_logit_.reserve(sequences);
+  logit_rows_.reserve(logit_rows);
+  jobs_.resize(sequences);
+  job_sequences_.reserve(sequences);
+  prompt_jobs_.reserve(logit_rows);
+  prompt_places_.reserve(logit_rows);
+}
+
+void EngineCore::Add(std::unique_ptr<ActiveRequest> request) {
+  ActiveRequest& added = *request;
+  requests_.emplace(added.handle, std::move(request));
+  for (const auto& sequence : added.sequences) scheduler_.Add(*sequence);
+}
+
+void EngineCore::Abort(RequestHandle handle) {
+  const auto found = requests_.find(handle);
+  if (found == requests_.end()) return;
+  LOG_DEBUG("engine", "request {} was aborted after {} tokens", found->second->request.id,
+            found->second->num_generated);
+  Bury(*found->second, FinishReason::kAbort);
+  graveyard_.clear();
+}
+
+void EngineCore::StopSequence(RequestHandle handle, int sequence) {
+  const auto found = requests_.find(handle);
+  if (found == requests_.end()) return;
+  ActiveRequest& request = *found->second;
+  if (sequence < 0 || sequence >= static_cast<int>(request.sequences.size())) return;
+  ActiveSequence& stopped = *request.sequences[static_cast<size_t>(sequence)];
+  if (stopped.finished) return;
+  FinishSequence(stopped);
+  SequenceUpdate update;
+  update.sequence = sequence;
+  update.finish = FinishReason::kStop;
+  const std::shared_ptr<RequestSink> sink = request.request.sink;
+  if (request.num_unfinished == 0) Bury(request, FinishReason::kStop);
+  sink->OnUpdate(std::move(update));
+  graveyard_.clear();
+}
+
+void EngineCore::AbortAll() {
+  while (!requests_.empty()) {
+    ActiveRequest& request = *requests_.begin()->second;
+    std::vector<int> open;
+    for (const auto& sequence : request.sequences) {
+      if (!sequence->finished) open.push_back(sequence->index);
+    }
+    const std::shared_ptr<RequestSink> sink = request.request.sink;
+    Bury(request, FinishReason::kAbort);
+    graveyard_.clear();
+    for (const int index : open) {
+      SequenceUpdate update;
+      update.sequence = index;
+      update.finish = FinishReason::kAbort;
+      sink->OnUpdate(std::move(update));
+    }
+  }
+}
+
+bool EngineCore::ResetPrefixCache() { return index_ == nullptr || index_->Reset(); }
+
+bool EngineCore::Step() {
+  const Clock::time_point start = Clock::now();
+  const StepPlan& plan = scheduler_.Plan();
+  LogPreemptions(plan);
+  if (plan.slices.empty()) {
+    // The scheduler's contract excludes it; should it be broken all the same, nobody may hang.
+    LOG_ERROR("engine", "{} sequences wait, but none can be scheduled; their requests fail", scheduler_.num_waiting());
+    while (!requests_.empty()) {
+      FailRequest(*requests_.begin()->second, {ErrorCode::kInternal, "the request could not be scheduled", ""});
+    }
+    graveyard_.clear();
+    return false;
+  }
+  for (const PlannedSlice& slice : plan.slices) {
+    ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
+    if (!request.first_scheduled) request.first_scheduled = start;
+  }
+  const StepInput input = BuildInput(plan);
+  const Clock::time_point model_start = Clock::now();
+  try {
+    model_.Forward(pool_, input, cache_, logits_.As<float>().data());
+  } catch (const std::exception& exception) {
+    FailStep(plan, exception.what());
+    return false;
+  } catch (...) {
+    FailStep(plan, "unknown exception");
+    return false;
+  }
+  const Clock::time_point model_end = Clock::now();
+  scheduler_.Commit();
+  TakePromptLogprobs(plan);
+  Sample(plan);
+
+  StepStats stats;
+  stats.preemptions = static_cast<int64_t>(plan.preempted.size());
+  stats.prefix_queries = plan.prefix_queries;
+  stats.prefix_hits = plan.prefix_hits;
+  for (const PlannedSlice& slice : plan.slices) {
+    const bool decodes = slice.samples && slice.num_tokens == 1 && slice.first >= slice.sequence->num_prompt_tokens;
+    if (!decodes) stats.prompt_tokens += slice.num_tokens;
+    stats.generated_tokens += slice.samples;
+  }
+  const Clock::time_point now = Clock::now();
+  for (size_t i = 0; i < job_sequences_.size(); ++i) Deliver(*job_sequences_[i], jobs_[i], now);
+  graveyard_.clear();
+  if (observer_ != nullptr) {
+    const StepStats state = Stats();
+    stats.running = state.running;
+    stats.waiting = state.waiting;
+    stats.used_blocks = state.used_blocks;
+    stats.total_blocks = state.total_blocks;
+    stats.model_seconds = SecondsBetween(model_start, model_end);
+    stats.step_seconds = SecondsBetween(start, now);
+    observer_->OnStep(stats);
+  }
+  return true;
+}
+
+void EngineCore::LogPreemptions(const StepPlan& plan) const {
+  for (const ScheduledSequence* preempted : plan.preempted) {
+    const auto& sequence = static_cast<const ActiveSequence&>(*preempted);
+    LOG_INFO("engine", "request {} was preempted for lack of KV blocks: {} tokens will be computed again, {} preemptions "
+             "so far; a larger KV cache or a smaller max_num_seqs avoids this",
+             sequence.request->request.id, sequence.tokens.size(), scheduler_.num_preemptions());
+  }
+}
+
+StepInput EngineCore::BuildInput(const StepPlan& plan) {
+  tokens_.clear();
+  positions_.clear();
+  slices_.clear();
+  logit_rows_.clear();
+  first_logit_.clear();
+  for (const PlannedSlice& slice : plan.slices) {
+    const ScheduledSequence& sequence = *slice.sequence;
+    const int64_t first_row = static_cast<int64_t>(tokens_.size());
+    slices_.push_back({first_row, static_cast<int32_t>(slice.num_tokens), static_cast<int32_t>(slice.first),
+                       sequence.blocks.data()});
+    const auto begin = sequence.tokens.begin() + slice.first;
+    tokens_.insert(tokens_.end(), begin, begin + slice.num_tokens);
+    for (int64_t i = 0; i < slice.num_tokens; ++i) positions_.push_back(static_cast<int32_t>(slice.first + i));
+    first_logit_.push_back(static_cast<int32_t>(logit_rows_.size()));
+    const int64_t last_row = first_row + slice.num_tokens - 1;
+    if (slice.all_rows) {
+      for (int64_t row = first_row; row <= last_row; ++row) logit_rows_.push_back(static_cast<int32_t>(row));
+    } else if (slice.samples) {
+      logit_rows_.push_back(static_cast<int32_t>(last_row));
+    }
+  }
+  return {tokens_, positions_, slices_, logit_rows_};
+}
+
+std::span<const float> EngineCore::LogitsOf(int64_t index) const {
+  const size_t vocab_size = static_cast<size_t>(model_.config().vocab_size);
+  return logits_.As<float>().subspan(static_cast<size_t>(index) * vocab_size, vocab_size);
+}
+
+void EngineCore::TakePromptLogprobs(const StepPlan& plan) {
+  prompt_jobs_.clear();
+  prompt_places_.clear();
+  for (size_t i = 0; i < plan.slices.size(); ++i) {
+    const PlannedSlice& slice = plan.slices[i];
+    if (!slice.all_rows) continue;
+    auto& sequence = static_cast<ActiveSequence&>(*slice.sequence);
+    ActiveRequest& request = *sequence.request;
+    for (int64_t row = 0; row < slice.num_tokens; ++row) {
+      const int64_t next = slice.first + row + 1;  // the token whose logprob this row gives
+      if (next >= sequence.num_prompt_tokens) break;
+      prompt_jobs_.push_back({LogitsOf(first_logit_[i] + row), sequence.tokens[static_cast<size_t>(next)],
+                              *request.request.sampling.prompt_logprobs, {}, {}});
+      prompt_places_.push_back(&request.prompt.logprobs[static_cast<size_t>(next)]);
+    }
+    if (slice.first + slice.num_tokens >= sequence.num_prompt_tokens - 1) sequence.wants_all_rows = false;
+  }
+  if (prompt_jobs_.empty()) return;
+  sampler_.PromptLogprobs(pool_, prompt_jobs_);
+  size_t job = 0;
+  for (const PlannedSlice& slice : plan.slices) {
+    if (!slice.all_rows) continue;
+    ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
+    const int64_t rows = std::min(slice.num_tokens, slice.sequence->num_prompt_tokens - 1 - slice.first);
+    for (int64_t row = 0; row < rows; ++row, ++job) {
+      if (!prompt_jobs_[job].error.empty()) {
+        FailRequest(request, {ErrorCode::kInternal, std::string(prompt_jobs_[job].error), ""});
+      } else {
+        *prompt_places_[job] = std::move(prompt_jobs_[job].logprobs);
+      }
+    }
+  }
+}
+
+void EngineCore::Sample(const StepPlan& plan) {
+  job_sequences_.clear();
+  for (size_t i = 0; i < plan.slices.size(); ++i) {
+    const PlannedSlice& slice = plan.slices[i];
+    auto& sequence = static_cast<ActiveSequence&>(*slice.sequence);
+    if (!slice.samples || sequence.request->ended) continue;
+    SampleJob& job = jobs_[job_sequences_.size()];
+    job.logits = LogitsOf(first_logit_[i] + (slice.all_rows ? slice.num_tokens - 1 : 0));
+    job.sequence = &sequence.sampling;
+    job.history = {sequence.tokens, sequence.num_prompt_tokens};
+    job_sequences_.push_back(&sequence);
+  }
+  sampler_.Sample(pool_, std::span(jobs_).first(job_sequences_.size()));
+}
+
+std::optional<FinishReason> EngineCore::EndOf(const ActiveSequence& sequence, int32_t token,
+                                              std::optional<int32_t>& stop_token) const {
+  const SamplingParams& params = *sequence.sampling.params;
+  const auto contains = [token](const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  if (sequence.num_output_tokens() > params.min_tokens) {
+    if (!params.ignore_eos && contains(options_.eos_token_ids)) return FinishReason::kStop;
+    if (contains(params.stop_token_ids)) {
+      stop_token = token;
+      return FinishReason::kStop;
+    }
+  }
+  if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.max_total_tokens) return FinishReason::kLength;
+  return std::nullopt;
+}
+
+void EngineCore::Deliver(ActiveSequence& sequence, SampleJob& job, Clock::time_point now) {
+  ActiveRequest& request = *sequence.request;
+  if (request.ended) return;
+  if (!job.error.empty()) {
+    FailRequest(request, {ErrorCode::kInternal, std::string(job.error), ""});
+    return;
+  }
+  sequence.tokens.push_back(job.token);
+  ++request.num_generated;
+  if (observer_ != nullptr) {
+    if (!request.first_token) observer_->OnFirstToken(SecondsBetween(request.request.arrival, now));
+    if (sequence.num_output_tokens() > 1) observer_->OnInterToken(SecondsBetween(sequence.last_update, now));
+  }
+  if (!request.first_token) request.first_token = now;
+  request.last_token = now;
+  sequence.last_update = now;
+
+  SequenceUpdate update;
+  update.sequence = sequence.index;
+  update.tokens.assign(1, job.token);
+  if (sequence.sampling.params->logprobs) update.logprobs.push_back(std::move(job.logprobs));
+  update.finish = EndOf(sequence, job.token, update.stop_token);
+
+  const std::shared_ptr<RequestSink> sink = request.request.sink;
+  if (!request.prompt_sent) {
+    request.prompt_sent = true;
+    request.prompt.cached_tokens = request.sequences.front()->cached_tokens;
+    sink->OnPrompt(std::move(request.prompt));
+  }
+  if (update.finish) {
+    FinishSequence(sequence);
+    if (request.num_unfinished == 0) Bury(request, *update.finish);
+  }
+  sink->OnUpdate(std::move(update));
+}
+
+void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {
+  LOG_ERROR("engine", "a step of {} sequences failed: {}", plan.slices.size(), reason);
+  // Removing sequences leaves the plan's slices alone.
+  for (const PlannedSlice& slice : plan.slices) {
+    ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
+    if (!request.ended) FailRequest(request, {ErrorCode::kInternal, "the step failed: " + reason, ""});
+  }
+  graveyard_.clear();
+}
+
+void EngineCore::FinishSequence(ActiveSequence& sequence) {
+  sequence.finished = true;
+  scheduler_.Remove(sequence);
+  --sequence.request->num_unfinished;
+}
+
+void EngineCore::FailRequest(ActiveRequest& request, Error error) {
+  if (request.ended) return;
+  const std::shared_ptr<RequestSink> sink = request.request.sink;
+  Bury(request, FinishReason::kError);
+  sink->OnError(std::move(error));
+}
+
+void EngineCore::Bury(ActiveRequest& request, FinishReason reason) {
+  request.ended = true;
+  for (const auto& sequence : request.sequences) {
+    if (!sequence->finished) FinishSequence(*sequence);
+  }
+  if (observer_ != nullptr) {
+    const Clock::time_point now = Clock::now();
+    const auto between = [](const auto& from, const auto& to) { return from && to ? SecondsBetween(*from, *to) : 0; };
+    const std::optional<Clock::time_point> arrival = request.request.arrival;
+    RequestStats stats;
+    stats.reason = reason;
+    stats.prompt_tokens = static_cast<int64_t>(request.request.prompt.size());
+    stats.cached_tokens = request.sequences.front()->cached_tokens;
+    stats.generated_tokens = request.num_generated;
+    stats.max_tokens = request.request.sampling.max_tokens;
+    stats.num_sequences = request.request.num_sequences;
+    stats.queue_seconds = SecondsBetween(*arrival, request.first_scheduled.value_or(now));
+    stats.prefill_seconds = between(request.first_scheduled, request.first_token);
+    stats.decode_seconds = between(request.first_token, request.last_token);
+    stats.inference_seconds = between(request.first_scheduled, request.last_token);
+    stats.total_seconds = SecondsBetween(*arrival, request.last_token.value_or(now));
+    if (request.first_token) stats.first_token_seconds = SecondsBetween(*arrival, *request.first_token);
+    observer_->OnFinished(stats);
+  }
+  const auto found = requests_.find(request.handle);
+  graveyard_.push_back(std::move(found->second));
+  requests_.erase(found);
+  if (on_end_) on_end_(request);
+}
+
+StepStats EngineCore::Stats() const {
+  StepStats stats;
+  stats.running = scheduler_.num_running();
+  stats.waiting = scheduler_.num_waiting();
+  stats.used_blocks = blocks_.num_held();
+  stats.total_blocks = blocks_.num_blocks();
+  return stats;
+}
+
+void EngineCore::ReportIdle() {
+  if (observer_ != nullptr) observer_->OnStep(Stats());
+}
+
+}  // namespace sluice

@@ -1,0 +1,196 @@
+#include "engine/engine_loop.h"
+
+#include <random>
+#include <utility>
+
+#include "base/log.h"
+
+namespace sluice {
+namespace {
+
+// So many failed steps in a row are no accident of one request.
+constexpr int kFailedStepsUnhealthy = 3;
+
+int64_t Now() { return Clock::now().time_since_epoch().count(); }
+
+int64_t Ticks(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)).count();
+}
+
+uint64_t Mix(uint64_t value) {  // splitmix64
+  value += 0x9E3779B97F4A7C15;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> EngineLoop::Start(Parts parts, EngineInfo info, const CoreOptions& core_options,
+                                                  LoopOptions options, EngineObserver* observer) {
+  options.enable_prefix_caching = core_options.enable_prefix_caching;
+  options.eos_token_ids = core_options.eos_token_ids;
+  std::unique_ptr<EngineLoop> loop(new EngineLoop(std::move(parts), std::move(info), std::move(options)));
+  EngineLoop* self = loop.get();
+  ASSIGN_OR_RETURN(loop->core_,
+                   EngineCore::Create(*loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool, core_options, observer,
+                                      [self](const ActiveRequest& request) { self->OnEnd(request); }));
+  loop->thread_ = std::thread([self] { self->Run(); });
+  return std::unique_ptr<Engine>(std::move(loop));
+}
+
+EngineLoop::EngineLoop(Parts parts, EngineInfo info, LoopOptions options)
+    : parts_(std::move(parts)), info_(std::move(info)), options_(std::move(options)), base_seed_(options_.seed) {
+  if (base_seed_ == 0) {
+    std::random_device random;
+    base_seed_ = (uint64_t{random()} << 32) | random();
+  }
+}
+
+EngineLoop::~EngineLoop() {
+  shutting_down_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+Result<RequestHandle> EngineLoop::Submit(Request request) {
+  if (shutting_down_.load()) return Fail(ErrorCode::kUnavailable, "the server is shutting down");
+  const RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
+  RETURN_IF_ERROR(CheckRequest(request, limits));
+  const int64_t tokens = static_cast<int64_t>(request.prompt.size()) * request.num_sequences;
+  const int64_t unfinished = num_unfinished_.fetch_add(1) + 1;
+  const int64_t unfinished_tokens = num_unfinished_tokens_.fetch_add(tokens) + tokens;
+  const bool alone = unfinished == 1;
+  if (!alone && (unfinished > options_.max_unfinished || unfinished_tokens > options_.max_unfinished_tokens)) {
+    num_unfinished_.fetch_sub(1);
+    num_unfinished_tokens_.fetch_sub(tokens);
+    return Fail(ErrorCode::kUnavailable, fmt::format("the queue is full: {} requests with {} prompt tokens are waiting or "
+                                                     "running; try again later",
+                                                     unfinished - 1, unfinished_tokens - tokens));
+  }
+  const RequestHandle handle = next_handle_.fetch_add(1);
+  const bool siblings_wait =
+      (options_.enable_prefix_caching && request.use_prefix_cache) || request.sampling.prompt_logprobs.has_value();
+  auto active = MakeActiveRequest(handle, std::move(request), limits, options_.eos_token_ids,
+                                  Mix(base_seed_ ^ Mix(handle)), siblings_wait);
+  bool taken = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_) {
+      queue_.push_back(AddCommand{std::move(active)});
+      taken = true;
+    }
+  }
+  if (!taken) {
+    num_unfinished_.fetch_sub(1);
+    num_unfinished_tokens_.fetch_sub(tokens);
+    return Fail(ErrorCode::kUnavailable, "the server is shutting down");
+  }
+  wake_.notify_one();
+  return handle;
+}
+
+void EngineLoop::Push(Command command) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;  // whatever is asked of a request happens to it now anyway
+    queue_.push_back(std::move(command));
+  }
+  wake_.notify_one();
+}
+
+void EngineLoop::Abort(RequestHandle handle) { Push(AbortCommand{handle}); }
+
+void EngineLoop::StopSequence(RequestHandle handle, int sequence) { Push(StopCommand{handle, sequence}); }
+
+bool EngineLoop::ResetPrefixCache() {
+  ResetCommand command;
+  std::future<bool> done = command.done.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+    queue_.push_back(std::move(command));
+  }
+  wake_.notify_one();
+  return done.get();
+}
+
+void EngineLoop::BeginShutdown() {
+  if (shutting_down_.exchange(true)) return;
+  drain_deadline_ = Now() + Ticks(options_.drain_seconds);
+  LOG_INFO("engine", "shutting down: {} requests may finish within {} s", num_unfinished(), options_.drain_seconds);
+}
+
+bool EngineLoop::healthy() const {
+  if (broken_.load() || failed_steps_.load() >= kFailedStepsUnhealthy) return false;
+  return idle_.load() || Now() - last_progress_.load() < Ticks(options_.watchdog_seconds);
+}
+
+void EngineLoop::NoteProgress() { last_progress_.store(Now()); }
+
+void EngineLoop::OnEnd(const ActiveRequest& request) {
+  num_unfinished_.fetch_sub(1);
+  num_unfinished_tokens_.fetch_sub(static_cast<int64_t>(request.request.prompt.size()) *
+                                   request.request.num_sequences);
+}
+
+void EngineLoop::CheckIdle() {
+  const BlockPool& pool = core_->pool();
+  if (pool.num_held() == 0 && pool.num_free() + pool.num_cached() == pool.num_blocks()) return;
+  LOG_ERROR("engine", "idle, but {} of {} KV blocks are held; please report this", pool.num_held(), pool.num_blocks());
+  broken_ = true;
+}
+
+bool EngineLoop::TakeCommands(std::vector<Command>& taken) {
+  taken.clear();
+  std::unique_lock lock(mutex_);
+  if (queue_.empty() && !stopping_ && !core_->has_work()) {
+    idle_ = true;
+    wake_.wait(lock, [this] { return !queue_.empty() || stopping_; });
+    NoteProgress();
+    idle_ = false;
+  }
+  taken.swap(queue_);
+  return !stopping_;
+}
+
+void EngineLoop::Execute(Command& command) {
+  if (auto* add = std::get_if<AddCommand>(&command)) {
+    core_->Add(std::move(add->request));
+  } else if (const auto* abort = std::get_if<AbortCommand>(&command)) {
+    core_->Abort(abort->handle);
+  } else if (const auto* stop = std::get_if<StopCommand>(&command)) {
+    core_->StopSequence(stop->handle, stop->sequence);
+  } else {
+    std::get<ResetCommand>(command).done.set_value(core_->ResetPrefixCache());
+  }
+}
+
+void EngineLoop::Run() {
+  std::vector<Command> commands;
+  bool running = true;
+  while (running) {
+    running = TakeCommands(commands);
+    for (Command& command : commands) Execute(command);
+    const int64_t deadline = drain_deadline_.load();
+    if (!running || (deadline != 0 && Now() >= deadline)) {
+      if (core_->has_work()) LOG_WARNING("engine", "{} requests are aborted: the server shuts down", num_unfinished());
+      core_->AbortAll();
+    }
+    if (core_->has_work()) {
+      const bool ok = core_->Step();
+      failed_steps_.store(ok ? 0 : failed_steps_.load() + 1);
+    }
+    NoteProgress();
+    if (!core_->has_work()) {
+      core_->ReportIdle();
+      CheckIdle();
+    }
+  }
+}
+
+}  // namespace sluice

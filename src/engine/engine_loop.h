@@ -1,0 +1,106 @@
+// The engine's thread, and the queue that leads to it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "engine/engine.h"
+#include "engine/engine_core.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+
+namespace sluice {
+
+struct LoopOptions {
+  double drain_seconds = 30;
+  // healthy() is false when neither a step nor the queue has moved for so long while there is work.
+  double watchdog_seconds = 300;
+  // Requests that are taken in and not finished; more are answered kUnavailable. Likewise their prompt tokens over all
+  // sequences, which bounds the memory of a long queue.
+  int64_t max_unfinished = 16384;
+  int64_t max_unfinished_tokens = int64_t{64} << 20;
+  uint64_t seed = 0;  // of requests without one; 0: random
+  bool enable_prefix_caching = true;
+  std::vector<int32_t> eos_token_ids;
+};
+
+// Ownership: owns everything that the engine needs, in the order of its use.
+class EngineLoop final : public Engine {
+ public:
+  struct Parts {
+    std::unique_ptr<ThreadPool> pool;
+    std::unique_ptr<Model> model;
+    std::unique_ptr<KvCache> cache;
+  };
+  static Result<std::unique_ptr<Engine>> Start(Parts parts, EngineInfo info, const CoreOptions& core_options,
+                                               LoopOptions options, EngineObserver* observer);
+  ~EngineLoop() override;
+
+  const EngineInfo& info() const override { return info_; }
+  Result<RequestHandle> Submit(Request request) override;
+  void Abort(RequestHandle handle) override;
+  void StopSequence(RequestHandle handle, int sequence) override;
+  bool healthy() const override;
+  int64_t num_unfinished() const override { return num_unfinished_.load(); }
+  void BeginShutdown() override;
+  bool ResetPrefixCache() override;
+
+ private:
+  struct AddCommand {
+    std::unique_ptr<ActiveRequest> request;
+  };
+  struct AbortCommand {
+    RequestHandle handle;
+  };
+  struct StopCommand {
+    RequestHandle handle;
+    int sequence;
+  };
+  struct ResetCommand {
+    std::promise<bool> done;
+  };
+  using Command = std::variant<AddCommand, AbortCommand, StopCommand, ResetCommand>;
+
+  EngineLoop(Parts parts, EngineInfo info, LoopOptions options);
+  void Run();
+  // Sleeps until there is something to do; then takes the queue. False when the engine ends.
+  bool TakeCommands(std::vector<Command>& taken);
+  void Execute(Command& command);
+  void Push(Command command);
+  void OnEnd(const ActiveRequest& request);
+  void NoteProgress();
+  void CheckIdle();
+
+  Parts parts_;
+  const EngineInfo info_;
+  const LoopOptions options_;
+  std::unique_ptr<EngineCore> core_;
+  uint64_t base_seed_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Command> queue_;  // guarded by mutex_; bounded by max_unfinished and a few commands a request
+  bool stopping_ = false;       // guarded by mutex_
+
+  std::atomic<uint64_t> next_handle_{1};
+  std::atomic<int64_t> num_unfinished_{0};
+  std::atomic<int64_t> num_unfinished_tokens_{0};
+  std::atomic<bool> shutting_down_{false};
+  std::atomic<int64_t> drain_deadline_{0};   // ticks of Clock; 0: none
+  std::atomic<int64_t> last_progress_{0};    // ticks of Clock
+  std::atomic<bool> idle_{true};
+  std::atomic<int> failed_steps_{0};         // in a row
+  std::atomic<bool> broken_{false};          // the accounts of blocks are wrong
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace sluice

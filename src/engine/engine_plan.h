@@ -1,0 +1,59 @@
+// Settles an engine's numbers before anything is allocated: types, limits, and how memory is divided.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/model_config.h"
+#include "engine/engine_config.h"
+#include "hardware/memory.h"
+#include "hardware/topology.h"
+#include "models/model.h"
+
+namespace sluice {
+
+struct EnginePlan {
+  ElementType dtype = ElementType::kBF16;
+  ElementType kv_type = ElementType::kBF16;
+  int num_threads = 1;
+  int64_t max_model_len = 0;
+  int64_t max_num_seqs = 0;
+  int64_t max_num_batched_tokens = 0;
+  int64_t max_prompt_logit_rows = 0;
+  int64_t num_blocks = 0;
+
+  int64_t weight_bytes = 0;
+  int64_t workspace_bytes = 0;  // activations, logits, sampling
+  int64_t kv_bytes = 0;
+  int64_t kv_bytes_per_block = 0;
+  MemoryLimits memory;
+
+  std::vector<std::string> notes;  // what was decided for the user, one line each
+  int64_t max_logit_rows() const { return max_num_seqs + max_prompt_logit_rows; }
+  int64_t total_bytes() const { return weight_bytes + workspace_bytes + kv_bytes; }
+};
+
+using PlanModelFunction = std::function<Result<ModelMemory>(const ModelConfig&, const ModelOptions&, int num_threads)>;
+
+// The rules:
+//   max_num_seqs is 256 and max_num_batched_tokens 2048 by default; the former never exceeds the latter. Without chunked
+//     prefill a step holds a whole context.
+//   The cache takes a quarter of the free memory; with memory_utilization F, what is left of F times the memory this process
+//     may use after weights and workspace; never more than max_num_seqs sequences of max_model_len can fill, nor than is
+//     free. kv_cache_bytes and num_blocks_override set it outright.
+//   max_model_len is what the checkpoint allows or, where that is more than the cache holds, the latter.
+// kInvalidArgument for options that contradict each other or are absurd; kResourceExhausted, with the option that would help,
+// when weights exceed memory or one sequence of a given max_model_len does not fit.
+Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model, const MemoryLimits& memory,
+                              const Topology& topology, const PlanModelFunction& plan_model);
+
+// The options for loading the model under the plan.
+ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config);
+
+// The plan as a table, a line each.
+std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size);
+
+}  // namespace sluice

@@ -1,0 +1,156 @@
+#include "engine/engine_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// 100 MiB of weights, 10 MiB of workspace, 1 MiB a block of 16 tokens.
+Result<ModelMemory> Sizes(const ModelConfig&, const ModelOptions&, int) { return ModelMemory{100 * kMiB, 10 * kMiB, kMiB}; }
+
+struct Machine {
+  int64_t total = 4000 * kMiB;
+  int64_t available = 2000 * kMiB;
+};
+
+Result<EnginePlan> Plan(const EngineConfig& config, Machine machine = {}, int64_t positions = 131072) {
+  ModelConfig model;
+  model.vocab_size = 256;
+  model.max_position_embeddings = positions;
+  MemoryLimits memory;
+  memory.total_bytes = machine.total;
+  memory.available_bytes = machine.available;
+  Topology topology;
+  topology.logical_cpus = 4;
+  topology.core_cpus = {0, 2};
+  return PlanEngine(config, model, memory, topology, Sizes);
+}
+
+TEST(EnginePlan, AQuarterOfFreeMemoryByDefaultAndTheContextThatFits) {
+  const auto plan = Plan({});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->num_blocks, 500);
+  EXPECT_EQ(plan->max_model_len, 8000) << "131072 positions start on a small machine";
+  ASSERT_EQ(plan->notes.size(), 1u);
+  EXPECT_THAT(plan->notes[0], HasSubstr("max_model_len is 8000"));
+  EXPECT_EQ(plan->num_threads, 2);
+  EXPECT_EQ(plan->max_num_seqs, 256);
+  EXPECT_EQ(plan->max_num_batched_tokens, 2048);
+  EXPECT_EQ(plan->dtype, ElementType::kBF16);
+  for (const std::string& line : MemoryTable(*plan, 16)) EXPECT_LT(line.size(), 140u);
+}
+
+TEST(EnginePlan, TheCacheNeverExceedsWhatTheSequencesCouldUse) {
+  EngineConfig config;
+  config.max_num_seqs = 2;
+  config.max_model_len = 64;
+  EXPECT_EQ(Plan(config)->num_blocks, 8);
+  config.max_model_len = 65;
+  EXPECT_EQ(Plan(config)->num_blocks, 10);
+}
+
+TEST(EnginePlan, UtilizationCountsAllMemoryOfTheProcess) {
+  EngineConfig config;
+  config.memory_utilization = 0.25;  // 1000 MiB, of which weights and workspace take 110 and logits some
+  const auto plan = Plan(config);
+  ASSERT_TRUE(plan);
+  EXPECT_LE(plan->total_bytes(), 1000 * kMiB);
+  EXPECT_GT(plan->num_blocks, 850);
+  config.memory_utilization = 0.9;  // of 4000, but only 2000 are free
+  EXPECT_LE(Plan(config)->total_bytes(), 2000 * kMiB);
+  config.memory_utilization = 1.5;
+  EXPECT_EQ(Plan(config).error().param, "gpu_memory_utilization");
+}
+
+TEST(EnginePlan, BytesAndBlocksOutright) {
+  EngineConfig config;
+  config.kv_cache_bytes = 1500 * kMiB;
+  config.max_model_len = 16;
+  config.max_num_seqs = 1;
+  EXPECT_EQ(Plan(config)->num_blocks, 1500);
+  config.num_blocks_override = 7;
+  EXPECT_EQ(Plan(config)->num_blocks, 7);
+  config.num_blocks_override = 5000;
+  const auto plan = Plan(config);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(plan.error().message, HasSubstr("lower num_gpu_blocks_override"));
+}
+
+TEST(EnginePlan, AGivenContextThatDoesNotFitIsRefusedWithWhatWould) {
+  EngineConfig config;
+  config.max_model_len = 10000;
+  const auto plan = Plan(config);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(plan.error().message, HasSubstr("at most 8000"));
+  EXPECT_THAT(plan.error().message, HasSubstr("raise kv_cache_memory_bytes"));
+  config.kv_cache_bytes = 700 * kMiB;
+  EXPECT_TRUE(Plan(config));
+  config = {};
+  config.max_model_len = 200000;
+  EXPECT_THAT(Plan(config).error().message, HasSubstr("max_position_embeddings"));
+}
+
+TEST(EnginePlan, WeightsBeyondMemoryAreRefused) {
+  const auto plan = Plan({}, {100 * kMiB, 90 * kMiB});
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(plan.error().message, HasSubstr("100.0 MiB"));
+}
+
+TEST(EnginePlan, BudgetsThatContradictEachOther) {
+  EngineConfig config;
+  config.max_num_batched_tokens = 64;
+  const auto adjusted = Plan(config);
+  ASSERT_TRUE(adjusted);
+  EXPECT_EQ(adjusted->max_num_seqs, 64) << "the default follows, and says so";
+  EXPECT_THAT(adjusted->notes[0], HasSubstr("max_num_seqs is 64"));
+  config.max_num_seqs = 65;
+  EXPECT_EQ(Plan(config).error().code, ErrorCode::kInvalidArgument);
+  config = {};
+  config.enable_chunked_prefill = false;
+  EXPECT_EQ(Plan(config)->max_num_batched_tokens, 8000) << "a step holds a whole context";
+  config.max_num_batched_tokens = 100;
+  config.max_num_seqs = 4;
+  config.max_model_len = 4096;
+  EXPECT_EQ(Plan(config).error().param, "max_num_batched_tokens");
+}
+
+TEST(EnginePlan, AbsurdValuesAreRefused) {
+  EngineConfig config;
+  config.num_threads = 100000;
+  EXPECT_EQ(Plan(config).error().param, "threads");
+  config = {};
+  config.num_threads = -1;
+  EXPECT_EQ(Plan(config).error().param, "threads");
+  config = {};
+  config.dtype = "int7";
+  EXPECT_EQ(Plan(config).error().param, "dtype");
+  config = {};
+  config.block_size = 0;
+  EXPECT_EQ(Plan(config).error().param, "block_size");
+  config = {};
+  config.max_num_seqs = 0;
+  EXPECT_EQ(Plan(config).error().param, "max_num_seqs");
+}
+
+TEST(EnginePlan, Types) {
+  EngineConfig config;
+  config.dtype = "float32";
+  EXPECT_EQ(Plan(config)->kv_type, ElementType::kF32);
+  config.kv_cache_dtype = "bfloat16";
+  EXPECT_EQ(Plan(config)->kv_type, ElementType::kBF16);
+  config = {};
+  config.dtype = "float16";
+  EXPECT_EQ(Plan(config)->dtype, ElementType::kBF16);
+  EXPECT_THAT(Plan(config)->notes[0], HasSubstr("runs as bfloat16"));
+}
+
+}  // namespace
+}  // namespace sluice

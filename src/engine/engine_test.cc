@@ -1,0 +1,356 @@
+// The engine over a fake model: what the contract promises to those who submit requests.
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <random>
+
+#include <sys/resource.h>
+
+#include <gtest/gtest.h>
+
+#include "engine/engine_testing.h"
+
+namespace sluice {
+namespace {
+
+using testing::CollectingSink;
+using testing::FakeEngine;
+using testing::FakeModel;
+using testing::GreedyFor;
+
+std::vector<int32_t> Prompt(unsigned seed, size_t length) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> tokens(length);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % FakeModel::kPoison);
+  return tokens;
+}
+
+TEST(Engine, AnswersGreedily) {
+  FakeEngine fake({});
+  const auto sink = fake.Ask(Prompt(1, 100), GreedyFor(20));
+  EXPECT_EQ(sink->tokens(), FakeModel::Greedy(Prompt(1, 100), 20));
+  EXPECT_EQ(sink->sequences[0].finish, FinishReason::kLength);
+  ASSERT_TRUE(sink->prompt);
+  EXPECT_EQ(sink->prompt->cached_tokens, 0);
+  EXPECT_LE(fake.model->largest_step, 64);
+  EXPECT_TRUE(fake.WaitForIdle());
+  EXPECT_EQ(fake.observer.prompt_tokens, 100);
+  EXPECT_EQ(fake.observer.generated_tokens, 20);
+  EXPECT_EQ(fake.observer.first_tokens, 1);
+  EXPECT_EQ(fake.observer.inter_tokens, 19);
+  EXPECT_EQ(fake.observer.finished, 1);
+}
+
+TEST(Engine, PrefixHitGivesTheSameAnswer) {
+  FakeEngine fake({});
+  fake.Ask(Prompt(1, 100), GreedyFor(5));
+  const auto again = fake.Ask(Prompt(1, 100), GreedyFor(20));
+  EXPECT_EQ(again->prompt->cached_tokens, 96);
+  EXPECT_EQ(again->tokens(), FakeModel::Greedy(Prompt(1, 100), 20));
+  EXPECT_TRUE(fake.WaitForIdle());
+  EXPECT_TRUE(fake.engine->ResetPrefixCache());
+  EXPECT_EQ(fake.Ask(Prompt(1, 100), GreedyFor(1))->prompt->cached_tokens, 0);
+}
+
+// C1, C4, C7 and the promise: a crowd on few blocks, with preemptions, shared prefixes and clients that leave.
+TEST(Engine, CrowdGetsTheAnswersOfOneAlone) {
+  FakeEngine fake({.num_blocks = 140, .max_num_seqs = 16, .max_num_batched_tokens = 24, .num_threads = 2, .loop = {}});
+  struct Asked {
+    std::vector<int32_t> prompt;
+    int64_t count;
+    bool leaves;
+    std::shared_ptr<CollectingSink> sink;
+    RequestHandle handle;
+  };
+  std::mt19937 random(3);
+  std::vector<Asked> all;
+  for (unsigned i = 0; i < 120; ++i) {
+    Asked asked{Prompt(i % 10, 1 + random() % 60), static_cast<int64_t>(1 + random() % 80), i % 3 == 0,
+                std::make_shared<CollectingSink>(), 0};
+    asked.handle = *fake.Submit(asked.prompt, GreedyFor(asked.count), asked.sink);
+    all.push_back(asked);
+  }
+  for (Asked& asked : all) {
+    if (asked.leaves) fake.engine->Abort(asked.handle);
+  }
+  for (Asked& asked : all) {
+    if (asked.leaves) continue;
+    ASSERT_TRUE(asked.sink->WaitForEnd());
+    EXPECT_EQ(asked.sink->tokens(), FakeModel::Greedy(asked.prompt, asked.count));
+  }
+  EXPECT_TRUE(fake.WaitForIdle());
+  EXPECT_TRUE(fake.engine->healthy());
+  EXPECT_GT(fake.observer.preemptions, 0) << "the test should run short of blocks";
+  EXPECT_EQ(fake.observer.finished, 120);
+}
+
+TEST(Engine, C7AnAbortedRequestIsGoneAfterOneStep) {
+  FakeEngine fake({});
+  fake.model->delay = std::chrono::microseconds(500);
+  const auto sink = std::make_shared<CollectingSink>();
+  const RequestHandle handle = *fake.Submit(Prompt(1, 10), GreedyFor(400), sink);
+  ASSERT_TRUE(sink->WaitForTokens(3));
+  const int64_t before = fake.model->steps;
+  fake.engine->Abort(handle);
+  EXPECT_TRUE(fake.WaitForIdle());
+  EXPECT_LE(fake.model->steps - before, 3) << "the step under way, and the one that may start before the call";
+  const std::lock_guard lock(sink->mutex);
+  EXPECT_FALSE(sink->sequences[0].finish) << "the sink hears nothing of it";
+  EXPECT_FALSE(sink->error);
+}
+
+TEST(Engine, EndTokensStopTokensAndMinTokens) {
+  FakeEngine fake({});
+  const std::vector<int32_t> prompt = Prompt(5, 9);
+  const std::vector<int32_t> want = FakeModel::Greedy(prompt, 10);
+
+  SamplingParams params = GreedyFor(10);
+  params.stop_token_ids = {want[3]};
+  auto sink = fake.Ask(prompt, params);
+  const auto first = std::find(want.begin(), want.end(), want[3]) + 1;
+  EXPECT_EQ(sink->tokens(), std::vector<int32_t>(want.begin(), first));
+  EXPECT_EQ(sink->sequences[0].finish, FinishReason::kStop);
+  EXPECT_EQ(sink->sequences[0].stop_token, want[3]);
+
+  params = GreedyFor(10);
+  params.logit_bias = {{FakeModel::kEos, 100.0f}};
+  sink = fake.Ask(prompt, params);
+  EXPECT_EQ(sink->tokens(), std::vector<int32_t>{FakeModel::kEos});
+  EXPECT_EQ(sink->sequences[0].finish, FinishReason::kStop);
+  EXPECT_FALSE(sink->sequences[0].stop_token);
+
+  params.min_tokens = 4;
+  sink = fake.Ask(prompt, params);
+  EXPECT_EQ(sink->tokens().size(), 5u);
+  EXPECT_TRUE(std::equal(want.begin(), want.begin() + 4, sink->tokens().begin()));
+  EXPECT_EQ(sink->tokens().back(), FakeModel::kEos);
+
+  params.min_tokens = 0;
+  params.ignore_eos = true;
+  sink = fake.Ask(prompt, params);
+  EXPECT_EQ(sink->tokens(), std::vector<int32_t>(10, FakeModel::kEos));
+  EXPECT_EQ(sink->sequences[0].finish, FinishReason::kLength);
+}
+
+TEST(Engine, TheContextEndsASequence) {
+  FakeEngine fake({.max_model_len = 32, .loop = {}});
+  const auto sink = fake.Ask(Prompt(1, 30), GreedyFor(100));
+  EXPECT_EQ(sink->tokens().size(), 2u);
+  EXPECT_EQ(sink->sequences[0].finish, FinishReason::kLength);
+}
+
+TEST(Engine, StopSequenceEndsOneAndItsSiblingsGoOn) {
+  FakeEngine fake({});
+  fake.model->delay = std::chrono::microseconds(300);
+  SamplingParams params = GreedyFor(60);
+  const auto sink = std::make_shared<CollectingSink>(2);
+  const RequestHandle handle = *fake.Submit(Prompt(1, 10), params, sink, 2);
+  ASSERT_TRUE(sink->WaitForTokens(2, 1));
+  fake.engine->StopSequence(handle, 1);
+  ASSERT_TRUE(sink->WaitForEnd());
+  EXPECT_EQ(sink->sequences[0].finish, FinishReason::kLength);
+  EXPECT_EQ(sink->sequences[0].tokens.size(), 60u);
+  EXPECT_EQ(sink->sequences[1].finish, FinishReason::kStop);
+  EXPECT_LT(sink->sequences[1].tokens.size(), 60u);
+  EXPECT_TRUE(fake.WaitForIdle());
+  EXPECT_EQ(fake.observer.finished, 1);
+}
+
+TEST(Engine, SeededChoicesRepeatWhateverElseRuns) {
+  SamplingParams params;
+  params.seed = 17;
+  params.max_tokens = 30;
+  std::vector<std::vector<int32_t>> alone;
+  {
+    FakeEngine fake({});
+    for (int64_t j = 0; j < 3; ++j) {
+      SamplingParams own = params;
+      own.seed = 17 + j;
+      alone.push_back(fake.Ask(Prompt(2, 40), own)->tokens());
+    }
+    EXPECT_NE(alone[0], alone[1]);
+    SamplingParams unseeded = params;
+    unseeded.seed.reset();
+    EXPECT_NE(fake.Ask(Prompt(2, 40), unseeded)->tokens(), fake.Ask(Prompt(2, 40), unseeded)->tokens());
+  }
+  FakeEngine fake({.num_blocks = 160, .max_num_batched_tokens = 33, .num_threads = 2, .loop = {}});
+  std::vector<std::shared_ptr<CollectingSink>> others;
+  for (unsigned i = 0; i < 20; ++i) {
+    others.push_back(std::make_shared<CollectingSink>());
+    ASSERT_TRUE(fake.Submit(Prompt(i, 20), GreedyFor(50), others.back()));
+  }
+  const auto sink = fake.Ask(Prompt(2, 40), params, 3);
+  for (size_t j = 0; j < 3; ++j) EXPECT_EQ(sink->sequences[j].tokens, alone[j]);
+  for (const auto& other : others) EXPECT_TRUE(other->WaitForEnd());
+}
+
+TEST(Engine, PromptLogprobsAreCompleteInAnyChunks) {
+  SamplingParams params = GreedyFor(3);
+  params.prompt_logprobs = 2;
+  params.logprobs = 1;
+  std::vector<PromptResult> results;
+  for (const int64_t rows : {1, 7, 200}) {
+    FakeEngine fake({.max_num_batched_tokens = 200, .max_prompt_logit_rows = rows, .loop = {}});
+    fake.Ask(Prompt(4, 50), GreedyFor(2));  // so that there is something in the prefix cache
+    const auto sink = fake.Ask(Prompt(4, 50), params, 2);
+    ASSERT_TRUE(sink->prompt);
+    EXPECT_EQ(sink->prompt->cached_tokens, 0) << "all rows are computed";
+    ASSERT_EQ(sink->prompt->logprobs.size(), 50u);
+    EXPECT_FALSE(sink->prompt->logprobs[0]);
+    for (size_t i = 1; i < 50; ++i) {
+      ASSERT_TRUE(sink->prompt->logprobs[i]) << i;
+      EXPECT_EQ(sink->prompt->logprobs[i]->token, Prompt(4, 50)[i]);
+      EXPECT_EQ(sink->prompt->logprobs[i]->top.size(), 2u);
+    }
+    EXPECT_EQ(sink->sequences[0].logprobs.size(), 3u);
+    EXPECT_EQ(sink->sequences[0].tokens, FakeModel::Greedy(Prompt(4, 50), 3));
+    EXPECT_EQ(sink->sequences[1].tokens, sink->sequences[0].tokens);
+    results.push_back(*sink->prompt);
+  }
+  for (size_t i = 1; i < 50; ++i) {
+    EXPECT_EQ(results[0].logprobs[i]->logprob, results[1].logprobs[i]->logprob);
+    EXPECT_EQ(results[0].logprobs[i]->logprob, results[2].logprobs[i]->logprob);
+    EXPECT_EQ(results[0].logprobs[i]->rank, results[2].logprobs[i]->rank);
+  }
+}
+
+TEST(Engine, C8AFailedStepFailsItsRequestsAndTheEngineServesOn) {
+  FakeEngine fake({});
+  for (int i = 0; i < 2; ++i) {
+    const auto sink = fake.Ask({1, FakeModel::kPoison, 2}, GreedyFor(4));
+    ASSERT_TRUE(sink->error);
+    EXPECT_EQ(sink->error->code, ErrorCode::kInternal);
+  }
+  EXPECT_EQ(fake.Ask(Prompt(1, 10), GreedyFor(4))->tokens(), FakeModel::Greedy(Prompt(1, 10), 4));
+  EXPECT_TRUE(fake.engine->healthy());
+  EXPECT_TRUE(fake.WaitForIdle());
+}
+
+TEST(Engine, C8NanFailsThatRequestAlone) {
+  FakeEngine fake({});
+  fake.model->delay = std::chrono::microseconds(200);
+  const auto neighbour = std::make_shared<CollectingSink>();
+  ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(100), neighbour));
+  const auto bad = fake.Ask({1, 2, FakeModel::kNanToken}, GreedyFor(4));
+  ASSERT_TRUE(bad->error);
+  EXPECT_NE(bad->error->message.find("NaN"), std::string::npos);
+  SamplingParams params = GreedyFor(4);
+  params.prompt_logprobs = 1;
+  EXPECT_TRUE(fake.Ask({1, FakeModel::kNanToken, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, params)->error);
+  ASSERT_TRUE(neighbour->WaitForEnd());
+  EXPECT_EQ(neighbour->tokens(), FakeModel::Greedy(Prompt(1, 10), 100));
+  EXPECT_TRUE(fake.WaitForIdle());
+}
+
+TEST(Engine, C8HealthIsProgress) {
+  FakeEngine fake({.loop = {.watchdog_seconds = 0.05}});
+  EXPECT_TRUE(fake.engine->healthy());
+  fake.model->hang = true;
+  const auto sink = std::make_shared<CollectingSink>();
+  ASSERT_TRUE(fake.Submit(Prompt(1, 4), GreedyFor(2), sink));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_FALSE(fake.engine->healthy());
+  fake.model->hang = false;
+  ASSERT_TRUE(sink->WaitForEnd());
+  EXPECT_TRUE(fake.WaitForIdle());
+  EXPECT_TRUE(fake.engine->healthy());
+}
+
+TEST(Engine, C9DrainLetsRunningRequestsFinish) {
+  FakeEngine fake({});
+  fake.model->delay = std::chrono::microseconds(200);
+  const auto sink = std::make_shared<CollectingSink>();
+  ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(50), sink));
+  ASSERT_TRUE(sink->WaitForTokens(1));
+  fake.engine->BeginShutdown();
+  const auto late = fake.Submit(Prompt(1, 10), GreedyFor(1), std::make_shared<CollectingSink>());
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
+  ASSERT_TRUE(sink->WaitForEnd());
+  EXPECT_EQ(sink->tokens().size(), 50u);
+  EXPECT_TRUE(fake.WaitForIdle());
+}
+
+TEST(Engine, C9AfterTheGraceTimeTheRestIsAborted) {
+  FakeEngine fake({.loop = {.drain_seconds = 0.02}});
+  fake.model->delay = std::chrono::milliseconds(1);
+  const auto sink = std::make_shared<CollectingSink>(2);
+  ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(400), sink, 2));
+  ASSERT_TRUE(sink->WaitForTokens(1));
+  fake.engine->BeginShutdown();
+  ASSERT_TRUE(sink->WaitForEnd());
+  EXPECT_EQ(sink->sequences[0].finish, FinishReason::kAbort);
+  EXPECT_EQ(sink->sequences[1].finish, FinishReason::kAbort);
+  EXPECT_TRUE(fake.WaitForIdle());
+}
+
+TEST(Engine, DestructionEndsWhatRuns) {
+  const auto sink = std::make_shared<CollectingSink>();
+  {
+    FakeEngine fake({});
+    fake.model->delay = std::chrono::milliseconds(1);
+    ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(400), sink));
+    ASSERT_TRUE(sink->WaitForTokens(1));
+  }
+  EXPECT_EQ(sink->sequences[0].finish, FinishReason::kAbort);
+}
+
+TEST(Engine, RefusesWhatItCannotTake) {
+  FakeEngine fake({.max_model_len = 32, .loop = {.max_unfinished = 2}});
+  const auto refused = [&](std::vector<int32_t> prompt, SamplingParams params, const char* param) {
+    const auto handle = fake.Submit(std::move(prompt), std::move(params), std::make_shared<CollectingSink>());
+    ASSERT_FALSE(handle) << param;
+    EXPECT_EQ(handle.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(handle.error().param, param);
+  };
+  refused({}, GreedyFor(1), "prompt");
+  refused({-1}, GreedyFor(1), "prompt");
+  refused({FakeModel::kVocab}, GreedyFor(1), "prompt");
+  refused(Prompt(1, 32), GreedyFor(1), "prompt");
+  SamplingParams params = GreedyFor(1);
+  params.logit_bias = {{FakeModel::kVocab, 1.0f}};
+  refused({1}, params, "logit_bias");
+  params = GreedyFor(1);
+  params.allowed_token_ids = {{-5}};
+  refused({1}, params, "allowed_token_ids");
+  params = GreedyFor(1);
+  params.bad_words = {{1, 1 << 30}};
+  refused({1}, params, "bad_words");
+  params = GreedyFor(1);
+  params.stop_token_ids = {-1};
+  refused({1}, params, "stop_token_ids");
+  params = GreedyFor(1);
+  params.temperature = std::nan("");
+  refused({1}, params, "temperature");
+
+  fake.model->hang = true;
+  const auto sink = std::make_shared<CollectingSink>();
+  ASSERT_TRUE(fake.Submit({1}, GreedyFor(1), sink));
+  ASSERT_TRUE(fake.Submit({1}, GreedyFor(1), sink));
+  const auto full = fake.Submit({1}, GreedyFor(1), sink);
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, ErrorCode::kUnavailable);
+  fake.engine->Abort(1);
+  fake.engine->Abort(2);
+  fake.model->hang = false;
+  EXPECT_TRUE(fake.WaitForIdle());
+}
+
+TEST(Engine, IdleUsesNoCpu) {
+  FakeEngine fake({.num_threads = 2, .loop = {}});
+  fake.Ask(Prompt(1, 10), GreedyFor(5));
+  ASSERT_TRUE(fake.WaitForIdle());
+  const auto cpu_seconds = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  };
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LT(cpu_seconds() - before, 0.02);
+}
+
+}  // namespace
+}  // namespace sluice

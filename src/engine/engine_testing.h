@@ -1,0 +1,280 @@
+// For tests: a model without weights whose answers show every mistake with the cache, and a sink that collects.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/engine_loop.h"
+
+namespace sluice::testing {
+
+// Its "KV cache" holds the tokens themselves: the logits of a row are a hash of all tokens of its sequence, read back through
+// the block table. So a block that is lost, shared wrongly or taken too early changes the answer.
+class FakeModel final : public Model {
+ public:
+  static constexpr int kVocab = 64;
+  static constexpr int32_t kPoison = 60;    // a step with this token throws
+  static constexpr int32_t kNanToken = 61;  // a sequence that ends in it gets NaN
+  static constexpr int32_t kEos = 63;       // never the likeliest by itself
+
+  FakeModel(int block_size, int64_t num_blocks)
+      : Model(Config()), block_size_(block_size), slots_(static_cast<size_t>(block_size * num_blocks), -1) {}
+
+  static ModelConfig Config() {
+    ModelConfig config;
+    config.architecture = "Fake";
+    config.vocab_size = kVocab;
+    config.max_position_embeddings = 1 << 20;
+    return config;
+  }
+
+  static void Logits(std::span<const int32_t> tokens, float* logits) {
+    uint64_t hash = 1469598103934665603u;
+    for (const int32_t token : tokens) hash = (hash ^ static_cast<uint64_t>(token)) * 1099511628211u;
+    for (int i = 0; i < kVocab; ++i) {
+      uint64_t value = hash + static_cast<uint64_t>(i) * 0x9E3779B97F4A7C15u;
+      value = (value ^ (value >> 31)) * 0xBF58476D1CE4E5B9u;
+      logits[i] = static_cast<float>((value >> 40) & 0xffff) / 10000.0f;
+      if (i >= kPoison) logits[i] = -10;
+    }
+    if (tokens.back() == kNanToken) logits[3] = std::nanf("");
+  }
+
+  // What a greedy answer must be.
+  static std::vector<int32_t> Greedy(std::vector<int32_t> tokens, int64_t count) {
+    const size_t prompt = tokens.size();
+    float logits[kVocab];
+    for (int64_t i = 0; i < count; ++i) {
+      Logits(tokens, logits);
+      tokens.push_back(static_cast<int32_t>(std::max_element(logits, logits + kVocab) - logits));
+    }
+    return {tokens.begin() + static_cast<int64_t>(prompt), tokens.end()};
+  }
+
+  void Forward(ThreadPool&, const StepInput& input, KvCache&, float* logits) override {
+    if (delay.count() > 0) std::this_thread::sleep_for(delay);
+    while (hang) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ++steps;
+    for (const int32_t token : input.tokens) {
+      if (token == kPoison) throw std::runtime_error("poison");
+    }
+    largest_step = std::max<int64_t>(largest_step, static_cast<int64_t>(input.tokens.size()));
+    size_t next_row = 0;
+    for (const kernels::AttentionSlice& slice : input.slices) {
+      for (int32_t i = 0; i < slice.num_tokens; ++i) {
+        Slot(slice, slice.context + i) = input.tokens[static_cast<size_t>(slice.first_row + i)];
+      }
+    }
+    for (const kernels::AttentionSlice& slice : input.slices) {
+      for (; next_row < input.logit_rows.size(); ++next_row) {
+        const int64_t row = input.logit_rows[next_row];
+        if (row >= slice.first_row + slice.num_tokens) break;
+        const int32_t length = slice.context + static_cast<int32_t>(row - slice.first_row) + 1;
+        context_.clear();
+        for (int32_t position = 0; position < length; ++position) context_.push_back(Slot(slice, position));
+        if (fast) {
+          std::fill(logits, logits + kVocab, 0.5f);
+        } else {
+          Logits(context_, logits);
+        }
+        logits += kVocab;
+      }
+    }
+  }
+
+  std::chrono::microseconds delay{0};
+  std::atomic<bool> hang{false};
+  bool fast = false;  // constant logits
+  std::atomic<int64_t> steps{0};
+  int64_t largest_step = 0;
+
+ private:
+  int32_t& Slot(const kernels::AttentionSlice& slice, int32_t position) {
+    return slots_[static_cast<size_t>(slice.block_table[position / block_size_] * block_size_ + position % block_size_)];
+  }
+
+  int block_size_;
+  std::vector<int32_t> slots_;
+  std::vector<int32_t> context_;
+};
+
+// Collects a request's news. Thread safety: any thread.
+class CollectingSink final : public RequestSink {
+ public:
+  explicit CollectingSink(int num_sequences = 1) : sequences(static_cast<size_t>(num_sequences)) {}
+
+  struct Sequence {
+    std::vector<int32_t> tokens;
+    std::vector<TokenLogprobs> logprobs;
+    std::optional<FinishReason> finish;
+    std::optional<int32_t> stop_token;
+  };
+
+  void OnPrompt(PromptResult result) override {
+    const std::lock_guard lock(mutex);
+    EXPECT_FALSE(prompt.has_value()) << "sent twice";
+    EXPECT_EQ(num_updates, 0) << "after tokens";
+    prompt = std::move(result);
+  }
+  void OnUpdate(SequenceUpdate update) override {
+    const std::lock_guard lock(mutex);
+    ++num_updates;
+    Sequence& sequence = sequences.at(static_cast<size_t>(update.sequence));
+    EXPECT_FALSE(sequence.finish.has_value()) << "news after the end";
+    EXPECT_FALSE(error.has_value());
+    sequence.tokens.insert(sequence.tokens.end(), update.tokens.begin(), update.tokens.end());
+    for (TokenLogprobs& entry : update.logprobs) sequence.logprobs.push_back(std::move(entry));
+    sequence.finish = update.finish;
+    sequence.stop_token = update.stop_token;
+    changed.notify_all();
+  }
+  void OnError(Error reason) override {
+    const std::lock_guard lock(mutex);
+    EXPECT_FALSE(error.has_value());
+    error = std::move(reason);
+    changed.notify_all();
+  }
+
+  // Waits for the end of all sequences or an error. False after half a minute.
+  bool WaitForEnd() {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::seconds(30), [this] {
+      return error || std::all_of(sequences.begin(), sequences.end(), [](const auto& s) { return s.finish.has_value(); });
+    });
+  }
+  bool WaitForTokens(size_t count, size_t sequence = 0) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::seconds(30),
+                            [&] { return sequences[sequence].tokens.size() >= count || error; });
+  }
+  const std::vector<int32_t>& tokens() const { return sequences[0].tokens; }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Sequence> sequences;
+  std::optional<PromptResult> prompt;
+  std::optional<Error> error;
+  int num_updates = 0;
+};
+
+// Counts what the engine reports. Thread safety: read it when the engine is idle, or the atomics at any time.
+class CountingObserver final : public EngineObserver {
+ public:
+  void OnStep(const StepStats& stats) override {
+    used_blocks = stats.used_blocks;
+    running = stats.running;
+    waiting = stats.waiting;
+    preemptions += stats.preemptions;
+    prompt_tokens += stats.prompt_tokens;
+    generated_tokens += stats.generated_tokens;
+    prefix_hits += stats.prefix_hits;
+    if (stats.generated_tokens + stats.prompt_tokens > 0) {
+      ++steps;
+      host_seconds = host_seconds + stats.step_seconds - stats.model_seconds;
+    }
+  }
+  void OnFirstToken(double) override { ++first_tokens; }
+  void OnInterToken(double) override { ++inter_tokens; }
+  void OnFinished(const RequestStats& stats) override {
+    ++finished;
+    last_reason = static_cast<int>(stats.reason);
+  }
+
+  std::atomic<int64_t> used_blocks{0}, running{0}, waiting{0}, preemptions{0}, prompt_tokens{0}, generated_tokens{0},
+      prefix_hits{0}, steps{0}, first_tokens{0}, inter_tokens{0}, finished{0}, last_reason{-1};
+  double host_seconds = 0;
+};
+
+// An engine over a FakeModel.
+struct FakeEngine {
+  struct Options {
+    int block_size = 4;
+    int64_t num_blocks = 256;
+    int64_t max_model_len = 512;
+    int64_t max_num_seqs = 32;
+    int64_t max_num_batched_tokens = 64;
+    int64_t max_prompt_logit_rows = 8;
+    bool prefix_caching = true;
+    int num_threads = 1;
+    LoopOptions loop;
+  };
+
+  explicit FakeEngine(Options options) {
+    EngineLoop::Parts parts;
+    parts.pool = std::make_unique<ThreadPool>(options.num_threads);
+    auto fake = std::make_unique<FakeModel>(options.block_size, options.num_blocks);
+    model = fake.get();
+    parts.model = std::move(fake);
+    kernels::KvLayout layout;
+    layout.num_kv_heads = 1;
+    layout.head_dim = 32;
+    layout.block_size = options.block_size;
+    parts.cache = std::make_unique<KvCache>(*KvCache::Allocate(layout, 1, options.num_blocks));
+    EngineInfo info;
+    info.model = model->config();
+    info.max_model_len = options.max_model_len;
+    info.max_num_seqs = options.max_num_seqs;
+    CoreOptions core;
+    core.limits.block_size = options.block_size;
+    core.limits.max_num_batched_tokens = options.max_num_batched_tokens;
+    core.limits.max_num_seqs = options.max_num_seqs;
+    core.limits.max_prompt_logit_rows = options.max_prompt_logit_rows;
+    core.num_blocks = options.num_blocks;
+    core.enable_prefix_caching = options.prefix_caching;
+    core.eos_token_ids = {FakeModel::kEos};
+    engine = *EngineLoop::Start(std::move(parts), info, core, options.loop, &observer);
+  }
+
+  Result<RequestHandle> Submit(std::vector<int32_t> prompt, SamplingParams params,
+                               const std::shared_ptr<CollectingSink>& sink, int n = 1) {
+    Request request;
+    request.id = "test";
+    request.prompt = std::move(prompt);
+    request.sampling = std::move(params);
+    request.num_sequences = n;
+    request.sink = sink;
+    return engine->Submit(std::move(request));
+  }
+
+  // Runs one request to its end.
+  std::shared_ptr<CollectingSink> Ask(std::vector<int32_t> prompt, SamplingParams params, int n = 1) {
+    auto sink = std::make_shared<CollectingSink>(n);
+    const auto handle = Submit(std::move(prompt), std::move(params), sink, n);
+    EXPECT_TRUE(handle) << handle.error().message;
+    EXPECT_TRUE(sink->WaitForEnd());
+    return sink;
+  }
+
+  // True once everything has ended and the observer has heard of it.
+  bool WaitForIdle() {
+    for (int i = 0; i < 30000; ++i) {
+      if (engine->num_unfinished() == 0 && observer.running == 0 && observer.waiting == 0 && observer.used_blocks == 0) {
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+  CountingObserver observer;
+  FakeModel* model = nullptr;
+  std::unique_ptr<Engine> engine;
+};
+
+inline SamplingParams GreedyFor(int64_t max_tokens) {
+  SamplingParams params;
+  params.temperature = 0;
+  params.max_tokens = max_tokens;
+  return params;
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,162 @@
+// The CPU promise: a greedy or seeded answer, with bit-equal logprobs, does not depend on what else runs, on the chunks of the
+// prompt, on the prefix cache, on the number of threads or on preemptions.
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "engine/engine_testing.h"
+
+namespace sluice {
+namespace {
+
+using testing::CollectingSink;
+using testing::CountingObserver;
+
+struct Answer {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;
+  std::vector<std::pair<int32_t, float>> top;
+  bool operator==(const Answer&) const = default;
+};
+
+struct Question {
+  std::vector<int32_t> prompt;
+  SamplingParams params;
+};
+
+std::vector<Question> Questions(int64_t vocab_size) {
+  std::vector<Question> all;
+  std::mt19937 random(11);
+  for (int i = 0; i < 32; ++i) {
+    Question question;
+    // Every fourth begins like the first, so that there are prefixes to share.
+    if (i % 4 == 3) question.prompt.assign(all[0].prompt.begin(), all[0].prompt.begin() + 48);
+    const size_t length = i == 0 ? 130 : 1 + random() % 90;
+    while (question.prompt.size() < length || question.prompt.empty()) {
+      question.prompt.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab_size)));
+    }
+    question.params.temperature = i % 2 == 0 ? 0 : 0.8;
+    question.params.seed = 100 + i;
+    question.params.top_p = i % 3 == 0 ? 0.9 : 1;
+    question.params.max_tokens = 12;
+    question.params.ignore_eos = true;
+    question.params.logprobs = 3;
+    all.push_back(std::move(question));
+  }
+  return all;
+}
+
+class Promise : public ::testing::TestWithParam<const char*> {
+ protected:
+  struct Run {
+    int num_threads = 1;
+    int64_t max_num_batched_tokens = 2048;
+    int64_t max_num_seqs = 32;
+    bool prefix_caching = false;
+    std::optional<int64_t> num_blocks;
+    bool at_once = true;
+    int rounds = 1;  // the answers of the last one are returned
+    std::string isa = "auto";
+  };
+
+  static std::string Folder() { return std::string(SLUICE_SOURCE_DIR "/tests/data/checkpoints/") + GetParam(); }
+
+  static std::vector<Answer> Answers(const Run& run, CountingObserver* observer = nullptr) {
+    EngineConfig config;
+    config.model_folder = Folder();
+    config.num_threads = run.num_threads;
+    config.max_num_batched_tokens = run.max_num_batched_tokens;
+    config.max_num_seqs = run.max_num_seqs;
+    config.max_model_len = 160;
+    config.enable_prefix_caching = run.prefix_caching;
+    config.num_blocks_override = run.num_blocks;
+    config.kv_cache_bytes = int64_t{64} << 20;
+    config.cpu_isa = run.isa;
+    Engine::Hooks hooks;
+    hooks.observer = observer;
+    auto engine = Engine::Create(config, hooks);
+    EXPECT_TRUE(engine) << engine.error().message;
+    std::vector<Answer> answers;
+    for (int round = 0; round < run.rounds; ++round) {
+      answers.clear();
+      std::vector<std::shared_ptr<CollectingSink>> sinks;
+      for (const Question& question : Questions((*engine)->info().model.vocab_size)) {
+        Request request;
+        request.prompt = question.prompt;
+        request.sampling = question.params;
+        request.sink = sinks.emplace_back(std::make_shared<CollectingSink>());
+        const auto handle = (*engine)->Submit(std::move(request));
+        EXPECT_TRUE(handle) << handle.error().message;
+        if (!run.at_once) EXPECT_TRUE(sinks.back()->WaitForEnd());
+      }
+      for (const auto& sink : sinks) {
+        EXPECT_TRUE(sink->WaitForEnd());
+        Answer& answer = answers.emplace_back();
+        answer.tokens = sink->tokens();
+        for (const TokenLogprobs& entry : sink->sequences[0].logprobs) {
+          answer.logprobs.push_back(entry.logprob);
+          answer.top.insert(answer.top.end(), entry.top.begin(), entry.top.end());
+        }
+      }
+    }
+    return answers;
+  }
+};
+
+TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
+  const std::vector<Answer> alone = Answers({.num_threads = 1, .at_once = false});
+  ASSERT_EQ(alone.size(), 32u);
+  for (const Answer& answer : alone) {
+    ASSERT_EQ(answer.tokens.size(), 12u);
+    ASSERT_EQ(answer.top.size(), 36u);
+  }
+  EXPECT_NE(alone[0].tokens, alone[1].tokens);
+  EXPECT_EQ(Answers({.num_threads = 2}), alone) << "all at once, two threads";
+  EXPECT_EQ(Answers({.num_threads = 1, .max_num_batched_tokens = 64}), alone) << "chunks of 64";
+  EXPECT_EQ(Answers({.num_threads = 2, .max_num_batched_tokens = 7, .max_num_seqs = 7}), alone) << "chunks of 7";
+  CountingObserver cached;
+  EXPECT_EQ(Answers({.num_threads = 2, .prefix_caching = true, .rounds = 2}, &cached), alone) << "prefix hits";
+  EXPECT_GT(cached.prefix_hits, 1000);
+  CountingObserver preempted;
+  EXPECT_EQ(Answers({.num_threads = 2, .max_num_batched_tokens = 64, .num_blocks = 20}, &preempted), alone)
+      << "few blocks";
+  EXPECT_GT(preempted.preemptions, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Promise, ::testing::Values("llama-bf16", "qwen3-bf16"),
+                         [](const auto& info) { return std::string(info.param).substr(0, 5); });
+
+TEST(EngineCreate, SaysItsPlanAndLoadsAnyShapeWithoutWeights) {
+  EngineConfig config;
+  config.model_folder = SLUICE_SOURCE_DIR "/tests/data/checkpoints/llama-bf16";
+  config.dummy_weights = true;
+  config.kv_cache_bytes = int64_t{16} << 20;
+  std::vector<std::string> plan;
+  Engine::Hooks hooks;
+  hooks.print_plan = [&](const std::string& line) { plan.push_back(line); };
+  auto engine = Engine::Create(config, hooks);
+  ASSERT_TRUE(engine) << engine.error().message;
+  EXPECT_GE(plan.size(), 6u);
+  EXPECT_EQ((*engine)->info().dtype, "bfloat16");
+  EXPECT_FALSE((*engine)->info().isa.empty());
+  const auto sink = std::make_shared<CollectingSink>();
+  Request request;
+  request.prompt = {1, 2, 3};
+  request.sampling = testing::GreedyFor(4);
+  request.sink = sink;
+  ASSERT_TRUE((*engine)->Submit(std::move(request)));
+  EXPECT_TRUE(sink->WaitForEnd());
+}
+
+TEST(EngineCreate, NamesWhatIsMissing) {
+  EngineConfig config;
+  config.model_folder = "/nonexistent/model";
+  const auto engine = Engine::Create(config, {});
+  ASSERT_FALSE(engine);
+  EXPECT_NE(engine.error().message.find("/nonexistent/model"), std::string::npos);
+  config.cpu_isa = "z80";
+  EXPECT_EQ(Engine::Create(config, {}).error().code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace sluice
