@@ -1,0 +1,136 @@
+"""A server that ends with the test, and plain HTTP to talk to it."""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = ROOT / "build" / "release" / "bin"
+DATA = ROOT / "tests" / "data"
+ABACUS = ROOT / "models" / "abacus"
+READY_S = 60
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    def __init__(self, process, port, log):
+        self.process, self.port, self.log_path = process, port, log
+        self.url = "http://127.0.0.1:%d" % port
+
+    def log(self):
+        return pathlib.Path(self.log_path).read_text(errors="replace")
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        """(status, headers, bytes). A body that is no bytes is sent as JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
+            connection.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
+            reply = connection.getresponse()
+            return reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read()
+        finally:
+            connection.close()
+
+    def get(self, path, **kw):
+        status, _, text = self.request("GET", path, **kw)
+        return status, text
+
+    def post(self, path, body, **kw):
+        """(status, parsed answer)."""
+        status, _, text = self.request("POST", path, body, **kw)
+        return status, json.loads(text)
+
+    def complete(self, prompt, **fields):
+        """The one choice of a completion that must succeed."""
+        body = {"model": "m", "prompt": prompt, "temperature": 0, "max_tokens": 16, **fields}
+        status, answer = self.post("/v1/completions", body)
+        assert status == 200, answer
+        return answer["choices"][0]
+
+    def metric(self, name):
+        """The sum of a metric's samples; None if there is none."""
+        values = [float(line.rsplit(" ", 1)[1]) for line in self.get("/metrics")[1].decode().splitlines()
+                  if line.startswith((name + "{", name + " "))]
+        return sum(values) if values else None
+
+    def stop(self, signal_number=signal.SIGTERM, timeout=15):
+        self.process.send_signal(signal_number)
+        return self.process.wait(timeout)
+
+
+def command(*words, program="sluice"):
+    return [str(BIN / program), *map(str, words)]
+
+
+def run(*words, program="sluice", timeout=60, env=None, **kw):
+    """Runs the program to its end."""
+    return subprocess.run(command(*words, program=program), capture_output=True, text=True, timeout=timeout,
+                          env={**os.environ, **(env or {})}, **kw)
+
+
+@contextlib.contextmanager
+def serving(model, *flags, program="sluice", name="m", env=None):
+    """Starts `serve model flags` under the served name `name`; yields when /health is 200; ends it by its own process."""
+    port = free_port()
+    with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
+        process = subprocess.Popen(command("serve", model, "--host", "127.0.0.1", "--port", port, "--served-model-name", name,
+                                           *flags, program=program),
+                                   stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+        server = Server(process, port, log.name)
+        try:
+            end = time.time() + READY_S
+            while True:
+                assert process.poll() is None, "the server ended at start: " + server.log()
+                with contextlib.suppress(OSError):
+                    if server.get("/health", timeout=2)[0] == 200:
+                        break
+                assert time.time() < end, "not ready: " + server.log()
+                time.sleep(0.05)
+            yield server
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def at_once(jobs):
+    """Runs callables in threads of their own; their results in order. The first exception is raised."""
+    results = [None] * len(jobs)
+
+    def work(i):
+        try:
+            results[i] = (jobs[i](), None)
+        except BaseException as problem:  # handed to the caller
+            results[i] = (None, problem)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(jobs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for _, problem in results:
+        if problem is not None:
+            raise problem
+    return [value for value, _ in results]
+
+
+def events(raw):
+    """The data of each server-sent event, parsed but for [DONE]."""
+    data = [part[len("data:"):].strip() for part in raw.decode().split("\n\n") if part.startswith("data:")]
+    return [d if d == "[DONE]" else json.loads(d) for d in data]

@@ -1,0 +1,203 @@
+"""What start-up refuses, in one sentence and with its exit code, and how the program ends."""
+import json
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+
+from serving import ABACUS, DATA, command, run, serving
+
+LLAMA = DATA / "checkpoints" / "llama-bf16"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(LLAMA, folder)
+    return folder
+
+
+def refused(code, *words, says=(), **kw):
+    result = run("serve", *words, "--host", "127.0.0.1", "--port", 0, **kw)
+    assert result.returncode == code, (result.returncode, result.stderr)
+    line = result.stderr.strip().splitlines()[-1] if code != 2 else result.stderr
+    for word in says:
+        assert word in line, result.stderr
+    return line
+
+
+def rewrite_header(folder, change):
+    """Applies `change` to the header (a dict) of the folder's tensors."""
+    path = folder / "model.safetensors"
+    raw = path.read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:8 + size])
+    change(header)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size:])
+
+
+def first_tensor(header):
+    return next(name for name in header if name != "__metadata__")
+
+
+def test_usage():
+    refused(2, LLAMA, "--max-modle-len", 5, says=["--max-modle-len", "--max-model-len"])
+    refused(2, LLAMA, "--port", "http", says=["--port", "http"])
+    refused(2, LLAMA, "--dtype", "int3", says=["--dtype", "bfloat16"])
+    assert run("serv").returncode == 2 and "serve" in run("serv").stderr
+    assert run("serve").returncode == 2
+
+
+def test_yaml(tmp_path):
+    config = tmp_path / "c.yaml"
+    config.write_text("port: 0\nmax-modle-len: 5\n")
+    refused(2, LLAMA, "--config", config, says=["c.yaml:2", "max-modle-len", "max-model-len"])
+
+
+def test_no_such_model():
+    assert run("serve", "/nowhere/at-all").returncode in (3, 5)
+    result = run("serve", "nobody/nothing", env={"HF_HOME": "/nowhere"})
+    assert result.returncode == 5 and "nobody/nothing" in result.stderr
+
+
+def test_truncated_tensors(copy):
+    path = copy / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1000])
+    refused(3, copy, says=["model.safetensors"])
+    path.write_bytes(b"\x01\x02")
+    refused(3, copy, says=["model.safetensors"])
+
+
+def test_header_larger_than_the_file(copy):
+    path = copy / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", 1 << 60) + path.read_bytes()[8:])
+    refused(3, copy, says=["model.safetensors"])
+
+
+def test_lying_headers(copy):
+    changes = {
+        "overlap": lambda h: h[first_tensor(h)].update(data_offsets=[2, h[first_tensor(h)]["data_offsets"][1] + 2]),
+        "outside": lambda h: h[first_tensor(h)].update(data_offsets=[0, 1 << 50]),
+        "shape": lambda h: h[first_tensor(h)].update(shape=[1, 2, 3]),
+        "type": lambda h: h[first_tensor(h)].update(dtype="Q7"),
+        "missing": lambda h: h.pop(first_tensor(h)),
+    }
+    original = (copy / "model.safetensors").read_bytes()
+    for change in changes.values():
+        (copy / "model.safetensors").write_bytes(original)
+        rewrite_header(copy, change)
+        refused(3, copy)
+
+
+def test_missing_shard(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(DATA / "checkpoints" / "llama-tied-bf16-sharded", folder)
+    (folder / "model-00002-of-00003.safetensors").unlink()
+    refused(3, folder, says=["model-00002-of-00003.safetensors"])
+
+
+def test_configuration_that_is_not_supported(copy):
+    config = json.loads((copy / "config.json").read_text())
+    for change, word in (({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM"),
+                         ({"hidden_act": "relu6"}, "relu6"),
+                         ({"rope_scaling": {"rope_type": "curly", "factor": 2}}, "curly")):
+        (copy / "config.json").write_text(json.dumps({**config, **change}))
+        refused(3, copy, says=[word])
+
+
+def test_tokenizer_larger_than_the_vocabulary(copy):
+    tokenizer = json.loads((copy / "tokenizer.json").read_text())
+    tokenizer["added_tokens"].append({"id": 100000, "content": "<far>", "single_word": False, "lstrip": False, "rstrip": False,
+                                      "normalized": False, "special": True})
+    (copy / "tokenizer.json").write_text(json.dumps(tokenizer))
+    refused(3, copy, says=["vocabulary"])
+
+
+def test_too_large_for_memory():
+    line = refused(4, ABACUS, "--kv-cache-memory-bytes", "900GiB")
+    assert "--kv-cache-memory-bytes" in line
+    refused(4, LLAMA, "--num-gpu-blocks-override", 1, "--max-model-len", 512, says=["--max-model-len"])
+
+
+def test_forced_instruction_set():
+    assert run("serve", LLAMA, "--cpu-isa", "sse9").returncode == 2
+
+
+def test_port_taken():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = run("serve", LLAMA, "--host", "127.0.0.1", "--port", port)
+        assert result.returncode == 6 and str(port) in result.stderr
+
+
+def test_drain():
+    """SIGTERM: the running answer is finished, new work is refused, exit 0."""
+    with serving(ABACUS, "--max-model-len", 4096) as server:
+        answer = {}
+
+        def ask():
+            answer["text"] = server.complete("Tom has 3 apples.", max_tokens=1500, ignore_eos=True)["text"]
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not server.metric("vllm:num_requests_running"):
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+        try:
+            status, _ = server.get("/health", timeout=5)
+            assert status == 503
+        except OSError:
+            pass  # it no longer listens
+        thread.join(60)
+        assert answer["text"]
+        assert server.process.wait(20) == 0
+
+
+def test_second_signal_ends_at_once():
+    with serving(ABACUS, "--max-model-len", 8192) as server:
+        body = json.dumps({"model": "m", "prompt": "Tom", "max_tokens": 8000, "ignore_eos": True, "stream": True})
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                            "Content-Length: %d\r\n\r\n%s" % (len(body), body)).encode())
+            client.recv(1000)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            assert server.process.poll() is None
+            start = time.time()
+            assert server.stop(signal.SIGTERM, timeout=5) == 143
+            assert time.time() - start < 2
+
+
+def test_health_while_loading_and_words_when_ready(tmp_path):
+    with serving(ABACUS) as server:
+        assert "Application startup complete." in server.log()
+        assert server.get("/health")[0] == 200
+        assert server.stop(signal.SIGINT) == 0
+
+
+def test_links():
+    for program in ("vllm", "trtllm-serve"):
+        with serving(LLAMA, "--max_model_len", 256, "--trust-remote-code", program=program) as server:
+            assert server.get("/v1/models")[0] == 200
+
+
+def test_closed_output(tmp_path):
+    """Nobody reads the log: the server does not die of it."""
+    process = subprocess.Popen(command("serve", LLAMA, "--host", "127.0.0.1", "--port", 0), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    process.stderr.readline()
+    process.stderr.close()
+    time.sleep(1)
+    assert process.poll() is None
+    process.terminate()
+    assert process.wait(15) == 0
