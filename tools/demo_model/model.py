@@ -97,13 +97,12 @@ class Decoder(nn.Module):
         self.embed_tokens = nn.Embedding(c["vocab_size"], c["hidden_size"])
         self.layers = nn.ModuleList(Layer(c) for _ in range(c["num_hidden_layers"]))
         self.norm = Norm(c["hidden_size"], c["rms_norm_eps"])
-        inv = c["rope_theta"] ** (-torch.arange(0, c["head_dim"], 2).float() / c["head_dim"])
-        self.register_buffer("inv_freq", inv, persistent=False)
+        self.inv_freq = c["rope_theta"] ** (-torch.arange(0, c["head_dim"], 2).float() / c["head_dim"])
 
     def forward(self, ids):
         angle = torch.outer(torch.arange(ids.shape[1]).float(), self.inv_freq).repeat(1, 2)
-        x = self.embed_tokens(ids)
-        dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+        dtype = self.norm.weight.dtype    # the embedding itself may stay in float32
+        x = self.embed_tokens(ids).to(dtype)
         cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
         for layer in self.layers:
             x = layer(x, cos, sin)
@@ -124,4 +123,5 @@ class Llama(nn.Module):
                 nn.init.normal_(p, std=std)
 
     def forward(self, ids):
-        return F.linear(self.model(ids), self.model.embed_tokens.weight)
+        x = self.model(ids)
+        return F.linear(x, self.model.embed_tokens.weight.to(x.dtype))

@@ -128,16 +128,23 @@ def schedule(done, step, warm_up=100):
     return min((step + 1) / warm_up, 1.0, max(0.0, 1 - done) / 0.55)
 
 
-def worker(rank, args, model, grads, done, barrier, ids, marks, checkpoint):
+def worker(rank, args, master, grads, barrier, ids, marks, checkpoint):
     """Each process takes its share of the batch and updates its share of the parameters.
 
     One thread in each of two processes is a good deal faster here than two
-    threads in one: they meet twice a step, not after every operation.
+    threads in one: they meet twice a step, not after every operation. The
+    parameters proper are float32 and shared; each process computes with a
+    bfloat16 copy of the matrices.
     """
     torch.set_num_threads(1)
     ids, marks = ids.numpy(), marks.numpy()
-    params = list(model.parameters())
+    params = list(master.parameters())
     sizes = [p.numel() for p in params]
+    model = Llama()
+    if not args.float32:
+        model.bfloat16()
+        model.model.embed_tokens.float()      # its gradient sums thousands of small terms
+    local = list(model.parameters())
     mine = [k for k in range(len(params)) if k % WORKERS == rank]
     matrices = [k for k in mine if params[k].dim() == 2 and k > 0]     # 0 is the embedding
     muon = Muon([params[k] for k in matrices])
@@ -146,47 +153,46 @@ def worker(rank, args, model, grads, done, barrier, ids, marks, checkpoint):
     weights = torch.tensor(WEIGHTS)
     if rank == 0:
         held_out = held_out_batch(Tokenizer.from_file(os.path.join(args.out, "tokenizer.json")), 300)
+        average = Llama()                     # of the last steps' weights: this is what is exported
+        average.load_state_dict(master.state_dict())
     began, total = time.time(), 0.0
     for step in range(args.steps):
-        if rank == 0:
-            spent = (time.time() - began) / 60 / args.minutes if args.minutes else 0.0
-            done[0] = max(step / args.steps, spent)
+        with torch.no_grad():
+            torch._foreach_copy_(local, params)
         take = order[step * args.batch:(step + 1) * args.batch]
         w = weights[torch.from_numpy(marks[take][:, 1:].astype(np.int64))]
         share = w[rank::WORKERS].flatten()
         i = torch.from_numpy(ids[take][rank::WORKERS].astype(np.int64))
-        with torch.autocast("cpu", torch.bfloat16, enabled=not args.float32):
-            logits = model(i[:, :-1])
+        logits = model(i[:, :-1])
         each = F.cross_entropy(logits.flatten(0, 1).float(), i[:, 1:].flatten(), reduction="none")
         loss = (each * share).sum() / w.sum()
-        for p in params:
+        for p in local:
             p.grad = None
         loss.backward()
-        torch.cat([p.grad.flatten() for p in params], out=grads[rank])
+        for to, p in zip(grads[rank].split(sizes), local):
+            to.copy_(p.grad.flatten())
         total += loss.item() * WORKERS
         barrier.wait()
-        at = float(done[0])
-        if at >= 1:
-            break
         summed = grads.sum(0).split(sizes)
         for k in mine:
             params[k].grad = summed[k].view_as(params[k])
-        scale = schedule(at, step)
+        scale = schedule(step / args.steps, step)
         muon.step(args.rate * scale)
         for g in adam.param_groups:
             g["lr"] = args.rate * 0.1 * scale
         adam.step()
         barrier.wait()
-        if rank == 0 and (step + 1) % 20 == 0:
+        if rank != 0:
+            continue
+        with torch.no_grad():
+            torch._foreach_lerp_(list(average.parameters()), params, max(0.03, 1 / (step + 1)))
+        if (step + 1) % 20 == 0:
             print(f"step {step + 1} loss {total / 20:.4f} scale {scale:.3f} {(time.time() - began) / (step + 1):.2f} s/step", flush=True)
             total = 0.0
-        if rank == 0 and (step + 1) % 200 == 0:
-            print(f"step {step + 1}: {whole_answers_right(model, held_out):.1%} of held-out answers right", flush=True)
-            save(model, checkpoint)
-    if rank == 0:
-        print(f"trained in {(time.time() - began) / 60:.1f} minutes, {step + 1} steps: "
-              f"{whole_answers_right(model, held_out):.1%} of held-out answers right", flush=True)
-        save(model, checkpoint)
+        if (step + 1) % 100 == 0 or step + 1 == args.steps:
+            print(f"step {step + 1}, {(time.time() - began) / 60:.1f} minutes: "
+                  f"{whole_answers_right(average, held_out):.1%} of held-out answers right", flush=True)
+            save(average, checkpoint)
 
 
 def save(model, path):
@@ -198,12 +204,11 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--out", required=True, help="folder of the finished model")
     p.add_argument("--work", default="work", help="folder for checkpoints")
-    p.add_argument("--steps", type=int, default=3000)
-    p.add_argument("--minutes", type=float, help="end within this time, with fewer steps if need be")
-    p.add_argument("--batch", type=int, default=16, help="rows a step")
+    p.add_argument("--steps", type=int, default=2000)
+    p.add_argument("--batch", type=int, default=8, help="rows a step")
     p.add_argument("--rate", type=float, default=0.02, help="Muon's learning rate; AdamW takes a tenth")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--float32", action="store_true", help="no bfloat16 products (slower where the CPU has AMX)")
+    p.add_argument("--float32", action="store_true", help="no bfloat16 (slower where the CPU has AMX)")
     p.add_argument("--export-only", action="store_true")
     args = p.parse_args()
 
@@ -226,10 +231,9 @@ def main():
 
     model.share_memory()
     grads = torch.zeros(WORKERS, sum(p.numel() for p in model.parameters())).share_memory_()
-    done = torch.zeros(1).share_memory_()
     context = multiprocessing.get_context("spawn")  # a forked autograd engine hangs
     barrier = context.Barrier(WORKERS)
-    team = [context.Process(target=worker, args=(rank, args, model, grads, done, barrier, torch.from_numpy(ids).share_memory_(),
+    team = [context.Process(target=worker, args=(rank, args, model, grads, barrier, torch.from_numpy(ids).share_memory_(),
                                                     torch.from_numpy(marks).share_memory_(), checkpoint))
             for rank in range(WORKERS)]
     for t in team:

@@ -1,0 +1,18 @@
+#!/bin/sh
+# The figures that show how far the engine is from this machine's limits: the shape of a 1-billion-parameter Llama with
+# random weights. Needs about 4 GiB of memory and some minutes. Usage: tools/bench.sh [options of sluice bench]
+set -eu
+cd "$(dirname "$0")/.."
+bin=build/release/bin/sluice
+shape=benchmarks/llama-3.2-1b-shape
+
+"$bin" doctor
+for run in \
+  "one stream, decode|--batch-size 1 --input-len 16 --output-len 33 --num-iters 3" \
+  "512-token prefill|--batch-size 1 --input-len 512 --output-len 1 --num-iters 3" \
+  "32 streams, decode|--batch-size 32 --input-len 16 --output-len 33 --num-iters 1"; do
+  echo
+  echo "== ${run%%|*}"
+  # shellcheck disable=SC2086
+  "$bin" bench latency "$shape" --load-format dummy ${run#*|} "$@"
+done

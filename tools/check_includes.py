@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Checks the include arrows: which folder of src/ may include which. Prints every arrow that is not in the table.
+
+The table is that of docs/architecture.md; a folder may always include itself.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1] / "src"
+ARROWS = {
+    "base": [],
+    "tensor": ["base"],
+    "hardware": ["base"],
+    "kernels": ["tensor", "hardware", "base"],
+    "checkpoint": ["tensor", "base"],
+    "hub": ["base"],
+    "tokenizer": ["base"],
+    "chat": ["tokenizer", "base"],
+    "models": ["kernels", "checkpoint", "tensor", "base"],
+    "cache": ["base"],
+    "scheduler": ["cache", "base"],
+    "sampler": ["kernels", "base"],
+    "engine": ["scheduler", "sampler", "models", "cache", "kernels", "checkpoint", "tensor", "hardware", "base"],
+    "server": ["engine", "chat", "tokenizer", "checkpoint", "base"],
+    "client": ["base"],
+    "options": ["base"],
+}
+ARROWS["cli"] = list(ARROWS)
+# Files that one folder keeps to itself.
+PRIVATE = re.compile(r"/internal/|_internal\.h$")
+MAX_LINES = 1000
+WATCHED_LINES = 800
+
+bad = []
+for path in sorted(ROOT.rglob("*")):
+    if path.suffix not in (".h", ".cc"):
+        continue
+    folder = path.relative_to(ROOT).parts[0]
+    text = path.read_text()
+    if folder not in ARROWS:
+        bad.append("%s: folder %s is not in the table" % (path, folder))
+        continue
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        if not found:
+            continue
+        target = found.group(1).split("/")[0]
+        place = "%s:%d" % (path.relative_to(ROOT.parent), number)
+        if "/" not in found.group(1) or not (ROOT / found.group(1)).exists():
+            bad.append("%s: %s is no path from src/" % (place, found.group(1)))
+        elif target != folder and target not in ARROWS[folder]:
+            bad.append("%s: %s must not include %s" % (place, folder, target))
+        elif target != folder and PRIVATE.search(found.group(1)):
+            bad.append("%s: %s is private to %s" % (place, found.group(1), target))
+    lines = text.count("\n")
+    data = "data" in path.stem or "table" in path.stem
+    if lines > (MAX_LINES if path.stem.endswith("_test") else WATCHED_LINES) and not data:
+        bad.append("%s: %d lines; one idea a file" % (path.relative_to(ROOT.parent), lines))
+for line in bad:
+    print(line)
+print("%d findings" % len(bad))
+sys.exit(bool(bad))

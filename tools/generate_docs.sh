@@ -1,0 +1,22 @@
+#!/bin/sh
+# Writes the pages of docs/ that come from the program. With --check it writes nothing and fails where a page is not what
+# the program says.
+set -eu
+cd "$(dirname "$0")/.."
+bin=build/release/bin/sluice
+status=0
+page() {
+  new="$(mktemp)"
+  "$bin" help "$2" >"$new"
+  if [ "${check:-}" = yes ]; then
+    cmp -s "$new" "docs/$1" || { echo "docs/$1 is not what the program says: run \`make docs\`"; status=1; }
+    rm -f "$new"
+  else
+    cat "$new" >"docs/$1"
+    rm -f "$new"
+  fi
+}
+if [ "${1:-}" = --check ]; then check=yes; fi
+page options.md --markdown
+page metrics.md --metrics
+exit $status
