@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/metrics_help.h"
 #include "options/suggest.h"
 
 namespace sluice::cli {
@@ -45,6 +46,10 @@ Result<int> RunHelp(const std::vector<std::string>& words) {
   }
   if (words[0] == "exit-codes") {
     fmt::print("{}", ExitCodeHelp());
+    return 0;
+  }
+  if (words[0] == "--metrics") {
+    fmt::print("{}", MetricsMarkdown());
     return 0;
   }
   if (words[0] == "--markdown") {
