@@ -1,0 +1,145 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/bench_report.h"
+#include "cli/command.h"
+#include "cli/configs.h"
+#include "cli/exit_code.h"
+#include "cli/limits.h"
+#include "cli/metrics_help.h"
+#include "cli/progress.h"
+#include "options/sources.h"
+
+namespace sluice::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+options::Settings Read(const std::vector<std::string>& words, options::Command command = options::kServe) {
+  auto resolved = options::Resolve(words, {}, command, options::Dialect::kSluice);
+  EXPECT_TRUE(resolved) << (resolved ? "" : resolved.error().message);
+  return resolved ? resolved->settings : options::Settings();
+}
+
+TEST(Configs, DefaultsOfTheTableAreThoseOfTheConfigurations) {
+  const options::Settings settings = Read({"m"});
+  const EngineConfig engine = *MakeEngineConfig(settings, {});
+  const EngineConfig plain_engine;
+  EXPECT_EQ(engine.dtype, plain_engine.dtype);
+  EXPECT_EQ(engine.kv_cache_dtype, plain_engine.kv_cache_dtype);
+  EXPECT_EQ(engine.block_size, plain_engine.block_size);
+  EXPECT_EQ(engine.max_num_seqs, plain_engine.max_num_seqs);
+  EXPECT_EQ(engine.enable_prefix_caching, plain_engine.enable_prefix_caching);
+  EXPECT_EQ(engine.cpu_isa, plain_engine.cpu_isa);
+  ServerConfig server = MakeServerConfig(settings, {});
+  AddServeOptions(settings, server);
+  const ServerConfig plain;
+  EXPECT_EQ(server.host, plain.host);
+  EXPECT_EQ(server.port, plain.port);
+  EXPECT_EQ(server.allowed_origins, plain.allowed_origins);
+  EXPECT_EQ(server.max_body_bytes, plain.max_body_bytes);
+  EXPECT_EQ(server.max_header_bytes, plain.max_header_bytes);
+  EXPECT_EQ(server.max_connections, plain.max_connections);
+  EXPECT_EQ(server.max_pending_requests, plain.max_pending_requests);
+  EXPECT_EQ(server.keep_alive_seconds, plain.keep_alive_seconds);
+  EXPECT_EQ(server.max_logprobs, plain.max_logprobs);
+  EXPECT_EQ(server.response_role, plain.response_role);
+}
+
+TEST(Configs, OptionsReachTheConfigurations) {
+  const options::Settings settings =
+      Read({"m", "--dtype", "half", "--max-model-len", "4k", "--max-num-seqs", "3", "--gpu-memory-utilization", "0.5",
+            "--kv-cache-memory-bytes", "1GiB", "--load-format", "dummy", "--scheduling-policy", "priority", "--api-key", "a", "b",
+            "--served-model-name", "x", "y", "--uvicorn-log-level", "warning", "--root-path", "/p"});
+  const EngineConfig engine = *MakeEngineConfig(settings, {});
+  EXPECT_EQ(engine.dtype, "float16");
+  EXPECT_EQ(engine.max_model_len, 4000);
+  EXPECT_EQ(engine.max_num_seqs, 3);
+  EXPECT_EQ(engine.memory_utilization, 0.5);
+  EXPECT_EQ(engine.kv_cache_bytes, int64_t{1} << 30);
+  EXPECT_TRUE(engine.dummy_weights);
+  EXPECT_TRUE(engine.priority_scheduling);
+  ServerConfig server = MakeServerConfig(settings, {});
+  AddServeOptions(settings, server);
+  EXPECT_THAT(server.api_keys, ElementsAre("a", "b"));
+  EXPECT_THAT(server.served_model_names, ElementsAre("x", "y"));
+  EXPECT_TRUE(server.disable_access_log);
+  EXPECT_TRUE(server.priority_scheduling);
+  EXPECT_EQ(server.root_path, "/p");
+}
+
+TEST(Configs, AutomaticLengthsAreLeftToTheEngine) {
+  EXPECT_EQ(MakeEngineConfig(Read({"m", "--max-model-len", "auto"}), {})->max_model_len, std::nullopt);
+  EXPECT_EQ(MakeEngineConfig(Read({"m", "--max-model-len", "-1"}), {})->max_model_len, std::nullopt);
+  EXPECT_FALSE(MakeEngineConfig(Read({"m", "--max-model-len", "0"}), {}));
+}
+
+TEST(Configs, AModelIsNeeded) {
+  const auto model = ResolveModelArgument(Read({}));
+  ASSERT_FALSE(model);
+  EXPECT_EQ(ExitCode(model.error().code), kExitUsage);
+  EXPECT_FALSE(HasModelArgument(Read({})));
+  EXPECT_TRUE(HasModelArgument(Read({"--model", "x"})));
+}
+
+TEST(Commands, EachHasHelp) {
+  for (const Command& command : Commands()) {
+    EXPECT_THAT(CommandHelp(command, ""), HasSubstr(std::string(command.summary))) << command.name;
+    EXPECT_THAT(CommandHelp(command, "log"), HasSubstr("--log-level")) << command.name;
+  }
+  EXPECT_EQ(RunHelp({"nothing"}).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(Metrics, ThePageListsEveryFamilyWithItsType) {
+  const std::string page = MetricsMarkdown();
+  EXPECT_THAT(page, HasSubstr("| `vllm:num_requests_running` | gauge | `model_name` `engine` |"));
+  EXPECT_THAT(page, HasSubstr("`vllm:time_to_first_token_seconds` | histogram"));
+}
+
+// The shape of Llama-3.2-1B: 1.24 billion weights, of which each token reads all.
+TEST(Limits, WorkOfAKnownShape) {
+  ModelConfig config;
+  config.num_hidden_layers = 16;
+  config.hidden_size = 2048;
+  config.intermediate_size = 8192;
+  config.num_attention_heads = 32;
+  config.num_key_value_heads = 8;
+  config.head_dim = 64;
+  config.vocab_size = 128256;
+  const ModelWork work = WorkOf(config, 2);
+  EXPECT_EQ(work.matrix_weights, 16 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192));
+  EXPECT_EQ(work.matrix_weights + work.logit_weights, 1235746816);
+  EXPECT_EQ(work.weight_bytes_per_token, 2 * 1235746816);
+  EXPECT_NEAR(PrefillFlops(config, work, 512), 2.0 * 512 * 973078528 + 2.0 * 262668288 + 2.0 * 512 * 512 * 2048 * 16, 1);
+}
+
+TEST(Report, FiguresStandBesideTheirBounds) {
+  EngineInfo info;
+  info.dtype = "bfloat16";
+  info.model.num_hidden_layers = 1;
+  info.model.hidden_size = info.model.intermediate_size = info.model.vocab_size = 1000;
+  info.model.num_attention_heads = info.model.num_key_value_heads = 10;
+  info.model.head_dim = 100;
+  BenchReport report = MakeReport(info, MachineLimits{32e6, 1e9, 0, 1e8}, 1, 10, 11);
+  BatchResult run;
+  run.seconds = 2;
+  run.prefill_seconds = 1;
+  run.first_token_seconds = {1};
+  run.decode_seconds = 1;
+  run.decode = {.steps = 1, .tokens = 1, .model_seconds = 0.75};
+  report.runs = {run};
+  // 8 million weights, 16 MB a step, one step a second.
+  EXPECT_THAT(report.Text(), HasSubstr("0.02 GB/s of weights, 50 % of the read bandwidth"));
+  EXPECT_THAT(report.Text(), HasSubstr("host     250.000 ms a step"));
+  EXPECT_EQ(report.Json().Find("decode_tokens_per_second")->as_double(), 1);
+}
+
+TEST(Progress, Bytes) {
+  EXPECT_EQ(FormatBytes(17), "17 B");
+  EXPECT_EQ(FormatBytes(1536), "1.50 KiB");
+  EXPECT_EQ(FormatBytes(int64_t{3} << 30), "3.00 GiB");
+}
+
+}  // namespace
+}  // namespace sluice::cli
