@@ -1,0 +1,85 @@
+#include "models/inspect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint_testing.h"
+#include "models/model_testing.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::DataFolder;
+
+TEST(InspectTest, DescribesACheckpoint) {
+  const auto report = InspectModel(DataFolder("llama-tied-bf16-sharded"));
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_FALSE(report->refusal) << *report->refusal;
+  EXPECT_EQ(report->architecture, "LlamaForCausalLM");
+  EXPECT_EQ(report->files.size(), 3u);
+  ASSERT_EQ(report->groups.size(), 1u);
+  EXPECT_EQ(report->groups[0].type, "BF16");
+  EXPECT_EQ(report->groups[0].bytes, report->tensor_bytes);
+  EXPECT_EQ(report->parameters * 2, report->tensor_bytes);
+  EXPECT_TRUE(report->has_tokenizer);
+  EXPECT_TRUE(report->has_chat_template);
+  EXPECT_EQ(report->kv_bytes_per_token, 2 * 2 * 1 * 64 * 2);
+  const std::string text = FormatText(*report);
+  for (const char* part : {"LlamaForCausalLM", "can be served     yes", "tied to the embedding", "131072 tokens", "llama3 scaling by 32",
+                           "BF16", "KV per token", "512 B"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  const json::Value value = ToJson(*report);
+  EXPECT_TRUE(value.Find("supported")->as_bool());
+  EXPECT_EQ(value.Find("config")->Find("head_dim")->as_integer(), 64);
+  EXPECT_EQ(value.Find("memory")->Find("kv_bytes_per_token")->as_integer(), 512);
+  EXPECT_TRUE(json::Parse(json::Write(value)));
+}
+
+TEST(InspectTest, DescribesWhatItRefuses) {
+  const testing::TemporaryFolder folder;
+  testing::WriteFile(folder.path() / "config.json",
+                     R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
+                         "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}})");
+  testing::WriteFile(folder.path() / "model.safetensors",
+                     testing::MakeSafetensors({{"a.weight", "F8_E4M3", {2, 2}, "1234"}, {"a.weight_scale_inv", "F32", {1, 1}, "1234"}}));
+  const auto report = InspectModel(folder.path());
+  ASSERT_TRUE(report) << report.error().message;
+  ASSERT_TRUE(report->refusal);
+  EXPECT_EQ(report->architecture, "DeepseekV3ForCausalLM");
+  EXPECT_EQ(report->parameters, 4);
+  EXPECT_EQ(report->groups.size(), 2u);
+  EXPECT_FALSE(report->memory);
+  EXPECT_THAT(FormatText(*report), HasSubstr("fp8 e4m3 in blocks"));
+  EXPECT_FALSE(ToJson(*report).Find("supported")->as_bool());
+}
+
+TEST(InspectTest, ATensorThatDoesNotFitIsTheRefusal) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::copy(DataFolder("qwen3-bf16") / "config.json", folder.path() / "config.json");
+  testing::WriteFile(folder.path() / "model.safetensors", testing::MakeSafetensors({{"a", "U8", {1}, "1"}}));
+  const auto report = InspectModel(folder.path());
+  ASSERT_TRUE(report);
+  EXPECT_THAT(report->refusal.value_or(""), HasSubstr("model.embed_tokens.weight"));
+}
+
+TEST(InspectTest, AFolderWithoutWeightsIsDescribed) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::copy(DataFolder("qwen3-bf16") / "config.json", folder.path() / "config.json");
+  const auto report = InspectModel(folder.path());
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_TRUE(report->memory);
+  EXPECT_THAT(report->refusal.value_or(""), HasSubstr("model.safetensors"));
+}
+
+TEST(InspectTest, DamagedFilesAreErrors) {
+  const testing::TemporaryFolder folder;
+  EXPECT_EQ(InspectModel(folder.path()).error().code, ErrorCode::kNotFound);
+  std::filesystem::copy(DataFolder("qwen3-bf16") / "config.json", folder.path() / "config.json");
+  testing::WriteFile(folder.path() / "model.safetensors", "short");
+  EXPECT_THAT(InspectModel(folder.path()).error().message, HasSubstr("model.safetensors"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,301 @@
+#include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_testing.h"
+#include "kernels/linear.h"
+#include "models/model_testing.h"
+#include "models/registry.h"
+#include "models/weight_loader.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::DataFolder;
+using testing::LogitRows;
+using testing::MakeSafetensors;
+using testing::Runner;
+using testing::SmallOptions;
+using testing::TemporaryFolder;
+using testing::TestTensor;
+using testing::WriteFile;
+
+const std::vector<int32_t> kTokens = {5, 17, 300, 42, 9, 9, 501, 0, 77, 128};
+
+std::string TypeName(ElementType type) { return std::string(ElementTypeName(type)); }
+
+uint16_t FloatToHalf(float value) {  // Exact for the values used here; others are cut.
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const int exponent = static_cast<int>(bits >> 23 & 0xFF) - 112;
+  if (exponent <= 0) return static_cast<uint16_t>(bits >> 16 & 0x8000);
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | static_cast<uint32_t>(exponent) << 10 | (bits >> 13 & 0x3FF));
+}
+
+// The tensors of a checkpoint, to be changed and written elsewhere.
+std::vector<TestTensor> ReadTensors(const std::filesystem::path& folder) {
+  const auto checkpoint = Checkpoint::Open(folder);
+  EXPECT_TRUE(checkpoint);
+  std::vector<TestTensor> tensors;
+  for (const auto& [name, tensor] : checkpoint->tensors()) {
+    const auto bytes = tensor.bytes();
+    tensors.push_back({name, TypeName(tensor.info->type), tensor.info->shape,
+                       std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
+  }
+  return tensors;
+}
+
+// BF16 data as another type.
+std::string ConvertData(const std::string& bf16, ElementType type) {
+  std::string result;
+  for (size_t i = 0; i < bf16.size(); i += 2) {
+    uint16_t bits;
+    std::memcpy(&bits, bf16.data() + i, 2);
+    const float value = ToFloat(BFloat16{bits});
+    const uint16_t half = FloatToHalf(value);
+    if (type == ElementType::kF32) result.append(reinterpret_cast<const char*>(&value), 4);
+    else result.append(reinterpret_cast<const char*>(&half), 2);
+  }
+  return result;
+}
+
+// A copy of a checkpoint with changed tensors and config.
+class Copy {
+ public:
+  explicit Copy(const std::string& name) : config_(*ReadJsonObject(DataFolder(name) / "config.json")), tensors_(ReadTensors(DataFolder(name))) {}
+  json::Value& config() { return config_; }
+  std::vector<TestTensor>& tensors() { return tensors_; }
+  TestTensor& tensor(std::string_view name) {
+    for (TestTensor& tensor : tensors_) {
+      if (tensor.name == name) return tensor;
+    }
+    ADD_FAILURE() << name;
+    return tensors_.front();
+  }
+  void Remove(std::string_view name) {
+    std::erase_if(tensors_, [&](const TestTensor& tensor) { return tensor.name == name; });
+  }
+  const std::filesystem::path& Write() {
+    WriteFile(folder_.path() / "config.json", json::Write(config_));
+    WriteFile(folder_.path() / "model.safetensors", MakeSafetensors(tensors_));
+    return folder_.path();
+  }
+  // The error of loading it.
+  std::string Failure() {
+    const auto config = LoadModelConfig(Write());
+    if (!config) return config.error().message;
+    ThreadPool pool(1);
+    const auto model = LoadModel(pool, folder_.path(), *config, SmallOptions(ElementType::kBF16, ElementType::kBF16));
+    return model ? "loaded" : model.error().message;
+  }
+
+ private:
+  TemporaryFolder folder_;
+  json::Value config_;
+  std::vector<TestTensor> tensors_;
+};
+
+TEST(LoadingTest, OtherTypesOfTheSameNumbersGiveTheSameLogits) {
+  for (const ElementType compute : {ElementType::kBF16, ElementType::kF32}) {
+    const auto options = SmallOptions(compute, compute);
+    const LogitRows expected = Runner(DataFolder("llama-tied-bf16-sharded"), options, 2).RunAlone(kTokens, 4);
+    Copy copy("llama-tied-bf16-sharded");
+    for (TestTensor& tensor : copy.tensors()) {
+      tensor.data = ConvertData(tensor.data, ElementType::kF32);
+      tensor.dtype = "F32";
+    }
+    copy.config().Set("dtype", "float32");
+    const LogitRows got = Runner(copy.Write(), options, 2).RunAlone(kTokens, 4);
+    if (compute == ElementType::kBF16) {
+      EXPECT_TRUE(got == expected);  // The same weights in memory.
+      continue;
+    }
+    double worst = 0;
+    for (size_t row = 0; row < got.size(); ++row) {
+      for (size_t i = 0; i < got[row].size(); ++i) worst = std::max(worst, double{std::fabs(got[row][i] - expected[row][i])});
+    }
+    EXPECT_LT(worst, 1e-4);
+  }
+}
+
+TEST(LoadingTest, HalfPrecisionIsReadAndMixedTypesToo) {
+  const auto options = SmallOptions(ElementType::kF32, ElementType::kF32);
+  Copy copy("llama-tied-bf16-sharded");
+  // Numbers that both types hold exactly: no half is smaller than 2^-14.
+  for (TestTensor& tensor : copy.tensors()) {
+    for (size_t i = 0; i < tensor.data.size(); i += 2) {
+      uint16_t bits;
+      std::memcpy(&bits, tensor.data.data() + i, 2);
+      if (std::fabs(ToFloat(BFloat16{bits})) < 0x1p-14f) std::memset(tensor.data.data() + i, 0, 2);
+    }
+  }
+  const LogitRows expected = Runner(copy.Write(), options, 1).RunAlone(kTokens, 10);
+  size_t count = 0;
+  for (TestTensor& tensor : copy.tensors()) {
+    if (++count % 3 == 0) continue;  // Stays BF16.
+    tensor.data = ConvertData(tensor.data, count % 3 == 1 ? ElementType::kF16 : ElementType::kF32);
+    tensor.dtype = count % 3 == 1 ? "F16" : "F32";
+  }
+  copy.config().Set("dtype", "float16");
+  const LogitRows got = Runner(copy.Write(), options, 1).RunAlone(kTokens, 10);
+  for (size_t row = 0; row < got.size(); ++row) {
+    for (size_t i = 0; i < got[row].size(); ++i) ASSERT_NEAR(got[row][i], expected[row][i], 1e-4);
+  }
+}
+
+TEST(LoadingTest, MissingTensorsAreNamedWithTheirShape) {
+  Copy copy("qwen3-bf16");
+  copy.Remove("model.layers.1.self_attn.k_norm.weight");
+  copy.Remove("model.layers.0.mlp.up_proj.weight");
+  EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.layers.1.self_attn.k_norm.weight' of shape [64] is missing"),
+                                    HasSubstr("'model.layers.0.mlp.up_proj.weight' of shape [384, 128] is missing")));
+}
+
+TEST(LoadingTest, WrongShapesAndTypesAreNamed) {
+  Copy copy("qwen3-bf16");
+  copy.tensor("model.norm.weight").shape = {2, 64};
+  EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.norm.weight' in model.safetensors"), HasSubstr("[2, 64], expected [128]")));
+  copy.tensor("model.norm.weight").shape = {128};
+  copy.tensor("model.layers.0.mlp.down_proj.weight").dtype = "I16";
+  EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("model.layers.0.mlp.down_proj.weight"), HasSubstr("I16, expected F32, F16 or BF16")));
+}
+
+TEST(LoadingTest, TensorsOfNothingAreNamedAndKnownOnesPassedOver) {
+  Copy copy("qwen3-bf16");
+  copy.tensors().push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {2}, "12345678"});
+  EXPECT_EQ(copy.Failure(), "loaded");
+  copy.tensors().push_back({"model.layers.2.mlp.up_proj.weight", "BF16", {1}, "12"});
+  EXPECT_THAT(copy.Failure(), HasSubstr("'model.layers.2.mlp.up_proj.weight' in model.safetensors belongs to nothing"));
+}
+
+TEST(LoadingTest, QNormsDoNotFitLlama) {
+  Copy copy("qwen3-bf16");
+  copy.config().Set("architectures", json::Value::Array{"LlamaForCausalLM"});
+  copy.config().Set("model_type", "llama");
+  EXPECT_THAT(copy.Failure(), HasSubstr("q_norm"));
+}
+
+TEST(LoadingTest, TheHeadIsTiedOnlyWhereConfigSaysSo) {
+  Copy untied("llama-bf16");
+  untied.Remove("lm_head.weight");
+  EXPECT_THAT(untied.Failure(), AllOf(HasSubstr("lm_head.weight"), HasSubstr("tie_word_embeddings is false")));
+
+  // A head beside a tied embedding is not used.
+  const auto options = SmallOptions(ElementType::kF32, ElementType::kF32);
+  const LogitRows expected = Runner(DataFolder("llama-tied-bf16-sharded"), options, 1).RunAlone(kTokens, 10);
+  Copy tied("llama-tied-bf16-sharded");
+  TestTensor head = tied.tensor("model.embed_tokens.weight");
+  head.name = "lm_head.weight";
+  std::fill(head.data.begin(), head.data.end(), '\x11');
+  tied.tensors().push_back(head);
+  EXPECT_TRUE(Runner(tied.Write(), options, 1).RunAlone(kTokens, 10) == expected);
+}
+
+TEST(LoadingTest, ProgressEndsWithTheTotal) {
+  const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
+  ThreadPool pool(2);
+  for (const auto format : {ModelOptions::LoadFormat::kAuto, ModelOptions::LoadFormat::kDummy}) {
+    ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
+    options.load_format = format;
+    int64_t last = -1, total = 0;
+    const auto model = LoadModel(pool, DataFolder("qwen3-bf16"), *config, options, [&](int64_t done, int64_t in_all) {
+      EXPECT_GE(done, last);
+      last = done;
+      total = in_all;
+    });
+    ASSERT_TRUE(model);
+    EXPECT_EQ(last, total);
+    EXPECT_GT(total, 1'000'000);
+  }
+}
+
+TEST(PlanTest, CountsEveryByteOfTheWeights) {
+  for (const char* name : {"llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16"}) {
+    const auto config = LoadModelConfig(DataFolder(name));
+    ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
+    const auto memory = PlanModel(*config, options, 2);
+    ASSERT_TRUE(memory);
+    ThreadPool pool(2);
+    const auto spec = DescribeModel(*config);
+    DecoderWeights weights;
+    const ParameterList list = ListParameters(*spec, weights);
+    const auto checkpoint = Checkpoint::Open(DataFolder(name));
+    ASSERT_TRUE(LoadParameters(pool, list, *checkpoint, ElementType::kBF16, {}));
+    int64_t bytes = 0;
+    for (const MatrixParameter& matrix : list.matrices) bytes += static_cast<int64_t>(matrix.target->data.size_bytes());
+    for (const VectorParameter& vector : list.vectors) bytes += static_cast<int64_t>(vector.target->size() * sizeof(float));
+    EXPECT_EQ(memory->weight_bytes, bytes) << name;
+    EXPECT_EQ(memory->kv_bytes_per_block, 2 * config->num_hidden_layers * config->num_key_value_heads * config->head_dim * 16 * 2);
+  }
+}
+
+ModelConfig Llama1B() {
+  return *ParseModelConfig(*json::Parse(R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 2048,
+      "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
+      "rope_theta": 500000.0, "max_position_embeddings": 10485760, "tie_word_embeddings": true, "dtype": "bfloat16"})"));
+}
+
+TEST(PlanTest, KnowsTheSizeOfAPublishedModel) {
+  ModelOptions options;
+  const auto memory = PlanModel(Llama1B(), options, 2);
+  ASSERT_TRUE(memory);
+  // 1,235,814,400 parameters, of which 67,584 norms in F32.
+  EXPECT_EQ(memory->weight_bytes, 2 * 1'235'814'400ll + 2 * 33 * 2048);
+  EXPECT_EQ(memory->kv_bytes_per_block, 16 * 2 * 16 * 8 * 64 * 2);
+  // The position limit of ten million takes no memory.
+  EXPECT_LT(memory->workspace_bytes, int64_t{512} << 20);
+}
+
+TEST(PlanTest, RefusesTypesByName) {
+  ModelOptions options;
+  options.kv_type = ElementType::kF8E4M3;
+  EXPECT_THAT(PlanModel(Llama1B(), options, 1).error().message, HasSubstr("F8_E4M3"));
+  options.compute_type = ElementType::kF16;
+  EXPECT_THAT(PlanModel(Llama1B(), options, 1).error().message, HasSubstr("F16"));
+}
+
+TEST(RegistryTest, EveryKnownConfigurationHasAFamily) {
+  EXPECT_EQ(SupportedArchitectures(), KnownArchitectures());
+  ModelConfig config = Llama1B();
+  config.architecture = "OtherForCausalLM";
+  EXPECT_THAT(PlanModel(config, {}, 1).error().message, AllOf(HasSubstr("OtherForCausalLM"), HasSubstr("LlamaForCausalLM")));
+}
+
+class DummyTest : public ::testing::Test {
+ protected:
+  LogitRows Run(uint64_t seed, int num_threads, ElementType type = ElementType::kBF16) {
+    ModelOptions options = SmallOptions(type, type);
+    options.load_format = ModelOptions::LoadFormat::kDummy;
+    options.dummy_seed = seed;
+    return Runner(*LoadModelConfig(DataFolder("llama-bf16")), options, num_threads).RunAlone(kTokens, 10);
+  }
+};
+
+TEST_F(DummyTest, TheSeedAloneDecides) {
+  const LogitRows one = Run(1, 1);
+  EXPECT_TRUE(Run(1, 3) == one);
+  EXPECT_FALSE(Run(2, 1) == one);
+}
+
+TEST_F(DummyTest, LogitsAreFiniteAndOfOrdinarySize) {
+  for (const ElementType type : {ElementType::kBF16, ElementType::kF32}) {
+    double sum = 0, count = 0;
+    for (const auto& row : Run(0, 2, type)) {
+      for (const float x : row) {
+        ASSERT_TRUE(std::isfinite(x));
+        sum += double{x} * x;
+        ++count;
+      }
+    }
+    EXPECT_GT(std::sqrt(sum / count), 0.3);
+    EXPECT_LT(std::sqrt(sum / count), 3);
+  }
+}
+
+}  // namespace
+}  // namespace sluice

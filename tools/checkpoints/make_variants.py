@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Makes tiny random checkpoints of shapes that published models have, with golden logits by transformers in float32.
+
+    make_variants.py tests/data/checkpoints [name ...]
+
+Needs torch, transformers and safetensors. Each is seeded by its name, so a second run writes the same files.
+"""
+import json
+import pathlib
+import sys
+import zlib
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from reduce_golden import reduce_case  # noqa: E402
+
+COMMON = {"vocab_size": 128, "max_position_embeddings": 4096, "hidden_act": "silu", "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **COMMON}
+QWEN3 = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], **COMMON}
+
+VARIANTS = {
+    # Biases everywhere, a head of its own size, one KV head a query head, no scaling.
+    "tiny-llama-bias": {**LLAMA, "hidden_size": 60, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 3,
+                        "num_key_value_heads": 3, "head_dim": 40, "attention_bias": True, "mlp_bias": True, "rope_theta": 10000.0,
+                        "tie_word_embeddings": False},
+    # The widest head and the largest group; the llama3 scaling without a middle band.
+    "tiny-llama-wide": {**LLAMA, "hidden_size": 50, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 5,
+                        "num_key_value_heads": 1, "head_dim": 256, "rope_theta": 500000.0, "tie_word_embeddings": True,
+                        "rope_scaling": {"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0,
+                                         "original_max_position_embeddings": 64}},
+    # Attention biases beside the QK norm, head of 128, tied.
+    "tiny-qwen3-bias": {**QWEN3, "hidden_size": 64, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2,
+                        "num_key_value_heads": 1, "head_dim": 128, "attention_bias": True, "rope_theta": 1000000.0,
+                        "tie_word_embeddings": True},
+}
+DTYPES = {"tiny-llama-bias": torch.float16, "tiny-llama-wide": torch.float32, "tiny-qwen3-bias": torch.bfloat16}
+PROMPT_LENGTHS = (1, 21, 70)
+NEW_TOKENS = 16
+
+
+def randomize(model, generator):
+    """Weights that give attention and MLP a say of their own, and norms and biases away from one and zero."""
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        if name.endswith("norm.weight"):
+            parameter.data = 1 + 0.3 * noise
+        elif name.endswith(".bias"):
+            parameter.data = 0.3 * noise
+        else:
+            parameter.data = noise / parameter.shape[1] ** 0.5
+
+
+def golden_case(model, prompt):
+    ids = list(prompt)
+    with torch.no_grad():
+        prompt_logits = model(torch.tensor([ids])).logits[0]
+        greedy, margins = [], []
+        for _ in range(NEW_TOKENS):
+            last = model(torch.tensor([ids])).logits[0, -1]
+            top = last.topk(2)
+            greedy.append(int(top.indices[0]))
+            margins.append(float(top.values[0] - top.values[1]))
+            ids.append(greedy[-1])
+    positions = sorted({0, len(prompt) // 2, len(prompt) - 1})
+    logits = [prompt_logits[position].tolist() for position in positions]
+    return reduce_case({"prompt": list(prompt), "positions": positions, "logits": logits, "greedy": greedy, "margin": margins})
+
+
+def make(name, folder):
+    settings, dtype = VARIANTS[name], DTYPES[name]
+    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures")}
+    config = AutoConfig.for_model(settings["model_type"], **keys)
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config).float().eval()
+    randomize(model, generator)
+    state = {key: value.to(dtype).contiguous() for key, value in model.state_dict().items()}
+    if settings["tie_word_embeddings"]:
+        state.pop("lm_head.weight", None)
+    # What is stored is what is computed with.
+    model.load_state_dict({key: value.float() for key, value in state.items()}, strict=False)
+    model.tie_weights()
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    written = {**settings, "torch_dtype": str(dtype).split(".")[-1]}
+    (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
+    prompts = [torch.randint(3, settings["vocab_size"], (length,), generator=generator).tolist() for length in PROMPT_LENGTHS]
+    cases = [golden_case(model, prompt) for prompt in prompts]
+    (folder / "golden.json").write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")
+
+
+def main():
+    target = pathlib.Path(sys.argv[1])
+    for name in sys.argv[2:] or VARIANTS:
+        make(name, target / name)
+
+
+if __name__ == "__main__":
+    main()
