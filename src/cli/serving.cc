@@ -14,9 +14,12 @@ Result<std::unique_ptr<Serving>> Serving::Bind(ServerConfig config) {
   return serving;
 }
 
-// The server lets go of the engine before the engine ends; the observer that the engine reports to outlives it.
+// The server's threads end first, since they call the engine; then the engine, since it reports to the server's observer.
 Serving::~Serving() {
-  if (server_) server_->Stop();
+  if (server_) {
+    server_->Stop();
+    server_->Run();  // returns at once, its threads joined
+  }
   engine_.reset();
 }
 
