@@ -1,0 +1,231 @@
+#include "chat/chat_prompt.h"
+
+#include <algorithm>
+
+#include "chat/jinja/text.h"
+
+namespace sluice {
+
+namespace {
+
+using ContentFormat = ChatTemplate::ContentFormat;
+
+// Stands at the end of the message that is to be continued, to find it again in the prompt.
+constexpr std::string_view kContinuation = "CONTINUE_FINAL_MESSAGE_TAG ";
+constexpr std::string_view kContinuationWord = "CONTINUE_FINAL_MESSAGE_TAG";
+
+// Names of chat_template_kwargs that are not the template's to set.
+constexpr std::string_view kOwnNames[] = {"messages",  "conversation", "tools",          "documents",
+                                          "tokenize",  "padding",      "truncation",     "max_length",
+                                          "return_dict", "return_tensors", "chat_template", "continue_final_message",
+                                          "add_generation_prompt"};
+
+tl::unexpected<Error> Bad(const std::string& place, std::string message) {
+  return Fail(ErrorCode::kInvalidArgument, place + ": " + std::move(message), place);
+}
+
+std::string SpecialText(const json::Value& value) {
+  if (value.is_string()) return value.as_string();
+  const json::Value* content = value.Find("content");
+  return content != nullptr && content->is_string() ? content->as_string() : "";
+}
+
+// The text of one part of a content.
+Result<std::string> PartText(const json::Value& part, const std::string& place) {
+  if (part.is_string()) return part.as_string();
+  if (!part.is_object()) return Bad(place, std::string("a part must be an object, not ") + json::TypeName(part.type()));
+  const json::Value* type = part.Find("type");
+  std::string name = type != nullptr && type->is_string() ? type->as_string() : "";
+  if (name.empty() && part.Find("text") != nullptr) name = "text";
+  if (name.empty()) return Bad(place, "a part needs a \"type\"");
+  if (name != "text" && name != "input_text" && name != "output_text" && name != "refusal" && name != "thinking") {
+    return Bad(place, "parts of type '" + name + "' are not supported: this model takes text only");
+  }
+  const json::Value* text = part.Find(name == "refusal" || name == "thinking" ? name : "text");
+  if (text == nullptr || !text->is_string()) return Bad(place, "a part of type '" + name + "' needs a string with its text");
+  return text->as_string();
+}
+
+Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat format, const std::string& place) {
+  std::vector<std::string> texts;
+  if (content.is_string()) {
+    texts.push_back(content.as_string());
+  } else if (content.is_array()) {
+    for (size_t i = 0; i < content.as_array().size(); ++i) {
+      ASSIGN_OR_RETURN(std::string text, PartText(content.as_array()[i], place + "[" + std::to_string(i) + "]"));
+      texts.push_back(std::move(text));
+    }
+  } else if (!content.is_null()) {
+    return Bad(place, std::string("must be a string or a list of parts, not ") + json::TypeName(content.type()));
+  }
+  if (format == ContentFormat::kParts) {
+    json::Value::Array parts;
+    for (std::string& text : texts) {
+      parts.push_back(json::Value::Object{{"type", "text"}, {"text", std::move(text)}});
+    }
+    return json::Value(std::move(parts));
+  }
+  std::string joined;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (i > 0) joined += "\n";
+    joined += texts[i];
+  }
+  return json::Value(std::move(joined));
+}
+
+// The arguments of calls as objects: that is what templates print as JSON.
+Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::string& place) {
+  if (!calls.is_array()) return Bad(place, std::string("must be a list, not ") + json::TypeName(calls.type()));
+  json::Value::Array result;
+  for (size_t i = 0; i < calls.as_array().size(); ++i) {
+    const std::string at = place + "[" + std::to_string(i) + "]";
+    json::Value call = calls.as_array()[i];
+    const json::Value* found = call.Find("function");
+    if (found == nullptr || !found->is_object()) return Bad(at, "a tool call needs an object \"function\"");
+    json::Value function = *found;
+    const json::Value* arguments = function.Find("arguments");
+    if (arguments == nullptr || arguments->is_null() || (arguments->is_string() && arguments->as_string().empty())) {
+      function.Set("arguments", json::Value::Object{});
+    } else if (arguments->is_string()) {
+      auto parsed = json::Parse(arguments->as_string());
+      if (!parsed) return Bad(at + ".function.arguments", "not valid JSON: " + parsed.error().message);
+      function.Set("arguments", *std::move(parsed));
+    }
+    call.Set("function", std::move(function));
+    result.push_back(std::move(call));
+  }
+  return json::Value(std::move(result));
+}
+
+Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat format, const std::string& place) {
+  if (!message.is_object()) return Bad(place, std::string("must be an object, not ") + json::TypeName(message.type()));
+  const json::Value* role = message.Find("role");
+  if (role == nullptr || !role->is_string()) return Bad(place, "needs a string \"role\"");
+  const json::Value* content = message.Find("content");
+  ASSIGN_OR_RETURN(json::Value normal,
+                   NormalizeContent(content == nullptr ? json::Value() : *content, format, place + ".content"));
+  json::Value result{json::Value::Object{{"role", *role}, {"content", std::move(normal)}}};
+  for (const auto& [name, value] : message.as_object()) {
+    if (name == "role" || name == "content" || value.is_null()) continue;
+    if (name == "tool_calls") {
+      ASSIGN_OR_RETURN(json::Value calls, NormalizeToolCalls(value, place + ".tool_calls"));
+      // An empty list would send templates down the path of calls.
+      if (!calls.as_array().empty()) result.Set(name, std::move(calls));
+    } else if (name == "reasoning" || name == "reasoning_content") {
+      result.Set("reasoning", value);
+      result.Set("reasoning_content", value);
+    } else {
+      result.Set(name, value);
+    }
+  }
+  return result;
+}
+
+// Puts the mark behind the text of the last message and returns that text without white space around it.
+Result<std::string> MarkLast(json::Value& messages) {
+  if (messages.as_array().empty()) {
+    return Fail(ErrorCode::kInvalidArgument, "continue_final_message is set but there are no messages", "messages");
+  }
+  json::Value& last = messages.as_array().back();
+  json::Value content = *last.Find("content");
+  std::string text;
+  if (content.is_string()) {
+    text = content.as_string();
+    last.Set("content", text + std::string(kContinuation));
+  } else {
+    if (content.as_array().empty()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "continue_final_message is set but we could not find any text to continue in the final message!", "messages");
+    }
+    json::Value& part = content.as_array().back();
+    text = part.Find("text")->as_string();
+    part.Set("text", text + std::string(kContinuation));
+    last.Set("content", std::move(content));
+  }
+  return std::string(jinja::Strip(text, jinja::Side::kBoth));
+}
+
+Result<std::string> CutAtMark(std::string prompt, const std::string& text) {
+  const size_t mark = prompt.rfind(kContinuationWord);
+  if (mark == std::string::npos || prompt.find(text) == std::string::npos) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "continue_final_message is set but the final message does not appear in the chat after applying the chat "
+                "template! This can happen if the chat template deletes portions of the final message.");
+  }
+  const bool keeps_space = std::string_view(prompt).substr(mark).starts_with(kContinuation);
+  prompt.resize(mark);
+  if (!keeps_space) prompt = std::string(jinja::Strip(prompt, jinja::Side::kRight));
+  return prompt;
+}
+
+}  // namespace
+
+json::Value SpecialTokens(const json::Value& tokenizer_config, const json::Value& special_tokens_map) {
+  json::Value result{json::Value::Object{}};
+  const auto add = [&](const std::string& name, const json::Value& value) {
+    const std::string text = SpecialText(value);
+    if (!text.empty() && result.Find(name) == nullptr) result.Set(name, text);
+  };
+  for (const json::Value* source : {&tokenizer_config, &special_tokens_map}) {
+    if (!source->is_object()) continue;
+    for (const auto& [name, value] : source->as_object()) {
+      // bos_token, image_token, ...: not added_tokens_decoder or add_bos_token, which are no token texts.
+      if (name.ends_with("_token") && (value.is_string() || value.is_object())) add(name, value);
+    }
+    for (const char* group : {"extra_special_tokens", "model_specific_special_tokens"}) {
+      const json::Value* extra = source->Find(group);
+      if (extra == nullptr || !extra->is_object()) continue;
+      for (const auto& [name, value] : extra->as_object()) add(name, value);
+    }
+  }
+  return result;
+}
+
+Result<json::Value> NormalizeMessages(const json::Value& messages, ContentFormat format) {
+  if (!messages.is_array()) {
+    return Bad("messages", std::string("must be a list, not ") + json::TypeName(messages.type()));
+  }
+  json::Value::Array result;
+  for (size_t i = 0; i < messages.as_array().size(); ++i) {
+    ASSIGN_OR_RETURN(json::Value message,
+                     NormalizeMessage(messages.as_array()[i], format, "messages[" + std::to_string(i) + "]"));
+    result.push_back(std::move(message));
+  }
+  return json::Value(std::move(result));
+}
+
+Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template, const json::Value& special_tokens,
+                                     const json::Value& messages, const ChatPromptOptions& options) {
+  if (options.continue_final_message && options.add_generation_prompt) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "Cannot set both `continue_final_message` and `add_generation_prompt` to True.", "add_generation_prompt");
+  }
+  const json::Value& kwargs = options.chat_template_kwargs;
+  if (!kwargs.is_null() && !kwargs.is_object()) {
+    return Bad("chat_template_kwargs", std::string("must be an object, not ") + json::TypeName(kwargs.type()));
+  }
+  ASSIGN_OR_RETURN(json::Value normal,
+                   NormalizeMessages(messages, options.content_format.value_or(chat_template.content_format())));
+  std::string last_text;
+  if (options.continue_final_message) {
+    ASSIGN_OR_RETURN(last_text, MarkLast(normal));
+  }
+  json::Value variables{json::Value::Object{}};
+  if (special_tokens.is_object()) variables = special_tokens;
+  if (kwargs.is_object()) {
+    const std::vector<std::string>& known = chat_template.variables();
+    for (const auto& [name, value] : kwargs.as_object()) {
+      const bool is_own = std::find(std::begin(kOwnNames), std::end(kOwnNames), name) != std::end(kOwnNames);
+      if (!is_own && std::binary_search(known.begin(), known.end(), name)) variables.Set(name, value);
+    }
+  }
+  variables.Set("messages", std::move(normal));
+  variables.Set("tools", options.tools);
+  variables.Set("documents", options.documents);
+  variables.Set("add_generation_prompt", options.add_generation_prompt);
+  ASSIGN_OR_RETURN(std::string prompt, chat_template.Render(variables, options.render));
+  if (options.continue_final_message) return CutAtMark(std::move(prompt), last_text);
+  return prompt;
+}
+
+}  // namespace sluice

@@ -1,0 +1,164 @@
+// The syntax tree of a template, and the program that it becomes once its names are resolved.
+//
+// Names are resolved when compiling, by jinja2's own rules (symbols.h): every variable is a slot of the function that
+// sets it, so that scopes and closures behave exactly as in the Python code that jinja2 generates.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "chat/chat_template.h"
+#include "chat/jinja/operators.h"
+#include "chat/jinja/value.h"
+
+namespace sluice::jinja {
+
+struct Expression;
+using ExpressionPointer = std::unique_ptr<Expression>;
+
+struct CallArguments {
+  std::vector<ExpressionPointer> positional;
+  std::vector<std::pair<std::string, ExpressionPointer>> keyword;
+  ExpressionPointer star;       // *values
+  ExpressionPointer star_star;  // **values
+};
+
+// Where a variable lives: `hops` functions outwards, then a slot of that function.
+struct Reference {
+  int hops = 0;
+  int slot = -1;
+};
+
+struct Expression {
+  enum class Kind {
+    kConstant,
+    kName,
+    kNamespaceTarget,  // name.attribute, only as the target of `set`.
+    kTuple,
+    kList,
+    kDict,       // operands: key, value, key, value, ...
+    kAttribute,  // operands: object; name.
+    kItem,       // operands: object, key.
+    kSlice,      // operands: object, start, stop, step; null where absent.
+    kCall,       // operands: callee.
+    kFilter,     // operands: input (null in blocks); name.
+    kTest,       // operands: input; name.
+    kNot,
+    kNegate,
+    kPosit,
+    kBinary,  // operands: left, right; binary.
+    kAnd,
+    kOr,
+    kConcatenate,  // `~`
+    kCompare,      // operands: first, second, ...; comparisons between them.
+    kConditional,  // operands: test, value, otherwise (null if absent).
+  };
+  enum class Comparison { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
+
+  Kind kind = Kind::kConstant;
+  int line = 0;
+  int depth = 1;  // Of the tree below, this node included.
+  std::string name;
+  std::string attribute;  // kNamespaceTarget.
+  Value constant;
+  std::vector<ExpressionPointer> operands;
+  std::unique_ptr<CallArguments> arguments;  // kCall, kFilter, kTest.
+  BinaryOperator binary = BinaryOperator::kAdd;
+  std::vector<Comparison> comparisons;
+  Reference reference;  // kName, kNamespaceTarget; set by the resolver.
+};
+
+struct Statement;
+using Block = std::vector<std::unique_ptr<Statement>>;
+
+// What happens to a variable when its scope is entered.
+struct Load {
+  enum class Kind {
+    kParameter,  // Nothing: it is assigned by the construct itself.
+    kResolve,    // It gets the value of the template variable `name`.
+    kAlias,      // It gets the value of the variable `source` of an outer scope.
+    kMissing,    // It is emptied.
+  };
+  Kind kind = Kind::kParameter;
+  int slot = 0;
+  Reference source;
+  std::string name;
+};
+using Scope = std::vector<Load>;
+
+// A piece of template code with variables of its own: the template, a macro, the body of a call block or recursive loop.
+struct FunctionInfo {
+  const FunctionInfo* parent = nullptr;
+  int depth = 0;
+  int num_slots = 0;
+};
+
+struct Parameter {
+  std::string name;
+  ExpressionPointer default_value;  // Null: undefined.
+  int slot = 0;
+};
+
+struct Statement {
+  enum class Kind {
+    kText,
+    kPrint,       // expressions
+    kIf,          // branches; body is `else`.
+    kFor,
+    kSet,         // target, value
+    kSetBlock,    // target, value (a chain of filters without input, or null), body
+    kMacro,
+    kCallBlock,   // value is the call.
+    kGeneration,  // A call block whose body is written as it is.
+    kFilterBlock, // value: the filters.
+    kWith,        // targets, expressions
+    kScope,
+    kBreak,
+    kContinue,
+  };
+  struct Branch {
+    ExpressionPointer test;
+    Block body;
+  };
+
+  Kind kind = Kind::kText;
+  int line = 0;
+  std::string text;  // kText; the name of a macro.
+  std::vector<ExpressionPointer> expressions;
+  std::vector<ExpressionPointer> targets;
+  ExpressionPointer target;
+  ExpressionPointer value;  // kFor: what is iterated over.
+  ExpressionPointer test;   // kFor: `if`.
+  bool is_recursive = false;
+  std::vector<Branch> branches;
+  Block body;
+  Block else_body;
+  std::vector<Parameter> parameters;
+
+  // Set by the resolver.
+  Scope scope;       // Of the body.
+  Scope test_scope;  // kFor: of the test, which has a target of its own.
+  Scope else_scope;
+  ExpressionPointer test_target;
+  int loop_slot = -1;      // kFor: the variable `loop`.
+  Reference macro;         // kMacro: where it is stored.
+  FunctionInfo* function = nullptr;  // Of a macro, a call block or a recursive loop.
+  int caller_slot = -1;    // Of the extra parameters of a macro; negative if it does not use them.
+  int kwargs_slot = -1;
+  int varargs_slot = -1;
+};
+
+struct Program {
+  std::string source;
+  std::string name;
+  Block body;
+  FunctionInfo* main = nullptr;
+  Scope scope;
+  std::vector<std::unique_ptr<FunctionInfo>> functions;
+  std::vector<std::string> variables;
+  ChatTemplate::ContentFormat content_format = ChatTemplate::ContentFormat::kString;
+};
+
+}  // namespace sluice::jinja

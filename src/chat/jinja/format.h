@@ -1,0 +1,29 @@
+// Putting values into text: `%` and str.format, padding, replacing, and what HTML needs.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "chat/jinja/value.h"
+
+namespace sluice::jinja {
+
+// `format % arguments`: a tuple of values, a dictionary for %(name)s, or one value.
+Value PercentFormat(const Value& format, const Value& arguments);
+// format.format(*positional, **keyword), with attributes as the sandbox gives them.
+Value BraceFormat(const Value& format, Arguments& arguments);
+
+// `value` with so many digits behind the point, correctly rounded.
+std::string FormatFixed(double value, int digits);
+
+// `align` is '<', '>', '^', or 'c' for what str.center does: an odd blank goes to the left if the width is odd.
+std::string PadText(std::string_view text, int64_t width, char align, std::string_view fill);
+// The first `limit` occurrences (all if negative).
+std::string ReplaceText(std::string_view text, std::string_view from, std::string_view to, int64_t limit);
+// str.isupper or str.islower.
+bool HasCase(std::string_view text, bool upper);
+
+std::string StripTags(std::string_view text);     // Markup.striptags.
+std::string UnescapeHtml(std::string_view text);  // The named entities that EscapeHtml writes, and numeric ones.
+
+}  // namespace sluice::jinja

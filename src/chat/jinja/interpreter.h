@@ -1,0 +1,102 @@
+// Runs a compiled template.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/json.h"
+#include "chat/chat_template.h"
+#include "chat/jinja/ast.h"
+
+namespace sluice::jinja {
+
+// The variables of one call of a function. A function that a macro refers to keeps them until the render ends.
+struct Activation {
+  Activation(const FunctionInfo& function, Activation* outer);
+  ~Activation();
+  std::vector<Value> slots;
+  Activation* parent;
+  bool is_captured = false;
+  size_t bytes;
+};
+
+// One render. Not thread-safe; used once.
+class Interpreter {
+ public:
+  // REQUIRES: `program` and `variables` outlive it.
+  Interpreter(const Program& program, const json::Value& variables, const RenderOptions& options);
+  ~Interpreter();
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
+
+  // Fails as Failure.
+  std::string Run();
+
+  // --- For the functions of the engine.
+
+  Value Call(const Value& callee, Arguments arguments);
+  std::chrono::local_time<std::chrono::microseconds> Now() const;
+  // A value that can come to contain itself: emptied when the render ends.
+  void Keep(std::shared_ptr<Namespace> value) { namespaces_.push_back(std::move(value)); }
+
+ private:
+  friend class Loop;
+  friend class Macro;
+  friend class TestedItems;
+  enum class Flow { kNext, kBreak, kContinue };
+  class Capture;
+
+  // --- Statements (interpreter.cc).
+  Flow Execute(const Block& block);
+  Flow Execute(const Statement& statement);
+  Flow ExecuteIf(const Statement& statement);
+  Flow ExecuteFor(const Statement& statement);
+  Flow ExecuteScope(const Statement& statement);
+  void ExecuteSet(const Statement& statement);
+  void ExecuteCallBlock(const Statement& statement);
+  Flow RunLoop(const Statement& statement, const Value& iterable, int depth);
+  Value RunRecursiveLoop(const Statement& statement, const Value& iterable, int depth, Activation* outer);
+  Value CallMacro(const Statement& statement, Activation* outer, Arguments& arguments);
+  void BindParameters(const Statement& statement, Arguments& arguments);
+  Value MakeMacro(const Statement& statement);
+  void Write(std::string_view text);
+  void Enter(const Scope& scope);
+  void Leave(const Scope& scope);
+  Value Resolve(const std::string& name);
+  Value& Slot(const Reference& reference);
+  void Assign(const Expression& target, Value value);
+  void CheckNamespaces(const Expression& target);
+
+  // --- Expressions (evaluate.cc).
+  Value Evaluate(const Expression& expression);
+  Value EvaluateName(const Expression& expression);
+  Value EvaluateItems(const Expression& expression);
+  Value EvaluateDict(const Expression& expression);
+  Value EvaluateSlice(const Expression& expression);
+  Value EvaluateCall(const Expression& expression, const Value* caller);
+  Value EvaluateFilter(const Expression& expression);
+  Value EvaluateTest(const Expression& expression);
+  Value EvaluateConcatenation(const Expression& expression);
+  Value EvaluateComparison(const Expression& expression);
+  Value EvaluateConditional(const Expression& expression);
+  Arguments EvaluateArguments(const CallArguments* arguments);
+
+  const Program& program_;
+  const json::Value& variables_;
+  const RenderOptions& options_;
+  Budget budget_;
+  size_t max_output_bytes_;
+  size_t output_bytes_ = 0;  // In all buffers.
+  std::string* out_ = nullptr;
+  Activation* frame_ = nullptr;
+  const Value* filter_input_ = nullptr;  // What a filter of a block applies to.
+  std::unordered_map<std::string, Value> resolved_;
+  std::vector<std::unique_ptr<Activation>> retained_;
+  std::vector<std::shared_ptr<Namespace>> namespaces_;
+  std::vector<std::shared_ptr<class Loop>> loops_;  // Whose changed() holds values.
+};
+
+}  // namespace sluice::jinja

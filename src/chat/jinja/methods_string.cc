@@ -1,0 +1,470 @@
+// Methods of str (and of Markup, which escapes what it is combined with).
+#include <algorithm>
+#include <unordered_map>
+
+#include "chat/jinja/arguments.h"
+#include "chat/jinja/format.h"
+#include "chat/jinja/methods.h"
+#include "chat/jinja/repr.h"
+#include "chat/jinja/text.h"
+
+namespace sluice::jinja {
+
+namespace {
+
+using Method = Value (*)(const Value& self, Arguments& arguments);
+
+// An argument that becomes part of the result: Markup escapes it.
+std::string Woven(const Value& self, const Value& argument) {
+  return self.is_markup() && !argument.is_markup() ? EscapeHtml(argument.text()) : argument.text();
+}
+
+Value Like(const Value& self, std::string text) { return Value::StringLike(std::move(text), self); }
+
+template <std::string (*Convert)(std::string_view)>
+Value Converted(const Value& self, Arguments& arguments) {
+  Bound(__func__, arguments, {});
+  SpendText(self.text().size() * 3);
+  Spend(static_cast<int64_t>(self.text().size() / 8));
+  return Like(self, Convert(self.text()));
+}
+
+template <Side kSide>
+Value Stripped(const Value& self, Arguments& arguments) {
+  const Bound bound("strip", arguments, {"chars"});
+  SpendText(self.text().size());
+  const std::string* characters = bound.IsNoneOrAbsent(0) ? nullptr : &bound.Text(0);
+  if (characters != nullptr) Spend(static_cast<int64_t>(characters->size()));
+  return Like(self, std::string(Strip(self.text(), kSide, characters)));
+}
+
+// str.startswith and endswith: a string or a tuple of them, within [start, end).
+template <bool kAtStart>
+Value Affix(const Value& self, Arguments& arguments) {
+  const Bound bound(kAtStart ? "startswith" : "endswith", arguments, {"prefix", "start", "end"}, 1);
+  std::string_view text = self.text();
+  Value part;
+  if (bound.Has(1)) {
+    part = GetSlice(self, bound[1], bound.Get(2, Value::None()), Value::None());
+    const int64_t size = static_cast<int64_t>(self.string().num_characters);
+    if (!bound[1].is_none() && ToIndex(bound[1], "slice index") > size) return Value::Bool(false);
+    text = part.text();
+  }
+  const auto matches = [&](const Value& affix) {
+    if (!affix.is_string()) FailType("startswith first arg must be str or a tuple of str, not " + affix.TypeName());
+    return kAtStart ? text.starts_with(affix.text()) : text.ends_with(affix.text());
+  };
+  if (!bound[0].is_tuple()) return Value::Bool(matches(bound[0]));
+  return Value::Bool(std::any_of(bound[0].items().begin(), bound[0].items().end(), matches));
+}
+
+Value Replace(const Value& self, Arguments& arguments) {
+  const Bound bound("replace", arguments, {"old", "new", "count"}, 2);
+  bound.Text(0);
+  bound.Text(1);
+  return Like(self, ReplaceText(self.text(), bound.Text(0), Woven(self, bound[1]), bound.Index(2, -1)));
+}
+
+std::vector<std::string_view> SplitBySpace(std::string_view text, int64_t limit) {
+  std::vector<std::string_view> parts;
+  size_t position = 0;
+  while (true) {
+    const std::string_view rest = Strip(text.substr(position), Side::kLeft);
+    if (rest.empty()) return parts;
+    position = text.size() - rest.size();
+    if (limit >= 0 && static_cast<int64_t>(parts.size()) == limit) {
+      parts.push_back(rest);
+      return parts;
+    }
+    const size_t start = position;
+    while (position < text.size()) {
+      size_t next = position;
+      if (IsSpace(NextCodePoint(text, next))) break;
+      position = next;
+    }
+    parts.push_back(text.substr(start, position - start));
+  }
+}
+
+std::vector<std::string_view> SplitBySpaceFromRight(std::string_view text, int64_t limit) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    text = Strip(text, Side::kRight);
+    if (text.empty()) break;
+    if (limit >= 0 && static_cast<int64_t>(parts.size()) == limit) {
+      parts.push_back(text);
+      break;
+    }
+    size_t position = text.size();
+    while (position > 0) {
+      size_t previous = position;
+      if (IsSpace(PreviousCodePoint(text, previous))) break;
+      position = previous;
+    }
+    parts.push_back(text.substr(position));
+    text = text.substr(0, position);
+  }
+  std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+template <bool kFromRight>
+Value Split(const Value& self, Arguments& arguments) {
+  const Bound bound("split", arguments, {"sep", "maxsplit"});
+  const std::string_view text = self.text();
+  const int64_t limit = bound.Index(1, -1);
+  SpendText(text.size());
+  std::vector<std::string_view> parts;
+  if (bound.IsNoneOrAbsent(0)) {
+    parts = kFromRight ? SplitBySpaceFromRight(text, limit) : SplitBySpace(text, limit);
+  } else {
+    const std::string& separator = bound.Text(0);
+    if (separator.empty()) FailValue("empty separator");
+    std::string_view rest = text;
+    while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
+      const size_t found = kFromRight ? rest.rfind(separator) : rest.find(separator);
+      if (found == std::string_view::npos) break;
+      if (kFromRight) {
+        parts.push_back(rest.substr(found + separator.size()));
+        rest = rest.substr(0, found);
+      } else {
+        parts.push_back(rest.substr(0, found));
+        rest = rest.substr(found + separator.size());
+      }
+      Spend(1);
+    }
+    parts.push_back(rest);
+    if (kFromRight) std::reverse(parts.begin(), parts.end());
+  }
+  std::vector<Value> values;
+  Spend(static_cast<int64_t>(parts.size()));
+  for (const std::string_view part : parts) values.push_back(Like(self, std::string(part)));
+  return Value::List(std::move(values));
+}
+
+Value SplitIntoLines(const Value& self, Arguments& arguments) {
+  const Bound bound("splitlines", arguments, {"keepends"});
+  SpendText(self.text().size());
+  std::vector<Value> lines;
+  for (const std::string_view line : SplitLines(self.text(), bound.Flag(0))) {
+    Spend(1);
+    lines.push_back(Like(self, std::string(line)));
+  }
+  return Value::List(std::move(lines));
+}
+
+template <bool kFromRight>
+Value Partition(const Value& self, Arguments& arguments) {
+  const Bound bound("partition", arguments, {"sep"}, 1);
+  const std::string& text = self.text();
+  const std::string& separator = bound.Text(0);
+  if (separator.empty()) FailValue("empty separator");
+  SpendText(text.size());
+  const size_t found = kFromRight ? text.rfind(separator) : text.find(separator);
+  if (found == std::string::npos) {
+    if (kFromRight) return Value::Tuple({Like(self, ""), Like(self, ""), self});
+    return Value::Tuple({self, Like(self, ""), Like(self, "")});
+  }
+  return Value::Tuple({Like(self, text.substr(0, found)), Like(self, separator),
+                       Like(self, text.substr(found + separator.size()))});
+}
+
+Value Join(const Value& self, Arguments& arguments) {
+  const Bound bound("join", arguments, {"iterable"}, 1);
+  const IteratorPointer iterator = TryIterate(bound[0]);
+  if (iterator == nullptr) FailType("can only join an iterable");
+  std::string text;
+  Value item;
+  for (int64_t i = 0; iterator->Next(item); ++i) {
+    Spend(1);
+    if (!item.is_string()) {
+      FailType("sequence item " + std::to_string(i) + ": expected str instance, " + item.TypeName() + " found");
+    }
+    if (i > 0) text += self.text();
+    text += Woven(self, item);
+    SpendText(text.size());
+  }
+  return Like(self, std::move(text));
+}
+
+// The place of the argument within [start, end), in code points; -1 if there is none.
+template <bool kFromRight>
+int64_t Locate(const Value& self, Arguments& arguments) {
+  const Bound bound("find", arguments, {"sub", "start", "end"}, 1);
+  const std::string& needle = bound.Text(0);
+  SpendText(self.text().size());
+  const auto size = static_cast<int64_t>(self.string().num_characters);
+  const auto bounded = [&](size_t i, int64_t otherwise) {
+    if (bound.IsNoneOrAbsent(i)) return otherwise;
+    int64_t index = ToIndex(bound[i], "slice index");
+    if (index < 0) index = std::max<int64_t>(index < -size ? 0 : index + size, 0);
+    return index;
+  };
+  const int64_t start = bounded(1, 0);
+  const int64_t end = std::min(bounded(2, size), size);
+  if (start > end) return -1;
+  const std::string_view text = self.text();
+  const size_t from = ByteOffset(text, static_cast<size_t>(start));
+  const size_t to = ByteOffset(text, static_cast<size_t>(end));
+  const std::string_view part = text.substr(from, to - from);
+  const size_t found = kFromRight ? part.rfind(needle) : part.find(needle);
+  if (found == std::string_view::npos) return -1;
+  return static_cast<int64_t>(CountCodePoints(text.substr(0, from + found)));
+}
+
+template <bool kFromRight>
+Value Find(const Value& self, Arguments& arguments) {
+  return Value::Integer(Locate<kFromRight>(self, arguments));
+}
+
+template <bool kFromRight>
+Value Index(const Value& self, Arguments& arguments) {
+  const int64_t index = Locate<kFromRight>(self, arguments);
+  if (index < 0) FailValue("substring not found");
+  return Value::Integer(index);
+}
+
+Value Count(const Value& self, Arguments& arguments) {
+  const Bound bound("count", arguments, {"sub", "start", "end"}, 1);
+  const std::string& needle = bound.Text(0);
+  Value part = self;
+  if (bound.Has(1)) part = GetSlice(self, bound[1], bound.Get(2, Value::None()), Value::None());
+  SpendText(part.text().size());
+  if (needle.empty()) return Value::Integer(static_cast<int64_t>(part.string().num_characters) + 1);
+  int64_t count = 0;
+  for (size_t at = part.text().find(needle); at != std::string::npos; at = part.text().find(needle, at + needle.size())) {
+    ++count;
+  }
+  return Value::Integer(count);
+}
+
+template <bool (*Test)(char32_t)>
+Value AllCharacters(const Value& self, Arguments& arguments) {
+  Bound("isalpha", arguments, {});
+  const std::string& text = self.text();
+  SpendText(text.size());
+  for (size_t position = 0; position < text.size();) {
+    if (!Test(NextCodePoint(text, position))) return Value::Bool(false);
+  }
+  return Value::Bool(!text.empty());
+}
+
+Value IsAsciiText(const Value& self, Arguments& arguments) {
+  Bound("isascii", arguments, {});
+  return Value::Bool(self.string().is_ascii());
+}
+
+Value IsPrintableText(const Value& self, Arguments& arguments) {
+  if (self.text().empty()) return Value::Bool(true);
+  return AllCharacters<IsPrintable>(self, arguments);
+}
+
+template <bool kUpper>
+Value IsCase(const Value& self, Arguments& arguments) {
+  Bound("isupper", arguments, {});
+  return Value::Bool(HasCase(self.text(), kUpper));
+}
+
+Value IsTitleText(const Value& self, Arguments& arguments) {
+  Bound("istitle", arguments, {});
+  bool previous_is_cased = false;
+  bool any = false;
+  const std::string& text = self.text();
+  SpendText(text.size());
+  for (size_t position = 0; position < text.size();) {
+    const char32_t c = NextCodePoint(text, position);
+    if (IsUpper(c) || IsTitle(c)) {
+      if (previous_is_cased) return Value::Bool(false);
+      previous_is_cased = any = true;
+    } else if (IsLower(c)) {
+      if (!previous_is_cased) return Value::Bool(false);
+      any = true;
+    } else {
+      previous_is_cased = false;
+    }
+  }
+  return Value::Bool(any);
+}
+
+Value IsIdentifierText(const Value& self, Arguments& arguments) {
+  Bound("isidentifier", arguments, {});
+  const std::string& text = self.text();
+  SpendText(text.size());
+  for (size_t position = 0; position < text.size();) {
+    const bool is_first = position == 0;
+    const char32_t c = NextCodePoint(text, position);
+    if (is_first ? !IsIdentifierStart(c) : !IsIdentifierPart(c)) return Value::Bool(false);
+  }
+  return Value::Bool(!text.empty());
+}
+
+template <bool kPrefix>
+Value RemoveAffix(const Value& self, Arguments& arguments) {
+  const Bound bound("removeprefix", arguments, {"affix"}, 1);
+  const std::string& affix = bound.Text(0);
+  std::string_view text = self.text();
+  SpendText(text.size());
+  if (kPrefix && text.starts_with(affix)) text.remove_prefix(affix.size());
+  if (!kPrefix && text.ends_with(affix)) text.remove_suffix(affix.size());
+  return Like(self, std::string(text));
+}
+
+Value FillWithZeros(const Value& self, Arguments& arguments) {
+  const Bound bound("zfill", arguments, {"width"}, 1);
+  const std::string& text = self.text();
+  const int64_t missing = bound.Index(0, 0) - static_cast<int64_t>(self.string().num_characters);
+  if (missing <= 0) return self;
+  SpendText(text.size() + static_cast<size_t>(missing));
+  const size_t sign = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
+  return Like(self, text.substr(0, sign) + std::string(static_cast<size_t>(missing), '0') + text.substr(sign));
+}
+
+template <char kAlign>
+Value Justify(const Value& self, Arguments& arguments) {
+  const Bound bound("center", arguments, {"width", "fillchar"}, 1);
+  std::string fill = " ";
+  if (bound.Has(1)) {
+    fill = bound.Text(1);
+    if (CountCodePoints(fill) != 1) FailType("The fill character must be exactly one character long");
+  }
+  return Like(self, PadText(self.text(), bound.Index(0, 0), kAlign, fill));
+}
+
+Value ExpandTabs(const Value& self, Arguments& arguments) {
+  const Bound bound("expandtabs", arguments, {"tabsize"});
+  const int64_t size = bound.Index(0, 8);
+  std::string text;
+  int64_t column = 0;
+  for (size_t position = 0; position < self.text().size();) {
+    const char32_t c = NextCodePoint(self.text(), position);
+    if (c == '\t') {
+      const int64_t blanks = size > 0 ? size - column % size : 0;
+      SpendText(text.size() + static_cast<size_t>(blanks));
+      text.append(static_cast<size_t>(blanks), ' ');
+      column += blanks;
+    } else {
+      AppendCodePoint(text, c);
+      column = c == '\n' || c == '\r' ? 0 : column + 1;
+    }
+  }
+  SpendText(text.size());
+  return Like(self, std::move(text));
+}
+
+Value EncodeText(const Value& self, Arguments& arguments) {
+  const Bound bound("encode", arguments, {"encoding", "errors"});
+  std::string encoding = bound.Has(0) ? Lower(bound.Text(0)) : "utf-8";
+  std::replace(encoding.begin(), encoding.end(), '_', '-');
+  if (encoding == "ascii" || encoding == "us-ascii") {
+    if (!self.string().is_ascii()) FailValue("'ascii' codec can't encode characters: ordinal not in range(128)");
+  } else if (encoding != "utf-8" && encoding != "utf8") {
+    Fail(FailureKind::kLookup, "unknown encoding: " + encoding + " (only utf-8 and ascii are supported)");
+  }
+  SpendText(self.text().size());
+  return Value::Bytes(self.text());
+}
+
+Value FormatMap(const Value& self, Arguments& arguments) {
+  const Bound bound("format_map", arguments, {"mapping"}, 1);
+  if (!bound[0].is_dict()) FailType("format_map() argument must be a mapping");
+  Arguments fields;
+  for (const auto& [key, value] : bound[0].dict().entries()) {
+    if (key.is_string()) fields.keyword.emplace_back(key.text(), value);
+  }
+  return BraceFormat(self, fields);
+}
+
+Value StripTagsMethod(const Value& self, Arguments& arguments) {
+  Bound("striptags", arguments, {});
+  return Value::String(StripTags(self.text()));
+}
+
+Value UnescapeMethod(const Value& self, Arguments& arguments) {
+  Bound("unescape", arguments, {});
+  return Value::String(UnescapeHtml(self.text()));
+}
+
+const std::unordered_map<std::string_view, Method>& Methods() {
+  static const auto& methods = *new std::unordered_map<std::string_view, Method>{
+      {"upper", Converted<Upper>},
+      {"lower", Converted<Lower>},
+      {"title", Converted<Title>},
+      {"capitalize", Converted<Capitalize>},
+      {"swapcase", Converted<SwapCase>},
+      {"casefold", Converted<CaseFold>},
+      {"strip", Stripped<Side::kBoth>},
+      {"lstrip", Stripped<Side::kLeft>},
+      {"rstrip", Stripped<Side::kRight>},
+      {"startswith", Affix<true>},
+      {"endswith", Affix<false>},
+      {"replace", Replace},
+      {"split", Split<false>},
+      {"rsplit", Split<true>},
+      {"splitlines", SplitIntoLines},
+      {"partition", Partition<false>},
+      {"rpartition", Partition<true>},
+      {"join", Join},
+      {"find", Find<false>},
+      {"rfind", Find<true>},
+      {"index", Index<false>},
+      {"rindex", Index<true>},
+      {"count", Count},
+      {"isalpha", AllCharacters<IsAlpha>},
+      {"isdigit", AllCharacters<IsDigit>},
+      {"isdecimal", AllCharacters<IsDecimal>},
+      {"isnumeric", AllCharacters<IsNumeric>},
+      {"isalnum", AllCharacters<IsAlphanumeric>},
+      {"isspace", AllCharacters<IsSpace>},
+      {"isprintable", IsPrintableText},
+      {"isascii", IsAsciiText},
+      {"isupper", IsCase<true>},
+      {"islower", IsCase<false>},
+      {"istitle", IsTitleText},
+      {"isidentifier", IsIdentifierText},
+      {"removeprefix", RemoveAffix<true>},
+      {"removesuffix", RemoveAffix<false>},
+      {"zfill", FillWithZeros},
+      {"center", Justify<'c'>},
+      {"ljust", Justify<'<'>},
+      {"rjust", Justify<'>'>},
+      {"expandtabs", ExpandTabs},
+      {"encode", EncodeText},
+      {"format", BraceFormat},
+      {"format_map", FormatMap},
+  };
+  return methods;
+}
+
+Value Bind(const Value& self, std::string_view name, Method method) {
+  return Value::FromObject(std::make_shared<Function>(
+      std::string(name), [self, method](Interpreter&, Arguments& arguments) { return method(self, arguments); },
+      "builtin_function_or_method", self.depth()));
+}
+
+}  // namespace
+
+bool HasCase(std::string_view text, bool upper) {
+  SpendText(text.size());
+  bool any = false;
+  for (size_t position = 0; position < text.size();) {
+    const char32_t c = NextCodePoint(text, position);
+    if (upper ? IsLower(c) || IsTitle(c) : IsUpper(c) || IsTitle(c)) return false;
+    any = any || (upper ? IsUpper(c) : IsLower(c));
+  }
+  return any;
+}
+
+std::optional<Value> StringAttribute(const Value& value, std::string_view name) {
+  const auto found = Methods().find(name);
+  if (found != Methods().end()) return Bind(value, name, found->second);
+  if (value.is_markup()) {
+    if (name == "striptags") return Bind(value, name, StripTagsMethod);
+    if (name == "unescape") return Bind(value, name, UnescapeMethod);
+  }
+  if (name == "translate" || name == "maketrans") {
+    Fail(FailureKind::kRuntime, "the method str." + std::string(name) + " is not supported in chat templates");
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice::jinja

@@ -1,0 +1,17 @@
+// int() and float() as Python has them.
+#pragma once
+
+#include <string_view>
+
+#include "chat/jinja/value.h"
+
+namespace sluice::jinja {
+
+// int(text, base). Fails (ValueError).
+Value ParseInteger(std::string_view text, int64_t base);
+// int(value). Fails with TypeError, ValueError or OverflowError.
+Value IntegerOf(const Value& value);
+// float(value).
+double FloatOf(const Value& value);
+
+}  // namespace sluice::jinja

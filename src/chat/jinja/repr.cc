@@ -1,0 +1,257 @@
+#include "chat/jinja/repr.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "chat/jinja/operators.h"
+#include "chat/jinja/text.h"
+
+namespace sluice::jinja {
+
+std::string FloatText(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::string text;
+  json::AppendDouble(text, value);
+  return text;
+}
+
+namespace {
+
+void AppendItems(std::string& out, const std::vector<Value>& items) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) out += ", ";
+    AppendRepr(out, items[i]);
+  }
+}
+
+void CheckSize(const std::string& out) {
+  Budget* budget = Budget::Current();
+  if (budget != nullptr && out.size() > budget->max_string_bytes()) SpendText(out.size());
+}
+
+}  // namespace
+
+void AppendRepr(std::string& out, const Value& value) {
+  Spend(1);
+  switch (value.kind()) {
+    case Kind::kMissing:
+    case Kind::kUndefined: out += "Undefined"; return;
+    case Kind::kNone: out += "None"; return;
+    case Kind::kBool: out += value.as_bool() ? "True" : "False"; return;
+    case Kind::kInteger: out += std::to_string(value.as_int64()); return;
+    case Kind::kBigInteger: out += value.big().ToDecimal(); return;
+    case Kind::kFloat: out += FloatText(value.as_float()); return;
+    case Kind::kString:
+      SpendText(value.text().size());
+      if (value.is_markup()) out += "Markup(";
+      AppendRepr(out, std::string_view(value.text()));
+      if (value.is_markup()) out += ")";
+      CheckSize(out);
+      return;
+    case Kind::kBytes: AppendBytesRepr(out, value.bytes()); return;
+    case Kind::kList:
+      out += "[";
+      AppendItems(out, value.items());
+      out += "]";
+      return;
+    case Kind::kTuple:
+      out += "(";
+      AppendItems(out, value.items());
+      out += value.items().size() == 1 ? ",)" : ")";
+      return;
+    case Kind::kDict: {
+      out += "{";
+      bool is_first = true;
+      for (const auto& [key, member] : value.dict().entries()) {
+        if (!is_first) out += ", ";
+        is_first = false;
+        AppendRepr(out, key);
+        out += ": ";
+        AppendRepr(out, member);
+      }
+      out += "}";
+      return;
+    }
+    case Kind::kObject: {
+      // Only here can a value contain itself: through a namespace.
+      std::optional<Budget::Level> level;
+      if (Budget* budget = Budget::Current()) level.emplace(*budget);
+      out += value.object().Repr();
+      CheckSize(out);
+      return;
+    }
+  }
+}
+
+void AppendStr(std::string& out, const Value& value) {
+  switch (value.kind()) {
+    case Kind::kMissing:
+    case Kind::kUndefined: return;
+    case Kind::kString: out += value.text(); return;
+    default: AppendRepr(out, value);
+  }
+}
+
+std::string Str(const Value& value) {
+  std::string out;
+  AppendStr(out, value);
+  return out;
+}
+
+std::string Repr(const Value& value) {
+  std::string out;
+  AppendRepr(out, value);
+  return out;
+}
+
+namespace {
+
+class JsonWriter {
+ public:
+  explicit JsonWriter(const JsonStyle& style) : style_(style) {}
+
+  void Write(const Value& value) {
+    Spend(1);
+    switch (value.kind()) {
+      case Kind::kNone: out_ += "null"; return;
+      case Kind::kBool: out_ += value.as_bool() ? "true" : "false"; return;
+      case Kind::kInteger:
+      case Kind::kBigInteger: AppendRepr(out_, value); return;
+      case Kind::kFloat: out_ += JsonFloat(value.as_float()); return;
+      case Kind::kString: WriteString(value.text()); return;
+      case Kind::kList:
+      case Kind::kTuple: WriteArray(value.items()); return;
+      case Kind::kDict: WriteObject(value.dict()); return;
+      default: FailType("Object of type " + value.TypeName() + " is not JSON serializable");
+    }
+  }
+  std::string Take() { return std::move(out_); }
+
+ private:
+  static std::string JsonFloat(double value) {
+    if (std::isnan(value)) return "NaN";
+    if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
+    return FloatText(value);
+  }
+
+  void WriteString(std::string_view text) {
+    SpendText(out_.size() + text.size());
+    out_.push_back('"');
+    for (size_t position = 0; position < text.size();) {
+      const char byte = text[position];
+      switch (byte) {
+        case '"': out_ += "\\\""; ++position; continue;
+        case '\\': out_ += "\\\\"; ++position; continue;
+        case '\n': out_ += "\\n"; ++position; continue;
+        case '\r': out_ += "\\r"; ++position; continue;
+        case '\t': out_ += "\\t"; ++position; continue;
+        case '\b': out_ += "\\b"; ++position; continue;
+        case '\f': out_ += "\\f"; ++position; continue;
+        default: break;
+      }
+      const auto unit = static_cast<unsigned char>(byte);
+      if (unit < 0x20 || (style_.ensure_ascii && unit == 0x7F)) {
+        WriteEscape(unit);
+        ++position;
+      } else if (unit < 0x80 || !style_.ensure_ascii) {
+        out_.push_back(byte);
+        ++position;
+      } else {
+        const char32_t c = NextCodePoint(text, position);
+        if (c < 0x10000) {
+          WriteEscape(c);
+        } else {
+          WriteEscape(0xD800 + ((c - 0x10000) >> 10));
+          WriteEscape(0xDC00 + ((c - 0x10000) & 0x3FF));
+        }
+      }
+    }
+    out_.push_back('"');
+  }
+
+  void WriteEscape(char32_t unit) {
+    out_ += "\\u";
+    for (int shift = 12; shift >= 0; shift -= 4) out_.push_back("0123456789abcdef"[unit >> shift & 15]);
+  }
+
+  void NewLine() {
+    if (!style_.indent) return;
+    SpendText(out_.size() + style_.indent->size() * level_);
+    out_.push_back('\n');
+    for (size_t i = 0; i < level_; ++i) out_ += *style_.indent;
+  }
+
+  void WriteArray(const std::vector<Value>& items) {
+    if (items.empty()) {
+      out_ += "[]";
+      return;
+    }
+    out_.push_back('[');
+    ++level_;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) out_ += style_.item_separator;
+      NewLine();
+      Write(items[i]);
+    }
+    --level_;
+    NewLine();
+    out_.push_back(']');
+  }
+
+  void WriteKey(const Value& key) {
+    switch (key.kind()) {
+      case Kind::kString: WriteString(key.text()); return;
+      case Kind::kNone:
+      case Kind::kBool:
+      case Kind::kInteger:
+      case Kind::kBigInteger:
+      case Kind::kFloat:
+        out_.push_back('"');
+        Write(key);
+        out_.push_back('"');
+        return;
+      default: FailType("keys must be str, int, float, bool or None, not " + key.TypeName());
+    }
+  }
+
+  void WriteObject(const DictData& dict) {
+    if (dict.size() == 0) {
+      out_ += "{}";
+      return;
+    }
+    std::vector<const DictData::Entry*> entries;
+    for (const auto& entry : dict.entries()) entries.push_back(&entry);
+    if (style_.sort_keys) {
+      std::stable_sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) { return LessThan(a->first, b->first); });
+    }
+    out_.push_back('{');
+    ++level_;
+    bool is_first = true;
+    for (const auto* entry : entries) {
+      if (!is_first) out_ += style_.item_separator;
+      is_first = false;
+      NewLine();
+      WriteKey(entry->first);
+      out_ += style_.key_separator;
+      Write(entry->second);
+    }
+    --level_;
+    NewLine();
+    out_.push_back('}');
+  }
+
+  const JsonStyle& style_;
+  std::string out_;
+  size_t level_ = 0;
+};
+
+}  // namespace
+
+std::string ToJson(const Value& value, const JsonStyle& style) {
+  JsonWriter writer(style);
+  writer.Write(value);
+  return writer.Take();
+}
+
+}  // namespace sluice::jinja

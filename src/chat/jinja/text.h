@@ -1,0 +1,56 @@
+// Python's str on UTF-8: everything that counts, cuts or classifies works on code points.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::jinja {
+
+// The code point at `position`, which moves behind it. Bytes that are not UTF-8 are taken one by one.
+// REQUIRES: position < text.size().
+char32_t NextCodePoint(std::string_view text, size_t& position);
+// The code point that ends at `position`, which moves to its start. REQUIRES: position > 0.
+char32_t PreviousCodePoint(std::string_view text, size_t& position);
+void AppendCodePoint(std::string& out, char32_t c);
+size_t CountCodePoints(std::string_view text);
+std::u32string Decode(std::string_view text);
+std::string Encode(std::u32string_view text);
+bool IsValidUtf8(std::string_view text);
+// The byte offset of code point `index`, or the size of the text if it has fewer.
+size_t ByteOffset(std::string_view text, size_t index);
+
+bool IsSpace(char32_t c);      // str.isspace, and what strip() and split() take for white space.
+bool IsLineBreak(char32_t c);  // What splitlines() cuts at ("\r\n" counts once).
+bool IsAlpha(char32_t c);
+bool IsDecimal(char32_t c);
+int DecimalValue(char32_t c);  // REQUIRES: IsDecimal(c).
+bool IsDigit(char32_t c);
+bool IsNumeric(char32_t c);
+inline bool IsAlphanumeric(char32_t c) { return IsAlpha(c) || IsNumeric(c); }
+bool IsUpper(char32_t c);
+bool IsLower(char32_t c);
+bool IsTitle(char32_t c);
+bool IsPrintable(char32_t c);
+bool IsIdentifierStart(char32_t c);
+bool IsIdentifierPart(char32_t c);
+
+std::string Upper(std::string_view text);
+std::string Lower(std::string_view text);
+std::string Title(std::string_view text);
+std::string Capitalize(std::string_view text);
+std::string SwapCase(std::string_view text);
+std::string CaseFold(std::string_view text);
+
+// What is left without white space at the ends, or without the code points in `characters` if that is given.
+enum class Side { kLeft, kRight, kBoth };
+std::string_view Strip(std::string_view text, Side side, const std::string* characters = nullptr);
+std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
+
+// str.__repr__ with its choice of quotes.
+void AppendRepr(std::string& out, std::string_view text);
+// bytes.__repr__.
+void AppendBytesRepr(std::string& out, std::string_view bytes);
+
+}  // namespace sluice::jinja

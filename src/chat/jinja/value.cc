@@ -1,0 +1,325 @@
+#include "chat/jinja/value.h"
+
+#include <algorithm>
+
+#include "chat/jinja/operators.h"
+#include "chat/jinja/repr.h"
+#include "chat/jinja/text.h"
+
+namespace sluice::jinja {
+
+namespace {
+
+// Deeper values could not be printed or compared in Python either.
+constexpr int kMaxValueDepth = 300;
+// Dictionaries of up to so many entries are searched one by one.
+constexpr size_t kSmallDict = 8;
+constexpr int64_t kMaxRange = 100'000;
+
+}  // namespace
+
+Heap::Heap(size_t bytes) : budget_(Budget::Current()), bytes_(bytes) {
+  if (budget_ != nullptr) budget_->Take(bytes);
+}
+Heap::~Heap() {
+  if (budget_ != nullptr) budget_->GiveBack(bytes_);
+}
+void Heap::Grow(size_t bytes) {
+  if (budget_ != nullptr) budget_->Take(bytes);
+  bytes_ += bytes;
+}
+void Heap::RaiseDepth(int child_depth) {
+  if (child_depth >= kMaxValueDepth) {
+    jinja::Fail(FailureKind::kLimit, "the chat template makes values nested deeper than " + std::to_string(kMaxValueDepth));
+  }
+  depth_ = std::max(depth_, child_depth + 1);
+}
+
+StringData::StringData(std::string value)
+    : Heap(value.size() + 80), text(std::move(value)), num_characters(CountCodePoints(text)) {}
+
+ListData::ListData(std::vector<Value> values)
+    : Heap(values.capacity() * sizeof(Value) + 64), items(std::move(values)) {
+  int deepest = 0;
+  for (const Value& item : items) deepest = std::max(deepest, item.depth());
+  RaiseDepth(deepest);
+}
+
+int64_t DictData::IndexOf(const Value& key, size_t hash) const {
+  if (index_.empty()) {
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      if (Equal(entries_[i].first, key)) return static_cast<int64_t>(i);
+    }
+    return -1;
+  }
+  const auto [begin, end] = index_.equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    Spend(1);
+    if (Equal(entries_[it->second].first, key)) return static_cast<int64_t>(it->second);
+  }
+  return -1;
+}
+
+const Value* DictData::Find(const Value& key) const {
+  const int64_t index = IndexOf(key, Hash(key));
+  return index < 0 ? nullptr : &entries_[static_cast<size_t>(index)].second;
+}
+
+const Value* DictData::Find(std::string_view key) const {
+  const auto matches = [key](const Entry& entry) { return entry.first.is_string() && entry.first.text() == key; };
+  if (index_.empty()) {
+    for (const Entry& entry : entries_) {
+      if (matches(entry)) return &entry.second;
+    }
+    return nullptr;
+  }
+  const auto [begin, end] = index_.equal_range(HashText(key));
+  for (auto it = begin; it != end; ++it) {
+    if (matches(entries_[it->second])) return &entries_[it->second].second;
+  }
+  return nullptr;
+}
+
+void DictData::Set(Value key, Value value) {
+  const size_t hash = Hash(key);
+  const int64_t index = IndexOf(key, hash);
+  RaiseDepth(std::max(key.depth(), value.depth()));
+  if (index >= 0) {
+    entries_[static_cast<size_t>(index)].second = std::move(value);
+    return;
+  }
+  Grow(sizeof(Entry) + 32);
+  entries_.emplace_back(std::move(key), std::move(value));
+  if (entries_.size() == kSmallDict + 1) {
+    for (size_t i = 0; i < entries_.size(); ++i) index_.emplace(Hash(entries_[i].first), i);
+  } else if (entries_.size() > kSmallDict) {
+    index_.emplace(hash, entries_.size() - 1);
+  }
+}
+
+Value Value::Integer(BigInteger value) {
+  if (const auto small = value.ToInt64()) return Integer(*small);
+  return Value(Kind::kBigInteger, std::make_shared<BigData>(std::move(value)));
+}
+
+Value Value::Undefined(std::string message) {
+  auto data = std::make_shared<UndefinedData>();
+  data->message = std::move(message);
+  return Value(Kind::kUndefined, std::move(data));
+}
+
+Value Value::UndefinedName(std::string_view name) {
+  std::string message;
+  AppendRepr(message, name);
+  return Undefined(message + " is undefined");
+}
+
+Value Value::UnsafeAttribute(std::string_view name, const Value& object) {
+  std::string message = "access to attribute ";
+  AppendRepr(message, name);
+  auto data = std::make_shared<UndefinedData>();
+  data->message = message + " of '" + object.TypeName() + "' object is unsafe.";
+  data->is_security = true;
+  return Value(Kind::kUndefined, std::move(data));
+}
+
+void Value::FailUndefined() const {
+  jinja::Fail(undefined().is_security ? FailureKind::kSecurity : FailureKind::kUndefined, undefined().message);
+}
+
+Value Value::FromJson(const json::Value& value) {
+  Spend(1);
+  switch (value.type()) {
+    case json::Type::kNull: return None();
+    case json::Type::kBool: return Bool(value.as_bool());
+    case json::Type::kInteger: return Integer(value.as_integer());
+    case json::Type::kBigInteger:
+      if (value.as_string().size() > 4300) FailValue("an integer of the chat template's variables has too many digits");
+      return Integer(BigInteger::FromDecimal(value.as_string()));
+    case json::Type::kDouble: return Float(value.as_double());
+    case json::Type::kString: return String(value.as_string());
+    case json::Type::kArray: {
+      std::vector<Value> items;
+      items.reserve(value.as_array().size());
+      for (const json::Value& item : value.as_array()) items.push_back(FromJson(item));
+      return List(std::move(items));
+    }
+    case json::Type::kObject: {
+      auto dict = std::make_shared<DictData>();
+      for (const auto& [key, member] : value.as_object()) dict->Set(String(key), FromJson(member));
+      return Dict(std::move(dict));
+    }
+  }
+  return None();
+}
+
+std::string Value::TypeName() const {
+  switch (kind_) {
+    case Kind::kMissing:
+    case Kind::kUndefined: return "Undefined";
+    case Kind::kNone: return "NoneType";
+    case Kind::kBool: return "bool";
+    case Kind::kInteger:
+    case Kind::kBigInteger: return "int";
+    case Kind::kFloat: return "float";
+    case Kind::kString: return is_markup_ ? "Markup" : "str";
+    case Kind::kBytes: return "bytes";
+    case Kind::kList: return "list";
+    case Kind::kTuple: return "tuple";
+    case Kind::kDict: return "dict";
+    case Kind::kObject: return object().TypeName();
+  }
+  return "object";
+}
+
+Value Object::Call(Interpreter&, Arguments) { FailType("'" + TypeName() + "' object is not callable"); }
+
+namespace {
+
+class FunctionIterator final : public Iterator {
+ public:
+  FunctionIterator(Value source, std::function<bool(Value&)> next) : source_(std::move(source)), next_(std::move(next)) {}
+  bool Next(Value& value) override {
+    Spend(1);
+    return next_(value);
+  }
+
+ private:
+  Value source_;
+  std::function<bool(Value&)> next_;
+};
+
+// Counts through something that has a length and an At.
+template <typename T>
+class IndexIterator final : public Iterator {
+ public:
+  explicit IndexIterator(T source, size_t size) : source_(std::move(source)), size_(size) {}
+  bool Next(Value& value) override {
+    if (index_ >= size_) return false;
+    value = source_.At(index_++);
+    return true;
+  }
+
+ private:
+  T source_;
+  size_t size_;
+  size_t index_ = 0;
+};
+
+}  // namespace
+
+Value MakeGenerator(const Value& source, std::function<bool(Value&)> next, std::string type_name) {
+  return Value::FromObject(std::make_shared<Generator>(std::make_shared<FunctionIterator>(source, std::move(next)),
+                                                       std::move(type_name), source.depth()));
+}
+
+Range::Range(int64_t start, int64_t stop, int64_t step) : start_(start), stop_(stop), step_(step) {
+  const bool forward = step > 0;
+  const auto distance = forward ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
+  const __int128 stride = forward ? step : -static_cast<__int128>(step);
+  const __int128 size = distance <= 0 ? 0 : (distance + stride - 1) / stride;
+  if (size > kMaxRange) {
+    jinja::Fail(FailureKind::kOverflow, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
+  }
+  size_ = static_cast<size_t>(size);
+}
+
+std::string Range::Repr() const {
+  std::string text = "range(" + std::to_string(start_) + ", " + std::to_string(stop_);
+  if (step_ != 1) text += ", " + std::to_string(step_);
+  return text + ")";
+}
+
+namespace {
+struct RangeSource {
+  int64_t start, step;
+  Value At(size_t index) const { return Value::Integer(start + static_cast<int64_t>(index) * step); }
+};
+struct ViewSource {
+  Value dict;
+  DictView::Part part;
+  Value At(size_t index) const {
+    const DictData::Entry& entry = dict.dict().entries()[index];
+    switch (part) {
+      case DictView::Part::kKeys: return entry.first;
+      case DictView::Part::kValues: return entry.second;
+      case DictView::Part::kItems: break;
+    }
+    return Value::Tuple({entry.first, entry.second});
+  }
+};
+}  // namespace
+
+IteratorPointer Range::Iterate() {
+  return std::make_shared<IndexIterator<RangeSource>>(RangeSource{start_, step_}, size_);
+}
+
+std::optional<Value> Range::Attribute(const std::shared_ptr<Heap>&, std::string_view name) {
+  if (name == "start") return Value::Integer(start_);
+  if (name == "stop") return Value::Integer(stop_);
+  if (name == "step") return Value::Integer(step_);
+  return std::nullopt;
+}
+
+std::string DictView::TypeName() const {
+  switch (part_) {
+    case Part::kKeys: return "dict_keys";
+    case Part::kValues: return "dict_values";
+    case Part::kItems: break;
+  }
+  return "dict_items";
+}
+
+Value DictView::At(size_t index) const { return ViewSource{dict_, part_}.At(index); }
+
+std::string DictView::Repr() const {
+  std::string text = TypeName() + "([";
+  for (size_t i = 0; i < dict_.dict().size(); ++i) {
+    if (i > 0) text += ", ";
+    jinja::AppendRepr(text, At(i));
+  }
+  return text + "])";
+}
+
+IteratorPointer DictView::Iterate() {
+  return std::make_shared<IndexIterator<ViewSource>>(ViewSource{dict_, part_}, dict_.dict().size());
+}
+
+std::string Namespace::Repr() const {
+  std::string text = "<Namespace {";
+  for (const auto& [name, value] : attributes_) {
+    if (text.back() != '{') text += ", ";
+    jinja::AppendRepr(text, std::string_view(name));
+    text += ": ";
+    jinja::AppendRepr(text, value);
+  }
+  return text + "}>";
+}
+
+std::optional<Value> Namespace::Attribute(const std::shared_ptr<Heap>&, std::string_view name) {
+  for (const auto& [key, value] : attributes_) {
+    if (key == name) return value;
+  }
+  return std::nullopt;
+}
+
+void Namespace::Set(std::string_view name, Value value) {
+  if (!name.empty() && name[0] == '_') {
+    std::string quoted;
+    jinja::AppendRepr(quoted, name);
+    jinja::Fail(FailureKind::kSecurity,
+                "Chat templates cannot store underscore-prefixed attributes on a namespace, but got " + quoted +
+                    ". Please rename the attribute.");
+  }
+  Spend(static_cast<int64_t>(attributes_.size() / 8));
+  for (auto& [key, old] : attributes_) {
+    if (key == name) {
+      old = std::move(value);
+      return;
+    }
+  }
+  Grow(sizeof(Value) + sizeof(std::string) + name.size());
+  attributes_.emplace_back(name, std::move(value));
+}
+
+}  // namespace sluice::jinja

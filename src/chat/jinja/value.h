@@ -1,0 +1,334 @@
+// The values of the template language: Python's, as far as a sandboxed template can see them.
+//
+// Ownership: values share what they point to; lists, tuples and dictionaries never change once a template can see them,
+// so that only a Namespace can make a cycle (the interpreter empties those at the end of a render).
+// Thread safety: a value belongs to one render, except the constants of a compiled template, which are never changed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "chat/jinja/big_integer.h"
+#include "chat/jinja/budget.h"
+
+namespace sluice::jinja {
+
+class Interpreter;
+class Value;
+struct Arguments;
+
+enum class Kind : uint8_t {
+  kMissing,  // A variable that was never set; reading it gives an undefined value. Templates never see it.
+  kUndefined,
+  kNone,
+  kBool,
+  kInteger,
+  kBigInteger,  // Outside int64.
+  kFloat,
+  kString,
+  kBytes,
+  kList,
+  kTuple,
+  kDict,
+  kObject,  // Everything else: see Object.
+};
+
+// What a value points to. Its size counts against the budget of the render that made it.
+class Heap {
+ public:
+  explicit Heap(size_t bytes);
+  virtual ~Heap();
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  // How many containers are inside each other, at most; bounded, so that walking a value needs a bounded stack.
+  int depth() const { return depth_; }
+  // REQUIRES: not yet seen by a template. Fails when the value is too deep.
+  void RaiseDepth(int child_depth);
+  // Counts that many more bytes for this value.
+  void Grow(size_t bytes);
+
+ private:
+  Budget* budget_;
+  size_t bytes_;
+  int depth_ = 0;
+};
+
+struct StringData final : Heap {
+  explicit StringData(std::string value);
+  std::string text;     // UTF-8.
+  size_t num_characters;  // Code points.
+  bool is_ascii() const { return num_characters == text.size(); }
+};
+struct BytesData final : Heap {
+  explicit BytesData(std::string value) : Heap(value.size() + 64), bytes(std::move(value)) {}
+  std::string bytes;
+};
+struct BigData final : Heap {
+  explicit BigData(BigInteger v) : Heap(64 + v.num_bytes()), value(std::move(v)) {}
+  BigInteger value;
+};
+struct ListData final : Heap {
+  explicit ListData(std::vector<Value> values);
+  std::vector<Value> items;
+  bool is_group = false;  // What `groupby` gives: the first two also go by `grouper` and `list`.
+};
+class DictData final : public Heap {
+ public:
+  using Entry = std::pair<Value, Value>;
+  DictData() : Heap(96) {}
+  const std::vector<Entry>& entries() const { return entries_; }
+  size_t size() const { return entries_.size(); }
+  // The value of an equal key, or null. Fails (TypeError) if the key cannot be hashed.
+  const Value* Find(const Value& key) const;
+  const Value* Find(std::string_view key) const;
+  // REQUIRES: not yet seen by a template.
+  void Set(Value key, Value value);
+
+ private:
+  int64_t IndexOf(const Value& key, size_t hash) const;
+  std::vector<Entry> entries_;
+  std::unordered_multimap<size_t, size_t> index_;  // Hash to entry; empty while there are few entries.
+};
+struct UndefinedData final : Heap {
+  UndefinedData() : Heap(96) {}
+  // "'x' is undefined", or why else.
+  std::string message;
+  bool is_security = false;  // Using it is a SecurityError.
+};
+
+// A one-pass source of values.
+class Iterator {
+ public:
+  virtual ~Iterator() = default;
+  // False at the end.
+  virtual bool Next(Value& value) = 0;
+};
+using IteratorPointer = std::shared_ptr<Iterator>;
+
+class Value {
+ public:
+  Value() = default;  // Missing.
+  static Value None() { return Value(Kind::kNone); }
+  static Value Bool(bool value) {
+    Value result(Kind::kBool);
+    result.integer_ = value;
+    return result;
+  }
+  static Value Integer(int64_t value) {
+    Value result(Kind::kInteger);
+    result.integer_ = value;
+    return result;
+  }
+  static Value Integer(BigInteger value);  // Small ones become kInteger.
+  static Value Float(double value) {
+    Value result(Kind::kFloat);
+    result.float_ = value;
+    return result;
+  }
+  static Value String(std::string text) {
+    return Value(Kind::kString, std::make_shared<StringData>(std::move(text)));
+  }
+  // A string of the type Markup: text that concatenation does not escape.
+  static Value Markup(std::string text) {
+    Value result = String(std::move(text));
+    result.is_markup_ = true;
+    return result;
+  }
+  // A string that is Markup if `like` is.
+  static Value StringLike(std::string text, const Value& like) {
+    Value result = String(std::move(text));
+    result.is_markup_ = like.is_markup_;
+    return result;
+  }
+  static Value Bytes(std::string bytes) { return Value(Kind::kBytes, std::make_shared<BytesData>(std::move(bytes))); }
+  static Value List(std::vector<Value> items) {
+    return Value(Kind::kList, std::make_shared<ListData>(std::move(items)));
+  }
+  static Value Tuple(std::vector<Value> items) {
+    return Value(Kind::kTuple, std::make_shared<ListData>(std::move(items)));
+  }
+  static Value Dict(std::shared_ptr<DictData> dict) { return Value(Kind::kDict, std::move(dict)); }
+  template <typename T>
+  static Value FromObject(std::shared_ptr<T> object) {
+    return Value(Kind::kObject, std::move(object));
+  }
+  static Value Undefined(std::string message);
+  static Value UndefinedName(std::string_view name);
+  static Value UnsafeAttribute(std::string_view name, const Value& object);
+  static Value FromJson(const json::Value& value);
+
+  Kind kind() const { return kind_; }
+  bool is_missing() const { return kind_ == Kind::kMissing; }
+  bool is_undefined() const { return kind_ == Kind::kUndefined; }
+  bool is_none() const { return kind_ == Kind::kNone; }
+  bool is_bool() const { return kind_ == Kind::kBool; }
+  bool is_string() const { return kind_ == Kind::kString; }
+  bool is_markup() const { return is_markup_; }
+  bool is_list() const { return kind_ == Kind::kList; }
+  bool is_tuple() const { return kind_ == Kind::kTuple; }
+  bool is_dict() const { return kind_ == Kind::kDict; }
+  bool is_float() const { return kind_ == Kind::kFloat; }
+  bool is_integral() const { return kind_ == Kind::kInteger || kind_ == Kind::kBool || kind_ == Kind::kBigInteger; }
+  bool is_number() const { return is_integral() || is_float(); }
+  bool fits_int64() const { return kind_ == Kind::kInteger || kind_ == Kind::kBool; }
+
+  // REQUIRES: the value has that kind.
+  bool as_bool() const { return integer_ != 0; }
+  int64_t as_int64() const { return integer_; }  // kInteger, kBool.
+  double as_float() const { return float_; }
+  const std::string& text() const { return string().text; }
+  const StringData& string() const { return static_cast<const StringData&>(*heap_); }
+  const std::string& bytes() const { return static_cast<const BytesData&>(*heap_).bytes; }
+  const BigInteger& big() const { return static_cast<const BigData&>(*heap_).value; }
+  const std::vector<Value>& items() const { return static_cast<const ListData&>(*heap_).items; }  // kList, kTuple.
+  const DictData& dict() const { return static_cast<const DictData&>(*heap_); }
+  const UndefinedData& undefined() const { return static_cast<const UndefinedData&>(*heap_); }
+  class Object& object() const;
+  // The object as a T, or null if the value is none.
+  template <typename T>
+  T* As() const {
+    return kind_ == Kind::kObject ? dynamic_cast<T*>(heap_.get()) : nullptr;
+  }
+
+  const std::shared_ptr<Heap>& heap() const { return heap_; }
+  int depth() const { return heap_ == nullptr ? 0 : heap_->depth(); }
+  // Python's name of its type, as in "'int' object is not iterable".
+  std::string TypeName() const;
+  // Fails with what an undefined value says when it is used. REQUIRES: undefined.
+  [[noreturn]] void FailUndefined() const;
+
+ private:
+  explicit Value(Kind kind) : kind_(kind) {}
+  template <typename T>
+  Value(Kind kind, std::shared_ptr<T> heap) : kind_(kind), heap_(std::move(heap)) {}
+
+  Kind kind_ = Kind::kMissing;
+  bool is_markup_ = false;
+  union {
+    int64_t integer_ = 0;
+    double float_;
+  };
+  std::shared_ptr<Heap> heap_;
+};
+
+// The arguments of a call.
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> keyword;
+};
+
+// Values of all other types: ranges, loops, macros, methods, generators, ...
+class Object : public Heap {
+ public:
+  explicit Object(size_t bytes = 128) : Heap(bytes) {}
+  virtual std::string TypeName() const = 0;
+  virtual std::string Repr() const { return "<" + TypeName() + " object>"; }
+  virtual bool Truth() const { return true; }
+  virtual std::optional<size_t> Length() { return std::nullopt; }  // Absent: it has no len().
+  virtual IteratorPointer Iterate() { return nullptr; }            // Null: not iterable.
+  virtual bool HasItems() const { return false; }                  // Whether x[i] is a thing it knows.
+  virtual std::optional<Value> Attribute(const std::shared_ptr<Heap>& /*self*/, std::string_view /*name*/) {
+    return std::nullopt;
+  }
+  virtual bool IsCallable() const { return false; }
+  virtual Value Call(Interpreter& interpreter, Arguments arguments);
+};
+inline Object& Value::object() const { return static_cast<class Object&>(*heap_); }
+
+// What the filter `map`, `dict.items()` of old and their like give: values made when asked for, once.
+class Generator final : public Object {
+ public:
+  explicit Generator(IteratorPointer iterator, std::string type_name = "generator", int source_depth = 0)
+      : iterator_(std::move(iterator)), type_name_(std::move(type_name)) {
+    RaiseDepth(source_depth);
+  }
+  std::string TypeName() const override { return type_name_; }
+  IteratorPointer Iterate() override { return iterator_; }
+
+ private:
+  IteratorPointer iterator_;
+  std::string type_name_;
+};
+// A generator over `next`, which keeps what it needs alive. `source` is what it draws from.
+Value MakeGenerator(const Value& source, std::function<bool(Value&)> next, std::string type_name = "generator");
+
+// range(start, stop, step), of at most 100,000 elements.
+class Range final : public Object {
+ public:
+  Range(int64_t start, int64_t stop, int64_t step);
+  std::string TypeName() const override { return "range"; }
+  std::string Repr() const override;
+  bool Truth() const override { return size_ > 0; }
+  std::optional<size_t> Length() override { return size_; }
+  IteratorPointer Iterate() override;
+  bool HasItems() const override { return true; }
+  std::optional<Value> Attribute(const std::shared_ptr<Heap>& self, std::string_view name) override;
+  Value At(size_t index) const { return Value::Integer(start_ + static_cast<int64_t>(index) * step_); }
+
+ private:
+  int64_t start_, stop_, step_;
+  size_t size_;
+};
+
+// dict.keys(), dict.values() or dict.items(): looks through to the dictionary.
+class DictView final : public Object {
+ public:
+  enum class Part { kKeys, kValues, kItems };
+  DictView(Value dict, Part part) : dict_(std::move(dict)), part_(part) { RaiseDepth(dict_.depth()); }
+  std::string TypeName() const override;
+  std::string Repr() const override;
+  bool Truth() const override { return dict_.dict().size() > 0; }
+  std::optional<size_t> Length() override { return dict_.dict().size(); }
+  IteratorPointer Iterate() override;
+  Value At(size_t index) const;
+  const Value& dict() const { return dict_; }
+  Part part() const { return part_; }
+
+ private:
+  Value dict_;
+  Part part_;
+};
+
+// namespace(...): the one thing that a template can change.
+class Namespace final : public Object {
+ public:
+  std::string TypeName() const override { return "Namespace"; }
+  std::string Repr() const override;
+  std::optional<Value> Attribute(const std::shared_ptr<Heap>& self, std::string_view name) override;
+  // Fails (SecurityError) for names that begin with an underscore.
+  void Set(std::string_view name, Value value);
+  void Clear() { attributes_.clear(); }
+
+ private:
+  std::vector<std::pair<std::string, Value>> attributes_;
+};
+
+// A function of the engine: a method bound to its value, or a global one.
+class Function final : public Object {
+ public:
+  using Body = std::function<Value(Interpreter&, Arguments&)>;
+  Function(std::string name, Body body, std::string type_name = "builtin_function_or_method", int self_depth = 0)
+      : name_(std::move(name)), body_(std::move(body)), type_name_(std::move(type_name)) {
+    RaiseDepth(self_depth);
+  }
+  std::string TypeName() const override { return type_name_; }
+  std::string Repr() const override { return "<built-in function " + name_ + ">"; }
+  bool IsCallable() const override { return true; }
+  Value Call(Interpreter& interpreter, Arguments arguments) override { return body_(interpreter, arguments); }
+
+ private:
+  std::string name_;
+  Body body_;
+  std::string type_name_;
+};
+
+}  // namespace sluice::jinja

@@ -1,0 +1,127 @@
+#include "chat/model_templates.h"
+
+#include <algorithm>
+
+#include "base/file.h"
+
+namespace sluice {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr uint64_t kMaxFileBytes = uint64_t{16} << 20;
+
+// A value with these cannot be the name of a file that somebody meant.
+bool LooksLikeTemplate(const std::string& text) { return text.find_first_of("{}\n") != std::string::npos; }
+
+using Sources = std::vector<std::pair<std::string, std::string>>;  // Name and text.
+
+Status AddMember(const json::Value& member, const std::string& file, Sources& sources) {
+  if (member.is_null()) return {};
+  if (member.is_string()) {
+    sources.emplace_back("default", member.as_string());
+    return {};
+  }
+  const auto bad = [&] {
+    return Fail(ErrorCode::kInvalidData,
+                file + ": \"chat_template\" must be a string or a list of {\"name\", \"template\"} objects", "chat_template");
+  };
+  if (!member.is_array()) return bad();
+  for (const json::Value& entry : member.as_array()) {
+    const json::Value* name = entry.Find("name");
+    const json::Value* text = entry.Find("template");
+    if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string()) return bad();
+    sources.emplace_back(name->as_string(), text->as_string());
+  }
+  return {};
+}
+
+Result<Sources> ReadFolder(const fs::path& folder) {
+  Sources sources;
+  std::error_code error;
+  if (fs::is_regular_file(folder / "chat_template.jinja", error)) {
+    ASSIGN_OR_RETURN(std::string text, ReadFile(folder / "chat_template.jinja", kMaxFileBytes));
+    sources.emplace_back("default", std::move(text));
+  }
+  std::vector<fs::path> others;
+  for (fs::directory_iterator it(folder / "additional_chat_templates", error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".jinja") others.push_back(it->path());
+  }
+  std::sort(others.begin(), others.end());
+  for (const fs::path& path : others) {
+    ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxFileBytes));
+    sources.emplace_back(path.stem().string(), std::move(text));
+  }
+  return sources;
+}
+
+}  // namespace
+
+Result<ModelTemplates> ModelTemplates::Load(const fs::path& model_folder, const json::Value& tokenizer_config,
+                                            const std::string& override_path_or_text) {
+  ModelTemplates result;
+  Sources sources;
+  if (!override_path_or_text.empty()) {
+    std::error_code error;
+    if (!LooksLikeTemplate(override_path_or_text)) {
+      if (!fs::exists(override_path_or_text, error)) {
+        return Fail(ErrorCode::kInvalidArgument,
+                    "--chat-template: '" + override_path_or_text + "' is neither a file nor a template", "chat_template");
+      }
+      ASSIGN_OR_RETURN(std::string text, ReadFile(override_path_or_text, kMaxFileBytes));
+      sources.emplace_back("default", std::move(text));
+      result.origin_ = override_path_or_text;
+    } else {
+      sources.emplace_back("default", override_path_or_text);
+      result.origin_ = "--chat-template";
+    }
+  }
+  if (sources.empty()) {
+    ASSIGN_OR_RETURN(sources, ReadFolder(model_folder));
+    if (!sources.empty()) result.origin_ = (model_folder / "chat_template.jinja").string();
+  }
+  if (sources.empty()) {
+    std::error_code error;
+    const fs::path path = model_folder / "chat_template.json";
+    if (fs::is_regular_file(path, error)) {
+      ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
+      auto parsed = json::Parse(text);
+      if (!parsed) return tl::unexpected<Error>(std::move(parsed).error().In(path.string()));
+      if (const json::Value* member = parsed->Find("chat_template")) {
+        RETURN_IF_ERROR(AddMember(*member, path.string(), sources));
+      }
+      result.origin_ = path.string();
+    }
+  }
+  if (sources.empty()) {
+    if (const json::Value* member = tokenizer_config.Find("chat_template")) {
+      RETURN_IF_ERROR(AddMember(*member, "tokenizer_config.json", sources));
+      result.origin_ = "tokenizer_config.json";
+    }
+  }
+  if (sources.empty()) result.origin_.clear();
+  for (auto& [name, text] : sources) {
+    const std::string title = name == "default" ? result.origin_ : result.origin_ + " (" + name + ")";
+    ASSIGN_OR_RETURN(ChatTemplate compiled, ChatTemplate::Compile(std::move(text), title));
+    result.templates_.emplace_back(name, std::move(compiled));
+  }
+  return result;
+}
+
+const ChatTemplate* ModelTemplates::Find(std::string_view name) const {
+  for (const auto& [key, value] : templates_) {
+    if (key == name) return &value;
+  }
+  return nullptr;
+}
+
+const ChatTemplate* ModelTemplates::Select(bool has_tools) const {
+  if (has_tools) {
+    if (const ChatTemplate* found = Find("tool_use")) return found;
+  }
+  if (const ChatTemplate* found = Find("default")) return found;
+  return templates_.size() == 1 ? &templates_[0].second : nullptr;
+}
+
+}  // namespace sluice
