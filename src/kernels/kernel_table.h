@@ -19,6 +19,8 @@ struct LinearArgs {
   float* y;
   int64_t y_stride;
   const float* bias;  // [outputs] or null
+  uint8_t* packed_x;  // scratch of packed_x_bytes(), for the functions on packed activations
+  int64_t rows;       // that are packed there
 };
 
 // Computes rows [row_begin, row_end) of the outputs of panels [panel_begin, panel_end). An element's arithmetic must
@@ -52,6 +54,15 @@ struct KernelTable {
   LinearFunction linear_f32;       // x F32, w F32
   // How many neighbouring panels the linear functions like to be given at once.
   int panels_per_unit;
+
+  // Where not null: for BF16 products of packed_min_rows rows and more, activations are first packed into scratch memory
+  // (each call a range of the pack_units() units), then multiplied. The results are those of linear_bf16.
+  int64_t packed_min_rows;
+  int packed_panels_per_unit;
+  int64_t (*packed_x_bytes)(int64_t rows, int64_t cols);
+  int64_t (*pack_units)(int64_t rows, int64_t cols);
+  void (*pack_x)(const LinearArgs& args, int64_t unit_begin, int64_t unit_end);
+  void (*linear_bf16_packed)(const LinearArgs& args, int64_t panel_begin, int64_t panel_end);
 
   // One row; y: F32, or BF16 bits where y_bf16.
   void (*rms_norm_row)(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16);

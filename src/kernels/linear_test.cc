@@ -1,5 +1,6 @@
 #include "kernels/linear.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -109,14 +110,18 @@ TEST_P(LinearTest, ARowsResultDoesNotDependOnTheBatch) {
   }
 }
 
+// Past the sizes at which inputs are packed, rows and inputs are cut into blocks, and results leave the caches.
 TEST_P(LinearTest, LongBatchesAreCutWithoutATrace) {
   Random random(3);
   ThreadPool pool(2);
-  Problem p(random, Mode::kBf16, 1000, 40, 96);
-  const std::vector<float> all = p.Run(pool, 0, 1000, false);
-  for (int64_t first : {0, 767, 768, 999}) {
-    const std::vector<float> row = p.Run(pool, first, 1, false);
-    EXPECT_EQ(0, std::memcmp(all.data() + first * 40, row.data(), row.size() * 4)) << first;
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1000, 40, 96}, {130, 300, 2100}, {600, 1040, 33}, {50, 129, 4096}}) {
+    if (GetParam() == Isa::kReference && m * n * k > 20'000'000) continue;
+    Problem p(random, Mode::kBf16, m, n, k);
+    const std::vector<float> all = p.Run(pool, 0, m, true);
+    for (int64_t first : {int64_t{0}, int64_t{31}, m / 2 - 1, m / 2, m - 1}) {
+      const std::vector<float> row = p.Run(pool, first, 1, true);
+      ASSERT_EQ(0, std::memcmp(all.data() + first * n, row.data(), row.size() * 4)) << m << " " << n << " " << first;
+    }
   }
 }
 

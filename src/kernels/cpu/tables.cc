@@ -15,6 +15,12 @@ constexpr KernelTable kAvx512Table = {
     .linear_f32_bf16 = avx512::LinearF32Bf16,
     .linear_f32 = avx512::LinearF32,
     .panels_per_unit = 4,
+    .packed_min_rows = 0,
+    .packed_panels_per_unit = 0,
+    .packed_x_bytes = nullptr,
+    .pack_units = nullptr,
+    .pack_x = nullptr,
+    .linear_bf16_packed = nullptr,
     .rms_norm_row = avx512::RmsNormRow,
     .add = avx512::Add,
     .silu_mul = avx512::SiluMul,
@@ -34,6 +40,17 @@ constexpr KernelTable WithLinearBf16(LinearFunction linear_bf16) {
   return table;
 }
 
+constexpr KernelTable AmxTable() {
+  KernelTable table = WithLinearBf16(amx::LinearBf16);
+  table.packed_min_rows = 48;
+  table.packed_panels_per_unit = amx::kPackedPanels;
+  table.packed_x_bytes = amx::PackedXBytes;
+  table.pack_units = amx::PackUnits;
+  table.pack_x = amx::PackX;
+  table.linear_bf16_packed = amx::LinearBf16Packed;
+  return table;
+}
+
 }  // namespace
 
 const KernelTable kAvx2Kernels = {
@@ -41,6 +58,12 @@ const KernelTable kAvx2Kernels = {
     .linear_f32_bf16 = avx2::LinearF32Bf16,
     .linear_f32 = avx2::LinearF32,
     .panels_per_unit = 3,
+    .packed_min_rows = 0,
+    .packed_panels_per_unit = 0,
+    .packed_x_bytes = nullptr,
+    .pack_units = nullptr,
+    .pack_x = nullptr,
+    .linear_bf16_packed = nullptr,
     .rms_norm_row = avx2::RmsNormRow,
     .add = avx2::Add,
     .silu_mul = avx2::SiluMul,
@@ -54,6 +77,6 @@ const KernelTable kAvx2Kernels = {
 };
 const KernelTable kAvx512Kernels = kAvx512Table;
 const KernelTable kAvx512Bf16Kernels = WithLinearBf16(avx512_bf16::LinearBf16);
-const KernelTable kAmxKernels = WithLinearBf16(amx::LinearBf16);
+const KernelTable kAmxKernels = AmxTable();
 
 }  // namespace sluice::kernels

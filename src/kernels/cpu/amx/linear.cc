@@ -6,40 +6,10 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/amx/kernels.h"
+#include "kernels/cpu/amx/tiles.h"
 
 namespace sluice::kernels::amx {
 namespace {
-
-constexpr int kPanelRows = 16;
-constexpr int64_t kLineBytes = 64;       // 16 pairs: one pair of inputs for a panel
-constexpr int kStepPairs = 16;           // pairs of inputs of a tile step
-constexpr int kStepInputs = 2 * kStepPairs;
-constexpr int kTileRows = 16;
-constexpr int kTileBytes = 1024;
-
-// Tiles 0 to 3 hold sums, 4 and 5 activations, 6 and 7 weights.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
-// GCC does not know that the tile instructions read the memory behind their addresses. What was stored there just before
-// is kept by this.
-inline void StoreBefore(const void* address) { asm volatile("" : : "r"(address) : "memory"); }
-
-// Sets the tiles up for two tiles of activation rows.
-inline void Configure(int first_rows, int second_rows) {
-  TileConfig config;
-  for (int tile = 0; tile < 8; ++tile) config.row_bytes[tile] = 64;
-  config.rows[0] = config.rows[1] = config.rows[4] = static_cast<uint8_t>(first_rows);
-  config.rows[2] = config.rows[3] = config.rows[5] = static_cast<uint8_t>(second_rows);
-  config.rows[6] = config.rows[7] = kStepPairs;
-  StoreBefore(&config);
-  _tile_loadconfig(&config);
-}
 
 // The last step of a row whose length is no multiple of 32, padded with zeros.
 struct alignas(64) LastStep {
@@ -60,19 +30,6 @@ inline void FillLastStep(LastStep& last, const uint16_t* x, int64_t x_stride, co
     __builtin_memcpy(last.w[p], panels[p], static_cast<size_t>((inputs + 1) / 2 * kLineBytes));
   }
   StoreBefore(&last);
-}
-
-inline void StoreSums(const LinearArgs& args, const float* sums, int64_t row, int rows, int64_t panel) {
-  const int64_t n = panel * kPanelRows;
-  if (n >= args.outputs) return;
-  const int64_t left = args.outputs - n;
-  const __mmask16 mask = left >= kPanelRows ? 0xFFFF : static_cast<__mmask16>((1u << left) - 1);
-  const __m512 bias = args.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, args.bias + n);
-  for (int r = 0; r < rows; ++r) {
-    __m512 value = _mm512_load_ps(sums + r * kPanelRows);
-    if (args.bias != nullptr) value = _mm512_add_ps(value, bias);
-    _mm512_mask_storeu_ps(args.y + (row + r) * args.y_stride + n, mask, value);
-  }
 }
 
 // One step: kRowTiles x kPanels tile products.
@@ -127,7 +84,10 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
   if constexpr (kRowTiles > 1 && kPanels > 1) _tile_stored(3, sums[3], 64);
   for (int tile = 0; tile < kRowTiles; ++tile) {
     for (int p = 0; p < kPanels; ++p) {
-      StoreSums(args, sums[tile * 2 + p], row + tile * kTileRows, rows[tile], panel + p);
+      for (int r = 0; r < rows[tile]; ++r) {
+        float* y = args.y + (row + tile * kTileRows + r) * args.y_stride;
+        StoreSum(args, y, sums[tile * 2 + p] + r * kPanelRows, (panel + p) * kPanelRows, false);
+      }
     }
   }
 }
