@@ -18,7 +18,25 @@ constexpr std::string_view kContinuationWord = "CONTINUE_FINAL_MESSAGE_TAG";
 constexpr std::string_view kOwnNames[] = {"messages",  "conversation", "tools",          "documents",
                                           "tokenize",  "padding",      "truncation",     "max_length",
                                           "return_dict", "return_tensors", "chat_template", "continue_final_message",
-                                          "add_generation_prompt"};
+                                          "add_generation_prompt", "bos_token", "eos_token",   "pad_token",
+                                          "unk_token"};
+
+// Settings of a template are small; what is larger is not one.
+constexpr size_t kMaxKwargsBytes = size_t{16} << 10;
+constexpr int kMaxKwargsDepth = 16;
+
+int Depth(const json::Value& value) {
+  int deepest = 0;
+  if (value.is_array()) {
+    for (const json::Value& item : value.as_array()) deepest = std::max(deepest, Depth(item));
+    return deepest + 1;
+  }
+  if (value.is_object()) {
+    for (const auto& [name, member] : value.as_object()) deepest = std::max(deepest, Depth(member));
+    return deepest + 1;
+  }
+  return 0;
+}
 
 tl::unexpected<Error> Bad(const std::string& place, std::string message) {
   return Fail(ErrorCode::kInvalidArgument, place + ": " + std::move(message), place);
@@ -204,6 +222,10 @@ Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template, const js
   if (!kwargs.is_null() && !kwargs.is_object()) {
     return Bad("chat_template_kwargs", std::string("must be an object, not ") + json::TypeName(kwargs.type()));
   }
+  if (Depth(kwargs) > kMaxKwargsDepth || json::Write(kwargs).size() > kMaxKwargsBytes) {
+    return Bad("chat_template_kwargs", "larger than " + std::to_string(kMaxKwargsBytes) + " bytes or nested deeper than " +
+                                           std::to_string(kMaxKwargsDepth) + " levels");
+  }
   ASSIGN_OR_RETURN(json::Value normal,
                    NormalizeMessages(messages, options.content_format.value_or(chat_template.content_format())));
   std::string last_text;
@@ -215,7 +237,8 @@ Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template, const js
   if (kwargs.is_object()) {
     const std::vector<std::string>& known = chat_template.variables();
     for (const auto& [name, value] : kwargs.as_object()) {
-      const bool is_own = std::find(std::begin(kOwnNames), std::end(kOwnNames), name) != std::end(kOwnNames);
+      const bool is_own = std::find(std::begin(kOwnNames), std::end(kOwnNames), name) != std::end(kOwnNames) ||
+                          special_tokens.Find(name) != nullptr;
       if (!is_own && std::binary_search(known.begin(), known.end(), name)) variables.Set(name, value);
     }
   }

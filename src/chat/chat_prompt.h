@@ -13,7 +13,9 @@ namespace sluice {
 struct ChatPromptOptions {
   json::Value tools;                 // An array as in the request, or null: the template sees None.
   json::Value documents;             // Likewise.
-  json::Value chat_template_kwargs;  // An object or null. Names that the template does not read are ignored.
+  // An object or null, of at most 16 KiB. Names that the template does not read, and those of the request's own fields and
+  // of special tokens, are ignored.
+  json::Value chat_template_kwargs;
   bool add_generation_prompt = true;
   // The prompt ends with the text of the last message, so that the model continues it.
   bool continue_final_message = false;
