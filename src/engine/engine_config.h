@@ -15,7 +15,7 @@ struct EngineConfig {
   std::string dtype = "auto";           // auto | bfloat16 | float32 (float16 runs as bfloat16, said in the log)
   std::string kv_cache_dtype = "auto";  // auto | bfloat16 | float32; auto: bfloat16, float32 with dtype float32
   bool dummy_weights = false;           // --load-format dummy
-  uint64_t seed = 0;                    // of dummy weights and of requests without a seed
+  uint64_t seed = 0;                    // of dummy weights and of requests without a seed (0: random for the latter)
 
   // Limits.
   int block_size = 16;

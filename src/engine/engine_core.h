@@ -25,7 +25,7 @@ struct CoreOptions {
   SchedulerLimits limits;
   int64_t num_blocks = 0;
   bool enable_prefix_caching = true;
-  std::vector<int32_t> eos_token_ids;
+  std::vector<int32_t> eos_token_ids = {};
 
   int64_t max_logit_rows() const { return limits.max_num_seqs + limits.max_prompt_logit_rows; }
 };

@@ -62,10 +62,15 @@ Result<RequestHandle> EngineLoop::Submit(Request request) {
   const RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
   RETURN_IF_ERROR(CheckRequest(request, limits));
   const int64_t tokens = static_cast<int64_t>(request.prompt.size()) * request.num_sequences;
+  if (tokens > options_.max_unfinished_tokens) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} sequences of a prompt of {} tokens are more than this server holds at a time; lower n",
+                            request.num_sequences, request.prompt.size()),
+                "n");
+  }
   const int64_t unfinished = num_unfinished_.fetch_add(1) + 1;
   const int64_t unfinished_tokens = num_unfinished_tokens_.fetch_add(tokens) + tokens;
-  const bool alone = unfinished == 1;
-  if (!alone && (unfinished > options_.max_unfinished || unfinished_tokens > options_.max_unfinished_tokens)) {
+  if (unfinished > options_.max_unfinished || unfinished_tokens > options_.max_unfinished_tokens) {
     num_unfinished_.fetch_sub(1);
     num_unfinished_tokens_.fetch_sub(tokens);
     return Fail(ErrorCode::kUnavailable, fmt::format("the queue is full: {} requests with {} prompt tokens are waiting or "
@@ -152,8 +157,8 @@ bool EngineLoop::TakeCommands(std::vector<Command>& taken) {
     idle_ = true;
     wake_.wait(lock, [this] { return !queue_.empty() || stopping_; });
     NoteProgress();
-    idle_ = false;
   }
+  idle_ = false;
   taken.swap(queue_);
   return !stopping_;
 }
@@ -171,6 +176,7 @@ void EngineLoop::Execute(Command& command) {
 }
 
 void EngineLoop::Run() {
+  NoteProgress();
   std::vector<Command> commands;
   bool running = true;
   while (running) {

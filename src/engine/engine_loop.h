@@ -29,7 +29,7 @@ struct LoopOptions {
   int64_t max_unfinished_tokens = int64_t{64} << 20;
   uint64_t seed = 0;  // of requests without one; 0: random
   bool enable_prefix_caching = true;
-  std::vector<int32_t> eos_token_ids;
+  std::vector<int32_t> eos_token_ids = {};
 };
 
 // Ownership: owns everything that the engine needs, in the order of its use.

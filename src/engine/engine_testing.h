@@ -205,7 +205,7 @@ struct FakeEngine {
     int64_t max_prompt_logit_rows = 8;
     bool prefix_caching = true;
     int num_threads = 1;
-    LoopOptions loop;
+    LoopOptions loop = {};
   };
 
   explicit FakeEngine(Options options) {

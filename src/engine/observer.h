@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// After every step.
+// After every step; and once with no tokens when the engine falls idle, so that gauges return to zero.
 struct StepStats {
   int64_t running = 0;
   int64_t waiting = 0;

@@ -53,10 +53,9 @@ class Promise : public ::testing::TestWithParam<const char*> {
     int64_t max_num_batched_tokens = 2048;
     int64_t max_num_seqs = 32;
     bool prefix_caching = false;
-    std::optional<int64_t> num_blocks;
+    std::optional<int64_t> num_blocks = {};
     bool at_once = true;
     int rounds = 1;  // the answers of the last one are returned
-    std::string isa = "auto";
   };
 
   static std::string Folder() { return std::string(SLUICE_SOURCE_DIR "/tests/data/checkpoints/") + GetParam(); }
@@ -71,7 +70,6 @@ class Promise : public ::testing::TestWithParam<const char*> {
     config.enable_prefix_caching = run.prefix_caching;
     config.num_blocks_override = run.num_blocks;
     config.kv_cache_bytes = int64_t{64} << 20;
-    config.cpu_isa = run.isa;
     Engine::Hooks hooks;
     hooks.observer = observer;
     auto engine = Engine::Create(config, hooks);
@@ -87,7 +85,9 @@ class Promise : public ::testing::TestWithParam<const char*> {
         request.sink = sinks.emplace_back(std::make_shared<CollectingSink>());
         const auto handle = (*engine)->Submit(std::move(request));
         EXPECT_TRUE(handle) << handle.error().message;
-        if (!run.at_once) EXPECT_TRUE(sinks.back()->WaitForEnd());
+        if (!run.at_once) {
+          EXPECT_TRUE(sinks.back()->WaitForEnd());
+        }
       }
       for (const auto& sink : sinks) {
         EXPECT_TRUE(sink->WaitForEnd());
