@@ -214,9 +214,6 @@ std::string FormatValue(const Value& value, std::string_view text) {
       if (std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos && spec.type != 0) {
         return FormatFloat(value, spec);
       }
-      if (value.is_bool() && spec.type == 0) {
-        return PadText(Str(value), spec.width, spec.align == 0 || spec.align == '=' ? '>' : spec.align, spec.fill);
-      }
       return FormatInteger(value, spec);
     case Kind::kFloat: return FormatFloat(value, spec);
     default: FailType("unsupported format string passed to " + value.TypeName() + ".__format__");
