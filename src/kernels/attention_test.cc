@@ -185,13 +185,12 @@ TEST_P(AttentionTest, ChunksOfThePromptLeaveNoTrace) {
   Random random(2);
   ThreadPool pool1(1), pool2(2), pool3(3);
   for (const Shape& shape : kShapes) {
-    const int length = GetParam() == Isa::kReference ? 270 : 600;
+    const int length = GetParam() == Isa::kReference ? 262 : 300;
     Sequences sequences(random, shape, {length});
     const std::vector<float> whole = sequences.RunInChunks(pool2, 0, length);
     for (int chunk : {1, 7, 64, 257}) {
-      if (chunk == 1 && shape.num_heads > 8) continue;
       sequences.Clear();
-      const std::vector<float> out = sequences.RunInChunks(chunk % 2 == 1 ? pool3 : pool1, 0, chunk);
+      const std::vector<float> out = sequences.RunInChunks(chunk == 7 ? pool3 : pool1, 0, chunk);
       ASSERT_EQ(0, std::memcmp(whole.data(), out.data(), out.size() * 4))
           << "chunk " << chunk << " head_dim " << shape.head_dim << " block " << shape.block_size;
     }
@@ -204,9 +203,10 @@ TEST_P(AttentionTest, NeighboursAndThreadsLeaveNoTrace) {
   Random random(3);
   ThreadPool pool1(1), pool2(2), pool3(3), pool9(9);
   for (const Shape& shape : kShapes) {
-    Sequences sequences(random, shape, {1200, 300, 17, 90});
-    for (int sequence = 0; sequence < 4; ++sequence) sequences.RunInChunks(pool2, sequence, 600);
-    const std::vector<Sequences::Part> parts = {{0, 1199, 1}, {1, 299, 1}, {2, 16, 1}, {3, 41, 49}};
+    if (GetParam() == Isa::kReference && shape.num_heads * shape.head_dim > 700) continue;  // Too slow to be worth it.
+    Sequences sequences(random, shape, {700, 300, 17, 90});
+    for (int sequence = 0; sequence < 4; ++sequence) sequences.RunInChunks(pool2, sequence, 700);
+    const std::vector<Sequences::Part> parts = {{0, 699, 1}, {1, 299, 1}, {2, 16, 1}, {3, 41, 49}};
     std::vector<std::vector<float>> alone;
     for (const auto& part : parts) alone.push_back(sequences.Step(pool1, {part})[0]);
     for (ThreadPool* pool : {&pool1, &pool2, &pool3, &pool9}) {

@@ -11,7 +11,7 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int kTileRows = 6;
+constexpr int kTileRows = 4;
 constexpr int kTileVectors = kLanes == 16 ? 4 : 2;  // as many sums as there are registers for
 constexpr int kScorePanels = kTileVectors / kPanelVectors;
 

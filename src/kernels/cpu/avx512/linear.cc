@@ -6,10 +6,10 @@
 namespace sluice::kernels::avx512 {
 namespace {
 
-// 32 registers hold 6 x 4 sums, four weights and one input.
+// 32 registers hold 5 x 4 sums, four weights twice (as stored and widened) and one input.
 template <bool kBf16Inputs, bool kBf16Weights>
 void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
-  MultiplyRange<kBf16Inputs, kBf16Weights, 6, 4>(args, row_begin, row_end, panel_begin, panel_end);
+  MultiplyRange<kBf16Inputs, kBf16Weights, 5, 4>(args, row_begin, row_end, panel_begin, panel_end);
 }
 
 }  // namespace

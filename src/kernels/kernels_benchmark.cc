@@ -1,0 +1,156 @@
+// Speeds of the kernels on all cores, beside this machine's measured limits.
+//
+// of_limit is the time that the machine's read bandwidth and arithmetic peak allow at least, divided by the time taken:
+// 1 is perfect. Shapes are those of Llama-3.2-1B. Try --benchmark_filter=linear/amx.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "hardware/measure.h"
+#include "hardware/topology.h"
+#include "kernels/attention.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel_testing.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+#include "kernels/sampling.h"
+#include "kernels/silu_mul.h"
+
+namespace sluice::kernels {
+namespace {
+
+ThreadPool& Pool() {
+  static ThreadPool pool = [] {
+    const Topology topology = DetectTopology();
+    return ThreadPool(topology.DefaultThreads(), topology.core_cpus);
+  }();
+  return pool;
+}
+
+struct Limits {
+  double bytes_per_second = MeasureReadBandwidth(Pool());
+  double fp32 = MeasureFp32Peak(Pool());
+  double bf16 = MeasureBf16Peak(Pool());
+};
+
+const Limits& MachineLimits() {
+  static const Limits limits;
+  return limits;
+}
+
+void Report(benchmark::State& state, double bytes, double operations, double peak) {
+  const auto iterations = static_cast<double>(state.iterations());
+  const double least_seconds = std::max(bytes / MachineLimits().bytes_per_second, peak > 0 ? operations / peak : 0);
+  state.counters["GB/s"] = benchmark::Counter(bytes * iterations * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] = benchmark::Counter(operations * iterations * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["of_limit"] = benchmark::Counter(least_seconds * iterations, benchmark::Counter::kIsRate);
+}
+
+PackedMatrix RandomMatrix(int64_t rows, int64_t cols) {
+  PackedMatrix matrix = *AllocatePacked(DataFormat{}, rows, cols, "benchmark");
+  const std::vector<BFloat16> row_block = ToBFloat16(Random(1).Normal(64 * cols));
+  for (int64_t row = 0; row < rows; row += 64) {
+    PackRows(Pool(), matrix, row, std::min<int64_t>(64, rows - row), row_block.data(), ElementType::kBF16);
+  }
+  return matrix;
+}
+
+// Matrices of the same shape that together outgrow the caches are taken in turn, as the layers of a model are.
+void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k) {
+  SelectIsa(isa);
+  std::vector<PackedMatrix> matrices;
+  for (int64_t bytes = 0; bytes < int64_t{500} << 20; bytes += n * k * 2) matrices.push_back(RandomMatrix(n, k));
+  const std::vector<BFloat16> x = ToBFloat16(Random(2).Normal(m * k));
+  Buffer y = *Buffer::Allocate(static_cast<size_t>(m * n * 4), "benchmark");
+  const Activations view{x.data(), ElementType::kBF16, m, k, k};
+  size_t next = 0;
+  for (auto _ : state) kernels::Linear(Pool(), matrices[next++ % matrices.size()], view, y.As<float>().data(), n);
+  const auto operations = 2.0 * static_cast<double>(m * n) * static_cast<double>(k);
+  Report(state, static_cast<double>(n * k * 2), operations, MachineLimits().bf16);
+}
+
+// `tokens` new tokens for each of `sequences` sequences with `context` tokens in the cache.
+void Attend(benchmark::State& state, Isa isa, int tokens, int context, int sequences) {
+  SelectIsa(isa);
+  constexpr int kHeads = 32;
+  const KvLayout layout{8, 64, 16, ElementType::kBF16};
+  const int blocks = (context + tokens + 15) / 16;
+  const auto cache_bytes = static_cast<size_t>(layout.BlockElements() * blocks * sequences) * 2;
+  Buffer k = *Buffer::Allocate(cache_bytes, "benchmark");
+  Buffer v = *Buffer::Allocate(cache_bytes, "benchmark");
+  std::memset(k.data(), 0x3C, cache_bytes);
+  std::memset(v.data(), 0x3C, cache_bytes);
+  std::vector<int32_t> table(static_cast<size_t>(blocks * sequences));
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
+  std::vector<AttentionSlice> slices;
+  for (int i = 0; i < sequences; ++i) slices.push_back({i * tokens, tokens, context, table.data() + i * blocks});
+  const int64_t rows = int64_t{tokens} * sequences;
+  const std::vector<float> q = Random(3).Normal(rows * kHeads * 64);
+  std::vector<BFloat16> out(q.size());
+  std::vector<std::byte> scratch(static_cast<size_t>(
+      AttentionScratchBytes(layout, kHeads, rows, sequences, context + tokens, Pool().num_threads())));
+  for (auto _ : state) {
+    Attention(Pool(), {layout, k.data(), v.data()}, slices, q.data(), kHeads * 64, kHeads, 0.125f, out.data(),
+              ElementType::kBF16, scratch);
+  }
+  const double positions = sequences * (static_cast<double>(tokens) * context + tokens * (tokens + 1) / 2.0);
+  Report(state, 2.0 * static_cast<double>(cache_bytes), positions * kHeads * 64 * 4, MachineLimits().fp32);
+}
+
+void Normalize(benchmark::State& state, Isa isa, int64_t rows) {
+  SelectIsa(isa);
+  std::vector<float> residual = Random(4).Normal(rows * 2048);
+  const std::vector<float> delta(residual.size(), 1e-3f), weight(2048, 1.0f);
+  std::vector<BFloat16> y(residual.size());
+  for (auto _ : state) {
+    AddRmsNorm(Pool(), residual.data(), delta.data(), weight.data(), 1e-5f, rows, 2048, y.data(), ElementType::kBF16);
+  }
+  Report(state, static_cast<double>(rows * 2048 * 14), 0, 0);
+}
+
+void Gate(benchmark::State& state, Isa isa, int64_t rows) {
+  SelectIsa(isa);
+  const std::vector<float> x = Random(5).Normal(rows * 16384);
+  std::vector<BFloat16> y(static_cast<size_t>(rows * 8192));
+  for (auto _ : state) SiluMul(Pool(), x.data(), rows, 8192, y.data(), ElementType::kBF16);
+  Report(state, static_cast<double>(rows * 8192 * 10), 0, 0);
+}
+
+void Sample(benchmark::State& state, Isa isa) {
+  SelectIsa(isa);
+  const std::vector<float> logits = Random(6).Normal(128256);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(ArgMax(logits));
+    benchmark::DoNotOptimize(ComputeLogSumExp(logits));
+  }
+  Report(state, 128256.0 * 4, 0, 0);
+}
+
+const bool registered = [] {
+  for (Isa isa : AvailableIsas()) {
+    if (isa == Isa::kReference) continue;
+    const auto add = [&](const std::string& name, auto function, auto... arguments) {
+      benchmark::RegisterBenchmark((name + "/" + std::string(IsaName(isa))).c_str(), function, isa, arguments...)
+          ->UseRealTime()
+          ->Unit(benchmark::kMillisecond);
+    };
+    for (auto [n, k] : {std::pair<int64_t, int64_t>{8192, 2048}, {2048, 8192}, {128256, 2048}}) {
+      for (int64_t m : {1, 8, 32, 512}) {
+        add("linear_" + std::to_string(k) + "x" + std::to_string(n) + "/M" + std::to_string(m), Linear, m, n, k);
+      }
+    }
+    if (isa == Isa::kAvx512Bf16 || isa == Isa::kAmx) continue;  // The rest is that of AVX-512.
+    add("attention_prefill_512", Attend, 512, 0, 1);
+    add("attention_decode_1x8000", Attend, 1, 8000, 1);
+    add("attention_decode_32x500", Attend, 1, 500, 32);
+    for (int64_t rows : {1, 32, 512}) add("add_rms_norm/M" + std::to_string(rows), Normalize, rows);
+    for (int64_t rows : {1, 32, 512}) add("silu_mul/M" + std::to_string(rows), Gate, rows);
+    add("argmax_logsumexp_128256", Sample);
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace sluice::kernels
