@@ -14,7 +14,8 @@ namespace sluice {
 class Metrics;
 
 // Life: Create binds the port and answers (/health 503 "loading", /metrics) while the model loads; Attach connects the
-// engine, from then on requests are served; Run blocks until a drain has ended.
+// engine, from then on requests are served; Run blocks until a drain has ended. Once Run has returned the engine is not
+// used any more; it is destroyed before the server, to whose observer it reports.
 // Thread safety: BeginDrain and Stop may be called from any thread, also from a signal-handling thread.
 class Server {
  public:

@@ -1,0 +1,88 @@
+// The routes of the server: which path does what, who may use it, and when.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "server/api/cors.h"
+#include "server/api/model_context.h"
+#include "server/api/worker_pool.h"
+#include "server/http/http_types.h"
+#include "server/metrics.h"
+
+namespace sluice {
+
+// Answers requests: quick ones on the I/O thread that brings them, those with a body on the worker pool.
+// Thread safety: all methods may be called from any thread.
+class Api : public HttpHandler {
+ public:
+  // `metrics` outlives it.
+  Api(const ServerConfig& config, Metrics* metrics);
+  ~Api() override;
+
+  // From now on requests reach the model; before, they are answered 503.
+  void Attach(std::shared_ptr<const ModelContext> model);
+  // From now on new work is answered 503.
+  void BeginDrain() { draining_ = true; }
+  // Drops what waits for a worker and joins the workers.
+  void Stop() { pool_.Stop(); }
+
+  // Requests taken in and not completely answered.
+  int64_t num_pending() const { return pending_->load(); }
+  // The route a path belongs to, for the metrics; "none" if there is none.
+  std::string_view RouteOf(std::string_view path) const;
+
+  std::optional<HttpResponse> CheckHead(const HttpRequest& head) override;
+  void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) override;
+  std::vector<HttpHeader> CommonHeaders(const HttpRequest& request, int status) override;
+
+ private:
+  using Writer = std::shared_ptr<ResponseWriter>;
+  using Model = std::shared_ptr<const ModelContext>;
+  struct Route;
+  static const Route kRoutes[];
+
+  const Route* FindRoute(std::string_view path) const;
+  std::string_view WithoutRoot(std::string_view path) const;
+  bool Authorized(const HttpRequest& head) const;
+  Model model() const;
+
+  // Inline.
+  void Health(const HttpRequest& request, Writer writer);
+  void Ping(const HttpRequest& request, Writer writer);
+  void Version(const HttpRequest& request, Writer writer);
+  void Load(const HttpRequest& request, Writer writer);
+  void ShowMetrics(const HttpRequest& request, Writer writer);
+  void Models(const HttpRequest& request, Writer writer);
+  void OneModel(const HttpRequest& request, Writer writer);
+  void TokenizerInfo(const HttpRequest& request, Writer writer);
+  void ScaleOut(const HttpRequest& request, Writer writer);
+  void NotServed(const HttpRequest& request, Writer writer);
+
+  // On a worker. `ticket` counts the request as pending while it lives.
+  using Ticket = std::shared_ptr<void>;
+  void Completions(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void Chat(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void Invocations(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void Tokenize(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void Detokenize(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+
+  ApiStatus RunCompletions(const HttpRequest& request, const json::Value& body, Writer writer, Model model, Ticket ticket);
+  ApiStatus RunChat(const HttpRequest& request, const json::Value& body, Writer writer, Model model, Ticket ticket);
+  ApiResult<std::string> RunTokenize(const json::Value& body, const ModelContext& model);
+  ApiResult<std::string> RunDetokenize(const json::Value& body, const ModelContext& model);
+
+  const ServerConfig config_;
+  Metrics* const metrics_;
+  const Cors cors_;
+  const std::shared_ptr<std::atomic<int64_t>> pending_ = std::make_shared<std::atomic<int64_t>>(0);
+  std::atomic<bool> draining_{false};
+  mutable std::mutex mutex_;  // guards model_
+  Model model_;
+  WorkerPool pool_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,101 @@
+#include "server/api/api_error.h"
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+
+namespace sluice {
+
+tl::unexpected<ApiError> BadRequest(std::string message) {
+  ApiError error;
+  error.message = std::move(message);
+  return tl::unexpected<ApiError>(std::move(error));
+}
+
+tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name) {
+  ApiError error;
+  error.message = fmt::format("{} (parameter={})", message, name);
+  error.param = std::string(name);
+  return tl::unexpected<ApiError>(std::move(error));
+}
+
+tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name, std::string_view value) {
+  ApiError error;
+  error.message = fmt::format("{} (parameter={}, value={})", message, name, value);
+  error.param = std::string(name);
+  return tl::unexpected<ApiError>(std::move(error));
+}
+
+tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view name) {
+  return BadParameter(fmt::format("{} is not supported by this server; leave `{}` out", feature, name), name);
+}
+
+ApiError FromError(const Error& error) {
+  ApiError result;
+  result.message = error.message;
+  if (!error.param.empty()) result.param = error.param;
+  switch (error.code) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kInvalidData:
+    case ErrorCode::kUnsupported: break;
+    case ErrorCode::kNotFound:
+      result.status = 404;
+      result.type = "NotFoundError";
+      break;
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kResourceExhausted:
+    case ErrorCode::kCancelled:
+      result.status = 503;
+      result.type = "ServiceUnavailableError";
+      break;
+    default:
+      result.status = 500;
+      result.type = "InternalServerError";
+  }
+  return result;
+}
+
+std::string ErrorBody(const ApiError& error, bool spaced) {
+  const std::string_view colon = spaced ? ": " : ":";
+  const std::string_view comma = spaced ? ", " : ",";
+  std::string out = "{\"error\"";
+  out.append(colon).append("{\"message\"").append(colon);
+  json::AppendString(out, error.message);
+  out.append(comma).append("\"type\"").append(colon);
+  json::AppendString(out, error.type);
+  out.append(comma).append("\"param\"").append(colon);
+  if (error.param) {
+    json::AppendString(out, *error.param);
+  } else {
+    out += "null";
+  }
+  out.append(comma).append("\"code\"").append(colon).append(std::to_string(error.status)).append("}}");
+  return out;
+}
+
+HttpResponse ErrorResponse(const ApiError& error) {
+  if (!error.detail.empty()) return DetailResponse(error.status, error.detail);
+  HttpResponse response;
+  response.status = error.status;
+  response.body = ErrorBody(error);
+  // Clients wait this long before they try again.
+  if (error.status == 503 || error.status == 429) response.headers.push_back({"retry-after", "1"});
+  return response;
+}
+
+HttpResponse DetailResponse(int status, std::string_view detail) {
+  HttpResponse response;
+  response.status = status;
+  response.body = "{\"detail\":";
+  json::AppendString(response.body, detail);
+  response.body += "}";
+  return response;
+}
+
+HttpResponse JsonResponse(std::string body) {
+  HttpResponse response;
+  response.body = std::move(body);
+  return response;
+}
+
+}  // namespace sluice

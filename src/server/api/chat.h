@@ -1,0 +1,59 @@
+// POST /v1/chat/completions.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/answer_json.h"
+#include "server/api/generation.h"
+#include "server/api/sampling_fields.h"
+
+namespace sluice {
+
+// What is rendered into a prompt: shared with /tokenize.
+struct ConversationFields {
+  json::Value messages;
+  json::Value tools;                 // null: none
+  json::Value documents;             // null: none
+  json::Value chat_template_kwargs;  // an object or null
+  std::optional<std::string> chat_template;
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  bool add_special_tokens = false;
+};
+
+struct ChatRequest {
+  SamplingFields sampling;
+  ConversationFields conversation;
+  bool echo = false;
+  bool return_prompt_text = false;
+};
+
+ApiResult<ChatRequest> DecodeChatRequest(const json::Value& body, const ServerConfig& config);
+
+// Reads and checks `messages` and its companions.
+ConversationFields ReadConversation(FieldReader& reader);
+// The prompt's text. 400: no template, a template that raises, messages that it cannot take.
+ApiResult<std::string> RenderConversation(const ConversationFields& conversation, const ModelContext& model);
+
+struct ChatAnswerOptions {
+  AnswerIdentity identity;
+  std::shared_ptr<const ModelContext> model;
+  int n = 1;
+  bool stream = false;
+  bool include_usage = false, continuous_usage = false;
+  bool return_token_ids = false;
+  bool tokens_as_ids = false;
+  std::optional<int32_t> logprobs;  // how many alternatives a token has
+  std::optional<int32_t> prompt_logprobs;
+  std::string role = "assistant";
+  std::string echo;  // text in front of the answer
+  std::optional<std::string> prompt_text;
+  std::vector<int32_t> prompt_tokens;
+};
+
+std::unique_ptr<AnswerWriter> MakeChatAnswer(ChatAnswerOptions options, std::shared_ptr<ResponseWriter> writer);
+
+}  // namespace sluice

@@ -1,0 +1,29 @@
+// Cross-origin requests of browsers, answered as Starlette's middleware does.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "server/http/http_types.h"
+#include "server/server_config.h"
+
+namespace sluice {
+
+// Thread safety: immutable.
+class Cors {
+ public:
+  explicit Cors(const ServerConfig& config);
+
+  // The answer to a preflight (OPTIONS with Origin and Access-Control-Request-Method); none if this is not one.
+  std::optional<HttpResponse> Preflight(const HttpRequest& request) const;
+  // What every other answer carries.
+  std::vector<HttpHeader> Headers(const HttpRequest& request) const;
+
+ private:
+  bool IsAllowed(const std::string& origin) const;
+
+  std::vector<std::string> origins_, methods_, headers_;
+  bool all_origins_ = false, all_headers_ = false, credentials_ = false;
+};
+
+}  // namespace sluice

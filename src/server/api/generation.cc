@@ -1,0 +1,312 @@
+#include "server/api/generation.h"
+
+#include <deque>
+#include <mutex>
+#include <variant>
+
+#include "base/log.h"
+
+namespace sluice {
+namespace {
+
+class GenerationImpl : public Generation {
+ public:
+  GenerationImpl(std::shared_ptr<const ModelContext> model, WorkerPool* pool, std::shared_ptr<ResponseWriter> writer,
+                 GenerationRequest request, std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket)
+      : model_(std::move(model)),
+        pool_(pool),
+        writer_(std::move(writer)),
+        request_(std::move(request)),
+        answer_(std::move(answer)),
+        ticket_(std::move(ticket)) {
+    StopRules rules;
+    rules.strings = request_.stop;
+    rules.include_in_output = request_.include_stop;
+    choices_.reserve(request_.prompts.size() * static_cast<size_t>(request_.n));
+    for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
+      rules.min_tokens = request_.sampling[prompt].min_tokens;
+      for (int i = 0; i < request_.n; ++i) {
+        choices_.push_back(Choice{TextStream(*model_->tokenizer, request_.prompts[prompt].tokens, rules,
+                                             request_.skip_special_tokens),
+                                  {}, false, false});
+      }
+    }
+    num_open_ = choices_.size();
+  }
+
+  void Submit() {
+    const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
+    std::weak_ptr<GenerationImpl> weak = self;
+    for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
+      Request request;
+      request.id = request_.id;
+      request.prompt = std::move(request_.prompts[prompt].tokens);
+      request.sampling = std::move(request_.sampling[prompt]);
+      request.num_sequences = request_.n;
+      request.priority = request_.priority;
+      request.cache_salt = request_.cache_salt;
+      request.sink = std::make_shared<Sink>(self, static_cast<int>(prompt));
+      Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
+      if (!handle) {
+        AbortAll();
+        over_ = true;
+        answer_->OnFailure(FromError(handle.error()));
+        return Release();
+      }
+      std::lock_guard lock(mutex_);
+      handles_.push_back(*handle);
+    }
+    // Callbacks only now: what they do needs all handles. A client that has gone meanwhile is reported at once.
+    writer_->SetCallbacks(
+        [weak] {
+          if (const auto generation = weak.lock()) generation->Cancel();
+        },
+        [weak] {
+          if (const auto generation = weak.lock()) generation->Schedule(/*writable=*/true);
+        });
+    Drain();
+  }
+
+ private:
+  struct Choice {
+    TextStream text;
+    ChoiceDelta pending;  // not yet given to the answer
+    bool started = false;
+    bool finished = false;
+  };
+  struct Event {
+    int prompt = 0;
+    std::variant<PromptResult, SequenceUpdate, Error> news;
+  };
+
+  // The engine's side of one prompt.
+  class Sink : public RequestSink {
+   public:
+    Sink(std::shared_ptr<GenerationImpl> generation, int prompt) : generation_(std::move(generation)), prompt_(prompt) {}
+    void OnPrompt(PromptResult result) override { generation_->Post({prompt_, std::move(result)}); }
+    void OnUpdate(SequenceUpdate update) override { generation_->Post({prompt_, std::move(update)}); }
+    void OnError(Error error) override { generation_->Post({prompt_, std::move(error)}); }
+
+   private:
+    const std::shared_ptr<GenerationImpl> generation_;
+    const int prompt_;
+  };
+
+  // --- On the engine's and the I/O threads -----------------------------------------------------------------------------
+
+  void Post(Event event) {
+    {
+      std::lock_guard lock(mutex_);
+      if (cancelled_) return;
+      if (!holding_ || !Merge(event)) events_.push_back(std::move(event));
+      if (scheduled_ || holding_) return;
+      scheduled_ = true;
+    }
+    Run();
+  }
+
+  // While the client is behind, a sequence's news is put into the update that waits for it.
+  bool Merge(Event& event) {
+    auto* update = std::get_if<SequenceUpdate>(&event.news);
+    if (update == nullptr) return false;
+    const size_t index = static_cast<size_t>(event.prompt) * request_.n + update->sequence;
+    if (waiting_.empty()) waiting_.resize(choices_.size());
+    std::optional<SequenceUpdate>& slot = waiting_[index];
+    if (!slot) {
+      slot = std::move(*update);
+      return true;
+    }
+    slot->tokens.insert(slot->tokens.end(), update->tokens.begin(), update->tokens.end());
+    slot->logprobs.insert(slot->logprobs.end(), std::make_move_iterator(update->logprobs.begin()),
+                          std::make_move_iterator(update->logprobs.end()));
+    slot->finish = update->finish;
+    slot->stop_token = update->stop_token;
+    return true;
+  }
+
+  void Schedule(bool writable) {
+    {
+      std::lock_guard lock(mutex_);
+      if (writable) holding_ = false;
+      if (scheduled_ || cancelled_) return;
+      scheduled_ = true;
+    }
+    Run();
+  }
+
+  void Run() {
+    pool_->Submit([self = std::static_pointer_cast<GenerationImpl>(shared_from_this())] { self->Drain(); });
+  }
+
+  void Cancel() {
+    bool release = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (cancelled_) return;
+      cancelled_ = true;
+      events_.clear();
+      waiting_.clear();
+      release = !scheduled_;
+      scheduled_ = true;
+    }
+    AbortAll();
+    if (release) Release();
+  }
+
+  void AbortAll() {
+    std::vector<RequestHandle> handles;
+    {
+      std::lock_guard lock(mutex_);
+      cancelled_ = true;
+      handles = handles_;
+    }
+    for (const RequestHandle handle : handles) model_->engine->Abort(handle);
+  }
+
+  // --- On one worker thread at a time: whoever set scheduled_ ----------------------------------------------------------
+
+  void Drain() {
+    while (true) {
+      std::deque<Event> batch;
+      {
+        std::lock_guard lock(mutex_);
+        batch.swap(events_);
+        for (size_t i = 0; i < waiting_.size(); ++i) {
+          if (waiting_[i]) batch.push_back({static_cast<int>(i) / request_.n, std::move(*waiting_[i])});
+        }
+        waiting_.clear();
+        if (batch.empty() && !cancelled_) {
+          scheduled_ = false;
+          return;
+        }
+        if (cancelled_) batch.clear();
+      }
+      if (batch.empty()) return Release();
+      while (!batch.empty() && !over_) {
+        if (request_.stream && HoldBack(batch)) return;
+        Process(std::move(batch.front()));
+        batch.pop_front();
+      }
+      if (over_) return Release();
+    }
+  }
+
+  // True if the client is behind: what is left waits until it has caught up.
+  bool HoldBack(std::deque<Event>& batch) {
+    if (!writer_->backlogged()) return false;
+    std::unique_lock lock(mutex_);
+    holding_ = true;
+    lock.unlock();
+    // Looked at again, since the writer may have caught up before `holding_` was set.
+    const bool behind = writer_->backlogged();
+    lock.lock();
+    if (!behind || !holding_) {
+      holding_ = false;
+      return false;
+    }
+    std::deque<Event> later;
+    later.swap(events_);
+    events_ = std::move(batch);
+    for (Event& event : later) {
+      if (!Merge(event)) events_.push_back(std::move(event));
+    }
+    scheduled_ = false;
+    return true;
+  }
+
+  void Process(Event event) {
+    if (auto* result = std::get_if<PromptResult>(&event.news)) {
+      answer_->OnPrompt(event.prompt, std::move(*result));
+    } else if (auto* error = std::get_if<Error>(&event.news)) {
+      AbortAll();
+      over_ = true;
+      answer_->OnFailure(FromError(*error));
+    } else {
+      Process(event.prompt, std::get<SequenceUpdate>(std::move(event.news)));
+    }
+  }
+
+  void Process(int prompt, SequenceUpdate update) {
+    const int index = prompt * request_.n + update.sequence;
+    Choice& choice = choices_[static_cast<size_t>(index)];
+    if (choice.finished) return;
+    ChoiceDelta& pending = choice.pending;
+    // The token that ended the sequence counts, but is not shown.
+    const bool silent_end = update.finish == FinishReason::kStop && !request_.include_stop;
+    for (size_t i = 0; i < update.tokens.size(); ++i) {
+      pending.tokens.push_back(update.tokens[i]);
+      if (i < update.logprobs.size()) pending.logprobs.push_back(std::move(update.logprobs[i]));
+      if (silent_end && i + 1 == update.tokens.size()) {
+        choice.text.PushSilent();
+      } else if (std::optional<std::string> match = choice.text.Push(update.tokens[i])) {
+        if (!update.finish) model_->engine->StopSequence(handles_[static_cast<size_t>(prompt)], update.sequence);
+        pending.stop_string = std::move(match);
+        update.finish = FinishReason::kStop;
+        update.stop_token.reset();
+        break;
+      }
+    }
+    if (update.finish) {
+      choice.text.Finish();
+      pending.finish = update.finish;
+      pending.stop_token = update.stop_token;
+      choice.finished = true;
+      --num_open_;
+    }
+    const bool due = !choice.started || static_cast<int64_t>(pending.tokens.size()) >= request_.stream_interval;
+    if (!due && !update.finish) return;
+    if (pending.tokens.empty() && !update.finish) return;
+    choice.started = true;
+    pending.choice = index;
+    pending.text = choice.text.Take();
+    answer_->OnDelta(std::exchange(pending, ChoiceDelta{}));
+    if (num_open_ == 0) {
+      over_ = true;
+      answer_->OnDone();
+    }
+  }
+
+  // Lets go of the connection and of what counts this request; sinks that the engine still holds do nothing.
+  void Release() {
+    {
+      std::lock_guard lock(mutex_);
+      cancelled_ = true;
+      scheduled_ = true;
+      events_.clear();
+      waiting_.clear();
+    }
+    answer_.reset();
+    writer_.reset();
+    ticket_.reset();
+  }
+
+  const std::shared_ptr<const ModelContext> model_;
+  WorkerPool* const pool_;
+  std::shared_ptr<ResponseWriter> writer_;
+  GenerationRequest request_;
+  std::unique_ptr<AnswerWriter> answer_;
+  std::shared_ptr<void> ticket_;
+  std::vector<Choice> choices_;
+  size_t num_open_ = 0;
+  bool over_ = false;
+
+  std::mutex mutex_;  // guards what follows
+  std::vector<RequestHandle> handles_;
+  std::deque<Event> events_;
+  std::vector<std::optional<SequenceUpdate>> waiting_;  // one a choice, while the client is behind
+  bool scheduled_ = true;   // a task is queued or running; Submit() counts as one
+  bool holding_ = false;    // the client is behind
+  bool cancelled_ = false;  // nothing more is wanted
+};
+
+}  // namespace
+
+void Generation::Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
+                       std::shared_ptr<ResponseWriter> writer, GenerationRequest request,
+                       std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket) {
+  const auto generation = std::make_shared<GenerationImpl>(std::move(model), pool, std::move(writer), std::move(request),
+                                                           std::move(answer), std::move(ticket));
+  generation->Submit();
+}
+
+}  // namespace sluice

@@ -1,0 +1,116 @@
+#include "server/api/prompt.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "server/api/python_text.h"
+
+namespace sluice {
+namespace {
+
+// How many tokens stay: -1 means what the model can hold.
+int64_t TruncatedLength(const SamplingFields& fields, const ModelContext& model) {
+  return *fields.truncate_prompt_tokens < 0 ? model.max_model_len : *fields.truncate_prompt_tokens;
+}
+
+void Truncate(std::vector<int32_t>& tokens, int64_t length, const std::string& side) {
+  const size_t keep = static_cast<size_t>(length);
+  if (tokens.size() <= keep) return;
+  if (side == "right") {
+    tokens.resize(keep);
+  } else {
+    tokens.erase(tokens.begin(), tokens.end() - static_cast<int64_t>(keep));
+  }
+}
+
+// The special tokens that the tokenizer puts around a text stay; the text itself is cut.
+std::vector<int32_t> EncodeTruncated(const Tokenizer& tokenizer, std::string_view text, bool add_special_tokens,
+                                     int64_t length, const std::string& side) {
+  std::vector<int32_t> content = tokenizer.Encode(text, false);
+  if (!add_special_tokens) {
+    Truncate(content, length, side);
+    return content;
+  }
+  const std::vector<int32_t> full = tokenizer.Encode(text, true);
+  if (static_cast<int64_t>(full.size()) <= length || full.size() < content.size()) return full;
+  const int64_t num_special = static_cast<int64_t>(full.size() - content.size());
+  const auto begin = std::search(full.begin(), full.end(), content.begin(), content.end());
+  if (begin == full.end() && !content.empty()) {
+    std::vector<int32_t> cut = full;
+    Truncate(cut, length, side);
+    return cut;
+  }
+  const std::vector<int32_t> suffix(begin + static_cast<int64_t>(content.size()), full.end());
+  std::vector<int32_t> result(full.begin(), begin);
+  Truncate(content, std::max<int64_t>(length - num_special, 0), side);
+  result.insert(result.end(), content.begin(), content.end());
+  result.insert(result.end(), suffix.begin(), suffix.end());
+  if (static_cast<int64_t>(result.size()) > length) result.resize(static_cast<size_t>(length));
+  return result;
+}
+
+ApiStatus CheckLength(size_t count, const ModelContext& model) {
+  const int64_t length = static_cast<int64_t>(count);
+  if (length == 0) return BadRequest("The decoder prompt cannot be empty");
+  if (length <= model.max_model_len) return {};
+  return BadParameter(
+      fmt::format("This model's maximum context length is {} tokens. However, your prompt contains {} input tokens, which "
+                  "exceeds this limit even without any output tokens. Please reduce the length of the input prompt.",
+                  model.max_model_len, length),
+      "input_tokens", std::to_string(length));
+}
+
+}  // namespace
+
+ApiStatus CheckText(std::string_view text, std::string_view field) {
+  if (IsUtf8(text)) return {};
+  return BadRequest(fmt::format("{} holds half of a surrogate pair (\\ud800 to \\udfff alone), which is no text", field));
+}
+
+ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens, const SamplingFields& fields,
+                                 const ModelContext& model) {
+  API_RETURN_IF_ERROR(CheckText(text, "prompt"));
+  Prompt prompt;
+  if (fields.truncate_prompt_tokens) {
+    prompt.tokens = EncodeTruncated(*model.tokenizer, text, add_special_tokens, TruncatedLength(fields, model),
+                                    fields.truncation_side);
+  } else {
+    const size_t characters = CountCharacters(text);
+    if (characters > model.max_prompt_characters) {
+      return BadParameter(
+          fmt::format("This model's maximum context length is {} tokens. However, your prompt contains {} characters (more "
+                      "than {} characters, which is the upper bound for {} input tokens). Please reduce the length of the "
+                      "input prompt.",
+                      model.max_model_len, characters, model.max_prompt_characters, model.max_model_len),
+          "input_text", std::to_string(characters));
+    }
+    prompt.tokens = model.tokenizer->Encode(text, add_special_tokens);
+  }
+  API_RETURN_IF_ERROR(CheckLength(prompt.tokens.size(), model));
+  prompt.text = std::move(text);
+  return prompt;
+}
+
+ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingFields& fields, const ModelContext& model) {
+  Prompt prompt;
+  size_t begin = 0, end = ids.size();
+  if (fields.truncate_prompt_tokens) {
+    const size_t keep = static_cast<size_t>(TruncatedLength(fields, model));
+    if (ids.size() > keep) {
+      if (fields.truncation_side == "right") end = keep;
+      else begin = ids.size() - keep;
+    }
+  }
+  API_RETURN_IF_ERROR(CheckLength(end - begin, model));
+  prompt.tokens.reserve(end - begin);
+  for (size_t i = begin; i < end; ++i) {
+    if (ids[i] < 0 || ids[i] >= model.vocab_size) {
+      return BadRequest(fmt::format("Token id {} is out of vocabulary", ids[i]));
+    }
+    prompt.tokens.push_back(static_cast<int32_t>(ids[i]));
+  }
+  return prompt;
+}
+
+}  // namespace sluice

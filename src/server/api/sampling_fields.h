@@ -1,0 +1,65 @@
+// The fields that completions and chat have in common: how tokens are chosen, when a sequence ends, what is given back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/sampling_params.h"
+#include "server/api/api_error.h"
+#include "server/api/field_reader.h"
+#include "server/api/model_context.h"
+
+namespace sluice {
+
+// As they stand in a request, types checked, values not.
+struct SamplingFields {
+  std::optional<std::string> model;
+  int64_t n = 1;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int64_t> top_k, seed;
+  double presence_penalty = 0, frequency_penalty = 0;
+  std::vector<std::string> stop;
+  std::vector<int64_t> stop_token_ids;
+  bool include_stop_str_in_output = false;
+  bool ignore_eos = false;
+  int64_t min_tokens = 0;
+  std::optional<int64_t> max_tokens;
+  std::string max_tokens_name = "max_tokens";  // the field that it came from
+  std::optional<int64_t> logprobs;             // -1: the whole vocabulary
+  std::optional<int64_t> prompt_logprobs;
+  std::vector<std::pair<std::string, double>> logit_bias;
+  std::optional<std::vector<int64_t>> allowed_token_ids;
+  std::vector<std::string> bad_words;
+
+  bool skip_special_tokens = true;
+  std::optional<int64_t> truncate_prompt_tokens;
+  std::string truncation_side = "left";
+  int64_t priority = 0;
+  std::string cache_salt;
+  std::optional<std::string> request_id;
+  bool stream = false;
+  bool include_usage = false, continuous_usage_stats = false;
+  int64_t stream_interval = 1;
+  bool return_token_ids = false;
+  bool return_tokens_as_token_ids = false;
+};
+
+// What vLLM looks at before it reads types: combinations of raw fields. `is_chat` words some of them differently.
+ApiStatus CheckRawFields(const json::Value& body, bool is_chat);
+
+// Everything but max_tokens and logprobs, whose meaning differs between completions and chat.
+SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& config);
+
+// Features that a request can ask for and this server does not have, refused by name.
+ApiStatus RefuseUnsupported(const FieldReader& reader, bool is_chat);
+
+// The settings of one sequence but for max_tokens, ranges checked, defaults filled in.
+ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model);
+
+// How many tokens a prompt of `prompt_tokens` may be continued with; min_tokens is checked against it.
+ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model, int64_t prompt_tokens);
+
+}  // namespace sluice

@@ -1,0 +1,142 @@
+#include "server/api/text_stream.h"
+
+#include <gtest/gtest.h>
+
+#include "server/api/answer_json.h"
+
+namespace sluice {
+namespace {
+
+const Tokenizer& TestTokenizer() {
+  static const std::unique_ptr<Tokenizer> tokenizer =
+      *Tokenizer::Load(SLUICE_SOURCE_DIR "/tests/data/server/model");
+  return *tokenizer;
+}
+
+struct Shown {
+  std::vector<std::string> pieces;  // after each token
+  std::string text;
+  std::optional<std::string> stop;
+};
+
+Shown Show(const std::vector<int32_t>& tokens, StopRules rules, bool skip_special_tokens = true) {
+  TextStream stream(TestTokenizer(), {}, std::move(rules), skip_special_tokens);
+  Shown shown;
+  for (const int32_t token : tokens) {
+    shown.stop = stream.Push(token);
+    if (shown.stop) break;
+    shown.pieces.push_back(stream.Take());
+    shown.text += shown.pieces.back();
+  }
+  stream.Finish();
+  shown.pieces.push_back(stream.Take());
+  shown.text += shown.pieces.back();
+  return shown;
+}
+
+std::vector<int32_t> Tokens(const std::string& text) { return TestTokenizer().Encode(text, false); }
+
+// A continuation that a model gave: " wis", a broken character, " tu", another, " he", "\n'tW", ...
+const std::vector<int32_t> kRecorded = {342, 82, 226, 334, 232, 421, 198, 458, 54, 243, 458};
+
+TEST(TextStreamTest, GivesWholeCharacters) {
+  EXPECT_EQ(Show(Tokens("caf\u00E9 \u6F22\u5B57 \U0001F9EE"), {}).text, "caf\u00E9 \u6F22\u5B57 \U0001F9EE");
+  const Shown shown = Show(kRecorded, {});
+  EXPECT_EQ(shown.text, " wis\uFFFD tu\uFFFD he\n'tW\uFFFD't");
+  EXPECT_EQ(shown.pieces[2], "");
+  EXPECT_EQ(shown.pieces[3], "\uFFFD tu");
+}
+
+TEST(TextStreamTest, DropsUnfinishedCharacterAtTheEnd) {
+  EXPECT_EQ(Show({342, 82, 226}, {}).text, " wis");
+  EXPECT_EQ(Show({226}, {}).text, "");
+}
+
+TEST(TextStreamTest, CutsAtStopStrings) {
+  const struct {
+    std::vector<std::string> stop;
+    bool include;
+    const char* text;
+    const char* reason;
+  } cases[] = {
+      {{"s\uFFFD "}, false, " wi", "s\uFFFD "},
+      {{"s\uFFFD "}, true, " wis\uFFFD ", "s\uFFFD "},
+      {{"\n'tW\uFFFD"}, false, " wis\uFFFD tu\uFFFD he", "\n'tW\uFFFD"},
+      {{"\uFFFD"}, false, " wis", "\uFFFD"},
+      {{"tW", "tu"}, false, " wis\uFFFD ", "tu"},
+      {{"tu\uFFFD he", "\uFFFD "}, false, " wis", "\uFFFD "},
+  };
+  for (const auto& test : cases) {
+    const Shown shown = Show(kRecorded, {test.stop, test.include, 0});
+    EXPECT_EQ(shown.text, test.text);
+    EXPECT_EQ(shown.stop, test.reason);
+  }
+}
+
+TEST(TextStreamTest, TakesTheStopThatIsCompleteFirst) {
+  // One token brings "mome": "mo" is complete before the longer one that begins earlier.
+  const std::vector<int32_t> tokens = {125, 147, 194, 395, 81, 176, 484};
+  const Shown shown = Show(tokens, {{"r\uFFFDmome", "mo"}, false, 0});
+  EXPECT_EQ(shown.stop, "mo");
+  EXPECT_EQ(shown.text, "\uFFFD\uFFFD\x06ifir\uFFFD");
+}
+
+TEST(TextStreamTest, HoldsBackWhatCouldBecomeAStop) {
+  const std::vector<int32_t> tokens = {64, 65, 66, 67, 68};  // "abcde"
+  const Shown shown = Show(tokens, {{"xyz"}, false, 0});
+  EXPECT_EQ(shown.pieces, (std::vector<std::string>{"", "", "a", "b", "c", "de"}));
+  // What is included in the output need not be held back.
+  EXPECT_EQ(Show(tokens, {{"xyz"}, true, 0}).pieces[0], "a");
+  // Characters count, not bytes.
+  const Shown wide = Show(Tokens("\u00E9\u00E9\u00E9"), {{"\u00E9x"}, false, 0});
+  EXPECT_EQ(wide.text, "\u00E9\u00E9\u00E9");
+  for (const std::string& piece : wide.pieces) EXPECT_TRUE(piece.size() % 2 == 0) << piece;
+}
+
+TEST(TextStreamTest, FindsAStopOverManyTokens) {
+  const Shown shown = Show(Tokens("one two three four"), {{"wo thr"}, false, 0});
+  EXPECT_EQ(shown.text, "one t");
+}
+
+TEST(TextStreamTest, DoesNotSearchBeforeMinTokens) {
+  const std::vector<int32_t> tokens = {64, 65, 66, 64, 65, 66};  // "abcabc"
+  const Shown shown = Show(tokens, {{"b"}, false, 3});
+  EXPECT_EQ(shown.text, "abca");
+  EXPECT_EQ(Show(tokens, {{"b"}, false, 6}).text, "abcabc");
+}
+
+TEST(TextStreamTest, SkipsSpecialTokensIfAsked) {
+  EXPECT_EQ(Show({510, 82}, {}, true).text, "s");
+  EXPECT_EQ(Show({510, 82}, {}, false).text, "<|eot_id|>s");
+}
+
+TEST(TextStreamTest, LongTextsStayExact) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "bead " + std::to_string(i) + " \u00E9 ";
+  EXPECT_EQ(Show(Tokens(text), {{"bead 3000"}, false, 0}).text, text);
+}
+
+TEST(TokenTextTest, GivesBytesToTheTokenThatCompletesThem) {
+  const Tokenizer& tokenizer = TestTokenizer();
+  EXPECT_EQ(TokenText(tokenizer, 342, {}), " wi");
+  EXPECT_EQ(TokenText(tokenizer, 226, {}), "");
+  const std::vector<int32_t> abacus = Tokens("\U0001F9EE");
+  ASSERT_EQ(abacus.size(), 4u);
+  EXPECT_EQ(TokenText(tokenizer, abacus[0], {}), "");
+  EXPECT_EQ(TokenText(tokenizer, abacus[2], std::span(abacus).first(2)), "");
+  EXPECT_EQ(TokenText(tokenizer, abacus[3], std::span(abacus).first(3)), "\U0001F9EE");
+  EXPECT_EQ(TokenText(tokenizer, 510, {}), "<|eot_id|>");
+}
+
+TEST(ChosenAndTopTest, ChosenFirstNothingTwice) {
+  const TokenLogprobs best{5, -0.5f, 1, {{5, -0.5f}, {6, -1.0f}}};
+  EXPECT_EQ(ChosenAndTop(best, 3).size(), 2u);
+  const TokenLogprobs other{9, -3.0f, 7, {{5, -0.5f}, {6, -1.0f}}};
+  const auto entries = ChosenAndTop(other, 3);
+  ASSERT_EQ(entries.size(), 3u);
+  EXPECT_EQ(entries[0].first, 9);
+  EXPECT_EQ(ChosenAndTop(other, 2).size(), 2u);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,405 @@
+// The connection layer over real sockets on 127.0.0.1, with a handler that does as the path says.
+#include "server/http/http_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class Client {
+ public:
+  explicit Client(uint16_t port, int receive_buffer = 0) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    if (receive_buffer > 0) setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    timeval limit{10, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }
+  ~Client() { Close(); }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+  bool connected() const { return connected_; }
+  void Send(const std::string& text) {
+    size_t sent = 0;
+    while (sent < text.size()) {
+      const ssize_t n = send(fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+      if (n <= 0) return;
+      sent += static_cast<size_t>(n);
+    }
+  }
+  void HalfClose() { shutdown(fd_, SHUT_WR); }
+  // Until `stop` has come, the server closes, or ten seconds have passed.
+  std::string ReadUntil(const std::string& stop) {
+    while (stop.empty() || buffer_.find(stop) == std::string::npos) {
+      char chunk[4096];
+      const ssize_t n = recv(fd_, chunk, sizeof chunk, 0);
+      if (n <= 0) {
+        closed_ = n == 0;
+        break;
+      }
+      buffer_.append(chunk, static_cast<size_t>(n));
+    }
+    const size_t end = stop.empty() ? buffer_.size() : std::min(buffer_.find(stop), buffer_.size() - stop.size()) + stop.size();
+    std::string result = buffer_.substr(0, end);
+    buffer_.erase(0, end);
+    return result;
+  }
+  std::string ReadAll() { return ReadUntil(""); }
+  bool closed() const { return closed_; }
+
+ private:
+  int fd_;
+  bool connected_ = false, closed_ = false;
+  std::string buffer_;
+};
+
+class TestHandler : public HttpHandler {
+ public:
+  std::optional<HttpResponse> CheckHead(const HttpRequest& head) override {
+    if (head.path != "/denied") return std::nullopt;
+    HttpResponse response;
+    response.status = 401;
+    response.body = "denied";
+    return response;
+  }
+  void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) override {
+    ++handled;
+    if (request.path == "/drop") return;
+    if (request.path == "/hold") {
+      std::lock_guard lock(mutex);
+      writer->SetCallbacks([this] { ++closed; }, [] {});
+      held = writer;
+      return;
+    }
+    if (request.path == "/flood") {
+      HttpResponse head;
+      head.content_type = "text/plain";
+      writer->StartStream(head);
+      {
+        std::lock_guard lock(mutex);
+        held = writer;
+        writer->SetCallbacks([this] { ++closed; }, [this] { Flood(); });
+      }
+      return Flood();
+    }
+    HttpResponse response;
+    response.content_type = "text/plain";
+    response.body = request.method + " " + request.path + " " + std::to_string(request.body.size());
+    writer->Send(std::move(response));
+  }
+  std::vector<HttpHeader> CommonHeaders(const HttpRequest&, int) override { return {{"x-common", "1"}}; }
+
+  // Writes as long as the client keeps up, `kFlood` bytes at most.
+  void Flood() {
+    std::lock_guard lock(mutex);
+    const std::string piece(8192, 'x');
+    while (held != nullptr && flooded < kFlood && !held->backlogged()) {
+      held->WriteChunk(piece);
+      flooded += piece.size();
+    }
+    if (held != nullptr && flooded >= kFlood) {
+      held->EndStream();
+      held.reset();
+    }
+  }
+
+  static constexpr size_t kFlood = size_t{64} << 20;
+  std::mutex mutex;
+  std::shared_ptr<ResponseWriter> held;
+  std::atomic<int> handled{0}, closed{0};
+  std::atomic<size_t> flooded{0};
+};
+
+class HttpServerTest : public testing::Test {
+ protected:
+  void Start(ServerConfig config = {}) {
+    config.host = "127.0.0.1";
+    config.port = 0;
+    Result<std::unique_ptr<HttpServer>> server =
+        HttpServer::Listen(config, &handler_, [this](const HttpExchangeRecord& record) {
+          std::lock_guard lock(handler_.mutex);
+          statuses_.push_back(record.status);
+        });
+    ASSERT_TRUE(server) << server.error().message;
+    server_ = *std::move(server);
+    server_->Start();
+  }
+  void TearDown() override {
+    {
+      std::lock_guard lock(handler_.mutex);
+      handler_.held.reset();
+    }
+    server_.reset();
+  }
+  template <typename Condition>
+  bool Eventually(Condition condition) {
+    for (int i = 0; i < 500; ++i) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+  // What comes back for these bytes, with the connection closed by the server or after `until`.
+  std::string Exchange(const std::string& bytes, const std::string& until = "") {
+    Client client(server_->port());
+    client.Send(bytes);
+    return client.ReadUntil(until);
+  }
+
+  TestHandler handler_;
+  std::vector<int> statuses_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, AnswersAndKeepsTheConnection) {
+  Start();
+  Client client(server_->port());
+  for (int i = 0; i < 3; ++i) {
+    client.Send("GET /a%20b?q=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    const std::string answer = client.ReadUntil("GET /a b 0");
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+    EXPECT_THAT(answer, HasSubstr("content-length: 10\r\n"));
+    EXPECT_THAT(answer, HasSubstr("x-common: 1\r\n"));
+    EXPECT_EQ(answer.find("connection:"), std::string::npos);
+  }
+  EXPECT_EQ(server_->num_connections(), 1);
+}
+
+TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrder) {
+  Start();
+  std::string requests;
+  for (int i = 0; i < 50; ++i) requests += "GET /" + std::to_string(i) + " HTTP/1.1\r\nHost: x\r\n\r\n";
+  requests += "GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+  const std::string answers = Exchange(requests);
+  size_t at = 0;
+  for (int i = 0; i < 50; ++i) {
+    at = answers.find("GET /" + std::to_string(i) + " 0", at);
+    ASSERT_NE(at, std::string::npos) << i;
+  }
+  EXPECT_NE(answers.find("GET /last 0", at), std::string::npos);
+}
+
+TEST_F(HttpServerTest, ReadsBodiesInEveryFraming) {
+  Start();
+  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"),
+              HasSubstr("POST /p 5"));
+  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+                       "3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n"),
+              HasSubstr("POST /p 7"));
+  EXPECT_THAT(Exchange("GET /p HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"), HasSubstr("connection: close"));
+  EXPECT_THAT(Exchange("GET http://a.example/p?x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
+  Client client(server_->port());
+  client.Send("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 100 Continue"));
+  client.Send("hello");
+  EXPECT_THAT(client.ReadAll(), HasSubstr("POST /p 5"));
+}
+
+TEST_F(HttpServerTest, HeadHasNoBody) {
+  Start();
+  const std::string answer = Exchange("HEAD /p HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(answer, HasSubstr("content-length: 9\r\n"));
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n"));
+}
+
+TEST_F(HttpServerTest, RefusesWhatIsNotHttp) {
+  Start();
+  using namespace std::string_literals;
+  const std::string bad[] = {
+      "hello\r\n\r\n",
+      "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+      "GET /p HTTP/1.1\r\nHost: x\r\nBad Header\r\n\r\n",
+      "post /p HTTP/1.1\r\nHost: x\r\n\r\n",
+      "FOO /p HTTP/1.1\r\nHost: x\r\n\r\n",
+      "POST /p HTTP/1.1\r\nContent-Length: abc\r\n\r\n",
+      "POST /p HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+      "POST /p HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+      "POST /p HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-2\r\nab\r\n0\r\n\r\n",
+      "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0x2\r\nab\r\n0\r\n\r\n",
+      "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n11111111111111111\r\nab\r\n0\r\n\r\n",
+      "GET /p HTTP/1.1\r\nHost: a\0b\r\n\r\n"s,
+  };
+  for (const std::string& request : bad) {
+    const std::string answer = Exchange(request);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 ")) << request;
+    EXPECT_THAT(answer, HasSubstr("connection: close")) << request;
+  }
+  EXPECT_EQ(handler_.handled, 0);
+}
+
+TEST_F(HttpServerTest, KeepsItsLimits) {
+  ServerConfig config;
+  config.max_body_bytes = 1000;
+  config.max_header_bytes = 2000;
+  Start(config);
+  const std::string fits(1000, 'b');
+  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n" + fits), HasSubstr("POST /p 1000"));
+  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nContent-Length: 1001\r\n\r\n" + fits + "b"), StartsWith("HTTP/1.1 413 "));
+  std::string chunks = "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 1001; ++i) chunks += "1\r\nx\r\n";
+  EXPECT_THAT(Exchange(chunks + "0\r\n\r\n"), StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nX: " + std::string(3000, 'h') + "\r\n\r\n"), StartsWith("HTTP/1.1 431 "));
+  EXPECT_THAT(Exchange("GET /" + std::string(3000, 'p')), StartsWith("HTTP/1.1 431 "));
+}
+
+TEST_F(HttpServerTest, LimitsTheNumberOfConnections) {
+  ServerConfig config;
+  config.max_connections = 2;
+  Start(config);
+  Client first(server_->port()), second(server_->port());
+  ASSERT_TRUE(Eventually([&] { return server_->num_connections() == 2; }));
+  Client third(server_->port());
+  EXPECT_THAT(third.ReadAll(), StartsWith("HTTP/1.1 503 "));
+  first.Close();
+  ASSERT_TRUE(Eventually([&] { return server_->num_connections() == 1; }));
+  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
+}
+
+TEST_F(HttpServerTest, TimesOutSlowRequests) {
+  ServerConfig config;
+  config.header_timeout_seconds = 0.3;
+  config.body_timeout_seconds = 0.3;
+  config.keep_alive_seconds = 0.3;
+  Start(config);
+  Client silent(server_->port()), head(server_->port()), body(server_->port()), idle(server_->port());
+  head.Send("GET /p HT");
+  body.Send("POST /p HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc");
+  idle.Send("GET /p HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(silent.ReadAll(), "");
+  EXPECT_TRUE(silent.closed());
+  EXPECT_THAT(head.ReadAll(), StartsWith("HTTP/1.1 408 "));
+  EXPECT_THAT(body.ReadAll(), StartsWith("HTTP/1.1 408 "));
+  EXPECT_THAT(idle.ReadAll(), HasSubstr("GET /p 0"));
+  EXPECT_TRUE(idle.closed());
+}
+
+TEST_F(HttpServerTest, TellsWhenTheClientHasGone) {
+  Start();
+  {
+    Client client(server_->port());
+    client.Send("POST /hold HTTP/1.1\r\nContent-Length: 0\r\n\r\n");
+    ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
+    EXPECT_EQ(handler_.closed, 0);
+  }
+  EXPECT_TRUE(Eventually([&] { return handler_.closed == 1; }));
+  EXPECT_TRUE(Eventually([&] { return server_->num_exchanges() == 0; }));
+  EXPECT_TRUE(handler_.held->closed());
+  handler_.held->Send({});  // Does nothing.
+}
+
+TEST_F(HttpServerTest, AnswersAQuickRequestOfAHalfClosedClient) {
+  Start();
+  Client client(server_->port());
+  client.Send("GET /p HTTP/1.1\r\nHost: x\r\n\r\n");
+  client.HalfClose();
+  EXPECT_THAT(client.ReadAll(), HasSubstr("GET /p 0"));
+}
+
+TEST_F(HttpServerTest, AnswersForADroppedRequest) {
+  Start();
+  EXPECT_THAT(Exchange("GET /drop HTTP/1.1\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 500 "));
+}
+
+TEST_F(HttpServerTest, HoldsBackASlowReaderAndServesOthers) {
+  Start();
+  Client slow(server_->port(), 4096);
+  slow.Send("GET /flood HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  size_t before = 1;
+  ASSERT_TRUE(Eventually([&] {
+    const bool stuck = handler_.flooded > 0 && handler_.flooded == before;
+    before = handler_.flooded;
+    std::this_thread::sleep_for(50ms);
+    return stuck;
+  }));
+  // What the sockets hold and the backlog, not the 64 MB on offer.
+  EXPECT_LT(handler_.flooded, size_t{16} << 20);
+  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
+  EXPECT_GE(slow.ReadAll().size(), TestHandler::kFlood);
+}
+
+TEST_F(HttpServerTest, DropsAClientThatReadsNothing) {
+  ServerConfig config;
+  config.write_timeout_seconds = 0.3;
+  Start(config);
+  Client slow(server_->port(), 4096);
+  slow.Send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(Eventually([&] { return handler_.closed == 1; }));
+}
+
+TEST_F(HttpServerTest, RefusesEarlyWithoutReadingALargeBody) {
+  Start();
+  EXPECT_THAT(Exchange("POST /denied HTTP/1.1\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"),
+              StartsWith("HTTP/1.1 401 "));
+  Client client(server_->port());
+  client.Send("POST /denied HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n");
+  EXPECT_THAT(client.ReadAll(), HasSubstr("denied"));
+  EXPECT_EQ(handler_.handled, 0);
+}
+
+TEST_F(HttpServerTest, DrainClosesIdleConnectionsAndFinishesBusyOnes) {
+  Start();
+  Client idle(server_->port()), busy(server_->port());
+  idle.Send("GET /p HTTP/1.1\r\n\r\n");
+  idle.ReadUntil("GET /p 0");
+  busy.Send("GET /hold HTTP/1.1\r\n\r\n");
+  ASSERT_TRUE(Eventually([&] { return handler_.handled == 2; }));
+  server_->BeginDrain();
+  EXPECT_EQ(idle.ReadAll(), "");
+  HttpResponse response;
+  response.body = "done";
+  handler_.held->Send(std::move(response));
+  EXPECT_THAT(busy.ReadAll(), HasSubstr("done"));
+}
+
+TEST_F(HttpServerTest, NamesATakenPort) {
+  Start();
+  ServerConfig config;
+  config.host = "127.0.0.1";
+  config.port = server_->port();
+  const auto second = HttpServer::Listen(config, &handler_, nullptr);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kAddressInUse);
+  EXPECT_THAT(second.error().message, HasSubstr(std::to_string(config.port)));
+}
+
+TEST_F(HttpServerTest, SurvivesRandomBytes) {
+  Start();
+  uint32_t state = 1;
+  const std::string valid = "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+  for (int i = 0; i < 300; ++i) {
+    std::string bytes = valid;
+    for (int j = 0; j < 3; ++j) {
+      state = state * 1664525 + 1013904223;
+      bytes[state % bytes.size()] = static_cast<char>(state >> 24);
+    }
+    Client client(server_->port());
+    client.Send(bytes);
+    client.HalfClose();
+    client.ReadAll();
+  }
+  EXPECT_THAT(Exchange(valid), HasSubstr("POST /p 5"));
+}
+
+}  // namespace
+}  // namespace sluice

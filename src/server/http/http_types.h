@@ -1,0 +1,94 @@
+// What an HTTP request is and how it is answered, without the library that carries it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+struct HttpHeader {
+  std::string name;  // lower case
+  std::string value;
+};
+
+struct HttpRequest {
+  std::string method;  // "GET"
+  std::string target;  // as it was sent
+  std::string path;    // of the target, percent-decoded, without query
+  std::string query;   // behind the '?', as it was sent
+  std::vector<HttpHeader> headers;
+  std::string body;
+  std::string client;  // "127.0.0.1:52976"
+  std::string host;    // of the Host header, else the local address
+
+  // The first header of that name (lower case), or null.
+  const std::string* Header(std::string_view name) const {
+    for (const HttpHeader& header : headers) {
+      if (header.name == name) return &header.value;
+    }
+    return nullptr;
+  }
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";  // "" for none
+  std::string body;
+  std::vector<HttpHeader> headers;  // besides date, server, content-length, content-type and connection
+};
+
+// The way back to one client. Either Send() once, or StartStream(), any number of WriteChunk() and EndStream(). A writer
+// that is dropped before either is complete answers 500, or cuts the stream.
+// Thread safety: every method may be called from any thread, one call at a time. Calls after the client has gone do nothing.
+class ResponseWriter {
+ public:
+  virtual ~ResponseWriter() = default;
+
+  virtual void Send(HttpResponse response) = 0;
+
+  // `response.body` is not used.
+  virtual void StartStream(HttpResponse response) = 0;
+  virtual void WriteChunk(std::string_view data) = 0;
+  virtual void EndStream() = 0;
+
+  // True while so much waits to be sent that the caller should hold back; `on_writable` tells when that is over.
+  virtual bool backlogged() const = 0;
+  virtual bool closed() const = 0;
+
+  // `on_closed`: the client went away before the answer was complete; called at most once. `on_writable`: see backlogged().
+  // Both are called on an I/O thread and must not block. If the client is gone already, `on_closed` is called at once.
+  virtual void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) = 0;
+};
+
+// What answers requests. Thread safety: called by several I/O threads at once; must not block them.
+class HttpHandler {
+ public:
+  virtual ~HttpHandler() = default;
+  // The head is complete, the body not yet read. A response given here ends the request, e.g. for a missing key.
+  virtual std::optional<HttpResponse> CheckHead(const HttpRequest& head) = 0;
+  virtual void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) = 0;
+  // Headers that every answer to this request gets (CORS, request id).
+  virtual std::vector<HttpHeader> CommonHeaders(const HttpRequest& request, int status) = 0;
+};
+
+// One answered request, for the access log and the metrics.
+struct HttpExchangeRecord {
+  std::string_view client, method, target, path;
+  std::string_view version;  // "1.1"
+  int status = 0;
+  uint64_t request_bytes = 0;   // of the body
+  uint64_t response_bytes = 0;  // of the body
+  double seconds = 0;
+};
+
+const char* HttpReason(int status);
+// "%20" -> " "; a '%' without two hex digits stays.
+std::string PercentDecode(std::string_view text);
+// Bytes that would break a log line or a header are percent-encoded.
+std::string PercentEncodeUnsafe(std::string_view text);
+
+}  // namespace sluice

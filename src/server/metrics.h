@@ -1,0 +1,94 @@
+// The counters, gauges and histograms of /metrics, in Prometheus' text format, with vLLM's names.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/observer.h"
+#include "server/http/http_types.h"
+
+namespace sluice {
+
+// A distribution over fixed bounds.
+class Histogram {
+ public:
+  Histogram() = default;
+  explicit Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+  void Observe(double value, uint64_t times = 1);
+
+  const std::vector<double>& bounds() const { return bounds_; }
+  const std::vector<uint64_t>& counts() const { return counts_; }  // one a bound, then those above all
+  double sum() const { return sum_; }
+  uint64_t count() const { return count_; }
+
+ private:
+  std::vector<double> bounds_;
+  std::vector<uint64_t> counts_;
+  double sum_ = 0;
+  uint64_t count_ = 0;
+};
+
+// What the server knows of itself. One instance serves the engine's thread, the I/O threads and whoever reads it.
+// Thread safety: all methods may be called from any thread; each holds one mutex for well under a microsecond, but Text().
+class Metrics : public EngineObserver {
+ public:
+  Metrics();
+
+  // Until then only what concerns the process and HTTP is shown.
+  void SetModel(std::string model_name, const EngineInfo& info);
+
+  void OnStep(const StepStats& stats) override;
+  void OnFirstToken(double seconds_since_arrival) override;
+  void OnInterToken(double seconds) override;
+  void OnFinished(const RequestStats& stats) override;
+
+  // `handler`: the route's path, or "none" for requests that match none.
+  void OnHttp(const HttpExchangeRecord& record, std::string_view handler);
+
+  int64_t num_running() const;
+  int64_t num_waiting() const;
+  double cache_usage() const;
+
+  // The whole of /metrics. `idle`: nothing runs or waits now, whatever the last step said (what was aborted since makes no
+  // step of its own).
+  std::string Text(bool idle) const;
+
+  // One line about the last interval in vLLM's words; "" if nothing happened in it. Called by one thread at a time.
+  std::string ThroughputLine();
+
+ private:
+  struct Handler {
+    std::map<std::pair<std::string, std::string>, uint64_t> requests;  // by method and status class
+    std::map<std::string, Histogram> seconds;                          // by method
+    uint64_t count = 0, request_bytes = 0, response_bytes = 0;
+  };
+
+  mutable std::mutex mutex_;
+  std::string model_name_;
+  bool has_model_ = false;
+  EngineInfo info_;
+  const double start_time_;
+
+  StepStats last_;
+  uint64_t prompt_tokens_ = 0, cached_tokens_ = 0, generation_tokens_ = 0, preemptions_ = 0;
+  uint64_t prefix_queries_ = 0, prefix_hits_ = 0;
+  uint64_t finished_[4] = {};
+  Histogram first_token_, inter_token_, per_token_, e2e_, queue_, inference_, prefill_, decode_;
+  Histogram prompt_lengths_, generation_lengths_, max_generation_, max_tokens_, computed_, sequences_, iteration_;
+  Histogram http_seconds_;
+  std::map<std::string, Handler, std::less<>> handlers_;
+
+  // Of the interval that ThroughputLine() reports.
+  std::chrono::steady_clock::time_point line_time_ = std::chrono::steady_clock::now();
+  uint64_t line_prompt_ = 0, line_generation_ = 0;
+  bool line_busy_ = false;
+};
+
+}  // namespace sluice

@@ -1,0 +1,100 @@
+#include "server/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+EngineInfo Info() {
+  EngineInfo info;
+  info.max_model_len = 512;
+  info.num_blocks = 10;
+  info.block_size = 16;
+  return info;
+}
+
+TEST(HistogramTest, CountsUpToAndIncludingTheBound) {
+  Histogram histogram({1, 2, 5});
+  for (const double value : {0.5, 1.0, 1.5, 5.0, 6.0}) histogram.Observe(value);
+  EXPECT_EQ(histogram.counts(), (std::vector<uint64_t>{2, 1, 1, 1}));
+  EXPECT_EQ(histogram.count(), 5u);
+  EXPECT_DOUBLE_EQ(histogram.sum(), 14);
+}
+
+TEST(MetricsTest, ShowsVllmsNames) {
+  Metrics metrics;
+  EXPECT_THAT(metrics.Text(true), Not(HasSubstr("vllm:")));
+  metrics.SetModel("a\"b\\c\nd", Info());
+  StepStats step;
+  step.running = 3;
+  step.waiting = 2;
+  step.used_blocks = 5;
+  step.total_blocks = 10;
+  step.prompt_tokens = 7;
+  step.generated_tokens = 3;
+  step.prefix_queries = 20;
+  step.prefix_hits = 16;
+  metrics.OnStep(step);
+  metrics.OnFirstToken(0.03);
+  metrics.OnInterToken(0.02);
+  RequestStats request;
+  request.reason = FinishReason::kLength;
+  request.prompt_tokens = 20;
+  request.generated_tokens = 4;
+  metrics.OnFinished(request);
+  request.reason = FinishReason::kAbort;
+  metrics.OnFinished(request);
+  const std::string text = metrics.Text(false);
+  const std::string labels = R"(engine="0",model_name="a\"b\\c\nd")";
+  for (const std::string& line : {
+           "vllm:num_requests_running{" + labels + "} 3.0\n", "vllm:num_requests_waiting{" + labels + "} 2.0\n",
+           "vllm:kv_cache_usage_perc{" + labels + "} 0.5\n", "vllm:gpu_cache_usage_perc{" + labels + "} 0.5\n",
+           "vllm:prefix_cache_queries_total{" + labels + "} 20.0\n", "vllm:gpu_prefix_cache_hits_total{" + labels + "} 16.0\n",
+           "vllm:prompt_tokens_total{" + labels + "} 23.0\n", "vllm:generation_tokens_total{" + labels + "} 3.0\n",
+           "vllm:request_success_total{" + labels + ",finished_reason=\"length\"} 1.0\n",
+           "vllm:request_success_total{" + labels + ",finished_reason=\"abort\"} 0.0\n",
+           "vllm:time_to_first_token_seconds_bucket{" + labels + ",le=\"0.02\"} 0.0\n",
+           "vllm:time_to_first_token_seconds_bucket{" + labels + ",le=\"0.04\"} 1.0\n",
+           "vllm:time_to_first_token_seconds_bucket{" + labels + ",le=\"+Inf\"} 1.0\n",
+           "vllm:request_prompt_tokens_bucket{" + labels + ",le=\"500.0\"} 1.0\n",
+           "vllm:iteration_tokens_total_sum{" + labels + "} 10.0\n", std::string("# TYPE vllm:inter_token_latency_seconds histogram\n"),
+           std::string("vllm:cache_config_info{block_size=\"16\""), std::string("process_resident_memory_bytes "),
+       }) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("request_prompt_tokens_bucket{" + labels + ",le=\"1000.0\"}")));
+  EXPECT_THAT(metrics.Text(true), HasSubstr("vllm:num_requests_running{" + labels + "} 0.0\n"));
+}
+
+TEST(MetricsTest, CountsHttpByHandler) {
+  Metrics metrics;
+  HttpExchangeRecord record;
+  record.method = "POST";
+  record.status = 404;
+  record.request_bytes = 10;
+  metrics.OnHttp(record, "/v1/completions");
+  metrics.OnHttp(record, "/metrics");
+  const std::string text = metrics.Text(true);
+  EXPECT_THAT(text, HasSubstr("http_requests_total{handler=\"/v1/completions\",method=\"POST\",status=\"4xx\"} 1.0\n"));
+  EXPECT_THAT(text, HasSubstr("http_request_size_bytes_sum{handler=\"/v1/completions\"} 10.0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("handler=\"/metrics\"")));
+}
+
+TEST(MetricsTest, ReportsThroughputWhileBusyAndOnceAfter) {
+  Metrics metrics;
+  metrics.SetModel("m", Info());
+  EXPECT_EQ(metrics.ThroughputLine(), "");
+  StepStats step;
+  step.generated_tokens = 5;
+  metrics.OnStep(step);
+  EXPECT_THAT(metrics.ThroughputLine(), HasSubstr("Avg generation throughput: "));
+  EXPECT_THAT(metrics.ThroughputLine(), HasSubstr("Avg generation throughput: 0.0 tokens/s"));
+  EXPECT_EQ(metrics.ThroughputLine(), "");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,134 @@
+#include "server/server.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "server/api/api.h"
+#include "server/http/http_server.h"
+#include "server/metrics.h"
+
+namespace sluice {
+namespace {
+
+constexpr auto kThroughputInterval = std::chrono::seconds(10);
+constexpr auto kDrainPoll = std::chrono::milliseconds(20);
+// How long a client that reads slowly keeps a drained server from ending.
+constexpr auto kLastBytes = std::chrono::seconds(5);
+
+class ServerImpl : public Server {
+ public:
+  explicit ServerImpl(ServerConfig config) : config_(std::move(config)), api_(config_, &metrics_) {}
+
+  ~ServerImpl() override {
+    api_.BeginDrain();
+    if (http_) http_->Stop();
+    api_.Stop();
+  }
+
+  Status Listen() {
+    ASSIGN_OR_RETURN(http_, HttpServer::Listen(config_, &api_, [this](const HttpExchangeRecord& record) { Record(record); }));
+    http_->Start();
+    return {};
+  }
+
+  uint16_t port() const override { return http_->port(); }
+  EngineObserver* observer() override { return &metrics_; }
+
+  Status Attach(Engine* engine, const std::filesystem::path& model_folder) override {
+    ASSIGN_OR_RETURN(std::shared_ptr<const ModelContext> model, ModelContext::Load(config_, engine, model_folder));
+    metrics_.SetModel(model->name(), engine->info());
+    if (model->templates.empty()) {
+      LOG_WARNING("server", "the model has no chat template: /v1/chat/completions needs --chat-template");
+    } else {
+      LOG_INFO("server", "chat template from {}", model->templates.origin());
+    }
+    api_.Attach(std::move(model));
+    std::lock_guard lock(mutex_);
+    engine_ = engine;
+    if (draining_) engine_->BeginShutdown();
+    return {};
+  }
+
+  int Run() override {
+    auto next_line = std::chrono::steady_clock::now() + kThroughputInterval;
+    std::optional<std::chrono::steady_clock::time_point> idle_since;
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      if (draining_) {
+        wake_.wait_for(lock, kDrainPoll);
+      } else {
+        wake_.wait_until(lock, next_line);
+      }
+      const auto now = std::chrono::steady_clock::now();
+      if (now >= next_line) {
+        next_line = now + kThroughputInterval;
+        if (const std::string line = metrics_.ThroughputLine(); !line.empty()) LOG_INFO("engine", "{}", line);
+      }
+      if (!draining_) continue;
+      if (engine_ != nullptr && engine_->num_unfinished() > 0) continue;
+      if (!idle_since) idle_since = now;
+      if (http_->num_exchanges() == 0 || now > *idle_since + kLastBytes) break;
+    }
+    lock.unlock();
+    http_->Stop();
+    api_.Stop();
+    return 0;
+  }
+
+  void BeginDrain() override {
+    api_.BeginDrain();
+    {
+      std::lock_guard lock(mutex_);
+      if (draining_) return;
+      draining_ = true;
+      if (engine_ != nullptr) engine_->BeginShutdown();
+    }
+    http_->BeginDrain();
+    wake_.notify_all();
+  }
+
+  void Stop() override {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+  }
+
+ private:
+  void Record(const HttpExchangeRecord& record) {
+    metrics_.OnHttp(record, api_.RouteOf(record.path));
+    if (config_.disable_access_log) return;
+    const std::string line =
+        fmt::format("INFO:     {} - \"{} {} HTTP/{}\" {} {}\n", record.client, PercentEncodeUnsafe(record.method),
+                    PercentEncodeUnsafe(record.target), record.version, record.status, HttpReason(record.status));
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  const ServerConfig config_;
+  Metrics metrics_;
+  Api api_;
+  std::unique_ptr<HttpServer> http_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  Engine* engine_ = nullptr;
+  bool draining_ = false, stopping_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::Create(ServerConfig config) {
+  auto server = std::make_unique<ServerImpl>(std::move(config));
+  RETURN_IF_ERROR(server->Listen());
+  return server;
+}
+
+}  // namespace sluice

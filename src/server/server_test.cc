@@ -1,0 +1,677 @@
+// The whole server over sockets, with a tokenizer and template of a small model and an engine that says what a test wants.
+#include "server/server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "server/fake_engine.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const char* const kModel = SLUICE_SOURCE_DIR "/tests/data/server/model";
+
+struct Answer {
+  int status = 0;
+  std::string head;
+  std::string body;  // chunks joined
+
+  json::Value json() const {
+    Result<json::Value> value = json::Parse(body);
+    EXPECT_TRUE(value) << body;
+    return value ? *value : json::Value();
+  }
+  // The JSON of all events but [DONE].
+  std::vector<json::Value> events() const {
+    std::vector<json::Value> result;
+    size_t at = 0;
+    while ((at = body.find("data: ", at)) != std::string::npos) {
+      const size_t end = body.find("\n\n", at);
+      const std::string data = body.substr(at + 6, end - at - 6);
+      if (data != "[DONE]") result.push_back(*json::Parse(data));
+      at = end;
+    }
+    return result;
+  }
+};
+
+const json::Value& At(const json::Value& value, std::initializer_list<std::string_view> path) {
+  static const json::Value kMissing("<missing>");
+  const json::Value* current = &value;
+  for (const std::string_view key : path) {
+    if (current->is_array()) {
+      const size_t index = std::stoul(std::string(key));
+      if (index >= current->as_array().size()) return kMissing;
+      current = &current->as_array()[index];
+    } else {
+      current = current->Find(key);
+      if (current == nullptr) return kMissing;
+    }
+  }
+  return *current;
+}
+
+std::string Keys(const json::Value& value) {
+  std::string keys;
+  for (const auto& [key, member] : value.as_object()) keys += key + " ";
+  return keys;
+}
+
+std::string ChunkText(const std::vector<json::Value>& events, int choice = 0) {
+  std::string text;
+  for (const json::Value& event : events) {
+    for (const json::Value& entry : event.Find("choices")->as_array()) {
+      if (entry.Find("index")->as_integer() != choice) continue;
+      const json::Value* piece = entry.Find("text");
+      if (piece == nullptr) piece = entry.Find("delta")->Find("content");
+      if (piece != nullptr) text += piece->as_string();
+    }
+  }
+  return text;
+}
+
+class Socket {
+ public:
+  explicit Socket(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    timeval limit{10, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  ~Socket() { Close(); }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+  void Send(const std::string& text) { EXPECT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), ssize_t(text.size())); }
+  std::string Read() {
+    char buffer[4096];
+    const ssize_t n = recv(fd_, buffer, sizeof buffer, 0);
+    return n > 0 ? std::string(buffer, static_cast<size_t>(n)) : std::string();
+  }
+  std::string ReadAll() {
+    std::string all;
+    for (std::string piece = Read(); !piece.empty(); piece = Read()) all += piece;
+    return all;
+  }
+
+ private:
+  int fd_;
+};
+
+class ServerTest : public testing::Test {
+ protected:
+  static ServerConfig DefaultConfig() {
+    ServerConfig config;
+    config.host = "127.0.0.1";
+    config.port = 0;
+    config.served_model_names = {"abacus", "other-name"};
+    config.model_argument = "models/abacus";
+    config.allowed_origins = {};
+    config.disable_access_log = true;
+    config.version = "1.2.3";
+    return config;
+  }
+  void Start(ServerConfig config = DefaultConfig(), bool attach = true) {
+    Result<std::unique_ptr<Server>> server = Server::Create(std::move(config));
+    ASSERT_TRUE(server) << server.error().message;
+    server_ = *std::move(server);
+    if (attach) Attach();
+  }
+  void Attach() {
+    const Status attached = server_->Attach(&engine_, kModel);
+    ASSERT_TRUE(attached) << attached.error().message;
+  }
+  void TearDown() override { server_.reset(); }
+
+  static std::string Head(const std::string& method, const std::string& path, const std::string& headers, size_t length) {
+    return method + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers +
+           "Content-Length: " + std::to_string(length) + "\r\n\r\n";
+  }
+  Answer Ask(const std::string& method, const std::string& path, const std::string& body = "", const std::string& headers = "") {
+    Socket socket(server_->port());
+    socket.Send(Head(method, path, headers + (body.empty() ? "" : "Content-Type: application/json\r\n"), body.size()) + body);
+    const std::string all = socket.ReadAll();
+    Answer answer;
+    const size_t split = all.find("\r\n\r\n");
+    EXPECT_NE(split, std::string::npos) << all;
+    if (split == std::string::npos) return answer;
+    answer.head = all.substr(0, split + 2);
+    answer.status = std::stoi(all.substr(9, 3));
+    answer.body = all.substr(split + 4);
+    if (answer.head.find("transfer-encoding: chunked") != std::string::npos) {
+      std::string joined;
+      size_t at = 0;
+      while (at < answer.body.size()) {
+        const size_t size = std::stoul(answer.body.substr(at), nullptr, 16);
+        const size_t begin = answer.body.find("\r\n", at) + 2;
+        joined += answer.body.substr(begin, size);
+        at = begin + size + 2;
+      }
+      answer.body = joined;
+    }
+    return answer;
+  }
+  Answer Complete(const std::string& fields) {
+    return Ask("POST", "/v1/completions", R"({"model":"abacus","prompt":"The abacus counts the beads",)" + fields + "}");
+  }
+  Answer Chat(const std::string& fields) {
+    return Ask("POST", "/v1/chat/completions",
+               R"({"model":"abacus","messages":[{"role":"user","content":"The abacus counts the beads"}],)" + fields + "}");
+  }
+  template <typename Condition>
+  bool Eventually(Condition condition) {
+    for (int i = 0; i < 500; ++i) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+
+  FakeEngine engine_;
+  std::unique_ptr<Server> server_;
+};
+
+// What a real model answered: " wis", a broken character, " tu", another, " he", ...
+const std::vector<int32_t> kTokens = {342, 82, 226, 334, 232, 421, 198, 458, 54, 243, 458};
+
+TEST_F(ServerTest, AnswersWhileTheModelLoads) {
+  Start(DefaultConfig(), /*attach=*/false);
+  EXPECT_EQ(Ask("GET", "/health").status, 503);
+  EXPECT_EQ(Ask("GET", "/metrics").status, 200);
+  EXPECT_EQ(Complete("\"max_tokens\":1").status, 503);
+  Attach();
+  const Answer health = Ask("GET", "/health");
+  EXPECT_EQ(health.status, 200);
+  EXPECT_EQ(health.body, R"({"status":"ok"})");
+  engine_.is_healthy = false;
+  EXPECT_EQ(Ask("GET", "/health").status, 503);
+}
+
+TEST_F(ServerTest, Completion) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{kTokens}; };
+  Start();
+  const Answer answer = Complete("\"max_tokens\":4,\"temperature\":0,\"return_token_ids\":true");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_THAT(answer.head, HasSubstr("content-type: application/json\r\n"));
+  EXPECT_THAT(answer.head, HasSubstr("vary: Origin\r\n"));
+  const json::Value body = answer.json();
+  EXPECT_EQ(Keys(body), "id object created model choices service_tier system_fingerprint usage kv_transfer_params "
+                        "ec_transfer_params metrics ");
+  EXPECT_EQ(Keys(At(body, {"choices", "0"})),
+            "index text logprobs finish_reason stop_reason token_ids prompt_logprobs prompt_token_ids routed_experts ");
+  EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value(" wis\uFFFD tu"));
+  EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), json::Value("length"));
+  EXPECT_EQ(json::Write(At(body, {"choices", "0", "token_ids"})), "[342,82,226,334]");
+  EXPECT_EQ(json::Write(At(body, {"choices", "0", "prompt_token_ids"})),
+            "[506,51,295,220,64,65,64,300,82,270,78,84,77,83,82,266,295,257,68,64,67,82]");
+  EXPECT_EQ(json::Write(At(body, {"usage"})),
+            R"({"prompt_tokens":22,"total_tokens":26,"completion_tokens":4,"prompt_tokens_details":null,"completion_tokens_details":null})");
+  EXPECT_THAT(At(body, {"id"}).as_string(), StartsWith("cmpl-"));
+  const Request request = engine_.requests().at(0);
+  EXPECT_EQ(request.sampling.temperature, 0);
+  EXPECT_EQ(request.sampling.max_tokens, 4);
+}
+
+TEST_F(ServerTest, StreamedCompletion) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{kTokens}; };
+  Start();
+  const Answer answer = Complete("\"max_tokens\":4,\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+  EXPECT_THAT(answer.head, HasSubstr("content-type: text/event-stream; charset=utf-8\r\n"));
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n"));
+  const std::vector<json::Value> events = answer.events();
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(Keys(events[0]), "id object created model choices ");
+  EXPECT_EQ(Keys(At(events[0], {"choices", "0"})),
+            "index text logprobs finish_reason stop_reason prompt_token_ids token_ids ");
+  EXPECT_EQ(At(events[2], {"choices", "0", "text"}), json::Value(""));
+  EXPECT_EQ(ChunkText(events), " wis\uFFFD tu");
+  EXPECT_EQ(At(events[3], {"choices", "0", "finish_reason"}), json::Value("length"));
+  EXPECT_EQ(Keys(events[4]), "id object created model choices usage system_fingerprint ");
+  EXPECT_EQ(json::Write(At(events[4], {"usage"})), R"({"prompt_tokens":22,"total_tokens":26,"completion_tokens":4})");
+  const std::vector<json::Value> plain = Complete("\"max_tokens\":2,\"stream\":true").events();
+  ASSERT_EQ(plain.size(), 2u);
+  EXPECT_EQ(Keys(plain[1]), "id object created model choices system_fingerprint ");
+  const std::vector<json::Value> usage =
+      Complete("\"max_tokens\":2,\"stream\":true,\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}")
+          .events();
+  EXPECT_EQ(json::Write(At(usage[0], {"usage"})), R"({"prompt_tokens":22,"total_tokens":23,"completion_tokens":1})");
+}
+
+TEST_F(ServerTest, StreamInterval) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{kTokens}; };
+  Start();
+  EXPECT_EQ(Complete("\"max_tokens\":8,\"stream\":true,\"stream_interval\":3").events().size(), 4u);
+}
+
+TEST_F(ServerTest, ChatCompletion) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{{458, 274, 393, 510}, FinishReason::kStop}; };
+  Start();
+  const Answer answer = Chat("\"max_tokens\":8,\"return_token_ids\":true,\"return_prompt_text\":true");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  const json::Value body = answer.json();
+  EXPECT_EQ(Keys(body), "id object created model choices service_tier system_fingerprint usage prompt_logprobs "
+                        "prompt_token_ids prompt_text kv_transfer_params ec_transfer_params metrics ");
+  EXPECT_EQ(Keys(At(body, {"choices", "0"})),
+            "index message logprobs finish_reason stop_reason token_ids routed_experts ");
+  EXPECT_EQ(json::Write(At(body, {"choices", "0", "message"})),
+            R"({"role":"assistant","content":"'tifoli","refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null})");
+  EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), json::Value("stop"));
+  EXPECT_EQ(json::Write(At(body, {"choices", "0", "token_ids"})), "[458,274,393,510]");
+  EXPECT_EQ(At(body, {"usage", "prompt_tokens"}), json::Value(43));
+  EXPECT_EQ(At(body, {"usage", "completion_tokens"}), json::Value(4));
+  EXPECT_THAT(At(body, {"prompt_text"}).as_string(), StartsWith("<|begin_of_text|><|start_header_id|>user"));
+}
+
+TEST_F(ServerTest, StreamedChat) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{kTokens}; };
+  Start();
+  const std::vector<json::Value> events = Chat("\"max_tokens\":3,\"n\":2,\"stream\":true").events();
+  ASSERT_GE(events.size(), 4u);
+  EXPECT_EQ(json::Write(At(events[0], {"choices"})),
+            R"([{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])");
+  EXPECT_EQ(At(events[1], {"choices", "0", "index"}), json::Value(1));
+  EXPECT_EQ(Keys(events[0]), "id object created model choices prompt_token_ids prompt_text ");
+  EXPECT_EQ(json::Write(At(events[2], {"choices"})),
+            R"([{"index":0,"delta":{"content":" wi"},"logprobs":null,"finish_reason":null,"token_ids":null}])");
+  EXPECT_EQ(ChunkText(events, 0), " wis");
+  EXPECT_EQ(ChunkText(events, 1), " wis");
+  EXPECT_EQ(Keys(At(events.back(), {"choices", "0"})), "index delta logprobs finish_reason stop_reason token_ids ");
+}
+
+TEST_F(ServerTest, StopStringEndsTheSequence) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < 200; ++i) tokens.insert(tokens.end(), kTokens.begin(), kTokens.end());
+  engine_.script = [tokens](const Request&) { return FakeEngine::Script{tokens}; };
+  Start();
+  const json::Value body = Complete("\"max_tokens\":400,\"stop\":[\"tu\"],\"return_token_ids\":true").json();
+  EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value(" wis\uFFFD "));
+  EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), json::Value("stop"));
+  EXPECT_EQ(At(body, {"choices", "0", "stop_reason"}), json::Value("tu"));
+  EXPECT_EQ(json::Write(At(body, {"choices", "0", "token_ids"})), "[342,82,226,334]");
+  EXPECT_EQ(At(body, {"usage", "completion_tokens"}), json::Value(4));
+  EXPECT_TRUE(Eventually([&] { return engine_.num_unfinished() == 0; }));
+  EXPECT_LT(engine_.num_steps(), 400);
+}
+
+TEST_F(ServerTest, StopTokenIsHiddenUnlessWanted) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{{82, 300}, FinishReason::kStop, 300}; };
+  Start();
+  json::Value body = Complete("\"stop_token_ids\":[300]").json();
+  EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value("s"));
+  EXPECT_EQ(At(body, {"choices", "0", "stop_reason"}), json::Value(300));
+  body = Complete("\"stop_token_ids\":[300],\"include_stop_str_in_output\":true").json();
+  EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value("scu"));
+}
+
+TEST_F(ServerTest, SeveralPromptsAndSequences) {
+  engine_.script = [](const Request& request) {
+    return FakeEngine::Script{{static_cast<int32_t>(request.prompt.back()), 82}};
+  };
+  Start();
+  const Answer answer = Ask("POST", "/v1/completions", R"({"prompt":[[5,64],[65],[66]],"max_tokens":2,"n":2})");
+  const json::Value body = answer.json();
+  ASSERT_EQ(At(body, {"choices"}).as_array().size(), 6u) << answer.body;
+  EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value("as"));
+  EXPECT_EQ(At(body, {"choices", "3", "text"}), json::Value("bs"));
+  EXPECT_EQ(At(body, {"choices", "5", "index"}), json::Value(5));
+  EXPECT_EQ(At(body, {"usage", "prompt_tokens"}), json::Value(4));
+  EXPECT_EQ(At(body, {"usage", "completion_tokens"}), json::Value(12));
+}
+
+TEST_F(ServerTest, EchoWithLogprobsAsTheEvaluationHarnessReadsThem) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{{334}}; };
+  Start();
+  const Answer answer =
+      Ask("POST", "/v1/completions",
+          R"({"prompt":[[5,17,101,260,333]],"max_tokens":1,"logprobs":1,"echo":true,"temperature":0,"seed":1234})");
+  const json::Value body = answer.json();
+  const json::Value& logprobs = At(body, {"choices", "0", "logprobs"});
+  EXPECT_EQ(At(logprobs, {"token_logprobs"}).as_array().size(), 6u) << answer.body;
+  EXPECT_TRUE(At(logprobs, {"token_logprobs", "0"}).is_null());
+  EXPECT_TRUE(At(logprobs, {"top_logprobs", "0"}).is_null());
+  EXPECT_EQ(json::Write(At(logprobs, {"tokens"})), R"(["&","2",""," w"," ka"," tu"])");
+  EXPECT_EQ(json::Write(At(logprobs, {"text_offset"})), "[0,1,2,2,4,7]");
+  EXPECT_EQ(json::Write(At(logprobs, {"top_logprobs", "5"})), R"({" tu":-0.5})");
+  EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value("&2\uFFFD w ka tu"));
+  EXPECT_EQ(engine_.requests().at(0).sampling.prompt_logprobs, 1);
+}
+
+TEST_F(ServerTest, EchoWithoutOutput) {
+  Start();
+  const json::Value body = Complete("\"max_tokens\":0,\"echo\":true").json();
+  EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value("The abacus counts the beads"));
+  EXPECT_EQ(At(body, {"usage", "completion_tokens"}), json::Value(1));
+  const std::vector<json::Value> events = Complete("\"max_tokens\":3,\"echo\":true,\"stream\":true").events();
+  EXPECT_THAT(At(events[0], {"choices", "0", "text"}).as_string(), StartsWith("The abacus counts the beads"));
+  EXPECT_TRUE(At(events[0], {"choices", "0", "prompt_token_ids"}).is_array());
+}
+
+TEST_F(ServerTest, ChatLogprobs) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{{226, 334}}; };
+  Start();
+  const json::Value body = Chat("\"max_tokens\":2,\"logprobs\":true,\"top_logprobs\":1").json();
+  EXPECT_EQ(json::Write(At(body, {"choices", "0", "logprobs"})),
+            R"({"content":[{"token":"","logprob":-0.5,"bytes":[],"top_logprobs":[{"token":"","logprob":-0.5,"bytes":[]}]},)"
+            R"({"token":" tu","logprob":-0.5,"bytes":[32,116,117],"top_logprobs":[{"token":" tu","logprob":-0.5,"bytes":[32,116,117]}]}]})");
+}
+
+TEST_F(ServerTest, ContinuesTheFinalMessage) {
+  Start();
+  const Answer answer = Ask("POST", "/v1/chat/completions",
+                            R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"Seven"}],"echo":true,)"
+                            R"("continue_final_message":true,"add_generation_prompt":false,"max_tokens":1})");
+  EXPECT_THAT(At(answer.json(), {"choices", "0", "message", "content"}).as_string(), StartsWith("Seven"));
+  EXPECT_EQ(Chat("\"continue_final_message\":true").status, 400);
+  EXPECT_EQ(At(Chat("\"add_generation_prompt\":false").json(), {"choices", "0", "message", "role"}), json::Value("user"));
+}
+
+TEST_F(ServerTest, ChecksValuesAgainstTheModel) {
+  Start();
+  const struct {
+    const char* fields;
+    const char* param;  // null: null
+    const char* words;
+  } cases[] = {
+      {"\"temperature\":-1", "temperature", "temperature must be non-negative, got -1.0. (parameter=temperature, value=-1.0)"},
+      {"\"temperature\":3", "temperature", "temperature must be in [0, 2], got 3.0."},
+      {"\"temperature\":NaN", "temperature", "temperature must be a finite number, got nan."},
+      {"\"top_p\":0", "top_p", "top_p must be in (0, 1], got 0.0."},
+      {"\"top_k\":-2", nullptr, "top_k must be 0 (disable), or at least 1, got -2."},
+      {"\"min_p\":1.1", nullptr, "min_p must be in [0, 1], got 1.1."},
+      {"\"min_p\":NaN", nullptr, "min_p must be in [0, 1], got nan."},
+      {"\"presence_penalty\":2.1", nullptr, "presence_penalty must be in [-2, 2], got 2.1."},
+      {"\"repetition_penalty\":0", nullptr, "repetition_penalty must be greater than zero, got 0.0."},
+      {"\"n\":0", nullptr, "n must be at least 1, got 0."},
+      {"\"n\":20000", nullptr, "n must be at most 16384, got 20000."},
+      {"\"n\":2,\"temperature\":0", nullptr, "n must be 1 when using greedy sampling, got 2."},
+      {"\"stop\":[\"\"]", nullptr, "stop cannot contain an empty string."},
+      {"\"stop_token_ids\":[512]", "stop_token_ids", "token_id(s) [512] in stop_token_ids contain out-of-vocab"},
+      {"\"max_tokens\":0", "max_tokens", "max_tokens must be at least 1, got 0."},
+      {"\"max_tokens\":513", "max_tokens", "max_tokens=513 cannot be greater than max_model_len=512."},
+      {"\"min_tokens\":17", nullptr, "min_tokens must be less than or equal to max_tokens=16, got 17."},
+      {"\"logprobs\":21", "logprobs", "Requested sample logprobs of 21, which is greater than max allowed: 20"},
+      {"\"logprobs\":-1", "logprobs", "Requested sample logprobs of 512"},
+      {"\"logit_bias\":{\"512\":1}", "logit_bias", "token_id(s) [512] in logit_bias contain out-of-vocab"},
+      {"\"logit_bias\":{\"abc\":1}", "logit_bias", "['abc']"},
+      {"\"allowed_token_ids\":[]", "allowed_token_ids", "allowed_token_ids is not None and empty!"},
+      {"\"bad_words\":[\"\"]", nullptr, "bad_words cannot contain an empty string."},
+      {"\"truncate_prompt_tokens\":0", nullptr, "The decoder prompt cannot be empty"},
+      {"\"truncate_prompt_tokens\":1000", "truncate_prompt_tokens", "cannot be greater than max_model_len = 512"},
+  };
+  for (const auto& test : cases) {
+    const Answer answer = Complete(test.fields);
+    EXPECT_EQ(answer.status, 400) << test.fields;
+    const json::Value error = At(answer.json(), {"error"});
+    EXPECT_EQ(Keys(error), "message type param code ");
+    EXPECT_THAT(At(error, {"message"}).as_string(), HasSubstr(test.words)) << test.fields;
+    EXPECT_EQ(At(error, {"param"}), test.param == nullptr ? json::Value() : json::Value(test.param)) << test.fields;
+  }
+  EXPECT_TRUE(engine_.requests().empty());
+}
+
+TEST_F(ServerTest, ChecksPrompts) {
+  Start();
+  const auto ask = [&](const std::string& prompt) { return Ask("POST", "/v1/completions", R"({"prompt":)" + prompt + "}"); };
+  EXPECT_THAT(ask("[512]").body, HasSubstr("Token id 512 is out of vocabulary"));
+  EXPECT_THAT(ask("[18446744073709551616]").body, HasSubstr("out of vocabulary"));
+  EXPECT_THAT(ask("[[]]").body, HasSubstr("The decoder prompt cannot be empty"));
+  EXPECT_THAT(ask("\"a\\ud800b\"").body, HasSubstr("surrogate"));
+  EXPECT_EQ(ask("[\"\"]").status, 200);
+  std::string beads;
+  for (int i = 0; i < 400; ++i) beads += "bead ";
+  EXPECT_THAT(ask("\"" + beads + "\"").body, HasSubstr("maximum context length is 512 tokens"));
+  EXPECT_THAT(ask("\"" + std::string(10 << 20, 'x') + "\"").body, HasSubstr("more than 12800 characters"));
+  std::string ids = "[7";
+  for (int i = 0; i < 511; ++i) ids += ",7";
+  EXPECT_THAT(ask(ids + "]").body, HasSubstr("max_tokens must be at least 1, got 0."));
+  EXPECT_EQ(ask(ids + ",7]").status, 400);
+}
+
+TEST_F(ServerTest, FillsInDefaults) {
+  engine_.mutable_info().generation.temperature = 0.6;
+  engine_.mutable_info().generation.top_p = 0.9;
+  engine_.mutable_info().generation.max_new_tokens = 100;
+  ServerConfig config = DefaultConfig();
+  config.override_generation_config = R"({"top_p":0.8,"top_k":7})";
+  Start(config);
+  Complete("\"max_tokens\":1");
+  Chat("\"temperature\":0.001");
+  const std::vector<Request> requests = engine_.requests();
+  EXPECT_EQ(requests.at(0).sampling.temperature, 0.6);
+  EXPECT_EQ(requests.at(0).sampling.top_p, 0.8);
+  EXPECT_EQ(requests.at(0).sampling.top_k, 7);
+  EXPECT_EQ(requests.at(1).sampling.temperature, 0.01);
+  EXPECT_EQ(requests.at(1).sampling.max_tokens, 100);
+}
+
+TEST_F(ServerTest, ClientThatGoesAwayAbortsItsWork) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{std::vector<int32_t>(400, 82)}; };
+  engine_.step_time = 5ms;
+  Start();
+  for (const bool stream : {true, false}) {
+    const std::string body =
+        std::string(R"({"prompt":["a","b"],"max_tokens":400,"stream":)") + (stream ? "true}" : "false}");
+    {
+      Socket socket(server_->port());
+      socket.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) + body);
+      ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 2; }));
+      if (stream) EXPECT_THAT(socket.Read(), HasSubstr("200 OK"));
+    }
+    EXPECT_TRUE(Eventually([&] { return engine_.num_unfinished() == 0; })) << stream;
+  }
+  EXPECT_EQ(engine_.num_aborted(), 4);
+}
+
+TEST_F(ServerTest, MergesForASlowReaderAndLosesNothing) {
+  constexpr int kCount = 450;
+  engine_.script = [](const Request&) { return FakeEngine::Script{std::vector<int32_t>(kCount, 82)}; };
+  Start();
+  // 40 sequences x 450 events x 230 bytes are far more than the sockets hold.
+  const std::string body = R"({"prompt":"a","max_tokens":450,"n":40,"stream":true})";
+  Socket slow(server_->port());
+  slow.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) + body);
+  ASSERT_TRUE(Eventually([&] { return engine_.requests().size() == 1 && engine_.num_unfinished() == 0; }));
+  EXPECT_EQ(Complete("\"max_tokens\":2").status, 200);
+  const std::string all = slow.ReadAll();
+  size_t letters = 0;
+  for (size_t at = 0; (at = all.find("\"text\":\"", at)) != std::string::npos;) {
+    at += 8;
+    while (all[at] == 's') ++letters, ++at;
+  }
+  EXPECT_EQ(letters, size_t{40 * kCount});
+  EXPECT_TRUE(all.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"));
+}
+
+TEST_F(ServerTest, Routes) {
+  Start();
+  EXPECT_EQ(Ask("GET", "/version").body, R"({"version":"1.2.3"})");
+  EXPECT_EQ(Ask("GET", "/load").body, R"({"server_load":0})");
+  EXPECT_EQ(Ask("POST", "/ping").status, 200);
+  EXPECT_EQ(Ask("GET", "/nope").body, R"({"detail":"Not Found"})");
+  EXPECT_EQ(Ask("GET", "/HEALTH").status, 404);
+  EXPECT_EQ(Ask("GET", "//health").status, 404);
+  EXPECT_EQ(Ask("GET", "/v1/../health").status, 404);
+  EXPECT_EQ(Ask("GET", "/%68ealth").status, 200);
+  const Answer wrong = Ask("GET", "/v1/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.body, R"({"detail":"Method Not Allowed"})");
+  EXPECT_THAT(wrong.head, HasSubstr("allow: POST\r\n"));
+  EXPECT_EQ(Ask("HEAD", "/health").status, 405);
+  EXPECT_EQ(Ask("HEAD", "/metrics").status, 200);
+  const Answer redirect = Ask("GET", "/v1/models/");
+  EXPECT_EQ(redirect.status, 307);
+  EXPECT_THAT(redirect.head, HasSubstr("location: http://x/v1/models\r\n"));
+  EXPECT_EQ(Ask("POST", "/v1/embeddings", "{}").status, 404);
+  EXPECT_EQ(Ask("POST", "/v1/completions/render", "{}").status, 403);
+  EXPECT_EQ(Ask("POST", "/v1/responses", "{}").status, 404);
+  const json::Value models = Ask("GET", "/v1/models").json();
+  EXPECT_EQ(Keys(At(models, {"data", "0"})), "id object created owned_by root parent max_model_len permission ");
+  EXPECT_EQ(At(models, {"data", "1", "id"}), json::Value("other-name"));
+  EXPECT_EQ(Ask("GET", "/v1/models/abacus").status, 200);
+  EXPECT_EQ(Ask("GET", "/v1/models/nope").status, 404);
+  EXPECT_EQ(Ask("POST", "/invocations", R"({"prompt":"a","max_tokens":1})").status, 200);
+  EXPECT_THAT(Ask("GET", "/metrics").body, HasSubstr("http_requests_total{handler=\"/v1/completions\",method=\"GET\",status=\"4xx\"} 1.0"));
+}
+
+TEST_F(ServerTest, ModelNames) {
+  Start();
+  const auto ask = [&](const std::string& model) {
+    return Ask("POST", "/v1/completions", R"({"model":)" + model + R"(,"prompt":"a","max_tokens":1})");
+  };
+  for (const char* name : {"\"abacus\"", "\"other-name\"", "\"abacus/\"", "null", "\"\""}) {
+    const Answer answer = ask(name);
+    EXPECT_EQ(answer.status, 200) << name;
+    EXPECT_EQ(At(answer.json(), {"model"}), json::Value("abacus"));
+  }
+  const Answer unknown = ask("\"nope\"");
+  EXPECT_EQ(unknown.body, R"({"error":{"message":"The model `nope` does not exist. Valid aliases: abacus, other-name.",)"
+                          R"("type":"NotFoundError","param":"model","code":404}})");
+}
+
+TEST_F(ServerTest, RequestIds) {
+  ServerConfig config = DefaultConfig();
+  config.enable_request_id_headers = true;
+  Start(config);
+  const std::string body = R"({"prompt":"a","max_tokens":1,"request_id":"field"})";
+  const Answer given = Ask("POST", "/v1/completions", body, "X-Request-Id: header\r\n");
+  EXPECT_EQ(At(given.json(), {"id"}), json::Value("cmpl-header"));
+  EXPECT_THAT(given.head, HasSubstr("x-request-id: header\r\n"));
+  EXPECT_EQ(At(Ask("POST", "/v1/completions", body).json(), {"id"}), json::Value("cmpl-field"));
+}
+
+TEST_F(ServerTest, Keys) {
+  ServerConfig config = DefaultConfig();
+  config.api_keys = {"sk-bead-0001", "sk-bead-0002"};
+  Start(config);
+  const auto status = [&](const std::string& path, const std::string& header) {
+    return Ask("GET", path, "", header.empty() ? "" : "Authorization: " + header + "\r\n").status;
+  };
+  for (const char* path : {"/v1/models", "/v1", "/v1/nope", "/v1models", "/v2/x", "/v1/../v1/models", "/%76%31/models"}) {
+    EXPECT_EQ(status(path, ""), 401) << path;
+    EXPECT_NE(status(path, "Bearer sk-bead-0001"), 401) << path;
+  }
+  for (const char* path : {"/health", "/metrics", "/version", "/load", "//v1/models"}) EXPECT_NE(status(path, ""), 401) << path;
+  for (const char* good : {"Bearer sk-bead-0002", "bearer sk-bead-0001", "BEARER sk-bead-0001"}) {
+    EXPECT_EQ(status("/v1/models", good), 200) << good;
+  }
+  for (const char* bad : {"Bearer wrong", "sk-bead-0001", "Basic sk-bead-0001", "Bearer  sk-bead-0001", "Bearer ", "Bearer",
+                          "Bearer sk-bead-000", "Bearer sk-bead-00011", "Bearer SK-BEAD-0001"}) {
+    EXPECT_EQ(status("/v1/models", bad), 401) << bad;
+  }
+  const Answer refused = Ask("POST", "/v1/completions", "{", "Origin: http://a.example\r\n");
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.body, R"({"error":"Unauthorized"})");
+  EXPECT_THAT(refused.head, Not(HasSubstr("vary")));
+}
+
+TEST_F(ServerTest, CrossOrigin) {
+  ServerConfig config = DefaultConfig();
+  config.allowed_origins = {"http://a.example"};
+  config.allow_credentials = true;
+  Start(config);
+  const std::string preflight = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-foo\r\n";
+  const Answer good = Ask("OPTIONS", "/v1/completions", "", "Origin: http://a.example\r\n" + preflight);
+  EXPECT_EQ(good.status, 200);
+  EXPECT_THAT(good.head, HasSubstr("access-control-allow-origin: http://a.example\r\n"));
+  EXPECT_THAT(good.head, HasSubstr("access-control-allow-headers: x-foo\r\n"));
+  const Answer bad = Ask("OPTIONS", "/v1/completions", "", "Origin: http://b.example\r\n" + preflight);
+  EXPECT_EQ(bad.status, 400);
+  EXPECT_EQ(bad.body, "Disallowed CORS origin");
+  const Answer simple = Ask("GET", "/health", "", "Origin: http://a.example\r\n");
+  EXPECT_THAT(simple.head, HasSubstr("access-control-allow-origin: http://a.example\r\n"));
+  EXPECT_THAT(simple.head, HasSubstr("vary: Origin\r\n"));
+  EXPECT_THAT(Ask("GET", "/health", "", "Origin: http://b.example\r\n").head, Not(HasSubstr("allow-origin")));
+}
+
+TEST_F(ServerTest, RootPath) {
+  ServerConfig config = DefaultConfig();
+  config.root_path = "/api";
+  Start(config);
+  EXPECT_EQ(Ask("GET", "/api/health").status, 200);
+  EXPECT_EQ(Ask("GET", "/health").status, 200);
+  EXPECT_EQ(Ask("GET", "/apihealth").status, 404);
+}
+
+TEST_F(ServerTest, TokenizeAndDetokenize) {
+  ServerConfig config = DefaultConfig();
+  config.enable_tokenizer_info_endpoint = true;
+  Start(config);
+  EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"a<|eot_id|>","return_token_strs":true})").body,
+            R"({"count":3,"max_model_len":512,"tokens":[506,64,510],"token_strs":["<|begin_of_text|>","a","<|eot_id|>"]})");
+  EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"a","add_special_tokens":false})").body,
+            R"({"count":1,"max_model_len":512,"tokens":[64],"token_strs":null})");
+  EXPECT_EQ(At(Ask("POST", "/tokenize", R"({"messages":[{"role":"user","content":"b"}]})").json(), {"count"}), json::Value(23));
+  EXPECT_THAT(Ask("POST", "/tokenize", "{}").body, HasSubstr(R"("param":"body.prompt")"));
+  EXPECT_EQ(Ask("POST", "/detokenize", R"({"tokens":[506,"510",65]})").body, R"({"prompt":"<|begin_of_text|><|eot_id|>b"})");
+  for (const char* bad : {R"({"tokens":[-1]})", R"({"tokens":"a"})", R"({"tokens":[1099511627776]})", "{}"}) {
+    EXPECT_EQ(Ask("POST", "/detokenize", bad).status, 400) << bad;
+  }
+  EXPECT_EQ(At(Ask("GET", "/tokenizer_info").json(), {"eos_token"}), json::Value("<|eot_id|>"));
+}
+
+TEST_F(ServerTest, LimitsPendingRequests) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{std::vector<int32_t>(400, 82)}; };
+  engine_.step_time = 5ms;
+  ServerConfig config = DefaultConfig();
+  config.max_pending_requests = 1;
+  Start(config);
+  const std::string body = R"({"prompt":"a","max_tokens":400})";
+  Socket first(server_->port());
+  first.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) + body);
+  ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 1; }));
+  const Answer refused = Complete("\"max_tokens\":1");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.head, HasSubstr("retry-after: 1\r\n"));
+  first.Close();
+  ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return Ask("POST", "/tokenize", R"({"prompt":"a"})").status == 200; }));
+}
+
+TEST_F(ServerTest, DrainsAndEnds) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{std::vector<int32_t>(40, 82)}; };
+  engine_.step_time = 5ms;
+  Start();
+  int code = -1;
+  std::thread running([&] { code = server_->Run(); });
+  const std::string body = R"({"prompt":"a","max_tokens":40})";
+  Socket busy(server_->port());
+  busy.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) + body);
+  ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 1; }));
+  server_->BeginDrain();
+  EXPECT_EQ(Complete("\"max_tokens\":1").status, 503);
+  EXPECT_EQ(Ask("GET", "/health").status, 503);
+  EXPECT_THAT(busy.ReadAll(), HasSubstr("200 OK"));
+  running.join();
+  EXPECT_EQ(code, 0);
+}
+
+TEST_F(ServerTest, RefusesWhatDisagrees) {
+  Start(DefaultConfig(), /*attach=*/false);
+  FakeEngine small(/*vocab_size=*/500);
+  const Status attached = server_->Attach(&small, kModel);
+  ASSERT_FALSE(attached);
+  EXPECT_THAT(attached.error().message, HasSubstr("512 tokens"));
+  EXPECT_FALSE(server_->Attach(&engine_, SLUICE_SOURCE_DIR "/tests/data/server/none"));
+}
+
+}  // namespace
+}  // namespace sluice
