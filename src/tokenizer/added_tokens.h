@@ -44,6 +44,8 @@ class AddedTokenFinder {
       size_t end = match.end;
       if (found.lstrip) begin = SkipSpacesBack(text, begin, start);
       if (found.rstrip) end = SkipSpaces(text, end);
+      // A token of white space may be swallowed whole by the one before it.
+      if (begin >= end) continue;
       if (start < begin) gap(text.substr(start, begin - start));
       token(found.id);
       start = end;

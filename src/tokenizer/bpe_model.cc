@@ -1,6 +1,7 @@
 #include "tokenizer/bpe_model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <queue>
 
 #include <fmt/format.h>
@@ -26,6 +27,28 @@ uint64_t HashPair(uint64_t pair) {
 // Bytes that valid UTF-8 never holds.
 bool IsNeverInUtf8(int byte) { return byte == 0xC0 || byte == 0xC1 || byte >= 0xF5; }
 
+// What pieces of several tokens came to, in each thread; a newer piece takes the place of an older one. Names and
+// inflected words come again and again, and merging one costs as much as twenty look-ups. One cache line an entry.
+struct alignas(64) CachedPiece {
+  static constexpr size_t kMaxIds = 8;
+
+  PieceKey key;
+  uint64_t model = 0;  // BpeModel::serial_
+  uint32_t num_ids = 0;
+  int32_t ids[kMaxIds] = {};
+};
+constexpr size_t kCachedPieces = 4096;
+
+CachedPiece& CacheEntry(const PieceKey& key) {
+  thread_local std::vector<CachedPiece> cache(kCachedPieces);
+  return cache[key.Hash() % kCachedPieces];
+}
+
+uint64_t NextSerial() {
+  static std::atomic<uint64_t> serial{0};
+  return ++serial;
+}
+
 // Buffers that each thread keeps from one piece to the next.
 std::vector<int32_t>& ScratchSymbols() {
   thread_local std::vector<int32_t> symbols;
@@ -47,6 +70,7 @@ bool BpeModel::HasAllBytes(const TokenTable& vocabulary) {
 
 Result<BpeModel> BpeModel::Create(BpeSpec spec, bool byte_level) {
   BpeModel model;
+  model.serial_ = NextSerial();
   model.byte_level_ = byte_level;
   model.byte_fallback_ = spec.byte_fallback;
   model.fuse_unk_ = spec.fuse_unk;
@@ -135,12 +159,33 @@ BpeModel::Found BpeModel::FindMerge(int32_t left, int32_t right) const {
 
 int32_t BpeModel::FindLong(std::string_view piece) const { return long_pieces_.Find(piece).value_or(-1); }
 
+void BpeModel::EncodeSeveral(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const {
+  if (piece.size() > PieceKey::kMaxBytes) {
+    EncodeByMerges(piece, ids);
+    return;
+  }
+  const PieceKey key = PieceKey::Of(piece.data(), piece.size(), static_cast<size_t>(text_end - piece.data()));
+  CachedPiece& cached = CacheEntry(key);
+  if (cached.model == serial_ && cached.key == key) {
+    ids.insert(ids.end(), cached.ids, cached.ids + cached.num_ids);
+    return;
+  }
+  const size_t before = ids.size();
+  EncodeByMerges(piece, ids);
+  const size_t num_ids = ids.size() - before;
+  if (num_ids > CachedPiece::kMaxIds) return;
+  cached.key = key;
+  cached.model = serial_;
+  cached.num_ids = static_cast<uint32_t>(num_ids);
+  std::copy(ids.end() - static_cast<ptrdiff_t>(num_ids), ids.end(), cached.ids);
+}
+
 void BpeModel::EncodeByMerges(std::string_view piece, std::vector<int32_t>& ids) const {
   std::vector<int32_t>& symbols = ScratchSymbols();
   Symbols(piece, symbols);
   if (symbols.size() > 1) {
     if (symbols.size() <= kMaxScanned) {
-      MergeShort(symbols);
+      MergeShort(byte_level_ ? piece : std::string_view(), symbols);
     } else {
       MergeLong(symbols);
     }
@@ -181,16 +226,21 @@ void BpeModel::Symbols(std::string_view piece, std::vector<int32_t>& symbols) co
   if (pending_unk) symbols.push_back(unk_id_);
 }
 
-void BpeModel::MergeShort(std::vector<int32_t>& symbols) const {
+void BpeModel::MergeShort(std::string_view bytes, std::vector<int32_t>& symbols) const {
   size_t n = symbols.size();
   uint32_t ranks[kMaxScanned];      // Of the pair that starts at each symbol.
   int32_t merged[kMaxScanned];
-  const auto look_up = [&](size_t i) {
-    const Found found = FindMerge(symbols[i], symbols[i + 1]);
+  const auto set = [&](size_t i, Found found) {
     ranks[i] = found.rank;
     merged[i] = found.merged;
   };
-  for (size_t i = 0; i + 1 < n; ++i) look_up(i);
+  const auto look_up = [&](size_t i) { set(i, FindMerge(symbols[i], symbols[i + 1])); };
+  if (bytes.empty()) {
+    for (size_t i = 0; i + 1 < n; ++i) look_up(i);
+  } else {
+    const auto byte = [bytes](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(bytes[i])); };
+    for (size_t i = 0; i + 1 < n; ++i) set(i, byte_merges_[byte(i) << 8 | byte(i + 1)]);
+  }
   while (n > 1) {
     uint32_t best = kNoMerge;
     size_t at = 0;

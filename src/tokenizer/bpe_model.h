@@ -50,7 +50,7 @@ class BpeModel {
     if (whole >= 0) {
       ids.push_back(whole);
     } else {
-      EncodeByMerges(piece, ids);
+      EncodeSeveral(piece, text_end, ids);
     }
   }
 
@@ -76,12 +76,16 @@ class BpeModel {
 
   Found FindMerge(int32_t left, int32_t right) const;
   int32_t FindLong(std::string_view piece) const;
+  // A piece that is not one token: from this thread's cache, else by merges.
+  void EncodeSeveral(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const;
   void EncodeByMerges(std::string_view piece, std::vector<int32_t>& ids) const;
   // The ids before any merge.
   void Symbols(std::string_view piece, std::vector<int32_t>& symbols) const;
-  void MergeShort(std::vector<int32_t>& symbols) const;
+  // `bytes`: the piece if its symbols are its bytes, else empty.
+  void MergeShort(std::string_view bytes, std::vector<int32_t>& symbols) const;
   void MergeLong(std::vector<int32_t>& symbols) const;
 
+  uint64_t serial_ = 0;  // Of this model in the process: what caches know it by.
   TokenTable vocabulary_;
   bool byte_level_ = false;
   bool byte_fallback_ = false;

@@ -1,5 +1,7 @@
 #include "tokenizer/code_point_set.h"
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -7,45 +9,93 @@
 #include <pcre2.h>
 
 #include "base/check.h"
+#include "tokenizer/unicode_data.h"
 
 namespace sluice {
 namespace {
 
 using unicode::kMaxCodePoint;
 
-// The category that this build of PCRE2 gives each code point: what \p{Lu} in a PCRE2 pattern will match.
-const std::vector<uint8_t>& Pcre2Categories() {
-  static const std::vector<uint8_t>* const categories = [] {
-    auto* table = new std::vector<uint8_t>(kMaxCodePoint + 1, unicode::kCn);
+// A run of code points of one category.
+struct Run {
+  char32_t first, last;
+  uint8_t category;
+};
+
+// The categories that this build of PCRE2 gives to all code points: what \p{Lu} in a PCRE2 pattern will match.
+const std::vector<Run>& Pcre2Categories() {
+  static const std::vector<Run>* const runs = [] {
     std::string pattern;
     for (int i = 1; i < unicode::kNumCategories; ++i) {
       if (i == unicode::kCs) continue;  // Never in UTF-8.
-      pattern += fmt::format("{}(*MARK:{}){}", pattern.empty() ? "" : "|", i,
-                             fmt::format("\\p{{{}}}", unicode::CategoryName(static_cast<unicode::Category>(i))));
+      pattern += fmt::format("{}(*MARK:{})\\p{{{}}}+", pattern.empty() ? "" : "|", i,
+                             unicode::CategoryName(static_cast<unicode::Category>(i)));
     }
+    std::string text;
+    std::vector<char32_t> code_points;  // By position in `text`, where one begins.
+    for (char32_t c = 0; c <= kMaxCodePoint; ++c) {
+      if (c >= 0xD800 && c < 0xE000) continue;
+      const size_t begin = text.size();
+      unicode::Append(text, c);
+      code_points.resize(text.size());
+      code_points[begin] = c;
+    }
+    auto* found = new std::vector<Run>;  // Never freed: used until the last thread ends.
     int error = 0;
     size_t offset = 0;
-    pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                                     PCRE2_UTF | PCRE2_ANCHORED, &error, &offset, nullptr);
+    pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &error,
+                                     &offset, nullptr);
     CHECK(code != nullptr, "PCRE2 refuses the general categories at {}", offset);
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
-    std::string text;
-    for (char32_t c = 0; c <= kMaxCodePoint; ++c) {
-      if (c >= 0xD800 && c < 0xE000) continue;
-      text.clear();
-      unicode::Append(text, c);
-      const int result = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0,
-                                     PCRE2_NO_UTF_CHECK, match, nullptr);
-      if (result < 0) continue;
-      const PCRE2_SPTR mark = pcre2_get_mark(match);
-      (*table)[c] = static_cast<uint8_t>(std::atoi(reinterpret_cast<const char*>(mark)));
+    char32_t next = 0;  // The first code point that has no run yet.
+    const auto add = [&](char32_t first, char32_t last, uint8_t category) {
+      if (next < first) found->push_back({next, first - 1, unicode::kCn});
+      found->push_back({first, last, category});
+      next = last + 1;
+    };
+    for (size_t at = 0; at < text.size();) {
+      if (pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, PCRE2_NO_UTF_CHECK, match,
+                      nullptr) < 0) {
+        break;
+      }
+      const size_t* range = pcre2_get_ovector_pointer(match);
+      const auto category = static_cast<uint8_t>(std::atoi(reinterpret_cast<const char*>(pcre2_get_mark(match))));
+      const char32_t first = code_points[range[0]];
+      const char32_t last = unicode::DecodeLast(std::string_view(text).substr(0, range[1])).code_point;
+      if (first < 0xD800 && last > 0xDFFF) {
+        add(first, 0xD7FF, category);
+        add(0xE000, last, category);
+      } else {
+        add(first, last, category);
+      }
+      at = range[1];
     }
+    if (next <= kMaxCodePoint) found->push_back({next, kMaxCodePoint, unicode::kCn});
     pcre2_match_data_free(match);
     pcre2_code_free(code);
-    return table;
+    return found;
   }();
-  return *categories;
+  return *runs;
+}
+
+// Calls each(first, last, properties) for the runs of the property table.
+template <typename Each>
+void ForEachPropertyRun(Each&& each) {
+  for (size_t i = 0; i < unicode_data::kPropertiesSize; ++i) {
+    const uint32_t entry = unicode_data::kProperties[i];
+    const char32_t end = i + 1 < unicode_data::kPropertiesSize ? unicode_data::kProperties[i + 1] >> 11 : kMaxCodePoint + 1;
+    each(char32_t{entry >> 11}, end - 1, static_cast<uint16_t>(entry & 0x7FF));
+  }
+}
+
+// Appends a range that begins behind all others.
+void Append(unicode::Ranges& ranges, char32_t first, char32_t last) {
+  if (!ranges.empty() && ranges.back().second + 1 == first) {
+    ranges.back().second = last;
+  } else {
+    ranges.emplace_back(first, last);
+  }
 }
 
 struct LongName {
@@ -74,16 +124,49 @@ std::string Fold(std::string_view name) {
 
 }  // namespace
 
-void CodePointSet::Add(char32_t first, char32_t last) {
-  for (char32_t c = first; c <= last; ++c) bits_->set(c);
+bool CodePointSet::Contains(char32_t c) const {
+  const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), c,
+                                      [](char32_t value, const auto& range) { return value < range.first; });
+  return after != ranges_.begin() && c <= std::prev(after)->second;
+}
+
+void CodePointSet::Add(const CodePointSet& other) {
+  unicode::Ranges all;
+  all.reserve(ranges_.size() + other.ranges_.size());
+  std::merge(ranges_.begin(), ranges_.end(), other.ranges_.begin(), other.ranges_.end(), std::back_inserter(all));
+  ranges_.clear();
+  for (const auto& [first, last] : all) {
+    if (!ranges_.empty() && first <= ranges_.back().second + 1) {
+      ranges_.back().second = std::max(ranges_.back().second, last);
+    } else {
+      ranges_.emplace_back(first, last);
+    }
+  }
+}
+
+void CodePointSet::Complement() {
+  unicode::Ranges out;
+  char32_t next = 0;
+  for (const auto& [first, last] : ranges_) {
+    if (next < first) out.emplace_back(next, first - 1);
+    next = last + 1;
+  }
+  if (next <= kMaxCodePoint) out.emplace_back(next, kMaxCodePoint);
+  ranges_ = std::move(out);
+}
+
+void CodePointSet::Intersect(CodePointSet other) {
+  Complement();
+  other.Complement();
+  Add(other);
+  Complement();
 }
 
 CodePointSet CodePointSet::WithFlag(uint16_t flag) {
   CodePointSet set;
-  const uint16_t* properties = unicode::PropertyTable();
-  for (char32_t c = 0; c <= kMaxCodePoint; ++c) {
-    if (properties[c] & flag) set.bits_->set(c);
-  }
+  ForEachPropertyRun([&](char32_t first, char32_t last, uint16_t properties) {
+    if (properties & flag) Append(set.ranges_, first, last);
+  });
   return set;
 }
 
@@ -103,49 +186,61 @@ std::optional<CodePointSet> CodePointSet::OfProperty(std::string_view name) {
     if (category == folded || (folded.size() == 1 && category[0] == folded[0])) wanted |= 1u << i;
   }
   if (wanted != 0) {
-    const uint16_t* properties = unicode::PropertyTable();
-    for (char32_t c = 0; c <= kMaxCodePoint; ++c) {
-      if (wanted >> (properties[c] & unicode::kCategoryMask) & 1) set.bits_->set(c);
-    }
+    ForEachPropertyRun([&](char32_t first, char32_t last, uint16_t properties) {
+      if (wanted >> (properties & unicode::kCategoryMask) & 1) Append(set.ranges_, first, last);
+    });
     return set;
   }
-  std::string title = folded;
-  if (!title.empty()) title[0] = static_cast<char>(title[0] >= 'a' && title[0] <= 'z' ? title[0] - 32 : title[0]);
-  const unicode::Ranges ranges = unicode::ScriptRanges(title);
-  if (ranges.empty()) return std::nullopt;
-  for (const auto& [first, last] : ranges) set.Add(first, last);
+  if (folded.empty()) return std::nullopt;
+  if (folded[0] >= 'a' && folded[0] <= 'z') folded[0] = static_cast<char>(folded[0] - 32);
+  set.ranges_ = unicode::ScriptRanges(folded);
+  if (set.ranges_.empty()) return std::nullopt;
   return set;
 }
 
 std::string CodePointSet::ToPcre2() const {
+  CodePointSet set = *this;
+  CodePointSet surrogates;
+  surrogates.Add(0xD800, 0xDFFF);
+  surrogates.Complement();
+  set.Intersect(surrogates);  // They are never in UTF-8, and PCRE2 refuses them.
+  const auto write = [](char32_t first, char32_t last) {
+    std::string out = fmt::format("\\x{{{:X}}}", static_cast<uint32_t>(first));
+    if (last != first) out += fmt::format("-\\x{{{:X}}}", static_cast<uint32_t>(last));
+    return out;
+  };
+  std::string out;
+  constexpr size_t kPlain = 16;  // So few ranges are plainer than categories, and as fast.
+  if (set.ranges_.size() <= kPlain) {
+    for (const auto& [first, last] : set.ranges_) out += write(first, last);
+    return out;
+  }
+
   // Whole categories of PCRE2 by name, since it tests them faster than ranges; then ranges for what is left.
-  const std::vector<uint8_t>& categories = Pcre2Categories();
+  const std::vector<Run>& runs = Pcre2Categories();
   uint32_t whole = (1u << unicode::kNumCategories) - 1;
-  for (char32_t c = 0; c <= kMaxCodePoint; ++c) {
-    if (!bits_->test(c)) whole &= ~(1u << categories[c]);
+  size_t at = 0;
+  for (const Run& run : runs) {
+    while (at < set.ranges_.size() && set.ranges_[at].second < run.first) ++at;
+    const bool inside = at < set.ranges_.size() && set.ranges_[at].first <= run.first && run.last <= set.ranges_[at].second;
+    if (!inside) whole &= ~(1u << run.category);
   }
   whole &= ~(1u << unicode::kCs);
-  // Of small sets the ranges are as short, and plainer.
-  if (bits_->count() <= 64) whole = 0;
-  std::string out;
   for (int i = 0; i < unicode::kNumCategories; ++i) {
     if (whole >> i & 1) out += fmt::format("\\p{{{}}}", unicode::CategoryName(static_cast<unicode::Category>(i)));
   }
-  const auto left = [&](char32_t c) {
-    return bits_->test(c) && !(whole >> categories[c] & 1) && !(c >= 0xD800 && c < 0xE000);
-  };
-  for (char32_t c = 0; c <= kMaxCodePoint; ++c) {
-    if (!left(c)) continue;
-    char32_t last = c;
-    // Code points of whole categories may stand inside a range: they belong to the set as well.
-    char32_t next = c + 1;
-    while (next <= kMaxCodePoint && bits_->test(next) && !(next >= 0xD800 && next < 0xE000)) {
-      if (left(next)) last = next;
-      ++next;
+  size_t run = 0;
+  for (const auto& [first, last] : set.ranges_) {
+    // From the first to the last code point of this range that no named category holds.
+    std::optional<char32_t> begin;
+    char32_t end = 0;
+    while (runs[run].last < first) ++run;
+    for (size_t i = run; i < runs.size() && runs[i].first <= last; ++i) {
+      if (whole >> runs[i].category & 1) continue;
+      if (!begin) begin = std::max(first, runs[i].first);
+      end = std::min(last, runs[i].last);
     }
-    out += fmt::format("\\x{{{:X}}}", static_cast<uint32_t>(c));
-    if (last != c) out += fmt::format("-\\x{{{:X}}}", static_cast<uint32_t>(last));
-    c = last;
+    if (begin) out += write(*begin, end);
   }
   return out;
 }

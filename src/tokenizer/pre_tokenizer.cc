@@ -78,15 +78,8 @@ void FindPattern(SplitPattern pattern, std::string_view text, std::vector<Span>&
 class SplitStep : public PreTokenizer::Step {
  public:
   SplitStep(Pattern pattern, SplitBehavior behavior, bool invert)
-      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {
-    // The known patterns leave nothing between their matches: Isolated is then the same inverted or not.
-    if (behavior == SplitBehavior::kIsolated) known_ = RecognizeSplitPattern(pattern_.regex());
-  }
+      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
   void Run(Pieces& pieces) const override {
-    if (known_) {
-      Refine(pieces, [this](std::string_view text, std::vector<Span>& spans) { FindPattern(*known_, text, spans); });
-      return;
-    }
     Refine(pieces, [this](std::string_view text, std::vector<Span>& spans) {
       pattern_.Find(text, spans);
       if (invert_) {
@@ -95,13 +88,24 @@ class SplitStep : public PreTokenizer::Step {
       ApplySplitBehavior(behavior_, spans);
     });
   }
-  std::optional<SplitPattern> pattern() const override { return known_; }
 
  private:
   Pattern pattern_;
   SplitBehavior behavior_;
   bool invert_;
-  std::optional<SplitPattern> known_;
+};
+
+// A split by a known pattern. They leave nothing between their matches, so that it does not matter whether it is inverted.
+class KnownSplitStep : public PreTokenizer::Step {
+ public:
+  explicit KnownSplitStep(SplitPattern pattern) : pattern_(pattern) {}
+  void Run(Pieces& pieces) const override {
+    Refine(pieces, [this](std::string_view text, std::vector<Span>& spans) { FindPattern(pattern_, text, spans); });
+  }
+  std::optional<SplitPattern> pattern() const override { return pattern_; }
+
+ private:
+  SplitPattern pattern_;
 };
 
 class ByteLevelStep : public PreTokenizer::Step {
@@ -241,12 +245,22 @@ Result<StepPointer> ParseMetaspace(const StepFields& fields) {
   return StepPointer(new MetaspaceStep(*code_point, prepend, split));
 }
 
+std::optional<SplitPattern> KnownPattern(const StepFields& fields) {
+  const json::Value* pattern = fields.Find("pattern");
+  const json::Value* regex = pattern == nullptr ? nullptr : pattern->Find("Regex");
+  if (regex == nullptr || !regex->is_string() || pattern->as_object().size() != 1) return std::nullopt;
+  return RecognizeSplitPattern(regex->as_string());
+}
+
 Result<StepPointer> ParseStep(const StepFields& fields) {
   const std::string& type = fields.type();
   if (type == "Split") {
-    ASSIGN_OR_RETURN(Pattern pattern, Pattern::Parse(fields.Find("pattern"), fields.where()));
     ASSIGN_OR_RETURN(const SplitBehavior behavior, Behavior(fields, std::nullopt));
     ASSIGN_OR_RETURN(const bool invert, fields.Bool("invert"));
+    if (behavior == SplitBehavior::kIsolated) {
+      if (const std::optional<SplitPattern> known = KnownPattern(fields)) return StepPointer(new KnownSplitStep(*known));
+    }
+    ASSIGN_OR_RETURN(Pattern pattern, Pattern::Parse(fields.Find("pattern"), fields.where()));
     return StepPointer(new SplitStep(std::move(pattern), behavior, invert));
   }
   if (type == "ByteLevel") {

@@ -40,15 +40,12 @@ class Pattern {
   // `text` with every match replaced.
   std::string Replace(std::string_view text, std::string_view replacement) const;
 
-  // The regex as it was written, "" for a string.
-  const std::string& regex() const { return regex_; }
-
  private:
   struct Compiled;
   Pattern();
 
   std::string string_;
-  std::string regex_;
+  std::string regex_;  // As it was written, "" for a string.
   std::unique_ptr<Compiled> compiled_;
 };
 

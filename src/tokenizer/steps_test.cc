@@ -1,0 +1,101 @@
+// Every step of a tokenizer.json by itself, and small whole tokenizers, against the library that wrote steps.jsonl
+// (tools/tokenizers/make_step_cases.py).
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "tokenizer/decoder.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/tokenizer.h"
+
+namespace sluice {
+namespace {
+
+std::vector<std::string> Strings(const json::Value& array) {
+  std::vector<std::string> out;
+  for (const json::Value& element : array.as_array()) out.push_back(element.as_string());
+  return out;
+}
+
+std::vector<int32_t> Ids(const json::Value& array) {
+  std::vector<int32_t> out;
+  for (const json::Value& element : array.as_array()) out.push_back(static_cast<int32_t>(element.as_integer()));
+  return out;
+}
+
+// For every row that has `key`: parse(what is under it) once, then check(what that gave, case) for its cases. Returns how
+// many there were.
+template <typename Parse, typename Check>
+int ForEachCase(const std::string& key, Parse&& parse, Check&& check) {
+  const char* other = std::getenv("SLUICE_TOKENIZER_STEPS");  // Another file of the same kind.
+  std::ifstream file(other != nullptr ? other : SLUICE_SOURCE_DIR "/tests/data/tokenizers/steps.jsonl");
+  int count = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto row = json::Parse(line);
+    EXPECT_TRUE(row.has_value()) << row.error().message;
+    const json::Value* step = row->Find(key);
+    if (step == nullptr) continue;
+    SCOPED_TRACE(json::Write(*step).substr(0, 3000));
+    const auto parsed = parse(*step);
+    EXPECT_TRUE(parsed.has_value()) << parsed.error().message;
+    if (!parsed) continue;
+    for (const json::Value& one : row->Find("cases")->as_array()) {
+      SCOPED_TRACE(json::Write(one.as_array()[0]));
+      check(*parsed, one.as_array());
+      ++count;
+    }
+  }
+  return count;
+}
+
+TEST(StepsTest, PreTokenizers) {
+  const int count = ForEachCase(
+      "pre_tokenizer", [](const json::Value& step) { return PreTokenizer::Parse(&step); },
+      [](const PreTokenizer& pre_tokenizer, const json::Value::Array& one) {
+    Pieces pieces;
+    pre_tokenizer.Run(one[0].as_string(), true, pieces);
+    std::vector<std::string> found;
+    for (const Pieces::Piece& piece : pieces.pieces) {
+      found.emplace_back(pieces.text.substr(piece.begin, piece.end - piece.begin));
+    }
+    EXPECT_EQ(found, Strings(one[1]));
+  });
+  EXPECT_GT(count, 500);
+}
+
+TEST(StepsTest, Normalizers) {
+  const int count = ForEachCase(
+      "normalizer", [](const json::Value& step) { return Normalizer::Parse(&step); },
+      [](const Normalizer& normalizer, const json::Value::Array& one) {
+    EXPECT_EQ(normalizer.Normalize(one[0].as_string()), one[1].as_string());
+  });
+  EXPECT_GT(count, 200);
+}
+
+TEST(StepsTest, Decoders) {
+  const int count = ForEachCase(
+      "decoder", [](const json::Value& step) { return Decoder::Parse(&step); },
+      [](const Decoder& decoder, const json::Value::Array& one) {
+    EXPECT_EQ(decoder.Decode(Strings(one[0])), one[1].as_string());
+  });
+  EXPECT_GT(count, 100);
+}
+
+TEST(StepsTest, WholeTokenizers) {
+  const int count = ForEachCase(
+      "tokenizer", [](const json::Value& whole) { return Tokenizer::Parse(json::Write(whole)); },
+      [](const std::unique_ptr<Tokenizer>& tokenizer, const json::Value::Array& one) {
+    EXPECT_EQ(tokenizer->Encode(one[0].as_string(), false), Ids(one[1]));
+    EXPECT_EQ(tokenizer->Encode(one[0].as_string(), true), Ids(one[2]));
+    EXPECT_EQ(tokenizer->Decode(Ids(one[2]), false), one[3].as_string());
+    EXPECT_EQ(tokenizer->Decode(Ids(one[2]), true), one[4].as_string());
+  });
+  EXPECT_GT(count, 200);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,55 @@
+// The fuzz target over mutated seeds: nothing that a file says may crash or hang the program.
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tokenizer/tokenizer_fuzz.cc"  // The target itself, so that both run the same code.
+
+namespace {
+
+constexpr char kSeed[] =
+    R"json({"version":"1.0","added_tokens":[{"id":9,"content":"<s>","single_word":false,"lstrip":true,"rstrip":false,)json"
+    R"json("normalized":true,"special":true}],"normalizer":{"type":"Sequence","normalizers":[{"type":"NFKC"},)json"
+    R"json({"type":"Replace","pattern":{"Regex":"\\s+"},"content":" "},{"type":"Strip","strip_left":true,"strip_right":true}]},)json"
+    R"json("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)json"
+    R"json("(?i:'s)|[^\\r\\n\\p{Lu}]?[a-z&&[^b]]+|\\p{N}{1,3}| ?[^\\s]+|\\s+(?!\\S)"},"behavior":"MergedWithNext","invert":false},)json"
+    R"json({"type":"Metaspace","replacement":"_","prepend_scheme":"first","split":true}]},)json"
+    R"json("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},)json"
+    R"json({"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{"<s>":{"id":"<s>","ids":[9],"tokens":["<s>"]}}},)json"
+    R"json("decoder":{"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Metaspace","replacement":"_"},)json"
+    R"json({"type":"Strip","content":" ","start":1,"stop":1}]},"model":{"type":"BPE","unk_token":"u","fuse_unk":true,)json"
+    R"json("byte_fallback":true,"ignore_merges":false,"vocab":{"u":0,"a":1,"b":2,"ab":3,"_":4,"_ab":5,"<0x41>":6,"1":7,"'":8},)json"
+    R"json("merges":["a b",["_","ab"]]}})json";
+
+TEST(TokenizerFuzzTest, MutatedFiles) {
+  std::mt19937 random(1);
+  const std::string seed = std::string(kSeed) + '\0' + "  ab A's 12 <s> \xC3\xA9\xFF  b_ab\n";
+  ASSERT_EQ(LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(seed.data()), seed.size()), 0);
+  static constexpr char kBytes[] = "{}[]\",:0123456789abcux\\+*?(|)^$-&pP<>\xC3\xE2\x80";
+  for (int i = 0; i < 2000; ++i) {
+    std::string input = seed;
+    const int edits = 1 + static_cast<int>(random() % 3);
+    for (int k = 0; k < edits; ++k) {
+      const size_t at = random() % input.size();
+      switch (random() % 4) {
+        case 0: input[at] = kBytes[random() % (sizeof(kBytes) - 1)]; break;
+        case 1: input.erase(at, 1 + random() % 8); break;
+        case 2: input.insert(at, 1, kBytes[random() % (sizeof(kBytes) - 1)]); break;
+        default: input.insert(at, input.substr(random() % input.size(), random() % 40)); break;
+      }
+      if (input.empty()) input = seed;
+    }
+    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
+  }
+}
+
+TEST(TokenizerFuzzTest, CutFiles) {
+  const std::string seed = kSeed;
+  for (size_t size = 0; size < seed.size(); size += 7) {
+    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(seed.data()), size);
+  }
+}
+
+}  // namespace

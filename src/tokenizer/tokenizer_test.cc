@@ -1,0 +1,271 @@
+#include "tokenizer/tokenizer.h"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "tokenizer/tokenize_tool.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kLlamaLike[] = SLUICE_SOURCE_DIR "/tests/data/tokenizers/v03_llama3_ignore_merges_bos";
+
+// A pre-tokenizer that splits by a regex, given as it stands in JSON.
+std::string Split(const std::string& regex) {
+  return R"({"type":"Split","pattern":{"Regex":")" + regex + R"("},"behavior":"Isolated","invert":false})";
+}
+
+// A tokenizer.json with one part replaced.
+std::string Json(const std::string& key, const std::string& value) {
+  std::string out = R"({"version":"1.0")";
+  const std::pair<const char*, const char*> parts[] = {
+      {"added_tokens", "[]"}, {"normalizer", "null"}, {"pre_tokenizer", "null"}, {"post_processor", "null"},
+      {"decoder", "null"},
+      {"model", R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"<u>":3},"merges":["a b"]})"}};
+  for (const auto& [name, text] : parts) out += ",\"" + std::string(name) + "\":" + (key == name ? value : text);
+  return out + "}";
+}
+
+std::string ErrorOf(const std::string& text) {
+  const auto tokenizer = Tokenizer::Parse(text);
+  return tokenizer ? "no error" : tokenizer.error().message;
+}
+
+TEST(TokenizerTest, MergesByRank) {
+  const auto tokenizer = Tokenizer::Parse(Json("", ""));
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  EXPECT_THAT((*tokenizer)->Encode("abba", false), ElementsAre(2, 1, 0));
+  // Without unk_token a character leaves no trace, and its neighbours meet.
+  EXPECT_THAT((*tokenizer)->Encode("axb", false), ElementsAre(2));
+  EXPECT_EQ((*tokenizer)->vocab_size(), 4);
+}
+
+TEST(TokenizerTest, UnknownIdsStandForNothing) {
+  const auto tokenizer = Tokenizer::Load(kLlamaLike);
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  const Tokenizer& t = **tokenizer;
+  const std::vector<int32_t> ids = t.Encode("Hello", false);
+  std::vector<int32_t> padded{-1, 1 << 30, t.vocab_size()};
+  padded.insert(padded.end(), ids.begin(), ids.end());
+  EXPECT_EQ(t.Decode(padded, false), "Hello");
+  EXPECT_EQ(t.IdToToken(t.vocab_size()), "");
+  EXPECT_EQ(t.TokenBytes(-5), "");
+  EXPECT_FALSE(t.IsSpecial(-5));
+}
+
+TEST(TokenizerTest, NamesSpellingsAndBytes) {
+  const auto tokenizer = Tokenizer::Load(kLlamaLike);
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  const Tokenizer& t = **tokenizer;
+  const auto the = t.TokenToId("Ġthe");
+  ASSERT_TRUE(the.has_value());
+  EXPECT_EQ(t.IdToToken(*the), "Ġthe");
+  EXPECT_EQ(t.TokenBytes(*the), " the");
+  const auto begin = t.TokenToId("<|begin|>");
+  ASSERT_TRUE(begin.has_value());
+  EXPECT_TRUE(t.IsSpecial(*begin));
+  EXPECT_TRUE(t.IsAdded(*begin));
+  EXPECT_FALSE(t.IsSpecial(*the));
+  EXPECT_EQ(t.Encode("x", true)[0], *begin);
+  EXPECT_FALSE(t.TokenToId("no such token").has_value());
+}
+
+TEST(TokenizerTest, InvalidUtf8CountsAsReplacementCharacter) {
+  const auto tokenizer = Tokenizer::Load(kLlamaLike);
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  EXPECT_EQ((*tokenizer)->Encode("a\xE4\xB8 \xFFz", false), (*tokenizer)->Encode("a\uFFFD \uFFFDz", false));
+}
+
+TEST(TokenizerTest, ManyEqualCharactersAreNotQuadratic) {
+  const auto tokenizer = Tokenizer::Load(kLlamaLike);
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  // A quadratic algorithm needs minutes for a million; the bound leaves room for sanitizers on a busy machine.
+  const auto start = std::chrono::steady_clock::now();
+  for (const char c : {'a', ' ', '=', '\n'}) {
+    const std::string text(1'000'000, c);
+    EXPECT_EQ((*tokenizer)->Decode((*tokenizer)->Encode(text, false), false), text);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+TEST(TokenizerTest, ThreadsShareOne) {
+  const auto tokenizer = Tokenizer::Load(kLlamaLike);
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  const std::string text = "Threads that tokenize the same unusualwordlike text, 12345 times.";
+  const std::vector<int32_t> want = (*tokenizer)->Encode(text, true);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 200; ++k) EXPECT_EQ((*tokenizer)->Encode(text, true), want);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(TokenizerTest, TwoVocabulariesDoNotShareCachedPieces) {
+  const auto first = Tokenizer::Parse(Json("", ""));
+  const auto second = Tokenizer::Parse(
+      Json("model", R"({"type":"BPE","vocab":{"a":7,"b":8,"<u>":9},"merges":[]})"));
+  ASSERT_TRUE(first.has_value() && second.has_value());
+  EXPECT_THAT((*first)->Encode("aab", false), ElementsAre(0, 2));
+  EXPECT_THAT((*second)->Encode("aab", false), ElementsAre(7, 7, 8));
+  EXPECT_THAT((*first)->Encode("aab", false), ElementsAre(0, 2));
+}
+
+TEST(TokenizerTest, RefusesByName) {
+  const std::pair<std::string, std::string> cases[] = {
+      {Json("model", R"({"type":"Unigram","vocab":[["a",0.0]]})"), "'Unigram'"},
+      {Json("model", R"({"type":"WordPiece","vocab":{"a":0}})"), "'WordPiece'"},
+      {Json("model", R"({"type":"WordLevel","vocab":{"a":0}})"), "'WordLevel'"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"continuing_subword_prefix":"##"})"),
+       "continuing_subword_prefix"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"end_of_word_suffix":"</w>"})"), "end_of_word_suffix"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"dropout":0.1})"), "dropout"},
+      {Json("normalizer", R"({"type":"BertNormalizer"})"), "'BertNormalizer'"},
+      {Json("normalizer", R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Nmt"}]})"), "normalizers[1]"},
+      {Json("pre_tokenizer", R"({"type":"UnicodeScripts"})"), "'UnicodeScripts'"},
+      {Json("post_processor", R"({"type":"RobertaProcessing"})"), "'RobertaProcessing'"},
+      {Json("decoder", R"({"type":"CTC"})"), "'CTC'"},
+      {Json("pre_tokenizer", Split("(a)\\\\1")), "\\1"},
+      {Json("pre_tokenizer", Split("(?<n>a)")), "group"},
+      {Json("pre_tokenizer", Split("\\\\p{Nope}")), "'Nope'"},
+  };
+  for (const auto& [text, want] : cases) {
+    EXPECT_THAT(ErrorOf(text), HasSubstr(want));
+    const auto tokenizer = Tokenizer::Parse(text);
+    ASSERT_FALSE(tokenizer.has_value());
+    EXPECT_EQ(tokenizer.error().code, ErrorCode::kUnsupported) << tokenizer.error().message;
+  }
+}
+
+TEST(TokenizerTest, DamagedFilesSayWhere) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "tokenizer.json"},
+      {"[]", "tokenizer.json"},
+      {"{", "tokenizer.json"},
+      {"{}", "'model' is missing"},
+      {Json("model", "{}"), "'vocab' is missing"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0}})"), "'merges' is missing"},
+      {Json("model", R"({"type":"BPE","vocab":[],"merges":[]})"), "must be an object"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":0},"merges":[]})"), "the same id 0"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0,"a":1},"merges":[]})"), "stands twice"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":1000000000},"merges":[]})"), "whole number from 0"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":-1},"merges":[]})"), "whole number from 0"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0.5},"merges":[]})"), "whole number from 0"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":["a b"]})"), "'b' is not in model.vocab"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[["a","b"]]})"), "'ab' is not in model.vocab"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":["a"]})"), "model.merges[0]"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":["a  b"]})"), "model.merges[0]"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[["a"]]})"), "two strings"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[7]})"), "model.merges[0]"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"unk_token":"<unk>"})"), "unk_token"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"fuse_unk":3})"), "fuse_unk"},
+      {Json("added_tokens", R"([{"id":0,"content":"x"}])"), "is 'a' in model.vocab"},
+      {Json("added_tokens", R"([{"id":7,"content":"x"},{"id":7,"content":"y"}])"), "the same id 7"},
+      {Json("added_tokens", R"([{"id":1000000000,"content":"x"}])"), "added_tokens[0]"},
+      {Json("added_tokens", R"([{"content":"x"}])"), "'id'"},
+      {Json("added_tokens", R"([{"id":9}])"), "'content'"},
+      {Json("added_tokens", R"({"id":9})"), "array"},
+      {Json("normalizer", R"("NFC")"), "normalizer"},
+      {Json("normalizer", R"({"type":"Strip","strip_left":1,"strip_right":true})"), "'strip_left'"},
+      {Json("normalizer", R"({"type":"Replace","pattern":{"Both":"a"},"content":""})"), "pattern"},
+      {Json("pre_tokenizer", R"({"type":"Split","pattern":{"String":" "},"behavior":"Never","invert":false})"), "'Never'"},
+      {Json("pre_tokenizer", R"({"type":"Metaspace","replacement":"ab"})"), "one character"},
+      {Json("pre_tokenizer", R"({"type":"Metaspace","replacement":"_","prepend_scheme":"some"})"), "'some'"},
+      {Json("post_processor", R"({"type":"TemplateProcessing","single":[],"special_tokens":{}})"), "sequence A once"},
+      {Json("post_processor",
+            R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}},{"Sequence":{"id":"A"}}],)"
+            R"("special_tokens":{"x":{"ids":[99]}}})"),
+       "outside the vocabulary"},
+      {Json("decoder", R"({"type":"Strip","content":"a","start":-1,"stop":0})"), "'start'"},
+      {R"({"version":"2.0"})", "version"},
+  };
+  for (const auto& [text, want] : cases) EXPECT_THAT(ErrorOf(text), HasSubstr(want)) << text;
+}
+
+TEST(TokenizerTest, DeepSequencesAreRefused) {
+  std::string value = R"({"type":"NFC"})";
+  for (int i = 0; i < 12; ++i) value = R"({"type":"Sequence","normalizers":[)" + value + "]}";
+  EXPECT_THAT(ErrorOf(Json("normalizer", value)), HasSubstr("nested"));
+}
+
+TEST(TokenizerTest, PatternsThatBacktrackWithoutEndEnd) {
+  const auto tokenizer = Tokenizer::Parse(Json("pre_tokenizer", Split("(a+)+$")));
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  EXPECT_EQ((*tokenizer)->Encode(std::string(64, 'a') + "b", false).size(), 64u);
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    path_ = std::filesystem::temp_directory_path() / ("sluice_tokenizer_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  void Write(const char* name, const std::string& text) const { std::ofstream(path_ / name) << text; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(TokenizerTest, ReadsTheFilesBeside) {
+  const TemporaryFolder folder;
+  folder.Write("tokenizer.json", Json("", ""));
+  folder.Write("tokenizer_config.json",
+               R"({"bos_token":{"content":"<s>"},"eos_token":"</s>","unk_token":null,"chat_template":"hi",)"
+               R"("added_tokens_decoder":{"4":{"content":"<s>","special":true},"2":{"content":"ab","special":false}}})");
+  folder.Write("special_tokens_map.json", R"({"eos_token":"other","pad_token":"<pad>","unk_token":"<u>"})");
+  const auto tokenizer = Tokenizer::Load(folder.path());
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  EXPECT_EQ((*tokenizer)->bos_token(), "<s>");
+  EXPECT_EQ((*tokenizer)->eos_token(), "</s>");
+  EXPECT_EQ((*tokenizer)->pad_token(), "<pad>");
+  EXPECT_EQ((*tokenizer)->unk_token(), std::nullopt);
+  EXPECT_EQ((*tokenizer)->config().Find("chat_template")->as_string(), "hi");
+  EXPECT_THAT((*tokenizer)->Encode("a<s>ab", false), ElementsAre(0, 4, 2));
+  EXPECT_EQ((*tokenizer)->vocab_size(), 5);
+}
+
+TEST(TokenizerTest, RefusesFilesOfDifferentModels) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(Tokenizer::Load(folder.path()).error().code, ErrorCode::kNotFound);
+  folder.Write("tokenizer.json", Json("", ""));
+  folder.Write("tokenizer_config.json", R"({"added_tokens_decoder":{"1":{"content":"ab"}}})");
+  EXPECT_THAT(Tokenizer::Load(folder.path()).error().message, HasSubstr("'ab' has id 2"));
+  folder.Write("tokenizer_config.json", R"({"added_tokens_decoder":{"1":{"content":"new"}}})");
+  EXPECT_THAT(Tokenizer::Load(folder.path()).error().message, HasSubstr("'b' in model.vocab"));
+  folder.Write("tokenizer_config.json", "[]");
+  EXPECT_THAT(Tokenizer::Load(folder.path()).error().message, HasSubstr("must be an object"));
+}
+
+TEST(TokenizeToolTest, LinesInLinesOut) {
+  const auto tokenizer = Tokenizer::Load(kLlamaLike);
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  std::istringstream texts("{\"text\":\"a\\u2028\\ud83d\\ude00\",\"add_special_tokens\":false}\n\n{\"text\":\"\"}\n");
+  std::ostringstream ids;
+  ASSERT_TRUE(RunTokenize(**tokenizer, false, texts, ids).has_value());
+  EXPECT_THAT(ids.str(), HasSubstr("\n{\"ids\":[1700]}\n"));
+  std::istringstream back(ids.str());
+  std::ostringstream decoded;
+  ASSERT_TRUE(RunTokenize(**tokenizer, true, back, decoded).has_value());
+  EXPECT_EQ(decoded.str(), "{\"text\":\"a\\u2028\\ud83d\\ude00\"}\n{\"text\":\"\"}\n");
+  std::istringstream bad("{\"text\":\"a\"}\n{\"text\":7}\n");
+  const Status status = RunTokenize(**tokenizer, false, bad, ids);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_THAT(status.error().message, HasSubstr("line 2: 'text' must be a string"));
+}
+
+}  // namespace
+}  // namespace sluice
