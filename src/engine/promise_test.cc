@@ -38,7 +38,7 @@ std::vector<Question> Questions(int64_t vocab_size) {
     question.params.temperature = i % 2 == 0 ? 0 : 0.8;
     question.params.seed = 100 + i;
     question.params.top_p = i % 3 == 0 ? 0.9 : 1;
-    question.params.max_tokens = 12;
+    question.params.max_tokens = 40;
     question.params.ignore_eos = true;
     question.params.logprobs = 3;
     all.push_back(std::move(question));
@@ -66,7 +66,7 @@ class Promise : public ::testing::TestWithParam<const char*> {
     config.num_threads = run.num_threads;
     config.max_num_batched_tokens = run.max_num_batched_tokens;
     config.max_num_seqs = run.max_num_seqs;
-    config.max_model_len = 160;
+    config.max_model_len = 192;
     config.enable_prefix_caching = run.prefix_caching;
     config.num_blocks_override = run.num_blocks;
     config.kv_cache_bytes = int64_t{64} << 20;
@@ -107,8 +107,8 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
   const std::vector<Answer> alone = Answers({.num_threads = 1, .at_once = false});
   ASSERT_EQ(alone.size(), 32u);
   for (const Answer& answer : alone) {
-    ASSERT_EQ(answer.tokens.size(), 12u);
-    ASSERT_EQ(answer.top.size(), 36u);
+    ASSERT_EQ(answer.tokens.size(), 40u);
+    ASSERT_EQ(answer.top.size(), 120u);
   }
   EXPECT_NE(alone[0].tokens, alone[1].tokens);
   EXPECT_EQ(Answers({.num_threads = 2}), alone) << "all at once, two threads";
