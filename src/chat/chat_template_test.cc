@@ -91,7 +91,7 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
       "{% set ns = namespace() %}{% set ns.x = [1] %}{% for i in range(99999) %}{% set ns.x = ns.x | map('string') %}{% endfor %}"
       "{{ ns.x | list }}",
       "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
-      "{{ 9 ** 9 ** 9 }}",
+      "{{ 9 ** (9 ** 9) }}",
       "{{ 10 ** 4000 * 10 ** 4000 }}",
       "{{ '%1000000000d' % 1 }}",
       "{{ '{:1000000000}'.format(1) }}",

@@ -238,23 +238,22 @@ Value Batch(Interpreter&, const Value& input, Arguments& arguments) {
 
 Value Slices(Interpreter&, const Value& input, Arguments& arguments) {
   const Bound bound("do_slice", arguments, {"slices", "fill_with"}, 1);
-  const int64_t count = bound.Index(0, 0);
-  if (count == 0) Fail(FailureKind::kRuntime, "integer division or modulo by zero");
-  const std::vector<Value> items = ToVector(input);
-  std::vector<Value> rows;
-  size_t position = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    Spend(1);
+  return MakeGenerator(input, [input, bound, list = Value(), i = int64_t{0}, position = size_t{0}](Value& value) mutable {
+    if (list.is_missing()) list = Value::List(ToVector(input));
+    const int64_t count = bound.Index(0, 0);
+    if (count == 0) Fail(FailureKind::kRuntime, "integer division or modulo by zero");
+    if (i >= count) return false;
+    const std::vector<Value>& items = list.items();
     const auto size = static_cast<int64_t>(items.size());
-    const bool is_longer = i < size % count;
+    const bool is_longer = i++ < size % count;
     const auto width = static_cast<size_t>(size / count + (is_longer ? 1 : 0));
     std::vector<Value> row(items.begin() + static_cast<std::ptrdiff_t>(position),
                            items.begin() + static_cast<std::ptrdiff_t>(position + width));
     position += width;
     if (!bound.IsNoneOrAbsent(1) && !is_longer) row.push_back(bound[1]);
-    rows.push_back(Value::List(std::move(row)));
-  }
-  return Generated(std::move(rows), "generator");
+    value = Value::List(std::move(row));
+    return true;
+  });
 }
 
 Value Items(Interpreter&, const Value& input, Arguments& arguments) {

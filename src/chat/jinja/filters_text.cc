@@ -4,6 +4,7 @@
 #include "chat/jinja/arguments.h"
 #include "chat/jinja/filters.h"
 #include "chat/jinja/format.h"
+#include "chat/jinja/numbers.h"
 #include "chat/jinja/repr.h"
 #include "chat/jinja/text.h"
 
@@ -227,11 +228,9 @@ Value XmlAttributes(Interpreter&, const Value& input, Arguments& arguments) {
   return Value::String(std::move(out));
 }
 
-Value FileSize(Interpreter& interpreter, const Value& input, Arguments& arguments) {
+Value FileSize(Interpreter&, const Value& input, Arguments& arguments) {
   const Bound bound("do_filesizeformat", arguments, {"binary"});
-  Arguments none;
-  const Value number = CallFilter(interpreter, "float", input, none);
-  const double bytes = number.as_float();
+  const double bytes = FloatOf(input);
   const bool binary = bound.Flag(0);
   const double base = binary ? 1024 : 1000;
   if (bytes == 1) return Value::String("1 Byte");

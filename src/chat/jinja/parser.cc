@@ -653,7 +653,8 @@ class Parser {
     while (!IsOperator("]")) {
       if (!keys.empty()) ExpectOperator(",");
       keys.push_back(ParseSubscribed());
-      has_slice = has_slice || keys.back()->kind == Kind::kSlice;
+      // A key may itself be a slice of something; one that is a slice has no object yet.
+      has_slice = has_slice || (keys.back()->kind == Kind::kSlice && keys.back()->operands[0] == nullptr);
     }
     ExpectOperator("]");
     if (keys.size() == 1) {
