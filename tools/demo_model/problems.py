@@ -82,7 +82,8 @@ def work_out(text):
 # A kind is (numbers, parts, steps). `numbers` draws a dict: the one-letter
 # keys are the problem's own numbers (and decide its split), the longer keys
 # are what the steps write, and "ans" is the answer. The question takes one
-# wording of each part. {A} and {B} are people, {he}/{his}/{him} is A, {it} a
+# wording of each part. The steps name nobody: that spares a small model the
+# copying of names. {A} and {B} are people, {he}/{his}/{him} is A, {it} a
 # plural thing, {box}/{boxes} what holds it.
 
 def buy_more(r):
@@ -287,21 +288,21 @@ KINDS = {
     "buy_more": (buy_more, [
         HAS, ["{He} buys {b} more.", "{B} gives {him} {b} more {it}.", "Then {he} finds {b} more.", "{He} gets another {b} {it}.",
               "{A} receives {b} {it} from {B}.", "{His} mother gives {him} {b} more."], NOW],
-        ["{A} has {a} + {b} = {ans} {it}."]),
+        ["There are {a} + {b} = {ans} {it}."]),
     "give_away": (give_away, [
         HAS, ["{He} gives {b} to {B}.", "{He} loses {b} of them.", "{A} sells {b} {it}.", "{B} takes {b} of them.",
               "Then {he} gives {B} {b} {it}.", "{He} uses {b} of the {it}."], LEFT],
-        ["{A} has {a} - {b} = {ans} {it} left."]),
+        ["There are {a} - {b} = {ans} {it} left."]),
     "gain_then_lose": (gain_then_lose, [
         HAS, ["{He} buys {b} more and then gives {c} to {B}.", "{B} gives {him} {b} more, but {he} loses {c}.",
               "{He} gets {b} more {it}. Then {he} sells {c} of them.", "After finding {b} more, {A} gives away {c}.",
               "{He} receives {b} {it} as a gift and uses {c} {it}."], LEFT],
-        ["{A} has {a} + {b} = {s} {it}.", "Then {he} has {s} - {c} = {ans} {it} left."]),
+        ["There are {a} + {b} = {s} {it}.", "Then {s} - {c} = {ans} {it} are left."]),
     "lose_then_gain": (lose_then_gain, [
         HAS, ["{He} gives {b} to {B} and then buys {c} more.", "{He} loses {b} of them, but finds {c} others.",
               "{He} sells {b} {it}. Then {B} gives {him} {c} {it}.", "After using {b} of them, {A} gets {c} more.",
               "First {he} gives away {b} {it}, then {he} receives {c} new ones."], NOW],
-        ["{A} has {a} - {b} = {s} {it} left.", "Then {he} has {s} + {c} = {ans} {it}."]),
+        ["There are {a} - {b} = {s} {it} left.", "Then there are {s} + {c} = {ans} {it}."]),
     "groups": (groups, [PACKED, COUNT], ["There are {w} {it}."]),
     "groups_plus": (groups_plus, [
         PACKED, ["{He} also has {c} loose {it}.", "{B} brings {c} more {it}.", "Then {he} buys {c} more {it}.",
@@ -328,15 +329,15 @@ KINDS = {
     "more_than": (more_than, [
         ["{A} has {a} {it}.", "{A} found {a} {it}.", "{A} made {a} {it}."],
         ["{B} has {b} more {it} than {A}.", "{B} has {b} more than {him}.", "{B} has {b} {it} more than {A} has."], BOTH],
-        ["{B} has {a} + {b} = {s} {it}.", "Together they have {a} + {s} = {ans} {it}."]),
+        ["The other has {a} + {b} = {s} {it}.", "Together they have {a} + {s} = {ans} {it}."]),
     "fewer_than": (fewer_than, [
         ["{A} has {a} {it}.", "{A} found {a} {it}.", "{A} made {a} {it}."],
         ["{B} has {b} fewer {it} than {A}.", "{B} has {b} fewer than {him}.", "{B} has {b} less than {A} has."], BOTH],
-        ["{B} has {a} - {b} = {s} {it}.", "Together they have {a} + {s} = {ans} {it}."]),
+        ["The other has {a} - {b} = {s} {it}.", "Together they have {a} + {s} = {ans} {it}."]),
     "times_as_many": (times_as_many, [
         ["{A} has {a} {it}.", "{A} found {a} {it}.", "{A} made {a} {it}."],
         ["{B} has {k} as many {it} as {A}.", "{B} has {k} as many.", "{B} has {k} the number of {it} that {A} has."], BOTH],
-        ["{B} has {w} {it}.", "Together they have {a} + {s} = {ans} {it}."]),
+        ["The other has {w} {it}.", "Together they have {a} + {s} = {ans} {it}."]),
     "difference": (difference, [
         ["{A} has {a} {it} and {B} has {b} {it}.", "{A} has {a} {it}. {B} has {b}.", "{A} picked {a} {it}, while {B} picked {b}.",
          "{B} has {b} {it}. {A} has {a} {it}."],
@@ -358,17 +359,17 @@ KINDS = {
         ["{A} is {a} years old.", "{A} just turned {a}.", "{A} is {a}."],
         ["{B} is {b} years older than {A}.", "{B} is {b} years older.", "{His} friend {B} is {b} years older than {him}."],
         ["How old will {B} be in {c} years?", "What will be {B}'s age in {c} years?", "How old will {B} be {c} years from now?"]],
-        ["{B} is {a} + {b} = {s} years old.", "In {c} years {B} will be {s} + {c} = {ans} years old."]),
+        ["Now the age is {a} + {b} = {s}.", "In {c} years it will be {s} + {c} = {ans}."]),
     "age_younger": (age_younger, [
         ["{A} is {a} years old.", "{A} just turned {a}.", "{A} is {a}."],
         ["{B} is {b} years younger than {A}.", "{B} is {b} years younger.", "{His} friend {B} is {b} years younger than {him}."],
         ["How old will {B} be in {c} years?", "What will be {B}'s age in {c} years?", "How old will {B} be {c} years from now?"]],
-        ["{B} is {a} - {b} = {s} years old.", "In {c} years {B} will be {s} + {c} = {ans} years old."]),
+        ["Now the age is {a} - {b} = {s}.", "In {c} years it will be {s} + {c} = {ans}."]),
     "pages_left": (pages_left, [
         ["{A} reads {a} pages a day for {b} days.", "Every day for {b} days, {A} reads {a} pages.", "{A} reads {a} pages each day and has been reading for {b} days."],
         ["The book has {c} pages.", "{His} book has {c} pages in all.", "There are {c} pages in the book."],
         ["How many pages are left?", "How many pages does {A} still have to read?", "How many more pages must {he} read to finish?"]],
-        ["{A} has read {w} pages.", "There are {c} - {s} = {ans} pages left."]),
+        ["The pages read are {w}.", "There are {c} - {s} = {ans} pages left."]),
     "three_days": (three_days, [
         ["{A} sold {a} {it} on Monday, {b} on Tuesday and {c} on Wednesday.", "On Friday {A} made {a} {it}. On Saturday {he} made {b}, and on Sunday {c}.",
          "{A} picked {a} {it} in the morning, {b} at noon and {c} in the evening.", "{A} has {a} red {it}, {b} blue {it} and {c} green {it}."],
@@ -377,7 +378,7 @@ KINDS = {
     "half_gone": (half_gone, [
         HAS, ["{He} gives half of them to {B} and then buys {b} more.", "{He} sells half of the {it}. Then {he} finds {b} more.",
               "Half of them get lost, but {B} gives {him} {b} new ones.", "After giving away half of them, {A} gets {b} more {it}."], NOW],
-        ["Half of the {it} is {a} / 2 = {h}.", "Then {A} has {h} + {b} = {ans} {it}."]),
+        ["Half of the {it} is {a} / 2 = {h}.", "Then there are {h} + {b} = {ans} {it}."]),
     "distance": (distance, [
         ["{A} rides {a} miles an hour for {b} hours.", "{A} travels at {a} miles per hour for {b} hours.", "For {b} hours {A} drives {a} miles each hour.",
          "A train goes {a} miles per hour for {b} hours."],
@@ -389,12 +390,12 @@ KINDS = {
         ["{He} saves ${b} a week for {c} weeks.", "For {c} weeks {he} saves ${b} each week.", "Each week {he} adds ${b}, and {he} does so for {c} weeks."],
         ["Then {he} spends ${d} on a present.", "After that {he} buys a game for ${d}.", "Then {he} pays ${d} for new shoes."],
         ["How much money does {he} have left?", "How many dollars does {A} have now?", "How much money is left?"]],
-        ["{A} saves {w} dollars.", "Then {he} has {a} + {s} = {t} dollars.", "After paying {he} has {t} - {d} = {ans} dollars left."]),
+        ["The savings are {w} dollars.", "With the first money that is {a} + {s} = {t} dollars.", "After paying, {t} - {d} = {ans} dollars are left."]),
     "pay": (pay, [
         ["{A} earns ${a} an hour and works {b} hours.", "{A} works {b} hours for ${a} per hour.", "{A} gets ${a} for every hour of work. Today {he} works {b} hours."],
         ["{He} also gets ${c} in tips.", "{His} boss adds a bonus of ${c}.", "On top of that {he} receives ${c}."],
         ["How much does {A} earn?", "How many dollars does {he} get in total?", "How much money does {A} make in all?"]],
-        ["For the hours {A} gets {w} dollars.", "In total {he} earns {s} + {c} = {ans} dollars."]),
+        ["The hours bring {w} dollars.", "In total that is {s} + {c} = {ans} dollars."]),
     "legs": (legs, [
         ["A farm has {a} {x} and {b} {y}.", "{A} sees {a} {x} and {b} {y}.", "There are {a} {x} and {b} {y} in {A}'s garden.", "{A} counts {a} {x}. {He} also counts {b} {y}."],
         ["How many legs are there in total?", "How many legs do the animals have altogether?", "What is the total number of legs?"]],
@@ -408,7 +409,7 @@ KINDS = {
         ["{A} has ${a} and wants to buy a bike for ${b}.", "{A} needs ${b} for a trip and already has ${a}.", "A camera costs ${b}. {A} has ${a}."],
         ["{He} saves ${c} a week.", "Each week {he} can save ${c}.", "{He} earns ${c} every week and keeps all of it."],
         ["How many weeks will it take?", "How many weeks does {A} have to save?", "After how many weeks does {he} have enough?"]],
-        ["{A} needs {b} - {a} = {s} more dollars.", "That takes {s} / {c} = {ans} weeks."]),
+        ["The money still needed is {b} - {a} = {s} dollars.", "That takes {s} / {c} = {ans} weeks."]),
     "perimeter": (perimeter, [
         ["A garden is {a} feet long and {b} feet wide.", "{A} has a rectangular field, {a} feet by {b} feet.", "The length of a room is {a} feet and the width is {b} feet.",
          "A rectangle has sides of {a} feet and {b} feet."],
@@ -418,7 +419,7 @@ KINDS = {
         ["{A} buys {a} dozen eggs.", "{A} has {a} dozen eggs in the kitchen.", "There are {a} dozen eggs in {A}'s shop."],
         ["{He} uses {b} of them.", "Then {he} sells {b} eggs.", "{b} of the eggs get broken.", "{He} gives {b} eggs to {B}."],
         ["How many eggs are left?", "How many eggs does {A} have left?", "How many eggs remain?"]],
-        ["{A} starts with {w} eggs.", "Then {s} - {b} = {ans} eggs are left."]),
+        ["At first there are {w} eggs.", "Then {s} - {b} = {ans} eggs are left."]),
     "plain_sum": (plain_sum, [
         ["What is {a} {o} {b}?", "What is {a} {word} {b}?", "{a} {o} {b} = ?", "Compute {a} {o} {b}.", "Calculate {a} {o} {b}.",
          "How much is {a} {word} {b}?", "{a} {o} {b}", "What's {a} {o} {b}?"]],
