@@ -83,6 +83,7 @@ std::vector<std::string_view> SplitBySpace(std::string_view text, int64_t limit)
       position = next;
     }
     parts.push_back(text.substr(start, position - start));
+    Spend(4);
   }
 }
 
@@ -102,6 +103,7 @@ std::vector<std::string_view> SplitBySpaceFromRight(std::string_view text, int64
       position = previous;
     }
     parts.push_back(text.substr(position));
+    Spend(4);
     text = text.substr(0, position);
   }
   std::reverse(parts.begin(), parts.end());
@@ -131,7 +133,7 @@ Value Split(const Value& self, Arguments& arguments) {
         parts.push_back(rest.substr(0, found));
         rest = rest.substr(found + separator.size());
       }
-      Spend(1);
+      Spend(4);
     }
     parts.push_back(rest);
     if (kFromRight) std::reverse(parts.begin(), parts.end());

@@ -160,11 +160,14 @@ Value Repeat(const Value& sequence, const Value& times) {
   };
   if (sequence.is_string()) {
     SpendText(total(sequence.text().size()));
+    if (sequence.text().empty()) return sequence;
+    if (sequence.text().size() == 1) {
+      return Value::StringLike(std::string(static_cast<size_t>(count), sequence.text()[0]), sequence);
+    }
+    Spend(count / 8);
     std::string text;
     text.reserve(total(sequence.text().size()));
-    if (!sequence.text().empty()) {
-      for (int64_t i = 0; i < count; ++i) text += sequence.text();
-    }
+    for (int64_t i = 0; i < count; ++i) text += sequence.text();
     return Value::StringLike(std::move(text), sequence);
   }
   const std::vector<Value>& items = sequence.items();
