@@ -24,24 +24,28 @@ tl::unexpected<Error> Invalid(std::string message, std::string param = {}) {
 
 bool IsPlainFileName(std::string_view name) {
   if (name.empty() || name == "." || name == ".." || name.size() > kMaxFileNameBytes) return false;
-  return std::none_of(name.begin(), name.end(), [](char c) { return c == '/' || c == '\\' || c == '\0'; });
+  return std::none_of(name.begin(), name.end(),
+                      [](char c) { return c == '/' || c == '\\' || c == '\0'; });
 }
 
 // "a, b, c and 4 more".
 std::string NamesText(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   const size_t shown = std::min(names.size(), kShown);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "));
+  std::string text = fmt::format(
+      "{}", fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "));
   if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }
 
-// The names model-00001-of-0000N.safetensors in the folder; an error if the set has gaps or there are two sets.
+// The names model-00001-of-0000N.safetensors in the folder; an error if the set has gaps or there
+// are two sets.
 Result<std::vector<std::string>> FindNumberedShards(const std::filesystem::path& folder) {
   std::set<std::string> found;
   int count = 0;
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     int number = 0, of = 0, length = 0;
     if (std::sscanf(name.c_str(), "model-%5d-of-%5d.safetensors%n", &number, &of, &length) != 2 ||
@@ -49,8 +53,9 @@ Result<std::vector<std::string>> FindNumberedShards(const std::filesystem::path&
       continue;
     }
     if (count != 0 && of != count) {
-      return Invalid(fmt::format("{}: shards of {} and of {} files stand side by side and there is no {}", folder.string(),
-                                 count, of, kIndexFile));
+      return Invalid(
+          fmt::format("{}: shards of {} and of {} files stand side by side and there is no {}",
+                      folder.string(), count, of, kIndexFile));
     }
     count = of;
     found.insert(name);
@@ -59,7 +64,8 @@ Result<std::vector<std::string>> FindNumberedShards(const std::filesystem::path&
   for (int number = 1; number <= count; ++number) {
     const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", number, count);
     if (!found.contains(name)) {
-      return Invalid(fmt::format("{}: shard {} is missing; download it again", folder.string(), name), name);
+      return Invalid(
+          fmt::format("{}: shard {} is missing; download it again", folder.string(), name), name);
     }
     names.push_back(name);
   }
@@ -75,36 +81,47 @@ Result<ShardIndex> ParseShardIndex(std::string_view text) {
   bool has_map = false;
   std::set<std::string> files;
   JsonCursor cursor(text);
-  RETURN_IF_ERROR(cursor.Object("the index", kMaxTensorNameBytes, [&](const std::string& key) -> Status {
-    if (key == "metadata" && cursor.Peek() == '{') {
-      return cursor.Object("metadata", kMaxTensorNameBytes, [&](const std::string& name) -> Status {
-        const char next = cursor.Peek();
-        if (name != "total_size" || next < '0' || next > '9') return cursor.Skip(kMaxDepth);
-        // Some writers put a float here; then the number is not worth comparing.
-        JsonCursor attempt = cursor;
-        if (const auto size = attempt.Unsigned("total_size")) index.total_size = *size;
-        return cursor.Skip(kMaxDepth);
-      });
-    }
-    if (key != "weight_map") return cursor.Skip(kMaxDepth);
-    if (has_map) return cursor.Bad("weight_map stands twice");
-    has_map = true;
-    return cursor.Object("weight_map", kMaxTensorNameBytes, [&](std::string tensor) -> Status {
-      if (cursor.Peek() != '"') return cursor.Bad(fmt::format("weight_map of tensor '{}' must be a file name", tensor));
-      ASSIGN_OR_RETURN(std::string file, cursor.String(kMaxTensorNameBytes));
-      if (!IsPlainFileName(file)) {
-        return Invalid(fmt::format("weight_map of tensor '{}' names '{}': a shard must be a plain file name in the model's "
-                                   "folder", tensor, file), tensor);
-      }
-      files.insert(file);
-      if (files.size() > kMaxShards) return Invalid(fmt::format("weight_map names more than {} files", kMaxShards));
-      if (index.weight_map.size() == kMaxTensors) return Invalid(fmt::format("more than {} tensors", kMaxTensors));
-      if (!index.weight_map.try_emplace(tensor, std::move(file)).second) {
-        return Invalid(fmt::format("tensor '{}' stands twice in weight_map", tensor), tensor);
-      }
-      return {};
-    });
-  }));
+  RETURN_IF_ERROR(
+      cursor.Object("the index", kMaxTensorNameBytes, [&](const std::string& key) -> Status {
+        if (key == "metadata" && cursor.Peek() == '{') {
+          return cursor.Object("metadata", kMaxTensorNameBytes,
+                               [&](const std::string& name) -> Status {
+                                 const char next = cursor.Peek();
+                                 if (name != "total_size" || next < '0' || next > '9')
+                                   return cursor.Skip(kMaxDepth);
+                                 // Some writers put a float here; then the number is not worth
+                                 // comparing.
+                                 JsonCursor attempt = cursor;
+                                 if (const auto size = attempt.Unsigned("total_size"))
+                                   index.total_size = *size;
+                                 return cursor.Skip(kMaxDepth);
+                               });
+        }
+        if (key != "weight_map") return cursor.Skip(kMaxDepth);
+        if (has_map) return cursor.Bad("weight_map stands twice");
+        has_map = true;
+        return cursor.Object("weight_map", kMaxTensorNameBytes, [&](std::string tensor) -> Status {
+          if (cursor.Peek() != '"')
+            return cursor.Bad(fmt::format("weight_map of tensor '{}' must be a file name", tensor));
+          ASSIGN_OR_RETURN(std::string file, cursor.String(kMaxTensorNameBytes));
+          if (!IsPlainFileName(file)) {
+            return Invalid(fmt::format("weight_map of tensor '{}' names '{}': a shard must be a "
+                                       "plain file name in the model's "
+                                       "folder",
+                                       tensor, file),
+                           tensor);
+          }
+          files.insert(file);
+          if (files.size() > kMaxShards)
+            return Invalid(fmt::format("weight_map names more than {} files", kMaxShards));
+          if (index.weight_map.size() == kMaxTensors)
+            return Invalid(fmt::format("more than {} tensors", kMaxTensors));
+          if (!index.weight_map.try_emplace(tensor, std::move(file)).second) {
+            return Invalid(fmt::format("tensor '{}' stands twice in weight_map", tensor), tensor);
+          }
+          return {};
+        });
+      }));
   if (!cursor.AtEnd()) return cursor.Bad("text after the index's object");
   if (!has_map) return Invalid("has no weight_map");
   return index;
@@ -127,8 +144,10 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
   for (const auto& [tensor, file] : index->weight_map) tensors_of_file[file].push_back(tensor);
   for (const auto& [name, tensors] : tensors_of_file) {
     if (!std::filesystem::exists(folder_ / name)) {
-      return Invalid(fmt::format("{}: shard {} is missing; it holds {} tensors ({}); download it again", folder_.string(), name,
-                                 tensors.size(), NamesText(tensors)), name);
+      return Invalid(
+          fmt::format("{}: shard {} is missing; it holds {} tensors ({}); download it again",
+                      folder_.string(), name, tensors.size(), NamesText(tensors)),
+          name);
     }
   }
   files_.reserve(tensors_of_file.size());  // The tensors point into the files.
@@ -148,12 +167,14 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
       total_bytes_ += static_cast<int64_t>(found->second->size_bytes);
     }
     if (!absent.empty()) {
-      return Invalid(fmt::format("{}: the index says that it holds {} tensors which it lacks: {}", file.path().string(),
-                                 absent.size(), NamesText(absent)), absent.front());
+      return Invalid(fmt::format("{}: the index says that it holds {} tensors which it lacks: {}",
+                                 file.path().string(), absent.size(), NamesText(absent)),
+                     absent.front());
     }
   }
   if (index->total_size != 0 && index->total_size != static_cast<uint64_t>(total_bytes_)) {
-    LOG_WARNING("checkpoint", "{}: total_size says {} bytes, the tensors have {}", path.string(), index->total_size, total_bytes_);
+    LOG_WARNING("checkpoint", "{}: total_size says {} bytes, the tensors have {}", path.string(),
+                index->total_size, total_bytes_);
   }
   return {};
 }
@@ -166,8 +187,11 @@ Status Checkpoint::OpenAll(const std::vector<std::string>& names) {
     for (const TensorInfo& info : file.tensors()) {
       const auto [other, is_new] = tensors_.try_emplace(info.name, StoredTensor{&info, &file});
       if (!is_new) {
-        return Invalid(fmt::format("tensor '{}' stands both in {} and in {}, and there is no {} to tell which counts", info.name,
-                                   other->second.file->path().string(), file.path().string(), kIndexFile), info.name);
+        return Invalid(
+            fmt::format(
+                "tensor '{}' stands both in {} and in {}, and there is no {} to tell which counts",
+                info.name, other->second.file->path().string(), file.path().string(), kIndexFile),
+            info.name);
       }
       total_bytes_ += static_cast<int64_t>(info.size_bytes);
     }
@@ -180,7 +204,8 @@ Result<Checkpoint> Checkpoint::Open(const std::filesystem::path& folder) {
   checkpoint.folder_ = folder;
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
-    return Fail(ErrorCode::kNotFound, fmt::format("{} is not a folder", folder.string()), folder.string());
+    return Fail(ErrorCode::kNotFound, fmt::format("{} is not a folder", folder.string()),
+                folder.string());
   }
   if (std::filesystem::exists(folder / kIndexFile, error)) {
     RETURN_IF_ERROR(checkpoint.OpenIndexed(folder / kIndexFile));
@@ -193,8 +218,11 @@ Result<Checkpoint> Checkpoint::Open(const std::filesystem::path& folder) {
   ASSIGN_OR_RETURN(const std::vector<std::string> shards, FindNumberedShards(folder));
   if (shards.empty()) {
     return Fail(ErrorCode::kNotFound,
-                fmt::format("{} holds neither {} nor {} nor a set model-00001-of-0000N.safetensors; only checkpoints in the "
-                            "safetensors format are read", folder.string(), kSingleFile, kIndexFile), folder.string());
+                fmt::format("{} holds neither {} nor {} nor a set "
+                            "model-00001-of-0000N.safetensors; only checkpoints in the "
+                            "safetensors format are read",
+                            folder.string(), kSingleFile, kIndexFile),
+                folder.string());
   }
   RETURN_IF_ERROR(checkpoint.OpenAll(shards));
   return checkpoint;

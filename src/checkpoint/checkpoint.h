@@ -23,10 +23,10 @@ struct StoredTensor {
   void Release(uint64_t offset, uint64_t size) const { file->Release(*info, offset, size); }
 };
 
-// All tensors of a model's folder. Which file counts: with model.safetensors.index.json, for each tensor the one file
-// that the index names (copies elsewhere are stale and ignored); else model.safetensors; else a complete set
-// model-?????-of-?????.safetensors.
-// Ownership: owns the mappings; move-only. Thread safety: constant after Open.
+// All tensors of a model's folder. Which file counts: with model.safetensors.index.json, for each
+// tensor the one file that the index names (copies elsewhere are stale and ignored); else
+// model.safetensors; else a complete set model-?????-of-?????.safetensors. Ownership: owns the
+// mappings; move-only. Thread safety: constant after Open.
 class Checkpoint {
  public:
   // Reads all headers, no data. A missing shard is an error that names the tensors it should hold.
@@ -57,7 +57,8 @@ struct ShardIndex {
   uint64_t total_size = 0;  // what the index claims; 0 if it claims nothing readable
 };
 
-// Reads the text of an index. A file name that is not a plain name ("../x", "/x", "a/b") is refused.
+// Reads the text of an index. A file name that is not a plain name ("../x", "/x", "a/b") is
+// refused.
 Result<ShardIndex> ParseShardIndex(std::string_view text);
 
 }  // namespace sluice

@@ -19,7 +19,9 @@ class CheckpointTest : public ::testing::Test {
   void AddFile(const std::string& name, const std::vector<testing::TestTensor>& tensors) {
     WriteFile(folder_.path() / name, MakeSafetensors(tensors));
   }
-  void AddIndex(const std::string& text) { WriteFile(folder_.path() / "model.safetensors.index.json", text); }
+  void AddIndex(const std::string& text) {
+    WriteFile(folder_.path() / "model.safetensors.index.json", text);
+  }
   Result<Checkpoint> Open() { return Checkpoint::Open(folder_.path()); }
   std::string Failure() {
     const auto checkpoint = Open();
@@ -47,7 +49,8 @@ TEST_F(CheckpointTest, TheIndexDecidesWhichCopyCounts) {
   AddFile("one.safetensors", {{"a", "U8", {1}, "1"}, {"b", "U8", {1}, "s"}});
   AddFile("two.safetensors", {{"a", "U8", {1}, "s"}, {"b", "U8", {1}, "2"}});
   AddFile("consolidated.safetensors", {{"a", "U8", {1}, "x"}, {"c", "U8", {1}, "x"}});
-  AddIndex(R"({"metadata":{"total_size":2},"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
+  AddIndex(
+      R"({"metadata":{"total_size":2},"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
   const auto checkpoint = Open();
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;
   EXPECT_EQ(Text(checkpoint->Find("a")), "1");
@@ -60,7 +63,8 @@ TEST_F(CheckpointTest, TheIndexDecidesWhichCopyCounts) {
 TEST_F(CheckpointTest, AWrongTotalSizeDoesNoHarm) {
   AddFile("one.safetensors", {{"a", "U8", {1}, "1"}});
   for (const char* size : {"99", "99.5", "-1", "\"x\"", "null", "[1]"}) {
-    AddIndex(fmt::format(R"({{"metadata":{{"total_size":{}}},"weight_map":{{"a":"one.safetensors"}}}})", size));
+    AddIndex(fmt::format(
+        R"({{"metadata":{{"total_size":{}}},"weight_map":{{"a":"one.safetensors"}}}})", size));
     EXPECT_TRUE(Open()) << size << Failure();
   }
 }
@@ -68,7 +72,8 @@ TEST_F(CheckpointTest, AWrongTotalSizeDoesNoHarm) {
 TEST_F(CheckpointTest, AMissingShardNamesItsTensors) {
   AddFile("one.safetensors", {{"a", "U8", {1}, "1"}});
   AddIndex(R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors","c":"two.safetensors"}})");
-  EXPECT_THAT(Failure(), AllOf(HasSubstr("two.safetensors is missing"), HasSubstr("2 tensors (b, c)")));
+  EXPECT_THAT(Failure(),
+              AllOf(HasSubstr("two.safetensors is missing"), HasSubstr("2 tensors (b, c)")));
 }
 
 TEST_F(CheckpointTest, ATensorThatItsShardLacksIsNamed) {
@@ -79,21 +84,26 @@ TEST_F(CheckpointTest, ATensorThatItsShardLacksIsNamed) {
 
 TEST_F(CheckpointTest, ADamagedShardIsNamed) {
   AddFile("one.safetensors", {{"a", "U8", {1}, "1"}});
-  WriteFile(folder_.path() / "two.safetensors", MakeSafetensors({{"b", "U8", {4}, "1234"}}).substr(0, 60));
+  WriteFile(folder_.path() / "two.safetensors",
+            MakeSafetensors({{"b", "U8", {4}, "1234"}}).substr(0, 60));
   AddIndex(R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
   EXPECT_THAT(Failure(), AllOf(HasSubstr("two.safetensors"), HasSubstr("cut short")));
 }
 
 TEST_F(CheckpointTest, FileNamesNeverLeaveTheFolder) {
   WriteFile(folder_.path() / "inside/x", "");
-  for (const char* name : {"../one.safetensors", "/etc/passwd", "a/../../x", "inside/x", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
+  for (const char* name : {"../one.safetensors", "/etc/passwd", "a/../../x", "inside/x", "..", ".",
+                           "", "a\\\\b", "a\\u0000b"}) {
     AddIndex(fmt::format(R"({{"weight_map":{{"a":"{}"}}}})", name));
     EXPECT_THAT(Failure(), HasSubstr("plain file name")) << name;
   }
 }
 
 TEST_F(CheckpointTest, RefusesABadIndex) {
-  const struct { const char* text; const char* message; } kCases[] = {
+  const struct {
+    const char* text;
+    const char* message;
+  } kCases[] = {
       {"", "expected '{'"},
       {"[]", "expected '{'"},
       {"{}", "no weight_map"},
@@ -107,7 +117,9 @@ TEST_F(CheckpointTest, RefusesABadIndex) {
   };
   for (const auto& test : kCases) {
     AddIndex(test.text);
-    EXPECT_THAT(Failure(), AllOf(HasSubstr(test.message), HasSubstr("model.safetensors.index.json"))) << test.text;
+    EXPECT_THAT(Failure(),
+                AllOf(HasSubstr(test.message), HasSubstr("model.safetensors.index.json")))
+        << test.text;
   }
 }
 

@@ -33,8 +33,10 @@ struct TestTensor {
 inline std::string MakeSafetensors(const std::vector<TestTensor>& tensors) {
   std::string header = "{", data;
   for (const TestTensor& tensor : tensors) {
-    header += fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", header.size() > 1 ? "," : "",
-                          tensor.name, tensor.dtype, fmt::join(tensor.shape, ","), data.size(), data.size() + tensor.data.size());
+    header +=
+        fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                    header.size() > 1 ? "," : "", tensor.name, tensor.dtype,
+                    fmt::join(tensor.shape, ","), data.size(), data.size() + tensor.data.size());
     data += tensor.data;
   }
   return SafetensorsBytes(header + "}", data);

@@ -7,7 +7,9 @@
 namespace sluice {
 namespace {
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsDigit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 void AppendUtf8(std::string& out, uint32_t code) {
   const auto put = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };

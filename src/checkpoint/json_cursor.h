@@ -1,5 +1,5 @@
-// Reads a JSON text in place, token by token, without building a tree: for large foreign headers whose memory must not
-// be multiplied by the parser.
+// Reads a JSON text in place, token by token, without building a tree: for large foreign headers
+// whose memory must not be multiplied by the parser.
 #pragma once
 
 #include <cstdint>

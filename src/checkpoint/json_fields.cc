@@ -9,7 +9,8 @@ namespace sluice {
 
 std::string ShortText(const json::Value& value) {
   constexpr size_t kShown = 60;
-  if (value.is_array() || value.is_object()) return fmt::format("an {}", json::TypeName(value.type()));
+  if (value.is_array() || value.is_object())
+    return fmt::format("an {}", json::TypeName(value.type()));
   if (value.is_double() && !std::isfinite(value.as_double())) return "a number too large";
   std::string text = json::Write(value);
   if (text.size() > kShown) text = text.substr(0, kShown) + "...";
@@ -21,9 +22,11 @@ const json::Value* JsonFields::Given(std::string_view name) const {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-tl::unexpected<Error> JsonFields::Bad(std::string_view name, std::string_view expected, const json::Value& found) const {
+tl::unexpected<Error> JsonFields::Bad(std::string_view name, std::string_view expected,
+                                      const json::Value& found) const {
   const std::string field = where_ + std::string(name);
-  return Fail(ErrorCode::kInvalidData, fmt::format("{} must be {}, found {}", field, expected, ShortText(found)), field);
+  return Fail(ErrorCode::kInvalidData,
+              fmt::format("{} must be {}, found {}", field, expected, ShortText(found)), field);
 }
 
 tl::unexpected<Error> JsonFields::Missing(std::string_view name) const {
@@ -31,7 +34,8 @@ tl::unexpected<Error> JsonFields::Missing(std::string_view name) const {
   return Fail(ErrorCode::kInvalidData, fmt::format("{} is missing", field), field);
 }
 
-Result<std::optional<int64_t>> JsonFields::Integer(std::string_view name, int64_t min, int64_t max) const {
+Result<std::optional<int64_t>> JsonFields::Integer(std::string_view name, int64_t min,
+                                                   int64_t max) const {
   const json::Value* value = Given(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_integer() || value->as_integer() < min || value->as_integer() > max) {
@@ -46,7 +50,8 @@ Result<int64_t> JsonFields::RequiredInteger(std::string_view name, int64_t min, 
   return *value;
 }
 
-Result<std::optional<double>> JsonFields::Number(std::string_view name, double min, double max) const {
+Result<std::optional<double>> JsonFields::Number(std::string_view name, double min,
+                                                 double max) const {
   const json::Value* value = Given(name);
   if (value == nullptr) return std::nullopt;
   // The comparison is false for NaN too.

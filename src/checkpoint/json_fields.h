@@ -1,4 +1,5 @@
-// Typed reading of the fields of a JSON object: every error names the field, what was expected and what was found.
+// Typed reading of the fields of a JSON object: every error names the field, what was expected and
+// what was found.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ class JsonFields {
  public:
   // `where` stands in front of field names in messages, e.g. "rope_scaling." or "".
   // REQUIRES: `object` is a JSON object.
-  JsonFields(const json::Value& object, std::string where) : object_(object), where_(std::move(where)) {}
+  JsonFields(const json::Value& object, std::string where)
+      : object_(object), where_(std::move(where)) {}
 
   // The value, or null where not given.
   const json::Value* Given(std::string_view name) const;
@@ -35,7 +37,8 @@ class JsonFields {
   // An object of its own; null where not given.
   Result<const json::Value*> Object(std::string_view name) const;
 
-  tl::unexpected<Error> Bad(std::string_view name, std::string_view expected, const json::Value& found) const;
+  tl::unexpected<Error> Bad(std::string_view name, std::string_view expected,
+                            const json::Value& found) const;
   tl::unexpected<Error> Missing(std::string_view name) const;
 
  private:

@@ -14,7 +14,8 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
-// Bounds that keep every product of two dimensions far inside 64 bits; published models are well below them.
+// Bounds that keep every product of two dimensions far inside 64 bits; published models are well
+// below them.
 constexpr int64_t kMaxWidth = int64_t{1} << 20;
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxLayers = 4096;
@@ -45,13 +46,18 @@ Result<const Architecture*> FindArchitecture(const JsonFields& fields) {
   for (const Architecture& architecture : kArchitectures) {
     if (by_name ? architecture.name != names->front() : architecture.model_type != *type) continue;
     if (type && *type != architecture.model_type) {
-      return Unsupported(fmt::format("architecture {} with model_type '{}' is not supported, expected model_type '{}'",
-                                     architecture.name, *type, architecture.model_type), "model_type");
+      return Unsupported(
+          fmt::format(
+              "architecture {} with model_type '{}' is not supported, expected model_type '{}'",
+              architecture.name, *type, architecture.model_type),
+          "model_type");
     }
     return &architecture;
   }
-  return Unsupported(fmt::format("architecture {} is not supported; supported are {}", by_name ? names->front() : *type,
-                                 fmt::join(KnownArchitectures(), ", ")), by_name ? "architectures" : "model_type");
+  return Unsupported(
+      fmt::format("architecture {} is not supported; supported are {}",
+                  by_name ? names->front() : *type, fmt::join(KnownArchitectures(), ", ")),
+      by_name ? "architectures" : "model_type");
 }
 
 // Settings that would change what the model computes and that are not implemented.
@@ -59,36 +65,48 @@ Status CheckRefused(const JsonFields& fields) {
   for (const char* key : {"hidden_act", "hidden_activation"}) {
     ASSIGN_OR_RETURN(const auto activation, fields.String(key));
     if (activation && *activation != "silu" && *activation != "swish") {
-      return Unsupported(fmt::format("{} '{}' is not supported; supported is silu", key, *activation), key);
+      return Unsupported(
+          fmt::format("{} '{}' is not supported; supported is silu", key, *activation), key);
     }
   }
   ASSIGN_OR_RETURN(const auto sliding, fields.Bool("use_sliding_window"));
-  if (sliding.value_or(false)) return Unsupported("use_sliding_window true is not supported", "use_sliding_window");
+  if (sliding.value_or(false))
+    return Unsupported("use_sliding_window true is not supported", "use_sliding_window");
   ASSIGN_OR_RETURN(const auto layer_types, fields.Strings("layer_types"));
   for (const std::string& type : layer_types.value_or(std::vector<std::string>{})) {
     if (type != "full_attention") {
-      return Unsupported(fmt::format("layer_types '{}' is not supported; supported is full_attention", type), "layer_types");
+      return Unsupported(
+          fmt::format("layer_types '{}' is not supported; supported is full_attention", type),
+          "layer_types");
     }
   }
   ASSIGN_OR_RETURN(const auto partial, fields.Number("partial_rotary_factor", 0, 1));
   if (partial.value_or(1) != 1) {
-    return Unsupported(fmt::format("partial_rotary_factor {} is not supported, only 1", *partial), "partial_rotary_factor");
+    return Unsupported(fmt::format("partial_rotary_factor {} is not supported, only 1", *partial),
+                       "partial_rotary_factor");
   }
   return {};
 }
 
-Status ReadDimensions(const JsonFields& fields, const Architecture& architecture, ModelConfig& config) {
+Status ReadDimensions(const JsonFields& fields, const Architecture& architecture,
+                      ModelConfig& config) {
   ASSIGN_OR_RETURN(config.vocab_size, fields.RequiredInteger("vocab_size", 1, kMaxVocabulary));
   ASSIGN_OR_RETURN(config.hidden_size, fields.RequiredInteger("hidden_size", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(config.intermediate_size, fields.RequiredInteger("intermediate_size", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(config.num_hidden_layers, fields.RequiredInteger("num_hidden_layers", 1, kMaxLayers));
-  ASSIGN_OR_RETURN(config.num_attention_heads, fields.RequiredInteger("num_attention_heads", 1, kMaxHeads));
-  ASSIGN_OR_RETURN(config.max_position_embeddings, fields.RequiredInteger("max_position_embeddings", 1, kMaxPositions));
+  ASSIGN_OR_RETURN(config.intermediate_size,
+                   fields.RequiredInteger("intermediate_size", 1, kMaxWidth));
+  ASSIGN_OR_RETURN(config.num_hidden_layers,
+                   fields.RequiredInteger("num_hidden_layers", 1, kMaxLayers));
+  ASSIGN_OR_RETURN(config.num_attention_heads,
+                   fields.RequiredInteger("num_attention_heads", 1, kMaxHeads));
+  ASSIGN_OR_RETURN(config.max_position_embeddings,
+                   fields.RequiredInteger("max_position_embeddings", 1, kMaxPositions));
   ASSIGN_OR_RETURN(const auto kv_heads, fields.Integer("num_key_value_heads", 1, kMaxHeads));
   config.num_key_value_heads = kv_heads.value_or(config.num_attention_heads);
   if (config.num_attention_heads % config.num_key_value_heads != 0) {
-    return fields.Bad("num_key_value_heads", fmt::format("a divisor of num_attention_heads {}", config.num_attention_heads),
-                      json::Value(config.num_key_value_heads));
+    return fields.Bad(
+        "num_key_value_heads",
+        fmt::format("a divisor of num_attention_heads {}", config.num_attention_heads),
+        json::Value(config.num_key_value_heads));
   }
   ASSIGN_OR_RETURN(const auto head_dim, fields.Integer("head_dim", 1, kMaxWidth));
   if (head_dim) {
@@ -96,15 +114,20 @@ Status ReadDimensions(const JsonFields& fields, const Architecture& architecture
   } else if (architecture.default_head_dim != 0) {
     config.head_dim = architecture.default_head_dim;
   } else if (config.hidden_size % config.num_attention_heads != 0) {
-    return fields.Bad("hidden_size", fmt::format("a multiple of num_attention_heads {} where head_dim is not given",
-                                                 config.num_attention_heads), json::Value(config.hidden_size));
+    return fields.Bad(
+        "hidden_size",
+        fmt::format("a multiple of num_attention_heads {} where head_dim is not given",
+                    config.num_attention_heads),
+        json::Value(config.hidden_size));
   } else {
     config.head_dim = config.hidden_size / config.num_attention_heads;
   }
   // What the attention kernels can do.
   if (config.head_dim < 32 || config.head_dim > 256 || config.head_dim % 8 != 0) {
-    return Unsupported(fmt::format("head_dim {} is not supported; supported are multiples of 8 from 32 to 256", config.head_dim),
-                       "head_dim");
+    return Unsupported(
+        fmt::format("head_dim {} is not supported; supported are multiples of 8 from 32 to 256",
+                    config.head_dim),
+        "head_dim");
   }
   return {};
 }
@@ -118,7 +141,10 @@ Result<ElementType> ReadType(const JsonFields& fields) {
     if (*name == "bfloat16") return ElementType::kBF16;
     if (*name == "float16") return ElementType::kF16;
     if (*name == "float32") return ElementType::kF32;
-    return Unsupported(fmt::format("{} '{}' is not supported; supported are bfloat16, float16 and float32", key, *name), key);
+    return Unsupported(
+        fmt::format("{} '{}' is not supported; supported are bfloat16, float16 and float32", key,
+                    *name),
+        key);
   }
   return ElementType::kF32;  // The default of transformers.
 }
@@ -126,8 +152,10 @@ Result<ElementType> ReadType(const JsonFields& fields) {
 Status CheckTokenIds(const ModelConfig& config) {
   const auto check = [&](std::string_view field, int32_t id) -> Status {
     if (id < config.vocab_size) return {};
-    return Fail(ErrorCode::kInvalidData, fmt::format("{} {} is outside of the vocabulary of {}", field, id, config.vocab_size),
-                std::string(field));
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("{} {} is outside of the vocabulary of {}", field, id, config.vocab_size),
+        std::string(field));
   };
   if (config.bos_token_id) RETURN_IF_ERROR(check("bos_token_id", *config.bos_token_id));
   for (const int32_t id : config.eos_token_ids) RETURN_IF_ERROR(check("eos_token_id", id));
@@ -151,7 +179,8 @@ std::vector<std::string> KnownArchitectures() {
 
 Result<ModelConfig> ParseModelShape(const json::Value& value) {
   if (!value.is_object()) {
-    return Fail(ErrorCode::kInvalidData, fmt::format("must be a JSON object, found {}", ShortText(value)));
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("must be a JSON object, found {}", ShortText(value)));
   }
   const JsonFields fields(value, "");
   ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(fields));
@@ -184,8 +213,10 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
 Result<ModelConfig> ParseModelConfig(const json::Value& value) {
   ASSIGN_OR_RETURN(const auto quantization, FindQuantization(value));
   if (quantization) {
-    return Unsupported(fmt::format("quantization {} is not supported; use the model's BF16, F16 or F32 checkpoint",
-                                   quantization->Text()), "quantization_config");
+    return Unsupported(
+        fmt::format("quantization {} is not supported; use the model's BF16, F16 or F32 checkpoint",
+                    quantization->Text()),
+        "quantization_config");
   }
   return ParseModelShape(value);
 }
@@ -200,8 +231,10 @@ Result<json::Value> ReadJsonObject(const std::filesystem::path& path) {
     return tl::unexpected<Error>(std::move(error));
   }
   if (!value->is_object()) {
-    return Fail(ErrorCode::kInvalidData, fmt::format("{}: must be a JSON object, found {}", path.string(), ShortText(*value)),
-                path.filename().string());
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("{}: must be a JSON object, found {}", path.string(), ShortText(*value)),
+        path.filename().string());
   }
   return *std::move(value);
 }
@@ -212,7 +245,9 @@ Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder) {
   if (!value) {
     Error error = std::move(value).error();
     if (error.code == ErrorCode::kNotFound) {
-      error.message = fmt::format("{} has no config.json: it is not the folder of a model in Hugging Face's layout", folder.string());
+      error.message = fmt::format(
+          "{} has no config.json: it is not the folder of a model in Hugging Face's layout",
+          folder.string());
     }
     return tl::unexpected<Error>(std::move(error));
   }
@@ -220,15 +255,19 @@ Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder) {
   if (!config) return tl::unexpected<Error>(std::move(config).error().In(path.string()));
   ASSIGN_OR_RETURN(const auto quantization, FindQuantization(folder, *value));
   if (quantization) {
-    return Unsupported(fmt::format("{}: quantization {} is not supported; use the model's BF16, F16 or F32 checkpoint",
-                                   folder.string(), quantization->Text()), quantization->source);
+    return Unsupported(
+        fmt::format(
+            "{}: quantization {} is not supported; use the model's BF16, F16 or F32 checkpoint",
+            folder.string(), quantization->Text()),
+        quantization->source);
   }
   return config;
 }
 
 Result<GenerationConfig> ParseGenerationConfig(const json::Value& value) {
   if (!value.is_object()) {
-    return Fail(ErrorCode::kInvalidData, fmt::format("must be a JSON object, found {}", ShortText(value)));
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("must be a JSON object, found {}", ShortText(value)));
   }
   constexpr int64_t kMaxCount = int64_t{1} << 31;
   const JsonFields fields(value, "");

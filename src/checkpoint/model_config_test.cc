@@ -21,7 +21,8 @@ json::Value Json(std::string_view text) {
   return value ? *std::move(value) : json::Value();
 }
 
-// A valid Llama configuration with `changes` (a JSON object) laid over it; a null takes a field away.
+// A valid Llama configuration with `changes` (a JSON object) laid over it; a null takes a field
+// away.
 json::Value With(std::string_view changes = "{}") {
   json::Value config = Json(R"({
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 512, "hidden_size": 256,
@@ -46,7 +47,8 @@ Error Failure(std::string_view changes) {
 }
 
 TEST(ModelConfigTest, ReadsAllFields) {
-  const ModelConfig config = Parse(R"({"tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true, "head_dim": 64})");
+  const ModelConfig config = Parse(
+      R"({"tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true, "head_dim": 64})");
   EXPECT_EQ(config.architecture, "LlamaForCausalLM");
   EXPECT_EQ(config.vocab_size, 512);
   EXPECT_EQ(config.hidden_size, 256);
@@ -64,7 +66,8 @@ TEST(ModelConfigTest, ReadsAllFields) {
 }
 
 TEST(ModelConfigTest, AbsentFieldsHaveTheLibrarysDefaults) {
-  const ModelConfig config = Parse(R"({"num_key_value_heads": null, "rms_norm_eps": null, "torch_dtype": null, "eos_token_id": null,
+  const ModelConfig config = Parse(
+      R"({"num_key_value_heads": null, "rms_norm_eps": null, "torch_dtype": null, "eos_token_id": null,
                                        "bos_token_id": null, "architectures": null, "hidden_act": null})");
   EXPECT_EQ(config.architecture, "LlamaForCausalLM");
   EXPECT_EQ(config.num_key_value_heads, 8);
@@ -77,16 +80,20 @@ TEST(ModelConfigTest, AbsentFieldsHaveTheLibrarysDefaults) {
 }
 
 TEST(ModelConfigTest, Qwen3HasItsOwnHeadSize) {
-  EXPECT_EQ(Parse(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"})").head_dim, 128);
+  EXPECT_EQ(Parse(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"})").head_dim,
+            128);
   EXPECT_EQ(Parse(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 64,
-                      "use_sliding_window": false, "sliding_window": null, "layer_types": ["full_attention"]})").head_dim, 64);
+                      "use_sliding_window": false, "sliding_window": null, "layer_types": ["full_attention"]})")
+                .head_dim,
+            64);
 }
 
 TEST(ModelConfigTest, ReadsTypesInEverySpelling) {
   EXPECT_EQ(Parse(R"({"torch_dtype": "float16"})").dtype, ElementType::kF16);
   EXPECT_EQ(Parse(R"({"torch_dtype": "torch.float32"})").dtype, ElementType::kF32);
   EXPECT_EQ(Parse(R"({"torch_dtype": "float16", "dtype": "bfloat16"})").dtype, ElementType::kBF16);
-  EXPECT_THAT(Failure(R"({"dtype": "int8"})").message, AllOf(HasSubstr("int8"), HasSubstr("bfloat16")));
+  EXPECT_THAT(Failure(R"({"dtype": "int8"})").message,
+              AllOf(HasSubstr("int8"), HasSubstr("bfloat16")));
 }
 
 TEST(ModelConfigTest, ReadsTokenIds) {
@@ -115,34 +122,52 @@ TEST(ModelConfigTest, ReadsRopeInEverySpelling) {
   older.replace(0, 11, "\"type\"");
   ExpectLlama3(R"({"rope_scaling": {)" + older + "}}", 500000);
   // As transformers 5 writes it.
-  ExpectLlama3(R"({"rope_theta": null, "rope_parameters": {"rope_theta": 10000.0, )" + block + "}}", 10000);
+  ExpectLlama3(R"({"rope_theta": null, "rope_parameters": {"rope_theta": 10000.0, )" + block + "}}",
+               10000);
   // As ModelOpt exports it: the inner theta wins.
   ExpectLlama3(R"({"rope_scaling": {"rope_theta": 10000.0, )" + block + "}}", 10000);
-  ExpectLlama3(R"({"rope_theta": null, "rope_scaling": {"rope_theta": 10000, )" + block + "}}", 10000);
+  ExpectLlama3(R"({"rope_theta": null, "rope_scaling": {"rope_theta": 10000, )" + block + "}}",
+               10000);
   // Unscaled.
   EXPECT_FALSE(Parse(R"({"rope_scaling": {"rope_type": "default"}})").rope_scaling);
-  EXPECT_FALSE(Parse(R"({"rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}})").rope_scaling);
+  EXPECT_FALSE(
+      Parse(
+          R"({"rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}})")
+          .rope_scaling);
   EXPECT_FALSE(Parse(R"({"rope_parameters": {"rope_theta": 1e6}})").rope_scaling);
 }
 
 TEST(ModelConfigTest, RefusesRopeByName) {
   for (const char* type : {"yarn", "linear", "dynamic", "longrope", "mrope"}) {
-    const Error error = Failure(fmt::format(R"({{"rope_scaling": {{"rope_type": "{}", "factor": 2.0}}}})", type));
+    const Error error =
+        Failure(fmt::format(R"({{"rope_scaling": {{"rope_type": "{}", "factor": 2.0}}}})", type));
     EXPECT_EQ(error.code, ErrorCode::kUnsupported);
     EXPECT_THAT(error.message, AllOf(HasSubstr(type), HasSubstr("llama3"))) << type;
   }
   EXPECT_THAT(Failure(R"({"rope_theta": null})").message, HasSubstr("rope_theta"));
-  EXPECT_THAT(Failure(R"({"rope_scaling": {"rope_type": "llama3"}})").message, HasSubstr("rope_scaling.factor is missing"));
+  EXPECT_THAT(Failure(R"({"rope_scaling": {"rope_type": "llama3"}})").message,
+              HasSubstr("rope_scaling.factor is missing"));
   EXPECT_THAT(Failure(R"({"rope_scaling": {"factor": 2.0}})").message, HasSubstr("rope_type"));
-  EXPECT_THAT(Failure(R"({"rope_scaling": {"rope_type": "llama3", "factor": 0}})").message, HasSubstr("rope_scaling.factor"));
-  EXPECT_THAT(Failure(R"({"rope_scaling": {"rope_type": "default", "partial_rotary_factor": 0.5}})").message, HasSubstr("partial_rotary"));
-  EXPECT_THAT(Failure(R"({"rope_scaling": "llama3"})").message, HasSubstr("rope_scaling must be an object"));
-  EXPECT_THAT(Failure(fmt::format(R"({{"rope_scaling": {{{}, "low_freq_factor": 8.0}}}})", kLlama3Block)).message, HasSubstr("high_freq_factor"));
+  EXPECT_THAT(Failure(R"({"rope_scaling": {"rope_type": "llama3", "factor": 0}})").message,
+              HasSubstr("rope_scaling.factor"));
+  EXPECT_THAT(Failure(R"({"rope_scaling": {"rope_type": "default", "partial_rotary_factor": 0.5}})")
+                  .message,
+              HasSubstr("partial_rotary"));
+  EXPECT_THAT(Failure(R"({"rope_scaling": "llama3"})").message,
+              HasSubstr("rope_scaling must be an object"));
+  EXPECT_THAT(
+      Failure(fmt::format(R"({{"rope_scaling": {{{}, "low_freq_factor": 8.0}}}})", kLlama3Block))
+          .message,
+      HasSubstr("high_freq_factor"));
 }
 
 TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
-  const struct { const char* changes; const char* name; } kCases[] = {
-      {R"({"architectures": ["MistralForCausalLM"], "model_type": "mistral"})", "MistralForCausalLM is not supported; supported are LlamaForCausalLM, Qwen3ForCausalLM"},
+  const struct {
+    const char* changes;
+    const char* name;
+  } kCases[] = {
+      {R"({"architectures": ["MistralForCausalLM"], "model_type": "mistral"})",
+       "MistralForCausalLM is not supported; supported are LlamaForCausalLM, Qwen3ForCausalLM"},
       {R"({"architectures": null, "model_type": "gpt2"})", "gpt2"},
       {R"({"model_type": "qwen3"})", "qwen3"},
       {R"({"hidden_act": "gelu"})", "gelu"},
@@ -152,8 +177,10 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
       {R"({"head_dim": 16})", "head_dim 16"},
       {R"({"head_dim": 512})", "head_dim 512"},
       {R"({"head_dim": 36})", "head_dim 36"},
-      {R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})", "modelopt NVFP4"},
-      {R"({"compression_config": {"quant_method": "compressed-tensors", "format": "float-quantized"}})", "compressed-tensors float-quantized"},
+      {R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})",
+       "modelopt NVFP4"},
+      {R"({"compression_config": {"quant_method": "compressed-tensors", "format": "float-quantized"}})",
+       "compressed-tensors float-quantized"},
   };
   for (const auto& test : kCases) {
     const Error error = Failure(test.changes);
@@ -163,24 +190,32 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
 }
 
 TEST(ModelConfigTest, BadNumbersNameTheField) {
-  for (const char* field : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                            "num_key_value_heads", "head_dim", "max_position_embeddings"}) {
-    for (const char* value : {"0", "-1", "1.5", "\"8\"", "true", "[8]", "{}", "9223372036854775807", "99999999999999999999", "1e308"}) {
+  for (const char* field :
+       {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+        "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"}) {
+    for (const char* value : {"0", "-1", "1.5", "\"8\"", "true", "[8]", "{}", "9223372036854775807",
+                              "99999999999999999999", "1e308"}) {
       const Error error = Failure(fmt::format(R"({{"{}": {}}})", field, value));
       EXPECT_THAT(error.message, HasSubstr(field)) << value;
     }
   }
   for (const char* value : {"\"x\"", "-1", "1e308", "[]"}) {
-    EXPECT_THAT(Failure(fmt::format(R"({{"rms_norm_eps": {}}})", value)).message, HasSubstr("rms_norm_eps"));
-    EXPECT_THAT(Failure(fmt::format(R"({{"rope_theta": {}}})", value)).message, HasSubstr("rope_theta"));
-    EXPECT_THAT(Failure(fmt::format(R"({{"eos_token_id": {}}})", value[0] == '[' ? "[\"x\"]" : value)).message, HasSubstr("eos_token_id"));
-    EXPECT_THAT(Failure(fmt::format(R"({{"tie_word_embeddings": {}}})", value)).message, HasSubstr("tie_word_embeddings"));
+    EXPECT_THAT(Failure(fmt::format(R"({{"rms_norm_eps": {}}})", value)).message,
+                HasSubstr("rms_norm_eps"));
+    EXPECT_THAT(Failure(fmt::format(R"({{"rope_theta": {}}})", value)).message,
+                HasSubstr("rope_theta"));
+    EXPECT_THAT(
+        Failure(fmt::format(R"({{"eos_token_id": {}}})", value[0] == '[' ? "[\"x\"]" : value))
+            .message,
+        HasSubstr("eos_token_id"));
+    EXPECT_THAT(Failure(fmt::format(R"({{"tie_word_embeddings": {}}})", value)).message,
+                HasSubstr("tie_word_embeddings"));
   }
 }
 
 TEST(ModelConfigTest, MissingDimensionsAreNamed) {
-  for (const char* field : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                            "max_position_embeddings"}) {
+  for (const char* field : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                            "num_attention_heads", "max_position_embeddings"}) {
     const Error error = Failure(fmt::format(R"({{"{}": null}})", field));
     EXPECT_EQ(error.message, fmt::format("{} is missing", field));
     EXPECT_EQ(error.param, field);
@@ -188,14 +223,17 @@ TEST(ModelConfigTest, MissingDimensionsAreNamed) {
 }
 
 TEST(ModelConfigTest, ContradictionsAreNamed) {
-  EXPECT_THAT(Failure(R"({"num_key_value_heads": 3})").message, AllOf(HasSubstr("num_key_value_heads"), HasSubstr("found 3")));
+  EXPECT_THAT(Failure(R"({"num_key_value_heads": 3})").message,
+              AllOf(HasSubstr("num_key_value_heads"), HasSubstr("found 3")));
   EXPECT_THAT(Failure(R"({"hidden_size": 255})").message, HasSubstr("hidden_size"));
-  EXPECT_THAT(Failure(R"({"eos_token_id": 512})").message, HasSubstr("eos_token_id 512 is outside of the vocabulary of 512"));
+  EXPECT_THAT(Failure(R"({"eos_token_id": 512})").message,
+              HasSubstr("eos_token_id 512 is outside of the vocabulary of 512"));
   EXPECT_THAT(Failure(R"({"bos_token_id": 600})").message, HasSubstr("bos_token_id"));
 }
 
 TEST(ModelConfigTest, HarmlessKeysArePassedOver) {
-  Parse(R"({"pretraining_tp": 1, "use_cache": true, "initializer_range": 0.02, "attention_dropout": 0.0, "_name_or_path": "x",
+  Parse(
+      R"({"pretraining_tp": 1, "use_cache": true, "initializer_range": 0.02, "attention_dropout": 0.0, "_name_or_path": "x",
             "transformers_version": "9", "pad_token_id": -1, "max_window_layers": 28, "sliding_window": null, "something_new": {"a": [1]}})");
 }
 
@@ -211,19 +249,22 @@ TEST(ModelConfigTest, FilesNameThemselves) {
   }
   WriteFile(folder.path() / "config.json", json::Write(With()));
   EXPECT_TRUE(LoadModelConfig(folder.path()));
-  WriteFile(folder.path() / "hf_quant_config.json",
-            R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8","kv_cache_quant_algo":"FP8"}})");
+  WriteFile(
+      folder.path() / "hf_quant_config.json",
+      R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8","kv_cache_quant_algo":"FP8"}})");
   const auto quantized = LoadModelConfig(folder.path());
   ASSERT_FALSE(quantized);
   EXPECT_THAT(quantized.error().message, HasSubstr("modelopt FP8 (hf_quant_config.json)"));
 }
 
 TEST(QuantizationTest, ReadsTheKvCachesFormat) {
-  const auto info = FindQuantization(Json(R"({"quantization_config": {"quant_method": "quark", "kv_cache_scheme": "static"}})"));
+  const auto info = FindQuantization(
+      Json(R"({"quantization_config": {"quant_method": "quark", "kv_cache_scheme": "static"}})"));
   ASSERT_TRUE(info && *info);
   EXPECT_EQ((*info)->kv_cache, "static");
   EXPECT_FALSE(*FindQuantization(Json("{}")));
-  EXPECT_TRUE(*FindQuantization(Json(R"({"text_config": {"quantization_config": {"quant_method": "fp8"}}})")));
+  EXPECT_TRUE(*FindQuantization(
+      Json(R"({"text_config": {"quantization_config": {"quant_method": "fp8"}}})")));
 }
 
 TEST(GenerationConfigTest, ReadsDefaultsOfTheAuthors) {
@@ -241,7 +282,8 @@ TEST(GenerationConfigTest, ReadsDefaultsOfTheAuthors) {
 }
 
 TEST(GenerationConfigTest, BadValuesNameTheField) {
-  for (const char* text : {R"({"temperature": "hot"})", R"({"top_p": 2})", R"({"top_k": 1.5})", R"({"repetition_penalty": 0})", R"({"min_p": -1})",
+  for (const char* text : {R"({"temperature": "hot"})", R"({"top_p": 2})", R"({"top_k": 1.5})",
+                           R"({"repetition_penalty": 0})", R"({"min_p": -1})",
                            R"({"max_new_tokens": 0})", R"({"eos_token_id": [1, "x"]})"}) {
     const auto config = ParseGenerationConfig(Json(text));
     ASSERT_FALSE(config) << text;
@@ -257,7 +299,8 @@ TEST(GenerationConfigTest, AnAbsentFileGivesDefaults) {
   EXPECT_TRUE(config->eos_token_ids.empty());
   EXPECT_FALSE(config->temperature);
   WriteFile(folder.path() / "generation_config.json", "[]");
-  EXPECT_THAT(LoadGenerationConfig(folder.path()).error().message, HasSubstr("generation_config.json"));
+  EXPECT_THAT(LoadGenerationConfig(folder.path()).error().message,
+              HasSubstr("generation_config.json"));
 }
 
 }  // namespace

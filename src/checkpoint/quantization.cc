@@ -49,12 +49,14 @@ Result<std::optional<QuantizationInfo>> FindQuantization(const json::Value& conf
   }
   const json::Value* text = config.Find("text_config");
   if (text == nullptr || !text->is_object()) return std::nullopt;
-  ASSIGN_OR_RETURN(const json::Value* inner, JsonFields(*text, "text_config.").Object("quantization_config"));
+  ASSIGN_OR_RETURN(const json::Value* inner,
+                   JsonFields(*text, "text_config.").Object("quantization_config"));
   if (inner == nullptr) return std::nullopt;
   return Describe(*inner, "config.json text_config.quantization_config");
 }
 
-Result<std::optional<QuantizationInfo>> FindQuantization(const std::filesystem::path& folder, const json::Value& config) {
+Result<std::optional<QuantizationInfo>> FindQuantization(const std::filesystem::path& folder,
+                                                         const json::Value& config) {
   ASSIGN_OR_RETURN(std::optional<QuantizationInfo> info, FindQuantization(config));
   if (info) return info;
   for (const char* name : {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
@@ -65,8 +67,10 @@ Result<std::optional<QuantizationInfo>> FindQuantization(const std::filesystem::
     if (!value) return tl::unexpected<Error>(std::move(value).error().In((folder / name).string()));
     // ModelOpt nests the facts one level down and names the producer beside them.
     const json::Value* inner = value->Find("quantization");
-    QuantizationInfo found = Describe(inner != nullptr && inner->is_object() ? *inner : *value, name);
-    if (found.method.empty() && value->Find("producer") != nullptr) found.method = TextOf(*value->Find("producer"), "name");
+    QuantizationInfo found =
+        Describe(inner != nullptr && inner->is_object() ? *inner : *value, name);
+    if (found.method.empty() && value->Find("producer") != nullptr)
+      found.method = TextOf(*value->Find("producer"), "name");
     return found;
   }
   return std::nullopt;

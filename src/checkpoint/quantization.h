@@ -21,10 +21,13 @@ struct QuantizationInfo {
   std::string Text() const;
 };
 
-// The quantization_config or compression_config inside a config.json; nullopt for a plain checkpoint.
+// The quantization_config or compression_config inside a config.json; nullopt for a plain
+// checkpoint.
 Result<std::optional<QuantizationInfo>> FindQuantization(const json::Value& config);
 
-// The same, or else what the files beside config.json say (hf_quant_config.json, quantize_config.json, quant_config.json).
-Result<std::optional<QuantizationInfo>> FindQuantization(const std::filesystem::path& folder, const json::Value& config);
+// The same, or else what the files beside config.json say (hf_quant_config.json,
+// quantize_config.json, quant_config.json).
+Result<std::optional<QuantizationInfo>> FindQuantization(const std::filesystem::path& folder,
+                                                         const json::Value& config);
 
 }  // namespace sluice

@@ -23,9 +23,11 @@ Result<RopeScaling> ParseLlama3(const JsonFields& fields, const JsonFields& top)
   ASSIGN_OR_RETURN(scaling.low_freq_factor, RequiredNumber(fields, "low_freq_factor"));
   ASSIGN_OR_RETURN(scaling.high_freq_factor, RequiredNumber(fields, "high_freq_factor"));
   if (scaling.high_freq_factor < scaling.low_freq_factor) {
-    return fields.Bad("high_freq_factor", "at least low_freq_factor", *fields.Given("high_freq_factor"));
+    return fields.Bad("high_freq_factor", "at least low_freq_factor",
+                      *fields.Given("high_freq_factor"));
   }
-  ASSIGN_OR_RETURN(std::optional<int64_t> original, fields.Integer("original_max_position_embeddings", 1, kMaxPositions));
+  ASSIGN_OR_RETURN(std::optional<int64_t> original,
+                   fields.Integer("original_max_position_embeddings", 1, kMaxPositions));
   if (!original) {
     ASSIGN_OR_RETURN(original, top.Integer("original_max_position_embeddings", 1, kMaxPositions));
   }
@@ -44,12 +46,16 @@ Result<RopeConfig> ParseRopeConfig(const json::Value& config) {
     ASSIGN_OR_RETURN(const json::Value* block, top.Object(block_name));
     if (block == nullptr) continue;
     const JsonFields fields(*block, fmt::format("{}.", block_name));
-    ASSIGN_OR_RETURN(const std::optional<double> inner_theta, fields.Number("rope_theta", kMinTheta, kMaxTheta));
+    ASSIGN_OR_RETURN(const std::optional<double> inner_theta,
+                     fields.Number("rope_theta", kMinTheta, kMaxTheta));
     if (inner_theta) theta = inner_theta;
-    ASSIGN_OR_RETURN(const std::optional<double> partial, fields.Number("partial_rotary_factor", 0, 1));
+    ASSIGN_OR_RETURN(const std::optional<double> partial,
+                     fields.Number("partial_rotary_factor", 0, 1));
     if (partial.value_or(1) != 1) {
-      return Fail(ErrorCode::kUnsupported, fmt::format("{}.partial_rotary_factor {} is not supported, only 1", block_name, *partial),
-                  fmt::format("{}.partial_rotary_factor", block_name));
+      return Fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{}.partial_rotary_factor {} is not supported, only 1", block_name, *partial),
+          fmt::format("{}.partial_rotary_factor", block_name));
     }
     ASSIGN_OR_RETURN(std::optional<std::string> type, fields.String("rope_type"));
     if (!type) {
@@ -60,16 +66,20 @@ Result<RopeConfig> ParseRopeConfig(const json::Value& config) {
       break;
     }
     if (*type != "llama3") {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("{}.rope_type '{}' is not supported; supported are default and llama3", block_name, *type),
-                  fmt::format("{}.rope_type", block_name));
+      return Fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{}.rope_type '{}' is not supported; supported are default and llama3",
+                      block_name, *type),
+          fmt::format("{}.rope_type", block_name));
     }
     ASSIGN_OR_RETURN(rope.scaling, ParseLlama3(fields, top));
     break;
   }
   if (!theta) {
-    return Fail(ErrorCode::kInvalidData, "rope_theta is missing: it must stand in config.json or in its rope_parameters or "
-                                         "rope_scaling", "rope_theta");
+    return Fail(ErrorCode::kInvalidData,
+                "rope_theta is missing: it must stand in config.json or in its rope_parameters or "
+                "rope_scaling",
+                "rope_theta");
   }
   rope.theta = *theta;
   return rope;

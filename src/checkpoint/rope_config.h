@@ -14,9 +14,9 @@ struct RopeConfig {
   std::optional<RopeScaling> scaling;  // of type "llama3"; nullopt: unscaled
 };
 
-// Reads rope_theta with rope_scaling (transformers 4) or rope_parameters (transformers 5); a theta inside the block wins
-// over one outside. An unknown rope type is kUnsupported; a theta that stands nowhere is an error.
-// REQUIRES: `config` is an object.
+// Reads rope_theta with rope_scaling (transformers 4) or rope_parameters (transformers 5); a theta
+// inside the block wins over one outside. An unknown rope type is kUnsupported; a theta that stands
+// nowhere is an error. REQUIRES: `config` is an object.
 Result<RopeConfig> ParseRopeConfig(const json::Value& config);
 
 }  // namespace sluice

@@ -28,8 +28,8 @@ struct TensorInfo {
 // "[4096, 128]".
 std::string ShapeText(std::span<const int64_t> shape);
 
-// The checked head of a file: every tensor has a known type and a shape whose size is that of its bytes; the tensors
-// cover the data part exactly, without overlap, hole or rest.
+// The checked head of a file: every tensor has a known type and a shape whose size is that of its
+// bytes; the tensors cover the data part exactly, without overlap, hole or rest.
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // by rising offset
 };
@@ -40,10 +40,12 @@ inline constexpr size_t kMaxTensors = 1'000'000;
 inline constexpr size_t kMaxTensorNameBytes = 4096;
 inline constexpr size_t kMaxTensorRank = 64;
 
-// Reads the header at the start of `file`, the first bytes (at least the whole header) of a file of `file_size` bytes.
-// kInvalidData says which tensor breaks which rule; kUnsupported names an element type that this program does not know.
-// Memory taken is in proportion to the header's own length, never to a number in it.
-Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file, uint64_t file_size);
+// Reads the header at the start of `file`, the first bytes (at least the whole header) of a file of
+// `file_size` bytes. kInvalidData says which tensor breaks which rule; kUnsupported names an
+// element type that this program does not know. Memory taken is in proportion to the header's own
+// length, never to a number in it.
+Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file,
+                                                 uint64_t file_size);
 
 // An open file with its checked header.
 // Ownership: owns the mapping; move-only. Thread safety: constant after Open.
@@ -58,7 +60,8 @@ class SafetensorsFile {
   std::span<const std::byte> Bytes(const TensorInfo& tensor) const {
     return file_.bytes().subspan(tensor.offset, tensor.size_bytes);
   }
-  // The bytes [offset, offset + size) of the tensor are not needed again: their pages leave this process's memory.
+  // The bytes [offset, offset + size) of the tensor are not needed again: their pages leave this
+  // process's memory.
   void Release(const TensorInfo& tensor, uint64_t offset, uint64_t size) const {
     file_.Release(tensor.offset + offset, size);
   }

@@ -1,4 +1,5 @@
-// Fuzz target: any bytes as a safetensors file. Whatever is accepted must be covered exactly by its tensors.
+// Fuzz target: any bytes as a safetensors file. Whatever is accepted must be covered exactly by its
+// tensors.
 #include <cstdint>
 #include <span>
 

@@ -17,13 +17,17 @@ using testing::TemporaryFolder;
 using testing::WriteFile;
 
 Result<SafetensorsHeader> Parse(const std::string& bytes) {
-  return ParseSafetensorsHeader({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, bytes.size());
+  return ParseSafetensorsHeader({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()},
+                                bytes.size());
 }
 
-std::string Eight() { return std::string(8, 'x'); }
+std::string Eight() {
+  return std::string(8, 'x');
+}
 
 TEST(SafetensorsTest, ReadsTensorsByOffset) {
-  const auto header = Parse(MakeSafetensors({{"b", "F32", {2, 1}, Eight()}, {"a", "BF16", {3}, "123456"}, {"s", "F32", {}, "1234"}}));
+  const auto header = Parse(MakeSafetensors(
+      {{"b", "F32", {2, 1}, Eight()}, {"a", "BF16", {3}, "123456"}, {"s", "F32", {}, "1234"}}));
   ASSERT_TRUE(header) << header.error().message;
   ASSERT_EQ(header->tensors.size(), 3u);
   EXPECT_EQ(header->tensors[0].name, "b");
@@ -35,17 +39,30 @@ TEST(SafetensorsTest, ReadsTensorsByOffset) {
 }
 
 TEST(SafetensorsTest, AcceptsWhatTheFormatAllows) {
-  const struct { const char* name; std::string header, data; } kCases[] = {
+  const struct {
+    const char* name;
+    std::string header, data;
+  } kCases[] = {
       {"no tensors", "{}", ""},
       {"padding", R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}   )", Eight()},
-      {"metadata", R"({"__metadata__":{"format":"pt","x":"é"},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight()},
-      {"white space", "{ \"a\" :\n{\"shape\": [ 8 ],\t\"data_offsets\":[0,8], \"dtype\":\"U8\"}}", Eight()},
-      {"empty tensor", R"({"e":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight()},
-      {"empty tensor of huge shape", R"({"e":{"dtype":"F32","shape":[0,9223372036854775807,3],"data_offsets":[0,0]}})", ""},
-      {"empty tensor at the end", R"({"e":{"dtype":"F32","shape":[0],"data_offsets":[8,8]},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight()},
-      {"two elements a byte", R"({"a":{"dtype":"F4","shape":[2,8],"data_offsets":[0,8]}})", Eight()},
+      {"metadata",
+       R"({"__metadata__":{"format":"pt","x":"é"},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+       Eight()},
+      {"white space", "{ \"a\" :\n{\"shape\": [ 8 ],\t\"data_offsets\":[0,8], \"dtype\":\"U8\"}}",
+       Eight()},
+      {"empty tensor",
+       R"({"e":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+       Eight()},
+      {"empty tensor of huge shape",
+       R"({"e":{"dtype":"F32","shape":[0,9223372036854775807,3],"data_offsets":[0,0]}})", ""},
+      {"empty tensor at the end",
+       R"({"e":{"dtype":"F32","shape":[0],"data_offsets":[8,8]},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+       Eight()},
+      {"two elements a byte", R"({"a":{"dtype":"F4","shape":[2,8],"data_offsets":[0,8]}})",
+       Eight()},
       {"escaped name", R"({"aé😀\n":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight()},
-      {"further key", R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"note":[{"x":1.5e3}]}})", Eight()},
+      {"further key",
+       R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"note":[{"x":1.5e3}]}})", Eight()},
   };
   for (const auto& test : kCases) {
     const auto header = Parse(SafetensorsBytes(test.header, test.data));
@@ -54,7 +71,10 @@ TEST(SafetensorsTest, AcceptsWhatTheFormatAllows) {
 }
 
 TEST(SafetensorsTest, RefusesWhatBreaksARule) {
-  const struct { std::string header, data; const char* message; } kCases[] = {
+  const struct {
+    std::string header, data;
+    const char* message;
+  } kCases[] = {
       {"", "", "too small"},
       {"[", "", "too small"},
       {"[]", "", "does not begin with '{'"},
@@ -78,29 +98,41 @@ TEST(SafetensorsTest, RefusesWhatBreaksARule) {
       {R"({"a":{"dtype":"U8","shape":["8"],"data_offsets":[0,8]}})", Eight(), "no number"},
       {R"({"a":{"dtype":"U8","shape":[[8]],"data_offsets":[0,8]}})", Eight(), "no number"},
       {R"({"a":{"dtype":"U8","shape":8,"data_offsets":[0,8]}})", Eight(), "expected '['"},
-      {R"({"a":{"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,8]}})", Eight(), "larger"},
-      {R"({"a":{"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,8]}})", Eight(), "too large"},
-      {R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,8]}})", Eight(), "overflows"},
-      {R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", "", "overflows"},
-      {R"({"a":{"dtype":"U8","shape":[2305843009213693953],"data_offsets":[0,8]}})", Eight(), "overflows"},
+      {R"({"a":{"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,8]}})", Eight(),
+       "larger"},
+      {R"({"a":{"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,8]}})", Eight(),
+       "too large"},
+      {R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,8]}})", Eight(),
+       "overflows"},
+      {R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", "",
+       "overflows"},
+      {R"({"a":{"dtype":"U8","shape":[2305843009213693953],"data_offsets":[0,8]}})", Eight(),
+       "overflows"},
       {R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", "x", "whole bytes"},
       {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[8,0]}})", Eight(), "backwards"},
       {R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", Eight(), "only 8 bytes"},
-      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551608,18446744073709551615]}})", Eight(), "only 8 bytes"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551608,18446744073709551615]}})",
+       Eight(), "only 8 bytes"},
       {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[0,8]}})", Eight(), "takes 7 bytes"},
       {R"({"a":{"dtype":"F16","shape":[8],"data_offsets":[0,8]}})", Eight(), "takes 16 bytes"},
       {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", Eight(), "end at byte"},
       {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", Eight(), "hole"},
-      {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", Eight(), "hole"},
-      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", Eight(), "overlaps"},
-      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight(), "overlaps"},
-      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"a":{"dtype":"U8","shape":[0],"data_offsets":[8,8]}})", Eight(), "'a': stands twice"},
-      {R"({"e":{"dtype":"U8","shape":[0],"data_offsets":[4,4]},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight(), "overlaps"},
+      {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+       Eight(), "hole"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+       Eight(), "overlaps"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+       Eight(), "overlaps"},
+      {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"a":{"dtype":"U8","shape":[0],"data_offsets":[8,8]}})",
+       Eight(), "'a': stands twice"},
+      {R"({"e":{"dtype":"U8","shape":[0],"data_offsets":[4,4]},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+       Eight(), "overlaps"},
       {R"({"__metadata__":{"x":1}})", "", "'x' must be a string"},
       {R"({"__metadata__":[]})", "", "expected '{'"},
       {R"({"__metadata__":{},"__metadata__":{}})", "", "twice"},
       {"{\"\xff\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", Eight(), "UTF-8"},
-      {"{\"\xed\xa0\x80\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", Eight(), "UTF-8"},
+      {"{\"\xed\xa0\x80\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", Eight(),
+       "UTF-8"},
       {R"({"\ud800":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight(), "surrogate"},
       {R"({"\x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", Eight(), "escape"},
       {"{\"a\nb\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", Eight(), "control"},
@@ -117,13 +149,15 @@ TEST(SafetensorsTest, RefusesWhatBreaksARule) {
 }
 
 TEST(SafetensorsTest, NamesTheTensor) {
-  const auto header = Parse(SafetensorsBytes(R"({"model.norm.weight":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", Eight()));
+  const auto header = Parse(SafetensorsBytes(
+      R"({"model.norm.weight":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", Eight()));
   ASSERT_FALSE(header);
   EXPECT_THAT(header.error().message, HasSubstr("tensor 'model.norm.weight'"));
 }
 
 TEST(SafetensorsTest, HeaderLengthIsNeverBelieved) {
-  for (const uint64_t length : {uint64_t{0}, uint64_t{1}, uint64_t{100}, kMaxHeaderBytes, kMaxHeaderBytes + 1, ~uint64_t{0}, ~uint64_t{0} - 8}) {
+  for (const uint64_t length : {uint64_t{0}, uint64_t{1}, uint64_t{100}, kMaxHeaderBytes,
+                                kMaxHeaderBytes + 1, ~uint64_t{0}, ~uint64_t{0} - 8}) {
     std::string bytes = SafetensorsBytes("{}", "");
     for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(length >> (8 * i) & 0xFF);
     EXPECT_FALSE(Parse(bytes)) << length;
@@ -131,9 +165,11 @@ TEST(SafetensorsTest, HeaderLengthIsNeverBelieved) {
 }
 
 TEST(SafetensorsTest, EveryTruncationIsRefused) {
-  const std::string bytes = MakeSafetensors({{"a", "F32", {2}, Eight()}, {"b", "BF16", {4}, Eight()}});
+  const std::string bytes =
+      MakeSafetensors({{"a", "F32", {2}, Eight()}, {"b", "BF16", {4}, Eight()}});
   ASSERT_TRUE(Parse(bytes));
-  for (size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(Parse(bytes.substr(0, size))) << size;
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(Parse(bytes.substr(0, size))) << size;
   EXPECT_FALSE(Parse(bytes + "x"));
 }
 
@@ -145,8 +181,10 @@ TEST(SafetensorsTest, DeepNestingEndsEarly) {
 
 // Whatever a damaged file passes as must still be covered exactly by its tensors.
 TEST(SafetensorsTest, MutatedFilesAreRefusedOrConsistent) {
-  const std::string valid = MakeSafetensors(
-      {{"model.a", "F32", {2, 3}, std::string(24, 'x')}, {"model.b", "BF16", {4}, Eight()}, {"s", "F32", {}, "1234"}, {"e", "U8", {0}, ""}});
+  const std::string valid = MakeSafetensors({{"model.a", "F32", {2, 3}, std::string(24, 'x')},
+                                             {"model.b", "BF16", {4}, Eight()},
+                                             {"s", "F32", {}, "1234"},
+                                             {"e", "U8", {0}, ""}});
   ASSERT_TRUE(Parse(valid));
   const std::string alphabet = "{}[]\",:0123456789eE+-.\\u \xff\x80\x01";
   std::mt19937_64 random(7);
@@ -171,7 +209,8 @@ TEST(SafetensorsTest, MutatedFilesAreRefusedOrConsistent) {
     for (const TensorInfo& tensor : header->tensors) {
       ASSERT_LE(tensor.offset + tensor.size_bytes, bytes.size());
       total += tensor.size_bytes;
-      ASSERT_EQ(static_cast<uint64_t>(tensor.num_elements() * BitsPerElement(tensor.type)), tensor.size_bytes * 8);
+      ASSERT_EQ(static_cast<uint64_t>(tensor.num_elements() * BitsPerElement(tensor.type)),
+                tensor.size_bytes * 8);
     }
     ASSERT_LE(total, bytes.size());
   }
@@ -190,7 +229,8 @@ TEST(SafetensorsTest, FileErrorsNameTheFile) {
 
 TEST(SafetensorsTest, GivesTheBytes) {
   const TemporaryFolder folder;
-  WriteFile(folder.path() / "x.safetensors", MakeSafetensors({{"a", "U8", {3}, "abc"}, {"b", "U8", {2}, "de"}}));
+  WriteFile(folder.path() / "x.safetensors",
+            MakeSafetensors({{"a", "U8", {3}, "abc"}, {"b", "U8", {2}, "de"}}));
   const auto file = SafetensorsFile::Open(folder.path() / "x.safetensors");
   ASSERT_TRUE(file) << file.error().message;
   const auto bytes = file->Bytes(file->tensors()[1]);

@@ -27,16 +27,19 @@ std::filesystem::path ExpandHome(const std::string& path, const std::string& hom
 }
 
 bool IsCommit(std::string_view text) {
-  return text.size() == kCommitDigits &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return text.size() == kCommitDigits && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
 }
 
 // A branch or tag may hold slashes, but must not lead out of the refs folder.
 bool IsRevisionName(std::string_view text) {
   if (text.empty() || text.size() > 255 || text.front() == '/' || text.back() == '/') return false;
-  if (text.find("..") != std::string_view::npos || text.find("//") != std::string_view::npos) return false;
+  if (text.find("..") != std::string_view::npos || text.find("//") != std::string_view::npos)
+    return false;
   return std::all_of(text.begin(), text.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' || c == '/' || c == '+';
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' ||
+           c == '/' || c == '+';
   });
 }
 
@@ -55,26 +58,33 @@ std::string CacheName(std::string_view id) {
 std::vector<std::string> Snapshots(const std::filesystem::path& repository) {
   std::vector<std::string> names;
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(repository / "snapshots", error), end; !error && entry != end; entry.increment(error)) {
+  for (std::filesystem::directory_iterator entry(repository / "snapshots", error), end;
+       !error && entry != end; entry.increment(error)) {
     if (IsFolder(entry->path())) names.push_back(entry->path().filename().string());
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 
-tl::unexpected<Error> NotInCache(const ResolveOptions& options, std::string_view id, std::string_view what,
-                                 const std::filesystem::path& cache) {
-  const std::string revision = options.revision.empty() ? "" : fmt::format(" --revision {}", options.revision);
-  const std::string target = options.download_dir.empty() ? "" : fmt::format(" --cache-dir {}", cache.string());
+tl::unexpected<Error> NotInCache(const ResolveOptions& options, std::string_view id,
+                                 std::string_view what, const std::filesystem::path& cache) {
+  const std::string revision =
+      options.revision.empty() ? "" : fmt::format(" --revision {}", options.revision);
+  const std::string target =
+      options.download_dir.empty() ? "" : fmt::format(" --cache-dir {}", cache.string());
   return Fail(ErrorCode::kUnavailable,
-              fmt::format("model {} is not on this machine: {}, and there is no folder {}. This program does not download: run "
-                          "`hf download {}{}{}`, or give the folder of a downloaded model, or its cache with --download-dir or "
-                          "HF_HOME", id, what, options.argument, id, revision, target),
+              fmt::format("model {} is not on this machine: {}, and there is no folder {}. This "
+                          "program does not download: run "
+                          "`hf download {}{}{}`, or give the folder of a downloaded model, or its "
+                          "cache with --download-dir or "
+                          "HF_HOME",
+                          id, what, options.argument, id, revision, target),
               "model");
 }
 
 // The commit that the repository's refs or its snapshots give, or "" with the reason in `why_not`.
-Result<std::string> FindCommit(const std::filesystem::path& repository, const std::string& revision, std::string& why_not) {
+Result<std::string> FindCommit(const std::filesystem::path& repository, const std::string& revision,
+                               std::string& why_not) {
   const std::string name = revision.empty() ? "main" : revision;
   if (IsCommit(name)) {
     if (IsFolder(repository / "snapshots" / name)) return name;
@@ -86,8 +96,10 @@ Result<std::string> FindCommit(const std::filesystem::path& repository, const st
   if (text) {
     std::string commit = text->substr(0, text->find_last_not_of(" \r\n\t") + 1);
     if (!IsCommit(commit)) {
-      return Fail(ErrorCode::kInvalidData, fmt::format("{}: expected a commit of {} hexadecimal digits, found '{}'", ref.string(),
-                                                       kCommitDigits, commit.substr(0, 60)), "model");
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("{}: expected a commit of {} hexadecimal digits, found '{}'",
+                              ref.string(), kCommitDigits, commit.substr(0, 60)),
+                  "model");
     }
     if (IsFolder(repository / "snapshots" / commit)) return commit;
     why_not = fmt::format("{} names snapshot {}, which does not exist", ref.string(), commit);
@@ -96,7 +108,9 @@ Result<std::string> FindCommit(const std::filesystem::path& repository, const st
   const std::vector<std::string> snapshots = Snapshots(repository);
   if (revision.empty() && snapshots.size() == 1) return snapshots.front();
   why_not = fmt::format("{} does not exist", ref.string());
-  if (!snapshots.empty()) why_not += fmt::format(" (snapshots there: {}; choose one with --revision)", fmt::join(snapshots, ", "));
+  if (!snapshots.empty())
+    why_not += fmt::format(" (snapshots there: {}; choose one with --revision)",
+                           fmt::join(snapshots, ", "));
   return std::string();
 }
 
@@ -122,8 +136,10 @@ bool IsHubId(std::string_view text) {
   constexpr size_t kMaxPart = 96;
   const auto is_part = [](std::string_view part) {
     if (part.empty() || part.size() > kMaxPart) return false;
-    if (part.front() == '-' || part.front() == '.' || part.back() == '-' || part.back() == '.') return false;
-    if (part.find("--") != std::string_view::npos || part.find("..") != std::string_view::npos) return false;
+    if (part.front() == '-' || part.front() == '.' || part.back() == '-' || part.back() == '.')
+      return false;
+    if (part.find("--") != std::string_view::npos || part.find("..") != std::string_view::npos)
+      return false;
     return std::all_of(part.begin(), part.end(), [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
     });
@@ -133,28 +149,41 @@ bool IsHubId(std::string_view text) {
   return is_part(text.substr(0, slash)) && is_part(text.substr(slash + 1));
 }
 
-Result<ResolvedModel> ResolveModel(const ResolveOptions& options) { return ResolveModel(options, HubEnvironment::OfProcess()); }
+Result<ResolvedModel> ResolveModel(const ResolveOptions& options) {
+  return ResolveModel(options, HubEnvironment::OfProcess());
+}
 
-Result<ResolvedModel> ResolveModel(const ResolveOptions& options, const HubEnvironment& environment) {
+Result<ResolvedModel> ResolveModel(const ResolveOptions& options,
+                                   const HubEnvironment& environment) {
   const std::filesystem::path path = ExpandHome(options.argument, environment.home);
-  if (!options.argument.empty() && IsFolder(path)) return ResolvedModel{.folder = path, .name = options.argument};
+  if (!options.argument.empty() && IsFolder(path))
+    return ResolvedModel{.folder = path, .name = options.argument};
   std::error_code error;
   if (!options.argument.empty() && std::filesystem::exists(path, error)) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{} is a file; a model is a folder with config.json and safetensors files", options.argument), "model");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{} is a file; a model is a folder with config.json and safetensors files",
+                    options.argument),
+        "model");
   }
   std::string_view id = options.argument;
   while (id.ends_with('/')) id.remove_suffix(1);
   if (!IsHubId(id)) {
-    return Fail(options.argument.empty() ? ErrorCode::kInvalidArgument : ErrorCode::kNotFound,
-                fmt::format("model '{}' is neither a folder that exists nor a Hugging Face id (org/name)", options.argument), "model");
+    return Fail(
+        options.argument.empty() ? ErrorCode::kInvalidArgument : ErrorCode::kNotFound,
+        fmt::format("model '{}' is neither a folder that exists nor a Hugging Face id (org/name)",
+                    options.argument),
+        "model");
   }
   if (!options.revision.empty() && !IsRevisionName(options.revision)) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("revision '{}' is not the name of a branch, a tag or a commit", options.revision),
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("revision '{}' is not the name of a branch, a tag or a commit",
+                            options.revision),
                 "revision");
   }
-  const std::filesystem::path cache =
-      options.download_dir.empty() ? environment.CacheFolder() : ExpandHome(options.download_dir, environment.home);
+  const std::filesystem::path cache = options.download_dir.empty()
+                                          ? environment.CacheFolder()
+                                          : ExpandHome(options.download_dir, environment.home);
   const std::filesystem::path repository = cache / CacheName(id);
   if (!IsFolder(repository)) {
     return NotInCache(options, id, fmt::format("{} does not exist", repository.string()), cache);
@@ -162,7 +191,10 @@ Result<ResolvedModel> ResolveModel(const ResolveOptions& options, const HubEnvir
   std::string why_not;
   ASSIGN_OR_RETURN(const std::string commit, FindCommit(repository, options.revision, why_not));
   if (commit.empty()) return NotInCache(options, id, why_not, cache);
-  return ResolvedModel{.folder = repository / "snapshots" / commit, .name = options.argument, .commit = commit, .from_cache = true};
+  return ResolvedModel{.folder = repository / "snapshots" / commit,
+                       .name = options.argument,
+                       .commit = commit,
+                       .from_cache = true};
 }
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// From a model argument (a folder, or a Hugging Face id in the local cache) to the folder that holds its files.
+// From a model argument (a folder, or a Hugging Face id in the local cache) to the folder that
+// holds its files.
 #pragma once
 
 #include <filesystem>
@@ -19,12 +20,14 @@ struct HubEnvironment {
   std::string home = "";                   // HOME
 
   static HubEnvironment OfProcess();
-  // The cache's folder: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub.
+  // The cache's folder: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub,
+  // ~/.cache/huggingface/hub.
   std::filesystem::path CacheFolder() const;
 };
 
 struct ResolveOptions {
-  std::string argument;           // "models/abacus", "meta-llama/Llama-3.2-1B", with or without a slash at the end
+  std::string
+      argument;  // "models/abacus", "meta-llama/Llama-3.2-1B", with or without a slash at the end
   std::string download_dir = "";  // looked at in place of the cache's folder; "" for the cache
   std::string revision = "";      // branch, tag or commit; "" for main
 };
@@ -36,11 +39,13 @@ struct ResolvedModel {
   bool from_cache = false;
 };
 
-// A folder that exists wins over an id of the same spelling. Nothing is downloaded: kUnavailable tells which folders were
-// looked at and how to put the model there. kInvalidArgument for an argument that is neither a path nor an id, or a
-// revision that is no name. Without a revision and without refs/main, the only snapshot there is counts.
+// A folder that exists wins over an id of the same spelling. Nothing is downloaded: kUnavailable
+// tells which folders were looked at and how to put the model there. kInvalidArgument for an
+// argument that is neither a path nor an id, or a revision that is no name. Without a revision and
+// without refs/main, the only snapshot there is counts.
 Result<ResolvedModel> ResolveModel(const ResolveOptions& options);
-Result<ResolvedModel> ResolveModel(const ResolveOptions& options, const HubEnvironment& environment);
+Result<ResolvedModel> ResolveModel(const ResolveOptions& options,
+                                   const HubEnvironment& environment);
 
 // "org/name" or "name", of letters, digits, '-', '_' and '.', at most 96 characters a part.
 bool IsHubId(std::string_view text);

@@ -16,8 +16,9 @@ const std::string kCommitB = "89abcdef0123456789abcdef0123456789abcdef";
 class ResolveTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = std::filesystem::path(::testing::TempDir()) /
-            ("resolve_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    root_ =
+        std::filesystem::path(::testing::TempDir()) /
+        ("resolve_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::remove_all(root_);
     std::filesystem::create_directories(root_);
     environment_.home = (root_ / "home").string();
@@ -29,13 +30,16 @@ class ResolveTest : public ::testing::Test {
     std::ofstream(path) << text;
   }
   // A model in a cache's folder: its snapshots, and refs/main where `main` is not empty.
-  void AddModel(const std::filesystem::path& cache, const std::string& name, const std::vector<std::string>& commits,
-                const std::string& main) {
-    for (const std::string& commit : commits) Write(cache / name / "snapshots" / commit / "config.json", "{}");
+  void AddModel(const std::filesystem::path& cache, const std::string& name,
+                const std::vector<std::string>& commits, const std::string& main) {
+    for (const std::string& commit : commits)
+      Write(cache / name / "snapshots" / commit / "config.json", "{}");
     if (!main.empty()) Write(cache / name / "refs/main", main);
   }
-  Result<ResolvedModel> Resolve(const std::string& argument, const std::string& revision = "", const std::string& download_dir = "") {
-    return ResolveModel({.argument = argument, .download_dir = download_dir, .revision = revision}, environment_);
+  Result<ResolvedModel> Resolve(const std::string& argument, const std::string& revision = "",
+                                const std::string& download_dir = "") {
+    return ResolveModel({.argument = argument, .download_dir = download_dir, .revision = revision},
+                        environment_);
   }
 
   std::filesystem::path root_;
@@ -58,7 +62,8 @@ TEST_F(ResolveTest, ExpandsTheHomeFolder) {
 }
 
 TEST_F(ResolveTest, FollowsMainToItsSnapshot) {
-  AddModel(root_ / "home/.cache/huggingface/hub", "models--meta-llama--Llama-3.2-1B", {kCommitA, kCommitB}, kCommitB + "\n");
+  AddModel(root_ / "home/.cache/huggingface/hub", "models--meta-llama--Llama-3.2-1B",
+           {kCommitA, kCommitB}, kCommitB + "\n");
   for (const char* argument : {"meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-1B/"}) {
     const auto model = Resolve(argument);
     ASSERT_TRUE(model) << model.error().message;
@@ -117,8 +122,11 @@ TEST_F(ResolveTest, TellsWhereItLookedAndWhatToDo) {
   const auto model = Resolve("meta-llama/Llama-3.2-1B", "v1");
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(model.error().message, HasSubstr((environment_.CacheFolder() / "models--meta-llama--Llama-3.2-1B").string()));
-  EXPECT_THAT(model.error().message, HasSubstr("hf download meta-llama/Llama-3.2-1B --revision v1"));
+  EXPECT_THAT(
+      model.error().message,
+      HasSubstr((environment_.CacheFolder() / "models--meta-llama--Llama-3.2-1B").string()));
+  EXPECT_THAT(model.error().message,
+              HasSubstr("hf download meta-llama/Llama-3.2-1B --revision v1"));
 }
 
 TEST_F(ResolveTest, RefusesWhatIsNoModel) {
@@ -139,8 +147,10 @@ TEST_F(ResolveTest, NeverLeavesTheCache) {
 }
 
 TEST(HubIdTest, KnowsIds) {
-  for (const char* id : {"gpt2", "meta-llama/Llama-3.2-1B", "Qwen/Qwen3-0.6B", "a_b/c.d"}) EXPECT_TRUE(IsHubId(id)) << id;
-  for (const char* id : {"", "/", "a/", "/a", "a//b", "a/b/c", "a..b", "-a", ".a", "a b", "a--b"}) EXPECT_FALSE(IsHubId(id)) << id;
+  for (const char* id : {"gpt2", "meta-llama/Llama-3.2-1B", "Qwen/Qwen3-0.6B", "a_b/c.d"})
+    EXPECT_TRUE(IsHubId(id)) << id;
+  for (const char* id : {"", "/", "a/", "/a", "a//b", "a/b/c", "a..b", "-a", ".a", "a b", "a--b"})
+    EXPECT_FALSE(IsHubId(id)) << id;
 }
 
 }  // namespace

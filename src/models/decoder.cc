@@ -14,7 +14,8 @@ namespace sluice {
 namespace {
 
 void MoveRow(std::byte* data, int64_t from, int64_t to, int64_t row_bytes) {
-  if (from != to) std::memcpy(data + to * row_bytes, data + from * row_bytes, static_cast<size_t>(row_bytes));
+  if (from != to)
+    std::memcpy(data + to * row_bytes, data + from * row_bytes, static_cast<size_t>(row_bytes));
 }
 
 }  // namespace
@@ -25,7 +26,8 @@ void Decoder::CheckInput(const StepInput& input, const KvCache& cache) const {
   CHECK_EQ(input.positions.size(), input.tokens.size());
   CHECK_LE(static_cast<int64_t>(input.slices.size()), options_.max_slices);
   CHECK_LE(static_cast<int64_t>(input.logit_rows.size()), options_.max_logit_rows);
-  CHECK(cache.layer(0).layout.type == options_.kv_type && cache.layer(0).layout.block_size == options_.block_size,
+  CHECK(cache.layer(0).layout.type == options_.kv_type &&
+            cache.layer(0).layout.block_size == options_.block_size,
         "the KV cache was allocated with other options than the model");
   int64_t next_row = 0;
   for (const kernels::AttentionSlice& slice : input.slices) {
@@ -34,7 +36,8 @@ void Decoder::CheckInput(const StepInput& input, const KvCache& cache) const {
     CHECK_LE(int64_t{slice.context} + slice.num_tokens, options_.max_context);
   }
   CHECK_EQ(next_row, rows);
-  for (const int32_t token : input.tokens) CHECK(token >= 0 && token < spec_.vocab_size, "token {}", token);
+  for (const int32_t token : input.tokens)
+    CHECK(token >= 0 && token < spec_.vocab_size, "token {}", token);
   int32_t last = -1;
   for (const int32_t row : input.logit_rows) {
     CHECK(row > last && row < rows, "logit row {} after {} of {} rows", row, last, rows);
@@ -47,7 +50,8 @@ void Decoder::KeepLogitRows(const StepInput& input, int64_t q_width) {
   auto* attended = static_cast<std::byte*>(workspace_.attended());
   const int64_t residual_bytes = spec_.hidden_size * static_cast<int64_t>(sizeof(float));
   const int64_t attended_bytes = q_width * BitsPerElement(options_.compute_type) / 8;
-  for (size_t i = 0; i < input.logit_rows.size(); ++i) {  // Ascending: no row is overwritten before it has moved.
+  for (size_t i = 0; i < input.logit_rows.size();
+       ++i) {  // Ascending: no row is overwritten before it has moved.
     MoveRow(residual, input.logit_rows[i], static_cast<int64_t>(i), residual_bytes);
     MoveRow(attended, input.logit_rows[i], static_cast<int64_t>(i), attended_bytes);
   }
@@ -60,7 +64,8 @@ void Decoder::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, 
   const ElementType type = options_.compute_type;
   const int64_t hidden_size = spec_.hidden_size;
   const float eps = spec_.norm_eps;
-  const Step step{.pool = pool, .input = input, .workspace = workspace_, .compute_type = type, .norm_eps = eps};
+  const Step step{
+      .pool = pool, .input = input, .workspace = workspace_, .compute_type = type, .norm_eps = eps};
   float* residual = workspace_.residual();
   float* delta = workspace_.delta();
   void* normed = workspace_.normed();
@@ -72,24 +77,29 @@ void Decoder::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, 
     const LayerWeights& weights = weights_.layers[i];
     const kernels::KvCacheView& layer_cache = cache.layer(static_cast<int64_t>(i));
     if (i == 0) {
-      kernels::RmsNorm(pool, residual, hidden_size, weights.attention_norm.data(), eps, rows, hidden_size, normed, type);
+      kernels::RmsNorm(pool, residual, hidden_size, weights.attention_norm.data(), eps, rows,
+                       hidden_size, normed, type);
     } else {
-      kernels::AddRmsNorm(pool, residual, delta, weights.attention_norm.data(), eps, rows, hidden_size, normed, type);
+      kernels::AddRmsNorm(pool, residual, delta, weights.attention_norm.data(), eps, rows,
+                          hidden_size, normed, type);
     }
     ProjectAndAppend(step, layer.attention, weights.attention, layer_cache);
     const bool is_last = i + 1 == spec_.layers.size();
     if (is_last && input.logit_rows.empty()) return;
     Attend(step, layer.attention, layer_cache);
     if (is_last) {
-      // After the last attention no row depends on another: the rest is computed for the wanted rows alone.
+      // After the last attention no row depends on another: the rest is computed for the wanted
+      // rows alone.
       KeepLogitRows(input, layer.attention.q_width());
       rows = static_cast<int64_t>(input.logit_rows.size());
     }
     ProjectOutput(step, layer.attention, weights.attention, rows);
-    kernels::AddRmsNorm(pool, residual, delta, weights.mlp_norm.data(), eps, rows, hidden_size, normed, type);
+    kernels::AddRmsNorm(pool, residual, delta, weights.mlp_norm.data(), eps, rows, hidden_size,
+                        normed, type);
     Mlp(step, layer.mlp, weights.mlp, rows);
   }
-  kernels::AddRmsNorm(pool, residual, delta, weights_.final_norm.data(), eps, rows, hidden_size, normed, type);
+  kernels::AddRmsNorm(pool, residual, delta, weights_.final_norm.data(), eps, rows, hidden_size,
+                      normed, type);
   const kernels::PackedMatrix& head = spec_.tied_head ? weights_.embedding : weights_.head;
   kernels::Linear(pool, head, DenseRows(normed, type, rows, hidden_size), logits, spec_.vocab_size);
 }

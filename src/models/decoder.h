@@ -14,7 +14,8 @@ namespace sluice {
 // Ownership: owns weights and workspace.
 class Decoder final : public Model {
  public:
-  Decoder(ModelConfig config, const ModelOptions& options, DecoderSpec spec, DecoderWeights weights, Workspace workspace)
+  Decoder(ModelConfig config, const ModelOptions& options, DecoderSpec spec, DecoderWeights weights,
+          Workspace workspace)
       : Model(std::move(config)),
         options_(options),
         spec_(std::move(spec)),

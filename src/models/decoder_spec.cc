@@ -10,12 +10,14 @@ DecoderSpec DescribePlainDecoder(const ModelConfig& config) {
   spec.norm_eps = static_cast<float>(config.rms_norm_eps);
   std::optional<kernels::Llama3RopeScaling> scaling;
   if (config.rope_scaling) {
-    scaling = kernels::Llama3RopeScaling{.factor = config.rope_scaling->factor,
-                                         .low_freq_factor = config.rope_scaling->low_freq_factor,
-                                         .high_freq_factor = config.rope_scaling->high_freq_factor,
-                                         .original_max_position = config.rope_scaling->original_max_position_embeddings};
+    scaling = kernels::Llama3RopeScaling{
+        .factor = config.rope_scaling->factor,
+        .low_freq_factor = config.rope_scaling->low_freq_factor,
+        .high_freq_factor = config.rope_scaling->high_freq_factor,
+        .original_max_position = config.rope_scaling->original_max_position_embeddings};
   }
-  spec.rope_frequencies = kernels::RopeFrequencies(static_cast<int>(config.head_dim), config.rope_theta, scaling);
+  spec.rope_frequencies =
+      kernels::RopeFrequencies(static_cast<int>(config.head_dim), config.rope_theta, scaling);
   LayerSpec layer;
   layer.attention.num_heads = static_cast<int>(config.num_attention_heads);
   layer.attention.num_kv_heads = static_cast<int>(config.num_key_value_heads);

@@ -50,7 +50,8 @@ struct ModelFamily {
   Result<DecoderSpec> (*describe)(const ModelConfig& config);
 };
 
-// The decoder that config.json describes without any peculiarity: the start of every family's description.
+// The decoder that config.json describes without any peculiarity: the start of every family's
+// description.
 DecoderSpec DescribePlainDecoder(const ModelConfig& config);
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// Random parameters for --load-format dummy: any model's shape can be run and measured without its weights.
+// Random parameters for --load-format dummy: any model's shape can be run and measured without its
+// weights.
 #include <algorithm>
 #include <cmath>
 
@@ -26,8 +27,12 @@ uint64_t SeedOf(std::string_view name, uint64_t seed) {
   return Mix(hash ^ Mix(seed));
 }
 
-float Convert(float value, float) { return value; }
-BFloat16 Convert(float value, BFloat16) { return ToBFloat16(value); }
+float Convert(float value, float) {
+  return value;
+}
+BFloat16 Convert(float value, BFloat16) {
+  return ToBFloat16(value);
+}
 
 // Row `row` of a tensor: each 64-bit number gives four elements.
 template <typename T>
@@ -43,12 +48,14 @@ void FillRow(uint64_t tensor_seed, int64_t row, float scale, int64_t cols, T* ou
 }
 
 template <typename T>
-void FillMatrix(ThreadPool& pool, const MatrixParameter& matrix, uint64_t seed, ElementType type, std::vector<std::byte>& scratch,
-                const std::function<void(int64_t)>& done) {
-  const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(matrix.cols)) / kUniformDeviation);
+void FillMatrix(ThreadPool& pool, const MatrixParameter& matrix, uint64_t seed, ElementType type,
+                std::vector<std::byte>& scratch, const std::function<void(int64_t)>& done) {
+  const float scale =
+      static_cast<float>(1 / std::sqrt(static_cast<double>(matrix.cols)) / kUniformDeviation);
   const int64_t row_bytes = matrix.cols * static_cast<int64_t>(sizeof(T));
   const int64_t chunk_rows =
-      std::max<int64_t>(1, kChunkBytes / row_bytes / kernels::PackedMatrix::kPanelRows) * kernels::PackedMatrix::kPanelRows;
+      std::max<int64_t>(1, kChunkBytes / row_bytes / kernels::PackedMatrix::kPanelRows) *
+      kernels::PackedMatrix::kPanelRows;
   int64_t first_row = 0;
   for (const ParameterPart& part : matrix.parts) {
     const uint64_t tensor_seed = SeedOf(part.name, seed);
@@ -70,19 +77,21 @@ void FillMatrix(ThreadPool& pool, const MatrixParameter& matrix, uint64_t seed, 
 
 }  // namespace
 
-Status FillDummyParameters(ThreadPool& pool, const ParameterList& list, uint64_t seed, ElementType compute_type,
-                           ElementType stored_type, const LoadProgress& progress) {
+Status FillDummyParameters(ThreadPool& pool, const ParameterList& list, uint64_t seed,
+                           ElementType compute_type, ElementType stored_type,
+                           const LoadProgress& progress) {
   const DataFormat format{.type = PackedType(compute_type, stored_type)};
   int64_t total = 0, so_far = 0;
-  for (const MatrixParameter& matrix : list.matrices) total += matrix.rows() * matrix.cols * BitsPerElement(format.type) / 8;
+  for (const MatrixParameter& matrix : list.matrices)
+    total += matrix.rows() * matrix.cols * BitsPerElement(format.type) / 8;
   const auto done = [&](int64_t bytes) {
     so_far += bytes;
     if (progress) progress(so_far, total);
   };
   std::vector<std::byte> scratch;
   for (const MatrixParameter& matrix : list.matrices) {
-    ASSIGN_OR_RETURN(*matrix.target,
-                     kernels::AllocatePacked(format, matrix.rows(), matrix.cols, matrix.parts.front().name.c_str()));
+    ASSIGN_OR_RETURN(*matrix.target, kernels::AllocatePacked(format, matrix.rows(), matrix.cols,
+                                                             matrix.parts.front().name.c_str()));
     if (format.type == ElementType::kBF16) {
       FillMatrix<BFloat16>(pool, matrix, seed, format.type, scratch, done);
     } else {
@@ -94,7 +103,8 @@ Status FillDummyParameters(ThreadPool& pool, const ParameterList& list, uint64_t
     vector.target->assign(static_cast<size_t>(vector.rows()), 1.0f);
     if (vector.kind != VectorParameter::Kind::kBias) continue;
     const float scale = kBiasDeviation / static_cast<float>(kUniformDeviation);
-    FillRow(SeedOf(vector.parts.front().name, seed), 0, scale, vector.rows(), vector.target->data());
+    FillRow(SeedOf(vector.parts.front().name, seed), 0, scale, vector.rows(),
+            vector.target->data());
   }
   return {};
 }

@@ -17,7 +17,8 @@ using testing::SmallOptions;
 
 std::vector<int32_t> Ids(const json::Value& array) {
   std::vector<int32_t> ids;
-  for (const json::Value& id : array.as_array()) ids.push_back(static_cast<int32_t>(id.as_integer()));
+  for (const json::Value& id : array.as_array())
+    ids.push_back(static_cast<int32_t>(id.as_integer()));
   return ids;
 }
 
@@ -39,8 +40,10 @@ std::vector<GoldenCase> ReadGolden(const std::filesystem::path& folder) {
     golden_case.prompt = Ids(*value.Find("prompt"));
     golden_case.positions = Ids(*value.Find("positions"));
     golden_case.greedy = Ids(*value.Find("greedy"));
-    for (const json::Value& margin : value.Find("margin")->as_array()) golden_case.margins.push_back(margin.as_double());
-    for (const json::Value& row : value.Find("top_ids")->as_array()) golden_case.top_ids.push_back(Ids(row));
+    for (const json::Value& margin : value.Find("margin")->as_array())
+      golden_case.margins.push_back(margin.as_double());
+    for (const json::Value& row : value.Find("top_ids")->as_array())
+      golden_case.top_ids.push_back(Ids(row));
     for (const json::Value& row : value.Find("top_logprobs")->as_array()) {
       auto& logprobs = golden_case.top_logprobs.emplace_back();
       for (const json::Value& x : row.as_array()) logprobs.push_back(x.as_double());
@@ -57,7 +60,8 @@ double WorstRms(const GoldenCase& golden, const LogitRows& logits) {
     const std::vector<double> got = LogSoftmax(logits[static_cast<size_t>(golden.positions[i])]);
     double sum = 0;
     for (size_t k = 0; k < golden.top_ids[i].size(); ++k) {
-      const double error = got[static_cast<size_t>(golden.top_ids[i][k])] - golden.top_logprobs[i][k];
+      const double error =
+          got[static_cast<size_t>(golden.top_ids[i][k])] - golden.top_logprobs[i][k];
       sum += error * error;
     }
     worst = std::max(worst, std::sqrt(sum / static_cast<double>(golden.top_ids[i].size())));
@@ -65,11 +69,13 @@ double WorstRms(const GoldenCase& golden, const LogitRows& logits) {
   return worst;
 }
 
-// Greedy tokens after the prompt must be the golden ones up to the first whose lead is within `tolerance`.
+// Greedy tokens after the prompt must be the golden ones up to the first whose lead is within
+// `tolerance`.
 void ExpectGreedy(Runner& runner, const GoldenCase& golden, double tolerance) {
   int32_t token = Greedy(runner.RunAlone(golden.prompt, 64).back());
   for (size_t i = 0; i < golden.greedy.size() && golden.margins[i] >= tolerance; ++i) {
-    ASSERT_EQ(token, golden.greedy[i]) << "token " << i << " after a prompt of " << golden.prompt.size();
+    ASSERT_EQ(token, golden.greedy[i])
+        << "token " << i << " after a prompt of " << golden.prompt.size();
     token = Greedy(runner.RunStep({{0, {token}}})[0].back());
   }
 }
@@ -79,7 +85,8 @@ void Check(const char* name, ElementType type, double tolerance) {
   const std::filesystem::path folder = DataFolder(name);
   Runner runner(folder, SmallOptions(type, type), 2);
   for (const GoldenCase& golden : ReadGolden(folder)) {
-    EXPECT_LE(WorstRms(golden, runner.RunAlone(golden.prompt, 64)), tolerance) << "prompt of " << golden.prompt.size();
+    EXPECT_LE(WorstRms(golden, runner.RunAlone(golden.prompt, 64)), tolerance)
+        << "prompt of " << golden.prompt.size();
     ExpectGreedy(runner, golden, 2 * tolerance);
   }
 }
@@ -94,16 +101,21 @@ class Float32ModeTest : public ::testing::TestWithParam<const char*> {};
 class DefaultModeTest : public ::testing::TestWithParam<const char*> {};
 
 // Measured with the reference kernels: at most 6e-6.
-TEST_P(Float32ModeTest, AgreesWithTransformers) { Check(GetParam(), ElementType::kF32, 1e-4); }
+TEST_P(Float32ModeTest, AgreesWithTransformers) {
+  Check(GetParam(), ElementType::kF32, 1e-4);
+}
 // Measured: at most 0.019.
-TEST_P(DefaultModeTest, StaysNearTransformers) { Check(GetParam(), ElementType::kBF16, 0.03); }
+TEST_P(DefaultModeTest, StaysNearTransformers) {
+  Check(GetParam(), ElementType::kBF16, 0.03);
+}
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Float32ModeTest,
-                         ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-llama-bias",
-                                           "tiny-llama-wide", "tiny-qwen3-bias"),
+                         ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
+                                           "tiny-llama-bias", "tiny-llama-wide", "tiny-qwen3-bias"),
                          TestName);
 // The tiny ones have plain random weights, which rounding moves too far to compare.
-INSTANTIATE_TEST_SUITE_P(Checkpoints, DefaultModeTest, ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16"),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DefaultModeTest,
+                         ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16"),
                          TestName);
 
 }  // namespace

@@ -20,7 +20,8 @@ bool Exists(const std::filesystem::path& path) {
 
 std::string StringOf(const json::Value& config, std::string_view key) {
   const json::Value* value = config.Find(key);
-  if (value != nullptr && value->is_array() && !value->as_array().empty()) value = &value->as_array().front();
+  if (value != nullptr && value->is_array() && !value->as_array().empty())
+    value = &value->as_array().front();
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
@@ -43,20 +44,24 @@ void DescribeTensors(const Checkpoint& checkpoint, InspectReport& report) {
     report.parameters += ParametersOf(*tensor.info);
   }
   for (const auto& [type, group] : groups) report.groups.push_back(group);
-  std::sort(report.groups.begin(), report.groups.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-  for (const SafetensorsFile& file : checkpoint.files()) report.files.push_back(file.path().filename().string());
+  std::sort(report.groups.begin(), report.groups.end(),
+            [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  for (const SafetensorsFile& file : checkpoint.files())
+    report.files.push_back(file.path().filename().string());
   report.tensor_bytes = checkpoint.total_bytes();
 }
 
 bool HasChatTemplate(const std::filesystem::path& folder) {
   if (Exists(folder / "chat_template.jinja") || Exists(folder / "chat_template.json")) return true;
   const auto config = ReadJsonObject(folder / "tokenizer_config.json");
-  return config && config->Find("chat_template") != nullptr && !config->Find("chat_template")->is_null();
+  return config && config->Find("chat_template") != nullptr &&
+         !config->Find("chat_template")->is_null();
 }
 
 // Where the model can be loaded, the memory that it will take; else the reason.
 Status PlanMemory(const Checkpoint* checkpoint, InspectReport& report) {
-  report.options.max_context = std::min(report.options.max_context, report.config->max_position_embeddings);
+  report.options.max_context =
+      std::min(report.options.max_context, report.config->max_position_embeddings);
   ASSIGN_OR_RETURN(report.memory, PlanModel(*report.config, report.options, /*num_threads=*/1));
   report.kv_bytes_per_token = report.memory->kv_bytes_per_block / report.options.block_size;
   if (checkpoint != nullptr) RETURN_IF_ERROR(CheckTensors(*report.config, *checkpoint));
@@ -75,12 +80,15 @@ std::string BytesText(int64_t bytes) {
 }
 
 std::string CountText(int64_t count) {
-  if (count >= 1'000'000'000) return fmt::format("{:.2f} billion", static_cast<double>(count) / 1e9);
+  if (count >= 1'000'000'000)
+    return fmt::format("{:.2f} billion", static_cast<double>(count) / 1e9);
   if (count >= 1'000'000) return fmt::format("{:.1f} million", static_cast<double>(count) / 1e6);
   return fmt::format("{}", count);
 }
 
-void Line(std::string& text, std::string_view label, std::string_view value) { text += fmt::format("{:<18}{}\n", label, value); }
+void Line(std::string& text, std::string_view label, std::string_view value) {
+  text += fmt::format("{:<18}{}\n", label, value);
+}
 
 std::string RopeText(const ModelConfig& config) {
   std::string text = fmt::format("theta {}", config.rope_theta);
@@ -93,10 +101,14 @@ std::string RopeText(const ModelConfig& config) {
 
 void AppendConfig(const ModelConfig& config, std::string& text) {
   Line(text, "layers", fmt::format("{}", config.num_hidden_layers));
-  Line(text, "hidden size", fmt::format("{}, MLP {}", config.hidden_size, config.intermediate_size));
-  Line(text, "heads", fmt::format("{} of {}, {} for keys and values", config.num_attention_heads, config.head_dim,
-                                  config.num_key_value_heads));
-  Line(text, "vocabulary", fmt::format("{}, head {}", config.vocab_size, config.tie_word_embeddings ? "tied to the embedding" : "of its own"));
+  Line(text, "hidden size",
+       fmt::format("{}, MLP {}", config.hidden_size, config.intermediate_size));
+  Line(text, "heads",
+       fmt::format("{} of {}, {} for keys and values", config.num_attention_heads, config.head_dim,
+                   config.num_key_value_heads));
+  Line(text, "vocabulary",
+       fmt::format("{}, head {}", config.vocab_size,
+                   config.tie_word_embeddings ? "tied to the embedding" : "of its own"));
   Line(text, "context", fmt::format("{} tokens", config.max_position_embeddings));
   Line(text, "rope", RopeText(config));
   Line(text, "dtype", ElementTypeName(config.dtype));
@@ -140,11 +152,13 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder) {
 
   auto checkpoint = Checkpoint::Open(folder);
   // A folder without weights is still described: the dummy load format runs it.
-  if (!checkpoint && checkpoint.error().code != ErrorCode::kNotFound) return tl::unexpected<Error>(std::move(checkpoint).error());
+  if (!checkpoint && checkpoint.error().code != ErrorCode::kNotFound)
+    return tl::unexpected<Error>(std::move(checkpoint).error());
   if (checkpoint) DescribeTensors(*checkpoint, report);
   if (const auto loadable = LoadModelConfig(folder); !loadable) {
     report.refusal = loadable.error().message;
-  } else if (const auto planned = PlanMemory(checkpoint ? &*checkpoint : nullptr, report); !planned) {
+  } else if (const auto planned = PlanMemory(checkpoint ? &*checkpoint : nullptr, report);
+             !planned) {
     report.refusal = planned.error().message;
   } else if (!checkpoint) {
     report.refusal = checkpoint.error().message;
@@ -162,22 +176,24 @@ std::string FormatText(const InspectReport& report) {
   if (report.config) AppendConfig(*report.config, text);
   Line(text, "tokenizer", report.has_tokenizer ? "tokenizer.json" : "no tokenizer.json");
   Line(text, "chat template", report.has_chat_template ? "yes" : "no");
-  text += fmt::format("\nTensors: {} in {} file{}\n", BytesText(report.tensor_bytes), report.files.size(),
-                      report.files.size() == 1 ? "" : "s");
+  text += fmt::format("\nTensors: {} in {} file{}\n", BytesText(report.tensor_bytes),
+                      report.files.size(), report.files.size() == 1 ? "" : "s");
   for (const TensorGroup& group : report.groups) {
-    text += fmt::format("  {:<10}{:>6} tensors {:>14} elements {:>12}\n", group.type, group.count, group.elements,
-                        BytesText(group.bytes));
+    text += fmt::format("  {:<10}{:>6} tensors {:>14} elements {:>12}\n", group.type, group.count,
+                        group.elements, BytesText(group.bytes));
   }
   if (!report.memory) return text;
   text += "\nMemory\n";
   text += fmt::format("  {:<18}{:>12}\n", "weights", BytesText(report.memory->weight_bytes));
-  text += fmt::format("  {:<18}{:>12}  ({} tokens and {} sequences in a step, context {})\n", "workspace",
-                      BytesText(report.memory->workspace_bytes), report.options.max_rows, report.options.max_slices,
-                      report.options.max_context);
-  text += fmt::format("  {:<18}{:>12}  in {}\n", "KV per token", BytesText(report.kv_bytes_per_token),
-                      ElementTypeName(report.options.kv_type));
-  text += fmt::format("  {:<18}{:>12}  of {} tokens\n", "KV per block", BytesText(report.memory->kv_bytes_per_block),
-                      report.options.block_size);
+  text +=
+      fmt::format("  {:<18}{:>12}  ({} tokens and {} sequences in a step, context {})\n",
+                  "workspace", BytesText(report.memory->workspace_bytes), report.options.max_rows,
+                  report.options.max_slices, report.options.max_context);
+  text +=
+      fmt::format("  {:<18}{:>12}  in {}\n", "KV per token", BytesText(report.kv_bytes_per_token),
+                  ElementTypeName(report.options.kv_type));
+  text += fmt::format("  {:<18}{:>12}  of {} tokens\n", "KV per block",
+                      BytesText(report.memory->kv_bytes_per_block), report.options.block_size);
   return text;
 }
 
@@ -188,7 +204,8 @@ json::Value ToJson(const InspectReport& report) {
   value.Set("model_type", report.model_type);
   value.Set("supported", !report.refusal.has_value());
   value.Set("refusal", report.refusal ? json::Value(*report.refusal) : json::Value());
-  value.Set("quantization", report.quantization.empty() ? json::Value() : json::Value(report.quantization));
+  value.Set("quantization",
+            report.quantization.empty() ? json::Value() : json::Value(report.quantization));
   value.Set("parameters", report.parameters);
   value.Set("config", report.config ? ConfigJson(*report.config) : json::Value());
   value.Set("has_tokenizer", report.has_tokenizer);

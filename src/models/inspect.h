@@ -24,25 +24,25 @@ struct TensorGroup {
 
 struct InspectReport {
   std::filesystem::path folder;
-  std::string architecture;          // as config.json names it, supported or not
+  std::string architecture;  // as config.json names it, supported or not
   std::string model_type;
-  std::optional<std::string> refusal;     // why this program cannot load it; nullopt if it can
-  std::optional<ModelConfig> config;      // where the architecture is known
-  std::string quantization;               // in words; "" for plain weights
-  std::vector<std::string> files;         // of tensors, with no folder
-  std::vector<TensorGroup> groups;        // by falling bytes
-  int64_t parameters = 0;            // elements of all tensors but scales; packed FP4 counts as two
+  std::optional<std::string> refusal;  // why this program cannot load it; nullopt if it can
+  std::optional<ModelConfig> config;   // where the architecture is known
+  std::string quantization;            // in words; "" for plain weights
+  std::vector<std::string> files;      // of tensors, with no folder
+  std::vector<TensorGroup> groups;     // by falling bytes
+  int64_t parameters = 0;  // elements of all tensors but scales; packed FP4 counts as two
   int64_t tensor_bytes = 0;
   bool has_tokenizer = false;
   bool has_chat_template = false;
   bool has_generation_config = false;
-  std::optional<ModelMemory> memory;      // with the default ModelOptions, for a model that can be loaded
+  ModelOptions options;               // what `memory` is planned for
+  std::optional<ModelMemory> memory;  // for a model that can be loaded
   int64_t kv_bytes_per_token = 0;
-  ModelOptions options;              // those that `memory` holds for
 };
 
-// Describes the folder. Quantized models and unknown architectures are described too, with their refusal. Errors: no
-// config.json, or files that are damaged.
+// Describes the folder. Quantized models and unknown architectures are described too, with their
+// refusal. Errors: no config.json, or files that are damaged.
 Result<InspectReport> InspectModel(const std::filesystem::path& folder);
 
 std::string FormatText(const InspectReport& report);

@@ -9,8 +9,8 @@
 namespace sluice {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::DataFolder;
+using ::testing::HasSubstr;
 
 TEST(InspectTest, DescribesACheckpoint) {
   const auto report = InspectModel(DataFolder("llama-tied-bf16-sharded"));
@@ -26,8 +26,9 @@ TEST(InspectTest, DescribesACheckpoint) {
   EXPECT_TRUE(report->has_chat_template);
   EXPECT_EQ(report->kv_bytes_per_token, 2 * 2 * 1 * 64 * 2);
   const std::string text = FormatText(*report);
-  for (const char* part : {"LlamaForCausalLM", "can be served     yes", "tied to the embedding", "131072 tokens", "llama3 scaling by 32",
-                           "BF16", "KV per token", "512 B"}) {
+  for (const char* part :
+       {"LlamaForCausalLM", "can be served     yes", "tied to the embedding", "131072 tokens",
+        "llama3 scaling by 32", "BF16", "KV per token", "512 B"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   const json::Value value = ToJson(*report);
@@ -43,7 +44,8 @@ TEST(InspectTest, DescribesWhatItRefuses) {
                      R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
                          "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}})");
   testing::WriteFile(folder.path() / "model.safetensors",
-                     testing::MakeSafetensors({{"a.weight", "F8_E4M3", {2, 2}, "1234"}, {"a.weight_scale_inv", "F32", {1, 1}, "1234"}}));
+                     testing::MakeSafetensors({{"a.weight", "F8_E4M3", {2, 2}, "1234"},
+                                               {"a.weight_scale_inv", "F32", {1, 1}, "1234"}}));
   const auto report = InspectModel(folder.path());
   ASSERT_TRUE(report) << report.error().message;
   ASSERT_TRUE(report->refusal);
@@ -58,7 +60,8 @@ TEST(InspectTest, DescribesWhatItRefuses) {
 TEST(InspectTest, ATensorThatDoesNotFitIsTheRefusal) {
   const testing::TemporaryFolder folder;
   std::filesystem::copy(DataFolder("qwen3-bf16") / "config.json", folder.path() / "config.json");
-  testing::WriteFile(folder.path() / "model.safetensors", testing::MakeSafetensors({{"a", "U8", {1}, "1"}}));
+  testing::WriteFile(folder.path() / "model.safetensors",
+                     testing::MakeSafetensors({{"a", "U8", {1}, "1"}}));
   const auto report = InspectModel(folder.path());
   ASSERT_TRUE(report);
   EXPECT_THAT(report->refusal.value_or(""), HasSubstr("model.embed_tokens.weight"));

@@ -1,10 +1,13 @@
-// Llama 3.x: grouped-query attention, half-rotation rope with or without the llama3 scaling, SwiGLU.
+// Llama 3.x: grouped-query attention, half-rotation rope with or without the llama3 scaling,
+// SwiGLU.
 #include "models/registry.h"
 
 namespace sluice {
 namespace {
 
-Result<DecoderSpec> Describe(const ModelConfig& config) { return DescribePlainDecoder(config); }
+Result<DecoderSpec> Describe(const ModelConfig& config) {
+  return DescribePlainDecoder(config);
+}
 
 }  // namespace
 

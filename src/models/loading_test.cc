@@ -16,8 +16,8 @@ namespace sluice {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::DataFolder;
+using ::testing::HasSubstr;
 using testing::LogitRows;
 using testing::MakeSafetensors;
 using testing::Runner;
@@ -28,13 +28,16 @@ using testing::WriteFile;
 
 const std::vector<int32_t> kTokens = {5, 17, 300, 42, 9, 9, 501, 0, 77, 128};
 
-std::string TypeName(ElementType type) { return std::string(ElementTypeName(type)); }
+std::string TypeName(ElementType type) {
+  return std::string(ElementTypeName(type));
+}
 
 uint16_t FloatToHalf(float value) {  // Exact for the values used here; others are cut.
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const int exponent = static_cast<int>(bits >> 23 & 0xFF) - 112;
   if (exponent <= 0) return static_cast<uint16_t>(bits >> 16 & 0x8000);
-  return static_cast<uint16_t>((bits >> 16 & 0x8000) | static_cast<uint32_t>(exponent) << 10 | (bits >> 13 & 0x3FF));
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | static_cast<uint32_t>(exponent) << 10 |
+                               (bits >> 13 & 0x3FF));
 }
 
 // The tensors of a checkpoint, to be changed and written elsewhere.
@@ -58,8 +61,10 @@ std::string ConvertData(const std::string& bf16, ElementType type) {
     std::memcpy(&bits, bf16.data() + i, 2);
     const float value = ToFloat(BFloat16{bits});
     const uint16_t half = FloatToHalf(value);
-    if (type == ElementType::kF32) result.append(reinterpret_cast<const char*>(&value), 4);
-    else result.append(reinterpret_cast<const char*>(&half), 2);
+    if (type == ElementType::kF32)
+      result.append(reinterpret_cast<const char*>(&value), 4);
+    else
+      result.append(reinterpret_cast<const char*>(&half), 2);
   }
   return result;
 }
@@ -67,7 +72,9 @@ std::string ConvertData(const std::string& bf16, ElementType type) {
 // A copy of a checkpoint with changed tensors and config.
 class Copy {
  public:
-  explicit Copy(const std::string& name) : config_(*ReadJsonObject(DataFolder(name) / "config.json")), tensors_(ReadTensors(DataFolder(name))) {}
+  explicit Copy(const std::string& name)
+      : config_(*ReadJsonObject(DataFolder(name) / "config.json")),
+        tensors_(ReadTensors(DataFolder(name))) {}
   json::Value& config() { return config_; }
   std::vector<TestTensor>& tensors() { return tensors_; }
   TestTensor& tensor(std::string_view name) {
@@ -90,7 +97,8 @@ class Copy {
     const auto config = LoadModelConfig(Write());
     if (!config) return config.error().message;
     ThreadPool pool(1);
-    const auto model = LoadModel(pool, folder_.path(), *config, SmallOptions(ElementType::kBF16, ElementType::kBF16));
+    const auto model = LoadModel(pool, folder_.path(), *config,
+                                 SmallOptions(ElementType::kBF16, ElementType::kBF16));
     return model ? "loaded" : model.error().message;
   }
 
@@ -103,7 +111,8 @@ class Copy {
 TEST(LoadingTest, OtherTypesOfTheSameNumbersGiveTheSameLogits) {
   for (const ElementType compute : {ElementType::kBF16, ElementType::kF32}) {
     const auto options = SmallOptions(compute, compute);
-    const LogitRows expected = Runner(DataFolder("llama-tied-bf16-sharded"), options, 2).RunAlone(kTokens, 4);
+    const LogitRows expected =
+        Runner(DataFolder("llama-tied-bf16-sharded"), options, 2).RunAlone(kTokens, 4);
     Copy copy("llama-tied-bf16-sharded");
     for (TestTensor& tensor : copy.tensors()) {
       tensor.data = ConvertData(tensor.data, ElementType::kF32);
@@ -117,7 +126,8 @@ TEST(LoadingTest, OtherTypesOfTheSameNumbersGiveTheSameLogits) {
     }
     double worst = 0;
     for (size_t row = 0; row < got.size(); ++row) {
-      for (size_t i = 0; i < got[row].size(); ++i) worst = std::max(worst, double{std::fabs(got[row][i] - expected[row][i])});
+      for (size_t i = 0; i < got[row].size(); ++i)
+        worst = std::max(worst, double{std::fabs(got[row][i] - expected[row][i])});
     }
     EXPECT_LT(worst, 1e-4);
   }
@@ -152,25 +162,32 @@ TEST(LoadingTest, MissingTensorsAreNamedWithTheirShape) {
   Copy copy("qwen3-bf16");
   copy.Remove("model.layers.1.self_attn.k_norm.weight");
   copy.Remove("model.layers.0.mlp.up_proj.weight");
-  EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.layers.1.self_attn.k_norm.weight' of shape [64] is missing"),
-                                    HasSubstr("'model.layers.0.mlp.up_proj.weight' of shape [384, 128] is missing")));
+  EXPECT_THAT(
+      copy.Failure(),
+      AllOf(HasSubstr("'model.layers.1.self_attn.k_norm.weight' of shape [64] is missing"),
+            HasSubstr("'model.layers.0.mlp.up_proj.weight' of shape [384, 128] is missing")));
 }
 
 TEST(LoadingTest, WrongShapesAndTypesAreNamed) {
   Copy copy("qwen3-bf16");
   copy.tensor("model.norm.weight").shape = {2, 64};
-  EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.norm.weight' in model.safetensors"), HasSubstr("[2, 64], expected [128]")));
+  EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.norm.weight' in model.safetensors"),
+                                    HasSubstr("[2, 64], expected [128]")));
   copy.tensor("model.norm.weight").shape = {128};
   copy.tensor("model.layers.0.mlp.down_proj.weight").dtype = "I16";
-  EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("model.layers.0.mlp.down_proj.weight"), HasSubstr("I16, expected F32, F16 or BF16")));
+  EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("model.layers.0.mlp.down_proj.weight"),
+                                    HasSubstr("I16, expected F32, F16 or BF16")));
 }
 
 TEST(LoadingTest, TensorsOfNothingAreNamedAndKnownOnesPassedOver) {
   Copy copy("qwen3-bf16");
-  copy.tensors().push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {2}, "12345678"});
+  copy.tensors().push_back(
+      {"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {2}, "12345678"});
   EXPECT_EQ(copy.Failure(), "loaded");
   copy.tensors().push_back({"model.layers.2.mlp.up_proj.weight", "BF16", {1}, "12"});
-  EXPECT_THAT(copy.Failure(), HasSubstr("'model.layers.2.mlp.up_proj.weight' in model.safetensors belongs to nothing"));
+  EXPECT_THAT(
+      copy.Failure(),
+      HasSubstr("'model.layers.2.mlp.up_proj.weight' in model.safetensors belongs to nothing"));
 }
 
 TEST(LoadingTest, QNormsDoNotFitLlama) {
@@ -183,11 +200,13 @@ TEST(LoadingTest, QNormsDoNotFitLlama) {
 TEST(LoadingTest, TheHeadIsTiedOnlyWhereConfigSaysSo) {
   Copy untied("llama-bf16");
   untied.Remove("lm_head.weight");
-  EXPECT_THAT(untied.Failure(), AllOf(HasSubstr("lm_head.weight"), HasSubstr("tie_word_embeddings is false")));
+  EXPECT_THAT(untied.Failure(),
+              AllOf(HasSubstr("lm_head.weight"), HasSubstr("tie_word_embeddings is false")));
 
   // A head beside a tied embedding is not used.
   const auto options = SmallOptions(ElementType::kF32, ElementType::kF32);
-  const LogitRows expected = Runner(DataFolder("llama-tied-bf16-sharded"), options, 1).RunAlone(kTokens, 10);
+  const LogitRows expected =
+      Runner(DataFolder("llama-tied-bf16-sharded"), options, 1).RunAlone(kTokens, 10);
   Copy tied("llama-tied-bf16-sharded");
   TestTensor head = tied.tensor("model.embed_tokens.weight");
   head.name = "lm_head.weight";
@@ -203,11 +222,12 @@ TEST(LoadingTest, ProgressEndsWithTheTotal) {
     ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
     options.load_format = format;
     int64_t last = -1, total = 0;
-    const auto model = LoadModel(pool, DataFolder("qwen3-bf16"), *config, options, [&](int64_t done, int64_t in_all) {
-      EXPECT_GE(done, last);
-      last = done;
-      total = in_all;
-    });
+    const auto model = LoadModel(pool, DataFolder("qwen3-bf16"), *config, options,
+                                 [&](int64_t done, int64_t in_all) {
+                                   EXPECT_GE(done, last);
+                                   last = done;
+                                   total = in_all;
+                                 });
     ASSERT_TRUE(model);
     EXPECT_EQ(last, total);
     EXPECT_GT(total, 1'000'000);
@@ -227,15 +247,20 @@ TEST(PlanTest, CountsEveryByteOfTheWeights) {
     const auto checkpoint = Checkpoint::Open(DataFolder(name));
     ASSERT_TRUE(LoadParameters(pool, list, *checkpoint, ElementType::kBF16, {}));
     int64_t bytes = 0;
-    for (const MatrixParameter& matrix : list.matrices) bytes += static_cast<int64_t>(matrix.target->data.size_bytes());
-    for (const VectorParameter& vector : list.vectors) bytes += static_cast<int64_t>(vector.target->size() * sizeof(float));
+    for (const MatrixParameter& matrix : list.matrices)
+      bytes += static_cast<int64_t>(matrix.target->data.size_bytes());
+    for (const VectorParameter& vector : list.vectors)
+      bytes += static_cast<int64_t>(vector.target->size() * sizeof(float));
     EXPECT_EQ(memory->weight_bytes, bytes) << name;
-    EXPECT_EQ(memory->kv_bytes_per_block, 2 * config->num_hidden_layers * config->num_key_value_heads * config->head_dim * 16 * 2);
+    EXPECT_EQ(
+        memory->kv_bytes_per_block,
+        2 * config->num_hidden_layers * config->num_key_value_heads * config->head_dim * 16 * 2);
   }
 }
 
 ModelConfig Llama1B() {
-  return *ParseModelConfig(*json::Parse(R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 2048,
+  return *ParseModelConfig(*json::Parse(
+      R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 2048,
       "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
       "rope_theta": 500000.0, "max_position_embeddings": 10485760, "tie_word_embeddings": true, "dtype": "bfloat16"})"));
 }
@@ -263,7 +288,8 @@ TEST(RegistryTest, EveryKnownConfigurationHasAFamily) {
   EXPECT_EQ(SupportedArchitectures(), KnownArchitectures());
   ModelConfig config = Llama1B();
   config.architecture = "OtherForCausalLM";
-  EXPECT_THAT(PlanModel(config, {}, 1).error().message, AllOf(HasSubstr("OtherForCausalLM"), HasSubstr("LlamaForCausalLM")));
+  EXPECT_THAT(PlanModel(config, {}, 1).error().message,
+              AllOf(HasSubstr("OtherForCausalLM"), HasSubstr("LlamaForCausalLM")));
 }
 
 class DummyTest : public ::testing::Test {
@@ -272,7 +298,8 @@ class DummyTest : public ::testing::Test {
     ModelOptions options = SmallOptions(type, type);
     options.load_format = ModelOptions::LoadFormat::kDummy;
     options.dummy_seed = seed;
-    return Runner(*LoadModelConfig(DataFolder("llama-bf16")), options, num_threads).RunAlone(kTokens, 10);
+    return Runner(*LoadModelConfig(DataFolder("llama-bf16")), options, num_threads)
+        .RunAlone(kTokens, 10);
   }
 };
 

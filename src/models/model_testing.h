@@ -35,12 +35,14 @@ using LogitRows = std::vector<std::vector<float>>;
 // A loaded model and a cache whose blocks are handed out in a scattered order.
 class Runner {
  public:
-  Runner(const std::filesystem::path& folder, const ModelOptions& options, int num_threads) : options_(options), pool_(num_threads) {
+  Runner(const std::filesystem::path& folder, const ModelOptions& options, int num_threads)
+      : options_(options), pool_(num_threads) {
     auto config = LoadModelConfig(folder);
     EXPECT_TRUE(config) << (config ? "" : config.error().message);
     Load(folder, *config);
   }
-  Runner(const ModelConfig& config, const ModelOptions& options, int num_threads) : options_(options), pool_(num_threads) {
+  Runner(const ModelConfig& config, const ModelOptions& options, int num_threads)
+      : options_(options), pool_(num_threads) {
     Load("", config);
   }
 
@@ -87,7 +89,9 @@ class Runner {
     LogitRows all;
     for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
       const size_t end = std::min(tokens.size(), begin + chunk);
-      auto part = RunStep({{0, {tokens.begin() + static_cast<ptrdiff_t>(begin), tokens.begin() + static_cast<ptrdiff_t>(end)}}});
+      auto part = RunStep({{0,
+                            {tokens.begin() + static_cast<ptrdiff_t>(begin),
+                             tokens.begin() + static_cast<ptrdiff_t>(end)}}});
       std::move(part[0].begin(), part[0].end(), std::back_inserter(all));
     }
     return all;
@@ -100,12 +104,15 @@ class Runner {
   std::vector<int32_t> BlockTable(int sequence) const {
     const int64_t blocks = BlocksPerSequence();
     std::vector<int32_t> table;
-    for (int64_t i = 0; i < blocks; ++i) table.push_back(static_cast<int32_t>((i + 1) * options_.max_slices - 1 - sequence));
+    for (int64_t i = 0; i < blocks; ++i)
+      table.push_back(static_cast<int32_t>((i + 1) * options_.max_slices - 1 - sequence));
     return table;
   }
 
  private:
-  int64_t BlocksPerSequence() const { return (options_.max_context + options_.block_size - 1) / options_.block_size; }
+  int64_t BlocksPerSequence() const {
+    return (options_.max_context + options_.block_size - 1) / options_.block_size;
+  }
   int32_t& ContextOf(int sequence) {
     contexts_.resize(std::max(contexts_.size(), static_cast<size_t>(sequence) + 1));
     return contexts_[static_cast<size_t>(sequence)];
@@ -118,7 +125,8 @@ class Runner {
                                    .head_dim = static_cast<int>(config.head_dim),
                                    .block_size = options_.block_size,
                                    .type = options_.kv_type};
-    auto cache = KvCache::Allocate(layout, config.num_hidden_layers, BlocksPerSequence() * options_.max_slices);
+    auto cache = KvCache::Allocate(layout, config.num_hidden_layers,
+                                   BlocksPerSequence() * options_.max_slices);
     ASSERT_TRUE(cache) << cache.error().message;
     cache_ = std::make_unique<KvCache>(*std::move(cache));
   }

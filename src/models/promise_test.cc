@@ -1,5 +1,5 @@
-// The CPU promise: the logits of a sequence are bit-equal however its prompt is cut, whatever else is in the step, and on
-// any number of threads.
+// The CPU promise: the logits of a sequence are bit-equal however its prompt is cut, whatever else
+// is in the step, and on any number of threads.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ std::vector<int32_t> RandomTokens(size_t count, uint64_t seed) {
 class PromiseTest : public ::testing::TestWithParam<ElementType> {
  protected:
   std::unique_ptr<Runner> MakeRunner(const char* name, int num_threads) {
-    return std::make_unique<Runner>(DataFolder(name), SmallOptions(GetParam(), GetParam()), num_threads);
+    return std::make_unique<Runner>(DataFolder(name), SmallOptions(GetParam(), GetParam()),
+                                    num_threads);
   }
 };
 
@@ -35,7 +36,8 @@ TEST_P(PromiseTest, ChunksAndThreadsDoNotMatter) {
     for (const int num_threads : {1, 2, 3}) {
       const auto runner = MakeRunner(name, num_threads);
       for (const size_t chunk : {size_t{7}, size_t{64}, tokens.size()}) {
-        EXPECT_TRUE(runner->RunAlone(tokens, chunk) == expected) << name << ", chunks of " << chunk << ", threads " << num_threads;
+        EXPECT_TRUE(runner->RunAlone(tokens, chunk) == expected)
+            << name << ", chunks of " << chunk << ", threads " << num_threads;
       }
     }
   }
@@ -62,9 +64,12 @@ TEST_P(PromiseTest, CompanionsDoNotMatter) {
     for (int sequence = 0; sequence < 8; ++sequence) {
       if (sequence == 5) {
         mine = parts.size();
-        parts.push_back({5, {tokens.begin() + static_cast<ptrdiff_t>(begin), tokens.begin() + static_cast<ptrdiff_t>(begin + count)}});
+        parts.push_back({5,
+                         {tokens.begin() + static_cast<ptrdiff_t>(begin),
+                          tokens.begin() + static_cast<ptrdiff_t>(begin + count)}});
       } else if ((static_cast<size_t>(sequence) + step) % 4 != 0) {
-        parts.push_back({sequence, RandomTokens(1 + 9 * (static_cast<size_t>(sequence) % 3), 100 * step + static_cast<size_t>(sequence))});
+        parts.push_back({sequence, RandomTokens(1 + 9 * (static_cast<size_t>(sequence) % 3),
+                                                100 * step + static_cast<size_t>(sequence))});
       }
     }
     LogitRows rows = runner->RunStep(parts)[mine];
@@ -81,19 +86,24 @@ TEST_P(PromiseTest, TheWantedRowsAreTheSameAlone) {
   const std::vector<int32_t> table = runner->BlockTable(1);
   std::vector<int32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
-  const std::vector<kernels::AttentionSlice> slices = {{0, static_cast<int32_t>(tokens.size()), 0, table.data()}};
+  const std::vector<kernels::AttentionSlice> slices = {
+      {0, static_cast<int32_t>(tokens.size()), 0, table.data()}};
   for (const std::vector<int32_t>& rows : {std::vector<int32_t>{49}, {0}, {3, 4, 20, 49}, {}}) {
     const size_t vocabulary = expected[0].size();
     std::vector<float> logits(rows.size() * vocabulary, -1);
-    runner->model().Forward(runner->pool(), {tokens, positions, slices, rows}, runner->cache(), logits.data());
+    runner->model().Forward(runner->pool(), {tokens, positions, slices, rows}, runner->cache(),
+                            logits.data());
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto begin = logits.begin() + static_cast<ptrdiff_t>(i * vocabulary);
-      EXPECT_TRUE(std::equal(begin, begin + static_cast<ptrdiff_t>(vocabulary), expected[static_cast<size_t>(rows[i])].begin())) << rows[i];
+      EXPECT_TRUE(std::equal(begin, begin + static_cast<ptrdiff_t>(vocabulary),
+                             expected[static_cast<size_t>(rows[i])].begin()))
+          << rows[i];
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, PromiseTest, ::testing::Values(ElementType::kBF16, ElementType::kF32),
+INSTANTIATE_TEST_SUITE_P(Types, PromiseTest,
+                         ::testing::Values(ElementType::kBF16, ElementType::kF32),
                          [](const auto& info) { return std::string(ElementTypeName(info.param)); });
 
 }  // namespace

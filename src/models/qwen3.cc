@@ -1,4 +1,5 @@
-// Qwen3 dense: as Llama, with an RMS norm of each head of q and k before rope. Its bias is on the attention alone.
+// Qwen3 dense: as Llama, with an RMS norm of each head of q and k before rope. Its bias is on the
+// attention alone.
 #include "models/registry.h"
 
 namespace sluice {

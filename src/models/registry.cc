@@ -26,8 +26,10 @@ Result<DecoderSpec> DescribeModel(const ModelConfig& config) {
   for (const ModelFamily* family : kFamilies) {
     if (family->architecture == config.architecture) return family->describe(config);
   }
-  return Fail(ErrorCode::kUnsupported, fmt::format("architecture {} is not supported; supported are {}", config.architecture,
-                                                   fmt::join(SupportedArchitectures(), ", ")), "architectures");
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("architecture {} is not supported; supported are {}", config.architecture,
+                          fmt::join(SupportedArchitectures(), ", ")),
+              "architectures");
 }
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// The table of model families. A new family is one file that defines its ModelFamily, and one line here and in registry.cc.
+// The table of model families. A new family is one file that defines its ModelFamily, and one line
+// here and in registry.cc.
 #pragma once
 
 #include <string_view>

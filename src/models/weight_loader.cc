@@ -14,7 +14,8 @@
 namespace sluice {
 namespace {
 
-// Bytes of a tensor packed between two calls of the progress function; then their pages are given back.
+// Bytes of a tensor packed between two calls of the progress function; then their pages are given
+// back.
 constexpr int64_t kChunkBytes = int64_t{32} << 20;
 constexpr const char* kHead = "lm_head.weight";
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
@@ -26,12 +27,15 @@ bool IsPlainFloat(ElementType type) {
 // Tensors that some writers add and no reader needs.
 bool IsSuperfluous(std::string_view name, bool tied_head) {
   if (tied_head && name == kHead) return true;
-  constexpr std::array<std::string_view, 5> kSuffixes = {".rotary_emb.inv_freq", ".rotary_emb.cos_cached",
-                                                         ".rotary_emb.sin_cached", ".attention.bias", ".masked_bias"};
-  return std::any_of(kSuffixes.begin(), kSuffixes.end(), [&](std::string_view suffix) { return name.ends_with(suffix); });
+  constexpr std::array<std::string_view, 5> kSuffixes = {
+      ".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", ".attention.bias",
+      ".masked_bias"};
+  return std::any_of(kSuffixes.begin(), kSuffixes.end(),
+                     [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
-// A head that stands beside a tied embedding is not used; where it holds other numbers, somebody is mistaken.
+// A head that stands beside a tied embedding is not used; where it holds other numbers, somebody is
+// mistaken.
 void WarnOfOtherHead(const Checkpoint& checkpoint) {
   const StoredTensor* head = checkpoint.Find(kHead);
   const StoredTensor* embedding = checkpoint.Find(kEmbedding);
@@ -42,17 +46,21 @@ void WarnOfOtherHead(const Checkpoint& checkpoint) {
   constexpr size_t kSamples = 16, kSampleBytes = 4096;
   for (size_t i = 0; is_same && i < kSamples && !a.empty(); ++i) {
     const size_t begin = a.size() / kSamples * i;
-    is_same = std::memcmp(a.data() + begin, b.data() + begin, std::min(kSampleBytes, a.size() - begin)) == 0;
+    is_same = std::memcmp(a.data() + begin, b.data() + begin,
+                          std::min(kSampleBytes, a.size() - begin)) == 0;
   }
   if (!is_same) {
-    LOG_WARNING("model", "{} differs from the embedding, but tie_word_embeddings is true: it is not used", kHead);
+    LOG_WARNING("model",
+                "{} differs from the embedding, but tie_word_embeddings is true: it is not used",
+                kHead);
   }
 }
 
 ElementType StoredTypeOf(const MatrixParameter& matrix, const Checkpoint& checkpoint) {
   ElementType type = checkpoint.Find(matrix.parts.front().name)->info->type;
   for (const ParameterPart& part : matrix.parts) {
-    if (checkpoint.Find(part.name)->info->type != type) type = ElementType::kF32;  // Holds the values of all of them.
+    if (checkpoint.Find(part.name)->info->type != type)
+      type = ElementType::kF32;  // Holds the values of all of them.
   }
   return type;
 }
@@ -71,7 +79,9 @@ float ElementAt(const std::byte* data, ElementType type, int64_t index) {
 // Counts bytes and tells them on.
 class ProgressMeter {
  public:
-  ProgressMeter(const LoadProgress& progress, int64_t total) : progress_(progress), total_(total) { Add(0); }
+  ProgressMeter(const LoadProgress& progress, int64_t total) : progress_(progress), total_(total) {
+    Add(0);
+  }
   void Add(int64_t bytes) {
     done_ += bytes;
     if (progress_) progress_(done_, total_);
@@ -84,7 +94,8 @@ class ProgressMeter {
 };
 
 // A problem with one parameter's tensor, or "".
-std::string Problem(const Checkpoint& checkpoint, const std::string& name, const std::vector<int64_t>& shape) {
+std::string Problem(const Checkpoint& checkpoint, const std::string& name,
+                    const std::vector<int64_t>& shape) {
   const StoredTensor* tensor = checkpoint.Find(name);
   if (tensor == nullptr) {
     return fmt::format("tensor '{}' of shape {} is missing{}", name, ShapeText(shape),
@@ -92,11 +103,12 @@ std::string Problem(const Checkpoint& checkpoint, const std::string& name, const
   }
   const std::string file = tensor->file->path().filename().string();
   if (tensor->info->shape != shape) {
-    return fmt::format("tensor '{}' in {} has shape {}, expected {} from config.json", name, file, ShapeText(tensor->info->shape),
-                       ShapeText(shape));
+    return fmt::format("tensor '{}' in {} has shape {}, expected {} from config.json", name, file,
+                       ShapeText(tensor->info->shape), ShapeText(shape));
   }
   if (!IsPlainFloat(tensor->info->type)) {
-    return fmt::format("tensor '{}' in {} has type {}, expected F32, F16 or BF16", name, file, ElementTypeName(tensor->info->type));
+    return fmt::format("tensor '{}' in {} has type {}, expected F32, F16 or BF16", name, file,
+                       ElementTypeName(tensor->info->type));
   }
   return "";
 }
@@ -104,15 +116,19 @@ std::string Problem(const Checkpoint& checkpoint, const std::string& name, const
 }  // namespace
 
 ElementType PackedType(ElementType compute_type, ElementType stored_type) {
-  if (compute_type == ElementType::kBF16 || stored_type == ElementType::kBF16) return ElementType::kBF16;
+  if (compute_type == ElementType::kBF16 || stored_type == ElementType::kBF16)
+    return ElementType::kBF16;
   return ElementType::kF32;
 }
 
-int64_t ParameterBytes(const ParameterList& list, ElementType compute_type, ElementType stored_type) {
+int64_t ParameterBytes(const ParameterList& list, ElementType compute_type,
+                       ElementType stored_type) {
   const DataFormat format{.type = PackedType(compute_type, stored_type)};
   int64_t bytes = 0;
-  for (const MatrixParameter& matrix : list.matrices) bytes += kernels::PackedBytes(format, matrix.rows(), matrix.cols);
-  for (const VectorParameter& vector : list.vectors) bytes += vector.rows() * static_cast<int64_t>(sizeof(float));
+  for (const MatrixParameter& matrix : list.matrices)
+    bytes += kernels::PackedBytes(format, matrix.rows(), matrix.cols);
+  for (const VectorParameter& vector : list.vectors)
+    bytes += vector.rows() * static_cast<int64_t>(sizeof(float));
   return bytes;
 }
 
@@ -136,8 +152,8 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint, 
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     if (expected.contains(name) || IsSuperfluous(name, tied_head)) continue;
     if (problems.empty()) first_name = name;
-    problems.push_back(fmt::format("tensor '{}' in {} belongs to nothing in this architecture", name,
-                                   tensor.file->path().filename().string()));
+    problems.push_back(fmt::format("tensor '{}' in {} belongs to nothing in this architecture",
+                                   name, tensor.file->path().filename().string()));
   }
   if (problems.empty()) {
     if (tied_head) WarnOfOtherHead(checkpoint);
@@ -146,32 +162,42 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint, 
   constexpr size_t kShown = 8;
   const size_t count = problems.size();
   problems.resize(std::min(count, kShown));
-  return Fail(ErrorCode::kInvalidData,
-              fmt::format("{}: the tensors do not fit config.json: {}{}", checkpoint.folder().string(), fmt::join(problems, "; "),
-                          count > kShown ? fmt::format("; and {} more problems", count - kShown) : ""), first_name);
+  return Fail(
+      ErrorCode::kInvalidData,
+      fmt::format("{}: the tensors do not fit config.json: {}{}", checkpoint.folder().string(),
+                  fmt::join(problems, "; "),
+                  count > kShown ? fmt::format("; and {} more problems", count - kShown) : ""),
+      first_name);
 }
 
-Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint, ElementType compute_type,
-                      const LoadProgress& progress) {
+Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint,
+                      ElementType compute_type, const LoadProgress& progress) {
   int64_t total = 0;
-  const auto count = [&](const ParameterPart& part) { total += static_cast<int64_t>(checkpoint.Find(part.name)->info->size_bytes); };
-  for (const MatrixParameter& matrix : list.matrices) std::for_each(matrix.parts.begin(), matrix.parts.end(), count);
-  for (const VectorParameter& vector : list.vectors) std::for_each(vector.parts.begin(), vector.parts.end(), count);
+  const auto count = [&](const ParameterPart& part) {
+    total += static_cast<int64_t>(checkpoint.Find(part.name)->info->size_bytes);
+  };
+  for (const MatrixParameter& matrix : list.matrices)
+    std::for_each(matrix.parts.begin(), matrix.parts.end(), count);
+  for (const VectorParameter& vector : list.vectors)
+    std::for_each(vector.parts.begin(), vector.parts.end(), count);
   ProgressMeter meter(progress, total);
   for (const MatrixParameter& matrix : list.matrices) {
     const DataFormat format{.type = PackedType(compute_type, StoredTypeOf(matrix, checkpoint))};
-    ASSIGN_OR_RETURN(*matrix.target,
-                     kernels::AllocatePacked(format, matrix.rows(), matrix.cols, matrix.parts.front().name.c_str()));
+    ASSIGN_OR_RETURN(*matrix.target, kernels::AllocatePacked(format, matrix.rows(), matrix.cols,
+                                                             matrix.parts.front().name.c_str()));
     int64_t first_row = 0;
     for (const ParameterPart& part : matrix.parts) {
       const StoredTensor& tensor = *checkpoint.Find(part.name);
       const int64_t row_bytes = matrix.cols * BitsPerElement(tensor.info->type) / 8;
       const int64_t chunk_rows =
-          std::max<int64_t>(1, kChunkBytes / row_bytes / kernels::PackedMatrix::kPanelRows) * kernels::PackedMatrix::kPanelRows;
+          std::max<int64_t>(1, kChunkBytes / row_bytes / kernels::PackedMatrix::kPanelRows) *
+          kernels::PackedMatrix::kPanelRows;
       for (int64_t row = 0; row < part.rows; row += chunk_rows) {
         const int64_t rows = std::min(chunk_rows, part.rows - row);
-        kernels::PackRows(pool, *matrix.target, first_row + row, rows, tensor.bytes().data() + row * row_bytes, tensor.info->type);
-        tensor.Release(static_cast<uint64_t>(row * row_bytes), static_cast<uint64_t>(rows * row_bytes));
+        kernels::PackRows(pool, *matrix.target, first_row + row, rows,
+                          tensor.bytes().data() + row * row_bytes, tensor.info->type);
+        tensor.Release(static_cast<uint64_t>(row * row_bytes),
+                       static_cast<uint64_t>(rows * row_bytes));
         meter.Add(rows * row_bytes);
       }
       first_row += part.rows;

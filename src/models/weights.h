@@ -46,7 +46,8 @@ struct ParameterPart {
   int64_t rows = 0;
 };
 
-// A matrix [sum of rows, cols] in memory, filled by one or more tensors [rows, cols], one below the other.
+// A matrix [sum of rows, cols] in memory, filled by one or more tensors [rows, cols], one below the
+// other.
 struct MatrixParameter {
   std::vector<ParameterPart> parts;
   int64_t cols = 0;

@@ -6,11 +6,13 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// The MLP's intermediates are the widest arrays. Going through in parts bounds them; at this many rows a pass over the
-// weights is long limited by arithmetic.
+// The MLP's intermediates are the widest arrays. Going through in parts bounds them; at this many
+// rows a pass over the weights is long limited by arithmetic.
 constexpr int64_t kMlpRows = 768;
 
-int64_t BytesOf(ElementType type) { return BitsPerElement(type) / 8; }
+int64_t BytesOf(ElementType type) {
+  return BitsPerElement(type) / 8;
+}
 
 }  // namespace
 
@@ -22,7 +24,8 @@ kernels::KvLayout KvLayoutOf(const DecoderSpec& spec, const ModelOptions& option
           .type = options.kv_type};
 }
 
-WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions& options, int num_threads) {
+WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions& options,
+                                     int num_threads) {
   const AttentionSpec& attention = spec.layers.front().attention;
   const int64_t intermediate = spec.layers.front().mlp.intermediate_size;
   const int64_t rows = options.max_rows;
@@ -41,8 +44,9 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
 
   const int64_t shared = end;
   layout.qkv = take(rows * attention.qkv_width() * 4);
-  layout.scratch_bytes = kernels::AttentionScratchBytes(KvLayoutOf(spec, options), attention.num_heads, rows, options.max_slices,
-                                                        options.max_context, num_threads);
+  layout.scratch_bytes =
+      kernels::AttentionScratchBytes(KvLayoutOf(spec, options), attention.num_heads, rows,
+                                     options.max_slices, options.max_context, num_threads);
   layout.scratch = take(layout.scratch_bytes);
   const int64_t attention_end = end;
 
@@ -57,7 +61,8 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
 Result<Workspace> Workspace::Allocate(const WorkspaceLayout& layout) {
   Workspace workspace;
   workspace.layout_ = layout;
-  ASSIGN_OR_RETURN(workspace.memory_, Buffer::Allocate(static_cast<size_t>(layout.total_bytes), "the workspace of a step"));
+  ASSIGN_OR_RETURN(workspace.memory_, Buffer::Allocate(static_cast<size_t>(layout.total_bytes),
+                                                       "the workspace of a step"));
   return workspace;
 }
 

@@ -12,15 +12,16 @@
 
 namespace sluice {
 
-// Byte offsets of the step's arrays. Arrays that are never alive together share memory: the normed rows with the
-// attention's result, and the attention's arrays with the MLP's.
+// Byte offsets of the step's arrays. Arrays that are never alive together share memory: the normed
+// rows with the attention's result, and the attention's arrays with the MLP's.
 struct WorkspaceLayout {
-  int64_t residual = 0;   // [rows, hidden] F32
-  int64_t delta = 0;      // [rows, hidden] F32: what the last sub-layer adds to the residual
-  int64_t normed = 0;     // [rows, max(hidden, q_width)] compute type: input of the next matrix product
-  int64_t cos_sin = 0;    // [rows, head_dim] F32
-  int64_t qkv = 0;        // [rows, qkv_width] F32
-  int64_t scratch = 0;    // of the attention
+  int64_t residual = 0;  // [rows, hidden] F32
+  int64_t delta = 0;     // [rows, hidden] F32: what the last sub-layer adds to the residual
+  int64_t normed =
+      0;  // [rows, max(hidden, q_width)] compute type: input of the next matrix product
+  int64_t cos_sin = 0;  // [rows, head_dim] F32
+  int64_t qkv = 0;      // [rows, qkv_width] F32
+  int64_t scratch = 0;  // of the attention
   int64_t scratch_bytes = 0;
   int64_t gate_up = 0;    // [mlp_rows, 2 * intermediate] F32
   int64_t activated = 0;  // [mlp_rows, intermediate] compute type

@@ -15,11 +15,15 @@ void Mlp(const Step& step, const MlpSpec& spec, const MlpWeights& weights, int64
   void* activated = step.workspace.activated();
   for (int64_t first = 0; first < rows; first += step.workspace.mlp_rows()) {
     const int64_t count = std::min(step.workspace.mlp_rows(), rows - first);
-    kernels::Linear(step.pool, weights.gate_up, DenseRows(normed + first * row_bytes, step.compute_type, count, hidden_size), gate_up,
-                    weights.gate_up.rows, BiasOrNull(weights.gate_up_bias));
-    kernels::SiluMul(step.pool, gate_up, count, spec.intermediate_size, activated, step.compute_type);
-    kernels::Linear(step.pool, weights.down, DenseRows(activated, step.compute_type, count, spec.intermediate_size),
-                    step.workspace.delta() + first * hidden_size, hidden_size, BiasOrNull(weights.down_bias));
+    kernels::Linear(step.pool, weights.gate_up,
+                    DenseRows(normed + first * row_bytes, step.compute_type, count, hidden_size),
+                    gate_up, weights.gate_up.rows, BiasOrNull(weights.gate_up_bias));
+    kernels::SiluMul(step.pool, gate_up, count, spec.intermediate_size, activated,
+                     step.compute_type);
+    kernels::Linear(step.pool, weights.down,
+                    DenseRows(activated, step.compute_type, count, spec.intermediate_size),
+                    step.workspace.delta() + first * hidden_size, hidden_size,
+                    BiasOrNull(weights.down_bias));
   }
 }
 

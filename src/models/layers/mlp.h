@@ -7,7 +7,8 @@
 
 namespace sluice {
 
-// From the first `rows` rows of the workspace's `normed` [rows, hidden] into its `delta` [rows, hidden].
+// From the first `rows` rows of the workspace's `normed` [rows, hidden] into its `delta` [rows,
+// hidden].
 void Mlp(const Step& step, const MlpSpec& spec, const MlpWeights& weights, int64_t rows);
 
 }  // namespace sluice

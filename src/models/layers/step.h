@@ -17,10 +17,13 @@ struct Step {
 };
 
 // `bias`, or null where the layer has none.
-inline const float* BiasOrNull(const std::vector<float>& bias) { return bias.empty() ? nullptr : bias.data(); }
+inline const float* BiasOrNull(const std::vector<float>& bias) {
+  return bias.empty() ? nullptr : bias.data();
+}
 
 // Rows of dense activations of the compute type.
-inline kernels::Activations DenseRows(const void* data, ElementType type, int64_t rows, int64_t cols) {
+inline kernels::Activations DenseRows(const void* data, ElementType type, int64_t rows,
+                                      int64_t cols) {
   return {.data = data, .type = type, .rows = rows, .cols = cols, .stride = cols};
 }
 
