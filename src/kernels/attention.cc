@@ -84,13 +84,8 @@ struct Call {
   int tile_tokens() const { return std::max(1, kMaxTileRows / group()); }
 
   void StoreRow(int64_t row, int head, const float* values, float sum) const {
-    const int dim = head_dim();
-    const int64_t offset = (row * num_heads + head) * dim;
-    for (int d = 0; d < dim; ++d) {
-      const float value = values[d] / sum;
-      if (out_bf16) static_cast<BFloat16*>(out)[offset + d] = ToBFloat16(value);
-      else static_cast<float*>(out)[offset + d] = value;
-    }
+    const int64_t offset = (row * num_heads + head) * head_dim() * (out_bf16 ? 2 : 4);
+    Kernels().divide(values, sum, head_dim(), static_cast<std::byte*>(out) + offset, out_bf16);
   }
 };
 

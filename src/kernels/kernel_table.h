@@ -67,6 +67,7 @@ struct KernelTable {
   // One row; y: F32, or BF16 bits where y_bf16.
   void (*rms_norm_row)(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16);
   void (*add)(float* sum, const float* delta, int64_t count);
+  void (*divide)(const float* x, float divisor, int64_t count, void* y, bool y_bf16);  // y = x / divisor
   void (*silu_mul)(const float* gate, const float* up, int64_t count, void* y, bool y_bf16);
   // One row of heads; cos_sin: head_dim / 2 cosines, then as many sines.
   void (*rope_half)(float* x, int num_heads, int head_dim, const float* cos_sin);

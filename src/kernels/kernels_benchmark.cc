@@ -2,6 +2,8 @@
 //
 // of_limit is the time that the machine's read bandwidth and arithmetic peak allow at least, divided by the time taken:
 // 1 is perfect. Shapes are those of Llama-3.2-1B. Try --benchmark_filter=linear/amx.
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -40,12 +42,19 @@ const Limits& MachineLimits() {
   return limits;
 }
 
-void Report(benchmark::State& state, double bytes, double operations, double peak) {
-  const auto iterations = static_cast<double>(state.iterations());
-  const double least_seconds = std::max(bytes / MachineLimits().bytes_per_second, peak > 0 ? operations / peak : 0);
-  state.counters["GB/s"] = benchmark::Counter(bytes * iterations * 1e-9, benchmark::Counter::kIsRate);
-  state.counters["GFLOP/s"] = benchmark::Counter(operations * iterations * 1e-9, benchmark::Counter::kIsRate);
-  state.counters["of_limit"] = benchmark::Counter(least_seconds * iterations, benchmark::Counter::kIsRate);
+// Runs `body` as often as the library asks and reports its speed. `bytes` and `operations`: of one run; `peak`: what the
+// machine does of these operations in a second.
+template <typename Body>
+void Measure(benchmark::State& state, double bytes, double operations, double peak, Body&& body) {
+  const Limits& limits = MachineLimits();
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) body();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
+                         static_cast<double>(state.iterations());
+  state.counters["GB/s"] = bytes / seconds * 1e-9;
+  if (operations > 0) state.counters["GFLOP/s"] = operations / seconds * 1e-9;
+  const double least = std::max(bytes / limits.bytes_per_second, operations > 0 ? operations / peak : 0);
+  state.counters["of_limit"] = least / seconds;
 }
 
 PackedMatrix RandomMatrix(int64_t rows, int64_t cols) {
@@ -66,9 +75,10 @@ void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k) {
   Buffer y = *Buffer::Allocate(static_cast<size_t>(m * n * 4), "benchmark");
   const Activations view{x.data(), ElementType::kBF16, m, k, k};
   size_t next = 0;
-  for (auto _ : state) kernels::Linear(Pool(), matrices[next++ % matrices.size()], view, y.As<float>().data(), n);
   const auto operations = 2.0 * static_cast<double>(m * n) * static_cast<double>(k);
-  Report(state, static_cast<double>(n * k * 2), operations, MachineLimits().bf16);
+  Measure(state, static_cast<double>(n * k * 2), operations, MachineLimits().bf16, [&] {
+    kernels::Linear(Pool(), matrices[next++ % matrices.size()], view, y.As<float>().data(), n);
+  });
 }
 
 // `tokens` new tokens for each of `sequences` sequences with `context` tokens in the cache.
@@ -91,12 +101,11 @@ void Attend(benchmark::State& state, Isa isa, int tokens, int context, int seque
   std::vector<BFloat16> out(q.size());
   std::vector<std::byte> scratch(static_cast<size_t>(
       AttentionScratchBytes(layout, kHeads, rows, sequences, context + tokens, Pool().num_threads())));
-  for (auto _ : state) {
+  const double positions = sequences * (static_cast<double>(tokens) * context + tokens * (tokens + 1) / 2.0);
+  Measure(state, 2.0 * static_cast<double>(cache_bytes), positions * kHeads * 64 * 4, MachineLimits().fp32, [&] {
     Attention(Pool(), {layout, k.data(), v.data()}, slices, q.data(), kHeads * 64, kHeads, 0.125f, out.data(),
               ElementType::kBF16, scratch);
-  }
-  const double positions = sequences * (static_cast<double>(tokens) * context + tokens * (tokens + 1) / 2.0);
-  Report(state, 2.0 * static_cast<double>(cache_bytes), positions * kHeads * 64 * 4, MachineLimits().fp32);
+  });
 }
 
 void Normalize(benchmark::State& state, Isa isa, int64_t rows) {
@@ -104,28 +113,26 @@ void Normalize(benchmark::State& state, Isa isa, int64_t rows) {
   std::vector<float> residual = Random(4).Normal(rows * 2048);
   const std::vector<float> delta(residual.size(), 1e-3f), weight(2048, 1.0f);
   std::vector<BFloat16> y(residual.size());
-  for (auto _ : state) {
+  Measure(state, static_cast<double>(rows * 2048 * 14), 0, 0, [&] {
     AddRmsNorm(Pool(), residual.data(), delta.data(), weight.data(), 1e-5f, rows, 2048, y.data(), ElementType::kBF16);
-  }
-  Report(state, static_cast<double>(rows * 2048 * 14), 0, 0);
+  });
 }
 
 void Gate(benchmark::State& state, Isa isa, int64_t rows) {
   SelectIsa(isa);
   const std::vector<float> x = Random(5).Normal(rows * 16384);
   std::vector<BFloat16> y(static_cast<size_t>(rows * 8192));
-  for (auto _ : state) SiluMul(Pool(), x.data(), rows, 8192, y.data(), ElementType::kBF16);
-  Report(state, static_cast<double>(rows * 8192 * 10), 0, 0);
+  Measure(state, static_cast<double>(rows * 8192 * 10), 0, 0,
+          [&] { SiluMul(Pool(), x.data(), rows, 8192, y.data(), ElementType::kBF16); });
 }
 
 void Sample(benchmark::State& state, Isa isa) {
   SelectIsa(isa);
   const std::vector<float> logits = Random(6).Normal(128256);
-  for (auto _ : state) {
+  Measure(state, 128256.0 * 4, 0, 0, [&] {
     benchmark::DoNotOptimize(ArgMax(logits));
     benchmark::DoNotOptimize(ComputeLogSumExp(logits));
-  }
-  Report(state, 128256.0 * 4, 0, 0);
+  });
 }
 
 const bool registered = [] {

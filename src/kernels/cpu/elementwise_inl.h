@@ -1,4 +1,4 @@
-// rms_norm, residual add, silu_mul and rope, in the vector operations of a simd.h included before.
+// rms_norm, residual add, division, silu_mul and rope, in the vector operations of a simd.h included before.
 #pragma once
 
 #include "kernels/cpu/exp_inl.h"
@@ -42,6 +42,14 @@ inline void AddImpl(float* sum, const float* delta, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes) {
     const Mask mask = FirstLanes(count - i);
     Store(sum + i, Add(Load(sum + i, mask), Load(delta + i, mask)), mask);
+  }
+}
+
+inline void DivideImpl(const float* x, float divisor, int64_t count, void* y, bool bf16) {
+  const Floats divisors = Set(divisor);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Mask mask = FirstLanes(count - i);
+    StoreAs(y, i, Div(Load(x + i, mask), divisors), mask, bf16);
   }
 }
 

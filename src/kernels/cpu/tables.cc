@@ -23,6 +23,7 @@ constexpr KernelTable kAvx512Table = {
     .linear_bf16_packed = nullptr,
     .rms_norm_row = avx512::RmsNormRow,
     .add = avx512::Add,
+    .divide = avx512::Divide,
     .silu_mul = avx512::SiluMul,
     .rope_half = avx512::RopeHalf,
     .rope_interleaved = reference::RopeInterleaved,
@@ -48,6 +49,7 @@ constexpr KernelTable AmxTable() {
   table.pack_units = amx::PackUnits;
   table.pack_x = amx::PackX;
   table.linear_bf16_packed = amx::LinearBf16Packed;
+  table.attention_chunk = amx::AttentionChunk;
   return table;
 }
 
@@ -66,6 +68,7 @@ const KernelTable kAvx2Kernels = {
     .linear_bf16_packed = nullptr,
     .rms_norm_row = avx2::RmsNormRow,
     .add = avx2::Add,
+    .divide = avx2::Divide,
     .silu_mul = avx2::SiluMul,
     .rope_half = avx2::RopeHalf,
     .rope_interleaved = reference::RopeInterleaved,

@@ -1,4 +1,4 @@
-// rms_norm, residual add, silu_mul and rope.
+// rms_norm, residual add, division, silu_mul and rope.
 #include <cmath>
 
 #include "kernels/reference/reference.h"
@@ -30,6 +30,10 @@ void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, vo
 
 void Add(float* sum, const float* delta, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] += delta[i];
+}
+
+void Divide(const float* x, float divisor, int64_t count, void* y, bool y_bf16) {
+  for (int64_t i = 0; i < count; ++i) Store(y, i, x[i] / divisor, y_bf16);
 }
 
 void SiluMul(const float* gate, const float* up, int64_t count, void* y, bool y_bf16) {

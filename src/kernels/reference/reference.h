@@ -11,6 +11,7 @@ void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, i
 void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
 void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16);
 void Add(float* sum, const float* delta, int64_t count);
+void Divide(const float* x, float divisor, int64_t count, void* y, bool y_bf16);
 void SiluMul(const float* gate, const float* up, int64_t count, void* y, bool y_bf16);
 void RopeHalf(float* x, int num_heads, int head_dim, const float* cos_sin);
 void RopeInterleaved(float* x, int num_heads, int head_dim, const float* cos_sin);

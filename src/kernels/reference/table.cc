@@ -15,6 +15,7 @@ const KernelTable kReferenceKernels = {
     .linear_bf16_packed = nullptr,
     .rms_norm_row = reference::RmsNormRow,
     .add = reference::Add,
+    .divide = reference::Divide,
     .silu_mul = reference::SiluMul,
     .rope_half = reference::RopeHalf,
     .rope_interleaved = reference::RopeInterleaved,

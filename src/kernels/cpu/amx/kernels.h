@@ -6,6 +6,7 @@
 namespace sluice::kernels::amx {
 
 void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
+void AttentionChunk(const AttentionChunkArgs& args);
 
 // Activations as whole tiles for products of many rows; see KernelTable. At most kPackedMaxRows rows at once.
 constexpr int kPackedPanels = 8;

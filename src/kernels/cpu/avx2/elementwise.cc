@@ -11,6 +11,10 @@ void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, vo
 
 void Add(float* sum, const float* delta, int64_t count) { AddImpl(sum, delta, count); }
 
+void Divide(const float* x, float divisor, int64_t count, void* y, bool y_bf16) {
+  DivideImpl(x, divisor, count, y, y_bf16);
+}
+
 void SiluMul(const float* gate, const float* up, int64_t count, void* y, bool y_bf16) {
   SiluMulImpl(gate, up, count, y, y_bf16);
 }

@@ -1,0 +1,226 @@
+// One chunk of attention with AMX tiles, for BF16 keys and values.
+//
+// A panel of 16 keys is a tile as it lies, as are 16 elements of a panel's values. The queries and the weights of the
+// softmax are each split into two BF16 numbers, which together hold 16 bits of the F32 value, so that nothing of
+// consequence is lost to the format of the instruction.
+//
+// Per row: a score is one chain of tile steps over head_dim, the sum of weights is taken in lanes of positions, an output
+// element is one chain over panels of positions, in which positions the row does not see have weight zero.
+#include "kernels/cpu/avx512/kernels.h"
+#include "kernels/cpu/avx512/simd.h"
+
+#include "kernels/cpu/amx/kernels.h"
+#include "kernels/cpu/amx/tiles.h"
+#include "kernels/cpu/exp_inl.h"
+
+namespace sluice::kernels::amx {
+namespace {
+
+constexpr int kMaxHeadDim = 256;
+constexpr int kPositions = kAttentionPanelPositions;
+
+// Tiles 0 to 3 hold sums, 4 queries and 5 keys, 6 weights and 7 values.
+inline void ConfigureAttention(int rows) {
+  TileConfig config;
+  for (int tile = 0; tile < 8; ++tile) {
+    config.row_bytes[tile] = 64;
+    config.rows[tile] = static_cast<uint8_t>(rows);
+  }
+  config.rows[5] = kStepPairs;
+  config.row_bytes[6] = kPositions * 2;
+  config.rows[7] = kPositions / 2;
+  StoreBefore(&config);
+  _tile_loadconfig(&config);
+}
+
+// Values as sums of two BF16 numbers: the upper half of the bits, and what is left, rounded.
+inline void StoreSplit(uint16_t* high, uint16_t* low, Floats value) {
+  const __m512i bits = _mm512_castps_si512(value);
+  const Floats rest = Sub(value, SecondOfPair(bits));
+  const __m512i rest_bits = _mm512_add_epi32(_mm512_castps_si512(rest), _mm512_set1_epi32(0x8000));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(high), _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(low), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rest_bits, 16)));
+}
+
+// Queries or weights of a tile of rows, split.
+template <int kColumns>
+struct alignas(64) SplitRows {
+  uint16_t high[kTileRows][kColumns];
+  uint16_t low[kTileRows][kColumns];
+};
+
+// Scores of the tile's rows at the positions of kPanels panels.
+template <int kPanels>
+inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMaxHeadDim>& q, int row, int panel) {
+  _tile_zero(0);
+  if constexpr (kPanels > 1) {
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int d = 0; d < args.head_dim; d += kStepInputs) {
+    for (int half = 0; half < 2; ++half) {
+      _tile_loadd(4, half == 0 ? &q.high[0][d] : &q.low[0][d], kMaxHeadDim * 2);
+      const int64_t offset = int64_t{d} / 2 * kLineBytes;
+      const auto keys = [&](int i) { return static_cast<const uint8_t*>(args.k_panels[panel + i]) + offset; };
+      _tile_loadd(5, keys(0), kLineBytes);
+      _tile_dpbf16ps(0, 4, 5);
+      if constexpr (kPanels > 1) {
+        _tile_loadd(5, keys(1), kLineBytes);
+        _tile_dpbf16ps(1, 4, 5);
+        _tile_loadd(5, keys(2), kLineBytes);
+        _tile_dpbf16ps(2, 4, 5);
+        _tile_loadd(5, keys(3), kLineBytes);
+        _tile_dpbf16ps(3, 4, 5);
+      }
+    }
+  }
+  float* scores = args.scores + row * kAttentionChunk + panel * kPositions;
+  constexpr int64_t kScoreBytes = kAttentionChunk * 4;
+  _tile_stored(0, scores, kScoreBytes);
+  if constexpr (kPanels > 1) {
+    _tile_stored(1, scores + kPositions, kScoreBytes);
+    _tile_stored(2, scores + 2 * kPositions, kScoreBytes);
+    _tile_stored(3, scores + 3 * kPositions, kScoreBytes);
+  }
+}
+
+// Turns a row's scores into weights; zeros from its limit to `end`, a whole number of panels.
+inline void Softmax(const AttentionChunkArgs& args, int row, int end, uint16_t* high, uint16_t* low) {
+  const int limit = args.limits[row];
+  const float* scores = args.scores + row * kAttentionChunk;
+  const Floats lowest = Set(-__builtin_inff());
+  Floats largest = lowest;
+  for (int i = 0; i < limit; i += kLanes) {
+    largest = Max(Select(FirstLanes(limit - i), Load(scores + i), lowest), largest);
+  }
+  args.largest[row] = MaxLane(largest);
+  largest = Set(args.largest[row]);
+  Floats sum = Zero();
+  for (int i = 0; i < end; i += kLanes) {
+    const Mask seen = i < limit ? FirstLanes(limit - i) : FirstLanes(0);
+    const Floats weight = Select(seen, Exp(Sub(Load(scores + i), largest)), Zero());
+    StoreSplit(high + i, low + i, weight);
+    sum = Add(sum, weight);
+  }
+  args.sum[row] = SumLanes(sum);
+}
+
+// Output elements [d, d + 16 * kGroups) of the tile's rows.
+template <int kGroups>
+inline void AddValues(const AttentionChunkArgs& args, const SplitRows<kAttentionChunk>& weights,
+                      const void* const* v_panels, int panels, int row, int d) {
+  _tile_zero(0);
+  _tile_zero(1);
+  if constexpr (kGroups > 2) {
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  const int64_t pair_bytes = int64_t{args.head_dim} * 4;
+  for (int panel = 0; panel < panels; ++panel) {
+    const uint8_t* values = static_cast<const uint8_t*>(v_panels[panel]) + int64_t{d} * 4;
+    for (int half = 0; half < 2; ++half) {
+      const uint16_t* from = half == 0 ? &weights.high[0][panel * kPositions] : &weights.low[0][panel * kPositions];
+      _tile_loadd(6, from, kAttentionChunk * 2);
+      _tile_loadd(7, values, pair_bytes);
+      _tile_dpbf16ps(0, 6, 7);
+      _tile_loadd(7, values + 64, pair_bytes);
+      _tile_dpbf16ps(1, 6, 7);
+      if constexpr (kGroups > 2) {
+        _tile_loadd(7, values + 128, pair_bytes);
+        _tile_dpbf16ps(2, 6, 7);
+        _tile_loadd(7, values + 192, pair_bytes);
+        _tile_dpbf16ps(3, 6, 7);
+      }
+    }
+  }
+  float* out = args.out + int64_t{row} * args.head_dim + d;
+  _tile_stored(0, out, pair_bytes);
+  _tile_stored(1, out + 16, pair_bytes);
+  if constexpr (kGroups > 2) {
+    _tile_stored(2, out + 32, pair_bytes);
+    _tile_stored(3, out + 48, pair_bytes);
+  }
+}
+
+inline uint16_t ValueBits(const AttentionChunkArgs& args, int position, int d) {
+  const auto* panel = static_cast<const uint16_t*>(args.v_panels[position / kPositions]);
+  const int in_panel = position % kPositions;
+  return panel[(int64_t{in_panel / 2} * args.head_dim + d) * 2 + in_panel % 2];
+}
+
+// Whether a value at positions [begin, end) is infinite or no number: a weight of zero would not keep it out.
+inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
+  unsigned found = 0;
+  for (int position = begin; position < end; ++position) {
+    for (int d = 0; d < args.head_dim; ++d) found |= (ValueBits(args, position, d) & 0x7F80) == 0x7F80;
+  }
+  return found != 0;
+}
+
+// Rows [row, row + rows), at most 16, which all see something of the chunk.
+void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
+  int most = 0;
+  int least = kAttentionChunk;
+  for (int r = row; r < row + rows; ++r) {
+    most = args.limits[r] > most ? args.limits[r] : most;
+    least = args.limits[r] < least ? args.limits[r] : least;
+  }
+  if (least < most && HasNonFinite(args, least, most)) {
+    for (int r = row; r < row + rows; ++r) AttendTile(args, r, 1);
+    return;
+  }
+  ConfigureAttention(rows);
+  const int panels = (most + kPositions - 1) / kPositions;
+
+  SplitRows<kMaxHeadDim> q;
+  for (int r = 0; r < rows; ++r) {
+    const float* from = args.q + int64_t{row + r} * args.head_dim;
+    for (int d = 0; d < args.head_dim; d += kLanes) StoreSplit(&q.high[r][d], &q.low[r][d], Load(from + d));
+  }
+  StoreBefore(&q);
+  int panel = 0;
+  for (; panel + 4 <= panels; panel += 4) ScorePanels<4>(args, q, row, panel);
+  for (; panel < panels; ++panel) ScorePanels<1>(args, q, row, panel);
+
+  SplitRows<kAttentionChunk> weights;
+  for (int r = 0; r < rows; ++r) Softmax(args, row + r, panels * kPositions, weights.high[r], weights.low[r]);
+  StoreBefore(&weights);
+
+  // The last panel may hold remains of other sequences behind `most`: a copy has zeros there.
+  const void* v_panels[kAttentionPanels];
+  for (int i = 0; i < panels; ++i) v_panels[i] = args.v_panels[i];
+  alignas(64) uint16_t last[kPositions * kMaxHeadDim];
+  if (most % kPositions != 0) {
+    const int first = (panels - 1) * kPositions;
+    for (int i = 0; i < kPositions; ++i) {
+      for (int d = 0; d < args.head_dim; ++d) {
+        last[(i / 2 * args.head_dim + d) * 2 + i % 2] = first + i < most ? ValueBits(args, first + i, d) : 0;
+      }
+    }
+    v_panels[panels - 1] = last;
+    StoreBefore(last);
+  }
+  int d = 0;
+  for (; d + 64 <= args.head_dim; d += 64) AddValues<4>(args, weights, v_panels, panels, row, d);
+  for (; d < args.head_dim; d += 32) AddValues<2>(args, weights, v_panels, panels, row, d);
+}
+
+}  // namespace
+
+void AttentionChunk(const AttentionChunkArgs& args) {
+  if (!args.bf16 || args.head_dim % kStepInputs != 0) return avx512::AttentionChunk(args);
+  for (int row = 0; row < args.rows;) {
+    if (args.limits[row] == 0) {
+      ++row;
+      continue;
+    }
+    int rows = 1;
+    while (rows < kTileRows && row + rows < args.rows && args.limits[row + rows] > 0) ++rows;
+    AttendTile(args, row, rows);
+    row += rows;
+  }
+  _tile_release();
+}
+
+}  // namespace sluice::kernels::amx
