@@ -1,4 +1,5 @@
-// Every recorded case of tests/data/chat_templates, against what jinja2 in transformers' environment gave.
+// Every recorded case of tests/data/chat_templates, against what jinja2 in transformers'
+// environment gave.
 #include <fstream>
 #include <map>
 #include <string>
@@ -22,8 +23,8 @@ RenderOptions FixedClock() {
 }
 
 // Checks one row {"input" or "variables", "expected" or "error"} against what `compiled` renders.
-void CheckRow(const Result<ChatTemplate>& compiled, const json::Value& variables, const json::Value& row,
-              const std::string& title) {
+void CheckRow(const Result<ChatTemplate>& compiled, const json::Value& variables,
+              const json::Value& row, const std::string& title) {
   const Result<std::string> text = [&]() -> Result<std::string> {
     RETURN_IF_ERROR(compiled);
     return compiled->Render(variables, FixedClock());
@@ -35,7 +36,8 @@ void CheckRow(const Result<ChatTemplate>& compiled, const json::Value& variables
   }
   const json::Value* error = row.Find("error");
   ASSERT_NE(error, nullptr) << title;
-  ASSERT_FALSE(text.has_value()) << title << " should fail with " << json::Write(*error) << " but gave " << *text;
+  ASSERT_FALSE(text.has_value()) << title << " should fail with " << json::Write(*error)
+                                 << " but gave " << *text;
   if (error->Find("type")->as_string() == "TemplateError") {
     EXPECT_EQ(text.error().message, error->Find("message")->as_string()) << title;
   }
@@ -50,7 +52,9 @@ TEST(ChatTemplateCases, Recorded) {
     const json::Value row = json::Parse(line).value();
     const std::string name = row.Find("template")->as_string();
     if (!templates.contains(name)) {
-      templates.emplace(name, ChatTemplate::Compile(ReadFile(kFolder + ("templates/" + name + ".jinja")).value(), name));
+      templates.emplace(
+          name, ChatTemplate::Compile(ReadFile(kFolder + ("templates/" + name + ".jinja")).value(),
+                                      name));
     }
     const json::Value& input = *row.Find("input");
     json::Value variables{json::Value::Object{}};

@@ -15,10 +15,22 @@ constexpr std::string_view kContinuation = "CONTINUE_FINAL_MESSAGE_TAG ";
 constexpr std::string_view kContinuationWord = "CONTINUE_FINAL_MESSAGE_TAG";
 
 // Names of chat_template_kwargs that are not the template's to set.
-constexpr std::string_view kOwnNames[] = {"messages",  "conversation", "tools",          "documents",
-                                          "tokenize",  "padding",      "truncation",     "max_length",
-                                          "return_dict", "return_tensors", "chat_template", "continue_final_message",
-                                          "add_generation_prompt", "bos_token", "eos_token",   "pad_token",
+constexpr std::string_view kOwnNames[] = {"messages",
+                                          "conversation",
+                                          "tools",
+                                          "documents",
+                                          "tokenize",
+                                          "padding",
+                                          "truncation",
+                                          "max_length",
+                                          "return_dict",
+                                          "return_tensors",
+                                          "chat_template",
+                                          "continue_final_message",
+                                          "add_generation_prompt",
+                                          "bos_token",
+                                          "eos_token",
+                                          "pad_token",
                                           "unk_token"};
 
 // Settings of a template are small; what is larger is not one.
@@ -51,30 +63,36 @@ std::string SpecialText(const json::Value& value) {
 // The text of one part of a content.
 Result<std::string> PartText(const json::Value& part, const std::string& place) {
   if (part.is_string()) return part.as_string();
-  if (!part.is_object()) return Bad(place, std::string("a part must be an object, not ") + json::TypeName(part.type()));
+  if (!part.is_object())
+    return Bad(place, std::string("a part must be an object, not ") + json::TypeName(part.type()));
   const json::Value* type = part.Find("type");
   std::string name = type != nullptr && type->is_string() ? type->as_string() : "";
   if (name.empty() && part.Find("text") != nullptr) name = "text";
   if (name.empty()) return Bad(place, "a part needs a \"type\"");
-  if (name != "text" && name != "input_text" && name != "output_text" && name != "refusal" && name != "thinking") {
+  if (name != "text" && name != "input_text" && name != "output_text" && name != "refusal" &&
+      name != "thinking") {
     return Bad(place, "parts of type '" + name + "' are not supported: this model takes text only");
   }
   const json::Value* text = part.Find(name == "refusal" || name == "thinking" ? name : "text");
-  if (text == nullptr || !text->is_string()) return Bad(place, "a part of type '" + name + "' needs a string with its text");
+  if (text == nullptr || !text->is_string())
+    return Bad(place, "a part of type '" + name + "' needs a string with its text");
   return text->as_string();
 }
 
-Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat format, const std::string& place) {
+Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat format,
+                                     const std::string& place) {
   std::vector<std::string> texts;
   if (content.is_string()) {
     texts.push_back(content.as_string());
   } else if (content.is_array()) {
     for (size_t i = 0; i < content.as_array().size(); ++i) {
-      ASSIGN_OR_RETURN(std::string text, PartText(content.as_array()[i], place + "[" + std::to_string(i) + "]"));
+      ASSIGN_OR_RETURN(std::string text,
+                       PartText(content.as_array()[i], place + "[" + std::to_string(i) + "]"));
       texts.push_back(std::move(text));
     }
   } else if (!content.is_null()) {
-    return Bad(place, std::string("must be a string or a list of parts, not ") + json::TypeName(content.type()));
+    return Bad(place, std::string("must be a string or a list of parts, not ") +
+                          json::TypeName(content.type()));
   }
   if (format == ContentFormat::kParts) {
     json::Value::Array parts;
@@ -93,20 +111,24 @@ Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat f
 
 // The arguments of calls as objects: that is what templates print as JSON.
 Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::string& place) {
-  if (!calls.is_array()) return Bad(place, std::string("must be a list, not ") + json::TypeName(calls.type()));
+  if (!calls.is_array())
+    return Bad(place, std::string("must be a list, not ") + json::TypeName(calls.type()));
   json::Value::Array result;
   for (size_t i = 0; i < calls.as_array().size(); ++i) {
     const std::string at = place + "[" + std::to_string(i) + "]";
     json::Value call = calls.as_array()[i];
     const json::Value* found = call.Find("function");
-    if (found == nullptr || !found->is_object()) return Bad(at, "a tool call needs an object \"function\"");
+    if (found == nullptr || !found->is_object())
+      return Bad(at, "a tool call needs an object \"function\"");
     json::Value function = *found;
     const json::Value* arguments = function.Find("arguments");
-    if (arguments == nullptr || arguments->is_null() || (arguments->is_string() && arguments->as_string().empty())) {
+    if (arguments == nullptr || arguments->is_null() ||
+        (arguments->is_string() && arguments->as_string().empty())) {
       function.Set("arguments", json::Value::Object{});
     } else if (arguments->is_string()) {
       auto parsed = json::Parse(arguments->as_string());
-      if (!parsed) return Bad(at + ".function.arguments", "not valid JSON: " + parsed.error().message);
+      if (!parsed)
+        return Bad(at + ".function.arguments", "not valid JSON: " + parsed.error().message);
       function.Set("arguments", *std::move(parsed));
     }
     call.Set("function", std::move(function));
@@ -115,13 +137,16 @@ Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::stri
   return json::Value(std::move(result));
 }
 
-Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat format, const std::string& place) {
-  if (!message.is_object()) return Bad(place, std::string("must be an object, not ") + json::TypeName(message.type()));
+Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat format,
+                                     const std::string& place) {
+  if (!message.is_object())
+    return Bad(place, std::string("must be an object, not ") + json::TypeName(message.type()));
   const json::Value* role = message.Find("role");
   if (role == nullptr || !role->is_string()) return Bad(place, "needs a string \"role\"");
   const json::Value* content = message.Find("content");
-  ASSIGN_OR_RETURN(json::Value normal,
-                   NormalizeContent(content == nullptr ? json::Value() : *content, format, place + ".content"));
+  ASSIGN_OR_RETURN(
+      json::Value normal,
+      NormalizeContent(content == nullptr ? json::Value() : *content, format, place + ".content"));
   json::Value result{json::Value::Object{{"role", *role}, {"content", std::move(normal)}}};
   for (const auto& [name, value] : message.as_object()) {
     if (name == "role" || name == "content" || value.is_null()) continue;
@@ -139,10 +164,12 @@ Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat f
   return result;
 }
 
-// Puts the mark behind the text of the last message and returns that text without white space around it.
+// Puts the mark behind the text of the last message and returns that text without white space
+// around it.
 Result<std::string> MarkLast(json::Value& messages) {
   if (messages.as_array().empty()) {
-    return Fail(ErrorCode::kInvalidArgument, "continue_final_message is set but there are no messages", "messages");
+    return Fail(ErrorCode::kInvalidArgument,
+                "continue_final_message is set but there are no messages", "messages");
   }
   json::Value& last = messages.as_array().back();
   json::Value content = *last.Find("content");
@@ -153,7 +180,9 @@ Result<std::string> MarkLast(json::Value& messages) {
   } else {
     if (content.as_array().empty()) {
       return Fail(ErrorCode::kInvalidArgument,
-                  "continue_final_message is set but we could not find any text to continue in the final message!", "messages");
+                  "continue_final_message is set but we could not find any text to continue in the "
+                  "final message!",
+                  "messages");
     }
     json::Value& part = content.as_array().back();
     text = part.Find("text")->as_string();
@@ -166,9 +195,11 @@ Result<std::string> MarkLast(json::Value& messages) {
 Result<std::string> CutAtMark(std::string prompt, const std::string& text) {
   const size_t mark = prompt.rfind(kContinuationWord);
   if (mark == std::string::npos || prompt.find(text) == std::string::npos) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "continue_final_message is set but the final message does not appear in the chat after applying the chat "
-                "template! This can happen if the chat template deletes portions of the final message.");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "continue_final_message is set but the final message does not appear in the chat after "
+        "applying the chat "
+        "template! This can happen if the chat template deletes portions of the final message.");
   }
   const bool keeps_space = std::string_view(prompt).substr(mark).starts_with(kContinuation);
   prompt.resize(mark);
@@ -178,7 +209,8 @@ Result<std::string> CutAtMark(std::string prompt, const std::string& text) {
 
 }  // namespace
 
-json::Value SpecialTokens(const json::Value& tokenizer_config, const json::Value& special_tokens_map) {
+json::Value SpecialTokens(const json::Value& tokenizer_config,
+                          const json::Value& special_tokens_map) {
   json::Value result{json::Value::Object{}};
   const auto add = [&](const std::string& name, const json::Value& value) {
     const std::string text = SpecialText(value);
@@ -187,7 +219,8 @@ json::Value SpecialTokens(const json::Value& tokenizer_config, const json::Value
   for (const json::Value* source : {&tokenizer_config, &special_tokens_map}) {
     if (!source->is_object()) continue;
     for (const auto& [name, value] : source->as_object()) {
-      // bos_token, image_token, ...: not added_tokens_decoder or add_bos_token, which are no token texts.
+      // bos_token, image_token, ...: not added_tokens_decoder or add_bos_token, which are no token
+      // texts.
       if (name.ends_with("_token") && (value.is_string() || value.is_object())) add(name, value);
     }
     for (const char* group : {"extra_special_tokens", "model_specific_special_tokens"}) {
@@ -205,29 +238,34 @@ Result<json::Value> NormalizeMessages(const json::Value& messages, ContentFormat
   }
   json::Value::Array result;
   for (size_t i = 0; i < messages.as_array().size(); ++i) {
-    ASSIGN_OR_RETURN(json::Value message,
-                     NormalizeMessage(messages.as_array()[i], format, "messages[" + std::to_string(i) + "]"));
+    ASSIGN_OR_RETURN(json::Value message, NormalizeMessage(messages.as_array()[i], format,
+                                                           "messages[" + std::to_string(i) + "]"));
     result.push_back(std::move(message));
   }
   return json::Value(std::move(result));
 }
 
-Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template, const json::Value& special_tokens,
-                                     const json::Value& messages, const ChatPromptOptions& options) {
+Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
+                                     const json::Value& special_tokens, const json::Value& messages,
+                                     const ChatPromptOptions& options) {
   if (options.continue_final_message && options.add_generation_prompt) {
     return Fail(ErrorCode::kInvalidArgument,
-                "Cannot set both `continue_final_message` and `add_generation_prompt` to True.", "add_generation_prompt");
+                "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",
+                "add_generation_prompt");
   }
   const json::Value& kwargs = options.chat_template_kwargs;
   if (!kwargs.is_null() && !kwargs.is_object()) {
-    return Bad("chat_template_kwargs", std::string("must be an object, not ") + json::TypeName(kwargs.type()));
+    return Bad("chat_template_kwargs",
+               std::string("must be an object, not ") + json::TypeName(kwargs.type()));
   }
   if (Depth(kwargs) > kMaxKwargsDepth || json::Write(kwargs).size() > kMaxKwargsBytes) {
-    return Bad("chat_template_kwargs", "larger than " + std::to_string(kMaxKwargsBytes) + " bytes or nested deeper than " +
+    return Bad("chat_template_kwargs", "larger than " + std::to_string(kMaxKwargsBytes) +
+                                           " bytes or nested deeper than " +
                                            std::to_string(kMaxKwargsDepth) + " levels");
   }
-  ASSIGN_OR_RETURN(json::Value normal,
-                   NormalizeMessages(messages, options.content_format.value_or(chat_template.content_format())));
+  ASSIGN_OR_RETURN(
+      json::Value normal,
+      NormalizeMessages(messages, options.content_format.value_or(chat_template.content_format())));
   std::string last_text;
   if (options.continue_final_message) {
     ASSIGN_OR_RETURN(last_text, MarkLast(normal));
@@ -237,9 +275,11 @@ Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template, const js
   if (kwargs.is_object()) {
     const std::vector<std::string>& known = chat_template.variables();
     for (const auto& [name, value] : kwargs.as_object()) {
-      const bool is_own = std::find(std::begin(kOwnNames), std::end(kOwnNames), name) != std::end(kOwnNames) ||
-                          special_tokens.Find(name) != nullptr;
-      if (!is_own && std::binary_search(known.begin(), known.end(), name)) variables.Set(name, value);
+      const bool is_own =
+          std::find(std::begin(kOwnNames), std::end(kOwnNames), name) != std::end(kOwnNames) ||
+          special_tokens.Find(name) != nullptr;
+      if (!is_own && std::binary_search(known.begin(), known.end(), name))
+        variables.Set(name, value);
     }
   }
   variables.Set("messages", std::move(normal));

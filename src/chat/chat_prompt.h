@@ -11,10 +11,10 @@
 namespace sluice {
 
 struct ChatPromptOptions {
-  json::Value tools;                 // An array as in the request, or null: the template sees None.
-  json::Value documents;             // Likewise.
-  // An object or null, of at most 16 KiB. Names that the template does not read, and those of the request's own fields and
-  // of special tokens, are ignored.
+  json::Value tools;      // An array as in the request, or null: the template sees None.
+  json::Value documents;  // Likewise.
+  // An object or null, of at most 16 KiB. Names that the template does not read, and those of the
+  // request's own fields and of special tokens, are ignored.
   json::Value chat_template_kwargs;
   bool add_generation_prompt = true;
   // The prompt ends with the text of the last message, so that the model continues it.
@@ -24,18 +24,22 @@ struct ChatPromptOptions {
   RenderOptions render;
 };
 
-// bos_token, eos_token, pad_token, unk_token, ... and the extra ones that tokenizer_config.json (first) and
-// special_tokens_map.json name, as an object of strings. Either may be null.
-json::Value SpecialTokens(const json::Value& tokenizer_config, const json::Value& special_tokens_map = {});
+// bos_token, eos_token, pad_token, unk_token, ... and the extra ones that tokenizer_config.json
+// (first) and special_tokens_map.json name, as an object of strings. Either may be null.
+json::Value SpecialTokens(const json::Value& tokenizer_config,
+                          const json::Value& special_tokens_map = {});
 
-// The messages as templates expect them: parts joined with "\n" (kString) or as a list of parts (kParts), arguments of
-// tool calls as objects, null contents as empty ones, `reasoning` and `reasoning_content` alike.
-// kInvalidArgument names the message: not an object, no role, a part that is not text.
-Result<json::Value> NormalizeMessages(const json::Value& messages, ChatTemplate::ContentFormat format);
+// The messages as templates expect them: parts joined with "\n" (kString) or as a list of parts
+// (kParts), arguments of tool calls as objects, null contents as empty ones, `reasoning` and
+// `reasoning_content` alike. kInvalidArgument names the message: not an object, no role, a part
+// that is not text.
+Result<json::Value> NormalizeMessages(const json::Value& messages,
+                                      ChatTemplate::ContentFormat format);
 
 // `messages` as in the request. The result is tokenized without adding special tokens.
 // kInvalidArgument: bad messages, or what ChatTemplate::Render says.
-Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template, const json::Value& special_tokens,
-                                     const json::Value& messages, const ChatPromptOptions& options = {});
+Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
+                                     const json::Value& special_tokens, const json::Value& messages,
+                                     const ChatPromptOptions& options = {});
 
 }  // namespace sluice

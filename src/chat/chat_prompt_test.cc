@@ -7,8 +7,12 @@ namespace {
 
 using Format = ChatTemplate::ContentFormat;
 
-json::Value Json(const char* text) { return json::Parse(text).value(); }
-ChatTemplate Compiled(const char* source) { return ChatTemplate::Compile(source).value(); }
+json::Value Json(const char* text) {
+  return json::Parse(text).value();
+}
+ChatTemplate Compiled(const char* source) {
+  return ChatTemplate::Compile(source).value();
+}
 std::string Normal(const char* messages, Format format = Format::kString) {
   const auto result = NormalizeMessages(Json(messages), format);
   return result ? json::Write(*result) : result.error().message;
@@ -16,50 +20,68 @@ std::string Normal(const char* messages, Format format = Format::kString) {
 
 TEST(NormalizeMessages, Contents) {
   EXPECT_EQ(Normal(R"([{"role": "user", "content": "a"}])"), R"([{"role":"user","content":"a"}])");
-  EXPECT_EQ(Normal(R"([{"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "role": "user"}])"),
-            R"([{"role":"user","content":"a\nb"}])");
+  EXPECT_EQ(
+      Normal(
+          R"([{"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "role": "user"}])"),
+      R"([{"role":"user","content":"a\nb"}])");
   EXPECT_EQ(Normal(R"([{"role": "user", "content": "a"}])", Format::kParts),
             R"([{"role":"user","content":[{"type":"text","text":"a"}]}])");
-  EXPECT_EQ(Normal(R"([{"role": "assistant", "content": null}])"), R"([{"role":"assistant","content":""}])");
-  EXPECT_EQ(Normal(R"([{"role": "assistant"}])", Format::kParts), R"([{"role":"assistant","content":[]}])");
+  EXPECT_EQ(Normal(R"([{"role": "assistant", "content": null}])"),
+            R"([{"role":"assistant","content":""}])");
+  EXPECT_EQ(Normal(R"([{"role": "assistant"}])", Format::kParts),
+            R"([{"role":"assistant","content":[]}])");
 }
 
 TEST(NormalizeMessages, CallsAndReasoning) {
-  EXPECT_EQ(Normal(R"([{"role": "assistant", "content": "", "tool_calls": [
+  EXPECT_EQ(
+      Normal(R"([{"role": "assistant", "content": "", "tool_calls": [
       {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}},
       {"id": "2", "type": "function", "function": {"name": "g", "arguments": ""}}]}])"),
-            R"([{"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function","function":{"name":"f",)"
-            R"("arguments":{"a":1}}},{"id":"2","type":"function","function":{"name":"g","arguments":{}}}]}])");
-  EXPECT_EQ(Normal(R"([{"role": "assistant", "content": "x", "tool_calls": [], "reasoning": "r", "name": null}])"),
-            R"([{"role":"assistant","content":"x","reasoning":"r","reasoning_content":"r"}])");
+      R"([{"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function","function":{"name":"f",)"
+      R"("arguments":{"a":1}}},{"id":"2","type":"function","function":{"name":"g","arguments":{}}}]}])");
+  EXPECT_EQ(
+      Normal(
+          R"([{"role": "assistant", "content": "x", "tool_calls": [], "reasoning": "r", "name": null}])"),
+      R"([{"role":"assistant","content":"x","reasoning":"r","reasoning_content":"r"}])");
 }
 
 TEST(NormalizeMessages, MistakesNameThePlace) {
   EXPECT_EQ(Normal("5"), "messages: must be a list, not integer");
   EXPECT_EQ(Normal("[5]"), "messages[0]: must be an object, not integer");
   EXPECT_EQ(Normal(R"([{"content": "a"}])"), "messages[0]: needs a string \"role\"");
-  EXPECT_EQ(Normal(R"([{"role": "user", "content": 5}])"), "messages[0].content: must be a string or a list of parts, not integer");
-  EXPECT_EQ(Normal(R"([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])"),
-            "messages[0].content[0]: parts of type 'image_url' are not supported: this model takes text only");
-  EXPECT_NE(Normal(R"([{"role": "assistant", "tool_calls": [{"function": {"arguments": "{"}}]}])").find("not valid JSON"),
+  EXPECT_EQ(Normal(R"([{"role": "user", "content": 5}])"),
+            "messages[0].content: must be a string or a list of parts, not integer");
+  EXPECT_EQ(
+      Normal(
+          R"([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])"),
+      "messages[0].content[0]: parts of type 'image_url' are not supported: this model takes text "
+      "only");
+  EXPECT_NE(Normal(R"([{"role": "assistant", "tool_calls": [{"function": {"arguments": "{"}}]}])")
+                .find("not valid JSON"),
             std::string::npos);
 }
 
 TEST(SpecialTokens, FromBothFiles) {
-  EXPECT_EQ(json::Write(SpecialTokens(
-                Json(R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "pad_token": null, "add_bos_token": true,
+  EXPECT_EQ(
+      json::Write(SpecialTokens(
+          Json(
+              R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "pad_token": null, "add_bos_token": true,
                          "extra_special_tokens": {"image_token": "<i>"}})"),
-                Json(R"({"eos_token": "other", "unk_token": "<u>"})"))),
-            R"({"bos_token":"<s>","eos_token":"</s>","image_token":"<i>","unk_token":"<u>"})");
+          Json(R"({"eos_token": "other", "unk_token": "<u>"})"))),
+      R"({"bos_token":"<s>","eos_token":"</s>","image_token":"<i>","unk_token":"<u>"})");
 }
 
 TEST(RenderChatPrompt, GivesTheTemplateItsVariables) {
   const auto chat_template = Compiled(
-      "{{ bos_token }}{{ tools is none }}{{ documents is none }}{{ mode }}{% for m in messages %}{{ m.content }}{% endfor %}"
+      "{{ bos_token }}{{ tools is none }}{{ documents is none }}{{ mode }}{% for m in messages "
+      "%}{{ m.content }}{% endfor %}"
       "{% if add_generation_prompt %}>{% endif %}{{ other is defined }}");
   ChatPromptOptions options;
-  options.chat_template_kwargs = Json(R"({"mode": "M", "bos_token": "B", "messages": [], "add_generation_prompt": false, "x": 1})");
-  EXPECT_EQ(RenderChatPrompt(chat_template, Json(R"({"bos_token": "<s>"})"), Json(R"([{"role": "user", "content": "hi"}])"), options).value(),
+  options.chat_template_kwargs = Json(
+      R"({"mode": "M", "bos_token": "B", "messages": [], "add_generation_prompt": false, "x": 1})");
+  EXPECT_EQ(RenderChatPrompt(chat_template, Json(R"({"bos_token": "<s>"})"),
+                             Json(R"([{"role": "user", "content": "hi"}])"), options)
+                .value(),
             "<s>TrueTrueMhi>False");
   options.chat_template_kwargs = Json("[]");
   EXPECT_FALSE(RenderChatPrompt(chat_template, {}, Json("[]"), options).has_value());
@@ -71,12 +93,16 @@ TEST(RenderChatPrompt, ContinuesTheLastMessage) {
   ChatPromptOptions options;
   options.add_generation_prompt = false;
   options.continue_final_message = true;
-  const json::Value messages = Json(R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "It is "}])");
-  const auto plain = Compiled("{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}");
+  const json::Value messages =
+      Json(R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "It is "}])");
+  const auto plain =
+      Compiled("{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}");
   EXPECT_EQ(RenderChatPrompt(plain, {}, messages, options).value(), "<user>q</><assistant>It is ");
-  const auto trimmed = Compiled("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}");
+  const auto trimmed =
+      Compiled("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}");
   EXPECT_EQ(RenderChatPrompt(trimmed, {}, messages, options).value(), "<user>q</><assistant>It is");
-  const auto parts = Compiled("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}</>{% endfor %}");
+  const auto parts = Compiled(
+      "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}</>{% endfor %}");
   EXPECT_EQ(RenderChatPrompt(parts, {}, messages, options).value(), "q</>It is ");
   const auto silent = Compiled("nothing {{ messages | length }}");
   EXPECT_FALSE(RenderChatPrompt(silent, {}, messages, options).has_value());

@@ -13,15 +13,19 @@ namespace {
 
 constexpr size_t kMaxSourceBytes = size_t{1} << 20;
 
-std::string Title(const std::string& name) { return name.empty() ? "chat template" : "chat template " + name; }
+std::string Title(const std::string& name) {
+  return name.empty() ? "chat template" : "chat template " + name;
+}
 
 }  // namespace
 
 Result<ChatTemplate> ChatTemplate::Compile(std::string source, std::string name) {
   const std::string title = Title(name);
   if (source.size() > kMaxSourceBytes) {
-    return Fail(ErrorCode::kInvalidArgument, title + ": " + std::to_string(source.size()) + " bytes, at most " +
-                                                 std::to_string(kMaxSourceBytes) + " are read", "chat_template");
+    return Fail(ErrorCode::kInvalidArgument,
+                title + ": " + std::to_string(source.size()) + " bytes, at most " +
+                    std::to_string(kMaxSourceBytes) + " are read",
+                "chat_template");
   }
   if (!jinja::IsValidUtf8(source)) {
     return Fail(ErrorCode::kInvalidArgument, title + ": not valid UTF-8", "chat_template");
@@ -33,7 +37,8 @@ Result<ChatTemplate> ChatTemplate::Compile(std::string source, std::string name)
     program->body = jinja::Parse(source);
     jinja::Resolve(*program);
   } catch (const jinja::Failure& failure) {
-    return Fail(ErrorCode::kInvalidArgument, title + ", line " + std::to_string(failure.line) + ": " + failure.message,
+    return Fail(ErrorCode::kInvalidArgument,
+                title + ", line " + std::to_string(failure.line) + ": " + failure.message,
                 "chat_template");
   }
   program->content_format = jinja::DetectContentFormat(program->body);
@@ -42,10 +47,12 @@ Result<ChatTemplate> ChatTemplate::Compile(std::string source, std::string name)
   return ChatTemplate(std::move(program));
 }
 
-Result<std::string> ChatTemplate::Render(const json::Value& variables, const RenderOptions& options) const {
+Result<std::string> ChatTemplate::Render(const json::Value& variables,
+                                         const RenderOptions& options) const {
   if (!variables.is_object()) {
-    return Fail(ErrorCode::kInvalidArgument, std::string("the variables of a chat template must be an object, not ") +
-                                                 json::TypeName(variables.type()));
+    return Fail(ErrorCode::kInvalidArgument,
+                std::string("the variables of a chat template must be an object, not ") +
+                    json::TypeName(variables.type()));
   }
   try {
     jinja::Interpreter interpreter(*program_, variables, options);
@@ -54,13 +61,19 @@ Result<std::string> ChatTemplate::Render(const json::Value& variables, const Ren
     if (failure.kind == jinja::FailureKind::kRaised || failure.line == 0) {
       return Fail(ErrorCode::kInvalidArgument, failure.message);
     }
-    return Fail(ErrorCode::kInvalidArgument,
-                failure.message + " (" + Title(program_->name) + ", line " + std::to_string(failure.line) + ")");
+    return Fail(ErrorCode::kInvalidArgument, failure.message + " (" + Title(program_->name) +
+                                                 ", line " + std::to_string(failure.line) + ")");
   }
 }
 
-ChatTemplate::ContentFormat ChatTemplate::content_format() const { return program_->content_format; }
-const std::vector<std::string>& ChatTemplate::variables() const { return program_->variables; }
-const std::string& ChatTemplate::source() const { return program_->source; }
+ChatTemplate::ContentFormat ChatTemplate::content_format() const {
+  return program_->content_format;
+}
+const std::vector<std::string>& ChatTemplate::variables() const {
+  return program_->variables;
+}
+const std::string& ChatTemplate::source() const {
+  return program_->source;
+}
 
 }  // namespace sluice

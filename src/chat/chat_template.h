@@ -1,8 +1,10 @@
-// Chat templates: the Jinja that published models carry, compiled once and rendered for every request.
+// Chat templates: the Jinja that published models carry, compiled once and rendered for every
+// request.
 //
-// The language and its meaning are those of transformers' environment: jinja2's immutable sandbox with trim_blocks,
-// lstrip_blocks, loop controls, the `generation` tag, Python's values and their repr, and the names `tojson`,
-// `raise_exception` and `strftime_now`. `include`, `import`, `extends` and `block` are refused when compiling.
+// The language and its meaning are those of transformers' environment: jinja2's immutable sandbox
+// with trim_blocks, lstrip_blocks, loop controls, the `generation` tag, Python's values and their
+// repr, and the names `tojson`, `raise_exception` and `strftime_now`. `include`, `import`,
+// `extends` and `block` are refused when compiling.
 #pragma once
 
 #include <chrono>
@@ -21,13 +23,17 @@ namespace jinja {
 struct Program;
 }
 
-// A hostile template ends with an error at the first of these that it reaches. Steps and memory grow with the size of
-// the variables, so that a long conversation is not mistaken for an attack.
+// A hostile template ends with an error at the first of these that it reaches. Steps and memory
+// grow with the size of the variables, so that a long conversation is not mistaken for an attack.
 struct RenderLimits {
-  size_t max_output_bytes = size_t{16} << 20;  // Of the rendered text, and of every string made on the way.
-  size_t max_memory_bytes = size_t{32} << 20;  // Of all values alive at a time, besides 8 bytes per byte of the variables.
-  int64_t max_steps = 10'000'000;              // Nodes evaluated and elements touched, besides 8 per byte of the variables.
-  int max_depth = 1000;                        // Nodes and calls inside each other.
+  size_t max_output_bytes = size_t{16}
+                            << 20;  // Of the rendered text, and of every string made on the way.
+  size_t max_memory_bytes =
+      size_t{32}
+      << 20;  // Of all values alive at a time, besides 8 bytes per byte of the variables.
+  int64_t max_steps =
+      10'000'000;  // Nodes evaluated and elements touched, besides 8 per byte of the variables.
+  int max_depth = 1000;  // Nodes and calls inside each other.
 };
 
 struct RenderOptions {
@@ -37,28 +43,32 @@ struct RenderOptions {
 };
 
 // A compiled template.
-// Thread safety: immutable; Render may be called from any number of threads at a time. Copies share the program.
+// Thread safety: immutable; Render may be called from any number of threads at a time. Copies share
+// the program.
 class ChatTemplate {
  public:
   // How the template treats message['content']: as a string, or by walking over its parts.
   enum class ContentFormat { kString, kParts };
 
-  // kInvalidArgument with the line for what is not valid, not supported or too deeply nested. `name` is used in messages.
+  // kInvalidArgument with the line for what is not valid, not supported or too deeply nested.
+  // `name` is used in messages.
   static Result<ChatTemplate> Compile(std::string source, std::string name = "");
 
-  // `variables`: a JSON object with what the template may read (messages, tools, add_generation_prompt, bos_token, ...).
-  // An absent name is undefined; null is None.
-  // kInvalidArgument: the template raised (its message verbatim), failed as Python would, or reached a limit.
+  // `variables`: a JSON object with what the template may read (messages, tools,
+  // add_generation_prompt, bos_token, ...). An absent name is undefined; null is None.
+  // kInvalidArgument: the template raised (its message verbatim), failed as Python would, or
+  // reached a limit.
   Result<std::string> Render(const json::Value& variables, const RenderOptions& options = {}) const;
 
   ContentFormat content_format() const;
-  // The names that the template reads without setting them first, sorted; the built-in ones (range, namespace, ...) are
-  // not among them.
+  // The names that the template reads without setting them first, sorted; the built-in ones (range,
+  // namespace, ...) are not among them.
   const std::vector<std::string>& variables() const;
   const std::string& source() const;
 
  private:
-  explicit ChatTemplate(std::shared_ptr<const jinja::Program> program) : program_(std::move(program)) {}
+  explicit ChatTemplate(std::shared_ptr<const jinja::Program> program)
+      : program_(std::move(program)) {}
   std::shared_ptr<const jinja::Program> program_;
 };
 

@@ -11,9 +11,12 @@
 namespace sluice {
 namespace {
 
-json::Value Variables(const char* text) { return json::Parse(text).value(); }
+json::Value Variables(const char* text) {
+  return json::Parse(text).value();
+}
 
-Result<std::string> Render(const std::string& source, const char* variables = "{}", const RenderOptions& options = {}) {
+Result<std::string> Render(const std::string& source, const char* variables = "{}",
+                           const RenderOptions& options = {}) {
   auto compiled = ChatTemplate::Compile(source);
   if (!compiled) return tl::unexpected<Error>(compiled.error());
   return compiled->Render(Variables(variables), options);
@@ -21,25 +24,35 @@ Result<std::string> Render(const std::string& source, const char* variables = "{
 
 TEST(ChatTemplate, RendersALlama3StylePrompt) {
   const auto compiled = ChatTemplate::Compile(
-      "{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' + m['role'] + '<|end_header_id|>\n\n' + "
+      "{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' + m['role'] + "
+      "'<|end_header_id|>\n\n' + "
       "m['content'] | trim + '<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}"
       "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}");
   ASSERT_TRUE(compiled.has_value());
-  EXPECT_EQ(compiled->variables(), (std::vector<std::string>{"add_generation_prompt", "bos_token", "messages"}));
+  EXPECT_EQ(compiled->variables(),
+            (std::vector<std::string>{"add_generation_prompt", "bos_token", "messages"}));
   const auto text = compiled->Render(Variables(
       R"({"bos_token": "<B>", "messages": [{"role": "user", "content": " Hi "}], "add_generation_prompt": true})"));
   EXPECT_EQ(text.value(),
-            "<B><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
+            "<B><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>"
+            "assistant<|end_header_id|>\n\n");
 }
 
 TEST(ChatTemplate, DetectsHowContentIsTaken) {
   using Format = ChatTemplate::ContentFormat;
-  const auto format = [](const char* source) { return ChatTemplate::Compile(source).value().content_format(); };
+  const auto format = [](const char* source) {
+    return ChatTemplate::Compile(source).value().content_format();
+  };
   EXPECT_EQ(format("{% for m in messages %}{{ m.content }}{% endfor %}"), Format::kString);
-  EXPECT_EQ(format("{% for m in messages %}{% for p in m['content'] %}{{ p.text }}{% endfor %}{% endfor %}"), Format::kParts);
-  EXPECT_EQ(format("{% set l = messages[1:] %}{% for m in l %}{% for p in m.content | list %}{{ p }}{% endfor %}{% endfor %}"),
+  EXPECT_EQ(
+      format(
+          "{% for m in messages %}{% for p in m['content'] %}{{ p.text }}{% endfor %}{% endfor %}"),
+      Format::kParts);
+  EXPECT_EQ(format("{% set l = messages[1:] %}{% for m in l %}{% for p in m.content | list %}{{ p "
+                   "}}{% endfor %}{% endfor %}"),
             Format::kParts);
-  EXPECT_EQ(format("{% for m in other %}{% for p in m.content %}{% endfor %}{% endfor %}"), Format::kString);
+  EXPECT_EQ(format("{% for m in other %}{% for p in m.content %}{% endfor %}{% endfor %}"),
+            Format::kString);
 }
 
 TEST(ChatTemplate, ErrorsNameTheLine) {
@@ -52,11 +65,14 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
 }
 
 TEST(ChatTemplate, RefusesWhatItDoesNotDo) {
-  for (const char* source : {"{% include 'x' %}", "{% import 'x' as y %}", "{% from 'x' import y %}", "{% extends 'x' %}",
-                             "{% block a %}{% endblock %}", "{% autoescape true %}{% endautoescape %}"}) {
+  for (const char* source :
+       {"{% include 'x' %}", "{% import 'x' as y %}", "{% from 'x' import y %}",
+        "{% extends 'x' %}", "{% block a %}{% endblock %}",
+        "{% autoescape true %}{% endautoescape %}"}) {
     const auto compiled = ChatTemplate::Compile(source);
     ASSERT_FALSE(compiled.has_value()) << source;
-    EXPECT_NE(compiled.error().message.find("is not supported"), std::string::npos) << compiled.error().message;
+    EXPECT_NE(compiled.error().message.find("is not supported"), std::string::npos)
+        << compiled.error().message;
   }
   EXPECT_FALSE(ChatTemplate::Compile("\xff").has_value());
   EXPECT_FALSE(ChatTemplate::Compile(std::string((size_t{1} << 20) + 1, 'a')).has_value());
@@ -64,8 +80,10 @@ TEST(ChatTemplate, RefusesWhatItDoesNotDo) {
 
 TEST(ChatTemplate, ClockIsTheCallers) {
   RenderOptions options;
-  options.now = std::chrono::local_days(std::chrono::January / 5 / 2024) + std::chrono::hours(3) + std::chrono::microseconds(7);
-  EXPECT_EQ(Render("{{ strftime_now('%d %b %Y %H %f') }}", "{}", options).value(), "05 Jan 2024 03 000007");
+  options.now = std::chrono::local_days(std::chrono::January / 5 / 2024) + std::chrono::hours(3) +
+                std::chrono::microseconds(7);
+  EXPECT_EQ(Render("{{ strftime_now('%d %b %Y %H %f') }}", "{}", options).value(),
+            "05 Jan 2024 03 000007");
   EXPECT_EQ(Render("{{ strftime_now('%Y') | length }}").value(), "4");
 }
 
@@ -76,19 +94,25 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
       "{{ [0] * 10 ** 9 }}",
       "{{ range(10 ** 9) | list }}",
       "{{ range(10 ** 30) }}",
-      "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(64) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-      "{% set ns = namespace(x=[1]) %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+      "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(64) %}{% set ns.x = ns.x ~ "
+      "ns.x %}{% endfor %}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% "
+      "endfor %}",
       "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
-      "{% for i in range(100000) %}{% for j in range(100000) %}{{ 'aaaaaaaaaaaaaaaaaaaaaaaaa' }}{% endfor %}{% endfor %}",
+      "{% for i in range(100000) %}{% for j in range(100000) %}{{ 'aaaaaaaaaaaaaaaaaaaaaaaaa' }}{% "
+      "endfor %}{% endfor %}",
       "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
       "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
       "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
       "{% macro m(f) %}{% call m(f) %}{% endcall %}{{ caller }}{% endmacro %}{{ m(1) }}",
       "{% for t in [[1]] recursive %}{{ loop([t]) }}{% endfor %}",
-      "{% set ns = namespace() %}{% set ns.x = [] %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}",
-      "{% set ns = namespace() %}{% set ns.x = '' %}{% for i in range(100000) %}{% set ns.x = ns.x.upper %}{% endfor %}{{ ns.x.a }}"
+      "{% set ns = namespace() %}{% set ns.x = [] %}{% for i in range(100000) %}{% set ns.x = "
+      "[ns.x] %}{% endfor %}",
+      "{% set ns = namespace() %}{% set ns.x = '' %}{% for i in range(100000) %}{% set ns.x = "
+      "ns.x.upper %}{% endfor %}{{ ns.x.a }}"
       "{{ 1 / 0 }}",
-      "{% set ns = namespace() %}{% set ns.x = [1] %}{% for i in range(99999) %}{% set ns.x = ns.x | map('string') %}{% endfor %}"
+      "{% set ns = namespace() %}{% set ns.x = [1] %}{% for i in range(99999) %}{% set ns.x = ns.x "
+      "| map('string') %}{% endfor %}"
       "{{ ns.x | list }}",
       "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
       "{{ 9 ** (9 ** 9) }}",
@@ -109,14 +133,20 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
       "{{ ('ab' * 5000000) | list }}",
       "{{ ('a ' * 5000000).split() }}",
       "{{ (range(100000) | list | string) * 1000 }}",
-      "{% set x = range(100000) | list %}{% for i in range(1000) %}{{ x == range(100000) | list }}{% endfor %}",
+      "{% set x = range(100000) | list %}{% for i in range(1000) %}{{ x == range(100000) | list "
+      "}}{% endfor %}",
       "{% set x = range(100000) | list %}{% for i in range(100000) %}{{ -1 in x }}{% endfor %}",
       "{% set x = 'a' * 10000000 %}{% for i in range(100000) %}{{ 'b' in x }}{% endfor %}",
-      "{% set x = range(100000) | list %}{% for i in range(100000) %}{{ x[1:] | length }}{% endfor %}",
-      "{% set x = range(100000) | list %}{% for i in range(100000) %}{{ x | sort | first }}{% endfor %}",
-      "{% set x = range(50000) | map('string') | join(',') %}{% for i in range(100000) %}{{ x.split(',') | length }}{% endfor %}",
-      "{% for i in range(100000) %}{% macro m() %}{% endmacro %}{% set y = 'a' * 100000 %}{% endfor %}{{ m() }}{{ 1 / 0 }}",
-      "{% set ns = namespace() %}{% macro k(v) %}{% macro i() %}{{ v }}{% endmacro %}{% set ns.f = i %}{% endmacro %}"
+      "{% set x = range(100000) | list %}{% for i in range(100000) %}{{ x[1:] | length }}{% endfor "
+      "%}",
+      "{% set x = range(100000) | list %}{% for i in range(100000) %}{{ x | sort | first }}{% "
+      "endfor %}",
+      "{% set x = range(50000) | map('string') | join(',') %}{% for i in range(100000) %}{{ "
+      "x.split(',') | length }}{% endfor %}",
+      "{% for i in range(100000) %}{% macro m() %}{% endmacro %}{% set y = 'a' * 100000 %}{% "
+      "endfor %}{{ m() }}{{ 1 / 0 }}",
+      "{% set ns = namespace() %}{% macro k(v) %}{% macro i() %}{{ v }}{% endmacro %}{% set ns.f = "
+      "i %}{% endmacro %}"
       "{% for i in range(100000) %}{{ k('a' * 10000) }}{% endfor %}{{ 1 / 0 }}",
   };
   for (const std::string& source : sources) {
@@ -136,38 +166,57 @@ TEST(ChatTemplate, DeepSourcesAreRefused) {
     return out;
   };
   const int n = 20000;
-  for (const std::string& source :
-       {"{{ " + repeat("(", n) + "1" + repeat(")", n) + " }}", "{{ " + repeat("[", n) + repeat("]", n) + " }}",
-        "{{ " + repeat("not ", n) + "1 }}", "{{ " + repeat("-", n) + "1 }}", "{{ 1" + repeat(" + 1", n) + " }}",
-        "{{ a" + repeat(".a", n) + " }}", "{{ a" + repeat("[0]", n) + " }}", "{{ a" + repeat("()", n) + " }}",
-        "{{ a" + repeat("|e", n) + " }}", "{{ 1" + repeat(" if 1 else 1", n) + " }}", "{{ 1" + repeat(" and 1", n) + " }}",
-        "{{ " + repeat("a if b else ", n) + "c }}", repeat("{% if 1 %}", n) + repeat("{% endif %}", n),
-        repeat("{% for x in y %}", n), "{{ " + repeat("a(", n) + repeat(")", n) + " }}", "{{ " + repeat("{1:", n) + "}}",
-        "{% set " + repeat("(", n) + "a" + repeat(")", n) + " = 1 %}", "{{ 1" + repeat(" is string", n) + "}}",
-        "{{ 1" + repeat(" ** 1", n) + " }}", repeat("{% macro m() %}", n)}) {
+  for (const std::string& source : {"{{ " + repeat("(", n) + "1" + repeat(")", n) + " }}",
+                                    "{{ " + repeat("[", n) + repeat("]", n) + " }}",
+                                    "{{ " + repeat("not ", n) + "1 }}",
+                                    "{{ " + repeat("-", n) + "1 }}",
+                                    "{{ 1" + repeat(" + 1", n) + " }}",
+                                    "{{ a" + repeat(".a", n) + " }}",
+                                    "{{ a" + repeat("[0]", n) + " }}",
+                                    "{{ a" + repeat("()", n) + " }}",
+                                    "{{ a" + repeat("|e", n) + " }}",
+                                    "{{ 1" + repeat(" if 1 else 1", n) + " }}",
+                                    "{{ 1" + repeat(" and 1", n) + " }}",
+                                    "{{ " + repeat("a if b else ", n) + "c }}",
+                                    repeat("{% if 1 %}", n) + repeat("{% endif %}", n),
+                                    repeat("{% for x in y %}", n),
+                                    "{{ " + repeat("a(", n) + repeat(")", n) + " }}",
+                                    "{{ " + repeat("{1:", n) + "}}",
+                                    "{% set " + repeat("(", n) + "a" + repeat(")", n) + " = 1 %}",
+                                    "{{ 1" + repeat(" is string", n) + "}}",
+                                    "{{ 1" + repeat(" ** 1", n) + " }}",
+                                    repeat("{% macro m() %}", n)}) {
     EXPECT_FALSE(ChatTemplate::Compile(source).has_value()) << source.substr(0, 40);
   }
   EXPECT_EQ(Render("{{ 'a'" + repeat(" ~ 'b'", 5000) + " }}").value().size(), 5001u);
-  EXPECT_EQ(Render("{% if 0 %}" + repeat("{% elif 0 %}", 3000) + "{% else %}x{% endif %}").value(), "x");
+  EXPECT_EQ(Render("{% if 0 %}" + repeat("{% elif 0 %}", 3000) + "{% else %}x{% endif %}").value(),
+            "x");
 }
 
 TEST(ChatTemplate, MemoryIsGivenBack) {
-  // Circles through namespaces, closures and loops; the leak checker of the sanitizer build looks at what is left.
+  // Circles through namespaces, closures and loops; the leak checker of the sanitizer build looks
+  // at what is left.
   const auto text = Render(
-      "{% set ns = namespace() %}{% set ns.a = [ns] %}{% macro m() %}{{ ns.x }}{% endmacro %}{% set ns.m = m %}"
-      "{% for i in [1, 2] %}{{ loop.changed([loop, ns]) }}{% set ns.l = loop %}{% endfor %}{{ ns.a | length }}");
+      "{% set ns = namespace() %}{% set ns.a = [ns] %}{% macro m() %}{{ ns.x }}{% endmacro %}{% "
+      "set ns.m = m %}"
+      "{% for i in [1, 2] %}{{ loop.changed([loop, ns]) }}{% set ns.l = loop %}{% endfor %}{{ ns.a "
+      "| length }}");
   EXPECT_EQ(text.value(), "TrueFalse1");
 }
 
 TEST(ChatTemplate, RendersOnManyThreads) {
   const auto compiled = ChatTemplate::Compile(
-      "{% macro m(x) %}{{ x ~ 'c' }}{% endmacro %}{% for i in range(200) %}{{ m('k' * (i % 3)) }}{% endfor %}{{ v }}").value();
+                            "{% macro m(x) %}{{ x ~ 'c' }}{% endmacro %}{% for i in range(200) "
+                            "%}{{ m('k' * (i % 3)) }}{% endfor %}{{ v }}")
+                            .value();
   const std::string expected = compiled.Render(Variables(R"({"v": 5})")).value();
   std::vector<std::thread> threads;
   std::vector<int> wrong(4, 0);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      for (int i = 0; i < 20; ++i) wrong[static_cast<size_t>(t)] += compiled.Render(Variables(R"({"v": 5})")).value() != expected;
+      for (int i = 0; i < 20; ++i)
+        wrong[static_cast<size_t>(t)] +=
+            compiled.Render(Variables(R"({"v": 5})")).value() != expected;
     });
   }
   for (auto& thread : threads) thread.join();

@@ -13,7 +13,9 @@ namespace {
 constexpr uint64_t kMaxFileBytes = uint64_t{16} << 20;
 
 // A value with these cannot be the name of a file that somebody meant.
-bool LooksLikeTemplate(const std::string& text) { return text.find_first_of("{}\n") != std::string::npos; }
+bool LooksLikeTemplate(const std::string& text) {
+  return text.find_first_of("{}\n") != std::string::npos;
+}
 
 using Sources = std::vector<std::pair<std::string, std::string>>;  // Name and text.
 
@@ -24,14 +26,17 @@ Status AddMember(const json::Value& member, const std::string& file, Sources& so
     return {};
   }
   const auto bad = [&] {
-    return Fail(ErrorCode::kInvalidData,
-                file + ": \"chat_template\" must be a string or a list of {\"name\", \"template\"} objects", "chat_template");
+    return Fail(
+        ErrorCode::kInvalidData,
+        file + ": \"chat_template\" must be a string or a list of {\"name\", \"template\"} objects",
+        "chat_template");
   };
   if (!member.is_array()) return bad();
   for (const json::Value& entry : member.as_array()) {
     const json::Value* name = entry.Find("name");
     const json::Value* text = entry.Find("template");
-    if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string()) return bad();
+    if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string())
+      return bad();
     sources.emplace_back(name->as_string(), text->as_string());
   }
   return {};
@@ -45,7 +50,8 @@ Result<Sources> ReadFolder(const fs::path& folder) {
     sources.emplace_back("default", std::move(text));
   }
   std::vector<fs::path> others;
-  for (fs::directory_iterator it(folder / "additional_chat_templates", error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(folder / "additional_chat_templates", error), end;
+       !error && it != end; it.increment(error)) {
     if (it->path().extension() == ".jinja") others.push_back(it->path());
   }
   std::sort(others.begin(), others.end());
@@ -58,7 +64,8 @@ Result<Sources> ReadFolder(const fs::path& folder) {
 
 }  // namespace
 
-Result<ModelTemplates> ModelTemplates::Load(const fs::path& model_folder, const json::Value& tokenizer_config,
+Result<ModelTemplates> ModelTemplates::Load(const fs::path& model_folder,
+                                            const json::Value& tokenizer_config,
                                             const std::string& override_path_or_text) {
   ModelTemplates result;
   Sources sources;
@@ -66,8 +73,10 @@ Result<ModelTemplates> ModelTemplates::Load(const fs::path& model_folder, const 
     std::error_code error;
     if (!LooksLikeTemplate(override_path_or_text)) {
       if (!fs::exists(override_path_or_text, error)) {
-        return Fail(ErrorCode::kInvalidArgument,
-                    "--chat-template: '" + override_path_or_text + "' is neither a file nor a template", "chat_template");
+        return Fail(
+            ErrorCode::kInvalidArgument,
+            "--chat-template: '" + override_path_or_text + "' is neither a file nor a template",
+            "chat_template");
       }
       ASSIGN_OR_RETURN(std::string text, ReadFile(override_path_or_text, kMaxFileBytes));
       sources.emplace_back("default", std::move(text));
@@ -102,7 +111,8 @@ Result<ModelTemplates> ModelTemplates::Load(const fs::path& model_folder, const 
   }
   if (sources.empty()) result.origin_.clear();
   for (auto& [name, text] : sources) {
-    const std::string title = name == "default" ? result.origin_ : result.origin_ + " (" + name + ")";
+    const std::string title =
+        name == "default" ? result.origin_ : result.origin_ + " (" + name + ")";
     ASSIGN_OR_RETURN(ChatTemplate compiled, ChatTemplate::Compile(std::move(text), title));
     result.templates_.emplace_back(name, std::move(compiled));
   }

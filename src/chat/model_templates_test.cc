@@ -13,7 +13,9 @@ namespace fs = std::filesystem;
 class ModelTemplatesTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("templates-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    folder_ =
+        fs::path(testing::TempDir()) /
+        ("templates-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -23,7 +25,9 @@ class ModelTemplatesTest : public testing::Test {
     std::ofstream(folder_ / name) << text;
   }
   static std::string Text(const ChatTemplate* chat_template) {
-    return chat_template == nullptr ? "none" : chat_template->Render(json::Value(json::Value::Object{})).value();
+    return chat_template == nullptr
+               ? "none"
+               : chat_template->Render(json::Value(json::Value::Object{})).value();
   }
   fs::path folder_;
 };
@@ -46,12 +50,16 @@ TEST_F(ModelTemplatesTest, TheSourcesInTheirOrder) {
   EXPECT_EQ(Text(templates.Select(true)), "tools");
   EXPECT_EQ(Text(ModelTemplates::Load(folder_, config, "{{ 'given' }}")->Select(true)), "given");
   Write("own.jinja", "own");
-  EXPECT_EQ(Text(ModelTemplates::Load(folder_, config, (folder_ / "own.jinja").string())->Select(true)), "own");
+  EXPECT_EQ(
+      Text(ModelTemplates::Load(folder_, config, (folder_ / "own.jinja").string())->Select(true)),
+      "own");
 }
 
 TEST_F(ModelTemplatesTest, NamedTemplates) {
-  const json::Value config = json::Parse(
-      R"({"chat_template": [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]})").value();
+  const json::Value config =
+      json::Parse(
+          R"({"chat_template": [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]})")
+          .value();
   const auto templates = ModelTemplates::Load(folder_, config, "").value();
   EXPECT_EQ(Text(templates.Select(false)), "plain");
   EXPECT_EQ(Text(templates.Select(true)), "tools");
@@ -59,10 +67,15 @@ TEST_F(ModelTemplatesTest, NamedTemplates) {
 }
 
 TEST_F(ModelTemplatesTest, Mistakes) {
-  EXPECT_NE(ModelTemplates::Load(folder_, {}, "no_such.jinja").error().message.find("neither a file nor a template"),
+  EXPECT_NE(ModelTemplates::Load(folder_, {}, "no_such.jinja")
+                .error()
+                .message.find("neither a file nor a template"),
             std::string::npos);
-  EXPECT_FALSE(ModelTemplates::Load(folder_, json::Parse(R"({"chat_template": 5})").value(), "").has_value());
-  EXPECT_FALSE(ModelTemplates::Load(folder_, json::Parse(R"({"chat_template": [{"name": "x"}]})").value(), "").has_value());
+  EXPECT_FALSE(ModelTemplates::Load(folder_, json::Parse(R"({"chat_template": 5})").value(), "")
+                   .has_value());
+  EXPECT_FALSE(ModelTemplates::Load(
+                   folder_, json::Parse(R"({"chat_template": [{"name": "x"}]})").value(), "")
+                   .has_value());
   Write("chat_template.jinja", "\n{% if %}");
   const auto broken = ModelTemplates::Load(folder_, {}, "");
   ASSERT_FALSE(broken.has_value());

@@ -16,19 +16,73 @@ namespace {
 
 TEST(ChatTemplateMutations, NeverCrash) {
   std::vector<std::string> seeds;
-  for (const auto& entry : std::filesystem::directory_iterator(SLUICE_SOURCE_DIR "/tests/data/chat_templates/templates")) {
+  for (const auto& entry : std::filesystem::directory_iterator(
+           SLUICE_SOURCE_DIR "/tests/data/chat_templates/templates")) {
     seeds.push_back(ReadFile(entry.path()).value());
   }
   std::sort(seeds.begin(), seeds.end());
   ASSERT_GT(seeds.size(), 20u);
-  const std::vector<std::string> pieces = {
-      "{%", "%}", "{{", "}}", "{#", "#}", "-", "+", "'", "\"", "\\", "(", ")", "[", "]", "{", "}", "|", ".", ",", ":", "~", "**",
-      "//", " if ", " else ", " for x in ", " is ", " not ", " in ", "{% endif %}", "{% endfor %}", "{% set x = 1 %}",
-      "{% macro m(a) %}", "{% endmacro %}", "{{ m(m) }}", "{% break %}", "{% raw %}", "{% filter upper %}", "{% call m() %}",
-      "loop", "namespace(", "messages", "|tojson", "|map('", "|join", "|sort", "[::-1]", ".format(", " % ", "999999999999999999999",
-      "1e999", "\xC3", "\xF0\x9F\x98\x80", "\n", "\r\n", std::string(1, '\0')};
+  const std::vector<std::string> pieces = {"{%",
+                                           "%}",
+                                           "{{",
+                                           "}}",
+                                           "{#",
+                                           "#}",
+                                           "-",
+                                           "+",
+                                           "'",
+                                           "\"",
+                                           "\\",
+                                           "(",
+                                           ")",
+                                           "[",
+                                           "]",
+                                           "{",
+                                           "}",
+                                           "|",
+                                           ".",
+                                           ",",
+                                           ":",
+                                           "~",
+                                           "**",
+                                           "//",
+                                           " if ",
+                                           " else ",
+                                           " for x in ",
+                                           " is ",
+                                           " not ",
+                                           " in ",
+                                           "{% endif %}",
+                                           "{% endfor %}",
+                                           "{% set x = 1 %}",
+                                           "{% macro m(a) %}",
+                                           "{% endmacro %}",
+                                           "{{ m(m) }}",
+                                           "{% break %}",
+                                           "{% raw %}",
+                                           "{% filter upper %}",
+                                           "{% call m() %}",
+                                           "loop",
+                                           "namespace(",
+                                           "messages",
+                                           "|tojson",
+                                           "|map('",
+                                           "|join",
+                                           "|sort",
+                                           "[::-1]",
+                                           ".format(",
+                                           " % ",
+                                           "999999999999999999999",
+                                           "1e999",
+                                           "\xC3",
+                                           "\xF0\x9F\x98\x80",
+                                           "\n",
+                                           "\r\n",
+                                           std::string(1, '\0')};
   std::mt19937 random(20250726);
-  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  const auto below = [&](size_t n) {
+    return std::uniform_int_distribution<size_t>(0, n - 1)(random);
+  };
   for (int round = 0; round < 1500; ++round) {
     std::string text = seeds[below(seeds.size())];
     for (size_t i = 0, count = 1 + below(6); i < count && !text.empty(); ++i) {

@@ -9,10 +9,13 @@ namespace {
 
 TEST(RunRender, OneAnswerALine) {
   std::istringstream in(
-      "{\"messages\": [], \"x\": \"h\\u00e9\\u2028\"}\n\n[]\n{\"x\": \"n\", \"bos_token\": \"c\", \"tools\": [1]}\nnonsense\n");
+      "{\"messages\": [], \"x\": \"h\\u00e9\\u2028\"}\n\n[]\n{\"x\": \"n\", \"bos_token\": \"c\", "
+      "\"tools\": [1]}\nnonsense\n");
   std::ostringstream out;
-  const auto compiled = ChatTemplate::Compile("{{ bos_token }}{{ x }}{{ tools is none }}{{ documents is none }}");
-  ASSERT_TRUE(RunRender(compiled.value(), {}, json::Parse(R"({"bos_token": "b"})").value(), in, out).has_value());
+  const auto compiled =
+      ChatTemplate::Compile("{{ bos_token }}{{ x }}{{ tools is none }}{{ documents is none }}");
+  ASSERT_TRUE(RunRender(compiled.value(), {}, json::Parse(R"({"bos_token": "b"})").value(), in, out)
+                  .has_value());
   std::istringstream lines(out.str());
   std::string line;
   std::getline(lines, line);
@@ -30,15 +33,20 @@ TEST(RunRender, ATemplateThatDoesNotCompileAnswersEveryLine) {
   std::istringstream in("{}\n{}\n");
   std::ostringstream out;
   ASSERT_TRUE(RunRender(ChatTemplate::Compile("{% if %}"), {}, {}, in, out).has_value());
-  const std::string line = "{\"error\":\"chat template, line 1: Expected an expression, got 'end of statement block'\"}\n";
+  const std::string line =
+      "{\"error\":\"chat template, line 1: Expected an expression, got 'end of statement "
+      "block'\"}\n";
   EXPECT_EQ(out.str(), line + line);
 }
 
 TEST(ParseCivilTime, Forms) {
-  EXPECT_EQ(ParseCivilTime("2025-07-26T12:34:56").value().time_since_epoch(), std::chrono::seconds(1753533296));
-  EXPECT_EQ(ParseCivilTime("2025-07-26 12:34:56").value(), ParseCivilTime("2025-07-26T12:34:56").value());
+  EXPECT_EQ(ParseCivilTime("2025-07-26T12:34:56").value().time_since_epoch(),
+            std::chrono::seconds(1753533296));
+  EXPECT_EQ(ParseCivilTime("2025-07-26 12:34:56").value(),
+            ParseCivilTime("2025-07-26T12:34:56").value());
   EXPECT_TRUE(ParseCivilTime("2025-07-26").has_value());
-  for (const char* bad : {"", "now", "2025-13-01", "2025-02-30", "2025-07-26T25:00:00", "2025-07-26T12:34:56Z", "2025-07-26T12"}) {
+  for (const char* bad : {"", "now", "2025-13-01", "2025-02-30", "2025-07-26T25:00:00",
+                          "2025-07-26T12:34:56Z", "2025-07-26T12"}) {
     EXPECT_FALSE(ParseCivilTime(bad).has_value()) << bad;
   }
 }

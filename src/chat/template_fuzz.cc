@@ -1,4 +1,5 @@
-// Fuzz target: any bytes as a template, rendered with small limits. Built with -fsanitize=fuzzer,address.
+// Fuzz target: any bytes as a template, rendered with small limits. Built with
+// -fsanitize=fuzzer,address.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,7 +8,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;
-  const auto compiled = ChatTemplate::Compile(std::string(reinterpret_cast<const char*>(data), size));
+  const auto compiled =
+      ChatTemplate::Compile(std::string(reinterpret_cast<const char*>(data), size));
   if (!compiled) return 0;
   RenderOptions options;
   options.limits.max_steps = 20'000;
@@ -15,7 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.limits.max_output_bytes = size_t{1} << 20;
   options.limits.max_depth = 200;
   static const json::Value variables =
-      json::Parse(R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": null,
+      json::Parse(
+          R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": null,
           "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {"x": [1, 2.5, true]}}}]}],
           "tools": null, "add_generation_prompt": true, "bos_token": "<s>", "n": 7, "text": "h\u00e9 \u65e5"})")
           .value();

@@ -74,15 +74,20 @@ class EmptyIterator final : public Iterator {
   bool Next(Value&) override { return false; }
 };
 
-bool IsSlotName(std::string_view name) { return name.size() > 4 && name.starts_with("__") && name.ends_with("__"); }
+bool IsSlotName(std::string_view name) {
+  return name.size() > 4 && name.starts_with("__") && name.ends_with("__");
+}
 
 // What every Python object has.
 bool IsObjectSlot(std::string_view name) {
   static constexpr std::string_view kNames[] = {
-      "__class__", "__delattr__", "__dir__", "__doc__", "__eq__", "__format__", "__ge__", "__getattribute__",
-      "__getstate__", "__gt__", "__hash__", "__init__", "__init_subclass__", "__le__", "__lt__", "__ne__", "__new__",
-      "__reduce__", "__reduce_ex__", "__repr__", "__setattr__", "__sizeof__", "__str__", "__subclasshook__",
-      "__len__", "__iter__", "__contains__", "__getitem__", "__add__", "__mul__", "__call__", "__dict__", "__module__"};
+      "__class__",   "__delattr__",  "__dir__",           "__doc__",          "__eq__",
+      "__format__",  "__ge__",       "__getattribute__",  "__getstate__",     "__gt__",
+      "__hash__",    "__init__",     "__init_subclass__", "__le__",           "__lt__",
+      "__ne__",      "__new__",      "__reduce__",        "__reduce_ex__",    "__repr__",
+      "__setattr__", "__sizeof__",   "__str__",           "__subclasshook__", "__len__",
+      "__iter__",    "__contains__", "__getitem__",       "__add__",          "__mul__",
+      "__call__",    "__dict__",     "__module__"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -150,7 +155,9 @@ Value NoAttribute(const Value& object, std::string_view name) {
 
 std::optional<Value> FindAttribute(const Value& object, std::string_view name) {
   if (object.is_undefined()) {
-    if (IsSlotName(name)) return IsObjectSlot(name) ? std::optional(Value::UnsafeAttribute(name, object)) : std::nullopt;
+    if (IsSlotName(name))
+      return IsObjectSlot(name) ? std::optional(Value::UnsafeAttribute(name, object))
+                                : std::nullopt;
     object.FailUndefined();
   }
   if (object.kind() == Kind::kObject) {
@@ -217,7 +224,8 @@ Value GetItem(const Value& object, const Value& key) {
     if (auto value = FindAttribute(object, key.text())) return *std::move(value);
     return NoAttribute(object, key.text());
   }
-  return Value::Undefined((object.is_none() ? "None" : object.TypeName() + " object") + " has no element " + Repr(key));
+  return Value::Undefined((object.is_none() ? "None" : object.TypeName() + " object") +
+                          " has no element " + Repr(key));
 }
 
 Value GetSlice(const Value& object, const Value& start, const Value& stop, const Value& step) {
@@ -230,7 +238,8 @@ Value GetSlice(const Value& object, const Value& start, const Value& stop, const
     case Kind::kTuple: length = object.items().size(); break;
     case Kind::kDict: FailType("unhashable type: 'slice'");
     default:
-      if (object.As<Range>() == nullptr) FailType("'" + object.TypeName() + "' object is not subscriptable");
+      if (object.As<Range>() == nullptr)
+        FailType("'" + object.TypeName() + "' object is not subscriptable");
       length = *object.object().Length();
   }
   constexpr const char* kWhat = "slice indices must be integers or None, not a value";
@@ -253,11 +262,14 @@ Value GetSlice(const Value& object, const Value& start, const Value& stop, const
     if (stride == 1) {
       if (first >= end) return Value::StringLike("", object);
       if (string.is_ascii()) {
-        return Value::StringLike(string.text.substr(static_cast<size_t>(first), static_cast<size_t>(end - first)), object);
+        return Value::StringLike(
+            string.text.substr(static_cast<size_t>(first), static_cast<size_t>(end - first)),
+            object);
       }
       const size_t from = ByteOffset(string.text, static_cast<size_t>(first));
       const std::string_view rest = std::string_view(string.text).substr(from);
-      return Value::StringLike(std::string(rest.substr(0, ByteOffset(rest, static_cast<size_t>(end - first)))), object);
+      return Value::StringLike(
+          std::string(rest.substr(0, ByteOffset(rest, static_cast<size_t>(end - first)))), object);
     }
     Spend(size);
     const std::u32string characters = Decode(string.text);

@@ -1,7 +1,8 @@
 // The syntax tree of a template, and the program that it becomes once its names are resolved.
 //
-// Names are resolved when compiling, by jinja2's own rules (symbols.h): every variable is a slot of the function that
-// sets it, so that scopes and closures behave exactly as in the Python code that jinja2 generates.
+// Names are resolved when compiling, by jinja2's own rules (symbols.h): every variable is a slot of
+// the function that sets it, so that scopes and closures behave exactly as in the Python code that
+// jinja2 generates.
 #pragma once
 
 #include <memory>
@@ -55,7 +56,16 @@ struct Expression {
     kCompare,      // operands: first, second, ...; comparisons between them.
     kConditional,  // operands: test, value, otherwise (null if absent).
   };
-  enum class Comparison { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
+  enum class Comparison {
+    kEqual,
+    kNotEqual,
+    kLess,
+    kLessEqual,
+    kGreater,
+    kGreaterEqual,
+    kIn,
+    kNotIn
+  };
 
   Kind kind = Kind::kConstant;
   int line = 0;
@@ -88,7 +98,8 @@ struct Load {
 };
 using Scope = std::vector<Load>;
 
-// A piece of template code with variables of its own: the template, a macro, the body of a call block or recursive loop.
+// A piece of template code with variables of its own: the template, a macro, the body of a call
+// block or recursive loop.
 struct FunctionInfo {
   const FunctionInfo* parent = nullptr;
   int depth = 0;
@@ -104,16 +115,16 @@ struct Parameter {
 struct Statement {
   enum class Kind {
     kText,
-    kPrint,       // expressions
-    kIf,          // branches; body is `else`.
+    kPrint,  // expressions
+    kIf,     // branches; body is `else`.
     kFor,
-    kSet,         // target, value
-    kSetBlock,    // target, value (a chain of filters without input, or null), body
+    kSet,       // target, value
+    kSetBlock,  // target, value (a chain of filters without input, or null), body
     kMacro,
-    kCallBlock,   // value is the call.
-    kGeneration,  // A call block whose body is written as it is.
-    kFilterBlock, // value: the filters.
-    kWith,        // targets, expressions
+    kCallBlock,    // value is the call.
+    kGeneration,   // A call block whose body is written as it is.
+    kFilterBlock,  // value: the filters.
+    kWith,         // targets, expressions
     kScope,
     kBreak,
     kContinue,
@@ -142,10 +153,10 @@ struct Statement {
   Scope test_scope;  // kFor: of the test, which has a target of its own.
   Scope else_scope;
   ExpressionPointer test_target;
-  int loop_slot = -1;      // kFor: the variable `loop`.
-  Reference macro;         // kMacro: where it is stored.
+  int loop_slot = -1;                // kFor: the variable `loop`.
+  Reference macro;                   // kMacro: where it is stored.
   FunctionInfo* function = nullptr;  // Of a macro, a call block or a recursive loop.
-  int caller_slot = -1;    // Of the extra parameters of a macro; negative if it does not use them.
+  int caller_slot = -1;  // Of the extra parameters of a macro; negative if it does not use them.
   int kwargs_slot = -1;
   int varargs_slot = -1;
 };

@@ -155,7 +155,8 @@ BigInteger operator*(const BigInteger& a, const BigInteger& b) {
   return result;
 }
 
-void BigInteger::DivideFloor(const BigInteger& a, const BigInteger& b, BigInteger& quotient, BigInteger& remainder) {
+void BigInteger::DivideFloor(const BigInteger& a, const BigInteger& b, BigInteger& quotient,
+                             BigInteger& remainder) {
   // Bit by bit: these numbers are a few limbs long.
   BigInteger magnitude = b;
   magnitude.negative_ = false;

@@ -32,7 +32,8 @@ class BigInteger {
   friend BigInteger operator-(const BigInteger& a, const BigInteger& b) { return a + (-b); }
   friend BigInteger operator*(const BigInteger& a, const BigInteger& b);
   // Quotient rounded down and the remainder with the sign of `b`. REQUIRES: b is not zero.
-  static void DivideFloor(const BigInteger& a, const BigInteger& b, BigInteger& quotient, BigInteger& remainder);
+  static void DivideFloor(const BigInteger& a, const BigInteger& b, BigInteger& quotient,
+                          BigInteger& remainder);
   // Less than, equal to or greater than zero.
   static int Compare(const BigInteger& a, const BigInteger& b);
   friend bool operator==(const BigInteger& a, const BigInteger& b) { return Compare(a, b) == 0; }

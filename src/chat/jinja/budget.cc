@@ -4,10 +4,15 @@ namespace sluice::jinja {
 
 thread_local Budget* Budget::current_ = nullptr;
 
-void Budget::OutOfSteps() { Fail(FailureKind::kLimit, "the chat template takes too many steps"); }
-void Budget::OutOfMemory() { Fail(FailureKind::kLimit, "the chat template takes too much memory"); }
+void Budget::OutOfSteps() {
+  Fail(FailureKind::kLimit, "the chat template takes too many steps");
+}
+void Budget::OutOfMemory() {
+  Fail(FailureKind::kLimit, "the chat template takes too much memory");
+}
 void Budget::TooDeep() {
-  Fail(FailureKind::kLimit, "the chat template nests or recurses too deeply (maximum recursion depth exceeded)");
+  Fail(FailureKind::kLimit,
+       "the chat template nests or recurses too deeply (maximum recursion depth exceeded)");
 }
 
 void SpendText(size_t bytes) {

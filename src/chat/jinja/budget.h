@@ -1,7 +1,7 @@
 // What one render may spend, and how its failures travel.
 //
-// Inside the engine a failing expression unwinds as the exception Failure, as it does in Python whose semantics these
-// are; ChatTemplate turns it into a Result, and none leaves it.
+// Inside the engine a failing expression unwinds as the exception Failure, as it does in Python
+// whose semantics these are; ChatTemplate turns it into a Result, and none leaves it.
 #pragma once
 
 #include <cstddef>
@@ -31,16 +31,25 @@ struct Failure {
   int line = 0;  // Of the innermost statement; 0 while unknown.
 };
 
-[[noreturn]] inline void Fail(FailureKind kind, std::string message) { throw Failure{kind, std::move(message)}; }
-[[noreturn]] inline void FailType(std::string message) { Fail(FailureKind::kType, std::move(message)); }
-[[noreturn]] inline void FailValue(std::string message) { Fail(FailureKind::kValue, std::move(message)); }
+[[noreturn]] inline void Fail(FailureKind kind, std::string message) {
+  throw Failure{kind, std::move(message)};
+}
+[[noreturn]] inline void FailType(std::string message) {
+  Fail(FailureKind::kType, std::move(message));
+}
+[[noreturn]] inline void FailValue(std::string message) {
+  Fail(FailureKind::kValue, std::move(message));
+}
 
 // Counts what the render running on this thread spends; fails with kLimit when something runs out.
 // While a template is compiled there is none, and the functions below do nothing.
 class Budget {
  public:
   Budget(int64_t max_steps, size_t max_memory_bytes, size_t max_string_bytes, int max_depth)
-      : steps_left_(max_steps), memory_left_(max_memory_bytes), max_string_bytes_(max_string_bytes), max_depth_(max_depth) {}
+      : steps_left_(max_steps),
+        memory_left_(max_memory_bytes),
+        max_string_bytes_(max_string_bytes),
+        max_depth_(max_depth) {}
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
@@ -60,16 +69,20 @@ class Budget {
 
   void Spend(int64_t steps) {
     steps_left_ -= steps;
-    if (steps_left_ < 0) [[unlikely]] OutOfSteps();
+    if (steps_left_ < 0) [[unlikely]]
+      OutOfSteps();
   }
   void Take(size_t bytes) {
-    if (bytes > memory_left_) [[unlikely]] OutOfMemory();
+    if (bytes > memory_left_) [[unlikely]]
+      OutOfMemory();
     memory_left_ -= bytes;
   }
   void GiveBack(size_t bytes) { memory_left_ += bytes; }
-  // Whether `bytes` could be taken now, without taking them: to be asked before a large value is built.
+  // Whether `bytes` could be taken now, without taking them: to be asked before a large value is
+  // built.
   void Require(size_t bytes) const {
-    if (bytes > memory_left_) [[unlikely]] OutOfMemory();
+    if (bytes > memory_left_) [[unlikely]]
+      OutOfMemory();
   }
   size_t max_string_bytes() const { return max_string_bytes_; }
 
@@ -107,7 +120,8 @@ class Budget {
 inline void Spend(int64_t steps) {
   if (Budget* budget = Budget::Current()) budget->Spend(steps);
 }
-// To be called before text of `bytes` is made: counts the work and fails if the text may not be as long.
+// To be called before text of `bytes` is made: counts the work and fails if the text may not be as
+// long.
 void SpendText(size_t bytes);
 
 }  // namespace sluice::jinja

@@ -20,12 +20,16 @@ bool IsAccess(const Expression& expression, const std::string& name, const char*
       return expression.operands[0] != nullptr && IsAccess(*expression.operands[0], name, key);
     default: break;
   }
-  const auto is_name = [&](const Expression& e) { return e.kind == ExpressionKind::kName && e.name == name; };
+  const auto is_name = [&](const Expression& e) {
+    return e.kind == ExpressionKind::kName && e.name == name;
+  };
   if (key == nullptr) return is_name(expression);
-  if (expression.kind == ExpressionKind::kAttribute) return expression.name == key && is_name(*expression.operands[0]);
+  if (expression.kind == ExpressionKind::kAttribute)
+    return expression.name == key && is_name(*expression.operands[0]);
   if (expression.kind != ExpressionKind::kItem || !is_name(*expression.operands[0])) return false;
   const Expression& item = *expression.operands[1];
-  return item.kind == ExpressionKind::kConstant && item.constant.is_string() && item.constant.text() == key;
+  return item.kind == ExpressionKind::kConstant && item.constant.is_string() &&
+         item.constant.text() == key;
 }
 
 }  // namespace
@@ -36,7 +40,9 @@ ChatTemplate::ContentFormat DetectContentFormat(const Block& body) {
   for (size_t before = 0; before != lists.size();) {
     before = lists.size();
     VisitStatements(body, [&](const Statement& statement) {
-      if (statement.kind != Statement::Kind::kSet || statement.target->kind != ExpressionKind::kName) return;
+      if (statement.kind != Statement::Kind::kSet ||
+          statement.target->kind != ExpressionKind::kName)
+        return;
       for (const std::string& list : std::set<std::string>(lists)) {
         if (IsAccess(*statement.value, list, nullptr)) lists.insert(statement.target->name);
       }
@@ -46,7 +52,9 @@ ChatTemplate::ContentFormat DetectContentFormat(const Block& body) {
   std::set<std::string> messages;
   const auto for_each_loop = [&](auto visit) {
     VisitStatements(body, [&](const Statement& statement) {
-      if (statement.kind == Statement::Kind::kFor && statement.target->kind == ExpressionKind::kName) visit(statement);
+      if (statement.kind == Statement::Kind::kFor &&
+          statement.target->kind == ExpressionKind::kName)
+        visit(statement);
     });
   };
   for_each_loop([&](const Statement& loop) {
@@ -56,7 +64,8 @@ ChatTemplate::ContentFormat DetectContentFormat(const Block& body) {
   });
   bool found = false;
   for_each_loop([&](const Statement& loop) {
-    for (const std::string& message : messages) found = found || IsAccess(*loop.value, message, "content");
+    for (const std::string& message : messages)
+      found = found || IsAccess(*loop.value, message, "content");
   });
   return found ? ChatTemplate::ContentFormat::kParts : ChatTemplate::ContentFormat::kString;
 }

@@ -59,7 +59,8 @@ Value Interpreter::EvaluateItems(const Expression& expression) {
   std::vector<Value> items;
   items.reserve(expression.operands.size());
   for (const auto& operand : expression.operands) items.push_back(Evaluate(*operand));
-  return expression.kind == Expression::Kind::kList ? Value::List(std::move(items)) : Value::Tuple(std::move(items));
+  return expression.kind == Expression::Kind::kList ? Value::List(std::move(items))
+                                                    : Value::Tuple(std::move(items));
 }
 
 Value Interpreter::EvaluateDict(const Expression& expression) {
@@ -84,7 +85,8 @@ Value Interpreter::EvaluateSlice(const Expression& expression) {
 Arguments Interpreter::EvaluateArguments(const CallArguments* source) {
   Arguments arguments;
   if (source == nullptr) return arguments;
-  for (const auto& argument : source->positional) arguments.positional.push_back(Evaluate(*argument));
+  for (const auto& argument : source->positional)
+    arguments.positional.push_back(Evaluate(*argument));
   if (source->star != nullptr) {
     const Value values = Evaluate(*source->star);
     if (TryIterate(values) == nullptr) {
@@ -92,10 +94,12 @@ Arguments Interpreter::EvaluateArguments(const CallArguments* source) {
     }
     for (Value& value : ToVector(values)) arguments.positional.push_back(std::move(value));
   }
-  for (const auto& [name, argument] : source->keyword) arguments.keyword.emplace_back(name, Evaluate(*argument));
+  for (const auto& [name, argument] : source->keyword)
+    arguments.keyword.emplace_back(name, Evaluate(*argument));
   if (source->star_star != nullptr) {
     const Value values = Evaluate(*source->star_star);
-    if (!values.is_dict()) FailType("argument after ** must be a mapping, not " + values.TypeName());
+    if (!values.is_dict())
+      FailType("argument after ** must be a mapping, not " + values.TypeName());
     for (const auto& [key, value] : values.dict().entries()) {
       if (!key.is_string()) FailType("keywords must be strings");
       for (const auto& [name, unused] : arguments.keyword) {
@@ -126,7 +130,8 @@ Value Interpreter::EvaluateCall(const Expression& expression, const Value* calle
 }
 
 Value Interpreter::EvaluateFilter(const Expression& expression) {
-  const Value input = expression.operands[0] == nullptr ? *filter_input_ : Evaluate(*expression.operands[0]);
+  const Value input =
+      expression.operands[0] == nullptr ? *filter_input_ : Evaluate(*expression.operands[0]);
   Arguments arguments = EvaluateArguments(expression.arguments.get());
   return CallFilter(*this, expression.name, input, arguments);
 }

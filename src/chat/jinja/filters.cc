@@ -12,7 +12,8 @@ namespace {
 
 template <const char* kName>
 Value Refused(Interpreter&, const Value&, Arguments&) {
-  Fail(FailureKind::kRuntime, std::string("the filter '") + kName + "' is not supported in chat templates");
+  Fail(FailureKind::kRuntime,
+       std::string("the filter '") + kName + "' is not supported in chat templates");
 }
 constexpr char kPprint[] = "pprint";
 constexpr char kRandom[] = "random";
@@ -36,11 +37,15 @@ const FilterTable& Filters() {
 
 }  // namespace
 
-bool IsFilter(std::string_view name) { return Filters().contains(name); }
+bool IsFilter(std::string_view name) {
+  return Filters().contains(name);
+}
 
-Value CallFilter(Interpreter& interpreter, std::string_view name, const Value& input, Arguments& arguments) {
+Value CallFilter(Interpreter& interpreter, std::string_view name, const Value& input,
+                 Arguments& arguments) {
   const auto found = Filters().find(name);
-  if (found == Filters().end()) Fail(FailureKind::kRuntime, "No filter named '" + std::string(name) + "' found.");
+  if (found == Filters().end())
+    Fail(FailureKind::kRuntime, "No filter named '" + std::string(name) + "' found.");
   return found->second(interpreter, input, arguments);
 }
 
@@ -53,7 +58,8 @@ Getter MakeGetter(const Value& attribute, const Value& otherwise, bool ignore_ca
       const std::string_view part = rest.substr(0, dot);
       int64_t index = 0;
       const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
-      const bool is_index = !part.empty() && part[0] != '-' && error == std::errc() && end == part.data() + part.size();
+      const bool is_index = !part.empty() && part[0] != '-' && error == std::errc() &&
+                            end == part.data() + part.size();
       parts.push_back(is_index ? Value::Integer(index) : Value::String(std::string(part)));
       if (dot == std::string_view::npos) break;
       rest.remove_prefix(dot + 1);

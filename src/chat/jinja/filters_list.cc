@@ -29,7 +29,9 @@ Value First(Interpreter&, const Value& input, Arguments& arguments) {
 
 // reversed(value) as a vector; absent if the value is not reversible.
 std::optional<std::vector<Value>> Reversed(const Value& value) {
-  if (value.kind() == Kind::kObject && value.As<Range>() == nullptr && value.As<DictView>() == nullptr) return std::nullopt;
+  if (value.kind() == Kind::kObject && value.As<Range>() == nullptr &&
+      value.As<DictView>() == nullptr)
+    return std::nullopt;
   if (!value.is_undefined() && TryIterate(value) == nullptr) return std::nullopt;
   std::vector<Value> items = ToVector(value);
   std::reverse(items.begin(), items.end());
@@ -58,7 +60,8 @@ Value Generated(std::vector<Value> items, const char* type_name) {
 
 Value Reverse(Interpreter&, const Value& input, Arguments& arguments) {
   Bound("do_reverse", arguments, {});
-  if (input.is_string()) return GetSlice(input, Value::None(), Value::None(), Value::Integer(int64_t{-1}));
+  if (input.is_string())
+    return GetSlice(input, Value::None(), Value::None(), Value::Integer(int64_t{-1}));
   if (auto items = Reversed(input)) return Generated(*std::move(items), "list_reverseiterator");
   if (TryIterate(input) == nullptr) Fail(FailureKind::kRuntime, "argument must be iterable");
   std::vector<Value> items = ToVector(input);
@@ -78,7 +81,9 @@ Value Join(Interpreter&, const Value& input, Arguments& arguments) {
     if (!is_first) text += separator;
     AppendStr(text, bound.IsNoneOrAbsent(1) ? item : getter(item));
     if (text.size() > 4096) {
-      if (Budget* budget = Budget::Current(); budget != nullptr && text.size() > budget->max_string_bytes()) SpendText(text.size());
+      if (Budget* budget = Budget::Current();
+          budget != nullptr && text.size() > budget->max_string_bytes())
+        SpendText(text.size());
     }
   }
   SpendText(text.size());
@@ -109,7 +114,8 @@ Value Sort(Interpreter&, const Value& input, Arguments& arguments) {
     std::string_view rest = bound[2].text();
     while (true) {
       const size_t comma = rest.find(',');
-      getters.push_back(MakeGetter(Value::String(std::string(rest.substr(0, comma))), Value(), ignore_case));
+      getters.push_back(
+          MakeGetter(Value::String(std::string(rest.substr(0, comma))), Value(), ignore_case));
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);
     }
@@ -129,7 +135,8 @@ Value Sort(Interpreter&, const Value& input, Arguments& arguments) {
 Value DictSort(Interpreter&, const Value& input, Arguments& arguments) {
   const Bound bound("do_dictsort", arguments, {"case_sensitive", "by", "reverse"});
   const std::string by = bound.Has(1) ? Str(bound[1]) : "key";
-  if (by != "key" && by != "value") Fail(FailureKind::kRuntime, "You can only sort by either \"key\" or \"value\"");
+  if (by != "key" && by != "value")
+    Fail(FailureKind::kRuntime, "You can only sort by either \"key\" or \"value\"");
   if (input.is_undefined()) input.FailUndefined();
   if (!input.is_dict()) FailType("'" + input.TypeName() + "' object has no attribute 'items'");
   const Getter fold = MakeGetter(Value::None(), Value(), !bound.Flag(0));
@@ -197,7 +204,8 @@ Value GroupBy(Interpreter&, const Value& input, Arguments& arguments) {
     std::vector<Value> members;
     const Value key = items[i].first;
     for (; i < items.size() && Equal(items[i].first, key); ++i) members.push_back(items[i].second);
-    if (members.empty()) members.push_back(items[i++].second);  // A key that is not equal to itself: NaN.
+    if (members.empty())
+      members.push_back(items[i++].second);  // A key that is not equal to itself: NaN.
     const Value name = ignore_case ? exact(members[0]) : key;
     Value group = Value::Tuple({name, Value::List(std::move(members))});
     static_cast<ListData&>(*group.heap()).is_group = true;
@@ -227,7 +235,8 @@ Value Batch(Interpreter&, const Value& input, Arguments& arguments) {
     if (carried.is_missing() && !fill.is_none()) {
       const int64_t width = ToIndex(count, "an integer is required, not a value");
       if (Budget* budget = Budget::Current(); budget != nullptr && width > 0) {
-        budget->Require(std::min<size_t>(static_cast<size_t>(width), SIZE_MAX / 64) * sizeof(Value));
+        budget->Require(std::min<size_t>(static_cast<size_t>(width), SIZE_MAX / 64) *
+                        sizeof(Value));
       }
       while (static_cast<int64_t>(row.size()) < width) row.push_back(fill);
     }
@@ -238,7 +247,8 @@ Value Batch(Interpreter&, const Value& input, Arguments& arguments) {
 
 Value Slices(Interpreter&, const Value& input, Arguments& arguments) {
   const Bound bound("do_slice", arguments, {"slices", "fill_with"}, 1);
-  return MakeGenerator(input, [input, bound, list = Value(), i = int64_t{0}, position = size_t{0}](Value& value) mutable {
+  return MakeGenerator(input, [input, bound, list = Value(), i = int64_t{0},
+                               position = size_t{0}](Value& value) mutable {
     if (list.is_missing()) list = Value::List(ToVector(input));
     const int64_t count = bound.Index(0, 0);
     if (count == 0) Fail(FailureKind::kRuntime, "integer division or modulo by zero");
@@ -259,7 +269,8 @@ Value Slices(Interpreter&, const Value& input, Arguments& arguments) {
 Value Items(Interpreter&, const Value& input, Arguments& arguments) {
   Bound("do_items", arguments, {});
   if (input.is_undefined()) return Generated({}, "generator");
-  const IteratorPointer iterator = input.is_dict() ? DictView(input, DictView::Part::kItems).Iterate() : nullptr;
+  const IteratorPointer iterator =
+      input.is_dict() ? DictView(input, DictView::Part::kItems).Iterate() : nullptr;
   return MakeGenerator(input, [=](Value& value) {
     if (iterator == nullptr) FailType("Can only get item pairs from a mapping.");
     return iterator->Next(value);

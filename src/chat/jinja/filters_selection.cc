@@ -7,7 +7,8 @@ namespace sluice::jinja {
 
 namespace {
 
-// The items of `input`; nothing at all if it is false, be it iterable or not. Made when the first item is asked for.
+// The items of `input`; nothing at all if it is false, be it iterable or not. Made when the first
+// item is asked for.
 class LazyItems {
  public:
   explicit LazyItems(Value input) : input_(std::move(input)) {}
@@ -45,17 +46,20 @@ Value Map(Interpreter& interpreter, const Value& input, Arguments& arguments) {
         is_unexpected = true;
       }
     }
-    return MakeGenerator(input, [=, items = LazyItems(input), getter = Getter()](Value& value) mutable {
-      if (!items.Next(value)) return false;
-      if (attribute.is_missing()) Fail(FailureKind::kRuntime, "map requires a filter argument");
-      if (is_unexpected) Fail(FailureKind::kRuntime, "Unexpected keyword argument of the filter 'map'");
-      if (getter == nullptr) getter = MakeGetter(attribute, otherwise, false);
-      value = getter(value);
-      return true;
-    });
+    return MakeGenerator(
+        input, [=, items = LazyItems(input), getter = Getter()](Value& value) mutable {
+          if (!items.Next(value)) return false;
+          if (attribute.is_missing()) Fail(FailureKind::kRuntime, "map requires a filter argument");
+          if (is_unexpected)
+            Fail(FailureKind::kRuntime, "Unexpected keyword argument of the filter 'map'");
+          if (getter == nullptr) getter = MakeGetter(attribute, otherwise, false);
+          value = getter(value);
+          return true;
+        });
   }
   const Value name = TakeFirst(rest);
-  return MakeGenerator(input, [&interpreter, name, rest = std::move(rest), items = LazyItems(input)](Value& value) mutable {
+  return MakeGenerator(input, [&interpreter, name, rest = std::move(rest),
+                               items = LazyItems(input)](Value& value) mutable {
     if (!items.Next(value)) return false;
     Arguments copy = rest;
     value = CallFilter(interpreter, Str(name), value, copy);

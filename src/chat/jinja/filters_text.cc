@@ -13,7 +13,9 @@ namespace sluice::jinja {
 namespace {
 
 // str(value), or the value itself if it is a string.
-Value SoftStr(const Value& value) { return value.is_string() ? value : Value::String(Str(value)); }
+Value SoftStr(const Value& value) {
+  return value.is_string() ? value : Value::String(Str(value));
+}
 
 template <std::string (*Convert)(std::string_view)>
 Value Converted(Interpreter&, const Value& input, Arguments& arguments) {
@@ -24,7 +26,9 @@ Value Converted(Interpreter&, const Value& input, Arguments& arguments) {
   return Value::StringLike(Convert(text.text()), text);
 }
 
-bool BeginsWord(char32_t c) { return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || IsSpace(c); }
+bool BeginsWord(char32_t c) {
+  return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || IsSpace(c);
+}
 
 // Unlike str.title, words begin after white space, hyphens and opening brackets only.
 std::string TitleWords(std::string_view text) {
@@ -69,7 +73,8 @@ Value Replace(Interpreter&, const Value& input, Arguments& arguments) {
 Value Indent(Interpreter&, const Value& input, Arguments& arguments) {
   const Bound bound("do_indent", arguments, {"width", "first", "blank"});
   if (input.is_undefined()) input.FailUndefined();
-  if (!input.is_string()) FailType("unsupported operand type(s) for +=: '" + input.TypeName() + "' and 'str'");
+  if (!input.is_string())
+    FailType("unsupported operand type(s) for +=: '" + input.TypeName() + "' and 'str'");
   std::string indention;
   if (bound.Has(0) && bound[0].is_string()) {
     indention = bound[0].text();
@@ -113,12 +118,15 @@ Value Truncate(Interpreter&, const Value& input, Arguments& arguments) {
   const int64_t leeway = bound.IsNoneOrAbsent(3) ? 5 : bound.Index(3, 5);
   const auto end_length = static_cast<int64_t>(CountCodePoints(end));
   if (length < end_length) {
-    Fail(FailureKind::kRuntime, "expected length >= " + std::to_string(end_length) + ", got " + std::to_string(length));
+    Fail(FailureKind::kRuntime,
+         "expected length >= " + std::to_string(end_length) + ", got " + std::to_string(length));
   }
-  if (leeway < 0) Fail(FailureKind::kRuntime, "expected leeway >= 0, got " + std::to_string(leeway));
+  if (leeway < 0)
+    Fail(FailureKind::kRuntime, "expected leeway >= 0, got " + std::to_string(leeway));
   if (static_cast<int64_t>(Length(input)) <= length + leeway) return input;
   if (!input.is_string()) FailType("the filter 'truncate' needs a string, not " + input.TypeName());
-  std::string text = input.text().substr(0, ByteOffset(input.text(), static_cast<size_t>(length - end_length)));
+  std::string text =
+      input.text().substr(0, ByteOffset(input.text(), static_cast<size_t>(length - end_length)));
   if (!bound.Flag(1)) {
     const size_t blank = text.rfind(' ');
     if (blank != std::string::npos) text.resize(blank);
@@ -145,7 +153,8 @@ Value Format(Interpreter&, const Value& input, Arguments& arguments) {
   if (!arguments.positional.empty() && !arguments.keyword.empty()) {
     Fail(FailureKind::kRuntime, "can't handle positional and keyword arguments at the same time");
   }
-  if (arguments.keyword.empty()) return PercentFormat(SoftStr(input), Value::Tuple(std::move(arguments.positional)));
+  if (arguments.keyword.empty())
+    return PercentFormat(SoftStr(input), Value::Tuple(std::move(arguments.positional)));
   auto dict = std::make_shared<DictData>();
   for (auto& [name, value] : arguments.keyword) dict->Set(Value::String(name), std::move(value));
   return PercentFormat(SoftStr(input), Value::Dict(std::move(dict)));
@@ -181,7 +190,8 @@ std::string UrlQuote(std::string_view text, bool for_query) {
   std::string out;
   for (const char byte : text) {
     const auto c = static_cast<unsigned char>(byte);
-    if (c < 0x80 && (std::isalnum(c) || c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !for_query))) {
+    if (c < 0x80 && (std::isalnum(c) || c == '_' || c == '.' || c == '-' || c == '~' ||
+                     (c == '/' && !for_query))) {
       out.push_back(byte);
     } else if (c == ' ' && for_query) {
       out.push_back('+');
@@ -196,12 +206,17 @@ std::string UrlQuote(std::string_view text, bool for_query) {
 
 Value UrlEncode(Interpreter&, const Value& input, Arguments& arguments) {
   Bound("do_urlencode", arguments, {});
-  if (input.is_string() || TryIterate(input) == nullptr) return Value::String(UrlQuote(Str(input), false));
-  const Value pairs = input.is_dict() ? Value::FromObject(std::make_shared<DictView>(input, DictView::Part::kItems)) : input;
+  if (input.is_string() || TryIterate(input) == nullptr)
+    return Value::String(UrlQuote(Str(input), false));
+  const Value pairs =
+      input.is_dict() ? Value::FromObject(std::make_shared<DictView>(input, DictView::Part::kItems))
+                      : input;
   std::string out;
   for (const Value& pair : ToVector(pairs)) {
     const std::vector<Value> parts = ToVector(pair);
-    if (parts.size() != 2) FailValue("not enough values to unpack (expected 2, got " + std::to_string(parts.size()) + ")");
+    if (parts.size() != 2)
+      FailValue("not enough values to unpack (expected 2, got " + std::to_string(parts.size()) +
+                ")");
     if (!out.empty()) out += "&";
     out += UrlQuote(Str(parts[0]), true) + "=" + UrlQuote(Str(parts[1]), true);
     SpendText(out.size());
@@ -216,12 +231,14 @@ Value XmlAttributes(Interpreter&, const Value& input, Arguments& arguments) {
   std::string out;
   for (const auto& [key, value] : input.dict().entries()) {
     if (value.is_none() || value.is_undefined()) continue;
-    if (!key.is_string()) FailType("expected string or bytes-like object, got '" + key.TypeName() + "'");
+    if (!key.is_string())
+      FailType("expected string or bytes-like object, got '" + key.TypeName() + "'");
     if (key.text().find_first_of(" \t\n\r\f\v/>=") != std::string::npos) {
       FailValue("Invalid character in attribute name: " + Repr(key));
     }
     if (!out.empty()) out += " ";
-    out += EscapeHtml(key.text()) + "=\"" + (value.is_markup() ? value.text() : EscapeHtml(Str(value))) + "\"";
+    out += EscapeHtml(key.text()) + "=\"" +
+           (value.is_markup() ? value.text() : EscapeHtml(Str(value))) + "\"";
     SpendText(out.size());
   }
   if (bound.Flag(0, true) && !out.empty()) out.insert(0, " ");

@@ -13,7 +13,8 @@ namespace {
 
 Value Default(Interpreter&, const Value& input, Arguments& arguments) {
   const Bound bound("do_default", arguments, {"default_value", "boolean"});
-  if (input.is_undefined() || (bound.Flag(1) && !Truth(input))) return bound.Get(0, Value::String(""));
+  if (input.is_undefined() || (bound.Flag(1) && !Truth(input)))
+    return bound.Get(0, Value::String(""));
   return input;
 }
 
@@ -86,7 +87,8 @@ Value Round(Interpreter&, const Value& input, Arguments& arguments) {
   }
   const Value scale = Apply(BinaryOperator::kPower, Value::Integer(int64_t{10}), precision);
   const double scaled = ToDouble(Apply(BinaryOperator::kMultiply, input, scale));
-  const Value rounded = IntegerOf(Value::Float(method == "ceil" ? std::ceil(scaled) : std::floor(scaled)));
+  const Value rounded =
+      IntegerOf(Value::Float(method == "ceil" ? std::ceil(scaled) : std::floor(scaled)));
   return Apply(BinaryOperator::kDivide, rounded, scale);
 }
 
@@ -107,7 +109,8 @@ Value ToJsonFilter(Interpreter&, const Value& input, Arguments& arguments) {
       style.indent = bound[1].text();
     } else {
       const int64_t width = ToIndex(bound[1], "can't multiply sequence by non-int");
-      if (width > 100000) Fail(FailureKind::kLimit, "the indent of the filter 'tojson' is too large");
+      if (width > 100000)
+        Fail(FailureKind::kLimit, "the indent of the filter 'tojson' is too large");
       style.indent = std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
     }
   }

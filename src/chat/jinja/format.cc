@@ -26,7 +26,8 @@ std::string PadText(std::string_view text, int64_t width, char align, std::strin
   return out;
 }
 
-std::string ReplaceText(std::string_view text, std::string_view from, std::string_view to, int64_t limit) {
+std::string ReplaceText(std::string_view text, std::string_view from, std::string_view to,
+                        int64_t limit) {
   std::string out;
   int64_t count = 0;
   const auto has_more = [&] { return limit < 0 || count < limit; };
@@ -163,7 +164,9 @@ class PercentFormatter {
 
   void AppendConverted(const Value& value, char type, FormatSpec spec, bool is_zero) {
     switch (type) {
-      case 's': case 'r': case 'a': {
+      case 's':
+      case 'r':
+      case 'a': {
         std::string text = type == 's' ? Str(value) : Repr(value);
         if (is_markup_ && !(type == 's' && value.is_markup())) text = EscapeHtml(text);
         if (type == 'a') text = AsciiRepr(text);
@@ -183,14 +186,23 @@ class PercentFormatter {
         out_ += PadText(text, spec.width, spec.align, " ");
         return;
       }
-      case 'd': case 'i': case 'u': case 'x': case 'X': case 'o':
-        AppendInteger(value, type, spec, is_zero);
-        return;
-      case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': {
+      case 'd':
+      case 'i':
+      case 'u':
+      case 'x':
+      case 'X':
+      case 'o': AppendInteger(value, type, spec, is_zero); return;
+      case 'e':
+      case 'E':
+      case 'f':
+      case 'F':
+      case 'g':
+      case 'G': {
         if (value.is_undefined()) value.FailUndefined();
         if (!value.is_number()) FailType("must be real number, not " + value.TypeName());
         const double number = ToDouble(value);
-        const auto precision = static_cast<int>(std::min<int64_t>(spec.precision < 0 ? 6 : spec.precision, 1000));
+        const auto precision =
+            static_cast<int>(std::min<int64_t>(spec.precision < 0 ? 6 : spec.precision, 1000));
         if (is_zero) {
           spec.align = '=';
           spec.fill = "0";
@@ -200,7 +212,8 @@ class PercentFormatter {
         return;
       }
       default:
-        FailValue(std::string("unsupported format character '") + type + "' at index " + std::to_string(position_ - 1));
+        FailValue(std::string("unsupported format character '") + type + "' at index " +
+                  std::to_string(position_ - 1));
     }
   }
 
@@ -209,11 +222,13 @@ class PercentFormatter {
     Value integer = value;
     const bool is_decimal = type == 'd' || type == 'i' || type == 'u';
     if (value.is_float() && is_decimal) {
-      if (!std::isfinite(value.as_float())) FailValue("cannot convert float NaN or infinity to integer");
+      if (!std::isfinite(value.as_float()))
+        FailValue("cannot convert float NaN or infinity to integer");
       integer = Value::Integer(BigInteger::FromDouble(value.as_float()));
     }
     if (!integer.is_integral()) {
-      FailType(std::string("%") + type + " format: a real number is required, not " + value.TypeName());
+      FailType(std::string("%") + type + " format: a real number is required, not " +
+               value.TypeName());
     }
     const int base = is_decimal ? 10 : type == 'o' ? 8 : 16;
     std::string digits = IntegerDigits(integer, base, type == 'X');
@@ -225,7 +240,10 @@ class PercentFormatter {
       spec.align = '=';
       spec.fill = "0";
     }
-    const char* prefix = !spec.alternate || is_decimal ? "" : type == 'o' ? "0o" : type == 'x' ? "0x" : "0X";
+    const char* prefix = !spec.alternate || is_decimal ? ""
+                         : type == 'o'                 ? "0o"
+                         : type == 'x'                 ? "0x"
+                                                       : "0X";
     out_ += PadNumber(spec, ToBigInteger(integer).is_negative(), prefix, std::move(digits));
   }
 
@@ -238,7 +256,10 @@ class PercentFormatter {
         out.push_back(static_cast<char>(c));
         continue;
       }
-      std::snprintf(buffer, sizeof buffer, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x",
+      std::snprintf(buffer, sizeof buffer,
+                    c < 0x100     ? "\\x%02x"
+                    : c < 0x10000 ? "\\u%04x"
+                                  : "\\U%08x",
                     static_cast<unsigned>(c));
       out += buffer;
     }
@@ -257,7 +278,8 @@ class PercentFormatter {
 // str.format: replacement fields, with fields inside format specifications one level deep.
 class BraceFormatter {
  public:
-  BraceFormatter(bool is_markup, const Arguments& arguments) : is_markup_(is_markup), arguments_(arguments) {}
+  BraceFormatter(bool is_markup, const Arguments& arguments)
+      : is_markup_(is_markup), arguments_(arguments) {}
 
   std::string Run(std::string_view text, int depth) {
     if (depth < 0) FailValue("Max string recursion exceeded");
@@ -283,8 +305,9 @@ class BraceFormatter {
         if (text[position] == '{') ++nesting;
         if (text[position] == '}') --nesting;
       }
-      if (nesting > 0) FailValue(start >= text.size() ? "Single '{' encountered in format string"
-                                                      : "expected '}' before end of string");
+      if (nesting > 0)
+        FailValue(start >= text.size() ? "Single '{' encountered in format string"
+                                       : "expected '}' before end of string");
       out += Field(text.substr(start, position - 1 - start), depth);
       SpendText(out.size());
     }
@@ -301,17 +324,23 @@ class BraceFormatter {
     }
     Value value = Lookup(field.substr(0, end));
     if (end < field.size() && field[end] == '!') {
-      if (end + 1 >= field.size()) FailValue("end of string while looking for conversion specifier");
+      if (end + 1 >= field.size())
+        FailValue("end of string while looking for conversion specifier");
       switch (field[end + 1]) {
-        case 's': value = Value::StringLike(Str(value), value.is_string() ? value : Value::String("")); break;
-        case 'r': case 'a': value = Value::String(Repr(value)); break;
+        case 's':
+          value = Value::StringLike(Str(value), value.is_string() ? value : Value::String(""));
+          break;
+        case 'r':
+        case 'a': value = Value::String(Repr(value)); break;
         default: FailValue(std::string("Unknown conversion specifier ") + field[end + 1]);
       }
       end += 2;
-      if (end < field.size() && field[end] != ':') FailValue("expected ':' after conversion specifier");
+      if (end < field.size() && field[end] != ':')
+        FailValue("expected ':' after conversion specifier");
     }
     const std::string spec = end < field.size() ? Run(field.substr(end + 1), depth - 1) : "";
-    if (value.is_undefined() && !spec.empty()) FailType("unsupported format string passed to Undefined.__format__");
+    if (value.is_undefined() && !spec.empty())
+      FailType("unsupported format string passed to Undefined.__format__");
     std::string text = FormatValue(value, spec);
     return is_markup_ && !value.is_markup() ? EscapeHtml(text) : text;
   }
@@ -320,23 +349,28 @@ class BraceFormatter {
     const size_t first_end = std::min(name.find_first_of(".["), name.size());
     const std::string_view first = name.substr(0, first_end);
     Value value;
-    const bool is_number = !first.empty() && std::all_of(first.begin(), first.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool is_number = !first.empty() && std::all_of(first.begin(), first.end(), [](char c) {
+      return c >= '0' && c <= '9';
+    });
     const bool is_whole = first.size() == name.size();
     if (name.empty() || is_number) {
       if (is_whole && (name.empty() ? next_ < 0 : next_ > 0)) {
         FailValue("cannot switch between automatic and manual field numbering");
       }
       if (first.size() > 9) FailValue("Too many decimal digits in format string");
-      const size_t index = name.empty() ? static_cast<size_t>(next_++) : std::stoul(std::string(first));
+      const size_t index =
+          name.empty() ? static_cast<size_t>(next_++) : std::stoul(std::string(first));
       if (is_number && is_whole) next_ = -1;
       if (index >= arguments_.positional.size()) {
-        Fail(FailureKind::kLookup, "Replacement index " + std::to_string(index) + " out of range for positional args tuple");
+        Fail(FailureKind::kLookup, "Replacement index " + std::to_string(index) +
+                                       " out of range for positional args tuple");
       }
       value = arguments_.positional[index];
     } else {
       const auto found = std::find_if(arguments_.keyword.begin(), arguments_.keyword.end(),
                                       [first](const auto& entry) { return entry.first == first; });
-      if (found == arguments_.keyword.end()) Fail(FailureKind::kLookup, Repr(Value::String(std::string(first))));
+      if (found == arguments_.keyword.end())
+        Fail(FailureKind::kLookup, Repr(Value::String(std::string(first))));
       value = found->second;
     }
     for (size_t position = first_end; position < name.size();) {
@@ -350,8 +384,11 @@ class BraceFormatter {
         if (end == std::string_view::npos) FailValue("Missing ']' in format string");
         const std::string_view key = name.substr(position + 1, end - position - 1);
         if (key.empty()) FailValue("Empty attribute in format string");
-        const bool is_index = key.size() < 10 && std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
-        value = GetItem(value, is_index ? Value::Integer(int64_t{std::stol(std::string(key))}) : Value::String(std::string(key)));
+        const bool is_index = key.size() < 10 && std::all_of(key.begin(), key.end(), [](char c) {
+                                return c >= '0' && c <= '9';
+                              });
+        value = GetItem(value, is_index ? Value::Integer(int64_t{std::stol(std::string(key))})
+                                        : Value::String(std::string(key)));
         position = end + 1;
       } else {
         FailValue("Only '.' or '[' may follow ']' in format field specifier");
@@ -372,7 +409,8 @@ Value PercentFormat(const Value& format, const Value& arguments) {
 }
 
 Value BraceFormat(const Value& format, Arguments& arguments) {
-  return Value::StringLike(BraceFormatter(format.is_markup(), arguments).Run(format.text(), 2), format);
+  return Value::StringLike(BraceFormatter(format.is_markup(), arguments).Run(format.text(), 2),
+                           format);
 }
 
 std::string StripTags(std::string_view text) {
@@ -407,7 +445,8 @@ std::string StripTags(std::string_view text) {
 
 std::string UnescapeHtml(std::string_view text) {
   static constexpr std::pair<std::string_view, std::string_view> kNamed[] = {
-      {"amp;", "&"}, {"lt;", "<"}, {"gt;", ">"}, {"quot;", "\""}, {"apos;", "'"}, {"nbsp;", "\u00A0"}};
+      {"amp;", "&"},   {"lt;", "<"},   {"gt;", ">"},
+      {"quot;", "\""}, {"apos;", "'"}, {"nbsp;", "\u00A0"}};
   std::string out;
   for (size_t position = 0; position < text.size();) {
     if (text[position] != '&') {
@@ -415,7 +454,8 @@ std::string UnescapeHtml(std::string_view text) {
       continue;
     }
     const std::string_view rest = text.substr(position + 1);
-    const auto* named = std::find_if(std::begin(kNamed), std::end(kNamed), [&](const auto& n) { return rest.starts_with(n.first); });
+    const auto* named = std::find_if(std::begin(kNamed), std::end(kNamed),
+                                     [&](const auto& n) { return rest.starts_with(n.first); });
     if (named != std::end(kNamed)) {
       out += named->second;
       position += 1 + named->first.size();
@@ -427,7 +467,8 @@ std::string UnescapeHtml(std::string_view text) {
       const std::string digits(rest.substr(is_hex ? 2 : 1, end - (is_hex ? 2 : 1)));
       char* stop = nullptr;
       const unsigned long c = std::strtoul(digits.c_str(), &stop, is_hex ? 16 : 10);
-      if (!digits.empty() && *stop == '\0' && c > 0 && c <= 0x10FFFF && !(c >= 0xD800 && c < 0xE000)) {
+      if (!digits.empty() && *stop == '\0' && c > 0 && c <= 0x10FFFF &&
+          !(c >= 0xD800 && c < 0xE000)) {
         AppendCodePoint(out, static_cast<char32_t>(c));
         position += 1 + end + 1;
         continue;

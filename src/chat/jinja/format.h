@@ -16,14 +16,17 @@ Value BraceFormat(const Value& format, Arguments& arguments);
 // `value` with so many digits behind the point, correctly rounded.
 std::string FormatFixed(double value, int digits);
 
-// `align` is '<', '>', '^', or 'c' for what str.center does: an odd blank goes to the left if the width is odd.
+// `align` is '<', '>', '^', or 'c' for what str.center does: an odd blank goes to the left if the
+// width is odd.
 std::string PadText(std::string_view text, int64_t width, char align, std::string_view fill);
 // The first `limit` occurrences (all if negative).
-std::string ReplaceText(std::string_view text, std::string_view from, std::string_view to, int64_t limit);
+std::string ReplaceText(std::string_view text, std::string_view from, std::string_view to,
+                        int64_t limit);
 // str.isupper or str.islower.
 bool HasCase(std::string_view text, bool upper);
 
-std::string StripTags(std::string_view text);     // Markup.striptags.
-std::string UnescapeHtml(std::string_view text);  // The named entities that EscapeHtml writes, and numeric ones.
+std::string StripTags(std::string_view text);  // Markup.striptags.
+std::string UnescapeHtml(
+    std::string_view text);  // The named entities that EscapeHtml writes, and numeric ones.
 
 }  // namespace sluice::jinja

@@ -24,7 +24,9 @@ int64_t ParseNumber(std::string_view text, size_t& position) {
   return number;
 }
 
-bool IsAlign(char c) { return c == '<' || c == '>' || c == '=' || c == '^'; }
+bool IsAlign(char c) {
+  return c == '<' || c == '>' || c == '=' || c == '^';
+}
 
 std::string Grouped(const std::string& digits, char separator, size_t group) {
   size_t end = 0;
@@ -44,15 +46,29 @@ std::string FormatInteger(const Value& value, const FormatSpec& spec) {
   std::string prefix;
   int base = 10;
   switch (type) {
-    case 'd': case 'n': break;
-    case 'b': base = 2; prefix = "0b"; break;
-    case 'o': base = 8; prefix = "0o"; break;
-    case 'x': base = 16; prefix = "0x"; break;
-    case 'X': base = 16; prefix = "0X"; break;
+    case 'd':
+    case 'n': break;
+    case 'b':
+      base = 2;
+      prefix = "0b";
+      break;
+    case 'o':
+      base = 8;
+      prefix = "0o";
+      break;
+    case 'x':
+      base = 16;
+      prefix = "0x";
+      break;
+    case 'X':
+      base = 16;
+      prefix = "0X";
+      break;
     case 'c': {
       std::string text;
       const int64_t c = ToIndex(value, "character");
-      if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) Fail(FailureKind::kOverflow, "%c arg not in range(0x110000)");
+      if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
+        Fail(FailureKind::kOverflow, "%c arg not in range(0x110000)");
       AppendCodePoint(text, static_cast<char32_t>(c));
       return PadText(text, spec.width, spec.align == 0 ? '<' : spec.align, spec.fill);
     }
@@ -75,14 +91,26 @@ std::string FormatFloat(const Value& value, const FormatSpec& spec) {
         digits = FloatText(number);
       } else {
         digits = FormatMagnitude(number, 'g', std::max(precision, 1), spec.alternate);
-        if (std::isfinite(number) && digits.find_first_of(".e") == std::string::npos) digits += ".0";
+        if (std::isfinite(number) && digits.find_first_of(".e") == std::string::npos)
+          digits += ".0";
       }
       break;
-    case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': case 'n':
-      digits = FormatMagnitude(number, spec.type == 'n' ? 'g' : spec.type, precision < 0 ? 6 : precision, spec.alternate);
+    case 'e':
+    case 'E':
+    case 'f':
+    case 'F':
+    case 'g':
+    case 'G':
+    case 'n':
+      digits = FormatMagnitude(number, spec.type == 'n' ? 'g' : spec.type,
+                               precision < 0 ? 6 : precision, spec.alternate);
       break;
-    case '%': digits = FormatMagnitude(number * 100, 'f', precision < 0 ? 6 : precision, spec.alternate) + "%"; break;
-    default: FailValue(std::string("Unknown format code '") + spec.type + "' for object of type 'float'");
+    case '%':
+      digits =
+          FormatMagnitude(number * 100, 'f', precision < 0 ? 6 : precision, spec.alternate) + "%";
+      break;
+    default:
+      FailValue(std::string("Unknown format code '") + spec.type + "' for object of type 'float'");
   }
   if (spec.grouping != 0) {
     const size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
@@ -97,7 +125,12 @@ std::string FormatMagnitude(double value, char type, int precision, bool alterna
   const bool is_upper = type >= 'A' && type <= 'Z';
   if (std::isinf(value)) return is_upper ? "INF" : "inf";
   if (std::isnan(value)) return is_upper ? "NAN" : "nan";
-  const char format[] = {'%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : type, alternate ? type : '\0', '\0'};
+  const char format[] = {'%',
+                         alternate ? '#' : '.',
+                         alternate ? '.' : '*',
+                         alternate ? '*' : type,
+                         alternate ? type : '\0',
+                         '\0'};
   std::string out(400 + static_cast<size_t>(std::max(precision, 0)), '\0');
   const int size = std::snprintf(out.data(), out.size(), format, precision, value);
   out.resize(static_cast<size_t>(size));
@@ -118,14 +151,16 @@ std::string IntegerDigits(const Value& integer, int base, bool upper) {
     Spend(static_cast<int64_t>(number.num_bytes()) * 4);
     BigInteger::DivideFloor(number, BigInteger(base), quotient, remainder);
     const int64_t digit = *remainder.ToInt64();
-    digits.push_back(static_cast<char>(digit < 10 ? '0' + digit : (upper ? 'A' : 'a') + digit - 10));
+    digits.push_back(
+        static_cast<char>(digit < 10 ? '0' + digit : (upper ? 'A' : 'a') + digit - 10));
     number = quotient;
   } while (!number.is_zero());
   std::reverse(digits.begin(), digits.end());
   return digits;
 }
 
-std::string PadNumber(const FormatSpec& spec, bool is_negative, std::string_view prefix, std::string digits) {
+std::string PadNumber(const FormatSpec& spec, bool is_negative, std::string_view prefix,
+                      std::string digits) {
   std::string lead = is_negative ? "-" : spec.sign == '+' ? "+" : spec.sign == ' ' ? " " : "";
   lead += prefix;
   const char align = spec.align == 0 ? '>' : spec.align;
@@ -139,7 +174,8 @@ std::string PadNumber(const FormatSpec& spec, bool is_negative, std::string_view
     for (size_t i = 0; i < end; ++i) {
       if (digits[i] != spec.grouping) plain.push_back(digits[i]);
     }
-    while (static_cast<int64_t>(lead.size() + plain.size() + (plain.size() - 1) / 3 + digits.size() - end) < spec.width) {
+    while (static_cast<int64_t>(lead.size() + plain.size() + (plain.size() - 1) / 3 +
+                                digits.size() - end) < spec.width) {
       plain.insert(0, "0");
       SpendText(plain.size());
     }
@@ -205,7 +241,8 @@ std::string FormatValue(const Value& value, std::string_view text) {
       }
       if (spec.grouping != 0) FailValue("Cannot specify ',' with 's'.");
       std::string_view string = value.text();
-      if (spec.precision >= 0) string = string.substr(0, ByteOffset(string, static_cast<size_t>(spec.precision)));
+      if (spec.precision >= 0)
+        string = string.substr(0, ByteOffset(string, static_cast<size_t>(spec.precision)));
       return PadText(string, spec.width, spec.align == 0 ? '<' : spec.align, spec.fill);
     }
     case Kind::kBool:

@@ -29,6 +29,7 @@ std::string FormatMagnitude(double value, char type, int precision, bool alterna
 // Digits of the magnitude of an integer in base 2, 8, 10 or 16.
 std::string IntegerDigits(const Value& integer, int base, bool upper);
 // Sign and prefix in front, digits behind, padded to the width of the spec.
-std::string PadNumber(const FormatSpec& spec, bool is_negative, std::string_view prefix, std::string digits);
+std::string PadNumber(const FormatSpec& spec, bool is_negative, std::string_view prefix,
+                      std::string digits);
 
 }  // namespace sluice::jinja

@@ -14,7 +14,8 @@ namespace {
 std::shared_ptr<DictData> BuildDict(Arguments& arguments) {
   auto dict = std::make_shared<DictData>();
   if (arguments.positional.size() > 1) {
-    FailType("dict expected at most 1 argument, got " + std::to_string(arguments.positional.size()));
+    FailType("dict expected at most 1 argument, got " +
+             std::to_string(arguments.positional.size()));
   }
   if (!arguments.positional.empty()) {
     const Value& source = arguments.positional[0];
@@ -22,10 +23,12 @@ std::shared_ptr<DictData> BuildDict(Arguments& arguments) {
       for (const auto& [key, value] : source.dict().entries()) dict->Set(key, value);
     } else {
       for (const Value& pair : ToVector(source)) {
-        if (TryIterate(pair) == nullptr) FailType("cannot convert dictionary update sequence element to a sequence");
+        if (TryIterate(pair) == nullptr)
+          FailType("cannot convert dictionary update sequence element to a sequence");
         std::vector<Value> parts = ToVector(pair);
         if (parts.size() != 2) {
-          FailValue("dictionary update sequence element has length " + std::to_string(parts.size()) + "; 2 is required");
+          FailValue("dictionary update sequence element has length " +
+                    std::to_string(parts.size()) + "; 2 is required");
         }
         dict->Set(std::move(parts[0]), std::move(parts[1]));
       }
@@ -35,7 +38,9 @@ std::shared_ptr<DictData> BuildDict(Arguments& arguments) {
   return dict;
 }
 
-Value MakeDict(Interpreter&, Arguments& arguments) { return Value::Dict(BuildDict(arguments)); }
+Value MakeDict(Interpreter&, Arguments& arguments) {
+  return Value::Dict(BuildDict(arguments));
+}
 
 Value MakeNamespace(Interpreter& interpreter, Arguments& arguments) {
   const auto dict = BuildDict(arguments);
@@ -51,11 +56,13 @@ Value MakeNamespace(Interpreter& interpreter, Arguments& arguments) {
 Value MakeRange(Interpreter&, Arguments& arguments) {
   if (!arguments.keyword.empty()) FailType("range() takes no keyword arguments");
   const size_t count = arguments.positional.size();
-  if (count == 0 || count > 3) FailType("range expected 1 to 3 arguments, got " + std::to_string(count));
+  if (count == 0 || count > 3)
+    FailType("range expected 1 to 3 arguments, got " + std::to_string(count));
   const auto at = [&](size_t i) {
     const Value& value = arguments.positional[i];
     if (value.is_undefined()) FailType("'Undefined' object cannot be interpreted as an integer");
-    if (!value.is_integral()) FailType("'" + value.TypeName() + "' object cannot be interpreted as an integer");
+    if (!value.is_integral())
+      FailType("'" + value.TypeName() + "' object cannot be interpreted as an integer");
     return ToIndex(value, "an index");
   };
   const int64_t start = count == 1 ? 0 : at(0);
@@ -98,8 +105,9 @@ Value StrftimeNow(Interpreter& interpreter, Arguments& arguments) {
       continue;
     }
     std::string conversion = {'%', source[++i]};
-    if ((conversion[1] == '-' || conversion[1] == '_' || conversion[1] == '0' || conversion[1] == '^' || conversion[1] == '#' ||
-         conversion[1] == 'E' || conversion[1] == 'O') &&
+    if ((conversion[1] == '-' || conversion[1] == '_' || conversion[1] == '0' ||
+         conversion[1] == '^' || conversion[1] == '#' || conversion[1] == 'E' ||
+         conversion[1] == 'O') &&
         i + 1 < source.size()) {
       conversion.push_back(source[++i]);
     }
@@ -122,7 +130,8 @@ class Cycler final : public Object {
  public:
   explicit Cycler(Value items) : items_(std::move(items)) { RaiseDepth(items_.depth()); }
   std::string TypeName() const override { return "Cycler"; }
-  std::optional<Value> Attribute(const std::shared_ptr<Heap>& self, std::string_view name) override {
+  std::optional<Value> Attribute(const std::shared_ptr<Heap>& self,
+                                 std::string_view name) override {
     auto shared = std::static_pointer_cast<Cycler>(self);
     if (name == "current") return items_.items()[position_];
     if (name == "items") return items_;
@@ -147,7 +156,8 @@ class Cycler final : public Object {
 
  private:
   Value Method(std::string_view name, Function::Body body) const {
-    return Value::FromObject(std::make_shared<Function>(std::string(name), std::move(body), "method", depth()));
+    return Value::FromObject(
+        std::make_shared<Function>(std::string(name), std::move(body), "method", depth()));
   }
   Value items_;
   size_t position_ = 0;
@@ -155,14 +165,17 @@ class Cycler final : public Object {
 
 Value MakeCycler(Interpreter&, Arguments& arguments) {
   if (!arguments.keyword.empty()) FailType("cycler() takes no keyword arguments");
-  if (arguments.positional.empty()) Fail(FailureKind::kRuntime, "at least one item has to be provided");
+  if (arguments.positional.empty())
+    Fail(FailureKind::kRuntime, "at least one item has to be provided");
   return Value::FromObject(std::make_shared<Cycler>(Value::Tuple(std::move(arguments.positional))));
 }
 
 // joiner(sep): nothing when called first, then the separator.
 class Joiner final : public Object {
  public:
-  explicit Joiner(Value separator) : separator_(std::move(separator)) { RaiseDepth(separator_.depth()); }
+  explicit Joiner(Value separator) : separator_(std::move(separator)) {
+    RaiseDepth(separator_.depth());
+  }
   std::string TypeName() const override { return "Joiner"; }
   bool IsCallable() const override { return true; }
   Value Call(Interpreter&, Arguments arguments) override {
@@ -207,11 +220,14 @@ const Global* FindGlobal(std::string_view name) {
 
 }  // namespace
 
-bool IsGlobal(std::string_view name) { return FindGlobal(name) != nullptr; }
+bool IsGlobal(std::string_view name) {
+  return FindGlobal(name) != nullptr;
+}
 
 Value MakeGlobal(std::string_view name) {
   const Global* global = FindGlobal(name);
-  return Value::FromObject(std::make_shared<Function>(std::string(name), global->body, global->type_name));
+  return Value::FromObject(
+      std::make_shared<Function>(std::string(name), global->body, global->type_name));
 }
 
 }  // namespace sluice::jinja

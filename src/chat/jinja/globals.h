@@ -1,4 +1,5 @@
-// The functions that every template has: range, dict, namespace, cycler, joiner, raise_exception, strftime_now.
+// The functions that every template has: range, dict, namespace, cycler, joiner, raise_exception,
+// strftime_now.
 #pragma once
 
 #include <string_view>

@@ -22,7 +22,8 @@ size_t CountBytes(const json::Value& value) {
     }
     case json::Type::kObject: {
       size_t bytes = 8;
-      for (const auto& [key, member] : value.as_object()) bytes += key.size() + 8 + CountBytes(member);
+      for (const auto& [key, member] : value.as_object())
+        bytes += key.size() + 8 + CountBytes(member);
       return bytes;
     }
     default: return 8;
@@ -64,7 +65,8 @@ class Interpreter::Capture {
   std::string text_;
 };
 
-Interpreter::Interpreter(const Program& program, const json::Value& variables, const RenderOptions& options)
+Interpreter::Interpreter(const Program& program, const json::Value& variables,
+                         const RenderOptions& options)
     : program_(program),
       variables_(variables),
       options_(options),
@@ -104,16 +106,18 @@ std::chrono::local_time<std::chrono::microseconds> Interpreter::Now() const {
   localtime_r(&seconds, &fields);
   const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(
       now - std::chrono::floor<std::chrono::seconds>(now));
-  const auto date = std::chrono::year(fields.tm_year + 1900) / std::chrono::month(static_cast<unsigned>(fields.tm_mon) + 1) /
+  const auto date = std::chrono::year(fields.tm_year + 1900) /
+                    std::chrono::month(static_cast<unsigned>(fields.tm_mon) + 1) /
                     std::chrono::day(static_cast<unsigned>(fields.tm_mday));
-  return std::chrono::local_days(date) + std::chrono::hours(fields.tm_hour) + std::chrono::minutes(fields.tm_min) +
-         std::chrono::seconds(fields.tm_sec) + micros;
+  return std::chrono::local_days(date) + std::chrono::hours(fields.tm_hour) +
+         std::chrono::minutes(fields.tm_min) + std::chrono::seconds(fields.tm_sec) + micros;
 }
 
 void Interpreter::Write(std::string_view text) {
   output_bytes_ += text.size();
   if (output_bytes_ > max_output_bytes_) {
-    Fail(FailureKind::kLimit, "the chat template writes more than " + std::to_string(max_output_bytes_) + " bytes");
+    Fail(FailureKind::kLimit,
+         "the chat template writes more than " + std::to_string(max_output_bytes_) + " bytes");
   }
   budget_.Spend(static_cast<int64_t>(text.size() / 64));
   *out_ += text;
@@ -157,7 +161,8 @@ void Interpreter::Leave(const Scope& scope) {
 }
 
 void Interpreter::CheckNamespaces(const Expression& target) {
-  if (target.kind == Expression::Kind::kNamespaceTarget && Slot(target.reference).As<Namespace>() == nullptr) {
+  if (target.kind == Expression::Kind::kNamespaceTarget &&
+      Slot(target.reference).As<Namespace>() == nullptr) {
     Fail(FailureKind::kRuntime, "cannot assign attribute on non-namespace object");
   }
   for (const auto& operand : target.operands) CheckNamespaces(*operand);
@@ -168,18 +173,22 @@ void Interpreter::Assign(const Expression& target, Value value) {
     case Expression::Kind::kName: Slot(target.reference) = std::move(value); return;
     case Expression::Kind::kNamespaceTarget: {
       auto* space = Slot(target.reference).As<Namespace>();
-      if (space == nullptr) Fail(FailureKind::kRuntime, "cannot assign attribute on non-namespace object");
+      if (space == nullptr)
+        Fail(FailureKind::kRuntime, "cannot assign attribute on non-namespace object");
       space->Set(target.attribute, std::move(value));
       return;
     }
     default: break;
   }
-  if (TryIterate(value) == nullptr) FailType("cannot unpack non-iterable " + value.TypeName() + " object");
+  if (TryIterate(value) == nullptr)
+    FailType("cannot unpack non-iterable " + value.TypeName() + " object");
   const std::vector<Value> items = ToVector(value);
   const std::string expected = "(expected " + std::to_string(target.operands.size());
-  if (items.size() > target.operands.size()) FailValue("too many values to unpack " + expected + ")");
+  if (items.size() > target.operands.size())
+    FailValue("too many values to unpack " + expected + ")");
   if (items.size() < target.operands.size()) {
-    FailValue("not enough values to unpack " + expected + ", got " + std::to_string(items.size()) + ")");
+    FailValue("not enough values to unpack " + expected + ", got " + std::to_string(items.size()) +
+              ")");
   }
   for (size_t i = 0; i < items.size(); ++i) Assign(*target.operands[i], items[i]);
 }
@@ -247,7 +256,8 @@ void Interpreter::ExecuteSet(const Statement& statement) {
 }
 
 Interpreter::Flow Interpreter::ExecuteScope(const Statement& statement) {
-  const bool captures = statement.kind == Statement::Kind::kSetBlock || statement.kind == Statement::Kind::kFilterBlock;
+  const bool captures = statement.kind == Statement::Kind::kSetBlock ||
+                        statement.kind == Statement::Kind::kFilterBlock;
   Enter(statement.scope);
   if (!captures) {
     for (size_t i = 0; i < statement.targets.size(); ++i) {
@@ -288,7 +298,10 @@ Interpreter::Flow Interpreter::ExecuteScope(const Statement& statement) {
 class TestedItems final : public Iterator {
  public:
   TestedItems(Interpreter& interpreter, const Statement& statement, IteratorPointer source)
-      : interpreter_(interpreter), statement_(statement), source_(std::move(source)), frame_(interpreter.frame_) {}
+      : interpreter_(interpreter),
+        statement_(statement),
+        source_(std::move(source)),
+        frame_(interpreter.frame_) {}
 
   bool Next(Value& value) override {
     while (source_->Next(value)) {
@@ -323,7 +336,8 @@ Interpreter::Flow Interpreter::ExecuteFor(const Statement& statement) {
   return Flow::kNext;
 }
 
-Value Interpreter::RunRecursiveLoop(const Statement& statement, const Value& iterable, int depth, Activation* outer) {
+Value Interpreter::RunRecursiveLoop(const Statement& statement, const Value& iterable, int depth,
+                                    Activation* outer) {
   const Budget::Level level(budget_);
   auto activation = std::make_unique<Activation>(*statement.function, outer);
   Activation* const caller = std::exchange(frame_, activation.get());
@@ -342,19 +356,22 @@ Value Interpreter::RunRecursiveLoop(const Statement& statement, const Value& ite
   return capture.Take();
 }
 
-Interpreter::Flow Interpreter::RunLoop(const Statement& statement, const Value& iterable, int depth) {
+Interpreter::Flow Interpreter::RunLoop(const Statement& statement, const Value& iterable,
+                                       int depth) {
   IteratorPointer items = Iterate(iterable);
   const bool is_tested = statement.test != nullptr;
   if (is_tested) {
     Enter(statement.test_scope);
     items = std::make_shared<TestedItems>(*this, statement, std::move(items));
   }
-  const bool has_length = !is_tested && (iterable.kind() != Kind::kObject || iterable.object().Length().has_value());
+  const bool has_length =
+      !is_tested && (iterable.kind() != Kind::kObject || iterable.object().Length().has_value());
   const auto loop = std::make_shared<Loop>(iterable, std::move(items), has_length, depth,
                                            statement.is_recursive ? &statement : nullptr,
                                            statement.is_recursive ? frame_->parent : nullptr);
   const Value loop_value = Value::FromObject(loop);
-  bool is_else = true;  // Until a pass came to its end: one that was left by `continue` does not count.
+  bool is_else =
+      true;  // Until a pass came to its end: one that was left by `continue` does not count.
   Value item;
   const auto run = [&] {
     while (loop->Advance(item)) {
@@ -406,15 +423,18 @@ void Interpreter::BindParameters(const Statement& statement, Arguments& argument
     return Value();
   };
   const auto slot = [&](int index) -> Value& { return frame_->slots[static_cast<size_t>(index)]; };
-  const std::string name = statement.kind == Statement::Kind::kMacro ? Repr(Value::String(statement.text)) : "None";
+  const std::string name =
+      statement.kind == Statement::Kind::kMacro ? Repr(Value::String(statement.text)) : "None";
   for (size_t i = 0; i < statement.parameters.size(); ++i) {
     const Parameter& parameter = statement.parameters[i];
-    slot(parameter.slot) = i < arguments.positional.size() ? arguments.positional[i] : take(parameter.name);
+    slot(parameter.slot) =
+        i < arguments.positional.size() ? arguments.positional[i] : take(parameter.name);
   }
   if (statement.caller_slot >= 0) {
     Value caller = take("caller");
-    slot(statement.caller_slot) =
-        caller.is_missing() || caller.is_none() ? Value::Undefined("No caller defined") : std::move(caller);
+    slot(statement.caller_slot) = caller.is_missing() || caller.is_none()
+                                      ? Value::Undefined("No caller defined")
+                                      : std::move(caller);
   }
   if (statement.kwargs_slot >= 0) {
     auto dict = std::make_shared<DictData>();
@@ -423,17 +443,22 @@ void Interpreter::BindParameters(const Statement& statement, Arguments& argument
   } else if (!arguments.keyword.empty()) {
     for (const auto& [key, value] : arguments.keyword) {
       if (key == "caller") {
-        FailType("macro " + name + " was invoked with two values for the special caller argument. This is most likely a bug.");
+        FailType("macro " + name +
+                 " was invoked with two values for the special caller argument. This is most "
+                 "likely a bug.");
       }
     }
-    FailType("macro " + name + " takes no keyword argument " + Repr(Value::String(arguments.keyword[0].first)));
+    FailType("macro " + name + " takes no keyword argument " +
+             Repr(Value::String(arguments.keyword[0].first)));
   }
   const size_t count = std::min(arguments.positional.size(), statement.parameters.size());
   if (statement.varargs_slot >= 0) {
     slot(statement.varargs_slot) = Value::Tuple(
-        std::vector<Value>(arguments.positional.begin() + static_cast<std::ptrdiff_t>(count), arguments.positional.end()));
+        std::vector<Value>(arguments.positional.begin() + static_cast<std::ptrdiff_t>(count),
+                           arguments.positional.end()));
   } else if (arguments.positional.size() > count) {
-    FailType("macro " + name + " takes not more than " + std::to_string(statement.parameters.size()) + " argument(s)");
+    FailType("macro " + name + " takes not more than " +
+             std::to_string(statement.parameters.size()) + " argument(s)");
   }
 }
 

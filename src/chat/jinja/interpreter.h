@@ -13,7 +13,8 @@
 
 namespace sluice::jinja {
 
-// The variables of one call of a function. A function that a macro refers to keeps them until the render ends.
+// The variables of one call of a function. A function that a macro refers to keeps them until the
+// render ends.
 struct Activation {
   Activation(const FunctionInfo& function, Activation* outer);
   ~Activation();
@@ -58,7 +59,8 @@ class Interpreter {
   void ExecuteSet(const Statement& statement);
   void ExecuteCallBlock(const Statement& statement);
   Flow RunLoop(const Statement& statement, const Value& iterable, int depth);
-  Value RunRecursiveLoop(const Statement& statement, const Value& iterable, int depth, Activation* outer);
+  Value RunRecursiveLoop(const Statement& statement, const Value& iterable, int depth,
+                         Activation* outer);
   Value CallMacro(const Statement& statement, Activation* outer, Arguments& arguments);
   void BindParameters(const Statement& statement, Arguments& arguments);
   Value MakeMacro(const Statement& statement);

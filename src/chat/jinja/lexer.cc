@@ -25,7 +25,9 @@ std::string NormalizeLines(std::string_view source) {
   return out;
 }
 
-bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsAsciiDigit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 class Lexer {
  public:
@@ -51,7 +53,9 @@ class Lexer {
   }
 
   char At(size_t position) const { return position < source_.size() ? source_[position] : '\0'; }
-  bool StartsWith(std::string_view what) const { return std::string_view(source_).substr(position_).starts_with(what); }
+  bool StartsWith(std::string_view what) const {
+    return std::string_view(source_).substr(position_).starts_with(what);
+  }
 
   // Moves to `end`, counting lines.
   void MoveTo(size_t end) {
@@ -78,7 +82,8 @@ class Lexer {
     } else if (sign != '+' && !is_print) {
       const size_t line_end = text.rfind('\n');
       const size_t start = line_end == std::string_view::npos ? 0 : line_end + 1;
-      if ((start > 0 || line_starting_) && start < text.size() && Strip(text.substr(start), Side::kLeft).empty()) {
+      if ((start > 0 || line_starting_) && start < text.size() &&
+          Strip(text.substr(start), Side::kLeft).empty()) {
         text = text.substr(0, start);
       }
     }
@@ -155,7 +160,8 @@ class Lexer {
   }
 
   void LexRaw() {
-    for (size_t tag = source_.find("{%", position_); tag != std::string::npos; tag = source_.find("{%", tag + 1)) {
+    for (size_t tag = source_.find("{%", position_); tag != std::string::npos;
+         tag = source_.find("{%", tag + 1)) {
       size_t next = tag + 2;
       const char sign = SignAt(next);
       if (sign != '\0') ++next;
@@ -231,7 +237,8 @@ class Lexer {
   size_t SkipDigits(size_t position, const char* allowed = "0123456789") const {
     const std::string_view digits(allowed);
     const auto is_digit = [&](size_t i) {
-      return i < source_.size() && digits.find(static_cast<char>(std::tolower(source_[i]))) != std::string_view::npos;
+      return i < source_.size() &&
+             digits.find(static_cast<char>(std::tolower(source_[i]))) != std::string_view::npos;
     };
     while (is_digit(position) || (At(position) == '_' && is_digit(position + 1))) ++position;
     return position;
@@ -268,8 +275,10 @@ class Lexer {
         }
       }
       if (is_real) {
-        const std::string digits = WithoutUnderscores(source_.substr(position_, real_end - position_));
-        PushNumber(Token::Kind::kFloat, Value::Float(std::strtod(digits.c_str(), nullptr)), real_end);
+        const std::string digits =
+            WithoutUnderscores(source_.substr(position_, real_end - position_));
+        PushNumber(Token::Kind::kFloat, Value::Float(std::strtod(digits.c_str(), nullptr)),
+                   real_end);
         return;
       }
     }
@@ -297,7 +306,8 @@ class Lexer {
   void LexString(char quote) {
     size_t end = position_ + 1;
     while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
-    if (end >= source_.size()) FailAt(line_, std::string("unexpected char ") + quote + ": a string that does not end");
+    if (end >= source_.size())
+      FailAt(line_, std::string("unexpected char ") + quote + ": a string that does not end");
     Push(Token::Kind::kString, Unescape(source_.substr(position_ + 1, end - position_ - 1)));
     MoveTo(end + 1);
   }
@@ -313,7 +323,9 @@ class Lexer {
       i += 2;
       switch (c) {
         case '\n': break;
-        case '\\': case '\'': case '"': out.push_back(c); break;
+        case '\\':
+        case '\'':
+        case '"': out.push_back(c); break;
         case 'a': out.push_back('\a'); break;
         case 'b': out.push_back('\b'); break;
         case 'f': out.push_back('\f'); break;
@@ -333,11 +345,15 @@ class Lexer {
             }
             AppendCodePoint(out, value);
           } else if (static_cast<unsigned char>(c) >= 0x80) {
-            // jinja2 turns the character into an escape of its own before it looks at the backslash.
+            // jinja2 turns the character into an escape of its own before it looks at the
+            // backslash.
             size_t next = i - 1;
             const char32_t value = NextCodePoint(text, next);
             char buffer[16];
-            std::snprintf(buffer, sizeof buffer, value < 0x100 ? "\\x%02x" : value < 0x10000 ? "\\u%04x" : "\\U%08x",
+            std::snprintf(buffer, sizeof buffer,
+                          value < 0x100     ? "\\x%02x"
+                          : value < 0x10000 ? "\\u%04x"
+                                            : "\\U%08x",
                           static_cast<unsigned>(value));
             out += buffer;
             i = next;
@@ -350,7 +366,8 @@ class Lexer {
     return out;
   }
 
-  void AppendHexEscape(std::string& out, std::string_view text, size_t& i, int digits, const char* form) const {
+  void AppendHexEscape(std::string& out, std::string_view text, size_t& i, int digits,
+                       const char* form) const {
     char32_t value = 0;
     for (int n = 0; n < digits; ++n, ++i) {
       if (i >= text.size() || !std::isxdigit(static_cast<unsigned char>(text[i]))) {
@@ -360,14 +377,17 @@ class Lexer {
       value = value * 16 + static_cast<char32_t>(c <= '9' ? text[i] - '0' : c - 'a' + 10);
     }
     if (value > 0x10FFFF) FailAt(line_, "illegal Unicode character");
-    if (value >= 0xD800 && value < 0xE000) FailAt(line_, "an escaped surrogate cannot be part of a text");
+    if (value >= 0xD800 && value < 0xE000)
+      FailAt(line_, "an escaped surrogate cannot be part of a text");
     AppendCodePoint(out, value);
   }
 
   void LexOperator() {
-    static constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
-                                                      "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
-    const auto* found = std::find_if(std::begin(kOperators), std::end(kOperators), [this](std::string_view op) { return StartsWith(op); });
+    static constexpr std::string_view kOperators[] = {
+        "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
+        "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
+    const auto* found = std::find_if(std::begin(kOperators), std::end(kOperators),
+                                     [this](std::string_view op) { return StartsWith(op); });
     if (found == std::end(kOperators)) {
       std::string quoted;
       size_t next = position_;
@@ -380,7 +400,8 @@ class Lexer {
       brackets_.push_back(c == '(' ? ')' : c == '[' ? ']' : '}');
     } else if (c == ')' || c == ']' || c == '}') {
       if (brackets_.empty()) FailAt(line_, std::string("unexpected '") + c + "'");
-      if (brackets_.back() != c) FailAt(line_, std::string("unexpected '") + c + "', expected '" + brackets_.back() + "'");
+      if (brackets_.back() != c)
+        FailAt(line_, std::string("unexpected '") + c + "', expected '" + brackets_.back() + "'");
       brackets_.pop_back();
     }
     Push(Token::Kind::kOperator, std::string(*found));
@@ -397,7 +418,9 @@ class Lexer {
 
 }  // namespace
 
-std::vector<Token> Tokenize(std::string_view source) { return Lexer(source).Run(); }
+std::vector<Token> Tokenize(std::string_view source) {
+  return Lexer(source).Run();
+}
 
 std::string Describe(const Token& token) {
   switch (token.kind) {

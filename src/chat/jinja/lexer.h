@@ -1,4 +1,5 @@
-// Cuts the source of a template into tokens, with the white-space rules of trim_blocks and lstrip_blocks applied.
+// Cuts the source of a template into tokens, with the white-space rules of trim_blocks and
+// lstrip_blocks applied.
 #pragma once
 
 #include <string>

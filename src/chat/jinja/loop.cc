@@ -6,8 +6,8 @@
 
 namespace sluice::jinja {
 
-Loop::Loop(Value iterable, IteratorPointer iterator, bool has_length, int depth, const Statement* recursive,
-           Activation* outer)
+Loop::Loop(Value iterable, IteratorPointer iterator, bool has_length, int depth,
+           const Statement* recursive, Activation* outer)
     : Object(320),
       iterable_(std::move(iterable)),
       iterator_(std::move(iterator)),
@@ -56,7 +56,8 @@ size_t Loop::FindLength() {
 
 std::string Loop::Repr() const {
   auto* self = const_cast<Loop*>(this);
-  return "<LoopContext " + std::to_string(index0_ + 1) + "/" + std::to_string(self->FindLength()) + ">";
+  return "<LoopContext " + std::to_string(index0_ + 1) + "/" + std::to_string(self->FindLength()) +
+         ">";
 }
 
 IteratorPointer Loop::Iterate() {
@@ -76,7 +77,8 @@ std::optional<Value> Loop::Attribute(const std::shared_ptr<Heap>& self, std::str
   if (name == "revindex") return integer(length() - index0_);
   if (name == "depth") return integer(depth_ + 1);
   if (name == "depth0") return integer(depth_);
-  if (name == "previtem") return index0_ == 0 ? Value::Undefined("there is no previous item") : before_;
+  if (name == "previtem")
+    return index0_ == 0 ? Value::Undefined("there is no previous item") : before_;
   if (name == "nextitem") return Peek() ? after_ : Value::Undefined("there is no next item");
   auto loop = std::static_pointer_cast<Loop>(self);
   if (name == "cycle") {
@@ -85,7 +87,8 @@ std::optional<Value> Loop::Attribute(const std::shared_ptr<Heap>& self, std::str
         [loop](Interpreter&, Arguments& arguments) {
           if (!arguments.keyword.empty()) FailType("cycle() takes no keyword arguments");
           if (arguments.positional.empty()) FailType("no items for cycling given");
-          return arguments.positional[static_cast<size_t>(loop->index0_) % arguments.positional.size()];
+          return arguments
+              .positional[static_cast<size_t>(loop->index0_) % arguments.positional.size()];
         },
         "method", depth()));
   }
@@ -96,7 +99,8 @@ std::optional<Value> Loop::Attribute(const std::shared_ptr<Heap>& self, std::str
           if (!arguments.keyword.empty()) FailType("changed() takes no keyword arguments");
           if (loop->last_changed_.is_missing()) interpreter.loops_.push_back(loop);
           Value values = Value::Tuple(std::move(arguments.positional));
-          if (!loop->last_changed_.is_missing() && Equal(loop->last_changed_, values)) return Value::Bool(false);
+          if (!loop->last_changed_.is_missing() && Equal(loop->last_changed_, values))
+            return Value::Bool(false);
           loop->last_changed_ = std::move(values);
           return Value::Bool(true);
         },
@@ -107,7 +111,8 @@ std::optional<Value> Loop::Attribute(const std::shared_ptr<Heap>& self, std::str
 
 Value Loop::Call(Interpreter& interpreter, Arguments arguments) {
   const Bound bound("loop", arguments, {"iterable"}, 1);
-  if (recursive_ == nullptr) FailType("The loop must have the 'recursive' marker to be called recursively.");
+  if (recursive_ == nullptr)
+    FailType("The loop must have the 'recursive' marker to be called recursively.");
   return interpreter.RunRecursiveLoop(*recursive_, bound[0], depth_ + 1, outer_);
 }
 
@@ -120,11 +125,13 @@ std::string Macro::Repr() const {
 
 std::optional<Value> Macro::Attribute(const std::shared_ptr<Heap>&, std::string_view name) {
   if (name == "name") {
-    return statement_.kind == Statement::Kind::kMacro ? Value::String(statement_.text) : Value::None();
+    return statement_.kind == Statement::Kind::kMacro ? Value::String(statement_.text)
+                                                      : Value::None();
   }
   if (name == "arguments") {
     std::vector<Value> names;
-    for (const Parameter& parameter : statement_.parameters) names.push_back(Value::String(parameter.name));
+    for (const Parameter& parameter : statement_.parameters)
+      names.push_back(Value::String(parameter.name));
     return Value::Tuple(std::move(names));
   }
   if (name == "catch_kwargs") return Value::Bool(statement_.kwargs_slot >= 0);

@@ -8,7 +8,8 @@ namespace sluice::jinja {
 // `loop` inside a for.
 class Loop final : public Object {
  public:
-  Loop(Value iterable, IteratorPointer iterator, bool has_length, int depth, const Statement* recursive, Activation* outer);
+  Loop(Value iterable, IteratorPointer iterator, bool has_length, int depth,
+       const Statement* recursive, Activation* outer);
   std::string TypeName() const override { return "LoopContext"; }
   std::string Repr() const override;
   std::optional<size_t> Length() override { return FindLength(); }

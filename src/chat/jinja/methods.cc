@@ -11,9 +11,11 @@ namespace sluice::jinja {
 
 namespace {
 
-Value BindTo(const Value& self, std::string_view name, Value (*method)(const Value& self, Arguments& arguments)) {
+Value BindTo(const Value& self, std::string_view name,
+             Value (*method)(const Value& self, Arguments& arguments)) {
   return Value::FromObject(std::make_shared<Function>(
-      std::string(name), [self, method](Interpreter&, Arguments& arguments) { return method(self, arguments); },
+      std::string(name),
+      [self, method](Interpreter&, Arguments& arguments) { return method(self, arguments); },
       "builtin_function_or_method", self.depth()));
 }
 
@@ -54,20 +56,24 @@ std::optional<Value> DictAttribute(const Value& value, std::string_view name) {
   if (name == "values") return BindTo(value, name, View<DictView::Part::kValues>);
   if (name == "copy") return BindTo(value, name, DictCopy);
   if (name == "fromkeys") return BindTo(value, name, DictFromKeys);
-  if (IsOneOf(name, {"clear", "pop", "popitem", "setdefault", "update"})) return Value::UnsafeAttribute(name, value);
+  if (IsOneOf(name, {"clear", "pop", "popitem", "setdefault", "update"}))
+    return Value::UnsafeAttribute(name, value);
   return std::nullopt;
 }
 
 Value SequenceCount(const Value& self, Arguments& arguments) {
   const Bound bound("count", arguments, {"value"}, 1);
-  return Value::Integer(static_cast<int64_t>(std::count_if(
-      self.items().begin(), self.items().end(), [&](const Value& item) { return Equal(item, bound[0]); })));
+  return Value::Integer(static_cast<int64_t>(
+      std::count_if(self.items().begin(), self.items().end(),
+                    [&](const Value& item) { return Equal(item, bound[0]); })));
 }
 
 Value SequenceIndex(const Value& self, Arguments& arguments) {
   const Bound bound("index", arguments, {"value", "start", "stop"}, 1);
   const auto size = static_cast<int64_t>(self.items().size());
-  const auto clip = [size](int64_t index) { return std::clamp<int64_t>(index < 0 ? index + size : index, 0, size); };
+  const auto clip = [size](int64_t index) {
+    return std::clamp<int64_t>(index < 0 ? index + size : index, 0, size);
+  };
   for (int64_t i = clip(bound.Index(1, 0)); i < clip(bound.Index(2, size)); ++i) {
     if (Equal(self.items()[static_cast<size_t>(i)], bound[0])) return Value::Integer(i);
   }
@@ -116,7 +122,8 @@ Value BitLength(const Value& self, Arguments& arguments) {
 
 Value FloatIsInteger(const Value& self, Arguments& arguments) {
   Bound("is_integer", arguments, {});
-  return Value::Bool(std::isfinite(self.as_float()) && self.as_float() == std::floor(self.as_float()));
+  return Value::Bool(std::isfinite(self.as_float()) &&
+                     self.as_float() == std::floor(self.as_float()));
 }
 
 std::optional<Value> NumberAttribute(const Value& value, std::string_view name) {

@@ -19,7 +19,9 @@ std::string Woven(const Value& self, const Value& argument) {
   return self.is_markup() && !argument.is_markup() ? EscapeHtml(argument.text()) : argument.text();
 }
 
-Value Like(const Value& self, std::string text) { return Value::StringLike(std::move(text), self); }
+Value Like(const Value& self, std::string text) {
+  return Value::StringLike(std::move(text), self);
+}
 
 template <std::string (*Convert)(std::string_view)>
 Value Converted(const Value& self, Arguments& arguments) {
@@ -51,7 +53,8 @@ Value Affix(const Value& self, Arguments& arguments) {
     text = part.text();
   }
   const auto matches = [&](const Value& affix) {
-    if (!affix.is_string()) FailType("startswith first arg must be str or a tuple of str, not " + affix.TypeName());
+    if (!affix.is_string())
+      FailType("startswith first arg must be str or a tuple of str, not " + affix.TypeName());
     return kAtStart ? text.starts_with(affix.text()) : text.ends_with(affix.text());
   };
   if (!bound[0].is_tuple()) return Value::Bool(matches(bound[0]));
@@ -62,7 +65,8 @@ Value Replace(const Value& self, Arguments& arguments) {
   const Bound bound("replace", arguments, {"old", "new", "count"}, 2);
   bound.Text(0);
   bound.Text(1);
-  return Like(self, ReplaceText(self.text(), bound.Text(0), Woven(self, bound[1]), bound.Index(2, -1)));
+  return Like(self,
+              ReplaceText(self.text(), bound.Text(0), Woven(self, bound[1]), bound.Index(2, -1)));
 }
 
 std::vector<std::string_view> SplitBySpace(std::string_view text, int64_t limit) {
@@ -180,7 +184,8 @@ Value Join(const Value& self, Arguments& arguments) {
   for (int64_t i = 0; iterator->Next(item); ++i) {
     Spend(1);
     if (!item.is_string()) {
-      FailType("sequence item " + std::to_string(i) + ": expected str instance, " + item.TypeName() + " found");
+      FailType("sequence item " + std::to_string(i) + ": expected str instance, " +
+               item.TypeName() + " found");
     }
     if (i > 0) text += self.text();
     text += Woven(self, item);
@@ -234,7 +239,8 @@ Value Count(const Value& self, Arguments& arguments) {
   SpendText(part.text().size());
   if (needle.empty()) return Value::Integer(static_cast<int64_t>(part.string().num_characters) + 1);
   int64_t count = 0;
-  for (size_t at = part.text().find(needle); at != std::string::npos; at = part.text().find(needle, at + needle.size())) {
+  for (size_t at = part.text().find(needle); at != std::string::npos;
+       at = part.text().find(needle, at + needle.size())) {
     ++count;
   }
   return Value::Integer(count);
@@ -318,7 +324,8 @@ Value FillWithZeros(const Value& self, Arguments& arguments) {
   if (missing <= 0) return self;
   SpendText(text.size() + static_cast<size_t>(missing));
   const size_t sign = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
-  return Like(self, text.substr(0, sign) + std::string(static_cast<size_t>(missing), '0') + text.substr(sign));
+  return Like(self, text.substr(0, sign) + std::string(static_cast<size_t>(missing), '0') +
+                        text.substr(sign));
 }
 
 template <char kAlign>
@@ -327,7 +334,8 @@ Value Justify(const Value& self, Arguments& arguments) {
   std::string fill = " ";
   if (bound.Has(1)) {
     fill = bound.Text(1);
-    if (CountCodePoints(fill) != 1) FailType("The fill character must be exactly one character long");
+    if (CountCodePoints(fill) != 1)
+      FailType("The fill character must be exactly one character long");
   }
   return Like(self, PadText(self.text(), bound.Index(0, 0), kAlign, fill));
 }
@@ -358,9 +366,11 @@ Value EncodeText(const Value& self, Arguments& arguments) {
   std::string encoding = bound.Has(0) ? Lower(bound.Text(0)) : "utf-8";
   std::replace(encoding.begin(), encoding.end(), '_', '-');
   if (encoding == "ascii" || encoding == "us-ascii") {
-    if (!self.string().is_ascii()) FailValue("'ascii' codec can't encode characters: ordinal not in range(128)");
+    if (!self.string().is_ascii())
+      FailValue("'ascii' codec can't encode characters: ordinal not in range(128)");
   } else if (encoding != "utf-8" && encoding != "utf8") {
-    Fail(FailureKind::kLookup, "unknown encoding: " + encoding + " (only utf-8 and ascii are supported)");
+    Fail(FailureKind::kLookup,
+         "unknown encoding: " + encoding + " (only utf-8 and ascii are supported)");
   }
   SpendText(self.text().size());
   return Value::Bytes(self.text());
@@ -439,7 +449,8 @@ const std::unordered_map<std::string_view, Method>& Methods() {
 
 Value Bind(const Value& self, std::string_view name, Method method) {
   return Value::FromObject(std::make_shared<Function>(
-      std::string(name), [self, method](Interpreter&, Arguments& arguments) { return method(self, arguments); },
+      std::string(name),
+      [self, method](Interpreter&, Arguments& arguments) { return method(self, arguments); },
       "builtin_function_or_method", self.depth()));
 }
 
@@ -464,7 +475,8 @@ std::optional<Value> StringAttribute(const Value& value, std::string_view name) 
     if (name == "unescape") return Bind(value, name, UnescapeMethod);
   }
   if (name == "translate" || name == "maketrans") {
-    Fail(FailureKind::kRuntime, "the method str." + std::string(name) + " is not supported in chat templates");
+    Fail(FailureKind::kRuntime,
+         "the method str." + std::string(name) + " is not supported in chat templates");
   }
   return std::nullopt;
 }

@@ -33,7 +33,8 @@ std::string AsciiDigits(std::string_view text) {
 }
 
 [[noreturn]] void FailInteger(std::string_view text, int64_t base) {
-  FailValue("invalid literal for int() with base " + std::to_string(base) + ": " + Repr(Value::String(std::string(text))));
+  FailValue("invalid literal for int() with base " + std::to_string(base) + ": " +
+            Repr(Value::String(std::string(text))));
 }
 
 }  // namespace
@@ -50,7 +51,9 @@ Value ParseInteger(std::string_view original, int64_t base) {
   }
   int64_t actual = base;
   const auto prefix = [&](char letter, int64_t of) {
-    if (text.size() < 3 || text[0] != '0' || (text[1] | 0x20) != letter || (base != 0 && base != of)) return;
+    if (text.size() < 3 || text[0] != '0' || (text[1] | 0x20) != letter ||
+        (base != 0 && base != of))
+      return;
     actual = of;
     text.remove_prefix(text[2] == '_' ? 3 : 2);
   };
@@ -59,7 +62,8 @@ Value ParseInteger(std::string_view original, int64_t base) {
   prefix('b', 2);
   if (actual == 0) {
     actual = 10;
-    if (text.size() > 1 && text[0] == '0' && text.find_first_not_of("0_") != std::string_view::npos) FailInteger(original, base);
+    if (text.size() > 1 && text[0] == '0' && text.find_first_not_of("0_") != std::string_view::npos)
+      FailInteger(original, base);
   }
   std::string digits;
   bool after_digit = false;
@@ -73,7 +77,8 @@ Value ParseInteger(std::string_view original, int64_t base) {
     after_digit = true;
   }
   if (digits.empty() || !after_digit) FailInteger(original, base);
-  if (digits.size() > 4300) FailValue("Exceeds the limit (4300 digits) for integer string conversion");
+  if (digits.size() > 4300)
+    FailValue("Exceeds the limit (4300 digits) for integer string conversion");
   Spend(static_cast<int64_t>(digits.size() * digits.size() / 64));
   BigInteger number = BigInteger::FromDigits(digits, static_cast<int>(actual));
   return Value::Integer(is_negative ? -number : std::move(number));
@@ -84,10 +89,12 @@ Value IntegerOf(const Value& value) {
   if (value.is_string()) return ParseInteger(value.text(), 10);
   if (value.is_integral()) return Posit(value);
   if (!value.is_float()) {
-    FailType("int() argument must be a string, a bytes-like object or a real number, not '" + value.TypeName() + "'");
+    FailType("int() argument must be a string, a bytes-like object or a real number, not '" +
+             value.TypeName() + "'");
   }
   if (std::isnan(value.as_float())) FailValue("cannot convert float NaN to integer");
-  if (std::isinf(value.as_float())) Fail(FailureKind::kOverflow, "cannot convert float infinity to integer");
+  if (std::isinf(value.as_float()))
+    Fail(FailureKind::kOverflow, "cannot convert float infinity to integer");
   return Value::Integer(BigInteger::FromDouble(value.as_float()));
 }
 
@@ -102,7 +109,9 @@ double FloatOf(const Value& value) {
   std::string text = AsciiDigits(Strip(value.text(), Side::kBoth));
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '_') continue;
-    const auto is_digit = [&](size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
+    const auto is_digit = [&](size_t at) {
+      return at < text.size() && text[at] >= '0' && text[at] <= '9';
+    };
     if (i == 0 || !is_digit(i - 1) || !is_digit(i + 1)) fail();
   }
   text.erase(std::remove(text.begin(), text.end(), '_'), text.end());

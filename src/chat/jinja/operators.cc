@@ -27,11 +27,14 @@ const char* Symbol(BinaryOperator op) {
 }
 
 Value Checked(BigInteger value) {
-  if (value.num_bytes() > kMaxIntegerBytes) Fail(FailureKind::kLimit, "the chat template makes an integer that is too large");
+  if (value.num_bytes() > kMaxIntegerBytes)
+    Fail(FailureKind::kLimit, "the chat template makes an integer that is too large");
   return Value::Integer(std::move(value));
 }
 
-[[noreturn]] void FailZero(const char* message) { Fail(FailureKind::kRuntime, message); }
+[[noreturn]] void FailZero(const char* message) {
+  Fail(FailureKind::kRuntime, message);
+}
 
 double FloorModulo(double a, double b) {
   double remainder = std::fmod(a, b);
@@ -54,7 +57,8 @@ double FloorQuotient(double a, double b) {
 }
 
 Value PowerOfIntegers(const Value& left, const Value& right) {
-  if (!right.fits_int64()) Fail(FailureKind::kLimit, "the chat template makes an integer that is too large");
+  if (!right.fits_int64())
+    Fail(FailureKind::kLimit, "the chat template makes an integer that is too large");
   int64_t exponent = right.as_int64();
   if (exponent < 0) {
     const double base = ToDouble(left);
@@ -119,7 +123,8 @@ Value ApplyIntegers(BinaryOperator op, const Value& left, const Value& right) {
       Spend(1000);
       BigInteger quotient, remainder;
       BigInteger::DivideFloor(ToBigInteger(left), divisor, quotient, remainder);
-      return Value::Integer(op == BinaryOperator::kModulo ? std::move(remainder) : std::move(quotient));
+      return Value::Integer(op == BinaryOperator::kModulo ? std::move(remainder)
+                                                          : std::move(quotient));
     }
   }
   return Value::None();
@@ -155,14 +160,16 @@ Value ApplyFloats(BinaryOperator op, double a, double b) {
 Value Repeat(const Value& sequence, const Value& times) {
   const int64_t count = std::max<int64_t>(ToIndex(times, "can't multiply sequence by non-int"), 0);
   const auto total = [count](size_t size) {
-    const auto product = static_cast<unsigned __int128>(size) * static_cast<unsigned __int128>(count);
+    const auto product =
+        static_cast<unsigned __int128>(size) * static_cast<unsigned __int128>(count);
     return product > SIZE_MAX / 64 ? SIZE_MAX / 64 : static_cast<size_t>(product);
   };
   if (sequence.is_string()) {
     SpendText(total(sequence.text().size()));
     if (sequence.text().empty()) return sequence;
     if (sequence.text().size() == 1) {
-      return Value::StringLike(std::string(static_cast<size_t>(count), sequence.text()[0]), sequence);
+      return Value::StringLike(std::string(static_cast<size_t>(count), sequence.text()[0]),
+                               sequence);
     }
     Spend(count / 8);
     std::string text;
@@ -206,7 +213,9 @@ Value Concatenate(const Value& left, const Value& right) {
   return left.is_list() ? Value::List(std::move(items)) : Value::Tuple(std::move(items));
 }
 
-bool IsSequenceToRepeat(const Value& value) { return value.is_string() || value.is_list() || value.is_tuple(); }
+bool IsSequenceToRepeat(const Value& value) {
+  return value.is_string() || value.is_list() || value.is_tuple();
+}
 
 }  // namespace
 
@@ -269,9 +278,11 @@ Value Apply(BinaryOperator op, const Value& left, const Value& right) {
   }
   if (op == BinaryOperator::kAdd) {
     if (left.is_string() && right.is_string()) return Concatenate(left, right);
-    if (left.kind() == right.kind() && (left.is_list() || left.is_tuple())) return Concatenate(left, right);
+    if (left.kind() == right.kind() && (left.is_list() || left.is_tuple()))
+      return Concatenate(left, right);
     if (left.is_string() || left.is_list() || left.is_tuple()) {
-      FailType("can only concatenate " + left.TypeName() + " (not \"" + right.TypeName() + "\") to " + left.TypeName());
+      FailType("can only concatenate " + left.TypeName() + " (not \"" + right.TypeName() +
+               "\") to " + left.TypeName());
     }
   }
   if (op == BinaryOperator::kMultiply) {
@@ -282,8 +293,8 @@ Value Apply(BinaryOperator op, const Value& left, const Value& right) {
                (IsSequenceToRepeat(left) ? right.TypeName() : left.TypeName()) + "'");
     }
   }
-  FailType(std::string("unsupported operand type(s) for ") + Symbol(op) + ": '" + left.TypeName() + "' and '" +
-           right.TypeName() + "'");
+  FailType(std::string("unsupported operand type(s) for ") + Symbol(op) + ": '" + left.TypeName() +
+           "' and '" + right.TypeName() + "'");
 }
 
 Value Negate(const Value& value) {
@@ -323,8 +334,10 @@ namespace {
 
 // Less than, equal to or greater than zero; 2 if one is not a number.
 int CompareNumbers(const Value& a, const Value& b) {
-  if (a.fits_int64() && b.fits_int64()) return a.as_int64() < b.as_int64() ? -1 : a.as_int64() > b.as_int64();
-  if (a.is_integral() && b.is_integral()) return BigInteger::Compare(ToBigInteger(a), ToBigInteger(b));
+  if (a.fits_int64() && b.fits_int64())
+    return a.as_int64() < b.as_int64() ? -1 : a.as_int64() > b.as_int64();
+  if (a.is_integral() && b.is_integral())
+    return BigInteger::Compare(ToBigInteger(a), ToBigInteger(b));
   if (a.is_float() && b.is_float()) {
     const double x = a.as_float(), y = b.as_float();
     return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
@@ -372,7 +385,8 @@ bool Equal(const Value& a, const Value& b) {
     case Kind::kObject: {
       const auto* x = a.As<Range>();
       const auto* y = b.As<Range>();
-      if (x != nullptr && y != nullptr) return Equal(Value::List(ToVector(a)), Value::List(ToVector(b)));
+      if (x != nullptr && y != nullptr)
+        return Equal(Value::List(ToVector(a)), Value::List(ToVector(b)));
       return false;
     }
     default: return false;
@@ -407,8 +421,9 @@ bool Compare(Order order, const Value& a, const Value& b) {
     return decide(x.size() < y.size() ? -1 : x.size() > y.size());
   }
   static constexpr const char* kSymbols[] = {"<", "<=", ">", ">="};
-  FailType(std::string("'") + kSymbols[static_cast<int>(order)] + "' not supported between instances of '" +
-           a.TypeName() + "' and '" + b.TypeName() + "'");
+  FailType(std::string("'") + kSymbols[static_cast<int>(order)] +
+           "' not supported between instances of '" + a.TypeName() + "' and '" + b.TypeName() +
+           "'");
 }
 
 bool Contains(const Value& haystack, const Value& needle) {
@@ -422,11 +437,13 @@ bool Contains(const Value& haystack, const Value& needle) {
     case Kind::kDict: return haystack.dict().Find(needle) != nullptr;
     default: break;
   }
-  if (const auto* view = haystack.As<DictView>(); view != nullptr && view->part() == DictView::Part::kKeys) {
+  if (const auto* view = haystack.As<DictView>();
+      view != nullptr && view->part() == DictView::Part::kKeys) {
     return view->dict().dict().Find(needle) != nullptr;
   }
   const IteratorPointer iterator = TryIterate(haystack);
-  if (iterator == nullptr) FailType("argument of type '" + haystack.TypeName() + "' is not iterable");
+  if (iterator == nullptr)
+    FailType("argument of type '" + haystack.TypeName() + "' is not iterable");
   Value item;
   while (iterator->Next(item)) {
     if (Equal(item, needle)) return true;
@@ -450,7 +467,9 @@ bool Same(const Value& a, const Value& b) {
   }
 }
 
-size_t HashText(std::string_view text) { return std::hash<std::string_view>()(text); }
+size_t HashText(std::string_view text) {
+  return std::hash<std::string_view>()(text);
+}
 
 size_t Hash(const Value& value) {
   switch (value.kind()) {

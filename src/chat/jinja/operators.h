@@ -19,7 +19,9 @@ bool Equal(const Value& a, const Value& b);
 // Whether a < b, a <= b, ... Fails (TypeError) for values without an order.
 enum class Order { kLess, kLessEqual, kGreater, kGreaterEqual };
 bool Compare(Order order, const Value& a, const Value& b);
-inline bool LessThan(const Value& a, const Value& b) { return Compare(Order::kLess, a, b); }
+inline bool LessThan(const Value& a, const Value& b) {
+  return Compare(Order::kLess, a, b);
+}
 // `needle in haystack`.
 bool Contains(const Value& haystack, const Value& needle);
 // `a is b`, as far as values tell: scalars and strings by value, the rest by identity.
@@ -37,7 +39,8 @@ IteratorPointer TryIterate(const Value& value);
 // list(value) as a vector.
 std::vector<Value> ToVector(const Value& value);
 
-// value.name and value[key] as the sandbox gives them: undefined where there is none, and for what is not safe.
+// value.name and value[key] as the sandbox gives them: undefined where there is none, and for what
+// is not safe.
 Value GetAttribute(const Value& object, std::string_view name);
 // The attribute alone, without looking for an item of that name.
 std::optional<Value> FindAttribute(const Value& object, std::string_view name);
@@ -48,7 +51,8 @@ Value GetSlice(const Value& object, const Value& start, const Value& stop, const
 // A number as Python's int() or float() would convert it for arithmetic; bools are numbers.
 double ToDouble(const Value& number);
 BigInteger ToBigInteger(const Value& integer);
-// The value as an index or a count; fails (TypeError) with `what` unless it is an integer. Large ones are cut off.
+// The value as an index or a count; fails (TypeError) with `what` unless it is an integer. Large
+// ones are cut off.
 int64_t ToIndex(const Value& value, const char* what);
 // Python's round(value, digits) of a float.
 double RoundDigits(double value, int64_t digits);

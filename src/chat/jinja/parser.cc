@@ -38,13 +38,19 @@ class Parser {
     if (position_ + 1 < tokens_.size()) ++position_;
     return token;
   }
-  [[noreturn]] void FailHere(std::string message) const { FailAt(Current().line, std::move(message)); }
+  [[noreturn]] void FailHere(std::string message) const {
+    FailAt(Current().line, std::move(message));
+  }
   [[noreturn]] static void FailAt(int line, std::string message) {
     throw Failure{FailureKind::kSyntax, std::move(message), line};
   }
 
-  bool IsOperator(std::string_view op) const { return Current().kind == Token::Kind::kOperator && Current().text == op; }
-  bool IsName(std::string_view name) const { return Current().kind == Token::Kind::kName && Current().text == name; }
+  bool IsOperator(std::string_view op) const {
+    return Current().kind == Token::Kind::kOperator && Current().text == op;
+  }
+  bool IsName(std::string_view name) const {
+    return Current().kind == Token::Kind::kName && Current().text == name;
+  }
   bool SkipOperator(std::string_view op) {
     if (!IsOperator(op)) return false;
     Advance();
@@ -56,15 +62,18 @@ class Parser {
     return true;
   }
   void ExpectOperator(std::string_view op) {
-    if (!SkipOperator(op)) FailHere("expected token '" + std::string(op) + "', got '" + Describe(Current()) + "'");
+    if (!SkipOperator(op))
+      FailHere("expected token '" + std::string(op) + "', got '" + Describe(Current()) + "'");
   }
   void ExpectKind(Token::Kind kind, const char* what) {
-    if (Current().kind != kind) FailHere(std::string("expected token '") + what + "', got '" + Describe(Current()) + "'");
+    if (Current().kind != kind)
+      FailHere(std::string("expected token '") + what + "', got '" + Describe(Current()) + "'");
     Advance();
   }
   void ExpectBlockEnd() { ExpectKind(Token::Kind::kBlockEnd, "end of statement block"); }
   std::string ExpectAnyName() {
-    if (Current().kind != Token::Kind::kName) FailHere("expected token 'name', got '" + Describe(Current()) + "'");
+    if (Current().kind != Token::Kind::kName)
+      FailHere("expected token 'name', got '" + Describe(Current()) + "'");
     return Advance().text;
   }
 
@@ -73,7 +82,8 @@ class Parser {
     explicit Nesting(Parser& parser) : parser_(parser) {
       if (++parser_.nesting_ > kMaxNesting) {
         --parser_.nesting_;
-        parser.FailHere("expressions or blocks are nested deeper than " + std::to_string(kMaxNesting));
+        parser.FailHere("expressions or blocks are nested deeper than " +
+                        std::to_string(kMaxNesting));
       }
     }
     ~Nesting() { --parser_.nesting_; }
@@ -93,20 +103,23 @@ class Parser {
   void Adopt(Expression& parent, const ExpressionPointer& child) {
     if (child == nullptr) return;
     parent.depth = std::max(parent.depth, child->depth + 1);
-    if (parent.depth > kMaxTreeDepth) FailAt(parent.line, "an expression is nested deeper than " + std::to_string(kMaxTreeDepth));
+    if (parent.depth > kMaxTreeDepth)
+      FailAt(parent.line, "an expression is nested deeper than " + std::to_string(kMaxTreeDepth));
   }
   void Add(Expression& parent, ExpressionPointer child) {
     Adopt(parent, child);
     parent.operands.push_back(std::move(child));
   }
-  ExpressionPointer MakeBinary(BinaryOperator op, int line, ExpressionPointer left, ExpressionPointer right) {
+  ExpressionPointer MakeBinary(BinaryOperator op, int line, ExpressionPointer left,
+                               ExpressionPointer right) {
     auto node = Make(Kind::kBinary, line);
     node->binary = op;
     Add(*node, std::move(left));
     Add(*node, std::move(right));
     return node;
   }
-  ExpressionPointer MakeOf(Kind kind, int line, ExpressionPointer first, ExpressionPointer second = nullptr) {
+  ExpressionPointer MakeOf(Kind kind, int line, ExpressionPointer first,
+                           ExpressionPointer second = nullptr) {
     auto node = Make(kind, line);
     Add(*node, std::move(first));
     if (second != nullptr) Add(*node, std::move(second));
@@ -121,7 +134,8 @@ class Parser {
   // --- Statements.
 
   static bool Matches(const Token& token, Names names) {
-    return token.kind == Token::Kind::kName && std::find(names.begin(), names.end(), token.text) != names.end();
+    return token.kind == Token::Kind::kName &&
+           std::find(names.begin(), names.end(), token.text) != names.end();
   }
 
   // Statements up to a tag of one of the names, which becomes the current token.
@@ -160,7 +174,8 @@ class Parser {
 
   [[noreturn]] void FailEnd(Names names) const {
     std::string expected;
-    for (const std::string_view name : names) expected += (expected.empty() ? "'" : " or '") + std::string(name) + "'";
+    for (const std::string_view name : names)
+      expected += (expected.empty() ? "'" : " or '") + std::string(name) + "'";
     FailHere("Unexpected end of template. Jinja was looking for the following tags: " + expected);
   }
 
@@ -197,12 +212,15 @@ class Parser {
     if (tag == "generation") return ParseGeneration();
     if (tag == "autoescape") return ParseAutoescape();
     if (tag == "break" || tag == "continue") {
-      auto statement = MakeStatement(tag == "break" ? Statement::Kind::kBreak : Statement::Kind::kContinue);
+      auto statement =
+          MakeStatement(tag == "break" ? Statement::Kind::kBreak : Statement::Kind::kContinue);
       Advance();
       return statement;
     }
     for (const char* refused : {"include", "import", "from", "extends", "block"}) {
-      if (tag == refused) FailHere("the tag '" + tag + "' is not supported: a chat template is one file without inheritance");
+      if (tag == refused)
+        FailHere("the tag '" + tag +
+                 "' is not supported: a chat template is one file without inheritance");
     }
     std::string message = "Encountered unknown tag '" + tag + "'.";
     if (end_names.size() > 0) {
@@ -262,7 +280,8 @@ class Parser {
       CheckAssignable(parameter.name);
       if (SkipOperator("=")) {
         parameter.default_value = ParseExpression();
-      } else if (!statement.parameters.empty() && statement.parameters.back().default_value != nullptr) {
+      } else if (!statement.parameters.empty() &&
+                 statement.parameters.back().default_value != nullptr) {
         FailHere("non-default argument follows default argument");
       }
       for (const Parameter& other : statement.parameters) {
@@ -392,12 +411,13 @@ class Parser {
   // --- Expressions, from the weakest operator to the strongest.
 
   bool IsTupleEnd(Names end_names) const {
-    return Current().kind == Token::Kind::kPrintEnd || Current().kind == Token::Kind::kBlockEnd || IsOperator(")") ||
-           Matches(Current(), end_names);
+    return Current().kind == Token::Kind::kPrintEnd || Current().kind == Token::Kind::kBlockEnd ||
+           IsOperator(")") || Matches(Current(), end_names);
   }
 
   // One expression, or a tuple without brackets.
-  ExpressionPointer ParseTuple(Names end_names, bool with_condition = true, bool in_parentheses = false) {
+  ExpressionPointer ParseTuple(Names end_names, bool with_condition = true,
+                               bool in_parentheses = false) {
     const int line = Current().line;
     std::vector<ExpressionPointer> items;
     bool is_tuple = false;
@@ -462,8 +482,9 @@ class Parser {
   std::optional<Expression::Comparison> ParseComparison() {
     using Comparison = Expression::Comparison;
     static constexpr std::pair<std::string_view, Comparison> kOperators[] = {
-        {"==", Comparison::kEqual},    {"!=", Comparison::kNotEqual}, {"<", Comparison::kLess},
-        {"<=", Comparison::kLessEqual}, {">", Comparison::kGreater},   {">=", Comparison::kGreaterEqual}};
+        {"==", Comparison::kEqual},  {"!=", Comparison::kNotEqual},
+        {"<", Comparison::kLess},    {"<=", Comparison::kLessEqual},
+        {">", Comparison::kGreater}, {">=", Comparison::kGreaterEqual}};
     for (const auto& [op, comparison] : kOperators) {
       if (SkipOperator(op)) return comparison;
     }
@@ -494,7 +515,8 @@ class Parser {
     int line = Current().line;
     ExpressionPointer left = ParseConcatenation();
     while (IsOperator("+") || IsOperator("-")) {
-      const BinaryOperator op = Advance().text == "+" ? BinaryOperator::kAdd : BinaryOperator::kSubtract;
+      const BinaryOperator op =
+          Advance().text == "+" ? BinaryOperator::kAdd : BinaryOperator::kSubtract;
       left = MakeBinary(op, line, std::move(left), ParseConcatenation());
       line = Current().line;
     }
@@ -654,7 +676,8 @@ class Parser {
       if (!keys.empty()) ExpectOperator(",");
       keys.push_back(ParseSubscribed());
       // A key may itself be a slice of something; one that is a slice has no object yet.
-      has_slice = has_slice || (keys.back()->kind == Kind::kSlice && keys.back()->operands[0] == nullptr);
+      has_slice =
+          has_slice || (keys.back()->kind == Kind::kSlice && keys.back()->operands[0] == nullptr);
     }
     ExpectOperator("]");
     if (keys.size() == 1) {
@@ -711,7 +734,8 @@ class Parser {
         ensure(arguments->star_star == nullptr);
         arguments->star_star = ParseExpression();
         Adopt(parent, arguments->star_star);
-      } else if (Current().kind == Token::Kind::kName && Look().kind == Token::Kind::kOperator && Look().text == "=") {
+      } else if (Current().kind == Token::Kind::kName && Look().kind == Token::Kind::kOperator &&
+                 Look().text == "=") {
         ensure(arguments->star_star == nullptr);
         std::string name = Advance().text;
         Advance();
@@ -721,7 +745,8 @@ class Parser {
         arguments->keyword.emplace_back(std::move(name), ParseExpression());
         Adopt(parent, arguments->keyword.back().second);
       } else {
-        ensure(arguments->star == nullptr && arguments->star_star == nullptr && arguments->keyword.empty());
+        ensure(arguments->star == nullptr && arguments->star_star == nullptr &&
+               arguments->keyword.empty());
         arguments->positional.push_back(ParseExpression());
         Adopt(parent, arguments->positional.back());
       }
@@ -791,6 +816,8 @@ class Parser {
 
 }  // namespace
 
-Block Parse(std::string_view source) { return Parser(source).ParseTemplate(); }
+Block Parse(std::string_view source) {
+  return Parser(source).ParseTemplate();
+}
 
 }  // namespace sluice::jinja

@@ -141,13 +141,34 @@ class JsonWriter {
     for (size_t position = 0; position < text.size();) {
       const char byte = text[position];
       switch (byte) {
-        case '"': out_ += "\\\""; ++position; continue;
-        case '\\': out_ += "\\\\"; ++position; continue;
-        case '\n': out_ += "\\n"; ++position; continue;
-        case '\r': out_ += "\\r"; ++position; continue;
-        case '\t': out_ += "\\t"; ++position; continue;
-        case '\b': out_ += "\\b"; ++position; continue;
-        case '\f': out_ += "\\f"; ++position; continue;
+        case '"':
+          out_ += "\\\"";
+          ++position;
+          continue;
+        case '\\':
+          out_ += "\\\\";
+          ++position;
+          continue;
+        case '\n':
+          out_ += "\\n";
+          ++position;
+          continue;
+        case '\r':
+          out_ += "\\r";
+          ++position;
+          continue;
+        case '\t':
+          out_ += "\\t";
+          ++position;
+          continue;
+        case '\b':
+          out_ += "\\b";
+          ++position;
+          continue;
+        case '\f':
+          out_ += "\\f";
+          ++position;
+          continue;
         default: break;
       }
       const auto unit = static_cast<unsigned char>(byte);
@@ -172,7 +193,8 @@ class JsonWriter {
 
   void WriteEscape(char32_t unit) {
     out_ += "\\u";
-    for (int shift = 12; shift >= 0; shift -= 4) out_.push_back("0123456789abcdef"[unit >> shift & 15]);
+    for (int shift = 12; shift >= 0; shift -= 4)
+      out_.push_back("0123456789abcdef"[unit >> shift & 15]);
   }
 
   void NewLine() {
@@ -223,7 +245,8 @@ class JsonWriter {
     std::vector<const DictData::Entry*> entries;
     for (const auto& entry : dict.entries()) entries.push_back(&entry);
     if (style_.sort_keys) {
-      std::stable_sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) { return LessThan(a->first, b->first); });
+      std::stable_sort(entries.begin(), entries.end(),
+                       [](const auto* a, const auto* b) { return LessThan(a->first, b->first); });
     }
     out_.push_back('{');
     ++level_;

@@ -13,7 +13,9 @@ namespace sluice::jinja {
 
 namespace {
 
-[[noreturn]] void FailAt(int line, std::string message) { throw Failure{FailureKind::kSyntax, std::move(message), line}; }
+[[noreturn]] void FailAt(int line, std::string message) {
+  throw Failure{FailureKind::kSyntax, std::move(message), line};
+}
 
 // Copying symbol tables makes resolving quadratic at worst: no real template comes near this.
 constexpr int64_t kMaxWork = 20'000'000;
@@ -34,8 +36,10 @@ struct Action {
 // The variables of one scope.
 class Symbols {
  public:
-  // `tag` keeps scopes apart that use the same slots otherwise: those of one level within a function share them.
-  Symbols(const Symbols* parent, FunctionInfo* function, std::map<std::string, int>& slots, std::string tag)
+  // `tag` keeps scopes apart that use the same slots otherwise: those of one level within a
+  // function share them.
+  Symbols(const Symbols* parent, FunctionInfo* function, std::map<std::string, int>& slots,
+          std::string tag)
       : parent_(parent), function_(function), slots_(&slots), tag_(std::move(tag)) {}
 
   FunctionInfo* function() const { return function_; }
@@ -64,10 +68,12 @@ class Symbols {
     stores_.insert(name);
     return Define(name, {Load::Kind::kParameter, {}, {}});
   }
-  // Joins what the branches of a condition did: what only some of them set keeps its outer value otherwise.
+  // Joins what the branches of a condition did: what only some of them set keeps its outer value
+  // otherwise.
   void Merge(const std::vector<Symbols>& branches) {
     std::set<std::string> stores;
-    for (const Symbols& branch : branches) stores.insert(branch.stores_.begin(), branch.stores_.end());
+    for (const Symbols& branch : branches)
+      stores.insert(branch.stores_.begin(), branch.stores_.end());
     for (const std::string& name : stores_) stores.erase(name);
     for (const Symbols& branch : branches) {
       for (const auto& [name, variable] : branch.refs_) refs_[name] = variable;
@@ -135,7 +141,8 @@ class Resolver {
     return function;
   }
 
-  Symbols Inner(const Symbols& outer, FunctionInfo* function, const Place& place, const char* suffix = " ") {
+  Symbols Inner(const Symbols& outer, FunctionInfo* function, const Place& place,
+                const char* suffix = " ") {
     return Symbols(&outer, function, Slots(function), std::to_string(place.level + 1) + suffix);
   }
 
@@ -184,7 +191,8 @@ class Resolver {
     switch (statement.kind) {
       case Statement::Kind::kPrint:
       case Statement::Kind::kWith:
-        for (const auto& expression : statement.expressions) Analyze(*expression, Use::kLoad, symbols);
+        for (const auto& expression : statement.expressions)
+          Analyze(*expression, Use::kLoad, symbols);
         return;
       case Statement::Kind::kIf: AnalyzeIf(statement, 0, symbols); return;
       case Statement::Kind::kFor:
@@ -210,7 +218,8 @@ class Resolver {
     if (first == 0) {
       // jinja2 keeps all `elif` of an `if` side by side, each with a test and a body.
       branches.push_back(symbols);
-      for (size_t i = 1; i < statement.branches.size(); ++i) AnalyzeElif(statement.branches[i], branches.back());
+      for (size_t i = 1; i < statement.branches.size(); ++i)
+        AnalyzeElif(statement.branches[i], branches.back());
       branches.push_back(symbols);
       Analyze(statement.else_body, branches.back());
     }
@@ -232,15 +241,18 @@ class Resolver {
       case Expression::Kind::kName:
       case Expression::Kind::kNamespaceTarget: {
         const Variable* variable = symbols.Find(expression.name);
-        if (variable == nullptr) FailAt(expression.line, "the name '" + expression.name + "' cannot be used here");
+        if (variable == nullptr)
+          FailAt(expression.line, "the name '" + expression.name + "' cannot be used here");
         expression.reference = Refer(*variable, symbols.function());
         return;
       }
       case Expression::Kind::kFilter:
-        if (!is_soft && !IsFilter(expression.name)) FailAt(expression.line, "No filter named '" + expression.name + "'.");
+        if (!is_soft && !IsFilter(expression.name))
+          FailAt(expression.line, "No filter named '" + expression.name + "'.");
         break;
       case Expression::Kind::kTest:
-        if (!is_soft && !IsTest(expression.name)) FailAt(expression.line, "No test named '" + expression.name + "'.");
+        if (!is_soft && !IsTest(expression.name))
+          FailAt(expression.line, "No test named '" + expression.name + "'.");
         break;
       default: break;
     }
@@ -267,7 +279,8 @@ class Resolver {
     switch (statement.kind) {
       case Statement::Kind::kText: return;
       case Statement::Kind::kPrint:
-        for (const auto& expression : statement.expressions) Visit(*expression, symbols, place.is_soft);
+        for (const auto& expression : statement.expressions)
+          Visit(*expression, symbols, place.is_soft);
         return;
       case Statement::Kind::kIf: {
         Place soft = place;
@@ -305,7 +318,8 @@ class Resolver {
     }
   }
 
-  void VisitScope(Statement& statement, const Symbols& symbols, const Place& place, const Place& inner) {
+  void VisitScope(Statement& statement, const Symbols& symbols, const Place& place,
+                  const Place& inner) {
     Symbols body = Inner(symbols, symbols.function(), place);
     for (const auto& target : statement.targets) Analyze(*target, Use::kParameter, body);
     Analyze(statement.body, body);
@@ -330,7 +344,8 @@ class Resolver {
 
   void VisitFor(Statement& statement, const Symbols& symbols, const Place& place, Place inner) {
     const auto fail_on_loop = [&](const std::string& name, Use use, int line) {
-      if (use == Use::kStore && name == "loop") FailAt(line, "Can't assign to special loop variable in for-loop target");
+      if (use == Use::kStore && name == "loop")
+        FailAt(line, "Can't assign to special loop variable in for-loop target");
       return true;
     };
     VisitNames(*statement.target, Use::kStore, fail_on_loop);
@@ -404,13 +419,16 @@ class Resolver {
       } else {
         for (const Parameter& parameter : statement.parameters) {
           if (parameter.name == "caller" && parameter.default_value == nullptr) {
-            FailAt(statement.line, "the special \"caller\" argument must be omitted or be given a default");
+            FailAt(statement.line,
+                   "the special \"caller\" argument must be omitted or be given a default");
           }
         }
       }
     }
-    if (undeclared.contains("kwargs") && !is_parameter("kwargs")) statement.kwargs_slot = body.OnParameter("kwargs");
-    if (undeclared.contains("varargs") && !is_parameter("varargs")) statement.varargs_slot = body.OnParameter("varargs");
+    if (undeclared.contains("kwargs") && !is_parameter("kwargs"))
+      statement.kwargs_slot = body.OnParameter("kwargs");
+    if (undeclared.contains("varargs") && !is_parameter("varargs"))
+      statement.varargs_slot = body.OnParameter("varargs");
     analyze();
     for (Parameter& parameter : statement.parameters) {
       parameter.slot = body.Find(parameter.name)->slot;
@@ -429,6 +447,8 @@ class Resolver {
 
 }  // namespace
 
-void Resolve(Program& program) { Resolver(program).Run(); }
+void Resolve(Program& program) {
+  Resolver(program).Run();
+}
 
 }  // namespace sluice::jinja

@@ -38,32 +38,67 @@ bool IsSequence(const Value& value) {
 }
 
 bool Remainder(const Value& value, int64_t divisor, int64_t remainder) {
-  return Equal(Apply(BinaryOperator::kModulo, value, Value::Integer(divisor)), Value::Integer(remainder));
+  return Equal(Apply(BinaryOperator::kModulo, value, Value::Integer(divisor)),
+               Value::Integer(remainder));
 }
 
-bool IsOdd(const Value& value) { return Remainder(value, 2, 1); }
-bool IsEven(const Value& value) { return Remainder(value, 2, 0); }
+bool IsOdd(const Value& value) {
+  return Remainder(value, 2, 1);
+}
+bool IsEven(const Value& value) {
+  return Remainder(value, 2, 0);
+}
 bool IsDivisible(const Value& value, const Value& by) {
   return Equal(Apply(BinaryOperator::kModulo, value, by), Value::Integer(int64_t{0}));
 }
-bool IsDefined(const Value& value) { return !value.is_undefined(); }
-bool IsUndefined(const Value& value) { return value.is_undefined(); }
-bool IsNone(const Value& value) { return value.is_none(); }
-bool IsBoolean(const Value& value) { return value.is_bool(); }
-bool IsTrue(const Value& value) { return value.is_bool() && value.as_bool(); }
-bool IsFalse(const Value& value) { return value.is_bool() && !value.as_bool(); }
-bool IsInteger(const Value& value) { return value.is_integral() && !value.is_bool(); }
-bool IsFloat(const Value& value) { return value.is_float(); }
-bool IsNumber(const Value& value) { return value.is_number(); }
-bool IsString(const Value& value) { return value.is_string(); }
-bool IsMapping(const Value& value) { return value.is_dict(); }
-bool IsIterable(const Value& value) { return TryIterate(value) != nullptr; }
+bool IsDefined(const Value& value) {
+  return !value.is_undefined();
+}
+bool IsUndefined(const Value& value) {
+  return value.is_undefined();
+}
+bool IsNone(const Value& value) {
+  return value.is_none();
+}
+bool IsBoolean(const Value& value) {
+  return value.is_bool();
+}
+bool IsTrue(const Value& value) {
+  return value.is_bool() && value.as_bool();
+}
+bool IsFalse(const Value& value) {
+  return value.is_bool() && !value.as_bool();
+}
+bool IsInteger(const Value& value) {
+  return value.is_integral() && !value.is_bool();
+}
+bool IsFloat(const Value& value) {
+  return value.is_float();
+}
+bool IsNumber(const Value& value) {
+  return value.is_number();
+}
+bool IsString(const Value& value) {
+  return value.is_string();
+}
+bool IsMapping(const Value& value) {
+  return value.is_dict();
+}
+bool IsIterable(const Value& value) {
+  return TryIterate(value) != nullptr;
+}
 bool IsCallableValue(const Value& value) {
   return value.is_undefined() || (value.kind() == Kind::kObject && value.object().IsCallable());
 }
-bool IsEscaped(const Value& value) { return value.is_markup(); }
-bool IsLowerText(const Value& value) { return HasCase(Str(value), false); }
-bool IsUpperText(const Value& value) { return HasCase(Str(value), true); }
+bool IsEscaped(const Value& value) {
+  return value.is_markup();
+}
+bool IsLowerText(const Value& value) {
+  return HasCase(Str(value), false);
+}
+bool IsUpperText(const Value& value) {
+  return HasCase(Str(value), true);
+}
 bool IsFilterName(const Value& value) {
   Hash(value);
   return value.is_string() && IsFilter(value.text());
@@ -72,8 +107,12 @@ bool IsTestName(const Value& value) {
   Hash(value);
   return value.is_string() && IsTest(value.text());
 }
-bool IsNotEqual(const Value& a, const Value& b) { return !Equal(a, b); }
-bool IsIn(const Value& value, const Value& container) { return Contains(container, value); }
+bool IsNotEqual(const Value& a, const Value& b) {
+  return !Equal(a, b);
+}
+bool IsIn(const Value& value, const Value& container) {
+  return Contains(container, value);
+}
 template <Order kOrder>
 bool IsOrdered(const Value& a, const Value& b) {
   return Compare(kOrder, a, b);
@@ -126,11 +165,14 @@ const std::unordered_map<std::string_view, Test>& Tests() {
 
 }  // namespace
 
-bool IsTest(std::string_view name) { return Tests().contains(name); }
+bool IsTest(std::string_view name) {
+  return Tests().contains(name);
+}
 
 bool CallTest(std::string_view name, const Value& input, Arguments& arguments) {
   const auto found = Tests().find(name);
-  if (found == Tests().end()) Fail(FailureKind::kRuntime, "No test named '" + std::string(name) + "' found.");
+  if (found == Tests().end())
+    Fail(FailureKind::kRuntime, "No test named '" + std::string(name) + "' found.");
   return found->second(input, arguments);
 }
 

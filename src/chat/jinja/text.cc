@@ -12,21 +12,27 @@ namespace sluice::jinja {
 
 namespace {
 
-bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+bool IsContinuation(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+}
 
-utf8proc_category_t Category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+utf8proc_category_t Category(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
 
 struct Interval {
   char32_t first, last;
 };
 bool InIntervals(std::span<const Interval> intervals, char32_t c) {
-  return std::any_of(intervals.begin(), intervals.end(),
-                     [c](const Interval& interval) { return c >= interval.first && c <= interval.last; });
+  return std::any_of(intervals.begin(), intervals.end(), [c](const Interval& interval) {
+    return c >= interval.first && c <= interval.last;
+  });
 }
 
 const SpecialCase* FindSpecial(std::span<const SpecialCase> table, char32_t c) {
-  const auto found = std::lower_bound(table.begin(), table.end(), c,
-                                      [](const SpecialCase& entry, char32_t value) { return entry.from < value; });
+  const auto found =
+      std::lower_bound(table.begin(), table.end(), c,
+                       [](const SpecialCase& entry, char32_t value) { return entry.from < value; });
   return found != table.end() && found->from == c ? &*found : nullptr;
 }
 
@@ -45,17 +51,43 @@ void AppendMapped(std::string& out, char32_t c, std::span<const SpecialCase> tab
   AppendCodePoint(out, static_cast<char32_t>(simple(static_cast<utf8proc_int32_t>(c))));
 }
 
-bool IsCased(char32_t c) { return IsUpper(c) || IsLower(c) || IsTitle(c); }
+bool IsCased(char32_t c) {
+  return IsUpper(c) || IsLower(c) || IsTitle(c);
+}
 
 bool IsCaseIgnorable(char32_t c) {
   switch (c) {
-    case U'\'': case U'.': case U':': case U'^': case U'`': case 0xA8: case 0xAD: case 0xAF: case 0xB4: case 0xB7:
-    case 0xB8: case 0x2018: case 0x2019: case 0x2024: case 0x2027: case 0xFE13: case 0xFE52: case 0xFE55: case 0xFF07:
-    case 0xFF0E: case 0xFF1A: case 0x387: case 0x55F: case 0x5F4: return true;
+    case U'\'':
+    case U'.':
+    case U':':
+    case U'^':
+    case U'`':
+    case 0xA8:
+    case 0xAD:
+    case 0xAF:
+    case 0xB4:
+    case 0xB7:
+    case 0xB8:
+    case 0x2018:
+    case 0x2019:
+    case 0x2024:
+    case 0x2027:
+    case 0xFE13:
+    case 0xFE52:
+    case 0xFE55:
+    case 0xFF07:
+    case 0xFF0E:
+    case 0xFF1A:
+    case 0x387:
+    case 0x55F:
+    case 0x5F4: return true;
     default: break;
   }
   switch (Category(c)) {
-    case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_SK: return true;
     default: return false;
   }
@@ -96,8 +128,9 @@ char32_t NextCodePoint(std::string_view text, size_t& position) {
     return lead;
   }
   utf8proc_int32_t c = -1;
-  const auto length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + position,
-                                       static_cast<utf8proc_ssize_t>(text.size() - position), &c);
+  const auto length =
+      utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + position,
+                       static_cast<utf8proc_ssize_t>(text.size() - position), &c);
   if (length <= 0) {
     ++position;
     return 0xFFFD;
@@ -130,13 +163,15 @@ void AppendCodePoint(std::string& out, char32_t c) {
 }
 
 size_t CountCodePoints(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !IsContinuation(c); }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return !IsContinuation(c); }));
 }
 
 std::u32string Decode(std::string_view text) {
   std::u32string result;
   result.reserve(text.size());
-  for (size_t position = 0; position < text.size();) result.push_back(NextCodePoint(text, position));
+  for (size_t position = 0; position < text.size();)
+    result.push_back(NextCodePoint(text, position));
   return result;
 }
 
@@ -154,8 +189,9 @@ bool IsValidUtf8(std::string_view text) {
       continue;
     }
     utf8proc_int32_t c = -1;
-    const auto length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + position,
-                                         static_cast<utf8proc_ssize_t>(text.size() - position), &c);
+    const auto length =
+        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + position,
+                         static_cast<utf8proc_ssize_t>(text.size() - position), &c);
     if (length <= 0) return false;
     position += static_cast<size_t>(length);
   }
@@ -172,8 +208,8 @@ size_t ByteOffset(std::string_view text, size_t index) {
 
 bool IsSpace(char32_t c) {
   if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 28 && c <= 32);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 bool IsLineBreak(char32_t c) {
@@ -185,7 +221,9 @@ bool IsAlpha(char32_t c) {
   return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
 
-bool IsDecimal(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_ND; }
+bool IsDecimal(char32_t c) {
+  return Category(c) == UTF8PROC_CATEGORY_ND;
+}
 
 int DecimalValue(char32_t c) {
   // Decimal digits stand in runs from zero to nine.
@@ -197,31 +235,38 @@ int DecimalValue(char32_t c) {
 bool IsDigit(char32_t c) {
   // Numeric_Type=Digit: superscripts, circled digits and their like.
   static constexpr Interval kDigits[] = {
-      {0xB2, 0xB3},     {0xB9, 0xB9},     {0x1369, 0x1371},   {0x19DA, 0x19DA},   {0x2070, 0x2070},
-      {0x2074, 0x2079}, {0x2080, 0x2089}, {0x2460, 0x2468},   {0x2474, 0x247C},   {0x2488, 0x2490},
-      {0x24EA, 0x24EA}, {0x24F5, 0x24FD}, {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},
-      {0x278A, 0x2792}, {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
+      {0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
+      {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
+      {0x2474, 0x247C},   {0x2488, 0x2490},   {0x24EA, 0x24EA},   {0x24F5, 0x24FD},
+      {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},   {0x278A, 0x2792},
+      {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
   return IsDecimal(c) || (c >= 0x80 && InIntervals(kDigits, c));
 }
 
 bool IsNumeric(char32_t c) {
   // The ideographs that are numbers, besides the number categories.
   static constexpr char32_t kIdeographs[] = {
-      0x3405,  0x3483,  0x382A,  0x3B4D,  0x4E00,  0x4E03,  0x4E07,  0x4E09,  0x4E5D,  0x4E8C,  0x4E94,  0x4E96,
-      0x4EBF,  0x4EC0,  0x4EDF,  0x4EE8,  0x4F0D,  0x4F70,  0x5104,  0x5146,  0x5169,  0x516B,  0x516D,  0x5341,
-      0x5343,  0x5344,  0x5345,  0x534C,  0x53C1,  0x53C2,  0x53C3,  0x53C4,  0x56DB,  0x58F1,  0x58F9,  0x5E7A,
-      0x5EFE,  0x5EFF,  0x5F0C,  0x5F0D,  0x5F0E,  0x5F10,  0x62FE,  0x634C,  0x67D2,  0x6F06,  0x7396,  0x767E,
-      0x8086,  0x842C,  0x8CAE,  0x8CB3,  0x8D30,  0x9621,  0x9646,  0x964C,  0x9678,  0x96F6,  0xF96B,  0xF973,
-      0xF978,  0xF9B2,  0xF9D1,  0xF9D3,  0xF9FD,  0x20001, 0x20064, 0x200E2, 0x20121, 0x2092A, 0x20983, 0x2098C,
+      0x3405,  0x3483,  0x382A,  0x3B4D,  0x4E00,  0x4E03,  0x4E07,  0x4E09,  0x4E5D,
+      0x4E8C,  0x4E94,  0x4E96,  0x4EBF,  0x4EC0,  0x4EDF,  0x4EE8,  0x4F0D,  0x4F70,
+      0x5104,  0x5146,  0x5169,  0x516B,  0x516D,  0x5341,  0x5343,  0x5344,  0x5345,
+      0x534C,  0x53C1,  0x53C2,  0x53C3,  0x53C4,  0x56DB,  0x58F1,  0x58F9,  0x5E7A,
+      0x5EFE,  0x5EFF,  0x5F0C,  0x5F0D,  0x5F0E,  0x5F10,  0x62FE,  0x634C,  0x67D2,
+      0x6F06,  0x7396,  0x767E,  0x8086,  0x842C,  0x8CAE,  0x8CB3,  0x8D30,  0x9621,
+      0x9646,  0x964C,  0x9678,  0x96F6,  0xF96B,  0xF973,  0xF978,  0xF9B2,  0xF9D1,
+      0xF9D3,  0xF9FD,  0x20001, 0x20064, 0x200E2, 0x20121, 0x2092A, 0x20983, 0x2098C,
       0x2099C, 0x20AEA, 0x20AFD, 0x20B19, 0x22390, 0x22998, 0x23B1B, 0x2626D, 0x2F890};
   const auto category = Category(c);
   if (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) return true;
-  return category == UTF8PROC_CATEGORY_LO && std::binary_search(std::begin(kIdeographs), std::end(kIdeographs), c);
+  return category == UTF8PROC_CATEGORY_LO &&
+         std::binary_search(std::begin(kIdeographs), std::end(kIdeographs), c);
 }
 
 bool IsUpper(char32_t c) {
   if (c < 0x80) return c >= 'A' && c <= 'Z';
-  static constexpr Interval kOther[] = {{0x2160, 0x216F}, {0x24B6, 0x24CF}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169},
+  static constexpr Interval kOther[] = {{0x2160, 0x216F},
+                                        {0x24B6, 0x24CF},
+                                        {0x1F130, 0x1F149},
+                                        {0x1F150, 0x1F169},
                                         {0x1F170, 0x1F189}};
   return Category(c) == UTF8PROC_CATEGORY_LU || InIntervals(kOther, c);
 }
@@ -229,22 +274,30 @@ bool IsUpper(char32_t c) {
 bool IsLower(char32_t c) {
   if (c < 0x80) return c >= 'a' && c <= 'z';
   static constexpr Interval kOther[] = {
-      {0xAA, 0xAA},     {0xBA, 0xBA},     {0x2B0, 0x2B8},     {0x2C0, 0x2C1},     {0x2E0, 0x2E4},    {0x345, 0x345},
-      {0x37A, 0x37A},   {0x1D2C, 0x1D6A}, {0x1D78, 0x1D78},   {0x1D9B, 0x1DBF},   {0x2071, 0x2071},  {0x207F, 0x207F},
-      {0x2090, 0x209C}, {0x2170, 0x217F}, {0x24D0, 0x24E9},   {0x2C7C, 0x2C7D},   {0xA69C, 0xA69D},  {0xA770, 0xA770},
-      {0xA7F8, 0xA7F9}, {0xAB5C, 0xAB5F}, {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107B0},
-      {0x107B2, 0x107BA}};
+      {0xAA, 0xAA},       {0xBA, 0xBA},       {0x2B0, 0x2B8},     {0x2C0, 0x2C1},
+      {0x2E0, 0x2E4},     {0x345, 0x345},     {0x37A, 0x37A},     {0x1D2C, 0x1D6A},
+      {0x1D78, 0x1D78},   {0x1D9B, 0x1DBF},   {0x2071, 0x2071},   {0x207F, 0x207F},
+      {0x2090, 0x209C},   {0x2170, 0x217F},   {0x24D0, 0x24E9},   {0x2C7C, 0x2C7D},
+      {0xA69C, 0xA69D},   {0xA770, 0xA770},   {0xA7F8, 0xA7F9},   {0xAB5C, 0xAB5F},
+      {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA}};
   return Category(c) == UTF8PROC_CATEGORY_LL || InIntervals(kOther, c);
 }
 
-bool IsTitle(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LT; }
+bool IsTitle(char32_t c) {
+  return Category(c) == UTF8PROC_CATEGORY_LT;
+}
 
 bool IsPrintable(char32_t c) {
   if (c < 0x7F) return c >= 0x20;
   switch (Category(c)) {
-    case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS: case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN: case UTF8PROC_CATEGORY_ZL: case UTF8PROC_CATEGORY_ZP: case UTF8PROC_CATEGORY_ZS:
-      return false;
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS: return false;
     default: return true;
   }
 }
@@ -257,8 +310,10 @@ bool IsIdentifierStart(char32_t c) {
 bool IsIdentifierPart(char32_t c) {
   if (c < 0x80) return IsIdentifierStart(c) || (c >= '0' && c <= '9');
   switch (Category(c)) {
-    case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ND: case UTF8PROC_CATEGORY_PC:
-      return true;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_PC: return true;
     default: return IsIdentifierStart(c);
   }
 }
@@ -337,8 +392,10 @@ std::string CaseFold(std::string_view text) {
   for (size_t position = 0; position < text.size();) {
     const char32_t c = NextCodePoint(text, position);
     utf8proc_int32_t folded[8];
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded, 8, UTF8PROC_CASEFOLD, nullptr);
-    for (utf8proc_ssize_t i = 0; i < count; ++i) AppendCodePoint(out, static_cast<char32_t>(folded[i]));
+    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded, 8,
+                                               UTF8PROC_CASEFOLD, nullptr);
+    for (utf8proc_ssize_t i = 0; i < count; ++i)
+      AppendCodePoint(out, static_cast<char32_t>(folded[i]));
   }
   return out;
 }
@@ -408,7 +465,9 @@ bool AppendEscape(std::string& out, char32_t c, char quote) {
 }
 
 char ReprQuote(std::string_view text) {
-  return text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"' : '\'';
+  return text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos
+             ? '"'
+             : '\'';
 }
 
 }  // namespace

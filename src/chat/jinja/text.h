@@ -8,8 +8,8 @@
 
 namespace sluice::jinja {
 
-// The code point at `position`, which moves behind it. Bytes that are not UTF-8 are taken one by one.
-// REQUIRES: position < text.size().
+// The code point at `position`, which moves behind it. Bytes that are not UTF-8 are taken one by
+// one. REQUIRES: position < text.size().
 char32_t NextCodePoint(std::string_view text, size_t& position);
 // The code point that ends at `position`, which moves to its start. REQUIRES: position > 0.
 char32_t PreviousCodePoint(std::string_view text, size_t& position);
@@ -28,7 +28,9 @@ bool IsDecimal(char32_t c);
 int DecimalValue(char32_t c);  // REQUIRES: IsDecimal(c).
 bool IsDigit(char32_t c);
 bool IsNumeric(char32_t c);
-inline bool IsAlphanumeric(char32_t c) { return IsAlpha(c) || IsNumeric(c); }
+inline bool IsAlphanumeric(char32_t c) {
+  return IsAlpha(c) || IsNumeric(c);
+}
 bool IsUpper(char32_t c);
 bool IsLower(char32_t c);
 bool IsTitle(char32_t c);
@@ -43,7 +45,8 @@ std::string Capitalize(std::string_view text);
 std::string SwapCase(std::string_view text);
 std::string CaseFold(std::string_view text);
 
-// What is left without white space at the ends, or without the code points in `characters` if that is given.
+// What is left without white space at the ends, or without the code points in `characters` if that
+// is given.
 enum class Side { kLeft, kRight, kBoth };
 std::string_view Strip(std::string_view text, Side side, const std::string* characters = nullptr);
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);

@@ -30,7 +30,8 @@ void Heap::Grow(size_t bytes) {
 }
 void Heap::RaiseDepth(int child_depth) {
   if (child_depth >= kMaxValueDepth) {
-    jinja::Fail(FailureKind::kLimit, "the chat template makes values nested deeper than " + std::to_string(kMaxValueDepth));
+    jinja::Fail(FailureKind::kLimit, "the chat template makes values nested deeper than " +
+                                         std::to_string(kMaxValueDepth));
   }
   depth_ = std::max(depth_, child_depth + 1);
 }
@@ -66,7 +67,9 @@ const Value* DictData::Find(const Value& key) const {
 }
 
 const Value* DictData::Find(std::string_view key) const {
-  const auto matches = [key](const Entry& entry) { return entry.first.is_string() && entry.first.text() == key; };
+  const auto matches = [key](const Entry& entry) {
+    return entry.first.is_string() && entry.first.text() == key;
+  };
   if (index_.empty()) {
     for (const Entry& entry : entries_) {
       if (matches(entry)) return &entry.second;
@@ -124,7 +127,8 @@ Value Value::UnsafeAttribute(std::string_view name, const Value& object) {
 }
 
 void Value::FailUndefined() const {
-  jinja::Fail(undefined().is_security ? FailureKind::kSecurity : FailureKind::kUndefined, undefined().message);
+  jinja::Fail(undefined().is_security ? FailureKind::kSecurity : FailureKind::kUndefined,
+              undefined().message);
 }
 
 Value Value::FromJson(const json::Value& value) {
@@ -134,7 +138,8 @@ Value Value::FromJson(const json::Value& value) {
     case json::Type::kBool: return Bool(value.as_bool());
     case json::Type::kInteger: return Integer(value.as_integer());
     case json::Type::kBigInteger:
-      if (value.as_string().size() > 4300) FailValue("an integer of the chat template's variables has too many digits");
+      if (value.as_string().size() > 4300)
+        FailValue("an integer of the chat template's variables has too many digits");
       return Integer(BigInteger::FromDecimal(value.as_string()));
     case json::Type::kDouble: return Float(value.as_double());
     case json::Type::kString: return String(value.as_string());
@@ -172,13 +177,16 @@ std::string Value::TypeName() const {
   return "object";
 }
 
-Value Object::Call(Interpreter&, Arguments) { FailType("'" + TypeName() + "' object is not callable"); }
+Value Object::Call(Interpreter&, Arguments) {
+  FailType("'" + TypeName() + "' object is not callable");
+}
 
 namespace {
 
 class FunctionIterator final : public Iterator {
  public:
-  FunctionIterator(Value source, std::function<bool(Value&)> next) : source_(std::move(source)), next_(std::move(next)) {}
+  FunctionIterator(Value source, std::function<bool(Value&)> next)
+      : source_(std::move(source)), next_(std::move(next)) {}
   bool Next(Value& value) override {
     Spend(1);
     return next_(value);
@@ -209,17 +217,20 @@ class IndexIterator final : public Iterator {
 }  // namespace
 
 Value MakeGenerator(const Value& source, std::function<bool(Value&)> next, std::string type_name) {
-  return Value::FromObject(std::make_shared<Generator>(std::make_shared<FunctionIterator>(source, std::move(next)),
-                                                       std::move(type_name), source.depth()));
+  return Value::FromObject(
+      std::make_shared<Generator>(std::make_shared<FunctionIterator>(source, std::move(next)),
+                                  std::move(type_name), source.depth()));
 }
 
 Range::Range(int64_t start, int64_t stop, int64_t step) : start_(start), stop_(stop), step_(step) {
   const bool forward = step > 0;
-  const auto distance = forward ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
+  const auto distance =
+      forward ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
   const __int128 stride = forward ? step : -static_cast<__int128>(step);
   const __int128 size = distance <= 0 ? 0 : (distance + stride - 1) / stride;
   if (size > kMaxRange) {
-    jinja::Fail(FailureKind::kOverflow, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
+    jinja::Fail(FailureKind::kOverflow,
+                "Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
   }
   size_ = static_cast<size_t>(size);
 }
@@ -233,7 +244,9 @@ std::string Range::Repr() const {
 namespace {
 struct RangeSource {
   int64_t start, step;
-  Value At(size_t index) const { return Value::Integer(start + static_cast<int64_t>(index) * step); }
+  Value At(size_t index) const {
+    return Value::Integer(start + static_cast<int64_t>(index) * step);
+  }
 };
 struct ViewSource {
   Value dict;
@@ -270,7 +283,9 @@ std::string DictView::TypeName() const {
   return "dict_items";
 }
 
-Value DictView::At(size_t index) const { return ViewSource{dict_, part_}.At(index); }
+Value DictView::At(size_t index) const {
+  return ViewSource{dict_, part_}.At(index);
+}
 
 std::string DictView::Repr() const {
   std::string text = TypeName() + "([";
@@ -307,9 +322,10 @@ void Namespace::Set(std::string_view name, Value value) {
   if (!name.empty() && name[0] == '_') {
     std::string quoted;
     jinja::AppendRepr(quoted, name);
-    jinja::Fail(FailureKind::kSecurity,
-                "Chat templates cannot store underscore-prefixed attributes on a namespace, but got " + quoted +
-                    ". Please rename the attribute.");
+    jinja::Fail(
+        FailureKind::kSecurity,
+        "Chat templates cannot store underscore-prefixed attributes on a namespace, but got " +
+            quoted + ". Please rename the attribute.");
   }
   Spend(static_cast<int64_t>(attributes_.size() / 8));
   for (auto& [key, old] : attributes_) {

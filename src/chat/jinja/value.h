@@ -1,8 +1,9 @@
 // The values of the template language: Python's, as far as a sandboxed template can see them.
 //
-// Ownership: values share what they point to; lists, tuples and dictionaries never change once a template can see them,
-// so that only a Namespace can make a cycle (the interpreter empties those at the end of a render).
-// Thread safety: a value belongs to one render, except the constants of a compiled template, which are never changed.
+// Ownership: values share what they point to; lists, tuples and dictionaries never change once a
+// template can see them, so that only a Namespace can make a cycle (the interpreter empties those
+// at the end of a render). Thread safety: a value belongs to one render, except the constants of a
+// compiled template, which are never changed.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ class Value;
 struct Arguments;
 
 enum class Kind : uint8_t {
-  kMissing,  // A variable that was never set; reading it gives an undefined value. Templates never see it.
+  kMissing,  // A variable that was never set; reading it gives an undefined value. Templates never
+             // see it.
   kUndefined,
   kNone,
   kBool,
@@ -49,7 +51,8 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // How many containers are inside each other, at most; bounded, so that walking a value needs a bounded stack.
+  // How many containers are inside each other, at most; bounded, so that walking a value needs a
+  // bounded stack.
   int depth() const { return depth_; }
   // REQUIRES: not yet seen by a template. Fails when the value is too deep.
   void RaiseDepth(int child_depth);
@@ -64,7 +67,7 @@ class Heap {
 
 struct StringData final : Heap {
   explicit StringData(std::string value);
-  std::string text;     // UTF-8.
+  std::string text;       // UTF-8.
   size_t num_characters;  // Code points.
   bool is_ascii() const { return num_characters == text.size(); }
 };
@@ -96,7 +99,8 @@ class DictData final : public Heap {
  private:
   int64_t IndexOf(const Value& key, size_t hash) const;
   std::vector<Entry> entries_;
-  std::unordered_multimap<size_t, size_t> index_;  // Hash to entry; empty while there are few entries.
+  std::unordered_multimap<size_t, size_t>
+      index_;  // Hash to entry; empty while there are few entries.
 };
 struct UndefinedData final : Heap {
   UndefinedData() : Heap(96) {}
@@ -149,7 +153,9 @@ class Value {
     result.is_markup_ = like.is_markup_;
     return result;
   }
-  static Value Bytes(std::string bytes) { return Value(Kind::kBytes, std::make_shared<BytesData>(std::move(bytes))); }
+  static Value Bytes(std::string bytes) {
+    return Value(Kind::kBytes, std::make_shared<BytesData>(std::move(bytes)));
+  }
   static Value List(std::vector<Value> items) {
     return Value(Kind::kList, std::make_shared<ListData>(std::move(items)));
   }
@@ -177,7 +183,9 @@ class Value {
   bool is_tuple() const { return kind_ == Kind::kTuple; }
   bool is_dict() const { return kind_ == Kind::kDict; }
   bool is_float() const { return kind_ == Kind::kFloat; }
-  bool is_integral() const { return kind_ == Kind::kInteger || kind_ == Kind::kBool || kind_ == Kind::kBigInteger; }
+  bool is_integral() const {
+    return kind_ == Kind::kInteger || kind_ == Kind::kBool || kind_ == Kind::kBigInteger;
+  }
   bool is_number() const { return is_integral() || is_float(); }
   bool fits_int64() const { return kind_ == Kind::kInteger || kind_ == Kind::kBool; }
 
@@ -189,7 +197,9 @@ class Value {
   const StringData& string() const { return static_cast<const StringData&>(*heap_); }
   const std::string& bytes() const { return static_cast<const BytesData&>(*heap_).bytes; }
   const BigInteger& big() const { return static_cast<const BigData&>(*heap_).value; }
-  const std::vector<Value>& items() const { return static_cast<const ListData&>(*heap_).items; }  // kList, kTuple.
+  const std::vector<Value>& items() const {
+    return static_cast<const ListData&>(*heap_).items;
+  }  // kList, kTuple.
   const DictData& dict() const { return static_cast<const DictData&>(*heap_); }
   const UndefinedData& undefined() const { return static_cast<const UndefinedData&>(*heap_); }
   class Object& object() const;
@@ -235,19 +245,24 @@ class Object : public Heap {
   virtual bool Truth() const { return true; }
   virtual std::optional<size_t> Length() { return std::nullopt; }  // Absent: it has no len().
   virtual IteratorPointer Iterate() { return nullptr; }            // Null: not iterable.
-  virtual bool HasItems() const { return false; }                  // Whether x[i] is a thing it knows.
-  virtual std::optional<Value> Attribute(const std::shared_ptr<Heap>& /*self*/, std::string_view /*name*/) {
+  virtual bool HasItems() const { return false; }  // Whether x[i] is a thing it knows.
+  virtual std::optional<Value> Attribute(const std::shared_ptr<Heap>& /*self*/,
+                                         std::string_view /*name*/) {
     return std::nullopt;
   }
   virtual bool IsCallable() const { return false; }
   virtual Value Call(Interpreter& interpreter, Arguments arguments);
 };
-inline Object& Value::object() const { return static_cast<class Object&>(*heap_); }
+inline Object& Value::object() const {
+  return static_cast<class Object&>(*heap_);
+}
 
-// What the filter `map`, `dict.items()` of old and their like give: values made when asked for, once.
+// What the filter `map`, `dict.items()` of old and their like give: values made when asked for,
+// once.
 class Generator final : public Object {
  public:
-  explicit Generator(IteratorPointer iterator, std::string type_name = "generator", int source_depth = 0)
+  explicit Generator(IteratorPointer iterator, std::string type_name = "generator",
+                     int source_depth = 0)
       : iterator_(std::move(iterator)), type_name_(std::move(type_name)) {
     RaiseDepth(source_depth);
   }
@@ -259,7 +274,8 @@ class Generator final : public Object {
   std::string type_name_;
 };
 // A generator over `next`, which keeps what it needs alive. `source` is what it draws from.
-Value MakeGenerator(const Value& source, std::function<bool(Value&)> next, std::string type_name = "generator");
+Value MakeGenerator(const Value& source, std::function<bool(Value&)> next,
+                    std::string type_name = "generator");
 
 // range(start, stop, step), of at most 100,000 elements.
 class Range final : public Object {
@@ -272,7 +288,9 @@ class Range final : public Object {
   IteratorPointer Iterate() override;
   bool HasItems() const override { return true; }
   std::optional<Value> Attribute(const std::shared_ptr<Heap>& self, std::string_view name) override;
-  Value At(size_t index) const { return Value::Integer(start_ + static_cast<int64_t>(index) * step_); }
+  Value At(size_t index) const {
+    return Value::Integer(start_ + static_cast<int64_t>(index) * step_);
+  }
 
  private:
   int64_t start_, stop_, step_;
@@ -283,7 +301,9 @@ class Range final : public Object {
 class DictView final : public Object {
  public:
   enum class Part { kKeys, kValues, kItems };
-  DictView(Value dict, Part part) : dict_(std::move(dict)), part_(part) { RaiseDepth(dict_.depth()); }
+  DictView(Value dict, Part part) : dict_(std::move(dict)), part_(part) {
+    RaiseDepth(dict_.depth());
+  }
   std::string TypeName() const override;
   std::string Repr() const override;
   bool Truth() const override { return dict_.dict().size() > 0; }
@@ -316,14 +336,17 @@ class Namespace final : public Object {
 class Function final : public Object {
  public:
   using Body = std::function<Value(Interpreter&, Arguments&)>;
-  Function(std::string name, Body body, std::string type_name = "builtin_function_or_method", int self_depth = 0)
+  Function(std::string name, Body body, std::string type_name = "builtin_function_or_method",
+           int self_depth = 0)
       : name_(std::move(name)), body_(std::move(body)), type_name_(std::move(type_name)) {
     RaiseDepth(self_depth);
   }
   std::string TypeName() const override { return type_name_; }
   std::string Repr() const override { return "<built-in function " + name_ + ">"; }
   bool IsCallable() const override { return true; }
-  Value Call(Interpreter& interpreter, Arguments arguments) override { return body_(interpreter, arguments); }
+  Value Call(Interpreter& interpreter, Arguments arguments) override {
+    return body_(interpreter, arguments);
+  }
 
  private:
   std::string name_;

@@ -17,15 +17,18 @@ bool VisitStatement(const Statement& statement, const NameVisitor& visit) {
   };
   switch (statement.kind) {
     case Statement::Kind::kSet:
-      return VisitNames(*statement.target, Use::kStore, visit) && VisitNames(*statement.value, Use::kLoad, visit);
+      return VisitNames(*statement.target, Use::kStore, visit) &&
+             VisitNames(*statement.value, Use::kLoad, visit);
     case Statement::Kind::kIf:
       for (const auto& branch : statement.branches) {
-        if (!VisitNames(*branch.test, Use::kLoad, visit) || !VisitNames(branch.body, visit)) return false;
+        if (!VisitNames(*branch.test, Use::kLoad, visit) || !VisitNames(branch.body, visit))
+          return false;
       }
       return VisitNames(statement.else_body, visit);
     case Statement::Kind::kFor:
-      return VisitNames(*statement.target, Use::kStore, visit) && VisitNames(*statement.value, Use::kLoad, visit) &&
-             VisitNames(statement.body, visit) && VisitNames(statement.else_body, visit) &&
+      return VisitNames(*statement.target, Use::kStore, visit) &&
+             VisitNames(*statement.value, Use::kLoad, visit) && VisitNames(statement.body, visit) &&
+             VisitNames(statement.else_body, visit) &&
              VisitOptional(statement.test, Use::kLoad, visit);
     case Statement::Kind::kMacro:
     case Statement::Kind::kCallBlock:
@@ -38,8 +41,8 @@ bool VisitStatement(const Statement& statement, const NameVisitor& visit) {
       }
       return VisitNames(statement.body, visit);
     case Statement::Kind::kSetBlock:
-      return VisitNames(*statement.target, Use::kStore, visit) && VisitOptional(statement.value, Use::kLoad, visit) &&
-             VisitNames(statement.body, visit);
+      return VisitNames(*statement.target, Use::kStore, visit) &&
+             VisitOptional(statement.value, Use::kLoad, visit) && VisitNames(statement.body, visit);
     case Statement::Kind::kFilterBlock:
       return VisitNames(statement.body, visit) && VisitNames(*statement.value, Use::kLoad, visit);
     default:
@@ -51,8 +54,10 @@ bool VisitStatement(const Statement& statement, const NameVisitor& visit) {
 }  // namespace
 
 bool VisitNames(const Expression& expression, Use use, const NameVisitor& visit) {
-  if (expression.kind == Expression::Kind::kName) return visit(expression.name, use, expression.line);
-  if (expression.kind == Expression::Kind::kNamespaceTarget) return visit(expression.name, Use::kLoad, expression.line);
+  if (expression.kind == Expression::Kind::kName)
+    return visit(expression.name, use, expression.line);
+  if (expression.kind == Expression::Kind::kNamespaceTarget)
+    return visit(expression.name, Use::kLoad, expression.line);
   for (const auto& operand : expression.operands) {
     if (!VisitOptional(operand, use, visit)) return false;
   }
@@ -63,7 +68,8 @@ bool VisitNames(const Expression& expression, Use use, const NameVisitor& visit)
     for (const auto& [name, argument] : expression.arguments->keyword) {
       if (!VisitNames(*argument, use, visit)) return false;
     }
-    return VisitOptional(expression.arguments->star, use, visit) && VisitOptional(expression.arguments->star_star, use, visit);
+    return VisitOptional(expression.arguments->star, use, visit) &&
+           VisitOptional(expression.arguments->star_star, use, visit);
   }
   return true;
 }
