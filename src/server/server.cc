@@ -25,11 +25,7 @@ class ServerImpl : public Server {
  public:
   explicit ServerImpl(ServerConfig config) : config_(std::move(config)), api_(config_, &metrics_) {}
 
-  ~ServerImpl() override {
-    api_.BeginDrain();
-    if (http_) http_->Stop();
-    api_.Stop();
-  }
+  ~ServerImpl() override { Close(); }
 
   Status Listen() {
     ASSIGN_OR_RETURN(http_, HttpServer::Listen(config_, &api_, [this](const HttpExchangeRecord& record) { Record(record); }));
@@ -59,6 +55,7 @@ class ServerImpl : public Server {
     auto next_line = std::chrono::steady_clock::now() + kThroughputInterval;
     std::optional<std::chrono::steady_clock::time_point> idle_since;
     std::unique_lock lock(mutex_);
+    running_ = true;
     while (!stopping_) {
       if (draining_) {
         wake_.wait_for(lock, kDrainPoll);
@@ -76,8 +73,7 @@ class ServerImpl : public Server {
       if (http_->num_exchanges() == 0 || now > *idle_since + kLastBytes) break;
     }
     lock.unlock();
-    http_->Stop();
-    api_.Stop();
+    Close();
     return 0;
   }
 
@@ -97,11 +93,22 @@ class ServerImpl : public Server {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
+      if (running_) {
+        wake_.notify_all();
+        return;
+      }
     }
-    wake_.notify_all();
+    Close();
   }
 
  private:
+  // Ends all connections and their work; the engine is not used after it.
+  void Close() {
+    api_.BeginDrain();
+    if (http_) http_->Stop();
+    api_.Stop();
+  }
+
   void Record(const HttpExchangeRecord& record) {
     metrics_.OnHttp(record, api_.RouteOf(record.path));
     if (config_.disable_access_log) return;
@@ -120,7 +127,7 @@ class ServerImpl : public Server {
   std::mutex mutex_;
   std::condition_variable wake_;
   Engine* engine_ = nullptr;
-  bool draining_ = false, stopping_ = false;
+  bool draining_ = false, stopping_ = false, running_ = false;
 };
 
 }  // namespace

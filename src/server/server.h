@@ -34,6 +34,7 @@ class Server {
   virtual int Run() = 0;
   // C9: new work is answered 503; running requests may finish within the engine's grace time; then Run returns 0.
   virtual void BeginDrain() = 0;
+  // Ends at once: Run returns, or, if it was never called, everything is closed when this returns.
   virtual void Stop() = 0;
 };
 

@@ -19,7 +19,6 @@ namespace sluice {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -301,6 +300,7 @@ TEST_F(ServerTest, StopStringEndsTheSequence) {
   std::vector<int32_t> tokens;
   for (int i = 0; i < 200; ++i) tokens.insert(tokens.end(), kTokens.begin(), kTokens.end());
   engine_.script = [tokens](const Request&) { return FakeEngine::Script{tokens}; };
+  engine_.step_time = 2ms;
   Start();
   const json::Value body = Complete("\"max_tokens\":400,\"stop\":[\"tu\"],\"return_token_ids\":true").json();
   EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value(" wis\uFFFD "));
@@ -474,7 +474,9 @@ TEST_F(ServerTest, ClientThatGoesAwayAbortsItsWork) {
       Socket socket(server_->port());
       socket.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) + body);
       ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 2; }));
-      if (stream) EXPECT_THAT(socket.Read(), HasSubstr("200 OK"));
+      if (stream) {
+        EXPECT_THAT(socket.Read(), HasSubstr("200 OK"));
+      }
     }
     EXPECT_TRUE(Eventually([&] { return engine_.num_unfinished() == 0; })) << stream;
   }

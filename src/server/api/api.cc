@@ -295,6 +295,11 @@ void Api::TokenizerInfo(const HttpRequest&, Writer writer) {
   if (const ChatTemplate* chat_template = current->templates.Select(false)) {
     info.Set("chat_template", chat_template->source());
   }
+  info.Set("truncation_side", "left");
+  info.Set("name_or_path", config_.model_argument);
+  info.Set("is_local", true);
+  info.Set("local_files_only", true);
+  info.Set("backend", "tokenizers");
   writer->Send(JsonResponse(json::Write(info)));
 }
 

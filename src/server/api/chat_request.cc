@@ -243,6 +243,10 @@ ApiResult<ChatRequest> DecodeChatRequest(const json::Value& body, const ServerCo
   const bool logprobs = reader.OptionalBool("logprobs").value_or(false);
   const std::optional<int64_t> top_logprobs = reader.OptionalInt("top_logprobs");
   if (logprobs) request.sampling.logprobs = top_logprobs.value_or(0);
+  // As vLLM does: an echo comes with the logprobs of its prompt.
+  if (request.echo && !request.sampling.prompt_logprobs && !request.sampling.stream) {
+    request.sampling.prompt_logprobs = top_logprobs.value_or(0);
+  }
   request.sampling.max_tokens = reader.OptionalInt("max_tokens");
   if (const auto newer = reader.OptionalInt("max_completion_tokens")) {
     request.sampling.max_tokens = newer;

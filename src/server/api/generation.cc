@@ -36,7 +36,6 @@ class GenerationImpl : public Generation {
 
   void Submit() {
     const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
-    std::weak_ptr<GenerationImpl> weak = self;
     for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
       Request request;
       request.id = request_.id;
@@ -56,14 +55,9 @@ class GenerationImpl : public Generation {
       std::lock_guard lock(mutex_);
       handles_.push_back(*handle);
     }
-    // Callbacks only now: what they do needs all handles. A client that has gone meanwhile is reported at once.
-    writer_->SetCallbacks(
-        [weak] {
-          if (const auto generation = weak.lock()) generation->Cancel();
-        },
-        [weak] {
-          if (const auto generation = weak.lock()) generation->Schedule(/*writable=*/true);
-        });
+    // Callbacks only now: what they do needs all handles. A client that has gone meanwhile is reported at once. The
+    // connection keeps the generation alive: once the engine is done nobody else does while a slow client catches up.
+    writer_->SetCallbacks([self] { self->Cancel(); }, [self] { self->Schedule(/*writable=*/true); });
     Drain();
   }
 

@@ -55,7 +55,7 @@ struct GenerationRequest {
 // Hands the prompts to the engine and its tokens, on the worker pool, to the answer. When the client goes away the
 // sequences are aborted at once. A client that reads slowly makes deltas larger, never the queue longer than the tokens
 // themselves.
-// Ownership: kept alive by the engine's sinks and by tasks until it is over.
+// Ownership: kept alive by the connection, the engine's sinks and tasks until it is over.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // REQUIRES: called on a worker thread. Prompts are submitted before it returns; errors go to `answer`.

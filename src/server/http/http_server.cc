@@ -175,6 +175,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     close_after_ = close_after_ || close_after;
   }
   void Abort(uint64_t exchange) {
+    if (Gone(exchange)) return;
     asio::post(io_->context, [self = shared_from_this(), exchange] {
       bool current = false;
       {
@@ -215,9 +216,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Parser = http::parser<true, GrowingBody>;
 
   std::function<void()> TakeOnClosed() {
+    std::function<void()> on_writable;
     std::lock_guard lock(mutex_);
     gone_ = true;
-    on_writable_ = nullptr;
+    on_writable.swap(on_writable_);
     return std::exchange(on_closed_, nullptr);
   }
 
@@ -439,11 +441,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void FinishExchange() {
     EndRecord();
     bool close = false;
+    std::function<void()> on_closed, on_writable;  // Destroyed without the lock: they may hold the last writer.
     {
       std::lock_guard lock(mutex_);
       exchange_ = 0;
-      on_closed_ = nullptr;
-      on_writable_ = nullptr;
+      on_closed.swap(on_closed_);
+      on_writable.swap(on_writable_);
       close = close_after_;
     }
     parser_.reset();

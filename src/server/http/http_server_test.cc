@@ -123,7 +123,7 @@ class TestHandler : public HttpHandler {
     }
   }
 
-  static constexpr size_t kFlood = size_t{64} << 20;
+  static constexpr size_t kFlood = size_t{32} << 20;
   std::mutex mutex;
   std::shared_ptr<ResponseWriter> held;
   std::atomic<int> handled{0}, closed{0};
@@ -323,7 +323,7 @@ TEST_F(HttpServerTest, AnswersForADroppedRequest) {
 
 TEST_F(HttpServerTest, HoldsBackASlowReaderAndServesOthers) {
   Start();
-  Client slow(server_->port(), 4096);
+  Client slow(server_->port(), 65536);
   slow.Send("GET /flood HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   size_t before = 1;
   ASSERT_TRUE(Eventually([&] {
@@ -332,7 +332,7 @@ TEST_F(HttpServerTest, HoldsBackASlowReaderAndServesOthers) {
     std::this_thread::sleep_for(50ms);
     return stuck;
   }));
-  // What the sockets hold and the backlog, not the 64 MB on offer.
+  // What the sockets hold and the backlog, not the 32 MB on offer.
   EXPECT_LT(handler_.flooded, size_t{16} << 20);
   EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
   EXPECT_GE(slow.ReadAll().size(), TestHandler::kFlood);
