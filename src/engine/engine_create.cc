@@ -12,17 +12,20 @@
 namespace sluice {
 namespace {
 
-// Writes to every page now, on all threads: what the plan promised is there for good once the engine is ready.
-void TouchCache(ThreadPool& pool, KvCache& cache, int64_t num_layers) {
+// Writes to the pages of the first blocks, on all threads, so that the first requests do not wait for the machine to hand
+// out memory. The other pages are reserved and come when the cache first grows into them: taking gigabytes at once was
+// measured to cost up to minutes on virtual machines, for a cache that a small model may never fill.
+void WarmCache(ThreadPool& pool, KvCache& cache, int64_t num_layers) {
+  constexpr int64_t kWarmBytes = int64_t{128} << 20;
   constexpr int64_t kPageBytes = 4096;
   for (int64_t layer = 0; layer < num_layers; ++layer) {
     const kernels::KvCacheView& view = cache.layer(layer);
-    const int64_t bytes = cache.num_blocks() * view.layout.BlockElements() * BitsPerElement(view.layout.type) / 8;
+    const int64_t half_bytes = cache.num_blocks() * view.layout.BlockElements() * BitsPerElement(view.layout.type) / 8;
+    const int64_t bytes = std::min(half_bytes, kWarmBytes / (2 * num_layers));
     for (void* half : {view.k, view.v}) {
       auto* const memory = static_cast<volatile char*>(half);
       pool.ParallelFor(bytes, int64_t{2} << 20, [memory](int64_t begin, int64_t end) {
         for (int64_t byte = begin; byte < end; byte += kPageBytes) memory[byte] = 0;
-        memory[end - 1] = 0;
       });
     }
   }
@@ -95,7 +98,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   layout.block_size = config.block_size;
   layout.type = plan.kv_type;
   ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(layout, model_config.num_hidden_layers, plan.num_blocks));
-  TouchCache(*parts.pool, cache, model_config.num_hidden_layers);
+  WarmCache(*parts.pool, cache, model_config.num_hidden_layers);
   parts.cache = std::make_unique<KvCache>(std::move(cache));
 
   CoreOptions core_options = CoreOptionsOf(plan, config);
