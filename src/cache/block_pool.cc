@@ -21,7 +21,8 @@ void BlockList::Clear() {
   }
 }
 
-BlockPool::BlockPool(int64_t num_blocks) : states_(static_cast<size_t>(num_blocks)), num_free_(num_blocks) {
+BlockPool::BlockPool(int64_t num_blocks)
+    : states_(static_cast<size_t>(num_blocks)), num_free_(num_blocks) {
   CHECK(num_blocks > 0);
   for (int64_t block = 0; block < num_blocks; ++block) PushBack(free_, static_cast<BlockId>(block));
 }
@@ -136,7 +137,9 @@ void BlockPool::Unlink(Chain& chain, BlockId block) {
 }
 
 Status BlockPool::CheckInvariant() const {
-  const auto fail = [](std::string message) { return Fail(ErrorCode::kInternal, std::move(message)); };
+  const auto fail = [](std::string message) {
+    return Fail(ErrorCode::kInternal, std::move(message));
+  };
   int64_t free = 0, cached = 0, held = 0;
   for (size_t i = 0; i < states_.size(); ++i) {
     const State& state = states_[i];
@@ -144,18 +147,23 @@ Status BlockPool::CheckInvariant() const {
     free += state.where == Where::kFree;
     cached += state.where == Where::kCached;
     held += is_held;
-    if (is_held != (state.references > 0)) return fail(fmt::format("block {}: {} references", i, state.references));
-    if (state.where == Where::kCached && !state.keep) return fail(fmt::format("block {} is cached, not kept", i));
-    if (state.where == Where::kFree && state.keep) return fail(fmt::format("block {} is free, but kept", i));
+    if (is_held != (state.references > 0))
+      return fail(fmt::format("block {}: {} references", i, state.references));
+    if (state.where == Where::kCached && !state.keep)
+      return fail(fmt::format("block {} is cached, not kept", i));
+    if (state.where == Where::kFree && state.keep)
+      return fail(fmt::format("block {} is free, but kept", i));
   }
-  if (free != num_free_ || cached != num_cached_ || held != num_held_ || free + cached + held != num_blocks()) {
-    return fail(fmt::format("free {}/{} + cached {}/{} + held {}/{} of {} blocks", free, num_free_, cached,
-                            num_cached_, held, num_held_, num_blocks()));
+  if (free != num_free_ || cached != num_cached_ || held != num_held_ ||
+      free + cached + held != num_blocks()) {
+    return fail(fmt::format("free {}/{} + cached {}/{} + held {}/{} of {} blocks", free, num_free_,
+                            cached, num_cached_, held, num_held_, num_blocks()));
   }
   const auto length = [&](const Chain& chain, Where where) -> int64_t {
     int64_t count = 0;
     BlockId previous = -1;
-    for (BlockId block = chain.first; block >= 0; block = states_[static_cast<size_t>(block)].next) {
+    for (BlockId block = chain.first; block >= 0;
+         block = states_[static_cast<size_t>(block)].next) {
       const State& state = states_[static_cast<size_t>(block)];
       if (state.where != where || state.previous != previous || ++count > num_blocks()) return -1;
       previous = block;
@@ -163,7 +171,8 @@ Status BlockPool::CheckInvariant() const {
     return chain.last == previous ? count : -1;
   };
   if (length(free_, Where::kFree) != num_free_) return fail("the list of free blocks is broken");
-  if (length(cached_, Where::kCached) != num_cached_) return fail("the list of cached blocks is broken");
+  if (length(cached_, Where::kCached) != num_cached_)
+    return fail("the list of cached blocks is broken");
   return {};
 }
 

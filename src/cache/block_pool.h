@@ -1,4 +1,5 @@
-// The blocks of the KV cache as ids: who holds which, and which unheld ones still have content worth keeping.
+// The blocks of the KV cache as ids: who holds which, and which unheld ones still have content
+// worth keeping.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,15 @@ using BlockId = int32_t;
 
 class BlockPool;
 
-// The blocks of one sequence in the order of its positions; each entry is one reference. Its array is the block table
-// that the attention kernel reads.
-// Ownership: move-only; gives its references back when destroyed, the last block first, so that the tail of a sequence
-// is evicted before its head.
+// The blocks of one sequence in the order of its positions; each entry is one reference. Its array
+// is the block table that the attention kernel reads. Ownership: move-only; gives its references
+// back when destroyed, the last block first, so that the tail of a sequence is evicted before its
+// head.
 class BlockList {
  public:
   BlockList() = default;
-  BlockList(BlockList&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)), ids_(std::move(other.ids_)) {
+  BlockList(BlockList&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)), ids_(std::move(other.ids_)) {
     other.ids_.clear();
   }
   BlockList& operator=(BlockList&& other) noexcept;
@@ -44,9 +46,9 @@ class BlockList {
   std::vector<BlockId> ids_;
 };
 
-// Every block is in one of three states: held (some sequence refers to it), cached (nobody does, but its content is in the
-// prefix index and may be shared again) or free. All operations are O(1) a block.
-// Thread safety: owned by the engine's thread.   Ownership: outlives its BlockLists.
+// Every block is in one of three states: held (some sequence refers to it), cached (nobody does,
+// but its content is in the prefix index and may be shared again) or free. All operations are O(1)
+// a block. Thread safety: owned by the engine's thread.   Ownership: outlives its BlockLists.
 // Invariant: num_free() + num_held() + num_cached() == num_blocks().
 class BlockPool {
  public:
@@ -71,14 +73,16 @@ class BlockPool {
   // What Take() could give: free blocks and cached ones, which it evicts, the longest unused first.
   int64_t num_available() const { return num_free_ + num_cached_; }
 
-  // Appends `count` blocks of undefined content to `list`. False, and nothing changed, if fewer are available.
+  // Appends `count` blocks of undefined content to `list`. False, and nothing changed, if fewer are
+  // available.
   [[nodiscard]] bool Take(int64_t count, BlockList& list);
   // Appends one more reference to a held or cached block.
   void Share(BlockId block, BlockList& list);
   // Entry `index` of `list` becomes another reference to `block`; its old reference is given back.
   void Replace(BlockList& list, int64_t index, BlockId block);
 
-  // Whether the block's content stays findable when nobody holds it. REQUIRES: held, or cached for Forget.
+  // Whether the block's content stays findable when nobody holds it. REQUIRES: held, or cached for
+  // Forget.
   void Keep(BlockId block);
   void Forget(BlockId block);  // a cached block becomes free
 

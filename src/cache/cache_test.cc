@@ -24,14 +24,16 @@ struct Filled {
   PrefixCursor cursor;
 };
 
-Filled Fill(BlockPool& pool, PrefixIndex& index, const std::vector<int32_t>& tokens, std::string_view salt = "") {
+Filled Fill(BlockPool& pool, PrefixIndex& index, const std::vector<int32_t>& tokens,
+            std::string_view salt = "") {
   Filled sequence{{}, index.Start(salt)};
   const int64_t full = static_cast<int64_t>(tokens.size()) / kBlock;
   index.Match(tokens, full, salt, sequence.cursor, sequence.blocks);
   EXPECT_TRUE(pool.Take(full - sequence.blocks.size(), sequence.blocks));
   while (sequence.cursor.num_blocks < full) {
-    index.Insert(std::span(tokens).subspan(static_cast<size_t>(sequence.cursor.num_blocks * kBlock), kBlock), salt,
-                 sequence.cursor, sequence.blocks);
+    index.Insert(
+        std::span(tokens).subspan(static_cast<size_t>(sequence.cursor.num_blocks * kBlock), kBlock),
+        salt, sequence.cursor, sequence.blocks);
   }
   return sequence;
 }
@@ -165,7 +167,8 @@ TEST(PrefixIndex, RandomSharingKeepsTheInvariant) {
       for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 8 == 0);
       const int64_t full = static_cast<int64_t>(tokens.size()) / kBlock;
       const auto found = index.Count(tokens, full, "");
-      if (full - found.blocks <= pool.num_available() - found.unheld) live.push_back(Fill(pool, index, tokens));
+      if (full - found.blocks <= pool.num_available() - found.unheld)
+        live.push_back(Fill(pool, index, tokens));
     } else if (!live.empty()) {
       live.erase(live.begin() + static_cast<int64_t>(random() % live.size()));
     }

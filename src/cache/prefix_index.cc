@@ -33,7 +33,9 @@ PrefixIndex::PrefixIndex(BlockPool& pool, int block_size)
   pool_.set_evictor(this);
 }
 
-PrefixIndex::~PrefixIndex() { pool_.set_evictor(nullptr); }
+PrefixIndex::~PrefixIndex() {
+  pool_.set_evictor(nullptr);
+}
 
 PrefixCursor PrefixIndex::Start(std::string_view salt) const {
   PrefixCursor cursor;
@@ -53,18 +55,20 @@ BlockId PrefixIndex::Find(const PrefixHash& hash, BlockId parent, std::span<cons
        block = entries_[static_cast<size_t>(block)].next_in_bucket) {
     const Entry& entry = entries_[static_cast<size_t>(block)];
     if (!(entry.hash == hash) || entry.parent != parent) continue;
-    if (!std::equal(tokens.begin(), tokens.end(), tokens_.begin() + int64_t{block} * block_size_)) continue;
+    if (!std::equal(tokens.begin(), tokens.end(), tokens_.begin() + int64_t{block} * block_size_))
+      continue;
     if (parent < 0) {
       const auto found = salts_.find(block);
-      if ((found == salts_.end() ? std::string_view() : std::string_view(found->second)) != salt) continue;
+      if ((found == salts_.end() ? std::string_view() : std::string_view(found->second)) != salt)
+        continue;
     }
     return block;
   }
   return -1;
 }
 
-int64_t PrefixIndex::Match(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
-                           PrefixCursor& cursor, BlockList& list) {
+int64_t PrefixIndex::Match(std::span<const int32_t> tokens, int64_t max_blocks,
+                           std::string_view salt, PrefixCursor& cursor, BlockList& list) {
   const size_t length = static_cast<size_t>(block_size_);
   int64_t found = 0;
   for (; found < max_blocks && tokens.size() >= length; ++found, tokens = tokens.subspan(length)) {
@@ -93,8 +97,8 @@ PrefixIndex::Found PrefixIndex::Count(std::span<const int32_t> tokens, int64_t m
   return found;
 }
 
-void PrefixIndex::Insert(std::span<const int32_t> tokens, std::string_view salt, PrefixCursor& cursor,
-                         BlockList& list) {
+void PrefixIndex::Insert(std::span<const int32_t> tokens, std::string_view salt,
+                         PrefixCursor& cursor, BlockList& list) {
   CHECK_EQ(static_cast<int64_t>(tokens.size()), int64_t{block_size_});
   const PrefixHash hash = Extend(cursor.hash, tokens);
   const BlockId own = list[cursor.num_blocks];
@@ -131,7 +135,9 @@ bool PrefixIndex::Reset() {
   return all;
 }
 
-void PrefixIndex::OnEvict(BlockId block) { Remove(block); }
+void PrefixIndex::OnEvict(BlockId block) {
+  Remove(block);
+}
 
 void PrefixIndex::Remove(BlockId block) {
   Entry& entry = entries_[static_cast<size_t>(block)];

@@ -15,7 +15,8 @@ tl::unexpected<Error> Invalid(std::string param, std::string message) {
 Status CheckIds(std::span<const int32_t> ids, int64_t vocab_size, const char* param) {
   for (const int32_t id : ids) {
     if (id < 0 || id >= vocab_size) {
-      return Invalid(param, fmt::format("{} holds token id {}, but the vocabulary is [0, {})", param, id, vocab_size));
+      return Invalid(param, fmt::format("{} holds token id {}, but the vocabulary is [0, {})",
+                                        param, id, vocab_size));
     }
   }
   return {};
@@ -33,29 +34,37 @@ Status CheckSampling(const SamplingParams& params, int64_t vocab_size) {
   RETURN_IF_ERROR(range("presence_penalty", params.presence_penalty, -kLarge, kLarge));
   RETURN_IF_ERROR(range("frequency_penalty", params.frequency_penalty, -kLarge, kLarge));
   RETURN_IF_ERROR(range("repetition_penalty", params.repetition_penalty, 1e-30, kLarge));
-  if (params.top_k < 0) return Invalid("top_k", fmt::format("top_k must be 0 or more, got {}.", params.top_k));
+  if (params.top_k < 0)
+    return Invalid("top_k", fmt::format("top_k must be 0 or more, got {}.", params.top_k));
   if (params.max_tokens < 1) {
-    return Invalid("max_tokens", fmt::format("max_tokens must be at least 1, got {}.", params.max_tokens));
+    return Invalid("max_tokens",
+                   fmt::format("max_tokens must be at least 1, got {}.", params.max_tokens));
   }
   if (params.min_tokens < 0) {
-    return Invalid("min_tokens", fmt::format("min_tokens must be 0 or more, got {}.", params.min_tokens));
+    return Invalid("min_tokens",
+                   fmt::format("min_tokens must be 0 or more, got {}.", params.min_tokens));
   }
   for (const auto& [token, bias] : params.logit_bias) {
     RETURN_IF_ERROR(CheckIds({&token, 1}, vocab_size, "logit_bias"));
-    if (std::isnan(bias)) return Invalid("logit_bias", fmt::format("logit_bias of token {} is not a number", token));
+    if (std::isnan(bias))
+      return Invalid("logit_bias", fmt::format("logit_bias of token {} is not a number", token));
   }
   if (params.allowed_token_ids) {
-    if (params.allowed_token_ids->empty()) return Invalid("allowed_token_ids", "allowed_token_ids is empty");
+    if (params.allowed_token_ids->empty())
+      return Invalid("allowed_token_ids", "allowed_token_ids is empty");
     RETURN_IF_ERROR(CheckIds(*params.allowed_token_ids, vocab_size, "allowed_token_ids"));
   }
-  for (const auto& word : params.bad_words) RETURN_IF_ERROR(CheckIds(word, vocab_size, "bad_words"));
+  for (const auto& word : params.bad_words)
+    RETURN_IF_ERROR(CheckIds(word, vocab_size, "bad_words"));
   RETURN_IF_ERROR(CheckIds(params.stop_token_ids, vocab_size, "stop_token_ids"));
   if (params.logprobs && *params.logprobs < -1) {
-    return Invalid("logprobs", fmt::format("logprobs must be 0 or more, or -1, got {}.", *params.logprobs));
+    return Invalid("logprobs",
+                   fmt::format("logprobs must be 0 or more, or -1, got {}.", *params.logprobs));
   }
   if (params.prompt_logprobs && *params.prompt_logprobs < -1) {
-    return Invalid("prompt_logprobs",
-                   fmt::format("prompt_logprobs must be 0 or more, or -1, got {}.", *params.prompt_logprobs));
+    return Invalid(
+        "prompt_logprobs",
+        fmt::format("prompt_logprobs must be 0 or more, or -1, got {}.", *params.prompt_logprobs));
   }
   return {};
 }
@@ -66,33 +75,40 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
   const int64_t length = static_cast<int64_t>(request.prompt.size());
   if (length == 0) return Invalid("prompt", "the prompt is empty; it needs at least one token");
   if (length >= limits.max_model_len) {
-    return Invalid("prompt", fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and "
-                                         "leaves no room for a token of the answer; shorten the prompt.",
-                                         limits.max_model_len, length));
+    return Invalid(
+        "prompt",
+        fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and "
+                    "leaves no room for a token of the answer; shorten the prompt.",
+                    limits.max_model_len, length));
   }
   RETURN_IF_ERROR(CheckIds(request.prompt, limits.vocab_size, "prompt"));
   RETURN_IF_ERROR(CheckSampling(request.sampling, limits.vocab_size));
   if (request.num_sequences < 1 || request.num_sequences > kMaxSequences) {
-    return Invalid("n", fmt::format("n must be in [1, {}], got {}.", kMaxSequences, request.num_sequences));
+    return Invalid(
+        "n", fmt::format("n must be in [1, {}], got {}.", kMaxSequences, request.num_sequences));
   }
   if (request.sampling.prompt_logprobs) {
     const int64_t asked = *request.sampling.prompt_logprobs;
     const int64_t kept = std::min(asked < 0 ? limits.vocab_size : asked, limits.vocab_size);
-    const int64_t bytes = length * (kept * int64_t{sizeof(std::pair<int32_t, float>)} + int64_t{sizeof(TokenLogprobs)});
+    const int64_t bytes = length * (kept * int64_t{sizeof(std::pair<int32_t, float>)} +
+                                    int64_t{sizeof(TokenLogprobs)});
     if (bytes > kMaxPromptLogprobBytes) {
-      return Invalid("prompt_logprobs",
-                     fmt::format("prompt_logprobs of {} for {} prompt tokens take {} MiB, more than the {} MiB that a "
-                                 "request may; ask for fewer or shorten the prompt.",
-                                 asked, length, bytes >> 20, kMaxPromptLogprobBytes >> 20));
+      return Invalid(
+          "prompt_logprobs",
+          fmt::format(
+              "prompt_logprobs of {} for {} prompt tokens take {} MiB, more than the {} MiB that a "
+              "request may; ask for fewer or shorten the prompt.",
+              asked, length, bytes >> 20, kMaxPromptLogprobBytes >> 20));
     }
   }
   if (request.sink == nullptr) return Fail(ErrorCode::kInternal, "the request has no sink");
   return {};
 }
 
-std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request request, const RequestLimits& limits,
-                                                 const std::vector<int32_t>& eos_token_ids, uint64_t seed,
-                                                 bool siblings_wait) {
+std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request request,
+                                                 const RequestLimits& limits,
+                                                 const std::vector<int32_t>& eos_token_ids,
+                                                 uint64_t seed, bool siblings_wait) {
   auto active = std::make_unique<ActiveRequest>();
   active->handle = handle;
   active->request = std::move(request);
@@ -107,16 +123,19 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
     sequence->index = i;
     sequence->tokens = asked.prompt;
     sequence->num_prompt_tokens = length;
-    sequence->max_total_tokens = length + std::min(params.max_tokens, limits.max_model_len - length);
+    sequence->max_total_tokens =
+        length + std::min(params.max_tokens, limits.max_model_len - length);
     sequence->priority = asked.priority;
     sequence->cache_salt = asked.cache_salt;
     sequence->read_prefix_cache = asked.use_prefix_cache;
     sequence->wants_all_rows = i == 0 && params.prompt_logprobs && length > 1;
     if (i > 0 && siblings_wait) sequence->leader = active->sequences.front().get();
     sequence->sampling.params = &params;
-    sequence->sampling.seed = (params.seed ? static_cast<uint64_t>(*params.seed) : seed) + static_cast<uint64_t>(i);
+    sequence->sampling.seed =
+        (params.seed ? static_cast<uint64_t>(*params.seed) : seed) + static_cast<uint64_t>(i);
     sequence->sampling.end_tokens = eos_token_ids;
-    sequence->sampling.end_tokens.insert(sequence->sampling.end_tokens.end(), params.stop_token_ids.begin(),
+    sequence->sampling.end_tokens.insert(sequence->sampling.end_tokens.end(),
+                                         params.stop_token_ids.begin(),
                                          params.stop_token_ids.end());
     active->sequences.push_back(std::move(sequence));
   }

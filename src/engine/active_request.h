@@ -30,10 +30,13 @@ struct ActiveSequence : ScheduledSequence {
   bool finished = false;
   Clock::time_point last_update{};  // of its last token
 
-  int64_t num_output_tokens() const { return static_cast<int64_t>(tokens.size()) - num_prompt_tokens; }
+  int64_t num_output_tokens() const {
+    return static_cast<int64_t>(tokens.size()) - num_prompt_tokens;
+  }
 };
 
-// Ownership: the engine holds it from Submit to its end; it owns its sequences, which point back at it.
+// Ownership: the engine holds it from Submit to its end; it owns its sequences, which point back at
+// it.
 struct ActiveRequest {
   RequestHandle handle = 0;
   Request request;
@@ -52,17 +55,19 @@ struct RequestLimits {
   int64_t max_model_len = 0;
 };
 
-// kInvalidArgument, naming the field: an empty prompt or one that leaves no room for a token, ids outside the vocabulary,
-// numbers out of range, or more prompt logprobs than the engine keeps (kMaxPromptLogprobBytes).
+// kInvalidArgument, naming the field: an empty prompt or one that leaves no room for a token, ids
+// outside the vocabulary, numbers out of range, or more prompt logprobs than the engine keeps
+// (kMaxPromptLogprobBytes).
 Status CheckRequest(const Request& request, const RequestLimits& limits);
 
 inline constexpr int64_t kMaxPromptLogprobBytes = int64_t{256} << 20;
 inline constexpr int kMaxSequences = 16384;
 
-// Makes the sequences. `seed` is that of a request without one. With `siblings_wait`, all sequences wait for the first to
-// have computed the prompt. REQUIRES: CheckRequest passed.
-std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request request, const RequestLimits& limits,
-                                                 const std::vector<int32_t>& eos_token_ids, uint64_t seed,
-                                                 bool siblings_wait);
+// Makes the sequences. `seed` is that of a request without one. With `siblings_wait`, all sequences
+// wait for the first to have computed the prompt. REQUIRES: CheckRequest passed.
+std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request request,
+                                                 const RequestLimits& limits,
+                                                 const std::vector<int32_t>& eos_token_ids,
+                                                 uint64_t seed, bool siblings_wait);
 
 }  // namespace sluice

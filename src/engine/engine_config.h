@@ -12,23 +12,25 @@ struct EngineConfig {
   std::filesystem::path model_folder;
 
   // Numbers.
-  std::string dtype = "auto";           // auto | bfloat16 | float32 (float16 runs as bfloat16, said in the log)
-  std::string kv_cache_dtype = "auto";  // auto | bfloat16 | float32; auto: bfloat16, float32 with dtype float32
-  bool dummy_weights = false;           // --load-format dummy
-  uint64_t seed = 0;                    // of dummy weights and of requests without a seed (0: random for the latter)
+  std::string dtype =
+      "auto";  // auto | bfloat16 | float32 (float16 runs as bfloat16, said in the log)
+  std::string kv_cache_dtype =
+      "auto";  // auto | bfloat16 | float32; auto: bfloat16, float32 with dtype float32
+  bool dummy_weights = false;  // --load-format dummy
+  uint64_t seed = 0;  // of dummy weights and of requests without a seed (0: random for the latter)
 
   // Limits.
   int block_size = 16;
-  std::optional<int64_t> max_model_len;           // default: what the checkpoint allows and memory holds
-  std::optional<int64_t> max_num_seqs;            // default 256
+  std::optional<int64_t> max_model_len;  // default: what the checkpoint allows and memory holds
+  std::optional<int64_t> max_num_seqs;   // default 256
   std::optional<int64_t> max_num_batched_tokens;  // default 2048
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   bool priority_scheduling = false;
   int64_t long_prefill_token_threshold = 0;  // 0: off
 
-  // Memory: the cache takes a quarter of the free memory by default; a fraction of the memory this process may use where
-  // `memory_utilization` is given; exactly `kv_cache_bytes` where that is.
+  // Memory: the cache takes a quarter of the free memory by default; a fraction of the memory this
+  // process may use where `memory_utilization` is given; exactly `kv_cache_bytes` where that is.
   std::optional<double> memory_utilization;
   std::optional<int64_t> kv_cache_bytes;
   std::optional<int64_t> num_blocks_override;

@@ -8,10 +8,11 @@
 
 namespace sluice {
 
-Result<std::unique_ptr<EngineCore>> EngineCore::Create(Model& model, KvCache& cache, ThreadPool& pool,
-                                                       const CoreOptions& options, EngineObserver* observer,
-                                                       OnEnd on_end) {
-  const int64_t bytes = options.max_logit_rows() * model.config().vocab_size * int64_t{sizeof(float)};
+Result<std::unique_ptr<EngineCore>> EngineCore::Create(Model& model, KvCache& cache,
+                                                       ThreadPool& pool, const CoreOptions& options,
+                                                       EngineObserver* observer, OnEnd on_end) {
+  const int64_t bytes =
+      options.max_logit_rows() * model.config().vocab_size * int64_t{sizeof(float)};
   ASSIGN_OR_RETURN(Buffer logits, Buffer::Allocate(static_cast<size_t>(bytes), "the logits"));
   return std::unique_ptr<EngineCore>(
       new EngineCore(model, cache, pool, options, observer, std::move(on_end), std::move(logits)));
@@ -19,12 +20,19 @@ Result<std::unique_ptr<EngineCore>> EngineCore::Create(Model& model, KvCache& ca
 
 EngineCore::EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const CoreOptions& options,
                        EngineObserver* observer, OnEnd on_end, Buffer logits)
-    : model_(model), cache_(cache), pool_(pool), options_(options), observer_(observer), on_end_(std::move(on_end)),
+    : model_(model),
+      cache_(cache),
+      pool_(pool),
+      options_(options),
+      observer_(observer),
+      on_end_(std::move(on_end)),
       blocks_(options.num_blocks),
-      index_(options.enable_prefix_caching ? std::make_unique<PrefixIndex>(blocks_, options.limits.block_size)
-                                           : nullptr),
+      index_(options.enable_prefix_caching
+                 ? std::make_unique<PrefixIndex>(blocks_, options.limits.block_size)
+                 : nullptr),
       scheduler_(options.limits, blocks_, index_.get()),
-      sampler_(model.config().vocab_size, pool.num_threads()), logits_(std::move(logits)) {
+      sampler_(model.config().vocab_size, pool.num_threads()),
+      logits_(std::move(logits)) {
   const size_t rows = static_cast<size_t>(options.limits.max_num_batched_tokens);
   const size_t sequences = static_cast<size_t>(options.limits.max_num_seqs);
   const size_t logit_rows = static_cast<size_t>(options.max_logit_rows());
@@ -90,7 +98,9 @@ void EngineCore::AbortAll() {
   }
 }
 
-bool EngineCore::ResetPrefixCache() { return index_ == nullptr || index_->Reset(); }
+bool EngineCore::ResetPrefixCache() {
+  return index_ == nullptr || index_->Reset();
+}
 
 bool EngineCore::Step() {
   const Clock::time_point start = Clock::now();
@@ -98,9 +108,11 @@ bool EngineCore::Step() {
   LogPreemptions(plan);
   if (plan.slices.empty()) {
     // The scheduler's contract excludes it; should it be broken all the same, nobody may hang.
-    LOG_ERROR("engine", "{} sequences wait, but none can be scheduled; their requests fail", scheduler_.num_waiting());
+    LOG_ERROR("engine", "{} sequences wait, but none can be scheduled; their requests fail",
+              scheduler_.num_waiting());
     while (!requests_.empty()) {
-      FailRequest(*requests_.begin()->second, {ErrorCode::kInternal, "the request could not be scheduled", ""});
+      FailRequest(*requests_.begin()->second,
+                  {ErrorCode::kInternal, "the request could not be scheduled", ""});
     }
     graveyard_.clear();
     return false;
@@ -130,7 +142,8 @@ bool EngineCore::Step() {
   stats.prefix_queries = plan.prefix_queries;
   stats.prefix_hits = plan.prefix_hits;
   for (const PlannedSlice& slice : plan.slices) {
-    const bool decodes = slice.samples && slice.num_tokens == 1 && slice.first >= slice.sequence->num_prompt_tokens;
+    const bool decodes =
+        slice.samples && slice.num_tokens == 1 && slice.first >= slice.sequence->num_prompt_tokens;
     if (!decodes) stats.prompt_tokens += slice.num_tokens;
     stats.generated_tokens += slice.samples;
   }
@@ -153,7 +166,9 @@ bool EngineCore::Step() {
 void EngineCore::LogPreemptions(const StepPlan& plan) const {
   for (const ScheduledSequence* preempted : plan.preempted) {
     const auto& sequence = static_cast<const ActiveSequence&>(*preempted);
-    LOG_INFO("engine", "request {} was preempted for lack of KV blocks: {} tokens will be computed again, {} preemptions "
+    LOG_INFO("engine",
+             "request {} was preempted for lack of KV blocks: {} tokens will be computed again, {} "
+             "preemptions "
              "so far; a larger KV cache or a smaller max_num_seqs avoids this",
              sequence.request->request.id, sequence.tokens.size(), scheduler_.num_preemptions());
   }
@@ -168,15 +183,17 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
   for (const PlannedSlice& slice : plan.slices) {
     const ScheduledSequence& sequence = *slice.sequence;
     const int64_t first_row = static_cast<int64_t>(tokens_.size());
-    slices_.push_back({first_row, static_cast<int32_t>(slice.num_tokens), static_cast<int32_t>(slice.first),
-                       sequence.blocks.data()});
+    slices_.push_back({first_row, static_cast<int32_t>(slice.num_tokens),
+                       static_cast<int32_t>(slice.first), sequence.blocks.data()});
     const auto begin = sequence.tokens.begin() + slice.first;
     tokens_.insert(tokens_.end(), begin, begin + slice.num_tokens);
-    for (int64_t i = 0; i < slice.num_tokens; ++i) positions_.push_back(static_cast<int32_t>(slice.first + i));
+    for (int64_t i = 0; i < slice.num_tokens; ++i)
+      positions_.push_back(static_cast<int32_t>(slice.first + i));
     first_logit_.push_back(static_cast<int32_t>(logit_rows_.size()));
     const int64_t last_row = first_row + slice.num_tokens - 1;
     if (slice.all_rows) {
-      for (int64_t row = first_row; row <= last_row; ++row) logit_rows_.push_back(static_cast<int32_t>(row));
+      for (int64_t row = first_row; row <= last_row; ++row)
+        logit_rows_.push_back(static_cast<int32_t>(row));
     } else if (slice.samples) {
       logit_rows_.push_back(static_cast<int32_t>(last_row));
     }
@@ -200,11 +217,15 @@ void EngineCore::TakePromptLogprobs(const StepPlan& plan) {
     for (int64_t row = 0; row < slice.num_tokens; ++row) {
       const int64_t next = slice.first + row + 1;  // the token whose logprob this row gives
       if (next >= sequence.num_prompt_tokens) break;
-      prompt_jobs_.push_back({LogitsOf(first_logit_[i] + row), sequence.tokens[static_cast<size_t>(next)],
-                              *request.request.sampling.prompt_logprobs, {}, {}});
+      prompt_jobs_.push_back({LogitsOf(first_logit_[i] + row),
+                              sequence.tokens[static_cast<size_t>(next)],
+                              *request.request.sampling.prompt_logprobs,
+                              {},
+                              {}});
       prompt_places_.push_back(&request.prompt.logprobs[static_cast<size_t>(next)]);
     }
-    if (slice.first + slice.num_tokens >= sequence.num_prompt_tokens - 1) sequence.wants_all_rows = false;
+    if (slice.first + slice.num_tokens >= sequence.num_prompt_tokens - 1)
+      sequence.wants_all_rows = false;
   }
   if (prompt_jobs_.empty()) return;
   sampler_.PromptLogprobs(pool_, prompt_jobs_);
@@ -212,7 +233,8 @@ void EngineCore::TakePromptLogprobs(const StepPlan& plan) {
   for (const PlannedSlice& slice : plan.slices) {
     if (!slice.all_rows) continue;
     ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
-    const int64_t rows = std::min(slice.num_tokens, slice.sequence->num_prompt_tokens - 1 - slice.first);
+    const int64_t rows =
+        std::min(slice.num_tokens, slice.sequence->num_prompt_tokens - 1 - slice.first);
     for (int64_t row = 0; row < rows; ++row, ++job) {
       if (!prompt_jobs_[job].error.empty()) {
         FailRequest(request, {ErrorCode::kInternal, std::string(prompt_jobs_[job].error), ""});
@@ -251,7 +273,8 @@ std::optional<FinishReason> EngineCore::EndOf(const ActiveSequence& sequence, in
       return FinishReason::kStop;
     }
   }
-  if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.max_total_tokens) return FinishReason::kLength;
+  if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.max_total_tokens)
+    return FinishReason::kLength;
   return std::nullopt;
 }
 
@@ -266,7 +289,8 @@ void EngineCore::Deliver(ActiveSequence& sequence, SampleJob& job, Clock::time_p
   ++request.num_generated;
   if (observer_ != nullptr) {
     if (!request.first_token) observer_->OnFirstToken(SecondsBetween(request.request.arrival, now));
-    if (sequence.num_output_tokens() > 1) observer_->OnInterToken(SecondsBetween(sequence.last_update, now));
+    if (sequence.num_output_tokens() > 1)
+      observer_->OnInterToken(SecondsBetween(sequence.last_update, now));
   }
   if (!request.first_token) request.first_token = now;
   request.last_token = now;
@@ -296,7 +320,8 @@ void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {
   // Removing sequences leaves the plan's slices alone.
   for (const PlannedSlice& slice : plan.slices) {
     ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
-    if (!request.ended) FailRequest(request, {ErrorCode::kInternal, "the step failed: " + reason, ""});
+    if (!request.ended)
+      FailRequest(request, {ErrorCode::kInternal, "the step failed: " + reason, ""});
   }
   graveyard_.clear();
 }
@@ -321,7 +346,9 @@ void EngineCore::Bury(ActiveRequest& request, FinishReason reason) {
   }
   if (observer_ != nullptr) {
     const Clock::time_point now = Clock::now();
-    const auto between = [](const auto& from, const auto& to) { return from && to ? SecondsBetween(*from, *to) : 0; };
+    const auto between = [](const auto& from, const auto& to) {
+      return from && to ? SecondsBetween(*from, *to) : 0;
+    };
     const std::optional<Clock::time_point> arrival = request.request.arrival;
     RequestStats stats;
     stats.reason = reason;
@@ -335,7 +362,8 @@ void EngineCore::Bury(ActiveRequest& request, FinishReason reason) {
     stats.decode_seconds = between(request.first_token, request.last_token);
     stats.inference_seconds = between(request.first_scheduled, request.last_token);
     stats.total_seconds = SecondsBetween(*arrival, request.last_token.value_or(now));
-    if (request.first_token) stats.first_token_seconds = SecondsBetween(*arrival, *request.first_token);
+    if (request.first_token)
+      stats.first_token_seconds = SecondsBetween(*arrival, *request.first_token);
     observer_->OnFinished(stats);
   }
   const auto found = requests_.find(request.handle);

@@ -30,10 +30,10 @@ struct CoreOptions {
   int64_t max_logit_rows() const { return limits.max_num_seqs + limits.max_prompt_logit_rows; }
 };
 
-// A step: plan, fill the arrays, Model::Forward, sample, append, check for the end, free, tell the sinks. Everything a step
-// needs is allocated in the constructor; a step allocates only the news it hands to sinks.
-// Thread safety: one thread at a time.   Ownership: owns the requests until they end; model, cache, pool and observer
-// outlive it.
+// A step: plan, fill the arrays, Model::Forward, sample, append, check for the end, free, tell the
+// sinks. Everything a step needs is allocated in the constructor; a step allocates only the news it
+// hands to sinks. Thread safety: one thread at a time.   Ownership: owns the requests until they
+// end; model, cache, pool and observer outlive it.
 class EngineCore {
  public:
   // Called when a request has ended, just before its last news.
@@ -41,8 +41,8 @@ class EngineCore {
 
   // kResourceExhausted if the machine refuses the memory of the logits.
   static Result<std::unique_ptr<EngineCore>> Create(Model& model, KvCache& cache, ThreadPool& pool,
-                                                    const CoreOptions& options, EngineObserver* observer,
-                                                    OnEnd on_end);
+                                                    const CoreOptions& options,
+                                                    EngineObserver* observer, OnEnd on_end);
 
   void Add(std::unique_ptr<ActiveRequest> request);
   // The request leaves with no more news. Unknown handles are ignored.
@@ -65,8 +65,8 @@ class EngineCore {
   const Scheduler& scheduler() const { return scheduler_; }
 
  private:
-  EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const CoreOptions& options, EngineObserver* observer,
-             OnEnd on_end, Buffer logits);
+  EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const CoreOptions& options,
+             EngineObserver* observer, OnEnd on_end, Buffer logits);
 
   void LogPreemptions(const StepPlan& plan) const;
   StepInput BuildInput(const StepPlan& plan);
@@ -83,7 +83,8 @@ class EngineCore {
   // Its blocks are free from now on.
   void FinishSequence(ActiveSequence& sequence);
   void FailRequest(ActiveRequest& request, Error error);
-  // Releases what its sequences hold and takes it out of the table; it lives until the graveyard is emptied.
+  // Releases what its sequences hold and takes it out of the table; it lives until the graveyard is
+  // emptied.
   void Bury(ActiveRequest& request, FinishReason reason);
 
   Model& model_;
@@ -100,14 +101,14 @@ class EngineCore {
   std::vector<std::unique_ptr<ActiveRequest>> graveyard_;
 
   // The arrays of a step.
-  Buffer logits_;                                  // [max_logit_rows, vocab_size] F32
-  std::vector<int32_t> tokens_, positions_;        // [max_num_batched_tokens]
-  std::vector<kernels::AttentionSlice> slices_;    // [max_num_seqs]
-  std::vector<int32_t> logit_rows_;                // [max_logit_rows]
-  std::vector<int32_t> first_logit_;               // by slice: index into logit_rows_
-  std::vector<SampleJob> jobs_;                    // [max_num_seqs]
-  std::vector<ActiveSequence*> job_sequences_;     // likewise
-  std::vector<PromptLogprobJob> prompt_jobs_;      // [max_logit_rows]
+  Buffer logits_;                                             // [max_logit_rows, vocab_size] F32
+  std::vector<int32_t> tokens_, positions_;                   // [max_num_batched_tokens]
+  std::vector<kernels::AttentionSlice> slices_;               // [max_num_seqs]
+  std::vector<int32_t> logit_rows_;                           // [max_logit_rows]
+  std::vector<int32_t> first_logit_;                          // by slice: index into logit_rows_
+  std::vector<SampleJob> jobs_;                               // [max_num_seqs]
+  std::vector<ActiveSequence*> job_sequences_;                // likewise
+  std::vector<PromptLogprobJob> prompt_jobs_;                 // [max_logit_rows]
   std::vector<std::optional<TokenLogprobs>*> prompt_places_;  // where their results go
 };
 

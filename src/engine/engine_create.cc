@@ -12,15 +12,17 @@
 namespace sluice {
 namespace {
 
-// Writes to the pages of the first blocks, on all threads, so that the first requests do not wait for the machine to hand
-// out memory. The other pages are reserved and come when the cache first grows into them: taking gigabytes at once was
-// measured to cost up to minutes on virtual machines, for a cache that a small model may never fill.
+// Writes to the pages of the first blocks, on all threads, so that the first requests do not wait
+// for the machine to hand out memory. The other pages are reserved and come when the cache first
+// grows into them: taking gigabytes at once was measured to cost up to minutes on virtual machines,
+// for a cache that a small model may never fill.
 void WarmCache(ThreadPool& pool, KvCache& cache, int64_t num_layers) {
   constexpr int64_t kWarmBytes = int64_t{128} << 20;
   constexpr int64_t kPageBytes = 4096;
   for (int64_t layer = 0; layer < num_layers; ++layer) {
     const kernels::KvCacheView& view = cache.layer(layer);
-    const int64_t half_bytes = cache.num_blocks() * view.layout.BlockElements() * BitsPerElement(view.layout.type) / 8;
+    const int64_t half_bytes =
+        cache.num_blocks() * view.layout.BlockElements() * BitsPerElement(view.layout.type) / 8;
     const int64_t bytes = std::min(half_bytes, kWarmBytes / (2 * num_layers));
     for (void* half : {view.k, view.v}) {
       auto* const memory = static_cast<volatile char*>(half);
@@ -42,7 +44,9 @@ std::vector<int32_t> EndTokens(const ModelConfig& model, const GenerationConfig&
 
 EngineInfo InfoOf(const EnginePlan& plan, const EngineConfig& config, const ModelConfig& model,
                   const GenerationConfig& generation) {
-  const auto name = [](ElementType type) { return type == ElementType::kF32 ? "float32" : "bfloat16"; };
+  const auto name = [](ElementType type) {
+    return type == ElementType::kF32 ? "float32" : "bfloat16";
+  };
   EngineInfo info;
   info.model = model;
   info.generation = generation;
@@ -81,23 +85,27 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa));
   ASSIGN_OR_RETURN(const ModelConfig model_config, LoadModelConfig(config.model_folder));
   ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(config.model_folder));
-  ASSIGN_OR_RETURN(const EnginePlan plan,
-                   PlanEngine(config, model_config, ReadMemoryLimits(), DetectTopology(), PlanModel));
+  ASSIGN_OR_RETURN(const EnginePlan plan, PlanEngine(config, model_config, ReadMemoryLimits(),
+                                                     DetectTopology(), PlanModel));
   if (hooks.print_plan) {
     for (const std::string& line : MemoryTable(plan, config.block_size)) hooks.print_plan(line);
   }
 
   EngineLoop::Parts parts;
-  // Not pinned: the threads of the server share these cores, and the kernel places the workers better around them.
+  // Not pinned: the threads of the server share these cores, and the kernel places the workers
+  // better around them.
   parts.pool = std::make_unique<ThreadPool>(plan.num_threads);
-  ASSIGN_OR_RETURN(parts.model, LoadModel(*parts.pool, config.model_folder, model_config, ModelOptionsOf(plan, config),
-                                          hooks.load_progress ? hooks.load_progress : LoadProgress()));
+  ASSIGN_OR_RETURN(
+      parts.model,
+      LoadModel(*parts.pool, config.model_folder, model_config, ModelOptionsOf(plan, config),
+                hooks.load_progress ? hooks.load_progress : LoadProgress()));
   kernels::KvLayout layout;
   layout.num_kv_heads = static_cast<int>(model_config.num_key_value_heads);
   layout.head_dim = static_cast<int>(model_config.head_dim);
   layout.block_size = config.block_size;
   layout.type = plan.kv_type;
-  ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(layout, model_config.num_hidden_layers, plan.num_blocks));
+  ASSIGN_OR_RETURN(KvCache cache,
+                   KvCache::Allocate(layout, model_config.num_hidden_layers, plan.num_blocks));
   WarmCache(*parts.pool, cache, model_config.num_hidden_layers);
   parts.cache = std::make_unique<KvCache>(std::move(cache));
 
@@ -106,8 +114,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   LoopOptions loop_options;
   loop_options.drain_seconds = config.drain_seconds;
   loop_options.seed = config.seed;
-  return EngineLoop::Start(std::move(parts), InfoOf(plan, config, model_config, generation), core_options,
-                           std::move(loop_options), hooks.observer);
+  return EngineLoop::Start(std::move(parts), InfoOf(plan, config, model_config, generation),
+                           core_options, std::move(loop_options), hooks.observer);
 }
 
 }  // namespace sluice

@@ -11,10 +11,13 @@ namespace {
 // So many failed steps in a row are no accident of one request.
 constexpr int kFailedStepsUnhealthy = 3;
 
-int64_t Now() { return Clock::now().time_since_epoch().count(); }
+int64_t Now() {
+  return Clock::now().time_since_epoch().count();
+}
 
 int64_t Ticks(double seconds) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)).count();
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))
+      .count();
 }
 
 uint64_t Mix(uint64_t value) {  // splitmix64
@@ -26,21 +29,27 @@ uint64_t Mix(uint64_t value) {  // splitmix64
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> EngineLoop::Start(Parts parts, EngineInfo info, const CoreOptions& core_options,
+Result<std::unique_ptr<Engine>> EngineLoop::Start(Parts parts, EngineInfo info,
+                                                  const CoreOptions& core_options,
                                                   LoopOptions options, EngineObserver* observer) {
   options.enable_prefix_caching = core_options.enable_prefix_caching;
   options.eos_token_ids = core_options.eos_token_ids;
-  std::unique_ptr<EngineLoop> loop(new EngineLoop(std::move(parts), std::move(info), std::move(options)));
+  std::unique_ptr<EngineLoop> loop(
+      new EngineLoop(std::move(parts), std::move(info), std::move(options)));
   EngineLoop* self = loop.get();
-  ASSIGN_OR_RETURN(loop->core_,
-                   EngineCore::Create(*loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool, core_options, observer,
-                                      [self](const ActiveRequest& request) { self->OnEnd(request); }));
+  ASSIGN_OR_RETURN(
+      loop->core_,
+      EngineCore::Create(*loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool, core_options,
+                         observer, [self](const ActiveRequest& request) { self->OnEnd(request); }));
   loop->thread_ = std::thread([self] { self->Run(); });
   return std::unique_ptr<Engine>(std::move(loop));
 }
 
 EngineLoop::EngineLoop(Parts parts, EngineInfo info, LoopOptions options)
-    : parts_(std::move(parts)), info_(std::move(info)), options_(std::move(options)), base_seed_(options_.seed) {
+    : parts_(std::move(parts)),
+      info_(std::move(info)),
+      options_(std::move(options)),
+      base_seed_(options_.seed) {
   if (base_seed_ == 0) {
     std::random_device random;
     base_seed_ = (uint64_t{random()} << 32) | random();
@@ -64,7 +73,8 @@ Result<RequestHandle> EngineLoop::Submit(Request request) {
   const int64_t tokens = static_cast<int64_t>(request.prompt.size()) * request.num_sequences;
   if (tokens > options_.max_unfinished_tokens) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} sequences of a prompt of {} tokens are more than this server holds at a time; lower n",
+                fmt::format("{} sequences of a prompt of {} tokens are more than this server holds "
+                            "at a time; lower n",
                             request.num_sequences, request.prompt.size()),
                 "n");
   }
@@ -73,13 +83,14 @@ Result<RequestHandle> EngineLoop::Submit(Request request) {
   if (unfinished > options_.max_unfinished || unfinished_tokens > options_.max_unfinished_tokens) {
     num_unfinished_.fetch_sub(1);
     num_unfinished_tokens_.fetch_sub(tokens);
-    return Fail(ErrorCode::kUnavailable, fmt::format("the queue is full: {} requests with {} prompt tokens are waiting or "
-                                                     "running; try again later",
-                                                     unfinished - 1, unfinished_tokens - tokens));
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("the queue is full: {} requests with {} prompt tokens are waiting or "
+                            "running; try again later",
+                            unfinished - 1, unfinished_tokens - tokens));
   }
   const RequestHandle handle = next_handle_.fetch_add(1);
-  const bool siblings_wait =
-      (options_.enable_prefix_caching && request.use_prefix_cache) || request.sampling.prompt_logprobs.has_value();
+  const bool siblings_wait = (options_.enable_prefix_caching && request.use_prefix_cache) ||
+                             request.sampling.prompt_logprobs.has_value();
   auto active = MakeActiveRequest(handle, std::move(request), limits, options_.eos_token_ids,
                                   Mix(base_seed_ ^ Mix(handle)), siblings_wait);
   bool taken = false;
@@ -108,9 +119,13 @@ void EngineLoop::Push(Command command) {
   wake_.notify_one();
 }
 
-void EngineLoop::Abort(RequestHandle handle) { Push(AbortCommand{handle}); }
+void EngineLoop::Abort(RequestHandle handle) {
+  Push(AbortCommand{handle});
+}
 
-void EngineLoop::StopSequence(RequestHandle handle, int sequence) { Push(StopCommand{handle, sequence}); }
+void EngineLoop::StopSequence(RequestHandle handle, int sequence) {
+  Push(StopCommand{handle, sequence});
+}
 
 bool EngineLoop::ResetPrefixCache() {
   ResetCommand command;
@@ -127,7 +142,8 @@ bool EngineLoop::ResetPrefixCache() {
 void EngineLoop::BeginShutdown() {
   if (shutting_down_.exchange(true)) return;
   drain_deadline_ = Now() + Ticks(options_.drain_seconds);
-  LOG_INFO("engine", "shutting down: {} requests may finish within {} s", num_unfinished(), options_.drain_seconds);
+  LOG_INFO("engine", "shutting down: {} requests may finish within {} s", num_unfinished(),
+           options_.drain_seconds);
 }
 
 bool EngineLoop::healthy() const {
@@ -135,7 +151,9 @@ bool EngineLoop::healthy() const {
   return idle_.load() || Now() - last_progress_.load() < Ticks(options_.watchdog_seconds);
 }
 
-void EngineLoop::NoteProgress() { last_progress_.store(Now()); }
+void EngineLoop::NoteProgress() {
+  last_progress_.store(Now());
+}
 
 void EngineLoop::OnEnd(const ActiveRequest& request) {
   num_unfinished_.fetch_sub(1);
@@ -146,7 +164,8 @@ void EngineLoop::OnEnd(const ActiveRequest& request) {
 void EngineLoop::CheckIdle() {
   const BlockPool& pool = core_->pool();
   if (pool.num_held() == 0 && pool.num_free() + pool.num_cached() == pool.num_blocks()) return;
-  LOG_ERROR("engine", "idle, but {} of {} KV blocks are held; please report this", pool.num_held(), pool.num_blocks());
+  LOG_ERROR("engine", "idle, but {} of {} KV blocks are held; please report this", pool.num_held(),
+            pool.num_blocks());
   broken_ = true;
 }
 
@@ -184,7 +203,8 @@ void EngineLoop::Run() {
     for (Command& command : commands) Execute(command);
     const int64_t deadline = drain_deadline_.load();
     if (!running || (deadline != 0 && Now() >= deadline)) {
-      if (core_->has_work()) LOG_WARNING("engine", "{} requests are aborted: the server shuts down", num_unfinished());
+      if (core_->has_work())
+        LOG_WARNING("engine", "{} requests are aborted: the server shuts down", num_unfinished());
       core_->AbortAll();
     }
     if (core_->has_work()) {

@@ -23,8 +23,8 @@ struct LoopOptions {
   double drain_seconds = 30;
   // healthy() is false when neither a step nor the queue has moved for so long while there is work.
   double watchdog_seconds = 300;
-  // Requests that are taken in and not finished; more are answered kUnavailable. Likewise their prompt tokens over all
-  // sequences, which bounds the memory of a long queue.
+  // Requests that are taken in and not finished; more are answered kUnavailable. Likewise their
+  // prompt tokens over all sequences, which bounds the memory of a long queue.
   int64_t max_unfinished = 16384;
   int64_t max_unfinished_tokens = int64_t{64} << 20;
   uint64_t seed = 0;  // of requests without one; 0: random
@@ -40,8 +40,9 @@ class EngineLoop final : public Engine {
     std::unique_ptr<Model> model;
     std::unique_ptr<KvCache> cache;
   };
-  static Result<std::unique_ptr<Engine>> Start(Parts parts, EngineInfo info, const CoreOptions& core_options,
-                                               LoopOptions options, EngineObserver* observer);
+  static Result<std::unique_ptr<Engine>> Start(Parts parts, EngineInfo info,
+                                               const CoreOptions& core_options, LoopOptions options,
+                                               EngineObserver* observer);
   ~EngineLoop() override;
 
   const EngineInfo& info() const override { return info_; }
@@ -87,18 +88,19 @@ class EngineLoop final : public Engine {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<Command> queue_;  // guarded by mutex_; bounded by max_unfinished and a few commands a request
-  bool stopping_ = false;       // guarded by mutex_
+  std::vector<Command>
+      queue_;  // guarded by mutex_; bounded by max_unfinished and a few commands a request
+  bool stopping_ = false;  // guarded by mutex_
 
   std::atomic<uint64_t> next_handle_{1};
   std::atomic<int64_t> num_unfinished_{0};
   std::atomic<int64_t> num_unfinished_tokens_{0};
   std::atomic<bool> shutting_down_{false};
-  std::atomic<int64_t> drain_deadline_{0};   // ticks of Clock; 0: none
-  std::atomic<int64_t> last_progress_{0};    // ticks of Clock
+  std::atomic<int64_t> drain_deadline_{0};  // ticks of Clock; 0: none
+  std::atomic<int64_t> last_progress_{0};   // ticks of Clock
   std::atomic<bool> idle_{true};
-  std::atomic<int> failed_steps_{0};         // in a row
-  std::atomic<bool> broken_{false};          // the accounts of blocks are wrong
+  std::atomic<int> failed_steps_{0};  // in a row
+  std::atomic<bool> broken_{false};   // the accounts of blocks are wrong
 
   std::thread thread_;  // last: it uses all of the above
 };

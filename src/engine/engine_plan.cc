@@ -36,14 +36,18 @@ Result<ElementType> ParseType(const std::string& name, const char* param, Elemen
     notes.push_back(fmt::format("{} {} runs as bfloat16 on a CPU", param, name));
     return ElementType::kBF16;
   }
-  return Invalid(param, fmt::format("{} must be auto, bfloat16, float16 or float32, got \"{}\"", param, name));
+  return Invalid(
+      param, fmt::format("{} must be auto, bfloat16, float16 or float32, got \"{}\"", param, name));
 }
 
 Status PlanThreads(const EngineConfig& config, const Topology& topology, EnginePlan& plan) {
   const int most = std::min(kMaxThreads, kMaxThreadsPerCpu * std::max(1, topology.logical_cpus));
   if (config.num_threads < 0 || config.num_threads > most) {
-    return Invalid("threads", fmt::format("threads must be in [1, {}] on this machine of {} CPUs (or 0 for all cores), got {}",
-                                          most, topology.logical_cpus, config.num_threads));
+    return Invalid(
+        "threads",
+        fmt::format(
+            "threads must be in [1, {}] on this machine of {} CPUs (or 0 for all cores), got {}",
+            most, topology.logical_cpus, config.num_threads));
   }
   plan.num_threads = config.num_threads > 0 ? config.num_threads : topology.DefaultThreads();
   return {};
@@ -52,7 +56,8 @@ Status PlanThreads(const EngineConfig& config, const Topology& topology, EngineP
 // Everything but what depends on the context's length.
 Status PlanLimits(const EngineConfig& config, EnginePlan& plan) {
   if (config.block_size < 1 || config.block_size > 1024) {
-    return Invalid("block_size", fmt::format("block_size must be in [1, 1024], got {}", config.block_size));
+    return Invalid("block_size",
+                   fmt::format("block_size must be in [1, 1024], got {}", config.block_size));
   }
   const auto positive = [](const char* param, const std::optional<int64_t>& value) -> Status {
     if (!value || *value >= 1) return {};
@@ -63,52 +68,65 @@ Status PlanLimits(const EngineConfig& config, EnginePlan& plan) {
   RETURN_IF_ERROR(positive("max_model_len", config.max_model_len));
   RETURN_IF_ERROR(positive("kv_cache_memory_bytes", config.kv_cache_bytes));
   RETURN_IF_ERROR(positive("num_gpu_blocks_override", config.num_blocks_override));
-  if (config.memory_utilization && !(*config.memory_utilization > 0 && *config.memory_utilization <= 1)) {
+  if (config.memory_utilization &&
+      !(*config.memory_utilization > 0 && *config.memory_utilization <= 1)) {
     return Invalid("gpu_memory_utilization",
-                   fmt::format("gpu_memory_utilization must be in (0, 1], got {}", *config.memory_utilization));
+                   fmt::format("gpu_memory_utilization must be in (0, 1], got {}",
+                               *config.memory_utilization));
   }
   if (config.long_prefill_token_threshold < 0) {
-    return Invalid("long_prefill_token_threshold", fmt::format("long_prefill_token_threshold must be 0 or more, got {}",
-                                                               config.long_prefill_token_threshold));
+    return Invalid("long_prefill_token_threshold",
+                   fmt::format("long_prefill_token_threshold must be 0 or more, got {}",
+                               config.long_prefill_token_threshold));
   }
   constexpr int64_t kMost = 1 << 20;
   plan.max_num_seqs = config.max_num_seqs.value_or(kDefaultMaxNumSeqs);
   plan.max_num_batched_tokens = config.max_num_batched_tokens.value_or(
       std::max(kDefaultMaxNumBatchedTokens, plan.max_num_seqs));
   if (plan.max_num_seqs > kMost || plan.max_num_batched_tokens > kMost) {
-    return Invalid("max_num_batched_tokens", fmt::format("max_num_seqs and max_num_batched_tokens must be at most {}", kMost));
+    return Invalid(
+        "max_num_batched_tokens",
+        fmt::format("max_num_seqs and max_num_batched_tokens must be at most {}", kMost));
   }
   if (plan.max_num_batched_tokens < plan.max_num_seqs) {
     if (config.max_num_seqs) {
       return Invalid("max_num_batched_tokens",
-                     fmt::format("max_num_batched_tokens ({}) must be greater than or equal to max_num_seqs ({}): every running "
+                     fmt::format("max_num_batched_tokens ({}) must be greater than or equal to "
+                                 "max_num_seqs ({}): every running "
                                  "sequence takes a token of each step",
                                  plan.max_num_batched_tokens, plan.max_num_seqs));
     }
     plan.max_num_seqs = plan.max_num_batched_tokens;
-    plan.notes.push_back(fmt::format("max_num_seqs is {}, as many as max_num_batched_tokens", plan.max_num_seqs));
+    plan.notes.push_back(
+        fmt::format("max_num_seqs is {}, as many as max_num_batched_tokens", plan.max_num_seqs));
   }
   return {};
 }
 
-int64_t BlocksFor(int64_t tokens, int block_size) { return (tokens + block_size - 1) / block_size; }
+int64_t BlocksFor(int64_t tokens, int block_size) {
+  return (tokens + block_size - 1) / block_size;
+}
 
 // Fills in the bytes for plan.max_model_len.
-Status PlanBytes(const EngineConfig& config, const ModelConfig& model, const PlanModelFunction& plan_model,
-                 EnginePlan& plan) {
+Status PlanBytes(const EngineConfig& config, const ModelConfig& model,
+                 const PlanModelFunction& plan_model, EnginePlan& plan) {
   if (!config.enable_chunked_prefill) {
     if (config.max_num_batched_tokens && *config.max_num_batched_tokens < plan.max_model_len) {
       return Invalid("max_num_batched_tokens",
-                     fmt::format("max_num_batched_tokens ({}) is smaller than max_model_len ({}). Without chunked prefill a "
-                                 "prompt is computed in one step: raise max_num_batched_tokens, lower max_model_len or "
+                     fmt::format("max_num_batched_tokens ({}) is smaller than max_model_len ({}). "
+                                 "Without chunked prefill a "
+                                 "prompt is computed in one step: raise max_num_batched_tokens, "
+                                 "lower max_model_len or "
                                  "enable chunked prefill",
                                  *config.max_num_batched_tokens, plan.max_model_len));
     }
     if (!config.max_num_batched_tokens) {
-      plan.max_num_batched_tokens = std::max({kDefaultMaxNumBatchedTokens, plan.max_num_seqs, plan.max_model_len});
+      plan.max_num_batched_tokens =
+          std::max({kDefaultMaxNumBatchedTokens, plan.max_num_seqs, plan.max_model_len});
     }
   }
-  ASSIGN_OR_RETURN(const ModelMemory memory, plan_model(model, ModelOptionsOf(plan, config), plan.num_threads));
+  ASSIGN_OR_RETURN(const ModelMemory memory,
+                   plan_model(model, ModelOptionsOf(plan, config), plan.num_threads));
   plan.weight_bytes = memory.weight_bytes;
   plan.workspace_bytes = memory.workspace_bytes +
                          plan.max_logit_rows() * model.vocab_size * int64_t{sizeof(float)} +
@@ -122,7 +140,8 @@ int64_t KvBudget(const EngineConfig& config, const EnginePlan& plan) {
   const int64_t rest = plan.memory.available_bytes - plan.weight_bytes - plan.workspace_bytes;
   if (config.kv_cache_bytes) return *config.kv_cache_bytes;
   if (config.memory_utilization) {
-    const auto allowed = static_cast<int64_t>(*config.memory_utilization * static_cast<double>(plan.memory.total_bytes));
+    const auto allowed = static_cast<int64_t>(*config.memory_utilization *
+                                              static_cast<double>(plan.memory.total_bytes));
     return std::min(rest, allowed - plan.weight_bytes - plan.workspace_bytes);
   }
   // Something is left for the rest of the process and of the machine.
@@ -136,27 +155,32 @@ tl::unexpected<Error> TooSmall(const EngineConfig& config, const EnginePlan& pla
                        : config.kv_cache_bytes     ? "kv_cache_memory_bytes"
                        : config.memory_utilization ? "gpu_memory_utilization"
                                                    : "kv_cache_memory_bytes";
-  return Fail(ErrorCode::kResourceExhausted,
-              fmt::format("one sequence of max_model_len {} needs {} of KV cache, but {} is available for it. Lower "
-                          "max_model_len to at most {}{}",
-                          plan.max_model_len, Bytes(needed), Bytes(std::max<int64_t>(0, budget)), most,
-                          needed + plan.weight_bytes + plan.workspace_bytes <= plan.memory.available_bytes
-                              ? fmt::format(", or raise {}", option)
-                              : std::string()),
-              "max_model_len");
+  return Fail(
+      ErrorCode::kResourceExhausted,
+      fmt::format("one sequence of max_model_len {} needs {} of KV cache, but {} is available for "
+                  "it. Lower "
+                  "max_model_len to at most {}{}",
+                  plan.max_model_len, Bytes(needed), Bytes(std::max<int64_t>(0, budget)), most,
+                  needed + plan.weight_bytes + plan.workspace_bytes <= plan.memory.available_bytes
+                      ? fmt::format(", or raise {}", option)
+                      : std::string()),
+      "max_model_len");
 }
 
-Status PlanCache(const EngineConfig& config, const ModelConfig& model, const PlanModelFunction& plan_model,
-                 EnginePlan& plan) {
+Status PlanCache(const EngineConfig& config, const ModelConfig& model,
+                 const PlanModelFunction& plan_model, EnginePlan& plan) {
   const int64_t fixed = plan.weight_bytes + plan.workspace_bytes;
   if (fixed >= plan.memory.available_bytes) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("the weights take {} and the workspace {}, but only {} of memory is free{}. Use a smaller model{}",
-                            Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes), Bytes(plan.memory.available_bytes),
+                fmt::format("the weights take {} and the workspace {}, but only {} of memory is "
+                            "free{}. Use a smaller model{}",
+                            Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes),
+                            Bytes(plan.memory.available_bytes),
                             plan.memory.limited_by_cgroup ? " (limited by a control group)" : "",
-                            plan.workspace_bytes > plan.weight_bytes ? ", or lower max_num_batched_tokens and max_num_seqs"
-                            : plan.dtype == ElementType::kF32        ? ", or dtype bfloat16"
-                                                                     : ""),
+                            plan.workspace_bytes > plan.weight_bytes
+                                ? ", or lower max_num_batched_tokens and max_num_seqs"
+                            : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
+                                                              : ""),
                 "model");
   }
   int64_t budget = KvBudget(config, plan);
@@ -164,23 +188,28 @@ Status PlanCache(const EngineConfig& config, const ModelConfig& model, const Pla
   int64_t blocks = std::max<int64_t>(0, budget) / plan.kv_bytes_per_block;
   const bool outright = config.kv_cache_bytes || config.num_blocks_override;
   if (blocks * config.block_size < plan.max_model_len) {
-    if (config.max_model_len || blocks * config.block_size < 2) return TooSmall(config, plan, budget);
-    plan.notes.push_back(fmt::format("max_model_len is {}: the checkpoint allows {}, the KV cache of {} holds no more",
-                                     blocks * config.block_size, plan.max_model_len, Bytes(budget)));
+    if (config.max_model_len || blocks * config.block_size < 2)
+      return TooSmall(config, plan, budget);
+    plan.notes.push_back(fmt::format(
+        "max_model_len is {}: the checkpoint allows {}, the KV cache of {} holds no more",
+        blocks * config.block_size, plan.max_model_len, Bytes(budget)));
     plan.max_model_len = blocks * config.block_size;
     // The workspace shrinks with it; the cache keeps its size.
     RETURN_IF_ERROR(PlanBytes(config, model, plan_model, plan));
   }
-  if (!outright) blocks = std::min(blocks, plan.max_num_seqs * BlocksFor(plan.max_model_len, config.block_size));
+  if (!outright)
+    blocks = std::min(blocks, plan.max_num_seqs * BlocksFor(plan.max_model_len, config.block_size));
   plan.num_blocks = blocks;
   plan.kv_bytes = blocks * plan.kv_bytes_per_block;
   if (plan.total_bytes() > plan.memory.available_bytes) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("{} of weights, {} of workspace and {} of KV cache are more than the {} of memory that is free; "
+                fmt::format("{} of weights, {} of workspace and {} of KV cache are more than the "
+                            "{} of memory that is free; "
                             "lower {}",
-                            Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes), Bytes(plan.kv_bytes),
-                            Bytes(plan.memory.available_bytes),
-                            config.num_blocks_override ? "num_gpu_blocks_override" : "kv_cache_memory_bytes"),
+                            Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes),
+                            Bytes(plan.kv_bytes), Bytes(plan.memory.available_bytes),
+                            config.num_blocks_override ? "num_gpu_blocks_override"
+                                                       : "kv_cache_memory_bytes"),
                 config.num_blocks_override ? "num_gpu_blocks_override" : "kv_cache_memory_bytes");
   }
   return {};
@@ -191,7 +220,8 @@ Status PlanCache(const EngineConfig& config, const ModelConfig& model, const Pla
 ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config) {
   ModelOptions options;
   options.compute_type = plan.dtype;
-  options.load_format = config.dummy_weights ? ModelOptions::LoadFormat::kDummy : ModelOptions::LoadFormat::kAuto;
+  options.load_format =
+      config.dummy_weights ? ModelOptions::LoadFormat::kDummy : ModelOptions::LoadFormat::kAuto;
   options.dummy_seed = config.seed;
   options.kv_type = plan.kv_type;
   options.block_size = config.block_size;
@@ -202,12 +232,14 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config) 
   return options;
 }
 
-Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model, const MemoryLimits& memory,
-                              const Topology& topology, const PlanModelFunction& plan_model) {
+Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
+                              const MemoryLimits& memory, const Topology& topology,
+                              const PlanModelFunction& plan_model) {
   EnginePlan plan;
   plan.memory = memory;
   ASSIGN_OR_RETURN(plan.dtype, ParseType(config.dtype, "dtype", ElementType::kBF16, plan.notes));
-  ASSIGN_OR_RETURN(plan.kv_type, ParseType(config.kv_cache_dtype, "kv_cache_dtype", plan.dtype, plan.notes));
+  ASSIGN_OR_RETURN(plan.kv_type,
+                   ParseType(config.kv_cache_dtype, "kv_cache_dtype", plan.dtype, plan.notes));
   RETURN_IF_ERROR(PlanThreads(config, topology, plan));
   RETURN_IF_ERROR(PlanLimits(config, plan));
   plan.max_prompt_logit_rows = std::clamp<int64_t>(
@@ -215,11 +247,13 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   plan.max_model_len = config.max_model_len.value_or(model.max_position_embeddings);
   if (config.max_model_len && *config.max_model_len > model.max_position_embeddings) {
     return Invalid("max_model_len",
-                   fmt::format("max_model_len ({}) is larger than max_position_embeddings ({}) in the model's config.json; "
+                   fmt::format("max_model_len ({}) is larger than max_position_embeddings ({}) in "
+                               "the model's config.json; "
                                "the model knows no positions beyond. Lower max_model_len",
                                *config.max_model_len, model.max_position_embeddings));
   }
-  if (plan.max_model_len < 2) return Invalid("max_model_len", "max_model_len must be at least 2: a prompt and an answer");
+  if (plan.max_model_len < 2)
+    return Invalid("max_model_len", "max_model_len must be at least 2: a prompt and an answer");
   RETURN_IF_ERROR(PlanBytes(config, model, plan_model, plan));
   RETURN_IF_ERROR(PlanCache(config, model, plan_model, plan));
   return plan;
@@ -232,19 +266,24 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size) {
   const int64_t tokens = plan.num_blocks * block_size;
   std::vector<std::string> lines;
   lines.push_back("memory plan");
-  lines.push_back(line("weights", plan.weight_bytes, plan.dtype == ElementType::kF32 ? "computed in float32" : "computed in bfloat16"));
+  lines.push_back(
+      line("weights", plan.weight_bytes,
+           plan.dtype == ElementType::kF32 ? "computed in float32" : "computed in bfloat16"));
   lines.push_back(line("workspace", plan.workspace_bytes,
-                       fmt::format("steps of {} tokens and {} sequences, logits, sampling", plan.max_num_batched_tokens,
-                                   plan.max_num_seqs)));
-  lines.push_back(line("KV cache", plan.kv_bytes,
-                       fmt::format("{} blocks of {} tokens in {}: {} tokens, {:.1f} sequences of {}", plan.num_blocks, block_size,
-                                   plan.kv_type == ElementType::kF32 ? "float32" : "bfloat16", tokens,
-                                   static_cast<double>(tokens) / static_cast<double>(plan.max_model_len),
-                                   plan.max_model_len)));
+                       fmt::format("steps of {} tokens and {} sequences, logits, sampling",
+                                   plan.max_num_batched_tokens, plan.max_num_seqs)));
+  lines.push_back(
+      line("KV cache", plan.kv_bytes,
+           fmt::format("{} blocks of {} tokens in {}: {} tokens, {:.1f} sequences of {}",
+                       plan.num_blocks, block_size,
+                       plan.kv_type == ElementType::kF32 ? "float32" : "bfloat16", tokens,
+                       static_cast<double>(tokens) / static_cast<double>(plan.max_model_len),
+                       plan.max_model_len)));
   lines.push_back(line("total", plan.total_bytes(), ""));
-  lines.push_back(line("free", plan.memory.available_bytes,
-                       fmt::format("of {} that this process may use{}", Bytes(plan.memory.total_bytes),
-                                   plan.memory.limited_by_cgroup ? " (control group)" : "")));
+  lines.push_back(
+      line("free", plan.memory.available_bytes,
+           fmt::format("of {} that this process may use{}", Bytes(plan.memory.total_bytes),
+                       plan.memory.limited_by_cgroup ? " (control group)" : "")));
   for (const std::string& note : plan.notes) lines.push_back(note);
   return lines;
 }

@@ -1,4 +1,5 @@
-// Settles an engine's numbers before anything is allocated: types, limits, and how memory is divided.
+// Settles an engine's numbers before anything is allocated: types, limits, and how memory is
+// divided.
 #pragma once
 
 #include <cstdint>
@@ -36,19 +37,25 @@ struct EnginePlan {
   int64_t total_bytes() const { return weight_bytes + workspace_bytes + kv_bytes; }
 };
 
-using PlanModelFunction = std::function<Result<ModelMemory>(const ModelConfig&, const ModelOptions&, int num_threads)>;
+using PlanModelFunction =
+    std::function<Result<ModelMemory>(const ModelConfig&, const ModelOptions&, int num_threads)>;
 
 // The rules:
-//   max_num_seqs is 256 and max_num_batched_tokens 2048 by default; the former never exceeds the latter. Without chunked
+//   max_num_seqs is 256 and max_num_batched_tokens 2048 by default; the former never exceeds the
+//   latter. Without chunked
 //     prefill a step holds a whole context.
-//   The cache takes a quarter of the free memory; with memory_utilization F, what is left of F times the memory this process
-//     may use after weights and workspace; never more than max_num_seqs sequences of max_model_len can fill, nor than is
-//     free. kv_cache_bytes and num_blocks_override set it outright.
-//   max_model_len is what the checkpoint allows or, where that is more than the cache holds, the latter.
-// kInvalidArgument for options that contradict each other or are absurd; kResourceExhausted, with the option that would help,
-// when weights exceed memory or one sequence of a given max_model_len does not fit.
-Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model, const MemoryLimits& memory,
-                              const Topology& topology, const PlanModelFunction& plan_model);
+//   The cache takes a quarter of the free memory; with memory_utilization F, what is left of F
+//   times the memory this process
+//     may use after weights and workspace; never more than max_num_seqs sequences of max_model_len
+//     can fill, nor than is free. kv_cache_bytes and num_blocks_override set it outright.
+//   max_model_len is what the checkpoint allows or, where that is more than the cache holds, the
+//   latter.
+// kInvalidArgument for options that contradict each other or are absurd; kResourceExhausted, with
+// the option that would help, when weights exceed memory or one sequence of a given max_model_len
+// does not fit.
+Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
+                              const MemoryLimits& memory, const Topology& topology,
+                              const PlanModelFunction& plan_model);
 
 // The options for loading the model under the plan.
 ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config);

@@ -11,14 +11,17 @@ using ::testing::HasSubstr;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 // 100 MiB of weights, 10 MiB of workspace, 1 MiB a block of 16 tokens.
-Result<ModelMemory> Sizes(const ModelConfig&, const ModelOptions&, int) { return ModelMemory{100 * kMiB, 10 * kMiB, kMiB}; }
+Result<ModelMemory> Sizes(const ModelConfig&, const ModelOptions&, int) {
+  return ModelMemory{100 * kMiB, 10 * kMiB, kMiB};
+}
 
 struct Machine {
   int64_t total = 4000 * kMiB;
   int64_t available = 2000 * kMiB;
 };
 
-Result<EnginePlan> Plan(const EngineConfig& config, Machine machine = {}, int64_t positions = 131072) {
+Result<EnginePlan> Plan(const EngineConfig& config, Machine machine = {},
+                        int64_t positions = 131072) {
   ModelConfig model;
   model.vocab_size = 256;
   model.max_position_embeddings = positions;
@@ -56,7 +59,8 @@ TEST(EnginePlan, TheCacheNeverExceedsWhatTheSequencesCouldUse) {
 
 TEST(EnginePlan, UtilizationCountsAllMemoryOfTheProcess) {
   EngineConfig config;
-  config.memory_utilization = 0.25;  // 1000 MiB, of which weights and workspace take 110 and logits some
+  config.memory_utilization =
+      0.25;  // 1000 MiB, of which weights and workspace take 110 and logits some
   const auto plan = Plan(config);
   ASSERT_TRUE(plan);
   EXPECT_LE(plan->total_bytes(), 1000 * kMiB);

@@ -52,9 +52,14 @@ TEST(Engine, PrefixHitGivesTheSameAnswer) {
   EXPECT_EQ(fake.Ask(Prompt(1, 100), GreedyFor(1))->prompt->cached_tokens, 0);
 }
 
-// C1, C4, C7 and the promise: a crowd on few blocks, with preemptions, shared prefixes and clients that leave.
+// C1, C4, C7 and the promise: a crowd on few blocks, with preemptions, shared prefixes and clients
+// that leave.
 TEST(Engine, CrowdGetsTheAnswersOfOneAlone) {
-  FakeEngine fake({.num_blocks = 140, .max_num_seqs = 16, .max_num_batched_tokens = 24, .num_threads = 2, .loop = {}});
+  FakeEngine fake({.num_blocks = 140,
+                   .max_num_seqs = 16,
+                   .max_num_batched_tokens = 24,
+                   .num_threads = 2,
+                   .loop = {}});
   struct Asked {
     std::vector<int32_t> prompt;
     int64_t count;
@@ -65,8 +70,8 @@ TEST(Engine, CrowdGetsTheAnswersOfOneAlone) {
   std::mt19937 random(3);
   std::vector<Asked> all;
   for (unsigned i = 0; i < 120; ++i) {
-    Asked asked{Prompt(i % 10, 1 + random() % 60), static_cast<int64_t>(1 + random() % 80), i % 3 == 0,
-                std::make_shared<CollectingSink>(), 0};
+    Asked asked{Prompt(i % 10, 1 + random() % 60), static_cast<int64_t>(1 + random() % 80),
+                i % 3 == 0, std::make_shared<CollectingSink>(), 0};
     asked.handle = *fake.Submit(asked.prompt, GreedyFor(asked.count), asked.sink);
     all.push_back(asked);
   }
@@ -93,7 +98,8 @@ TEST(Engine, C7AnAbortedRequestIsGoneAfterOneStep) {
   const int64_t before = fake.model->steps;
   fake.engine->Abort(handle);
   EXPECT_TRUE(fake.WaitForIdle());
-  EXPECT_LE(fake.model->steps - before, 3) << "the step under way, and the one that may start before the call";
+  EXPECT_LE(fake.model->steps - before, 3)
+      << "the step under way, and the one that may start before the call";
   const std::lock_guard lock(sink->mutex);
   EXPECT_FALSE(sink->sequences[0].finish) << "the sink hears nothing of it";
   EXPECT_FALSE(sink->error);
@@ -171,7 +177,8 @@ TEST(Engine, SeededChoicesRepeatWhateverElseRuns) {
     EXPECT_NE(alone[0], alone[1]);
     SamplingParams unseeded = params;
     unseeded.seed.reset();
-    EXPECT_NE(fake.Ask(Prompt(2, 40), unseeded)->tokens(), fake.Ask(Prompt(2, 40), unseeded)->tokens());
+    EXPECT_NE(fake.Ask(Prompt(2, 40), unseeded)->tokens(),
+              fake.Ask(Prompt(2, 40), unseeded)->tokens());
   }
   FakeEngine fake({.num_blocks = 160, .max_num_batched_tokens = 33, .num_threads = 2, .loop = {}});
   std::vector<std::shared_ptr<CollectingSink>> others;
@@ -298,7 +305,8 @@ TEST(Engine, DestructionEndsWhatRuns) {
 TEST(Engine, RefusesWhatItCannotTake) {
   FakeEngine fake({.max_model_len = 32, .loop = {.max_unfinished = 2}});
   const auto refused = [&](std::vector<int32_t> prompt, SamplingParams params, const char* param) {
-    const auto handle = fake.Submit(std::move(prompt), std::move(params), std::make_shared<CollectingSink>());
+    const auto handle =
+        fake.Submit(std::move(prompt), std::move(params), std::make_shared<CollectingSink>());
     ASSERT_FALSE(handle) << param;
     EXPECT_EQ(handle.error().code, ErrorCode::kInvalidArgument);
     EXPECT_EQ(handle.error().param, param);
@@ -340,9 +348,11 @@ TEST(Engine, RefusesWhatItCannotTake) {
   EXPECT_TRUE(fake.WaitForIdle());
 }
 
-// The figure of the plan's measure "host work below 0.3 ms a step at 32 sequences"; printed, not asserted.
+// The figure of the plan's measure "host work below 0.3 ms a step at 32 sequences"; printed, not
+// asserted.
 TEST(Engine, HostWorkOfAStepOf32Sequences) {
-  FakeEngine fake({.num_blocks = 4096, .max_model_len = 2048, .max_num_batched_tokens = 2048, .loop = {}});
+  FakeEngine fake(
+      {.num_blocks = 4096, .max_model_len = 2048, .max_num_batched_tokens = 2048, .loop = {}});
   fake.model->fast = true;
   std::vector<std::shared_ptr<CollectingSink>> sinks;
   SamplingParams params = GreedyFor(300);
@@ -353,7 +363,8 @@ TEST(Engine, HostWorkOfAStepOf32Sequences) {
   for (const auto& sink : sinks) ASSERT_TRUE(sink->WaitForEnd());
   ASSERT_TRUE(fake.WaitForIdle());
   printf("host work: %.1f us a step over %ld steps of up to 32 sequences\n",
-         1e6 * fake.observer.host_seconds / static_cast<double>(fake.observer.steps), fake.observer.steps.load());
+         1e6 * fake.observer.host_seconds / static_cast<double>(fake.observer.steps),
+         fake.observer.steps.load());
 }
 
 TEST(Engine, IdleUsesNoCpu) {

@@ -1,4 +1,5 @@
-// For tests: a model without weights whose answers show every mistake with the cache, and a sink that collects.
+// For tests: a model without weights whose answers show every mistake with the cache, and a sink
+// that collects.
 #pragma once
 
 #include <atomic>
@@ -17,8 +18,9 @@
 
 namespace sluice::testing {
 
-// Its "KV cache" holds the tokens themselves: the logits of a row are a hash of all tokens of its sequence, read back through
-// the block table. So a block that is lost, shared wrongly or taken too early changes the answer.
+// Its "KV cache" holds the tokens themselves: the logits of a row are a hash of all tokens of its
+// sequence, read back through the block table. So a block that is lost, shared wrongly or taken too
+// early changes the answer.
 class FakeModel final : public Model {
  public:
   static constexpr int kVocab = 64;
@@ -27,7 +29,9 @@ class FakeModel final : public Model {
   static constexpr int32_t kEos = 63;       // never the likeliest by itself
 
   FakeModel(int block_size, int64_t num_blocks)
-      : Model(Config()), block_size_(block_size), slots_(static_cast<size_t>(block_size * num_blocks), -1) {}
+      : Model(Config()),
+        block_size_(block_size),
+        slots_(static_cast<size_t>(block_size * num_blocks), -1) {}
 
   static ModelConfig Config() {
     ModelConfig config;
@@ -39,7 +43,8 @@ class FakeModel final : public Model {
 
   static void Logits(std::span<const int32_t> tokens, float* logits) {
     uint64_t hash = 1469598103934665603u;
-    for (const int32_t token : tokens) hash = (hash ^ static_cast<uint64_t>(token)) * 1099511628211u;
+    for (const int32_t token : tokens)
+      hash = (hash ^ static_cast<uint64_t>(token)) * 1099511628211u;
     for (int i = 0; i < kVocab; ++i) {
       uint64_t value = hash + static_cast<uint64_t>(i) * 0x9E3779B97F4A7C15u;
       value = (value ^ (value >> 31)) * 0xBF58476D1CE4E5B9u;
@@ -80,7 +85,8 @@ class FakeModel final : public Model {
         if (row >= slice.first_row + slice.num_tokens) break;
         const int32_t length = slice.context + static_cast<int32_t>(row - slice.first_row) + 1;
         context_.clear();
-        for (int32_t position = 0; position < length; ++position) context_.push_back(Slot(slice, position));
+        for (int32_t position = 0; position < length; ++position)
+          context_.push_back(Slot(slice, position));
         if (fast) {
           std::fill(logits, logits + kVocab, 0.5f);
         } else {
@@ -99,7 +105,8 @@ class FakeModel final : public Model {
 
  private:
   int32_t& Slot(const kernels::AttentionSlice& slice, int32_t position) {
-    return slots_[static_cast<size_t>(slice.block_table[position / block_size_] * block_size_ + position % block_size_)];
+    return slots_[static_cast<size_t>(slice.block_table[position / block_size_] * block_size_ +
+                                      position % block_size_)];
   }
 
   int block_size_;
@@ -148,7 +155,8 @@ class CollectingSink final : public RequestSink {
   bool WaitForEnd() {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, std::chrono::seconds(30), [this] {
-      return error || std::all_of(sequences.begin(), sequences.end(), [](const auto& s) { return s.finish.has_value(); });
+      return error || std::all_of(sequences.begin(), sequences.end(),
+                                  [](const auto& s) { return s.finish.has_value(); });
     });
   }
   bool WaitForTokens(size_t count, size_t sequence = 0) {
@@ -166,7 +174,8 @@ class CollectingSink final : public RequestSink {
   int num_updates = 0;
 };
 
-// Counts what the engine reports. Thread safety: read it when the engine is idle, or the atomics at any time.
+// Counts what the engine reports. Thread safety: read it when the engine is idle, or the atomics at
+// any time.
 class CountingObserver final : public EngineObserver {
  public:
   void OnStep(const StepStats& stats) override {
@@ -189,8 +198,9 @@ class CountingObserver final : public EngineObserver {
     last_reason = static_cast<int>(stats.reason);
   }
 
-  std::atomic<int64_t> used_blocks{0}, running{0}, waiting{0}, preemptions{0}, prompt_tokens{0}, generated_tokens{0},
-      prefix_hits{0}, steps{0}, first_tokens{0}, inter_tokens{0}, finished{0}, last_reason{-1};
+  std::atomic<int64_t> used_blocks{0}, running{0}, waiting{0}, preemptions{0}, prompt_tokens{0},
+      generated_tokens{0}, prefix_hits{0}, steps{0}, first_tokens{0}, inter_tokens{0}, finished{0},
+      last_reason{-1};
   double host_seconds = 0;
 };
 
@@ -246,7 +256,8 @@ struct FakeEngine {
   }
 
   // Runs one request to its end.
-  std::shared_ptr<CollectingSink> Ask(std::vector<int32_t> prompt, SamplingParams params, int n = 1) {
+  std::shared_ptr<CollectingSink> Ask(std::vector<int32_t> prompt, SamplingParams params,
+                                      int n = 1) {
     auto sink = std::make_shared<CollectingSink>(n);
     const auto handle = Submit(std::move(prompt), std::move(params), sink, n);
     EXPECT_TRUE(handle) << handle.error().message;
@@ -257,7 +268,8 @@ struct FakeEngine {
   // True once everything has ended and the observer has heard of it.
   bool WaitForIdle() {
     for (int i = 0; i < 30000; ++i) {
-      if (engine->num_unfinished() == 0 && observer.running == 0 && observer.waiting == 0 && observer.used_blocks == 0) {
+      if (engine->num_unfinished() == 0 && observer.running == 0 && observer.waiting == 0 &&
+          observer.used_blocks == 0) {
         return true;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -8,20 +8,21 @@
 
 namespace sluice {
 
-// After every step; and once with no tokens when the engine falls idle, so that gauges return to zero.
+// After every step; and once with no tokens when the engine falls idle, so that gauges return to
+// zero.
 struct StepStats {
   int64_t running = 0;
   int64_t waiting = 0;
   int64_t used_blocks = 0;  // held by sequences
   int64_t total_blocks = 0;
   // Of this step:
-  int64_t prompt_tokens = 0;     // computed, not taken from the cache
+  int64_t prompt_tokens = 0;  // computed, not taken from the cache
   int64_t generated_tokens = 0;
   int64_t preemptions = 0;
-  int64_t prefix_queries = 0;    // tokens asked of the prefix index
-  int64_t prefix_hits = 0;       // tokens found there
-  double step_seconds = 0;       // from plan to sampled tokens
-  double model_seconds = 0;      // of that inside Model::Forward
+  int64_t prefix_queries = 0;  // tokens asked of the prefix index
+  int64_t prefix_hits = 0;     // tokens found there
+  double step_seconds = 0;     // from plan to sampled tokens
+  double model_seconds = 0;    // of that inside Model::Forward
 };
 
 // When the last sequence of a request ended.
@@ -32,11 +33,11 @@ struct RequestStats {
   int64_t generated_tokens = 0;  // over all sequences
   int64_t max_tokens = 0;
   int num_sequences = 1;
-  double queue_seconds = 0;      // arrival to first scheduled
-  double prefill_seconds = 0;    // first scheduled to first token
-  double decode_seconds = 0;     // first to last token
-  double inference_seconds = 0;  // first scheduled to last token
-  double total_seconds = 0;      // arrival to last token
+  double queue_seconds = 0;                   // arrival to first scheduled
+  double prefill_seconds = 0;                 // first scheduled to first token
+  double decode_seconds = 0;                  // first to last token
+  double inference_seconds = 0;               // first scheduled to last token
+  double total_seconds = 0;                   // arrival to last token
   std::optional<double> first_token_seconds;  // arrival to first token; none if there was no token
 };
 

@@ -1,5 +1,6 @@
-// The CPU promise: a greedy or seeded answer, with bit-equal logprobs, does not depend on what else runs, on the chunks of the
-// prompt, on the prefix cache, on the number of threads or on preemptions.
+// The CPU promise: a greedy or seeded answer, with bit-equal logprobs, does not depend on what else
+// runs, on the chunks of the prompt, on the prefix cache, on the number of threads or on
+// preemptions.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -58,7 +59,9 @@ class Promise : public ::testing::TestWithParam<const char*> {
     int rounds = 1;  // the answers of the last one are returned
   };
 
-  static std::string Folder() { return std::string(SLUICE_SOURCE_DIR "/tests/data/checkpoints/") + GetParam(); }
+  static std::string Folder() {
+    return std::string(SLUICE_SOURCE_DIR "/tests/data/checkpoints/") + GetParam();
+  }
 
   static std::vector<Answer> Answers(const Run& run, CountingObserver* observer = nullptr) {
     EngineConfig config;
@@ -113,12 +116,15 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
   EXPECT_NE(alone[0].tokens, alone[1].tokens);
   EXPECT_EQ(Answers({.num_threads = 2}), alone) << "all at once, two threads";
   EXPECT_EQ(Answers({.num_threads = 1, .max_num_batched_tokens = 64}), alone) << "chunks of 64";
-  EXPECT_EQ(Answers({.num_threads = 2, .max_num_batched_tokens = 7, .max_num_seqs = 7}), alone) << "chunks of 7";
+  EXPECT_EQ(Answers({.num_threads = 2, .max_num_batched_tokens = 7, .max_num_seqs = 7}), alone)
+      << "chunks of 7";
   CountingObserver cached;
-  EXPECT_EQ(Answers({.num_threads = 2, .prefix_caching = true, .rounds = 2}, &cached), alone) << "prefix hits";
+  EXPECT_EQ(Answers({.num_threads = 2, .prefix_caching = true, .rounds = 2}, &cached), alone)
+      << "prefix hits";
   EXPECT_GT(cached.prefix_hits, 1000);
   CountingObserver preempted;
-  EXPECT_EQ(Answers({.num_threads = 2, .max_num_batched_tokens = 64, .num_blocks = 20}, &preempted), alone)
+  EXPECT_EQ(Answers({.num_threads = 2, .max_num_batched_tokens = 64, .num_blocks = 20}, &preempted),
+            alone)
       << "few blocks";
   EXPECT_GT(preempted.preemptions, 0);
 }

@@ -27,7 +27,8 @@ struct SequenceUpdate {
   std::vector<int32_t> tokens;
   std::vector<TokenLogprobs> logprobs;  // one a token where asked for
   std::optional<FinishReason> finish;
-  std::optional<int32_t> stop_token;  // the stop_token_ids entry that ended it (not set for an end-of-sequence token)
+  std::optional<int32_t>
+      stop_token;  // the stop_token_ids entry that ended it (not set for an end-of-sequence token)
 };
 
 // Sent once a request, before or with its first tokens.
@@ -37,8 +38,9 @@ struct PromptResult {
   std::vector<std::optional<TokenLogprobs>> logprobs;
 };
 
-// Where a request's news goes. Called on the engine's thread, in order, until OnUpdate with the finish of the last
-// sequence or OnError, and never after; must not block (hand the news to a queue).
+// Where a request's news goes. Called on the engine's thread, in order, until OnUpdate with the
+// finish of the last sequence or OnError, and never after; must not block (hand the news to a
+// queue).
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
@@ -49,12 +51,12 @@ class RequestSink {
 };
 
 struct Request {
-  std::string id;  // for the log
+  std::string id;               // for the log
   std::vector<int32_t> prompt;  // >= 1 tokens, inside the vocabulary
   SamplingParams sampling;
-  int num_sequences = 1;  // n
-  int64_t priority = 0;   // smaller is sooner; counts under the priority policy
-  std::string cache_salt; // prefixes are shared only between requests of equal salt
+  int num_sequences = 1;   // n
+  int64_t priority = 0;    // smaller is sooner; counts under the priority policy
+  std::string cache_salt;  // prefixes are shared only between requests of equal salt
   bool use_prefix_cache = true;
   std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
   std::shared_ptr<RequestSink> sink;

@@ -13,10 +13,12 @@ namespace {
 constexpr float kBucketsPerNat = 32;  // the buckets cover exp(0) down to exp(-32)
 constexpr int64_t kSumBlock = 256;    // weights are summed in blocks of so many
 
-// exp(-x) for x >= 0, relative error below 1e-7; 0 from 87 on. Without branches or calls, so that loops over it vectorise.
+// exp(-x) for x >= 0, relative error below 1e-7; 0 from 87 on. Without branches or calls, so that
+// loops over it vectorise.
 inline float ExpOfMinus(float x) {
   const float clamped = std::min(x, 87.0f);
-  const float shifted = clamped * -1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer in the low bits
+  const float shifted =
+      clamped * -1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer in the low bits
   const float n = shifted - 12582912.0f;
   const float r = (-clamped - n * 0.693359375f) + n * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
@@ -26,12 +28,14 @@ inline float ExpOfMinus(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   const float e = p * r * r + r + 1.0f;
-  const int32_t exponent = (std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(12582912.0f) + 127) << 23;
+  const int32_t exponent =
+      (std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(12582912.0f) + 127) << 23;
   return x < 87.0f ? e * std::bit_cast<float>(exponent) : 0.0f;
 }
 
 inline int32_t Bucket(float distance) {
-  return static_cast<int32_t>(std::min(distance * kBucketsPerNat, float{DrawScratch::kNumBuckets - 1}));
+  return static_cast<int32_t>(
+      std::min(distance * kBucketsPerNat, float{DrawScratch::kNumBuckets - 1}));
 }
 
 float KthLargest(std::span<const float> logits, int64_t k, DrawScratch& scratch) {
@@ -47,7 +51,8 @@ float KthLargest(std::span<const float> logits, int64_t k, DrawScratch& scratch)
 }
 
 // Sets to zero the weights that top_p cuts off.
-void CutTail(std::span<const float> logits, float largest, float scale, double top_p, DrawScratch& scratch) {
+void CutTail(std::span<const float> logits, float largest, float scale, double top_p,
+             DrawScratch& scratch) {
   std::vector<float>& weights = scratch.weights;
   const int64_t count = static_cast<int64_t>(logits.size());
   scratch.bucket_weight.fill(0);
@@ -62,7 +67,8 @@ void CutTail(std::span<const float> logits, float largest, float scale, double t
   const double target = top_p * total;
   double before = 0;
   int32_t edge = 0;
-  while (edge < DrawScratch::kNumBuckets - 1 && before + scratch.bucket_weight[static_cast<size_t>(edge)] < target) {
+  while (edge < DrawScratch::kNumBuckets - 1 &&
+         before + scratch.bucket_weight[static_cast<size_t>(edge)] < target) {
     before += scratch.bucket_weight[static_cast<size_t>(edge++)];
   }
   scratch.sorted.clear();
@@ -130,14 +136,15 @@ DrawScratch::DrawScratch(int64_t vocab_size) : weights(static_cast<size_t>(vocab
   sorted.reserve(static_cast<size_t>(vocab_size));
 }
 
-int32_t DrawToken(std::span<const float> logits, float largest, const SamplingParams& params, double uniform,
-                  DrawScratch& scratch) {
+int32_t DrawToken(std::span<const float> logits, float largest, const SamplingParams& params,
+                  double uniform, DrawScratch& scratch) {
   const int64_t count = static_cast<int64_t>(logits.size());
   const float scale = static_cast<float>(1 / params.temperature);
   const float farthest = params.min_p > 0 ? static_cast<float>(-std::log(params.min_p))
                                           : std::numeric_limits<float>::infinity();
-  const float smallest = params.top_k > 0 && params.top_k < count ? KthLargest(logits, params.top_k, scratch)
-                                                                  : -std::numeric_limits<float>::infinity();
+  const float smallest = params.top_k > 0 && params.top_k < count
+                             ? KthLargest(logits, params.top_k, scratch)
+                             : -std::numeric_limits<float>::infinity();
   float* weights = scratch.weights.data();
   for (int64_t i = 0; i < count; ++i) {
     const float distance = (largest - logits[static_cast<size_t>(i)]) * scale;

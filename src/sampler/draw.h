@@ -21,13 +21,16 @@ struct DrawScratch {
   std::array<double, kNumBuckets> bucket_weight{};
 };
 
-// The token that `uniform` in [0, 1) selects from softmax(logits / temperature) after the cuts, in this order:
+// The token that `uniform` in [0, 1) selects from softmax(logits / temperature) after the cuts, in
+// this order:
 //   min_p: tokens less likely than min_p times the likeliest go;
 //   top_k: those smaller than the k-th largest go (equals of it stay);
-//   top_p: of what is left, the likeliest whose weights before them add up to less than top_p stay (equals by rising id).
-// No full sort: the weights are summed into buckets of nearly equal logits, and only the bucket at the edge is sorted.
-// All sums have a fixed order. REQUIRES: no NaN; `largest` is the largest logit and finite; temperature > 0.
-int32_t DrawToken(std::span<const float> logits, float largest, const SamplingParams& params, double uniform,
-                  DrawScratch& scratch);
+//   top_p: of what is left, the likeliest whose weights before them add up to less than top_p stay
+//   (equals by rising id).
+// No full sort: the weights are summed into buckets of nearly equal logits, and only the bucket at
+// the edge is sorted. All sums have a fixed order. REQUIRES: no NaN; `largest` is the largest logit
+// and finite; temperature > 0.
+int32_t DrawToken(std::span<const float> logits, float largest, const SamplingParams& params,
+                  double uniform, DrawScratch& scratch);
 
 }  // namespace sluice

@@ -24,16 +24,18 @@ void MaskAllBut(std::span<const int32_t> allowed, std::span<float> logits) {
   std::fill(logits.begin() + static_cast<int64_t>(next), logits.end(), kMasked);
 }
 
-void MaskBadWords(const std::vector<std::vector<int32_t>>& bad_words, std::span<const int32_t> output,
-                  std::span<float> logits) {
+void MaskBadWords(const std::vector<std::vector<int32_t>>& bad_words,
+                  std::span<const int32_t> output, std::span<float> logits) {
   for (const std::vector<int32_t>& word : bad_words) {
     if (word.empty() || word.size() - 1 > output.size()) continue;
     const std::span<const int32_t> tail = output.last(word.size() - 1);
-    if (std::equal(tail.begin(), tail.end(), word.begin())) logits[static_cast<size_t>(word.back())] = kMasked;
+    if (std::equal(tail.begin(), tail.end(), word.begin()))
+      logits[static_cast<size_t>(word.back())] = kMasked;
   }
 }
 
-void Penalize(const SamplingParams& params, std::span<const TokenCounts::Entry> entries, std::span<float> logits) {
+void Penalize(const SamplingParams& params, std::span<const TokenCounts::Entry> entries,
+              std::span<float> logits) {
   const float repetition = static_cast<float>(params.repetition_penalty);
   const float frequency = static_cast<float>(params.frequency_penalty);
   const float presence = static_cast<float>(params.presence_penalty);
@@ -49,16 +51,19 @@ void Penalize(const SamplingParams& params, std::span<const TokenCounts::Entry> 
 }  // namespace
 
 bool HasPenalties(const SamplingParams& params) {
-  return params.repetition_penalty != 1 || params.frequency_penalty != 0 || params.presence_penalty != 0;
+  return params.repetition_penalty != 1 || params.frequency_penalty != 0 ||
+         params.presence_penalty != 0;
 }
 
 bool NeedsProcessing(const SamplingParams& params, const TokenHistory& history) {
-  return HasPenalties(params) || !params.logit_bias.empty() || params.allowed_token_ids.has_value() ||
-         !params.bad_words.empty() || static_cast<int64_t>(history.output().size()) < params.min_tokens;
+  return HasPenalties(params) || !params.logit_bias.empty() ||
+         params.allowed_token_ids.has_value() || !params.bad_words.empty() ||
+         static_cast<int64_t>(history.output().size()) < params.min_tokens;
 }
 
-void ProcessLogits(const SamplingParams& params, const TokenHistory& history, std::span<const int32_t> end_tokens,
-                   TokenCounts& counts, std::span<float> logits) {
+void ProcessLogits(const SamplingParams& params, const TokenHistory& history,
+                   std::span<const int32_t> end_tokens, TokenCounts& counts,
+                   std::span<float> logits) {
   if (params.allowed_token_ids) MaskAllBut(*params.allowed_token_ids, logits);
   MaskBadWords(params.bad_words, history.output(), logits);
   if (static_cast<int64_t>(history.output().size()) < params.min_tokens) {

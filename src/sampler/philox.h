@@ -1,6 +1,6 @@
-// Philox 4x32-10: random numbers as a function of (key, counter), with no state. So the numbers of a seeded request depend
-// on its seed and positions only, whatever else is sampled.
-// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Philox 4x32-10: random numbers as a function of (key, counter), with no state. So the numbers of
+// a seeded request depend on its seed and positions only, whatever else is sampled. Source: Salmon
+// et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <array>
@@ -8,14 +8,17 @@
 
 namespace sluice {
 
-inline std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+inline std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter,
+                                      std::array<uint32_t, 2> key) {
   constexpr uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = kMultiplier0 * counter[0];
     const uint64_t product1 = kMultiplier1 * counter[2];
-    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(product1),
-               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(product0)};
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
+               static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
+               static_cast<uint32_t>(product0)};
     key = {key[0] + kWeyl0, key[1] + kWeyl1};
   }
   return counter;

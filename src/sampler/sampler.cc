@@ -16,17 +16,21 @@ namespace {
 constexpr std::string_view kNotANumber =
     "the model's logits contain NaN: the weights are damaged or the computation overflowed";
 constexpr std::string_view kNoFiniteLogit =
-    "the largest of the model's logits is not finite: the weights are damaged or the computation overflowed";
+    "the largest of the model's logits is not finite: the weights are damaged or the computation "
+    "overflowed";
 constexpr std::string_view kNothingAllowed =
-    "no token is left to choose: allowed_token_ids, bad_words, min_tokens and logit_bias together exclude them all";
+    "no token is left to choose: allowed_token_ids, bad_words, min_tokens and logit_bias together "
+    "exclude them all";
 
 bool HasNan(std::span<const float> logits) {
   int32_t found = 0;
-  for (const float logit : logits) found |= (std::bit_cast<int32_t>(logit) & 0x7fffffff) > 0x7f800000 ? 1 : 0;
+  for (const float logit : logits)
+    found |= (std::bit_cast<int32_t>(logit) & 0x7fffffff) > 0x7f800000 ? 1 : 0;
   return found != 0;
 }
 
-void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top, TokenLogprobs& out) {
+void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top,
+                  TokenLogprobs& out) {
   const kernels::LogSumExp sum = kernels::ComputeLogSumExp(logits);
   const auto logprob = [&](float logit) { return logit - sum.largest - sum.log_sum; };
   const float logit = logits[static_cast<size_t>(token)];
@@ -39,7 +43,8 @@ void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top,
 
 }  // namespace
 
-Sampler::Scratch::Scratch(int64_t vocab_size) : processed(static_cast<size_t>(vocab_size)), draw(vocab_size) {}
+Sampler::Scratch::Scratch(int64_t vocab_size)
+    : processed(static_cast<size_t>(vocab_size)), draw(vocab_size) {}
 
 Sampler::Sampler(int64_t vocab_size, int num_threads) {
   for (int i = 0; i < num_threads; ++i) scratch_.push_back(std::make_unique<Scratch>(vocab_size));
@@ -69,7 +74,8 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
   const bool processed = NeedsProcessing(params, job.history);
   if (processed) {
     std::copy(logits.begin(), logits.end(), scratch.processed.begin());
-    ProcessLogits(params, job.history, job.sequence->end_tokens, job.sequence->counts, scratch.processed);
+    ProcessLogits(params, job.history, job.sequence->end_tokens, job.sequence->counts,
+                  scratch.processed);
     logits = scratch.processed;
   }
   const int32_t best = kernels::ArgMax(logits);

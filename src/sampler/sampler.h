@@ -19,8 +19,8 @@ namespace sluice {
 // What sampling keeps of one sequence between steps.
 struct SequenceSampling {
   const SamplingParams* params = nullptr;
-  uint64_t seed = 0;                 // already of this sequence (seed + j)
-  std::vector<int32_t> end_tokens;   // masked before min_tokens
+  uint64_t seed = 0;                // already of this sequence (seed + j)
+  std::vector<int32_t> end_tokens;  // masked before min_tokens
   TokenCounts counts;
 };
 
@@ -29,7 +29,8 @@ struct SampleJob {
   std::span<const float> logits;  // raw, [vocab_size]; not changed
   SequenceSampling* sequence = nullptr;
   TokenHistory history;
-  // Out: `error` is empty on success; else this sequence cannot go on and the others are not touched.
+  // Out: `error` is empty on success; else this sequence cannot go on and the others are not
+  // touched.
   int32_t token = -1;
   std::string_view error;
   TokenLogprobs logprobs;  // where params->logprobs is set
@@ -39,15 +40,16 @@ struct SampleJob {
 struct PromptLogprobJob {
   std::span<const float> logits;
   int32_t token = 0;
-  int32_t num_top = 0;  // -1: the whole vocabulary
+  int32_t num_top = 0;     // -1: the whole vocabulary
   std::string_view error;  // out
   TokenLogprobs logprobs;  // out
 };
 
-// Semantics: logprobs from the raw logits; then ProcessLogits; temperature 0 takes the largest (the lowest id of equals);
-// else DrawToken with the random number of (seed, number of output tokens so far). A result depends on its own job alone.
-// Thread safety: one call at a time.   After construction only logprobs, new penalty counts and the
-// first use of allowed_token_ids on a thread allocate.
+// Semantics: logprobs from the raw logits; then ProcessLogits; temperature 0 takes the largest (the
+// lowest id of equals); else DrawToken with the random number of (seed, number of output tokens so
+// far). A result depends on its own job alone. Thread safety: one call at a time.   After
+// construction only logprobs, new penalty counts and the first use of allowed_token_ids on a thread
+// allocate.
 class Sampler {
  public:
   Sampler(int64_t vocab_size, int num_threads);

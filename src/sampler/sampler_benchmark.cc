@@ -27,7 +27,8 @@ void Sample(benchmark::State& state, const SamplingParams& params) {
   }
 }
 
-SamplingParams Params(double temperature, double top_p, int64_t top_k, double min_p, double repetition = 1) {
+SamplingParams Params(double temperature, double top_p, int64_t top_k, double min_p,
+                      double repetition = 1) {
   SamplingParams params;
   params.temperature = temperature;
   params.top_p = top_p;

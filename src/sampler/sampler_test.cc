@@ -19,13 +19,17 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Samples from one row under `params`; `output` and `prompt` are the history.
 class Row {
  public:
-  explicit Row(std::vector<float> logits, std::vector<int32_t> prompt = {0}, std::vector<int32_t> output = {})
-      : logits_(std::move(logits)), num_prompt_(static_cast<int64_t>(prompt.size())), tokens_(std::move(prompt)),
+  explicit Row(std::vector<float> logits, std::vector<int32_t> prompt = {0},
+               std::vector<int32_t> output = {})
+      : logits_(std::move(logits)),
+        num_prompt_(static_cast<int64_t>(prompt.size())),
+        tokens_(std::move(prompt)),
         sampler_(static_cast<int64_t>(logits_.size()), 1) {
     tokens_.insert(tokens_.end(), output.begin(), output.end());
   }
 
-  SampleJob Sample(const SamplingParams& params, uint64_t seed = 0, std::vector<int32_t> end_tokens = {}) {
+  SampleJob Sample(const SamplingParams& params, uint64_t seed = 0,
+                   std::vector<int32_t> end_tokens = {}) {
     SequenceSampling sequence{&params, seed, std::move(end_tokens), {}};
     SampleJob job{logits_, &sequence, {tokens_, num_prompt_}, -1, {}, {}};
     sampler_.Sample(pool_, {&job, 1});
@@ -67,7 +71,8 @@ std::vector<float> RandomLogits(size_t count, unsigned seed, float spread = 3) {
 }
 
 // The probabilities that sampling should follow, in the plainest way: a full sort in double.
-std::vector<double> PlainProbabilities(const std::vector<float>& logits, const SamplingParams& params) {
+std::vector<double> PlainProbabilities(const std::vector<float>& logits,
+                                       const SamplingParams& params) {
   const size_t count = logits.size();
   std::vector<double> x(logits.begin(), logits.end());
   for (double& value : x) value /= params.temperature;
@@ -151,7 +156,8 @@ TEST(Sampler, FollowsTheCutsInTheirOrder) {
           params.top_p = top_p;
           params.top_k = top_k;
           params.min_p = min_p;
-          SCOPED_TRACE(testing::Message() << temperature << " " << top_p << " " << top_k << " " << min_p);
+          SCOPED_TRACE(testing::Message()
+                       << temperature << " " << top_p << " " << top_k << " " << min_p);
           ExpectFollows(Row(logits).Count(params, 2000), PlainProbabilities(logits, params), 2000);
         }
       }
@@ -205,7 +211,9 @@ TEST(Sampler, SeedAndPositionDecideAlone) {
   const int32_t token = Row(logits).Sample(params, 42).token;
   EXPECT_EQ(Row(logits).Sample(params, 42).token, token);
   std::vector<int32_t> later;
-  for (int n = 1; n < 6; ++n) later.push_back(Row(logits, {0}, std::vector<int32_t>(static_cast<size_t>(n))).Sample(params, 42).token);
+  for (int n = 1; n < 6; ++n)
+    later.push_back(
+        Row(logits, {0}, std::vector<int32_t>(static_cast<size_t>(n))).Sample(params, 42).token);
   EXPECT_NE(later, std::vector<int32_t>(5, token));
 
   // The same in a batch on several threads.
@@ -229,8 +237,10 @@ TEST(Sampler, MasksAndBias) {
   EXPECT_EQ(Row({9, 1, 8, 2, 7}).Sample(params).token, 3);
   params = Greedy();
   params.bad_words = {{0}, {7, 2}, {5, 4}};
-  EXPECT_EQ(Row({9, 1, 8, 2, 7}, {0}, {5, 7}).Sample(params).token, 4) << "0 and, after 7, 2 are out; 4 not after 7";
-  EXPECT_EQ(Row({9, 1, 8, 2, 7}, {7}).Sample(params).token, 2) << "the prompt does not begin a bad word";
+  EXPECT_EQ(Row({9, 1, 8, 2, 7}, {0}, {5, 7}).Sample(params).token, 4)
+      << "0 and, after 7, 2 are out; 4 not after 7";
+  EXPECT_EQ(Row({9, 1, 8, 2, 7}, {7}).Sample(params).token, 2)
+      << "the prompt does not begin a bad word";
   params = Greedy();
   params.min_tokens = 2;
   EXPECT_EQ(Row({9, 8}, {0}, {1}).Sample(params, 0, {0}).token, 1);
@@ -265,7 +275,8 @@ TEST(Sampler, PenaltiesEqualThePlainForm) {
     }
     TokenCounts counts;
     // In two parts, as it grows.
-    counts.Update(std::span(all).first(prompt.size() + output.size() / 2), static_cast<int64_t>(prompt.size()));
+    counts.Update(std::span(all).first(prompt.size() + output.size() / 2),
+                  static_cast<int64_t>(prompt.size()));
     ProcessLogits(params, {all, static_cast<int64_t>(prompt.size())}, {}, counts, logits);
     EXPECT_EQ(logits, want);
   }
@@ -309,7 +320,8 @@ TEST(Sampler, BadLogitsFailThatRowAlone) {
   const SamplingParams greedy = Greedy();
   SequenceSampling sequence{&greedy, 0, {}, {}}, other{&greedy, 0, {}, {}};
   const std::vector<int32_t> prompt = {0};
-  SampleJob jobs[2] = {{good, &sequence, {prompt, 1}, -1, {}, {}}, {bad, &other, {prompt, 1}, -1, {}, {}}};
+  SampleJob jobs[2] = {{good, &sequence, {prompt, 1}, -1, {}, {}},
+                       {bad, &other, {prompt, 1}, -1, {}, {}}};
   sampler.Sample(pool, jobs);
   EXPECT_EQ(jobs[0].token, 1);
   EXPECT_TRUE(jobs[0].error.empty());

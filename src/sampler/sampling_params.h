@@ -15,8 +15,8 @@ struct SamplingParams {
   double min_p = 0.0;        // [0, 1]
   double presence_penalty = 0.0;
   double frequency_penalty = 0.0;
-  double repetition_penalty = 1.0;  // > 0
-  std::optional<int64_t> seed;      // sequence j of a request uses seed + j
+  double repetition_penalty = 1.0;                    // > 0
+  std::optional<int64_t> seed;                        // sequence j of a request uses seed + j
   std::vector<std::pair<int32_t, float>> logit_bias;  // token, added to its logit
   std::optional<std::vector<int32_t>> allowed_token_ids;
   std::vector<std::vector<int32_t>> bad_words;  // token sequences that must not be completed
@@ -26,7 +26,8 @@ struct SamplingParams {
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
 
-  // Logprobs of the chosen token and of the `*logprobs` best; -1: the whole vocabulary. Taken from the raw logits.
+  // Logprobs of the chosen token and of the `*logprobs` best; -1: the whole vocabulary. Taken from
+  // the raw logits.
   std::optional<int32_t> logprobs;
   std::optional<int32_t> prompt_logprobs;
 };

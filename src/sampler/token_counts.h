@@ -1,4 +1,5 @@
-// Which tokens a sequence holds, for penalties: in time and space of the sequence, not of the vocabulary.
+// Which tokens a sequence holds, for penalties: in time and space of the sequence, not of the
+// vocabulary.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,8 @@ struct TokenLogprobs {
   int32_t token = 0;
   float logprob = 0;
   int32_t rank = 0;  // 1: the most likely
-  std::vector<std::pair<int32_t, float>> top;  // the best ones, descending; holds as many as were asked for
+  std::vector<std::pair<int32_t, float>>
+      top;  // the best ones, descending; holds as many as were asked for
 };
 
 }  // namespace sluice

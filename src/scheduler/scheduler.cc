@@ -29,8 +29,9 @@ bool Scheduler::GoesBefore(const ScheduledSequence& a, const ScheduledSequence& 
 
 void Scheduler::InsertWaiting(ScheduledSequence& sequence) {
   sequence.state = ScheduledSequence::State::kWaiting;
-  const auto place = std::upper_bound(waiting_.begin(), waiting_.end(), &sequence,
-                                      [this](const auto* a, const auto* b) { return GoesBefore(*a, *b); });
+  const auto place =
+      std::upper_bound(waiting_.begin(), waiting_.end(), &sequence,
+                       [this](const auto* a, const auto* b) { return GoesBefore(*a, *b); });
   waiting_.insert(place, &sequence);
 }
 
@@ -71,7 +72,8 @@ void Scheduler::PlanDecodes(Budget& budget) {
   // Blocks first, for all, so that a victim has no slice yet.
   for (size_t i = 0; i < running_.size();) {
     ScheduledSequence& sequence = *running_[i];
-    const int64_t missing = BlocksFor(static_cast<int64_t>(sequence.tokens.size())) - sequence.blocks.size();
+    const int64_t missing =
+        BlocksFor(static_cast<int64_t>(sequence.tokens.size())) - sequence.blocks.size();
     if (missing <= 0 || pool_.Take(missing, sequence.blocks)) {
       ++i;
       continue;
@@ -80,7 +82,8 @@ void Scheduler::PlanDecodes(Budget& budget) {
     i = 0;  // the list has changed
   }
   for (ScheduledSequence* sequence : running_) {
-    if (sequence->num_computed == static_cast<int64_t>(sequence->tokens.size()) - 1) PlanSlice(*sequence, 1, budget);
+    if (sequence->num_computed == static_cast<int64_t>(sequence->tokens.size()) - 1)
+      PlanSlice(*sequence, 1, budget);
   }
 }
 
@@ -92,13 +95,16 @@ void Scheduler::PlanPrefills(Budget& budget) {
   }
 }
 
-int64_t Scheduler::Chunk(const ScheduledSequence& sequence, int64_t computed, const Budget& budget) const {
+int64_t Scheduler::Chunk(const ScheduledSequence& sequence, int64_t computed,
+                         const Budget& budget) const {
   const int64_t remaining = static_cast<int64_t>(sequence.tokens.size()) - computed;
   // The row that samples has its own place among the rows of logits.
-  if (sequence.wants_all_rows) return std::min({remaining, budget.tokens, budget.prompt_logit_rows});
+  if (sequence.wants_all_rows)
+    return std::min({remaining, budget.tokens, budget.prompt_logit_rows});
   if (!limits_.chunked_prefill) return remaining <= budget.tokens ? remaining : 0;
   int64_t chunk = std::min(remaining, budget.tokens);
-  if (limits_.long_prefill_token_threshold > 0) chunk = std::min(chunk, limits_.long_prefill_token_threshold);
+  if (limits_.long_prefill_token_threshold > 0)
+    chunk = std::min(chunk, limits_.long_prefill_token_threshold);
   return chunk;
 }
 
@@ -165,7 +171,8 @@ ScheduledSequence* Scheduler::NextCandidate(bool& out_of_order) {
     if (!limits_.priority_policy) return first;
     if (oldest == nullptr || sequence->order < oldest->order) oldest = sequence;
   }
-  if (oldest != first && step_ - std::max(oldest->waiting_since, last_ageing_turn_) >= limits_.ageing_steps) {
+  if (oldest != first &&
+      step_ - std::max(oldest->waiting_since, last_ageing_turn_) >= limits_.ageing_steps) {
     out_of_order = true;
     return oldest;
   }
@@ -201,7 +208,8 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   sequence.tokens.reserve(static_cast<size_t>(sequence.max_total_tokens));
   sequence.blocks.Reserve(BlocksFor(sequence.max_total_tokens));
   if (reads) {
-    CHECK_EQ(index_->Match(sequence.tokens, most_blocks, sequence.cache_salt, sequence.cursor, sequence.blocks),
+    CHECK_EQ(index_->Match(sequence.tokens, most_blocks, sequence.cache_salt, sequence.cursor,
+                           sequence.blocks),
              found.blocks);
   }
   CHECK(pool_.Take(missing, sequence.blocks));
@@ -229,8 +237,9 @@ void Scheduler::Commit() {
     if (index_ == nullptr) continue;
     const std::span<const int32_t> tokens = sequence.tokens;
     while ((sequence.cursor.num_blocks + 1) * limits_.block_size <= sequence.num_computed) {
-      index_->Insert(tokens.subspan(static_cast<size_t>(sequence.cursor.num_blocks) * length, length),
-                     sequence.cache_salt, sequence.cursor, sequence.blocks);
+      index_->Insert(
+          tokens.subspan(static_cast<size_t>(sequence.cursor.num_blocks) * length, length),
+          sequence.cache_salt, sequence.cursor, sequence.blocks);
     }
   }
 }
@@ -244,15 +253,18 @@ Status Scheduler::CheckInvariant() const {
   for (const ScheduledSequence* sequence : running_) {
     listed += sequence->blocks.size();
     if (sequence->num_computed > sequence->blocks.size() * limits_.block_size) {
-      return Fail(ErrorCode::kInternal, "a running sequence has more tokens computed than its blocks hold");
+      return Fail(ErrorCode::kInternal,
+                  "a running sequence has more tokens computed than its blocks hold");
     }
   }
   for (const ScheduledSequence* sequence : waiting_) {
-    if (!sequence->blocks.empty()) return Fail(ErrorCode::kInternal, "a waiting sequence holds blocks");
+    if (!sequence->blocks.empty())
+      return Fail(ErrorCode::kInternal, "a waiting sequence holds blocks");
   }
   if (references != listed) {
-    return Fail(ErrorCode::kInternal,
-                fmt::format("{} references to blocks, {} in running sequences", references, listed));
+    return Fail(
+        ErrorCode::kInternal,
+        fmt::format("{} references to blocks, {} in running sequences", references, listed));
   }
   if (index_ != nullptr && index_->num_indexed() < pool_.num_cached()) {
     return Fail(ErrorCode::kInternal, "a cached block is not in the index");

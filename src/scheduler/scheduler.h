@@ -1,5 +1,5 @@
-// Decides what the next step computes: a pure policy over sequences, a budget and the cache. No clock, no device; its time
-// is the number of steps.
+// Decides what the next step computes: a pure policy over sequences, a budget and the cache. No
+// clock, no device; its time is the number of steps.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,15 @@ struct SchedulerLimits {
   int block_size = 16;
   int64_t max_num_batched_tokens = 2048;  // >= max_num_seqs
   int64_t max_num_seqs = 256;
-  // Rows of logits of a step that may go to prompt_logprobs, beside the one of each sampling sequence.
+  // Rows of logits of a step that may go to prompt_logprobs, beside the one of each sampling
+  // sequence.
   int64_t max_prompt_logit_rows = 32;
   bool chunked_prefill = true;
-  int64_t long_prefill_token_threshold = 0;  // most tokens of one prompt in a step; 0: no such limit
+  int64_t long_prefill_token_threshold =
+      0;  // most tokens of one prompt in a step; 0: no such limit
   bool priority_policy = false;
-  // Under the priority policy the sequence that has waited longest gets the next place whatever its priority, once it has
-  // waited for so many steps since it came or since the last such turn.
+  // Under the priority policy the sequence that has waited longest gets the next place whatever its
+  // priority, once it has waited for so many steps since it came or since the last such turn.
   int64_t ageing_steps = 64;
 };
 
@@ -37,24 +39,29 @@ struct PlannedSlice {
 };
 
 struct StepPlan {
-  std::vector<PlannedSlice> slices;            // decodes first
-  std::vector<ScheduledSequence*> preempted;   // lost their blocks; they wait again
+  std::vector<PlannedSlice> slices;           // decodes first
+  std::vector<ScheduledSequence*> preempted;  // lost their blocks; they wait again
   int64_t num_tokens = 0;
   int64_t num_logit_rows = 0;
-  int64_t prefix_queries = 0;  // prompt tokens of sequences admitted for the first time that read the cache
-  int64_t prefix_hits = 0;     // of those, found
+  int64_t prefix_queries =
+      0;  // prompt tokens of sequences admitted for the first time that read the cache
+  int64_t prefix_hits = 0;  // of those, found
 };
 
 // The policy, in this order:
-//   1. Running sequences that decode get their token. Where a block is missing, the cheapest victim loses its blocks (the
-//      fewest tokens to compute again; the worst priority first under that policy), but never the sequence that comes
-//      first of all: so somebody always finishes.
+//   1. Running sequences that decode get their token. Where a block is missing, the cheapest victim
+//   loses its blocks (the
+//      fewest tokens to compute again; the worst priority first under that policy), but never the
+//      sequence that comes first of all: so somebody always finishes.
 //   2. Running prefills go on, in order of admission, with what is left of the budget.
-//   3. Waiting sequences are admitted, unless somebody was preempted: first come first served or by priority with ageing. The
-//      first that does not fit stops admission. A sequence fits when blocks for all its tokens are available and one more for
-//      each running sequence; it takes the former at once, so that a prefill never runs out.
-// Thread safety: owned by the engine's thread.   Ownership: refers to pool, index and sequences; owns none of them.
-// After construction only Add allocates, and only when more sequences wait than ever before.
+//   3. Waiting sequences are admitted, unless somebody was preempted: first come first served or by
+//   priority with ageing. The
+//      first that does not fit stops admission. A sequence fits when blocks for all its tokens are
+//      available and one more for each running sequence; it takes the former at once, so that a
+//      prefill never runs out.
+// Thread safety: owned by the engine's thread.   Ownership: refers to pool, index and sequences;
+// owns none of them. After construction only Add allocates, and only when more sequences wait than
+// ever before.
 class Scheduler {
  public:
   // `index` may be null: no prefix caching. REQUIRES: every sequence fits the pool when alone.
@@ -64,10 +71,11 @@ class Scheduler {
   // Finished or aborted: its blocks are released now.
   void Remove(ScheduledSequence& sequence);
 
-  // Plans the next step. The plan is valid until the next call; it does not change when sequences are removed.
+  // Plans the next step. The plan is valid until the next call; it does not change when sequences
+  // are removed.
   const StepPlan& Plan();
-  // The planned step was computed: its tokens' KV is in the blocks. To be called before sampled tokens are appended and
-  // before any Remove; not called for a step that failed.
+  // The planned step was computed: its tokens' KV is in the blocks. To be called before sampled
+  // tokens are appended and before any Remove; not called for a step that failed.
   void Commit();
 
   bool has_work() const { return !running_.empty() || !waiting_.empty(); }
@@ -77,7 +85,8 @@ class Scheduler {
   std::span<ScheduledSequence* const> waiting() const { return waiting_; }
   int64_t num_preemptions() const { return num_preemptions_; }
 
-  // References to blocks and the states of all sequences agree, besides BlockPool::CheckInvariant().
+  // References to blocks and the states of all sequences agree, besides
+  // BlockPool::CheckInvariant().
   Status CheckInvariant() const;
 
  private:
@@ -87,14 +96,16 @@ class Scheduler {
     int64_t prompt_logit_rows = 0;
   };
 
-  int64_t BlocksFor(int64_t tokens) const { return (tokens + limits_.block_size - 1) / limits_.block_size; }
+  int64_t BlocksFor(int64_t tokens) const {
+    return (tokens + limits_.block_size - 1) / limits_.block_size;
+  }
   int64_t Rank(const ScheduledSequence& sequence) const;
   bool GoesBefore(const ScheduledSequence& a, const ScheduledSequence& b) const;
   void PlanDecodes(Budget& budget);
   void PlanPrefills(Budget& budget);
   void Admit(Budget& budget);
-  // Whose turn it is by ageing (`out_of_order` is set if that is not the first anyway), or the first in order that is
-  // not waiting for a sibling; null if there is none.
+  // Whose turn it is by ageing (`out_of_order` is set if that is not the first anyway), or the
+  // first in order that is not waiting for a sibling; null if there is none.
   ScheduledSequence* NextCandidate(bool& out_of_order);
   // False, and nothing changed, if it has to wait.
   bool TryAdmit(ScheduledSequence& sequence, Budget& budget);

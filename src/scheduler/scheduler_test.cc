@@ -1,5 +1,5 @@
-// The engine contract's lines that the scheduler keeps, with blocks of four tokens, a runner that computes nothing and no
-// clock.
+// The engine contract's lines that the scheduler keeps, with blocks of four tokens, a runner that
+// computes nothing and no clock.
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
@@ -43,14 +43,17 @@ SchedulerLimits FourTokenBlocks() {
 class World {
  public:
   World(const SchedulerLimits& limits, int64_t num_blocks, bool prefix_caching)
-      : limits_(limits), pool_(num_blocks), index_(pool_, limits.block_size),
+      : limits_(limits),
+        pool_(num_blocks),
+        index_(pool_, limits.block_size),
         scheduler_(limits, pool_, prefix_caching ? &index_ : nullptr) {}
 
   Sequence& Add(const std::string& name, const Options& options) {
     auto sequence = std::make_unique<Sequence>();
     sequence->name = name;
     const int first = options.first_token >= 0 ? options.first_token : 1000 * ++unique_;
-    for (int64_t i = 0; i < options.prompt; ++i) sequence->tokens.push_back(first + static_cast<int32_t>(i));
+    for (int64_t i = 0; i < options.prompt; ++i)
+      sequence->tokens.push_back(first + static_cast<int32_t>(i));
     sequence->num_prompt_tokens = options.prompt;
     sequence->max_output = options.output;
     sequence->max_total_tokens = options.prompt + options.output;
@@ -77,8 +80,8 @@ class World {
       tokens += slice.num_tokens;
       if (slice.all_rows) prompt_rows += slice.num_tokens - slice.samples;
     }
-    EXPECT_LE(tokens, limits_.max_num_batched_tokens);                               // C2
-    EXPECT_LE(static_cast<int64_t>(plan.slices.size()), limits_.max_num_seqs);       // C2
+    EXPECT_LE(tokens, limits_.max_num_batched_tokens);                          // C2
+    EXPECT_LE(static_cast<int64_t>(plan.slices.size()), limits_.max_num_seqs);  // C2
     EXPECT_LE(scheduler_.num_running(), limits_.max_num_seqs);
     EXPECT_LE(prompt_rows, limits_.max_prompt_logit_rows);
     EXPECT_LE(plan.num_logit_rows, limits_.max_prompt_logit_rows + limits_.max_num_seqs);
@@ -90,7 +93,8 @@ class World {
       if (sequence.num_computed >= sequence.num_prompt_tokens) sequence.wants_all_rows = false;
       if (!slice.samples) continue;
       sequence.tokens.push_back(static_cast<int32_t>(sequence.tokens.size()));
-      if (static_cast<int64_t>(sequence.tokens.size()) == sequence.max_total_tokens) done.push_back(&sequence);
+      if (static_cast<int64_t>(sequence.tokens.size()) == sequence.max_total_tokens)
+        done.push_back(&sequence);
     }
     for (Sequence* sequence : done) {
       sequence->finished_at = steps_;
@@ -129,7 +133,8 @@ TEST(Scheduler, C2BudgetsOfTokensAndSequences) {
   for (const char* name : {"a", "b", "c", "d", "e"}) world.Add(name, {.prompt = 6, .output = 2});
   EXPECT_THAT(world.Step(), ElementsAre("a:6", "b:6", "c:4"));
   EXPECT_THAT(world.Step(), ElementsAre("a:1", "b:1", "c:2", "d:6"));
-  EXPECT_THAT(world.Step(), ElementsAre("c:1", "d:1", "e:6")) << "a and b have ended, e gets a place";
+  EXPECT_THAT(world.Step(), ElementsAre("c:1", "d:1", "e:6"))
+      << "a and b have ended, e gets a place";
 }
 
 TEST(Scheduler, C3DecodesFirstThenWhatIsLeftInChunks) {
@@ -171,7 +176,8 @@ TEST(Scheduler, C4AdmissionTakesTheWholePromptAndLeavesABlockForEachStream) {
   world.Step();
   EXPECT_EQ(world.pool().num_held(), 2);
   Sequence& b = world.Add("b", {.prompt = 24, .output = 1});
-  EXPECT_THAT(world.Step(), ElementsAre("a:1")) << "6 blocks would have to be left when a takes its third";
+  EXPECT_THAT(world.Step(), ElementsAre("a:1"))
+      << "6 blocks would have to be left when a takes its third";
   world.RunUntilIdle(100);
   EXPECT_GT(b.finished_at, 0);
   EXPECT_EQ(world.scheduler().num_preemptions(), 0);
@@ -193,14 +199,16 @@ TEST(Scheduler, C4TheCheapestVictimIsPreemptedAndCounted) {
   Sequence& small = world.Add("small", {.prompt = 4, .output = 20});
   world.Step();
   while (world.scheduler().num_preemptions() == 0) world.Step();
-  EXPECT_EQ(small.num_preemptions, 1) << "fewer tokens to compute again than big, and not the first of all";
+  EXPECT_EQ(small.num_preemptions, 1)
+      << "fewer tokens to compute again than big, and not the first of all";
   EXPECT_EQ(big.num_preemptions, 0);
   world.RunUntilIdle(200);
   EXPECT_GT(small.finished_at, 0);
 }
 
 TEST(Scheduler, C4NoThrash) {
-  // Two streams that together need more than there is: one waits for the other, instead of taking turns.
+  // Two streams that together need more than there is: one waits for the other, instead of taking
+  // turns.
   World world(FourTokenBlocks(), 10, false);
   world.Add("a", {.prompt = 4, .output = 32});
   world.Add("b", {.prompt = 4, .output = 32});
@@ -251,7 +259,8 @@ TEST(Scheduler, C6AtLeastOnePromptTokenIsComputed) {
   world.Add("a", {.prompt = 8, .output = 1, .first_token = 7});
   world.RunUntilIdle(10);
   Sequence& again = world.Add("b", {.prompt = 8, .output = 1, .first_token = 7});
-  EXPECT_THAT(world.Step(), ElementsAre("b:4")) << "8 tokens are cached, but the last block is computed";
+  EXPECT_THAT(world.Step(), ElementsAre("b:4"))
+      << "8 tokens are cached, but the last block is computed";
   EXPECT_EQ(again.cached_tokens, 4);
   Sequence& longer = world.Add("c", {.prompt = 9, .output = 1, .first_token = 7});
   EXPECT_THAT(world.Step(), ElementsAre("c:1"));
@@ -272,7 +281,8 @@ TEST(Scheduler, PreemptedSequenceComesBackThroughItsCachedBlocks) {
   Sequence& young = world.Add("young", {.prompt = 12, .output = 16});
   while (young.num_preemptions == 0) world.Step();
   world.RunUntilIdle(200);
-  EXPECT_EQ(young.cached_tokens, 0) << "what it finds after a preemption is not a saving of the prompt";
+  EXPECT_EQ(young.cached_tokens, 0)
+      << "what it finds after a preemption is not a saving of the prompt";
 }
 
 TEST(Scheduler, SiblingsWaitForTheFirstAndShareItsPrompt) {
@@ -282,7 +292,8 @@ TEST(Scheduler, SiblingsWaitForTheFirstAndShareItsPrompt) {
   second.leader = &first;
   world.Add("other", {.prompt = 2, .output = 1});
   EXPECT_THAT(world.Step(), ElementsAre("first:16"));
-  EXPECT_THAT(world.Step(), ElementsAre("first:8", "other:2")) << "the waiting sibling blocks nobody";
+  EXPECT_THAT(world.Step(), ElementsAre("first:8", "other:2"))
+      << "the waiting sibling blocks nobody";
   EXPECT_THAT(world.Step(), ElementsAre("first:1", "second:4"));
   EXPECT_EQ(second.cached_tokens, 20);
 }
@@ -319,8 +330,8 @@ TEST(Scheduler, AFailedStepLeavesNothingInThePrefixIndex) {
   EXPECT_EQ(world.pool().num_free(), 64);
 }
 
-// C1 and C2 after every step (World::Step), C5: everybody finishes, C7: nothing is left, in a crowd that shares prefixes,
-// runs out of blocks and loses clients at any moment.
+// C1 and C2 after every step (World::Step), C5: everybody finishes, C7: nothing is left, in a crowd
+// that shares prefixes, runs out of blocks and loses clients at any moment.
 class RandomScheduler : public testing::TestWithParam<int> {};
 
 TEST_P(RandomScheduler, KeepsTheContract) {
