@@ -9,14 +9,16 @@
 
 namespace sluice {
 
-Result<AddedTokenFinder> AddedTokenFinder::Create(std::vector<std::pair<std::string, AddedToken>> tokens) {
+Result<AddedTokenFinder> AddedTokenFinder::Create(
+    std::vector<std::pair<std::string, AddedToken>> tokens) {
   AddedTokenFinder finder;
-  std::sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(tokens.begin(), tokens.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
     if (tokens[i].first == tokens[i + 1].first) {
       return Fail(ErrorCode::kInvalidData,
-                  fmt::format("added_tokens {} and {} are searched for as the same text '{}'", tokens[i].second.id,
-                              tokens[i + 1].second.id, tokens[i].first));
+                  fmt::format("added_tokens {} and {} are searched for as the same text '{}'",
+                              tokens[i].second.id, tokens[i + 1].second.id, tokens[i].first));
     }
   }
   if (tokens.empty()) return finder;
@@ -31,7 +33,8 @@ Result<AddedTokenFinder> AddedTokenFinder::Create(std::vector<std::pair<std::str
     const Work work = stack.back();
     stack.pop_back();
     uint32_t i = work.begin;
-    if (i < work.end && tokens[i].first.size() == work.depth) finder.nodes_[work.node].token = static_cast<int32_t>(i++);
+    if (i < work.end && tokens[i].first.size() == work.depth)
+      finder.nodes_[work.node].token = static_cast<int32_t>(i++);
     finder.nodes_[work.node].first_edge = static_cast<uint32_t>(finder.edges_.size());
     while (i < work.end) {
       const char byte = tokens[i].first[work.depth];
@@ -49,7 +52,8 @@ Result<AddedTokenFinder> AddedTokenFinder::Create(std::vector<std::pair<std::str
     const auto first = static_cast<unsigned char>(text[0]);
     finder.first_bytes_.set(first);
     if (text.size() > 1) {
-      finder.first_pairs_.set(first | static_cast<size_t>(static_cast<unsigned char>(text[1])) << 8);
+      finder.first_pairs_.set(first | static_cast<size_t>(static_cast<unsigned char>(text[1]))
+                                          << 8);
     } else {
       finder.one_byte_tokens_ = true;
       for (size_t second = 0; second < 256; ++second) finder.first_pairs_.set(first | second << 8);
@@ -65,7 +69,8 @@ Result<AddedTokenFinder> AddedTokenFinder::Create(std::vector<std::pair<std::str
 const AddedTokenFinder::Node* AddedTokenFinder::Child(const Node& node, unsigned char byte) const {
   const Edge* first = edges_.data() + node.first_edge;
   const Edge* last = first + node.num_edges;
-  const Edge* edge = std::lower_bound(first, last, byte, [](const Edge& e, unsigned char b) { return e.byte < b; });
+  const Edge* edge = std::lower_bound(first, last, byte,
+                                      [](const Edge& e, unsigned char b) { return e.byte < b; });
   return edge != last && edge->byte == byte ? &nodes_[edge->node] : nullptr;
 }
 
@@ -80,7 +85,8 @@ bool AddedTokenFinder::Find(std::string_view text, size_t at, Match& match) cons
     } else if (!first_bytes_[byte(at)]) {
       continue;
     }
-    if (at + 1 < text.size() ? !first_pairs_[byte(at) | static_cast<size_t>(byte(at + 1)) << 8] : !one_byte_tokens_) {
+    if (at + 1 < text.size() ? !first_pairs_[byte(at) | static_cast<size_t>(byte(at + 1)) << 8]
+                             : !one_byte_tokens_) {
       continue;
     }
     bool any = false;
@@ -100,7 +106,8 @@ bool AddedTokenFinder::Find(std::string_view text, size_t at, Match& match) cons
 
 bool AddedTokenFinder::TouchesWord(std::string_view text, const Match& match) {
   const auto is_word = [](char32_t c) { return (unicode::Properties(c) & unicode::kWord) != 0; };
-  if (match.begin > 0 && is_word(unicode::DecodeLast(text.substr(0, match.begin)).code_point)) return true;
+  if (match.begin > 0 && is_word(unicode::DecodeLast(text.substr(0, match.begin)).code_point))
+    return true;
   return match.end < text.size() && is_word(unicode::Decode(text.data() + match.end).code_point);
 }
 

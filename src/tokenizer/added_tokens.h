@@ -1,4 +1,5 @@
-// Added tokens: texts that are one token wherever they stand, whatever the model would make of them.
+// Added tokens: texts that are one token wherever they stand, whatever the model would make of
+// them.
 #pragma once
 
 #include <bitset>
@@ -32,7 +33,8 @@ class AddedTokenFinder {
 
   bool empty() const { return tokens_.empty(); }
 
-  // Cuts `text` at the tokens: calls gap(part) for what is between them and token(id) for each, in order.
+  // Cuts `text` at the tokens: calls gap(part) for what is between them and token(id) for each, in
+  // order.
   template <typename Gap, typename Token>
   void Split(std::string_view text, Gap&& gap, Token&& token) const {
     size_t start = 0;  // What is not given out yet.
@@ -80,8 +82,9 @@ class AddedTokenFinder {
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::bitset<256> first_bytes_;
-  std::bitset<65536> first_pairs_;  // First two bytes, low byte first; all second bytes after a one-byte token.
-  int only_first_byte_ = -1;        // If all tokens begin with the same one.
+  std::bitset<65536>
+      first_pairs_;  // First two bytes, low byte first; all second bytes after a one-byte token.
+  int only_first_byte_ = -1;  // If all tokens begin with the same one.
   bool one_byte_tokens_ = false;
 };
 

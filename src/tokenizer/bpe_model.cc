@@ -25,10 +25,13 @@ uint64_t HashPair(uint64_t pair) {
 }
 
 // Bytes that valid UTF-8 never holds.
-bool IsNeverInUtf8(int byte) { return byte == 0xC0 || byte == 0xC1 || byte >= 0xF5; }
+bool IsNeverInUtf8(int byte) {
+  return byte == 0xC0 || byte == 0xC1 || byte >= 0xF5;
+}
 
-// What pieces of several tokens came to, in each thread; a newer piece takes the place of an older one. Names and
-// inflected words come again and again, and merging one costs as much as twenty look-ups. One cache line an entry.
+// What pieces of several tokens came to, in each thread; a newer piece takes the place of an older
+// one. Names and inflected words come again and again, and merging one costs as much as twenty
+// look-ups. One cache line an entry.
 struct alignas(64) CachedPiece {
   static constexpr size_t kMaxIds = 8;
 
@@ -78,7 +81,8 @@ Result<BpeModel> BpeModel::Create(BpeSpec spec, bool byte_level) {
     const std::optional<int32_t> unk = spec.vocabulary.Find(*spec.unk_token);
     if (!unk) {
       return Fail(ErrorCode::kInvalidData,
-                  fmt::format("model.unk_token '{}' is not in model.vocab", *spec.unk_token), "model.unk_token");
+                  fmt::format("model.unk_token '{}' is not in model.vocab", *spec.unk_token),
+                  "model.unk_token");
     }
     model.unk_id_ = *unk;
   }
@@ -92,7 +96,9 @@ Result<BpeModel> BpeModel::Create(BpeSpec spec, bool byte_level) {
 void BpeModel::FindSymbols(const BpeSpec& spec) {
   for (int i = 0; i < 256; ++i) {
     const char raw = static_cast<char>(i);
-    const std::string spelling = byte_level_ ? byte_level::Spell({&raw, 1}) : i < 128 ? std::string(1, raw) : "";
+    const std::string spelling = byte_level_ ? byte_level::Spell({&raw, 1})
+                                 : i < 128   ? std::string(1, raw)
+                                             : "";
     const auto byte = static_cast<size_t>(i);
     byte_symbols_[byte] = spelling.empty() ? -1 : spec.vocabulary.Find(spelling).value_or(-1);
     fallback_symbols_[byte] = spec.vocabulary.Find(fmt::format("<0x{:02X}>", i)).value_or(-1);
@@ -107,7 +113,8 @@ void BpeModel::AddMerges(const std::vector<BpeSpec::Merge>& merges) {
     const BpeSpec::Merge& merge = merges[rank];
     const uint64_t pair = PairKey(merge.left, merge.right);
     size_t slot = HashPair(pair) & (slots - 1);
-    while (merges_[slot].pair != UINT64_MAX && merges_[slot].pair != pair) slot = (slot + 1) & (slots - 1);
+    while (merges_[slot].pair != UINT64_MAX && merges_[slot].pair != pair)
+      slot = (slot + 1) & (slots - 1);
     // Of a merge that stands twice the later one counts.
     merges_[slot] = {pair, static_cast<uint32_t>(rank), merge.merged};
   }
@@ -157,14 +164,18 @@ BpeModel::Found BpeModel::FindMerge(int32_t left, int32_t right) const {
   }
 }
 
-int32_t BpeModel::FindLong(std::string_view piece) const { return long_pieces_.Find(piece).value_or(-1); }
+int32_t BpeModel::FindLong(std::string_view piece) const {
+  return long_pieces_.Find(piece).value_or(-1);
+}
 
-void BpeModel::EncodeSeveral(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const {
+void BpeModel::EncodeSeveral(std::string_view piece, const char* text_end,
+                             std::vector<int32_t>& ids) const {
   if (piece.size() > PieceKey::kMaxBytes) {
     EncodeByMerges(piece, ids);
     return;
   }
-  const PieceKey key = PieceKey::Of(piece.data(), piece.size(), static_cast<size_t>(text_end - piece.data()));
+  const PieceKey key =
+      PieceKey::Of(piece.data(), piece.size(), static_cast<size_t>(text_end - piece.data()));
   CachedPiece& cached = CacheEntry(key);
   if (cached.model == serial_ && cached.key == key) {
     ids.insert(ids.end(), cached.ids, cached.ids + cached.num_ids);
@@ -214,11 +225,13 @@ void BpeModel::Symbols(std::string_view piece, std::vector<int32_t>& symbols) co
     if (byte_fallback_ && std::all_of(spelling.begin(), spelling.end(), [this](char c) {
           return fallback_symbols_[static_cast<unsigned char>(c)] >= 0;
         })) {
-      for (const char c : spelling) symbols.push_back(fallback_symbols_[static_cast<unsigned char>(c)]);
+      for (const char c : spelling)
+        symbols.push_back(fallback_symbols_[static_cast<unsigned char>(c)]);
       continue;
     }
-    // Without an unknown token the character leaves no trace. The unknown token comes out when the next known character
-    // does, behind the byte tokens between them: so do the libraries that vocabularies are made with.
+    // Without an unknown token the character leaves no trace. The unknown token comes out when the
+    // next known character does, behind the byte tokens between them: so do the libraries that
+    // vocabularies are made with.
     if (unk_id_ < 0) continue;
     if (pending_unk && !fuse_unk_) symbols.push_back(unk_id_);
     pending_unk = true;
@@ -228,7 +241,7 @@ void BpeModel::Symbols(std::string_view piece, std::vector<int32_t>& symbols) co
 
 void BpeModel::MergeShort(std::string_view bytes, std::vector<int32_t>& symbols) const {
   size_t n = symbols.size();
-  uint32_t ranks[kMaxScanned];      // Of the pair that starts at each symbol.
+  uint32_t ranks[kMaxScanned];  // Of the pair that starts at each symbol.
   int32_t merged[kMaxScanned];
   const auto set = [&](size_t i, Found found) {
     ranks[i] = found.rank;
@@ -238,7 +251,9 @@ void BpeModel::MergeShort(std::string_view bytes, std::vector<int32_t>& symbols)
   if (bytes.empty()) {
     for (size_t i = 0; i + 1 < n; ++i) look_up(i);
   } else {
-    const auto byte = [bytes](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(bytes[i])); };
+    const auto byte = [bytes](size_t i) {
+      return static_cast<size_t>(static_cast<unsigned char>(bytes[i]));
+    };
     for (size_t i = 0; i + 1 < n; ++i) set(i, byte_merges_[byte(i) << 8 | byte(i + 1)]);
   }
   while (n > 1) {
@@ -283,7 +298,8 @@ void BpeModel::MergeLong(std::vector<int32_t>& symbols) const {
     links[i].merged = found.merged;
     if (found.rank != kNoMerge) entries.push_back(uint64_t{found.rank} << 32 | i);
   }
-  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> queue(std::greater<>(), std::move(entries));
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> queue(std::greater<>(),
+                                                                             std::move(entries));
   const auto look_up = [&](uint32_t i) {
     Link& link = links[i];
     link.rank = kNoMerge;

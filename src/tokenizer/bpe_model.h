@@ -34,8 +34,8 @@ struct BpeSpec {
 // Thread safety: immutable; Encode may be called from any thread at once.
 class BpeModel {
  public:
-  // `byte_level`: pieces come as raw bytes, and the vocabulary spells them byte by byte (byte_level.h).
-  // Fails if unk_token is named and not in the vocabulary.
+  // `byte_level`: pieces come as raw bytes, and the vocabulary spells them byte by byte
+  // (byte_level.h). Fails if unk_token is named and not in the vocabulary.
   static Result<BpeModel> Create(BpeSpec spec, bool byte_level);
   // Whether pieces may come as raw bytes: the vocabulary has every byte that valid UTF-8 can hold.
   static bool HasAllBytes(const TokenTable& vocabulary);
@@ -43,10 +43,11 @@ class BpeModel {
   // Appends the ids of one piece. `text_end`: the end of the readable memory that holds the piece.
   // REQUIRES: piece is not empty, and shorter than 2 GiB.
   void Encode(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const {
-    const int32_t whole = piece.size() <= PieceKey::kMaxBytes
-                              ? pieces_.Find(PieceKey::Of(piece.data(), piece.size(),
-                                                          static_cast<size_t>(text_end - piece.data())))
-                              : FindLong(piece);
+    const int32_t whole =
+        piece.size() <= PieceKey::kMaxBytes
+            ? pieces_.Find(PieceKey::Of(piece.data(), piece.size(),
+                                        static_cast<size_t>(text_end - piece.data())))
+            : FindLong(piece);
     if (whole >= 0) {
       ids.push_back(whole);
     } else {
@@ -91,12 +92,13 @@ class BpeModel {
   bool byte_fallback_ = false;
   bool fuse_unk_ = false;
   int32_t unk_id_ = -1;
-  std::array<int32_t, 256> byte_symbols_{};    // byte_level: the id of each byte; else of each ASCII character; -1 if none.
+  std::array<int32_t, 256> byte_symbols_{};  // byte_level: the id of each byte; else of each ASCII
+                                             // character; -1 if none.
   std::array<int32_t, 256> fallback_symbols_{};  // Of "<0x41>" and the like, -1 if none.
-  std::vector<MergeSlot> merges_;              // Open addressing, a power of two.
-  std::vector<Found> byte_merges_;             // byte_level: [left byte * 256 + right byte]
-  PieceTable pieces_;                          // Pieces that are one token.
-  TokenTable long_pieces_;                     // The same, longer than PieceKey holds.
+  std::vector<MergeSlot> merges_;                // Open addressing, a power of two.
+  std::vector<Found> byte_merges_;               // byte_level: [left byte * 256 + right byte]
+  PieceTable pieces_;                            // Pieces that are one token.
+  TokenTable long_pieces_;                       // The same, longer than PieceKey holds.
 };
 
 }  // namespace sluice

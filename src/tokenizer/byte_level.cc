@@ -7,7 +7,8 @@
 namespace sluice::byte_level {
 namespace {
 
-// Printable Latin-1 characters stand for themselves; the other bytes, in order, are the characters from U+0100 on.
+// Printable Latin-1 characters stand for themselves; the other bytes, in order, are the characters
+// from U+0100 on.
 constexpr bool StandsForItself(int byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
@@ -26,13 +27,16 @@ constexpr std::array<uint16_t, 256> kCharOf = [] {
 constexpr std::array<int16_t, kNumChars> kByteOf = [] {
   std::array<int16_t, kNumChars> bytes{};
   for (auto& byte : bytes) byte = -1;
-  for (int byte = 0; byte < 256; ++byte) bytes[kCharOf[static_cast<size_t>(byte)]] = static_cast<int16_t>(byte);
+  for (int byte = 0; byte < 256; ++byte)
+    bytes[kCharOf[static_cast<size_t>(byte)]] = static_cast<int16_t>(byte);
   return bytes;
 }();
 
 }  // namespace
 
-char32_t CharOf(uint8_t byte) { return kCharOf[byte]; }
+char32_t CharOf(uint8_t byte) {
+  return kCharOf[byte];
+}
 
 std::optional<uint8_t> ByteOf(char32_t c) {
   if (c >= kNumChars || kByteOf[c] < 0) return std::nullopt;

@@ -1,4 +1,5 @@
-// The printable spelling of bytes in byte-level vocabularies: each byte is one character ("Ġ" is a space).
+// The printable spelling of bytes in byte-level vocabularies: each byte is one character ("Ġ" is a
+// space).
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,8 @@ struct Run {
   uint8_t category;
 };
 
-// The categories that this build of PCRE2 gives to all code points: what \p{Lu} in a PCRE2 pattern will match.
+// The categories that this build of PCRE2 gives to all code points: what \p{Lu} in a PCRE2 pattern
+// will match.
 const std::vector<Run>& Pcre2Categories() {
   static const std::vector<Run>* const runs = [] {
     std::string pattern;
@@ -43,8 +44,8 @@ const std::vector<Run>& Pcre2Categories() {
     auto* found = new std::vector<Run>;  // Never freed: used until the last thread ends.
     int error = 0;
     size_t offset = 0;
-    pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &error,
-                                     &offset, nullptr);
+    pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                     PCRE2_UTF, &error, &offset, nullptr);
     CHECK(code != nullptr, "PCRE2 refuses the general categories at {}", offset);
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
@@ -55,14 +56,16 @@ const std::vector<Run>& Pcre2Categories() {
       next = last + 1;
     };
     for (size_t at = 0; at < text.size();) {
-      if (pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, PCRE2_NO_UTF_CHECK, match,
-                      nullptr) < 0) {
+      if (pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+                      PCRE2_NO_UTF_CHECK, match, nullptr) < 0) {
         break;
       }
       const size_t* range = pcre2_get_ovector_pointer(match);
-      const auto category = static_cast<uint8_t>(std::atoi(reinterpret_cast<const char*>(pcre2_get_mark(match))));
+      const auto category =
+          static_cast<uint8_t>(std::atoi(reinterpret_cast<const char*>(pcre2_get_mark(match))));
       const char32_t first = code_points[range[0]];
-      const char32_t last = unicode::DecodeLast(std::string_view(text).substr(0, range[1])).code_point;
+      const char32_t last =
+          unicode::DecodeLast(std::string_view(text).substr(0, range[1])).code_point;
       if (first < 0xD800 && last > 0xDFFF) {
         add(first, 0xD7FF, category);
         add(0xE000, last, category);
@@ -84,7 +87,9 @@ template <typename Each>
 void ForEachPropertyRun(Each&& each) {
   for (size_t i = 0; i < unicode_data::kPropertiesSize; ++i) {
     const uint32_t entry = unicode_data::kProperties[i];
-    const char32_t end = i + 1 < unicode_data::kPropertiesSize ? unicode_data::kProperties[i + 1] >> 11 : kMaxCodePoint + 1;
+    const char32_t end = i + 1 < unicode_data::kPropertiesSize
+                             ? unicode_data::kProperties[i + 1] >> 11
+                             : kMaxCodePoint + 1;
     each(char32_t{entry >> 11}, end - 1, static_cast<uint16_t>(entry & 0x7FF));
   }
 }
@@ -103,12 +108,30 @@ struct LongName {
   std::string_view category;
 };
 constexpr LongName kLongNames[] = {
-    {"letter", "L"},           {"uppercaseletter", "Lu"},  {"lowercaseletter", "Ll"}, {"titlecaseletter", "Lt"},
-    {"modifierletter", "Lm"},  {"otherletter", "Lo"},      {"mark", "M"},             {"nonspacingmark", "Mn"},
-    {"spacingmark", "Mc"},     {"enclosingmark", "Me"},    {"number", "N"},           {"decimalnumber", "Nd"},
-    {"letternumber", "Nl"},    {"othernumber", "No"},      {"punctuation", "P"},      {"symbol", "S"},
-    {"mathsymbol", "Sm"},      {"currencysymbol", "Sc"},   {"modifiersymbol", "Sk"},  {"othersymbol", "So"},
-    {"separator", "Z"},        {"spaceseparator", "Zs"},   {"other", "C"},            {"control", "Cc"},
+    {"letter", "L"},
+    {"uppercaseletter", "Lu"},
+    {"lowercaseletter", "Ll"},
+    {"titlecaseletter", "Lt"},
+    {"modifierletter", "Lm"},
+    {"otherletter", "Lo"},
+    {"mark", "M"},
+    {"nonspacingmark", "Mn"},
+    {"spacingmark", "Mc"},
+    {"enclosingmark", "Me"},
+    {"number", "N"},
+    {"decimalnumber", "Nd"},
+    {"letternumber", "Nl"},
+    {"othernumber", "No"},
+    {"punctuation", "P"},
+    {"symbol", "S"},
+    {"mathsymbol", "Sm"},
+    {"currencysymbol", "Sc"},
+    {"modifiersymbol", "Sk"},
+    {"othersymbol", "So"},
+    {"separator", "Z"},
+    {"spaceseparator", "Zs"},
+    {"other", "C"},
+    {"control", "Cc"},
     {"format", "Cf"},
 };
 
@@ -124,16 +147,11 @@ std::string Fold(std::string_view name) {
 
 }  // namespace
 
-bool CodePointSet::Contains(char32_t c) const {
-  const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), c,
-                                      [](char32_t value, const auto& range) { return value < range.first; });
-  return after != ranges_.begin() && c <= std::prev(after)->second;
-}
-
 void CodePointSet::Add(const CodePointSet& other) {
   unicode::Ranges all;
   all.reserve(ranges_.size() + other.ranges_.size());
-  std::merge(ranges_.begin(), ranges_.end(), other.ranges_.begin(), other.ranges_.end(), std::back_inserter(all));
+  std::merge(ranges_.begin(), ranges_.end(), other.ranges_.begin(), other.ranges_.end(),
+             std::back_inserter(all));
   ranges_.clear();
   for (const auto& [first, last] : all) {
     if (!ranges_.empty() && first <= ranges_.back().second + 1) {
@@ -216,18 +234,21 @@ std::string CodePointSet::ToPcre2() const {
     return out;
   }
 
-  // Whole categories of PCRE2 by name, since it tests them faster than ranges; then ranges for what is left.
+  // Whole categories of PCRE2 by name, since it tests them faster than ranges; then ranges for what
+  // is left.
   const std::vector<Run>& runs = Pcre2Categories();
   uint32_t whole = (1u << unicode::kNumCategories) - 1;
   size_t at = 0;
   for (const Run& run : runs) {
     while (at < set.ranges_.size() && set.ranges_[at].second < run.first) ++at;
-    const bool inside = at < set.ranges_.size() && set.ranges_[at].first <= run.first && run.last <= set.ranges_[at].second;
+    const bool inside = at < set.ranges_.size() && set.ranges_[at].first <= run.first &&
+                        run.last <= set.ranges_[at].second;
     if (!inside) whole &= ~(1u << run.category);
   }
   whole &= ~(1u << unicode::kCs);
   for (int i = 0; i < unicode::kNumCategories; ++i) {
-    if (whole >> i & 1) out += fmt::format("\\p{{{}}}", unicode::CategoryName(static_cast<unicode::Category>(i)));
+    if (whole >> i & 1)
+      out += fmt::format("\\p{{{}}}", unicode::CategoryName(static_cast<unicode::Category>(i)));
   }
   size_t run = 0;
   for (const auto& [first, last] : set.ranges_) {

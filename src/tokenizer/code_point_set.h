@@ -12,13 +12,12 @@ namespace sluice {
 
 class CodePointSet {
  public:
-  // The set of a property name as \p{...} takes it: a category ("Lu", "L", "Letter"), a script ("Han"), "Any", or nothing
-  // if the name is not known.
+  // The set of a property name as \p{...} takes it: a category ("Lu", "L", "Letter"), a script
+  // ("Han"), "Any", or nothing if the name is not known.
   static std::optional<CodePointSet> OfProperty(std::string_view name);
   // The code points whose properties (unicode.h) have one of these bits.
   static CodePointSet WithFlag(uint16_t flag);
 
-  bool Contains(char32_t c) const;
   void Add(char32_t first, char32_t last) { Add(CodePointSet({{first, last}})); }
   void Add(const CodePointSet& other);
   void Intersect(CodePointSet other);

@@ -24,7 +24,8 @@ namespace {
 std::optional<char> FallbackByte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   int value = 0;
-  // A sign in front of a single digit counts as well where such tokens are read: "<0x+F>" is byte 15.
+  // A sign in front of a single digit counts as well where such tokens are read: "<0x+F>" is
+  // byte 15.
   const bool sign = token[3] == '+';
   for (const char c : token.substr(sign ? 4 : 3, sign ? 1 : 2)) {
     const int digit = c >= '0' && c <= '9'   ? c - '0'
@@ -99,7 +100,8 @@ class MetaspaceStep : public Decoder::Step {
   MetaspaceStep(std::string replacement, bool drop_first)
       : replacement_(std::move(replacement)), drop_first_(drop_first) {}
   void Run(std::vector<std::string>& tokens) const override {
-    for (size_t i = 0; i < tokens.size(); ++i) ReplaceIn(tokens[i], i == 0 && drop_first_ ? "" : " ");
+    for (size_t i = 0; i < tokens.size(); ++i)
+      ReplaceIn(tokens[i], i == 0 && drop_first_ ? "" : " ");
   }
   void RunInside(std::vector<std::string>& tokens) const override {
     for (std::string& token : tokens) ReplaceIn(token, " ");
@@ -118,7 +120,8 @@ class MetaspaceStep : public Decoder::Step {
 
 class ReplaceStep : public Decoder::Step {
  public:
-  ReplaceStep(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  ReplaceStep(Pattern pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void Run(std::vector<std::string>& tokens) const override {
     for (std::string& token : tokens) token = pattern_.Replace(token, content_);
   }
@@ -130,12 +133,14 @@ class ReplaceStep : public Decoder::Step {
 
 class StripStep : public Decoder::Step {
  public:
-  StripStep(char32_t content, size_t start, size_t stop) : content_(content), start_(start), stop_(stop) {}
+  StripStep(char32_t content, size_t start, size_t stop)
+      : content_(content), start_(start), stop_(stop) {}
   void Run(std::vector<std::string>& tokens) const override {
     for (std::string& token : tokens) {
       std::string_view rest = token;
       size_t left = 0;
-      for (; left < start_ && !rest.empty() && unicode::Decode(rest.data()).code_point == content_; ++left) {
+      for (; left < start_ && !rest.empty() && unicode::Decode(rest.data()).code_point == content_;
+           ++left) {
         rest.remove_prefix(unicode::SequenceLength(rest[0]));
       }
       for (size_t i = 0; i < stop_ && !rest.empty(); ++i) {
@@ -189,7 +194,8 @@ Result<std::unique_ptr<Decoder::Step>> ParseStep(const StepFields& fields) {
     ASSIGN_OR_RETURN(const size_t stop, fields.Count("stop"));
     return Step(new StripStep(content, start, stop));
   }
-  return fields.UnsupportedType("ByteLevel, Metaspace, ByteFallback, Fuse, Replace, Strip, Sequence");
+  return fields.UnsupportedType(
+      "ByteLevel, Metaspace, ByteFallback, Fuse, Replace, Strip, Sequence");
 }
 
 }  // namespace

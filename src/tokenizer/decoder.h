@@ -20,7 +20,8 @@ class Decoder {
   Decoder(Decoder&&) noexcept;
   ~Decoder();
 
-  // If the decoder is ByteLevel alone, the text is the bytes of the tokens one after another (see BytesOf).
+  // If the decoder is ByteLevel alone, the text is the bytes of the tokens one after another (see
+  // BytesOf).
   bool IsByteLevel() const { return is_byte_level_; }
 
   std::string Decode(std::vector<std::string> tokens) const;

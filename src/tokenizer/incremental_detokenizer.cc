@@ -48,7 +48,8 @@ std::string IncrementalDetokenizer::PushBytes(int32_t id) {
 }
 
 std::string IncrementalDetokenizer::PushWindow(int32_t id) {
-  // The prefix is text that is out already; decoded anew together with what follows, it tells what is new.
+  // The prefix is text that is out already; decoded anew together with what follows, it tells what
+  // is new.
   if (prefix_.empty() && !window_.empty()) {
     std::string prefix = tokenizer_->Decode(window_, skip_special_tokens_);
     if (!prefix.ends_with(unicode::kReplacement)) {
@@ -62,7 +63,8 @@ std::string IncrementalDetokenizer::PushWindow(int32_t id) {
   const bool complete = text.size() > prefix_.size() && !text.ends_with(unicode::kReplacement);
   if (!complete && !overdue) return {};
   if (!text.starts_with(prefix_)) {
-    // The text before changed when this token came: start again with this token alone, as vLLM does.
+    // The text before changed when this token came: start again with this token alone, as vLLM
+    // does.
     window_.assign(1, id);
     prefix_.clear();
     prefix_tokens_ = 0;

@@ -19,7 +19,8 @@ constexpr char kSentencePiece[] = "v11_spm_llama2_prepend_bytefallback";
 TEST(IncrementalDetokenizerTest, NeverHalfACharacter) {
   for (const char* name : {kByteLevel, kSentencePiece}) {
     const auto tokenizer = LoadSample(name);
-    const std::string text = "Hello \U0001F468\u200D\U0001F469 \u4E2D\u6587 na\u00EFve \U0001D11E end";
+    const std::string text =
+        "Hello \U0001F468\u200D\U0001F469 \u4E2D\u6587 na\u00EFve \U0001D11E end";
     const std::vector<int32_t> ids = tokenizer->Encode(text, false);
     IncrementalDetokenizer detokenizer(*tokenizer, true);
     std::string joined;

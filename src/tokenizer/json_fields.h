@@ -13,7 +13,8 @@
 
 namespace sluice {
 
-// One step of the pipeline: an object with a "type". Unknown fields are left alone, as other readers do.
+// One step of the pipeline: an object with a "type". Unknown fields are left alone, as other
+// readers do.
 class StepFields {
  public:
   // `where`: its place in the file, for errors ("pre_tokenizer.pretokenizers[1]").
@@ -57,16 +58,22 @@ class StepFields {
     return &field->as_array();
   }
 
-  tl::unexpected<Error> Wrong(std::string_view name, std::string_view expected, const json::Value* found) const {
+  tl::unexpected<Error> Wrong(std::string_view name, std::string_view expected,
+                              const json::Value* found) const {
     std::string text = found == nullptr ? "nothing" : json::TypeName(found->type());
-    if (found != nullptr && found->is_string()) text = "'" + found->as_string().substr(0, 100) + "'";
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("{} ({}): '{}' must be {}, found {}", where_, type_, name, expected, text), where_);
+    if (found != nullptr && found->is_string())
+      text = "'" + found->as_string().substr(0, 100) + "'";
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("{} ({}): '{}' must be {}, found {}", where_, type_, name, expected, text),
+        where_);
   }
   // For a type that is not among the supported ones.
   tl::unexpected<Error> UnsupportedType(std::string_view supported) const {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{} of type '{}' is not supported; supported are {}", where_, type_, supported), where_);
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{} of type '{}' is not supported; supported are {}", where_, type_, supported),
+        where_);
   }
 
  private:
@@ -83,24 +90,24 @@ class StepFields {
 inline constexpr int kMaxSequenceDepth = 8;
 inline constexpr size_t kMaxSteps = 256;
 
-// Calls add(fields) -> Status for `value` itself, or, if it is a Sequence, for each step in its array `list_name`, in order.
-// Null and absent values have no steps.
+// Calls add(fields) -> Status for `value` itself, or, if it is a Sequence, for each step in its
+// array `list_name`, in order. Null and absent values have no steps.
 template <typename Add>
-Status ForEachStep(const json::Value* value, const std::string& where, std::string_view list_name, Add&& add,
-                   size_t* count, int depth = 0) {
+Status ForEachStep(const json::Value* value, const std::string& where, std::string_view list_name,
+                   Add&& add, size_t* count, int depth = 0) {
   if (value == nullptr || value->is_null()) return {};
   ASSIGN_OR_RETURN(const StepFields fields, StepFields::Of(*value, where));
   if (++*count > kMaxSteps || depth > kMaxSequenceDepth) {
     return Fail(ErrorCode::kInvalidData,
-                fmt::format("{}: more than {} steps, or sequences nested deeper than {}", where, kMaxSteps,
-                            kMaxSequenceDepth),
+                fmt::format("{}: more than {} steps, or sequences nested deeper than {}", where,
+                            kMaxSteps, kMaxSequenceDepth),
                 where);
   }
   if (fields.type() != "Sequence") return add(fields);
   ASSIGN_OR_RETURN(const json::Value::Array* const steps, fields.Array(list_name));
   for (size_t i = 0; i < steps->size(); ++i) {
-    RETURN_IF_ERROR(
-        ForEachStep(&(*steps)[i], fmt::format("{}.{}[{}]", where, list_name, i), list_name, add, count, depth + 1));
+    RETURN_IF_ERROR(ForEachStep(&(*steps)[i], fmt::format("{}.{}[{}]", where, list_name, i),
+                                list_name, add, count, depth + 1));
   }
   return {};
 }

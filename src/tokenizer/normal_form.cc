@@ -14,20 +14,22 @@ namespace {
 namespace data = unicode_data;
 
 // Hangul syllables compose by arithmetic (Unicode Standard, section 3.12).
-constexpr char32_t kSyllableBase = 0xAC00, kLeadBase = 0x1100, kVowelBase = 0x1161, kTailBase = 0x11A7;
+constexpr char32_t kSyllableBase = 0xAC00, kLeadBase = 0x1100, kVowelBase = 0x1161,
+                   kTailBase = 0x11A7;
 constexpr uint32_t kLeads = 19, kVowels = 21, kTails = 28, kSyllables = kLeads * kVowels * kTails;
 
 struct Tables {
-  std::vector<uint8_t> combining_class;                  // By code point.
+  std::vector<uint8_t> combining_class;  // By code point.
   std::unordered_map<char32_t, const uint32_t*> canonical, compatible;
-  std::unordered_map<uint64_t, char32_t> compositions;   // first << 32 | second.
-  std::vector<uint8_t> changes;  // By code point: bit of each form that may change a text that holds it.
+  std::unordered_map<uint64_t, char32_t> compositions;  // first << 32 | second.
+  std::vector<uint8_t>
+      changes;  // By code point: bit of each form that may change a text that holds it.
 
   Tables() : combining_class(kMaxCodePoint + 1), changes(kMaxCodePoint + 1) {
     for (size_t i = 0; i < data::kCombiningClassesSize; ++i) {
       const uint32_t first = data::kCombiningClasses[i] >> 8;
-      const uint32_t end =
-          i + 1 < data::kCombiningClassesSize ? data::kCombiningClasses[i + 1] >> 8 : kMaxCodePoint + 1;
+      const uint32_t end = i + 1 < data::kCombiningClassesSize ? data::kCombiningClasses[i + 1] >> 8
+                                                               : kMaxCodePoint + 1;
       std::fill(combining_class.begin() + first, combining_class.begin() + end,
                 static_cast<uint8_t>(data::kCombiningClasses[i] & 0xFF));
     }
@@ -47,7 +49,8 @@ struct Tables {
       // A composite is its own composed form.
       changes[triple[2]] &= static_cast<uint8_t>(~Bit(NormalForm::kNfc));
     }
-    for (size_t i = 0; i < data::kCompositionsSize; i += 3) changes[data::kCompositions[i + 1]] |= 15;
+    for (size_t i = 0; i < data::kCompositionsSize; i += 3)
+      changes[data::kCompositions[i + 1]] |= 15;
     for (char32_t c = kSyllableBase; c < kSyllableBase + kSyllables; ++c) {
       changes[c] |= Bit(NormalForm::kNfd) | Bit(NormalForm::kNfkd);
     }
@@ -55,7 +58,9 @@ struct Tables {
     for (char32_t c = kTailBase + 1; c < kTailBase + kTails; ++c) changes[c] |= 15;
   }
 
-  static constexpr uint8_t Bit(NormalForm form) { return static_cast<uint8_t>(1 << static_cast<int>(form)); }
+  static constexpr uint8_t Bit(NormalForm form) {
+    return static_cast<uint8_t>(1 << static_cast<int>(form));
+  }
 };
 
 const Tables& GetTables() {
@@ -73,10 +78,12 @@ void Decompose(const Tables& tables, char32_t c, bool compatibility, std::u32str
   }
   const uint32_t* entry = nullptr;
   if (compatibility) {
-    if (const auto found = tables.compatible.find(c); found != tables.compatible.end()) entry = found->second;
+    if (const auto found = tables.compatible.find(c); found != tables.compatible.end())
+      entry = found->second;
   }
   if (entry == nullptr) {
-    if (const auto found = tables.canonical.find(c); found != tables.canonical.end()) entry = found->second;
+    if (const auto found = tables.canonical.find(c); found != tables.canonical.end())
+      entry = found->second;
   }
   if (entry == nullptr) {
     out.push_back(c);
@@ -97,7 +104,8 @@ void Reorder(const Tables& tables, std::u32string& text) {
     }
     size_t end = i + 1;
     while (end < text.size() && tables.combining_class[text[end]] != 0) ++end;
-    std::stable_sort(text.begin() + static_cast<ptrdiff_t>(i), text.begin() + static_cast<ptrdiff_t>(end), by_class);
+    std::stable_sort(text.begin() + static_cast<ptrdiff_t>(i),
+                     text.begin() + static_cast<ptrdiff_t>(end), by_class);
     i = end;
   }
 }
@@ -107,8 +115,8 @@ char32_t ComposePair(const Tables& tables, char32_t first, char32_t second) {
   if (first - kLeadBase < kLeads && second - kVowelBase < kVowels) {
     return kSyllableBase + ((first - kLeadBase) * kVowels + (second - kVowelBase)) * kTails;
   }
-  if (first - kSyllableBase < kSyllables && (first - kSyllableBase) % kTails == 0 && second > kTailBase &&
-      second < kTailBase + kTails) {
+  if (first - kSyllableBase < kSyllables && (first - kSyllableBase) % kTails == 0 &&
+      second > kTailBase && second < kTailBase + kTails) {
     return first + (second - kTailBase);
   }
   const auto found = tables.compositions.find(uint64_t{first} << 32 | second);
@@ -118,7 +126,7 @@ char32_t ComposePair(const Tables& tables, char32_t first, char32_t second) {
 void Compose(const Tables& tables, std::u32string& text) {
   size_t out = 0;
   size_t starter = std::u32string::npos;  // Of what is written so far.
-  int last_class = -1;                    // Of the mark written last after it; -1 if the starter itself was last.
+  int last_class = -1;  // Of the mark written last after it; -1 if the starter itself was last.
   for (const char32_t c : std::u32string(text)) {
     const int combining_class = tables.combining_class[c];
     if (starter != std::u32string::npos && last_class < combining_class) {

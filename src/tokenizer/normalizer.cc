@@ -73,11 +73,13 @@ class StripAccentsStep : public Normalizer::Step {
 
 class ReplaceStep : public Normalizer::Step {
  public:
-  ReplaceStep(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  ReplaceStep(Pattern pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void Run(std::string& text, bool& at_start) const override {
     std::vector<Span> spans;
     pattern_.Find(text, spans);
-    if (content_.empty() && !spans.empty() && spans[0].is_match && spans[0].end > 0) at_start = false;
+    if (content_.empty() && !spans.empty() && spans[0].is_match && spans[0].end > 0)
+      at_start = false;
     std::string out;
     out.reserve(text.size());
     for (const Span& span : spans) {
@@ -126,7 +128,8 @@ Result<std::unique_ptr<Normalizer::Step>> ParseStep(const StepFields& fields) {
     ASSIGN_OR_RETURN(std::string prefix, fields.String("prepend"));
     return Step(new PrependStep(std::move(prefix)));
   }
-  return fields.UnsupportedType("NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Sequence");
+  return fields.UnsupportedType(
+      "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Sequence");
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ class Normalizer {
 
   // True if every text stays as it is.
   bool IsIdentity() const { return steps_.empty(); }
-  // REQUIRES: valid UTF-8. `at_start`, if given, is cleared if what the text began with is gone: then it no longer counts
-  // as the start of the input.
+  // REQUIRES: valid UTF-8. `at_start`, if given, is cleared if what the text began with is gone:
+  // then it no longer counts as the start of the input.
   std::string Normalize(std::string_view text, bool* at_start = nullptr) const;
 
   class Step;

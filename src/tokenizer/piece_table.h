@@ -1,4 +1,5 @@
-// Ids of whole pieces of text: the first look-up of every piece, so that it must be one cache line in the usual case.
+// Ids of whole pieces of text: the first look-up of every piece, so that it must be one cache line
+// in the usual case.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +38,13 @@ struct PieceKey {
     return key;
   }
   uint64_t Hash() const {
-    const uint64_t mixed = (low ^ 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93 + high * 0xA0761D6478BD642F;
+    const uint64_t mixed =
+        (low ^ 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93 + high * 0xA0761D6478BD642F;
     return (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93 >> 16;
   }
-  friend bool operator==(const PieceKey& a, const PieceKey& b) { return a.low == b.low && a.high == b.high; }
+  friend bool operator==(const PieceKey& a, const PieceKey& b) {
+    return a.low == b.low && a.high == b.high;
+  }
 };
 
 // Pieces of at most 15 bytes. Thread safety: const methods may be called from any thread at once.

@@ -10,21 +10,32 @@
 namespace sluice::tokenizer_internal {
 namespace {
 
-// Gives every added token the id that counts. A token that the vocabulary has keeps the vocabulary's.
+// Gives every added token the id that counts. A token that the vocabulary has keeps the
+// vocabulary's.
 Status ResolveIds(const TokenTable& vocabulary, std::vector<AddedToken>& tokens) {
   std::erase_if(tokens, [](const AddedToken& token) { return token.content.empty(); });
   TokenTable seen;
   std::vector<AddedToken> resolved;
+  const auto max_id =
+      static_cast<int64_t>(vocabulary.end_id()) + kMaxIdGap + static_cast<int64_t>(tokens.size());
   for (AddedToken& token : tokens) {
     if (const std::optional<int32_t> id = vocabulary.Find(token.content); id && *id != token.id) {
-      LOG_WARNING("tokenizer", "added token '{}' has id {} in the vocabulary, which counts, and {} in added_tokens",
-                  token.content, *id, token.id);
+      LOG_WARNING(
+          "tokenizer",
+          "added token '{}' has id {} in the vocabulary, which counts, and {} in added_tokens",
+          token.content, *id, token.id);
       token.id = *id;
+    }
+    if (token.id > max_id) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("added token '{}' has id {}, far beyond the vocabulary's last, {}",
+                              token.content, token.id, vocabulary.end_id() - 1),
+                  "added_tokens");
     }
     if (vocabulary.Has(token.id) && vocabulary.Spelling(token.id) != token.content) {
       return Fail(ErrorCode::kInvalidData,
-                  fmt::format("added token '{}' has id {}, which is '{}' in model.vocab", token.content, token.id,
-                              vocabulary.Spelling(token.id)),
+                  fmt::format("added token '{}' has id {}, which is '{}' in model.vocab",
+                              token.content, token.id, vocabulary.Spelling(token.id)),
                   "added_tokens");
     }
     switch (seen.Add(token.content, token.id)) {
@@ -32,8 +43,8 @@ Status ResolveIds(const TokenTable& vocabulary, std::vector<AddedToken>& tokens)
       case TokenTable::AddResult::kIdTaken:
         if (seen.Spelling(token.id) != token.content) {
           return Fail(ErrorCode::kInvalidData,
-                      fmt::format("added tokens '{}' and '{}' have the same id {}", seen.Spelling(token.id),
-                                  token.content, token.id),
+                      fmt::format("added tokens '{}' and '{}' have the same id {}",
+                                  seen.Spelling(token.id), token.content, token.id),
                       "added_tokens");
         }
         [[fallthrough]];
@@ -55,22 +66,27 @@ Status ResolveIds(const TokenTable& vocabulary, std::vector<AddedToken>& tokens)
 
 }  // namespace
 
-Result<std::unique_ptr<Pipeline>> Pipeline::Create(TokenizerJson parts, std::vector<AddedToken> late_tokens) {
+Result<std::unique_ptr<Pipeline>> Pipeline::Create(TokenizerJson parts,
+                                                   std::vector<AddedToken> late_tokens) {
   for (AddedToken& token : late_tokens) parts.added_tokens.push_back(std::move(token));
   RETURN_IF_ERROR(ResolveIds(parts.model.vocabulary, parts.added_tokens));
   int32_t vocab_size = parts.model.vocabulary.end_id();
-  for (const AddedToken& token : parts.added_tokens) vocab_size = std::max(vocab_size, token.id + 1);
+  for (const AddedToken& token : parts.added_tokens)
+    vocab_size = std::max(vocab_size, token.id + 1);
 
   ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::Parse(&parts.normalizer));
   ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::Parse(&parts.pre_tokenizer));
-  ASSIGN_OR_RETURN(PostProcessor post_processor, PostProcessor::Parse(&parts.post_processor, vocab_size));
+  ASSIGN_OR_RETURN(PostProcessor post_processor,
+                   PostProcessor::Parse(&parts.post_processor, vocab_size));
   ASSIGN_OR_RETURN(Decoder decoder, Decoder::Parse(&parts.decoder));
-  const bool byte_level = pre_tokenizer.EndsInByteLevel() && BpeModel::HasAllBytes(parts.model.vocabulary);
+  const bool byte_level =
+      pre_tokenizer.EndsInByteLevel() && BpeModel::HasAllBytes(parts.model.vocabulary);
   pre_tokenizer.SetKeepBytes(byte_level);
   ASSIGN_OR_RETURN(BpeModel model, BpeModel::Create(std::move(parts.model), byte_level));
 
-  std::unique_ptr<Pipeline> pipeline(new Pipeline(std::move(normalizer), std::move(pre_tokenizer), std::move(model),
-                                                  std::move(post_processor), std::move(decoder)));
+  std::unique_ptr<Pipeline> pipeline(new Pipeline(std::move(normalizer), std::move(pre_tokenizer),
+                                                  std::move(model), std::move(post_processor),
+                                                  std::move(decoder)));
   pipeline->vocab_size_ = vocab_size;
   RETURN_IF_ERROR(pipeline->Add(std::move(parts.added_tokens)));
   return pipeline;
@@ -88,7 +104,8 @@ Status Pipeline::Add(std::vector<AddedToken> tokens) {
     if (form != token.content) added_normalized_.Add(form, token.id);
     if (form.empty()) {
       return Fail(ErrorCode::kInvalidData,
-                  fmt::format("added token '{}' is nothing once it is normalized", token.content), "added_tokens");
+                  fmt::format("added token '{}' is nothing once it is normalized", token.content),
+                  "added_tokens");
     }
     normalized.emplace_back(std::move(form), token);
   }
@@ -111,7 +128,8 @@ void Pipeline::FindFlags(const std::vector<AddedToken>& tokens) {
     uint8_t& flags = flags_[static_cast<size_t>(id)];
     if (model_.vocabulary().Has(id)) flags |= kKnown;
     // What is skipped is recognised by its spelling, as the decoder gets it.
-    if ((flags & kKnown) && specials.size() > 0 && specials.Find(DecodedSpelling(id))) flags |= kSkipped;
+    if ((flags & kKnown) && specials.size() > 0 && specials.Find(DecodedSpelling(id)))
+      flags |= kSkipped;
     if (!decoder_.IsByteLevel()) continue;
     byte_offsets_.push_back(bytes_.size());
     if (flags & kKnown) bytes_.append(decoder_.BytesOf(DecodedSpelling(id)));
@@ -166,7 +184,10 @@ void Pipeline::EncodeGap(std::string_view text, bool at_start, std::vector<int32
     text = normalized;
   }
   normalized_tokens_.Split(
-      text, [&](std::string_view part) { EncodePieces(part, at_start && part.data() == text.data(), ids); },
+      text,
+      [&](std::string_view part) {
+        EncodePieces(part, at_start && part.data() == text.data(), ids);
+      },
       [&](int32_t id) { ids.push_back(id); });
 }
 

@@ -24,7 +24,8 @@ namespace sluice::tokenizer_internal {
 class Pipeline {
  public:
   // `late_tokens`: added tokens that only tokenizer_config.json knows.
-  static Result<std::unique_ptr<Pipeline>> Create(TokenizerJson parts, std::vector<AddedToken> late_tokens);
+  static Result<std::unique_ptr<Pipeline>> Create(TokenizerJson parts,
+                                                  std::vector<AddedToken> late_tokens);
 
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
@@ -36,7 +37,8 @@ class Pipeline {
   bool IsAdded(int32_t id) const { return added_.Has(id); }
   int32_t vocab_size() const { return vocab_size_; }
 
-  // If so, the text of tokens is that of their bytes one after another, and BytesOf gives them without a copy.
+  // If so, the text of tokens is that of their bytes one after another, and BytesOf gives them
+  // without a copy.
   bool HasByteLevelDecoder() const { return decoder_.IsByteLevel(); }
   std::string_view BytesOf(int32_t id) const;
   // Whether a token leaves a trace in decoded text.
@@ -49,10 +51,13 @@ class Pipeline {
   static constexpr uint8_t kSpecial = 2;
   static constexpr uint8_t kSkipped = 4;  // By skip_special_tokens.
 
-  Pipeline(Normalizer normalizer, PreTokenizer pre_tokenizer, BpeModel model, PostProcessor post_processor,
-           Decoder decoder)
-      : normalizer_(std::move(normalizer)), pre_tokenizer_(std::move(pre_tokenizer)), model_(std::move(model)),
-        post_processor_(std::move(post_processor)), decoder_(std::move(decoder)) {}
+  Pipeline(Normalizer normalizer, PreTokenizer pre_tokenizer, BpeModel model,
+           PostProcessor post_processor, Decoder decoder)
+      : normalizer_(std::move(normalizer)),
+        pre_tokenizer_(std::move(pre_tokenizer)),
+        model_(std::move(model)),
+        post_processor_(std::move(post_processor)),
+        decoder_(std::move(decoder)) {}
 
   Status Add(std::vector<AddedToken> tokens);
   void FindFlags(const std::vector<AddedToken>& tokens);
@@ -74,8 +79,8 @@ class Pipeline {
   TokenTable added_normalized_;  // The normalized form of those where it differs.
   AddedTokenFinder raw_tokens_, normalized_tokens_;
   int32_t vocab_size_ = 0;
-  std::vector<uint8_t> flags_;   // By id.
-  std::string bytes_;            // Of all tokens, one after another, if the decoder is ByteLevel.
+  std::vector<uint8_t> flags_;  // By id.
+  std::string bytes_;           // Of all tokens, one after another, if the decoder is ByteLevel.
   std::vector<uint64_t> byte_offsets_;  // By id, and the end.
 };
 

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// TemplateProcessing (its `single` template), ByteLevel (which changes offsets only) and sequences of them.
-// Thread safety: immutable.
+// TemplateProcessing (its `single` template), ByteLevel (which changes offsets only) and sequences
+// of them. Thread safety: immutable.
 class PostProcessor {
  public:
   // `value` may be null: nothing is added. Ids must be below `end_id`.

@@ -28,7 +28,8 @@ void Refine(Pieces& pieces, Find&& find) {
     find(pieces.text.substr(piece.begin, piece.end - piece.begin), spans);
     for (const Span& span : spans) {
       if (span.begin == span.end) continue;
-      refined.push_back({piece.begin + span.begin, piece.begin + span.end, piece.at_start && span.begin == 0});
+      refined.push_back(
+          {piece.begin + span.begin, piece.begin + span.end, piece.at_start && span.begin == 0});
     }
   }
   pieces.pieces = std::move(refined);
@@ -95,12 +96,15 @@ class SplitStep : public PreTokenizer::Step {
   bool invert_;
 };
 
-// A split by a known pattern. They leave nothing between their matches, so that it does not matter whether it is inverted.
+// A split by a known pattern. They leave nothing between their matches, so that it does not matter
+// whether it is inverted.
 class KnownSplitStep : public PreTokenizer::Step {
  public:
   explicit KnownSplitStep(SplitPattern pattern) : pattern_(pattern) {}
   void Run(Pieces& pieces) const override {
-    Refine(pieces, [this](std::string_view text, std::vector<Span>& spans) { FindPattern(pattern_, text, spans); });
+    Refine(pieces, [this](std::string_view text, std::vector<Span>& spans) {
+      FindPattern(pattern_, text, spans);
+    });
   }
   std::optional<SplitPattern> pattern() const override { return pattern_; }
 
@@ -110,7 +114,8 @@ class KnownSplitStep : public PreTokenizer::Step {
 
 class ByteLevelStep : public PreTokenizer::Step {
  public:
-  ByteLevelStep(bool add_prefix_space, bool use_regex) : add_prefix_space_(add_prefix_space), use_regex_(use_regex) {}
+  ByteLevelStep(bool add_prefix_space, bool use_regex)
+      : add_prefix_space_(add_prefix_space), use_regex_(use_regex) {}
   void Run(Pieces& pieces) const override {
     if (add_prefix_space_) {
       Rewrite(pieces, [](std::string& out, std::string_view text, bool) {
@@ -124,7 +129,9 @@ class ByteLevelStep : public PreTokenizer::Step {
       });
     }
     if (keep_bytes) return;
-    Rewrite(pieces, [](std::string& out, std::string_view text, bool) { out.append(byte_level::Spell(text)); });
+    Rewrite(pieces, [](std::string& out, std::string_view text, bool) {
+      out.append(byte_level::Spell(text));
+    });
   }
   std::optional<SplitPattern> pattern() const override {
     if (add_prefix_space_ || !use_regex_ || !keep_bytes) return std::nullopt;
@@ -141,10 +148,12 @@ class ByteLevelStep : public PreTokenizer::Step {
 // Digits, Punctuation and WhitespaceSplit: matches are characters with a property.
 class PropertyStep : public PreTokenizer::Step {
  public:
-  PropertyStep(uint16_t property, SplitBehavior behavior) : property_(property), behavior_(behavior) {}
+  PropertyStep(uint16_t property, SplitBehavior behavior)
+      : property_(property), behavior_(behavior) {}
   void Run(Pieces& pieces) const override {
     Refine(pieces, [this](std::string_view text, std::vector<Span>& spans) {
-      FindChars(text, spans, [this](char32_t c) { return (unicode::Properties(c) & property_) != 0; });
+      FindChars(text, spans,
+                [this](char32_t c) { return (unicode::Properties(c) & property_) != 0; });
       ApplySplitBehavior(behavior_, spans);
     });
   }
@@ -188,7 +197,8 @@ class MetaspaceStep : public PreTokenizer::Step {
   void Run(Pieces& pieces) const override {
     Rewrite(pieces, [this](std::string& out, std::string_view text, bool at_start) {
       const bool wanted = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && at_start);
-      if (wanted && !text.starts_with(replacement_) && !text.starts_with(' ')) out.append(replacement_);
+      if (wanted && !text.starts_with(replacement_) && !text.starts_with(' '))
+        out.append(replacement_);
       for (const char c : text) {
         if (c == ' ') {
           out.append(replacement_);
@@ -218,7 +228,8 @@ Result<SplitBehavior> Behavior(const StepFields& fields, std::optional<SplitBeha
   ASSIGN_OR_RETURN(const std::string name, fields.String("behavior"));
   const std::optional<SplitBehavior> behavior = ParseSplitBehavior(name);
   if (!behavior) {
-    return fields.Wrong("behavior", "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous",
+    return fields.Wrong("behavior",
+                        "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous",
                         fields.Find("behavior"));
   }
   return *behavior;
@@ -235,11 +246,14 @@ Result<StepPointer> ParseMetaspace(const StepFields& fields) {
     if (name != "always" && name != "first" && name != "never") {
       return fields.Wrong("prepend_scheme", "always, first or never", scheme);
     }
-    prepend = name == "always" ? Prepend::kAlways : name == "first" ? Prepend::kFirst : Prepend::kNever;
+    prepend = name == "always"  ? Prepend::kAlways
+              : name == "first" ? Prepend::kFirst
+                                : Prepend::kNever;
   }
   ASSIGN_OR_RETURN(const bool add_prefix_space, fields.Bool("add_prefix_space", true));
   if (!add_prefix_space && prepend != Prepend::kNever) {
-    return fields.Wrong("prepend_scheme", "never where add_prefix_space is false", fields.Find("prepend_scheme"));
+    return fields.Wrong("prepend_scheme", "never where add_prefix_space is false",
+                        fields.Find("prepend_scheme"));
   }
   ASSIGN_OR_RETURN(const bool split, fields.Bool("split", true));
   return StepPointer(new MetaspaceStep(*code_point, prepend, split));
@@ -248,7 +262,8 @@ Result<StepPointer> ParseMetaspace(const StepFields& fields) {
 std::optional<SplitPattern> KnownPattern(const StepFields& fields) {
   const json::Value* pattern = fields.Find("pattern");
   const json::Value* regex = pattern == nullptr ? nullptr : pattern->Find("Regex");
-  if (regex == nullptr || !regex->is_string() || pattern->as_object().size() != 1) return std::nullopt;
+  if (regex == nullptr || !regex->is_string() || pattern->as_object().size() != 1)
+    return std::nullopt;
   return RecognizeSplitPattern(regex->as_string());
 }
 
@@ -258,7 +273,8 @@ Result<StepPointer> ParseStep(const StepFields& fields) {
     ASSIGN_OR_RETURN(const SplitBehavior behavior, Behavior(fields, std::nullopt));
     ASSIGN_OR_RETURN(const bool invert, fields.Bool("invert"));
     if (behavior == SplitBehavior::kIsolated) {
-      if (const std::optional<SplitPattern> known = KnownPattern(fields)) return StepPointer(new KnownSplitStep(*known));
+      if (const std::optional<SplitPattern> known = KnownPattern(fields))
+        return StepPointer(new KnownSplitStep(*known));
     }
     ASSIGN_OR_RETURN(Pattern pattern, Pattern::Parse(fields.Find("pattern"), fields.where()));
     return StepPointer(new SplitStep(std::move(pattern), behavior, invert));
@@ -270,15 +286,16 @@ Result<StepPointer> ParseStep(const StepFields& fields) {
   }
   if (type == "Digits") {
     ASSIGN_OR_RETURN(const bool individual, fields.Bool("individual_digits"));
-    return StepPointer(new PropertyStep(unicode::kNumeric,
-                                        individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
+    return StepPointer(new PropertyStep(
+        unicode::kNumeric, individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
   }
   if (type == "Punctuation") {
     ASSIGN_OR_RETURN(const SplitBehavior behavior, Behavior(fields, SplitBehavior::kIsolated));
     return StepPointer(new PropertyStep(unicode::kPunctuation, behavior));
   }
   if (type == "Whitespace") return StepPointer(new WhitespaceStep);
-  if (type == "WhitespaceSplit") return StepPointer(new PropertyStep(unicode::kSpace, SplitBehavior::kRemoved));
+  if (type == "WhitespaceSplit")
+    return StepPointer(new PropertyStep(unicode::kSpace, SplitBehavior::kRemoved));
   if (type == "Metaspace") return ParseMetaspace(fields);
   return fields.UnsupportedType(
       "ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, Metaspace, Sequence");

@@ -25,8 +25,8 @@ struct Pieces {
   std::vector<Piece> pieces;  // In order; none is empty.
 };
 
-// ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, Metaspace and sequences of them.
-// Thread safety: immutable.
+// ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, Metaspace and sequences of
+// them. Thread safety: immutable.
 class PreTokenizer {
  public:
   // `value` may be null: the text is one piece.
@@ -34,12 +34,14 @@ class PreTokenizer {
   PreTokenizer(PreTokenizer&&) noexcept;
   ~PreTokenizer();
 
-  // Whether the last step, and no other, spells bytes as characters: then the pieces may stay bytes.
+  // Whether the last step, and no other, spells bytes as characters: then the pieces may stay
+  // bytes.
   bool EndsInByteLevel() const { return ends_in_byte_level_; }
   // Must be called once before use: whether that last step leaves the bytes as they are.
   void SetKeepBytes(bool keep);
 
-  // If the pieces are just those of one known pattern, that pattern: then there is no need to call Run.
+  // If the pieces are just those of one known pattern, that pattern: then there is no need to call
+  // Run.
   std::optional<SplitPattern> only_pattern() const { return only_pattern_; }
   // Whether the whole text is one piece as it stands.
   bool IsIdentity() const { return identity_; }

@@ -69,7 +69,8 @@ Result<Pattern> Pattern::OfRegex(std::string_view regex) {
   if (pattern.compiled_->code == nullptr) {
     char message[128] = "";
     pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof(message));
-    return Fail(ErrorCode::kUnsupported, fmt::format("split pattern '{}': {}", regex.substr(0, 200), message));
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("split pattern '{}': {}", regex.substr(0, 200), message));
   }
   // Without a JIT compiler on this machine the matches are the same and slower.
   pcre2_jit_compile(pattern.compiled_->code, PCRE2_JIT_COMPLETE);
@@ -78,13 +79,15 @@ Result<Pattern> Pattern::OfRegex(std::string_view regex) {
 
 Result<Pattern> Pattern::Parse(const json::Value* value, std::string_view where) {
   if (value == nullptr || !value->is_object() || value->as_object().size() != 1) {
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("{}: 'pattern' must be {{\"String\": ...}} or {{\"Regex\": ...}}", where));
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("{}: 'pattern' must be {{\"String\": ...}} or {{\"Regex\": ...}}", where));
   }
   const auto& [kind, text] = value->as_object()[0];
   if (!text.is_string() || (kind != "String" && kind != "Regex")) {
     return Fail(ErrorCode::kInvalidData,
-                fmt::format("{}: 'pattern' must hold one string named String or Regex, not '{}'", where, kind));
+                fmt::format("{}: 'pattern' must hold one string named String or Regex, not '{}'",
+                            where, kind));
   }
   if (kind == "String" && !text.as_string().empty()) return OfString(text.as_string());
   auto pattern = OfRegex(text.as_string());
@@ -102,7 +105,8 @@ void Pattern::Find(std::string_view text, std::vector<Span>& spans) const {
     previous = end;
   };
   if (compiled_ == nullptr) {
-    for (size_t at = 0; (at = text.find(string_, at)) != std::string_view::npos; at += string_.size()) {
+    for (size_t at = 0; (at = text.find(string_, at)) != std::string_view::npos;
+         at += string_.size()) {
       add(at, at + string_.size());
     }
   } else {
@@ -111,15 +115,17 @@ void Pattern::Find(std::string_view text, std::vector<Span>& spans) const {
     bool any = false;
     while (start <= text.size()) {
       const auto run = [&](uint32_t options) {
-        return pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start,
-                           PCRE2_NO_UTF_CHECK | options, scratch.match, scratch.context);
+        return pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                           start, PCRE2_NO_UTF_CHECK | options, scratch.match, scratch.context);
       };
       int result = run(0);
       if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = run(PCRE2_NO_JIT);
       if (result < 0) {
         if (result != PCRE2_ERROR_NOMATCH) {
-          LOG_WARNING("tokenizer", "split pattern '{}' exceeds the limits of the regex engine on a text of {} bytes", regex_,
-                   text.size());
+          LOG_WARNING(
+              "tokenizer",
+              "split pattern '{}' exceeds the limits of the regex engine on a text of {} bytes",
+              regex_, text.size());
         }
         break;
       }

@@ -32,9 +32,9 @@ class Pattern {
   Pattern& operator=(Pattern&&) noexcept;
   ~Pattern();
 
-  // Cuts `text` into matches and what is between them, in order and without gaps; matches may be empty. A search that
-  // exceeds the engine's limits (a pattern that backtracks without end) counts as no match in the rest of the text, and is
-  // logged. REQUIRES: valid UTF-8.
+  // Cuts `text` into matches and what is between them, in order and without gaps; matches may be
+  // empty. A search that exceeds the engine's limits (a pattern that backtracks without end) counts
+  // as no match in the rest of the text, and is logged. REQUIRES: valid UTF-8.
   void Find(std::string_view text, std::vector<Span>& spans) const;
 
   // `text` with every match replaced.

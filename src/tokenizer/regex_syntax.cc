@@ -14,14 +14,17 @@ constexpr size_t kMaxPatternBytes = 16 << 10;
 constexpr int kMaxDepth = 64;
 constexpr uint32_t kMaxRepeat = 1000;
 
-bool IsAlnum(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+bool IsAlnum(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
 
 class Translator {
  public:
   explicit Translator(std::string_view pattern) : in_(pattern) {}
 
   Result<std::string> Run() {
-    if (in_.size() > kMaxPatternBytes) return Unsupported(fmt::format("more than {} bytes", kMaxPatternBytes));
+    if (in_.size() > kMaxPatternBytes)
+      return Unsupported(fmt::format("more than {} bytes", kMaxPatternBytes));
     if (!unicode::IsValid(in_)) return Unsupported("bytes that are not UTF-8");
     RETURN_IF_ERROR(Alternatives(0));
     if (at_ != in_.size()) return Unsupported("an unmatched )");
@@ -31,7 +34,8 @@ class Translator {
  private:
   tl::unexpected<Error> Unsupported(std::string_view what) const {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("split pattern '{}' has {} at byte {}: not supported", in_.substr(0, 200), what, at_));
+                fmt::format("split pattern '{}' has {} at byte {}: not supported",
+                            in_.substr(0, 200), what, at_));
   }
 
   bool More() const { return at_ < in_.size(); }
@@ -85,7 +89,8 @@ class Translator {
       return true;
     }
     if (LooksAt("\\")) return Escape();
-    if (LooksAt("*") || LooksAt("+") || LooksAt("?")) return Unsupported("a quantifier without anything before it");
+    if (LooksAt("*") || LooksAt("+") || LooksAt("?"))
+      return Unsupported("a quantifier without anything before it");
     EmitLiteral(TakeCodePoint());
     return true;
   }
@@ -110,8 +115,8 @@ class Translator {
         ++at_;
       }
       if (Take(")")) {
-        // A setting lasts to the end of its group. In Oniguruma a|(?i)b|c is a|(?i:b|c), which is the same in PCRE2 only
-        // where nothing stands before it.
+        // A setting lasts to the end of its group. In Oniguruma a|(?i)b|c is a|(?i:b|c), which is
+        // the same in PCRE2 only where nothing stands before it.
         if (!out_.empty() && in_.find('|') != std::string_view::npos) {
           return Unsupported("an option setting between alternatives");
         }
@@ -169,7 +174,8 @@ class Translator {
     const std::string_view inside = in_.substr(at_ + 1, close - at_ - 1);
     const size_t comma = inside.find(',');
     const std::string_view low = inside.substr(0, comma);
-    const std::string_view high = comma == std::string_view::npos ? std::string_view() : inside.substr(comma + 1);
+    const std::string_view high =
+        comma == std::string_view::npos ? std::string_view() : inside.substr(comma + 1);
     if (low.empty() && high.empty()) return std::nullopt;
     for (const std::string_view number : {low, high}) {
       if (number.size() > 5) return std::nullopt;
@@ -178,14 +184,16 @@ class Translator {
         if (c < '0' || c > '9') return std::nullopt;
         value = value * 10 + static_cast<uint32_t>(c - '0');
       }
-      if (value > kMaxRepeat) return Unsupported(fmt::format("more than {} repetitions", kMaxRepeat));
+      if (value > kMaxRepeat)
+        return Unsupported(fmt::format("more than {} repetitions", kMaxRepeat));
     }
     at_ = close + 1;
     if (comma == std::string_view::npos) return fmt::format("{{{}}}", low);
     return fmt::format("{{{},{}}}", low.empty() ? "0" : low, high);
   }
 
-  // \s and the like, as a set; nothing, and no step forward, if it is another escape. REQUIRES: looks at a backslash.
+  // \s and the like, as a set; nothing, and no step forward, if it is another escape. REQUIRES:
+  // looks at a backslash.
   Result<std::optional<CodePointSet>> ClassEscape() {
     if (at_ + 1 >= in_.size()) return Unsupported("a backslash at the end");
     const char c = in_[at_ + 1];
@@ -230,7 +238,8 @@ class Translator {
     return set;
   }
 
-  // The code point of \n, \x41, \. and the like. REQUIRES: looks at a backslash that ClassEscape left alone.
+  // The code point of \n, \x41, \. and the like. REQUIRES: looks at a backslash that ClassEscape
+  // left alone.
   Result<char32_t> LiteralEscape() {
     ++at_;
     const char c = in_[at_];
@@ -302,7 +311,8 @@ class Translator {
     return true;
   }
 
-  // What stands behind '[' up to its ']'. `negated`: the class begins with '^', left to the caller to apply.
+  // What stands behind '[' up to its ']'. `negated`: the class begins with '^', left to the caller
+  // to apply.
   Result<CodePointSet> Class(int depth, bool& negated) {
     if (depth > kMaxDepth) return Unsupported("classes nested too deep");
     negated = Take("^");
@@ -413,6 +423,8 @@ class Translator {
 
 }  // namespace
 
-Result<std::string> TranslateOniguruma(std::string_view pattern) { return Translator(pattern).Run(); }
+Result<std::string> TranslateOniguruma(std::string_view pattern) {
+  return Translator(pattern).Run();
+}
 
 }  // namespace sluice

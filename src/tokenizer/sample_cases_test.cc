@@ -1,7 +1,9 @@
-// Whole vocabularies against the recorded results of Hugging Face `tokenizers` (tests/data/tokenizers/*/cases.jsonl).
+// Whole vocabularies against the recorded results of Hugging Face `tokenizers`
+// (tests/data/tokenizers/*/cases.jsonl).
 //
-// SLUICE_REAL_TOKENIZERS=FOLDER adds published vocabularies, which their licences keep out of this repository: every
-// FOLDER/*/ with a tokenizer.json and a cases.jsonl of the same kind (tools/tokenizers/README.md says how to make them).
+// SLUICE_REAL_TOKENIZERS=FOLDER adds published vocabularies, which their licences keep out of this
+// repository: every FOLDER/*/ with a tokenizer.json and a cases.jsonl of the same kind
+// (tools/tokenizers/README.md says how to make them).
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +21,8 @@ namespace {
 
 std::vector<int32_t> Ids(const json::Value& array) {
   std::vector<int32_t> out;
-  for (const json::Value& element : array.as_array()) out.push_back(static_cast<int32_t>(element.as_integer()));
+  for (const json::Value& element : array.as_array())
+    out.push_back(static_cast<int32_t>(element.as_integer()));
   return out;
 }
 
@@ -27,12 +30,14 @@ std::string Text(const json::Value& row) {
   if (const json::Value* text = row.Find("text")) return text->as_string();
   std::string out;
   for (const json::Value& part : row.Find("parts")->as_array()) {
-    for (int64_t i = 0; i < part.as_array()[1].as_integer(); ++i) out += part.as_array()[0].as_string();
+    for (int64_t i = 0; i < part.as_array()[1].as_integer(); ++i)
+      out += part.as_array()[0].as_string();
   }
   return out;
 }
 
-// Of long results the file holds the number, both ends and a hash; the number and the ends are compared.
+// Of long results the file holds the number, both ends and a hash; the number and the ends are
+// compared.
 void ExpectIds(const json::Value& want, const std::vector<int32_t>& ids) {
   if (const json::Value* all = want.Find("ids")) {
     EXPECT_EQ(ids, Ids(*all));
@@ -49,7 +54,8 @@ void ExpectText(const json::Value& want, const std::string& text, const std::str
   } else if (const json::Value* other = want.Find("text")) {
     EXPECT_EQ(text, other->as_string());
   } else {
-    EXPECT_EQ(static_cast<int64_t>(unicode::ToCodePoints(text).size()), want.Find("chars")->as_integer());
+    EXPECT_EQ(static_cast<int64_t>(unicode::ToCodePoints(text).size()),
+              want.Find("chars")->as_integer());
   }
 }
 
@@ -101,7 +107,9 @@ int CheckFolders(const std::filesystem::path& root) {
   return rows;
 }
 
-TEST(SampleCasesTest, SmallVocabularies) { EXPECT_GT(CheckFolders(SLUICE_SOURCE_DIR "/tests/data/tokenizers"), 1500); }
+TEST(SampleCasesTest, SmallVocabularies) {
+  EXPECT_GT(CheckFolders(SLUICE_SOURCE_DIR "/tests/data/tokenizers"), 1500);
+}
 
 TEST(SampleCasesTest, RealVocabularies) {
   const char* folder = std::getenv("SLUICE_REAL_TOKENIZERS");

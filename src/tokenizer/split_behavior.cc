@@ -22,7 +22,8 @@ void ApplySplitBehavior(SplitBehavior behavior, std::vector<Span>& spans) {
     case SplitBehavior::kMergedWithNext: std::reverse(spans.begin(), spans.end()); break;
     default: break;
   }
-  // Of two neighbours the later joins the earlier one, in the order of reading (from the end for kMergedWithNext).
+  // Of two neighbours the later joins the earlier one, in the order of reading (from the end for
+  // kMergedWithNext).
   size_t out = 0;
   bool previous_match = false;
   for (const Span span : spans) {

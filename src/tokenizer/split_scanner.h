@@ -1,5 +1,5 @@
-// The split patterns that published byte-level vocabularies use, as hand-written scanners: an order of magnitude faster than
-// a regex engine, with the same pieces.
+// The split patterns that published byte-level vocabularies use, as hand-written scanners: an order
+// of magnitude faster than a regex engine, with the same pieces.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ enum class SplitPattern {
   kGpt2,    // Case-sensitive contractions, runs of any length.
   kLlama3,  // Contractions first, numbers in threes.
   kQwen,    // As Llama 3, numbers one by one.
-  kLlama4,  // Words cut where a lower case letter meets an upper case one; contractions end words; numbers in threes.
+  kLlama4,  // Words cut where a lower case letter meets an upper case one; contractions end words;
+            // numbers in threes.
   kTekken,  // As Llama 4 without contractions, numbers one by one.
 };
 
@@ -70,8 +71,10 @@ class Scanner {
   }
 
  private:
-  static constexpr bool kSlash = kPattern == SplitPattern::kLlama4 || kPattern == SplitPattern::kTekken;
-  static constexpr int kMaxDigits = kPattern == SplitPattern::kQwen || kPattern == SplitPattern::kTekken ? 1 : 3;
+  static constexpr bool kSlash =
+      kPattern == SplitPattern::kLlama4 || kPattern == SplitPattern::kTekken;
+  static constexpr int kMaxDigits =
+      kPattern == SplitPattern::kQwen || kPattern == SplitPattern::kTekken ? 1 : 3;
 
   Char At(const char* p) const {
     const auto byte = static_cast<unsigned char>(*p);
@@ -100,7 +103,8 @@ class Scanner {
     return p;
   }
 
-  // The end of 's 't 're 've 'm 'll 'd at the apostrophe p in any case (U+017F is an s), null if it is none.
+  // The end of 's 't 're 've 'm 'll 'd at the apostrophe p in any case (U+017F is an s), null if it
+  // is none.
   const char* Contraction(const char* p) const {
     const ptrdiff_t left = end_ - p;
     if (left < 2) return nullptr;
@@ -114,9 +118,11 @@ class Scanner {
     return nullptr;
   }
 
-  // [U]*[L]+ or, where that does not match, nothing; sets `upper_end` to the end of the longest [U]* for [U]+[L]*.
+  // [U]*[L]+ or, where that does not match, nothing; sets `upper_end` to the end of the longest
+  // [U]* for [U]+[L]*.
   const char* CasedBody(const char* p, const char** upper_end) const {
-    const char* after_both = nullptr;  // Behind the last character of both classes in the run of upper ones.
+    const char* after_both =
+        nullptr;  // Behind the last character of both classes in the run of upper ones.
     const char* q = p;
     while (q < end_) {
       const Char c = At(q);
@@ -170,7 +176,7 @@ class Scanner {
   // \s*[\r\n]+ (if asked for), \s+(?!\S), \s+ in this order. REQUIRES: p points at a space.
   const char* Spaces(const char* p, bool newlines) const {
     const char* q = p;
-    const char* last = p;              // The last space of the run.
+    const char* last = p;  // The last space of the run.
     const char* after_newline = nullptr;
     while (q < end_) {
       const Char c = At(q);
@@ -210,7 +216,8 @@ class Scanner {
 
 }  // namespace scanner_internal
 
-// Calls sink(piece) for the pieces of `text`, which together are the whole text. REQUIRES: valid UTF-8.
+// Calls sink(piece) for the pieces of `text`, which together are the whole text. REQUIRES: valid
+// UTF-8.
 template <SplitPattern kPattern, typename Sink>
 void ScanPieces(std::string_view text, Sink&& sink) {
   const scanner_internal::Scanner<kPattern> scanner(text);

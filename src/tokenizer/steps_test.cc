@@ -1,5 +1,5 @@
-// Every step of a tokenizer.json by itself, and small whole tokenizers, against the library that wrote steps.jsonl
-// (tools/tokenizers/make_step_cases.py).
+// Every step of a tokenizer.json by itself, and small whole tokenizers, against the library that
+// wrote steps.jsonl (tools/tokenizers/make_step_cases.py).
 #include <fstream>
 #include <string>
 
@@ -23,16 +23,18 @@ std::vector<std::string> Strings(const json::Value& array) {
 
 std::vector<int32_t> Ids(const json::Value& array) {
   std::vector<int32_t> out;
-  for (const json::Value& element : array.as_array()) out.push_back(static_cast<int32_t>(element.as_integer()));
+  for (const json::Value& element : array.as_array())
+    out.push_back(static_cast<int32_t>(element.as_integer()));
   return out;
 }
 
-// For every row that has `key`: parse(what is under it) once, then check(what that gave, case) for its cases. Returns how
-// many there were.
+// For every row that has `key`: parse(what is under it) once, then check(what that gave, case) for
+// its cases. Returns how many there were.
 template <typename Parse, typename Check>
 int ForEachCase(const std::string& key, Parse&& parse, Check&& check) {
   const char* other = std::getenv("SLUICE_TOKENIZER_STEPS");  // Another file of the same kind.
-  std::ifstream file(other != nullptr ? other : SLUICE_SOURCE_DIR "/tests/data/tokenizers/steps.jsonl");
+  std::ifstream file(other != nullptr ? other
+                                      : SLUICE_SOURCE_DIR "/tests/data/tokenizers/steps.jsonl");
   int count = 0;
   for (std::string line; std::getline(file, line);) {
     const auto row = json::Parse(line);
@@ -56,14 +58,14 @@ TEST(StepsTest, PreTokenizers) {
   const int count = ForEachCase(
       "pre_tokenizer", [](const json::Value& step) { return PreTokenizer::Parse(&step); },
       [](const PreTokenizer& pre_tokenizer, const json::Value::Array& one) {
-    Pieces pieces;
-    pre_tokenizer.Run(one[0].as_string(), true, pieces);
-    std::vector<std::string> found;
-    for (const Pieces::Piece& piece : pieces.pieces) {
-      found.emplace_back(pieces.text.substr(piece.begin, piece.end - piece.begin));
-    }
-    EXPECT_EQ(found, Strings(one[1]));
-  });
+        Pieces pieces;
+        pre_tokenizer.Run(one[0].as_string(), true, pieces);
+        std::vector<std::string> found;
+        for (const Pieces::Piece& piece : pieces.pieces) {
+          found.emplace_back(pieces.text.substr(piece.begin, piece.end - piece.begin));
+        }
+        EXPECT_EQ(found, Strings(one[1]));
+      });
   EXPECT_GT(count, 500);
 }
 
@@ -71,8 +73,8 @@ TEST(StepsTest, Normalizers) {
   const int count = ForEachCase(
       "normalizer", [](const json::Value& step) { return Normalizer::Parse(&step); },
       [](const Normalizer& normalizer, const json::Value::Array& one) {
-    EXPECT_EQ(normalizer.Normalize(one[0].as_string()), one[1].as_string());
-  });
+        EXPECT_EQ(normalizer.Normalize(one[0].as_string()), one[1].as_string());
+      });
   EXPECT_GT(count, 200);
 }
 
@@ -80,8 +82,8 @@ TEST(StepsTest, Decoders) {
   const int count = ForEachCase(
       "decoder", [](const json::Value& step) { return Decoder::Parse(&step); },
       [](const Decoder& decoder, const json::Value::Array& one) {
-    EXPECT_EQ(decoder.Decode(Strings(one[0])), one[1].as_string());
-  });
+        EXPECT_EQ(decoder.Decode(Strings(one[0])), one[1].as_string());
+      });
   EXPECT_GT(count, 100);
 }
 
@@ -89,11 +91,11 @@ TEST(StepsTest, WholeTokenizers) {
   const int count = ForEachCase(
       "tokenizer", [](const json::Value& whole) { return Tokenizer::Parse(json::Write(whole)); },
       [](const std::unique_ptr<Tokenizer>& tokenizer, const json::Value::Array& one) {
-    EXPECT_EQ(tokenizer->Encode(one[0].as_string(), false), Ids(one[1]));
-    EXPECT_EQ(tokenizer->Encode(one[0].as_string(), true), Ids(one[2]));
-    EXPECT_EQ(tokenizer->Decode(Ids(one[2]), false), one[3].as_string());
-    EXPECT_EQ(tokenizer->Decode(Ids(one[2]), true), one[4].as_string());
-  });
+        EXPECT_EQ(tokenizer->Encode(one[0].as_string(), false), Ids(one[1]));
+        EXPECT_EQ(tokenizer->Encode(one[0].as_string(), true), Ids(one[2]));
+        EXPECT_EQ(tokenizer->Decode(Ids(one[2]), false), one[3].as_string());
+        EXPECT_EQ(tokenizer->Decode(Ids(one[2]), true), one[4].as_string());
+      });
   EXPECT_GT(count, 200);
 }
 

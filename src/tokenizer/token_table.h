@@ -12,9 +12,13 @@ namespace sluice {
 // Limits on what a file may ask for; far above every published vocabulary.
 inline constexpr int32_t kMaxTokenId = (1 << 22) - 1;
 inline constexpr size_t kMaxTokenBytes = 1 << 16;
+// Tables are as long as the largest id. Ids may leave gaps of so many in all, and no more than the
+// file could fill, so that a small file cannot ask for much memory.
+inline constexpr int32_t kMaxIdGap = 1 << 16;
 
 // Thread safety: const methods may be called from any thread at once.
-// All spellings stand in one string, and the hash table holds ids only: 200,000 tokens take about 5 MB.
+// All spellings stand in one string, and the hash table holds ids only: 200,000 tokens take about 5
+// MB.
 class TokenTable {
  public:
   enum class AddResult { kAdded, kIdTaken, kSpellingTaken };
@@ -25,7 +29,9 @@ class TokenTable {
   std::optional<int32_t> Find(std::string_view spelling) const;
   // "" for an id that is not in the table.
   std::string_view Spelling(int32_t id) const;
-  bool Has(int32_t id) const { return id >= 0 && static_cast<size_t>(id) < entries_.size() && entries_[id].used; }
+  bool Has(int32_t id) const {
+    return id >= 0 && static_cast<size_t>(id) < entries_.size() && entries_[id].used;
+  }
   // One past the largest id.
   int32_t end_id() const { return static_cast<int32_t>(entries_.size()); }
   size_t size() const { return size_; }

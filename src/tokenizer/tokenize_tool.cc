@@ -13,7 +13,8 @@
 namespace sluice {
 namespace {
 
-// As a JSON string in ASCII, so that a line stays one line for readers that also end lines at U+2028 and the like.
+// As a JSON string in ASCII, so that a line stays one line for readers that also end lines at
+// U+2028 and the like.
 void AppendAscii(std::string& out, std::string_view text) {
   std::string quoted;
   json::AppendString(quoted, text);
@@ -34,13 +35,15 @@ void AppendAscii(std::string& out, std::string_view text) {
 Result<bool> Flag(const json::Value& request, std::string_view name) {
   const json::Value* value = request.Find(name);
   if (value == nullptr || value->is_null()) return true;
-  if (!value->is_bool()) return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' must be true or false", name));
+  if (!value->is_bool())
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' must be true or false", name));
   return value->as_bool();
 }
 
 Result<std::string> EncodeLine(const Tokenizer& tokenizer, const json::Value& request) {
   const json::Value* text = request.Find("text");
-  if (text == nullptr || !text->is_string()) return Fail(ErrorCode::kInvalidArgument, "'text' must be a string");
+  if (text == nullptr || !text->is_string())
+    return Fail(ErrorCode::kInvalidArgument, "'text' must be a string");
   ASSIGN_OR_RETURN(const bool add_special_tokens, Flag(request, "add_special_tokens"));
   std::string out = "{\"ids\":[";
   const char* separator = "";
@@ -53,7 +56,8 @@ Result<std::string> EncodeLine(const Tokenizer& tokenizer, const json::Value& re
 
 Result<std::string> DecodeLine(const Tokenizer& tokenizer, const json::Value& request) {
   const json::Value* ids = request.Find("ids");
-  if (ids == nullptr || !ids->is_array()) return Fail(ErrorCode::kInvalidArgument, "'ids' must be an array of token ids");
+  if (ids == nullptr || !ids->is_array())
+    return Fail(ErrorCode::kInvalidArgument, "'ids' must be an array of token ids");
   std::vector<int32_t> tokens;
   tokens.reserve(ids->as_array().size());
   for (const json::Value& id : ids->as_array()) {
@@ -79,7 +83,8 @@ Status RunTokenize(const Tokenizer& tokenizer, bool decode, std::istream& in, st
       if (!request.is_object()) return Fail(ErrorCode::kInvalidArgument, "must be a JSON object");
       return decode ? DecodeLine(tokenizer, request) : EncodeLine(tokenizer, request);
     }();
-    if (!answer) return tl::unexpected<Error>(std::move(answer).error().In(fmt::format("line {}", number)));
+    if (!answer)
+      return tl::unexpected<Error>(std::move(answer).error().In(fmt::format("line {}", number)));
     out << *answer << '\n';
   }
   out.flush();

@@ -21,8 +21,11 @@ Result<json::Value> ReadObject(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path, ignored)) return json::Value(json::Value::Object{});
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
   auto value = json::Parse(text);
-  if (!value) return Fail(ErrorCode::kInvalidData, fmt::format("{}: {}", path.string(), value.error().message));
-  if (!value->is_object()) return Fail(ErrorCode::kInvalidData, fmt::format("{}: must be an object", path.string()));
+  if (!value)
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: {}", path.string(), value.error().message));
+  if (!value->is_object())
+    return Fail(ErrorCode::kInvalidData, fmt::format("{}: must be an object", path.string()));
   return value;
 }
 
@@ -44,9 +47,11 @@ Result<std::vector<AddedToken>> LateTokens(const json::Value& config, const Toke
     std::optional<int32_t> other = known.Find(token.content);
     if (!other) other = parts.model.vocabulary.Find(token.content);
     if (other && *other != token.id) {
-      return Fail(ErrorCode::kInvalidData,
-                  fmt::format("{}: '{}' has id {} in tokenizer.json: the two files belong to different models", where,
-                              token.content, *other));
+      return Fail(
+          ErrorCode::kInvalidData,
+          fmt::format(
+              "{}: '{}' has id {} in tokenizer.json: the two files belong to different models",
+              where, token.content, *other));
     }
     if (!known.Find(token.content)) late.push_back(std::move(token));
   }
@@ -70,14 +75,16 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::filesystem::path& 
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
   const auto load = [&]() -> Status {
     ASSIGN_OR_RETURN(tokenizer->config_, ReadObject(model_folder / "tokenizer_config.json"));
-    ASSIGN_OR_RETURN(tokenizer->special_tokens_map_, ReadObject(model_folder / "special_tokens_map.json"));
+    ASSIGN_OR_RETURN(tokenizer->special_tokens_map_,
+                     ReadObject(model_folder / "special_tokens_map.json"));
     ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTokenizerJsonBytes));
     ASSIGN_OR_RETURN(TokenizerJson parts, ReadTokenizerJson(text));
     ASSIGN_OR_RETURN(std::vector<AddedToken> late, LateTokens(tokenizer->config_, parts));
     ASSIGN_OR_RETURN(tokenizer->pipeline_, Pipeline::Create(std::move(parts), std::move(late)));
     return {};
   };
-  if (Status status = load(); !status) return tl::unexpected<Error>(std::move(status).error().In(model_folder.string()));
+  if (Status status = load(); !status)
+    return tl::unexpected<Error>(std::move(status).error().In(model_folder.string()));
   return tokenizer;
 }
 
@@ -94,22 +101,44 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_t
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   return pipeline_->Decode(ids, skip_special_tokens);
 }
-std::optional<int32_t> Tokenizer::TokenToId(std::string_view token) const { return pipeline_->TokenToId(token); }
-std::string_view Tokenizer::IdToToken(int32_t id) const { return pipeline_->IdToToken(id); }
-std::string Tokenizer::TokenBytes(int32_t id) const { return pipeline_->TokenBytes(id); }
-bool Tokenizer::IsSpecial(int32_t id) const { return pipeline_->IsSpecial(id); }
-bool Tokenizer::IsAdded(int32_t id) const { return pipeline_->IsAdded(id); }
-int32_t Tokenizer::vocab_size() const { return pipeline_->vocab_size(); }
-const json::Value& Tokenizer::config() const { return config_; }
+std::optional<int32_t> Tokenizer::TokenToId(std::string_view token) const {
+  return pipeline_->TokenToId(token);
+}
+std::string_view Tokenizer::IdToToken(int32_t id) const {
+  return pipeline_->IdToToken(id);
+}
+std::string Tokenizer::TokenBytes(int32_t id) const {
+  return pipeline_->TokenBytes(id);
+}
+bool Tokenizer::IsSpecial(int32_t id) const {
+  return pipeline_->IsSpecial(id);
+}
+bool Tokenizer::IsAdded(int32_t id) const {
+  return pipeline_->IsAdded(id);
+}
+int32_t Tokenizer::vocab_size() const {
+  return pipeline_->vocab_size();
+}
+const json::Value& Tokenizer::config() const {
+  return config_;
+}
 
 std::optional<std::string> Tokenizer::named_token(std::string_view key) const {
   // A null in tokenizer_config.json says that there is none.
   if (const json::Value* value = config_.Find(key)) return TokenContent(value);
   return TokenContent(special_tokens_map_.Find(key));
 }
-std::optional<std::string> Tokenizer::bos_token() const { return named_token("bos_token"); }
-std::optional<std::string> Tokenizer::eos_token() const { return named_token("eos_token"); }
-std::optional<std::string> Tokenizer::pad_token() const { return named_token("pad_token"); }
-std::optional<std::string> Tokenizer::unk_token() const { return named_token("unk_token"); }
+std::optional<std::string> Tokenizer::bos_token() const {
+  return named_token("bos_token");
+}
+std::optional<std::string> Tokenizer::eos_token() const {
+  return named_token("eos_token");
+}
+std::optional<std::string> Tokenizer::pad_token() const {
+  return named_token("pad_token");
+}
+std::optional<std::string> Tokenizer::unk_token() const {
+  return named_token("unk_token");
+}
 
 }  // namespace sluice

@@ -19,18 +19,19 @@ namespace tokenizer_internal {
 class Pipeline;
 }
 
-// A tokenizer.json of BPE kind: added tokens, normalizer, pre-tokenizer, merges, post-processor and decoder, with the
-// results of Hugging Face `tokenizers`. What a file asks for and this class does not support is refused by name when
-// the file is loaded.
+// A tokenizer.json of BPE kind: added tokens, normalizer, pre-tokenizer, merges, post-processor and
+// decoder, with the results of Hugging Face `tokenizers`. What a file asks for and this class does
+// not support is refused by name when the file is loaded.
 //
 // Thread safety: immutable after Load or Parse; every method may be called from any thread at once.
-// Token ids are positions in the model's vocabulary; ids that the tokenizer does not know (padding rows of an
-// embedding, negative numbers) are legal arguments everywhere and stand for nothing.
+// Token ids are positions in the model's vocabulary; ids that the tokenizer does not know (padding
+// rows of an embedding, negative numbers) are legal arguments everywhere and stand for nothing.
 class Tokenizer {
  public:
-  // Reads `tokenizer.json` of a model folder, and for names, late added tokens and the chat template
-  // `tokenizer_config.json` and `special_tokens_map.json` where they exist.
-  // kNotFound if there is no tokenizer.json; kInvalidData for a damaged file; kUnsupported names what is not supported.
+  // Reads `tokenizer.json` of a model folder, and for names, late added tokens and the chat
+  // template `tokenizer_config.json` and `special_tokens_map.json` where they exist. kNotFound if
+  // there is no tokenizer.json; kInvalidData for a damaged file; kUnsupported names what is not
+  // supported.
   static Result<std::unique_ptr<Tokenizer>> Load(const std::filesystem::path& model_folder);
   // The same from the text of a tokenizer.json alone.
   static Result<std::unique_ptr<Tokenizer>> Parse(std::string_view tokenizer_json);
@@ -39,13 +40,15 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // The ids of `text` (UTF-8; an invalid sequence counts as U+FFFD). Added tokens inside the text are recognised, special
-  // ones too. `add_special_tokens` runs the post-processor (begin-of-text and the like). Time is linear in the text but
-  // for a logarithm in the longest piece that the pre-tokenizer leaves whole.
+  // The ids of `text` (UTF-8; an invalid sequence counts as U+FFFD). Added tokens inside the text
+  // are recognised, special ones too. `add_special_tokens` runs the post-processor (begin-of-text
+  // and the like). Time is linear in the text but for a logarithm in the longest piece that the
+  // pre-tokenizer leaves whole.
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
 
-  // The text of `ids`, always valid UTF-8: bytes that are none become U+FFFD, one for each maximal invalid part.
-  // `skip_special_tokens` leaves out the added tokens marked special. Unknown ids are left out.
+  // The text of `ids`, always valid UTF-8: bytes that are none become U+FFFD, one for each maximal
+  // invalid part. `skip_special_tokens` leaves out the added tokens marked special. Unknown ids are
+  // left out.
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
 
   std::optional<int32_t> TokenToId(std::string_view token) const;

@@ -1,5 +1,6 @@
-// Fuzz target: a tokenizer.json, a zero byte, a text. Build with clang++ -fsanitize=fuzzer,address; seeds are the files of
-// tests/data/tokenizers. tokenizer_fuzz_test.cc runs it over mutated seeds in every build.
+// Fuzz target: a tokenizer.json, a zero byte, a text. Build with clang++ -fsanitize=fuzzer,address;
+// seeds are the files of tests/data/tokenizers. tokenizer_fuzz_test.cc runs it over mutated seeds
+// in every build.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -13,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t cut = input.find('\0');
   const auto tokenizer = sluice::Tokenizer::Parse(input.substr(0, cut));
   if (!tokenizer) return 0;
-  const std::string_view text = cut == std::string_view::npos ? std::string_view("a text") : input.substr(cut + 1);
+  const std::string_view text =
+      cut == std::string_view::npos ? std::string_view("a text") : input.substr(cut + 1);
   const std::vector<int32_t> ids = (*tokenizer)->Encode(text, true);
   sluice::IncrementalDetokenizer detokenizer(**tokenizer, true);
   for (const int32_t id : ids) {

@@ -1,5 +1,6 @@
 #include "tokenizer/tokenizer_json.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,13 +14,15 @@ namespace {
 namespace od = simdjson::ondemand;
 
 tl::unexpected<Error> Damaged(std::string_view where, std::string_view what) {
-  return Fail(ErrorCode::kInvalidData, fmt::format("tokenizer.json: {}: {}", where, what), std::string(where));
+  return Fail(ErrorCode::kInvalidData, fmt::format("tokenizer.json: {}: {}", where, what),
+              std::string(where));
 }
 tl::unexpected<Error> Damaged(std::string_view where, simdjson::error_code error) {
   return Damaged(where, simdjson::error_message(error));
 }
 
-// Part of a buffer that has the padding simdjson reads beyond it: the buffer itself, or a value inside it.
+// Part of a buffer that has the padding simdjson reads beyond it: the buffer itself, or a value
+// inside it.
 simdjson::padded_string_view Inside(std::string_view part) {
   return simdjson::padded_string_view(part, part.size() + simdjson::SIMDJSON_PADDING);
 }
@@ -54,28 +57,35 @@ Result<json::Value> Small(std::string_view where, std::string_view raw) {
 }
 
 Status ReadVocabulary(std::string_view raw, TokenTable& vocabulary) {
+  const auto max_id = static_cast<int64_t>(std::min<size_t>(kMaxTokenId, kMaxIdGap + raw.size()));
   od::parser parser;
   od::document document;
-  if (const auto error = parser.iterate(Inside(raw)).get(document)) return Damaged("model.vocab", error);
+  if (const auto error = parser.iterate(Inside(raw)).get(document))
+    return Damaged("model.vocab", error);
   od::object object;
-  if (document.get_object().get(object)) return Damaged("model.vocab", "must be an object of tokens and ids");
+  if (document.get_object().get(object))
+    return Damaged("model.vocab", "must be an object of tokens and ids");
   for (auto result : object) {
     od::field field;
     if (const auto error = std::move(result).get(field)) return Damaged("model.vocab", error);
     std::string_view token;
     if (const auto error = field.unescaped_key().get(token)) return Damaged("model.vocab", error);
     if (token.size() > kMaxTokenBytes) {
-      return Damaged("model.vocab", fmt::format("a token of {} bytes; at most {} are read", token.size(), kMaxTokenBytes));
+      return Damaged("model.vocab", fmt::format("a token of {} bytes; at most {} are read",
+                                                token.size(), kMaxTokenBytes));
     }
     int64_t id = 0;
-    if (field.value().get_int64().get(id) || id < 0 || id > kMaxTokenId) {
-      return Damaged("model.vocab", fmt::format("the id of '{}' must be a whole number from 0 to {}", token, kMaxTokenId));
+    if (field.value().get_int64().get(id) || id < 0 || id > max_id) {
+      return Damaged(
+          "model.vocab",
+          fmt::format("the id of '{}' must be a whole number from 0 to {}", token, max_id));
     }
     switch (vocabulary.Add(token, static_cast<int32_t>(id))) {
       case TokenTable::AddResult::kAdded: break;
       case TokenTable::AddResult::kIdTaken:
-        return Damaged("model.vocab", fmt::format("'{}' and '{}' have the same id {}",
-                                                  vocabulary.Spelling(static_cast<int32_t>(id)), token, id));
+        return Damaged("model.vocab",
+                       fmt::format("'{}' and '{}' have the same id {}",
+                                   vocabulary.Spelling(static_cast<int32_t>(id)), token, id));
       case TokenTable::AddResult::kSpellingTaken:
         return Damaged("model.vocab", fmt::format("'{}' stands twice", token));
     }
@@ -90,7 +100,8 @@ class MergeReader {
   Status Read(std::string_view raw) {
     od::parser parser;
     od::document document;
-    if (const auto error = parser.iterate(Inside(raw)).get(document)) return Damaged("model.merges", error);
+    if (const auto error = parser.iterate(Inside(raw)).get(document))
+      return Damaged("model.merges", error);
     od::array array;
     if (document.get_array().get(array)) return Damaged("model.merges", "must be an array");
     for (auto result : array) {
@@ -116,7 +127,8 @@ class MergeReader {
       if (line.starts_with("#version")) return {};
       const size_t space = line.find(' ');
       if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
-        return Damaged(Where(), fmt::format("'{}' must be two tokens with one space between them", line.substr(0, 100)));
+        return Damaged(Where(), fmt::format("'{}' must be two tokens with one space between them",
+                                            line.substr(0, 100)));
       }
       return Add(line.substr(0, space), line.substr(space + 1));
     }
@@ -128,7 +140,8 @@ class MergeReader {
     size_t count = 0;
     for (auto result : pair) {
       std::string_view token;
-      if (count == 2 || result.get_string().get(token)) return Damaged(Where(), "must hold two strings");
+      if (count == 2 || result.get_string().get(token))
+        return Damaged(Where(), "must hold two strings");
       tokens[count++] = token;
     }
     if (count != 2) return Damaged(Where(), "must hold two strings");
@@ -162,10 +175,11 @@ Status CheckOption(const std::string& key, const json::Value& value, BpeSpec& sp
     return {};
   };
   if (key == "type" && (!value.is_string() || value.as_string() != "BPE")) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("tokenizer.json: a model of type '{}' is not supported; supported is BPE",
-                            value.is_string() ? value.as_string() : json::TypeName(value.type())),
-                "model.type");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("tokenizer.json: a model of type '{}' is not supported; supported is BPE",
+                    value.is_string() ? value.as_string() : json::TypeName(value.type())),
+        "model.type");
   }
   if (key == "unk_token" && !value.is_null()) {
     if (!value.is_string()) return Damaged("model.unk_token", "must be a string or null");
@@ -176,14 +190,17 @@ Status CheckOption(const std::string& key, const json::Value& value, BpeSpec& sp
   if (key == "ignore_merges") return flag(spec.ignore_merges);
   if (key == "continuing_subword_prefix" || key == "end_of_word_suffix") {
     if (value.is_null() || (value.is_string() && value.as_string().empty())) return {};
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("tokenizer.json: model.{} is set; only vocabularies without it are supported", key),
-                "model." + key);
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("tokenizer.json: model.{} is set; only vocabularies without it are supported",
+                    key),
+        "model." + key);
   }
   if (key == "dropout" && !value.is_null() && !(value.is_number() && value.as_double() == 0)) {
-    return Fail(ErrorCode::kUnsupported,
-                "tokenizer.json: model.dropout makes encoding random; set it to null to use the vocabulary",
-                "model.dropout");
+    return Fail(
+        ErrorCode::kUnsupported,
+        "tokenizer.json: model.dropout makes encoding random; set it to null to use the vocabulary",
+        "model.dropout");
   }
   return {};
 }
@@ -191,19 +208,21 @@ Status CheckOption(const std::string& key, const json::Value& value, BpeSpec& sp
 Status ReadModel(std::string_view raw, BpeSpec& spec) {
   std::string_view vocabulary, merges;
   bool has_type = false;
-  // The type first: another kind of model is refused by its name and not for what its vocabulary looks like.
-  RETURN_IF_ERROR(ForEachMember("model", Inside(raw), [&](const std::string& key, std::string_view value) -> Status {
-    if (key == "vocab") {
-      vocabulary = value;
-    } else if (key == "merges") {
-      merges = value;
-    } else {
-      has_type |= key == "type";
-      ASSIGN_OR_RETURN(const json::Value parsed, Small("model." + key, value));
-      RETURN_IF_ERROR(CheckOption(key, parsed, spec));
-    }
-    return {};
-  }));
+  // The type first: another kind of model is refused by its name and not for what its vocabulary
+  // looks like.
+  RETURN_IF_ERROR(ForEachMember(
+      "model", Inside(raw), [&](const std::string& key, std::string_view value) -> Status {
+        if (key == "vocab") {
+          vocabulary = value;
+        } else if (key == "merges") {
+          merges = value;
+        } else {
+          has_type |= key == "type";
+          ASSIGN_OR_RETURN(const json::Value parsed, Small("model." + key, value));
+          RETURN_IF_ERROR(CheckOption(key, parsed, spec));
+        }
+        return {};
+      }));
   if (vocabulary.empty()) return Damaged("model", "'vocab' is missing");
   if (merges.empty()) {
     if (!has_type) return Damaged("model", "'type' is missing");
@@ -218,13 +237,15 @@ Status ReadModel(std::string_view raw, BpeSpec& spec) {
 Result<AddedToken> ReadAddedToken(const json::Value& value, int64_t id, const std::string& where) {
   AddedToken token;
   if (id < 0 || id > kMaxTokenId) {
-    return Fail(ErrorCode::kInvalidData, fmt::format("{}: the id must be from 0 to {}, found {}", where, kMaxTokenId, id));
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: the id must be from 0 to {}, found {}", where, kMaxTokenId, id));
   }
   token.id = static_cast<int32_t>(id);
   const json::Value* content = value.Find("content");
   if (content == nullptr || !content->is_string() || content->as_string().size() > kMaxTokenBytes) {
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("{}: 'content' must be a string of at most {} bytes", where, kMaxTokenBytes));
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("{}: 'content' must be a string of at most {} bytes", where, kMaxTokenBytes));
   }
   token.content = content->as_string();
   const auto flag = [&](const char* name, bool& target) {
@@ -234,56 +255,63 @@ Result<AddedToken> ReadAddedToken(const json::Value& value, int64_t id, const st
     target = found->as_bool();
     return true;
   };
-  if (!flag("special", token.special)) return Fail(ErrorCode::kInvalidData, where + ": 'special' must be true or false");
+  if (!flag("special", token.special))
+    return Fail(ErrorCode::kInvalidData, where + ": 'special' must be true or false");
   token.normalized = !token.special;
   if (!flag("normalized", token.normalized) || !flag("single_word", token.single_word) ||
       !flag("lstrip", token.lstrip) || !flag("rstrip", token.rstrip)) {
-    return Fail(ErrorCode::kInvalidData,
-                where + ": 'normalized', 'single_word', 'lstrip' and 'rstrip' must be true or false");
+    return Fail(
+        ErrorCode::kInvalidData,
+        where + ": 'normalized', 'single_word', 'lstrip' and 'rstrip' must be true or false");
   }
   return token;
 }
 
 Result<TokenizerJson> ReadTokenizerJson(std::string_view text) {
   if (text.size() > kMaxTokenizerJsonBytes) {
-    return Damaged("file", fmt::format("{} bytes, at most {} are read", text.size(), kMaxTokenizerJsonBytes));
+    return Damaged(
+        "file", fmt::format("{} bytes, at most {} are read", text.size(), kMaxTokenizerJsonBytes));
   }
   TokenizerJson parts;
   json::Value added;
   bool has_model = false;
   const simdjson::padded_string padded(text);
-  RETURN_IF_ERROR(ForEachMember("file", padded, [&](const std::string& key, std::string_view raw) -> Status {
-    if (key == "model") {
-      has_model = true;
-      parts.model = BpeSpec();
-      return ReadModel(raw, parts.model);
-    }
-    json::Value* target = key == "normalizer"       ? &parts.normalizer
-                          : key == "pre_tokenizer"  ? &parts.pre_tokenizer
-                          : key == "post_processor" ? &parts.post_processor
-                          : key == "decoder"        ? &parts.decoder
-                          : key == "added_tokens"   ? &added
-                                                    : nullptr;
-    if (target == nullptr && key != "version") return {};
-    ASSIGN_OR_RETURN(json::Value value, Small(key, raw));
-    if (target != nullptr) {
-      *target = std::move(value);
-    } else if (!value.is_string() || value.as_string() != "1.0") {
-      return Fail(ErrorCode::kUnsupported, "tokenizer.json: 'version' must be \"1.0\"", "version");
-    }
-    return {};
-  }));
+  RETURN_IF_ERROR(
+      ForEachMember("file", padded, [&](const std::string& key, std::string_view raw) -> Status {
+        if (key == "model") {
+          has_model = true;
+          parts.model = BpeSpec();
+          return ReadModel(raw, parts.model);
+        }
+        json::Value* target = key == "normalizer"       ? &parts.normalizer
+                              : key == "pre_tokenizer"  ? &parts.pre_tokenizer
+                              : key == "post_processor" ? &parts.post_processor
+                              : key == "decoder"        ? &parts.decoder
+                              : key == "added_tokens"   ? &added
+                                                        : nullptr;
+        if (target == nullptr && key != "version") return {};
+        ASSIGN_OR_RETURN(json::Value value, Small(key, raw));
+        if (target != nullptr) {
+          *target = std::move(value);
+        } else if (!value.is_string() || value.as_string() != "1.0") {
+          return Fail(ErrorCode::kUnsupported, "tokenizer.json: 'version' must be \"1.0\"",
+                      "version");
+        }
+        return {};
+      }));
   if (!has_model) return Damaged("file", "'model' is missing");
   if (added.is_null()) return parts;
   if (!added.is_array() || added.as_array().size() > kMaxAddedTokens) {
-    return Damaged("added_tokens", fmt::format("must be an array of at most {} tokens", kMaxAddedTokens));
+    return Damaged("added_tokens",
+                   fmt::format("must be an array of at most {} tokens", kMaxAddedTokens));
   }
   for (size_t i = 0; i < added.as_array().size(); ++i) {
     const json::Value& entry = added.as_array()[i];
     const std::string where = fmt::format("tokenizer.json: added_tokens[{}]", i);
     const json::Value* id = entry.Find("id");
     if (id == nullptr || !id->is_integer()) {
-      return Fail(ErrorCode::kInvalidData, fmt::format("{}: 'id' must be from 0 to {}", where, kMaxTokenId));
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("{}: 'id' must be from 0 to {}", where, kMaxTokenId));
     }
     ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(entry, id->as_integer(), where));
     parts.added_tokens.push_back(std::move(token));

@@ -17,14 +17,16 @@ inline constexpr size_t kMaxMerges = 1 << 23;
 
 struct TokenizerJson {
   BpeSpec model;
-  std::vector<AddedToken> added_tokens;  // In the order of the file.
+  std::vector<AddedToken> added_tokens;                            // In the order of the file.
   json::Value normalizer, pre_tokenizer, post_processor, decoder;  // Null where absent.
 };
 
-// kInvalidData for a damaged file, kUnsupported for one that asks for what is not supported; both say where.
+// kInvalidData for a damaged file, kUnsupported for one that asks for what is not supported; both
+// say where.
 Result<TokenizerJson> ReadTokenizerJson(std::string_view text);
 
-// One entry of added_tokens, or of added_tokens_decoder in tokenizer_config.json, where the id is the key. `where`: for errors.
+// One entry of added_tokens, or of added_tokens_decoder in tokenizer_config.json, where the id is
+// the key. `where`: for errors.
 Result<AddedToken> ReadAddedToken(const json::Value& value, int64_t id, const std::string& where);
 
 }  // namespace sluice

@@ -19,21 +19,27 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kLlamaLike[] = SLUICE_SOURCE_DIR "/tests/data/tokenizers/v03_llama3_ignore_merges_bos";
+constexpr char kLlamaLike[] =
+    SLUICE_SOURCE_DIR "/tests/data/tokenizers/v03_llama3_ignore_merges_bos";
 
 // A pre-tokenizer that splits by a regex, given as it stands in JSON.
 std::string Split(const std::string& regex) {
-  return R"({"type":"Split","pattern":{"Regex":")" + regex + R"("},"behavior":"Isolated","invert":false})";
+  return R"({"type":"Split","pattern":{"Regex":")" + regex +
+         R"("},"behavior":"Isolated","invert":false})";
 }
 
 // A tokenizer.json with one part replaced.
 std::string Json(const std::string& key, const std::string& value) {
   std::string out = R"({"version":"1.0")";
   const std::pair<const char*, const char*> parts[] = {
-      {"added_tokens", "[]"}, {"normalizer", "null"}, {"pre_tokenizer", "null"}, {"post_processor", "null"},
+      {"added_tokens", "[]"},
+      {"normalizer", "null"},
+      {"pre_tokenizer", "null"},
+      {"post_processor", "null"},
       {"decoder", "null"},
       {"model", R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"<u>":3},"merges":["a b"]})"}};
-  for (const auto& [name, text] : parts) out += ",\"" + std::string(name) + "\":" + (key == name ? value : text);
+  for (const auto& [name, text] : parts)
+    out += ",\"" + std::string(name) + "\":" + (key == name ? value : text);
   return out + "}";
 }
 
@@ -84,13 +90,15 @@ TEST(TokenizerTest, NamesSpellingsAndBytes) {
 TEST(TokenizerTest, InvalidUtf8CountsAsReplacementCharacter) {
   const auto tokenizer = Tokenizer::Load(kLlamaLike);
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
-  EXPECT_EQ((*tokenizer)->Encode("a\xE4\xB8 \xFFz", false), (*tokenizer)->Encode("a\uFFFD \uFFFDz", false));
+  EXPECT_EQ((*tokenizer)->Encode("a\xE4\xB8 \xFFz", false),
+            (*tokenizer)->Encode("a\uFFFD \uFFFDz", false));
 }
 
 TEST(TokenizerTest, ManyEqualCharactersAreNotQuadratic) {
   const auto tokenizer = Tokenizer::Load(kLlamaLike);
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
-  // A quadratic algorithm needs minutes for a million; the bound leaves room for sanitizers on a busy machine.
+  // A quadratic algorithm needs minutes for a million; the bound leaves room for sanitizers on a
+  // busy machine.
   const auto start = std::chrono::steady_clock::now();
   for (const char c : {'a', ' ', '=', '\n'}) {
     const std::string text(1'000'000, c);
@@ -128,12 +136,15 @@ TEST(TokenizerTest, RefusesByName) {
       {Json("model", R"({"type":"Unigram","vocab":[["a",0.0]]})"), "'Unigram'"},
       {Json("model", R"({"type":"WordPiece","vocab":{"a":0}})"), "'WordPiece'"},
       {Json("model", R"({"type":"WordLevel","vocab":{"a":0}})"), "'WordLevel'"},
-      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"continuing_subword_prefix":"##"})"),
+      {Json("model",
+            R"({"type":"BPE","vocab":{"a":0},"merges":[],"continuing_subword_prefix":"##"})"),
        "continuing_subword_prefix"},
-      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"end_of_word_suffix":"</w>"})"), "end_of_word_suffix"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"end_of_word_suffix":"</w>"})"),
+       "end_of_word_suffix"},
       {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"dropout":0.1})"), "dropout"},
       {Json("normalizer", R"({"type":"BertNormalizer"})"), "'BertNormalizer'"},
-      {Json("normalizer", R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Nmt"}]})"), "normalizers[1]"},
+      {Json("normalizer", R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Nmt"}]})"),
+       "normalizers[1]"},
       {Json("pre_tokenizer", R"({"type":"UnicodeScripts"})"), "'UnicodeScripts'"},
       {Json("post_processor", R"({"type":"RobertaProcessing"})"), "'RobertaProcessing'"},
       {Json("decoder", R"({"type":"CTC"})"), "'CTC'"},
@@ -160,33 +171,45 @@ TEST(TokenizerTest, DamagedFilesSayWhere) {
       {Json("model", R"({"type":"BPE","vocab":[],"merges":[]})"), "must be an object"},
       {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":0},"merges":[]})"), "the same id 0"},
       {Json("model", R"({"type":"BPE","vocab":{"a":0,"a":1},"merges":[]})"), "stands twice"},
-      {Json("model", R"({"type":"BPE","vocab":{"a":1000000000},"merges":[]})"), "whole number from 0"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":1000000000},"merges":[]})"),
+       "whole number from 0"},
       {Json("model", R"({"type":"BPE","vocab":{"a":-1},"merges":[]})"), "whole number from 0"},
       {Json("model", R"({"type":"BPE","vocab":{"a":0.5},"merges":[]})"), "whole number from 0"},
-      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":["a b"]})"), "'b' is not in model.vocab"},
-      {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[["a","b"]]})"), "'ab' is not in model.vocab"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":["a b"]})"),
+       "'b' is not in model.vocab"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[["a","b"]]})"),
+       "'ab' is not in model.vocab"},
       {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":["a"]})"), "model.merges[0]"},
-      {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":["a  b"]})"), "model.merges[0]"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":["a  b"]})"),
+       "model.merges[0]"},
       {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[["a"]]})"), "two strings"},
       {Json("model", R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[7]})"), "model.merges[0]"},
-      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"unk_token":"<unk>"})"), "unk_token"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"unk_token":"<unk>"})"),
+       "unk_token"},
       {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"fuse_unk":3})"), "fuse_unk"},
       {Json("added_tokens", R"([{"id":0,"content":"x"}])"), "is 'a' in model.vocab"},
       {Json("added_tokens", R"([{"id":7,"content":"x"},{"id":7,"content":"y"}])"), "the same id 7"},
       {Json("added_tokens", R"([{"id":1000000000,"content":"x"}])"), "added_tokens[0]"},
+      {Json("added_tokens", R"([{"id":4000000,"content":"x"}])"), "far beyond"},
+      {Json("model", R"({"type":"BPE","vocab":{"a":4000000},"merges":[]})"), "whole number from 0"},
       {Json("added_tokens", R"([{"content":"x"}])"), "'id'"},
       {Json("added_tokens", R"([{"id":9}])"), "'content'"},
       {Json("added_tokens", R"({"id":9})"), "array"},
       {Json("normalizer", R"("NFC")"), "normalizer"},
       {Json("normalizer", R"({"type":"Strip","strip_left":1,"strip_right":true})"), "'strip_left'"},
       {Json("normalizer", R"({"type":"Replace","pattern":{"Both":"a"},"content":""})"), "pattern"},
-      {Json("pre_tokenizer", R"({"type":"Split","pattern":{"String":" "},"behavior":"Never","invert":false})"), "'Never'"},
+      {Json("pre_tokenizer",
+            R"({"type":"Split","pattern":{"String":" "},"behavior":"Never","invert":false})"),
+       "'Never'"},
       {Json("pre_tokenizer", R"({"type":"Metaspace","replacement":"ab"})"), "one character"},
-      {Json("pre_tokenizer", R"({"type":"Metaspace","replacement":"_","prepend_scheme":"some"})"), "'some'"},
-      {Json("post_processor", R"({"type":"TemplateProcessing","single":[],"special_tokens":{}})"), "sequence A once"},
-      {Json("post_processor",
-            R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}},{"Sequence":{"id":"A"}}],)"
-            R"("special_tokens":{"x":{"ids":[99]}}})"),
+      {Json("pre_tokenizer", R"({"type":"Metaspace","replacement":"_","prepend_scheme":"some"})"),
+       "'some'"},
+      {Json("post_processor", R"({"type":"TemplateProcessing","single":[],"special_tokens":{}})"),
+       "sequence A once"},
+      {Json(
+           "post_processor",
+           R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}},{"Sequence":{"id":"A"}}],)"
+           R"("special_tokens":{"x":{"ids":[99]}}})"),
        "outside the vocabulary"},
       {Json("decoder", R"({"type":"Strip","content":"a","start":-1,"stop":0})"), "'start'"},
       {R"({"version":"2.0"})", "version"},
@@ -209,11 +232,14 @@ TEST(TokenizerTest, PatternsThatBacktrackWithoutEndEnd) {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    path_ = std::filesystem::temp_directory_path() / ("sluice_tokenizer_" + std::to_string(::getpid()));
+    path_ =
+        std::filesystem::temp_directory_path() / ("sluice_tokenizer_" + std::to_string(::getpid()));
     std::filesystem::create_directories(path_);
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  void Write(const char* name, const std::string& text) const { std::ofstream(path_ / name) << text; }
+  void Write(const char* name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+  }
   const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -223,10 +249,12 @@ class TemporaryFolder {
 TEST(TokenizerTest, ReadsTheFilesBeside) {
   const TemporaryFolder folder;
   folder.Write("tokenizer.json", Json("", ""));
-  folder.Write("tokenizer_config.json",
-               R"({"bos_token":{"content":"<s>"},"eos_token":"</s>","unk_token":null,"chat_template":"hi",)"
-               R"("added_tokens_decoder":{"4":{"content":"<s>","special":true},"2":{"content":"ab","special":false}}})");
-  folder.Write("special_tokens_map.json", R"({"eos_token":"other","pad_token":"<pad>","unk_token":"<u>"})");
+  folder.Write(
+      "tokenizer_config.json",
+      R"({"bos_token":{"content":"<s>"},"eos_token":"</s>","unk_token":null,"chat_template":"hi",)"
+      R"("added_tokens_decoder":{"4":{"content":"<s>","special":true},"2":{"content":"ab","special":false}}})");
+  folder.Write("special_tokens_map.json",
+               R"({"eos_token":"other","pad_token":"<pad>","unk_token":"<u>"})");
   const auto tokenizer = Tokenizer::Load(folder.path());
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
   EXPECT_EQ((*tokenizer)->bos_token(), "<s>");
@@ -253,7 +281,8 @@ TEST(TokenizerTest, RefusesFilesOfDifferentModels) {
 TEST(TokenizeToolTest, LinesInLinesOut) {
   const auto tokenizer = Tokenizer::Load(kLlamaLike);
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
-  std::istringstream texts("{\"text\":\"a\\u2028\\ud83d\\ude00\",\"add_special_tokens\":false}\n\n{\"text\":\"\"}\n");
+  std::istringstream texts(
+      "{\"text\":\"a\\u2028\\ud83d\\ude00\",\"add_special_tokens\":false}\n\n{\"text\":\"\"}\n");
   std::ostringstream ids;
   ASSERT_TRUE(RunTokenize(**tokenizer, false, texts, ids).has_value());
   EXPECT_THAT(ids.str(), HasSubstr("\n{\"ids\":[1700]}\n"));

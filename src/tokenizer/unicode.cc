@@ -11,21 +11,24 @@
 namespace sluice::unicode {
 
 std::string_view CategoryName(Category category) {
-  static constexpr std::string_view kNames[] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
-                                                "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
-                                                "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs"};
+  static constexpr std::string_view kNames[] = {
+      "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
+      "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs"};
   static_assert(std::size(kNames) == kNumCategories);
   return kNames[category];
 }
 
 const uint16_t* PropertyTable() {
   static const uint16_t* const table = [] {
-    auto* properties = new uint16_t[kMaxCodePoint + 1];  // Never freed: used until the last thread ends.
+    auto* properties =
+        new uint16_t[kMaxCodePoint + 1];  // Never freed: used until the last thread ends.
     for (size_t i = 0; i < unicode_data::kPropertiesSize; ++i) {
       const uint32_t first = unicode_data::kProperties[i] >> 11;
-      const uint32_t end =
-          i + 1 < unicode_data::kPropertiesSize ? unicode_data::kProperties[i + 1] >> 11 : kMaxCodePoint + 1;
-      std::fill(properties + first, properties + end, static_cast<uint16_t>(unicode_data::kProperties[i] & 0x7FF));
+      const uint32_t end = i + 1 < unicode_data::kPropertiesSize
+                               ? unicode_data::kProperties[i + 1] >> 11
+                               : kMaxCodePoint + 1;
+      std::fill(properties + first, properties + end,
+                static_cast<uint16_t>(unicode_data::kProperties[i] & 0x7FF));
     }
     return properties;
   }();
@@ -37,7 +40,8 @@ Ranges ScriptRanges(std::string_view name) {
   for (size_t i = 0; i < unicode_data::kScriptsSize; ++i) {
     const unicode_data::Script& script = unicode_data::kScripts[i];
     if (name != script.name) continue;
-    for (size_t k = 0; k < script.size; k += 2) ranges.emplace_back(script.ranges[k], script.ranges[k + 1]);
+    for (size_t k = 0; k < script.size; k += 2)
+      ranges.emplace_back(script.ranges[k], script.ranges[k + 1]);
   }
   return ranges;
 }
@@ -90,7 +94,9 @@ std::string ToUtf8(std::u32string_view text) {
   return out;
 }
 
-bool IsValid(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
+bool IsValid(std::string_view text) {
+  return simdjson::validate_utf8(text.data(), text.size());
+}
 
 bool IsAscii(std::string_view text) {
   uint64_t bits = 0;
@@ -106,8 +112,8 @@ bool IsAscii(std::string_view text) {
 
 namespace {
 
-// Length of the sequence at the start of `text`: positive if it is valid, else minus the length of the maximal part that
-// could have begun one (at least one byte).
+// Length of the sequence at the start of `text`: positive if it is valid, else minus the length of
+// the maximal part that could have begun one (at least one byte).
 int SequenceAt(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -143,10 +149,12 @@ void AppendLossy(std::string& out, std::string_view bytes) {
 }
 
 std::string Lowercase(std::string_view text) {
-  // Position in kLowercase of each code point that has a lower case, in the order of the code points.
+  // Position in kLowercase of each code point that has a lower case, in the order of the code
+  // points.
   static const std::vector<std::pair<char32_t, uint32_t>> index = [] {
     std::vector<std::pair<char32_t, uint32_t>> entries;
-    for (uint32_t i = 0; i < unicode_data::kLowercaseSize; i += 1 + (unicode_data::kLowercase[i] & 7)) {
+    for (uint32_t i = 0; i < unicode_data::kLowercaseSize;
+         i += 1 + (unicode_data::kLowercase[i] & 7)) {
       entries.emplace_back(unicode_data::kLowercase[i] >> 3, i);
     }
     return entries;
@@ -161,7 +169,8 @@ std::string Lowercase(std::string_view text) {
       continue;
     }
     const Decoded decoded = Decode(text.data() + i);
-    const auto entry = std::lower_bound(index.begin(), index.end(), std::pair<char32_t, uint32_t>(decoded.code_point, 0));
+    const auto entry = std::lower_bound(index.begin(), index.end(),
+                                        std::pair<char32_t, uint32_t>(decoded.code_point, 0));
     if (entry != index.end() && entry->first == decoded.code_point) {
       const uint32_t* data = unicode_data::kLowercase + entry->second;
       for (uint32_t k = 1; k <= (data[0] & 7); ++k) Append(out, data[k]);

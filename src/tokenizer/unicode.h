@@ -15,25 +15,56 @@ inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 // General categories of the Unicode Standard, in the numbering of the generated tables.
 enum Category : uint8_t {
-  kCn, kLu, kLl, kLt, kLm, kLo, kMn, kMc, kMe, kNd, kNl, kNo, kPc, kPd, kPs, kPe, kPi, kPf, kPo, kSm, kSc, kSk, kSo,
-  kZs, kZl, kZp, kCc, kCf, kCo, kCs, kNumCategories
+  kCn,
+  kLu,
+  kLl,
+  kLt,
+  kLm,
+  kLo,
+  kMn,
+  kMc,
+  kMe,
+  kNd,
+  kNl,
+  kNo,
+  kPc,
+  kPd,
+  kPs,
+  kPe,
+  kPi,
+  kPf,
+  kPo,
+  kSm,
+  kSc,
+  kSk,
+  kSo,
+  kZs,
+  kZl,
+  kZp,
+  kCc,
+  kCf,
+  kCo,
+  kCs,
+  kNumCategories
 };
 // Two-letter name of a category ("Lu").
 std::string_view CategoryName(Category category);
 
-// Properties of one code point, as bits above its category. They come from different versions of Unicode, since the
-// library whose results are to be met mixes them.
+// Properties of one code point, as bits above its category. They come from different versions of
+// Unicode, since the library whose results are to be met mixes them.
 inline constexpr uint16_t kCategoryMask = 0x1F;
-inline constexpr uint16_t kSpace = 1 << 5;        // White_Space.
-inline constexpr uint16_t kRegexWord = 1 << 6;    // \w in a split pattern.
-inline constexpr uint16_t kWord = 1 << 7;         // \w for single_word and the Whitespace pre-tokenizer.
+inline constexpr uint16_t kSpace = 1 << 5;      // White_Space.
+inline constexpr uint16_t kRegexWord = 1 << 6;  // \w in a split pattern.
+inline constexpr uint16_t kWord = 1 << 7;  // \w for single_word and the Whitespace pre-tokenizer.
 inline constexpr uint16_t kNumeric = 1 << 8;      // For the Digits pre-tokenizer.
 inline constexpr uint16_t kPunctuation = 1 << 9;  // For the Punctuation pre-tokenizer.
 inline constexpr uint16_t kAccent = 1 << 10;      // Removed by StripAccents.
 
 // kMaxCodePoint + 1 entries; built once, lives for ever.
 const uint16_t* PropertyTable();
-inline uint16_t Properties(char32_t c) { return PropertyTable()[c]; }
+inline uint16_t Properties(char32_t c) {
+  return PropertyTable()[c];
+}
 
 // Inclusive ranges of code points, sorted and apart.
 using Ranges = std::vector<std::pair<char32_t, char32_t>>;
@@ -51,7 +82,8 @@ inline Decoded Decode(const char* p) {
   if (lead < 0x80) return {lead, 1};
   if (lead < 0xE0) return {(lead & 0x1F) << 6 | (byte(1) & 0x3F), 2};
   if (lead < 0xF0) return {(lead & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
-  return {(lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
+  return {(lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F),
+          4};
 }
 // Bytes of the code point that starts with this byte of valid UTF-8.
 inline uint32_t SequenceLength(char lead) {

@@ -1,4 +1,5 @@
-// The generated tables behind unicode.h and normal_form.h (tools/tokenizers/make_unicode_tables.py).
+// The generated tables behind unicode.h and normal_form.h
+// (tools/tokenizers/make_unicode_tables.py).
 #pragma once
 
 #include <cstddef>
@@ -6,9 +7,10 @@
 
 namespace sluice::unicode_data {
 
-// Runs of equal properties: first code point << 11 | properties. Properties: bits 0 to 4 the general category of the regex
-// engine (Unicode 16, numbered as in unicode.h), then one bit each: 5 \s, 6 \w of the split patterns, 7 \w of whole-word
-// matching, 8 numeric (Digits), 9 punctuation (Punctuation), 10 removed by StripAccents.
+// Runs of equal properties: first code point << 11 | properties. Properties: bits 0 to 4 the
+// general category of the regex engine (Unicode 16, numbered as in unicode.h), then one bit each: 5
+// \s, 6 \w of the split patterns, 7 \w of whole-word matching, 8 numeric (Digits), 9 punctuation
+// (Punctuation), 10 removed by StripAccents.
 extern const uint32_t kProperties[];
 extern const size_t kPropertiesSize;
 
@@ -16,7 +18,8 @@ extern const size_t kPropertiesSize;
 extern const uint32_t kLowercase[];
 extern const size_t kLowercaseSize;
 
-// code point << 5 | length, then that many code points: full decompositions, Hangul syllables left out.
+// code point << 5 | length, then that many code points: full decompositions, Hangul syllables left
+// out.
 extern const uint32_t kCanonical[];
 extern const size_t kCanonicalSize;
 extern const uint32_t kCompatible[];  // Only where it differs from the canonical one.
