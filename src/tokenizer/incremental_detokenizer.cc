@@ -97,7 +97,7 @@ std::span<const int32_t> IncrementalDetokenizer::PromptTail(const Tokenizer& tok
     const std::span<const int32_t> tail = prompt.last(n);
     if (tokenizer.Decode(tail, false).find(unicode::kReplacement) == std::string::npos) return tail;
   }
-  return prompt.size() <= kMax ? prompt : prompt.last(kMax);
+  return prompt;
 }
 
 }  // namespace sluice

@@ -35,7 +35,7 @@ class IncrementalDetokenizer {
   std::string Finish();
 
   // The shortest tail of `prompt`, of at least 4 tokens where it has them, that decodes without
-  // U+FFFD (vLLM's rule): what to give to the constructor.
+  // U+FFFD, all of it if none of less than 24 does (vLLM's rule): what to give to the constructor.
   static std::span<const int32_t> PromptTail(const Tokenizer& tokenizer,
                                              std::span<const int32_t> prompt);
 
