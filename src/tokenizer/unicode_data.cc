@@ -1,6 +1,6 @@
-// Made by tools/tokenizers/make_unicode_tables.py from the answers of Hugging Face tokenizers 0.23.3; not
-// to be edited. What each table holds stands in unicode_data.h.
 // clang-format off
+// Made by tools/tokenizers/make_unicode_tables.py from the answers of Hugging Face tokenizers
+// 0.23.3; not to be edited. What each table holds stands in unicode_data.h.
 #include "tokenizer/unicode_data.h"
 
 namespace sluice::unicode_data {

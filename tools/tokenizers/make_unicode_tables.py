@@ -153,8 +153,8 @@ def main(path):
         scripts.append((name, [x for r in found for x in r]))
 
     with open(path, "w") as out:
-        out.write("// Made by tools/tokenizers/make_unicode_tables.py from the answers of Hugging Face tokenizers %s; not\n"
-                  "// to be edited. What each table holds stands in unicode_data.h.\n// clang-format off\n"
+        out.write("// clang-format off\n// Made by tools/tokenizers/make_unicode_tables.py from the answers of Hugging Face "
+                  "tokenizers\n// %s; not to be edited. What each table holds stands in unicode_data.h.\n"
                   '#include "tokenizer/unicode_data.h"\n\nnamespace sluice::unicode_data {\n\n' % tokenizers.__version__)
         out.write(array("kProperties", "first code point << 11 | properties", properties) + "\n")
         out.write(array("kLowercase", "code point << 3 | length, then the lower case", lower) + "\n")
