@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "server/api/chat.h"
 #include "server/api/completions.h"
+#include "server/api/field_reader.h"
 #include "server/api/request_body.h"
 
 namespace sluice {
@@ -284,6 +285,9 @@ void Api::TokenizerInfo(const HttpRequest&, Writer writer) {
   if (current == nullptr || !config_.enable_tokenizer_info_endpoint) return writer->Send(DetailResponse(404, "Not Found"));
   json::Value info = current->tokenizer->config();
   if (!info.is_object()) info = json::Value(json::Value::Object{});
+  std::erase_if(info.as_object(), [](const json::Value::Member& member) {
+    return member.first == "extra_special_tokens" && !IsTruthy(&member.second);
+  });
   if (const json::Value* added = info.Find("added_tokens_decoder"); added != nullptr && added->is_object()) {
     json::Value flat{json::Value::Object{}};
     for (const auto& [id, token] : added->as_object()) {

@@ -24,26 +24,24 @@ void Truncate(std::vector<int32_t>& tokens, int64_t length, const std::string& s
   }
 }
 
-// The special tokens that the tokenizer puts around a text stay; the text itself is cut.
+// The special tokens that the tokenizer puts around a text stay; the text itself is cut on the left.
 std::vector<int32_t> EncodeTruncated(const Tokenizer& tokenizer, std::string_view text, bool add_special_tokens,
-                                     int64_t length, const std::string& side) {
+                                     int64_t length) {
+  std::vector<int32_t> full = tokenizer.Encode(text, add_special_tokens);
+  if (static_cast<int64_t>(full.size()) <= length || !add_special_tokens) {
+    Truncate(full, length, "left");
+    return full;
+  }
   std::vector<int32_t> content = tokenizer.Encode(text, false);
-  if (!add_special_tokens) {
-    Truncate(content, length, side);
-    return content;
-  }
-  const std::vector<int32_t> full = tokenizer.Encode(text, true);
-  if (static_cast<int64_t>(full.size()) <= length || full.size() < content.size()) return full;
-  const int64_t num_special = static_cast<int64_t>(full.size() - content.size());
   const auto begin = std::search(full.begin(), full.end(), content.begin(), content.end());
-  if (begin == full.end() && !content.empty()) {
-    std::vector<int32_t> cut = full;
-    Truncate(cut, length, side);
-    return cut;
+  if (begin == full.end()) {
+    Truncate(full, length, "left");
+    return full;
   }
-  const std::vector<int32_t> suffix(begin + static_cast<int64_t>(content.size()), full.end());
+  const int64_t num_special = static_cast<int64_t>(full.size() - content.size());
   std::vector<int32_t> result(full.begin(), begin);
-  Truncate(content, std::max<int64_t>(length - num_special, 0), side);
+  const std::vector<int32_t> suffix(begin + static_cast<int64_t>(content.size()), full.end());
+  Truncate(content, std::max<int64_t>(length - num_special, 0), "left");
   result.insert(result.end(), content.begin(), content.end());
   result.insert(result.end(), suffix.begin(), suffix.end());
   if (static_cast<int64_t>(result.size()) > length) result.resize(static_cast<size_t>(length));
@@ -72,9 +70,11 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens, cons
                                  const ModelContext& model) {
   API_RETURN_IF_ERROR(CheckText(text, "prompt"));
   Prompt prompt;
-  if (fields.truncate_prompt_tokens) {
-    prompt.tokens = EncodeTruncated(*model.tokenizer, text, add_special_tokens, TruncatedLength(fields, model),
-                                    fields.truncation_side);
+  if (fields.truncate_prompt_tokens && fields.truncation_side) {
+    prompt.tokens = model.tokenizer->Encode(text, add_special_tokens);
+    Truncate(prompt.tokens, TruncatedLength(fields, model), *fields.truncation_side);
+  } else if (fields.truncate_prompt_tokens) {
+    prompt.tokens = EncodeTruncated(*model.tokenizer, text, add_special_tokens, TruncatedLength(fields, model));
   } else {
     const size_t characters = CountCharacters(text);
     if (characters > model.max_prompt_characters) {

@@ -240,8 +240,7 @@ SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& confi
   fields.skip_special_tokens = reader.Bool("skip_special_tokens", true);
   reader.Bool("spaces_between_special_tokens", true);
   fields.truncate_prompt_tokens = reader.OptionalInt("truncate_prompt_tokens", {.min = -1});
-  fields.truncation_side =
-      reader.OptionalChoice("truncation_side", {"left", "right"}, "'left' or 'right'").value_or("left");
+  fields.truncation_side = reader.OptionalChoice("truncation_side", {"left", "right"}, "'left' or 'right'");
   fields.priority = reader.Int("priority", 0);
   fields.cache_salt = reader.OptionalString("cache_salt").value_or("");
   fields.request_id = reader.OptionalString("request_id");

@@ -36,7 +36,7 @@ struct SamplingFields {
 
   bool skip_special_tokens = true;
   std::optional<int64_t> truncate_prompt_tokens;
-  std::string truncation_side = "left";
+  std::optional<std::string> truncation_side;  // "left" | "right"; absent: left, but for special tokens
   int64_t priority = 0;
   std::string cache_salt;
   std::optional<std::string> request_id;
