@@ -19,7 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Longer than the gaps between the operators of a step, shorter than what a sleeping core costs to wake.
+// Longer than the gaps between the operators of a step, shorter than what a sleeping core costs to
+// wake.
 constexpr auto kSpinTime = std::chrono::microseconds(40);
 
 void Relax() {
@@ -31,17 +32,20 @@ void Relax() {
 }
 
 void FutexWait(std::atomic<uint32_t>& word, uint32_t expected) {
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, nullptr,
+            nullptr, 0);
 }
 
 void FutexWakeAll(std::atomic<uint32_t>& word) {
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
+            nullptr, 0);
 }
 
 int UsableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return CPU_SETSIZE;  // More CPUs than the set can name.
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0)
+    return CPU_SETSIZE;  // More CPUs than the set can name.
   return CPU_COUNT(&set);
 }
 
@@ -59,8 +63,8 @@ struct alignas(64) Event {
   std::atomic<uint32_t> word{0};
   std::atomic<uint32_t> sleepers{0};
 
-  // Waits until `done(word)` and returns the word. The sequentially consistent pair (sleepers, word) makes sure that
-  // either the changer sees the sleeper or the sleeper sees the change.
+  // Waits until `done(word)` and returns the word. The sequentially consistent pair (sleepers,
+  // word) makes sure that either the changer sees the sleeper or the sleeper sees the change.
   template <typename Done>
   uint32_t Wait(bool spin, Done done) {
     uint32_t value = word.load(std::memory_order_acquire);
@@ -89,8 +93,8 @@ struct alignas(64) Event {
 }  // namespace
 
 struct ThreadPool::State {
-  Event start;    // counts sections
-  Event pending;  // workers that have not finished the present section
+  Event start;            // counts sections
+  Event pending;          // workers that have not finished the present section
   Erased task = nullptr;  // null: the workers leave
   void* context = nullptr;
   bool spin = true;

@@ -18,7 +18,8 @@ TEST(ThreadPool, RunsEveryThreadIndexOnce) {
   for (int num_threads : {1, 2, 3, 7}) {
     ThreadPool pool(num_threads);
     std::vector<std::atomic<int>> calls(static_cast<size_t>(num_threads));
-    for (int round = 0; round < 200; ++round) pool.Run([&](int thread) { ++calls[static_cast<size_t>(thread)]; });
+    for (int round = 0; round < 200; ++round)
+      pool.Run([&](int thread) { ++calls[static_cast<size_t>(thread)]; });
     for (auto& count : calls) EXPECT_EQ(count.load(), 200);
   }
 }
@@ -50,14 +51,16 @@ TEST(ThreadPool, ParallelForCoversEachElementOnceInWholeGrains) {
           if (begin % grain != 0 || (end % grain != 0 && end != count)) ++uneven;
           for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
         });
-        for (auto& hit : hits) ASSERT_EQ(hit.load(), 1) << num_threads << " " << count << " " << grain;
+        for (auto& hit : hits)
+          ASSERT_EQ(hit.load(), 1) << num_threads << " " << count << " " << grain;
         EXPECT_EQ(uneven.load(), 0);
       }
     }
   }
 }
 
-// More threads than cores, with sleeps between the sections so that the workers fall asleep and must be woken.
+// More threads than cores, with sleeps between the sections so that the workers fall asleep and
+// must be woken.
 TEST(ThreadPool, WakesSleepingWorkersWhenOversubscribed) {
   ThreadPool pool(16);
   std::atomic<int> total = 0;
@@ -100,8 +103,10 @@ TEST(ThreadPool, PinsWorkersAndCaller) {
         ran_on[static_cast<size_t>(thread)] = ::sched_getcpu();
       }
     });
-  }).join();
-  for (size_t thread = 0; thread < 3; ++thread) EXPECT_EQ(ran_on[thread], cpus[thread % cpus.size()]);
+  })
+      .join();
+  for (size_t thread = 0; thread < 3; ++thread)
+    EXPECT_EQ(ran_on[thread], cpus[thread % cpus.size()]);
 }
 
 }  // namespace

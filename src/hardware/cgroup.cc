@@ -37,8 +37,8 @@ void Lower(std::optional<T>& limit, std::optional<T> value) {
   if (value && (!limit || *value < *limit)) limit = value;
 }
 
-// The folders of a group and of all above it, the mount point included. Inside a container the group's path may not
-// exist under the mount point, which is then the group itself.
+// The folders of a group and of all above it, the mount point included. Inside a container the
+// group's path may not exist under the mount point, which is then the group itself.
 std::vector<fs::path> Chain(const fs::path& mount, const std::string& group) {
   std::vector<fs::path> folders = {mount};
   fs::path folder = mount;
@@ -70,7 +70,8 @@ void AddV1Cpu(CgroupLimits& limits, const fs::path& folder) {
 }
 
 void AddV1Memory(CgroupLimits& limits, const fs::path& folder) {
-  AddMemory(limits, ReadInteger(folder / "memory.limit_in_bytes"), ReadInteger(folder / "memory.usage_in_bytes"),
+  AddMemory(limits, ReadInteger(folder / "memory.limit_in_bytes"),
+            ReadInteger(folder / "memory.usage_in_bytes"),
             ReadField(folder / "memory.stat", "total_inactive_file"));
 }
 
@@ -78,7 +79,8 @@ void AddV2(CgroupLimits& limits, const fs::path& folder) {
   std::ifstream cpu(folder / "cpu.max");
   double quota = 0;
   double period = 0;
-  if (cpu >> quota >> period && quota > 0 && period > 0) Lower(limits.cpus, std::optional(quota / period));
+  if (cpu >> quota >> period && quota > 0 && period > 0)
+    Lower(limits.cpus, std::optional(quota / period));
   AddMemory(limits, ReadInteger(folder / "memory.max"), ReadInteger(folder / "memory.current"),
             ReadField(folder / "memory.stat", "inactive_file"));
 }
@@ -109,7 +111,8 @@ CgroupLimits ReadCgroupLimits(const fs::path& root) {
     }
     if (Contains(controllers, "cpu")) {
       std::error_code error;
-      const fs::path mount = fs::is_directory(mounts / "cpu", error) ? mounts / "cpu" : mounts / controllers;
+      const fs::path mount =
+          fs::is_directory(mounts / "cpu", error) ? mounts / "cpu" : mounts / controllers;
       for (const fs::path& folder : Chain(mount, group)) AddV1Cpu(limits, folder);
     }
     if (Contains(controllers, "memory")) {

@@ -8,9 +8,10 @@
 namespace sluice {
 
 struct CgroupLimits {
-  std::optional<double> cpus;          // quota / period
-  std::optional<int64_t> memory_bytes;  // the tightest limit above this process
-  std::optional<int64_t> memory_free_bytes;  // what the group with the least left has left, its page cache counted as free
+  std::optional<double> cpus;                // quota / period
+  std::optional<int64_t> memory_bytes;       // the tightest limit above this process
+  std::optional<int64_t> memory_free_bytes;  // what the group with the least left has left, its
+                                             // page cache counted as free
 };
 
 // Reads /proc/self/cgroup and /sys/fs/cgroup below `root`. What cannot be read sets no limit.

@@ -20,11 +20,14 @@ struct Registers {
 
 Registers CpuId(uint32_t leaf, uint32_t subleaf = 0) {
   Registers r;
-  __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);  // Leaves zeros for a leaf the CPU lacks.
+  __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx,
+                    &r.edx);  // Leaves zeros for a leaf the CPU lacks.
   return r;
 }
 
-bool Bit(uint32_t value, int bit) { return (value >> bit & 1) != 0; }
+bool Bit(uint32_t value, int bit) {
+  return (value >> bit & 1) != 0;
+}
 
 // The register states that the operating system saves (XCR0).
 uint64_t SavedStates() {
@@ -76,8 +79,8 @@ CpuFeatures Detect() {
   const Registers leaf7 = CpuId(7);
   const Registers leaf7_1 = leaf7.eax >= 1 ? CpuId(7, 1) : Registers{};
   features.avx2 = ymm_saved && Bit(leaf1.ecx, 12) && Bit(leaf1.ecx, 29) && Bit(leaf7.ebx, 5);
-  features.avx512 = features.avx2 && zmm_saved && Bit(leaf7.ebx, 16) && Bit(leaf7.ebx, 17) && Bit(leaf7.ebx, 30) &&
-                    Bit(leaf7.ebx, 31);
+  features.avx512 = features.avx2 && zmm_saved && Bit(leaf7.ebx, 16) && Bit(leaf7.ebx, 17) &&
+                    Bit(leaf7.ebx, 30) && Bit(leaf7.ebx, 31);
   features.avx512_vnni = features.avx512 && Bit(leaf7.ecx, 11);
   features.avx512_bf16 = features.avx512 && Bit(leaf7_1.eax, 5);
   if (features.avx512 && tiles_saved && Bit(leaf7.edx, 24) && RequestAmx()) {
@@ -89,7 +92,9 @@ CpuFeatures Detect() {
 
 #else
 
-CpuFeatures Detect() { return {}; }
+CpuFeatures Detect() {
+  return {};
+}
 
 #endif
 

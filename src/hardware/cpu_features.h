@@ -5,8 +5,8 @@
 
 namespace sluice {
 
-// Each flag is true only when the CPU has the instructions, the operating system saves their registers, and, for AMX,
-// this process was granted their use.
+// Each flag is true only when the CPU has the instructions, the operating system saves their
+// registers, and, for AMX, this process was granted their use.
 struct CpuFeatures {
   std::string vendor;
   std::string model;
@@ -18,8 +18,8 @@ struct CpuFeatures {
   bool amx_int8 = false;
 };
 
-// Detected at the first call; the same afterwards. Asks the operating system for the use of AMX where the CPU has it.
-// Thread safety: any thread.
+// Detected at the first call; the same afterwards. Asks the operating system for the use of AMX
+// where the CPU has it. Thread safety: any thread.
 const CpuFeatures& DetectCpuFeatures();
 
 }  // namespace sluice

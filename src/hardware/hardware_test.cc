@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "hardware/cgroup.h"
 #include "base/thread_pool.h"
+#include "hardware/cgroup.h"
 #include "hardware/cpu_features.h"
 #include "hardware/measure.h"
 #include "hardware/memory.h"
@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 // A folder that plays the root of a machine.
 class FakeMachine {
  public:
-  FakeMachine() : root_(fs::temp_directory_path() / ("sluice-machine-" + std::to_string(::getpid()))) {
+  FakeMachine()
+      : root_(fs::temp_directory_path() / ("sluice-machine-" + std::to_string(::getpid()))) {
     fs::remove_all(root_);
   }
   ~FakeMachine() { fs::remove_all(root_); }
@@ -59,7 +60,8 @@ TEST(Cgroup, Version2TakesTheTightestLimitOfAllAncestors) {
 
 TEST(Cgroup, Version1WithJoinedControllers) {
   FakeMachine machine;
-  machine.Write("proc/self/cgroup", "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n");
+  machine.Write("proc/self/cgroup",
+                "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n");
   // Inside the container the group's own path is not mounted.
   machine.Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000000\n");
   machine.Write("sys/fs/cgroup/memory/memory.usage_in_bytes", "400000\n");
@@ -84,7 +86,8 @@ TEST(Cgroup, Version1WithoutLimits) {
 
 TEST(Memory, TheControlGroupLowersWhatTheMachineHas) {
   FakeMachine machine;
-  machine.Write("proc/meminfo", "MemTotal:       1000 kB\nMemFree:  1 kB\nMemAvailable:    600 kB\n");
+  machine.Write("proc/meminfo",
+                "MemTotal:       1000 kB\nMemFree:  1 kB\nMemAvailable:    600 kB\n");
   MemoryLimits limits = ReadMemoryLimits(machine.root());
   EXPECT_EQ(limits.total_bytes, 1024000);
   EXPECT_EQ(limits.available_bytes, 614400);
@@ -127,7 +130,8 @@ TEST(Topology, AQuotaLimitsTheThreads) {
 TEST(CpuFeatures, WiderInstructionsImplyNarrowerOnes) {
   const CpuFeatures& features = DetectCpuFeatures();
   EXPECT_TRUE(features.avx2 || !features.avx512);
-  EXPECT_TRUE(features.avx512 || !(features.avx512_bf16 || features.avx512_vnni || features.amx_bf16));
+  EXPECT_TRUE(features.avx512 ||
+              !(features.avx512_bf16 || features.avx512_vnni || features.amx_bf16));
 }
 
 TEST(Measure, FindsAFigureForEverythingTheCpuHas) {

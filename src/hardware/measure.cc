@@ -17,9 +17,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double Seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+double Seconds(Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
 
-// Runs `loop` on all threads, first to find how many rounds take some 15 ms, then six times; the best rate wins.
+// Runs `loop` on all threads, first to find how many rounds take some 15 ms, then six times; the
+// best rate wins.
 double BestRate(ThreadPool& pool, double (*loop)(int64_t rounds)) {
   int64_t rounds = 10000;
   double best = 0;
@@ -54,7 +57,8 @@ double MeasureReadBandwidth(ThreadPool& pool) {
   const int64_t wanted = std::min(int64_t{1} << 30, ReadMemoryLimits().available_bytes / 8);
   const int64_t bytes = wanted / kHugePage * kHugePage;
   if (bytes == 0) return 0;
-  void* memory = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 0;
   ::madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   auto* words = static_cast<uint64_t*>(memory);
@@ -66,8 +70,9 @@ double MeasureReadBandwidth(ThreadPool& pool) {
   std::atomic<uint64_t> sink = 0;  // Keeps the reads from being left out.
   for (int i = 0; i < 4; ++i) {
     const auto start = Clock::now();
-    pool.ParallelFor(count, kHugePage / 8,
-                     [&](int64_t begin, int64_t end) { sink += SumWords(words + begin, end - begin); });
+    pool.ParallelFor(count, kHugePage / 8, [&](int64_t begin, int64_t end) {
+      sink += SumWords(words + begin, end - begin);
+    });
     best = std::max(best, static_cast<double>(bytes) / Seconds(Clock::now() - start));
   }
   ::munmap(memory, static_cast<size_t>(bytes));
@@ -93,9 +98,15 @@ double MeasureAmxBf16Peak(ThreadPool& pool) {
 
 #else
 
-double MeasureFp32Peak(ThreadPool&) { return 0; }
-double MeasureAvx512Bf16Peak(ThreadPool&) { return 0; }
-double MeasureAmxBf16Peak(ThreadPool&) { return 0; }
+double MeasureFp32Peak(ThreadPool&) {
+  return 0;
+}
+double MeasureAvx512Bf16Peak(ThreadPool&) {
+  return 0;
+}
+double MeasureAmxBf16Peak(ThreadPool&) {
+  return 0;
+}
 
 #endif
 

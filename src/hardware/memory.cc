@@ -27,7 +27,8 @@ MemoryLimits ReadMemoryLimits(const std::filesystem::path& root) {
     limits.limited_by_cgroup = true;
   }
   limits.available_bytes = std::min(limits.available_bytes, limits.total_bytes);
-  if (group.memory_free_bytes) limits.available_bytes = std::min(limits.available_bytes, *group.memory_free_bytes);
+  if (group.memory_free_bytes)
+    limits.available_bytes = std::min(limits.available_bytes, *group.memory_free_bytes);
   return limits;
 }
 

@@ -7,8 +7,9 @@
 namespace sluice {
 
 struct MemoryLimits {
-  int64_t total_bytes = 0;      // of the machine, or of the control group where that is less
-  int64_t available_bytes = 0;  // now, without swapping: MemAvailable, or what the control group leaves
+  int64_t total_bytes = 0;  // of the machine, or of the control group where that is less
+  int64_t available_bytes =
+      0;  // now, without swapping: MemAvailable, or what the control group leaves
   bool limited_by_cgroup = false;  // total_bytes comes from a control group
 };
 

@@ -1,5 +1,5 @@
-// Loops of nothing but multiply-adds. Each runs `rounds` rounds and returns the floating-point operations done. Call
-// them only on a CPU that has the instructions: each is compiled for its own.
+// Loops of nothing but multiply-adds. Each runs `rounds` rounds and returns the floating-point
+// operations done. Call them only on a CPU that has the instructions: each is compiled for its own.
 #pragma once
 
 #include <stdint.h>

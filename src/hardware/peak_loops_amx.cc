@@ -22,7 +22,8 @@ double AmxBf16(int64_t rounds) {
     config.row_bytes[tile] = 64;
     config.rows[tile] = 16;
   }
-  // GCC takes the instruction to read the first eight bytes alone and would leave out the other stores.
+  // GCC takes the instruction to read the first eight bytes alone and would leave out the other
+  // stores.
   asm volatile("" : : "r"(&config) : "memory");
   _tile_loadconfig(&config);
   _tile_zero(0);

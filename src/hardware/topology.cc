@@ -14,7 +14,8 @@ namespace {
 
 std::vector<int> AllowedCpus() {
   std::vector<int> cpus;
-  // A set of fixed size fails on machines with more CPUs than it can name, so it grows until the kernel is content.
+  // A set of fixed size fails on machines with more CPUs than it can name, so it grows until the
+  // kernel is content.
   for (int limit = 1024; limit <= 1 << 18; limit *= 4) {
     cpu_set_t* set = CPU_ALLOC(limit);
     const size_t size = CPU_ALLOC_SIZE(limit);
@@ -59,7 +60,8 @@ void AddCores(hwloc_topology_t hw, const std::vector<int>& allowed, Topology& to
 
 int Topology::DefaultThreads() const {
   int threads = std::max<int>(1, static_cast<int>(core_cpus.size()));
-  if (cpu_quota > 0) threads = std::min(threads, std::max(1, static_cast<int>(std::ceil(cpu_quota))));
+  if (cpu_quota > 0)
+    threads = std::min(threads, std::max(1, static_cast<int>(std::ceil(cpu_quota))));
   return threads;
 }
 

@@ -13,13 +13,18 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int kMaxTileRows = 64;  // query rows (tokens x heads of the group) that share one pass over the cache
-// A decoding slice is cut into chunks for several threads when it is longer than this share of a thread's work.
+constexpr int kMaxTileRows =
+    64;  // query rows (tokens x heads of the group) that share one pass over the cache
+// A decoding slice is cut into chunks for several threads when it is longer than this share of a
+// thread's work.
 constexpr int64_t kUnitsPerThread = 4;
 
-int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
-// Scratch of one thread, in floats: q and running out, scores, a chunk's result, and panels for odd block sizes.
+// Scratch of one thread, in floats: q and running out, scores, a chunk's result, and panels for odd
+// block sizes.
 struct ThreadScratch {
   float* q;          // [kMaxTileRows, head_dim]
   float* scores;     // [kMaxTileRows, kAttentionChunk]
@@ -52,14 +57,17 @@ struct ThreadScratch {
   }
 };
 
-// What a row knows after some chunks: softmax numerators relative to exp(largest), their sum, and the weighted values.
+// What a row knows after some chunks: softmax numerators relative to exp(largest), their sum, and
+// the weighted values.
 struct RowState {
   float largest;
   float sum;
 };
 
-// Adds a later chunk's result to the row's. The same whether the chunks come from one thread or from several.
-void Combine(RowState& row, float* out, const RowState& chunk, const float* chunk_out, int head_dim) {
+// Adds a later chunk's result to the row's. The same whether the chunks come from one thread or
+// from several.
+void Combine(RowState& row, float* out, const RowState& chunk, const float* chunk_out,
+             int head_dim) {
   const float largest = row.largest > chunk.largest ? row.largest : chunk.largest;
   const float row_factor = std::exp(row.largest - largest);
   const float chunk_factor = std::exp(chunk.largest - largest);
@@ -89,8 +97,8 @@ struct Call {
   }
 };
 
-// The queries of `tokens` tokens from `token` on of one slice, and of the heads [head, head + heads) of one KV head's
-// group, as rows [token][head].
+// The queries of `tokens` tokens from `token` on of one slice, and of the heads [head, head +
+// heads) of one KV head's group, as rows [token][head].
 struct Tile {
   const AttentionSlice* slice;
   int kv_head;
@@ -104,23 +112,25 @@ struct Tile {
 };
 
 template <typename T>
-void BringIntoPanels(const KvLayout& layout, const T* k_rows, const T* v_rows, int row_begin, int row_end,
-                     int chunk_position, T* k_panels, T* v_panels) {
+void BringIntoPanels(const KvLayout& layout, const T* k_rows, const T* v_rows, int row_begin,
+                     int row_end, int chunk_position, T* k_panels, T* v_panels) {
   constexpr bool kBf16 = sizeof(T) == 2;
   const int head_dim = layout.head_dim;
   for (int row = row_begin; row < row_end; ++row, ++chunk_position) {
     const int position = chunk_position % kAttentionPanelPositions;
     const int64_t panel = int64_t{chunk_position - position} * head_dim;
     for (int d = 0; d < head_dim; ++d) {
-      k_panels[panel + KeyOffset(kBf16, head_dim, position, d)] = k_rows[int64_t{row} * head_dim + d];
-      v_panels[panel + ValueOffset(kBf16, head_dim, position, d)] = v_rows[int64_t{row} * head_dim + d];
+      k_panels[panel + KeyOffset(kBf16, head_dim, position, d)] =
+          k_rows[int64_t{row} * head_dim + d];
+      v_panels[panel + ValueOffset(kBf16, head_dim, position, d)] =
+          v_rows[int64_t{row} * head_dim + d];
     }
   }
 }
 
 template <typename T>
-void FindPanels(const Call& call, const Tile& tile, int first, int last, const ThreadScratch& scratch,
-                AttentionChunkArgs& args) {
+void FindPanels(const Call& call, const Tile& tile, int first, int last,
+                const ThreadScratch& scratch, AttentionChunkArgs& args) {
   const KvLayout& layout = call.cache.layout;
   const T* k = static_cast<const T*>(call.cache.k);
   const T* v = static_cast<const T*>(call.cache.v);
@@ -142,7 +152,8 @@ void FindPanels(const Call& call, const Tile& tile, int first, int last, const T
     const int count = std::min(layout.block_size - row, last - position);
     const int64_t offset =
         HeadOffset(layout, tile.slice->block_table[position / layout.block_size], tile.kv_head);
-    BringIntoPanels(layout, k + offset, v + offset, row, row + count, position - first, k_panels, v_panels);
+    BringIntoPanels(layout, k + offset, v + offset, row, row + count, position - first, k_panels,
+                    v_panels);
     position += count;
   }
   for (int i = 0; i * kAttentionPanelPositions < last - first; ++i) {
@@ -162,8 +173,8 @@ void GatherQueries(const Call& call, const Tile& tile, float* q) {
 }
 
 // One chunk for a tile whose queries were gathered. Returns each row's limit in `limits`.
-void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch& scratch, int* limits, float* largest,
-              float* sum, float* out) {
+void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch& scratch,
+              int* limits, float* largest, float* sum, float* out) {
   const int first = chunk * kAttentionChunk;
   const int last = std::min(tile.positions(), first + kAttentionChunk);
   AttentionChunkArgs args;
@@ -175,8 +186,10 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
     const int seen = tile.slice->context + tile.token + row / tile.heads + 1;
     limits[row] = std::clamp(seen - first, 0, kAttentionChunk);
   }
-  if (args.bf16) FindPanels<BFloat16>(call, tile, first, last, scratch, args);
-  else FindPanels<float>(call, tile, first, last, scratch, args);
+  if (args.bf16)
+    FindPanels<BFloat16>(call, tile, first, last, scratch, args);
+  else
+    FindPanels<float>(call, tile, first, last, scratch, args);
   args.limits = limits;
   args.scores = scratch.scores;
   args.largest = largest;
@@ -185,7 +198,9 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
   Kernels().attention_chunk(args);
 }
 
-int Chunks(int positions) { return (positions + kAttentionChunk - 1) / kAttentionChunk; }
+int Chunks(int positions) {
+  return (positions + kAttentionChunk - 1) / kAttentionChunk;
+}
 
 void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
   const int dim = call.head_dim();
@@ -201,17 +216,21 @@ void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
       const auto r = static_cast<size_t>(row);
       if (limits[r] == 0) continue;
       const RowState state{largest[r], sum[r]};
-      if (chunk == 0) states[r] = state;
-      else Combine(states[r], scratch.out + row * dim, state, chunk_out + row * dim, dim);
+      if (chunk == 0)
+        states[r] = state;
+      else
+        Combine(states[r], scratch.out + row * dim, state, chunk_out + row * dim, dim);
     }
   }
   for (int row = 0; row < tile.rows(); ++row) {
-    call.StoreRow(tile.slice->first_row + tile.token + row / tile.heads, tile.head + row % tile.heads,
-                  scratch.out + int64_t{row} * dim, states[static_cast<size_t>(row)].sum);
+    call.StoreRow(tile.slice->first_row + tile.token + row / tile.heads,
+                  tile.head + row % tile.heads, scratch.out + int64_t{row} * dim,
+                  states[static_cast<size_t>(row)].sum);
   }
 }
 
-// The chunks of one decoding slice, worked on by several threads: their results wait here to be combined in order.
+// The chunks of one decoding slice, worked on by several threads: their results wait here to be
+// combined in order.
 struct Split {
   const AttentionSlice* slice;
   int chunks;
@@ -219,13 +238,15 @@ struct Split {
   float* out;     // [chunks, num_heads, head_dim]
 };
 
-void RunSplitChunk(const Call& call, const Split& split, const Tile& tile, int chunk, const ThreadScratch& scratch) {
+void RunSplitChunk(const Call& call, const Split& split, const Tile& tile, int chunk,
+                   const ThreadScratch& scratch) {
   GatherQueries(call, tile, scratch.q);
   std::array<int, kMaxTileRows> limits;
   std::array<float, kMaxTileRows> largest;
   std::array<float, kMaxTileRows> sum;
   const int64_t slot = int64_t{chunk} * call.num_heads + tile.head;
-  RunChunk(call, tile, chunk, scratch, limits.data(), largest.data(), sum.data(), split.out + slot * call.head_dim());
+  RunChunk(call, tile, chunk, scratch, limits.data(), largest.data(), sum.data(),
+           split.out + slot * call.head_dim());
   for (int row = 0; row < tile.rows(); ++row) {
     split.states[(slot + row) * 2] = largest[static_cast<size_t>(row)];
     split.states[(slot + row) * 2 + 1] = sum[static_cast<size_t>(row)];
@@ -239,8 +260,10 @@ void CombineSplit(const Call& call, const Split& split, int head) {
   for (int chunk = 0; chunk < split.chunks; ++chunk) {
     const int64_t slot = int64_t{chunk} * call.num_heads + head;
     const RowState next{split.states[slot * 2], split.states[slot * 2 + 1]};
-    if (chunk == 0) state = next;
-    else Combine(state, out, next, split.out + slot * dim, dim);
+    if (chunk == 0)
+      state = next;
+    else
+      Combine(state, out, next, split.out + slot * dim, dim);
   }
   call.StoreRow(split.slice->first_row, head, out, state.sum);
 }
@@ -249,41 +272,47 @@ int64_t SplitBytes(const KvLayout& layout, int num_heads, int64_t chunks) {
   return RoundUp(chunks * num_heads * (layout.head_dim + 2) * 4, 64);
 }
 
-// More slices than this cannot each hold more than the share of work that makes a slice worth splitting.
+// More slices than this cannot each hold more than the share of work that makes a slice worth
+// splitting.
 int64_t MaxSplits(const KvLayout& layout, int num_threads) {
   return num_threads == 1 ? 0 : kUnitsPerThread * num_threads / layout.num_kv_heads;
 }
 
 // Positions that the rows of a slice read, together.
 int64_t Work(const AttentionSlice& slice) {
-  return int64_t{slice.num_tokens} * slice.context + int64_t{slice.num_tokens} * (slice.num_tokens + 1) / 2;
+  return int64_t{slice.num_tokens} * slice.context +
+         int64_t{slice.num_tokens} * (slice.num_tokens + 1) / 2;
 }
 
 // A decoding slice is split when one KV head of it is more than a fair unit of work.
-bool IsSplit(const KvLayout& layout, const AttentionSlice& slice, int64_t total_work, int num_threads) {
+bool IsSplit(const KvLayout& layout, const AttentionSlice& slice, int64_t total_work,
+             int num_threads) {
   return num_threads > 1 && slice.num_tokens == 1 && Work(slice) > kAttentionChunk &&
          Work(slice) * kUnitsPerThread * num_threads > total_work * layout.num_kv_heads;
 }
 
 }  // namespace
 
-int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t /*max_rows*/, int64_t max_slices,
-                              int64_t max_context, int num_threads) {
+int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t /*max_rows*/,
+                              int64_t max_slices, int64_t max_context, int num_threads) {
   const int64_t splits = std::min(max_slices, MaxSplits(layout, num_threads));
   return num_threads * RoundUp(ThreadScratch::Bytes(layout), 64) +
-         splits * SplitBytes(layout, num_heads, (max_context + kAttentionChunk - 1) / kAttentionChunk) + 64;
+         splits *
+             SplitBytes(layout, num_heads, (max_context + kAttentionChunk - 1) / kAttentionChunk) +
+         64;
 }
 
-void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices, const float* q,
-               int64_t q_stride, int num_heads, float scale, void* out, ElementType out_type,
-               std::span<std::byte> scratch) {
+void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
+               const float* q, int64_t q_stride, int num_heads, float scale, void* out,
+               ElementType out_type, std::span<std::byte> scratch) {
   const KvLayout& layout = cache.layout;
   CHECK(layout.head_dim >= 32 && layout.head_dim <= 256 && layout.head_dim % 8 == 0,
         "head_dim is 32 to 256 and a multiple of 8, not {}", layout.head_dim);
   CHECK_EQ(num_heads % layout.num_kv_heads, 0);
-  CHECK(out_type == ElementType::kF32 || out_type == ElementType::kBF16, "the result is F32 or BF16, not {}",
-        ElementTypeName(out_type));
-  const Call call{cache, slices, q, q_stride, num_heads, scale, out, out_type == ElementType::kBF16};
+  CHECK(out_type == ElementType::kF32 || out_type == ElementType::kBF16,
+        "the result is F32 or BF16, not {}", ElementTypeName(out_type));
+  const Call call{cache,     slices, q,   q_stride,
+                  num_heads, scale,  out, out_type == ElementType::kBF16};
   const int num_threads = pool.num_threads();
 
   // The scratch: one part for each thread, then the results of split slices.
@@ -291,13 +320,15 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
   const std::byte* memory_end = scratch.data() + scratch.size();
   const int64_t thread_bytes = RoundUp(ThreadScratch::Bytes(layout), 64);
   std::byte* split_memory = memory + num_threads * thread_bytes;
-  CHECK(split_memory <= memory_end, "attention needs more scratch than its {} bytes", scratch.size());
+  CHECK(split_memory <= memory_end, "attention needs more scratch than its {} bytes",
+        scratch.size());
 
   int64_t total_work = 0;
   for (const AttentionSlice& slice : slices) total_work += Work(slice);
 
-  // Units are numbered through the slices, the last tile of a slice first: it reads most, and the longest work is best
-  // begun early. Each unit finds its slice by walking the list, which is short against the work of a unit.
+  // Units are numbered through the slices, the last tile of a slice first: it reads most, and the
+  // longest work is best begun early. Each unit finds its slice by walking the list, which is short
+  // against the work of a unit.
   const int group = call.group();
   const int head_tiles = (group + kMaxTileRows - 1) / kMaxTileRows;
   const int tile_tokens = call.tile_tokens();
@@ -305,14 +336,16 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
     return (slice.num_tokens + tile_tokens - 1) / tile_tokens;
   };
   const auto units_of = [&](const AttentionSlice& slice) -> int64_t {
-    const int64_t parts = IsSplit(layout, slice, total_work, num_threads) ? Chunks(slice.context + 1)
-                                                                          : token_tiles(slice);
+    const int64_t parts = IsSplit(layout, slice, total_work, num_threads)
+                              ? Chunks(slice.context + 1)
+                              : token_tiles(slice);
     return parts * layout.num_kv_heads * head_tiles;
   };
   const auto split_of = [&](const AttentionSlice& slice) {
     std::byte* at = split_memory;
     for (const AttentionSlice* other = slices.data(); other != &slice; ++other) {
-      if (IsSplit(layout, *other, total_work, num_threads)) at += SplitBytes(layout, num_heads, Chunks(other->context + 1));
+      if (IsSplit(layout, *other, total_work, num_threads))
+        at += SplitBytes(layout, num_heads, Chunks(other->context + 1));
     }
     Split split{&slice, Chunks(slice.context + 1), reinterpret_cast<float*>(at), nullptr};
     CHECK(at + SplitBytes(layout, num_heads, split.chunks) <= memory_end,
@@ -360,7 +393,8 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
     for (const AttentionSlice& slice : slices) {
       if (!IsSplit(layout, slice, total_work, num_threads)) continue;
       const Split split = split_of(slice);
-      for (int64_t head = begin; head < end; ++head) CombineSplit(call, split, static_cast<int>(head));
+      for (int64_t head = begin; head < end; ++head)
+        CombineSplit(call, split, static_cast<int>(head));
     }
   });
 }

@@ -18,13 +18,15 @@ struct Shape {
 };
 
 constexpr Shape kShapes[] = {
-    {8, 2, 64, 16, ElementType::kBF16},   {4, 4, 32, 16, ElementType::kBF16}, {6, 2, 128, 32, ElementType::kBF16},
-    {5, 1, 40, 4, ElementType::kBF16},    {8, 1, 256, 16, ElementType::kBF16}, {3, 3, 72, 48, ElementType::kBF16},
-    {8, 2, 64, 16, ElementType::kF32},    {5, 1, 104, 4, ElementType::kF32},  {10, 2, 128, 32, ElementType::kF32},
-    {80, 1, 32, 16, ElementType::kBF16},
+    {8, 2, 64, 16, ElementType::kBF16},  {4, 4, 32, 16, ElementType::kBF16},
+    {6, 2, 128, 32, ElementType::kBF16}, {5, 1, 40, 4, ElementType::kBF16},
+    {8, 1, 256, 16, ElementType::kBF16}, {3, 3, 72, 48, ElementType::kBF16},
+    {8, 2, 64, 16, ElementType::kF32},   {5, 1, 104, 4, ElementType::kF32},
+    {10, 2, 128, 32, ElementType::kF32}, {80, 1, 32, 16, ElementType::kBF16},
 };
 
-// Sequences with their keys and values, and a cache of shuffled blocks to bring them to. What is not written is NaN.
+// Sequences with their keys and values, and a cache of shuffled blocks to bring them to. What is
+// not written is NaN.
 class Sequences {
  public:
   Sequences(Random& random, const Shape& shape, const std::vector<int>& lengths) : shape_(shape) {
@@ -53,7 +55,8 @@ class Sequences {
     std::memset(v_cache_.data(), 0xFF, v_cache_.size_bytes());
   }
 
-  // Appends tokens [context, context + count) of the named sequences and attends. Returns one vector a part, in order.
+  // Appends tokens [context, context + count) of the named sequences and attends. Returns one
+  // vector a part, in order.
   struct Part {
     int sequence, context, count;
   };
@@ -61,7 +64,8 @@ class Sequences {
                                        ElementType out_type = ElementType::kF32) {
     const int64_t q_width = int64_t{shape_.num_heads} * shape_.head_dim;
     const int64_t kv_width = int64_t{shape_.num_kv_heads} * shape_.head_dim;
-    const int64_t stride = q_width + 2 * kv_width;  // q, k and v side by side, as one product makes them
+    const int64_t stride =
+        q_width + 2 * kv_width;  // q, k and v side by side, as one product makes them
     int64_t rows = 0;
     int max_context = 0;
     for (const Part& part : parts) {
@@ -84,10 +88,12 @@ class Sequences {
     const KvCacheView cache{layout_, k_cache_.data(), v_cache_.data()};
     AppendKv(pool, cache, slices, qkv.data() + q_width, qkv.data() + q_width + kv_width, stride);
     std::vector<std::byte> scratch(static_cast<size_t>(
-        AttentionScratchBytes(layout_, shape_.num_heads, rows, static_cast<int64_t>(parts.size()), max_context,
-                              pool.num_threads())));
-    std::vector<float> out(static_cast<size_t>(rows * q_width), std::numeric_limits<float>::quiet_NaN());
-    Attention(pool, cache, slices, qkv.data(), stride, shape_.num_heads, Scale(), out.data(), out_type, scratch);
+        AttentionScratchBytes(layout_, shape_.num_heads, rows, static_cast<int64_t>(parts.size()),
+                              max_context, pool.num_threads())));
+    std::vector<float> out(static_cast<size_t>(rows * q_width),
+                           std::numeric_limits<float>::quiet_NaN());
+    Attention(pool, cache, slices, qkv.data(), stride, shape_.num_heads, Scale(), out.data(),
+              out_type, scratch);
     if (out_type == ElementType::kBF16) {
       for (int64_t i = rows * q_width - 1; i >= 0; --i) {
         BFloat16 value;
@@ -108,7 +114,8 @@ class Sequences {
   std::vector<float> RunInChunks(ThreadPool& pool, int sequence, int chunk) {
     std::vector<float> result;
     for (int context = 0; context < Length(sequence); context += chunk) {
-      const auto part = Step(pool, {{sequence, context, std::min(chunk, Length(sequence) - context)}});
+      const auto part =
+          Step(pool, {{sequence, context, std::min(chunk, Length(sequence) - context)}});
       result.insert(result.end(), part[0].begin(), part[0].end());
     }
     return result;
@@ -125,8 +132,10 @@ class Sequences {
     for (int position = 0; position <= token; ++position) {
       double score = 0;
       for (int d = 0; d < dim; ++d) {
-        score += static_cast<double>(q_[sequence][(int64_t{token} * shape_.num_heads + head) * dim + d]) *
-                 rounded(k_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d]);
+        score +=
+            static_cast<double>(
+                q_[sequence][(int64_t{token} * shape_.num_heads + head) * dim + d]) *
+            rounded(k_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d]);
       }
       scores.push_back(score * static_cast<double>(Scale()));
     }
@@ -137,7 +146,9 @@ class Sequences {
       const double weight = std::exp(scores[position] - largest);
       sum += weight;
       for (int d = 0; d < dim; ++d) {
-        out[d] += weight * rounded(v_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d]);
+        out[d] +=
+            weight *
+            rounded(v_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d]);
       }
     }
     for (double& value : out) value /= sum;
@@ -160,9 +171,9 @@ class Sequences {
 
 class AttentionTest : public KernelTest {};
 
-// Scores are sums of head_dim products and results averages of values of size one: errors of some hundred roundings of
-// numbers near one stay below 2e-5. AMX splits queries and weights into two BF16 numbers, good for 16 bits: 2^-16 of
-// scores of up to five.
+// Scores are sums of head_dim products and results averages of values of size one: errors of some
+// hundred roundings of numbers near one stay below 2e-5. AMX splits queries and weights into two
+// BF16 numbers, good for 16 bits: 2^-16 of scores of up to five.
 TEST_P(AttentionTest, AgreesWithExactSoftmax) {
   Random random(1);
   ThreadPool pool(2);
@@ -175,8 +186,10 @@ TEST_P(AttentionTest, AgreesWithExactSoftmax) {
       for (int head : {0, shape.num_heads - 1}) {
         const std::vector<double> expected = sequences.Exact(0, token, head);
         for (int d = 0; d < shape.head_dim; ++d) {
-          ASSERT_NEAR(out[(int64_t{token} * shape.num_heads + head) * shape.head_dim + d], expected[d], tolerance)
-              << "head_dim " << shape.head_dim << " token " << token << " head " << head << " d " << d;
+          ASSERT_NEAR(out[(int64_t{token} * shape.num_heads + head) * shape.head_dim + d],
+                      expected[d], tolerance)
+              << "head_dim " << shape.head_dim << " token " << token << " head " << head << " d "
+              << d;
         }
       }
     }
@@ -199,13 +212,14 @@ TEST_P(AttentionTest, ChunksOfThePromptLeaveNoTrace) {
   }
 }
 
-// Decoding and prefilling sequences in one step, against each alone, with one to three threads. The long ones are split
-// between threads.
+// Decoding and prefilling sequences in one step, against each alone, with one to three threads. The
+// long ones are split between threads.
 TEST_P(AttentionTest, NeighboursAndThreadsLeaveNoTrace) {
   Random random(3);
   ThreadPool pool1(1), pool2(2), pool3(3), pool9(9);
   for (const Shape& shape : kShapes) {
-    if (GetParam() == Isa::kReference && shape.num_heads * shape.head_dim > 700) continue;  // Too slow to be worth it.
+    if (GetParam() == Isa::kReference && shape.num_heads * shape.head_dim > 700)
+      continue;  // Too slow to be worth it.
     Sequences sequences(random, shape, {700, 300, 17, 90});
     for (int sequence = 0; sequence < 4; ++sequence) sequences.RunInChunks(pool2, sequence, 700);
     const std::vector<Sequences::Part> parts = {{0, 699, 1}, {1, 299, 1}, {2, 16, 1}, {3, 41, 49}};

@@ -35,9 +35,13 @@ constexpr std::array kVariants = {
 #endif
 };
 
-bool RunsHere(const Variant& variant) { return variant.runs_here(DetectCpuFeatures()); }
+bool RunsHere(const Variant& variant) {
+  return variant.runs_here(DetectCpuFeatures());
+}
 
-const Variant& Best() { return *std::find_if(kVariants.rbegin(), kVariants.rend(), RunsHere); }
+const Variant& Best() {
+  return *std::find_if(kVariants.rbegin(), kVariants.rend(), RunsHere);
+}
 
 // Null until the first use.
 std::atomic<const Variant*> current{nullptr};
@@ -53,7 +57,9 @@ const Variant& Current() {
 
 }  // namespace
 
-const KernelTable& Kernels() { return *Current().table; }
+const KernelTable& Kernels() {
+  return *Current().table;
+}
 
 std::string_view IsaName(Isa isa) {
   switch (isa) {
@@ -74,7 +80,9 @@ std::vector<Isa> AvailableIsas() {
   return isas;
 }
 
-Isa CurrentIsa() { return Current().isa; }
+Isa CurrentIsa() {
+  return Current().isa;
+}
 
 Status SelectIsa(std::string_view name) {
   if (name == "auto") {
@@ -92,18 +100,22 @@ Status SelectIsa(std::string_view name) {
   for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
     if (IsaName(isa) == name) {
       return Fail(ErrorCode::kUnsupported,
-                  fmt::format("this machine cannot run the {} kernels; it can run: auto, {}", name, available),
+                  fmt::format("this machine cannot run the {} kernels; it can run: auto, {}", name,
+                              available),
                   "cpu-isa");
     }
   }
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("unknown instruction set \"{}\"; this machine can run: auto, {}", name, available), "cpu-isa");
+              fmt::format("unknown instruction set \"{}\"; this machine can run: auto, {}", name,
+                          available),
+              "cpu-isa");
 }
 
 void SelectIsa(Isa isa) {
-  const auto* variant =
-      std::find_if(kVariants.begin(), kVariants.end(), [&](const Variant& v) { return v.isa == isa; });
-  CHECK(variant != kVariants.end() && RunsHere(*variant), "kernels of {} are not available", IsaName(isa));
+  const auto* variant = std::find_if(kVariants.begin(), kVariants.end(),
+                                     [&](const Variant& v) { return v.isa == isa; });
+  CHECK(variant != kVariants.end() && RunsHere(*variant), "kernels of {} are not available",
+        IsaName(isa));
   current.store(variant, std::memory_order_release);
 }
 

@@ -25,15 +25,18 @@ TEST_P(ElementwiseTest, RmsNormAgreesWithDoublePrecision) {
     std::vector<float> y(static_cast<size_t>(rows * cols));
     std::vector<BFloat16> y_bf16(y.size());
     RmsNorm(pool, x.data(), stride, weight.data(), 1e-5f, rows, cols, y.data(), ElementType::kF32);
-    RmsNorm(pool, x.data(), stride, weight.data(), 1e-5f, rows, cols, y_bf16.data(), ElementType::kBF16);
+    RmsNorm(pool, x.data(), stride, weight.data(), 1e-5f, rows, cols, y_bf16.data(),
+            ElementType::kBF16);
     for (int64_t i = 0; i < rows; ++i) {
       double squares = 0;
-      for (int64_t j = 0; j < cols; ++j) squares += static_cast<double>(x[i * stride + j]) * x[i * stride + j];
+      for (int64_t j = 0; j < cols; ++j)
+        squares += static_cast<double>(x[i * stride + j]) * x[i * stride + j];
       const double factor = 1 / std::sqrt(squares / static_cast<double>(cols) + 1e-5);
       for (int64_t j = 0; j < cols; ++j) {
         const double expected = weight[j] * (x[i * stride + j] * factor);
         // A handful of roundings, and those of a sum in 16 or more parts.
-        ASSERT_NEAR(y[i * cols + j], expected, std::abs(expected) * (6 + cols / 16) * 0x1p-24) << cols;
+        ASSERT_NEAR(y[i * cols + j], expected, std::abs(expected) * (6 + cols / 16) * 0x1p-24)
+            << cols;
         ASSERT_EQ(y_bf16[i * cols + j].bits, sluice::ToBFloat16(y[i * cols + j]).bits);
       }
     }
@@ -49,9 +52,11 @@ TEST_P(ElementwiseTest, AddRmsNormEqualsAddThenNorm) {
     std::vector<float> apart = fused;
     const std::vector<float> delta = random.Normal(rows * cols), weight = random.Normal(cols);
     std::vector<float> y_fused(fused.size()), y_apart(fused.size());
-    AddRmsNorm(pool3, fused.data(), delta.data(), weight.data(), 1e-6f, rows, cols, y_fused.data(), ElementType::kF32);
+    AddRmsNorm(pool3, fused.data(), delta.data(), weight.data(), 1e-6f, rows, cols, y_fused.data(),
+               ElementType::kF32);
     ResidualAdd(pool1, apart.data(), delta.data(), rows * cols);
-    RmsNorm(pool1, apart.data(), cols, weight.data(), 1e-6f, rows, cols, y_apart.data(), ElementType::kF32);
+    RmsNorm(pool1, apart.data(), cols, weight.data(), 1e-6f, rows, cols, y_apart.data(),
+            ElementType::kF32);
     EXPECT_EQ(fused, apart);
     EXPECT_EQ(y_fused, y_apart);
   }
@@ -64,7 +69,8 @@ TEST_P(ElementwiseTest, SiluMulAgreesWithDoublePrecision) {
     const int64_t rows = 3;
     std::vector<float> x = random.Normal(rows * 2 * width, 6.0f);
     if (width > 100) {
-      x[3] = 1000.0f, x[4] = -1000.0f, x[5] = 0.0f, x[6] = -87.5f, x[7] = 88.9f, x[8] = -104.0f, x[9] = 1e-30f;
+      x[3] = 1000.0f, x[4] = -1000.0f, x[5] = 0.0f, x[6] = -87.5f, x[7] = 88.9f, x[8] = -104.0f,
+      x[9] = 1e-30f;
     }
     std::vector<float> y(static_cast<size_t>(rows * width));
     std::vector<BFloat16> y_bf16(y.size());
@@ -119,7 +125,8 @@ TEST_P(ElementwiseTest, RopeRotatesPairs) {
             const int64_t a = base + (style == RopeStyle::kHalf ? i : 2 * i);
             const int64_t b = base + (style == RopeStyle::kHalf ? half + i : 2 * i + 1);
             const float angle = static_cast<float>(positions[row]) * frequencies[i];
-            const double cosine = std::cos(static_cast<double>(angle)), sine = std::sin(static_cast<double>(angle));
+            const double cosine = std::cos(static_cast<double>(angle)),
+                         sine = std::sin(static_cast<double>(angle));
             EXPECT_NEAR(x[a], before[a] * cosine - before[b] * sine, 2e-6);
             EXPECT_NEAR(x[b], before[a] * sine + before[b] * cosine, 2e-6);
           }
@@ -147,7 +154,9 @@ TEST_P(ElementwiseTest, EmbeddingReadsRowsOutOfPanels) {
       Embedding(pool, table, tokens, out.data());
       const std::vector<float> expected = type == ElementType::kBF16 ? Rounded(rows) : rows;
       for (size_t i = 0; i < tokens.size(); ++i) {
-        EXPECT_EQ(0, std::memcmp(out.data() + i * cols, expected.data() + tokens[i] * cols, cols * 4)) << i;
+        EXPECT_EQ(0,
+                  std::memcmp(out.data() + i * cols, expected.data() + tokens[i] * cols, cols * 4))
+            << i;
       }
     }
   }
@@ -163,21 +172,38 @@ TEST(Rope, Llama3FrequenciesMatchPublishedModels) {
     std::vector<std::pair<int, double>> values;
   };
   const Golden cases[] = {
-      {64, 32, 1, 4,
-       {{14, 3.211445995e-03}, {15, 1.290547928e-03}, {16, 4.295567966e-04}, {17, 9.708287803e-05},
-        {18, 1.946163818e-05}, {31, 9.418306725e-08}}},
-      {128, 8, 1, 4,
-       {{1, 8.146172339e-01}, {29, 2.166570764e-03}, {30, 1.371893568e-03}, {31, 8.567514129e-04},
-        {32, 5.248461610e-04}, {33, 3.126937504e-04}, {34, 1.785078128e-04}, {35, 9.556212354e-05},
+      {64,
+       32,
+       1,
+       4,
+       {{14, 3.211445995e-03},
+        {15, 1.290547928e-03},
+        {16, 4.295567966e-04},
+        {17, 9.708287803e-05},
+        {18, 1.946163818e-05},
+        {31, 9.418306725e-08}}},
+      {128,
+       8,
+       1,
+       4,
+       {{1, 8.146172339e-01},
+        {29, 2.166570764e-03},
+        {30, 1.371893568e-03},
+        {31, 8.567514129e-04},
+        {32, 5.248461610e-04},
+        {33, 3.126937504e-04},
+        {34, 1.785078128e-04},
+        {35, 9.556212354e-05},
         {63, 3.068925989e-07}}},
       {128, 32, 1, 4, {{29, 2.118406997e-03}, {34, 9.708287803e-05}, {63, 7.672314972e-08}}},
       {128, 16, 1, 1, {{34, 9.384738704e-04}, {35, 4.778106177e-05}, {63, 1.534462994e-07}}},
   };
   for (const Golden& golden : cases) {
-    const auto frequencies =
-        RopeFrequencies(golden.head_dim, 500000.0, Llama3RopeScaling{golden.factor, golden.low, golden.high, 8192});
+    const auto frequencies = RopeFrequencies(
+        golden.head_dim, 500000.0, Llama3RopeScaling{golden.factor, golden.low, golden.high, 8192});
     for (auto [i, expected] : golden.values) {
-      EXPECT_NEAR(frequencies[static_cast<size_t>(i)], expected, expected * 1e-7) << golden.factor << " " << i;
+      EXPECT_NEAR(frequencies[static_cast<size_t>(i)], expected, expected * 1e-7)
+          << golden.factor << " " << i;
     }
   }
 }

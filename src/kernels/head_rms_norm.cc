@@ -4,8 +4,8 @@
 
 namespace sluice::kernels {
 
-void HeadRmsNorm(ThreadPool& pool, float* x, int64_t stride, const float* weight, float eps, int64_t rows, int num_heads,
-                 int head_dim) {
+void HeadRmsNorm(ThreadPool& pool, float* x, int64_t stride, const float* weight, float eps,
+                 int64_t rows, int num_heads, int head_dim) {
   const KernelTable& kernels = Kernels();
   pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {

@@ -1,15 +1,17 @@
-// What one implementation (ISA) of the kernels provides: single-threaded functions over raw pointers and sizes. The
-// operators (linear.cc, attention.cc, ...) check, cut the work over threads and call these.
+// What one implementation (ISA) of the kernels provides: single-threaded functions over raw
+// pointers and sizes. The operators (linear.cc, attention.cc, ...) check, cut the work over threads
+// and call these.
 //
-// Files under cpu/<isa>/ are compiled with instructions that this machine may lack, so this header has no inline code
-// and includes nothing that has.
+// Files under cpu/<isa>/ are compiled with instructions that this machine may lack, so this header
+// has no inline code and includes nothing that has.
 #pragma once
 
 #include <stdint.h>
 
 namespace sluice::kernels {
 
-// y[m, n] = sum over k of x[m, k] * w[n, k] (+ bias[n]); see linear.h and the layout of PackedMatrix.
+// y[m, n] = sum over k of x[m, k] * w[n, k] (+ bias[n]); see linear.h and the layout of
+// PackedMatrix.
 struct LinearArgs {
   const void* x;  // [rows, cols], F32 or BF16 bits as the function's name says
   int64_t x_stride;
@@ -23,12 +25,13 @@ struct LinearArgs {
   int64_t rows;       // that are packed there
 };
 
-// Computes rows [row_begin, row_end) of the outputs of panels [panel_begin, panel_end). An element's arithmetic must
-// not depend on these ranges.
-using LinearFunction = void (*)(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                                int64_t panel_end);
+// Computes rows [row_begin, row_end) of the outputs of panels [panel_begin, panel_end). An
+// element's arithmetic must not depend on these ranges.
+using LinearFunction = void (*)(const LinearArgs& args, int64_t row_begin, int64_t row_end,
+                                int64_t panel_begin, int64_t panel_end);
 
-// A chunk of a KV cache is cut into at most kAttentionPanels panels of kAttentionPanelPositions positions.
+// A chunk of a KV cache is cut into at most kAttentionPanels panels of kAttentionPanelPositions
+// positions.
 constexpr int kAttentionPanelPositions = 16;
 constexpr int kAttentionPanels = 16;
 constexpr int kAttentionChunk = kAttentionPanelPositions * kAttentionPanels;
@@ -38,12 +41,13 @@ struct AttentionChunkArgs {
   const float* q;  // [rows, head_dim], already scaled
   int rows;
   int head_dim;
-  bool bf16;             // type of K and V
+  bool bf16;                               // type of K and V
   const void* k_panels[kAttentionPanels];  // BF16: [head_dim / 2][16][2]; F32: [head_dim][16]
   const void* v_panels[kAttentionPanels];  // BF16: [8][head_dim][2]; F32: [16][head_dim]
   const int* limits;  // [rows]: how many positions of the chunk the row sees, 0 to kAttentionChunk
   float* scores;      // scratch [rows, kAttentionChunk], 64-byte aligned
-  float* largest;     // result [rows]: largest score of the row; nothing is written for a row with limit 0
+  float* largest;     // result [rows]: largest score of the row; nothing is written for a row with
+                      // limit 0
   float* sum;         // result [rows]: sum of exp(score - largest)
   float* out;         // result [rows, head_dim]: sum of exp(score - largest) * v
 };
@@ -55,8 +59,9 @@ struct KernelTable {
   // How many neighbouring panels the linear functions like to be given at once.
   int panels_per_unit;
 
-  // Where not null: for BF16 products of packed_min_rows rows and more, activations are first packed into scratch memory
-  // (each call a range of the pack_units() units), then multiplied. The results are those of linear_bf16.
+  // Where not null: for BF16 products of packed_min_rows rows and more, activations are first
+  // packed into scratch memory (each call a range of the pack_units() units), then multiplied. The
+  // results are those of linear_bf16.
   int64_t packed_min_rows;
   int packed_panels_per_unit;
   int64_t (*packed_x_bytes)(int64_t rows, int64_t cols);
@@ -65,9 +70,11 @@ struct KernelTable {
   void (*linear_bf16_packed)(const LinearArgs& args, int64_t panel_begin, int64_t panel_end);
 
   // One row; y: F32, or BF16 bits where y_bf16.
-  void (*rms_norm_row)(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16);
+  void (*rms_norm_row)(const float* x, const float* weight, float eps, int64_t cols, void* y,
+                       bool y_bf16);
   void (*add)(float* sum, const float* delta, int64_t count);
-  void (*divide)(const float* x, float divisor, int64_t count, void* y, bool y_bf16);  // y = x / divisor
+  void (*divide)(const float* x, float divisor, int64_t count, void* y,
+                 bool y_bf16);  // y = x / divisor
   void (*silu_mul)(const float* gate, const float* up, int64_t count, void* y, bool y_bf16);
   // One row of heads; cos_sin: head_dim / 2 cosines, then as many sines.
   void (*rope_half)(float* x, int num_heads, int head_dim, const float* cos_sin);

@@ -1,4 +1,5 @@
-// What the tests of the kernels share: every implementation this machine can run, and random numbers.
+// What the tests of the kernels share: every implementation this machine can run, and random
+// numbers.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,9 @@ class KernelTest : public testing::TestWithParam<Isa> {
   void TearDown() override { ASSERT_TRUE(SelectIsa("auto").has_value()); }
 };
 
-inline std::string IsaTestName(const testing::TestParamInfo<Isa>& info) { return std::string(IsaName(info.param)); }
+inline std::string IsaTestName(const testing::TestParamInfo<Isa>& info) {
+  return std::string(IsaName(info.param));
+}
 
 #define INSTANTIATE_KERNEL_TEST(Suite) \
   INSTANTIATE_TEST_SUITE_P(Isa, Suite, testing::ValuesIn(AvailableIsas()), IsaTestName)
@@ -28,7 +31,9 @@ inline std::string IsaTestName(const testing::TestParamInfo<Isa>& info) { return
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
-  int64_t Integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
+  int64_t Integer(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(engine_);
+  }
   std::vector<float> Normal(int64_t count, float deviation = 1.0f) {
     std::normal_distribution<float> normal(0.0f, deviation);
     std::vector<float> values(static_cast<size_t>(count));
@@ -54,6 +59,8 @@ inline std::vector<float> Rounded(const std::vector<float>& values) {
 }
 
 // A rounding to BF16 of values that were off by `error` may land one step further.
-inline float Bf16Tolerance(float expected, float error) { return std::abs(expected) * 0x1p-8f + error; }
+inline float Bf16Tolerance(float expected, float error) {
+  return std::abs(expected) * 0x1p-8f + error;
+}
 
 }  // namespace sluice::kernels

@@ -1,7 +1,8 @@
 // Speeds of the kernels on all cores, beside this machine's measured limits.
 //
-// of_limit is the time that the machine's read bandwidth and arithmetic peak allow at least, divided by the time taken:
-// 1 is perfect. Shapes are those of Llama-3.2-1B. Try --benchmark_filter=linear/amx.
+// of_limit is the time that the machine's read bandwidth and arithmetic peak allow at least,
+// divided by the time taken: 1 is perfect. Shapes are those of Llama-3.2-1B. Try
+// --benchmark_filter=linear/amx.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -42,18 +43,20 @@ const Limits& MachineLimits() {
   return limits;
 }
 
-// Runs `body` as often as the library asks and reports its speed. `bytes` and `operations`: of one run; `peak`: what the
-// machine does of these operations in a second.
+// Runs `body` as often as the library asks and reports its speed. `bytes` and `operations`: of one
+// run; `peak`: what the machine does of these operations in a second.
 template <typename Body>
 void Measure(benchmark::State& state, double bytes, double operations, double peak, Body&& body) {
   const Limits& limits = MachineLimits();
   const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) body();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
-                         static_cast<double>(state.iterations());
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
+      static_cast<double>(state.iterations());
   state.counters["GB/s"] = bytes / seconds * 1e-9;
   if (operations > 0) state.counters["GFLOP/s"] = operations / seconds * 1e-9;
-  const double least = std::max(bytes / limits.bytes_per_second, operations > 0 ? operations / peak : 0);
+  const double least =
+      std::max(bytes / limits.bytes_per_second, operations > 0 ? operations / peak : 0);
   state.counters["of_limit"] = least / seconds;
 }
 
@@ -61,16 +64,19 @@ PackedMatrix RandomMatrix(int64_t rows, int64_t cols) {
   PackedMatrix matrix = *AllocatePacked(DataFormat{}, rows, cols, "benchmark");
   const std::vector<BFloat16> row_block = ToBFloat16(Random(1).Normal(64 * cols));
   for (int64_t row = 0; row < rows; row += 64) {
-    PackRows(Pool(), matrix, row, std::min<int64_t>(64, rows - row), row_block.data(), ElementType::kBF16);
+    PackRows(Pool(), matrix, row, std::min<int64_t>(64, rows - row), row_block.data(),
+             ElementType::kBF16);
   }
   return matrix;
 }
 
-// Matrices of the same shape that together outgrow the caches are taken in turn, as the layers of a model are.
+// Matrices of the same shape that together outgrow the caches are taken in turn, as the layers of a
+// model are.
 void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k) {
   SelectIsa(isa);
   std::vector<PackedMatrix> matrices;
-  for (int64_t bytes = 0; bytes < int64_t{500} << 20; bytes += n * k * 2) matrices.push_back(RandomMatrix(n, k));
+  for (int64_t bytes = 0; bytes < int64_t{500} << 20; bytes += n * k * 2)
+    matrices.push_back(RandomMatrix(n, k));
   const std::vector<BFloat16> x = ToBFloat16(Random(2).Normal(m * k));
   Buffer y = *Buffer::Allocate(static_cast<size_t>(m * n * 4), "benchmark");
   const Activations view{x.data(), ElementType::kBF16, m, k, k};
@@ -95,17 +101,20 @@ void Attend(benchmark::State& state, Isa isa, int tokens, int context, int seque
   std::vector<int32_t> table(static_cast<size_t>(blocks * sequences));
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
   std::vector<AttentionSlice> slices;
-  for (int i = 0; i < sequences; ++i) slices.push_back({i * tokens, tokens, context, table.data() + i * blocks});
+  for (int i = 0; i < sequences; ++i)
+    slices.push_back({i * tokens, tokens, context, table.data() + i * blocks});
   const int64_t rows = int64_t{tokens} * sequences;
   const std::vector<float> q = Random(3).Normal(rows * kHeads * 64);
   std::vector<BFloat16> out(q.size());
-  std::vector<std::byte> scratch(static_cast<size_t>(
-      AttentionScratchBytes(layout, kHeads, rows, sequences, context + tokens, Pool().num_threads())));
-  const double positions = sequences * (static_cast<double>(tokens) * context + tokens * (tokens + 1) / 2.0);
-  Measure(state, 2.0 * static_cast<double>(cache_bytes), positions * kHeads * 64 * 4, MachineLimits().fp32, [&] {
-    Attention(Pool(), {layout, k.data(), v.data()}, slices, q.data(), kHeads * 64, kHeads, 0.125f, out.data(),
-              ElementType::kBF16, scratch);
-  });
+  std::vector<std::byte> scratch(static_cast<size_t>(AttentionScratchBytes(
+      layout, kHeads, rows, sequences, context + tokens, Pool().num_threads())));
+  const double positions =
+      sequences * (static_cast<double>(tokens) * context + tokens * (tokens + 1) / 2.0);
+  Measure(state, 2.0 * static_cast<double>(cache_bytes), positions * kHeads * 64 * 4,
+          MachineLimits().fp32, [&] {
+            Attention(Pool(), {layout, k.data(), v.data()}, slices, q.data(), kHeads * 64, kHeads,
+                      0.125f, out.data(), ElementType::kBF16, scratch);
+          });
 }
 
 void Normalize(benchmark::State& state, Isa isa, int64_t rows) {
@@ -114,7 +123,8 @@ void Normalize(benchmark::State& state, Isa isa, int64_t rows) {
   const std::vector<float> delta(residual.size(), 1e-3f), weight(2048, 1.0f);
   std::vector<BFloat16> y(residual.size());
   Measure(state, static_cast<double>(rows * 2048 * 14), 0, 0, [&] {
-    AddRmsNorm(Pool(), residual.data(), delta.data(), weight.data(), 1e-5f, rows, 2048, y.data(), ElementType::kBF16);
+    AddRmsNorm(Pool(), residual.data(), delta.data(), weight.data(), 1e-5f, rows, 2048, y.data(),
+               ElementType::kBF16);
   });
 }
 
@@ -139,13 +149,15 @@ const bool registered = [] {
   for (Isa isa : AvailableIsas()) {
     if (isa == Isa::kReference) continue;
     const auto add = [&](const std::string& name, auto function, auto... arguments) {
-      benchmark::RegisterBenchmark((name + "/" + std::string(IsaName(isa))).c_str(), function, isa, arguments...)
+      benchmark::RegisterBenchmark((name + "/" + std::string(IsaName(isa))).c_str(), function, isa,
+                                   arguments...)
           ->UseRealTime()
           ->Unit(benchmark::kMillisecond);
     };
     for (auto [n, k] : {std::pair<int64_t, int64_t>{8192, 2048}, {2048, 8192}, {128256, 2048}}) {
       for (int64_t m : {1, 8, 32, 512}) {
-        add("linear_" + std::to_string(k) + "x" + std::to_string(n) + "/M" + std::to_string(m), Linear, m, n, k);
+        add("linear_" + std::to_string(k) + "x" + std::to_string(n) + "/M" + std::to_string(m),
+            Linear, m, n, k);
       }
     }
     if (isa == Isa::kAvx512Bf16 || isa == Isa::kAmx) continue;  // The rest is that of AVX-512.

@@ -39,7 +39,8 @@ struct Problem {
   }
 
   Activations Rows(int64_t first, int64_t count) const {
-    Activations view{.data = nullptr, .type = ElementType::kF32, .rows = count, .cols = k, .stride = k};
+    Activations view{
+        .data = nullptr, .type = ElementType::kF32, .rows = count, .cols = k, .stride = k};
     if (mode == Mode::kBf16) {
       view.type = ElementType::kBF16;
       view.data = x_bf16.data() + first * k;
@@ -58,8 +59,8 @@ struct Problem {
 
 class LinearTest : public KernelTest {};
 
-// Sums of K rounded additions of exact products differ from the true sum by at most K * 2^-24 * sum |x w|; a rounded
-// product adds one unit more.
+// Sums of K rounded additions of exact products differ from the true sum by at most K * 2^-24 * sum
+// |x w|; a rounded product adds one unit more.
 void ExpectNearExact(const Problem& p, const std::vector<float>& y, bool with_bias) {
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
@@ -82,7 +83,8 @@ TEST_P(LinearTest, AgreesWithExactSumsOverRandomShapes) {
   for (Mode mode : kModes) {
     for (int round = 0; round < 25; ++round) {
       const int64_t m = round < 8 ? round + 1 : random.Integer(1, 70);
-      Problem p(random, mode, m, random.Integer(1, 150), random.Integer(1, round % 5 == 0 ? 1300 : 200));
+      Problem p(random, mode, m, random.Integer(1, 150),
+                random.Integer(1, round % 5 == 0 ? 1300 : 200));
       const bool with_bias = round % 2 == 0;
       ExpectNearExact(p, p.Run(pool, 0, p.m, with_bias), with_bias);
       if (HasFatalFailure()) return;
@@ -110,17 +112,20 @@ TEST_P(LinearTest, ARowsResultDoesNotDependOnTheBatch) {
   }
 }
 
-// Past the sizes at which inputs are packed, rows and inputs are cut into blocks, and results leave the caches.
+// Past the sizes at which inputs are packed, rows and inputs are cut into blocks, and results leave
+// the caches.
 TEST_P(LinearTest, LongBatchesAreCutWithoutATrace) {
   Random random(3);
   ThreadPool pool(2);
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1000, 40, 96}, {130, 300, 2100}, {600, 1040, 33}, {50, 129, 4096}}) {
+  for (auto [m, n, k] :
+       {std::array<int64_t, 3>{1000, 40, 96}, {130, 300, 2100}, {600, 1040, 33}, {50, 129, 4096}}) {
     if (GetParam() == Isa::kReference && m * n * k > 20'000'000) continue;
     Problem p(random, Mode::kBf16, m, n, k);
     const std::vector<float> all = p.Run(pool, 0, m, true);
     for (int64_t first : {int64_t{0}, int64_t{31}, m / 2 - 1, m / 2, m - 1}) {
       const std::vector<float> row = p.Run(pool, first, 1, true);
-      ASSERT_EQ(0, std::memcmp(all.data() + first * n, row.data(), row.size() * 4)) << m << " " << n << " " << first;
+      ASSERT_EQ(0, std::memcmp(all.data() + first * n, row.data(), row.size() * 4))
+          << m << " " << n << " " << first;
     }
   }
 }
@@ -145,7 +150,8 @@ TEST_P(LinearTest, HonoursStridesAndLeavesOtherMemoryAlone) {
     view.stride = 83;
     Linear(pool, p.packed, view, y.data(), 41);
     for (int64_t i = 0; i < 9; ++i) {
-      for (int64_t j = 0; j < 41; ++j) EXPECT_EQ(y[i * 41 + j], j < 35 ? expected[i * 35 + j] : 7.0f) << i << " " << j;
+      for (int64_t j = 0; j < 41; ++j)
+        EXPECT_EQ(y[i * 41 + j], j < 35 ? expected[i * 35 + j] : 7.0f) << i << " " << j;
     }
   }
 }
@@ -193,7 +199,9 @@ TEST(Packing, SeveralSourcesOfAllTypesFillOneMatrix) {
         std::vector<float> y(50);
         Linear(pool, matrix, {x.data(), ElementType::kF32, 1, cols, cols}, y.data(), 50);
         for (int64_t n = 0; n < 50; ++n) {
-          float expected = n < 21 ? f32[n * cols + k] : n < 41 ? ToFloat(bf16[(n - 21) * cols + k]) : 0.333251953125f;
+          float expected = n < 21   ? f32[n * cols + k]
+                           : n < 41 ? ToFloat(bf16[(n - 21) * cols + k])
+                                    : 0.333251953125f;
           if (target == ElementType::kBF16) expected = ToFloat(sluice::ToBFloat16(expected));
           EXPECT_EQ(y[n], expected) << n << ", " << k;
         }

@@ -7,8 +7,8 @@ namespace sluice::kernels {
 namespace {
 
 bool IsBf16(ElementType type) {
-  CHECK(type == ElementType::kF32 || type == ElementType::kBF16, "the norm's result is F32 or BF16, not {}",
-        ElementTypeName(type));
+  CHECK(type == ElementType::kF32 || type == ElementType::kBF16,
+        "the norm's result is F32 or BF16, not {}", ElementTypeName(type));
   return type == ElementType::kBF16;
 }
 
@@ -18,8 +18,8 @@ std::byte* RowOf(void* y, int64_t row, int64_t cols, bool bf16) {
 
 }  // namespace
 
-void RmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight, float eps, int64_t rows,
-             int64_t cols, void* y, ElementType y_type) {
+void RmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight, float eps,
+             int64_t rows, int64_t cols, void* y, ElementType y_type) {
   const bool bf16 = IsBf16(y_type);
   const KernelTable& kernels = Kernels();
   pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
@@ -29,14 +29,15 @@ void RmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* we
   });
 }
 
-void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const float* weight, float eps, int64_t rows,
-                int64_t cols, void* y, ElementType y_type) {
+void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const float* weight,
+                float eps, int64_t rows, int64_t cols, void* y, ElementType y_type) {
   const bool bf16 = IsBf16(y_type);
   const KernelTable& kernels = Kernels();
   pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       kernels.add(residual + row * cols, delta + row * cols, cols);
-      kernels.rms_norm_row(residual + row * cols, weight, eps, cols, RowOf(y, row, cols, bf16), bf16);
+      kernels.rms_norm_row(residual + row * cols, weight, eps, cols, RowOf(y, row, cols, bf16),
+                           bf16);
     }
   });
 }
@@ -44,8 +45,9 @@ void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const flo
 void ResidualAdd(ThreadPool& pool, float* residual, const float* delta, int64_t count) {
   constexpr int64_t kGrain = 4096;
   const KernelTable& kernels = Kernels();
-  pool.ParallelFor(count, kGrain,
-                   [&](int64_t begin, int64_t end) { kernels.add(residual + begin, delta + begin, end - begin); });
+  pool.ParallelFor(count, kGrain, [&](int64_t begin, int64_t end) {
+    kernels.add(residual + begin, delta + begin, end - begin);
+  });
 }
 
 }  // namespace sluice::kernels

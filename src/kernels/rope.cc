@@ -14,7 +14,8 @@ double Scaled(double frequency, const Llama3RopeScaling& scaling) {
   const double original = static_cast<double>(scaling.original_max_position);
   if (wavelength < original / scaling.high_freq_factor) return frequency;
   // Equal factors leave no middle band and must not divide by their difference.
-  if (wavelength > original / scaling.low_freq_factor || scaling.low_freq_factor == scaling.high_freq_factor) {
+  if (wavelength > original / scaling.low_freq_factor ||
+      scaling.low_freq_factor == scaling.high_freq_factor) {
     return frequency / scaling.factor;
   }
   const double smooth = (original / wavelength - scaling.low_freq_factor) /
@@ -24,7 +25,8 @@ double Scaled(double frequency, const Llama3RopeScaling& scaling) {
 
 }  // namespace
 
-std::vector<float> RopeFrequencies(int head_dim, double theta, const std::optional<Llama3RopeScaling>& scaling) {
+std::vector<float> RopeFrequencies(int head_dim, double theta,
+                                   const std::optional<Llama3RopeScaling>& scaling) {
   CHECK(head_dim > 0 && head_dim % 2 == 0, "rope needs an even head_dim, not {}", head_dim);
   std::vector<float> frequencies(static_cast<size_t>(head_dim / 2));
   for (size_t i = 0; i < frequencies.size(); ++i) {
@@ -34,8 +36,8 @@ std::vector<float> RopeFrequencies(int head_dim, double theta, const std::option
   return frequencies;
 }
 
-void RopeTable(ThreadPool& pool, std::span<const int32_t> positions, std::span<const float> frequencies,
-               float* cos_sin) {
+void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
+               std::span<const float> frequencies, float* cos_sin) {
   const auto half = static_cast<int64_t>(frequencies.size());
   pool.ParallelFor(static_cast<int64_t>(positions.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -50,8 +52,8 @@ void RopeTable(ThreadPool& pool, std::span<const int32_t> positions, std::span<c
   });
 }
 
-void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads, int head_dim, RopeStyle style,
-               const float* cos_sin) {
+void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads,
+               int head_dim, RopeStyle style, const float* cos_sin) {
   CHECK(head_dim > 0 && head_dim % 2 == 0, "rope needs an even head_dim, not {}", head_dim);
   const auto rotate = style == RopeStyle::kHalf ? Kernels().rope_half : Kernels().rope_interleaved;
   pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {

@@ -10,7 +10,8 @@ namespace sluice::kernels {
 
 int32_t ArgMax(std::span<const float> logits) {
   CHECK(!logits.empty(), "no logits");
-  return static_cast<int32_t>(Kernels().arg_max(logits.data(), static_cast<int64_t>(logits.size())));
+  return static_cast<int32_t>(
+      Kernels().arg_max(logits.data(), static_cast<int64_t>(logits.size())));
 }
 
 LogSumExp ComputeLogSumExp(std::span<const float> logits) {
@@ -39,7 +40,8 @@ void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, f
     out.resize(wanted);
     return;
   }
-  // Candidates are collected against a rising floor and cut back to the best `wanted` whenever twice as many are there.
+  // Candidates are collected against a rising floor and cut back to the best `wanted` whenever
+  // twice as many are there.
   out.reserve(2 * wanted + 1);
   bool full = false;
   float floor = 0;
@@ -47,13 +49,15 @@ void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, f
     if (full && !(logits[i] > floor)) continue;
     out.emplace_back(static_cast<int32_t>(i), logits[i]);
     if (out.size() < 2 * wanted) continue;
-    std::nth_element(out.begin(), out.begin() + static_cast<int64_t>(wanted) - 1, out.end(), before);
+    std::nth_element(out.begin(), out.begin() + static_cast<int64_t>(wanted) - 1, out.end(),
+                     before);
     out.resize(wanted);
     floor = out.back().second;
     full = !std::isnan(floor);
   }
   if (out.size() > wanted) {
-    std::nth_element(out.begin(), out.begin() + static_cast<int64_t>(wanted) - 1, out.end(), before);
+    std::nth_element(out.begin(), out.begin() + static_cast<int64_t>(wanted) - 1, out.end(),
+                     before);
     out.resize(wanted);
   }
   std::sort(out.begin(), out.end(), before);

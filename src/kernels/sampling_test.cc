@@ -53,7 +53,8 @@ TEST_P(SamplingTest, CountsGreaterElements) {
     std::vector<float> x = random.Normal(count);
     x[0] = kNan;
     const float value = x.back();
-    EXPECT_EQ(CountGreater(x, value), std::count_if(x.begin(), x.end(), [&](float other) { return other > value; }));
+    EXPECT_EQ(CountGreater(x, value),
+              std::count_if(x.begin(), x.end(), [&](float other) { return other > value; }));
   }
 }
 
@@ -64,7 +65,8 @@ TEST_P(SamplingTest, TopKIsSortedWithEqualsByIndex) {
     for (float& value : x) value = std::round(value * 8);
     std::vector<std::pair<int32_t, float>> all;
     for (size_t i = 0; i < x.size(); ++i) all.emplace_back(static_cast<int32_t>(i), x[i]);
-    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
     for (int k : {0, 1, 5, 20, 1000, 40000}) {
       std::vector<std::pair<int32_t, float>> top;
       TopK(x, k, top);

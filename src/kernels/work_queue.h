@@ -9,9 +9,9 @@
 
 namespace sluice::kernels {
 
-// Calls body(unit, thread) once for every unit in [0, count). Thread t begins with its own contiguous share, so that the
-// same memory is read by the same thread in every step, and then helps the others to finish theirs. Which thread runs a
-// unit must not matter for its result.
+// Calls body(unit, thread) once for every unit in [0, count). Thread t begins with its own
+// contiguous share, so that the same memory is read by the same thread in every step, and then
+// helps the others to finish theirs. Which thread runs a unit must not matter for its result.
 template <typename Body>
 void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
   constexpr int kMaxShares = 128;
@@ -33,7 +33,8 @@ void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
     for (int i = 0; i < num_shares; ++i) {
       Share& share = shares[(thread + i) % num_shares];
       int64_t unit = 0;
-      while ((unit = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end) body(unit, thread);
+      while ((unit = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end)
+        body(unit, thread);
     }
   });
 }

@@ -1,7 +1,8 @@
 // One chunk of attention, in the vector operations of a simd.h included before.
 //
-// Per row: a score is one chain of multiply-adds over head_dim, the sum of weights is taken in lanes of positions, an
-// output element is one chain over the positions the row sees. None of it depends on the other rows of the tile.
+// Per row: a score is one chain of multiply-adds over head_dim, the sum of weights is taken in
+// lanes of positions, an output element is one chain over the positions the row sees. None of it
+// depends on the other rows of the tile.
 #pragma once
 
 #include "kernels/cpu/exp_inl.h"
@@ -18,9 +19,11 @@ constexpr int kScorePanels = kTileVectors / kPanelVectors;
 template <bool kBf16, int kRows, int kPanels>
 inline void ScorePanels(const AttentionChunkArgs& args, int row, int panel) {
   const uint8_t* panels[kPanels];
-  for (int p = 0; p < kPanels; ++p) panels[p] = static_cast<const uint8_t*>(args.k_panels[panel + p]);
-  AddProducts<kBf16, kRows, kPanels>(args.q + int64_t{row} * args.head_dim, args.head_dim, panels, args.head_dim, true,
-                                     args.scores + row * kAttentionChunk + panel * kPanelRows, kAttentionChunk);
+  for (int p = 0; p < kPanels; ++p)
+    panels[p] = static_cast<const uint8_t*>(args.k_panels[panel + p]);
+  AddProducts<kBf16, kRows, kPanels>(
+      args.q + int64_t{row} * args.head_dim, args.head_dim, panels, args.head_dim, true,
+      args.scores + row * kAttentionChunk + panel * kPanelRows, kAttentionChunk);
 }
 
 // Scores of rows [row, row + kRows) at the first `positions` positions, rounded up to whole panels.
@@ -28,7 +31,8 @@ template <bool kBf16, int kRows>
 inline void Score(const AttentionChunkArgs& args, int row, int positions) {
   const int panels = (positions + kPanelRows - 1) / kPanelRows;
   int panel = 0;
-  for (; panel + kScorePanels <= panels; panel += kScorePanels) ScorePanels<kBf16, kRows, kScorePanels>(args, row, panel);
+  for (; panel + kScorePanels <= panels; panel += kScorePanels)
+    ScorePanels<kBf16, kRows, kScorePanels>(args, row, panel);
   for (; panel < panels; ++panel) ScorePanels<kBf16, kRows, 1>(args, row, panel);
 }
 
@@ -45,29 +49,35 @@ inline void Softmax(const AttentionChunkArgs& args, int row) {
   largest = Set(args.largest[row]);
   Floats sum = Zero();
   for (int i = 0; i < limit; i += kLanes) {
-    const Floats weight = Select(FirstLanes(limit - i), Exp(Sub(Load(scores + i), largest)), Zero());
+    const Floats weight =
+        Select(FirstLanes(limit - i), Exp(Sub(Load(scores + i), largest)), Zero());
     Store(scores + i, weight);
     sum = Add(sum, weight);
   }
   args.sum[row] = SumLanes(sum);
 }
 
-// Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d; `begin` is even where the
-// values are BF16. `mask`: the elements of the last vector.
+// Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d; `begin`
+// is even where the values are BF16. `mask`: the elements of the last vector.
 template <bool kBf16, int kRows, int kVectors>
-inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int end, int d, Mask mask) {
+inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int end, int d,
+                      Mask mask) {
   const float* weights = args.scores + row * kAttentionChunk;
   float* out = args.out + int64_t{row} * args.head_dim + d;
-  const auto lanes = [&](int v) __attribute__((always_inline)) { return v == kVectors - 1 ? mask : FirstLanes(kLanes); };
+  const auto lanes = [&](int v) __attribute__((always_inline)) {
+    return v == kVectors - 1 ? mask : FirstLanes(kLanes);
+  };
   Floats acc[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] = begin == 0 ? Zero() : Load(out + int64_t{r} * args.head_dim + v * kLanes, lanes(v));
+      acc[r][v] =
+          begin == 0 ? Zero() : Load(out + int64_t{r} * args.head_dim + v * kLanes, lanes(v));
     }
   }
-  const auto add = [&](const Floats (&values)[kVectors], int position) __attribute__((always_inline)) {
+  const auto add = [&](const Floats(&values)[kVectors], int position)
+      __attribute__((always_inline)) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Floats weight = Set(weights[r * kAttentionChunk + position]);
@@ -80,13 +90,16 @@ inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int en
     const int in_panel = position % kAttentionPanelPositions;
     const void* panel = args.v_panels[position / kAttentionPanelPositions];
     if constexpr (kBf16) {
-      const auto* pairs = static_cast<const uint32_t*>(panel) + int64_t{in_panel / 2} * args.head_dim + d;
+      const auto* pairs =
+          static_cast<const uint32_t*>(panel) + int64_t{in_panel / 2} * args.head_dim + d;
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) values[v] = FirstOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
+      for (int v = 0; v < kVectors; ++v)
+        values[v] = FirstOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
       add(values, position);
       if (++position == end) break;
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) values[v] = SecondOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
+      for (int v = 0; v < kVectors; ++v)
+        values[v] = SecondOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
       add(values, position);
       ++position;
     } else {
@@ -100,7 +113,8 @@ inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int en
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) Store(out + int64_t{r} * args.head_dim + v * kLanes, acc[r][v], lanes(v));
+    for (int v = 0; v < kVectors; ++v)
+      Store(out + int64_t{r} * args.head_dim + v * kLanes, acc[r][v], lanes(v));
   }
 }
 
@@ -127,7 +141,8 @@ void AttendRows(const AttentionChunkArgs& args, int row) {
   }
   Score<kBf16, kRows>(args, row, most);
   for (int r = row; r < row + kRows; ++r) Softmax(args, r);
-  // Together as far as all rows see, the rest for each row alone: a weight of zero would not keep a later NaN out.
+  // Together as far as all rows see, the rest for each row alone: a weight of zero would not keep a
+  // later NaN out.
   common -= common % 2;
   AddAllValues<kBf16, kRows>(args, row, 0, common);
   if (most == common) return;

@@ -1,4 +1,5 @@
-// rms_norm, residual add, division, silu_mul and rope, in the vector operations of a simd.h included before.
+// rms_norm, residual add, division, silu_mul and rope, in the vector operations of a simd.h
+// included before.
 #pragma once
 
 #include "kernels/cpu/exp_inl.h"
@@ -8,8 +9,10 @@ namespace sluice::kernels {
 namespace {
 
 inline void StoreAs(void* y, int64_t index, Floats value, Mask mask, bool bf16) {
-  if (bf16) StoreBf16(static_cast<uint16_t*>(y) + index, value, mask);
-  else Store(static_cast<float*>(y) + index, value, mask);
+  if (bf16)
+    StoreBf16(static_cast<uint16_t*>(y) + index, value, mask);
+  else
+    Store(static_cast<float*>(y) + index, value, mask);
 }
 
 // Sums in four vectors of lanes, joined at the end: an order that depends on `cols` alone.
@@ -29,7 +32,8 @@ inline float SumOfSquares(const float* x, int64_t cols) {
   return SumLanes(Add(Add(sums[0], sums[1]), Add(sums[2], sums[3])));
 }
 
-inline void RmsNormRowImpl(const float* x, const float* weight, float eps, int64_t cols, void* y, bool bf16) {
+inline void RmsNormRowImpl(const float* x, const float* weight, float eps, int64_t cols, void* y,
+                           bool bf16) {
   const float mean = SumOfSquares(x, cols) / static_cast<float>(cols);
   const Floats factor = Set(1.0f / __builtin_sqrtf(mean + eps));
   for (int64_t i = 0; i < cols; i += kLanes) {

@@ -4,15 +4,15 @@
 namespace sluice::kernels {
 namespace {
 
-// Within 2 units in the last place over the whole range; exactly 1 for 0, 0 below -104, infinity above 88.73, NaN for
-// NaN. Every lane takes the same steps.
-// x = n ln 2 + r with |r| <= ln 2 / 2, exp(x) = 2^n exp(r), and exp(r) by its Taylor polynomial of degree 7, whose error
-// there is 5e-9.
+// Within 2 units in the last place over the whole range; exactly 1 for 0, 0 below -104, infinity
+// above 88.73, NaN for NaN. Every lane takes the same steps. x = n ln 2 + r with |r| <= ln 2 / 2,
+// exp(x) = 2^n exp(r), and exp(r) by its Taylor polynomial of degree 7, whose error there is 5e-9.
 inline Floats Exp(Floats x) {
   // The order of the operands lets a NaN through.
   const Floats clamped = Min(Set(89.0f), Max(Set(-104.5f), x));
   const Floats n = RoundToWhole(Mul(clamped, Set(1.44269504088896341f)));
-  Floats r = NegMulAdd(n, Set(0.693359375f), clamped);  // ln 2 in two parts; the first has nine bits
+  Floats r =
+      NegMulAdd(n, Set(0.693359375f), clamped);  // ln 2 in two parts; the first has nine bits
   r = NegMulAdd(n, Set(-2.12194440e-4f), r);
   Floats p = Set(1.0f / 5040);
   p = MulAdd(p, r, Set(1.0f / 720));

@@ -1,7 +1,8 @@
 // linear with F32 multiply-adds, in the vector operations of a simd.h included before.
 //
-// Every output element is one chain of fused multiply-adds over k in rising order, whatever the tile it is in. A tile is
-// kRows activation rows by kPanels weight panels; x is broadcast, the lanes are output rows.
+// Every output element is one chain of fused multiply-adds over k in rising order, whatever the
+// tile it is in. A tile is kRows activation rows by kPanels weight panels; x is broadcast, the
+// lanes are output rows.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -11,25 +12,29 @@ namespace {
 
 constexpr int kPanelRows = 16;
 constexpr int kPanelVectors = kPanelRows / kLanes;
-constexpr int64_t kConvertBlock = 512;  // inputs of a row of BF16 activations that are widened at once; even
+constexpr int64_t kConvertBlock =
+    512;  // inputs of a row of BF16 activations that are widened at once; even
 
-// A tile's sums for `count` inputs, put into, or added to, `sums` (row r, panel p at sums + r * sums_stride + 16 * p).
-// panels[p]: where the inputs begin in panel p. `count` is even but at the end of the row.
+// A tile's sums for `count` inputs, put into, or added to, `sums` (row r, panel p at sums + r *
+// sums_stride + 16 * p). panels[p]: where the inputs begin in panel p. `count` is even but at the
+// end of the row.
 template <bool kBf16Weights, int kRows, int kPanels>
-inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (&panels)[kPanels], int64_t count,
-                        bool start, float* sums, int64_t sums_stride) {
+inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (&panels)[kPanels],
+                        int64_t count, bool start, float* sums, int64_t sums_stride) {
   constexpr int kVectors = kPanels * kPanelVectors;
   constexpr int64_t kLineBytes = 64;  // of a panel: 16 F32, or 16 pairs of BF16
   Floats acc[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = start ? Zero() : Load(sums + r * sums_stride + v * kLanes);
+    for (int v = 0; v < kVectors; ++v)
+      acc[r][v] = start ? Zero() : Load(sums + r * sums_stride + v * kLanes);
   }
   const auto line = [&](int64_t index, int v) __attribute__((always_inline)) {
     return panels[v / kPanelVectors] + index * kLineBytes + v % kPanelVectors * kLanes * 4;
   };
-  const auto multiply = [&](const Floats (&weights)[kVectors], int64_t k) __attribute__((always_inline)) {
+  const auto multiply = [&](const Floats(&weights)[kVectors], int64_t k)
+      __attribute__((always_inline)) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Floats input = Set(x[r * x_stride + k]);
@@ -56,7 +61,8 @@ inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (
   } else {
     for (int64_t k = 0; k < count; ++k) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) weights[v] = Load(reinterpret_cast<const float*>(line(k, v)));
+      for (int v = 0; v < kVectors; ++v)
+        weights[v] = Load(reinterpret_cast<const float*>(line(k, v)));
       multiply(weights, k);
     }
   }
@@ -88,10 +94,12 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   constexpr int64_t kSumsStride = kPanels * kPanelRows;
   const int64_t panel_bytes = (kBf16Weights ? (args.cols + 1) / 2 : args.cols) * 64;
   const uint8_t* panels[kPanels];
-  for (int p = 0; p < kPanels; ++p) panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * panel_bytes;
+  for (int p = 0; p < kPanels; ++p)
+    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * panel_bytes;
   if constexpr (!kBf16Inputs) {
     const float* x = static_cast<const float*>(args.x) + row * args.x_stride;
-    AddProducts<kBf16Weights, kRows, kPanels>(x, args.x_stride, panels, args.cols, true, sums, kSumsStride);
+    AddProducts<kBf16Weights, kRows, kPanels>(x, args.x_stride, panels, args.cols, true, sums,
+                                              kSumsStride);
   } else {
     alignas(64) float widened[kRows * kConvertBlock];
     const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
@@ -99,10 +107,12 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
       const int64_t count = args.cols - k < kConvertBlock ? args.cols - k : kConvertBlock;
       for (int r = 0; r < kRows; ++r) {
         for (int64_t i = 0; i < count; i += kLanes) {
-          Store(widened + r * kConvertBlock + i, LoadBf16(x + r * args.x_stride + k + i, FirstLanes(count - i)));
+          Store(widened + r * kConvertBlock + i,
+                LoadBf16(x + r * args.x_stride + k + i, FirstLanes(count - i)));
         }
       }
-      AddProducts<kBf16Weights, kRows, kPanels>(widened, kConvertBlock, panels, count, k == 0, sums, kSumsStride);
+      AddProducts<kBf16Weights, kRows, kPanels>(widened, kConvertBlock, panels, count, k == 0, sums,
+                                                kSumsStride);
       for (int p = 0; p < kPanels; ++p) panels[p] += count / 2 * 64;
     }
   }
@@ -113,15 +123,17 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
 template <bool kBf16Inputs, bool kBf16Weights, int kRows, int kPanels>
 inline void MultiplyRows(const LinearArgs& args, int64_t row, int64_t rows, int64_t panel) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return MultiplyRows<kBf16Inputs, kBf16Weights, kRows - 1, kPanels>(args, row, rows, panel);
+    if (rows < kRows)
+      return MultiplyRows<kBf16Inputs, kBf16Weights, kRows - 1, kPanels>(args, row, rows, panel);
   }
   MultiplyTile<kBf16Inputs, kBf16Weights, kRows, kPanels>(args, row, panel);
 }
 
-// Rows are cut into equal tiles of at most kMaxRows, panels into groups of kWidePanels as long as there are as many.
+// Rows are cut into equal tiles of at most kMaxRows, panels into groups of kWidePanels as long as
+// there are as many.
 template <bool kBf16Inputs, bool kBf16Weights, int kMaxRows, int kWidePanels>
-inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                          int64_t panel_end) {
+inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
+                          int64_t panel_begin, int64_t panel_end) {
   const int64_t rows = row_end - row_begin;
   const int64_t tiles = (rows + kMaxRows - 1) / kMaxRows;
   for (int64_t panel = panel_begin; panel < panel_end;) {
@@ -129,8 +141,10 @@ inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const int64_t begin = row_begin + rows * tile / tiles;
       const int64_t count = row_begin + rows * (tile + 1) / tiles - begin;
-      if (wide) MultiplyRows<kBf16Inputs, kBf16Weights, kMaxRows, kWidePanels>(args, begin, count, panel);
-      else MultiplyRows<kBf16Inputs, kBf16Weights, kMaxRows, 1>(args, begin, count, panel);
+      if (wide)
+        MultiplyRows<kBf16Inputs, kBf16Weights, kMaxRows, kWidePanels>(args, begin, count, panel);
+      else
+        MultiplyRows<kBf16Inputs, kBf16Weights, kMaxRows, 1>(args, begin, count, panel);
     }
     panel += wide ? kWidePanels : 1;
   }

@@ -35,7 +35,8 @@ inline int64_t ArgMaxImpl(const float* x, int64_t count) {
   return 0;  // Nothing but NaN.
 }
 
-// Lanes over blocks of 64 vectors, the blocks' sums in double precision: exact to some units of F32 for any count.
+// Lanes over blocks of 64 vectors, the blocks' sums in double precision: exact to some units of F32
+// for any count.
 inline double SumExpImpl(const float* x, int64_t count, float shift) {
   constexpr int64_t kBlock = 64 * kLanes;
   const Floats shifts = Set(shift);
@@ -55,7 +56,8 @@ inline int64_t CountGreaterImpl(const float* x, int64_t count, float value) {
   const Floats limit = Set(value);
   int64_t greater = 0;
   for (int64_t i = 0; i < count; i += kLanes) {
-    greater += CountLanes(And(FirstLanes(count - i), Greater(LoadOr(x + i, count - i, limit), limit)));
+    greater +=
+        CountLanes(And(FirstLanes(count - i), Greater(LoadOr(x + i, count - i, limit), limit)));
   }
   return greater;
 }

@@ -1,4 +1,5 @@
-// Which function each x86 implementation uses for what. Compiled without any special instructions: only addresses here.
+// Which function each x86 implementation uses for what. Compiled without any special instructions:
+// only addresses here.
 #include "kernels/cpu/tables.h"
 
 #include "kernels/cpu/amx/kernels.h"

@@ -10,7 +10,8 @@ namespace sluice::kernels::reference {
 namespace {
 
 float Load(const void* panel, bool bf16, int64_t offset) {
-  return bf16 ? ToFloat(static_cast<const BFloat16*>(panel)[offset]) : static_cast<const float*>(panel)[offset];
+  return bf16 ? ToFloat(static_cast<const BFloat16*>(panel)[offset])
+              : static_cast<const float*>(panel)[offset];
 }
 
 }  // namespace
@@ -27,7 +28,8 @@ void AttentionChunk(const AttentionChunkArgs& args) {
       const void* panel = args.k_panels[position / kAttentionPanelPositions];
       float score = 0;
       for (int d = 0; d < dim; ++d) {
-        score += q[d] * Load(panel, args.bf16, KeyOffset(args.bf16, dim, position % kAttentionPanelPositions, d));
+        score += q[d] * Load(panel, args.bf16,
+                             KeyOffset(args.bf16, dim, position % kAttentionPanelPositions, d));
       }
       scores[position] = score;
       largest = std::max(largest, score);
@@ -43,7 +45,8 @@ void AttentionChunk(const AttentionChunkArgs& args) {
       const void* panel = args.v_panels[position / kAttentionPanelPositions];
       for (int d = 0; d < dim; ++d) {
         out[d] += scores[position] *
-                  Load(panel, args.bf16, ValueOffset(args.bf16, dim, position % kAttentionPanelPositions, d));
+                  Load(panel, args.bf16,
+                       ValueOffset(args.bf16, dim, position % kAttentionPanelPositions, d));
       }
     }
     args.largest[row] = largest;

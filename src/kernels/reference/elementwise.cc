@@ -8,8 +8,10 @@ namespace sluice::kernels::reference {
 namespace {
 
 void Store(void* y, int64_t index, float value, bool bf16) {
-  if (bf16) static_cast<BFloat16*>(y)[index] = ToBFloat16(value);
-  else static_cast<float*>(y)[index] = value;
+  if (bf16)
+    static_cast<BFloat16*>(y)[index] = ToBFloat16(value);
+  else
+    static_cast<float*>(y)[index] = value;
 }
 
 void Rotate(float& a, float& b, float cosine, float sine) {
@@ -20,7 +22,8 @@ void Rotate(float& a, float& b, float cosine, float sine) {
 
 }  // namespace
 
-void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16) {
+void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y,
+                bool y_bf16) {
   double squares = 0;
   for (int64_t i = 0; i < cols; ++i) squares += static_cast<double>(x[i]) * x[i];
   const float mean = static_cast<float>(squares / static_cast<double>(cols));
@@ -37,7 +40,8 @@ void Divide(const float* x, float divisor, int64_t count, void* y, bool y_bf16) 
 }
 
 void SiluMul(const float* gate, const float* up, int64_t count, void* y, bool y_bf16) {
-  for (int64_t i = 0; i < count; ++i) Store(y, i, gate[i] / (1.0f + std::exp(-gate[i])) * up[i], y_bf16);
+  for (int64_t i = 0; i < count; ++i)
+    Store(y, i, gate[i] / (1.0f + std::exp(-gate[i])) * up[i], y_bf16);
 }
 
 void RopeHalf(float* x, int num_heads, int head_dim, const float* cos_sin) {

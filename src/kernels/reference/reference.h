@@ -1,14 +1,17 @@
-// The plain version of every kernel: the oracle of the other versions' tests, and what runs on a machine without any of
-// their instructions. The functions' contracts stand in kernel_table.h.
+// The plain version of every kernel: the oracle of the other versions' tests, and what runs on a
+// machine without any of their instructions. The functions' contracts stand in kernel_table.h.
 #pragma once
 
 #include "kernels/kernel_table.h"
 
 namespace sluice::kernels::reference {
 
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
-void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
-void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                int64_t panel_end);
+void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                   int64_t panel_end);
+void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+               int64_t panel_end);
 void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16);
 void Add(float* sum, const float* delta, int64_t count);
 void Divide(const float* x, float divisor, int64_t count, void* y, bool y_bf16);

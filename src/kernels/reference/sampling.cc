@@ -12,7 +12,9 @@ int64_t ArgMax(const float* x, int64_t count) {
   return best < 0 ? 0 : best;
 }
 
-float Largest(const float* x, int64_t count) { return x[ArgMax(x, count)]; }
+float Largest(const float* x, int64_t count) {
+  return x[ArgMax(x, count)];
+}
 
 double SumExp(const float* x, int64_t count, float shift) {
   double sum = 0;

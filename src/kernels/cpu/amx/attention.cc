@@ -1,11 +1,12 @@
 // One chunk of attention with AMX tiles, for BF16 keys and values.
 //
-// A panel of 16 keys is a tile as it lies, as are 16 elements of a panel's values. The queries and the weights of the
-// softmax are each split into two BF16 numbers, which together hold 16 bits of the F32 value, so that nothing of
-// consequence is lost to the format of the instruction.
+// A panel of 16 keys is a tile as it lies, as are 16 elements of a panel's values. The queries and
+// the weights of the softmax are each split into two BF16 numbers, which together hold 16 bits of
+// the F32 value, so that nothing of consequence is lost to the format of the instruction.
 //
-// Per row: a score is one chain of tile steps over head_dim, the sum of weights is taken in lanes of positions, an output
-// element is one chain over panels of positions, in which positions the row does not see have weight zero.
+// Per row: a score is one chain of tile steps over head_dim, the sum of weights is taken in lanes
+// of positions, an output element is one chain over panels of positions, in which positions the row
+// does not see have weight zero.
 #include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512/simd.h"
 
@@ -38,8 +39,10 @@ inline void StoreSplit(uint16_t* high, uint16_t* low, Floats value) {
   const __m512i bits = _mm512_castps_si512(value);
   const Floats rest = Sub(value, SecondOfPair(bits));
   const __m512i rest_bits = _mm512_add_epi32(_mm512_castps_si512(rest), _mm512_set1_epi32(0x8000));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(high), _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16)));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(low), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rest_bits, 16)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(high),
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(low),
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(rest_bits, 16)));
 }
 
 // Queries or weights of a tile of rows, split.
@@ -51,7 +54,8 @@ struct alignas(64) SplitRows {
 
 // Scores of the tile's rows at the positions of kPanels panels.
 template <int kPanels>
-inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMaxHeadDim>& q, int row, int panel) {
+inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMaxHeadDim>& q, int row,
+                        int panel) {
   _tile_zero(0);
   if constexpr (kPanels > 1) {
     _tile_zero(1);
@@ -62,7 +66,9 @@ inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMaxHead
     for (int half = 0; half < 2; ++half) {
       _tile_loadd(4, half == 0 ? &q.high[0][d] : &q.low[0][d], kMaxHeadDim * 2);
       const int64_t offset = int64_t{d} / 2 * kLineBytes;
-      const auto keys = [&](int i) { return static_cast<const uint8_t*>(args.k_panels[panel + i]) + offset; };
+      const auto keys = [&](int i) {
+        return static_cast<const uint8_t*>(args.k_panels[panel + i]) + offset;
+      };
       _tile_loadd(5, keys(0), kLineBytes);
       _tile_dpbf16ps(0, 4, 5);
       if constexpr (kPanels > 1) {
@@ -86,7 +92,8 @@ inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMaxHead
 }
 
 // Turns a row's scores into weights; zeros from its limit to `end`, a whole number of panels.
-inline void Softmax(const AttentionChunkArgs& args, int row, int end, uint16_t* high, uint16_t* low) {
+inline void Softmax(const AttentionChunkArgs& args, int row, int end, uint16_t* high,
+                    uint16_t* low) {
   const int limit = args.limits[row];
   const float* scores = args.scores + row * kAttentionChunk;
   const Floats lowest = Set(-__builtin_inff());
@@ -120,7 +127,8 @@ inline void AddValues(const AttentionChunkArgs& args, const SplitRows<kAttention
   for (int panel = 0; panel < panels; ++panel) {
     const uint8_t* values = static_cast<const uint8_t*>(v_panels[panel]) + int64_t{d} * 4;
     for (int half = 0; half < 2; ++half) {
-      const uint16_t* from = half == 0 ? &weights.high[0][panel * kPositions] : &weights.low[0][panel * kPositions];
+      const uint16_t* from =
+          half == 0 ? &weights.high[0][panel * kPositions] : &weights.low[0][panel * kPositions];
       _tile_loadd(6, from, kAttentionChunk * 2);
       _tile_loadd(7, values, pair_bytes);
       _tile_dpbf16ps(0, 6, 7);
@@ -149,11 +157,13 @@ inline uint16_t ValueBits(const AttentionChunkArgs& args, int position, int d) {
   return panel[(int64_t{in_panel / 2} * args.head_dim + d) * 2 + in_panel % 2];
 }
 
-// Whether a value at positions [begin, end) is infinite or no number: a weight of zero would not keep it out.
+// Whether a value at positions [begin, end) is infinite or no number: a weight of zero would not
+// keep it out.
 inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
   unsigned found = 0;
   for (int position = begin; position < end; ++position) {
-    for (int d = 0; d < args.head_dim; ++d) found |= (ValueBits(args, position, d) & 0x7F80) == 0x7F80;
+    for (int d = 0; d < args.head_dim; ++d)
+      found |= (ValueBits(args, position, d) & 0x7F80) == 0x7F80;
   }
   return found != 0;
 }
@@ -176,7 +186,8 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
   SplitRows<kMaxHeadDim> q;
   for (int r = 0; r < rows; ++r) {
     const float* from = args.q + int64_t{row + r} * args.head_dim;
-    for (int d = 0; d < args.head_dim; d += kLanes) StoreSplit(&q.high[r][d], &q.low[r][d], Load(from + d));
+    for (int d = 0; d < args.head_dim; d += kLanes)
+      StoreSplit(&q.high[r][d], &q.low[r][d], Load(from + d));
   }
   StoreBefore(&q);
   int panel = 0;
@@ -184,7 +195,8 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
   for (; panel < panels; ++panel) ScorePanels<1>(args, q, row, panel);
 
   SplitRows<kAttentionChunk> weights;
-  for (int r = 0; r < rows; ++r) Softmax(args, row + r, panels * kPositions, weights.high[r], weights.low[r]);
+  for (int r = 0; r < rows; ++r)
+    Softmax(args, row + r, panels * kPositions, weights.high[r], weights.low[r]);
   StoreBefore(&weights);
 
   // The last panel may hold remains of other sequences behind `most`: a copy has zeros there.
@@ -195,7 +207,8 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
     const int first = (panels - 1) * kPositions;
     for (int i = 0; i < kPositions; ++i) {
       for (int d = 0; d < args.head_dim; ++d) {
-        last[(i / 2 * args.head_dim + d) * 2 + i % 2] = first + i < most ? ValueBits(args, first + i, d) : 0;
+        last[(i / 2 * args.head_dim + d) * 2 + i % 2] =
+            first + i < most ? ValueBits(args, first + i, d) : 0;
       }
     }
     v_panels[panels - 1] = last;

@@ -1,8 +1,8 @@
 // linear with AMX tiles (tdpbf16ps).
 //
-// A tile step multiplies 16 activation rows by 16 output rows over 32 inputs: 16 lines of a weight panel are a tile as they
-// lie. Every output element is one chain of tile steps over rising inputs, the same for one row as for 16. The
-// instruction takes subnormal numbers for zero.
+// A tile step multiplies 16 activation rows by 16 output rows over 32 inputs: 16 lines of a weight
+// panel are a tile as they lie. Every output element is one chain of tile steps over rising inputs,
+// the same for one row as for 16. The instruction takes subnormal numbers for zero.
 #include <immintrin.h>
 
 #include "kernels/cpu/amx/kernels.h"
@@ -23,7 +23,8 @@ inline void FillLastStep(LastStep& last, const uint16_t* x, int64_t x_stride, co
   __builtin_memset(&last, 0, sizeof(last));
   for (int tile = 0; tile < kRowTiles; ++tile) {
     for (int r = 0; r < rows[tile]; ++r) {
-      __builtin_memcpy(last.x[tile][r], x + (tile * kTileRows + r) * x_stride, static_cast<size_t>(inputs) * 2);
+      __builtin_memcpy(last.x[tile][r], x + (tile * kTileRows + r) * x_stride,
+                       static_cast<size_t>(inputs) * 2);
     }
   }
   for (int p = 0; p < kPanels; ++p) {
@@ -33,18 +34,18 @@ inline void FillLastStep(LastStep& last, const uint16_t* x, int64_t x_stride, co
 }
 
 // One step: kRowTiles x kPanels tile products.
-#define SLUICE_AMX_STEP(x_address, x_tile_bytes, x_row_bytes, w0, w1)                      \
-  _tile_loadd(4, (x_address), (x_row_bytes));                                               \
-  _tile_loadd(6, (w0), kLineBytes);                                                         \
-  _tile_dpbf16ps(0, 4, 6);                                                                  \
-  if constexpr (kPanels > 1) {                                                              \
-    _tile_loadd(7, (w1), kLineBytes);                                                       \
-    _tile_dpbf16ps(1, 4, 7);                                                                \
-  }                                                                                         \
-  if constexpr (kRowTiles > 1) {                                                            \
-    _tile_loadd(5, (x_address) + (x_tile_bytes), (x_row_bytes));                            \
-    _tile_dpbf16ps(2, 5, 6);                                                                \
-    if constexpr (kPanels > 1) _tile_dpbf16ps(3, 5, 7);                                     \
+#define SLUICE_AMX_STEP(x_address, x_tile_bytes, x_row_bytes, w0, w1) \
+  _tile_loadd(4, (x_address), (x_row_bytes));                         \
+  _tile_loadd(6, (w0), kLineBytes);                                   \
+  _tile_dpbf16ps(0, 4, 6);                                            \
+  if constexpr (kPanels > 1) {                                        \
+    _tile_loadd(7, (w1), kLineBytes);                                 \
+    _tile_dpbf16ps(1, 4, 7);                                          \
+  }                                                                   \
+  if constexpr (kRowTiles > 1) {                                      \
+    _tile_loadd(5, (x_address) + (x_tile_bytes), (x_row_bytes));      \
+    _tile_dpbf16ps(2, 5, 6);                                          \
+    if constexpr (kPanels > 1) _tile_dpbf16ps(3, 5, 7);               \
   }
 
 // `rows`: of the two row tiles; the tiles are configured for them.
@@ -55,7 +56,8 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
   for (int p = 0; p < 2; ++p) {
     panels[p] = static_cast<const uint8_t*>(args.w) + (panel + (p < kPanels ? p : 0)) * panel_bytes;
   }
-  const auto* x = reinterpret_cast<const uint8_t*>(static_cast<const uint16_t*>(args.x) + row * args.x_stride);
+  const auto* x =
+      reinterpret_cast<const uint8_t*>(static_cast<const uint16_t*>(args.x) + row * args.x_stride);
   const int64_t x_row_bytes = args.x_stride * 2;
   const int64_t x_tile_bytes = kTileRows * x_row_bytes;
 
@@ -70,9 +72,11 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
   }
   if (const int64_t inputs = args.cols % kStepInputs; inputs != 0) {
     LastStep last;
-    const uint8_t* const last_lines[2] = {panels[0] + steps * kTileBytes, panels[1] + steps * kTileBytes};
-    FillLastStep<kRowTiles, kPanels>(last, reinterpret_cast<const uint16_t*>(x) + steps * kStepInputs, args.x_stride,
-                                     rows, last_lines, inputs);
+    const uint8_t* const last_lines[2] = {panels[0] + steps * kTileBytes,
+                                          panels[1] + steps * kTileBytes};
+    FillLastStep<kRowTiles, kPanels>(last,
+                                     reinterpret_cast<const uint16_t*>(x) + steps * kStepInputs,
+                                     args.x_stride, rows, last_lines, inputs);
     const auto* last_x = reinterpret_cast<const uint8_t*>(last.x);
     SLUICE_AMX_STEP(last_x, kTileBytes, 64, last.w[0], last.w[1])
   }
@@ -94,15 +98,20 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
 
 #undef SLUICE_AMX_STEP
 
-inline void MultiplyRows(const LinearArgs& args, int64_t row, int64_t count, int64_t panel, bool two_panels) {
+inline void MultiplyRows(const LinearArgs& args, int64_t row, int64_t count, int64_t panel,
+                         bool two_panels) {
   const int rows[2] = {static_cast<int>(count < kTileRows ? count : kTileRows),
                        static_cast<int>(count > kTileRows ? count - kTileRows : 1)};
   if (count > kTileRows) {
-    if (two_panels) MultiplyTile<2, 2>(args, row, rows, panel);
-    else MultiplyTile<2, 1>(args, row, rows, panel);
+    if (two_panels)
+      MultiplyTile<2, 2>(args, row, rows, panel);
+    else
+      MultiplyTile<2, 1>(args, row, rows, panel);
   } else {
-    if (two_panels) MultiplyTile<1, 2>(args, row, rows, panel);
-    else MultiplyTile<1, 1>(args, row, rows, panel);
+    if (two_panels)
+      MultiplyTile<1, 2>(args, row, rows, panel);
+    else
+      MultiplyTile<1, 1>(args, row, rows, panel);
   }
 }
 
@@ -113,7 +122,8 @@ inline void ConfigureFor(int64_t rows) {
 
 }  // namespace
 
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                int64_t panel_end) {
   constexpr int64_t kMaxRows = 2 * kTileRows;
   const int64_t rows = row_end - row_begin;
   const int64_t rest = rows % kMaxRows;

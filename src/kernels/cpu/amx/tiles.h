@@ -1,5 +1,6 @@
-// What the AMX files share. Included only by files compiled with the instructions' flags; everything is in an unnamed
-// namespace, so that none of it can be taken for the rest of the program.
+// What the AMX files share. Included only by files compiled with the instructions' flags;
+// everything is in an unnamed namespace, so that none of it can be taken for the rest of the
+// program.
 #pragma once
 
 #include <immintrin.h>
@@ -10,8 +11,8 @@ namespace sluice::kernels::amx {
 namespace {
 
 constexpr int kPanelRows = 16;
-constexpr int64_t kLineBytes = 64;       // 16 pairs: one pair of inputs for a panel
-constexpr int kStepPairs = 16;           // pairs of inputs of a tile step
+constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for a panel
+constexpr int kStepPairs = 16;      // pairs of inputs of a tile step
 constexpr int kStepInputs = 2 * kStepPairs;
 constexpr int kTileRows = 16;
 constexpr int kTileBytes = 1024;
@@ -25,9 +26,11 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// GCC does not know that the tile instructions read the memory behind their addresses. What was stored there just before
-// is kept by this.
-inline void StoreBefore(const void* address) { asm volatile("" : : "r"(address) : "memory"); }
+// GCC does not know that the tile instructions read the memory behind their addresses. What was
+// stored there just before is kept by this.
+inline void StoreBefore(const void* address) {
+  asm volatile("" : : "r"(address) : "memory");
+}
 
 // Sets the tiles up for two tiles of activation rows.
 inline void Configure(int first_rows, int second_rows) {
@@ -40,14 +43,19 @@ inline void Configure(int first_rows, int second_rows) {
   _tile_loadconfig(&config);
 }
 
-// Writes the sums of one row for the panel whose first output is `n`. `stream`: past the caches, where the line is whole.
-inline void StoreSum(const LinearArgs& args, float* y_row, const float* sums, int64_t n, bool stream) {
+// Writes the sums of one row for the panel whose first output is `n`. `stream`: past the caches,
+// where the line is whole.
+inline void StoreSum(const LinearArgs& args, float* y_row, const float* sums, int64_t n,
+                     bool stream) {
   const int64_t left = args.outputs - n;
   const __mmask16 mask = left >= kPanelRows ? 0xFFFF : static_cast<__mmask16>((1u << left) - 1);
   __m512 value = _mm512_load_ps(sums);
-  if (args.bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, args.bias + n));
-  if (stream && mask == 0xFFFF && reinterpret_cast<uintptr_t>(y_row + n) % 64 == 0) _mm512_stream_ps(y_row + n, value);
-  else _mm512_mask_storeu_ps(y_row + n, mask, value);
+  if (args.bias != nullptr)
+    value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, args.bias + n));
+  if (stream && mask == 0xFFFF && reinterpret_cast<uintptr_t>(y_row + n) % 64 == 0)
+    _mm512_stream_ps(y_row + n, value);
+  else
+    _mm512_mask_storeu_ps(y_row + n, mask, value);
 }
 
 }  // namespace

@@ -6,8 +6,10 @@
 namespace sluice::kernels::avx2 {
 
 void AttentionChunk(const AttentionChunkArgs& args) {
-  if (args.bf16) AttentionChunkOf<true>(args);
-  else AttentionChunkOf<false>(args);
+  if (args.bf16)
+    AttentionChunkOf<true>(args);
+  else
+    AttentionChunkOf<false>(args);
 }
 
 }  // namespace sluice::kernels::avx2

@@ -5,11 +5,14 @@
 
 namespace sluice::kernels::avx2 {
 
-void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16) {
+void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y,
+                bool y_bf16) {
   RmsNormRowImpl(x, weight, eps, cols, y, y_bf16);
 }
 
-void Add(float* sum, const float* delta, int64_t count) { AddImpl(sum, delta, count); }
+void Add(float* sum, const float* delta, int64_t count) {
+  AddImpl(sum, delta, count);
+}
 
 void Divide(const float* x, float divisor, int64_t count, void* y, bool y_bf16) {
   DivideImpl(x, divisor, count, y, y_bf16);

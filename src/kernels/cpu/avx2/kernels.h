@@ -1,13 +1,17 @@
-// The kernels for AVX2 and FMA; their contracts stand in kernel_table.h. Call them only on a CPU that has these instructions.
+// The kernels for AVX2 and FMA; their contracts stand in kernel_table.h. Call them only on a CPU
+// that has these instructions.
 #pragma once
 
 #include "kernels/kernel_table.h"
 
 namespace sluice::kernels::avx2 {
 
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
-void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
-void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                int64_t panel_end);
+void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                   int64_t panel_end);
+void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+               int64_t panel_end);
 void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16);
 void Add(float* sum, const float* delta, int64_t count);
 void Divide(const float* x, float divisor, int64_t count, void* y, bool y_bf16);

@@ -6,19 +6,24 @@
 namespace sluice::kernels::avx2 {
 namespace {
 
-// 16 registers hold 6 x 2 sums, two weights and one input; few rows take more panels, to have sums enough in flight.
+// 16 registers hold 6 x 2 sums, two weights and one input; few rows take more panels, to have sums
+// enough in flight.
 template <bool kBf16Inputs, bool kBf16Weights>
-void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+              int64_t panel_end) {
   if (row_end - row_begin <= 2) {
-    MultiplyRange<kBf16Inputs, kBf16Weights, 2, 3>(args, row_begin, row_end, panel_begin, panel_end);
+    MultiplyRange<kBf16Inputs, kBf16Weights, 2, 3>(args, row_begin, row_end, panel_begin,
+                                                   panel_end);
   } else {
-    MultiplyRange<kBf16Inputs, kBf16Weights, 6, 1>(args, row_begin, row_end, panel_begin, panel_end);
+    MultiplyRange<kBf16Inputs, kBf16Weights, 6, 1>(args, row_begin, row_end, panel_begin,
+                                                   panel_end);
   }
 }
 
 }  // namespace
 
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                int64_t panel_end) {
   Multiply<true, true>(args, row_begin, row_end, panel_begin, panel_end);
 }
 
@@ -27,7 +32,8 @@ void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, i
   Multiply<false, true>(args, row_begin, row_end, panel_begin, panel_end);
 }
 
-void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+               int64_t panel_end) {
   Multiply<false, false>(args, row_begin, row_end, panel_begin, panel_end);
 }
 

@@ -5,9 +5,17 @@
 
 namespace sluice::kernels::avx2 {
 
-int64_t ArgMax(const float* x, int64_t count) { return ArgMaxImpl(x, count); }
-float Largest(const float* x, int64_t count) { return LargestImpl(x, count); }
-double SumExp(const float* x, int64_t count, float shift) { return SumExpImpl(x, count, shift); }
-int64_t CountGreater(const float* x, int64_t count, float value) { return CountGreaterImpl(x, count, value); }
+int64_t ArgMax(const float* x, int64_t count) {
+  return ArgMaxImpl(x, count);
+}
+float Largest(const float* x, int64_t count) {
+  return LargestImpl(x, count);
+}
+double SumExp(const float* x, int64_t count, float shift) {
+  return SumExpImpl(x, count, shift);
+}
+int64_t CountGreater(const float* x, int64_t count, float value) {
+  return CountGreaterImpl(x, count, value);
+}
 
 }  // namespace sluice::kernels::avx2

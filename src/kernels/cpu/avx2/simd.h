@@ -1,8 +1,8 @@
 // The vector operations that the shared kernels (cpu/*_inl.h) are written in, for AVX2 with FMA.
 //
-// Included only by files compiled with the instructions' flags. Everything is in an unnamed namespace, and nothing of the
-// standard library is used: an inline function with external linkage, compiled here with these instructions, could be
-// taken by the linker for the whole program.
+// Included only by files compiled with the instructions' flags. Everything is in an unnamed
+// namespace, and nothing of the standard library is used: an inline function with external linkage,
+// compiled here with these instructions, could be taken by the linker for the whole program.
 #pragma once
 
 #include <immintrin.h>
@@ -20,40 +20,88 @@ struct Mask {           // all bits of a lane, or none
 
 inline Mask FirstLanes(int64_t count) {
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return {_mm256_cmpgt_epi32(_mm256_set1_epi32(count >= kLanes ? kLanes : static_cast<int>(count)), lane)};
+  return {_mm256_cmpgt_epi32(_mm256_set1_epi32(count >= kLanes ? kLanes : static_cast<int>(count)),
+                             lane)};
 }
 
-inline Floats Zero() { return _mm256_setzero_ps(); }
-inline Floats Set(float value) { return _mm256_set1_ps(value); }
-inline Floats Load(const float* p) { return _mm256_loadu_ps(p); }
-inline Floats Load(const float* p, Mask mask) { return _mm256_maskload_ps(p, mask.lanes); }  // zeros elsewhere
-inline void Store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
-inline void Store(float* p, Floats v, Mask mask) { _mm256_maskstore_ps(p, mask.lanes, v); }
-inline Words LoadWords(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-inline Words LoadWords(const void* p, Mask mask) { return _mm256_maskload_epi32(static_cast<const int*>(p), mask.lanes); }
+inline Floats Zero() {
+  return _mm256_setzero_ps();
+}
+inline Floats Set(float value) {
+  return _mm256_set1_ps(value);
+}
+inline Floats Load(const float* p) {
+  return _mm256_loadu_ps(p);
+}
+inline Floats Load(const float* p, Mask mask) {
+  return _mm256_maskload_ps(p, mask.lanes);
+}  // zeros elsewhere
+inline void Store(float* p, Floats v) {
+  _mm256_storeu_ps(p, v);
+}
+inline void Store(float* p, Floats v, Mask mask) {
+  _mm256_maskstore_ps(p, mask.lanes, v);
+}
+inline Words LoadWords(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+inline Words LoadWords(const void* p, Mask mask) {
+  return _mm256_maskload_epi32(static_cast<const int*>(p), mask.lanes);
+}
 
-inline Floats Add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
-inline Floats Sub(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
-inline Floats Mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
-inline Floats Div(Floats a, Floats b) { return _mm256_div_ps(a, b); }
-inline Floats MulAdd(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }     // a * b + c
-inline Floats NegMulAdd(Floats a, Floats b, Floats c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a * b
-inline Floats Max(Floats a, Floats b) { return _mm256_max_ps(a, b); }  // b where either is NaN
-inline Floats Min(Floats a, Floats b) { return _mm256_min_ps(a, b); }
-inline Mask Greater(Floats a, Floats b) { return {_mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GT_OQ))}; }
-inline Mask Equal(Floats a, Floats b) { return {_mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_EQ_OQ))}; }
-inline Mask IsNan(Floats a) { return {_mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q))}; }
+inline Floats Add(Floats a, Floats b) {
+  return _mm256_add_ps(a, b);
+}
+inline Floats Sub(Floats a, Floats b) {
+  return _mm256_sub_ps(a, b);
+}
+inline Floats Mul(Floats a, Floats b) {
+  return _mm256_mul_ps(a, b);
+}
+inline Floats Div(Floats a, Floats b) {
+  return _mm256_div_ps(a, b);
+}
+inline Floats MulAdd(Floats a, Floats b, Floats c) {
+  return _mm256_fmadd_ps(a, b, c);
+}  // a * b + c
+inline Floats NegMulAdd(Floats a, Floats b, Floats c) {
+  return _mm256_fnmadd_ps(a, b, c);
+}  // c - a * b
+inline Floats Max(Floats a, Floats b) {
+  return _mm256_max_ps(a, b);
+}  // b where either is NaN
+inline Floats Min(Floats a, Floats b) {
+  return _mm256_min_ps(a, b);
+}
+inline Mask Greater(Floats a, Floats b) {
+  return {_mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GT_OQ))};
+}
+inline Mask Equal(Floats a, Floats b) {
+  return {_mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_EQ_OQ))};
+}
+inline Mask IsNan(Floats a) {
+  return {_mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q))};
+}
 inline Floats Select(Mask mask, Floats yes, Floats no) {
   return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(mask.lanes));
 }
-inline int CountLanes(Mask mask) { return __builtin_popcount(_mm256_movemask_ps(_mm256_castsi256_ps(mask.lanes))); }
-inline bool Any(Mask mask) { return _mm256_movemask_ps(_mm256_castsi256_ps(mask.lanes)) != 0; }
-inline Mask And(Mask a, Mask b) { return {_mm256_and_si256(a.lanes, b.lanes)}; }
+inline int CountLanes(Mask mask) {
+  return __builtin_popcount(_mm256_movemask_ps(_mm256_castsi256_ps(mask.lanes)));
+}
+inline bool Any(Mask mask) {
+  return _mm256_movemask_ps(_mm256_castsi256_ps(mask.lanes)) != 0;
+}
+inline Mask And(Mask a, Mask b) {
+  return {_mm256_and_si256(a.lanes, b.lanes)};
+}
 
 // Pairs of BF16 numbers in 32-bit lanes: the first, and the second, of each as F32.
-inline Floats FirstOfPair(Words pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
+inline Floats FirstOfPair(Words pairs) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+}
 inline Floats SecondOfPair(Words pairs) {
-  return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u))));
+  return _mm256_castsi256_ps(
+      _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u))));
 }
 
 inline Floats LoadBf16(const uint16_t* p, Mask mask) {
@@ -72,11 +120,12 @@ inline Floats LoadBf16(const uint16_t* p, Mask mask) {
 inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
   const __m256i bits = _mm256_castps_si256(v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded =
-      _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
+  const __m256i rounded = _mm256_srli_epi32(
+      _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
   const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
   const __m256i result = _mm256_blendv_epi8(rounded, quiet, IsNan(v).lanes);
-  const __m128i narrow = _mm_packus_epi32(_mm256_castsi256_si128(result), _mm256_extracti128_si256(result, 1));
+  const __m128i narrow =
+      _mm_packus_epi32(_mm256_castsi256_si128(result), _mm256_extracti128_si256(result, 1));
   if (_mm256_movemask_ps(_mm256_castsi256_ps(mask.lanes)) == 0xFF) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow);
   } else {
@@ -86,7 +135,8 @@ inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
   }
 }
 
-// v * 2^n for whole n in [-252, 254], n given as a float. In two steps, so that a result may be subnormal.
+// v * 2^n for whole n in [-252, 254], n given as a float. In two steps, so that a result may be
+// subnormal.
 inline Floats ScaleByPowerOfTwo(Floats v, Floats n) {
   const __m256i whole = _mm256_cvtps_epi32(n);
   const __m256i first = _mm256_srai_epi32(whole, 1);
@@ -96,7 +146,9 @@ inline Floats ScaleByPowerOfTwo(Floats v, Floats n) {
   const Floats b = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(second, bias), 23));
   return Mul(Mul(v, a), b);
 }
-inline Floats RoundToWhole(Floats v) { return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+inline Floats RoundToWhole(Floats v) {
+  return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 
 // Sums and maxima of all lanes, always in the same tree.
 inline float SumLanes(Floats v) {

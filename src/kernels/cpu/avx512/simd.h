@@ -1,8 +1,8 @@
 // The vector operations that the shared kernels (cpu/*_inl.h) are written in, for AVX-512.
 //
-// Included only by files compiled with the instructions' flags. Everything is in an unnamed namespace, and nothing of the
-// standard library is used: an inline function with external linkage, compiled here with these instructions, could be
-// taken by the linker for the whole program.
+// Included only by files compiled with the instructions' flags. Everything is in an unnamed
+// namespace, and nothing of the standard library is used: an inline function with external linkage,
+// compiled here with these instructions, could be taken by the linker for the whole program.
 #pragma once
 
 #include <immintrin.h>
@@ -16,37 +16,88 @@ using Floats = __m512;
 using Words = __m512i;  // 32-bit lanes
 using Mask = __mmask16;
 
-inline Mask FirstLanes(int64_t count) { return count >= kLanes ? 0xFFFF : static_cast<Mask>((1u << count) - 1); }
+inline Mask FirstLanes(int64_t count) {
+  return count >= kLanes ? 0xFFFF : static_cast<Mask>((1u << count) - 1);
+}
 
-inline Floats Zero() { return _mm512_setzero_ps(); }
-inline Floats Set(float value) { return _mm512_set1_ps(value); }
-inline Floats Load(const float* p) { return _mm512_loadu_ps(p); }
-inline Floats Load(const float* p, Mask mask) { return _mm512_maskz_loadu_ps(mask, p); }  // zeros elsewhere
-inline void Store(float* p, Floats v) { _mm512_storeu_ps(p, v); }
-inline void Store(float* p, Floats v, Mask mask) { _mm512_mask_storeu_ps(p, mask, v); }
-inline Words LoadWords(const void* p) { return _mm512_loadu_si512(p); }
-inline Words LoadWords(const void* p, Mask mask) { return _mm512_maskz_loadu_epi32(mask, p); }
+inline Floats Zero() {
+  return _mm512_setzero_ps();
+}
+inline Floats Set(float value) {
+  return _mm512_set1_ps(value);
+}
+inline Floats Load(const float* p) {
+  return _mm512_loadu_ps(p);
+}
+inline Floats Load(const float* p, Mask mask) {
+  return _mm512_maskz_loadu_ps(mask, p);
+}  // zeros elsewhere
+inline void Store(float* p, Floats v) {
+  _mm512_storeu_ps(p, v);
+}
+inline void Store(float* p, Floats v, Mask mask) {
+  _mm512_mask_storeu_ps(p, mask, v);
+}
+inline Words LoadWords(const void* p) {
+  return _mm512_loadu_si512(p);
+}
+inline Words LoadWords(const void* p, Mask mask) {
+  return _mm512_maskz_loadu_epi32(mask, p);
+}
 
-inline Floats Add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
-inline Floats Sub(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
-inline Floats Mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
-inline Floats Div(Floats a, Floats b) { return _mm512_div_ps(a, b); }
-inline Floats MulAdd(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }     // a * b + c
-inline Floats NegMulAdd(Floats a, Floats b, Floats c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a * b
-inline Floats Max(Floats a, Floats b) { return _mm512_max_ps(a, b); }  // b where either is NaN
-inline Floats Min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
-inline Mask Greater(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
-inline Mask Equal(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
-inline Mask IsNan(Floats a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
-inline Floats Select(Mask mask, Floats yes, Floats no) { return _mm512_mask_blend_ps(mask, no, yes); }
-inline int CountLanes(Mask mask) { return __builtin_popcount(mask); }
-inline bool Any(Mask mask) { return mask != 0; }
-inline Mask And(Mask a, Mask b) { return a & b; }
+inline Floats Add(Floats a, Floats b) {
+  return _mm512_add_ps(a, b);
+}
+inline Floats Sub(Floats a, Floats b) {
+  return _mm512_sub_ps(a, b);
+}
+inline Floats Mul(Floats a, Floats b) {
+  return _mm512_mul_ps(a, b);
+}
+inline Floats Div(Floats a, Floats b) {
+  return _mm512_div_ps(a, b);
+}
+inline Floats MulAdd(Floats a, Floats b, Floats c) {
+  return _mm512_fmadd_ps(a, b, c);
+}  // a * b + c
+inline Floats NegMulAdd(Floats a, Floats b, Floats c) {
+  return _mm512_fnmadd_ps(a, b, c);
+}  // c - a * b
+inline Floats Max(Floats a, Floats b) {
+  return _mm512_max_ps(a, b);
+}  // b where either is NaN
+inline Floats Min(Floats a, Floats b) {
+  return _mm512_min_ps(a, b);
+}
+inline Mask Greater(Floats a, Floats b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+inline Mask Equal(Floats a, Floats b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+}
+inline Mask IsNan(Floats a) {
+  return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+}
+inline Floats Select(Mask mask, Floats yes, Floats no) {
+  return _mm512_mask_blend_ps(mask, no, yes);
+}
+inline int CountLanes(Mask mask) {
+  return __builtin_popcount(mask);
+}
+inline bool Any(Mask mask) {
+  return mask != 0;
+}
+inline Mask And(Mask a, Mask b) {
+  return a & b;
+}
 
 // Pairs of BF16 numbers in 32-bit lanes: the first, and the second, of each as F32.
-inline Floats FirstOfPair(Words pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }
+inline Floats FirstOfPair(Words pairs) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+}
 inline Floats SecondOfPair(Words pairs) {
-  return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
 }
 inline Floats LoadBf16(const uint16_t* p, Mask mask) {
   const __m256i bits = _mm256_maskz_loadu_epi16(mask, p);
@@ -57,16 +108,20 @@ inline Floats LoadBf16(const uint16_t* p, Mask mask) {
 inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded =
-      _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
+  const __m512i rounded = _mm512_srli_epi32(
+      _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
   const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
   const __m512i result = _mm512_mask_blend_epi32(IsNan(v), rounded, quiet);
   _mm256_mask_storeu_epi16(p, mask, _mm512_cvtepi32_epi16(result));
 }
 
 // v * 2^n for whole n in [-126, 127], n given as a float.
-inline Floats ScaleByPowerOfTwo(Floats v, Floats n) { return _mm512_scalef_ps(v, n); }
-inline Floats RoundToWhole(Floats v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+inline Floats ScaleByPowerOfTwo(Floats v, Floats n) {
+  return _mm512_scalef_ps(v, n);
+}
+inline Floats RoundToWhole(Floats v) {
+  return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 
 // Sums and maxima of all lanes, always in the same tree.
 inline float SumLanes(Floats v) {
@@ -76,7 +131,9 @@ inline float SumLanes(Floats v) {
   quarter = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
   return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
 }
-inline float MaxLane(Floats v) { return _mm512_reduce_max_ps(v); }
+inline float MaxLane(Floats v) {
+  return _mm512_reduce_max_ps(v);
+}
 
 }  // namespace
 }  // namespace sluice::kernels

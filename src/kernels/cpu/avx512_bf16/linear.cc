@@ -1,8 +1,8 @@
 // linear with BF16 dot products (vdpbf16ps).
 //
-// Every output element is one chain of dot-product steps over pairs of inputs in rising order, whatever the tile it is
-// in. The instruction rounds each of a pair's two sums to nearest and takes subnormal numbers, its inputs and results,
-// for zero.
+// Every output element is one chain of dot-product steps over pairs of inputs in rising order,
+// whatever the tile it is in. The instruction rounds each of a pair's two sums to nearest and takes
+// subnormal numbers, its inputs and results, for zero.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512_bf16/kernels.h"
@@ -24,7 +24,8 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   const int64_t pairs = args.cols / 2;
   const int64_t panel_bytes = (args.cols + 1) / 2 * kLineBytes;
   const uint8_t* panels[kPanels];
-  for (int p = 0; p < kPanels; ++p) panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * panel_bytes;
+  for (int p = 0; p < kPanels; ++p)
+    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * panel_bytes;
   const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
   const int64_t x_stride = args.x_stride;
 
@@ -49,9 +50,11 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   }
   if (args.cols % 2 != 0) {  // The last pair has its second input missing.
     for (int r = 0; r < kRows; ++r) {
-      const auto inputs = reinterpret_cast<__m512bh>(_mm512_set1_epi32(x[r * x_stride + 2 * pairs]));
+      const auto inputs =
+          reinterpret_cast<__m512bh>(_mm512_set1_epi32(x[r * x_stride + 2 * pairs]));
       for (int p = 0; p < kPanels; ++p) {
-        const auto weights = reinterpret_cast<__m512bh>(_mm512_loadu_si512(panels[p] + pairs * kLineBytes));
+        const auto weights =
+            reinterpret_cast<__m512bh>(_mm512_loadu_si512(panels[p] + pairs * kLineBytes));
         acc[r][p] = _mm512_dpbf16_ps(acc[r][p], inputs, weights);
       }
     }
@@ -63,7 +66,8 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
     if (n >= args.outputs) break;
     const int64_t left = args.outputs - n;
     const __mmask16 mask = left >= kPanelRows ? 0xFFFF : static_cast<__mmask16>((1u << left) - 1);
-    const __m512 bias = args.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, args.bias + n);
+    const __m512 bias =
+        args.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, args.bias + n);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const __m512 value = args.bias == nullptr ? acc[r][p] : _mm512_add_ps(acc[r][p], bias);
@@ -83,8 +87,10 @@ inline void MultiplyRows(const LinearArgs& args, int64_t row, int64_t rows, int6
 
 }  // namespace
 
-// 32 registers hold 6 x 4 sums, four weights and one input. Rows are cut into equal tiles of at most 6.
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+// 32 registers hold 6 x 4 sums, four weights and one input. Rows are cut into equal tiles of at
+// most 6.
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                int64_t panel_end) {
   constexpr int kMaxRows = 6;
   constexpr int kWidePanels = 4;
   const int64_t rows = row_end - row_begin;
@@ -94,8 +100,10 @@ void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int6
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const int64_t begin = row_begin + rows * tile / tiles;
       const int64_t count = row_begin + rows * (tile + 1) / tiles - begin;
-      if (wide) MultiplyRows<kMaxRows, kWidePanels>(args, begin, count, panel);
-      else MultiplyRows<kMaxRows, 1>(args, begin, count, panel);
+      if (wide)
+        MultiplyRows<kMaxRows, kWidePanels>(args, begin, count, panel);
+      else
+        MultiplyRows<kMaxRows, 1>(args, begin, count, panel);
     }
     panel += wide ? kWidePanels : 1;
   }
