@@ -1,4 +1,5 @@
-// An engine for tests: answers with tokens that a test chose, from its own thread, and remembers what it was asked.
+// An engine for tests: answers with tokens that a test chose, from its own thread, and remembers
+// what it was asked.
 #pragma once
 
 #include <atomic>
@@ -25,7 +26,9 @@ class FakeEngine : public Engine {
     std::optional<int32_t> stop_token = std::nullopt;
   };
   // Chooses the script of a request; called on the submitting thread.
-  std::function<Script(const Request&)> script = [](const Request&) { return Script{{10, 11, 12}}; };
+  std::function<Script(const Request&)> script = [](const Request&) {
+    return Script{{10, 11, 12}};
+  };
   std::chrono::microseconds step_time{0};
   std::atomic<bool> is_healthy{true};
 
@@ -98,7 +101,8 @@ class FakeEngine : public Engine {
 
   static TokenLogprobs Logprobs(int32_t token, int count) {
     TokenLogprobs result{token, -0.5f, 1, {}};
-    for (int i = 0; i < count; ++i) result.top.emplace_back(i == 0 ? token : 60 + i, -0.5f * static_cast<float>(i + 1));
+    for (int i = 0; i < count; ++i)
+      result.top.emplace_back(i == 0 ? token : 60 + i, -0.5f * static_cast<float>(i + 1));
     return result;
   }
 
@@ -112,7 +116,8 @@ class FakeEngine : public Engine {
       std::vector<std::function<void()>> news;
       for (auto it = running_.begin(); it != running_.end();) {
         Step(it->first, it->second, news);
-        const bool done = std::find(it->second.done.begin(), it->second.done.end(), false) == it->second.done.end();
+        const bool done = std::find(it->second.done.begin(), it->second.done.end(), false) ==
+                          it->second.done.end();
         it = done ? running_.erase(it) : std::next(it);
       }
       lock.unlock();
@@ -132,8 +137,9 @@ class FakeEngine : public Engine {
       PromptResult result;
       if (sampling.prompt_logprobs) {
         for (size_t i = 0; i < running.request.prompt.size(); ++i) {
-          result.logprobs.push_back(
-              i == 0 ? std::nullopt : std::optional(Logprobs(running.request.prompt[i], *sampling.prompt_logprobs)));
+          result.logprobs.push_back(i == 0 ? std::nullopt
+                                           : std::optional(Logprobs(running.request.prompt[i],
+                                                                    *sampling.prompt_logprobs)));
         }
       }
       news.push_back([sink, result] { sink->OnPrompt(result); });

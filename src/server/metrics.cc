@@ -25,15 +25,17 @@ std::vector<double> TokenBounds(int64_t max_model_len) {
   return bounds;
 }
 
-const std::vector<double> kFirstTokenBounds = {.001, .005, .01, .02, .04, .06, .08, .1,  .25, .5,  .75,
-                                               1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
-const std::vector<double> kTokenTimeBounds = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5,
-                                              .75, 1,    2.5, 5,    7.5, 10, 20, 40, 80};
-const std::vector<double> kRequestBounds = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,  15,
-                                            20, 30, 40, 50, 60,  120, 240, 480, 960, 1920, 7680};
-const std::vector<double> kIterationBounds = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
-const std::vector<double> kHttpBounds = {.01, .025, .05, .075, .1, .25, .5, .75, 1,  1.5, 2,
-                                         2.5, 3,    3.5, 4,    4.5, 5,  7.5, 10, 30, 60};
+const std::vector<double> kFirstTokenBounds = {.001, .005, .01, .02, .04, .06, .08, .1,
+                                               .25,  .5,   .75, 1,   2.5, 5,   7.5, 10,
+                                               20,   40,   80,  160, 640, 2560};
+const std::vector<double> kTokenTimeBounds = {.01, .025, .05, .075, .1,  .15, .2, .3, .4, .5,
+                                              .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80};
+const std::vector<double> kRequestBounds = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                            30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+const std::vector<double> kIterationBounds = {1,   8,    16,   32,   64,   128,  256,
+                                              512, 1024, 2048, 4096, 8192, 16384};
+const std::vector<double> kHttpBounds = {.01, .025, .05, .075, .1,  .25, .5,  .75, 1,  1.5, 2,
+                                         2.5, 3,    3.5, 4,    4.5, 5,   7.5, 10,  30, 60};
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -50,10 +52,14 @@ std::string Number(double value) {
 std::string Escape(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    if (c == '\\') out += "\\\\";
-    else if (c == '"') out += "\\\"";
-    else if (c == '\n') out += "\\n";
-    else out.push_back(c);
+    if (c == '\\')
+      out += "\\\\";
+    else if (c == '"')
+      out += "\\\"";
+    else if (c == '\n')
+      out += "\\n";
+    else
+      out.push_back(c);
   }
   return out;
 }
@@ -62,7 +68,8 @@ std::string Escape(std::string_view text) {
 class Exposition {
  public:
   void Family(std::string_view name, std::string_view type, std::string_view help) {
-    fmt::format_to(std::back_inserter(out_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+    fmt::format_to(std::back_inserter(out_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name,
+                   type);
   }
   void Sample(std::string_view name, std::string_view labels, double value) {
     out_ += name;
@@ -73,11 +80,13 @@ class Exposition {
     Family(name, "gauge", help);
     Sample(name, labels, value);
   }
-  void Counter(const std::string& name, std::string_view labels, double value, std::string_view help) {
+  void Counter(const std::string& name, std::string_view labels, double value,
+               std::string_view help) {
     Family(name + "_total", "counter", help);
     Sample(name + "_total", labels, value);
   }
-  void Distribution(const std::string& name, std::string_view labels, const Histogram& histogram, std::string_view help) {
+  void Distribution(const std::string& name, std::string_view labels, const Histogram& histogram,
+                    std::string_view help) {
     Family(name, "histogram", help);
     Buckets(name, labels, histogram);
   }
@@ -86,8 +95,10 @@ class Exposition {
     uint64_t total = 0;
     for (size_t i = 0; i < histogram.counts().size(); ++i) {
       total += histogram.counts()[i];
-      const std::string bound = i < histogram.bounds().size() ? Number(histogram.bounds()[i]) : "+Inf";
-      Sample(name + "_bucket", fmt::format("{}le=\"{}\"", prefix, bound), static_cast<double>(total));
+      const std::string bound =
+          i < histogram.bounds().size() ? Number(histogram.bounds()[i]) : "+Inf";
+      Sample(name + "_bucket", fmt::format("{}le=\"{}\"", prefix, bound),
+             static_cast<double>(total));
     }
     Sample(name + "_count", labels, static_cast<double>(histogram.count()));
     Sample(name + "_sum", labels, histogram.sum());
@@ -116,15 +127,20 @@ void AppendProcess(Exposition& out, double start_time) {
   getrlimit(RLIMIT_NOFILE, &limit);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + time.tv_usec / 1e6; };
-  out.Gauge("process_virtual_memory_bytes", "", static_cast<double>(virtual_pages) * page, "Virtual memory size in bytes.");
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + time.tv_usec / 1e6;
+  };
+  out.Gauge("process_virtual_memory_bytes", "", static_cast<double>(virtual_pages) * page,
+            "Virtual memory size in bytes.");
   out.Gauge("process_resident_memory_bytes", "", static_cast<double>(resident_pages) * page,
             "Resident memory size in bytes.");
-  out.Gauge("process_start_time_seconds", "", start_time, "Start time of the process since unix epoch in seconds.");
+  out.Gauge("process_start_time_seconds", "", start_time,
+            "Start time of the process since unix epoch in seconds.");
   out.Counter("process_cpu_seconds", "", seconds(usage.ru_utime) + seconds(usage.ru_stime),
               "Total user and system CPU time spent in seconds.");
   out.Gauge("process_open_fds", "", open_files, "Number of open file descriptors.");
-  out.Gauge("process_max_fds", "", static_cast<double>(limit.rlim_cur), "Maximum number of open file descriptors.");
+  out.Gauge("process_max_fds", "", static_cast<double>(limit.rlim_cur),
+            "Maximum number of open file descriptors.");
 }
 
 }  // namespace
@@ -144,9 +160,12 @@ void Metrics::SetModel(std::string model_name, const EngineInfo& info) {
   model_name_ = std::move(model_name);
   info_ = info;
   first_token_ = Histogram(kFirstTokenBounds);
-  for (Histogram* histogram : {&inter_token_, &per_token_}) *histogram = Histogram(kTokenTimeBounds);
-  for (Histogram* histogram : {&e2e_, &queue_, &inference_, &prefill_, &decode_}) *histogram = Histogram(kRequestBounds);
-  for (Histogram* histogram : {&prompt_lengths_, &generation_lengths_, &max_generation_, &max_tokens_, &computed_}) {
+  for (Histogram* histogram : {&inter_token_, &per_token_})
+    *histogram = Histogram(kTokenTimeBounds);
+  for (Histogram* histogram : {&e2e_, &queue_, &inference_, &prefill_, &decode_})
+    *histogram = Histogram(kRequestBounds);
+  for (Histogram* histogram :
+       {&prompt_lengths_, &generation_lengths_, &max_generation_, &max_tokens_, &computed_}) {
     *histogram = Histogram(TokenBounds(info.max_model_len));
   }
   sequences_ = Histogram({1, 2, 5, 10, 20});
@@ -185,7 +204,8 @@ void Metrics::OnFinished(const RequestStats& stats) {
   if (stats.reason == FinishReason::kAbort) return;
   finished_[static_cast<int>(stats.reason)] += static_cast<uint64_t>(stats.num_sequences);
   const uint64_t times = static_cast<uint64_t>(std::max(1, stats.num_sequences));
-  const double per_sequence = static_cast<double>(stats.generated_tokens) / static_cast<double>(times);
+  const double per_sequence =
+      static_cast<double>(stats.generated_tokens) / static_cast<double>(times);
   e2e_.Observe(stats.total_seconds, times);
   queue_.Observe(stats.queue_seconds, times);
   inference_.Observe(stats.inference_seconds, times);
@@ -201,7 +221,8 @@ void Metrics::OnFinished(const RequestStats& stats) {
 }
 
 void Metrics::OnHttp(const HttpExchangeRecord& record, std::string_view handler) {
-  static constexpr std::string_view kExcluded[] = {"/metrics", "/health", "/load", "/ping", "/version", "/server_info"};
+  static constexpr std::string_view kExcluded[] = {"/metrics", "/health",  "/load",
+                                                   "/ping",    "/version", "/server_info"};
   if (std::find(std::begin(kExcluded), std::end(kExcluded), handler) != std::end(kExcluded)) return;
   std::lock_guard lock(mutex_);
   auto found = handlers_.find(handler);
@@ -227,7 +248,9 @@ int64_t Metrics::num_waiting() const {
 }
 double Metrics::cache_usage() const {
   std::lock_guard lock(mutex_);
-  return last_.total_blocks > 0 ? static_cast<double>(last_.used_blocks) / static_cast<double>(last_.total_blocks) : 0;
+  return last_.total_blocks > 0
+             ? static_cast<double>(last_.used_blocks) / static_cast<double>(last_.total_blocks)
+             : 0;
 }
 
 std::string Metrics::Text(bool idle) const {
@@ -243,18 +266,24 @@ std::string Metrics::Text(bool idle) const {
     };
     const auto number = [](auto value) { return static_cast<double>(value); };
 
-    out.Gauge("vllm:num_requests_running", labels, number(running), "Number of requests in model execution batches.");
-    out.Gauge("vllm:num_requests_waiting", labels, number(waiting), "Number of requests waiting to be processed.");
-    out.Family("vllm:num_requests_waiting_by_reason", "gauge", "Number of waiting requests by reason.");
+    out.Gauge("vllm:num_requests_running", labels, number(running),
+              "Number of requests in model execution batches.");
+    out.Gauge("vllm:num_requests_waiting", labels, number(waiting),
+              "Number of requests waiting to be processed.");
+    out.Family("vllm:num_requests_waiting_by_reason", "gauge",
+               "Number of waiting requests by reason.");
     out.Sample("vllm:num_requests_waiting_by_reason", with("reason", "capacity"), number(waiting));
     out.Sample("vllm:num_requests_waiting_by_reason", with("reason", "deferred"), 0);
     out.Gauge("vllm:num_requests_swapped", labels, 0, "Number of requests swapped out; always 0.");
-    out.Family("vllm:engine_sleep_state", "gauge", "Engine sleep state; awake = 1 means that the engine is awake.");
+    out.Family("vllm:engine_sleep_state", "gauge",
+               "Engine sleep state; awake = 1 means that the engine is awake.");
     out.Sample("vllm:engine_sleep_state", with("sleep_state", "awake"), 1);
     out.Sample("vllm:engine_sleep_state", with("sleep_state", "weights_offloaded"), 0);
     out.Sample("vllm:engine_sleep_state", with("sleep_state", "discard_all"), 0);
-    out.Gauge("vllm:kv_cache_usage_perc", labels, usage, "KV-cache usage. 1 means 100 percent usage.");
-    out.Gauge("vllm:gpu_cache_usage_perc", labels, usage, "KV-cache usage under its old name. 1 means 100 percent usage.");
+    out.Gauge("vllm:kv_cache_usage_perc", labels, usage,
+              "KV-cache usage. 1 means 100 percent usage.");
+    out.Gauge("vllm:gpu_cache_usage_perc", labels, usage,
+              "KV-cache usage under its old name. 1 means 100 percent usage.");
 
     for (const char* prefix : {"vllm:", "vllm:gpu_"}) {
       out.Counter(fmt::format("{}prefix_cache_queries", prefix), labels, number(prefix_queries_),
@@ -262,62 +291,90 @@ std::string Metrics::Text(bool idle) const {
       out.Counter(fmt::format("{}prefix_cache_hits", prefix), labels, number(prefix_hits_),
                   "Prefix cache hits, in terms of number of cached tokens.");
     }
-    for (const char* name : {"external_prefix_cache_queries", "external_prefix_cache_hits", "mm_cache_queries", "mm_cache_hits"}) {
-      out.Counter(fmt::format("vllm:{}", name), labels, 0, "A cache that this server does not have; always 0.");
+    for (const char* name : {"external_prefix_cache_queries", "external_prefix_cache_hits",
+                             "mm_cache_queries", "mm_cache_hits"}) {
+      out.Counter(fmt::format("vllm:{}", name), labels, 0,
+                  "A cache that this server does not have; always 0.");
     }
-    out.Counter("vllm:num_preemptions", labels, number(preemptions_), "Cumulative number of preemption from the engine.");
-    out.Counter("vllm:prompt_tokens", labels, number(prompt_tokens_ + prefix_hits_), "Number of prefill tokens processed.");
-    out.Family("vllm:prompt_tokens_by_source_total", "counter", "Number of prompt tokens by source.");
-    out.Sample("vllm:prompt_tokens_by_source_total", with("source", "local_compute"), number(prompt_tokens_));
-    out.Sample("vllm:prompt_tokens_by_source_total", with("source", "local_cache_hit"), number(prefix_hits_));
+    out.Counter("vllm:num_preemptions", labels, number(preemptions_),
+                "Cumulative number of preemption from the engine.");
+    out.Counter("vllm:prompt_tokens", labels, number(prompt_tokens_ + prefix_hits_),
+                "Number of prefill tokens processed.");
+    out.Family("vllm:prompt_tokens_by_source_total", "counter",
+               "Number of prompt tokens by source.");
+    out.Sample("vllm:prompt_tokens_by_source_total", with("source", "local_compute"),
+               number(prompt_tokens_));
+    out.Sample("vllm:prompt_tokens_by_source_total", with("source", "local_cache_hit"),
+               number(prefix_hits_));
     out.Sample("vllm:prompt_tokens_by_source_total", with("source", "external_kv_transfer"), 0);
-    out.Counter("vllm:prompt_tokens_cached", labels, number(prefix_hits_), "Number of cached prompt tokens (local + external).");
-    out.Counter("vllm:generation_tokens", labels, number(generation_tokens_), "Number of generation tokens processed.");
-    out.Family("vllm:request_success_total", "counter", "Count of successfully processed requests.");
+    out.Counter("vllm:prompt_tokens_cached", labels, number(prefix_hits_),
+                "Number of cached prompt tokens (local + external).");
+    out.Counter("vllm:generation_tokens", labels, number(generation_tokens_),
+                "Number of generation tokens processed.");
+    out.Family("vllm:request_success_total", "counter",
+               "Count of successfully processed requests.");
     static constexpr const char* kReasons[] = {"stop", "length", "abort", "error"};
-    for (int i = 0; i < 4; ++i) out.Sample("vllm:request_success_total", with("finished_reason", kReasons[i]), number(finished_[i]));
+    for (int i = 0; i < 4; ++i)
+      out.Sample("vllm:request_success_total", with("finished_reason", kReasons[i]),
+                 number(finished_[i]));
     out.Sample("vllm:request_success_total", with("finished_reason", "repetition"), 0);
 
-    out.Distribution("vllm:request_prompt_tokens", labels, prompt_lengths_, "Number of prefill tokens processed.");
-    out.Distribution("vllm:request_generation_tokens", labels, generation_lengths_, "Number of generation tokens processed.");
-    out.Distribution("vllm:iteration_tokens_total", labels, iteration_, "Histogram of number of tokens per engine_step.");
+    out.Distribution("vllm:request_prompt_tokens", labels, prompt_lengths_,
+                     "Number of prefill tokens processed.");
+    out.Distribution("vllm:request_generation_tokens", labels, generation_lengths_,
+                     "Number of generation tokens processed.");
+    out.Distribution("vllm:iteration_tokens_total", labels, iteration_,
+                     "Histogram of number of tokens per engine_step.");
     out.Distribution("vllm:request_max_num_generation_tokens", labels, max_generation_,
                      "Histogram of maximum number of requested generation tokens.");
-    out.Distribution("vllm:request_params_n", labels, sequences_, "Histogram of the n request parameter.");
-    out.Distribution("vllm:request_params_max_tokens", labels, max_tokens_, "Histogram of the max_tokens request parameter.");
-    out.Distribution("vllm:time_to_first_token_seconds", labels, first_token_, "Histogram of time to first token in seconds.");
-    out.Distribution("vllm:inter_token_latency_seconds", labels, inter_token_, "Histogram of inter-token latency in seconds.");
+    out.Distribution("vllm:request_params_n", labels, sequences_,
+                     "Histogram of the n request parameter.");
+    out.Distribution("vllm:request_params_max_tokens", labels, max_tokens_,
+                     "Histogram of the max_tokens request parameter.");
+    out.Distribution("vllm:time_to_first_token_seconds", labels, first_token_,
+                     "Histogram of time to first token in seconds.");
+    out.Distribution("vllm:inter_token_latency_seconds", labels, inter_token_,
+                     "Histogram of inter-token latency in seconds.");
     out.Distribution("vllm:time_per_output_token_seconds", labels, inter_token_,
                      "Histogram of inter-token latency in seconds, under its old name.");
     out.Distribution("vllm:request_time_per_output_token_seconds", labels, per_token_,
                      "Histogram of time_per_output_token_seconds per request.");
-    out.Distribution("vllm:e2e_request_latency_seconds", labels, e2e_, "Histogram of e2e request latency in seconds.");
-    out.Distribution("vllm:request_queue_time_seconds", labels, queue_, "Histogram of time spent in WAITING phase for request.");
+    out.Distribution("vllm:e2e_request_latency_seconds", labels, e2e_,
+                     "Histogram of e2e request latency in seconds.");
+    out.Distribution("vllm:request_queue_time_seconds", labels, queue_,
+                     "Histogram of time spent in WAITING phase for request.");
     out.Distribution("vllm:request_inference_time_seconds", labels, inference_,
                      "Histogram of time spent in RUNNING phase for request.");
-    out.Distribution("vllm:request_prefill_time_seconds", labels, prefill_, "Histogram of time spent in PREFILL phase for request.");
-    out.Distribution("vllm:request_decode_time_seconds", labels, decode_, "Histogram of time spent in DECODE phase for request.");
-    out.Distribution("vllm:request_prefill_kv_computed_tokens", labels, computed_,
-                     "Histogram of new KV tokens computed during prefill (excluding cached tokens).");
+    out.Distribution("vllm:request_prefill_time_seconds", labels, prefill_,
+                     "Histogram of time spent in PREFILL phase for request.");
+    out.Distribution("vllm:request_decode_time_seconds", labels, decode_,
+                     "Histogram of time spent in DECODE phase for request.");
+    out.Distribution(
+        "vllm:request_prefill_kv_computed_tokens", labels, computed_,
+        "Histogram of new KV tokens computed during prefill (excluding cached tokens).");
     out.Family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig");
     const auto label = [](std::string_view text) { return Escape(text); };
-    out.Sample("vllm:cache_config_info",
-               fmt::format("block_size=\"{}\",cache_dtype=\"{}\",engine=\"0\","
-                           "kv_cache_max_concurrency=\"{}\",kv_cache_memory_bytes=\"{}\","
-                           "kv_cache_size_tokens=\"{}\",model_name=\"{}\",num_gpu_blocks=\"{}\"",
-                           info_.block_size, label(info_.kv_cache_dtype),
-                           info_.max_model_len > 0
-                               ? Number(number(info_.num_blocks * info_.block_size) / number(info_.max_model_len))
-                               : "0",
-                           info_.kv_bytes, info_.num_blocks * info_.block_size, label(model_name_), info_.num_blocks),
-               1);
+    out.Sample(
+        "vllm:cache_config_info",
+        fmt::format("block_size=\"{}\",cache_dtype=\"{}\",engine=\"0\","
+                    "kv_cache_max_concurrency=\"{}\",kv_cache_memory_bytes=\"{}\","
+                    "kv_cache_size_tokens=\"{}\",model_name=\"{}\",num_gpu_blocks=\"{}\"",
+                    info_.block_size, label(info_.kv_cache_dtype),
+                    info_.max_model_len > 0 ? Number(number(info_.num_blocks * info_.block_size) /
+                                                     number(info_.max_model_len))
+                                            : "0",
+                    info_.kv_bytes, info_.num_blocks * info_.block_size, label(model_name_),
+                    info_.num_blocks),
+        1);
   }
 
-  out.Family("http_requests_total", "counter", "Total number of requests by method, status and handler.");
+  out.Family("http_requests_total", "counter",
+             "Total number of requests by method, status and handler.");
   for (const auto& [name, handler] : handlers_) {
     for (const auto& [key, count] : handler.requests) {
       out.Sample("http_requests_total",
-                 fmt::format("handler=\"{}\",method=\"{}\",status=\"{}\"", Escape(name), Escape(key.first), key.second),
+                 fmt::format("handler=\"{}\",method=\"{}\",status=\"{}\"", Escape(name),
+                             Escape(key.first), key.second),
                  static_cast<double>(count));
     }
   }
@@ -333,12 +390,14 @@ std::string Metrics::Text(bool idle) const {
           [](const Handler& handler) { return handler.request_bytes; });
   summary("http_response_size_bytes", "Content length of outgoing responses by handler.",
           [](const Handler& handler) { return handler.response_bytes; });
-  out.Distribution("http_request_duration_highr_seconds", "", http_seconds_, "Latency with many buckets but no labels.");
+  out.Distribution("http_request_duration_highr_seconds", "", http_seconds_,
+                   "Latency with many buckets but no labels.");
   out.Family("http_request_duration_seconds", "histogram", "Latency with few buckets by handler.");
   for (const auto& [name, handler] : handlers_) {
     for (const auto& [method, histogram] : handler.seconds) {
       out.Buckets("http_request_duration_seconds",
-                  fmt::format("handler=\"{}\",method=\"{}\"", Escape(name), Escape(method)), histogram);
+                  fmt::format("handler=\"{}\",method=\"{}\"", Escape(name), Escape(method)),
+                  histogram);
     }
   }
   return out.Take();
@@ -348,23 +407,28 @@ std::string Metrics::ThroughputLine() {
   std::lock_guard lock(mutex_);
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - line_time_).count();
-  const uint64_t prompt = prompt_tokens_ - line_prompt_, generation = generation_tokens_ - line_generation_;
+  const uint64_t prompt = prompt_tokens_ - line_prompt_,
+                 generation = generation_tokens_ - line_generation_;
   const bool busy = prompt + generation > 0 || last_.running > 0 || last_.waiting > 0;
-  const bool report = busy || line_busy_;  // One more line after the last busy one shows that it is quiet.
+  const bool report =
+      busy || line_busy_;  // One more line after the last busy one shows that it is quiet.
   line_time_ = now;
   line_prompt_ = prompt_tokens_;
   line_generation_ = generation_tokens_;
   line_busy_ = busy;
   if (!report || seconds <= 0) return "";
-  const double usage =
-      last_.total_blocks > 0 ? 100.0 * static_cast<double>(last_.used_blocks) / static_cast<double>(last_.total_blocks) : 0;
-  const double hits =
-      prefix_queries_ > 0 ? 100.0 * static_cast<double>(prefix_hits_) / static_cast<double>(prefix_queries_) : 0;
+  const double usage = last_.total_blocks > 0 ? 100.0 * static_cast<double>(last_.used_blocks) /
+                                                    static_cast<double>(last_.total_blocks)
+                                              : 0;
+  const double hits = prefix_queries_ > 0 ? 100.0 * static_cast<double>(prefix_hits_) /
+                                                static_cast<double>(prefix_queries_)
+                                          : 0;
   return fmt::format(
-      "Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s, Running: {} reqs, "
+      "Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} "
+      "tokens/s, Running: {} reqs, "
       "Waiting: {} reqs, KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
-      static_cast<double>(prompt) / seconds, static_cast<double>(generation) / seconds, last_.running, last_.waiting, usage,
-      hits);
+      static_cast<double>(prompt) / seconds, static_cast<double>(generation) / seconds,
+      last_.running, last_.waiting, usage, hits);
 }
 
 }  // namespace sluice

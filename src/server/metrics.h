@@ -20,11 +20,14 @@ namespace sluice {
 class Histogram {
  public:
   Histogram() = default;
-  explicit Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+  explicit Histogram(std::vector<double> bounds)
+      : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
   void Observe(double value, uint64_t times = 1);
 
   const std::vector<double>& bounds() const { return bounds_; }
-  const std::vector<uint64_t>& counts() const { return counts_; }  // one a bound, then those above all
+  const std::vector<uint64_t>& counts() const {
+    return counts_;
+  }  // one a bound, then those above all
   double sum() const { return sum_; }
   uint64_t count() const { return count_; }
 
@@ -35,8 +38,9 @@ class Histogram {
   uint64_t count_ = 0;
 };
 
-// What the server knows of itself. One instance serves the engine's thread, the I/O threads and whoever reads it.
-// Thread safety: all methods may be called from any thread; each holds one mutex for well under a microsecond, but Text().
+// What the server knows of itself. One instance serves the engine's thread, the I/O threads and
+// whoever reads it. Thread safety: all methods may be called from any thread; each holds one mutex
+// for well under a microsecond, but Text().
 class Metrics : public EngineObserver {
  public:
   Metrics();
@@ -56,11 +60,12 @@ class Metrics : public EngineObserver {
   int64_t num_waiting() const;
   double cache_usage() const;
 
-  // The whole of /metrics. `idle`: nothing runs or waits now, whatever the last step said (what was aborted since makes no
-  // step of its own).
+  // The whole of /metrics. `idle`: nothing runs or waits now, whatever the last step said (what was
+  // aborted since makes no step of its own).
   std::string Text(bool idle) const;
 
-  // One line about the last interval in vLLM's words; "" if nothing happened in it. Called by one thread at a time.
+  // One line about the last interval in vLLM's words; "" if nothing happened in it. Called by one
+  // thread at a time.
   std::string ThroughputLine();
 
  private:
@@ -81,7 +86,8 @@ class Metrics : public EngineObserver {
   uint64_t prefix_queries_ = 0, prefix_hits_ = 0;
   uint64_t finished_[4] = {};
   Histogram first_token_, inter_token_, per_token_, e2e_, queue_, inference_, prefill_, decode_;
-  Histogram prompt_lengths_, generation_lengths_, max_generation_, max_tokens_, computed_, sequences_, iteration_;
+  Histogram prompt_lengths_, generation_lengths_, max_generation_, max_tokens_, computed_,
+      sequences_, iteration_;
   Histogram http_seconds_;
   std::map<std::string, Handler, std::less<>> handlers_;
 

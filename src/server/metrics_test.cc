@@ -51,18 +51,24 @@ TEST(MetricsTest, ShowsVllmsNames) {
   const std::string text = metrics.Text(false);
   const std::string labels = R"(engine="0",model_name="a\"b\\c\nd")";
   for (const std::string& line : {
-           "vllm:num_requests_running{" + labels + "} 3.0\n", "vllm:num_requests_waiting{" + labels + "} 2.0\n",
-           "vllm:kv_cache_usage_perc{" + labels + "} 0.5\n", "vllm:gpu_cache_usage_perc{" + labels + "} 0.5\n",
-           "vllm:prefix_cache_queries_total{" + labels + "} 20.0\n", "vllm:gpu_prefix_cache_hits_total{" + labels + "} 16.0\n",
-           "vllm:prompt_tokens_total{" + labels + "} 23.0\n", "vllm:generation_tokens_total{" + labels + "} 3.0\n",
+           "vllm:num_requests_running{" + labels + "} 3.0\n",
+           "vllm:num_requests_waiting{" + labels + "} 2.0\n",
+           "vllm:kv_cache_usage_perc{" + labels + "} 0.5\n",
+           "vllm:gpu_cache_usage_perc{" + labels + "} 0.5\n",
+           "vllm:prefix_cache_queries_total{" + labels + "} 20.0\n",
+           "vllm:gpu_prefix_cache_hits_total{" + labels + "} 16.0\n",
+           "vllm:prompt_tokens_total{" + labels + "} 23.0\n",
+           "vllm:generation_tokens_total{" + labels + "} 3.0\n",
            "vllm:request_success_total{" + labels + ",finished_reason=\"length\"} 1.0\n",
            "vllm:request_success_total{" + labels + ",finished_reason=\"abort\"} 0.0\n",
            "vllm:time_to_first_token_seconds_bucket{" + labels + ",le=\"0.02\"} 0.0\n",
            "vllm:time_to_first_token_seconds_bucket{" + labels + ",le=\"0.04\"} 1.0\n",
            "vllm:time_to_first_token_seconds_bucket{" + labels + ",le=\"+Inf\"} 1.0\n",
            "vllm:request_prompt_tokens_bucket{" + labels + ",le=\"500.0\"} 1.0\n",
-           "vllm:iteration_tokens_total_sum{" + labels + "} 10.0\n", std::string("# TYPE vllm:inter_token_latency_seconds histogram\n"),
-           std::string("vllm:cache_config_info{block_size=\"16\""), std::string("process_resident_memory_bytes "),
+           "vllm:iteration_tokens_total_sum{" + labels + "} 10.0\n",
+           std::string("# TYPE vllm:inter_token_latency_seconds histogram\n"),
+           std::string("vllm:cache_config_info{block_size=\"16\""),
+           std::string("process_resident_memory_bytes "),
        }) {
     EXPECT_THAT(text, HasSubstr(line));
   }
@@ -79,7 +85,10 @@ TEST(MetricsTest, CountsHttpByHandler) {
   metrics.OnHttp(record, "/v1/completions");
   metrics.OnHttp(record, "/metrics");
   const std::string text = metrics.Text(true);
-  EXPECT_THAT(text, HasSubstr("http_requests_total{handler=\"/v1/completions\",method=\"POST\",status=\"4xx\"} 1.0\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "http_requests_total{handler=\"/v1/completions\",method=\"POST\",status=\"4xx\"} 1.0\n"));
   EXPECT_THAT(text, HasSubstr("http_request_size_bytes_sum{handler=\"/v1/completions\"} 10.0\n"));
   EXPECT_THAT(text, Not(HasSubstr("handler=\"/metrics\"")));
 }

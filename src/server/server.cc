@@ -28,7 +28,9 @@ class ServerImpl : public Server {
   ~ServerImpl() override { Close(); }
 
   Status Listen() {
-    ASSIGN_OR_RETURN(http_, HttpServer::Listen(config_, &api_, [this](const HttpExchangeRecord& record) { Record(record); }));
+    ASSIGN_OR_RETURN(
+        http_, HttpServer::Listen(config_, &api_,
+                                  [this](const HttpExchangeRecord& record) { Record(record); }));
     http_->Start();
     return {};
   }
@@ -37,10 +39,12 @@ class ServerImpl : public Server {
   EngineObserver* observer() override { return &metrics_; }
 
   Status Attach(Engine* engine, const std::filesystem::path& model_folder) override {
-    ASSIGN_OR_RETURN(std::shared_ptr<const ModelContext> model, ModelContext::Load(config_, engine, model_folder));
+    ASSIGN_OR_RETURN(std::shared_ptr<const ModelContext> model,
+                     ModelContext::Load(config_, engine, model_folder));
     metrics_.SetModel(model->name(), engine->info());
     if (model->templates.empty()) {
-      LOG_WARNING("server", "the model has no chat template: /v1/chat/completions needs --chat-template");
+      LOG_WARNING("server",
+                  "the model has no chat template: /v1/chat/completions needs --chat-template");
     } else {
       LOG_INFO("server", "chat template from {}", model->templates.origin());
     }
@@ -65,7 +69,8 @@ class ServerImpl : public Server {
       const auto now = std::chrono::steady_clock::now();
       if (now >= next_line) {
         next_line = now + kThroughputInterval;
-        if (const std::string line = metrics_.ThroughputLine(); !line.empty()) LOG_INFO("engine", "{}", line);
+        if (const std::string line = metrics_.ThroughputLine(); !line.empty())
+          LOG_INFO("engine", "{}", line);
       }
       if (!draining_) continue;
       if (engine_ != nullptr && engine_->num_unfinished() > 0) continue;
@@ -113,8 +118,9 @@ class ServerImpl : public Server {
     metrics_.OnHttp(record, api_.RouteOf(record.path));
     if (config_.disable_access_log) return;
     const std::string line =
-        fmt::format("INFO:     {} - \"{} {} HTTP/{}\" {} {}\n", record.client, PercentEncodeUnsafe(record.method),
-                    PercentEncodeUnsafe(record.target), record.version, record.status, HttpReason(record.status));
+        fmt::format("INFO:     {} - \"{} {} HTTP/{}\" {} {}\n", record.client,
+                    PercentEncodeUnsafe(record.method), PercentEncodeUnsafe(record.target),
+                    record.version, record.status, HttpReason(record.status));
     std::fwrite(line.data(), 1, line.size(), stdout);
     std::fflush(stdout);
   }

@@ -13,10 +13,11 @@ namespace sluice {
 
 class Metrics;
 
-// Life: Create binds the port and answers (/health 503 "loading", /metrics) while the model loads; Attach connects the
-// engine, from then on requests are served; Run blocks until a drain has ended. Once Run has returned the engine is not
-// used any more; it is destroyed before the server, to whose observer it reports.
-// Thread safety: BeginDrain and Stop may be called from any thread, also from a signal-handling thread.
+// Life: Create binds the port and answers (/health 503 "loading", /metrics) while the model loads;
+// Attach connects the engine, from then on requests are served; Run blocks until a drain has ended.
+// Once Run has returned the engine is not used any more; it is destroyed before the server, to
+// whose observer it reports. Thread safety: BeginDrain and Stop may be called from any thread, also
+// from a signal-handling thread.
 class Server {
  public:
   // kAddressInUse if the port is taken, naming it and what to do.
@@ -26,13 +27,14 @@ class Server {
   virtual uint16_t port() const = 0;
   // What the engine's hooks report to.
   virtual EngineObserver* observer() = 0;
-  // `model_folder` holds tokenizer and chat template. Errors: a tokenizer or template that cannot be used, or that
-  // disagrees with the model (more tokens than the vocabulary has rows).
+  // `model_folder` holds tokenizer and chat template. Errors: a tokenizer or template that cannot
+  // be used, or that disagrees with the model (more tokens than the vocabulary has rows).
   virtual Status Attach(Engine* engine, const std::filesystem::path& model_folder) = 0;
 
   // Serves until BeginDrain() has completed or Stop() is called. Returns the exit code.
   virtual int Run() = 0;
-  // C9: new work is answered 503; running requests may finish within the engine's grace time; then Run returns 0.
+  // C9: new work is answered 503; running requests may finish within the engine's grace time; then
+  // Run returns 0.
   virtual void BeginDrain() = 0;
   // Ends at once: Run returns, or, if it was never called, everything is closed when this returns.
   virtual void Stop() = 0;

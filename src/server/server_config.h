@@ -10,11 +10,12 @@ namespace sluice {
 
 struct ServerConfig {
   std::string host = "0.0.0.0";
-  uint16_t port = 8000;  // 0: any free port, told by Server::port()
-  std::vector<std::string> api_keys;            // empty: no authentication
-  std::vector<std::string> served_model_names;  // first is the one in answers; empty: the model argument
-  std::string model_argument;                   // as the user gave it ("root" in /v1/models)
-  std::string root_path;                        // prefix that a proxy strips or keeps; both are answered
+  uint16_t port = 8000;               // 0: any free port, told by Server::port()
+  std::vector<std::string> api_keys;  // empty: no authentication
+  std::vector<std::string>
+      served_model_names;      // first is the one in answers; empty: the model argument
+  std::string model_argument;  // as the user gave it ("root" in /v1/models)
+  std::string root_path;       // prefix that a proxy strips or keeps; both are answered
 
   // CORS, as vllm serve.
   std::vector<std::string> allowed_origins = {"*"};
@@ -28,14 +29,14 @@ struct ServerConfig {
   int max_connections = 4096;
   int max_pending_requests = 4096;  // taken in and not finished; more are answered 503
   double keep_alive_seconds = 5;
-  double header_timeout_seconds = 30;   // from the first byte of a request to the end of its head
+  double header_timeout_seconds = 30;  // from the first byte of a request to the end of its head
   double body_timeout_seconds = 120;
-  double write_timeout_seconds = 300;   // a client that reads nothing for so long is dropped
+  double write_timeout_seconds = 300;  // a client that reads nothing for so long is dropped
   int io_threads = 1;
   int worker_threads = 2;  // rendering, encoding, detokenizing
 
   // Answers.
-  std::string chat_template;        // path or text; empty: the model's own
+  std::string chat_template;                          // path or text; empty: the model's own
   std::string chat_template_content_format = "auto";  // auto | string | openai
   std::string default_chat_template_kwargs;           // a JSON object or empty
   bool trust_request_chat_template = false;

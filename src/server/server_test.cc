@@ -1,4 +1,5 @@
-// The whole server over sockets, with a tokenizer and template of a small model and an engine that says what a test wants.
+// The whole server over sockets, with a tokenizer and template of a small model and an engine that
+// says what a test wants.
 #include "server/server.h"
 
 #include <arpa/inet.h>
@@ -100,7 +101,9 @@ class Socket {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
-  void Send(const std::string& text) { EXPECT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), ssize_t(text.size())); }
+  void Send(const std::string& text) {
+    EXPECT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), ssize_t(text.size()));
+  }
   std::string Read() {
     char buffer[4096];
     const ssize_t n = recv(fd_, buffer, sizeof buffer, 0);
@@ -141,13 +144,18 @@ class ServerTest : public testing::Test {
   }
   void TearDown() override { server_.reset(); }
 
-  static std::string Head(const std::string& method, const std::string& path, const std::string& headers, size_t length) {
+  static std::string Head(const std::string& method, const std::string& path,
+                          const std::string& headers, size_t length) {
     return method + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers +
            "Content-Length: " + std::to_string(length) + "\r\n\r\n";
   }
-  Answer Ask(const std::string& method, const std::string& path, const std::string& body = "", const std::string& headers = "") {
+  Answer Ask(const std::string& method, const std::string& path, const std::string& body = "",
+             const std::string& headers = "") {
     Socket socket(server_->port());
-    socket.Send(Head(method, path, headers + (body.empty() ? "" : "Content-Type: application/json\r\n"), body.size()) + body);
+    socket.Send(Head(method, path,
+                     headers + (body.empty() ? "" : "Content-Type: application/json\r\n"),
+                     body.size()) +
+                body);
     const std::string all = socket.ReadAll();
     Answer answer;
     const size_t split = all.find("\r\n\r\n");
@@ -170,11 +178,14 @@ class ServerTest : public testing::Test {
     return answer;
   }
   Answer Complete(const std::string& fields) {
-    return Ask("POST", "/v1/completions", R"({"model":"abacus","prompt":"The abacus counts the beads",)" + fields + "}");
+    return Ask("POST", "/v1/completions",
+               R"({"model":"abacus","prompt":"The abacus counts the beads",)" + fields + "}");
   }
   Answer Chat(const std::string& fields) {
-    return Ask("POST", "/v1/chat/completions",
-               R"({"model":"abacus","messages":[{"role":"user","content":"The abacus counts the beads"}],)" + fields + "}");
+    return Ask(
+        "POST", "/v1/chat/completions",
+        R"({"model":"abacus","messages":[{"role":"user","content":"The abacus counts the beads"}],)" +
+            fields + "}");
   }
   template <typename Condition>
   bool Eventually(Condition condition) {
@@ -213,17 +224,21 @@ TEST_F(ServerTest, Completion) {
   EXPECT_THAT(answer.head, HasSubstr("content-type: application/json\r\n"));
   EXPECT_THAT(answer.head, HasSubstr("vary: Origin\r\n"));
   const json::Value body = answer.json();
-  EXPECT_EQ(Keys(body), "id object created model choices service_tier system_fingerprint usage kv_transfer_params "
-                        "ec_transfer_params metrics ");
+  EXPECT_EQ(
+      Keys(body),
+      "id object created model choices service_tier system_fingerprint usage kv_transfer_params "
+      "ec_transfer_params metrics ");
   EXPECT_EQ(Keys(At(body, {"choices", "0"})),
-            "index text logprobs finish_reason stop_reason token_ids prompt_logprobs prompt_token_ids routed_experts ");
+            "index text logprobs finish_reason stop_reason token_ids prompt_logprobs "
+            "prompt_token_ids routed_experts ");
   EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value(" wis\uFFFD tu"));
   EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), json::Value("length"));
   EXPECT_EQ(json::Write(At(body, {"choices", "0", "token_ids"})), "[342,82,226,334]");
   EXPECT_EQ(json::Write(At(body, {"choices", "0", "prompt_token_ids"})),
             "[506,51,295,220,64,65,64,300,82,270,78,84,77,83,82,266,295,257,68,64,67,82]");
-  EXPECT_EQ(json::Write(At(body, {"usage"})),
-            R"({"prompt_tokens":22,"total_tokens":26,"completion_tokens":4,"prompt_tokens_details":null,"completion_tokens_details":null})");
+  EXPECT_EQ(
+      json::Write(At(body, {"usage"})),
+      R"({"prompt_tokens":22,"total_tokens":26,"completion_tokens":4,"prompt_tokens_details":null,"completion_tokens_details":null})");
   EXPECT_THAT(At(body, {"id"}).as_string(), StartsWith("cmpl-"));
   const Request request = engine_.requests().at(0);
   EXPECT_EQ(request.sampling.temperature, 0);
@@ -233,7 +248,8 @@ TEST_F(ServerTest, Completion) {
 TEST_F(ServerTest, StreamedCompletion) {
   engine_.script = [](const Request&) { return FakeEngine::Script{kTokens}; };
   Start();
-  const Answer answer = Complete("\"max_tokens\":4,\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+  const Answer answer =
+      Complete("\"max_tokens\":4,\"stream\":true,\"stream_options\":{\"include_usage\":true}");
   EXPECT_THAT(answer.head, HasSubstr("content-type: text/event-stream; charset=utf-8\r\n"));
   EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n"));
   const std::vector<json::Value> events = answer.events();
@@ -245,14 +261,18 @@ TEST_F(ServerTest, StreamedCompletion) {
   EXPECT_EQ(ChunkText(events), " wis\uFFFD tu");
   EXPECT_EQ(At(events[3], {"choices", "0", "finish_reason"}), json::Value("length"));
   EXPECT_EQ(Keys(events[4]), "id object created model choices usage system_fingerprint ");
-  EXPECT_EQ(json::Write(At(events[4], {"usage"})), R"({"prompt_tokens":22,"total_tokens":26,"completion_tokens":4})");
+  EXPECT_EQ(json::Write(At(events[4], {"usage"})),
+            R"({"prompt_tokens":22,"total_tokens":26,"completion_tokens":4})");
   const std::vector<json::Value> plain = Complete("\"max_tokens\":2,\"stream\":true").events();
   ASSERT_EQ(plain.size(), 2u);
   EXPECT_EQ(Keys(plain[1]), "id object created model choices system_fingerprint ");
   const std::vector<json::Value> usage =
-      Complete("\"max_tokens\":2,\"stream\":true,\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}")
+      Complete(
+          "\"max_tokens\":2,\"stream\":true,\"stream_options\":{\"include_usage\":true,"
+          "\"continuous_usage_stats\":true}")
           .events();
-  EXPECT_EQ(json::Write(At(usage[0], {"usage"})), R"({"prompt_tokens":22,"total_tokens":23,"completion_tokens":1})");
+  EXPECT_EQ(json::Write(At(usage[0], {"usage"})),
+            R"({"prompt_tokens":22,"total_tokens":23,"completion_tokens":1})");
 }
 
 TEST_F(ServerTest, StreamInterval) {
@@ -262,22 +282,28 @@ TEST_F(ServerTest, StreamInterval) {
 }
 
 TEST_F(ServerTest, ChatCompletion) {
-  engine_.script = [](const Request&) { return FakeEngine::Script{{458, 274, 393, 510}, FinishReason::kStop}; };
+  engine_.script = [](const Request&) {
+    return FakeEngine::Script{{458, 274, 393, 510}, FinishReason::kStop};
+  };
   Start();
-  const Answer answer = Chat("\"max_tokens\":8,\"return_token_ids\":true,\"return_prompt_text\":true");
+  const Answer answer =
+      Chat("\"max_tokens\":8,\"return_token_ids\":true,\"return_prompt_text\":true");
   EXPECT_EQ(answer.status, 200) << answer.body;
   const json::Value body = answer.json();
-  EXPECT_EQ(Keys(body), "id object created model choices service_tier system_fingerprint usage prompt_logprobs "
-                        "prompt_token_ids prompt_text kv_transfer_params ec_transfer_params metrics ");
+  EXPECT_EQ(Keys(body),
+            "id object created model choices service_tier system_fingerprint usage prompt_logprobs "
+            "prompt_token_ids prompt_text kv_transfer_params ec_transfer_params metrics ");
   EXPECT_EQ(Keys(At(body, {"choices", "0"})),
             "index message logprobs finish_reason stop_reason token_ids routed_experts ");
-  EXPECT_EQ(json::Write(At(body, {"choices", "0", "message"})),
-            R"({"role":"assistant","content":"'tifoli","refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null})");
+  EXPECT_EQ(
+      json::Write(At(body, {"choices", "0", "message"})),
+      R"({"role":"assistant","content":"'tifoli","refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null})");
   EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), json::Value("stop"));
   EXPECT_EQ(json::Write(At(body, {"choices", "0", "token_ids"})), "[458,274,393,510]");
   EXPECT_EQ(At(body, {"usage", "prompt_tokens"}), json::Value(43));
   EXPECT_EQ(At(body, {"usage", "completion_tokens"}), json::Value(4));
-  EXPECT_THAT(At(body, {"prompt_text"}).as_string(), StartsWith("<|begin_of_text|><|start_header_id|>user"));
+  EXPECT_THAT(At(body, {"prompt_text"}).as_string(),
+              StartsWith("<|begin_of_text|><|start_header_id|>user"));
 }
 
 TEST_F(ServerTest, StreamedChat) {
@@ -285,15 +311,18 @@ TEST_F(ServerTest, StreamedChat) {
   Start();
   const std::vector<json::Value> events = Chat("\"max_tokens\":3,\"n\":2,\"stream\":true").events();
   ASSERT_GE(events.size(), 4u);
-  EXPECT_EQ(json::Write(At(events[0], {"choices"})),
-            R"([{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])");
+  EXPECT_EQ(
+      json::Write(At(events[0], {"choices"})),
+      R"([{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])");
   EXPECT_EQ(At(events[1], {"choices", "0", "index"}), json::Value(1));
   EXPECT_EQ(Keys(events[0]), "id object created model choices prompt_token_ids prompt_text ");
-  EXPECT_EQ(json::Write(At(events[2], {"choices"})),
-            R"([{"index":0,"delta":{"content":" wi"},"logprobs":null,"finish_reason":null,"token_ids":null}])");
+  EXPECT_EQ(
+      json::Write(At(events[2], {"choices"})),
+      R"([{"index":0,"delta":{"content":" wi"},"logprobs":null,"finish_reason":null,"token_ids":null}])");
   EXPECT_EQ(ChunkText(events, 0), " wis");
   EXPECT_EQ(ChunkText(events, 1), " wis");
-  EXPECT_EQ(Keys(At(events.back(), {"choices", "0"})), "index delta logprobs finish_reason stop_reason token_ids ");
+  EXPECT_EQ(Keys(At(events.back(), {"choices", "0"})),
+            "index delta logprobs finish_reason stop_reason token_ids ");
 }
 
 TEST_F(ServerTest, StopStringEndsTheSequence) {
@@ -302,7 +331,8 @@ TEST_F(ServerTest, StopStringEndsTheSequence) {
   engine_.script = [tokens](const Request&) { return FakeEngine::Script{tokens}; };
   engine_.step_time = 2ms;
   Start();
-  const json::Value body = Complete("\"max_tokens\":400,\"stop\":[\"tu\"],\"return_token_ids\":true").json();
+  const json::Value body =
+      Complete("\"max_tokens\":400,\"stop\":[\"tu\"],\"return_token_ids\":true").json();
   EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value(" wis\uFFFD "));
   EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), json::Value("stop"));
   EXPECT_EQ(At(body, {"choices", "0", "stop_reason"}), json::Value("tu"));
@@ -313,7 +343,9 @@ TEST_F(ServerTest, StopStringEndsTheSequence) {
 }
 
 TEST_F(ServerTest, StopTokenIsHiddenUnlessWanted) {
-  engine_.script = [](const Request&) { return FakeEngine::Script{{82, 300}, FinishReason::kStop, 300}; };
+  engine_.script = [](const Request&) {
+    return FakeEngine::Script{{82, 300}, FinishReason::kStop, 300};
+  };
   Start();
   json::Value body = Complete("\"stop_token_ids\":[300]").json();
   EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value("s"));
@@ -327,7 +359,8 @@ TEST_F(ServerTest, SeveralPromptsAndSequences) {
     return FakeEngine::Script{{static_cast<int32_t>(request.prompt.back()), 82}};
   };
   Start();
-  const Answer answer = Ask("POST", "/v1/completions", R"({"prompt":[[5,64],[65],[66]],"max_tokens":2,"n":2})");
+  const Answer answer =
+      Ask("POST", "/v1/completions", R"({"prompt":[[5,64],[65],[66]],"max_tokens":2,"n":2})");
   const json::Value body = answer.json();
   ASSERT_EQ(At(body, {"choices"}).as_array().size(), 6u) << answer.body;
   EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value("as"));
@@ -340,9 +373,9 @@ TEST_F(ServerTest, SeveralPromptsAndSequences) {
 TEST_F(ServerTest, EchoWithLogprobsAsTheEvaluationHarnessReadsThem) {
   engine_.script = [](const Request&) { return FakeEngine::Script{{334}}; };
   Start();
-  const Answer answer =
-      Ask("POST", "/v1/completions",
-          R"({"prompt":[[5,17,101,260,333]],"max_tokens":1,"logprobs":1,"echo":true,"temperature":0,"seed":1234})");
+  const Answer answer = Ask(
+      "POST", "/v1/completions",
+      R"({"prompt":[[5,17,101,260,333]],"max_tokens":1,"logprobs":1,"echo":true,"temperature":0,"seed":1234})");
   const json::Value body = answer.json();
   const json::Value& logprobs = At(body, {"choices", "0", "logprobs"});
   EXPECT_EQ(At(logprobs, {"token_logprobs"}).as_array().size(), 6u) << answer.body;
@@ -360,8 +393,10 @@ TEST_F(ServerTest, EchoWithoutOutput) {
   const json::Value body = Complete("\"max_tokens\":0,\"echo\":true").json();
   EXPECT_EQ(At(body, {"choices", "0", "text"}), json::Value("The abacus counts the beads"));
   EXPECT_EQ(At(body, {"usage", "completion_tokens"}), json::Value(1));
-  const std::vector<json::Value> events = Complete("\"max_tokens\":3,\"echo\":true,\"stream\":true").events();
-  EXPECT_THAT(At(events[0], {"choices", "0", "text"}).as_string(), StartsWith("The abacus counts the beads"));
+  const std::vector<json::Value> events =
+      Complete("\"max_tokens\":3,\"echo\":true,\"stream\":true").events();
+  EXPECT_THAT(At(events[0], {"choices", "0", "text"}).as_string(),
+              StartsWith("The abacus counts the beads"));
   EXPECT_TRUE(At(events[0], {"choices", "0", "prompt_token_ids"}).is_array());
 }
 
@@ -369,19 +404,23 @@ TEST_F(ServerTest, ChatLogprobs) {
   engine_.script = [](const Request&) { return FakeEngine::Script{{226, 334}}; };
   Start();
   const json::Value body = Chat("\"max_tokens\":2,\"logprobs\":true,\"top_logprobs\":1").json();
-  EXPECT_EQ(json::Write(At(body, {"choices", "0", "logprobs"})),
-            R"({"content":[{"token":"","logprob":-0.5,"bytes":[],"top_logprobs":[{"token":"","logprob":-0.5,"bytes":[]}]},)"
-            R"({"token":" tu","logprob":-0.5,"bytes":[32,116,117],"top_logprobs":[{"token":" tu","logprob":-0.5,"bytes":[32,116,117]}]}]})");
+  EXPECT_EQ(
+      json::Write(At(body, {"choices", "0", "logprobs"})),
+      R"({"content":[{"token":"","logprob":-0.5,"bytes":[],"top_logprobs":[{"token":"","logprob":-0.5,"bytes":[]}]},)"
+      R"({"token":" tu","logprob":-0.5,"bytes":[32,116,117],"top_logprobs":[{"token":" tu","logprob":-0.5,"bytes":[32,116,117]}]}]})");
 }
 
 TEST_F(ServerTest, ContinuesTheFinalMessage) {
   Start();
-  const Answer answer = Ask("POST", "/v1/chat/completions",
-                            R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"Seven"}],"echo":true,)"
-                            R"("continue_final_message":true,"add_generation_prompt":false,"max_tokens":1})");
-  EXPECT_THAT(At(answer.json(), {"choices", "0", "message", "content"}).as_string(), StartsWith("Seven"));
+  const Answer answer = Ask(
+      "POST", "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"Seven"}],"echo":true,)"
+      R"("continue_final_message":true,"add_generation_prompt":false,"max_tokens":1})");
+  EXPECT_THAT(At(answer.json(), {"choices", "0", "message", "content"}).as_string(),
+              StartsWith("Seven"));
   EXPECT_EQ(Chat("\"continue_final_message\":true").status, 400);
-  EXPECT_EQ(At(Chat("\"add_generation_prompt\":false").json(), {"choices", "0", "message", "role"}), json::Value("user"));
+  EXPECT_EQ(At(Chat("\"add_generation_prompt\":false").json(), {"choices", "0", "message", "role"}),
+            json::Value("user"));
 }
 
 TEST_F(ServerTest, ChecksValuesAgainstTheModel) {
@@ -391,7 +430,8 @@ TEST_F(ServerTest, ChecksValuesAgainstTheModel) {
     const char* param;  // null: null
     const char* words;
   } cases[] = {
-      {"\"temperature\":-1", "temperature", "temperature must be non-negative, got -1.0. (parameter=temperature, value=-1.0)"},
+      {"\"temperature\":-1", "temperature",
+       "temperature must be non-negative, got -1.0. (parameter=temperature, value=-1.0)"},
       {"\"temperature\":3", "temperature", "temperature must be in [0, 2], got 3.0."},
       {"\"temperature\":NaN", "temperature", "temperature must be a finite number, got nan."},
       {"\"top_p\":0", "top_p", "top_p must be in (0, 1], got 0.0."},
@@ -399,23 +439,30 @@ TEST_F(ServerTest, ChecksValuesAgainstTheModel) {
       {"\"min_p\":1.1", nullptr, "min_p must be in [0, 1], got 1.1."},
       {"\"min_p\":NaN", nullptr, "min_p must be in [0, 1], got nan."},
       {"\"presence_penalty\":2.1", nullptr, "presence_penalty must be in [-2, 2], got 2.1."},
-      {"\"repetition_penalty\":0", nullptr, "repetition_penalty must be greater than zero, got 0.0."},
+      {"\"repetition_penalty\":0", nullptr,
+       "repetition_penalty must be greater than zero, got 0.0."},
       {"\"n\":0", nullptr, "n must be at least 1, got 0."},
       {"\"n\":20000", nullptr, "n must be at most 16384, got 20000."},
       {"\"n\":2,\"temperature\":0", nullptr, "n must be 1 when using greedy sampling, got 2."},
       {"\"stop\":[\"\"]", nullptr, "stop cannot contain an empty string."},
-      {"\"stop_token_ids\":[512]", "stop_token_ids", "token_id(s) [512] in stop_token_ids contain out-of-vocab"},
+      {"\"stop_token_ids\":[512]", "stop_token_ids",
+       "token_id(s) [512] in stop_token_ids contain out-of-vocab"},
       {"\"max_tokens\":0", "max_tokens", "max_tokens must be at least 1, got 0."},
-      {"\"max_tokens\":513", "max_tokens", "max_tokens=513 cannot be greater than max_model_len=512."},
-      {"\"min_tokens\":17", nullptr, "min_tokens must be less than or equal to max_tokens=16, got 17."},
-      {"\"logprobs\":21", "logprobs", "Requested sample logprobs of 21, which is greater than max allowed: 20"},
+      {"\"max_tokens\":513", "max_tokens",
+       "max_tokens=513 cannot be greater than max_model_len=512."},
+      {"\"min_tokens\":17", nullptr,
+       "min_tokens must be less than or equal to max_tokens=16, got 17."},
+      {"\"logprobs\":21", "logprobs",
+       "Requested sample logprobs of 21, which is greater than max allowed: 20"},
       {"\"logprobs\":-1", "logprobs", "Requested sample logprobs of 512"},
-      {"\"logit_bias\":{\"512\":1}", "logit_bias", "token_id(s) [512] in logit_bias contain out-of-vocab"},
+      {"\"logit_bias\":{\"512\":1}", "logit_bias",
+       "token_id(s) [512] in logit_bias contain out-of-vocab"},
       {"\"logit_bias\":{\"abc\":1}", "logit_bias", "['abc']"},
       {"\"allowed_token_ids\":[]", "allowed_token_ids", "allowed_token_ids is not None and empty!"},
       {"\"bad_words\":[\"\"]", nullptr, "bad_words cannot contain an empty string."},
       {"\"truncate_prompt_tokens\":0", nullptr, "The decoder prompt cannot be empty"},
-      {"\"truncate_prompt_tokens\":1000", "truncate_prompt_tokens", "cannot be greater than max_model_len = 512"},
+      {"\"truncate_prompt_tokens\":1000", "truncate_prompt_tokens",
+       "cannot be greater than max_model_len = 512"},
   };
   for (const auto& test : cases) {
     const Answer answer = Complete(test.fields);
@@ -423,14 +470,17 @@ TEST_F(ServerTest, ChecksValuesAgainstTheModel) {
     const json::Value error = At(answer.json(), {"error"});
     EXPECT_EQ(Keys(error), "message type param code ");
     EXPECT_THAT(At(error, {"message"}).as_string(), HasSubstr(test.words)) << test.fields;
-    EXPECT_EQ(At(error, {"param"}), test.param == nullptr ? json::Value() : json::Value(test.param)) << test.fields;
+    EXPECT_EQ(At(error, {"param"}), test.param == nullptr ? json::Value() : json::Value(test.param))
+        << test.fields;
   }
   EXPECT_TRUE(engine_.requests().empty());
 }
 
 TEST_F(ServerTest, ChecksPrompts) {
   Start();
-  const auto ask = [&](const std::string& prompt) { return Ask("POST", "/v1/completions", R"({"prompt":)" + prompt + "}"); };
+  const auto ask = [&](const std::string& prompt) {
+    return Ask("POST", "/v1/completions", R"({"prompt":)" + prompt + "}");
+  };
   EXPECT_THAT(ask("[512]").body, HasSubstr("Token id 512 is out of vocabulary"));
   EXPECT_THAT(ask("[18446744073709551616]").body, HasSubstr("out of vocabulary"));
   EXPECT_THAT(ask("[[]]").body, HasSubstr("The decoder prompt cannot be empty"));
@@ -439,7 +489,8 @@ TEST_F(ServerTest, ChecksPrompts) {
   std::string beads;
   for (int i = 0; i < 400; ++i) beads += "bead ";
   EXPECT_THAT(ask("\"" + beads + "\"").body, HasSubstr("maximum context length is 512 tokens"));
-  EXPECT_THAT(ask("\"" + std::string(10 << 20, 'x') + "\"").body, HasSubstr("more than 12800 characters"));
+  EXPECT_THAT(ask("\"" + std::string(10 << 20, 'x') + "\"").body,
+              HasSubstr("more than 12800 characters"));
   std::string ids = "[7";
   for (int i = 0; i < 511; ++i) ids += ",7";
   EXPECT_THAT(ask(ids + "]").body, HasSubstr("max_tokens must be at least 1, got 0."));
@@ -468,11 +519,13 @@ TEST_F(ServerTest, ClientThatGoesAwayAbortsItsWork) {
   engine_.step_time = 5ms;
   Start();
   for (const bool stream : {true, false}) {
-    const std::string body =
-        std::string(R"({"prompt":["a","b"],"max_tokens":400,"stream":)") + (stream ? "true}" : "false}");
+    const std::string body = std::string(R"({"prompt":["a","b"],"max_tokens":400,"stream":)") +
+                             (stream ? "true}" : "false}");
     {
       Socket socket(server_->port());
-      socket.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) + body);
+      socket.Send(
+          Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
+          body);
       ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 2; }));
       if (stream) {
         EXPECT_THAT(socket.Read(), HasSubstr("200 OK"));
@@ -485,13 +538,17 @@ TEST_F(ServerTest, ClientThatGoesAwayAbortsItsWork) {
 
 TEST_F(ServerTest, MergesForASlowReaderAndLosesNothing) {
   constexpr int kCount = 450;
-  engine_.script = [](const Request&) { return FakeEngine::Script{std::vector<int32_t>(kCount, 82)}; };
+  engine_.script = [](const Request&) {
+    return FakeEngine::Script{std::vector<int32_t>(kCount, 82)};
+  };
   Start();
   // 40 sequences x 450 events x 230 bytes are far more than the sockets hold.
   const std::string body = R"({"prompt":"a","max_tokens":450,"n":40,"stream":true})";
   Socket slow(server_->port());
-  slow.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) + body);
-  ASSERT_TRUE(Eventually([&] { return engine_.requests().size() == 1 && engine_.num_unfinished() == 0; }));
+  slow.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
+            body);
+  ASSERT_TRUE(
+      Eventually([&] { return engine_.requests().size() == 1 && engine_.num_unfinished() == 0; }));
   EXPECT_EQ(Complete("\"max_tokens\":2").status, 200);
   const std::string all = slow.ReadAll();
   size_t letters = 0;
@@ -526,18 +583,23 @@ TEST_F(ServerTest, Routes) {
   EXPECT_EQ(Ask("POST", "/v1/completions/render", "{}").status, 403);
   EXPECT_EQ(Ask("POST", "/v1/responses", "{}").status, 404);
   const json::Value models = Ask("GET", "/v1/models").json();
-  EXPECT_EQ(Keys(At(models, {"data", "0"})), "id object created owned_by root parent max_model_len permission ");
+  EXPECT_EQ(Keys(At(models, {"data", "0"})),
+            "id object created owned_by root parent max_model_len permission ");
   EXPECT_EQ(At(models, {"data", "1", "id"}), json::Value("other-name"));
   EXPECT_EQ(Ask("GET", "/v1/models/abacus").status, 200);
   EXPECT_EQ(Ask("GET", "/v1/models/nope").status, 404);
   EXPECT_EQ(Ask("POST", "/invocations", R"({"prompt":"a","max_tokens":1})").status, 200);
-  EXPECT_THAT(Ask("GET", "/metrics").body, HasSubstr("http_requests_total{handler=\"/v1/completions\",method=\"GET\",status=\"4xx\"} 1.0"));
+  EXPECT_THAT(
+      Ask("GET", "/metrics").body,
+      HasSubstr(
+          "http_requests_total{handler=\"/v1/completions\",method=\"GET\",status=\"4xx\"} 1.0"));
 }
 
 TEST_F(ServerTest, ModelNames) {
   Start();
   const auto ask = [&](const std::string& model) {
-    return Ask("POST", "/v1/completions", R"({"model":)" + model + R"(,"prompt":"a","max_tokens":1})");
+    return Ask("POST", "/v1/completions",
+               R"({"model":)" + model + R"(,"prompt":"a","max_tokens":1})");
   };
   for (const char* name : {"\"abacus\"", "\"other-name\"", "\"abacus/\"", "null", "\"\""}) {
     const Answer answer = ask(name);
@@ -545,8 +607,10 @@ TEST_F(ServerTest, ModelNames) {
     EXPECT_EQ(At(answer.json(), {"model"}), json::Value("abacus"));
   }
   const Answer unknown = ask("\"nope\"");
-  EXPECT_EQ(unknown.body, R"({"error":{"message":"The model `nope` does not exist. Valid aliases: abacus, other-name.",)"
-                          R"("type":"NotFoundError","param":"model","code":404}})");
+  EXPECT_EQ(
+      unknown.body,
+      R"({"error":{"message":"The model `nope` does not exist. Valid aliases: abacus, other-name.",)"
+      R"("type":"NotFoundError","param":"model","code":404}})");
 }
 
 TEST_F(ServerTest, RequestIds) {
@@ -567,16 +631,19 @@ TEST_F(ServerTest, Keys) {
   const auto status = [&](const std::string& path, const std::string& header) {
     return Ask("GET", path, "", header.empty() ? "" : "Authorization: " + header + "\r\n").status;
   };
-  for (const char* path : {"/v1/models", "/v1", "/v1/nope", "/v1models", "/v2/x", "/v1/../v1/models", "/%76%31/models"}) {
+  for (const char* path : {"/v1/models", "/v1", "/v1/nope", "/v1models", "/v2/x",
+                           "/v1/../v1/models", "/%76%31/models"}) {
     EXPECT_EQ(status(path, ""), 401) << path;
     EXPECT_NE(status(path, "Bearer sk-bead-0001"), 401) << path;
   }
-  for (const char* path : {"/health", "/metrics", "/version", "/load", "//v1/models"}) EXPECT_NE(status(path, ""), 401) << path;
+  for (const char* path : {"/health", "/metrics", "/version", "/load", "//v1/models"})
+    EXPECT_NE(status(path, ""), 401) << path;
   for (const char* good : {"Bearer sk-bead-0002", "bearer sk-bead-0001", "BEARER sk-bead-0001"}) {
     EXPECT_EQ(status("/v1/models", good), 200) << good;
   }
-  for (const char* bad : {"Bearer wrong", "sk-bead-0001", "Basic sk-bead-0001", "Bearer  sk-bead-0001", "Bearer ", "Bearer",
-                          "Bearer sk-bead-000", "Bearer sk-bead-00011", "Bearer SK-BEAD-0001"}) {
+  for (const char* bad :
+       {"Bearer wrong", "sk-bead-0001", "Basic sk-bead-0001", "Bearer  sk-bead-0001", "Bearer ",
+        "Bearer", "Bearer sk-bead-000", "Bearer sk-bead-00011", "Bearer SK-BEAD-0001"}) {
     EXPECT_EQ(status("/v1/models", bad), 401) << bad;
   }
   const Answer refused = Ask("POST", "/v1/completions", "{", "Origin: http://a.example\r\n");
@@ -590,18 +657,22 @@ TEST_F(ServerTest, CrossOrigin) {
   config.allowed_origins = {"http://a.example"};
   config.allow_credentials = true;
   Start(config);
-  const std::string preflight = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-foo\r\n";
-  const Answer good = Ask("OPTIONS", "/v1/completions", "", "Origin: http://a.example\r\n" + preflight);
+  const std::string preflight =
+      "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-foo\r\n";
+  const Answer good =
+      Ask("OPTIONS", "/v1/completions", "", "Origin: http://a.example\r\n" + preflight);
   EXPECT_EQ(good.status, 200);
   EXPECT_THAT(good.head, HasSubstr("access-control-allow-origin: http://a.example\r\n"));
   EXPECT_THAT(good.head, HasSubstr("access-control-allow-headers: x-foo\r\n"));
-  const Answer bad = Ask("OPTIONS", "/v1/completions", "", "Origin: http://b.example\r\n" + preflight);
+  const Answer bad =
+      Ask("OPTIONS", "/v1/completions", "", "Origin: http://b.example\r\n" + preflight);
   EXPECT_EQ(bad.status, 400);
   EXPECT_EQ(bad.body, "Disallowed CORS origin");
   const Answer simple = Ask("GET", "/health", "", "Origin: http://a.example\r\n");
   EXPECT_THAT(simple.head, HasSubstr("access-control-allow-origin: http://a.example\r\n"));
   EXPECT_THAT(simple.head, HasSubstr("vary: Origin\r\n"));
-  EXPECT_THAT(Ask("GET", "/health", "", "Origin: http://b.example\r\n").head, Not(HasSubstr("allow-origin")));
+  EXPECT_THAT(Ask("GET", "/health", "", "Origin: http://b.example\r\n").head,
+              Not(HasSubstr("allow-origin")));
 }
 
 TEST_F(ServerTest, RootPath) {
@@ -617,14 +688,19 @@ TEST_F(ServerTest, TokenizeAndDetokenize) {
   ServerConfig config = DefaultConfig();
   config.enable_tokenizer_info_endpoint = true;
   Start(config);
-  EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"a<|eot_id|>","return_token_strs":true})").body,
-            R"({"count":3,"max_model_len":512,"tokens":[506,64,510],"token_strs":["<|begin_of_text|>","a","<|eot_id|>"]})");
+  EXPECT_EQ(
+      Ask("POST", "/tokenize", R"({"prompt":"a<|eot_id|>","return_token_strs":true})").body,
+      R"({"count":3,"max_model_len":512,"tokens":[506,64,510],"token_strs":["<|begin_of_text|>","a","<|eot_id|>"]})");
   EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"a","add_special_tokens":false})").body,
             R"({"count":1,"max_model_len":512,"tokens":[64],"token_strs":null})");
-  EXPECT_EQ(At(Ask("POST", "/tokenize", R"({"messages":[{"role":"user","content":"b"}]})").json(), {"count"}), json::Value(23));
+  EXPECT_EQ(At(Ask("POST", "/tokenize", R"({"messages":[{"role":"user","content":"b"}]})").json(),
+               {"count"}),
+            json::Value(23));
   EXPECT_THAT(Ask("POST", "/tokenize", "{}").body, HasSubstr(R"("param":"body.prompt")"));
-  EXPECT_EQ(Ask("POST", "/detokenize", R"({"tokens":[506,"510",65]})").body, R"({"prompt":"<|begin_of_text|><|eot_id|>b"})");
-  for (const char* bad : {R"({"tokens":[-1]})", R"({"tokens":"a"})", R"({"tokens":[1099511627776]})", "{}"}) {
+  EXPECT_EQ(Ask("POST", "/detokenize", R"({"tokens":[506,"510",65]})").body,
+            R"({"prompt":"<|begin_of_text|><|eot_id|>b"})");
+  for (const char* bad :
+       {R"({"tokens":[-1]})", R"({"tokens":"a"})", R"({"tokens":[1099511627776]})", "{}"}) {
     EXPECT_EQ(Ask("POST", "/detokenize", bad).status, 400) << bad;
   }
   EXPECT_EQ(At(Ask("GET", "/tokenizer_info").json(), {"eos_token"}), json::Value("<|eot_id|>"));
@@ -638,14 +714,16 @@ TEST_F(ServerTest, LimitsPendingRequests) {
   Start(config);
   const std::string body = R"({"prompt":"a","max_tokens":400})";
   Socket first(server_->port());
-  first.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) + body);
+  first.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
+             body);
   ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 1; }));
   const Answer refused = Complete("\"max_tokens\":1");
   EXPECT_EQ(refused.status, 503);
   EXPECT_THAT(refused.head, HasSubstr("retry-after: 1\r\n"));
   first.Close();
   ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 0; }));
-  EXPECT_TRUE(Eventually([&] { return Ask("POST", "/tokenize", R"({"prompt":"a"})").status == 200; }));
+  EXPECT_TRUE(
+      Eventually([&] { return Ask("POST", "/tokenize", R"({"prompt":"a"})").status == 200; }));
 }
 
 TEST_F(ServerTest, DrainsAndEnds) {
@@ -656,7 +734,8 @@ TEST_F(ServerTest, DrainsAndEnds) {
   std::thread running([&] { code = server_->Run(); });
   const std::string body = R"({"prompt":"a","max_tokens":40})";
   Socket busy(server_->port());
-  busy.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) + body);
+  busy.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
+            body);
   ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 1; }));
   server_->BeginDrain();
   EXPECT_EQ(Complete("\"max_tokens\":1").status, 503);

@@ -34,7 +34,9 @@ void AppendFinish(std::string& out, const ChoiceDelta& delta) {
     out += R"("finish_reason":null,"stop_reason":null)";
     return;
   }
-  out.append(R"("finish_reason":")").append(FinishReasonName(*delta.finish)).append(R"(","stop_reason":)");
+  out.append(R"("finish_reason":")")
+      .append(FinishReasonName(*delta.finish))
+      .append(R"(","stop_reason":)");
   if (delta.stop_string) {
     json::AppendString(out, *delta.stop_string);
   } else if (delta.stop_token) {
@@ -76,7 +78,9 @@ std::string TokenText(const Tokenizer& tokenizer, int32_t token, std::span<const
     if (whole.ends_with(kReplacement)) continue;
     // Tokens before this one that are parts of the same character had no text of their own.
     size_t clean = count;
-    while (clean > 0 && tokenizer.Decode(std::span(&ids[clean - 1], 1), false).ends_with(kReplacement)) --clean;
+    while (clean > 0 &&
+           tokenizer.Decode(std::span(&ids[clean - 1], 1), false).ends_with(kReplacement))
+      --clean;
     const std::string prefix = tokenizer.Decode(std::span(ids).first(clean), false);
     return whole.starts_with(prefix) ? whole.substr(prefix.size()) : whole;
   }
@@ -94,8 +98,9 @@ std::vector<std::pair<int32_t, float>> ChosenAndTop(const TokenLogprobs& logprob
   return result;
 }
 
-void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
-                          const PromptResult& result, size_t count) {
+void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,
+                          std::span<const int32_t> prompt, const PromptResult& result,
+                          size_t count) {
   out.push_back('[');
   for (size_t i = 0; i < result.logprobs.size(); ++i) {
     if (i > 0) out.push_back(',');
@@ -131,7 +136,8 @@ void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer, std::spa
 }
 
 std::string ErrorEvent(const ApiError& error) {
-  return "data: " + ErrorBody(error, /*spaced=*/true) + std::string(kEventEnd) + std::string(kDoneEvent);
+  return "data: " + ErrorBody(error, /*spaced=*/true) + std::string(kEventEnd) +
+         std::string(kDoneEvent);
 }
 
 }  // namespace sluice

@@ -15,7 +15,7 @@ namespace sluice {
 
 // What stands in every answer and every chunk of one request.
 struct AnswerIdentity {
-  std::string id;           // with its prefix
+  std::string id;  // with its prefix
   std::string model;
   std::string fingerprint;
   int64_t created = 0;
@@ -31,21 +31,23 @@ void AppendLogprob(std::string& out, float logprob);  // -9999.0 at least: JSON 
 // `{"prompt_tokens":…,"total_tokens":…,"completion_tokens":…` without the closing brace.
 void AppendUsage(std::string& out, int64_t prompt_tokens, int64_t completion_tokens);
 
-// The text of one token in lists of logprobs: bytes of an unfinished character are "", and belong to the token that
-// completes it; `context` are the tokens before it, of which up to four count.
+// The text of one token in lists of logprobs: bytes of an unfinished character are "", and belong
+// to the token that completes it; `context` are the tokens before it, of which up to four count.
 std::string TokenText(const Tokenizer& tokenizer, int32_t token, std::span<const int32_t> context);
 
 // The chosen token and then the best ones, none twice, `count` in all.
 std::vector<std::pair<int32_t, float>> ChosenAndTop(const TokenLogprobs& logprobs, size_t count);
 
 // [null,{"51":{"logprob":-10.9,"rank":386,"decoded_token":"T"},…},…]
-void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
-                          const PromptResult& result, size_t count);
+void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,
+                          std::span<const int32_t> prompt, const PromptResult& result,
+                          size_t count);
 
 // "data: …\n\n"
 inline constexpr std::string_view kEventEnd = "\n\n";
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
-// An error inside a stream, with spaces as the recordings of vLLM have it, followed by the end of the stream.
+// An error inside a stream, with spaces as the recordings of vLLM have it, followed by the end of
+// the stream.
 std::string ErrorEvent(const ApiError& error);
 
 }  // namespace sluice

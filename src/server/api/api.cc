@@ -50,7 +50,8 @@ constexpr std::string_view kModelsPrefix = "/v1/models/";
 bool SameKey(std::string_view given, std::string_view key) {
   unsigned difference = given.size() == key.size() ? 0 : 1;
   for (size_t i = 0; i < given.size(); ++i) {
-    difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(key.empty() ? 0 : key[i % key.size()]);
+    difference |= static_cast<unsigned char>(given[i]) ^
+                  static_cast<unsigned char>(key.empty() ? 0 : key[i % key.size()]);
   }
   return difference == 0;
 }
@@ -66,7 +67,8 @@ ApiError Unavailable(std::string message) {
 void AppendModelCard(std::string& out, const ModelContext& model, const std::string& name) {
   out += R"({"id":)";
   json::AppendString(out, name);
-  out += fmt::format(R"(,"object":"model","created":{},"owned_by":"sluice","root":)", model.created);
+  out +=
+      fmt::format(R"(,"object":"model","created":{},"owned_by":"sluice","root":)", model.created);
   json::AppendString(out, model.config.model_argument);
   out += fmt::format(
       R"(,"parent":null,"max_model_len":{},"permission":[{{"id":"modelperm-{}","object":"model_permission","created":{},)"
@@ -75,11 +77,13 @@ void AppendModelCard(std::string& out, const ModelContext& model, const std::str
       model.max_model_len, RandomHex(16), model.created);
 }
 
-AnswerIdentity MakeIdentity(std::string_view prefix, const HttpRequest& request, const SamplingFields& fields,
-                            const ModelContext& model) {
+AnswerIdentity MakeIdentity(std::string_view prefix, const HttpRequest& request,
+                            const SamplingFields& fields, const ModelContext& model) {
   AnswerIdentity identity;
   const std::string* header = request.Header("x-request-id");
-  const std::string id = header != nullptr ? *header : fields.request_id ? *fields.request_id : RandomHex(16);
+  const std::string id = header != nullptr   ? *header
+                         : fields.request_id ? *fields.request_id
+                                             : RandomHex(16);
   identity.id = fmt::format("{}{}", prefix, id);
   identity.model = model.name();
   identity.fingerprint = model.fingerprint;
@@ -87,7 +91,8 @@ AnswerIdentity MakeIdentity(std::string_view prefix, const HttpRequest& request,
   return identity;
 }
 
-GenerationRequest MakeGeneration(const AnswerIdentity& identity, const SamplingFields& fields, bool priority) {
+GenerationRequest MakeGeneration(const AnswerIdentity& identity, const SamplingFields& fields,
+                                 bool priority) {
   GenerationRequest generation;
   generation.id = identity.id;
   generation.n = static_cast<int>(fields.n);
@@ -106,7 +111,9 @@ GenerationRequest MakeGeneration(const AnswerIdentity& identity, const SamplingF
 Api::Api(const ServerConfig& config, Metrics* metrics)
     : config_(config), metrics_(metrics), cors_(config), pool_(config.worker_threads) {}
 
-Api::~Api() { Stop(); }
+Api::~Api() {
+  Stop();
+}
 
 void Api::Attach(std::shared_ptr<const ModelContext> model) {
   std::lock_guard lock(mutex_);
@@ -144,7 +151,8 @@ bool Api::Authorized(const HttpRequest& head) const {
   if (config_.api_keys.empty() || head.method == "OPTIONS") return true;
   const std::string_view path = WithoutRoot(head.path);
   bool guarded = false;
-  for (const std::string_view prefix : {"/v1", "/v2", "/inference", "/cohere"}) guarded |= path.starts_with(prefix);
+  for (const std::string_view prefix : {"/v1", "/v2", "/inference", "/cohere"})
+    guarded |= path.starts_with(prefix);
   if (!guarded) return true;
   const std::string* header = head.Header("authorization");
   if (header == nullptr) return false;
@@ -153,7 +161,8 @@ bool Api::Authorized(const HttpRequest& head) const {
   for (char& c : scheme) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
-  const std::string_view given = space == std::string::npos ? "" : std::string_view(*header).substr(space + 1);
+  const std::string_view given =
+      space == std::string::npos ? "" : std::string_view(*header).substr(space + 1);
   bool known = false;
   for (const std::string& key : config_.api_keys) known |= !key.empty() && SameKey(given, key);
   return known && scheme == "bearer";
@@ -169,60 +178,71 @@ std::optional<HttpResponse> Api::CheckHead(const HttpRequest& head) {
 
 std::vector<HttpHeader> Api::CommonHeaders(const HttpRequest& request, int status) {
   std::vector<HttpHeader> headers;
-  if (status != 401 && !(request.method == "OPTIONS" && request.Header("access-control-request-method") != nullptr &&
-                         request.Header("origin") != nullptr)) {
+  if (status != 401 &&
+      !(request.method == "OPTIONS" && request.Header("access-control-request-method") != nullptr &&
+        request.Header("origin") != nullptr)) {
     headers = cors_.Headers(request);
   }
   if (config_.enable_request_id_headers) {
     const std::string* given = request.Header("x-request-id");
-    headers.push_back({"x-request-id", given != nullptr && !given->empty() ? *given : RandomHex(32)});
+    headers.push_back(
+        {"x-request-id", given != nullptr && !given->empty() ? *given : RandomHex(32)});
   }
   return headers;
 }
 
 void Api::Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
-  if (std::optional<HttpResponse> preflight = cors_.Preflight(request)) return writer->Send(*std::move(preflight));
+  if (std::optional<HttpResponse> preflight = cors_.Preflight(request))
+    return writer->Send(*std::move(preflight));
   std::string_view path = WithoutRoot(request.path);
   const Route* route = FindRoute(path == "/metrics/" ? "/metrics" : path);
   if (route == nullptr || path.ends_with('/')) {
-    if (path.size() > 1 && path.ends_with('/') && FindRoute(path.substr(0, path.size() - 1)) != nullptr &&
-        path != "/metrics/") {
+    if (path.size() > 1 && path.ends_with('/') &&
+        FindRoute(path.substr(0, path.size() - 1)) != nullptr && path != "/metrics/") {
       HttpResponse redirect;
       redirect.status = 307;
       redirect.content_type.clear();
       redirect.headers.push_back(
-          {"location", fmt::format("http://{}{}{}{}", request.host, PercentEncodeUnsafe(std::string_view(request.path).substr(0, request.path.size() - 1)),
-                                   request.query.empty() ? "" : "?", request.query)});
+          {"location",
+           fmt::format("http://{}{}{}{}", request.host,
+                       PercentEncodeUnsafe(
+                           std::string_view(request.path).substr(0, request.path.size() - 1)),
+                       request.query.empty() ? "" : "?", request.query)});
       return writer->Send(std::move(redirect));
     }
     if (route == nullptr) return writer->Send(DetailResponse(404, "Not Found"));
   }
-  if (!route->methods.empty() &&
-      std::find(route->methods.begin(), route->methods.end(), request.method) == route->methods.end()) {
+  if (!route->methods.empty() && std::find(route->methods.begin(), route->methods.end(),
+                                           request.method) == route->methods.end()) {
     HttpResponse response = DetailResponse(405, "Method Not Allowed");
     response.headers.push_back({"allow", fmt::format("{}", fmt::join(route->methods, ", "))});
     return writer->Send(std::move(response));
   }
-  if (route->inline_handler != nullptr) return (this->*route->inline_handler)(request, std::move(writer));
+  if (route->inline_handler != nullptr)
+    return (this->*route->inline_handler)(request, std::move(writer));
 
   Model current = model();
   if (draining_) return writer->Send(ErrorResponse(Unavailable("The server is shutting down.")));
-  if (current == nullptr) return writer->Send(ErrorResponse(Unavailable("The model is still being loaded.")));
+  if (current == nullptr)
+    return writer->Send(ErrorResponse(Unavailable("The model is still being loaded.")));
   if (pending_->fetch_add(1) >= config_.max_pending_requests) {
     --*pending_;
     return writer->Send(ErrorResponse(Unavailable(
-        fmt::format("The server is at its limit of {} requests at a time; try again later.", config_.max_pending_requests))));
+        fmt::format("The server is at its limit of {} requests at a time; try again later.",
+                    config_.max_pending_requests))));
   }
   Ticket ticket(nullptr, [pending = pending_](void*) { --*pending; });
   const auto handler = route->worker_handler;
-  pool_.Submit([this, handler, request = std::make_shared<HttpRequest>(std::move(request)), writer = std::move(writer),
-                current = std::move(current), ticket = std::move(ticket)]() mutable {
+  pool_.Submit([this, handler, request = std::make_shared<HttpRequest>(std::move(request)),
+                writer = std::move(writer), current = std::move(current),
+                ticket = std::move(ticket)]() mutable {
     if (writer->closed()) return;
     (this->*handler)(*request, std::move(writer), std::move(current), std::move(ticket));
   });
 }
 
-// --- Quick routes ------------------------------------------------------------------------------------------------------
+// --- Quick routes
+// ------------------------------------------------------------------------------------------------------
 
 void Api::Health(const HttpRequest&, Writer writer) {
   const Model current = model();
@@ -238,7 +258,9 @@ void Api::Health(const HttpRequest&, Writer writer) {
   writer->Send(std::move(response));
 }
 
-void Api::Ping(const HttpRequest& request, Writer writer) { Health(request, std::move(writer)); }
+void Api::Ping(const HttpRequest& request, Writer writer) {
+  Health(request, std::move(writer));
+}
 
 void Api::Version(const HttpRequest&, Writer writer) {
   std::string body = R"({"version":)";
@@ -247,8 +269,8 @@ void Api::Version(const HttpRequest&, Writer writer) {
 }
 
 void Api::Load(const HttpRequest&, Writer writer) {
-  writer->Send(JsonResponse(
-      fmt::format(R"({{"server_load":{}}})", config_.enable_server_load_tracking ? pending_->load() : 0)));
+  writer->Send(JsonResponse(fmt::format(
+      R"({{"server_load":{}}})", config_.enable_server_load_tracking ? pending_->load() : 0)));
 }
 
 void Api::ShowMetrics(const HttpRequest&, Writer writer) {
@@ -261,7 +283,8 @@ void Api::ShowMetrics(const HttpRequest&, Writer writer) {
 
 void Api::Models(const HttpRequest&, Writer writer) {
   const Model current = model();
-  if (current == nullptr) return writer->Send(ErrorResponse(Unavailable("The model is still being loaded.")));
+  if (current == nullptr)
+    return writer->Send(ErrorResponse(Unavailable("The model is still being loaded.")));
   std::string body = R"({"object":"list","data":[)";
   for (size_t i = 0; i < current->names.size(); ++i) {
     if (i > 0) body.push_back(',');
@@ -272,9 +295,11 @@ void Api::Models(const HttpRequest&, Writer writer) {
 
 void Api::OneModel(const HttpRequest& request, Writer writer) {
   const Model current = model();
-  if (current == nullptr) return writer->Send(ErrorResponse(Unavailable("The model is still being loaded.")));
+  if (current == nullptr)
+    return writer->Send(ErrorResponse(Unavailable("The model is still being loaded.")));
   const std::string name(WithoutRoot(request.path).substr(kModelsPrefix.size()));
-  if (ApiStatus known = current->CheckName(name); !known) return writer->Send(ErrorResponse(known.error()));
+  if (ApiStatus known = current->CheckName(name); !known)
+    return writer->Send(ErrorResponse(known.error()));
   std::string body;
   AppendModelCard(body, *current, name);
   writer->Send(JsonResponse(std::move(body)));
@@ -282,13 +307,15 @@ void Api::OneModel(const HttpRequest& request, Writer writer) {
 
 void Api::TokenizerInfo(const HttpRequest&, Writer writer) {
   const Model current = model();
-  if (current == nullptr || !config_.enable_tokenizer_info_endpoint) return writer->Send(DetailResponse(404, "Not Found"));
+  if (current == nullptr || !config_.enable_tokenizer_info_endpoint)
+    return writer->Send(DetailResponse(404, "Not Found"));
   json::Value info = current->tokenizer->config();
   if (!info.is_object()) info = json::Value(json::Value::Object{});
   std::erase_if(info.as_object(), [](const json::Value::Member& member) {
     return member.first == "extra_special_tokens" && !IsTruthy(&member.second);
   });
-  if (const json::Value* added = info.Find("added_tokens_decoder"); added != nullptr && added->is_object()) {
+  if (const json::Value* added = info.Find("added_tokens_decoder");
+      added != nullptr && added->is_object()) {
     json::Value flat{json::Value::Object{}};
     for (const auto& [id, token] : added->as_object()) {
       const json::Value* content = token.Find("content");
@@ -311,7 +338,9 @@ void Api::ScaleOut(const HttpRequest&, Writer writer) {
   ApiError error;
   error.status = 403;
   error.type = "PermissionDeniedError";
-  error.message = "Scale-out endpoints are not part of this server; use /v1/completions or /v1/chat/completions.";
+  error.message =
+      "Scale-out endpoints are not part of this server; use /v1/completions or "
+      "/v1/chat/completions.";
   writer->Send(ErrorResponse(error));
 }
 
@@ -319,16 +348,19 @@ void Api::NotServed(const HttpRequest& request, Writer writer) {
   ApiError error;
   error.status = 404;
   error.type = "NotFoundError";
-  error.message = fmt::format("{} is not served; use /v1/chat/completions.", WithoutRoot(request.path));
+  error.message =
+      fmt::format("{} is not served; use /v1/chat/completions.", WithoutRoot(request.path));
   writer->Send(ErrorResponse(error));
 }
 
-// --- Routes with a body ------------------------------------------------------------------------------------------------
+// --- Routes with a body
+// ------------------------------------------------------------------------------------------------
 
 void Api::Completions(const HttpRequest& request, Writer writer, Model model, Ticket ticket) {
   ApiResult<json::Value> body = ParseRequestBody(request);
   if (!body) return writer->Send(ErrorResponse(body.error()));
-  const ApiStatus status = RunCompletions(request, *body, writer, std::move(model), std::move(ticket));
+  const ApiStatus status =
+      RunCompletions(request, *body, writer, std::move(model), std::move(ticket));
   if (!status) writer->Send(ErrorResponse(status.error()));
 }
 
@@ -343,13 +375,14 @@ void Api::Invocations(const HttpRequest& request, Writer writer, Model model, Ti
   ApiResult<json::Value> body = ParseRequestBody(request);
   if (!body) return writer->Send(ErrorResponse(body.error()));
   const bool is_chat = body->Find("messages") != nullptr;
-  const ApiStatus status = is_chat ? RunChat(request, *body, writer, std::move(model), std::move(ticket))
-                                   : RunCompletions(request, *body, writer, std::move(model), std::move(ticket));
+  const ApiStatus status =
+      is_chat ? RunChat(request, *body, writer, std::move(model), std::move(ticket))
+              : RunCompletions(request, *body, writer, std::move(model), std::move(ticket));
   if (!status) writer->Send(ErrorResponse(status.error()));
 }
 
-ApiStatus Api::RunCompletions(const HttpRequest& request, const json::Value& body, Writer writer, Model model,
-                              Ticket ticket) {
+ApiStatus Api::RunCompletions(const HttpRequest& request, const json::Value& body, Writer writer,
+                              Model model, Ticket ticket) {
   API_ASSIGN_OR_RETURN(CompletionRequest decoded, DecodeCompletionRequest(body, config_));
   SamplingFields& fields = decoded.sampling;
   API_RETURN_IF_ERROR(model->CheckName(fields.model));
@@ -359,25 +392,31 @@ ApiStatus Api::RunCompletions(const HttpRequest& request, const json::Value& bod
   API_ASSIGN_OR_RETURN(const SamplingParams sampling, ResolveSampling(fields, *model));
   const size_t num_prompts = decoded.texts.size() + decoded.ids.size();
   if (num_prompts * static_cast<size_t>(fields.n) > 16384) {
-    return BadParameter(fmt::format("{} prompts with n={} are more than 16384 answers", num_prompts, fields.n), "n",
-                        std::to_string(fields.n));
+    return BadParameter(
+        fmt::format("{} prompts with n={} are more than 16384 answers", num_prompts, fields.n), "n",
+        std::to_string(fields.n));
   }
 
   CompletionAnswerOptions options;
   options.identity = MakeIdentity("cmpl-", request, fields, *model);
-  GenerationRequest generation = MakeGeneration(options.identity, fields, config_.priority_scheduling);
+  GenerationRequest generation =
+      MakeGeneration(options.identity, fields, config_.priority_scheduling);
   for (size_t i = 0; i < num_prompts; ++i) {
-    API_ASSIGN_OR_RETURN(Prompt prompt, decoded.texts.empty()
-                                            ? PromptFromIds(decoded.ids[i], fields, *model)
-                                            : PromptFromText(std::move(decoded.texts[i]), decoded.add_special_tokens, fields,
-                                                             *model));
+    API_ASSIGN_OR_RETURN(
+        Prompt prompt, decoded.texts.empty()
+                           ? PromptFromIds(decoded.ids[i], fields, *model)
+                           : PromptFromText(std::move(decoded.texts[i]), decoded.add_special_tokens,
+                                            fields, *model));
     SamplingParams params = sampling;
-    API_ASSIGN_OR_RETURN(params.max_tokens, ResolveMaxTokens(fields, *model, static_cast<int64_t>(prompt.tokens.size())));
+    API_ASSIGN_OR_RETURN(
+        params.max_tokens,
+        ResolveMaxTokens(fields, *model, static_cast<int64_t>(prompt.tokens.size())));
     generation.sampling.push_back(std::move(params));
     CompletionAnswerOptions::PromptInfo info;
     info.tokens = prompt.tokens;
     if (decoded.echo) {
-      info.text = decoded.texts.empty() ? model->tokenizer->Decode(prompt.tokens, false) : std::move(prompt.text);
+      info.text = decoded.texts.empty() ? model->tokenizer->Decode(prompt.tokens, false)
+                                        : std::move(prompt.text);
     }
     options.prompts.push_back(std::move(info));
     generation.prompts.push_back(std::move(prompt));
@@ -398,12 +437,13 @@ ApiStatus Api::RunCompletions(const HttpRequest& request, const json::Value& bod
              options.prompts[0].tokens.size(), fields.n);
   }
   auto answer = MakeCompletionAnswer(std::move(options), writer);
-  Generation::Start(std::move(model), &pool_, std::move(writer), std::move(generation), std::move(answer),
-                    std::move(ticket));
+  Generation::Start(std::move(model), &pool_, std::move(writer), std::move(generation),
+                    std::move(answer), std::move(ticket));
   return {};
 }
 
-ApiStatus Api::RunChat(const HttpRequest& request, const json::Value& body, Writer writer, Model model, Ticket ticket) {
+ApiStatus Api::RunChat(const HttpRequest& request, const json::Value& body, Writer writer,
+                       Model model, Ticket ticket) {
   API_ASSIGN_OR_RETURN(ChatRequest decoded, DecodeChatRequest(body, config_));
   SamplingFields& fields = decoded.sampling;
   const ConversationFields& conversation = decoded.conversation;
@@ -413,12 +453,16 @@ ApiStatus Api::RunChat(const HttpRequest& request, const json::Value& body, Writ
 
   ChatAnswerOptions options;
   if (decoded.return_prompt_text) options.prompt_text = text;
-  API_ASSIGN_OR_RETURN(Prompt prompt,
-                       PromptFromText(std::move(text), conversation.add_special_tokens, fields, *model));
+  API_ASSIGN_OR_RETURN(
+      Prompt prompt,
+      PromptFromText(std::move(text), conversation.add_special_tokens, fields, *model));
   options.identity = MakeIdentity("chatcmpl-", request, fields, *model);
-  GenerationRequest generation = MakeGeneration(options.identity, fields, config_.priority_scheduling);
+  GenerationRequest generation =
+      MakeGeneration(options.identity, fields, config_.priority_scheduling);
   SamplingParams params = sampling;
-  API_ASSIGN_OR_RETURN(params.max_tokens, ResolveMaxTokens(fields, *model, static_cast<int64_t>(prompt.tokens.size())));
+  API_ASSIGN_OR_RETURN(
+      params.max_tokens,
+      ResolveMaxTokens(fields, *model, static_cast<int64_t>(prompt.tokens.size())));
   generation.sampling.push_back(std::move(params));
 
   const json::Value& last = conversation.messages.as_array().back();
@@ -440,11 +484,12 @@ ApiStatus Api::RunChat(const HttpRequest& request, const json::Value& body, Writ
   options.prompt_tokens = prompt.tokens;
   generation.prompts.push_back(std::move(prompt));
   if (config_.log_requests) {
-    LOG_INFO("server", "{}: chat, {} tokens, n={}", generation.id, options.prompt_tokens.size(), fields.n);
+    LOG_INFO("server", "{}: chat, {} tokens, n={}", generation.id, options.prompt_tokens.size(),
+             fields.n);
   }
   auto answer = MakeChatAnswer(std::move(options), writer);
-  Generation::Start(std::move(model), &pool_, std::move(writer), std::move(generation), std::move(answer),
-                    std::move(ticket));
+  Generation::Start(std::move(model), &pool_, std::move(writer), std::move(generation),
+                    std::move(answer), std::move(ticket));
   return {};
 }
 

@@ -15,8 +15,8 @@
 
 namespace sluice {
 
-// Answers requests: quick ones on the I/O thread that brings them, those with a body on the worker pool.
-// Thread safety: all methods may be called from any thread.
+// Answers requests: quick ones on the I/O thread that brings them, those with a body on the worker
+// pool. Thread safety: all methods may be called from any thread.
 class Api : public HttpHandler {
  public:
   // `metrics` outlives it.
@@ -70,8 +70,10 @@ class Api : public HttpHandler {
   void Tokenize(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
   void Detokenize(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
 
-  ApiStatus RunCompletions(const HttpRequest& request, const json::Value& body, Writer writer, Model model, Ticket ticket);
-  ApiStatus RunChat(const HttpRequest& request, const json::Value& body, Writer writer, Model model, Ticket ticket);
+  ApiStatus RunCompletions(const HttpRequest& request, const json::Value& body, Writer writer,
+                           Model model, Ticket ticket);
+  ApiStatus RunChat(const HttpRequest& request, const json::Value& body, Writer writer, Model model,
+                    Ticket ticket);
   ApiResult<std::string> RunTokenize(const json::Value& body, const ModelContext& model);
   ApiResult<std::string> RunDetokenize(const json::Value& body, const ModelContext& model);
 

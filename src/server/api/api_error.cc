@@ -19,7 +19,8 @@ tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view
   return tl::unexpected<ApiError>(std::move(error));
 }
 
-tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name, std::string_view value) {
+tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name,
+                                      std::string_view value) {
   ApiError error;
   error.message = fmt::format("{} (parameter={}, value={})", message, name, value);
   error.param = std::string(name);
@@ -27,7 +28,8 @@ tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view
 }
 
 tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view name) {
-  return BadParameter(fmt::format("{} is not supported by this server; leave `{}` out", feature, name), name);
+  return BadParameter(
+      fmt::format("{} is not supported by this server; leave `{}` out", feature, name), name);
 }
 
 ApiError FromError(const Error& error) {
@@ -48,9 +50,7 @@ ApiError FromError(const Error& error) {
       result.status = 503;
       result.type = "ServiceUnavailableError";
       break;
-    default:
-      result.status = 500;
-      result.type = "InternalServerError";
+    default: result.status = 500; result.type = "InternalServerError";
   }
   return result;
 }
@@ -69,7 +69,11 @@ std::string ErrorBody(const ApiError& error, bool spaced) {
   } else {
     out += "null";
   }
-  out.append(comma).append("\"code\"").append(colon).append(std::to_string(error.status)).append("}}");
+  out.append(comma)
+      .append("\"code\"")
+      .append(colon)
+      .append(std::to_string(error.status))
+      .append("}}");
   return out;
 }
 

@@ -17,7 +17,8 @@ struct ApiError {
   std::string type = "BadRequestError";
   std::string message;
   std::optional<std::string> param;
-  // Not empty: the whole body is {"detail": ...} instead, as the web framework of vLLM answers below its API.
+  // Not empty: the whole body is {"detail": ...} instead, as the web framework of vLLM answers
+  // below its API.
   std::string detail;
 };
 
@@ -30,14 +31,16 @@ tl::unexpected<ApiError> BadRequest(std::string message);
 // `message (parameter=name)`.
 tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name);
 // `message (parameter=name, value=value)`.
-tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name, std::string_view value);
+tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name,
+                                      std::string_view value);
 // A feature that requests can name and this server does not have.
 tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view name);
 
 // An error of another layer: 400, 404, 503 or 500 by its code.
 ApiError FromError(const Error& error);
 
-// {"error":{"message":…,"type":…,"param":…,"code":…}}; `spaced` puts a space behind every ':' and ','.
+// {"error":{"message":…,"type":…,"param":…,"code":…}}; `spaced` puts a space behind every ':' and
+// ','.
 std::string ErrorBody(const ApiError& error, bool spaced = false);
 HttpResponse ErrorResponse(const ApiError& error);
 HttpResponse DetailResponse(int status, std::string_view detail);
@@ -45,14 +48,14 @@ HttpResponse JsonResponse(std::string body);
 
 }  // namespace sluice
 
-#define API_RETURN_IF_ERROR(expression)                                              \
-  do {                                                                               \
-    if (auto sluice_status = (expression); !sluice_status)                           \
-      return tl::unexpected<::sluice::ApiError>(std::move(sluice_status).error());   \
+#define API_RETURN_IF_ERROR(expression)                                            \
+  do {                                                                             \
+    if (auto sluice_status = (expression); !sluice_status)                         \
+      return tl::unexpected<::sluice::ApiError>(std::move(sluice_status).error()); \
   } while (false)
 #define API_ASSIGN_OR_RETURN(declaration, expression) \
   API_ASSIGN_OR_RETURN_INNER(SLUICE_CONCAT(sluice_result_, __LINE__), declaration, expression)
-#define API_ASSIGN_OR_RETURN_INNER(result, declaration, expression)                              \
-  auto result = (expression);                                                                    \
-  if (!result) return tl::unexpected<::sluice::ApiError>(std::move(result).error());             \
+#define API_ASSIGN_OR_RETURN_INNER(result, declaration, expression)                  \
+  auto result = (expression);                                                        \
+  if (!result) return tl::unexpected<::sluice::ApiError>(std::move(result).error()); \
   declaration = *std::move(result)

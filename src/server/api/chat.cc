@@ -21,12 +21,14 @@ void AppendBytes(std::string& out, std::string_view text) {
 class ChatAnswer : public AnswerWriter {
  public:
   ChatAnswer(ChatAnswerOptions options, std::shared_ptr<ResponseWriter> writer)
-      : options_(std::move(options)), writer_(std::move(writer)), choices_(static_cast<size_t>(options_.n)) {
+      : options_(std::move(options)),
+        writer_(std::move(writer)),
+        choices_(static_cast<size_t>(options_.n)) {
     const AnswerIdentity& identity = options_.identity;
     head_ = R"({"id":)";
     json::AppendString(head_, identity.id);
-    head_ += fmt::format(R"(,"object":"chat.completion{}","created":{},"model":)", options_.stream ? ".chunk" : "",
-                         identity.created);
+    head_ += fmt::format(R"(,"object":"chat.completion{}","created":{},"model":)",
+                         options_.stream ? ".chunk" : "", identity.created);
     json::AppendString(head_, identity.model);
     head_ += R"(,"choices":[)";
   }
@@ -85,8 +87,9 @@ class ChatAnswer : public AnswerWriter {
         std::string event = "data: " + head_ + R"(],"usage":)";
         AppendUsage(event, prompt_tokens, completion_tokens_);
         if (details) {
-          event += fmt::format(R"(,"prompt_tokens_details":{{"cached_tokens":{},"created_cache_tokens":0}})",
-                               result_.cached_tokens);
+          event += fmt::format(
+              R"(,"prompt_tokens_details":{{"cached_tokens":{},"created_cache_tokens":0}})",
+              result_.cached_tokens);
         }
         event.push_back('}');
         AppendFingerprint(event);
@@ -106,8 +109,9 @@ class ChatAnswer : public AnswerWriter {
     AppendUsage(body, prompt_tokens, completion_tokens_);
     body += R"(,"prompt_tokens_details":)";
     if (details) {
-      body += fmt::format(R"({{"cached_tokens":{},"created_cache_tokens":0,"multimodal_tokens":null}})",
-                          result_.cached_tokens);
+      body +=
+          fmt::format(R"({{"cached_tokens":{},"created_cache_tokens":0,"multimodal_tokens":null}})",
+                      result_.cached_tokens);
     } else {
       body += "null";
     }
@@ -213,7 +217,8 @@ class ChatAnswer : public AnswerWriter {
       append(logprobs.token, logprobs.logprob, false);
       out += R"(,"top_logprobs":[)";
       bool first = true;
-      for (const auto& [token, logprob] : ChosenAndTop(logprobs, static_cast<size_t>(*options_.logprobs))) {
+      for (const auto& [token, logprob] :
+           ChosenAndTop(logprobs, static_cast<size_t>(*options_.logprobs))) {
         if (!first) out.push_back(',');
         first = false;
         append(token, logprob, true);
@@ -221,7 +226,8 @@ class ChatAnswer : public AnswerWriter {
       }
       out += "]}";
       choice.context.push_back(logprobs.token);
-      if (choice.context.size() > 8) choice.context.erase(choice.context.begin(), choice.context.end() - 4);
+      if (choice.context.size() > 8)
+        choice.context.erase(choice.context.begin(), choice.context.end() - 4);
     }
   }
 
@@ -261,7 +267,8 @@ class ChatAnswer : public AnswerWriter {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> MakeChatAnswer(ChatAnswerOptions options, std::shared_ptr<ResponseWriter> writer) {
+std::unique_ptr<AnswerWriter> MakeChatAnswer(ChatAnswerOptions options,
+                                             std::shared_ptr<ResponseWriter> writer) {
   return std::make_unique<ChatAnswer>(std::move(options), std::move(writer));
 }
 

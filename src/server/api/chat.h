@@ -36,7 +36,8 @@ ApiResult<ChatRequest> DecodeChatRequest(const json::Value& body, const ServerCo
 // Reads and checks `messages` and its companions.
 ConversationFields ReadConversation(FieldReader& reader);
 // The prompt's text. 400: no template, a template that raises, messages that it cannot take.
-ApiResult<std::string> RenderConversation(const ConversationFields& conversation, const ModelContext& model);
+ApiResult<std::string> RenderConversation(const ConversationFields& conversation,
+                                          const ModelContext& model);
 
 struct ChatAnswerOptions {
   AnswerIdentity identity;
@@ -54,6 +55,7 @@ struct ChatAnswerOptions {
   std::vector<int32_t> prompt_tokens;
 };
 
-std::unique_ptr<AnswerWriter> MakeChatAnswer(ChatAnswerOptions options, std::shared_ptr<ResponseWriter> writer);
+std::unique_ptr<AnswerWriter> MakeChatAnswer(ChatAnswerOptions options,
+                                             std::shared_ptr<ResponseWriter> writer);
 
 }  // namespace sluice

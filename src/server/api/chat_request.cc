@@ -35,7 +35,8 @@ void CheckMessage(FieldReader& reader, const json::Value& message, size_t index)
   if (role == nullptr) {
     reader.Add("missing", place + ".role", "Field required", message);
   } else if (!role->is_string()) {
-    reader.Add("literal_error", place + ".role", "Input should be 'developer'", *role, "{'expected': \"'developer'\"}");
+    reader.Add("literal_error", place + ".role", "Input should be 'developer'", *role,
+               "{'expected': \"'developer'\"}");
   }
 }
 
@@ -54,15 +55,20 @@ ApiStatus CheckParts(const json::Value& messages, const std::string& model_name)
       const json::Value& part = content->as_array()[j];
       const json::Value* type = part.Find("type");
       const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "";
-      for (const char* media : {"image_url", "image_embeds", "image_pil", "input_audio", "audio_url", "video_url", "file"}) {
-        if (kind == media) return BadRequest(fmt::format("{} is not a multimodal model", model_name));
+      for (const char* media : {"image_url", "image_embeds", "image_pil", "input_audio",
+                                "audio_url", "video_url", "file"}) {
+        if (kind == media)
+          return BadRequest(fmt::format("{} is not a multimodal model", model_name));
       }
-      const json::Value* text = part.Find(kind == "refusal" ? "refusal" : kind == "thinking" ? "thinking" : "text");
-      const bool known = kind == "text" || kind == "refusal" || kind == "thinking" || kind == "input_text" ||
-                         kind == "output_text";
+      const json::Value* text = part.Find(kind == "refusal"    ? "refusal"
+                                          : kind == "thinking" ? "thinking"
+                                                               : "text");
+      const bool known = kind == "text" || kind == "refusal" || kind == "thinking" ||
+                         kind == "input_text" || kind == "output_text";
       if (!known || text == nullptr || !text->is_string()) {
-        return BadRequest(fmt::format("{}.{} must be an object {{\"type\": \"text\", \"text\": string}}, found {}", place, j,
-                                      PythonInput(part).substr(0, 100)));
+        return BadRequest(fmt::format(
+            "{}.{} must be an object {{\"type\": \"text\", \"text\": string}}, found {}", place, j,
+            PythonInput(part).substr(0, 100)));
       }
       API_RETURN_IF_ERROR(CheckText(text->as_string(), place));
     }
@@ -74,14 +80,21 @@ ApiStatus CheckToolUse(const json::Value& body) {
   const json::Value* tools = body.Find("tools");
   const json::Value* choice = body.Find("tool_choice");
   if (tools != nullptr && tools->is_array() && tools->as_array().empty()) {
-    return BadParameter("`tools` must not be an empty array. Either provide at least one tool or omit the field entirely.",
-                        "tools");
+    return BadParameter(
+        "`tools` must not be an empty array. Either provide at least one tool or omit the field "
+        "entirely.",
+        "tools");
   }
-  if (choice == nullptr || choice->is_null() || (choice->is_string() && choice->as_string() == "none")) return {};
-  if (tools == nullptr || tools->is_null()) return BadParameter("When using `tool_choice`, `tools` must be set.", "tool_choice");
-  if (choice->is_string() && (choice->as_string() == "auto" || choice->as_string() == "required")) return {};
+  if (choice == nullptr || choice->is_null() ||
+      (choice->is_string() && choice->as_string() == "none"))
+    return {};
+  if (tools == nullptr || tools->is_null())
+    return BadParameter("When using `tool_choice`, `tools` must be set.", "tool_choice");
+  if (choice->is_string() && (choice->as_string() == "auto" || choice->as_string() == "required"))
+    return {};
   if (!choice->is_object()) {
-    return BadParameter(fmt::format("Invalid value for `tool_choice`: {}! Only named tools, \"none\", \"auto\" or \"required\" "
+    return BadParameter(fmt::format("Invalid value for `tool_choice`: {}! Only named tools, "
+                                    "\"none\", \"auto\" or \"required\" "
                                     "are supported.",
                                     PythonInput(*choice).substr(0, 100)),
                         "tool_choice");
@@ -98,7 +111,9 @@ ApiStatus CheckToolUse(const json::Value& body) {
       if (tool_name != nullptr && *tool_name == *name) return {};
     }
   }
-  return BadParameter("The tool specified in `tool_choice` does not match any of the specified `tools`", "tool_choice");
+  return BadParameter(
+      "The tool specified in `tool_choice` does not match any of the specified `tools`",
+      "tool_choice");
 }
 
 void CheckTools(FieldReader& reader, const json::Value* tools) {
@@ -107,12 +122,14 @@ void CheckTools(FieldReader& reader, const json::Value* tools) {
     const json::Value& tool = tools->as_array()[i];
     const std::string place = fmt::format("tools.{}", i);
     if (!tool.is_object()) {
-      reader.Add("model_attributes_type", place, "Input should be a valid dictionary or object to extract fields from", tool);
+      reader.Add("model_attributes_type", place,
+                 "Input should be a valid dictionary or object to extract fields from", tool);
       continue;
     }
     if (const json::Value* type = tool.Find("type");
         type != nullptr && !(type->is_string() && type->as_string() == "function")) {
-      reader.Add("literal_error", place + ".type", "Input should be 'function'", *type, "{'expected': \"'function'\"}");
+      reader.Add("literal_error", place + ".type", "Input should be 'function'", *type,
+                 "{'expected': \"'function'\"}");
     }
     const json::Value* function = tool.Find("function");
     if (function == nullptr) {
@@ -138,11 +155,14 @@ ApiStatus RefuseToolChoice(const json::Value& body) {
   const std::string kind = !chosen ? "auto" : choice->is_string() ? choice->as_string() : "named";
   if (kind == "none") return {};
   if (kind == "auto") {
-    return BadRequest(R"("auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set)");
+    return BadRequest(
+        R"("auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set)");
   }
-  if (kind == "required") return BadRequest(R"(tool_choice="required" requires --tool-call-parser to be set)");
-  return BadRequest(fmt::format(R"(tool_choice=function "{}" requires --tool-call-parser to be set)",
-                                choice->Find("function")->Find("name")->as_string()));
+  if (kind == "required")
+    return BadRequest(R"(tool_choice="required" requires --tool-call-parser to be set)");
+  return BadRequest(
+      fmt::format(R"(tool_choice=function "{}" requires --tool-call-parser to be set)",
+                  choice->Find("function")->Find("name")->as_string()));
 }
 
 }  // namespace
@@ -156,7 +176,8 @@ ConversationFields ReadConversation(FieldReader& reader) {
     reader.Add("list_type", "messages", "Input should be a valid list", *messages);
   } else {
     conversation.messages = *messages;
-    for (size_t i = 0; i < messages->as_array().size(); ++i) CheckMessage(reader, messages->as_array()[i], i);
+    for (size_t i = 0; i < messages->as_array().size(); ++i)
+      CheckMessage(reader, messages->as_array()[i], i);
   }
   if (const json::Value* tools = reader.OptionalList("tools")) {
     conversation.tools = *tools;
@@ -167,11 +188,13 @@ ConversationFields ReadConversation(FieldReader& reader) {
     for (size_t i = 0; i < documents->as_array().size(); ++i) {
       const json::Value& document = documents->as_array()[i];
       if (!document.is_object()) {
-        reader.Add("dict_type", fmt::format("documents.{}", i), "Input should be a valid dictionary", document);
+        reader.Add("dict_type", fmt::format("documents.{}", i),
+                   "Input should be a valid dictionary", document);
       }
     }
   }
-  if (const json::Value* kwargs = reader.OptionalObject("chat_template_kwargs")) conversation.chat_template_kwargs = *kwargs;
+  if (const json::Value* kwargs = reader.OptionalObject("chat_template_kwargs"))
+    conversation.chat_template_kwargs = *kwargs;
   conversation.chat_template = reader.OptionalString("chat_template");
   conversation.add_generation_prompt = reader.Bool("add_generation_prompt", true);
   conversation.continue_final_message = reader.Bool("continue_final_message", false);
@@ -179,20 +202,25 @@ ConversationFields ReadConversation(FieldReader& reader) {
   return conversation;
 }
 
-ApiResult<std::string> RenderConversation(const ConversationFields& conversation, const ModelContext& model) {
+ApiResult<std::string> RenderConversation(const ConversationFields& conversation,
+                                          const ModelContext& model) {
   if (conversation.chat_template && !model.config.trust_request_chat_template) {
     return BadRequest(
-        "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted "
+        "Chat template is passed with request, but --trust-request-chat-template is not set. "
+        "Refused request with untrusted "
         "chat template.");
   }
   API_RETURN_IF_ERROR(CheckParts(conversation.messages, model.name()));
   if (conversation.messages.as_array().empty()) {
-    return BadRequest("Cannot apply chat template to an empty conversation. Provide at least one message.");
+    return BadRequest(
+        "Cannot apply chat template to an empty conversation. Provide at least one message.");
   }
   if (conversation.continue_final_message && conversation.add_generation_prompt) {
     return BadRequest(
-        "continue_final_message and add_generation_prompt are not compatible. Use continue_final_message when you want the "
-        "model to continue the final message, and add_generation_prompt when you want to add a header that will prompt it to "
+        "continue_final_message and add_generation_prompt are not compatible. Use "
+        "continue_final_message when you want the "
+        "model to continue the final message, and add_generation_prompt when you want to add a "
+        "header that will prompt it to "
         "start a new assistant message instead.");
   }
   ChatPromptOptions options;
@@ -203,7 +231,8 @@ ApiResult<std::string> RenderConversation(const ConversationFields& conversation
   options.content_format = model.content_format;
   options.chat_template_kwargs = model.default_template_kwargs;
   if (conversation.chat_template_kwargs.is_object()) {
-    if (!options.chat_template_kwargs.is_object()) options.chat_template_kwargs = json::Value(json::Value::Object{});
+    if (!options.chat_template_kwargs.is_object())
+      options.chat_template_kwargs = json::Value(json::Value::Object{});
     for (const auto& [key, value] : conversation.chat_template_kwargs.as_object()) {
       options.chat_template_kwargs.Set(key, value);
     }
@@ -211,17 +240,20 @@ ApiResult<std::string> RenderConversation(const ConversationFields& conversation
   std::optional<ChatTemplate> own;
   const ChatTemplate* chat_template = model.templates.Select(conversation.tools.is_array());
   if (conversation.chat_template) {
-    Result<ChatTemplate> compiled = ChatTemplate::Compile(*conversation.chat_template, "chat_template");
+    Result<ChatTemplate> compiled =
+        ChatTemplate::Compile(*conversation.chat_template, "chat_template");
     if (!compiled) return BadRequest(compiled.error().message);
     own = *std::move(compiled);
     chat_template = &*own;
   }
   if (chat_template == nullptr) {
     return BadRequest(
-        "This model has no chat template; start the server with --chat-template or use /v1/completions with a prompt of your "
+        "This model has no chat template; start the server with --chat-template or use "
+        "/v1/completions with a prompt of your "
         "own.");
   }
-  Result<std::string> text = RenderChatPrompt(*chat_template, model.special_tokens, conversation.messages, options);
+  Result<std::string> text =
+      RenderChatPrompt(*chat_template, model.special_tokens, conversation.messages, options);
   if (!text) return BadRequest(text.error().message);
   return *std::move(text);
 }
@@ -229,7 +261,8 @@ ApiResult<std::string> RenderConversation(const ConversationFields& conversation
 ApiResult<ChatRequest> DecodeChatRequest(const json::Value& body, const ServerConfig& config) {
   if (!body.is_object()) return NotAnObject(body);
   const json::Value* messages = body.Find("messages");
-  if (messages != nullptr && messages->is_null()) return BadRequest("messages must be a list, not null");
+  if (messages != nullptr && messages->is_null())
+    return BadRequest("messages must be a list, not null");
   API_RETURN_IF_ERROR(CheckRawFields(body, /*is_chat=*/true));
   API_RETURN_IF_ERROR(CheckToolUse(body));
 

@@ -10,7 +10,8 @@ namespace {
 
 constexpr size_t kMaxPrompts = 1024;
 
-// A string, strings, ids or lists of ids; errors are those of all four branches, as pydantic reports a union.
+// A string, strings, ids or lists of ids; errors are those of all four branches, as pydantic
+// reports a union.
 void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
   const json::Value* prompt = reader.Raw("prompt");
   if (prompt == nullptr) return;
@@ -34,7 +35,8 @@ void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
       return;
     }
     // Ids of one prompt.
-    if (std::optional<std::vector<int64_t>> ids = branch.OptionalInts("prompt", id_range); errors.empty()) {
+    if (std::optional<std::vector<int64_t>> ids = branch.OptionalInts("prompt", id_range);
+        errors.empty()) {
       if (!list.empty()) request.ids.push_back(std::move(*ids));
       return;
     }
@@ -50,7 +52,8 @@ void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
       std::vector<int64_t> ids;
       for (size_t j = 0; j < list[i].as_array().size(); ++j) {
         const json::Value& element = list[i].as_array()[j];
-        if (const auto id = nested.ParseInt(element, fmt::format("{}.{}", place, j), id_range)) ids.push_back(*id);
+        if (const auto id = nested.ParseInt(element, fmt::format("{}.{}", place, j), id_range))
+          ids.push_back(*id);
       }
       request.ids.push_back(std::move(ids));
     }
@@ -60,7 +63,8 @@ void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
     branch.Add("string_type", "prompt", "Input should be a valid string", *prompt);
     for (size_t i = 0; i < list.size(); ++i) {
       if (!list[i].is_string()) {
-        branch.Add("string_type", fmt::format("prompt.{}", i), "Input should be a valid string", list[i]);
+        branch.Add("string_type", fmt::format("prompt.{}", i), "Input should be a valid string",
+                   list[i]);
       }
     }
   }
@@ -69,13 +73,14 @@ void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
 
 }  // namespace
 
-ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body, const ServerConfig& config) {
+ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body,
+                                                     const ServerConfig& config) {
   if (!body.is_object()) return NotAnObject(body);
   const json::Value* prompt = body.Find("prompt");
   const json::Value* embeds = body.Find("prompt_embeds");
   const bool no_embeds = embeds == nullptr || embeds->is_null();
-  const bool no_prompt =
-      prompt == nullptr || prompt->is_null() || (prompt->is_string() && prompt->as_string().empty());
+  const bool no_prompt = prompt == nullptr || prompt->is_null() ||
+                         (prompt->is_string() && prompt->as_string().empty());
   if (no_prompt && no_embeds) {
     return BadParameter("Either prompt or prompt_embeds must be provided and non-empty.", "prompt");
   }
@@ -93,7 +98,9 @@ ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body, co
   if (!errors.empty()) return ValidationFailed(errors);
 
   if (!no_embeds) {
-    return BadParameter("Prompts given as embeddings are not supported by this server; send `prompt`", "prompt_embeds");
+    return BadParameter(
+        "Prompts given as embeddings are not supported by this server; send `prompt`",
+        "prompt_embeds");
   }
   if (const json::Value* suffix = reader.Raw("suffix")) {
     (void)suffix;
@@ -106,7 +113,9 @@ ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body, co
   const size_t count = request.texts.size() + request.ids.size();
   if (count == 0) return BadRequest("You must pass at least one prompt");
   if (count > kMaxPrompts) {
-    return BadParameter(fmt::format("at most {} prompts fit into one request, got {}", kMaxPrompts, count), "prompt");
+    return BadParameter(
+        fmt::format("at most {} prompts fit into one request, got {}", kMaxPrompts, count),
+        "prompt");
   }
   return request;
 }

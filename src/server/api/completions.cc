@@ -17,7 +17,8 @@ class LogprobColumns {
   explicit LogprobColumns(const CompletionAnswerOptions& options) : options_(options) {}
 
   // `offset` runs over the texts of all tokens of a choice.
-  void Add(int32_t token, std::span<const int32_t> context, const TokenLogprobs* logprobs, int64_t& offset) {
+  void Add(int32_t token, std::span<const int32_t> context, const TokenLogprobs* logprobs,
+           int64_t& offset) {
     const std::string text = Text(token, context);
     Separate();
     offsets_ += std::to_string(offset);
@@ -53,8 +54,15 @@ class LogprobColumns {
   }
 
   void AppendTo(std::string& out) const {
-    out.append(R"({"text_offset":[)").append(offsets_).append(R"(],"token_logprobs":[)").append(logprobs_);
-    out.append(R"(],"tokens":[)").append(tokens_).append(R"(],"top_logprobs":[)").append(tops_).append("]}");
+    out.append(R"({"text_offset":[)")
+        .append(offsets_)
+        .append(R"(],"token_logprobs":[)")
+        .append(logprobs_);
+    out.append(R"(],"tokens":[)")
+        .append(tokens_)
+        .append(R"(],"top_logprobs":[)")
+        .append(tops_)
+        .append("]}");
   }
 
  private:
@@ -75,9 +83,12 @@ class LogprobColumns {
 class CompletionAnswer : public AnswerWriter {
  public:
   CompletionAnswer(CompletionAnswerOptions options, std::shared_ptr<ResponseWriter> writer)
-      : options_(std::move(options)), writer_(std::move(writer)), results_(options_.prompts.size()) {
+      : options_(std::move(options)),
+        writer_(std::move(writer)),
+        results_(options_.prompts.size()) {
     choices_.reserve(options_.prompts.size() * options_.n);
-    for (size_t i = 0; i < options_.prompts.size() * options_.n; ++i) choices_.emplace_back(options_);
+    for (size_t i = 0; i < options_.prompts.size() * options_.n; ++i)
+      choices_.emplace_back(options_);
     const AnswerIdentity& identity = options_.identity;
     head_ = R"({"id":)";
     json::AppendString(head_, identity.id);
@@ -99,7 +110,8 @@ class CompletionAnswer : public AnswerWriter {
     choice.num_tokens += static_cast<int64_t>(delta.tokens.size());
     completion_tokens_ += static_cast<int64_t>(delta.tokens.size());
     if (options_.drop_output) delta.text.clear();
-    if (first && options_.echo && !options_.return_token_ids) delta.text = options_.prompts[prompt].text + delta.text;
+    if (first && options_.echo && !options_.return_token_ids)
+      delta.text = options_.prompts[prompt].text + delta.text;
 
     LogprobColumns chunk_columns(options_);
     LogprobColumns& columns = options_.stream ? chunk_columns : choice.columns;
@@ -108,7 +120,8 @@ class CompletionAnswer : public AnswerWriter {
       for (size_t i = 0; i < delta.logprobs.size() && !options_.drop_output; ++i) {
         columns.Add(delta.logprobs[i].token, choice.context, &delta.logprobs[i], choice.offset);
         choice.context.push_back(delta.logprobs[i].token);
-        if (choice.context.size() > 8) choice.context.erase(choice.context.begin(), choice.context.end() - 4);
+        if (choice.context.size() > 8)
+          choice.context.erase(choice.context.begin(), choice.context.end() - 4);
       }
     }
     if (!options_.stream) {
@@ -147,7 +160,8 @@ class CompletionAnswer : public AnswerWriter {
     event += "}]";
     if (options_.continuous_usage) {
       event += R"(,"usage":)";
-      AppendUsage(event, static_cast<int64_t>(options_.prompts[prompt].tokens.size()), choice.num_tokens);
+      AppendUsage(event, static_cast<int64_t>(options_.prompts[prompt].tokens.size()),
+                  choice.num_tokens);
       event.push_back('}');
     }
     if (delta.finish && !options_.include_usage) AppendFingerprint(event);
@@ -162,7 +176,8 @@ class CompletionAnswer : public AnswerWriter {
         std::string event = "data: " + head_ + R"(],"usage":)";
         AppendUsage(event, PromptTokens(), completion_tokens_);
         if (options_.model->config.enable_prompt_tokens_details) {
-          event += fmt::format(R"(,"prompt_tokens_details":{{"cached_tokens":{}}})", cached_tokens_);
+          event +=
+              fmt::format(R"(,"prompt_tokens_details":{{"cached_tokens":{}}})", cached_tokens_);
         }
         event.push_back('}');
         AppendFingerprint(event);
@@ -182,11 +197,14 @@ class CompletionAnswer : public AnswerWriter {
     AppendUsage(body, PromptTokens(), completion_tokens_);
     body += R"(,"prompt_tokens_details":)";
     if (options_.model->config.enable_prompt_tokens_details) {
-      body += fmt::format(R"({{"cached_tokens":{},"created_cache_tokens":null,"multimodal_tokens":null}})", cached_tokens_);
+      body += fmt::format(
+          R"({{"cached_tokens":{},"created_cache_tokens":null,"multimodal_tokens":null}})",
+          cached_tokens_);
     } else {
       body += "null";
     }
-    body += R"(,"completion_tokens_details":null},"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null})";
+    body +=
+        R"(,"completion_tokens_details":null},"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null})";
     writer_->Send(JsonResponse(std::move(body)));
   }
 
@@ -222,7 +240,8 @@ class CompletionAnswer : public AnswerWriter {
     const PromptResult& result = results_[prompt];
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool known = i < result.logprobs.size() && result.logprobs[i];
-      columns.Add(tokens[i], std::span(tokens).first(i), known ? &*result.logprobs[i] : nullptr, offset);
+      columns.Add(tokens[i], std::span(tokens).first(i), known ? &*result.logprobs[i] : nullptr,
+                  offset);
     }
   }
 
@@ -253,8 +272,8 @@ class CompletionAnswer : public AnswerWriter {
     }
     body += R"(,"prompt_logprobs":)";
     if (options_.prompt_logprobs) {
-      AppendPromptLogprobs(body, *options_.model->tokenizer, options_.prompts[prompt].tokens, results_[prompt],
-                           static_cast<size_t>(*options_.prompt_logprobs));
+      AppendPromptLogprobs(body, *options_.model->tokenizer, options_.prompts[prompt].tokens,
+                           results_[prompt], static_cast<size_t>(*options_.prompt_logprobs));
     } else {
       body += "null";
     }

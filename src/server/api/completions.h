@@ -22,7 +22,8 @@ struct CompletionRequest {
 };
 
 // A parsed body as a request, or what is wrong with it, in vLLM's words.
-ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body, const ServerConfig& config);
+ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body,
+                                                     const ServerConfig& config);
 
 // What an answer needs to know of its request.
 struct CompletionAnswerOptions {

@@ -28,11 +28,14 @@ Cors::Cors(const ServerConfig& config)
       all_origins_(Has(config.allowed_origins, "*")),
       all_headers_(Has(config.allowed_headers, "*")),
       credentials_(config.allow_credentials) {
-  if (Has(methods_, "*")) methods_ = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY"};
+  if (Has(methods_, "*"))
+    methods_ = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY"};
   for (const std::string& header : config.allowed_headers) headers_.push_back(Lower(header));
 }
 
-bool Cors::IsAllowed(const std::string& origin) const { return all_origins_ || Has(origins_, origin); }
+bool Cors::IsAllowed(const std::string& origin) const {
+  return all_origins_ || Has(origins_, origin);
+}
 
 std::optional<HttpResponse> Cors::Preflight(const HttpRequest& request) const {
   const std::string* origin = request.Header("origin");
@@ -42,14 +45,17 @@ std::optional<HttpResponse> Cors::Preflight(const HttpRequest& request) const {
   HttpResponse response;
   response.content_type = "text/plain; charset=utf-8";
   std::vector<std::string> failures;
-  response.headers.push_back({"vary",
-                              "Origin, Access-Control-Request-Method, Access-Control-Request-Headers, "
-                              "Access-Control-Request-Private-Network"});
-  response.headers.push_back({"access-control-allow-methods", fmt::format("{}", fmt::join(methods_, ", "))});
+  response.headers.push_back(
+      {"vary",
+       "Origin, Access-Control-Request-Method, Access-Control-Request-Headers, "
+       "Access-Control-Request-Private-Network"});
+  response.headers.push_back(
+      {"access-control-allow-methods", fmt::format("{}", fmt::join(methods_, ", "))});
   response.headers.push_back({"access-control-max-age", "600"});
   if (credentials_) response.headers.push_back({"access-control-allow-credentials", "true"});
   if (IsAllowed(*origin)) {
-    response.headers.push_back({"access-control-allow-origin", all_origins_ && !credentials_ ? "*" : *origin});
+    response.headers.push_back(
+        {"access-control-allow-origin", all_origins_ && !credentials_ ? "*" : *origin});
   } else {
     failures.push_back("origin");
   }
@@ -63,14 +69,17 @@ std::optional<HttpResponse> Cors::Preflight(const HttpRequest& request) const {
       if (first < end) {
         std::string name = Lower(std::string_view(*headers).substr(first, end - first));
         name.resize(name.find_last_not_of(" \t") + 1);
-        static constexpr std::string_view kSafe[] = {"accept", "accept-language", "content-language", "content-type"};
-        allowed = allowed && (Has(headers_, name) || std::find(std::begin(kSafe), std::end(kSafe), name) != std::end(kSafe));
+        static constexpr std::string_view kSafe[] = {"accept", "accept-language",
+                                                     "content-language", "content-type"};
+        allowed = allowed && (Has(headers_, name) || std::find(std::begin(kSafe), std::end(kSafe),
+                                                               name) != std::end(kSafe));
       }
       begin = end + 1;
     }
     if (!allowed) failures.push_back("headers");
     response.headers.push_back(
-        {"access-control-allow-headers", all_headers_ ? *headers : fmt::format("{}", fmt::join(headers_, ", "))});
+        {"access-control-allow-headers",
+         all_headers_ ? *headers : fmt::format("{}", fmt::join(headers_, ", "))});
   }
   if (failures.empty()) {
     response.body = "OK";
@@ -87,7 +96,8 @@ std::vector<HttpHeader> Cors::Headers(const HttpRequest& request) const {
   const bool named = !all_origins_ || credentials_;  // The answer depends on who asks.
   if (origin != nullptr) {
     if (credentials_) result.push_back({"access-control-allow-credentials", "true"});
-    if (IsAllowed(*origin)) result.push_back({"access-control-allow-origin", named ? *origin : "*"});
+    if (IsAllowed(*origin))
+      result.push_back({"access-control-allow-origin", named ? *origin : "*"});
   }
   if (named) result.push_back({"vary", "Origin"});
   return result;

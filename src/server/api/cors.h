@@ -14,7 +14,8 @@ class Cors {
  public:
   explicit Cors(const ServerConfig& config);
 
-  // The answer to a preflight (OPTIONS with Origin and Access-Control-Request-Method); none if this is not one.
+  // The answer to a preflight (OPTIONS with Origin and Access-Control-Request-Method); none if this
+  // is not one.
   std::optional<HttpResponse> Preflight(const HttpRequest& request) const;
   // What every other answer carries.
   std::vector<HttpHeader> Headers(const HttpRequest& request) const;

@@ -26,11 +26,13 @@ std::string Lower(std::string_view text) {
 tl::unexpected<ApiError> ValidationFailed(const std::vector<FieldError>& errors) {
   ApiError result;
   result.type = "Bad Request";
-  result.message = fmt::format("{} validation error{}:", errors.size(), errors.size() == 1 ? "" : "s");
+  result.message =
+      fmt::format("{} validation error{}:", errors.size(), errors.size() == 1 ? "" : "s");
   for (size_t i = 0; i < errors.size() && i < kMaxReported; ++i) {
     const FieldError& error = errors[i];
-    result.message += fmt::format("\n  {{'type': {}, 'loc': {}, 'msg': {}, 'input': {}", PythonRepr(error.type),
-                                  PythonRepr(error.location), PythonRepr(error.message), PythonRepr(error.input));
+    result.message +=
+        fmt::format("\n  {{'type': {}, 'loc': {}, 'msg': {}, 'input': {}", PythonRepr(error.type),
+                    PythonRepr(error.location), PythonRepr(error.message), PythonRepr(error.input));
     if (!error.context.empty()) result.message += ", 'ctx': " + error.context;
     result.message += "}";
   }
@@ -43,7 +45,8 @@ tl::unexpected<ApiError> ValidationFailed(const std::vector<FieldError>& errors)
 
 tl::unexpected<ApiError> NotAnObject(const json::Value& body, int times) {
   FieldError error{"model_attributes_type", "body",
-                   "Input should be a valid dictionary or object to extract fields from", PythonInput(body), ""};
+                   "Input should be a valid dictionary or object to extract fields from",
+                   PythonInput(body), ""};
   if (body.is_null()) {
     error.type = "missing";
     error.message = "Field required";
@@ -67,8 +70,8 @@ bool IsTruthy(const json::Value* value) {
   return false;
 }
 
-void FieldReader::Add(std::string type, std::string_view place, std::string message, const json::Value& input,
-                      std::string context) {
+void FieldReader::Add(std::string type, std::string_view place, std::string message,
+                      const json::Value& input, std::string context) {
   if (errors_->size() >= kMaxErrors) return;
   std::string text = PythonInput(input);
   if (text.size() > 200) {
@@ -76,22 +79,25 @@ void FieldReader::Add(std::string type, std::string_view place, std::string mess
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
     text = text.substr(0, end) + "...";
   }
-  errors_->push_back({std::move(type), fmt::format("{}.{}", location_, place), std::move(message), std::move(text),
-                      std::move(context)});
+  errors_->push_back({std::move(type), fmt::format("{}.{}", location_, place), std::move(message),
+                      std::move(text), std::move(context)});
 }
 
 void FieldReader::Append(FieldError error) {
   if (errors_->size() < kMaxErrors) errors_->push_back(std::move(error));
 }
 
-void FieldReader::AddMissing(std::string_view name) { Add("missing", name, "Field required", object_); }
+void FieldReader::AddMissing(std::string_view name) {
+  Add("missing", name, "Field required", object_);
+}
 
 const json::Value* FieldReader::Raw(std::string_view name) const {
   const json::Value* value = Find(name);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-std::optional<int64_t> FieldReader::ParseInt(const json::Value& value, std::string_view place, IntRange range) {
+std::optional<int64_t> FieldReader::ParseInt(const json::Value& value, std::string_view place,
+                                             IntRange range) {
   std::optional<int64_t> result;
   bool too_large = false, too_small = false;
   switch (value.type()) {
@@ -100,7 +106,8 @@ std::optional<int64_t> FieldReader::ParseInt(const json::Value& value, std::stri
     case json::Type::kBigInteger:
       too_small = value.as_string().starts_with('-');
       too_large = !too_small;
-      result = too_small ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max();
+      result =
+          too_small ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max();
       break;
     case json::Type::kDouble: {
       const double number = value.as_double();
@@ -109,7 +116,8 @@ std::optional<int64_t> FieldReader::ParseInt(const json::Value& value, std::stri
         return std::nullopt;
       }
       if (number != std::floor(number)) {
-        Add("int_from_float", place, "Input should be a valid integer, got a number with a fractional part", value);
+        Add("int_from_float", place,
+            "Input should be a valid integer, got a number with a fractional part", value);
         return std::nullopt;
       }
       too_large = number >= 9223372036854775808.0;
@@ -122,19 +130,22 @@ std::optional<int64_t> FieldReader::ParseInt(const json::Value& value, std::stri
     case json::Type::kString:
       result = LaxInt(value.as_string());
       if (!result) {
-        Add("int_parsing", place, "Input should be a valid integer, unable to parse string as an integer", value);
+        Add("int_parsing", place,
+            "Input should be a valid integer, unable to parse string as an integer", value);
         return std::nullopt;
       }
       break;
     default: Add("int_type", place, "Input should be a valid integer", value); return std::nullopt;
   }
   if (*result < range.min || (range.bounded && too_small)) {
-    Add("greater_than_equal", place, fmt::format("Input should be greater than or equal to {}", range.min), value,
+    Add("greater_than_equal", place,
+        fmt::format("Input should be greater than or equal to {}", range.min), value,
         fmt::format("{{'ge': {}}}", range.min));
     return std::nullopt;
   }
   if (*result > range.max || (range.bounded && too_large)) {
-    Add("less_than_equal", place, fmt::format("Input should be less than or equal to {}", range.max), value,
+    Add("less_than_equal", place,
+        fmt::format("Input should be less than or equal to {}", range.max), value,
         fmt::format("{{'le': {}}}", range.max));
     return std::nullopt;
   }
@@ -146,7 +157,9 @@ std::optional<double> FieldReader::ParseFloat(const json::Value& value, std::str
   if (value.is_bool()) return value.as_bool() ? 1.0 : 0.0;
   if (value.is_string()) {
     const std::optional<double> result = PythonFloatFrom(value.as_string());
-    if (!result) Add("float_parsing", place, "Input should be a valid number, unable to parse string as a number", value);
+    if (!result)
+      Add("float_parsing", place,
+          "Input should be a valid number, unable to parse string as a number", value);
     return result;
   }
   Add("float_type", place, "Input should be a valid number", value);
@@ -225,21 +238,24 @@ const json::Value* FieldReader::OptionalObject(std::string_view name, bool model
   const json::Value* value = Raw(name);
   if (value == nullptr || value->is_object()) return value;
   if (model) {
-    Add("model_attributes_type", name, "Input should be a valid dictionary or object to extract fields from", *value);
+    Add("model_attributes_type", name,
+        "Input should be a valid dictionary or object to extract fields from", *value);
   } else {
     Add("dict_type", name, "Input should be a valid dictionary", *value);
   }
   return nullptr;
 }
 
-std::optional<std::vector<int64_t>> FieldReader::OptionalInts(std::string_view name, IntRange range) {
+std::optional<std::vector<int64_t>> FieldReader::OptionalInts(std::string_view name,
+                                                              IntRange range) {
   const json::Value* list = OptionalList(name);
   if (list == nullptr) return std::nullopt;
   std::vector<int64_t> result;
   result.reserve(list->as_array().size());
   for (size_t i = 0; i < list->as_array().size(); ++i) {
     const json::Value& element = list->as_array()[i];
-    if (element.is_integer() && element.as_integer() >= range.min && element.as_integer() <= range.max) {
+    if (element.is_integer() && element.as_integer() >= range.min &&
+        element.as_integer() <= range.max) {
       result.push_back(element.as_integer());
     } else if (const auto value = ParseInt(element, fmt::format("{}.{}", name, i), range)) {
       result.push_back(*value);
@@ -267,21 +283,25 @@ std::vector<std::string> FieldReader::Strings(std::string_view name) {
   return result;
 }
 
-std::optional<std::vector<std::pair<std::string, double>>> FieldReader::OptionalFloatMap(std::string_view name) {
+std::optional<std::vector<std::pair<std::string, double>>> FieldReader::OptionalFloatMap(
+    std::string_view name) {
   const json::Value* map = OptionalObject(name);
   if (map == nullptr) return std::nullopt;
   std::vector<std::pair<std::string, double>> result;
   for (const auto& [key, value] : map->as_object()) {
-    if (const auto number = ParseFloat(value, fmt::format("{}.{}", name, key))) result.emplace_back(key, *number);
+    if (const auto number = ParseFloat(value, fmt::format("{}.{}", name, key)))
+      result.emplace_back(key, *number);
   }
   return result;
 }
 
-std::optional<std::string> FieldReader::OptionalChoice(std::string_view name, const std::vector<std::string>& choices,
+std::optional<std::string> FieldReader::OptionalChoice(std::string_view name,
+                                                       const std::vector<std::string>& choices,
                                                        std::string_view expected) {
   const json::Value* value = Raw(name);
   if (value == nullptr) return std::nullopt;
-  if (value->is_string() && std::find(choices.begin(), choices.end(), value->as_string()) != choices.end()) {
+  if (value->is_string() &&
+      std::find(choices.begin(), choices.end(), value->as_string()) != choices.end()) {
     return value->as_string();
   }
   Add("literal_error", name, fmt::format("Input should be {}", expected), *value,

@@ -1,4 +1,5 @@
-// Typed fields out of a request body, with errors in the form of pydantic, whose checks vLLM's clients know.
+// Typed fields out of a request body, with errors in the form of pydantic, whose checks vLLM's
+// clients know.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ struct FieldError {
   std::string context;   // repr of a dict, or ""
 };
 
-// 400 "Bad Request" with all of them in its message and the place of the first as `param`. REQUIRES: not empty.
+// 400 "Bad Request" with all of them in its message and the place of the first as `param`.
+// REQUIRES: not empty.
 tl::unexpected<ApiError> ValidationFailed(const std::vector<FieldError>& errors);
 // A body that is no object. `times`: for how many alternatives it is reported.
 tl::unexpected<ApiError> NotAnObject(const json::Value& body, int times = 1);
@@ -33,9 +35,10 @@ struct IntRange {
   bool bounded = false;  // integers outside int64 are errors instead of the nearest int64
 };
 
-// Reads the members of one object. A field that is absent gives its default; null is like absent for the Optional
-// functions and an error for the others. Numbers may stand in strings, and booleans be "yes" or 1, as pydantic allows.
-// After a wrong value the default is returned and the error noted in `errors`, so that all fields are reported at once.
+// Reads the members of one object. A field that is absent gives its default; null is like absent
+// for the Optional functions and an error for the others. Numbers may stand in strings, and
+// booleans be "yes" or 1, as pydantic allows. After a wrong value the default is returned and the
+// error noted in `errors`, so that all fields are reported at once.
 class FieldReader {
  public:
   // REQUIRES: `object` is an object; it and `errors` outlive the reader.
@@ -56,12 +59,15 @@ class FieldReader {
   std::string String(std::string_view name, std::string fallback);
   std::optional<std::vector<int64_t>> OptionalInts(std::string_view name, IntRange range = {});
   std::vector<std::string> Strings(std::string_view name);  // [] by default; null is an error
-  std::optional<std::vector<std::pair<std::string, double>>> OptionalFloatMap(std::string_view name);
-  // The value if it is an object (a list) or the error noted. `model`: reported as an object to take fields from.
+  std::optional<std::vector<std::pair<std::string, double>>> OptionalFloatMap(
+      std::string_view name);
+  // The value if it is an object (a list) or the error noted. `model`: reported as an object to
+  // take fields from.
   const json::Value* OptionalObject(std::string_view name, bool model = false);
   const json::Value* OptionalList(std::string_view name);
   // One of `choices`; `expected` spells them for the message: "'left' or 'right'".
-  std::optional<std::string> OptionalChoice(std::string_view name, const std::vector<std::string>& choices,
+  std::optional<std::string> OptionalChoice(std::string_view name,
+                                            const std::vector<std::string>& choices,
                                             std::string_view expected);
 
   void Add(std::string type, std::string_view place, std::string message, const json::Value& input,

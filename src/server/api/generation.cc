@@ -11,8 +11,9 @@ namespace {
 
 class GenerationImpl : public Generation {
  public:
-  GenerationImpl(std::shared_ptr<const ModelContext> model, WorkerPool* pool, std::shared_ptr<ResponseWriter> writer,
-                 GenerationRequest request, std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket)
+  GenerationImpl(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
+                 std::shared_ptr<ResponseWriter> writer, GenerationRequest request,
+                 std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket)
       : model_(std::move(model)),
         pool_(pool),
         writer_(std::move(writer)),
@@ -26,9 +27,11 @@ class GenerationImpl : public Generation {
     for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
       rules.min_tokens = request_.sampling[prompt].min_tokens;
       for (int i = 0; i < request_.n; ++i) {
-        choices_.push_back(Choice{TextStream(*model_->tokenizer, request_.prompts[prompt].tokens, rules,
-                                             request_.skip_special_tokens),
-                                  {}, false, false});
+        choices_.push_back(Choice{TextStream(*model_->tokenizer, request_.prompts[prompt].tokens,
+                                             rules, request_.skip_special_tokens),
+                                  {},
+                                  false,
+                                  false});
       }
     }
     num_open_ = choices_.size();
@@ -55,9 +58,11 @@ class GenerationImpl : public Generation {
       std::lock_guard lock(mutex_);
       handles_.push_back(*handle);
     }
-    // Callbacks only now: what they do needs all handles. A client that has gone meanwhile is reported at once. The
-    // connection keeps the generation alive: once the engine is done nobody else does while a slow client catches up.
-    writer_->SetCallbacks([self] { self->Cancel(); }, [self] { self->Schedule(/*writable=*/true); });
+    // Callbacks only now: what they do needs all handles. A client that has gone meanwhile is
+    // reported at once. The connection keeps the generation alive: once the engine is done nobody
+    // else does while a slow client catches up.
+    writer_->SetCallbacks([self] { self->Cancel(); },
+                          [self] { self->Schedule(/*writable=*/true); });
     Drain();
   }
 
@@ -76,9 +81,12 @@ class GenerationImpl : public Generation {
   // The engine's side of one prompt.
   class Sink : public RequestSink {
    public:
-    Sink(std::shared_ptr<GenerationImpl> generation, int prompt) : generation_(std::move(generation)), prompt_(prompt) {}
+    Sink(std::shared_ptr<GenerationImpl> generation, int prompt)
+        : generation_(std::move(generation)), prompt_(prompt) {}
     void OnPrompt(PromptResult result) override { generation_->Post({prompt_, std::move(result)}); }
-    void OnUpdate(SequenceUpdate update) override { generation_->Post({prompt_, std::move(update)}); }
+    void OnUpdate(SequenceUpdate update) override {
+      generation_->Post({prompt_, std::move(update)});
+    }
     void OnError(Error error) override { generation_->Post({prompt_, std::move(error)}); }
 
    private:
@@ -86,7 +94,8 @@ class GenerationImpl : public Generation {
     const int prompt_;
   };
 
-  // --- On the engine's and the I/O threads -----------------------------------------------------------------------------
+  // --- On the engine's and the I/O threads
+  // -----------------------------------------------------------------------------
 
   void Post(Event event) {
     {
@@ -129,7 +138,8 @@ class GenerationImpl : public Generation {
   }
 
   void Run() {
-    pool_->Submit([self = std::static_pointer_cast<GenerationImpl>(shared_from_this())] { self->Drain(); });
+    pool_->Submit(
+        [self = std::static_pointer_cast<GenerationImpl>(shared_from_this())] { self->Drain(); });
   }
 
   void Cancel() {
@@ -157,7 +167,8 @@ class GenerationImpl : public Generation {
     for (const RequestHandle handle : handles) model_->engine->Abort(handle);
   }
 
-  // --- On one worker thread at a time: whoever set scheduled_ ----------------------------------------------------------
+  // --- On one worker thread at a time: whoever set scheduled_
+  // ----------------------------------------------------------
 
   void Drain() {
     while (true) {
@@ -166,7 +177,8 @@ class GenerationImpl : public Generation {
         std::lock_guard lock(mutex_);
         batch.swap(events_);
         for (size_t i = 0; i < waiting_.size(); ++i) {
-          if (waiting_[i]) batch.push_back({static_cast<int>(i) / request_.n, std::move(*waiting_[i])});
+          if (waiting_[i])
+            batch.push_back({static_cast<int>(i) / request_.n, std::move(*waiting_[i])});
         }
         waiting_.clear();
         if (batch.empty() && !cancelled_) {
@@ -233,7 +245,8 @@ class GenerationImpl : public Generation {
       if (silent_end && i + 1 == update.tokens.size()) {
         choice.text.PushSilent();
       } else if (std::optional<std::string> match = choice.text.Push(update.tokens[i])) {
-        if (!update.finish) model_->engine->StopSequence(handles_[static_cast<size_t>(prompt)], update.sequence);
+        if (!update.finish)
+          model_->engine->StopSequence(handles_[static_cast<size_t>(prompt)], update.sequence);
         pending.stop_string = std::move(match);
         update.finish = FinishReason::kStop;
         update.stop_token.reset();
@@ -247,7 +260,8 @@ class GenerationImpl : public Generation {
       choice.finished = true;
       --num_open_;
     }
-    const bool due = !choice.started || static_cast<int64_t>(pending.tokens.size()) >= request_.stream_interval;
+    const bool due =
+        !choice.started || static_cast<int64_t>(pending.tokens.size()) >= request_.stream_interval;
     if (!due && !update.finish) return;
     if (pending.tokens.empty() && !update.finish) return;
     choice.started = true;
@@ -260,7 +274,8 @@ class GenerationImpl : public Generation {
     }
   }
 
-  // Lets go of the connection and of what counts this request; sinks that the engine still holds do nothing.
+  // Lets go of the connection and of what counts this request; sinks that the engine still holds do
+  // nothing.
   void Release() {
     {
       std::lock_guard lock(mutex_);
@@ -298,8 +313,9 @@ class GenerationImpl : public Generation {
 void Generation::Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                        std::shared_ptr<ResponseWriter> writer, GenerationRequest request,
                        std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket) {
-  const auto generation = std::make_shared<GenerationImpl>(std::move(model), pool, std::move(writer), std::move(request),
-                                                           std::move(answer), std::move(ticket));
+  const auto generation =
+      std::make_shared<GenerationImpl>(std::move(model), pool, std::move(writer),
+                                       std::move(request), std::move(answer), std::move(ticket));
   generation->Submit();
 }
 

@@ -1,4 +1,5 @@
-// One API request while it is being answered: several prompts, n sequences each, from the engine's tokens to text.
+// One API request while it is being answered: several prompts, n sequences each, from the engine's
+// tokens to text.
 #pragma once
 
 #include <cstdint>
@@ -52,15 +53,17 @@ struct GenerationRequest {
   std::string cache_salt;
 };
 
-// Hands the prompts to the engine and its tokens, on the worker pool, to the answer. When the client goes away the
-// sequences are aborted at once. A client that reads slowly makes deltas larger, never the queue longer than the tokens
-// themselves.
-// Ownership: kept alive by the connection, the engine's sinks and tasks until it is over.
+// Hands the prompts to the engine and its tokens, on the worker pool, to the answer. When the
+// client goes away the sequences are aborted at once. A client that reads slowly makes deltas
+// larger, never the queue longer than the tokens themselves. Ownership: kept alive by the
+// connection, the engine's sinks and tasks until it is over.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // REQUIRES: called on a worker thread. Prompts are submitted before it returns; errors go to `answer`.
-  static void Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool, std::shared_ptr<ResponseWriter> writer,
-                    GenerationRequest request, std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket);
+  // REQUIRES: called on a worker thread. Prompts are submitted before it returns; errors go to
+  // `answer`.
+  static void Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
+                    std::shared_ptr<ResponseWriter> writer, GenerationRequest request,
+                    std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket);
   virtual ~Generation() = default;
 };
 

@@ -24,25 +24,30 @@ Result<json::Value> ParseObjectOption(const std::string& text, const std::string
   if (text.empty()) return json::Value();
   Result<json::Value> value = json::Parse(text);
   if (!value || !value->is_object()) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("--{} must be a JSON object, found: {}", option, text.substr(0, 80)),
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--{} must be a JSON object, found: {}", option, text.substr(0, 80)),
                 option);
   }
   return value;
 }
 
-Result<SamplingDefaults> ResolveDefaults(const ServerConfig& config, const GenerationConfig& model) {
+Result<SamplingDefaults> ResolveDefaults(const ServerConfig& config,
+                                         const GenerationConfig& model) {
   SamplingDefaults defaults;
   if (config.generation_config != "vllm") {
-    defaults = {model.temperature, model.top_p, model.min_p, model.repetition_penalty, model.top_k,
-                model.max_new_tokens, std::nullopt};
+    defaults = {model.temperature, model.top_p,          model.min_p, model.repetition_penalty,
+                model.top_k,       model.max_new_tokens, std::nullopt};
   }
   const std::string option = "override-generation-config";
-  ASSIGN_OR_RETURN(const json::Value overrides, ParseObjectOption(config.override_generation_config, option));
+  ASSIGN_OR_RETURN(const json::Value overrides,
+                   ParseObjectOption(config.override_generation_config, option));
   if (overrides.is_null()) return defaults;
   for (const auto& [key, value] : overrides.as_object()) {
     const auto wrong = [&] {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--{}: {} must be a number, found {}", option, key, json::Write(value)), option);
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--{}: {} must be a number, found {}", option, key, json::Write(value)),
+          option);
     };
     std::optional<double>* real = key == "temperature"          ? &defaults.temperature
                                   : key == "top_p"              ? &defaults.top_p
@@ -59,11 +64,12 @@ Result<SamplingDefaults> ResolveDefaults(const ServerConfig& config, const Gener
       if (!value.is_integer() || value.as_integer() < 1) return wrong();
       defaults.max_new_tokens = defaults.max_new_tokens_limit = value.as_integer();
     } else {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--{}: unknown key \"{}\"; known are temperature, top_p, top_k, min_p, "
-                              "repetition_penalty, max_new_tokens",
-                              option, key),
-                  option);
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--{}: unknown key \"{}\"; known are temperature, top_p, top_k, min_p, "
+                      "repetition_penalty, max_new_tokens",
+                      option, key),
+          option);
     }
   }
   return defaults;
@@ -72,7 +78,9 @@ Result<SamplingDefaults> ResolveDefaults(const ServerConfig& config, const Gener
 }  // namespace
 
 int64_t UnixSeconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 std::string RandomHex(int digits) {
@@ -86,8 +94,8 @@ std::string RandomHex(int digits) {
   return out;
 }
 
-Result<std::shared_ptr<const ModelContext>> ModelContext::Load(const ServerConfig& config, Engine* engine,
-                                                               const std::filesystem::path& model_folder) {
+Result<std::shared_ptr<const ModelContext>> ModelContext::Load(
+    const ServerConfig& config, Engine* engine, const std::filesystem::path& model_folder) {
   auto context = std::make_shared<ModelContext>();
   context->config = config;
   context->engine = engine;
@@ -97,21 +105,25 @@ Result<std::shared_ptr<const ModelContext>> ModelContext::Load(const ServerConfi
   context->vocab_size = info.model.vocab_size;
   if (tokenizer.vocab_size() > info.model.vocab_size) {
     return Fail(ErrorCode::kInvalidData,
-                fmt::format("the tokenizer of {} has {} tokens, but the model only {} rows in its embedding (vocab_size in "
+                fmt::format("the tokenizer of {} has {} tokens, but the model only {} rows in its "
+                            "embedding (vocab_size in "
                             "config.json); take tokenizer.json and weights from the same release",
                             model_folder.string(), tokenizer.vocab_size(), info.model.vocab_size),
                 "tokenizer.json");
   }
-  ASSIGN_OR_RETURN(context->templates, ModelTemplates::Load(model_folder, tokenizer.config(), config.chat_template));
+  ASSIGN_OR_RETURN(context->templates,
+                   ModelTemplates::Load(model_folder, tokenizer.config(), config.chat_template));
   context->special_tokens = SpecialTokens(tokenizer.config());
   for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
     const std::optional<std::string> token = tokenizer.named_token(key);
-    if (token && context->special_tokens.is_object() && context->special_tokens.Find(key) == nullptr) {
+    if (token && context->special_tokens.is_object() &&
+        context->special_tokens.Find(key) == nullptr) {
       context->special_tokens.Set(key, *token);
     }
   }
-  ASSIGN_OR_RETURN(context->default_template_kwargs,
-                   ParseObjectOption(config.default_chat_template_kwargs, "default-chat-template-kwargs"));
+  ASSIGN_OR_RETURN(
+      context->default_template_kwargs,
+      ParseObjectOption(config.default_chat_template_kwargs, "default-chat-template-kwargs"));
   if (config.chat_template_content_format == "string") {
     context->content_format = ChatTemplate::ContentFormat::kString;
   } else if (config.chat_template_content_format == "openai") {
@@ -128,8 +140,9 @@ Result<std::shared_ptr<const ModelContext>> ModelContext::Load(const ServerConfi
   }
   context->max_prompt_characters = longest * static_cast<size_t>(info.max_model_len);
   ASSIGN_OR_RETURN(context->defaults, ResolveDefaults(config, info.generation));
-  const std::string settings = fmt::format("{}|{}|{}|{}|{}|{}", config.model_argument, info.max_model_len, info.dtype,
-                                           info.kv_cache_dtype, info.isa, config.override_generation_config);
+  const std::string settings =
+      fmt::format("{}|{}|{}|{}|{}|{}", config.model_argument, info.max_model_len, info.dtype,
+                  info.kv_cache_dtype, info.isa, config.override_generation_config);
   context->fingerprint = fmt::format("sluice-{}-{:08x}", config.version, Hash(settings));
   context->created = UnixSeconds();
   return std::shared_ptr<const ModelContext>(std::move(context));

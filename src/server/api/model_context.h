@@ -23,15 +23,16 @@ namespace sluice {
 struct SamplingDefaults {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
-  std::optional<int64_t> max_new_tokens;        // the model's own wish
-  std::optional<int64_t> max_new_tokens_limit;  // --override-generation-config: no request gets more
+  std::optional<int64_t> max_new_tokens;  // the model's own wish
+  std::optional<int64_t>
+      max_new_tokens_limit;  // --override-generation-config: no request gets more
 };
 
 // Thread safety: immutable once loaded. Ownership: the engine outlives it.
 struct ModelContext {
   // Errors: a tokenizer or template that cannot be used, or that disagrees with the model.
-  static Result<std::shared_ptr<const ModelContext>> Load(const ServerConfig& config, Engine* engine,
-                                                          const std::filesystem::path& model_folder);
+  static Result<std::shared_ptr<const ModelContext>> Load(
+      const ServerConfig& config, Engine* engine, const std::filesystem::path& model_folder);
 
   ServerConfig config;
   Engine* engine = nullptr;

@@ -24,9 +24,10 @@ void Truncate(std::vector<int32_t>& tokens, int64_t length, const std::string& s
   }
 }
 
-// The special tokens that the tokenizer puts around a text stay; the text itself is cut on the left.
-std::vector<int32_t> EncodeTruncated(const Tokenizer& tokenizer, std::string_view text, bool add_special_tokens,
-                                     int64_t length) {
+// The special tokens that the tokenizer puts around a text stay; the text itself is cut on the
+// left.
+std::vector<int32_t> EncodeTruncated(const Tokenizer& tokenizer, std::string_view text,
+                                     bool add_special_tokens, int64_t length) {
   std::vector<int32_t> full = tokenizer.Encode(text, add_special_tokens);
   if (static_cast<int64_t>(full.size()) <= length || !add_special_tokens) {
     Truncate(full, length, "left");
@@ -52,38 +53,43 @@ ApiStatus CheckLength(size_t count, const ModelContext& model) {
   const int64_t length = static_cast<int64_t>(count);
   if (length == 0) return BadRequest("The decoder prompt cannot be empty");
   if (length <= model.max_model_len) return {};
-  return BadParameter(
-      fmt::format("This model's maximum context length is {} tokens. However, your prompt contains {} input tokens, which "
-                  "exceeds this limit even without any output tokens. Please reduce the length of the input prompt.",
-                  model.max_model_len, length),
-      "input_tokens", std::to_string(length));
+  return BadParameter(fmt::format("This model's maximum context length is {} tokens. However, your "
+                                  "prompt contains {} input tokens, which "
+                                  "exceeds this limit even without any output tokens. Please "
+                                  "reduce the length of the input prompt.",
+                                  model.max_model_len, length),
+                      "input_tokens", std::to_string(length));
 }
 
 }  // namespace
 
 ApiStatus CheckText(std::string_view text, std::string_view field) {
   if (IsUtf8(text)) return {};
-  return BadRequest(fmt::format("{} holds half of a surrogate pair (\\ud800 to \\udfff alone), which is no text", field));
+  return BadRequest(fmt::format(
+      "{} holds half of a surrogate pair (\\ud800 to \\udfff alone), which is no text", field));
 }
 
-ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens, const SamplingFields& fields,
-                                 const ModelContext& model) {
+ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
+                                 const SamplingFields& fields, const ModelContext& model) {
   API_RETURN_IF_ERROR(CheckText(text, "prompt"));
   Prompt prompt;
   if (fields.truncate_prompt_tokens && fields.truncation_side) {
     prompt.tokens = model.tokenizer->Encode(text, add_special_tokens);
     Truncate(prompt.tokens, TruncatedLength(fields, model), *fields.truncation_side);
   } else if (fields.truncate_prompt_tokens) {
-    prompt.tokens = EncodeTruncated(*model.tokenizer, text, add_special_tokens, TruncatedLength(fields, model));
+    prompt.tokens =
+        EncodeTruncated(*model.tokenizer, text, add_special_tokens, TruncatedLength(fields, model));
   } else {
     const size_t characters = CountCharacters(text);
     if (characters > model.max_prompt_characters) {
-      return BadParameter(
-          fmt::format("This model's maximum context length is {} tokens. However, your prompt contains {} characters (more "
-                      "than {} characters, which is the upper bound for {} input tokens). Please reduce the length of the "
-                      "input prompt.",
-                      model.max_model_len, characters, model.max_prompt_characters, model.max_model_len),
-          "input_text", std::to_string(characters));
+      return BadParameter(fmt::format("This model's maximum context length is {} tokens. However, "
+                                      "your prompt contains {} characters (more "
+                                      "than {} characters, which is the upper bound for {} input "
+                                      "tokens). Please reduce the length of the "
+                                      "input prompt.",
+                                      model.max_model_len, characters, model.max_prompt_characters,
+                                      model.max_model_len),
+                          "input_text", std::to_string(characters));
     }
     prompt.tokens = model.tokenizer->Encode(text, add_special_tokens);
   }
@@ -92,14 +98,17 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens, cons
   return prompt;
 }
 
-ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingFields& fields, const ModelContext& model) {
+ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingFields& fields,
+                                const ModelContext& model) {
   Prompt prompt;
   size_t begin = 0, end = ids.size();
   if (fields.truncate_prompt_tokens) {
     const size_t keep = static_cast<size_t>(TruncatedLength(fields, model));
     if (ids.size() > keep) {
-      if (fields.truncation_side == "right") end = keep;
-      else begin = ids.size() - keep;
+      if (fields.truncation_side == "right")
+        end = keep;
+      else
+        begin = ids.size() - keep;
     }
   }
   API_RETURN_IF_ERROR(CheckLength(end - begin, model));

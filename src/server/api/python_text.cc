@@ -21,7 +21,11 @@ std::string_view Strip(std::string_view text) {
 char32_t CodePoint(std::string_view text, size_t& size) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
-  const int length = first < 0x80 ? 1 : first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1;
+  const int length = first < 0x80    ? 1
+                     : first >= 0xF0 ? 4
+                     : first >= 0xE0 ? 3
+                     : first >= 0xC0 ? 2
+                                     : 1;
   size = 1;
   if (length == 1 || text.size() < static_cast<size_t>(length)) return first;
   char32_t code = first & (0xFF >> (length + 1));
@@ -32,9 +36,9 @@ char32_t CodePoint(std::string_view text, size_t& size) {
 
 // Digits of the scripts whose zero stands here count as Python's int() counts them.
 int DigitValue(char32_t code) {
-  static constexpr char32_t kZeros[] = {U'0',     0x0660,  0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6,
-                                        0x0B66,   0x0BE6,  0x0C66, 0x0CE6, 0x0D66, 0x0E50, 0x0ED0, 0x0F20,
-                                        0x1040,   0x17E0,  0x1810, 0xFF10};
+  static constexpr char32_t kZeros[] = {U'0',   0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66,
+                                        0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66, 0x0E50,
+                                        0x0ED0, 0x0F20, 0x1040, 0x17E0, 0x1810, 0xFF10};
   for (const char32_t zero : kZeros) {
     if (code >= zero && code < zero + 10) return static_cast<int>(code - zero);
   }
@@ -58,7 +62,9 @@ std::optional<std::string> WithoutUnderscores(std::string_view text) {
 }  // namespace
 
 std::string PythonRepr(std::string_view text) {
-  const char quote = text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"' : '\'';
+  const char quote =
+      text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"'
+                                                                                            : '\'';
   std::string out(1, quote);
   for (const char c : text) {
     const unsigned char byte = static_cast<unsigned char>(c);
@@ -81,7 +87,9 @@ std::string PythonRepr(std::string_view text) {
   return out;
 }
 
-std::string PythonRepr(std::span<const int64_t> list) { return fmt::format("[{}]", fmt::join(list, ", ")); }
+std::string PythonRepr(std::span<const int64_t> list) {
+  return fmt::format("[{}]", fmt::join(list, ", "));
+}
 
 std::string PythonRepr(std::span<const std::string> list) {
   std::string out = "[";
@@ -139,7 +147,8 @@ std::optional<int64_t> PythonInt(std::string_view text) {
     text.remove_prefix(size);
   }
   if (negative) value = -value;
-  const __int128 low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
+  const __int128 low = std::numeric_limits<int64_t>::min(),
+                 high = std::numeric_limits<int64_t>::max();
   return static_cast<int64_t>(value < low ? low : value > high ? high : value);
 }
 
@@ -165,11 +174,15 @@ std::optional<double> PythonFloatFrom(std::string_view text) {
   if (digits.empty() || digits[0] == '+' || digits[0] == '-') return std::nullopt;
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (end != digits.data() + digits.size() || error == std::errc::invalid_argument) return std::nullopt;
+  if (end != digits.data() + digits.size() || error == std::errc::invalid_argument)
+    return std::nullopt;
   if (error == std::errc::result_out_of_range) {
     // Too large or too small: the exponent's sign tells which.
     const size_t exponent = digits.find_first_of("eE");
-    value = exponent != std::string_view::npos && digits.find('-', exponent) != std::string_view::npos ? 0 : HUGE_VAL;
+    value =
+        exponent != std::string_view::npos && digits.find('-', exponent) != std::string_view::npos
+            ? 0
+            : HUGE_VAL;
   }
   return negative ? -value : value;
 }
@@ -182,7 +195,9 @@ size_t CountCharacters(std::string_view text) {
 
 bool IsUtf8(std::string_view text) {
   size_t i = 0;
-  const auto tail = [&](size_t at) { return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
+  const auto tail = [&](size_t at) {
+    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+  };
   while (i < text.size()) {
     const unsigned char c = static_cast<unsigned char>(text[i]);
     if (c < 0x80) {

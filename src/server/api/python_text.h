@@ -1,4 +1,5 @@
-// Values as Python writes and reads them: clients compare the messages of vLLM, whose numbers and lists look like this.
+// Values as Python writes and reads them: clients compare the messages of vLLM, whose numbers and
+// lists look like this.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ std::string PythonFloat(double value);
 // str() of a JSON value, containers as `<list of 2 items>` and `<dict of 1 items>`.
 std::string PythonInput(const json::Value& value);
 
-// int(text): blanks around, a sign, digits of any script, single underscores between them. Saturates at int64.
+// int(text): blanks around, a sign, digits of any script, single underscores between them.
+// Saturates at int64.
 std::optional<int64_t> PythonInt(std::string_view text);
 // An integer as pydantic takes it from a string: ASCII digits as PythonInt, and "8.0".
 std::optional<int64_t> LaxInt(std::string_view text);

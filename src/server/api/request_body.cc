@@ -41,8 +41,8 @@ void AppendUtf8(std::string& out, uint32_t code) {
   }
 }
 
-// A reader of JSON that accepts what Python's does and knows where it stopped. Slow beside json::Parse: it is asked only
-// for bodies which that one does not take.
+// A reader of JSON that accepts what Python's does and knows where it stopped. Slow beside
+// json::Parse: it is asked only for bodies which that one does not take.
 class PythonJsonReader {
  public:
   explicit PythonJsonReader(std::string_view text) : text_(text) {}
@@ -130,7 +130,8 @@ class PythonJsonReader {
     const std::string_view token = text_.substr(start, i - start);
     if (!integer) return json::Value(PythonFloatFrom(token).value_or(0));
     int64_t value = 0;
-    if (std::from_chars(token.data(), token.data() + token.size(), value).ec == std::errc()) return json::Value(value);
+    if (std::from_chars(token.data(), token.data() + token.size(), value).ec == std::errc())
+      return json::Value(value);
     return json::Value::BigInteger(std::string(token));
   }
 
@@ -253,8 +254,10 @@ size_t CountValues(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (inside) {
-      if (c == '\\') ++i;
-      else if (c == '"') inside = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        inside = false;
     } else if (c == '"') {
       inside = true;
     } else {
@@ -281,20 +284,31 @@ bool HasHugeInteger(const json::Value& value) {
   }
 }
 
-// UTF-16 or UTF-32 to UTF-8 by what the first bytes look like, as json.detect_encoding does; none if they are neither.
+// UTF-16 or UTF-32 to UTF-8 by what the first bytes look like, as json.detect_encoding does; none
+// if they are neither.
 std::optional<std::string> FromWideEncoding(std::string_view body) {
-  const auto byte = [&](size_t i) { return i < body.size() ? static_cast<unsigned char>(body[i]) : 0xFFu; };
+  const auto byte = [&](size_t i) {
+    return i < body.size() ? static_cast<unsigned char>(body[i]) : 0xFFu;
+  };
   int width = 0;
   bool big = false;
   size_t skip = 0;
-  if (byte(0) == 0 && byte(1) == 0 && byte(2) == 0xFE && byte(3) == 0xFF) width = 4, big = true, skip = 4;
-  else if (byte(0) == 0xFF && byte(1) == 0xFE && byte(2) == 0 && byte(3) == 0) width = 4, skip = 4;
-  else if (byte(0) == 0xFE && byte(1) == 0xFF) width = 2, big = true, skip = 2;
-  else if (byte(0) == 0xFF && byte(1) == 0xFE) width = 2, skip = 2;
-  else if (body.size() >= 4 && byte(0) == 0) width = byte(1) == 0 ? 4 : 2, big = true;
-  else if (body.size() >= 4 && byte(1) == 0) width = byte(2) == 0 && byte(3) == 0 ? 4 : 2;
-  else if (body.size() == 2 && byte(0) == 0) width = 2, big = true;
-  else if (body.size() == 2 && byte(1) == 0) width = 2;
+  if (byte(0) == 0 && byte(1) == 0 && byte(2) == 0xFE && byte(3) == 0xFF)
+    width = 4, big = true, skip = 4;
+  else if (byte(0) == 0xFF && byte(1) == 0xFE && byte(2) == 0 && byte(3) == 0)
+    width = 4, skip = 4;
+  else if (byte(0) == 0xFE && byte(1) == 0xFF)
+    width = 2, big = true, skip = 2;
+  else if (byte(0) == 0xFF && byte(1) == 0xFE)
+    width = 2, skip = 2;
+  else if (body.size() >= 4 && byte(0) == 0)
+    width = byte(1) == 0 ? 4 : 2, big = true;
+  else if (body.size() >= 4 && byte(1) == 0)
+    width = byte(2) == 0 && byte(3) == 0 ? 4 : 2;
+  else if (body.size() == 2 && byte(0) == 0)
+    width = 2, big = true;
+  else if (body.size() == 2 && byte(1) == 0)
+    width = 2;
   if (width == 0) return std::nullopt;
   std::string out;
   const auto unit = [&](size_t at) {
@@ -363,7 +377,8 @@ ApiResult<json::Value> ParseRequestBody(const HttpRequest& request) {
   if (!IsJsonContentType(request)) {
     ApiError error;
     error.type = "Bad Request";
-    error.message = "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed";
+    error.message =
+        "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed";
     return tl::unexpected<ApiError>(std::move(error));
   }
   std::string_view body = request.body;

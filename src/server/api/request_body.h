@@ -10,10 +10,11 @@
 
 namespace sluice {
 
-// Checks the content type and parses the body as Python's json does: UTF-8, -16 or -32 with or without a byte order mark,
-// the last of two equal keys, NaN and Infinity, halves of surrogate pairs (kept as three bytes that are no UTF-8).
-// Errors: 400, with the place of the first character that does not fit where there is one. Bounded in depth, in the number
-// of values, and in time by the length of the body.
+// Checks the content type and parses the body as Python's json does: UTF-8, -16 or -32 with or
+// without a byte order mark, the last of two equal keys, NaN and Infinity, halves of surrogate
+// pairs (kept as three bytes that are no UTF-8). Errors: 400, with the place of the first character
+// that does not fit where there is one. Bounded in depth, in the number of values, and in time by
+// the length of the body.
 ApiResult<json::Value> ParseRequestBody(const HttpRequest& request);
 
 // The second half: `text` alone.

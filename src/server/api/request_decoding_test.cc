@@ -42,7 +42,8 @@ TEST(PythonTextTest, ReadsNumbersAsPythonDoes) {
   EXPECT_EQ(PythonInt("065"), 65);
   EXPECT_EQ(PythonInt("1_0"), 10);
   EXPECT_EQ(PythonInt("\uFF16\uFF15"), 65);
-  for (const char* bad : {"", "abc", "65.0", "1e1", "_1", "1_", "1__0", "+", "0x10"}) EXPECT_FALSE(PythonInt(bad)) << bad;
+  for (const char* bad : {"", "abc", "65.0", "1e1", "_1", "1_", "1__0", "+", "0x10"})
+    EXPECT_FALSE(PythonInt(bad)) << bad;
   EXPECT_EQ(LaxInt(" 8 "), 8);
   EXPECT_EQ(LaxInt("8.0"), 8);
   for (const char* bad : {"8.5", "\u0663", "", "0x10"}) EXPECT_FALSE(LaxInt(bad)) << bad;
@@ -56,7 +57,8 @@ TEST(PythonTextTest, ReadsNumbersAsPythonDoes) {
 
 TEST(PythonTextTest, KnowsUtf8) {
   EXPECT_TRUE(IsUtf8("a\u00E9\u6F22\U0001F9EE"));
-  for (const char* bad : {"\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE6\xBC"}) EXPECT_FALSE(IsUtf8(bad));
+  for (const char* bad : {"\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE6\xBC"})
+    EXPECT_FALSE(IsUtf8(bad));
   EXPECT_EQ(CountCharacters("a\u00E9\u6F22\U0001F9EE"), 4u);
 }
 
@@ -97,7 +99,8 @@ TEST(RequestBodyTest, NamesThePlace) {
     const char* reason;
   } cases[] = {
       {R"({"model": "abacus", "prompt": )", "body.30", "Expecting value"},
-      {R"({"model":"abacus","prompt":"a",})", "body.31", "Expecting property name enclosed in double quotes"},
+      {R"({"model":"abacus","prompt":"a",})", "body.31",
+       "Expecting property name enclosed in double quotes"},
       {"{", "body.1", "Expecting property name enclosed in double quotes"},
       {"{\"\u00E9\" 1}", "body.5", "Expecting ':' delimiter"},
       {"[1 2]", "body.3", "Expecting ',' delimiter"},
@@ -163,12 +166,15 @@ TEST(CompletionRequestTest, RefusesInVllmsWords) {
       {R"({"prompt":[1.5]})", "Bad Request", "body.prompt.0", "int_from_float"},
       {R"({"prompt":[-1]})", "Bad Request", "body.prompt.0", "'ctx': {'ge': 0}"},
       {R"({"prompt":[[[1]]]})", "Bad Request", "body.prompt.0", "body.prompt.0.0"},
-      {R"({"prompt":"a","prompt_embeds":"AAAA"})", "BadRequestError", "prompt_embeds", "embeddings"},
+      {R"({"prompt":"a","prompt_embeds":"AAAA"})", "BadRequestError", "prompt_embeds",
+       "embeddings"},
       {R"({"prompt":"a","suffix":""})", "BadRequestError", "suffix", "suffix"},
-      {R"({"prompt":"a","logprobs":"2"})", "BadRequestError", "logprobs", "`logprobs` must be an integer."},
+      {R"({"prompt":"a","logprobs":"2"})", "BadRequestError", "logprobs",
+       "`logprobs` must be an integer."},
       {R"({"prompt":"a","temperature":[]})", "Bad Request", "body.temperature", "float_type"},
       {R"({"prompt":"a","top_k":1.5})", "Bad Request", "body.top_k", "int_from_float"},
-      {R"({"prompt":"a","seed":9223372036854775808})", "Bad Request", "body.seed", "9223372036854775807"},
+      {R"({"prompt":"a","seed":9223372036854775808})", "Bad Request", "body.seed",
+       "9223372036854775807"},
       {R"({"prompt":"a","seed":"x"})", "Bad Request", "body.seed", "int_parsing"},
       {R"({"prompt":"a","n":null})", "Bad Request", "body.n", "int_type"},
       {R"({"prompt":"a","min_tokens":null})", "Bad Request", "body.min_tokens", "int_type"},
@@ -176,30 +182,48 @@ TEST(CompletionRequestTest, RefusesInVllmsWords) {
       {R"({"prompt":"a","stop":5})", "Bad Request", "body.stop", "2 validation errors:"},
       {R"({"prompt":"a","stop":[1,2]})", "Bad Request", "body.stop", "body.stop.1"},
       {R"({"prompt":"a","stop":["1","2","3","4","5"]})", "Bad Request", "body.stop", "too_long"},
-      {R"({"prompt":"a","stop_token_ids":[1.5]})", "Bad Request", "body.stop_token_ids.0", "int_from_float"},
+      {R"({"prompt":"a","stop_token_ids":[1.5]})", "Bad Request", "body.stop_token_ids.0",
+       "int_from_float"},
       {R"({"prompt":"a","logit_bias":[]})", "Bad Request", "body.logit_bias", "dict_type"},
       {R"({"prompt":"a","ignore_eos":"2"})", "Bad Request", "body.ignore_eos", "bool_parsing"},
-      {R"({"prompt":"a","truncate_prompt_tokens":-2})", "Bad Request", "body.truncate_prompt_tokens", "-1"},
-      {R"({"prompt":"a","truncation_side":"middle"})", "Bad Request", "body.truncation_side", "'left' or 'right'"},
-      {R"({"prompt":"a","stream_options":{"include_usage":true}})", "BadRequestError", "stream_options", "stream=True"},
-      {R"({"prompt":"a","stream":true,"stream_options":"x"})", "Bad Request", "body.stream_options", "model_attributes_type"},
-      {R"({"prompt":"a","stream":true,"prompt_logprobs":1})", "BadRequestError", "prompt_logprobs", "not available"},
-      {R"({"prompt":"a","prompt_logprobs":-2})", "BadRequestError", "prompt_logprobs", "positive value or -1"},
+      {R"({"prompt":"a","truncate_prompt_tokens":-2})", "Bad Request",
+       "body.truncate_prompt_tokens", "-1"},
+      {R"({"prompt":"a","truncation_side":"middle"})", "Bad Request", "body.truncation_side",
+       "'left' or 'right'"},
+      {R"({"prompt":"a","stream_options":{"include_usage":true}})", "BadRequestError",
+       "stream_options", "stream=True"},
+      {R"({"prompt":"a","stream":true,"stream_options":"x"})", "Bad Request", "body.stream_options",
+       "model_attributes_type"},
+      {R"({"prompt":"a","stream":true,"prompt_logprobs":1})", "BadRequestError", "prompt_logprobs",
+       "not available"},
+      {R"({"prompt":"a","prompt_logprobs":-2})", "BadRequestError", "prompt_logprobs",
+       "positive value or -1"},
       {R"({"prompt":"a","model":5})", "Bad Request", "body.model", "string_type"},
       {R"({"prompt":"a","cache_salt":""})", "BadRequestError", "cache_salt", "non-empty"},
-      {R"({"prompt":"a","response_format":"json"})", "Bad Request", "body.response_format", "model_attributes_type"},
-      {R"({"prompt":"a","response_format":{"type":"bogus"}})", "Bad Request", "body.response_format.type", "literal_error"},
-      {R"({"prompt":"a","response_format":{"type":"json_schema"}})", "BadRequestError", "response_format", "json_schema"},
-      {R"({"prompt":"a","response_format":{"type":"json_object"}})", "BadRequestError", "response_format", "not supported"},
-      {R"({"prompt":"a","structured_outputs":{}})", "BadRequestError", nullptr, "none are specified"},
-      {R"({"prompt":"a","structured_outputs":{"regex":"a","choice":["b"]}})", "BadRequestError", "structured_outputs", "one kind"},
-      {R"({"prompt":"a","structured_outputs":{"regex":"a"}})", "BadRequestError", "structured_outputs", "not supported"},
-      {R"({"prompt":"a","use_beam_search":true})", "BadRequestError", "use_beam_search", "not supported"},
-      {R"({"prompt":"a","logprob_token_ids":[1]})", "BadRequestError", "logprob_token_ids", "must be set"},
-      {R"({"prompt":"a","vllm_xargs":{"a":{"b":1}}})", "Bad Request", "body.vllm_xargs.a", "string_type"},
+      {R"({"prompt":"a","response_format":"json"})", "Bad Request", "body.response_format",
+       "model_attributes_type"},
+      {R"({"prompt":"a","response_format":{"type":"bogus"}})", "Bad Request",
+       "body.response_format.type", "literal_error"},
+      {R"({"prompt":"a","response_format":{"type":"json_schema"}})", "BadRequestError",
+       "response_format", "json_schema"},
+      {R"({"prompt":"a","response_format":{"type":"json_object"}})", "BadRequestError",
+       "response_format", "not supported"},
+      {R"({"prompt":"a","structured_outputs":{}})", "BadRequestError", nullptr,
+       "none are specified"},
+      {R"({"prompt":"a","structured_outputs":{"regex":"a","choice":["b"]}})", "BadRequestError",
+       "structured_outputs", "one kind"},
+      {R"({"prompt":"a","structured_outputs":{"regex":"a"}})", "BadRequestError",
+       "structured_outputs", "not supported"},
+      {R"({"prompt":"a","use_beam_search":true})", "BadRequestError", "use_beam_search",
+       "not supported"},
+      {R"({"prompt":"a","logprob_token_ids":[1]})", "BadRequestError", "logprob_token_ids",
+       "must be set"},
+      {R"({"prompt":"a","vllm_xargs":{"a":{"b":1}}})", "Bad Request", "body.vllm_xargs.a",
+       "string_type"},
       {R"({"prompt":"a","watermarking":{"a":1}})", "Bad Request", "body.watermarking", "bool_type"},
   };
-  for (const Refusal& test : cases) ExpectRefused(DecodeCompletionRequest(Parse(test.body), ServerConfig{}), test);
+  for (const Refusal& test : cases)
+    ExpectRefused(DecodeCompletionRequest(Parse(test.body), ServerConfig{}), test);
 }
 
 TEST(CompletionRequestTest, Takes) {
@@ -210,7 +234,8 @@ TEST(CompletionRequestTest, Takes) {
   };
   EXPECT_EQ(decode(R"({"prompt":"a"})").texts, std::vector<std::string>{"a"});
   EXPECT_EQ(decode(R"({"prompt":["a",""]})").texts.size(), 2u);
-  EXPECT_EQ(decode(R"({"prompt":[5,"6",true,7.0]})").ids, (std::vector<std::vector<int64_t>>{{5, 6, 1, 7}}));
+  EXPECT_EQ(decode(R"({"prompt":[5,"6",true,7.0]})").ids,
+            (std::vector<std::vector<int64_t>>{{5, 6, 1, 7}}));
   EXPECT_EQ(decode(R"({"prompt":[[5],[6,7]]})").ids.size(), 2u);
   EXPECT_EQ(decode(R"({"prompt":[[]]})").ids.size(), 1u);
   EXPECT_EQ(decode(R"({"prompt":"a","max_tokens":null})").sampling.max_tokens, 16);
@@ -219,10 +244,14 @@ TEST(CompletionRequestTest, Takes) {
   EXPECT_TRUE(decode(R"({"prompt":"a","stream":"yes"})").sampling.stream);
   EXPECT_FALSE(decode(R"({"prompt":"a","stream":null,"echo":null})").sampling.stream);
   EXPECT_EQ(decode(R"({"prompt":"a","stop":"x"})").sampling.stop, std::vector<std::string>{"x"});
-  EXPECT_TRUE(decode(R"({"prompt":"a","stop":null,"seed":null,"temperature":null,"logprobs":null})").sampling.stop.empty());
-  decode(R"({"prompt":"a","best_of":0,"foo":1,"max_completion_tokens":"x","guided_choice":["a"],"user":"u"})");
-  decode(R"({"prompt":"a","response_format":{"type":"text"},"kv_transfer_params":{"do_remote_decode":false}})");
-  const auto usage = decode(R"({"prompt":"a","stream":true,"stream_options":{"continuous_usage_stats":true}})");
+  EXPECT_TRUE(decode(R"({"prompt":"a","stop":null,"seed":null,"temperature":null,"logprobs":null})")
+                  .sampling.stop.empty());
+  decode(
+      R"({"prompt":"a","best_of":0,"foo":1,"max_completion_tokens":"x","guided_choice":["a"],"user":"u"})");
+  decode(
+      R"({"prompt":"a","response_format":{"type":"text"},"kv_transfer_params":{"do_remote_decode":false}})");
+  const auto usage =
+      decode(R"({"prompt":"a","stream":true,"stream_options":{"continuous_usage_stats":true}})");
   EXPECT_FALSE(usage.sampling.include_usage);
   EXPECT_FALSE(usage.sampling.continuous_usage_stats);
 }
@@ -234,39 +263,56 @@ TEST(ChatRequestTest, RefusesInVllmsWords) {
       {R"({})", "Bad Request", "body.messages", "missing"},
       {R"({"messages":null})", "BadRequestError", nullptr, "messages"},
       {R"({"messages":{}})", "Bad Request", "body.messages", "list_type"},
-      {R"({"messages":["hi"]})", "Bad Request", "body.messages.0.ChatCompletionDeveloperMessageParam", "dict_type"},
-      {R"({"messages":[{}]})", "Bad Request", "body.messages.0.ChatCompletionDeveloperMessageParam.content", "missing"},
+      {R"({"messages":["hi"]})", "Bad Request",
+       "body.messages.0.ChatCompletionDeveloperMessageParam", "dict_type"},
+      {R"({"messages":[{}]})", "Bad Request",
+       "body.messages.0.ChatCompletionDeveloperMessageParam.content", "missing"},
       {R"({"messages":[{"role":"user","content":null}]})", "Bad Request",
        "body.messages.0.ChatCompletionDeveloperMessageParam.content", "string_type"},
-      {R"({"messages":[{"content":"a"}]})", "Bad Request", "body.messages.0.ChatCompletionDeveloperMessageParam.role", "missing"},
+      {R"({"messages":[{"content":"a"}]})", "Bad Request",
+       "body.messages.0.ChatCompletionDeveloperMessageParam.role", "missing"},
       {R"({"messages":[{"role":5,"content":"a"}]})", "Bad Request",
        "body.messages.0.ChatCompletionDeveloperMessageParam.role", "literal_error"},
       {"{" MESSAGES ",\"tools\":[]}", "BadRequestError", "tools", "empty array"},
       {"{" MESSAGES ",\"tools\":\"x\"}", "Bad Request", "body.tools", "list_type"},
-      {"{" MESSAGES ",\"tools\":[{\"type\":\"bogus\"}]}", "Bad Request", "body.tools.0.type", "literal_error"},
-      {"{" MESSAGES ",\"tools\":[{\"type\":\"function\",\"function\":{}}]}", "Bad Request", "body.tools.0.function.name", "missing"},
+      {"{" MESSAGES ",\"tools\":[{\"type\":\"bogus\"}]}", "Bad Request", "body.tools.0.type",
+       "literal_error"},
+      {"{" MESSAGES ",\"tools\":[{\"type\":\"function\",\"function\":{}}]}", "Bad Request",
+       "body.tools.0.function.name", "missing"},
       {"{" MESSAGES "," TOOLS "}", "BadRequestError", nullptr, "\"auto\" tool choice requires"},
-      {"{" MESSAGES "," TOOLS ",\"tool_choice\":\"required\"}", "BadRequestError", nullptr, "requires --tool-call-parser"},
-      {"{" MESSAGES "," TOOLS ",\"tool_choice\":\"bogus\"}", "BadRequestError", "tool_choice", "bogus"},
-      {"{" MESSAGES "," TOOLS ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"g\"}}}", "BadRequestError",
-       "tool_choice", "does not match"},
-      {"{" MESSAGES ",\"tool_choice\":\"auto\"}", "BadRequestError", "tool_choice", "`tools` must be set"},
-      {"{" MESSAGES ",\"chat_template_kwargs\":\"x\"}", "Bad Request", "body.chat_template_kwargs", "dict_type"},
+      {"{" MESSAGES "," TOOLS ",\"tool_choice\":\"required\"}", "BadRequestError", nullptr,
+       "requires --tool-call-parser"},
+      {"{" MESSAGES "," TOOLS ",\"tool_choice\":\"bogus\"}", "BadRequestError", "tool_choice",
+       "bogus"},
+      {"{" MESSAGES "," TOOLS
+       ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"g\"}}}",
+       "BadRequestError", "tool_choice", "does not match"},
+      {"{" MESSAGES ",\"tool_choice\":\"auto\"}", "BadRequestError", "tool_choice",
+       "`tools` must be set"},
+      {"{" MESSAGES ",\"chat_template_kwargs\":\"x\"}", "Bad Request", "body.chat_template_kwargs",
+       "dict_type"},
       {"{" MESSAGES ",\"documents\":\"x\"}", "Bad Request", "body.documents", "list_type"},
-      {"{" MESSAGES ",\"top_logprobs\":2}", "BadRequestError", "top_logprobs", "`logprobs` must be set to true"},
-      {"{" MESSAGES ",\"logprobs\":true,\"top_logprobs\":-2}", "BadRequestError", "top_logprobs", "positive value or -1"},
+      {"{" MESSAGES ",\"top_logprobs\":2}", "BadRequestError", "top_logprobs",
+       "`logprobs` must be set to true"},
+      {"{" MESSAGES ",\"logprobs\":true,\"top_logprobs\":-2}", "BadRequestError", "top_logprobs",
+       "positive value or -1"},
       {"{" MESSAGES ",\"logprobs\":5}", "Bad Request", "body.logprobs", "bool_parsing"},
-      {"{" MESSAGES ",\"max_completion_tokens\":\"x\"}", "Bad Request", "body.max_completion_tokens", "int_parsing"},
-      {"{" MESSAGES ",\"structured_outputs\":{\"regex\":\"a\",\"choice\":[\"b\"]}}", "BadRequestError", nullptr, "one kind"},
+      {"{" MESSAGES ",\"max_completion_tokens\":\"x\"}", "Bad Request",
+       "body.max_completion_tokens", "int_parsing"},
+      {"{" MESSAGES ",\"structured_outputs\":{\"regex\":\"a\",\"choice\":[\"b\"]}}",
+       "BadRequestError", nullptr, "one kind"},
   };
-  for (const Refusal& test : cases) ExpectRefused(DecodeChatRequest(Parse(test.body), ServerConfig{}), test);
-  for (const char* fine : {"{" MESSAGES "," TOOLS ",\"tool_choice\":\"none\"}", "{" MESSAGES ",\"tools\":null}",
-                           R"({"messages":[{"role":"alien"}]})", R"({"messages":[{"role":"assistant","content":null}]})",
+  for (const Refusal& test : cases)
+    ExpectRefused(DecodeChatRequest(Parse(test.body), ServerConfig{}), test);
+  for (const char* fine : {"{" MESSAGES "," TOOLS ",\"tool_choice\":\"none\"}",
+                           "{" MESSAGES ",\"tools\":null}", R"({"messages":[{"role":"alien"}]})",
+                           R"({"messages":[{"role":"assistant","content":null}]})",
                            "{" MESSAGES ",\"logprobs\":true,\"top_logprobs\":null}"}) {
     const auto request = DecodeChatRequest(Parse(fine), ServerConfig{});
     EXPECT_TRUE(request) << fine << request.error().message;
   }
-  const auto both = DecodeChatRequest(Parse("{" MESSAGES ",\"max_tokens\":3,\"max_completion_tokens\":6}"), ServerConfig{});
+  const auto both = DecodeChatRequest(
+      Parse("{" MESSAGES ",\"max_tokens\":3,\"max_completion_tokens\":6}"), ServerConfig{});
   EXPECT_EQ(both->sampling.max_tokens, 6);
 }
 
@@ -274,12 +320,16 @@ TEST(ChatRequestTest, RefusesInVllmsWords) {
 TEST(RequestFuzzTest, MutatedBodies) {
   const std::string seeds[] = {
       R"({"model":"m","prompt":["a",[1,2]],"max_tokens":8,"temperature":0.5,"stop":["x"],"logit_bias":{"1":2},"n":2})",
-      "{" MESSAGES "," TOOLS ",\"tool_choice\":\"none\",\"logprobs\":true,\"top_logprobs\":2,\"stream\":true,"
-      "\"stream_options\":{\"include_usage\":true},\"response_format\":{\"type\":\"text\"},\"documents\":[{}]}",
+      "{" MESSAGES "," TOOLS
+      ",\"tool_choice\":\"none\",\"logprobs\":true,\"top_logprobs\":2,\"stream\":true,"
+      "\"stream_options\":{\"include_usage\":true},\"response_format\":{\"type\":\"text\"},"
+      "\"documents\":[{}]}",
   };
   static constexpr std::string_view kBytes = "{}[]\",:0123456789-+.eE truefalsn\\u\x00\xFF\x80";
   uint64_t state = 12345;
-  const auto random = [&] { return state = state * 6364136223846793005u + 1442695040888963407u, state >> 33; };
+  const auto random = [&] {
+    return state = state * 6364136223846793005u + 1442695040888963407u, state >> 33;
+  };
   int decoded = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string body = seeds[i % 2];
@@ -300,7 +350,8 @@ TEST(RequestFuzzTest, MutatedBodies) {
     ++decoded;
     const auto completion = DecodeCompletionRequest(*value, ServerConfig{});
     const auto chat = DecodeChatRequest(*value, ServerConfig{});
-    for (const auto* error : {completion ? nullptr : &completion.error(), chat ? nullptr : &chat.error()}) {
+    for (const auto* error :
+         {completion ? nullptr : &completion.error(), chat ? nullptr : &chat.error()}) {
       if (error == nullptr) continue;
       EXPECT_EQ(error->status, 400) << body;
       EXPECT_FALSE(error->message.empty()) << body;

@@ -21,13 +21,16 @@ std::optional<int64_t> RawInteger(const json::Value& value) {
   return std::nullopt;
 }
 
-ApiStatus CheckCount(const json::Value& body, std::string_view name, std::optional<int64_t>& count) {
+ApiStatus CheckCount(const json::Value& body, std::string_view name,
+                     std::optional<int64_t>& count) {
   const json::Value* value = body.Find(name);
   if (value == nullptr || value->is_null()) return {};
   count = RawInteger(*value);
-  if (!count) return BadParameter(fmt::format("`{}` must be an integer.", name), name, PythonInput(*value));
+  if (!count)
+    return BadParameter(fmt::format("`{}` must be an integer.", name), name, PythonInput(*value));
   if (*count < 0 && *count != -1) {
-    return BadParameter(fmt::format("`{}` must be a positive value or -1.", name), name, PythonInput(*value));
+    return BadParameter(fmt::format("`{}` must be a positive value or -1.", name), name,
+                        PythonInput(*value));
   }
   return {};
 }
@@ -46,9 +49,11 @@ void ReadStop(FieldReader& reader, std::vector<std::string>& stop) {
     const size_t count = value->as_array().size();
     if (list_errors.empty() && count > kMaxStopStrings) {
       list_reader.Add("too_long", "stop",
-                      fmt::format("List should have at most {} items after validation, not {}", kMaxStopStrings, count),
+                      fmt::format("List should have at most {} items after validation, not {}",
+                                  kMaxStopStrings, count),
                       *value,
-                      fmt::format("{{'field_type': 'List', 'max_length': {}, 'actual_length': {}}}", kMaxStopStrings, count));
+                      fmt::format("{{'field_type': 'List', 'max_length': {}, 'actual_length': {}}}",
+                                  kMaxStopStrings, count));
     }
     if (list_errors.empty()) return;
   }
@@ -70,11 +75,13 @@ ApiStatus CheckResponseFormat(const FieldReader& reader) {
   const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "";
   if (kind == "text") return {};
   if (kind == "json_schema" && !IsTruthy(format->Find("json_schema"))) {
-    return BadParameter("When response_format type is 'json_schema', the 'json_schema' field must be provided.",
-                        "response_format");
+    return BadParameter(
+        "When response_format type is 'json_schema', the 'json_schema' field must be provided.",
+        "response_format");
   }
   if (kind == "json_object" || kind == "json_schema" || kind == "structural_tag") {
-    return BadParameter(fmt::format("response_format of type '{}' is not supported by this server; use 'text' or leave it out",
+    return BadParameter(fmt::format("response_format of type '{}' is not supported by this server; "
+                                    "use 'text' or leave it out",
                                     kind),
                         "response_format");
   }
@@ -82,7 +89,8 @@ ApiStatus CheckResponseFormat(const FieldReader& reader) {
   if (type == nullptr) {
     checker.Add("missing", "response_format.type", "Field required", *format);
   } else {
-    checker.Add("literal_error", "response_format.type", fmt::format("Input should be {}", kExpected), *type,
+    checker.Add("literal_error", "response_format.type",
+                fmt::format("Input should be {}", kExpected), *type,
                 fmt::format("{{'expected': {}}}", PythonRepr(kExpected)));
   }
   return ValidationFailed(errors);
@@ -102,16 +110,19 @@ ApiStatus CheckStructuredOutputs(const FieldReader& reader, bool is_chat) {
     if (outputs->Find(kind) != nullptr && !outputs->Find(kind)->is_null()) kinds.push_back(kind);
   }
   if (kinds.empty()) {
-    return BadRequest("You must use one kind of structured outputs constraint but none are specified: " +
-                      json::Write(*outputs));
+    return BadRequest(
+        "You must use one kind of structured outputs constraint but none are specified: " +
+        json::Write(*outputs));
   }
   if (kinds.size() > 1) {
     static constexpr std::string_view kMessage =
-        "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').";
+        "You can only use one kind of constraints for structured outputs ('json', 'regex' or "
+        "'choice').";
     if (is_chat) return BadRequest(std::string(kMessage));
     return BadParameter(kMessage, "structured_outputs");
   }
-  if (kinds[0] == "choice" && !IsTruthy(outputs->Find("choice"))) return BadRequest("Choice '[]' cannot be an empty list");
+  if (kinds[0] == "choice" && !IsTruthy(outputs->Find("choice")))
+    return BadRequest("Choice '[]' cannot be an empty list");
   return Unsupported("constrained output", "structured_outputs");
 }
 
@@ -123,12 +134,14 @@ ApiStatus CheckIds(const std::vector<int64_t>& ids, std::string_view name, int64
   if (outside.empty()) return {};
   if (outside.size() > 20) outside.resize(20);
   const std::string list = PythonRepr(outside);
-  return BadParameter(fmt::format("token_id(s) {} in {} contain out-of-vocab token ids. Vocabulary size: {}", list, name,
-                                  vocab_size),
-                      name, list);
+  return BadParameter(
+      fmt::format("token_id(s) {} in {} contain out-of-vocab token ids. Vocabulary size: {}", list,
+                  name, vocab_size),
+      name, list);
 }
 
-ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& model, SamplingParams& params) {
+ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& model,
+                           SamplingParams& params) {
   std::vector<std::string> unreadable;
   std::vector<int64_t> ids;
   for (const auto& [key, bias] : fields.logit_bias) {
@@ -138,27 +151,33 @@ ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& mod
     } else {
       unreadable.push_back(key);
     }
-    if (std::isnan(bias)) return BadParameter("logit_bias must hold numbers, got nan.", "logit_bias");
+    if (std::isnan(bias))
+      return BadParameter("logit_bias must hold numbers, got nan.", "logit_bias");
   }
   if (!unreadable.empty()) {
     if (unreadable.size() > 20) unreadable.resize(20);
     const std::string list = PythonRepr(unreadable);
-    return BadParameter(fmt::format("logit_bias contains key(s) that cannot be converted to integer token IDs: {}", list),
-                        "logit_bias", list);
+    return BadParameter(
+        fmt::format("logit_bias contains key(s) that cannot be converted to integer token IDs: {}",
+                    list),
+        "logit_bias", list);
   }
   API_RETURN_IF_ERROR(CheckIds(ids, "logit_bias", model.vocab_size));
   for (size_t i = 0; i < ids.size(); ++i) {
-    params.logit_bias.emplace_back(static_cast<int32_t>(ids[i]),
-                                   static_cast<float>(std::clamp(fields.logit_bias[i].second, -100.0, 100.0)));
+    params.logit_bias.emplace_back(
+        static_cast<int32_t>(ids[i]),
+        static_cast<float>(std::clamp(fields.logit_bias[i].second, -100.0, 100.0)));
   }
   return {};
 }
 
 // Words become token sequences both as they start a text and as they stand behind a blank.
-ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& model, SamplingParams& params) {
+ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& model,
+                          SamplingParams& params) {
   for (const std::string& word : fields.bad_words) {
     if (word.empty()) {
-      return BadRequest("bad_words cannot contain an empty string. Got bad_words=" + PythonRepr(fields.bad_words));
+      return BadRequest("bad_words cannot contain an empty string. Got bad_words=" +
+                        PythonRepr(fields.bad_words));
     }
     const size_t start = word.find_first_not_of(" \t\n\r");
     const std::string text = start == std::string::npos ? "" : word.substr(start);
@@ -171,12 +190,14 @@ ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& mode
   return {};
 }
 
-ApiResult<int32_t> ResolveLogprobs(int64_t count, std::string_view kind, std::string_view name, const ModelContext& model) {
+ApiResult<int32_t> ResolveLogprobs(int64_t count, std::string_view kind, std::string_view name,
+                                   const ModelContext& model) {
   if (count == -1) count = model.vocab_size;
   if (count > model.max_logprobs) {
-    return BadParameter(fmt::format("Requested {} logprobs of {}, which is greater than max allowed: {}", kind, count,
-                                    model.max_logprobs),
-                        name, std::to_string(count));
+    return BadParameter(
+        fmt::format("Requested {} logprobs of {}, which is greater than max allowed: {}", kind,
+                    count, model.max_logprobs),
+        name, std::to_string(count));
   }
   return static_cast<int32_t>(count);
 }
@@ -187,17 +208,20 @@ ApiStatus CheckRawFields(const json::Value& body, bool is_chat) {
   std::optional<int64_t> prompt_logprobs;
   API_RETURN_IF_ERROR(CheckCount(body, "prompt_logprobs", prompt_logprobs));
   if (prompt_logprobs && *prompt_logprobs != 0 && IsTruthy(body.Find("stream"))) {
-    return BadParameter("`prompt_logprobs` are not available when `stream=True`.", "prompt_logprobs");
+    return BadParameter("`prompt_logprobs` are not available when `stream=True`.",
+                        "prompt_logprobs");
   }
   std::optional<int64_t> logprobs;
   API_RETURN_IF_ERROR(CheckCount(body, is_chat ? "top_logprobs" : "logprobs", logprobs));
   if (is_chat && logprobs && *logprobs != 0 && !IsTruthy(body.Find("logprobs"))) {
-    return BadParameter("when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs");
+    return BadParameter("when using `top_logprobs`, `logprobs` must be set to true.",
+                        "top_logprobs");
   }
   if (IsTruthy(body.Find("logprob_token_ids"))) {
     const json::Value* value = body.Find("logprobs");
     if (is_chat ? !IsTruthy(value) : value == nullptr || value->is_null()) {
-      return BadParameter(fmt::format("when using `logprob_token_ids`, `logprobs` must be set{}.", is_chat ? " to true" : ""),
+      return BadParameter(fmt::format("when using `logprob_token_ids`, `logprobs` must be set{}.",
+                                      is_chat ? " to true" : ""),
                           "logprob_token_ids");
     }
   }
@@ -206,7 +230,8 @@ ApiStatus CheckRawFields(const json::Value& body, bool is_chat) {
   }
   if (const json::Value* salt = body.Find("cache_salt"); salt != nullptr && !salt->is_null()) {
     if (!salt->is_string() || salt->as_string().empty()) {
-      return BadParameter("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt");
+      return BadParameter("Parameter 'cache_salt' must be a non-empty string if provided.",
+                          "cache_salt");
     }
   }
   return {};
@@ -240,7 +265,8 @@ SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& confi
   fields.skip_special_tokens = reader.Bool("skip_special_tokens", true);
   reader.Bool("spaces_between_special_tokens", true);
   fields.truncate_prompt_tokens = reader.OptionalInt("truncate_prompt_tokens", {.min = -1});
-  fields.truncation_side = reader.OptionalChoice("truncation_side", {"left", "right"}, "'left' or 'right'");
+  fields.truncation_side =
+      reader.OptionalChoice("truncation_side", {"left", "right"}, "'left' or 'right'");
   fields.priority = reader.Int("priority", 0);
   fields.cache_salt = reader.OptionalString("cache_salt").value_or("");
   fields.request_id = reader.OptionalString("request_id");
@@ -251,7 +277,8 @@ SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& confi
     fields.continuous_usage_stats =
         inner.OptionalBool("continuous_usage_stats").value_or(false) && fields.include_usage;
   }
-  if (config.enable_force_include_usage) fields.include_usage = fields.continuous_usage_stats = true;
+  if (config.enable_force_include_usage)
+    fields.include_usage = fields.continuous_usage_stats = true;
   fields.stream_interval = reader.OptionalInt("stream_interval", {.min = 1}).value_or(1);
   fields.return_token_ids = reader.OptionalBool("return_token_ids").value_or(false);
   fields.return_tokens_as_token_ids =
@@ -271,12 +298,14 @@ ApiStatus RefuseUnsupported(const FieldReader& reader, bool is_chat) {
   API_RETURN_IF_ERROR(CheckResponseFormat(reader));
   API_RETURN_IF_ERROR(CheckStructuredOutputs(reader, is_chat));
   if (IsTruthy(reader.Raw("use_beam_search"))) {
-    if (!is_chat && IsTruthy(reader.Raw("stream"))) return BadRequest("Streaming is not currently supported with beam search");
+    if (!is_chat && IsTruthy(reader.Raw("stream")))
+      return BadRequest("Streaming is not currently supported with beam search");
     return Unsupported("beam search", "use_beam_search");
   }
   if (reader.Raw("thinking_token_budget") != nullptr) {
     return BadRequest(
-        "thinking_token_budget is set but no reasoning parser is configured; leave `thinking_token_budget` out");
+        "thinking_token_budget is set but no reasoning parser is configured; leave "
+        "`thinking_token_budget` out");
   }
   if (reader.Raw("logprob_token_ids") != nullptr) {
     return Unsupported("logprobs of chosen token ids", "logprob_token_ids");
@@ -300,9 +329,10 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   const SamplingDefaults& defaults = model.defaults;
   if (fields.n < 1) return BadRequest(fmt::format("n must be at least 1, got {}.", fields.n));
   if (fields.n > kMaxSequences) {
-    return BadRequest(fmt::format("n must be at most {}, got {}. To increase this limit, set the VLLM_MAX_N_SEQUENCES "
-                                  "environment variable.",
-                                  kMaxSequences, fields.n));
+    return BadRequest(fmt::format(
+        "n must be at most {}, got {}. To increase this limit, set the VLLM_MAX_N_SEQUENCES "
+        "environment variable.",
+        kMaxSequences, fields.n));
   }
   const auto penalty = [](std::string_view name, double value) -> ApiStatus {
     if (value >= -2 && value <= 2) return {};
@@ -312,22 +342,26 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   API_RETURN_IF_ERROR(penalty("frequency_penalty", fields.frequency_penalty));
   params.presence_penalty = fields.presence_penalty;
   params.frequency_penalty = fields.frequency_penalty;
-  params.repetition_penalty = fields.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1.0));
+  params.repetition_penalty =
+      fields.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1.0));
   if (!(params.repetition_penalty > 0) || std::isinf(params.repetition_penalty)) {
-    return BadRequest(
-        fmt::format("repetition_penalty must be greater than zero, got {}.", PythonFloat(params.repetition_penalty)));
+    return BadRequest(fmt::format("repetition_penalty must be greater than zero, got {}.",
+                                  PythonFloat(params.repetition_penalty)));
   }
 
   params.temperature = fields.temperature.value_or(defaults.temperature.value_or(1.0));
   const std::string temperature = PythonFloat(params.temperature);
   if (!std::isfinite(params.temperature)) {
-    return BadParameter(fmt::format("temperature must be a finite number, got {}.", temperature), "temperature", temperature);
+    return BadParameter(fmt::format("temperature must be a finite number, got {}.", temperature),
+                        "temperature", temperature);
   }
   if (params.temperature < 0) {
-    return BadParameter(fmt::format("temperature must be non-negative, got {}.", temperature), "temperature", temperature);
+    return BadParameter(fmt::format("temperature must be non-negative, got {}.", temperature),
+                        "temperature", temperature);
   }
   if (params.temperature > 2) {
-    return BadParameter(fmt::format("temperature must be in [0, 2], got {}.", temperature), "temperature", temperature);
+    return BadParameter(fmt::format("temperature must be in [0, 2], got {}.", temperature),
+                        "temperature", temperature);
   }
   params.top_p = fields.top_p.value_or(defaults.top_p.value_or(1.0));
   if (!(params.top_p > 0 && params.top_p <= 1)) {
@@ -336,7 +370,8 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   }
   params.top_k = fields.top_k.value_or(defaults.top_k.value_or(0));
   if (params.top_k < -1) {
-    return BadRequest(fmt::format("top_k must be 0 (disable), or at least 1, got {}.", params.top_k));
+    return BadRequest(
+        fmt::format("top_k must be 0 (disable), or at least 1, got {}.", params.top_k));
   }
   params.top_k = std::max<int64_t>(params.top_k, 0);
   params.min_p = fields.min_p.value_or(defaults.min_p.value_or(0.0));
@@ -344,13 +379,15 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
     return BadRequest(fmt::format("min_p must be in [0, 1], got {}.", PythonFloat(params.min_p)));
   }
   if (fields.min_tokens < 0) {
-    return BadRequest(fmt::format("min_tokens must be greater than or equal to 0, got {}.", fields.min_tokens));
+    return BadRequest(
+        fmt::format("min_tokens must be greater than or equal to 0, got {}.", fields.min_tokens));
   }
   for (const std::string& text : fields.stop) {
     if (text.empty()) return BadRequest("stop cannot contain an empty string.");
   }
   if (params.temperature == 0) {
-    if (fields.n > 1) return BadRequest(fmt::format("n must be 1 when using greedy sampling, got {}.", fields.n));
+    if (fields.n > 1)
+      return BadRequest(fmt::format("n must be 1 when using greedy sampling, got {}.", fields.n));
     params.top_p = 1;
     params.top_k = 0;
     params.min_p = 0;
@@ -360,11 +397,12 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   if (fields.seed && *fields.seed != -1) params.seed = fields.seed;
 
   if (fields.logprobs) {
-    API_ASSIGN_OR_RETURN(params.logprobs, ResolveLogprobs(*fields.logprobs, "sample", "logprobs", model));
+    API_ASSIGN_OR_RETURN(params.logprobs,
+                         ResolveLogprobs(*fields.logprobs, "sample", "logprobs", model));
   }
   if (fields.prompt_logprobs) {
-    API_ASSIGN_OR_RETURN(params.prompt_logprobs,
-                         ResolveLogprobs(*fields.prompt_logprobs, "prompt", "prompt_logprobs", model));
+    API_ASSIGN_OR_RETURN(params.prompt_logprobs, ResolveLogprobs(*fields.prompt_logprobs, "prompt",
+                                                                 "prompt_logprobs", model));
   }
   API_RETURN_IF_ERROR(ResolveLogitBias(fields, model, params));
   API_RETURN_IF_ERROR(CheckIds(fields.stop_token_ids, "stop_token_ids", model.vocab_size));
@@ -376,8 +414,9 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
     }
     for (const int64_t id : allowed) {
       if (id < 0 || id >= model.vocab_size) {
-        return BadParameter("allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids",
-                            PythonRepr(std::span(allowed).first(std::min<size_t>(allowed.size(), 20))));
+        return BadParameter(
+            "allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids",
+            PythonRepr(std::span(allowed).first(std::min<size_t>(allowed.size(), 20))));
       }
     }
     params.allowed_token_ids.emplace(allowed.begin(), allowed.end());
@@ -387,35 +426,39 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   params.min_tokens = fields.min_tokens;
 
   if (fields.max_tokens && *fields.max_tokens > model.max_model_len) {
-    return BadParameter(fmt::format("{}={} cannot be greater than max_model_len={}. Please request fewer output tokens.",
-                                    fields.max_tokens_name, *fields.max_tokens, model.max_model_len),
-                        fields.max_tokens_name, std::to_string(*fields.max_tokens));
+    return BadParameter(
+        fmt::format(
+            "{}={} cannot be greater than max_model_len={}. Please request fewer output tokens.",
+            fields.max_tokens_name, *fields.max_tokens, model.max_model_len),
+        fields.max_tokens_name, std::to_string(*fields.max_tokens));
   }
   if (fields.truncate_prompt_tokens && *fields.truncate_prompt_tokens > model.max_model_len) {
-    return BadParameter(
-        fmt::format("truncate_prompt_tokens={} cannot be greater than max_model_len = {}. Please request a smaller "
-                    "truncation size.",
-                    *fields.truncate_prompt_tokens, model.max_model_len),
-        "truncate_prompt_tokens", std::to_string(*fields.truncate_prompt_tokens));
+    return BadParameter(fmt::format("truncate_prompt_tokens={} cannot be greater than "
+                                    "max_model_len = {}. Please request a smaller "
+                                    "truncation size.",
+                                    *fields.truncate_prompt_tokens, model.max_model_len),
+                        "truncate_prompt_tokens", std::to_string(*fields.truncate_prompt_tokens));
   }
   return params;
 }
 
-ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model, int64_t prompt_tokens) {
+ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model,
+                                    int64_t prompt_tokens) {
   int64_t max_tokens = model.max_model_len - prompt_tokens;
   if (fields.max_tokens) {
     max_tokens = std::min(max_tokens, *fields.max_tokens);
   } else if (model.defaults.max_new_tokens) {
     max_tokens = std::min(max_tokens, *model.defaults.max_new_tokens);
   }
-  if (model.defaults.max_new_tokens_limit) max_tokens = std::min(max_tokens, *model.defaults.max_new_tokens_limit);
+  if (model.defaults.max_new_tokens_limit)
+    max_tokens = std::min(max_tokens, *model.defaults.max_new_tokens_limit);
   if (max_tokens < 1) {
-    return BadParameter(fmt::format("max_tokens must be at least 1, got {}.", max_tokens), "max_tokens",
-                        std::to_string(max_tokens));
+    return BadParameter(fmt::format("max_tokens must be at least 1, got {}.", max_tokens),
+                        "max_tokens", std::to_string(max_tokens));
   }
   if (fields.min_tokens > max_tokens) {
-    return BadRequest(fmt::format("min_tokens must be less than or equal to max_tokens={}, got {}.", max_tokens,
-                                  fields.min_tokens));
+    return BadRequest(fmt::format("min_tokens must be less than or equal to max_tokens={}, got {}.",
+                                  max_tokens, fields.min_tokens));
   }
   return max_tokens;
 }

@@ -1,4 +1,5 @@
-// The fields that completions and chat have in common: how tokens are chosen, when a sequence ends, what is given back.
+// The fields that completions and chat have in common: how tokens are chosen, when a sequence ends,
+// what is given back.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,8 @@ struct SamplingFields {
 
   bool skip_special_tokens = true;
   std::optional<int64_t> truncate_prompt_tokens;
-  std::optional<std::string> truncation_side;  // "left" | "right"; absent: left, but for special tokens
+  std::optional<std::string>
+      truncation_side;  // "left" | "right"; absent: left, but for special tokens
   int64_t priority = 0;
   std::string cache_salt;
   std::optional<std::string> request_id;
@@ -47,7 +49,8 @@ struct SamplingFields {
   bool return_tokens_as_token_ids = false;
 };
 
-// What vLLM looks at before it reads types: combinations of raw fields. `is_chat` words some of them differently.
+// What vLLM looks at before it reads types: combinations of raw fields. `is_chat` words some of
+// them differently.
 ApiStatus CheckRawFields(const json::Value& body, bool is_chat);
 
 // Everything but max_tokens and logprobs, whose meaning differs between completions and chat.
@@ -59,7 +62,9 @@ ApiStatus RefuseUnsupported(const FieldReader& reader, bool is_chat);
 // The settings of one sequence but for max_tokens, ranges checked, defaults filled in.
 ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model);
 
-// How many tokens a prompt of `prompt_tokens` may be continued with; min_tokens is checked against it.
-ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model, int64_t prompt_tokens);
+// How many tokens a prompt of `prompt_tokens` may be continued with; min_tokens is checked against
+// it.
+ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model,
+                                    int64_t prompt_tokens);
 
 }  // namespace sluice

@@ -13,11 +13,13 @@ constexpr size_t kTrimBytes = 4096;
 
 TextStream::TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt, StopRules rules,
                        bool skip_special_tokens)
-    : detokenizer_(tokenizer, skip_special_tokens, IncrementalDetokenizer::PromptTail(tokenizer, prompt)),
+    : detokenizer_(tokenizer, skip_special_tokens,
+                   IncrementalDetokenizer::PromptTail(tokenizer, prompt)),
       rules_(std::move(rules)) {
   for (const std::string& stop : rules_.strings) {
     longest_stop_bytes_ = std::max(longest_stop_bytes_, stop.size());
-    if (!rules_.include_in_output) held_characters_ = std::max(held_characters_, CountCharacters(stop) - 1);
+    if (!rules_.include_in_output)
+      held_characters_ = std::max(held_characters_, CountCharacters(stop) - 1);
   }
 }
 
@@ -26,7 +28,8 @@ std::optional<std::string> TextStream::Push(int32_t token) {
   const std::string added = detokenizer_.Push(token);
   text_ += added;
   std::optional<std::string> match;
-  if (!added.empty() && !rules_.strings.empty() && num_tokens_ > rules_.min_tokens) Search(added.size(), match);
+  if (!added.empty() && !rules_.strings.empty() && num_tokens_ > rules_.min_tokens)
+    Search(added.size(), match);
   if (match) finished_ = true;
   return match;
 }

@@ -34,13 +34,16 @@ Shown Show(const std::vector<int32_t>& tokens, StopRules rules, bool skip_specia
   return shown;
 }
 
-std::vector<int32_t> Tokens(const std::string& text) { return TestTokenizer().Encode(text, false); }
+std::vector<int32_t> Tokens(const std::string& text) {
+  return TestTokenizer().Encode(text, false);
+}
 
 // A continuation that a model gave: " wis", a broken character, " tu", another, " he", "\n'tW", ...
 const std::vector<int32_t> kRecorded = {342, 82, 226, 334, 232, 421, 198, 458, 54, 243, 458};
 
 TEST(TextStreamTest, GivesWholeCharacters) {
-  EXPECT_EQ(Show(Tokens("caf\u00E9 \u6F22\u5B57 \U0001F9EE"), {}).text, "caf\u00E9 \u6F22\u5B57 \U0001F9EE");
+  EXPECT_EQ(Show(Tokens("caf\u00E9 \u6F22\u5B57 \U0001F9EE"), {}).text,
+            "caf\u00E9 \u6F22\u5B57 \U0001F9EE");
   const Shown shown = Show(kRecorded, {});
   EXPECT_EQ(shown.text, " wis\uFFFD tu\uFFFD he\n'tW\uFFFD't");
   EXPECT_EQ(shown.pieces[2], "");

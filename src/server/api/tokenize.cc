@@ -44,7 +44,8 @@ ApiResult<std::string> Api::RunTokenize(const json::Value& body, const ModelCont
     API_RETURN_IF_ERROR(CheckText(text, "prompt"));
   }
   const std::vector<int32_t> tokens = model.tokenizer->Encode(text, add_special_tokens);
-  std::string answer = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":)", tokens.size(), model.max_model_len);
+  std::string answer = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":)", tokens.size(),
+                                   model.max_model_len);
   AppendTokenIds(answer, tokens);
   answer += R"(,"token_strs":)";
   if (return_strings) {

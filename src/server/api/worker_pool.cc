@@ -8,7 +8,9 @@ WorkerPool::WorkerPool(int num_threads) {
   for (int i = 0; i < std::max(1, num_threads); ++i) threads_.emplace_back([this] { Work(); });
 }
 
-WorkerPool::~WorkerPool() { Stop(); }
+WorkerPool::~WorkerPool() {
+  Stop();
+}
 
 void WorkerPool::Submit(std::function<void()> task) {
   {

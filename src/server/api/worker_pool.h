@@ -1,4 +1,5 @@
-// Threads for the work of requests that must not hold up an I/O thread: parsing, rendering, encoding, detokenizing.
+// Threads for the work of requests that must not hold up an I/O thread: parsing, rendering,
+// encoding, detokenizing.
 #pragma once
 
 #include <condition_variable>
@@ -10,9 +11,9 @@
 
 namespace sluice {
 
-// Runs tasks in order of arrival on a few threads. Whoever submits bounds the number of tasks: a request has at most one
-// in the queue at a time, and the number of requests is limited.
-// Thread safety: Submit may be called from any thread, also from a task.
+// Runs tasks in order of arrival on a few threads. Whoever submits bounds the number of tasks: a
+// request has at most one in the queue at a time, and the number of requests is limited. Thread
+// safety: Submit may be called from any thread, also from a task.
 class WorkerPool {
  public:
   explicit WorkerPool(int num_threads);

@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include <fmt/format.h>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -18,7 +19,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <fmt/format.h>
 
 #include "base/log.h"
 
@@ -32,10 +32,12 @@ using boost::system::error_code;
 using tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-// A stream whose client reads slowly is held back from `kBacklogHigh` unsent bytes until `kBacklogLow`.
+// A stream whose client reads slowly is held back from `kBacklogHigh` unsent bytes until
+// `kBacklogLow`.
 constexpr size_t kBacklogHigh = size_t{64} << 10;
 constexpr size_t kBacklogLow = size_t{16} << 10;
-// Bytes behind a request that are taken in while it is answered (pipelining); more wait in the socket.
+// Bytes behind a request that are taken in while it is answered (pipelining); more wait in the
+// socket.
 constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
 // A refused body up to this size is still read, so that the client sees the answer and not a reset.
 constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
@@ -81,7 +83,8 @@ Clock::duration Seconds(double seconds) {
 
 class Connection;
 
-// One thread, its event loop and the connections that live on it; those are touched by that thread alone.
+// One thread, its event loop and the connections that live on it; those are touched by that thread
+// alone.
 struct IoThread {
   asio::io_context context{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
@@ -91,7 +94,8 @@ struct IoThread {
   std::thread thread;
 };
 
-// What connections share. Writers keep it alive through their connection, after the server is gone too.
+// What connections share. Writers keep it alive through their connection, after the server is gone
+// too.
 struct Core {
   ServerConfig config;
   HttpHandler* handler = nullptr;
@@ -115,7 +119,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   ~Connection() { --core_->num_connections; }
 
-  // --- On the I/O thread ---------------------------------------------------------------------------------------------
+  // --- On the I/O thread
+  // ---------------------------------------------------------------------------------------------
 
   void Start() {
     error_code ignored;
@@ -151,9 +156,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (on_closed) on_closed();
   }
 
-  // --- For writers, on any thread ------------------------------------------------------------------------------------
+  // --- For writers, on any thread
+  // ------------------------------------------------------------------------------------
 
-  // Puts bytes behind those that wait. `body_bytes` of them count as answer. Ignored unless `exchange` is the current one.
+  // Puts bytes behind those that wait. `body_bytes` of them count as answer. Ignored unless
+  // `exchange` is the current one.
   void Append(uint64_t exchange, std::string_view bytes, uint64_t body_bytes, bool end) {
     bool post = false;
     {
@@ -196,7 +203,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::lock_guard lock(mutex_);
     return gone_ || exchange != exchange_;
   }
-  void SetCallbacks(uint64_t exchange, std::function<void()> on_closed, std::function<void()> on_writable) {
+  void SetCallbacks(uint64_t exchange, std::function<void()> on_closed,
+                    std::function<void()> on_writable) {
     {
       std::lock_guard lock(mutex_);
       if (!gone_ && exchange == exchange_ && !half_closed_) {
@@ -246,8 +254,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (!closed_) ArmRead();
   }
 
-  // The client has closed its side. A generation ends now: nobody is known to read it. A quick answer is still sent to a
-  // client that only stopped sending.
+  // The client has closed its side. A generation ends now: nobody is known to read it. A quick
+  // answer is still sent to a client that only stopped sending.
   void OnEof() {
     saw_eof_ = true;
     if (state_ != State::kBusy) return Close();
@@ -292,7 +300,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void RefuseParse(error_code error) {
     if (error == http::error::header_limit) return Refuse(431, "The request's head is too large.");
     if (error == http::error::body_limit) {
-      return Refuse(413, fmt::format("The request body is larger than {} bytes.", core_->config.max_body_bytes));
+      return Refuse(413, fmt::format("The request body is larger than {} bytes.",
+                                     core_->config.max_body_bytes));
     }
     Refuse(400, "Invalid HTTP request received.");
   }
@@ -312,7 +321,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     target = target.substr(0, target.find('#'));
     const size_t question = target.find('?');
     request.path = PercentDecode(target.substr(0, question));
-    if (question != std::string_view::npos) request.query = std::string(target.substr(question + 1));
+    if (question != std::string_view::npos)
+      request.query = std::string(target.substr(question + 1));
     for (const auto& field : message) {
       HttpHeader header{std::string(field.name_string()), std::string(field.value())};
       for (char& c : header.name) {
@@ -335,7 +345,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     head_ = TakeRequest();
     early_ = core_->handler->CheckHead(head_);
     const bool complete = parser_->is_done();
-    if (early_ && !complete && (parser_->chunked() || parser_->content_length_remaining().value_or(0) > kMaxDiscardedBody)) {
+    if (early_ && !complete &&
+        (parser_->chunked() ||
+         parser_->content_length_remaining().value_or(0) > kMaxDiscardedBody)) {
       {
         std::lock_guard lock(mutex_);
         close_after_ = true;
@@ -344,7 +356,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return false;
     }
     const std::string* expect = head_.Header("expect");
-    if (!complete && !early_ && expect != nullptr && parser_->get().version() == 11 && in_.empty()) {
+    if (!complete && !early_ && expect != nullptr && parser_->get().version() == 11 &&
+        in_.empty()) {
       static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       error_code ignored;
       socket_.write_some(asio::buffer(kContinue), ignored);
@@ -395,14 +408,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
         sending_.swap(out_);
       }
       error_code error;
-      const size_t size = socket_.write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_), error);
+      const size_t size =
+          socket_.write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_), error);
       if (error == asio::error::would_block) {
         if (write_deadline_ == Clock::time_point::max()) {
           write_deadline_ = Clock::now() + Seconds(core_->config.write_timeout_seconds);
         }
-        socket_.async_wait(tcp::socket::wait_write, [self = shared_from_this()](error_code failure) {
-          if (!failure) self->ContinueWrite();
-        });
+        socket_.async_wait(tcp::socket::wait_write,
+                           [self = shared_from_this()](error_code failure) {
+                             if (!failure) self->ContinueWrite();
+                           });
         return;
       }
       if (error) return Close();
@@ -441,7 +456,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void FinishExchange() {
     EndRecord();
     bool close = false;
-    std::function<void()> on_closed, on_writable;  // Destroyed without the lock: they may hold the last writer.
+    std::function<void()> on_closed,
+        on_writable;  // Destroyed without the lock: they may hold the last writer.
     {
       std::lock_guard lock(mutex_);
       exchange_ = 0;
@@ -489,7 +505,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::mutex mutex_;  // guards what follows
   std::string out_;
   uint64_t exchange_ = 0, last_exchange_ = 0;  // 0: none
-  bool ended_ = false, flush_posted_ = false, gone_ = false, half_closed_ = false, close_after_ = false;
+  bool ended_ = false, flush_posted_ = false, gone_ = false, half_closed_ = false,
+       close_after_ = false;
   int status_ = 0;
   uint64_t response_bytes_ = 0;
   std::function<void()> on_closed_, on_writable_;
@@ -497,8 +514,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
 class Writer : public ResponseWriter {
  public:
-  Writer(std::shared_ptr<Connection> connection, uint64_t exchange, HttpRequest head, bool http10, bool close)
-      : connection_(std::move(connection)), exchange_(exchange), head_(std::move(head)), http10_(http10), close_(close) {}
+  Writer(std::shared_ptr<Connection> connection, uint64_t exchange, HttpRequest head, bool http10,
+         bool close)
+      : connection_(std::move(connection)),
+        exchange_(exchange),
+        head_(std::move(head)),
+        http10_(http10),
+        close_(close) {}
 
   ~Writer() override {
     if (complete_) return;
@@ -508,7 +530,8 @@ class Writer : public ResponseWriter {
     }
     HttpResponse response;
     response.status = 500;
-    response.body = R"({"error":{"message":"The request was dropped.","type":"InternalServerError","param":null,"code":500}})";
+    response.body =
+        R"({"error":{"message":"The request was dropped.","type":"InternalServerError","param":null,"code":500}})";
     Send(std::move(response));
   }
 
@@ -552,15 +575,16 @@ class Writer : public ResponseWriter {
     connection_->SetStatus(exchange_, response.status, close);
     std::string out;
     out.reserve(256 + response.body.size());
-    fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\ndate: {}\r\nserver: sluice\r\n{}", response.status,
-                   HttpReason(response.status), DateNow(), framing);
+    fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\ndate: {}\r\nserver: sluice\r\n{}",
+                   response.status, HttpReason(response.status), DateNow(), framing);
     if (!response.content_type.empty()) {
       fmt::format_to(std::back_inserter(out), "content-type: {}\r\n", response.content_type);
     }
     for (const HttpHeader& header : response.headers) {
       fmt::format_to(std::back_inserter(out), "{}: {}\r\n", header.name, header.value);
     }
-    for (const HttpHeader& header : connection_->core().handler->CommonHeaders(head_, response.status)) {
+    for (const HttpHeader& header :
+         connection_->core().handler->CommonHeaders(head_, response.status)) {
       fmt::format_to(std::back_inserter(out), "{}: {}\r\n", header.name, header.value);
     }
     if (close) out += "connection: close\r\n";
@@ -584,7 +608,8 @@ void Connection::Dispatch() {
   http10_ = parser_->get().version() < 11;
   const bool close = http10_ || !parser_->get().keep_alive();
   const uint64_t exchange = BeginExchange(close);
-  auto writer = std::make_shared<Writer>(shared_from_this(), exchange, head_, http10_, close || !parser_->is_done());
+  auto writer = std::make_shared<Writer>(shared_from_this(), exchange, head_, http10_,
+                                         close || !parser_->is_done());
   if (early_) return writer->Send(std::move(*early_));
   core_->handler->Handle(std::move(request), std::move(writer));
 }
@@ -596,13 +621,14 @@ void Connection::Refuse(int status, const std::string& message) {
   const bool plain = status == 400;
   const std::string body =
       plain ? message
-            : fmt::format(R"({{"error":{{"message":"{}","type":"{}","param":null,"code":{}}}}})", message,
-                          HttpReason(status), status);
+            : fmt::format(R"({{"error":{{"message":"{}","type":"{}","param":null,"code":{}}}}})",
+                          message, HttpReason(status), status);
   Append(exchange,
-         fmt::format("HTTP/1.1 {} {}\r\ndate: {}\r\nserver: sluice\r\ncontent-type: {}\r\ncontent-length: {}\r\n"
+         fmt::format("HTTP/1.1 {} {}\r\ndate: {}\r\nserver: sluice\r\ncontent-type: "
+                     "{}\r\ncontent-length: {}\r\n"
                      "connection: close\r\n\r\n{}",
-                     status, HttpReason(status), DateNow(), plain ? "text/plain; charset=utf-8" : "application/json",
-                     body.size(), body),
+                     status, HttpReason(status), DateNow(),
+                     plain ? "text/plain; charset=utf-8" : "application/json", body.size(), body),
          body.size(), true);
 }
 
@@ -613,7 +639,8 @@ class HttpServerImpl : public HttpServer {
     core_->config = config;
     core_->handler = handler;
     core_->record = std::move(record);
-    for (int i = 0; i < std::max(1, config.io_threads); ++i) core_->threads.push_back(std::make_unique<IoThread>());
+    for (int i = 0; i < std::max(1, config.io_threads); ++i)
+      core_->threads.push_back(std::make_unique<IoThread>());
     acceptor_.emplace(core_->threads[0]->context);
     retry_.emplace(core_->threads[0]->context);
   }
@@ -630,8 +657,10 @@ class HttpServerImpl : public HttpServer {
       tcp::resolver resolver(core_->threads[0]->context);
       const auto found = resolver.resolve(host, std::to_string(config.port), error);
       if (error || found.empty()) {
-        return Fail(ErrorCode::kInvalidArgument,
-                    fmt::format("--host {} is not an address of this machine: {}", host, error.message()), "host");
+        return Fail(
+            ErrorCode::kInvalidArgument,
+            fmt::format("--host {} is not an address of this machine: {}", host, error.message()),
+            "host");
       }
       endpoint = *found.begin();
     }
@@ -641,15 +670,16 @@ class HttpServerImpl : public HttpServer {
     if (!error) acceptor_->listen(4096, error);
     if (error == asio::error::address_in_use) {
       return Fail(ErrorCode::kAddressInUse,
-                  fmt::format("port {} of {} is already in use; stop the program that listens there or choose another "
+                  fmt::format("port {} of {} is already in use; stop the program that listens "
+                              "there or choose another "
                               "port with --port",
                               config.port, host),
                   "port");
     }
     if (error) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("cannot listen on {} port {}: {}; choose another --host or --port", host, config.port,
-                              error.message()),
+                  fmt::format("cannot listen on {} port {}: {}; choose another --host or --port",
+                              host, config.port, error.message()),
                   "host");
     }
     port_ = acceptor_->local_endpoint(error).port();
@@ -693,8 +723,10 @@ class HttpServerImpl : public HttpServer {
       });
     }
     for (auto& io : core_->threads) {
-      if (io->thread.joinable()) io->thread.join();
-      else io->context.poll();
+      if (io->thread.joinable())
+        io->thread.join();
+      else
+        io->context.poll();
     }
     acceptor_.reset();
     retry_.reset();
@@ -722,7 +754,8 @@ class HttpServerImpl : public HttpServer {
   void Take(IoThread* io, tcp::socket socket) {
     if (core_->num_connections >= core_->config.max_connections) {
       static constexpr std::string_view kFull =
-          "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+          "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: "
+          "close\r\n\r\n";
       error_code ignored;
       socket.non_blocking(true, ignored);
       socket.write_some(asio::buffer(kFull), ignored);
@@ -747,7 +780,8 @@ class HttpServerImpl : public HttpServer {
     io->tick.async_wait([io](error_code error) {
       if (error) return;
       const auto now = Clock::now();
-      const std::vector<std::shared_ptr<Connection>> connections(io->connections.begin(), io->connections.end());
+      const std::vector<std::shared_ptr<Connection>> connections(io->connections.begin(),
+                                                                 io->connections.end());
       for (const auto& connection : connections) connection->CheckDeadline(now);
       if (io->connections.empty()) {
         io->ticking = false;
@@ -766,7 +800,8 @@ class HttpServerImpl : public HttpServer {
 
 }  // namespace
 
-Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const ServerConfig& config, HttpHandler* handler,
+Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const ServerConfig& config,
+                                                       HttpHandler* handler,
                                                        RecordFunction record) {
   auto server = std::make_unique<HttpServerImpl>(config, handler, std::move(record));
   RETURN_IF_ERROR(server->Bind());

@@ -11,19 +11,20 @@
 
 namespace sluice {
 
-// HTTP/1.1 (and 1.0 without keep-alive) over TCP. Every connection lives on one I/O thread; a connection that reads or
-// writes slowly holds nothing but its own memory: at most max_body_bytes in, and out what its handler gives it beyond
-// ResponseWriter::backlogged().
-// Thread safety: all methods may be called from any thread.
+// HTTP/1.1 (and 1.0 without keep-alive) over TCP. Every connection lives on one I/O thread; a
+// connection that reads or writes slowly holds nothing but its own memory: at most max_body_bytes
+// in, and out what its handler gives it beyond ResponseWriter::backlogged(). Thread safety: all
+// methods may be called from any thread.
 class HttpServer {
  public:
   // Called on an I/O thread once an answer has been sent or its client is gone; must not block.
   using RecordFunction = std::function<void(const HttpExchangeRecord&)>;
 
-  // Binds and listens; connections wait in the system's queue until Start(). kAddressInUse if the port is taken,
-  // kInvalidArgument if the host is no address of this machine. `handler` outlives the server.
-  static Result<std::unique_ptr<HttpServer>> Listen(const ServerConfig& config, HttpHandler* handler,
-                                                    RecordFunction record);
+  // Binds and listens; connections wait in the system's queue until Start(). kAddressInUse if the
+  // port is taken, kInvalidArgument if the host is no address of this machine. `handler` outlives
+  // the server.
+  static Result<std::unique_ptr<HttpServer>> Listen(const ServerConfig& config,
+                                                    HttpHandler* handler, RecordFunction record);
   virtual ~HttpServer() = default;
 
   virtual uint16_t port() const = 0;

@@ -24,7 +24,8 @@ using testing::StartsWith;
 class Client {
  public:
   explicit Client(uint16_t port, int receive_buffer = 0) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    if (receive_buffer > 0) setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+    if (receive_buffer > 0)
+      setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -59,7 +60,9 @@ class Client {
       }
       buffer_.append(chunk, static_cast<size_t>(n));
     }
-    const size_t end = stop.empty() ? buffer_.size() : std::min(buffer_.find(stop), buffer_.size() - stop.size()) + stop.size();
+    const size_t end =
+        stop.empty() ? buffer_.size()
+                     : std::min(buffer_.find(stop), buffer_.size() - stop.size()) + stop.size();
     std::string result = buffer_.substr(0, end);
     buffer_.erase(0, end);
     return result;
@@ -107,7 +110,9 @@ class TestHandler : public HttpHandler {
     response.body = request.method + " " + request.path + " " + std::to_string(request.body.size());
     writer->Send(std::move(response));
   }
-  std::vector<HttpHeader> CommonHeaders(const HttpRequest&, int) override { return {{"x-common", "1"}}; }
+  std::vector<HttpHeader> CommonHeaders(const HttpRequest&, int) override {
+    return {{"x-common", "1"}};
+  }
 
   // Writes as long as the client keeps up, `kFlood` bytes at most.
   void Flood() {
@@ -188,7 +193,8 @@ TEST_F(HttpServerTest, AnswersAndKeepsTheConnection) {
 TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrder) {
   Start();
   std::string requests;
-  for (int i = 0; i < 50; ++i) requests += "GET /" + std::to_string(i) + " HTTP/1.1\r\nHost: x\r\n\r\n";
+  for (int i = 0; i < 50; ++i)
+    requests += "GET /" + std::to_string(i) + " HTTP/1.1\r\nHost: x\r\n\r\n";
   requests += "GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
   const std::string answers = Exchange(requests);
   size_t at = 0;
@@ -201,15 +207,21 @@ TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrder) {
 
 TEST_F(HttpServerTest, ReadsBodiesInEveryFraming) {
   Start();
-  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"),
-              HasSubstr("POST /p 5"));
+  EXPECT_THAT(
+      Exchange(
+          "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"),
+      HasSubstr("POST /p 5"));
   EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
                        "3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n"),
               HasSubstr("POST /p 7"));
-  EXPECT_THAT(Exchange("GET /p HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"), HasSubstr("connection: close"));
-  EXPECT_THAT(Exchange("GET http://a.example/p?x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
+  EXPECT_THAT(Exchange("GET /p HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
+              HasSubstr("connection: close"));
+  EXPECT_THAT(Exchange("GET http://a.example/p?x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+              HasSubstr("GET /p 0"));
   Client client(server_->port());
-  client.Send("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n");
+  client.Send(
+      "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: "
+      "close\r\n\r\n");
   EXPECT_THAT(client.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 100 Continue"));
   client.Send("hello");
   EXPECT_THAT(client.ReadAll(), HasSubstr("POST /p 5"));
@@ -254,12 +266,16 @@ TEST_F(HttpServerTest, KeepsItsLimits) {
   config.max_header_bytes = 2000;
   Start(config);
   const std::string fits(1000, 'b');
-  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n" + fits), HasSubstr("POST /p 1000"));
-  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nContent-Length: 1001\r\n\r\n" + fits + "b"), StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(
+      Exchange("POST /p HTTP/1.1\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n" + fits),
+      HasSubstr("POST /p 1000"));
+  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nContent-Length: 1001\r\n\r\n" + fits + "b"),
+              StartsWith("HTTP/1.1 413 "));
   std::string chunks = "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 1001; ++i) chunks += "1\r\nx\r\n";
   EXPECT_THAT(Exchange(chunks + "0\r\n\r\n"), StartsWith("HTTP/1.1 413 "));
-  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nX: " + std::string(3000, 'h') + "\r\n\r\n"), StartsWith("HTTP/1.1 431 "));
+  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nX: " + std::string(3000, 'h') + "\r\n\r\n"),
+              StartsWith("HTTP/1.1 431 "));
   EXPECT_THAT(Exchange("GET /" + std::string(3000, 'p')), StartsWith("HTTP/1.1 431 "));
 }
 
@@ -282,7 +298,8 @@ TEST_F(HttpServerTest, TimesOutSlowRequests) {
   config.body_timeout_seconds = 0.3;
   config.keep_alive_seconds = 0.3;
   Start(config);
-  Client silent(server_->port()), head(server_->port()), body(server_->port()), idle(server_->port());
+  Client silent(server_->port()), head(server_->port()), body(server_->port()),
+      idle(server_->port());
   head.Send("GET /p HT");
   body.Send("POST /p HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc");
   idle.Send("GET /p HTTP/1.1\r\n\r\n");
@@ -318,7 +335,8 @@ TEST_F(HttpServerTest, AnswersAQuickRequestOfAHalfClosedClient) {
 
 TEST_F(HttpServerTest, AnswersForADroppedRequest) {
   Start();
-  EXPECT_THAT(Exchange("GET /drop HTTP/1.1\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 500 "));
+  EXPECT_THAT(Exchange("GET /drop HTTP/1.1\r\nConnection: close\r\n\r\n"),
+              StartsWith("HTTP/1.1 500 "));
 }
 
 TEST_F(HttpServerTest, HoldsBackASlowReaderAndServesOthers) {
@@ -349,8 +367,9 @@ TEST_F(HttpServerTest, DropsAClientThatReadsNothing) {
 
 TEST_F(HttpServerTest, RefusesEarlyWithoutReadingALargeBody) {
   Start();
-  EXPECT_THAT(Exchange("POST /denied HTTP/1.1\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"),
-              StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(
+      Exchange("POST /denied HTTP/1.1\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"),
+      StartsWith("HTTP/1.1 401 "));
   Client client(server_->port());
   client.Send("POST /denied HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n");
   EXPECT_THAT(client.ReadAll(), HasSubstr("denied"));
@@ -386,7 +405,8 @@ TEST_F(HttpServerTest, NamesATakenPort) {
 TEST_F(HttpServerTest, SurvivesRandomBytes) {
   Start();
   uint32_t state = 1;
-  const std::string valid = "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+  const std::string valid =
+      "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
   for (int i = 0; i < 300; ++i) {
     std::string bytes = valid;
     for (int j = 0; j < 3; ++j) {

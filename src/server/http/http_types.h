@@ -38,12 +38,14 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";  // "" for none
   std::string body;
-  std::vector<HttpHeader> headers;  // besides date, server, content-length, content-type and connection
+  std::vector<HttpHeader>
+      headers;  // besides date, server, content-length, content-type and connection
 };
 
-// The way back to one client. Either Send() once, or StartStream(), any number of WriteChunk() and EndStream(). A writer
-// that is dropped before either is complete answers 500, or cuts the stream.
-// Thread safety: every method may be called from any thread, one call at a time. Calls after the client has gone do nothing.
+// The way back to one client. Either Send() once, or StartStream(), any number of WriteChunk() and
+// EndStream(). A writer that is dropped before either is complete answers 500, or cuts the stream.
+// Thread safety: every method may be called from any thread, one call at a time. Calls after the
+// client has gone do nothing.
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
@@ -55,12 +57,14 @@ class ResponseWriter {
   virtual void WriteChunk(std::string_view data) = 0;
   virtual void EndStream() = 0;
 
-  // True while so much waits to be sent that the caller should hold back; `on_writable` tells when that is over.
+  // True while so much waits to be sent that the caller should hold back; `on_writable` tells when
+  // that is over.
   virtual bool backlogged() const = 0;
   virtual bool closed() const = 0;
 
-  // `on_closed`: the client went away before the answer was complete; called at most once. `on_writable`: see backlogged().
-  // Both are called on an I/O thread and must not block. If the client is gone already, `on_closed` is called at once.
+  // `on_closed`: the client went away before the answer was complete; called at most once.
+  // `on_writable`: see backlogged(). Both are called on an I/O thread and must not block. If the
+  // client is gone already, `on_closed` is called at once.
   virtual void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) = 0;
 };
 
@@ -68,7 +72,8 @@ class ResponseWriter {
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
-  // The head is complete, the body not yet read. A response given here ends the request, e.g. for a missing key.
+  // The head is complete, the body not yet read. A response given here ends the request, e.g. for a
+  // missing key.
   virtual std::optional<HttpResponse> CheckHead(const HttpRequest& head) = 0;
   virtual void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) = 0;
   // Headers that every answer to this request gets (CORS, request id).
