@@ -1,646 +1,35 @@
 #include "server/http/http_server.h"
 
-#include <sys/socket.h>
-
 #include <atomic>
-#include <charconv>
 #include <chrono>
-#include <ctime>
-#include <mutex>
+#include <optional>
 #include <thread>
-#include <unordered_set>
 #include <vector>
 
 #include <fmt/format.h>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core/buffers_range.hpp>
-#include <boost/beast/http/parser.hpp>
 
 #include "base/log.h"
+#include "server/http/http_connection.h"
 
 namespace sluice {
 namespace {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
-using Clock = std::chrono::steady_clock;
 
-// A stream whose client reads slowly is held back from `kBacklogHigh` unsent bytes until
-// `kBacklogLow`.
-constexpr size_t kBacklogHigh = size_t{64} << 10;
-constexpr size_t kBacklogLow = size_t{16} << 10;
-// Bytes behind a request that are taken in while it is answered (pipelining); more wait in the
-// socket.
-constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
-// A refused body up to this size is still read, so that the client sees the answer and not a reset.
-constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
-constexpr auto kLinger = std::chrono::seconds(1);
+// How often the deadlines of connections are looked at.
 constexpr auto kTick = std::chrono::milliseconds(250);
-
-// A body that grows with what arrives, never by what a header announces.
-struct GrowingBody {
-  using value_type = std::string;
-  class reader {
-   public:
-    template <bool is_request, class Fields>
-    reader(http::header<is_request, Fields>&, value_type& body) : body_(body) {}
-    void init(const boost::optional<uint64_t>&, error_code& error) { error = {}; }
-    template <class Buffers>
-    size_t put(const Buffers& buffers, error_code& error) {
-      error = {};
-      size_t total = 0;
-      for (const asio::const_buffer buffer : beast::buffers_range_ref(buffers)) {
-        body_.append(static_cast<const char*>(buffer.data()), buffer.size());
-        total += buffer.size();
-      }
-      return total;
-    }
-    void finish(error_code& error) { error = {}; }
-
-   private:
-    value_type& body_;
-  };
-};
-
-std::string DateNow() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[40];
-  return std::string(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts));
-}
-
-Clock::duration Seconds(double seconds) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
-class Connection;
-
-// One thread, its event loop and the connections that live on it; those are touched by that thread
-// alone.
-struct IoThread {
-  asio::io_context context{1};
-  asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
-  asio::steady_timer tick{context};
-  bool ticking = false;
-  std::unordered_set<std::shared_ptr<Connection>> connections;
-  std::thread thread;
-};
-
-// What connections share. Writers keep it alive through their connection, after the server is gone
-// too.
-struct Core {
-  ServerConfig config;
-  HttpHandler* handler = nullptr;
-  HttpServer::RecordFunction record;
-  std::atomic<int64_t> num_connections{0};
-  std::atomic<int64_t> num_exchanges{0};
-  std::atomic<bool> draining{false}, stopped{false};
-  std::vector<std::unique_ptr<IoThread>> threads;
-};
-
-class Connection : public std::enable_shared_from_this<Connection> {
- public:
-  Connection(std::shared_ptr<Core> core, IoThread* io, tcp::socket socket)
-      : core_(std::move(core)), io_(io), socket_(std::move(socket)) {
-    error_code error;
-    const tcp::endpoint remote = socket_.remote_endpoint(error);
-    if (!error) client_ = fmt::format("{}:{}", remote.address().to_string(), remote.port());
-    const tcp::endpoint local = socket_.local_endpoint(error);
-    if (!error) local_ = fmt::format("{}:{}", local.address().to_string(), local.port());
-    ++core_->num_connections;
-  }
-  ~Connection() { --core_->num_connections; }
-
-  // --- On the I/O thread
-  // ---------------------------------------------------------------------------------------------
-
-  void Start() {
-    error_code ignored;
-    socket_.non_blocking(true, ignored);
-    socket_.set_option(tcp::no_delay(true), ignored);
-    socket_.set_option(asio::socket_base::keep_alive(true), ignored);
-    deadline_ = Clock::now() + Seconds(core_->config.header_timeout_seconds);
-    ArmRead();
-  }
-
-  void CheckDeadline(Clock::time_point now) {
-    if (now >= write_deadline_) return Close();
-    if (state_ == State::kBusy || now < deadline_) return;
-    if (state_ == State::kHead || state_ == State::kBody) {
-      return Refuse(408, "The request did not arrive in time.");
-    }
-    Close();
-  }
-
-  void CloseIfIdle() {
-    if (state_ == State::kIdle && in_.empty()) Close();
-  }
-
-  void Close() {
-    if (closed_) return;
-    closed_ = true;
-    error_code ignored;
-    socket_.close(ignored);
-    const auto self = shared_from_this();
-    std::function<void()> on_closed = TakeOnClosed();
-    if (state_ == State::kBusy) EndRecord();
-    io_->connections.erase(self);
-    if (on_closed) on_closed();
-  }
-
-  // --- For writers, on any thread
-  // ------------------------------------------------------------------------------------
-
-  // Puts bytes behind those that wait. `body_bytes` of them count as answer. Ignored unless
-  // `exchange` is the current one.
-  void Append(uint64_t exchange, std::string_view bytes, uint64_t body_bytes, bool end) {
-    bool post = false;
-    {
-      std::lock_guard lock(mutex_);
-      if (gone_ || exchange != exchange_ || ended_) return;
-      out_.append(bytes);
-      backlog_ += bytes.size();
-      response_bytes_ += body_bytes;
-      ended_ = end;
-      post = !flush_posted_;
-      flush_posted_ = true;
-    }
-    if (post) asio::post(io_->context, [self = shared_from_this()] { self->Flush(); });
-  }
-  void SetStatus(uint64_t exchange, int status, bool close_after) {
-    std::lock_guard lock(mutex_);
-    if (exchange != exchange_) return;
-    status_ = status;
-    close_after_ = close_after_ || close_after;
-  }
-  void Abort(uint64_t exchange) {
-    if (Gone(exchange)) return;
-    asio::post(io_->context, [self = shared_from_this(), exchange] {
-      bool current = false;
-      {
-        std::lock_guard lock(self->mutex_);
-        current = exchange == self->exchange_ && !self->ended_;
-      }
-      if (current) self->Close();
-    });
-  }
-  bool Backlogged(uint64_t exchange) {
-    if (backlog_ < kBacklogHigh || Gone(exchange)) return false;
-    wants_writable_ = true;
-    if (backlog_ >= kBacklogLow) return true;
-    wants_writable_ = false;
-    return false;
-  }
-  bool Gone(uint64_t exchange) {
-    std::lock_guard lock(mutex_);
-    return gone_ || exchange != exchange_;
-  }
-  void SetCallbacks(uint64_t exchange, std::function<void()> on_closed,
-                    std::function<void()> on_writable) {
-    {
-      std::lock_guard lock(mutex_);
-      if (!gone_ && exchange == exchange_ && !half_closed_) {
-        on_closed_ = std::move(on_closed);
-        on_writable_ = std::move(on_writable);
-        return;
-      }
-    }
-    if (on_closed) on_closed();
-  }
-
-  bool draining() const { return core_->draining; }
-  const Core& core() const { return *core_; }
-
- private:
-  enum class State { kIdle, kHead, kBody, kBusy, kLingering };
-  using Parser = http::parser<true, GrowingBody>;
-
-  std::function<void()> TakeOnClosed() {
-    std::function<void()> on_writable;
-    std::lock_guard lock(mutex_);
-    gone_ = true;
-    on_writable.swap(on_writable_);
-    return std::exchange(on_closed_, nullptr);
-  }
-
-  void ArmRead() {
-    if (read_armed_ || closed_ || saw_eof_) return;
-    if (state_ == State::kBusy && in_.size() > kMaxPipelinedBytes) return;
-    read_armed_ = true;
-    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
-      self->read_armed_ = false;
-      if (!error && !self->closed_) self->OnReadable();
-    });
-  }
-
-  void OnReadable() {
-    static thread_local char buffer[64 << 10];
-    error_code error;
-    const size_t size = socket_.read_some(asio::buffer(buffer), error);
-    if (error == asio::error::would_block) return ArmRead();
-    if (error) return OnEof();
-    if (state_ != State::kLingering) {
-      in_.append(buffer, size);
-      Process();
-    }
-    if (!closed_) ArmRead();
-  }
-
-  // The client has closed its side. A generation ends now: nobody is known to read it. A quick
-  // answer is still sent to a client that only stopped sending.
-  void OnEof() {
-    saw_eof_ = true;
-    if (state_ != State::kBusy) return Close();
-    bool waiting = false;
-    {
-      std::lock_guard lock(mutex_);
-      half_closed_ = true;
-      close_after_ = true;
-      waiting = on_closed_ != nullptr;
-    }
-    if (waiting) Close();
-  }
-
-  void Process() {
-    while (state_ != State::kBusy && state_ != State::kLingering && !closed_ && !in_.empty()) {
-      const auto now = Clock::now();
-      if (!parser_) {
-        parser_.emplace();
-        head_ = {};
-        request_bytes_ = 0;
-        parser_->header_limit(core_->config.max_header_bytes);
-        parser_->body_limit(core_->config.max_body_bytes);
-        parser_->eager(true);
-        state_ = State::kHead;
-        request_started_ = now;
-        deadline_ = now + Seconds(core_->config.header_timeout_seconds);
-      }
-      error_code error;
-      const size_t used = parser_->put(asio::buffer(in_), error);
-      in_.erase(0, used);
-      if (error && error != http::error::need_more) return RefuseParse(error);
-      if (parser_->is_header_done() && state_ == State::kHead) {
-        state_ = State::kBody;
-        deadline_ = now + Seconds(core_->config.body_timeout_seconds);
-        if (!OnHead()) return;
-      }
-      if (parser_->is_done()) return Dispatch();
-      if (used == 0 || error == http::error::need_more) return;
-    }
-  }
-
-  void RefuseParse(error_code error) {
-    if (error == http::error::header_limit) return Refuse(431, "The request's head is too large.");
-    if (error == http::error::body_limit) {
-      return Refuse(413, fmt::format("The request body is larger than {} bytes.",
-                                     core_->config.max_body_bytes));
-    }
-    Refuse(400, "Invalid HTTP request received.");
-  }
-
-  HttpRequest TakeRequest() {
-    HttpRequest request;
-    auto& message = parser_->get();
-    request.method = std::string(message.method_string());
-    request.target = std::string(message.target());
-    std::string_view target = request.target;
-    for (const std::string_view scheme : {"http://", "https://"}) {
-      if (target.starts_with(scheme)) {
-        const size_t slash = target.find('/', scheme.size());
-        target = slash == std::string_view::npos ? "/" : target.substr(slash);
-      }
-    }
-    target = target.substr(0, target.find('#'));
-    const size_t question = target.find('?');
-    request.path = PercentDecode(target.substr(0, question));
-    if (question != std::string_view::npos)
-      request.query = std::string(target.substr(question + 1));
-    for (const auto& field : message) {
-      HttpHeader header{std::string(field.name_string()), std::string(field.value())};
-      for (char& c : header.name) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-      }
-      request.headers.push_back(std::move(header));
-    }
-    const std::string* host = request.Header("host");
-    request.host = host != nullptr && !host->empty() ? *host : local_;
-    request.client = client_;
-    return request;
-  }
-
-  // False if the request ended here.
-  bool OnHead() {
-    if (parser_->get().method() == http::verb::unknown) {
-      Refuse(400, "Invalid HTTP request received.");
-      return false;
-    }
-    head_ = TakeRequest();
-    early_ = core_->handler->CheckHead(head_);
-    const bool complete = parser_->is_done();
-    if (early_ && !complete &&
-        (parser_->chunked() ||
-         parser_->content_length_remaining().value_or(0) > kMaxDiscardedBody)) {
-      {
-        std::lock_guard lock(mutex_);
-        close_after_ = true;
-      }
-      Dispatch();
-      return false;
-    }
-    const std::string* expect = head_.Header("expect");
-    if (!complete && !early_ && expect != nullptr && parser_->get().version() == 11 &&
-        in_.empty()) {
-      static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-      error_code ignored;
-      socket_.write_some(asio::buffer(kContinue), ignored);
-    }
-    return true;
-  }
-
-  uint64_t BeginExchange(bool close_after) {
-    ++core_->num_exchanges;
-    state_ = State::kBusy;
-    std::lock_guard lock(mutex_);
-    exchange_ = ++last_exchange_;
-    ended_ = false;
-    half_closed_ = false;
-    close_after_ = close_after_ || close_after;
-    status_ = 500;
-    response_bytes_ = 0;
-    return exchange_;
-  }
-
-  void Dispatch();
-  void Refuse(int status, const std::string& message);
-
-  void Flush() {
-    {
-      std::lock_guard lock(mutex_);
-      flush_posted_ = false;
-    }
-    if (writing_ || closed_) return;
-    writing_ = true;
-    ContinueWrite();
-  }
-
-  void ContinueWrite() {
-    while (!closed_) {
-      if (sent_ == sending_.size()) {
-        std::unique_lock lock(mutex_);
-        sending_.clear();
-        sent_ = 0;
-        if (out_.empty()) {
-          writing_ = false;
-          const bool finished = ended_;
-          lock.unlock();
-          if (sending_.capacity() > kBacklogHigh) sending_ = {};
-          if (finished && state_ == State::kBusy) FinishExchange();
-          return;
-        }
-        sending_.swap(out_);
-      }
-      error_code error;
-      const size_t size =
-          socket_.write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_), error);
-      if (error == asio::error::would_block) {
-        if (write_deadline_ == Clock::time_point::max()) {
-          write_deadline_ = Clock::now() + Seconds(core_->config.write_timeout_seconds);
-        }
-        socket_.async_wait(tcp::socket::wait_write,
-                           [self = shared_from_this()](error_code failure) {
-                             if (!failure) self->ContinueWrite();
-                           });
-        return;
-      }
-      if (error) return Close();
-      write_deadline_ = Clock::time_point::max();
-      sent_ += size;
-      backlog_ -= size;
-      if (backlog_ < kBacklogLow && wants_writable_.exchange(false)) {
-        std::function<void()> on_writable;
-        {
-          std::lock_guard lock(mutex_);
-          on_writable = on_writable_;
-        }
-        if (on_writable) on_writable();
-      }
-    }
-  }
-
-  void EndRecord() {
-    --core_->num_exchanges;
-    HttpExchangeRecord record;
-    record.client = client_;
-    record.method = head_.method;
-    record.target = head_.target;
-    record.path = head_.path;
-    record.version = http10_ ? "1.0" : "1.1";
-    record.request_bytes = request_bytes_;
-    record.seconds = std::chrono::duration<double>(Clock::now() - request_started_).count();
-    {
-      std::lock_guard lock(mutex_);
-      record.status = status_;
-      record.response_bytes = response_bytes_;
-    }
-    if (core_->record && !head_.method.empty()) core_->record(record);
-  }
-
-  void FinishExchange() {
-    EndRecord();
-    bool close = false;
-    std::function<void()> on_closed,
-        on_writable;  // Destroyed without the lock: they may hold the last writer.
-    {
-      std::lock_guard lock(mutex_);
-      exchange_ = 0;
-      on_closed.swap(on_closed_);
-      on_writable.swap(on_writable_);
-      close = close_after_;
-    }
-    parser_.reset();
-    early_.reset();
-    if (close || core_->draining || saw_eof_) {
-      error_code ignored;
-      socket_.shutdown(tcp::socket::shutdown_send, ignored);
-      if (saw_eof_) return Close();
-      state_ = State::kLingering;
-      deadline_ = Clock::now() + kLinger;
-      return ArmRead();
-    }
-    state_ = State::kIdle;
-    deadline_ = Clock::now() + Seconds(core_->config.keep_alive_seconds);
-    Process();
-    if (!closed_) ArmRead();
-  }
-
-  const std::shared_ptr<Core> core_;
-  IoThread* const io_;
-  tcp::socket socket_;
-  std::string client_, local_;
-
-  // The I/O thread's own.
-  State state_ = State::kIdle;
-  bool closed_ = false, read_armed_ = false, saw_eof_ = false, writing_ = false, http10_ = false;
-  std::string in_;
-  std::optional<Parser> parser_;
-  HttpRequest head_;  // of the current request, without body
-  std::optional<HttpResponse> early_;
-  uint64_t request_bytes_ = 0;
-  std::string sending_;
-  size_t sent_ = 0;
-  Clock::time_point request_started_, deadline_ = Clock::time_point::max();
-  Clock::time_point write_deadline_ = Clock::time_point::max();
-
-  std::atomic<size_t> backlog_{0};  // bytes in out_ and sending_
-  std::atomic<bool> wants_writable_{false};
-
-  std::mutex mutex_;  // guards what follows
-  std::string out_;
-  uint64_t exchange_ = 0, last_exchange_ = 0;  // 0: none
-  bool ended_ = false, flush_posted_ = false, gone_ = false, half_closed_ = false,
-       close_after_ = false;
-  int status_ = 0;
-  uint64_t response_bytes_ = 0;
-  std::function<void()> on_closed_, on_writable_;
-};
-
-class Writer : public ResponseWriter {
- public:
-  Writer(std::shared_ptr<Connection> connection, uint64_t exchange, HttpRequest head, bool http10,
-         bool close)
-      : connection_(std::move(connection)),
-        exchange_(exchange),
-        head_(std::move(head)),
-        http10_(http10),
-        close_(close) {}
-
-  ~Writer() override {
-    if (complete_) return;
-    if (started_) {
-      connection_->Abort(exchange_);
-      return;
-    }
-    HttpResponse response;
-    response.status = 500;
-    response.body =
-        R"({"error":{"message":"The request was dropped.","type":"InternalServerError","param":null,"code":500}})";
-    Send(std::move(response));
-  }
-
-  void Send(HttpResponse response) override {
-    std::string out = Head(response, fmt::format("content-length: {}\r\n", response.body.size()));
-    const bool has_body = head_.method != "HEAD";
-    if (has_body) out += response.body;
-    started_ = complete_ = true;
-    connection_->Append(exchange_, out, has_body ? response.body.size() : 0, true);
-  }
-
-  void StartStream(HttpResponse response) override {
-    close_ = close_ || http10_;
-    const std::string out = Head(response, http10_ ? "" : "transfer-encoding: chunked\r\n");
-    started_ = true;
-    connection_->Append(exchange_, out, 0, false);
-  }
-  void WriteChunk(std::string_view data) override {
-    if (data.empty()) return;
-    if (http10_) return connection_->Append(exchange_, data, data.size(), false);
-    framed_.clear();
-    fmt::format_to(std::back_inserter(framed_), "{:x}\r\n", data.size());
-    framed_ += data;
-    framed_ += "\r\n";
-    connection_->Append(exchange_, framed_, data.size(), false);
-  }
-  void EndStream() override {
-    complete_ = true;
-    connection_->Append(exchange_, http10_ ? "" : "0\r\n\r\n", 0, true);
-  }
-
-  bool backlogged() const override { return connection_->Backlogged(exchange_); }
-  bool closed() const override { return connection_->Gone(exchange_); }
-  void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) override {
-    connection_->SetCallbacks(exchange_, std::move(on_closed), std::move(on_writable));
-  }
-
- private:
-  std::string Head(const HttpResponse& response, std::string_view framing) {
-    const bool close = close_ || connection_->draining();
-    connection_->SetStatus(exchange_, response.status, close);
-    std::string out;
-    out.reserve(256 + response.body.size());
-    fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\ndate: {}\r\nserver: sluice\r\n{}",
-                   response.status, HttpReason(response.status), DateNow(), framing);
-    if (!response.content_type.empty()) {
-      fmt::format_to(std::back_inserter(out), "content-type: {}\r\n", response.content_type);
-    }
-    for (const HttpHeader& header : response.headers) {
-      fmt::format_to(std::back_inserter(out), "{}: {}\r\n", header.name, header.value);
-    }
-    for (const HttpHeader& header :
-         connection_->core().handler->CommonHeaders(head_, response.status)) {
-      fmt::format_to(std::back_inserter(out), "{}: {}\r\n", header.name, header.value);
-    }
-    if (close) out += "connection: close\r\n";
-    out += "\r\n";
-    return out;
-  }
-
-  const std::shared_ptr<Connection> connection_;
-  const uint64_t exchange_;
-  const HttpRequest head_;
-  const bool http10_;
-  bool close_;
-  bool started_ = false, complete_ = false;
-  std::string framed_;
-};
-
-void Connection::Dispatch() {
-  HttpRequest request = head_;
-  request.body = std::move(parser_->get().body());
-  request_bytes_ = request.body.size();
-  http10_ = parser_->get().version() < 11;
-  const bool close = http10_ || !parser_->get().keep_alive();
-  const uint64_t exchange = BeginExchange(close);
-  auto writer = std::make_shared<Writer>(shared_from_this(), exchange, head_, http10_,
-                                         close || !parser_->is_done());
-  if (early_) return writer->Send(std::move(*early_));
-  core_->handler->Handle(std::move(request), std::move(writer));
-}
-
-void Connection::Refuse(int status, const std::string& message) {
-  const uint64_t exchange = BeginExchange(true);
-  SetStatus(exchange, status, true);
-  in_.clear();
-  const bool plain = status == 400;
-  const std::string body =
-      plain ? message
-            : fmt::format(R"({{"error":{{"message":"{}","type":"{}","param":null,"code":{}}}}})",
-                          message, HttpReason(status), status);
-  Append(exchange,
-         fmt::format("HTTP/1.1 {} {}\r\ndate: {}\r\nserver: sluice\r\ncontent-type: "
-                     "{}\r\ncontent-length: {}\r\n"
-                     "connection: close\r\n\r\n{}",
-                     status, HttpReason(status), DateNow(),
-                     plain ? "text/plain; charset=utf-8" : "application/json", body.size(), body),
-         body.size(), true);
-}
 
 class HttpServerImpl : public HttpServer {
  public:
   HttpServerImpl(const ServerConfig& config, HttpHandler* handler, RecordFunction record)
-      : core_(std::make_shared<Core>()) {
+      : core_(std::make_shared<HttpCore>()) {
     core_->config = config;
     core_->handler = handler;
     core_->record = std::move(record);
     for (int i = 0; i < std::max(1, config.io_threads); ++i)
-      core_->threads.push_back(std::make_unique<IoThread>());
+      core_->threads.push_back(std::make_unique<HttpIoThread>());
     acceptor_.emplace(core_->threads[0]->context);
     retry_.emplace(core_->threads[0]->context);
   }
@@ -734,7 +123,7 @@ class HttpServerImpl : public HttpServer {
 
  private:
   void Accept() {
-    IoThread* io = core_->threads[next_++ % core_->threads.size()].get();
+    HttpIoThread* io = core_->threads[next_++ % core_->threads.size()].get();
     acceptor_->async_accept(io->context, [this, io](error_code error, tcp::socket socket) {
       if (error == asio::error::operation_aborted || core_->stopped) return;
       if (error) {
@@ -751,7 +140,7 @@ class HttpServerImpl : public HttpServer {
     });
   }
 
-  void Take(IoThread* io, tcp::socket socket) {
+  void Take(HttpIoThread* io, tcp::socket socket) {
     if (core_->num_connections >= core_->config.max_connections) {
       static constexpr std::string_view kFull =
           "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: "
@@ -762,7 +151,7 @@ class HttpServerImpl : public HttpServer {
       socket.shutdown(tcp::socket::shutdown_send, ignored);
       return;
     }
-    auto connection = std::make_shared<Connection>(core_, io, std::move(socket));
+    auto connection = MakeHttpConnection(core_, io, std::move(socket));
     asio::post(io->context, [this, io, connection = std::move(connection)] {
       if (core_->stopped) return;
       io->connections.insert(connection);
@@ -775,13 +164,13 @@ class HttpServerImpl : public HttpServer {
   }
 
   // Deadlines are looked at a few times a second, and only while there are connections.
-  static void Tick(IoThread* io) {
+  static void Tick(HttpIoThread* io) {
     io->tick.expires_after(kTick);
     io->tick.async_wait([io](error_code error) {
       if (error) return;
-      const auto now = Clock::now();
-      const std::vector<std::shared_ptr<Connection>> connections(io->connections.begin(),
-                                                                 io->connections.end());
+      const auto now = std::chrono::steady_clock::now();
+      const std::vector<std::shared_ptr<HttpConnection>> connections(io->connections.begin(),
+                                                                     io->connections.end());
       for (const auto& connection : connections) connection->CheckDeadline(now);
       if (io->connections.empty()) {
         io->ticking = false;
@@ -791,7 +180,7 @@ class HttpServerImpl : public HttpServer {
     });
   }
 
-  const std::shared_ptr<Core> core_;
+  const std::shared_ptr<HttpCore> core_;
   std::optional<tcp::acceptor> acceptor_;
   std::optional<asio::steady_timer> retry_;
   uint16_t port_ = 0;

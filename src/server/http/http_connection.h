@@ -1,0 +1,65 @@
+// One connection and what all connections share. Internal to this folder: it draws in Asio.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "server/http/http_server.h"
+#include "server/http/http_types.h"
+#include "server/server_config.h"
+
+namespace sluice {
+
+namespace asio = boost::asio;
+
+// Reads requests and writes their answers, one at a time.
+// Thread safety: all methods are called on the connection's I/O thread.
+class HttpConnection {
+ public:
+  virtual ~HttpConnection() = default;
+
+  virtual void Start() = 0;
+  // Ends what has taken too long.
+  virtual void CheckDeadline(std::chrono::steady_clock::time_point now) = 0;
+  virtual void CloseIfIdle() = 0;
+  // Tells the handler of a request in progress that its client has gone.
+  virtual void Close() = 0;
+};
+
+// One thread, its event loop and the connections that live on it; those are touched by that thread
+// alone.
+struct HttpIoThread {
+  asio::io_context context{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
+  asio::steady_timer tick{context};
+  bool ticking = false;
+  std::unordered_set<std::shared_ptr<HttpConnection>> connections;
+  std::thread thread;
+};
+
+// What connections share. Writers keep it alive through their connection, after the server is gone
+// too.
+struct HttpCore {
+  ServerConfig config;
+  HttpHandler* handler = nullptr;
+  HttpServer::RecordFunction record;
+  std::atomic<int64_t> num_connections{0};
+  std::atomic<int64_t> num_exchanges{0};
+  std::atomic<bool> draining{false}, stopped{false};
+  std::vector<std::unique_ptr<HttpIoThread>> threads;
+};
+
+std::shared_ptr<HttpConnection> MakeHttpConnection(std::shared_ptr<HttpCore> core, HttpIoThread* io,
+                                                   asio::ip::tcp::socket socket);
+
+}  // namespace sluice
