@@ -56,7 +56,7 @@ std::vector<Option> ModelRows() {
        .default_value = "0",
        .group = kGroup,
        .commands = kEngineCommands,
-       .help = "Seed of dummy weights and of requests that bring none.",
+       .help = "Seed of dummy weights and of requests that bring none; 0 leaves the latter to chance.",
        .range = {0, 9007199254740991.0}},
       {.name = "generation-config",
        .default_value = "auto",
