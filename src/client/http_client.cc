@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "client/connection.h"
+#include "client/client_connection.h"
 #include "client/event_stream.h"
 
 namespace sluice {
@@ -35,16 +35,16 @@ std::string_view Trim(std::string_view text) {
 // Reads one answer from a connection: first the head, then the body piece by piece.
 class AnswerReader {
  public:
-  AnswerReader(Connection& connection, int cancel_fd) : connection_(connection), cancel_fd_(cancel_fd) {}
+  AnswerReader(ClientConnection& connection, int cancel_fd) : connection_(connection), cancel_fd_(cancel_fd) {}
 
-  Result<HttpResponse> ReadHead() {
+  Result<ClientResponse> ReadHead() {
     size_t end;
     while ((end = buffer_.find("\r\n\r\n")) == std::string::npos) {
       if (buffer_.size() > kMaxHeadBytes) return Broken("its head is too long");
       ASSIGN_OR_RETURN(const bool more, connection_.Read(buffer_, cancel_fd_));
       if (!more) return Broken("it ends within its head");
     }
-    HttpResponse response;
+    ClientResponse response;
     std::string_view head = std::string_view(buffer_).substr(0, end);
     const size_t space = head.find(' ');
     if (!head.starts_with("HTTP/1.") || space == std::string_view::npos) return Broken("no status line");
@@ -120,7 +120,7 @@ class AnswerReader {
     return line;
   }
 
-  Connection& connection_;
+  ClientConnection& connection_;
   const int cancel_fd_;
   std::string buffer_;
   bool chunked_ = false;
@@ -128,7 +128,7 @@ class AnswerReader {
   std::optional<uint64_t> left_;  // bytes of the body or of the current chunk; none: until the connection ends
 };
 
-Status ReadWhole(AnswerReader& reader, HttpResponse& response) {
+Status ReadWhole(AnswerReader& reader, ClientResponse& response) {
   bool too_long = false;
   RETURN_IF_ERROR(reader.ReadBody([&](std::string_view piece) {
     response.body += piece;
@@ -153,26 +153,26 @@ std::string HttpClient::Head(std::string_view method, std::string_view path, siz
   return head + "\r\n";
 }
 
-Result<HttpResponse> HttpClient::Get(std::string_view path) const {
-  ASSIGN_OR_RETURN(Connection connection, Connection::Open(url_));
+Result<ClientResponse> HttpClient::Get(std::string_view path) const {
+  ASSIGN_OR_RETURN(ClientConnection connection, ClientConnection::Open(url_));
   RETURN_IF_ERROR(connection.Write(Head("GET", path, 0)));
   AnswerReader reader(connection, -1);
-  ASSIGN_OR_RETURN(HttpResponse response, reader.ReadHead());
+  ASSIGN_OR_RETURN(ClientResponse response, reader.ReadHead());
   RETURN_IF_ERROR(ReadWhole(reader, response));
   return response;
 }
 
-Result<HttpResponse> HttpClient::Post(std::string_view path, std::string_view body) const {
+Result<ClientResponse> HttpClient::Post(std::string_view path, std::string_view body) const {
   return PostStream(path, body, [](std::string_view) { return true; });
 }
 
-Result<HttpResponse> HttpClient::PostStream(std::string_view path, std::string_view body,
+Result<ClientResponse> HttpClient::PostStream(std::string_view path, std::string_view body,
                                             const std::function<bool(std::string_view data)>& on_event,
                                             int cancel_fd) const {
-  ASSIGN_OR_RETURN(Connection connection, Connection::Open(url_));
+  ASSIGN_OR_RETURN(ClientConnection connection, ClientConnection::Open(url_));
   RETURN_IF_ERROR(connection.Write(Head("POST", path, body.size()).append(body)));
   AnswerReader reader(connection, cancel_fd);
-  ASSIGN_OR_RETURN(HttpResponse response, reader.ReadHead());
+  ASSIGN_OR_RETURN(ClientResponse response, reader.ReadHead());
   if (response.headers["content-type"].find("text/event-stream") == std::string::npos) {
     RETURN_IF_ERROR(ReadWhole(reader, response));
     return response;

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-struct HttpResponse {
+struct ClientResponse {
   int status = 0;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
@@ -25,13 +25,13 @@ class HttpClient {
   explicit HttpClient(Url url, std::map<std::string, std::string> headers = {});
 
   // kUnavailable if the server cannot be reached or breaks off; any status is a success.
-  Result<HttpResponse> Get(std::string_view path) const;
-  Result<HttpResponse> Post(std::string_view path, std::string_view body) const;
+  Result<ClientResponse> Get(std::string_view path) const;
+  Result<ClientResponse> Post(std::string_view path, std::string_view body) const;
 
   // Sends a request whose answer is a stream and calls `on_event` with the data of each event, until it returns false, the
   // stream ends, or `cancel_fd` (-1: none) becomes readable; then the connection is closed. An answer that is not
   // a stream is returned with its body.
-  Result<HttpResponse> PostStream(std::string_view path, std::string_view body,
+  Result<ClientResponse> PostStream(std::string_view path, std::string_view body,
                                   const std::function<bool(std::string_view data)>& on_event, int cancel_fd = -1) const;
 
   const Url& url() const { return url_; }

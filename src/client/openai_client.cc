@@ -40,7 +40,7 @@ Error ServerError(int status, const json::Value* body, std::string_view text) {
   return Error{code, fmt::format("the server answered {}: {}", status, message), ""};
 }
 
-Result<json::Value> ParseAnswer(const HttpResponse& response) {
+Result<json::Value> ParseAnswer(const ClientResponse& response) {
   auto body = json::Parse(response.body);
   if (response.status != 200) {
     return tl::unexpected<Error>(ServerError(response.status, body ? &*body : nullptr, response.body));
@@ -60,7 +60,7 @@ std::string_view TextOf(const json::Value& choice) {
 OpenAiClient::OpenAiClient(Url url, std::string api_key) : http_(WithoutApiPath(std::move(url)), HeadersFor(api_key)) {}
 
 Result<std::vector<std::string>> OpenAiClient::ListModels() const {
-  ASSIGN_OR_RETURN(const HttpResponse response, http_.Get("/v1/models"));
+  ASSIGN_OR_RETURN(const ClientResponse response, http_.Get("/v1/models"));
   ASSIGN_OR_RETURN(const json::Value body, ParseAnswer(response));
   std::vector<std::string> ids;
   if (const json::Value* data = body.Find("data"); data != nullptr && data->is_array()) {

@@ -1,4 +1,4 @@
-#include "client/connection.h"
+#include "client/client_connection.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-Result<Connection> Connection::Open(const Url& url) {
+Result<ClientConnection> ClientConnection::Open(const Url& url) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -28,7 +28,7 @@ Result<Connection> Connection::Open(const Url& url) {
   for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
     const int fd = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, address->ai_protocol);
     if (fd < 0) continue;
-    if (connect(fd, address->ai_addr, address->ai_addrlen) == 0) return Connection(fd);
+    if (connect(fd, address->ai_addr, address->ai_addrlen) == 0) return ClientConnection(fd);
     reason = errno;
     close(fd);
   }
@@ -38,13 +38,13 @@ Result<Connection> Connection::Open(const Url& url) {
               "url");
 }
 
-Connection::Connection(Connection&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
+ClientConnection::ClientConnection(ClientConnection&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
 
-Connection::~Connection() {
+ClientConnection::~ClientConnection() {
   if (socket_ >= 0) close(socket_);
 }
 
-Status Connection::Write(std::string_view bytes) {
+Status ClientConnection::Write(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
@@ -56,7 +56,7 @@ Status Connection::Write(std::string_view bytes) {
   return {};
 }
 
-Result<bool> Connection::Read(std::string& buffer, int cancel_fd) {
+Result<bool> ClientConnection::Read(std::string& buffer, int cancel_fd) {
   while (true) {
     pollfd fds[2] = {{socket_, POLLIN, 0}, {cancel_fd, POLLIN, 0}};
     if (poll(fds, 2, -1) < 0) {

@@ -10,14 +10,14 @@
 namespace sluice {
 
 // Ownership: closes its socket when destroyed.
-class Connection {
+class ClientConnection {
  public:
   // kUnavailable says what could not be reached and why.
-  static Result<Connection> Open(const Url& url);
+  static Result<ClientConnection> Open(const Url& url);
 
-  Connection(Connection&& other) noexcept;
-  Connection& operator=(Connection&&) = delete;
-  ~Connection();
+  ClientConnection(ClientConnection&& other) noexcept;
+  ClientConnection& operator=(ClientConnection&&) = delete;
+  ~ClientConnection();
 
   Status Write(std::string_view bytes);
   // Appends what has arrived to `buffer`, waiting for at least one byte. False at the end of the stream.
@@ -25,7 +25,7 @@ class Connection {
   Result<bool> Read(std::string& buffer, int cancel_fd);
 
  private:
-  explicit Connection(int socket) : socket_(socket) {}
+  explicit ClientConnection(int socket) : socket_(socket) {}
   int socket_;
 };
 
