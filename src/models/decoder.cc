@@ -20,7 +20,7 @@ void MoveRow(std::byte* data, int64_t from, int64_t to, int64_t row_bytes) {
 
 }  // namespace
 
-void Decoder::CheckInput(const StepInput& input, const KvCache& cache) const {
+void DecoderModel::CheckInput(const StepInput& input, const KvCache& cache) const {
   const auto rows = static_cast<int64_t>(input.tokens.size());
   CHECK_LE(rows, options_.max_rows);
   CHECK_EQ(input.positions.size(), input.tokens.size());
@@ -45,7 +45,7 @@ void Decoder::CheckInput(const StepInput& input, const KvCache& cache) const {
   }
 }
 
-void Decoder::KeepLogitRows(const StepInput& input, int64_t q_width) {
+void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width) {
   auto* residual = reinterpret_cast<std::byte*>(workspace_.residual());
   auto* attended = static_cast<std::byte*>(workspace_.attended());
   const int64_t residual_bytes = spec_.hidden_size * static_cast<int64_t>(sizeof(float));
@@ -57,7 +57,7 @@ void Decoder::KeepLogitRows(const StepInput& input, int64_t q_width) {
   }
 }
 
-void Decoder::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) {
+void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) {
   CheckInput(input, cache);
   auto rows = static_cast<int64_t>(input.tokens.size());
   if (rows == 0) return;

@@ -12,9 +12,9 @@
 namespace sluice {
 
 // Ownership: owns weights and workspace.
-class Decoder final : public Model {
+class DecoderModel final : public Model {
  public:
-  Decoder(ModelConfig config, const ModelOptions& options, DecoderSpec spec, DecoderWeights weights,
+  DecoderModel(ModelConfig config, const ModelOptions& options, DecoderSpec spec, DecoderWeights weights,
           Workspace workspace)
       : Model(std::move(config)),
         options_(options),

@@ -69,7 +69,7 @@ Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem
   }
   ASSIGN_OR_RETURN(Workspace workspace,
                    Workspace::Allocate(WorkspaceLayout::For(spec, options, pool.num_threads())));
-  return std::make_unique<Decoder>(std::move(config), options, std::move(spec), std::move(weights),
+  return std::make_unique<DecoderModel>(std::move(config), options, std::move(spec), std::move(weights),
                                    std::move(workspace));
 }
 
