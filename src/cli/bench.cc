@@ -8,7 +8,8 @@
 namespace sluice::cli {
 namespace {
 
-Result<int> RunBench(const options::Settings& settings, int64_t count, int64_t repetitions, int64_t warmups) {
+Result<int> RunBench(const options::Settings& settings, int64_t count, int64_t repetitions,
+                     int64_t warmups) {
   const int64_t input_len = *settings.Integer("input-len");
   const int64_t output_len = *settings.Integer("output-len");
   ASSIGN_OR_RETURN(const auto bench, BenchEngine::Load(settings, count, input_len + output_len));

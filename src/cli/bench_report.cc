@@ -33,14 +33,18 @@ Figures FiguresOf(const BenchReport& report) {
   Figures f{};
   f.seconds = Median(report.runs, [](const BatchResult& r) { return r.seconds; });
   f.prefill_seconds = Median(report.runs, [](const BatchResult& r) { return r.prefill_seconds; });
-  f.first_token_seconds = Median(report.runs, [](const BatchResult& r) { return MedianOf(r.first_token_seconds); });
-  f.decode_tokens_per_second = Median(report.runs, [](const BatchResult& r) { return r.decode_tokens_per_second(); });
-  f.host_milliseconds = 1e3 * Median(report.runs, [](const BatchResult& r) { return r.host_seconds_per_step(); });
+  f.first_token_seconds =
+      Median(report.runs, [](const BatchResult& r) { return MedianOf(r.first_token_seconds); });
+  f.decode_tokens_per_second =
+      Median(report.runs, [](const BatchResult& r) { return r.decode_tokens_per_second(); });
+  f.host_milliseconds =
+      1e3 * Median(report.runs, [](const BatchResult& r) { return r.host_seconds_per_step(); });
   const double prompts = static_cast<double>(report.num_prompts);
   f.prefill_tokens_per_second = prompts * static_cast<double>(report.input_len) / f.prefill_seconds;
   f.prefill_flops_per_second = prompts * report.prefill_flops / f.prefill_seconds;
   f.decode_steps_per_second = f.decode_tokens_per_second / prompts;
-  f.decode_bytes_per_second = f.decode_steps_per_second * static_cast<double>(report.work.weight_bytes_per_token);
+  f.decode_bytes_per_second =
+      f.decode_steps_per_second * static_cast<double>(report.work.weight_bytes_per_token);
   const double in = prompts * static_cast<double>(report.input_len);
   const double out = prompts * static_cast<double>(report.output_len);
   f.total_tokens_per_second = (in + out) / f.seconds;
@@ -54,14 +58,15 @@ std::string Share(double value, double limit, std::string_view of) {
 
 }  // namespace
 
-BenchReport MakeReport(const EngineInfo& info, std::optional<MachineLimits> limits, int64_t num_prompts, int64_t input_len,
-                       int64_t output_len) {
+BenchReport MakeReport(const EngineInfo& info, std::optional<MachineLimits> limits,
+                       int64_t num_prompts, int64_t input_len, int64_t output_len) {
   const ModelConfig& model = info.model;
   BenchReport report;
-  report.shape = fmt::format("{}: {} layers, hidden {}, intermediate {}, {}/{} heads of {}, vocabulary {}, {}",
-                             model.architecture, model.num_hidden_layers, model.hidden_size, model.intermediate_size,
-                             model.num_attention_heads, model.num_key_value_heads, model.head_dim, model.vocab_size,
-                             info.dtype);
+  report.shape =
+      fmt::format("{}: {} layers, hidden {}, intermediate {}, {}/{} heads of {}, vocabulary {}, {}",
+                  model.architecture, model.num_hidden_layers, model.hidden_size,
+                  model.intermediate_size, model.num_attention_heads, model.num_key_value_heads,
+                  model.head_dim, model.vocab_size, info.dtype);
   report.work = WorkOf(model, info.dtype == "float32" ? 4 : 2);
   report.limits = limits;
   report.num_threads = info.num_threads;
@@ -76,29 +81,36 @@ std::string BenchReport::Text() const {
   const Figures f = FiguresOf(*this);
   const MachineLimits bound = limits.value_or(MachineLimits{});
   std::string text = fmt::format("model    {}\n", shape);
-  text += fmt::format("work     {} prompts of {} tokens, {} tokens each, {} threads, median of {} runs\n", num_prompts,
-                      input_len, output_len, num_threads, runs.size());
+  text += fmt::format(
+      "work     {} prompts of {} tokens, {} tokens each, {} threads, median of {} runs\n",
+      num_prompts, input_len, output_len, num_threads, runs.size());
   if (limits) {
-    text += fmt::format("limits   read {:.1f} GB/s, BF16 by AMX {:.0f} and by AVX-512 {:.0f} GFLOP/s, FP32 {:.0f} GFLOP/s\n",
-                        bound.read_bytes_per_second / 1e9, bound.amx_bf16_flops_per_second / 1e9,
-                        bound.avx512_bf16_flops_per_second / 1e9, bound.f32_flops_per_second / 1e9);
+    text += fmt::format(
+        "limits   read {:.1f} GB/s, BF16 by AMX {:.0f} and by AVX-512 {:.0f} GFLOP/s, FP32 {:.0f} "
+        "GFLOP/s\n",
+        bound.read_bytes_per_second / 1e9, bound.amx_bf16_flops_per_second / 1e9,
+        bound.avx512_bf16_flops_per_second / 1e9, bound.f32_flops_per_second / 1e9);
   }
   // Where prompts had to wait for others to end there is no time of prefill or decode alone.
   if (f.decode_tokens_per_second > 0 || output_len == 1) {
-    text += fmt::format("prefill  {:.3f} s, {:.1f} tok/s; {:.0f} GFLOP/s{}{}\n", f.prefill_seconds,
-                        f.prefill_tokens_per_second, f.prefill_flops_per_second / 1e9,
-                        Share(f.prefill_flops_per_second, bound.amx_bf16_flops_per_second, "the BF16 peak of AMX"),
-                        Share(f.prefill_flops_per_second, bound.avx512_bf16_flops_per_second, "that of AVX-512"));
+    text += fmt::format(
+        "prefill  {:.3f} s, {:.1f} tok/s; {:.0f} GFLOP/s{}{}\n", f.prefill_seconds,
+        f.prefill_tokens_per_second, f.prefill_flops_per_second / 1e9,
+        Share(f.prefill_flops_per_second, bound.amx_bf16_flops_per_second, "the BF16 peak of AMX"),
+        Share(f.prefill_flops_per_second, bound.avx512_bf16_flops_per_second, "that of AVX-512"));
   }
   if (f.decode_tokens_per_second > 0) {
-    text += fmt::format("decode   {:.2f} tok/s in total, {:.1f} ms a step; {:.2f} GB/s of weights{}\n",
-                        f.decode_tokens_per_second, 1e3 / f.decode_steps_per_second, f.decode_bytes_per_second / 1e9,
-                        Share(f.decode_bytes_per_second, bound.read_bytes_per_second, "the read bandwidth"));
+    text += fmt::format(
+        "decode   {:.2f} tok/s in total, {:.1f} ms a step; {:.2f} GB/s of weights{}\n",
+        f.decode_tokens_per_second, 1e3 / f.decode_steps_per_second,
+        f.decode_bytes_per_second / 1e9,
+        Share(f.decode_bytes_per_second, bound.read_bytes_per_second, "the read bandwidth"));
     text += fmt::format("host     {:.3f} ms a step outside the kernels\n", f.host_milliseconds);
   }
-  text += fmt::format("latency  {:.3f} s a batch, first token after {:.3f} s (median)\n", f.seconds, f.first_token_seconds);
-  text += fmt::format("total    {:.1f} tok/s, of which {:.1f} generated\n", f.total_tokens_per_second,
-                      f.output_tokens_per_second);
+  text += fmt::format("latency  {:.3f} s a batch, first token after {:.3f} s (median)\n", f.seconds,
+                      f.first_token_seconds);
+  text += fmt::format("total    {:.1f} tok/s, of which {:.1f} generated\n",
+                      f.total_tokens_per_second, f.output_tokens_per_second);
   return text;
 }
 
@@ -113,7 +125,8 @@ json::Value BenchReport::Json() const {
   object.Set("num_runs", json::Value(static_cast<int64_t>(runs.size())));
   if (limits) {
     object.Set("limit_read_bytes_per_second", json::Value(limits->read_bytes_per_second));
-    object.Set("limit_avx512_bf16_flops_per_second", json::Value(limits->avx512_bf16_flops_per_second));
+    object.Set("limit_avx512_bf16_flops_per_second",
+               json::Value(limits->avx512_bf16_flops_per_second));
     object.Set("limit_amx_bf16_flops_per_second", json::Value(limits->amx_bf16_flops_per_second));
     object.Set("limit_f32_flops_per_second", json::Value(limits->f32_flops_per_second));
   }

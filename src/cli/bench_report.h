@@ -24,7 +24,7 @@ struct BenchReport {
   json::Value Json() const;
 };
 
-BenchReport MakeReport(const EngineInfo& info, std::optional<MachineLimits> limits, int64_t num_prompts, int64_t input_len,
-                       int64_t output_len);
+BenchReport MakeReport(const EngineInfo& info, std::optional<MachineLimits> limits,
+                       int64_t num_prompts, int64_t input_len, int64_t output_len);
 
 }  // namespace sluice::cli

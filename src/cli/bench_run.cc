@@ -18,7 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+double Seconds(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 struct Step {
   Clock::time_point end;
@@ -89,16 +91,19 @@ class BenchEngine::Watch : public EngineObserver {
 };
 
 BenchEngine::BenchEngine() : watch_(std::make_unique<Watch>()) {}
-BenchEngine::~BenchEngine() { engine_.reset(); }
+BenchEngine::~BenchEngine() {
+  engine_.reset();
+}
 
-Result<std::unique_ptr<BenchEngine>> BenchEngine::Load(const options::Settings& settings, int64_t num_sequences,
-                                                       int64_t tokens) {
+Result<std::unique_ptr<BenchEngine>> BenchEngine::Load(const options::Settings& settings,
+                                                       int64_t num_sequences, int64_t tokens) {
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
   ASSIGN_OR_RETURN(EngineConfig config, MakeEngineConfig(settings, model));
   if (!config.max_num_seqs) config.max_num_seqs = std::min<int64_t>(num_sequences, 256);
   if (!config.max_model_len) config.max_model_len = tokens;
   if (!config.kv_cache_bytes && !config.memory_utilization && !config.num_blocks_override) {
-    config.num_blocks_override = *config.max_num_seqs * ((tokens + config.block_size) / config.block_size + 1);
+    config.num_blocks_override =
+        *config.max_num_seqs * ((tokens + config.block_size) / config.block_size + 1);
   }
   std::unique_ptr<BenchEngine> bench(new BenchEngine());
   ProgressBar bar("loading");
@@ -112,11 +117,14 @@ Result<std::unique_ptr<BenchEngine>> BenchEngine::Load(const options::Settings& 
   return bench;
 }
 
-const EngineInfo& BenchEngine::info() const { return engine_->info(); }
+const EngineInfo& BenchEngine::info() const {
+  return engine_->info();
+}
 
 Result<BatchResult> BenchEngine::Run(int64_t count, int64_t input_len, int64_t output_len) {
   std::mt19937_64 random(next_seed_++);
-  std::uniform_int_distribution<int32_t> any_token(0, static_cast<int32_t>(info().model.vocab_size) - 1);
+  std::uniform_int_distribution<int32_t> any_token(
+      0, static_cast<int32_t>(info().model.vocab_size) - 1);
   std::vector<std::shared_ptr<Watch::Sink>> sinks;
   std::vector<Clock::time_point> submitted;
   watch_->Begin();
@@ -142,8 +150,10 @@ Result<BatchResult> BenchEngine::Run(int64_t count, int64_t input_len, int64_t o
   for (int64_t i = 0; i < count; ++i) {
     const Watch::Sink& sink = *sinks[static_cast<size_t>(i)];
     if (sink.error) return tl::unexpected<Error>(*sink.error);
-    if (!sink.first_token) return Fail(ErrorCode::kInternal, fmt::format("prompt {} ended without a token", i));
-    result.first_token_seconds.push_back(Seconds(*sink.first_token - submitted[static_cast<size_t>(i)]));
+    if (!sink.first_token)
+      return Fail(ErrorCode::kInternal, fmt::format("prompt {} ended without a token", i));
+    result.first_token_seconds.push_back(
+        Seconds(*sink.first_token - submitted[static_cast<size_t>(i)]));
     all_started = std::max(all_started, *sink.first_token);
     last_end = std::max(last_end, *sink.last_token);
     result.generated_tokens += sink.tokens;

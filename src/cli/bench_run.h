@@ -14,18 +14,18 @@ namespace sluice::cli {
 // What the steps of one batch took.
 struct StepTotals {
   int64_t steps = 0;
-  int64_t tokens = 0;         // generated
-  double model_seconds = 0;   // inside Model::Forward
+  int64_t tokens = 0;        // generated
+  double model_seconds = 0;  // inside Model::Forward
 };
 
 struct BatchResult {
-  double seconds = 0;                     // from the first Submit to the last token
-  double prefill_seconds = 0;             // from the first Submit until every prompt has its first token
+  double seconds = 0;          // from the first Submit to the last token
+  double prefill_seconds = 0;  // from the first Submit until every prompt has its first token
   std::vector<double> first_token_seconds;  // of each prompt, since its Submit
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
-  // The steps after the last one that computed prompt tokens, while all sequences ran; none where prompts had to wait
-  // for others to end.
+  // The steps after the last one that computed prompt tokens, while all sequences ran; none where
+  // prompts had to wait for others to end.
   double decode_seconds = 0;
   StepTotals decode;
 
@@ -34,19 +34,23 @@ struct BatchResult {
   }
   // Time of a step that no kernel ran in.
   double host_seconds_per_step() const {
-    return decode.steps > 0 ? (decode_seconds - decode.model_seconds) / static_cast<double>(decode.steps) : 0;
+    return decode.steps > 0
+               ? (decode_seconds - decode.model_seconds) / static_cast<double>(decode.steps)
+               : 0;
   }
 };
 
 class BenchEngine {
  public:
-  // Loads the model that `settings` name; limits that are not given are made just large enough for `num_sequences`
-  // of `tokens` each.
-  static Result<std::unique_ptr<BenchEngine>> Load(const options::Settings& settings, int64_t num_sequences, int64_t tokens);
+  // Loads the model that `settings` name; limits that are not given are made just large enough for
+  // `num_sequences` of `tokens` each.
+  static Result<std::unique_ptr<BenchEngine>> Load(const options::Settings& settings,
+                                                   int64_t num_sequences, int64_t tokens);
   ~BenchEngine();
 
   const EngineInfo& info() const;
-  // `count` prompts of random tokens, each different, all submitted at once; each answer has exactly `output_len` tokens.
+  // `count` prompts of random tokens, each different, all submitted at once; each answer has
+  // exactly `output_len` tokens.
   Result<BatchResult> Run(int64_t count, int64_t input_len, int64_t output_len);
 
  private:

@@ -22,12 +22,14 @@ json::Value Message(std::string_view role, std::string_view content) {
 Result<int> RunChat(const options::Settings& settings) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Talk> talk, Talk::Start(settings));
   json::Value::Array history;
-  if (const auto system = settings.Text("system-prompt")) history.push_back(Message("system", *system));
+  if (const auto system = settings.Text("system-prompt"))
+    history.push_back(Message("system", *system));
 
   const auto ask = [&](const std::string& question) -> Result<AnswerEnd> {
     history.push_back(Message("user", question));
     talk->interrupt().Clear();
-    auto answer = talk->client().Chat(talk->settings(), json::Value(history), PrintPiece, talk->interrupt().fd());
+    auto answer = talk->client().Chat(talk->settings(), json::Value(history), PrintPiece,
+                                      talk->interrupt().fd());
     fmt::print("\n");
     if (!answer) {
       history.pop_back();

@@ -16,7 +16,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-options::Settings Read(const std::vector<std::string>& words, options::Command command = options::kServe) {
+options::Settings Read(const std::vector<std::string>& words,
+                       options::Command command = options::kServe) {
   auto resolved = options::Resolve(words, {}, command, options::Dialect::kSluice);
   EXPECT_TRUE(resolved) << (resolved ? "" : resolved.error().message);
   return resolved ? resolved->settings : options::Settings();
@@ -48,10 +49,31 @@ TEST(Configs, DefaultsOfTheTableAreThoseOfTheConfigurations) {
 }
 
 TEST(Configs, OptionsReachTheConfigurations) {
-  const options::Settings settings =
-      Read({"m", "--dtype", "half", "--max-model-len", "4k", "--max-num-seqs", "3", "--gpu-memory-utilization", "0.5",
-            "--kv-cache-memory-bytes", "1GiB", "--load-format", "dummy", "--scheduling-policy", "priority", "--api-key", "a", "b",
-            "--served-model-name", "x", "y", "--uvicorn-log-level", "warning", "--root-path", "/p"});
+  const options::Settings settings = Read({"m",
+                                           "--dtype",
+                                           "half",
+                                           "--max-model-len",
+                                           "4k",
+                                           "--max-num-seqs",
+                                           "3",
+                                           "--gpu-memory-utilization",
+                                           "0.5",
+                                           "--kv-cache-memory-bytes",
+                                           "1GiB",
+                                           "--load-format",
+                                           "dummy",
+                                           "--scheduling-policy",
+                                           "priority",
+                                           "--api-key",
+                                           "a",
+                                           "b",
+                                           "--served-model-name",
+                                           "x",
+                                           "y",
+                                           "--uvicorn-log-level",
+                                           "warning",
+                                           "--root-path",
+                                           "/p"});
   const EngineConfig engine = *MakeEngineConfig(settings, {});
   EXPECT_EQ(engine.dtype, "float16");
   EXPECT_EQ(engine.max_model_len, 4000);
@@ -70,8 +92,10 @@ TEST(Configs, OptionsReachTheConfigurations) {
 }
 
 TEST(Configs, AutomaticLengthsAreLeftToTheEngine) {
-  EXPECT_EQ(MakeEngineConfig(Read({"m", "--max-model-len", "auto"}), {})->max_model_len, std::nullopt);
-  EXPECT_EQ(MakeEngineConfig(Read({"m", "--max-model-len", "-1"}), {})->max_model_len, std::nullopt);
+  EXPECT_EQ(MakeEngineConfig(Read({"m", "--max-model-len", "auto"}), {})->max_model_len,
+            std::nullopt);
+  EXPECT_EQ(MakeEngineConfig(Read({"m", "--max-model-len", "-1"}), {})->max_model_len,
+            std::nullopt);
   EXPECT_FALSE(MakeEngineConfig(Read({"m", "--max-model-len", "0"}), {}));
 }
 
@@ -111,7 +135,8 @@ TEST(Limits, WorkOfAKnownShape) {
   EXPECT_EQ(work.matrix_weights, 16 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192));
   EXPECT_EQ(work.matrix_weights + work.logit_weights, 1235746816);
   EXPECT_EQ(work.weight_bytes_per_token, 2 * 1235746816);
-  EXPECT_NEAR(PrefillFlops(config, work, 512), 2.0 * 512 * 973078528 + 2.0 * 262668288 + 2.0 * 512 * 512 * 2048 * 16, 1);
+  EXPECT_NEAR(PrefillFlops(config, work, 512),
+              2.0 * 512 * 973078528 + 2.0 * 262668288 + 2.0 * 512 * 512 * 2048 * 16, 1);
 }
 
 TEST(Report, FiguresStandBesideTheirBounds) {

@@ -12,7 +12,8 @@ Result<int> RunComplete(const options::Settings& settings) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Talk> talk, Talk::Start(settings));
   const auto complete = [&](const std::string& prompt) {
     talk->interrupt().Clear();
-    auto answer = talk->client().Complete(talk->settings(), prompt, PrintPiece, talk->interrupt().fd());
+    auto answer =
+        talk->client().Complete(talk->settings(), prompt, PrintPiece, talk->interrupt().fd());
     fmt::print("\n");
     return answer;
   };

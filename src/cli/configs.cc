@@ -9,7 +9,8 @@ namespace sluice::cli {
 namespace {
 
 std::string ModelName(const options::Settings& settings) {
-  std::string name = settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
+  std::string name =
+      settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
   while (name.size() > 1 && name.ends_with('/')) name.pop_back();
   return name;
 }
@@ -24,13 +25,16 @@ Result<std::filesystem::path> Resolve(const options::Settings& settings, const s
 
 }  // namespace
 
-bool HasModelArgument(const options::Settings& settings) { return !ModelName(settings).empty(); }
+bool HasModelArgument(const options::Settings& settings) {
+  return !ModelName(settings).empty();
+}
 
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings) {
   ModelArgument model;
   model.name = ModelName(settings);
   if (model.name.empty()) {
-    return Fail(ErrorCode::kInvalidArgument, "which model? Give a folder or a model id as first word after the command",
+    return Fail(ErrorCode::kInvalidArgument,
+                "which model? Give a folder or a model id as first word after the command",
                 "model");
   }
   ASSIGN_OR_RETURN(model.folder, Resolve(settings, model.name));
@@ -41,7 +45,8 @@ Result<ModelArgument> ResolveModelArgument(const options::Settings& settings) {
   return model;
 }
 
-Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const ModelArgument& model) {
+Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
+                                      const ModelArgument& model) {
   EngineConfig config;
   config.model_folder = model.folder;
   config.dtype = settings.TextOr("dtype");
@@ -54,13 +59,16 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   // auto and -1 stand for what the engine does without the option.
   if (const auto length = settings.Integer("max-model-len"); length && *length != -1) {
     if (*length < 1) {
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("--max-model-len: expected at least 1, auto or -1, found {}", *length),
-                  "max-model-len");
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--max-model-len: expected at least 1, auto or -1, found {}", *length),
+          "max-model-len");
     }
     config.max_model_len = *length;
   }
   if (settings.Given("max-num-seqs")) config.max_num_seqs = settings.Integer("max-num-seqs");
-  if (settings.Given("max-num-batched-tokens")) config.max_num_batched_tokens = settings.Integer("max-num-batched-tokens");
+  if (settings.Given("max-num-batched-tokens"))
+    config.max_num_batched_tokens = settings.Integer("max-num-batched-tokens");
   config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
   config.enable_chunked_prefill = settings.Flag("enable-chunked-prefill");
   config.priority_scheduling = settings.TextOr("scheduling-policy") == "priority";
@@ -98,7 +106,8 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.allowed_headers = settings.List("allowed-headers");
   config.allow_credentials = settings.Flag("allow-credentials");
   config.max_body_bytes = static_cast<uint64_t>(*settings.Integer("max-request-bytes"));
-  config.max_header_bytes = static_cast<uint32_t>(*settings.Integer("h11-max-incomplete-event-size"));
+  config.max_header_bytes =
+      static_cast<uint32_t>(*settings.Integer("h11-max-incomplete-event-size"));
   config.max_connections = static_cast<int>(*settings.Integer("max-connections"));
   config.max_pending_requests = static_cast<int>(*settings.Integer("max-num-queued-reqs"));
   config.keep_alive_seconds = *settings.Number("timeout-keep-alive");

@@ -13,7 +13,7 @@ namespace sluice::cli {
 
 // What the user calls the model, and where its files are.
 struct ModelArgument {
-  std::string name;                       // as given, without a slash at the end
+  std::string name;  // as given, without a slash at the end
   std::filesystem::path folder;
   std::filesystem::path tokenizer_folder;  // of --tokenizer, else `folder`
 };
@@ -23,7 +23,8 @@ Result<ModelArgument> ResolveModelArgument(const options::Settings& settings);
 // The same for a command that can do without a model.
 bool HasModelArgument(const options::Settings& settings);
 
-Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const ModelArgument& model);
+Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
+                                      const ModelArgument& model);
 // What every command with a server has; `sluice serve` adds its own options.
 ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgument& model);
 void AddServeOptions(const options::Settings& settings, ServerConfig& config);

@@ -45,7 +45,8 @@ Result<Findings> Examine(const options::Settings& settings) {
   findings.cpu = DetectCpuFeatures();
   findings.topology = DetectTopology();
   findings.memory = ReadMemoryLimits();
-  for (kernels::Isa isa : kernels::AvailableIsas()) findings.isas.emplace_back(kernels::IsaName(isa));
+  for (kernels::Isa isa : kernels::AvailableIsas())
+    findings.isas.emplace_back(kernels::IsaName(isa));
   findings.isa = kernels::IsaName(kernels::CurrentIsa());
   findings.threads = static_cast<int>(*settings.Integer("threads"));
   if (findings.threads == 0) findings.threads = findings.topology.DefaultThreads();
@@ -53,15 +54,19 @@ Result<Findings> Examine(const options::Settings& settings) {
   return findings;
 }
 
-// Sequences at which a step stops being bound by reading the weights: two operations and two bytes a BF16 weight.
+// Sequences at which a step stops being bound by reading the weights: two operations and two bytes
+// a BF16 weight.
 double BalanceSequences(const MachineLimits& limits) {
-  return limits.read_bytes_per_second > 0 ? limits.bf16_flops_per_second() / limits.read_bytes_per_second : 0;
+  return limits.read_bytes_per_second > 0
+             ? limits.bf16_flops_per_second() / limits.read_bytes_per_second
+             : 0;
 }
 
 std::string Arithmetic(const MachineLimits& limits) {
   std::string text;
   const auto add = [&](std::string_view unit, double flops) {
-    if (flops > 0) text += fmt::format("{}{} {:.0f} GFLOP/s", text.empty() ? "" : ", ", unit, flops / 1e9);
+    if (flops > 0)
+      text += fmt::format("{}{} {:.0f} GFLOP/s", text.empty() ? "" : ", ", unit, flops / 1e9);
   };
   add("BF16 by AMX", limits.amx_bf16_flops_per_second);
   add("BF16 by AVX-512", limits.avx512_bf16_flops_per_second);
@@ -72,21 +77,31 @@ std::string Arithmetic(const MachineLimits& limits) {
 std::string Text(const Findings& f) {
   std::string text = fmt::format("cpu        {}\n", f.cpu.model);
   text += fmt::format("can        {}\n", fmt::join(Instructions(f.cpu), " "));
-  text += fmt::format("kernels    {} (chosen: {}; --cpu-isa forces one)\n", fmt::join(f.isas, " "), f.isa);
-  text += fmt::format("cores      {} usable, on {} logical CPUs and {} NUMA node{}{}\n", f.topology.core_cpus.size(),
-                      f.topology.logical_cpus, f.topology.numa_nodes, f.topology.numa_nodes == 1 ? "" : "s",
-                      f.topology.cpu_quota > 0 ? fmt::format(", time for {:.1f} CPUs by control group", f.topology.cpu_quota)
-                                               : "");
+  text += fmt::format("kernels    {} (chosen: {}; --cpu-isa forces one)\n", fmt::join(f.isas, " "),
+                      f.isa);
+  text +=
+      fmt::format("cores      {} usable, on {} logical CPUs and {} NUMA node{}{}\n",
+                  f.topology.core_cpus.size(), f.topology.logical_cpus, f.topology.numa_nodes,
+                  f.topology.numa_nodes == 1 ? "" : "s",
+                  f.topology.cpu_quota > 0
+                      ? fmt::format(", time for {:.1f} CPUs by control group", f.topology.cpu_quota)
+                      : "");
   text += fmt::format("threads    {} (--threads sets them)\n", f.threads);
-  text += fmt::format("caches     L1 {}, L2 {} a core, L3 {}\n", FormatBytes(f.topology.l1_data_bytes),
-                      FormatBytes(f.topology.l2_bytes), FormatBytes(f.topology.l3_bytes));
-  text += fmt::format("memory     {} free of {}{}\n", FormatBytes(f.memory.available_bytes), FormatBytes(f.memory.total_bytes),
+  text +=
+      fmt::format("caches     L1 {}, L2 {} a core, L3 {}\n", FormatBytes(f.topology.l1_data_bytes),
+                  FormatBytes(f.topology.l2_bytes), FormatBytes(f.topology.l3_bytes));
+  text += fmt::format("memory     {} free of {}{}\n", FormatBytes(f.memory.available_bytes),
+                      FormatBytes(f.memory.total_bytes),
                       f.memory.limited_by_cgroup ? " that the control group allows" : "");
   text += fmt::format("read       {:.1f} GB/s measured\n", f.limits.read_bytes_per_second / 1e9);
   text += fmt::format("arithmetic {}\n", Arithmetic(f.limits));
-  text += "limits     decoding one sequence is bound by reading the weights: tokens/s = read / bytes of the weights\n";
-  text += fmt::format("           prefill, and steps of more than about {:.0f} sequences, are bound by BF16 arithmetic\n",
-                      BalanceSequences(f.limits));
+  text +=
+      "limits     decoding one sequence is bound by reading the weights: tokens/s = read / bytes "
+      "of the weights\n";
+  text += fmt::format(
+      "           prefill, and steps of more than about {:.0f} sequences, are bound by BF16 "
+      "arithmetic\n",
+      BalanceSequences(f.limits));
   return text;
 }
 

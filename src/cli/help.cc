@@ -13,9 +13,11 @@ namespace {
 std::string LongHelp() {
   std::string text = "sluice serves large language models behind the OpenAI API.\n\nCommands:\n";
   for (const Command& command : Commands()) {
-    text += fmt::format("  {:<48} {}\n", fmt::format("{} {}", command.name, command.arguments), command.summary);
+    text += fmt::format("  {:<48} {}\n", fmt::format("{} {}", command.name, command.arguments),
+                        command.summary);
   }
-  text += fmt::format("  {:<48} {}\n", "help [COMMAND] [WORD]", "this page; the options of a command, or those about WORD");
+  text += fmt::format("  {:<48} {}\n", "help [COMMAND] [WORD]",
+                      "this page; the options of a command, or those about WORD");
   text +=
       "\nRun under the name vllm or trtllm-serve it takes their flags.\n"
       "`sluice help exit-codes` lists what it returns to the shell.\n";
@@ -35,8 +37,10 @@ std::string ShortHelp() {
 
 std::string CommandHelp(const Command& command, std::string_view filter) {
   const std::string options_text = options::OptionHelp(command.bit, filter);
-  if (options_text.empty()) return fmt::format("No option of sluice {} is about '{}'.\n", command.name, filter);
-  return fmt::format("sluice {} {}: {}\n{}", command.name, command.arguments, command.summary, options_text);
+  if (options_text.empty())
+    return fmt::format("No option of sluice {} is about '{}'.\n", command.name, filter);
+  return fmt::format("sluice {} {}: {}\n{}", command.name, command.arguments, command.summary,
+                     options_text);
 }
 
 Result<int> RunHelp(const std::vector<std::string>& words) {

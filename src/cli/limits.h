@@ -7,7 +7,8 @@
 
 namespace sluice::cli {
 
-// Measured, in about a second, with as many threads as given. 0 where the CPU lacks the instructions.
+// Measured, in about a second, with as many threads as given. 0 where the CPU lacks the
+// instructions.
 struct MachineLimits {
   double read_bytes_per_second = 0;
   double avx512_bf16_flops_per_second = 0;  // dot products of AVX-512
@@ -21,8 +22,8 @@ MachineLimits MeasureLimits(int num_threads);
 
 // Arithmetic and memory traffic that no implementation avoids.
 struct ModelWork {
-  int64_t matrix_weights = 0;  // of all layers
-  int64_t logit_weights = 0;   // of the output matrix
+  int64_t matrix_weights = 0;          // of all layers
+  int64_t logit_weights = 0;           // of the output matrix
   int64_t weight_bytes_per_token = 0;  // read by a step, whatever its batch
 };
 ModelWork WorkOf(const ModelConfig& config, int bytes_per_weight);

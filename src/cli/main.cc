@@ -59,7 +59,8 @@ const Command* FindCommand(std::string_view name) {
 int UnknownCommand(const std::vector<std::string>& words) {
   std::vector<std::string> known = {"help"};
   for (const Command& command : Commands()) known.emplace_back(command.name);
-  const std::string word = words[0] == "bench" && words.size() > 1 ? words[0] + " " + words[1] : words[0];
+  const std::string word =
+      words[0] == "bench" && words.size() > 1 ? words[0] + " " + words[1] : words[0];
   fmt::print(stderr, "error: unknown command '{}'{}\n`sluice help` lists the commands.\n", word,
              options::DidYouMean(word, known));
   return kExitUsage;
@@ -77,7 +78,8 @@ void SayWithoutEffect(const options::Settings& settings) {
 int RunCommand(const Command& command, const std::vector<std::string>& words, Dialect dialect) {
   auto resolved = options::Resolve(words, options::ProcessEnvironment(), command.bit, dialect);
   if (!resolved) {
-    fmt::print(stderr, "error: {}\n`sluice help {}` lists the options.\n", resolved.error().message, command.name);
+    fmt::print(stderr, "error: {}\n`sluice help {}` lists the options.\n", resolved.error().message,
+               command.name);
     return ExitCode(resolved.error().code);
   }
   if (resolved->help) {
@@ -86,7 +88,8 @@ int RunCommand(const Command& command, const std::vector<std::string>& words, Di
   }
   const options::Settings& settings = resolved->settings;
   if (settings.positionals().size() > static_cast<size_t>(command.max_positionals)) {
-    fmt::print(stderr, "error: sluice {} takes {}, '{}' is one word too many\n", command.name, command.arguments,
+    fmt::print(stderr, "error: sluice {} takes {}, '{}' is one word too many\n", command.name,
+               command.arguments,
                settings.positionals()[static_cast<size_t>(command.max_positionals)]);
     return kExitUsage;
   }

@@ -64,11 +64,13 @@ std::string MetricsMarkdown() {
   metrics.OnHttp({}, "none");
   std::string text =
       "# Metrics\n\n"
-      "Made by `sluice help --metrics` from what `/metrics` itself says; `make docs` writes this page. The names are those "
+      "Made by `sluice help --metrics` from what `/metrics` itself says; `make docs` writes this "
+      "page. The names are those "
       "of vLLM; where vLLM renamed one, the old name stands beside the new one.\n\n"
       "| name | type | labels | what it says |\n|---|---|---|---|\n";
   for (const Family& family : Families(metrics.Text(/*idle=*/true))) {
-    text += fmt::format("| `{}` | {} | {} | {} |\n", family.name, family.type, family.labels, family.help);
+    text += fmt::format("| `{}` | {} | {} | {} |\n", family.name, family.type, family.labels,
+                        family.help);
   }
   return text;
 }

@@ -17,9 +17,11 @@ ModelWork WorkOf(const ModelConfig& config, int bytes_per_weight) {
 double PrefillFlops(const ModelConfig& config, const ModelWork& work, int64_t tokens) {
   const double n = static_cast<double>(tokens);
   // Scores and values: each token looks at half of the tokens on average.
-  const double attention = 2.0 * n * n * static_cast<double>(config.num_attention_heads * config.head_dim) *
+  const double attention = 2.0 * n * n *
+                           static_cast<double>(config.num_attention_heads * config.head_dim) *
                            static_cast<double>(config.num_hidden_layers);
-  return 2.0 * n * static_cast<double>(work.matrix_weights) + 2.0 * static_cast<double>(work.logit_weights) + attention;
+  return 2.0 * n * static_cast<double>(work.matrix_weights) +
+         2.0 * static_cast<double>(work.logit_weights) + attention;
 }
 
 }  // namespace sluice::cli

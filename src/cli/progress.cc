@@ -32,18 +32,26 @@ std::string FormatBytes(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, kUnits[unit]);
 }
 
-ProgressBar::ProgressBar(std::string what) : what_(std::move(what)), terminal_(isatty(STDERR_FILENO) != 0) {}
+void PrintError(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+ProgressBar::ProgressBar(std::string what)
+    : what_(std::move(what)), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 void ProgressBar::Update(int64_t done_bytes, int64_t total_bytes) {
   if (total_bytes <= 0) return;
-  const double share = std::clamp(static_cast<double>(done_bytes) / static_cast<double>(total_bytes), 0.0, 1.0);
+  const double share =
+      std::clamp(static_cast<double>(done_bytes) / static_cast<double>(total_bytes), 0.0, 1.0);
   const double seconds = SecondsSince(start_);
   if (!terminal_) {
     const int tenth = static_cast<int>(share * 10);
     // Short loads stay silent but for their end.
     if (tenth == last_tenth_ || (seconds < 2 && tenth < 10)) return;
     last_tenth_ = tenth;
-    LOG_INFO("load", "{}: {} of {} ({:.0f} %)", what_, FormatBytes(done_bytes), FormatBytes(total_bytes), share * 100);
+    LOG_INFO("load", "{}: {} of {} ({:.0f} %)", what_, FormatBytes(done_bytes),
+             FormatBytes(total_bytes), share * 100);
     return;
   }
   if (drawn_ && share < 1 && SecondsSince(last_) < 0.1) return;
@@ -52,14 +60,15 @@ void ProgressBar::Update(int64_t done_bytes, int64_t total_bytes) {
   const int full = static_cast<int>(share * kBarColumns);
   const double rate = seconds > 0 ? static_cast<double>(done_bytes) / seconds : 0;
   const double left = rate > 0 ? static_cast<double>(total_bytes - done_bytes) / rate : 0;
-  fmt::print(stderr, "\r{} [{}{}] {:3.0f} %  {} of {}  {}/s  {:.0f} s left ", what_, std::string(static_cast<size_t>(full), '#'),
-             std::string(static_cast<size_t>(kBarColumns - full), '.'), share * 100, FormatBytes(done_bytes),
-             FormatBytes(total_bytes), FormatBytes(static_cast<int64_t>(rate)), left);
-  std::fflush(stderr);
+  PrintError(fmt::format("\r{} [{}{}] {:3.0f} %  {} of {}  {}/s  {:.0f} s left ", what_,
+                         std::string(static_cast<size_t>(full), '#'),
+                         std::string(static_cast<size_t>(kBarColumns - full), '.'), share * 100,
+                         FormatBytes(done_bytes), FormatBytes(total_bytes),
+                         FormatBytes(static_cast<int64_t>(rate)), left));
 }
 
 void ProgressBar::Finish() {
-  if (drawn_) fmt::print(stderr, "\n");
+  if (drawn_) PrintError("\n");
   drawn_ = false;
 }
 

@@ -4,10 +4,14 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace sluice::cli {
 
 std::string FormatBytes(int64_t bytes);  // "1.23 GiB"
+
+// Writes to standard error, whether anybody reads it or not.
+void PrintError(std::string_view text);
 
 // Thread safety: one thread at a time.
 class ProgressBar {

@@ -34,23 +34,28 @@ Result<int> RunRenderCommand(const options::Settings& settings) {
   std::ios::sync_with_stdio(false);
   if (const auto file = settings.Text("template")) {
     ASSIGN_OR_RETURN(std::string source, ReadFile(*file, kMaxConfigBytes));
-    RETURN_IF_ERROR(RunRender(ChatTemplate::Compile(std::move(source), *file), render, json::Value(json::Value::Object{}),
-                              std::cin, std::cout));
+    RETURN_IF_ERROR(RunRender(ChatTemplate::Compile(std::move(source), *file), render,
+                              json::Value(json::Value::Object{}), std::cin, std::cout));
     std::cout.flush();
     return 0;
   }
   if (!HasModelArgument(settings)) {
-    return Fail(ErrorCode::kInvalidArgument, "which template? Give --template FILE or --model MODEL", "template");
+    return Fail(ErrorCode::kInvalidArgument,
+                "which template? Give --template FILE or --model MODEL", "template");
   }
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
-  ASSIGN_OR_RETURN(const json::Value config, ReadOptionalJson(model.folder / "tokenizer_config.json"));
-  ASSIGN_OR_RETURN(const json::Value special, ReadOptionalJson(model.folder / "special_tokens_map.json"));
+  ASSIGN_OR_RETURN(const json::Value config,
+                   ReadOptionalJson(model.folder / "tokenizer_config.json"));
+  ASSIGN_OR_RETURN(const json::Value special,
+                   ReadOptionalJson(model.folder / "special_tokens_map.json"));
   ASSIGN_OR_RETURN(const ModelTemplates templates, ModelTemplates::Load(model.folder, config, ""));
   const ChatTemplate* chat_template = templates.Select(/*has_tools=*/false);
   if (chat_template == nullptr) {
-    return Fail(ErrorCode::kNotFound, fmt::format("{} has no chat template: give one with --template", model.name));
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("{} has no chat template: give one with --template", model.name));
   }
-  RETURN_IF_ERROR(RunRender(*chat_template, render, SpecialTokens(config, special), std::cin, std::cout));
+  RETURN_IF_ERROR(
+      RunRender(*chat_template, render, SpecialTokens(config, special), std::cin, std::cout));
   std::cout.flush();
   return 0;
 }

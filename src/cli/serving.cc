@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "cli/progress.h"
 
 namespace sluice::cli {
@@ -14,7 +12,8 @@ Result<std::unique_ptr<Serving>> Serving::Bind(ServerConfig config) {
   return serving;
 }
 
-// The server's threads end first, since they call the engine; then the engine, since it reports to the server's observer.
+// The server's threads end first, since they call the engine; then the engine, since it reports to
+// the server's observer.
 Serving::~Serving() {
   if (server_) {
     server_->Stop();
@@ -28,7 +27,7 @@ Status Serving::Load(const EngineConfig& config, const ModelArgument& model, boo
   Engine::Hooks hooks;
   hooks.observer = server_->observer();
   if (!quiet) {
-    hooks.print_plan = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+    hooks.print_plan = [](const std::string& line) { PrintError(line + "\n"); };
     hooks.load_progress = [&bar](int64_t done, int64_t total) { bar.Update(done, total); };
   }
   auto engine = Engine::Create(config, std::move(hooks));

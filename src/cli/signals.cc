@@ -25,6 +25,9 @@ sigset_t SetOf(std::initializer_list<int> signals) {
 void BlockSignals(std::initializer_list<int> signals) {
   const sigset_t set = SetOf(signals);
   CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0, "pthread_sigmask");
+}
+
+void IgnoreClosedPipes() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -56,7 +59,9 @@ InterruptDescriptor::InterruptDescriptor() {
   CHECK(fd_ >= 0, "signalfd");
 }
 
-InterruptDescriptor::~InterruptDescriptor() { close(fd_); }
+InterruptDescriptor::~InterruptDescriptor() {
+  close(fd_);
+}
 
 bool InterruptDescriptor::Clear() {
   bool any = false;

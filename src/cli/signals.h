@@ -8,14 +8,18 @@
 
 namespace sluice::cli {
 
-// Blocks the signals in the calling thread and all threads it starts from now on, so that they can be waited for, and
-// makes writing to a closed pipe an error instead of a signal. Call it before any other thread exists.
+// Blocks the signals in the calling thread and all threads it starts from now on, so that they can
+// be waited for. Call it before any other thread exists.
 void BlockSignals(std::initializer_list<int> signals);
 
-// A thread that takes SIGINT and SIGTERM: the first one calls `on_first`, the second ends the process at once with
-// 128 + its number.
-// REQUIRES: BlockSignals(kWatched) was called.
-inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM, SIGUSR1};  // the last one ends the thread
+// Nobody needs to read what a server says: writing to a closed pipe fails instead of ending the
+// program.
+void IgnoreClosedPipes();
+
+// A thread that takes SIGINT and SIGTERM: the first one calls `on_first`, the second ends the
+// process at once with 128 + its number. REQUIRES: BlockSignals(kWatched) was called.
+inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM,
+                                                        SIGUSR1};  // the last one ends the thread
 class SignalWatcher {
  public:
   explicit SignalWatcher(std::function<void(int signal)> on_first);
@@ -27,8 +31,8 @@ class SignalWatcher {
   std::thread thread_;
 };
 
-// A descriptor that becomes readable when SIGINT arrives, for those who wait for several things at a time.
-// Ownership: closes it when destroyed.   REQUIRES: BlockSignals({SIGINT}) was called.
+// A descriptor that becomes readable when SIGINT arrives, for those who wait for several things at
+// a time. Ownership: closes it when destroyed.   REQUIRES: BlockSignals({SIGINT}) was called.
 class InterruptDescriptor {
  public:
   InterruptDescriptor();

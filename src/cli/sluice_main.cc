@@ -3,4 +3,6 @@
 
 #include "cli/command.h"
 
-int main(int argc, char** argv) { return sluice::cli::Main(std::vector<std::string>(argv, argv + argc)); }
+int main(int argc, char** argv) {
+  return sluice::cli::Main(std::vector<std::string>(argv, argv + argc));
+}

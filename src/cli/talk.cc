@@ -31,8 +31,10 @@ Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings) {
   std::string url = settings.TextOr("url", "http://127.0.0.1:8000");
   if (HasModelArgument(settings)) {
     if (settings.Given("url")) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  "--url talks to a running server and a model argument starts one: give one of them", "url");
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          "--url talks to a running server and a model argument starts one: give one of them",
+          "url");
     }
     if (!settings.Given("log-level")) SetLogLevel(LogLevel::kWarning);
     ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
@@ -42,7 +44,8 @@ Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings) {
     server_config.port = 0;
     server_config.disable_access_log = true;
     ASSIGN_OR_RETURN(talk->serving_, Serving::Bind(server_config));
-    RETURN_IF_ERROR(talk->serving_->Load(engine_config, model, /*quiet=*/isatty(STDERR_FILENO) == 0));
+    RETURN_IF_ERROR(
+        talk->serving_->Load(engine_config, model, /*quiet=*/isatty(STDERR_FILENO) == 0));
     url = fmt::format("http://127.0.0.1:{}", talk->serving_->server().port());
   }
   ASSIGN_OR_RETURN(Url address, ParseUrl(url));

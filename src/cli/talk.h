@@ -24,8 +24,8 @@ class Talk {
   const AnswerSettings& settings() const { return settings_; }
   InterruptDescriptor& interrupt() { return interrupt_; }
 
-  // The next line of standard input; nothing at its end. On a terminal it shows `prompt`, and Ctrl-C starts the
-  // line anew.
+  // The next line of standard input; nothing at its end. On a terminal it shows `prompt`, and
+  // Ctrl-C starts the line anew.
   std::optional<std::string> ReadLine(const std::string& prompt);
 
  private:

@@ -9,9 +9,15 @@
 
 namespace sluice::cli {
 
-std::string Version() { return SLUICE_VERSION; }
-std::string Commit() { return SLUICE_COMMIT; }
-std::string BuildType() { return SLUICE_BUILD_TYPE; }
+std::string Version() {
+  return SLUICE_VERSION;
+}
+std::string Commit() {
+  return SLUICE_COMMIT;
+}
+std::string BuildType() {
+  return SLUICE_BUILD_TYPE;
+}
 
 Result<int> RunVersion(const options::Settings& settings) {
   std::vector<std::string> isas;

@@ -21,24 +21,29 @@ Result<ClientConnection> ClientConnection::Open(const Url& url) {
   addrinfo* found = nullptr;
   const std::string port = std::to_string(url.port);
   if (const int error = getaddrinfo(url.host.c_str(), port.c_str(), &hints, &found); error != 0) {
-    return Fail(ErrorCode::kUnavailable, fmt::format("cannot find host {}: {}", url.host, gai_strerror(error)), "url");
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("cannot find host {}: {}", url.host, gai_strerror(error)), "url");
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, freeaddrinfo);
   int reason = 0;
   for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    const int fd = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, address->ai_protocol);
+    const int fd =
+        socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, address->ai_protocol);
     if (fd < 0) continue;
     if (connect(fd, address->ai_addr, address->ai_addrlen) == 0) return ClientConnection(fd);
     reason = errno;
     close(fd);
   }
-  return Fail(ErrorCode::kUnavailable,
-              fmt::format("no server answers at http://{}:{} ({}); start one with `sluice serve MODEL --port {}`", url.host,
-                          url.port, std::strerror(reason), url.port),
-              "url");
+  return Fail(
+      ErrorCode::kUnavailable,
+      fmt::format(
+          "no server answers at http://{}:{} ({}); start one with `sluice serve MODEL --port {}`",
+          url.host, url.port, std::strerror(reason), url.port),
+      "url");
 }
 
-ClientConnection::ClientConnection(ClientConnection&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
+ClientConnection::ClientConnection(ClientConnection&& other) noexcept
+    : socket_(std::exchange(other.socket_, -1)) {}
 
 ClientConnection::~ClientConnection() {
   if (socket_ >= 0) close(socket_);
@@ -49,7 +54,8 @@ Status ClientConnection::Write(std::string_view bytes) {
     const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) {
-      return Fail(ErrorCode::kUnavailable, fmt::format("the server closed the connection: {}", std::strerror(errno)));
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("the server closed the connection: {}", std::strerror(errno)));
     }
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
@@ -68,7 +74,8 @@ Result<bool> ClientConnection::Read(std::string& buffer, int cancel_fd) {
     const ssize_t got = recv(socket_, bytes, sizeof(bytes), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      return Fail(ErrorCode::kUnavailable, fmt::format("the server broke off its answer: {}", std::strerror(errno)));
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("the server broke off its answer: {}", std::strerror(errno)));
     }
     buffer.append(bytes, static_cast<size_t>(got));
     return got > 0;

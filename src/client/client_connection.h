@@ -20,8 +20,8 @@ class ClientConnection {
   ~ClientConnection();
 
   Status Write(std::string_view bytes);
-  // Appends what has arrived to `buffer`, waiting for at least one byte. False at the end of the stream.
-  // kCancelled once `cancel_fd` (-1: none) is readable.
+  // Appends what has arrived to `buffer`, waiting for at least one byte. False at the end of the
+  // stream. kCancelled once `cancel_fd` (-1: none) is readable.
   Result<bool> Read(std::string& buffer, int cancel_fd);
 
  private:

@@ -30,14 +30,16 @@ TEST(Url, Parts) {
 }
 
 TEST(Url, Refusals) {
-  for (const char* text : {"", "http://", "http://h:", "http://h:x", "http://h:70000", "ftp://h", "[::1"}) {
+  for (const char* text :
+       {"", "http://", "http://h:", "http://h:x", "http://h:70000", "ftp://h", "[::1"}) {
     EXPECT_FALSE(ParseUrl(text)) << text;
   }
   EXPECT_EQ(ParseUrl("https://h").error().code, ErrorCode::kUnsupported);
 }
 
 TEST(EventStream, BytesMayBeCutAnywhere) {
-  const std::string text = ": comment\r\ndata: one\r\n\r\nid: 5\ndata:two\ndata: lines\n\n\ndata: three\n\n";
+  const std::string text =
+      ": comment\r\ndata: one\r\n\r\nid: 5\ndata:two\ndata: lines\n\n\ndata: three\n\n";
   for (size_t step = 1; step <= text.size(); ++step) {
     EventStream stream;
     std::vector<std::string> seen;
@@ -54,7 +56,8 @@ TEST(EventStream, BytesMayBeCutAnywhere) {
 TEST(EventStream, StopsWhereItIsTold) {
   EventStream stream;
   int count = 0;
-  EXPECT_FALSE(stream.Take("data: a\n\ndata: b\n\n", [&](std::string_view) { return ++count < 1; }));
+  EXPECT_FALSE(
+      stream.Take("data: a\n\ndata: b\n\n", [&](std::string_view) { return ++count < 1; }));
   EXPECT_EQ(count, 1);
 }
 
@@ -77,7 +80,8 @@ class FakeServer {
         const int client = accept(listener_, nullptr, nullptr);
         std::string request;
         char bytes[4096];
-        while (request.find("\r\n\r\n") == std::string::npos || (request.starts_with("POST") && !request.ends_with('}'))) {
+        while (request.find("\r\n\r\n") == std::string::npos ||
+               (request.starts_with("POST") && !request.ends_with('}'))) {
           const ssize_t got = recv(client, bytes, sizeof(bytes), 0);
           if (got <= 0) break;
           request.append(bytes, static_cast<size_t>(got));
@@ -106,7 +110,8 @@ class FakeServer {
 };
 
 std::string Chunked(const std::vector<std::string>& chunks) {
-  std::string text = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+  std::string text =
+      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (const std::string& chunk : chunks) {
     char size[32];
     snprintf(size, sizeof(size), "%zx\r\n", chunk.size());
@@ -116,14 +121,16 @@ std::string Chunked(const std::vector<std::string>& chunks) {
 }
 
 std::string Plain(const std::string& status, const std::string& body) {
-  return "HTTP/1.1 " + status + "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+  return "HTTP/1.1 " + status +
+         "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
          "\r\n\r\n" + body;
 }
 
 TEST(OpenAiClient, StreamsAChat) {
-  FakeServer server({Chunked({"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
-                              "data: {\"choices\":[{\"delta\":{\"content\":\"4\"}}]}\n\ndata: {\"choices\":[{\"del",
-                              "ta\":{\"content\":\"2\"},\"finish_reason\":\"stop\"}]}\n\n", "data: [DONE]\n\n"})});
+  FakeServer server({Chunked(
+      {"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
+       "data: {\"choices\":[{\"delta\":{\"content\":\"4\"}}]}\n\ndata: {\"choices\":[{\"del",
+       "ta\":{\"content\":\"2\"},\"finish_reason\":\"stop\"}]}\n\n", "data: [DONE]\n\n"})});
   Url url = server.url();
   url.path = "/v1";
   const OpenAiClient client(url, "key");
@@ -131,7 +138,8 @@ TEST(OpenAiClient, StreamsAChat) {
   AnswerSettings settings;
   settings.model = "m";
   settings.temperature = 0;
-  const auto end = client.Chat(settings, json::Value(json::Value::Array{}), [&](std::string_view text) { seen += text; });
+  const auto end = client.Chat(settings, json::Value(json::Value::Array{}),
+                               [&](std::string_view text) { seen += text; });
   ASSERT_TRUE(end) << end.error().message;
   EXPECT_EQ(seen, "42");
   EXPECT_EQ(end->text, "42");
@@ -144,8 +152,8 @@ TEST(OpenAiClient, StreamsAChat) {
 
 TEST(OpenAiClient, GivesTheServersOwnWordsForErrors) {
   FakeServer server({Plain("404 Not Found", "{\"error\":{\"message\":\"no such model\"}}"),
-                     Chunked({"data: {\"error\":{\"message\":\"broke\"}}\n\n"}), "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab",
-                     "nonsense"});
+                     Chunked({"data: {\"error\":{\"message\":\"broke\"}}\n\n"}),
+                     "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", "nonsense"});
   const OpenAiClient client(server.url(), "");
   const auto ask = [&] { return client.Complete({}, "x", [](std::string_view) {}); };
   auto answer = ask();
@@ -160,14 +168,16 @@ TEST(OpenAiClient, GivesTheServersOwnWordsForErrors) {
 }
 
 TEST(OpenAiClient, ListsModels) {
-  FakeServer server({Plain("200 OK", "{\"data\":[{\"id\":\"a\"},{\"id\":\"b\"}]}"), Plain("200 OK", "{}")});
+  FakeServer server(
+      {Plain("200 OK", "{\"data\":[{\"id\":\"a\"},{\"id\":\"b\"}]}"), Plain("200 OK", "{}")});
   const OpenAiClient client(server.url(), "");
   EXPECT_THAT(*client.ListModels(), ElementsAre("a", "b"));
   EXPECT_FALSE(client.ListModels());
 }
 
 TEST(OpenAiClient, CanBeCancelled) {
-  FakeServer server({"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {\"choices\":[{\"text\":\"ab\"}]}\n\n"},
+  FakeServer server({"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: "
+                     "{\"choices\":[{\"text\":\"ab\"}]}\n\n"},
                     /*hold_open=*/true);
   const OpenAiClient client(server.url(), "");
   const int cancel = eventfd(0, 0);

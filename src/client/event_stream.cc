@@ -2,7 +2,8 @@
 
 namespace sluice {
 
-bool EventStream::Take(std::string_view bytes, const std::function<bool(std::string_view data)>& on_event) {
+bool EventStream::Take(std::string_view bytes,
+                       const std::function<bool(std::string_view data)>& on_event) {
   while (!bytes.empty()) {
     const size_t end = bytes.find('\n');
     if (end == std::string_view::npos) {
@@ -19,7 +20,8 @@ bool EventStream::Take(std::string_view bytes, const std::function<bool(std::str
   return true;
 }
 
-bool EventStream::TakeLine(std::string_view line, const std::function<bool(std::string_view data)>& on_event) {
+bool EventStream::TakeLine(std::string_view line,
+                           const std::function<bool(std::string_view data)>& on_event) {
   if (line.empty()) {
     const bool go_on = !has_data_ || on_event(data_);
     data_.clear();

@@ -9,8 +9,9 @@ namespace sluice {
 
 class EventStream {
  public:
-  // Takes the next bytes, cut anywhere; calls `on_event` with the data of each event that is complete (several data lines
-  // are joined by newlines). Returns false as soon as `on_event` does; then nothing more must be given.
+  // Takes the next bytes, cut anywhere; calls `on_event` with the data of each event that is
+  // complete (several data lines are joined by newlines). Returns false as soon as `on_event` does;
+  // then nothing more must be given.
   bool Take(std::string_view bytes, const std::function<bool(std::string_view data)>& on_event);
 
  private:

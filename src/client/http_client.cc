@@ -28,14 +28,16 @@ std::string Lower(std::string_view text) {
 
 std::string_view Trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) text.remove_suffix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r'))
+    text.remove_suffix(1);
   return text;
 }
 
 // Reads one answer from a connection: first the head, then the body piece by piece.
 class AnswerReader {
  public:
-  AnswerReader(ClientConnection& connection, int cancel_fd) : connection_(connection), cancel_fd_(cancel_fd) {}
+  AnswerReader(ClientConnection& connection, int cancel_fd)
+      : connection_(connection), cancel_fd_(cancel_fd) {}
 
   Result<ClientResponse> ReadHead() {
     size_t end;
@@ -47,8 +49,10 @@ class AnswerReader {
     ClientResponse response;
     std::string_view head = std::string_view(buffer_).substr(0, end);
     const size_t space = head.find(' ');
-    if (!head.starts_with("HTTP/1.") || space == std::string_view::npos) return Broken("no status line");
-    std::from_chars(head.data() + space + 1, head.data() + std::min(head.size(), space + 4), response.status);
+    if (!head.starts_with("HTTP/1.") || space == std::string_view::npos)
+      return Broken("no status line");
+    std::from_chars(head.data() + space + 1, head.data() + std::min(head.size(), space + 4),
+                    response.status);
     size_t line = head.find("\r\n");
     while (line != std::string_view::npos) {
       head.remove_prefix(line + 2);
@@ -60,10 +64,12 @@ class AnswerReader {
       }
     }
     buffer_.erase(0, end + 4);
-    if (const auto found = response.headers.find("transfer-encoding"); found != response.headers.end()) {
+    if (const auto found = response.headers.find("transfer-encoding");
+        found != response.headers.end()) {
       chunked_ = Lower(found->second).find("chunked") != std::string::npos;
     }
-    if (const auto found = response.headers.find("content-length"); found != response.headers.end() && !chunked_) {
+    if (const auto found = response.headers.find("content-length");
+        found != response.headers.end() && !chunked_) {
       uint64_t length = 0;
       std::from_chars(found->second.data(), found->second.data() + found->second.size(), length);
       left_ = length;
@@ -125,7 +131,8 @@ class AnswerReader {
   std::string buffer_;
   bool chunked_ = false;
   bool in_body_ = false;
-  std::optional<uint64_t> left_;  // bytes of the body or of the current chunk; none: until the connection ends
+  std::optional<uint64_t>
+      left_;  // bytes of the body or of the current chunk; none: until the connection ends
 };
 
 Status ReadWhole(AnswerReader& reader, ClientResponse& response) {
@@ -144,12 +151,15 @@ Status ReadWhole(AnswerReader& reader, ClientResponse& response) {
 HttpClient::HttpClient(Url url, std::map<std::string, std::string> headers)
     : url_(std::move(url)), headers_(std::move(headers)) {}
 
-std::string HttpClient::Head(std::string_view method, std::string_view path, size_t body_size) const {
+std::string HttpClient::Head(std::string_view method, std::string_view path,
+                             size_t body_size) const {
   const bool v6 = url_.host.find(':') != std::string::npos;
-  std::string head = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\nAccept: */*\r\n", method, url_.path,
-                                 path, v6 ? "[" + url_.host + "]" : url_.host, url_.port);
+  std::string head =
+      fmt::format("{} {}{} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\nAccept: */*\r\n", method,
+                  url_.path, path, v6 ? "[" + url_.host + "]" : url_.host, url_.port);
   for (const auto& [name, value] : headers_) head += fmt::format("{}: {}\r\n", name, value);
-  if (method != "GET") head += fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n", body_size);
+  if (method != "GET")
+    head += fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n", body_size);
   return head + "\r\n";
 }
 
@@ -166,9 +176,9 @@ Result<ClientResponse> HttpClient::Post(std::string_view path, std::string_view 
   return PostStream(path, body, [](std::string_view) { return true; });
 }
 
-Result<ClientResponse> HttpClient::PostStream(std::string_view path, std::string_view body,
-                                            const std::function<bool(std::string_view data)>& on_event,
-                                            int cancel_fd) const {
+Result<ClientResponse> HttpClient::PostStream(
+    std::string_view path, std::string_view body,
+    const std::function<bool(std::string_view data)>& on_event, int cancel_fd) const {
   ASSIGN_OR_RETURN(ClientConnection connection, ClientConnection::Open(url_));
   RETURN_IF_ERROR(connection.Write(Head("POST", path, body.size()).append(body)));
   AnswerReader reader(connection, cancel_fd);
@@ -178,7 +188,8 @@ Result<ClientResponse> HttpClient::PostStream(std::string_view path, std::string
     return response;
   }
   EventStream events;
-  RETURN_IF_ERROR(reader.ReadBody([&](std::string_view piece) { return events.Take(piece, on_event); }));
+  RETURN_IF_ERROR(
+      reader.ReadBody([&](std::string_view piece) { return events.Take(piece, on_event); }));
   return response;
 }
 

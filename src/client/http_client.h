@@ -1,5 +1,5 @@
-// A small HTTP/1.1 client for talking to a server on the same network: one request a connection, bodies whole or as
-// server-sent events.
+// A small HTTP/1.1 client for talking to a server on the same network: one request a connection,
+// bodies whole or as server-sent events.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,8 @@ struct ClientResponse {
   std::string body;
 };
 
-// Thread safety: const after construction; every call opens its own connection, so calls may run side by side.
+// Thread safety: const after construction; every call opens its own connection, so calls may run
+// side by side.
 class HttpClient {
  public:
   // `headers` go with every request.
@@ -28,11 +29,12 @@ class HttpClient {
   Result<ClientResponse> Get(std::string_view path) const;
   Result<ClientResponse> Post(std::string_view path, std::string_view body) const;
 
-  // Sends a request whose answer is a stream and calls `on_event` with the data of each event, until it returns false, the
-  // stream ends, or `cancel_fd` (-1: none) becomes readable; then the connection is closed. An answer that is not
-  // a stream is returned with its body.
+  // Sends a request whose answer is a stream and calls `on_event` with the data of each event,
+  // until it returns false, the stream ends, or `cancel_fd` (-1: none) becomes readable; then the
+  // connection is closed. An answer that is not a stream is returned with its body.
   Result<ClientResponse> PostStream(std::string_view path, std::string_view body,
-                                  const std::function<bool(std::string_view data)>& on_event, int cancel_fd = -1) const;
+                                    const std::function<bool(std::string_view data)>& on_event,
+                                    int cancel_fd = -1) const;
 
   const Url& url() const { return url_; }
 

@@ -17,7 +17,8 @@ std::map<std::string, std::string> HeadersFor(const std::string& api_key) {
   return {{"Authorization", "Bearer " + api_key}};
 }
 
-const json::Value* FindPath(const json::Value& value, std::initializer_list<std::string_view> path) {
+const json::Value* FindPath(const json::Value& value,
+                            std::initializer_list<std::string_view> path) {
   const json::Value* place = &value;
   for (std::string_view key : path) {
     place = place->Find(key);
@@ -30,7 +31,8 @@ const json::Value* FindPath(const json::Value& value, std::initializer_list<std:
 Error ServerError(int status, const json::Value* body, std::string_view text) {
   std::string message(text.substr(0, 500));
   if (body != nullptr) {
-    if (const auto* words = FindPath(*body, {"error", "message"}); words != nullptr && words->is_string()) {
+    if (const auto* words = FindPath(*body, {"error", "message"});
+        words != nullptr && words->is_string()) {
       message = words->as_string();
     }
   }
@@ -43,21 +45,25 @@ Error ServerError(int status, const json::Value* body, std::string_view text) {
 Result<json::Value> ParseAnswer(const ClientResponse& response) {
   auto body = json::Parse(response.body);
   if (response.status != 200) {
-    return tl::unexpected<Error>(ServerError(response.status, body ? &*body : nullptr, response.body));
+    return tl::unexpected<Error>(
+        ServerError(response.status, body ? &*body : nullptr, response.body));
   }
-  if (!body) return tl::unexpected<Error>(std::move(body).error().In("the server's answer is no JSON"));
+  if (!body)
+    return tl::unexpected<Error>(std::move(body).error().In("the server's answer is no JSON"));
   return body;
 }
 
 std::string_view TextOf(const json::Value& choice) {
   const json::Value* text = choice.Find("text");
   if (text == nullptr) text = FindPath(choice, {"delta", "content"});
-  return text != nullptr && text->is_string() ? std::string_view(text->as_string()) : std::string_view();
+  return text != nullptr && text->is_string() ? std::string_view(text->as_string())
+                                              : std::string_view();
 }
 
 }  // namespace
 
-OpenAiClient::OpenAiClient(Url url, std::string api_key) : http_(WithoutApiPath(std::move(url)), HeadersFor(api_key)) {}
+OpenAiClient::OpenAiClient(Url url, std::string api_key)
+    : http_(WithoutApiPath(std::move(url)), HeadersFor(api_key)) {}
 
 Result<std::vector<std::string>> OpenAiClient::ListModels() const {
   ASSIGN_OR_RETURN(const ClientResponse response, http_.Get("/v1/models"));
@@ -65,15 +71,16 @@ Result<std::vector<std::string>> OpenAiClient::ListModels() const {
   std::vector<std::string> ids;
   if (const json::Value* data = body.Find("data"); data != nullptr && data->is_array()) {
     for (const json::Value& model : data->as_array()) {
-      if (const json::Value* id = model.Find("id"); id != nullptr && id->is_string()) ids.push_back(id->as_string());
+      if (const json::Value* id = model.Find("id"); id != nullptr && id->is_string())
+        ids.push_back(id->as_string());
     }
   }
   if (ids.empty()) return Fail(ErrorCode::kUnavailable, "the server lists no model at /v1/models");
   return ids;
 }
 
-Result<AnswerEnd> OpenAiClient::Chat(const AnswerSettings& settings, const json::Value& messages, const OnText& on_text,
-                                     int cancel_fd) const {
+Result<AnswerEnd> OpenAiClient::Chat(const AnswerSettings& settings, const json::Value& messages,
+                                     const OnText& on_text, int cancel_fd) const {
   json::Value body{json::Value::Object{}};
   body.Set("messages", messages);
   return Stream("/v1/chat/completions", settings, std::move(body), on_text, cancel_fd);
@@ -86,8 +93,9 @@ Result<AnswerEnd> OpenAiClient::Complete(const AnswerSettings& settings, const s
   return Stream("/v1/completions", settings, std::move(body), on_text, cancel_fd);
 }
 
-Result<AnswerEnd> OpenAiClient::Stream(std::string_view path, const AnswerSettings& settings, json::Value body,
-                                       const OnText& on_text, int cancel_fd) const {
+Result<AnswerEnd> OpenAiClient::Stream(std::string_view path, const AnswerSettings& settings,
+                                       json::Value body, const OnText& on_text,
+                                       int cancel_fd) const {
   body.Set("model", json::Value(settings.model));
   body.Set("stream", json::Value(true));
   if (settings.max_tokens) body.Set("max_tokens", json::Value(*settings.max_tokens));
@@ -103,7 +111,8 @@ Result<AnswerEnd> OpenAiClient::Stream(std::string_view path, const AnswerSettin
         if (data == "[DONE]") return false;
         const auto event = json::Parse(data);
         if (!event) {
-          failed = Error{ErrorCode::kUnavailable, "an event of the server is no JSON: " + event.error().message, ""};
+          failed = Error{ErrorCode::kUnavailable,
+                         "an event of the server is no JSON: " + event.error().message, ""};
           return false;
         }
         if (event->Find("error") != nullptr) {
@@ -117,7 +126,8 @@ Result<AnswerEnd> OpenAiClient::Stream(std::string_view path, const AnswerSettin
           end.text += text;
           on_text(text);
         }
-        if (const json::Value* reason = choice.Find("finish_reason"); reason != nullptr && reason->is_string()) {
+        if (const json::Value* reason = choice.Find("finish_reason");
+            reason != nullptr && reason->is_string()) {
           end.finish_reason = reason->as_string();
         }
         return true;

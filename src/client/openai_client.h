@@ -39,14 +39,14 @@ class OpenAiClient {
   // The ids that /v1/models lists.
   Result<std::vector<std::string>> ListModels() const;
   // Streams an answer; `messages` as in the API. Stops when `cancel_fd` is readable.
-  Result<AnswerEnd> Chat(const AnswerSettings& settings, const json::Value& messages, const OnText& on_text,
-                         int cancel_fd = -1) const;
-  Result<AnswerEnd> Complete(const AnswerSettings& settings, const std::string& prompt, const OnText& on_text,
-                             int cancel_fd = -1) const;
+  Result<AnswerEnd> Chat(const AnswerSettings& settings, const json::Value& messages,
+                         const OnText& on_text, int cancel_fd = -1) const;
+  Result<AnswerEnd> Complete(const AnswerSettings& settings, const std::string& prompt,
+                             const OnText& on_text, int cancel_fd = -1) const;
 
  private:
-  Result<AnswerEnd> Stream(std::string_view path, const AnswerSettings& settings, json::Value body, const OnText& on_text,
-                           int cancel_fd) const;
+  Result<AnswerEnd> Stream(std::string_view path, const AnswerSettings& settings, json::Value body,
+                           const OnText& on_text, int cancel_fd) const;
 
   HttpClient http_;
 };

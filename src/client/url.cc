@@ -9,7 +9,8 @@ namespace sluice {
 namespace {
 
 tl::unexpected<Error> Bad(std::string_view text, std::string_view why) {
-  return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is no address of a server (http://host:port): {}", text, why),
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is no address of a server (http://host:port): {}", text, why),
               "url");
 }
 
@@ -19,7 +20,8 @@ Result<Url> ParseUrl(std::string_view text) {
   const std::string_view whole = text;
   if (const size_t scheme = text.find("://"); scheme != std::string_view::npos) {
     if (text.substr(0, scheme) == "https") {
-      return Fail(ErrorCode::kUnsupported, fmt::format("{}: this client speaks http only; put a TLS proxy in front", text),
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: this client speaks http only; put a TLS proxy in front", text),
                   "url");
     }
     if (text.substr(0, scheme) != "http") return Bad(whole, "the scheme must be http");
@@ -46,7 +48,8 @@ Result<Url> ParseUrl(std::string_view text) {
   if (!port.empty()) {
     port.remove_prefix(1);
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), url.port);
-    if (error != std::errc() || end != port.data() + port.size()) return Bad(whole, "the port is no number up to 65535");
+    if (error != std::errc() || end != port.data() + port.size())
+      return Bad(whole, "the port is no number up to 65535");
   }
   return url;
 }

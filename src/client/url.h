@@ -15,7 +15,8 @@ struct Url {
   std::string path;  // without a slash at the end; "" for the root
 };
 
-// http://host[:port][/path]; the scheme may be missing, an IPv6 address stands in brackets. kUnsupported for https.
+// http://host[:port][/path]; the scheme may be missing, an IPv6 address stands in brackets.
+// kUnsupported for https.
 Result<Url> ParseUrl(std::string_view text);
 
 }  // namespace sluice

@@ -12,7 +12,8 @@ std::vector<Option> TalkRows() {
       {.name = "url",
        .group = kGroup,
        .commands = kClients,
-       .help = "Server to talk to, as http://host:port (a path such as /v1 may follow); without it and without a model: "
+       .help = "Server to talk to, as http://host:port (a path such as /v1 may follow); without it "
+               "and without a model: "
                "http://127.0.0.1:8000."},
       {.name = "model-name",
        .group = kGroup,
@@ -103,7 +104,8 @@ std::vector<Option> BenchRows() {
        .default_value = "true",
        .group = kGroup,
        .commands = kBench,
-       .help = "Measure this machine's read bandwidth and arithmetic peak first and print the bound beside each figure."},
+       .help = "Measure this machine's read bandwidth and arithmetic peak first and print the "
+               "bound beside each figure."},
   };
 }
 
@@ -121,7 +123,8 @@ std::vector<Option> ToolRows() {
        .default_value = "false",
        .group = kGroup,
        .commands = kTokenize,
-       .help = "Read {\"ids\": [...], \"skip_special_tokens\": bool} and write {\"text\": ...} instead of the other way."},
+       .help = "Read {\"ids\": [...], \"skip_special_tokens\": bool} and write {\"text\": ...} "
+               "instead of the other way."},
       {.name = "template",
        .group = kGroup,
        .commands = kRender,
@@ -137,7 +140,8 @@ std::vector<Option> ToolRows() {
 
 std::vector<Option> ClientRows() {
   std::vector<Option> rows = TalkRows();
-  for (const auto& part : {BenchRows(), ToolRows()}) rows.insert(rows.end(), part.begin(), part.end());
+  for (const auto& part : {BenchRows(), ToolRows()})
+    rows.insert(rows.end(), part.begin(), part.end());
   return rows;
 }
 

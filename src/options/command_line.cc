@@ -38,7 +38,8 @@ void SetDotted(json::Value& object, std::string_view path, json::Value value) {
   }
   const std::string_view key = path.substr(0, dot);
   const json::Value* old = object.Find(key);
-  json::Value inner = old != nullptr && old->is_object() ? *old : json::Value(json::Value::Object{});
+  json::Value inner =
+      old != nullptr && old->is_object() ? *old : json::Value(json::Value::Object{});
   SetDotted(inner, path.substr(dot + 1), std::move(value));
   object.Set(key, std::move(inner));
 }
@@ -52,7 +53,8 @@ class Reader {
     while (next_ < words_.size()) {
       const std::string& word = words_[next_++];
       if (word == "--") {
-        result_.positionals.insert(result_.positionals.end(), words_.begin() + static_cast<long>(next_), words_.end());
+        result_.positionals.insert(result_.positionals.end(),
+                                   words_.begin() + static_cast<long>(next_), words_.end());
         break;
       }
       if (!LooksLikeOption(word)) {
@@ -76,7 +78,9 @@ class Reader {
     std::optional<std::string> value;
     if (end != std::string::npos) {
       const size_t equals = word.find('=', end);
-      path = word[end] == '.' ? word.substr(end + 1, equals == std::string::npos ? equals : equals - end - 1) : "";
+      path = word[end] == '.'
+                 ? word.substr(end + 1, equals == std::string::npos ? equals : equals - end - 1)
+                 : "";
       if (equals != std::string::npos) value = word.substr(equals + 1);
     }
     if (flag == "-h" || flag == "--help") {
@@ -88,11 +92,14 @@ class Reader {
     const Option& option = *spelling->option;
 
     if (!path.empty()) {
-      if (option.type != Type::kJson) return Bad(fmt::format("{} takes no keys after a dot", flag), flag);
+      if (option.type != Type::kJson)
+        return Bad(fmt::format("{} takes no keys after a dot", flag), flag);
       if (!value && next_ < words_.size()) value = words_[next_++];
       if (!value) return Bad(fmt::format("{} expects a value", word), flag);
-      auto place = std::find_if(dotted_.begin(), dotted_.end(), [&](auto& d) { return d.first == &option; });
-      if (place == dotted_.end()) place = dotted_.insert(place, {&option, json::Value(json::Value::Object{})});
+      auto place =
+          std::find_if(dotted_.begin(), dotted_.end(), [&](auto& d) { return d.first == &option; });
+      if (place == dotted_.end())
+        place = dotted_.insert(place, {&option, json::Value(json::Value::Object{})});
       SetDotted(place->second, path, DottedValue(*value));
       return {};
     }
@@ -100,7 +107,8 @@ class Reader {
     return ReadValue(option, flag, std::move(value));
   }
 
-  Status ReadFlag(const Spelling& spelling, const std::string& flag, const std::optional<std::string>& value) {
+  Status ReadFlag(const Spelling& spelling, const std::string& flag,
+                  const std::optional<std::string>& value) {
     bool on = true;
     if (value) {
       auto parsed = ParseFlag(*value);
@@ -112,17 +120,22 @@ class Reader {
     return {};
   }
 
-  Status ReadValue(const Option& option, const std::string& flag, std::optional<std::string> value) {
+  Status ReadValue(const Option& option, const std::string& flag,
+                   std::optional<std::string> value) {
     std::vector<std::string> values;
     if (value) {
       values.push_back(*std::move(value));
     } else if (option.type == Type::kStrings) {
-      while (next_ < words_.size() && !LooksLikeOption(words_[next_])) values.push_back(words_[next_++]);
-    } else if (next_ < words_.size() && (!LooksLikeOption(words_[next_]) || option.type == Type::kString)) {
+      while (next_ < words_.size() && !LooksLikeOption(words_[next_]))
+        values.push_back(words_[next_++]);
+    } else if (next_ < words_.size() &&
+               (!LooksLikeOption(words_[next_]) || option.type == Type::kString)) {
       // A text may begin with a dash, but what is an option here is none.
-      if (!LooksLikeOption(words_[next_]) || !names_.Lookup(words_[next_], false)) values.push_back(words_[next_++]);
+      if (!LooksLikeOption(words_[next_]) || !names_.Lookup(words_[next_], false))
+        values.push_back(words_[next_++]);
     }
-    if (values.empty()) return Bad(fmt::format("{} expects a value ({})", flag, TypeName(option.type)), flag);
+    if (values.empty())
+      return Bad(fmt::format("{} expects a value ({})", flag, TypeName(option.type)), flag);
     auto checked = CheckWords(option, std::move(values));
     if (!checked) return Bad(fmt::format("{}: {}", flag, checked.error().message), flag);
     result_.assignments.push_back({&option, *std::move(checked), Source::kFlag, flag});
@@ -134,7 +147,8 @@ class Reader {
     if (completions.size() > 1 && flag.size() > 3) {
       return Bad(fmt::format("{} may mean {}", flag, fmt::join(completions, ", ")), flag);
     }
-    return Bad(fmt::format("unknown option {}{}", flag, DidYouMean(Fold(flag), names_.all())), flag);
+    return Bad(fmt::format("unknown option {}{}", flag, DidYouMean(Fold(flag), names_.all())),
+               flag);
   }
 
   const std::vector<std::string>& words_;
@@ -146,7 +160,8 @@ class Reader {
 
 }  // namespace
 
-Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, uint32_t commands, Dialect dialect) {
+Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, uint32_t commands,
+                                    Dialect dialect) {
   return Reader(words, commands, dialect).Read();
 }
 

@@ -43,14 +43,16 @@ TEST(CommandLine, FlagsComeInPairsAndTheLastOneCounts) {
   EXPECT_TRUE(Read({}).Flag("enable-prefix-caching"));
   EXPECT_FALSE(Read({"--no-enable-prefix-caching"}).Flag("enable-prefix-caching"));
   EXPECT_FALSE(Read({"--no_enable_prefix_caching"}).Flag("enable-prefix-caching"));
-  EXPECT_TRUE(Read({"--no-enable-prefix-caching", "--enable-prefix-caching"}).Flag("enable-prefix-caching"));
+  EXPECT_TRUE(Read({"--no-enable-prefix-caching", "--enable-prefix-caching"})
+                  .Flag("enable-prefix-caching"));
   EXPECT_FALSE(Read({"--enable-prefix-caching=false"}).Flag("enable-prefix-caching"));
 }
 
 TEST(CommandLine, ListsTakeWordsUpToTheNextOptionAndAreJoined) {
   const Settings settings = Read({"m", "--api-key", "a", "b", "--port", "1", "--api-key", "c"});
   EXPECT_THAT(settings.List("api-key"), ElementsAre("a", "b", "c"));
-  EXPECT_THAT(Read({"--allowed-origins", "[\"x\", \"y\"]"}).List("allowed-origins"), ElementsAre("x", "y"));
+  EXPECT_THAT(Read({"--allowed-origins", "[\"x\", \"y\"]"}).List("allowed-origins"),
+              ElementsAre("x", "y"));
   EXPECT_THAT(Read({}).List("allowed-origins"), ElementsAre("*"));
 }
 
@@ -63,17 +65,22 @@ TEST(CommandLine, NegativeNumbersAndWordsAreValues) {
 }
 
 TEST(CommandLine, NoneMeansNotGiven) {
-  EXPECT_EQ(Read({"--gpu-memory-utilization", "0.5", "--gpu-memory-utilization", "None"}).Number("gpu-memory-utilization"),
+  EXPECT_EQ(Read({"--gpu-memory-utilization", "0.5", "--gpu-memory-utilization", "None"})
+                .Number("gpu-memory-utilization"),
             std::nullopt);
   EXPECT_FALSE(Read({"--chat-template", ""}).Given("chat-template"));
 }
 
 TEST(CommandLine, KeysOfJsonOptions) {
-  EXPECT_EQ(Read({"--override-generation-config", "{\"top_k\":3}"}).Text("override-generation-config"), "{\"top_k\":3}");
-  EXPECT_EQ(Read({"--override-generation-config.temperature", "0.5", "--override-generation-config.top_k=1k"})
+  EXPECT_EQ(
+      Read({"--override-generation-config", "{\"top_k\":3}"}).Text("override-generation-config"),
+      "{\"top_k\":3}");
+  EXPECT_EQ(Read({"--override-generation-config.temperature", "0.5",
+                  "--override-generation-config.top_k=1k"})
                 .Text("override-generation-config"),
             "{\"temperature\":0.5,\"top_k\":1000}");
-  EXPECT_EQ(Read({"-cc.pass_config.enable_noop", "true", "--compilation-config.mode=3"}).Text("compilation-config"),
+  EXPECT_EQ(Read({"-cc.pass_config.enable_noop", "true", "--compilation-config.mode=3"})
+                .Text("compilation-config"),
             "{\"pass_config\":{\"enable_noop\":true},\"mode\":3}");
 }
 
@@ -96,8 +103,8 @@ TEST(CommandLine, BadValuesNameWhatIsExpected) {
 }
 
 TEST(CommandLine, SpellingsOfTrtllmServe) {
-  const Settings settings = Read({"m", "--max_batch_size", "1024", "--max_num_tokens", "2048", "--tp_size", "1",
-                                  "--kv_cache_free_gpu_memory_fraction", "0.9"},
+  const Settings settings = Read({"m", "--max_batch_size", "1024", "--max_num_tokens", "2048",
+                                  "--tp_size", "1", "--kv_cache_free_gpu_memory_fraction", "0.9"},
                                  Dialect::kTrtllm);
   EXPECT_EQ(settings.Integer("max-num-seqs"), 1024);
   EXPECT_EQ(settings.Integer("max-num-batched-tokens"), 2048);

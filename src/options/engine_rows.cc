@@ -11,15 +11,18 @@ std::vector<Option> EngineRows() {
        .type = Type::kNumber,
        .group = kMemory,
        .commands = kEngineCommands,
-       .help = "Share of the memory that this process may use (limits of its cgroup count) that weights, workspace and "
-               "cache together may take; default on a CPU: the cache takes a quarter of what is free.",
+       .help =
+           "Share of the memory that this process may use (limits of its cgroup count) that "
+           "weights, workspace and "
+           "cache together may take; default on a CPU: the cache takes a quarter of what is free.",
        .range = {0.01, 1},
        .trtllm = "--kv_cache_free_gpu_memory_fraction|--free_gpu_memory_fraction"},
       {.name = "kv-cache-memory-bytes",
        .type = Type::kSize,
        .group = kMemory,
        .commands = kEngineCommands,
-       .help = "Size of the KV cache, whatever --gpu-memory-utilization says; takes 4G (2^32) and 16GiB.",
+       .help = "Size of the KV cache, whatever --gpu-memory-utilization says; takes 4G (2^32) and "
+               "16GiB.",
        .range = {1, 1e15}},
       {.name = "num-gpu-blocks-override",
        .type = Type::kInteger,
@@ -68,7 +71,8 @@ std::vector<Option> EngineRows() {
        .default_value = "true",
        .group = kScheduling,
        .commands = kEngineCommands,
-       .help = "Let a step compute a part of a prompt; without it a prompt must fit --max-num-batched-tokens."},
+       .help = "Let a step compute a part of a prompt; without it a prompt must fit "
+               "--max-num-batched-tokens."},
       {.name = "long-prefill-token-threshold",
        .type = Type::kInteger,
        .default_value = "0",
@@ -81,21 +85,24 @@ std::vector<Option> EngineRows() {
        .default_value = "fcfs",
        .group = kScheduling,
        .commands = kEngineCommands,
-       .help = "fcfs: first come, first served; priority: requests with a smaller \"priority\" first, with ageing.",
+       .help = "fcfs: first come, first served; priority: requests with a smaller \"priority\" "
+               "first, with ageing.",
        .choices = "fcfs|priority"},
       {.name = "threads",
        .type = Type::kInteger,
        .default_value = "0",
        .group = kMachine,
        .commands = kEngineCommands | kDoctor,
-       .help = "Threads that compute; 0: one for each core of this process's cgroup. Answers do not depend on it.",
+       .help = "Threads that compute; 0: one for each core of this process's cgroup. Answers do "
+               "not depend on it.",
        .range = {0, 4096}},
       {.name = "cpu-isa",
        .type = Type::kChoice,
        .default_value = "auto",
        .group = kMachine,
        .commands = kEngineCommands | kDoctor,
-       .help = "Instruction set of the kernels; auto: the best this machine has (`sluice doctor` lists them); one that "
+       .help = "Instruction set of the kernels; auto: the best this machine has (`sluice doctor` "
+               "lists them); one that "
                "the machine lacks is refused.",
        .choices = "auto|reference|avx2|avx512|avx512_bf16|amx"},
   };

@@ -12,7 +12,8 @@ namespace {
 
 std::string VariableOf(const Option& option) {
   std::string name = "SLUICE_";
-  for (char c : option.name) name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  for (char c : option.name)
+    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   return name;
 }
 
@@ -24,8 +25,8 @@ std::string Translate(const Option& option, const std::string& value) {
 
 }  // namespace
 
-Result<std::vector<Assignment>> ReadEnvironment(const std::map<std::string, std::string>& environment,
-                                                uint32_t commands) {
+Result<std::vector<Assignment>> ReadEnvironment(
+    const std::map<std::string, std::string>& environment, uint32_t commands) {
   std::vector<Assignment> result;
   for (const Option& option : Table()) {
     if ((option.commands & commands) == 0) continue;
@@ -38,8 +39,8 @@ Result<std::vector<Assignment>> ReadEnvironment(const std::map<std::string, std:
       if (found == environment.end() || found->second.empty()) continue;
       auto words = CheckWords(option, {Translate(option, found->second)});
       if (!words) {
-        return Fail(ErrorCode::kInvalidArgument, fmt::format("environment {}: {}", variable, words.error().message),
-                    variable);
+        return Fail(ErrorCode::kInvalidArgument,
+                    fmt::format("environment {}: {}", variable, words.error().message), variable);
       }
       result.push_back({&option, *std::move(words), Source::kEnvironment, variable});
     }
@@ -52,7 +53,8 @@ std::map<std::string, std::string> ProcessEnvironment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const size_t equals = text.find('=');
-    if (equals != std::string_view::npos) result.emplace(text.substr(0, equals), text.substr(equals + 1));
+    if (equals != std::string_view::npos)
+      result.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return result;
 }

@@ -48,7 +48,8 @@ std::string FlagOf(const Option& option) {
 
 bool Matches(const Option& option, std::string_view filter) {
   const std::string wanted = Lower(filter);
-  return wanted.empty() || wanted == "all" || Lower(option.group).find(wanted) != std::string::npos ||
+  return wanted.empty() || wanted == "all" ||
+         Lower(option.group).find(wanted) != std::string::npos ||
          option.name.find(wanted) != std::string_view::npos;
 }
 
@@ -75,7 +76,8 @@ std::string CommandsOf(const Option& option) {
   if (option.commands == kAllCommands) return "all";
   std::string result;
   for (const auto& [command, name] : kCommandNames) {
-    if ((option.commands & command) != 0) result += (result.empty() ? "" : ", ") + std::string(name);
+    if ((option.commands & command) != 0)
+      result += (result.empty() ? "" : ", ") + std::string(name);
   }
   return result;
 }
@@ -91,9 +93,11 @@ std::string Escape(std::string_view text) {
 
 std::string VariablesOf(const Option& option) {
   std::string name = "SLUICE_";
-  for (char c : option.name) name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  for (char c : option.name)
+    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   std::string result = "`" + name + "`";
-  for (std::string_view further : Split(option.environment, '|')) result += fmt::format(" `{}`", further);
+  for (std::string_view further : Split(option.environment, '|'))
+    result += fmt::format(" `{}`", further);
   return result;
 }
 
@@ -101,7 +105,8 @@ std::string FlagsMarkdown(const Option& option) {
   std::string result = option.type == Type::kFlag ? fmt::format("`--{0}` `--no-{0}`", option.name)
                                                   : fmt::format("`--{}`", option.name);
   for (std::string_view alias : Split(option.aliases, '|')) result += fmt::format(" `{}`", alias);
-  for (std::string_view alias : Split(option.trtllm, '|')) result += fmt::format(" `{}` (trtllm-serve)", alias);
+  for (std::string_view alias : Split(option.trtllm, '|'))
+    result += fmt::format(" `{}` (trtllm-serve)", alias);
   return result;
 }
 
@@ -127,23 +132,31 @@ std::string OptionHelp(uint32_t command, std::string_view filter) {
 std::string OptionsMarkdown() {
   std::string result =
       "# Options\n\n"
-      "Made by `sluice help --markdown` from the table in `src/options/`; `make docs` writes this page.\n\n"
-      "Every option can be a flag, a key of the YAML file that `--config` names, or an environment variable. A flag wins "
-      "over the environment, the environment over the file, the file over the default. In names, `_` and `-` are the "
-      "same. Whole numbers may be written `4096`, `25.6k` (powers of 1000), `64K` (powers of 1024), `16GiB`, `1e3`. A "
-      "JSON option also takes `@file`, and single keys as `--option.key value`. `None` stands for \"not given\".\n";
+      "Made by `sluice help --markdown` from the table in `src/options/`; `make docs` writes this "
+      "page.\n\n"
+      "Every option can be a flag, a key of the YAML file that `--config` names, or an environment "
+      "variable. A flag wins "
+      "over the environment, the environment over the file, the file over the default. In names, "
+      "`_` and `-` are the "
+      "same. Whole numbers may be written `4096`, `25.6k` (powers of 1000), `64K` (powers of "
+      "1024), `16GiB`, `1e3`. A "
+      "JSON option also takes `@file`, and single keys as `--option.key value`. `None` stands for "
+      "\"not given\".\n";
   std::string_view group;
   for (const Option& option : Table()) {
     if (option.group != group) {
       group = option.group;
-      result += fmt::format("\n## {}\n\n| option | type | default | environment | commands | what it does here |\n"
-                            "|---|---|---|---|---|---|\n", group);
+      result += fmt::format(
+          "\n## {}\n\n| option | type | default | environment | commands | what it does here |\n"
+          "|---|---|---|---|---|---|\n",
+          group);
     }
     std::string type(TypeName(option.type));
     if (option.type == Type::kChoice) type = Escape(option.choices);
-    result += fmt::format("| {} | {} | {} | {} | {} | {} |\n", FlagsMarkdown(option), type,
-                          option.default_value.empty() ? "" : fmt::format("`{}`", option.default_value),
-                          VariablesOf(option), CommandsOf(option), Escape(FullHelp(option)));
+    result +=
+        fmt::format("| {} | {} | {} | {} | {} | {} |\n", FlagsMarkdown(option), type,
+                    option.default_value.empty() ? "" : fmt::format("`{}`", option.default_value),
+                    VariablesOf(option), CommandsOf(option), Escape(FullHelp(option)));
   }
   return result;
 }

@@ -8,8 +8,8 @@
 
 namespace sluice::options {
 
-// The options of a subcommand for a terminal of 100 columns, by group. `filter` leaves those whose name or group contains
-// it; "" and "all" leave all.
+// The options of a subcommand for a terminal of 100 columns, by group. `filter` leaves those whose
+// name or group contains it; "" and "all" leave all.
 std::string OptionHelp(uint32_t command, std::string_view filter = "");
 
 // docs/options.md.

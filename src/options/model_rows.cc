@@ -9,13 +9,15 @@ std::vector<Option> ModelRows() {
       {.name = "model",
        .group = kGroup,
        .commands = kModelCommands,
-       .help = "Folder of a checkpoint, or a model id (org/name) that is in the local Hugging Face cache; usually given "
+       .help = "Folder of a checkpoint, or a model id (org/name) that is in the local Hugging Face "
+               "cache; usually given "
                "without the flag, as first word after the command.",
        .aliases = "-m"},
       {.name = "tokenizer",
        .group = kGroup,
        .commands = kEngineCommands | kTokenize,
-       .help = "Folder or model id whose tokenizer and chat template are used; default: the model's own."},
+       .help = "Folder or model id whose tokenizer and chat template are used; default: the "
+               "model's own."},
       {.name = "revision",
        .group = kGroup,
        .commands = kModelCommands,
@@ -24,14 +26,16 @@ std::vector<Option> ModelRows() {
       {.name = "download-dir",
        .group = kGroup,
        .commands = kModelCommands,
-       .help = "Folder in which model ids are looked up; default: HF_HUB_CACHE, else HF_HOME/hub, else "
-               "~/.cache/huggingface/hub."},
+       .help =
+           "Folder in which model ids are looked up; default: HF_HUB_CACHE, else HF_HOME/hub, else "
+           "~/.cache/huggingface/hub."},
       {.name = "load-format",
        .type = Type::kChoice,
        .default_value = "auto",
        .group = kGroup,
        .commands = kEngineCommands,
-       .help = "auto and safetensors (in any of its loaders' names) read the checkpoint; dummy makes seeded random weights "
+       .help = "auto and safetensors (in any of its loaders' names) read the checkpoint; dummy "
+               "makes seeded random weights "
                "from config.json alone, to run and measure a model's shape without its weights.",
        .choices = "auto|safetensors|fastsafetensors|dummy"},
       {.name = "dtype",
@@ -39,14 +43,16 @@ std::vector<Option> ModelRows() {
        .default_value = "auto",
        .group = kGroup,
        .commands = kEngineCommands,
-       .help = "Numbers that the products are computed from: auto is bfloat16; float32 is for verification; half and "
+       .help = "Numbers that the products are computed from: auto is bfloat16; float32 is for "
+               "verification; half and "
                "float16 run as bfloat16.",
        .choices = "auto|bfloat16|float32|float|half|float16"},
       {.name = "max-model-len",
        .type = Type::kInteger,
        .group = kGroup,
        .commands = kEngineCommands,
-       .help = "Most tokens of one sequence, prompt and answer together; auto or -1: the most that the memory holds; "
+       .help = "Most tokens of one sequence, prompt and answer together; auto or -1: the most that "
+               "the memory holds; "
                "default: what the checkpoint allows and the memory holds.",
        .words = "auto",
        .range = {-1, 1e9},
@@ -56,13 +62,15 @@ std::vector<Option> ModelRows() {
        .default_value = "0",
        .group = kGroup,
        .commands = kEngineCommands,
-       .help = "Seed of dummy weights and of requests that bring none; 0 leaves the latter to chance.",
+       .help =
+           "Seed of dummy weights and of requests that bring none; 0 leaves the latter to chance.",
        .range = {0, 9007199254740991.0}},
       {.name = "generation-config",
        .default_value = "auto",
        .group = kGroup,
        .commands = kServe | kChat | kComplete,
-       .help = "Where sampling defaults come from: auto reads the model's generation_config.json; vllm uses none."},
+       .help = "Where sampling defaults come from: auto reads the model's generation_config.json; "
+               "vllm uses none."},
       {.name = "override-generation-config",
        .type = Type::kJson,
        .group = kGroup,

@@ -39,7 +39,8 @@ std::optional<Spelling> Names::Lookup(std::string_view flag, bool abbreviations)
   std::optional<Spelling> found;
   for (const auto& [spelling, target] : spellings_) {
     if (!spelling.starts_with(folded)) continue;
-    if (found && (found->option != target.option || found->negated != target.negated)) return std::nullopt;
+    if (found && (found->option != target.option || found->negated != target.negated))
+      return std::nullopt;
     found = target;
   }
   return found;

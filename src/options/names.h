@@ -16,12 +16,14 @@ struct Spelling {
   bool negated = false;  // --no-x
 };
 
-// Every spelling that `commands` know in `dialect`, with dashes ("--max-model-len", "-tp"); names fold _ to -.
+// Every spelling that `commands` know in `dialect`, with dashes ("--max-model-len", "-tp"); names
+// fold _ to -.
 class Names {
  public:
   Names(uint32_t commands, Dialect dialect);
 
-  // `flag` as written, with its dashes; an unambiguous beginning of a long name counts where `abbreviations` is true.
+  // `flag` as written, with its dashes; an unambiguous beginning of a long name counts where
+  // `abbreviations` is true.
   std::optional<Spelling> Lookup(std::string_view flag, bool abbreviations) const;
   // Those that `flag` is a beginning of.
   std::vector<std::string> Completions(std::string_view flag) const;

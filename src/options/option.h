@@ -1,4 +1,5 @@
-// What an option is: one row of the table behind flags, YAML keys, environment variables, help and docs.
+// What an option is: one row of the table behind flags, YAML keys, environment variables, help and
+// docs.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,14 @@ namespace sluice::options {
 
 // What a value may look like.
 enum class Type {
-  kFlag,     // --x, --no-x
+  kFlag,  // --x, --no-x
   kString,
   kStrings,  // one or more words, or a JSON list of strings; repeating the option appends
   kInteger,  // also 64k, 1e3, 128K: see ParseInteger in values.h
   kSize,     // bytes: as kInteger, and 16GiB, 1.5GB
   kNumber,
-  kChoice,   // one of `choices`
-  kJson,     // a JSON object, @file, or one key at a time: --option.key value
+  kChoice,  // one of `choices`
+  kJson,    // a JSON object, @file, or one key at a time: --option.key value
 };
 
 // The subcommands that take options, as bits.
@@ -34,7 +35,8 @@ enum Command : uint32_t {
   kVersion = 1 << 9,
 };
 // Those that may run an engine in their own process.
-inline constexpr uint32_t kEngineCommands = kServe | kChat | kComplete | kBenchLatency | kBenchThroughput;
+inline constexpr uint32_t kEngineCommands =
+    kServe | kChat | kComplete | kBenchLatency | kBenchThroughput;
 inline constexpr uint32_t kAllCommands = ~uint32_t{0};
 
 // Whose command line is being read: the name under which the program was started.
@@ -46,22 +48,26 @@ struct Range {
 };
 
 struct Option {
-  std::string_view name = {};  // "max-model-len": flag --max-model-len, YAML key, environment SLUICE_MAX_MODEL_LEN
+  std::string_view name =
+      {};  // "max-model-len": flag --max-model-len, YAML key, environment SLUICE_MAX_MODEL_LEN
   Type type = Type::kString;
   std::string_view default_value = {};  // as a user would write it; "" where there is none
   std::string_view group = {};
   uint32_t commands = kServe;
   std::string_view help = {};  // one sentence: what it is and does
 
-  std::string_view choices = {};     // kChoice: the words, separated by |
-  std::string_view words = {};       // kInteger and kSize: further words that are legal values, separated by |
-  Range range = {};                  // of numbers
-  // Not empty: the option is taken so that existing scripts run, and has no effect; the text says why, and is said once.
+  std::string_view choices = {};  // kChoice: the words, separated by |
+  std::string_view words =
+      {};            // kInteger and kSize: further words that are legal values, separated by |
+  Range range = {};  // of numbers
+  // Not empty: the option is taken so that existing scripts run, and has no effect; the text says
+  // why, and is said once.
   std::string_view no_effect = {};
-  std::string_view environment = {}; // further environment variables that set it, separated by |
-  std::string_view aliases = {};     // further flags of every dialect, with dashes, separated by |: "-tp|--other"
-  std::string_view trtllm = {};      // flags that mean this when run as trtllm-serve, separated by |
-  bool secret = false;               // never printed
+  std::string_view environment = {};  // further environment variables that set it, separated by |
+  std::string_view aliases =
+      {};  // further flags of every dialect, with dashes, separated by |: "-tp|--other"
+  std::string_view trtllm = {};  // flags that mean this when run as trtllm-serve, separated by |
+  bool secret = false;           // never printed
 };
 
 // The table, in the order of its groups.

@@ -2,8 +2,9 @@
 
 namespace sluice::options {
 
-Result<Resolved> Resolve(const std::vector<std::string>& words, const std::map<std::string, std::string>& environment,
-                         uint32_t commands, Dialect dialect) {
+Result<Resolved> Resolve(const std::vector<std::string>& words,
+                         const std::map<std::string, std::string>& environment, uint32_t commands,
+                         Dialect dialect) {
   ASSIGN_OR_RETURN(CommandLine line, ReadCommandLine(words, commands, dialect));
   if (line.help) return Resolved{Settings(), line.help};
   ASSIGN_OR_RETURN(std::vector<Assignment> all, ReadEnvironment(environment, commands));

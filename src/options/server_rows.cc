@@ -28,11 +28,13 @@ std::vector<Option> HttpRows() {
       {.name = "served-model-name",
        .type = Type::kStrings,
        .group = kGroup,
-       .help = "Names under which requests may ask for the model; the first stands in answers and metrics; default: the "
+       .help = "Names under which requests may ask for the model; the first stands in answers and "
+               "metrics; default: the "
                "model argument."},
       {.name = "root-path",
        .group = kGroup,
-       .help = "Prefix under which a proxy shows this server; paths with and without it are answered."},
+       .help =
+           "Prefix under which a proxy shows this server; paths with and without it are answered."},
       {.name = "allowed-origins",
        .type = Type::kStrings,
        .default_value = "*",
@@ -63,7 +65,8 @@ std::vector<Option> HttpRows() {
        .type = Type::kSize,
        .default_value = "1MiB",
        .group = kGroup,
-       .help = "Largest head (request line and headers) of a request; a larger one is answered 431.",
+       .help =
+           "Largest head (request line and headers) of a request; a larger one is answered 431.",
        .range = {1024, 1 << 30}},
       {.name = "max-connections",
        .type = Type::kInteger,
@@ -75,7 +78,8 @@ std::vector<Option> HttpRows() {
        .type = Type::kInteger,
        .default_value = "4096",
        .group = kGroup,
-       .help = "Most requests taken in and not finished, running ones among them; more are answered 503.",
+       .help = "Most requests taken in and not finished, running ones among them; more are "
+               "answered 503.",
        .range = {1, 1000000}},
       {.name = "timeout-keep-alive",
        .type = Type::kNumber,
@@ -106,7 +110,8 @@ std::vector<Option> HttpRows() {
        .type = Type::kNumber,
        .default_value = "30",
        .group = kGroup,
-       .help = "Seconds that running requests get to finish after SIGTERM or SIGINT; 0 aborts them; a second signal exits "
+       .help = "Seconds that running requests get to finish after SIGTERM or SIGINT; 0 aborts "
+               "them; a second signal exits "
                "at once.",
        .range = {0, 86400},
        .aliases = "--drain-timeout"},
@@ -138,7 +143,8 @@ std::vector<Option> AnswerRows() {
        .default_value = "auto",
        .group = kGroup,
        .commands = kAnswering,
-       .help = "What templates get as content: string, or openai's list of parts; auto looks at the template.",
+       .help = "What templates get as content: string, or openai's list of parts; auto looks at "
+               "the template.",
        .choices = "auto|string|openai"},
       {.name = "default-chat-template-kwargs",
        .type = Type::kJson,
@@ -227,7 +233,8 @@ std::vector<Option> LogRows() {
 
 std::vector<Option> ServerRows() {
   std::vector<Option> rows = HttpRows();
-  for (const auto& part : {AnswerRows(), LogRows()}) rows.insert(rows.end(), part.begin(), part.end());
+  for (const auto& part : {AnswerRows(), LogRows()})
+    rows.insert(rows.end(), part.begin(), part.end());
   return rows;
 }
 

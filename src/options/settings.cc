@@ -12,7 +12,8 @@ Settings::Settings(const std::vector<Assignment>& assignments, std::vector<std::
   for (const Assignment& assignment : assignments) {
     auto [place, fresh] = values_.try_emplace(assignment.option->name, assignment);
     if (fresh || assignment.source < place->second.source) continue;
-    const bool append = assignment.option->type == Type::kStrings && assignment.source == Source::kFlag &&
+    const bool append = assignment.option->type == Type::kStrings &&
+                        assignment.source == Source::kFlag &&
                         place->second.source == Source::kFlag && !assignment.words.empty();
     if (append) {
       auto& words = place->second.words;
@@ -39,7 +40,8 @@ std::vector<std::string> Settings::Words(std::string_view name) const {
 
 std::optional<std::string> Settings::Text(std::string_view name) const {
   const Option& option = Find(name);
-  CHECK(option.type == Type::kString || option.type == Type::kChoice || option.type == Type::kJson, "--{}", name);
+  CHECK(option.type == Type::kString || option.type == Type::kChoice || option.type == Type::kJson,
+        "--{}", name);
   const auto words = Words(name);
   if (words.empty()) return std::nullopt;
   return words[0];
@@ -81,7 +83,8 @@ std::vector<std::string> Settings::List(std::string_view name) const {
 std::vector<const Assignment*> Settings::given() const {
   std::vector<const Assignment*> result;
   for (const Option& option : Table()) {
-    if (const auto found = values_.find(option.name); found != values_.end() && !found->second.words.empty()) {
+    if (const auto found = values_.find(option.name);
+        found != values_.end() && !found->second.words.empty()) {
       result.push_back(&found->second);
     }
   }

@@ -1,4 +1,5 @@
-// The value of every option of one subcommand, resolved: flag over environment over YAML over default.
+// The value of every option of one subcommand, resolved: flag over environment over YAML over
+// default.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +27,22 @@ struct Assignment {
 class Settings {
  public:
   Settings() = default;
-  // Later assignments win over earlier ones of the same source, and sources over each other by their rank. Lists that
-  // are given several times on the command line are joined.
-  explicit Settings(const std::vector<Assignment>& assignments, std::vector<std::string> positionals = {});
+  // Later assignments win over earlier ones of the same source, and sources over each other by
+  // their rank. Lists that are given several times on the command line are joined.
+  explicit Settings(const std::vector<Assignment>& assignments,
+                    std::vector<std::string> positionals = {});
 
   // Words that belong to no option, in order.
   const std::vector<std::string>& positionals() const { return positionals_; }
 
   // True where a flag, a variable or a file gave it.
   bool Given(std::string_view name) const;
-  // The value, or the default, or nothing where there is neither. REQUIRES: the table has the option, with that type.
+  // The value, or the default, or nothing where there is neither. REQUIRES: the table has the
+  // option, with that type.
   std::optional<std::string> Text(std::string_view name) const;  // kString, kChoice, kJson
   std::string TextOr(std::string_view name, std::string_view otherwise = "") const;
-  std::optional<int64_t> Integer(std::string_view name) const;  // kInteger, kSize; nothing for a word such as auto
+  std::optional<int64_t> Integer(
+      std::string_view name) const;  // kInteger, kSize; nothing for a word such as auto
   std::optional<double> Number(std::string_view name) const;
   bool Flag(std::string_view name) const;
   std::vector<std::string> List(std::string_view name) const;

@@ -20,28 +20,33 @@ struct CommandLine {
   std::optional<std::string> help;
 };
 
-// Reads the words after the subcommand. The rules are those of vLLM's parser: dashes and underscores in names are the
-// same; --option value and --option=value; --x and --no-x for flags (--x=false too); an unambiguous beginning of a name
-// stands for the name; lists take words up to the next option; of repeated options the last one counts (lists are
-// joined); --json-option.key value sets one key; `--` ends the options.
-// kInvalidArgument names the flag and, for an unknown one, the nearest known ones.
-Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, uint32_t commands, Dialect dialect);
+// Reads the words after the subcommand. The rules are those of vLLM's parser: dashes and
+// underscores in names are the same; --option value and --option=value; --x and --no-x for flags
+// (--x=false too); an unambiguous beginning of a name stands for the name; lists take words up to
+// the next option; of repeated options the last one counts (lists are joined); --json-option.key
+// value sets one key; `--` ends the options. kInvalidArgument names the flag and, for an unknown
+// one, the nearest known ones.
+Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, uint32_t commands,
+                                    Dialect dialect);
 
 // Reads SLUICE_<NAME> and the further variables of each option. `environment`: name to value.
-Result<std::vector<Assignment>> ReadEnvironment(const std::map<std::string, std::string>& environment,
-                                                uint32_t commands);
+Result<std::vector<Assignment>> ReadEnvironment(
+    const std::map<std::string, std::string>& environment, uint32_t commands);
 
-// Reads a .yaml or .yml file whose keys are names of options. true and false set flags (`no-x: true` too), lists and
-// mappings give lists and JSON objects, null stands for "not given". kInvalidArgument names file:line.
-Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, uint32_t commands, Dialect dialect);
+// Reads a .yaml or .yml file whose keys are names of options. true and false set flags (`no-x:
+// true` too), lists and mappings give lists and JSON objects, null stands for "not given".
+// kInvalidArgument names file:line.
+Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, uint32_t commands,
+                                         Dialect dialect);
 
 // All of them together; `file` of --config or SLUICE_CONFIG.
 struct Resolved {
   Settings settings;
   std::optional<std::string> help;
 };
-Result<Resolved> Resolve(const std::vector<std::string>& words, const std::map<std::string, std::string>& environment,
-                         uint32_t commands, Dialect dialect);
+Result<Resolved> Resolve(const std::vector<std::string>& words,
+                         const std::map<std::string, std::string>& environment, uint32_t commands,
+                         Dialect dialect);
 
 // The environment of this process.
 std::map<std::string, std::string> ProcessEnvironment();

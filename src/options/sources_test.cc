@@ -17,7 +17,8 @@ class SourcesTest : public ::testing::Test {
  protected:
   SourcesTest() {
     folder_ = std::filesystem::temp_directory_path() /
-              ("sluice_sources_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+              ("sluice_sources_" +
+               std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::create_directories(folder_);
   }
   ~SourcesTest() override { std::filesystem::remove_all(folder_); }
@@ -36,8 +37,10 @@ class SourcesTest : public ::testing::Test {
 };
 
 TEST_F(SourcesTest, FlagOverEnvironmentOverYamlOverDefault) {
-  const std::string file = Write("c.yaml", "max-num-seqs: 3\nblock_size: 4\nport: 5\nmodel: org/m\n");
-  const auto resolved = Read({"--config", file, "--port", "9"}, {{"SLUICE_BLOCK_SIZE", "8"}, {"SLUICE_PORT", "7"}});
+  const std::string file =
+      Write("c.yaml", "max-num-seqs: 3\nblock_size: 4\nport: 5\nmodel: org/m\n");
+  const auto resolved =
+      Read({"--config", file, "--port", "9"}, {{"SLUICE_BLOCK_SIZE", "8"}, {"SLUICE_PORT", "7"}});
   ASSERT_TRUE(resolved) << resolved.error().message;
   EXPECT_EQ(resolved->settings.Integer("max-num-seqs"), 3);
   EXPECT_EQ(resolved->settings.Integer("block-size"), 8);
@@ -48,14 +51,15 @@ TEST_F(SourcesTest, FlagOverEnvironmentOverYamlOverDefault) {
 }
 
 TEST_F(SourcesTest, YamlValues) {
-  const std::string file = Write("c.yml",
-                                 "no-enable-prefix-caching: true\n"
-                                 "enable-chunked-prefill: false\n"
-                                 "served-model-name: [a, b]\n"
-                                 "kv-cache-memory-bytes: 1GiB\n"
-                                 "compilation-config: '{\"mode\": 3}'\n"
-                                 "override-generation-config:\n  temperature: 0.5\n  stop: [x, \"1\"]\n"
-                                 "chat-template: null\n");
+  const std::string file =
+      Write("c.yml",
+            "no-enable-prefix-caching: true\n"
+            "enable-chunked-prefill: false\n"
+            "served-model-name: [a, b]\n"
+            "kv-cache-memory-bytes: 1GiB\n"
+            "compilation-config: '{\"mode\": 3}'\n"
+            "override-generation-config:\n  temperature: 0.5\n  stop: [x, \"1\"]\n"
+            "chat-template: null\n");
   const auto resolved = Read({"--config=" + file});
   ASSERT_TRUE(resolved) << resolved.error().message;
   EXPECT_FALSE(resolved->settings.Flag("enable-prefix-caching"));
@@ -63,7 +67,8 @@ TEST_F(SourcesTest, YamlValues) {
   EXPECT_THAT(resolved->settings.List("served-model-name"), ElementsAre("a", "b"));
   EXPECT_EQ(resolved->settings.Integer("kv-cache-memory-bytes"), int64_t{1} << 30);
   EXPECT_EQ(resolved->settings.Text("compilation-config"), "{\"mode\": 3}");
-  EXPECT_EQ(resolved->settings.Text("override-generation-config"), "{\"temperature\":0.5,\"stop\":[\"x\",\"1\"]}");
+  EXPECT_EQ(resolved->settings.Text("override-generation-config"),
+            "{\"temperature\":0.5,\"stop\":[\"x\",\"1\"]}");
   EXPECT_FALSE(resolved->settings.Given("chat-template"));
 }
 
@@ -73,7 +78,8 @@ TEST_F(SourcesTest, YamlErrorsNameTheLine) {
     EXPECT_FALSE(resolved.has_value()) << text;
     return resolved ? "" : resolved.error().message;
   };
-  EXPECT_THAT(error("port: 1\nmax-modle-len: 5\n"), HasSubstr("c.yaml:2: unknown key 'max-modle-len', did you mean max-model-len?"));
+  EXPECT_THAT(error("port: 1\nmax-modle-len: 5\n"),
+              HasSubstr("c.yaml:2: unknown key 'max-modle-len', did you mean max-model-len?"));
   EXPECT_THAT(error("port: 1\n\nport: 2\n"), HasSubstr("c.yaml:3: 'port' is given twice"));
   EXPECT_THAT(error("port: x\n"), HasSubstr("c.yaml:1: port: expected a whole number"));
   EXPECT_THAT(error("port: [1\n"), HasSubstr("c.yaml:"));
@@ -90,7 +96,9 @@ TEST_F(SourcesTest, ConfigMustBeAReadableYamlFile) {
 TEST_F(SourcesTest, EnvironmentErrorsNameTheVariable) {
   EXPECT_THAT(Read({}, {{"SLUICE_PORT", "x"}}).error().message, HasSubstr("SLUICE_PORT"));
   EXPECT_THAT(Read({}, {{"VLLM_API_KEY", "k"}})->settings.List("api-key"), ElementsAre("k"));
-  EXPECT_THAT(Read({}, {{"VLLM_API_KEY", "k"}, {"SLUICE_API_KEY", "own"}})->settings.List("api-key"), ElementsAre("own"));
+  EXPECT_THAT(
+      Read({}, {{"VLLM_API_KEY", "k"}, {"SLUICE_API_KEY", "own"}})->settings.List("api-key"),
+      ElementsAre("own"));
 }
 
 TEST(Table, EveryDefaultIsAValidValueAndNamesAreUnique) {

@@ -31,13 +31,16 @@ int EditDistance(std::string_view a, std::string_view b) {
 std::vector<std::string> Nearest(std::string_view word, std::span<const std::string> known) {
   std::vector<std::pair<int, std::string>> near;
   for (const std::string& candidate : known) {
-    const int limit = std::max<int>(2, static_cast<int>(std::min(word.size(), candidate.size())) / 3);
+    const int limit =
+        std::max<int>(2, static_cast<int>(std::min(word.size(), candidate.size())) / 3);
     int distance = EditDistance(word, candidate);
     // A word that is a part of another one was most likely cut short.
-    if (word.size() >= 4 && candidate.find(word) != std::string::npos) distance = std::min(distance, limit);
+    if (word.size() >= 4 && candidate.find(word) != std::string::npos)
+      distance = std::min(distance, limit);
     if (distance <= limit) near.emplace_back(distance, candidate);
   }
-  std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(near.begin(), near.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> result;
   for (size_t i = 0; i < near.size() && i < 2; ++i) result.push_back(near[i].second);
   return result;

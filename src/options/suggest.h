@@ -8,7 +8,8 @@
 
 namespace sluice::options {
 
-// Least number of letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`.
+// Least number of letters to insert, delete, replace or swap with their neighbour to turn `a` into
+// `b`.
 int EditDistance(std::string_view a, std::string_view b);
 
 // Up to two of `known` that are near `word`, nearest first; none if none is.

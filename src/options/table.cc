@@ -7,7 +7,8 @@ namespace sluice::options {
 std::span<const Option> Table() {
   static const std::vector<Option> table = [] {
     std::vector<Option> rows;
-    for (const auto& part : {ModelRows(), EngineRows(), ServerRows(), ClientRows(), AcceptedRows()}) {
+    for (const auto& part :
+         {ModelRows(), EngineRows(), ServerRows(), ClientRows(), AcceptedRows()}) {
       rows.insert(rows.end(), part.begin(), part.end());
     }
     return rows;

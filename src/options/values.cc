@@ -52,7 +52,8 @@ tl::unexpected<Error> Bad(std::string message) {
 
 Status CheckRange(const Option& option, double value) {
   if (value >= option.range.min && value <= option.range.max) return {};
-  if (std::isinf(option.range.max)) return Bad(fmt::format("expected at least {}, found {}", option.range.min, value));
+  if (std::isinf(option.range.max))
+    return Bad(fmt::format("expected at least {}, found {}", option.range.min, value));
   return Bad(fmt::format("expected {} to {}, found {}", option.range.min, option.range.max, value));
 }
 
@@ -60,7 +61,8 @@ Result<std::string> CheckChoice(const Option& option, std::string_view word) {
   for (std::string_view choice : Split(option.choices, '|')) {
     if (Lower(choice) == Lower(word)) return std::string(choice);
   }
-  return Bad(fmt::format("expected {}, found '{}'", fmt::join(Split(option.choices, '|'), ", "), word));
+  return Bad(
+      fmt::format("expected {}, found '{}'", fmt::join(Split(option.choices, '|'), ", "), word));
 }
 
 Result<std::vector<std::string>> CheckList(std::vector<std::string> words) {
@@ -149,10 +151,13 @@ Result<int64_t> ParseInteger(std::string_view text) {
   }
   const auto number = ParseNumber(text.substr(0, text.size() - unit.suffix.size()));
   if (!number) {
-    return Bad(fmt::format("expected a whole number such as 4096, 64k (64000), 64K (65536) or 16GiB, found '{}'", text));
+    return Bad(fmt::format(
+        "expected a whole number such as 4096, 64k (64000), 64K (65536) or 16GiB, found '{}'",
+        text));
   }
   if (unit.whole && *number != std::floor(*number)) {
-    return Bad(fmt::format("{} counts powers of 1024 and takes whole numbers only, found '{}'", unit.suffix, text));
+    return Bad(fmt::format("{} counts powers of 1024 and takes whole numbers only, found '{}'",
+                           unit.suffix, text));
   }
   // 25.6k is 25600, although 25.6 is no binary fraction.
   const double value = *number * unit.factor;
@@ -176,7 +181,8 @@ Result<bool> ParseFlag(std::string_view text) {
 
 Result<std::vector<std::string>> CheckWords(const Option& option, std::vector<std::string> words) {
   const bool nullable = option.default_value.empty();
-  if (words.size() == 1 && nullable && (words[0] == "None" || words[0].empty())) return std::vector<std::string>{};
+  if (words.size() == 1 && nullable && (words[0] == "None" || words[0].empty()))
+    return std::vector<std::string>{};
   if (option.type == Type::kStrings) return CheckList(std::move(words));
   if (words.size() != 1) return Bad(fmt::format("expected one value, found {}", words.size()));
   ASSIGN_OR_RETURN(words[0], CheckWord(option, std::move(words[0])));

@@ -11,8 +11,9 @@
 
 namespace sluice::options {
 
-// A whole number: 4096, -1, 1e3, 25.6k. Lower-case k m g t are powers of 1000, upper-case K M G T powers of 1024 (whole
-// numbers only), KiB MiB GiB TiB powers of 1024, kB KB MB GB TB powers of 1000. kInvalidArgument says what is wrong.
+// A whole number: 4096, -1, 1e3, 25.6k. Lower-case k m g t are powers of 1000, upper-case K M G T
+// powers of 1024 (whole numbers only), KiB MiB GiB TiB powers of 1024, kB KB MB GB TB powers of
+// 1000. kInvalidArgument says what is wrong.
 Result<int64_t> ParseInteger(std::string_view text);
 Result<double> ParseNumber(std::string_view text);
 // true false yes no on off 1 0, in any case.
@@ -21,9 +22,10 @@ Result<bool> ParseFlag(std::string_view text);
 // The parts of `text` between `separator`s; none of an empty text.
 std::vector<std::string_view> Split(std::string_view text, char separator);
 
-// Checks the words given for `option` and brings them into their final form: lists in JSON become words, @file becomes
-// its text, words of choices their own spelling. An empty result means "as if not given" (None, or an empty text where
-// the option has no default). kInvalidArgument says what is expected and found.
+// Checks the words given for `option` and brings them into their final form: lists in JSON become
+// words, @file becomes its text, words of choices their own spelling. An empty result means "as if
+// not given" (None, or an empty text where the option has no default). kInvalidArgument says what
+// is expected and found.
 Result<std::vector<std::string>> CheckWords(const Option& option, std::vector<std::string> words);
 
 }  // namespace sluice::options

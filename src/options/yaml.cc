@@ -23,7 +23,8 @@ json::Value ScalarToJson(const YAML::Node& node) {
   if (node.Tag() == "!") return json::Value(text);
   if (text == "true" || text == "false") return json::Value(text == "true");
   if (text == "null" || text == "~" || text.empty()) return json::Value();
-  if (auto integer = ParseInteger(text); integer && text.find_first_not_of("+-0123456789") == std::string::npos) {
+  if (auto integer = ParseInteger(text);
+      integer && text.find_first_not_of("+-0123456789") == std::string::npos) {
     return json::Value(*integer);
   }
   if (auto number = ParseNumber(text)) return json::Value(*number);
@@ -31,7 +32,8 @@ json::Value ScalarToJson(const YAML::Node& node) {
 }
 
 Result<json::Value> ToJson(const YAML::Node& node, int depth) {
-  if (depth > kMaxDepth) return Fail(ErrorCode::kInvalidArgument, fmt::format("nested deeper than {}", kMaxDepth));
+  if (depth > kMaxDepth)
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("nested deeper than {}", kMaxDepth));
   if (node.IsSequence()) {
     json::Value::Array array;
     for (const YAML::Node& item : node) {
@@ -60,10 +62,12 @@ class File {
     const std::string extension = path_.extension();
     if (extension != ".yaml" && extension != ".yml") {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--config {}: expected a .yaml or .yml file", path_.string()), "config");
+                  fmt::format("--config {}: expected a .yaml or .yml file", path_.string()),
+                  "config");
     }
     auto text = ReadFile(path_, kMaxFileBytes);
-    if (!text) return Fail(ErrorCode::kInvalidArgument, "--config: " + text.error().message, "config");
+    if (!text)
+      return Fail(ErrorCode::kInvalidArgument, "--config: " + text.error().message, "config");
     YAML::Node root;
     try {
       root = YAML::Load(*text);
@@ -78,7 +82,8 @@ class File {
 
  private:
   tl::unexpected<Error> Bad(const YAML::Mark& mark, std::string_view message) const {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", Place(mark), message), Place(mark));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", Place(mark), message),
+                Place(mark));
   }
   std::string Place(const YAML::Mark& mark) const {
     return mark.line < 0 ? path_.string() : fmt::format("{}:{}", path_.string(), mark.line + 1);
@@ -93,7 +98,8 @@ class File {
       for (const std::string& flag : names_.all()) {
         if (flag.starts_with("--")) known.push_back(flag.substr(2));
       }
-      return Bad(key_node.Mark(), fmt::format("unknown key '{}'{}", key_node.Scalar(), DidYouMean(key, known)));
+      return Bad(key_node.Mark(),
+                 fmt::format("unknown key '{}'{}", key_node.Scalar(), DidYouMean(key, known)));
     }
     const Option& option = *spelling->option;
     if (!seen_.insert(option.name).second) {
@@ -104,12 +110,14 @@ class File {
       if (auto flag = ParseFlag(words->front())) words->front() = *flag ? "false" : "true";
     }
     if (words) words = CheckOrEmpty(option, *std::move(words));
-    if (!words) return Bad(key_node.Mark(), fmt::format("{}: {}", key_node.Scalar(), words.error().message));
+    if (!words)
+      return Bad(key_node.Mark(), fmt::format("{}: {}", key_node.Scalar(), words.error().message));
     result_.push_back({&option, *std::move(words), Source::kYaml, Place(key_node.Mark())});
     return {};
   }
 
-  static Result<std::vector<std::string>> CheckOrEmpty(const Option& option, std::vector<std::string> words) {
+  static Result<std::vector<std::string>> CheckOrEmpty(const Option& option,
+                                                       std::vector<std::string> words) {
     if (words.empty()) return words;
     return CheckWords(option, std::move(words));
   }
@@ -137,7 +145,8 @@ class File {
 
 }  // namespace
 
-Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, uint32_t commands, Dialect dialect) {
+Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, uint32_t commands,
+                                         Dialect dialect) {
   return File(file, commands, dialect).Read();
 }
 
