@@ -1,18 +1,20 @@
-// CHECK(condition, "format", args...): a broken invariant of the program itself; prints and aborts. Never for input.
+// CHECK(condition, "format", args...): a broken invariant of the program itself; prints and aborts.
+// Never for input.
 #pragma once
 
 #include <fmt/format.h>
 
 namespace sluice {
 
-[[noreturn]] void CheckFailed(const char* file, int line, const char* condition, const std::string& message);
+[[noreturn]] void CheckFailed(const char* file, int line, const char* condition,
+                              const std::string& message);
 
 }  // namespace sluice
 
-#define CHECK(condition, ...)                                                                     \
-  do {                                                                                            \
-    if (!(condition)) [[unlikely]]                                                                \
-      ::sluice::CheckFailed(__FILE__, __LINE__, #condition, fmt::format("" __VA_ARGS__));         \
+#define CHECK(condition, ...)                                                             \
+  do {                                                                                    \
+    if (!(condition)) [[unlikely]]                                                        \
+      ::sluice::CheckFailed(__FILE__, __LINE__, #condition, fmt::format("" __VA_ARGS__)); \
   } while (false)
 #define CHECK_EQ(a, b) CHECK((a) == (b), "{} vs {}", (a), (b))
 #define CHECK_LE(a, b) CHECK((a) <= (b), "{} vs {}", (a), (b))

@@ -23,7 +23,8 @@ struct Descriptor {
 
 tl::unexpected<Error> SystemError(const std::filesystem::path& path, const char* what) {
   const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidData;
-  return Fail(code, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(errno)), path.string());
+  return Fail(code, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(errno)),
+              path.string());
 }
 
 // Opens a regular file and tells its size.
@@ -33,7 +34,8 @@ Status OpenRegular(const std::filesystem::path& path, Descriptor& descriptor, ui
   struct stat info;
   if (::fstat(descriptor.fd, &info) != 0) return SystemError(path, "inspect");
   if (!S_ISREG(info.st_mode)) {
-    return Fail(ErrorCode::kInvalidData, fmt::format("{} is not a regular file", path.string()), path.string());
+    return Fail(ErrorCode::kInvalidData, fmt::format("{} is not a regular file", path.string()),
+                path.string());
   }
   size = static_cast<uint64_t>(info.st_size);
   return {};
@@ -47,7 +49,8 @@ Result<std::string> ReadFile(const std::filesystem::path& path, uint64_t max_byt
   RETURN_IF_ERROR(OpenRegular(path, descriptor, size));
   if (size > max_bytes) {
     return Fail(ErrorCode::kInvalidData,
-                fmt::format("{} has {} bytes, at most {} are read", path.string(), size, max_bytes), path.string());
+                fmt::format("{} has {} bytes, at most {} are read", path.string(), size, max_bytes),
+                path.string());
   }
   std::string text(size, '\0');
   size_t done = 0;

@@ -12,11 +12,13 @@
 namespace sluice {
 
 // The whole file. kNotFound if it does not exist; kInvalidData if it is larger than `max_bytes`.
-Result<std::string> ReadFile(const std::filesystem::path& path, uint64_t max_bytes = uint64_t{1} << 30);
+Result<std::string> ReadFile(const std::filesystem::path& path,
+                             uint64_t max_bytes = uint64_t{1} << 30);
 
 // A read-only mapping of a whole file.
 // Ownership: move-only; unmaps when destroyed. Views into bytes() die with it.
-// Thread safety: bytes() may be read from any thread. A file cut short by someone else while it is mapped raises SIGBUS.
+// Thread safety: bytes() may be read from any thread. A file cut short by someone else while it is
+// mapped raises SIGBUS.
 class MappedFile {
  public:
   static Result<MappedFile> Open(const std::filesystem::path& path);
@@ -27,7 +29,8 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Tells the kernel that [offset, offset + size) is not needed again: its pages leave this process's memory.
+  // Tells the kernel that [offset, offset + size) is not needed again: its pages leave this
+  // process's memory.
   void Release(size_t offset, size_t size) const;
 
  private:

@@ -18,14 +18,17 @@ TEST_F(FileTest, ReadsAndMapsTheSameBytes) {
   EXPECT_EQ(ReadFile(path_).value(), "hello");
   const auto mapped = MappedFile::Open(path_);
   ASSERT_TRUE(mapped);
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size()), "hello");
+  EXPECT_EQ(
+      std::string(reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size()),
+      "hello");
 }
 
 TEST_F(FileTest, SaysWhatIsWrong) {
   EXPECT_EQ(ReadFile(path_.string() + ".absent").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(ReadFile(path_, 4).error().code, ErrorCode::kInvalidData);
   EXPECT_EQ(ReadFile(testing::TempDir()).error().code, ErrorCode::kInvalidData);
-  EXPECT_NE(MappedFile::Open(path_.string() + ".absent").error().message.find("absent"), std::string::npos);
+  EXPECT_NE(MappedFile::Open(path_.string() + ".absent").error().message.find("absent"),
+            std::string::npos);
 }
 
 TEST_F(FileTest, MapsAnEmptyFile) {

@@ -79,10 +79,14 @@ bool operator==(const Value& a, const Value& b) {
   const auto numeric = [](const Value& v) { return v.is_number() || v.is_bool(); };
   if (numeric(a) && numeric(b)) {
     const auto exact = [](const Value& v) { return v.is_bool() || v.is_integer(); };
-    const auto integer = [](const Value& v) { return v.is_bool() ? int64_t{v.as_bool()} : v.as_integer(); };
+    const auto integer = [](const Value& v) {
+      return v.is_bool() ? int64_t{v.as_bool()} : v.as_integer();
+    };
     if (exact(a) && exact(b)) return integer(a) == integer(b);
     if (a.is_big_integer() && b.is_big_integer()) return a.as_string() == b.as_string();
-    const auto real = [](const Value& v) { return v.is_bool() ? (v.as_bool() ? 1.0 : 0.0) : v.as_double(); };
+    const auto real = [](const Value& v) {
+      return v.is_bool() ? (v.as_bool() ? 1.0 : 0.0) : v.as_double();
+    };
     return real(a) == real(b);
   }
   if (a.type() != b.type()) return false;
@@ -119,7 +123,8 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
-// The grammar of RFC 8259 section 6, which simdjson checks only for the numbers that it converts itself.
+// The grammar of RFC 8259 section 6, which simdjson checks only for the numbers that it converts
+// itself.
 bool IsNumber(std::string_view token, bool& is_integer) {
   size_t i = 0;
   const auto digits = [&] {
@@ -147,12 +152,14 @@ bool IsNumber(std::string_view token, bool& is_integer) {
 }
 
 Result<Value> ParseNumber(std::string_view token) {
-  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' || token.back() == '\t')) {
+  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' ||
+                            token.back() == '\t')) {
     token.remove_suffix(1);
   }
   bool is_integer = false;
   if (!IsNumber(token, is_integer)) {
-    return Fail(ErrorCode::kInvalidArgument, "invalid JSON: '" + std::string(token.substr(0, 40)) + "' is not a number");
+    return Fail(ErrorCode::kInvalidArgument,
+                "invalid JSON: '" + std::string(token.substr(0, 40)) + "' is not a number");
   }
   const char* end = token.data() + token.size();
   if (is_integer) {
@@ -160,21 +167,24 @@ Result<Value> ParseNumber(std::string_view token) {
     if (std::from_chars(token.data(), end, integer).ec == std::errc()) return Value(integer);
     return Value::BigInteger(std::string(token));
   }
-  // Too small is zero, as in every other reader of JSON; too large is refused, since no text could be written back.
+  // Too small is zero, as in every other reader of JSON; too large is refused, since no text could
+  // be written back.
   const double real = std::strtod(std::string(token).c_str(), nullptr);
   if (!std::isfinite(real)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "invalid JSON: the number " + std::string(token.substr(0, 40)) + " is out of range");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "invalid JSON: the number " + std::string(token.substr(0, 40)) + " is out of range");
   }
   return Value(real);
 }
 
 tl::unexpected<Error> Malformed(simdjson::error_code error) {
-  return Fail(ErrorCode::kInvalidArgument, std::string("invalid JSON: ") + simdjson::error_message(error));
+  return Fail(ErrorCode::kInvalidArgument,
+              std::string("invalid JSON: ") + simdjson::error_message(error));
 }
 
 #define GET_OR_RETURN(declaration, expression) \
-  declaration;                                \
+  declaration;                                 \
   if (const auto error = (expression)) return Malformed(error)
 
 Result<Value> Convert(od::value source, const ParseLimits& limits, int depth);
@@ -225,8 +235,8 @@ Result<Value> Convert(od::value source, const ParseLimits& limits, int depth) {
   GET_OR_RETURN(od::json_type type, source.type().get(type));
   if (type == od::json_type::array || type == od::json_type::object) {
     if (depth >= limits.max_depth) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  "invalid JSON: nested deeper than " + std::to_string(limits.max_depth) + " levels");
+      return Fail(ErrorCode::kInvalidArgument, "invalid JSON: nested deeper than " +
+                                                   std::to_string(limits.max_depth) + " levels");
     }
     if (type == od::json_type::array) {
       GET_OR_RETURN(od::array array, source.get_array().get(array));
@@ -257,7 +267,8 @@ Result<Value> Convert(od::value source, const ParseLimits& limits, int depth) {
 
 Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    return Fail(ErrorCode::kInvalidArgument, "JSON text of " + std::to_string(text.size()) + " bytes, at most " +
+    return Fail(ErrorCode::kInvalidArgument, "JSON text of " + std::to_string(text.size()) +
+                                                 " bytes, at most " +
                                                  std::to_string(limits.max_bytes) + " are read");
   }
   const simdjson::padded_string padded(text);
@@ -269,13 +280,15 @@ Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
     std::string wrapped = "[";
     wrapped.append(text).append("]");
     ASSIGN_OR_RETURN(Value array, Parse(wrapped, limits));
-    if (array.as_array().size() != 1) return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");
+    if (array.as_array().size() != 1)
+      return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");
     return std::move(array.as_array()[0]);
   }
   GET_OR_RETURN(od::value root, document.get_value().get(root));
   ASSIGN_OR_RETURN(Value value, Convert(root, limits, 0));
   // After the whole document there is no location left.
-  if (!document.current_location().error()) return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");
+  if (!document.current_location().error())
+    return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");
   return value;
 }
 
@@ -348,8 +361,9 @@ void AppendDouble(std::string& out, double value) {
   char buffer[40];
   const double magnitude = std::fabs(value);
   const bool plain = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);
-  const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value,
-                                          plain ? std::chars_format::fixed : std::chars_format::scientific);
+  const auto [end, error] =
+      std::to_chars(buffer, buffer + sizeof(buffer), value,
+                    plain ? std::chars_format::fixed : std::chars_format::scientific);
   CHECK(error == std::errc());
   const std::string_view text(buffer, static_cast<size_t>(end - buffer));
   out.append(text);

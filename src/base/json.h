@@ -14,8 +14,8 @@ namespace sluice::json {
 
 enum class Type { kNull, kBool, kInteger, kBigInteger, kDouble, kString, kArray, kObject };
 
-// One JSON value. Objects keep the order of their keys. Integers outside int64 keep their digits (kBigInteger), so that a
-// reader can name them in an error.
+// One JSON value. Objects keep the order of their keys. Integers outside int64 keep their digits
+// (kBigInteger), so that a reader can name them in an error.
 class Value {
  public:
   using Array = std::vector<Value>;
@@ -76,17 +76,20 @@ const char* TypeName(Type type);  // "null", "boolean", "integer", ...
 
 struct ParseLimits {
   size_t max_bytes = size_t{1} << 30;
-  int max_depth = 128;          // Arrays and objects inside each other.
-  bool allow_duplicates = true; // true: the last of two equal keys wins (as Python's json); false: an error.
+  int max_depth = 128;  // Arrays and objects inside each other.
+  bool allow_duplicates =
+      true;  // true: the last of two equal keys wins (as Python's json); false: an error.
 };
 
-// Parses one JSON text (RFC 8259, UTF-8). kInvalidArgument with the reason and, where known, the place.
+// Parses one JSON text (RFC 8259, UTF-8). kInvalidArgument with the reason and, where known, the
+// place.
 Result<Value> Parse(std::string_view text, const ParseLimits& limits = {});
 
-// Appends `text` as a JSON string with quotes. Non-ASCII stays as it is; invalid UTF-8 becomes U+FFFD.
+// Appends `text` as a JSON string with quotes. Non-ASCII stays as it is; invalid UTF-8 becomes
+// U+FFFD.
 void AppendString(std::string& out, std::string_view text);
-// Appends the shortest decimal that reads back as the same double, in Python's spelling (1.0, 1e-05, 1e+16).
-// JSON has no NaN and no infinity: they become null.
+// Appends the shortest decimal that reads back as the same double, in Python's spelling (1.0,
+// 1e-05, 1e+16). JSON has no NaN and no infinity: they become null.
 void AppendDouble(std::string& out, double value);
 void Append(std::string& out, const Value& value);  // Compact: no spaces.
 std::string Write(const Value& value);

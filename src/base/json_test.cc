@@ -13,8 +13,9 @@ std::string RoundTrip(std::string_view text) {
 }
 
 TEST(Json, RoundTripsValues) {
-  for (const char* text : {"null", "true", "[]", "{}", "[1,-2,3.5]", R"({"a":{"b":[null,"x\"y\n"]}})", "\"é😀\"", "0",
-                           "18446744073709551616", "[[[]]]", "1e-05", "1e+16", "123456789012345.0"}) {
+  for (const char* text :
+       {"null", "true", "[]", "{}", "[1,-2,3.5]", R"({"a":{"b":[null,"x\"y\n"]}})", "\"é😀\"", "0",
+        "18446744073709551616", "[[[]]]", "1e-05", "1e+16", "123456789012345.0"}) {
     EXPECT_EQ(RoundTrip(text), text);
   }
 }
@@ -26,7 +27,8 @@ TEST(Json, KeepsKeyOrderAndLastDuplicate) {
 
 TEST(Json, FindsDuplicatesInLargeObjects) {
   std::string text = "{";
-  for (int i = 0; i < 1000; ++i) text += "\"k" + std::to_string(i) + "\":" + std::to_string(i) + ",";
+  for (int i = 0; i < 1000; ++i)
+    text += "\"k" + std::to_string(i) + "\":" + std::to_string(i) + ",";
   text += "\"k500\":-1}";
   const auto value = Parse(text);
   ASSERT_TRUE(value);
@@ -36,8 +38,9 @@ TEST(Json, FindsDuplicatesInLargeObjects) {
 }
 
 TEST(Json, RefusesMalformedText) {
-  for (const char* text : {"", "{", "[1,]", "01", "1.", "-", "nul", "NaN", "[1] 2", "{\"a\" 1}", "\"\x80\"", "'a'",
-                           "1 2", "{\"a\":1}}", "[1}", "tru", "\"\n\"", "1e999"}) {
+  for (const char* text :
+       {"", "{", "[1,]", "01", "1.", "-", "nul", "NaN", "[1] 2", "{\"a\" 1}", "\"\x80\"", "'a'",
+        "1 2", "{\"a\":1}}", "[1}", "tru", "\"\n\"", "1e999"}) {
     EXPECT_FALSE(Parse(text)) << text;
   }
 }
@@ -49,7 +52,9 @@ TEST(Json, LimitsDepth) {
   EXPECT_TRUE(Parse(std::string(100, '[') + std::string(100, ']')));
 }
 
-TEST(Json, ReplacesInvalidUtf8WhenWriting) { EXPECT_EQ(Write(Value("a\xff\xc3")), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\""); }
+TEST(Json, ReplacesInvalidUtf8WhenWriting) {
+  EXPECT_EQ(Write(Value("a\xff\xc3")), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"");
+}
 
 TEST(Json, WritesWhatJsonLacksAsNull) {
   EXPECT_EQ(Write(Value(std::numeric_limits<double>::infinity())), "null");

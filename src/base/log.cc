@@ -37,9 +37,13 @@ const char* Name(LogLevel level) {
 
 }  // namespace
 
-void SetLogLevel(LogLevel level) { Logger().set_level(ToSpdlog(level)); }
+void SetLogLevel(LogLevel level) {
+  Logger().set_level(ToSpdlog(level));
+}
 
-bool LogEnabled(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }
+bool LogEnabled(LogLevel level) {
+  return Logger().should_log(ToSpdlog(level));
+}
 
 void LogLine(LogLevel level, std::string_view component, std::string_view message) {
   Logger().log(ToSpdlog(level), "{} {} {}", Name(level), component, message);

@@ -16,8 +16,10 @@ bool LogEnabled(LogLevel level);
 void LogLine(LogLevel level, std::string_view component, std::string_view message);
 
 template <typename... Args>
-void Log(LogLevel level, std::string_view component, fmt::format_string<Args...> format, Args&&... args) {
-  if (LogEnabled(level)) LogLine(level, component, fmt::format(format, std::forward<Args>(args)...));
+void Log(LogLevel level, std::string_view component, fmt::format_string<Args...> format,
+         Args&&... args) {
+  if (LogEnabled(level))
+    LogLine(level, component, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace sluice
@@ -25,5 +27,6 @@ void Log(LogLevel level, std::string_view component, fmt::format_string<Args...>
 // LOG_INFO("engine", "{} requests", n);
 #define LOG_DEBUG(component, ...) ::sluice::Log(::sluice::LogLevel::kDebug, component, __VA_ARGS__)
 #define LOG_INFO(component, ...) ::sluice::Log(::sluice::LogLevel::kInfo, component, __VA_ARGS__)
-#define LOG_WARNING(component, ...) ::sluice::Log(::sluice::LogLevel::kWarning, component, __VA_ARGS__)
+#define LOG_WARNING(component, ...) \
+  ::sluice::Log(::sluice::LogLevel::kWarning, component, __VA_ARGS__)
 #define LOG_ERROR(component, ...) ::sluice::Log(::sluice::LogLevel::kError, component, __VA_ARGS__)

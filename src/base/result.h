@@ -1,5 +1,6 @@
-// Errors as values. A function that can fail for a reason outside the program (a bad file, a bad request, a full
-// machine) returns Result<T>; a broken promise between two parts of the program is a CHECK (base/check.h).
+// Errors as values. A function that can fail for a reason outside the program (a bad file, a bad
+// request, a full machine) returns Result<T>; a broken promise between two parts of the program is
+// a CHECK (base/check.h).
 #pragma once
 
 #include <string>
@@ -12,19 +13,20 @@ namespace sluice {
 
 // What kind of failure it is; decides the HTTP status and the exit code, never the wording.
 enum class ErrorCode {
-  kInvalidArgument,   // The caller's input is wrong (HTTP 400, exit 2).
-  kNotFound,          // A named thing does not exist (HTTP 404).
-  kUnsupported,       // Valid, but not supported by this program or machine (HTTP 400 or 501, exit 3).
-  kInvalidData,       // A file is damaged or contradicts itself (exit 3).
-  kResourceExhausted, // It will not fit (HTTP 503, exit 4).
-  kUnavailable,       // Not now: shutting down, overloaded (HTTP 503); for hub files: offline or missing (exit 5).
-  kAddressInUse,      // Cannot bind (exit 6).
-  kCancelled,         // The caller went away.
-  kInternal,          // Our fault (HTTP 500, exit 1).
+  kInvalidArgument,  // The caller's input is wrong (HTTP 400, exit 2).
+  kNotFound,         // A named thing does not exist (HTTP 404).
+  kUnsupported,  // Valid, but not supported by this program or machine (HTTP 400 or 501, exit 3).
+  kInvalidData,  // A file is damaged or contradicts itself (exit 3).
+  kResourceExhausted,  // It will not fit (HTTP 503, exit 4).
+  kUnavailable,  // Not now: shutting down, overloaded (HTTP 503); for hub files: offline or missing
+                 // (exit 5).
+  kAddressInUse,  // Cannot bind (exit 6).
+  kCancelled,     // The caller went away.
+  kInternal,      // Our fault (HTTP 500, exit 1).
 };
 
-// `message` is for people: what was expected, what was found, what to do. `param` names the request field, option,
-// file or tensor at fault where there is one ("" otherwise).
+// `message` is for people: what was expected, what was found, what to do. `param` names the request
+// field, option, file or tensor at fault where there is one ("" otherwise).
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
@@ -52,16 +54,16 @@ inline tl::unexpected<Error> Fail(ErrorCode code, std::string message, std::stri
 #define SLUICE_CONCAT(a, b) SLUICE_CONCAT_INNER(a, b)
 
 // Evaluates a Result or Status; returns its error from the enclosing function.
-#define RETURN_IF_ERROR(expression)                                       \
-  do {                                                                    \
-    if (auto sluice_status = (expression); !sluice_status)                \
+#define RETURN_IF_ERROR(expression)                                             \
+  do {                                                                          \
+    if (auto sluice_status = (expression); !sluice_status)                      \
       return tl::unexpected<::sluice::Error>(std::move(sluice_status).error()); \
   } while (false)
 
 // ASSIGN_OR_RETURN(auto config, LoadConfig(path));
 #define ASSIGN_OR_RETURN(declaration, expression) \
   ASSIGN_OR_RETURN_INNER(SLUICE_CONCAT(sluice_result_, __LINE__), declaration, expression)
-#define ASSIGN_OR_RETURN_INNER(result, declaration, expression)              \
-  auto result = (expression);                                                \
+#define ASSIGN_OR_RETURN_INNER(result, declaration, expression)                   \
+  auto result = (expression);                                                     \
   if (!result) return tl::unexpected<::sluice::Error>(std::move(result).error()); \
   declaration = *std::move(result)

@@ -1,4 +1,5 @@
-// A persistent pool of threads for short parallel sections: the kernels' only way to use more than one core.
+// A persistent pool of threads for short parallel sections: the kernels' only way to use more than
+// one core.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +10,13 @@
 
 namespace sluice {
 
-// Runs one parallel section at a time over `num_threads()` threads, the caller among them. Between sections of one step
-// the workers spin for some ten microseconds; then they sleep, so that an idle program uses no CPU.
-// Thread safety: Run and ParallelFor may be called by one thread at a time.
+// Runs one parallel section at a time over `num_threads()` threads, the caller among them. Between
+// sections of one step the workers spin for some ten microseconds; then they sleep, so that an idle
+// program uses no CPU. Thread safety: Run and ParallelFor may be called by one thread at a time.
 class ThreadPool {
  public:
-  // `num_threads` >= 1 counts the caller. With `cpus` not empty, worker i is pinned to cpus[i % size]; the calling
-  // thread is pinned to cpus[0] by PinCaller().
+  // `num_threads` >= 1 counts the caller. With `cpus` not empty, worker i is pinned to cpus[i %
+  // size]; the calling thread is pinned to cpus[0] by PinCaller().
   explicit ThreadPool(int num_threads, std::vector<int> cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -24,16 +25,17 @@ class ThreadPool {
   int num_threads() const { return num_threads_; }
   void PinCaller();
 
-  // Calls task(thread_index) once on each thread, thread_index in [0, num_threads), and waits for all of them.
-  // `task` must not throw and must not call the pool.
+  // Calls task(thread_index) once on each thread, thread_index in [0, num_threads), and waits for
+  // all of them. `task` must not throw and must not call the pool.
   template <typename Task>
   void Run(Task&& task) {
-    RunErased([](void* context, int thread) { (*static_cast<std::remove_reference_t<Task>*>(context))(thread); },
+    RunErased([](void* context,
+                 int thread) { (*static_cast<std::remove_reference_t<Task>*>(context))(thread); },
               const_cast<void*>(static_cast<const void*>(&task)));
   }
 
-  // Cuts [0, count) into num_threads() contiguous parts of nearly equal length, each a multiple of `grain` but the last,
-  // and calls body(begin, end) for those that are not empty.
+  // Cuts [0, count) into num_threads() contiguous parts of nearly equal length, each a multiple of
+  // `grain` but the last, and calls body(begin, end) for those that are not empty.
   template <typename Body>
   void ParallelFor(int64_t count, int64_t grain, Body&& body) {
     if (num_threads_ == 1 || count <= grain) {

@@ -21,8 +21,8 @@ struct RopeScaling {
   int64_t original_max_position_embeddings = 8192;
 };
 
-// The numbers that define a decoder. Field names are those of config.json; absent fields have the defaults that
-// transformers gives them for the architecture.
+// The numbers that define a decoder. Field names are those of config.json; absent fields have the
+// defaults that transformers gives them for the architecture.
 struct ModelConfig {
   std::string architecture;  // "LlamaForCausalLM", "Qwen3ForCausalLM"
   std::string model_type;    // "llama", "qwen3"
@@ -55,9 +55,9 @@ struct GenerationConfig {
   std::optional<int64_t> max_new_tokens;
 };
 
-// Reads `folder`/config.json. An architecture, activation or rope type that this program does not implement, a missing
-// dimension, or a quantization_config is refused by name.
-// Keys that do not change what the model computes are passed over.
+// Reads `folder`/config.json. An architecture, activation or rope type that this program does not
+// implement, a missing dimension, or a quantization_config is refused by name. Keys that do not
+// change what the model computes are passed over.
 Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder);
 Result<ModelConfig> ParseModelConfig(const json::Value& config);
 // The dimensions alone: a quantized checkpoint is described like any other.

@@ -196,6 +196,7 @@ void EngineLoop::Execute(Command& command) {
 
 void EngineLoop::Run() {
   NoteProgress();
+  parts_.model->PrepareThread();
   std::vector<Command> commands;
   bool running = true;
   while (running) {

@@ -1,4 +1,5 @@
-// paged attention: causal grouped-query attention over a KV cache in blocks, prefill and decode in one call.
+// paged attention: causal grouped-query attention over a KV cache in blocks, prefill and decode in
+// one call.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +11,18 @@
 
 namespace sluice::kernels {
 
-// Shape of one layer's KV cache. K and V are separate arrays, each [num_blocks, num_kv_heads, block_size, head_dim]
-// of `type` (BF16 or F32). The slot of token t of a sequence is block_table[t / block_size], row t % block_size.
+// Shape of one layer's KV cache. K and V are separate arrays, each [num_blocks, num_kv_heads,
+// block_size, head_dim] of `type` (BF16 or F32). The slot of token t of a sequence is block_table[t
+// / block_size], row t % block_size.
 struct KvLayout {
   int num_kv_heads = 0;
   int head_dim = 0;
   int block_size = 16;
   ElementType type = ElementType::kBF16;
 
-  int64_t BlockElements() const { return int64_t{num_kv_heads} * block_size * head_dim; }  // of K; V has as many
+  int64_t BlockElements() const {
+    return int64_t{num_kv_heads} * block_size * head_dim;
+  }  // of K; V has as many
 };
 
 // One layer's cache memory.
@@ -28,8 +32,9 @@ struct KvCacheView {
   void* v = nullptr;
 };
 
-// The tokens of one sequence in this step: rows [first_row, first_row + num_tokens) of the step's activations are its
-// tokens at positions [context, context + num_tokens). Its cache already holds `context` tokens.
+// The tokens of one sequence in this step: rows [first_row, first_row + num_tokens) of the step's
+// activations are its tokens at positions [context, context + num_tokens). Its cache already holds
+// `context` tokens.
 struct AttentionSlice {
   int64_t first_row = 0;
   int32_t num_tokens = 0;
@@ -37,24 +42,25 @@ struct AttentionSlice {
   const int32_t* block_table = nullptr;  // [ceil((context + num_tokens) / block_size)]
 };
 
-// Writes k and v of all the slices' tokens to their slots, rounded to the cache's type. k and v: F32, row i at
-// k + i * stride, [num_kv_heads, head_dim] dense inside a row.
-void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices, const float* k,
-              const float* v, int64_t stride);
+// Writes k and v of all the slices' tokens to their slots, rounded to the cache's type. k and v:
+// F32, row i at k + i * stride, [num_kv_heads, head_dim] dense inside a row.
+void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
+              const float* k, const float* v, int64_t stride);
 
-// Bytes of scratch memory that Attention needs for any step of up to `max_rows` rows and `max_slices` slices of at most
-// `max_context` tokens, on a pool of `num_threads`.
-int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max_rows, int64_t max_slices,
-                              int64_t max_context, int num_threads);
+// Bytes of scratch memory that Attention needs for any step of up to `max_rows` rows and
+// `max_slices` slices of at most `max_context` tokens, on a pool of `num_threads`.
+int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max_rows,
+                              int64_t max_slices, int64_t max_context, int num_threads);
 
-// out[row, h, :] = softmax(scale * q . K) V over the positions <= the row's own. q: F32, row i at q + i * q_stride,
-// [num_heads, head_dim] dense inside a row; query head h reads KV head h / (num_heads / num_kv_heads). out: dense
-// [rows, num_heads * head_dim], F32 or BF16 (`out_type`). AppendKv of the same slices came before.
-// The positions are taken in chunks at fixed multiples, each row combining the chunks in order: the result of a row
-// depends on its own position and cache alone, never on the rest of the step or on the number of threads.
-// REQUIRES: 32 <= head_dim <= 256, a multiple of 8; num_heads a multiple of num_kv_heads.
-void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices, const float* q,
-               int64_t q_stride, int num_heads, float scale, void* out, ElementType out_type,
-               std::span<std::byte> scratch);
+// out[row, h, :] = softmax(scale * q . K) V over the positions <= the row's own. q: F32, row i at q
+// + i * q_stride, [num_heads, head_dim] dense inside a row; query head h reads KV head h /
+// (num_heads / num_kv_heads). out: dense [rows, num_heads * head_dim], F32 or BF16 (`out_type`).
+// AppendKv of the same slices came before. The positions are taken in chunks at fixed multiples,
+// each row combining the chunks in order: the result of a row depends on its own position and cache
+// alone, never on the rest of the step or on the number of threads. REQUIRES: 32 <= head_dim <=
+// 256, a multiple of 8; num_heads a multiple of num_kv_heads.
+void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
+               const float* q, int64_t q_stride, int num_heads, float scale, void* out,
+               ElementType out_type, std::span<std::byte> scratch);
 
 }  // namespace sluice::kernels

@@ -11,6 +11,7 @@ namespace sluice::kernels {
 
 // out[i, :] = table[tokens[i], :] as F32. out: [tokens.size(), table.cols].
 // REQUIRES: 0 <= tokens[i] < table.rows.
-void Embedding(ThreadPool& pool, const PackedMatrix& table, std::span<const int32_t> tokens, float* out);
+void Embedding(ThreadPool& pool, const PackedMatrix& table, std::span<const int32_t> tokens,
+               float* out);
 
 }  // namespace sluice::kernels

@@ -9,7 +9,8 @@
 
 namespace sluice::kernels {
 
-// A view of row-major activations [rows, cols], F32 or BF16. Element (i, j) stands at data + (i * stride + j).
+// A view of row-major activations [rows, cols], F32 or BF16. Element (i, j) stands at data + (i *
+// stride + j).
 struct Activations {
   const void* data = nullptr;
   ElementType type = ElementType::kF32;
@@ -21,10 +22,11 @@ struct Activations {
   const BFloat16* bf16() const { return static_cast<const BFloat16*>(data); }
 };
 
-// A weight matrix [out, in], packed for the micro-kernels: in panels of `kPanelRows` output rows, and inside a panel pairs
-// of inputs side by side (BF16: [out / 16][in / 2][16][2]; F32: [out / 16][in][16]). Rows are padded with zeros to a
-// whole panel. The panels are the only copy of the weight in memory: the embedding reads single rows out of them.
-// Ownership: owns its bytes; move-only.
+// A weight matrix [out, in], packed for the micro-kernels: in panels of `kPanelRows` output rows,
+// and inside a panel pairs of inputs side by side (BF16: [out / 16][in / 2][16][2]; F32: [out /
+// 16][in][16]). Rows are padded with zeros to a whole panel. The panels are the only copy of the
+// weight in memory: the embedding reads single rows out of them. Ownership: owns its bytes;
+// move-only.
 struct PackedMatrix {
   static constexpr int kPanelRows = 16;
 

@@ -8,16 +8,17 @@
 
 namespace sluice::kernels {
 
-// For each of `rows` rows of length `cols`: y = weight * (x * rsqrt(mean(x^2) + eps)), computed in F32 and rounded once
-// to `y_type` (F32 or BF16). x: F32 [rows, cols] with row stride x_stride; weight: F32 [cols]; y: [rows, cols] dense.
-// Source: transformers modeling_llama.py LlamaRMSNorm, in F32.
-void RmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight, float eps, int64_t rows,
-             int64_t cols, void* y, ElementType y_type);
+// For each of `rows` rows of length `cols`: y = weight * (x * rsqrt(mean(x^2) + eps)), computed in
+// F32 and rounded once to `y_type` (F32 or BF16). x: F32 [rows, cols] with row stride x_stride;
+// weight: F32 [cols]; y: [rows, cols] dense. Source: transformers modeling_llama.py LlamaRMSNorm,
+// in F32.
+void RmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight, float eps,
+             int64_t rows, int64_t cols, void* y, ElementType y_type);
 
-// residual += delta (both F32 [rows, cols] dense), then y = RmsNorm(residual). The fused form of the block's two steps;
-// bit-equal to doing them one after the other.
-void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const float* weight, float eps, int64_t rows,
-                int64_t cols, void* y, ElementType y_type);
+// residual += delta (both F32 [rows, cols] dense), then y = RmsNorm(residual). The fused form of
+// the block's two steps; bit-equal to doing them one after the other.
+void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const float* weight,
+                float eps, int64_t rows, int64_t cols, void* y, ElementType y_type);
 
 // residual += delta, F32, `count` elements.
 void ResidualAdd(ThreadPool& pool, float* residual, const float* delta, int64_t count);

@@ -1,5 +1,6 @@
 #include "models/decoder.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -57,7 +58,16 @@ void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width) {
   }
 }
 
-void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) {
+void DecoderModel::PrepareThread() {
+  int64_t widest = spec_.hidden_size;
+  for (const LayerSpec& layer : spec_.layers) {
+    widest = std::max({widest, layer.attention.q_width(), layer.mlp.intermediate_size});
+  }
+  kernels::ReserveLinearScratch(options_.max_rows, widest);
+}
+
+void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,
+                           float* logits) {
   CheckInput(input, cache);
   auto rows = static_cast<int64_t>(input.tokens.size());
   if (rows == 0) return;

@@ -14,14 +14,15 @@ namespace sluice {
 // Ownership: owns weights and workspace.
 class DecoderModel final : public Model {
  public:
-  DecoderModel(ModelConfig config, const ModelOptions& options, DecoderSpec spec, DecoderWeights weights,
-          Workspace workspace)
+  DecoderModel(ModelConfig config, const ModelOptions& options, DecoderSpec spec,
+               DecoderWeights weights, Workspace workspace)
       : Model(std::move(config)),
         options_(options),
         spec_(std::move(spec)),
         weights_(std::move(weights)),
         workspace_(std::move(workspace)) {}
 
+  void PrepareThread() override;
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override;
 
  private:

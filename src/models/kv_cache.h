@@ -1,4 +1,5 @@
-// The memory of the KV cache: one pair of K and V arrays a layer, in blocks named by the cache's ids.
+// The memory of the KV cache: one pair of K and V arrays a layer, in blocks named by the cache's
+// ids.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,14 @@ namespace sluice {
 class KvCache {
  public:
   // kResourceExhausted if the machine refuses.
-  static Result<KvCache> Allocate(const kernels::KvLayout& layout, int64_t num_layers, int64_t num_blocks);
+  static Result<KvCache> Allocate(const kernels::KvLayout& layout, int64_t num_layers,
+                                  int64_t num_blocks);
   // Bytes that one block takes over all layers, K and V.
   static int64_t BytesPerBlock(const kernels::KvLayout& layout, int64_t num_layers);
 
-  const kernels::KvCacheView& layer(int64_t index) const { return layers_[static_cast<size_t>(index)]; }
+  const kernels::KvCacheView& layer(int64_t index) const {
+    return layers_[static_cast<size_t>(index)];
+  }
   int64_t num_blocks() const { return num_blocks_; }
 
  private:

@@ -17,17 +17,18 @@
 
 namespace sluice {
 
-// How a model is loaded and how large its steps may get. The workspace is allocated once for these limits.
+// How a model is loaded and how large its steps may get. The workspace is allocated once for these
+// limits.
 struct ModelOptions {
   ElementType compute_type = ElementType::kBF16;  // of the inputs of matrix products: BF16 or F32
   enum class LoadFormat { kAuto, kDummy } load_format = LoadFormat::kAuto;
-  uint64_t dummy_seed = 0;       // of the random weights of kDummy
+  uint64_t dummy_seed = 0;                   // of the random weights of kDummy
   ElementType kv_type = ElementType::kBF16;  // BF16 or F32
-  int block_size = 16;           // tokens in a KV block
-  int64_t max_rows = 2048;       // tokens in a step (max_num_batched_tokens)
-  int64_t max_slices = 256;      // sequences in a step (max_num_seqs)
-  int64_t max_context = 4096;    // tokens in a sequence (max_model_len)
-  int64_t max_logit_rows = 256;  // rows of logits in one call of Forward
+  int block_size = 16;                       // tokens in a KV block
+  int64_t max_rows = 2048;                   // tokens in a step (max_num_batched_tokens)
+  int64_t max_slices = 256;                  // sequences in a step (max_num_seqs)
+  int64_t max_context = 4096;                // tokens in a sequence (max_model_len)
+  int64_t max_logit_rows = 256;              // rows of logits in one call of Forward
 };
 
 // What loading will take, from config.json alone.
@@ -39,10 +40,10 @@ struct ModelMemory {
 
 // One step over a mixed batch. Rows are the tokens of all slices, one slice after the other.
 struct StepInput {
-  std::span<const int32_t> tokens;                   // [rows]
-  std::span<const int32_t> positions;                // [rows], absolute
-  std::span<const kernels::AttentionSlice> slices;   // in the order of their rows
-  std::span<const int32_t> logit_rows;               // rows whose logits are wanted, ascending
+  std::span<const int32_t> tokens;                  // [rows]
+  std::span<const int32_t> positions;               // [rows], absolute
+  std::span<const kernels::AttentionSlice> slices;  // in the order of their rows
+  std::span<const int32_t> logit_rows;              // rows whose logits are wanted, ascending
 };
 
 // Thread safety: Forward by one thread at a time; the rest is constant after loading.
@@ -52,9 +53,13 @@ class Model {
 
   const ModelConfig& config() const { return config_; }
 
-  // Computes the step: appends K and V of every row to `cache` and writes logits [logit_rows.size(), vocab_size] F32.
-  // Row i of the result depends only on its own sequence's tokens (the CPU promise).
-  // REQUIRES: sizes within the options' limits.
+  // To be called on the thread that will call Forward, before its first call: takes what that
+  // thread needs besides the workspace, so that no step allocates.
+  virtual void PrepareThread() {}
+
+  // Computes the step: appends K and V of every row to `cache` and writes logits
+  // [logit_rows.size(), vocab_size] F32. Row i of the result depends only on its own sequence's
+  // tokens (the CPU promise). REQUIRES: sizes within the options' limits.
   virtual void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) = 0;
 
  protected:
@@ -62,16 +67,20 @@ class Model {
   ModelConfig config_;
 };
 
-// Called now and then while weights load, with tensor bytes done and in all; from the loading thread.
+// Called now and then while weights load, with tensor bytes done and in all; from the loading
+// thread.
 using LoadProgress = std::function<void(int64_t bytes_done, int64_t bytes_total)>;
 
 // kUnsupported names an architecture that is not in the registry.
-Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& options, int num_threads);
+Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& options,
+                              int num_threads);
 
-// Loads the checkpoint in `folder`. Every tensor of the model is filled exactly once and every tensor of the files is used
-// or known to be superfluous; anything else is an error that names file and tensor.
-Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem::path& folder, ModelConfig config,
-                                         const ModelOptions& options, const LoadProgress& progress = {});
+// Loads the checkpoint in `folder`. Every tensor of the model is filled exactly once and every
+// tensor of the files is used or known to be superfluous; anything else is an error that names file
+// and tensor.
+Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem::path& folder,
+                                         ModelConfig config, const ModelOptions& options,
+                                         const LoadProgress& progress = {});
 
 // Architectures that LoadModel knows, sorted.
 std::vector<std::string> SupportedArchitectures();

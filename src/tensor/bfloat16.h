@@ -6,12 +6,15 @@
 
 namespace sluice {
 
-// A BF16 number: the upper half of a float32. A struct of its own, so that bits are never taken for an integer.
+// A BF16 number: the upper half of a float32. A struct of its own, so that bits are never taken for
+// an integer.
 struct BFloat16 {
   uint16_t bits = 0;
 };
 
-inline float ToFloat(BFloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
+inline float ToFloat(BFloat16 value) {
+  return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
+}
 
 // Rounds to nearest, ties to even. NaN stays NaN.
 inline BFloat16 ToBFloat16(float value) {
@@ -24,7 +27,8 @@ inline BFloat16 ToBFloat16(float value) {
 inline float HalfToFloat(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = half & 0x7FFFu;
-  if (magnitude >= 0x7C00u) return std::bit_cast<float>(sign | 0x7F800000u | ((magnitude & 0x3FFu) << 13));
+  if (magnitude >= 0x7C00u)
+    return std::bit_cast<float>(sign | 0x7F800000u | ((magnitude & 0x3FFu) << 13));
   if (magnitude >= 0x0400u) return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
   const float subnormal = static_cast<float>(magnitude) * 0x1p-24f;
   return sign ? -subnormal : subnormal;

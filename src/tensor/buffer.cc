@@ -11,7 +11,9 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kPage = 4096;
 
-size_t RoundUp(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+size_t RoundUp(size_t value, size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 
@@ -22,12 +24,15 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes, const char* what) {
   const size_t size = RoundUp(size_bytes, alignment);
   // Mapped with room to spare and trimmed to the alignment.
   const size_t padded = size + (alignment > kPage ? alignment : 0);
-  void* mapped = ::mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped = ::mmap(nullptr, padded, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
-    return Fail(ErrorCode::kResourceExhausted, fmt::format("cannot allocate {} bytes for {}", size_bytes, what));
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("cannot allocate {} bytes for {}", size_bytes, what));
   }
   auto* start = static_cast<std::byte*>(mapped);
-  auto* aligned = reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<uintptr_t>(start), alignment));
+  auto* aligned =
+      reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<uintptr_t>(start), alignment));
   if (aligned > start) ::munmap(start, static_cast<size_t>(aligned - start));
   const size_t tail = padded - static_cast<size_t>(aligned - start) - size;
   if (tail > 0) ::munmap(aligned + size, tail);

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// An owning block of zeroed memory, aligned to 2 MiB where it is that large (so that the kernel can use huge pages) and
-// to 64 bytes otherwise. Pages are touched first by whoever writes them first.
+// An owning block of zeroed memory, aligned to 2 MiB where it is that large (so that the kernel can
+// use huge pages) and to 64 bytes otherwise. Pages are touched first by whoever writes them first.
 // Ownership: move-only.
 class Buffer {
  public:

@@ -5,8 +5,9 @@
 
 namespace sluice {
 
-// Describes every stored weight: plain numbers, or narrow numbers with scales. The value of element [n, k] of a matrix
-// [out, in] is data[n, k] * scale[...] * second_scale, where the scale layout tells which scale belongs to it.
+// Describes every stored weight: plain numbers, or narrow numbers with scales. The value of element
+// [n, k] of a matrix [out, in] is data[n, k] * scale[...] * second_scale, where the scale layout
+// tells which scale belongs to it.
 struct DataFormat {
   enum class ScaleLayout : uint8_t {
     kNone,       // plain numbers

@@ -9,8 +9,19 @@ namespace sluice {
 
 // Names and widths as in the safetensors format.
 enum class ElementType : uint8_t {
-  kBool, kU8, kI8, kI16, kU16, kI32, kU32, kI64, kU64,
-  kF16, kBF16, kF32, kF64,
+  kBool,
+  kU8,
+  kI8,
+  kI16,
+  kU16,
+  kI32,
+  kU32,
+  kI64,
+  kU64,
+  kF16,
+  kBF16,
+  kF32,
+  kF64,
   kF8E4M3,  // E4M3FN: no infinities, NaN = 0x7F and 0xFF
   kF8E5M2,
   kF8E8M0,  // a power of two: 2^(byte - 127), NaN = 0xFF
