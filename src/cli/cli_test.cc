@@ -134,7 +134,7 @@ TEST(Limits, WorkOfAKnownShape) {
   const ModelWork work = WorkOf(config, 2);
   EXPECT_EQ(work.matrix_weights, 16 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192));
   EXPECT_EQ(work.matrix_weights + work.logit_weights, 1235746816);
-  EXPECT_EQ(work.weight_bytes_per_token, 2 * 1235746816);
+  EXPECT_EQ(work.weight_bytes_per_token, int64_t{2} * 1235746816);
   EXPECT_NEAR(PrefillFlops(config, work, 512),
               2.0 * 512 * 973078528 + 2.0 * 262668288 + 2.0 * 512 * 512 * 2048 * 16, 1);
 }
