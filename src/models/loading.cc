@@ -69,8 +69,8 @@ Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem
   }
   ASSIGN_OR_RETURN(Workspace workspace,
                    Workspace::Allocate(WorkspaceLayout::For(spec, options, pool.num_threads())));
-  return std::make_unique<DecoderModel>(std::move(config), options, std::move(spec), std::move(weights),
-                                   std::move(workspace));
+  return std::make_unique<DecoderModel>(std::move(config), options, std::move(spec),
+                                        std::move(weights), std::move(workspace));
 }
 
 }  // namespace sluice
