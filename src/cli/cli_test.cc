@@ -117,7 +117,7 @@ TEST(Commands, EachHasHelp) {
 
 TEST(Metrics, ThePageListsEveryFamilyWithItsType) {
   const std::string page = MetricsMarkdown();
-  EXPECT_THAT(page, HasSubstr("| `vllm:num_requests_running` | gauge | `model_name` `engine` |"));
+  EXPECT_THAT(page, HasSubstr("| `vllm:num_requests_running` | gauge | `engine` `model_name` |"));
   EXPECT_THAT(page, HasSubstr("`vllm:time_to_first_token_seconds` | histogram"));
 }
 
