@@ -5,7 +5,7 @@ option(SLUICE_WERROR "Treat warnings as errors" ON)
 add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 # GCC 12 sees overlapping copies in std::string's operator+ where there are none (its bug 105651).
-target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Wno-restrict)
+target_compile_options(sluice_flags INTERFACE -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(SLUICE_WERROR)
   target_compile_options(sluice_flags INTERFACE -Werror)
 endif()
