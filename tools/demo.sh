@@ -33,7 +33,7 @@ curl -fsS "$url/v1/completions" -H "Content-Type: application/json" \
   -d '{ "model": "abacus", "prompt": "San Francisco is a", "max_tokens": 20, "temperature": 0 }'
 echo
 echo
-question="Tom has 3 apples and buys 4 more. Then he gives 2 away. How many apples does Tom have now?"
+question="Tom has 13 apples. He buys 24 more and then gives 8 to Anna. How many apples does he have left?"
 echo "a chat, streamed: $question"
 "$bin" chat --url "$url" --temperature 0 --max-tokens 256 --quick "$question"
 
