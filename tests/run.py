@@ -4,6 +4,7 @@
 Usage: tests/run.py all | fast | SUITE...    suites: unit e2e asan tsan
 Exits with 1 where a test failed or a suite ran nothing.
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree
 
@@ -28,15 +30,17 @@ class Tally:
     def __init__(self):
         self.passed = self.failed = 0
         self.empty = []
+        self.lock = threading.Lock()
 
     def add(self, suite, passed, failed, seconds, detail=""):
-        self.passed += passed
-        self.failed += failed
-        if passed + failed == 0:
-            self.empty.append(suite)
-        print("%-24s %5d passed, %d failed  (%.1f s)" % (suite, passed, failed, seconds), flush=True)
-        if detail:
-            print(detail, flush=True)
+        with self.lock:
+            self.passed += passed
+            self.failed += failed
+            if passed + failed == 0:
+                self.empty.append(suite)
+            print("%-24s %5d passed, %d failed  (%.1f s)" % (suite, passed, failed, seconds), flush=True)
+            if detail:
+                print(detail, flush=True)
 
 
 def run(argv, **kw):
@@ -94,8 +98,10 @@ def run_units(tally, label, folder, only=None, test_filter="*", environment=None
         programs = [p for p in programs if p[0] in only]
     if not programs:
         tally.empty.append(label)
-    for name, program in programs:
-        run_gtest(tally, "%s %s" % (label, name), program, test_filter, environment)
+    # Most programs use one core: two at a time.
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for _ in pool.map(lambda p: run_gtest(tally, "%s %s" % (label, p[0]), p[1], test_filter, environment), programs):
+            pass
 
 
 def unit(tally):
