@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the include arrows: which folder of src/ may include which. Prints every arrow that is not in the table.
 
-The table is that of docs/architecture.md; a folder may always include itself.
+The table is that of docs/architecture.md; a folder may always include itself. Also: files that are too long, and types of
+one name in two headers (the linker would take one's functions for the other's).
 """
 import pathlib
 import re
@@ -33,6 +34,7 @@ MAX_LINES = 1000
 WATCHED_LINES = 800
 
 bad = []
+types = {}  # qualified name -> header
 for path in sorted(ROOT.rglob("*")):
     if path.suffix not in (".h", ".cc"):
         continue
@@ -53,6 +55,13 @@ for path in sorted(ROOT.rglob("*")):
             bad.append("%s: %s must not include %s" % (place, folder, target))
         elif target != folder and PRIVATE.search(found.group(1)):
             bad.append("%s: %s is private to %s" % (place, found.group(1), target))
+    if path.suffix == ".h":
+        namespace = "".join(re.findall(r"^namespace (\S+) \{", text, re.M))
+        for name in re.findall(r"^(?:class|struct|enum class) (?:alignas\(\d+\) )?(\w+)[^;]*?\{", text, re.M):
+            first = types.setdefault((namespace, name), path)
+            if first != path:
+                bad.append("%s: %s::%s is also defined in %s" % (path.relative_to(ROOT.parent), namespace, name,
+                                                                 first.relative_to(ROOT.parent)))
     lines = text.count("\n")
     data = "data" in path.stem or "table" in path.stem
     if lines > (MAX_LINES if path.stem.endswith("_test") else WATCHED_LINES) and not data:
