@@ -56,11 +56,18 @@ for path in sorted(ROOT.rglob("*")):
         elif target != folder and PRIVATE.search(found.group(1)):
             bad.append("%s: %s is private to %s" % (place, found.group(1), target))
     if path.suffix == ".h":
-        namespace = "".join(re.findall(r"^namespace (\S+) \{", text, re.M))
-        for name in re.findall(r"^(?:class|struct|enum class) (?:alignas\(\d+\) )?(\w+)[^;]*?\{", text, re.M):
-            first = types.setdefault((namespace, name), path)
-            if first != path:
-                bad.append("%s: %s::%s is also defined in %s" % (path.relative_to(ROOT.parent), namespace, name,
+        inside = []
+        for opened, closed, name in re.findall(
+                r"^namespace(?: (\S+))? \{$|^(\}  // namespace)|^(?:class|struct|enum class) (?:alignas\(\d+\) )?(\w+)[^;{]*\{",
+                re.sub(r"^namespace \S+ \{\n[^{}]*\n\}$", "", text, flags=re.M), re.M):  # without forward declarations
+            if not closed and not name:
+                inside.append(opened)
+            elif closed:
+                inside.pop()
+            else:
+                first = types.setdefault("::".join([*inside, name]), path)
+                if first != path:
+                    bad.append("%s: %s is also defined in %s" % (path.relative_to(ROOT.parent), "::".join([*inside, name]),
                                                                  first.relative_to(ROOT.parent)))
     lines = text.count("\n")
     data = "data" in path.stem or "table" in path.stem
