@@ -65,10 +65,10 @@ def build(preset, targets=()):
     return folder
 
 
-def unit_programs(folder):
-    """Names and paths of the test programs that ctest knows."""
+def unit_programs(folder, only=None):
+    """Names and paths of the test programs that ctest knows, or of those named; the others may not have been built."""
     out = run(["ctest", "--test-dir", folder, "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout
-    return [(t["name"], t["command"][0]) for t in json.loads(out)["tests"]]
+    return [(t["name"], t["command"][0]) for t in json.loads(out)["tests"] if only is None or t["name"] in only]
 
 
 def run_gtest(tally, suite, program, test_filter="*", environment=None):
@@ -93,9 +93,7 @@ def run_gtest(tally, suite, program, test_filter="*", environment=None):
 
 
 def run_units(tally, label, folder, only=None, test_filter="*", environment=None):
-    programs = unit_programs(folder)
-    if only is not None:
-        programs = [p for p in programs if p[0] in only]
+    programs = unit_programs(folder, only)
     if not programs:
         tally.empty.append(label)
     # Most programs use one core: two at a time.
