@@ -39,13 +39,16 @@ class FakeEngine : public Engine {
     info_.block_size = 16;
     thread_ = std::thread([this] { Loop(); });
   }
-  ~FakeEngine() override {
+  ~FakeEngine() override { End(); }
+  // No sink is called any more once it returns. As with the real engine, that comes before the end
+  // of the server.
+  void End() {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
     }
     wake_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   EngineInfo& mutable_info() { return info_; }

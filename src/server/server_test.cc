@@ -142,7 +142,10 @@ class ServerTest : public testing::Test {
     const Status attached = server_->Attach(&engine_, kModel);
     ASSERT_TRUE(attached) << attached.error().message;
   }
-  void TearDown() override { server_.reset(); }
+  void TearDown() override {
+    engine_.End();
+    server_.reset();
+  }
 
   static std::string Head(const std::string& method, const std::string& path,
                           const std::string& headers, size_t length) {
