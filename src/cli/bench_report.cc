@@ -105,7 +105,8 @@ std::string BenchReport::Text() const {
         f.decode_tokens_per_second, 1e3 / f.decode_steps_per_second,
         f.decode_bytes_per_second / 1e9,
         Share(f.decode_bytes_per_second, bound.read_bytes_per_second, "the read bandwidth"));
-    text += fmt::format("host     {:.3f} ms a step outside the forward pass, sampling included\n", f.host_milliseconds);
+    text += fmt::format("host     {:.3f} ms a step outside the forward pass, sampling included\n",
+                        f.host_milliseconds);
   }
   text += fmt::format("latency  {:.3f} s a batch, first token after {:.3f} s (median)\n", f.seconds,
                       f.first_token_seconds);
