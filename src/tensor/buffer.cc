@@ -31,8 +31,8 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes, const char* what) {
                 fmt::format("cannot allocate {} bytes for {}", size_bytes, what));
   }
   auto* start = static_cast<std::byte*>(mapped);
-  auto* aligned =
-      reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<uintptr_t>(start), alignment));
+  const auto address = reinterpret_cast<uintptr_t>(start);
+  std::byte* aligned = start + (RoundUp(address, alignment) - address);
   if (aligned > start) ::munmap(start, static_cast<size_t>(aligned - start));
   const size_t tail = padded - static_cast<size_t>(aligned - start) - size;
   if (tail > 0) ::munmap(aligned + size, tail);
