@@ -87,7 +87,7 @@ struct ListData final : Heap {
 class DictData final : public Heap {
  public:
   using Entry = std::pair<Value, Value>;
-  DictData() : Heap(96) {}
+  DictData();
   const std::vector<Entry>& entries() const { return entries_; }
   size_t size() const { return entries_.size(); }
   // The value of an equal key, or null. Fails (TypeError) if the key cannot be hashed.
@@ -229,6 +229,8 @@ class Value {
   };
   std::shared_ptr<Heap> heap_;
 };
+
+inline DictData::DictData() : Heap(96) {}
 
 // The arguments of a call.
 struct Arguments {
