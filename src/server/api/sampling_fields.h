@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/sampling_params.h"
+#include "engine/request.h"
 #include "server/api/api_error.h"
 #include "server/api/field_reader.h"
 #include "server/api/model_context.h"
