@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "server/api/field_reader.h"
 #include "server/api/python_text.h"
 
@@ -21,24 +22,6 @@ tl::unexpected<ApiError> Unreadable() {
   ApiError error;
   error.detail = "There was an error parsing the body";
   return tl::unexpected<ApiError>(std::move(error));
-}
-
-void AppendUtf8(std::string& out, uint32_t code) {
-  if (code < 0x80) {
-    out.push_back(static_cast<char>(code));
-  } else if (code < 0x800) {
-    out.push_back(static_cast<char>(0xC0 | code >> 6));
-    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-  } else if (code < 0x10000) {
-    out.push_back(static_cast<char>(0xE0 | code >> 12));
-    out.push_back(static_cast<char>(0x80 | (code >> 6 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-  } else {
-    out.push_back(static_cast<char>(0xF0 | code >> 18));
-    out.push_back(static_cast<char>(0x80 | (code >> 12 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (code >> 6 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-  }
 }
 
 // A reader of JSON that accepts what Python's does and knows where it stopped. Slow beside
