@@ -12,8 +12,8 @@
 namespace sluice::kernels {
 
 // Shape of one layer's KV cache. K and V are separate arrays, each [num_blocks, num_kv_heads,
-// block_size, head_dim] of `type` (BF16 or F32). The slot of token t of a sequence is block_table[t
-// / block_size], row t % block_size.
+// block_size, head_dim] of `type` (BF16, F32 or F8_E4M3). The slot of token t of a sequence is
+// block_table[t / block_size], row t % block_size.
 struct KvLayout {
   int num_kv_heads = 0;
   int head_dim = 0;
@@ -30,6 +30,24 @@ struct KvCacheView {
   KvLayout layout;
   void* k = nullptr;
   void* v = nullptr;
+  // F8_E4M3 alone: a stored code stands for code * scale.
+  float k_scale = 1;
+  float v_scale = 1;
+};
+
+// Which earlier positions a row sees: those that are not before the start of its own chunk, nor
+// farther back than the window. 0 means no such limit.
+struct AttentionSpan {
+  int32_t chunk = 0;   // position p sees those from p / chunk * chunk on
+  int32_t window = 0;  // position p sees the last `window` positions, itself included
+
+  // The first position that position `p` sees.
+  int32_t FirstSeen(int32_t p) const {
+    const int32_t in_chunk = chunk > 0 ? p / chunk * chunk : 0;
+    const int32_t in_window = window > 0 && p >= window ? p - window + 1 : 0;
+    return in_chunk > in_window ? in_chunk : in_window;
+  }
+  friend bool operator==(const AttentionSpan&, const AttentionSpan&) = default;
 };
 
 // The tokens of one sequence in this step: rows [first_row, first_row + num_tokens) of the step's

@@ -148,7 +148,7 @@ TEST_P(ElementwiseTest, EmbeddingReadsRowsOutOfPanels) {
       DataFormat format;
       format.type = type;
       PackedMatrix table = *AllocatePacked(format, 45, cols, "test");
-      PackRows(pool, table, 0, 45, rows.data(), ElementType::kF32);
+      PackRows(pool, table, 0, PlainMatrix(rows.data(), ElementType::kF32, 45, cols), 0, 45);
       const std::vector<int32_t> tokens = {44, 0, 15, 16, 16, 31};
       std::vector<float> out(tokens.size() * static_cast<size_t>(cols));
       Embedding(pool, table, tokens, out.data());

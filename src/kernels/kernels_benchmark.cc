@@ -64,8 +64,8 @@ PackedMatrix RandomMatrix(int64_t rows, int64_t cols) {
   PackedMatrix matrix = *AllocatePacked(DataFormat{}, rows, cols, "benchmark");
   const std::vector<BFloat16> row_block = ToBFloat16(Random(1).Normal(64 * cols));
   for (int64_t row = 0; row < rows; row += 64) {
-    PackRows(Pool(), matrix, row, std::min<int64_t>(64, rows - row), row_block.data(),
-             ElementType::kBF16);
+    PackRows(Pool(), matrix, row, PlainMatrix(row_block.data(), ElementType::kBF16, 64, cols), 0,
+             std::min<int64_t>(64, rows - row));
   }
   return matrix;
 }

@@ -4,29 +4,38 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "kernels/matrix.h"
+#include "tensor/stored_matrix.h"
 
 namespace sluice::kernels {
 
-// Bytes that a packed matrix [rows, cols] takes.
+// Bytes that a packed matrix [rows, cols] takes, its scales included.
 int64_t PackedBytes(const DataFormat& format, int64_t rows, int64_t cols);
 
-// Allocates a packed matrix [rows, cols] of zeros. Formats: BF16 and F32 without scales.
-// kUnsupported for others.
+// Allocates a packed matrix [rows, cols] of zeros. kUnsupported for a format that has no kernels;
+// the message names it and lists those that have.
 Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int64_t cols,
                                     const char* what);
 
-// Packs a row-major matrix [num_rows, matrix.cols] into rows [first_row, first_row + num_rows) of
-// `matrix`: several checkpoint tensors can fill one matrix (q, k and v; gate and up). `source_type`
-// is F32, F16 or BF16 and is rounded to matrix.format.type (nearest even). `source` needs no
-// alignment. REQUIRES: the rows lie inside the matrix.
-void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, int64_t num_rows,
-              const void* source, ElementType source_type);
+// Packs rows [source_row, source_row + num_rows) of `source` into rows [first_row, first_row +
+// num_rows) of `matrix`: several checkpoint tensors can fill one matrix (q, k and v; gate and up).
+// A plain source (F32, F16 or BF16) is rounded to the type of a plain matrix (nearest even); any
+// other source has the matrix's format but for the layout of its scale, and its codes are taken
+// over unchanged. A source with a scale per tensor or per row fits a matrix with either. REQUIRES:
+// the rows lie inside both; source.cols == matrix.cols.
+void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
+              int64_t source_row, int64_t num_rows);
 
-// y[m, n] = sum over k of x[m, k] * w[n, k], plus bias[n] where `bias` is not null. x: [M, K] F32
-// or BF16; w: [N, K]; y: [M, N] F32, row stride `y_stride` >= N. BF16 inputs meet BF16 weights in
-// exact products; sums are F32. An F32 x with BF16 or F32 weights is computed in F32. The order of
-// the sum over k is the same for every M, every thread count and every position of the row in x.
-// REQUIRES: x.cols == w.cols; a BF16 x needs BF16 weights.
+// The values of one row, exactly: out [cols]. The reference of all formats, and the embedding's.
+void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
+
+// y[m, n] = sum over k of x[m, k] * w[n, k], plus bias[n] where `bias` is not null. x: [M, K] F32,
+// BF16 or I8; w: [N, K]; y: [M, N] F32, row stride `y_stride` >= N. Weights of every format meet
+// BF16 inputs in exact products (codes and, for groups of 4-bit numbers, code * scale are exact in
+// BF16), sums are F32, scales of blocks multiply the sums of their block and scales of rows the
+// whole sum. An F32 x is computed in F32 with the exact values of the weights. I8 inputs meet I8
+// weights alone, in exact integer sums that are scaled once at the end. The order of the sum over k
+// is the same for every M, every thread count and every position of the row in x. REQUIRES: x.cols
+// == w.cols.
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
             int64_t y_stride, const float* bias = nullptr);
 

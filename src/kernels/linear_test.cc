@@ -35,7 +35,7 @@ struct Problem {
     format.type = mode == Mode::kF32 ? ElementType::kF32 : ElementType::kBF16;
     packed = *AllocatePacked(format, n, k, "test");
     ThreadPool pool(1);
-    PackRows(pool, packed, 0, n, w.data(), ElementType::kF32);
+    PackRows(pool, packed, 0, PlainMatrix(w.data(), ElementType::kF32, n, k), 0, n);
   }
 
   Activations Rows(int64_t first, int64_t count) const {
@@ -189,9 +189,10 @@ TEST(Packing, SeveralSourcesOfAllTypesFillOneMatrix) {
       std::vector<uint16_t> f16(static_cast<size_t>(9 * cols), 0x3555);  // 0.333251953125
       std::vector<std::byte> unaligned(f32.size() * 4 + 1);
       std::memcpy(unaligned.data() + 1, f32.data(), f32.size() * 4);
-      PackRows(pool, matrix, 0, 21, unaligned.data() + 1, ElementType::kF32);
-      PackRows(pool, matrix, 21, 20, bf16.data(), ElementType::kBF16);
-      PackRows(pool, matrix, 41, 9, f16.data(), ElementType::kF16);
+      PackRows(pool, matrix, 0, PlainMatrix(unaligned.data() + 1, ElementType::kF32, 21, cols), 0,
+               21);
+      PackRows(pool, matrix, 21, PlainMatrix(bf16.data(), ElementType::kBF16, 20, cols), 0, 20);
+      PackRows(pool, matrix, 41, PlainMatrix(f16.data(), ElementType::kF16, 9, cols), 0, 9);
       // The product with a unit vector reads a column back.
       for (int64_t k : {int64_t{0}, cols / 2, cols - 1}) {
         std::vector<float> x(static_cast<size_t>(cols), 0.0f);

@@ -9,24 +9,29 @@
 
 namespace sluice::kernels {
 
-// A view of row-major activations [rows, cols], F32 or BF16. Element (i, j) stands at data + (i *
-// stride + j).
+// A view of row-major activations [rows, cols], F32, BF16 or I8. Element (i, j) stands at data + (i
+// * stride + j). Those of type I8 stand for data * scales[i].
 struct Activations {
   const void* data = nullptr;
   ElementType type = ElementType::kF32;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t stride = 0;  // elements between rows, >= cols
+  int64_t stride = 0;             // elements between rows, >= cols
+  const float* scales = nullptr;  // [rows], for I8 alone
 
   const float* f32() const { return static_cast<const float*>(data); }
   const BFloat16* bf16() const { return static_cast<const BFloat16*>(data); }
 };
 
-// A weight matrix [out, in], packed for the micro-kernels: in panels of `kPanelRows` output rows,
-// and inside a panel pairs of inputs side by side (BF16: [out / 16][in / 2][16][2]; F32: [out /
-// 16][in][16]). Rows are padded with zeros to a whole panel. The panels are the only copy of the
-// weight in memory: the embedding reads single rows out of them. Ownership: owns its bytes;
-// move-only.
+// A weight matrix [out, in], packed for the micro-kernels and still in its stored format: in panels
+// of `kPanelRows` output rows, and inside a panel in lines of neighbouring inputs (BF16: [out /
+// 16][in / 2][16][2]; F32: [out / 16][in][16]; the codes of narrow formats as packing.cc says).
+// Rows are padded with zeros to a whole panel. The panels are the only copy of the weight in
+// memory: the embedding reads single rows out of them. Ownership: owns its bytes; move-only.
+//
+// The value of element [n, k] is code * its group's scale * row_scales[n]: scales of groups and
+// blocks stay beside the codes, a scale of the whole tensor or of a row and a second scale are
+// row_scales, so that one matrix can be filled from tensors with scales of their own.
 struct PackedMatrix {
   static constexpr int kPanelRows = 16;
 
@@ -34,6 +39,8 @@ struct PackedMatrix {
   int64_t rows = 0;  // out
   int64_t cols = 0;  // in
   Buffer data;
+  Buffer group_scales;  // empty where the format has no groups or blocks
+  Buffer row_scales;    // F32 [rows padded to a whole panel]; empty for plain numbers
 
   PackedMatrix() = default;
   PackedMatrix(PackedMatrix&&) = default;

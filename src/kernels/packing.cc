@@ -123,11 +123,14 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
   return matrix;
 }
 
-void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, int64_t num_rows,
-              const void* source, ElementType source_type) {
+void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
+              int64_t source_row, int64_t num_rows) {
   CHECK_GE(first_row, 0);
   CHECK_GE(num_rows, 0);
   CHECK_LE(first_row + num_rows, matrix.rows);
+  CHECK_LE(source_row + num_rows, source.rows);
+  CHECK_EQ(source.cols, matrix.cols);
+  CHECK(!source.transposed, "cannot pack a transposed matrix");
   CHECK(IsSupported(matrix.format), "cannot pack into {}", ElementTypeName(matrix.format.type));
   const int64_t first_panel = first_row / kPanelRows;
   // Cut by whole panels, which also keeps two threads off the same cache line.
@@ -135,13 +138,31 @@ void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, int64_t
       Panels(first_row + num_rows) - first_panel, 1, [&](int64_t panel_begin, int64_t panel_end) {
         const int64_t begin = std::max(first_row, (first_panel + panel_begin) * kPanelRows);
         const int64_t end = std::min(first_row + num_rows, (first_panel + panel_end) * kPanelRows);
-        const auto* bytes = static_cast<const std::byte*>(source);
+        const ElementType source_type = source.format.type;
+        const std::byte* bytes =
+            source.data + source_row * source.cols * BitsPerElement(source_type) / 8;
         if (matrix.format.type == ElementType::kBF16) {
           PackRangeOf<BFloat16>(matrix, first_row, begin, end, bytes, source_type);
         } else {
           PackRangeOf<float>(matrix, first_row, begin, end, bytes, source_type);
         }
       });
+}
+
+void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out) {
+  const int64_t panel = row / kPanelRows;
+  const int64_t lane = row % kPanelRows;
+  const int64_t cols = matrix.cols;
+  if (matrix.format.type == ElementType::kBF16) {
+    const int64_t pairs = (cols + 1) / 2;
+    const auto* data = reinterpret_cast<const BFloat16*>(matrix.data.data()) +
+                       (panel * pairs * kPanelRows + lane) * 2;
+    for (int64_t k = 0; k < cols; ++k) out[k] = ToFloat(data[k / 2 * 2 * kPanelRows + k % 2]);
+  } else {
+    const auto* data =
+        reinterpret_cast<const float*>(matrix.data.data()) + panel * cols * kPanelRows + lane;
+    for (int64_t k = 0; k < cols; ++k) out[k] = data[k * kPanelRows];
+  }
 }
 
 }  // namespace sluice::kernels

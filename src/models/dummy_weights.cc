@@ -68,7 +68,8 @@ void FillMatrix(ThreadPool& pool, const MatrixParameter& matrix, uint64_t seed, 
           FillRow(tensor_seed, start + row, scale, matrix.cols, chunk + row * matrix.cols);
         }
       });
-      kernels::PackRows(pool, *matrix.target, first_row + start, rows, chunk, type);
+      kernels::PackRows(pool, *matrix.target, first_row + start,
+                        PlainMatrix(chunk, type, rows, matrix.cols), 0, rows);
       done(rows * row_bytes);
     }
     first_row += part.rows;

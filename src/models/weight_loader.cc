@@ -188,14 +188,15 @@ Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpo
     int64_t first_row = 0;
     for (const ParameterPart& part : matrix.parts) {
       const StoredTensor& tensor = *checkpoint.Find(part.name);
+      const StoredMatrix source =
+          PlainMatrix(tensor.bytes().data(), tensor.info->type, part.rows, matrix.cols);
       const int64_t row_bytes = matrix.cols * BitsPerElement(tensor.info->type) / 8;
       const int64_t chunk_rows =
           std::max<int64_t>(1, kChunkBytes / row_bytes / kernels::PackedMatrix::kPanelRows) *
           kernels::PackedMatrix::kPanelRows;
       for (int64_t row = 0; row < part.rows; row += chunk_rows) {
         const int64_t rows = std::min(chunk_rows, part.rows - row);
-        kernels::PackRows(pool, *matrix.target, first_row + row, rows,
-                          tensor.bytes().data() + row * row_bytes, tensor.info->type);
+        kernels::PackRows(pool, *matrix.target, first_row + row, source, row, rows);
         tensor.Release(static_cast<uint64_t>(row * row_bytes),
                        static_cast<uint64_t>(rows * row_bytes));
         meter.Add(rows * row_bytes);

@@ -1,0 +1,41 @@
+// experts: routing of tokens to a mixture of experts, and the way there and back.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "kernels/matrix.h"
+
+namespace sluice::kernels {
+
+enum class RouterScore {
+  kSoftmax,  // softmax over all experts, then the top_k largest
+  kSigmoid,  // the top_k largest logits, then the sigmoid of each
+};
+
+// Picks experts for every row. logits: F32 [rows, num_experts]. chosen and weights: [rows, top_k],
+// by falling logit, the lower index first among equal ones. `normalize`: the weights of a row are
+// divided by their sum. Source of the formulas: transformers' Qwen3MoeTopKRouter and Llama4Router.
+void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
+                   int64_t top_k, RouterScore score, bool normalize, int32_t* chosen,
+                   float* weights);
+
+// Sorts the pairs (row, slot) by expert, rows in rising order inside an expert. order: [rows *
+// top_k], pair row * top_k + slot of each place; place: [rows * top_k], the inverse; row_begin:
+// [num_experts + 1].
+void GroupByExpert(const int32_t* chosen, int64_t rows, int64_t top_k, int64_t num_experts,
+                   int32_t* order, int32_t* place, int32_t* row_begin);
+
+// out[i, :] = x[order[i] / top_k, :], times weights[order[i]] where `weights` is not null (input
+// scaling). `out` has x's type, dense.
+void GatherRows(ThreadPool& pool, const Activations& x, std::span<const int32_t> order,
+                int64_t top_k, const float* weights, void* out);
+
+// sum[row, :] (+)= the results of the row's slots, in the order of the slots, each times its weight
+// where `weights` is not null (output scaling). y: F32 dense [rows * top_k, cols] in the order of
+// GroupByExpert. `add`: to what stands in `sum`, else sum is written.
+void CombineExperts(ThreadPool& pool, const float* y, const int32_t* place, const float* weights,
+                    int64_t rows, int64_t top_k, int64_t cols, bool add, float* sum);
+
+}  // namespace sluice::kernels

@@ -1,0 +1,25 @@
+// How a scheme wants the inputs of a quantized linear layer rounded.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice {
+
+struct ActivationFormat {
+  enum class Kind : uint8_t {
+    kNone,          // as they are
+    kFp8Static,     // E4M3 of x / input_scale, the scale stored with the layer
+    kFp8PerToken,   // E4M3 with a scale amax / 448 of the row
+    kFp8PerGroup,   // the same of each `group_size` inputs of the row
+    kNvfp4,         // E2M1 with an E4M3 scale a group of 16 under the layer's global scale
+    kMxfp4,         // E2M1 with an E8M0 scale a group of 32
+    kInt8PerToken,  // integers of x / scale, scale = amax / 127 of the row
+  };
+
+  Kind kind = Kind::kNone;
+  int group_size = 0;
+
+  friend bool operator==(const ActivationFormat&, const ActivationFormat&) = default;
+};
+
+}  // namespace sluice
