@@ -8,7 +8,12 @@
 
 namespace sluice {
 
+// Whose answers are given where they differ. kVllm: those of `vllm serve`; kTrtllm: those of
+// `trtllm-serve`; kSluice: vLLM's, and a few conveniences that it does not have.
+enum class ApiDialect { kSluice, kVllm, kTrtllm };
+
 struct ServerConfig {
+  ApiDialect dialect = ApiDialect::kSluice;
   std::string host = "0.0.0.0";
   uint16_t port = 8000;               // 0: any free port, told by Server::port()
   std::vector<std::string> api_keys;  // empty: no authentication
@@ -17,8 +22,8 @@ struct ServerConfig {
   std::string model_argument;  // as the user gave it ("root" in /v1/models)
   std::string root_path;       // prefix that a proxy strips or keeps; both are answered
 
-  // CORS, as vllm serve.
-  std::vector<std::string> allowed_origins = {"*"};
+  // CORS, as vllm serve: no browser page of another origin may call unless it is named here.
+  std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_methods = {"*"};
   std::vector<std::string> allowed_headers = {"*"};
   bool allow_credentials = false;
@@ -50,8 +55,18 @@ struct ServerConfig {
   bool enable_request_id_headers = false;
   bool enable_server_load_tracking = false;
   bool enable_tokenizer_info_endpoint = false;
+  bool enable_docs = true;  // /docs, /redoc and /openapi.json
+  bool dev_mode = false;    // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...
+  bool enable_per_request_metrics = false;
+  double sse_keep_alive_seconds = 0;  // 0: no comments in a stream that has nothing to say
+
+  // Logs.
   bool disable_access_log = false;
+  std::vector<std::string> quiet_access_paths;  // not in the access log
   bool log_requests = false;
+  bool log_outputs = false;     // with log_requests: answers too
+  int64_t max_log_length = -1;  // characters of a prompt or answer in the log; -1: all
+  bool disable_log_stats = false;
   bool priority_scheduling = false;
   std::string version;  // of /version and system_fingerprint
 };
