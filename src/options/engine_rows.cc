@@ -42,8 +42,9 @@ std::vector<Option> EngineRows() {
        .default_value = "auto",
        .group = kMemory,
        .commands = kEngineCommands,
-       .help = "Numbers in the KV cache; auto: bfloat16, and float32 with --dtype float32.",
-       .choices = "auto|bfloat16|float32|float16|fp8|fp8_e4m3|fp8_e5m2"},
+       .help = "Numbers in the KV cache; auto: bfloat16, float32 with --dtype float32, and fp8 "
+               "where the checkpoint says so; fp8 is fp8_e4m3 with the checkpoint's scales.",
+       .choices = "auto|bfloat16|float32|fp8|fp8_e4m3"},
       {.name = "enable-prefix-caching",
        .type = Type::kFlag,
        .default_value = "true",

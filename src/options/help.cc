@@ -39,11 +39,11 @@ std::string Wrap(std::string_view text) {
 }
 
 std::string FlagOf(const Option& option) {
-  if (option.type == Type::kFlag) return fmt::format("--{0}, --no-{0}", option.name);
-  if (option.type == Type::kChoice) return fmt::format("--{} {}", option.name, option.choices);
+  if (option.type == Type::kFlag) return fmt::format("--{0}, --no-{0}", FlagName(option));
+  if (option.type == Type::kChoice) return fmt::format("--{} {}", FlagName(option), option.choices);
   std::string value = Lower(TypeName(option.type));
   if (option.type == Type::kStrings) value = "text...";
-  return fmt::format("--{} <{}>", option.name, value);
+  return fmt::format("--{} <{}>", FlagName(option), value);
 }
 
 bool Matches(const Option& option, std::string_view filter) {
@@ -70,6 +70,14 @@ constexpr std::pair<Command, std::string_view> kCommandNames[] = {
     {kTokenize, "tokenize"},
     {kRender, "render"},
     {kVersion, "version"},
+    {kBenchServe, "bench serve"},
+    {kBenchSweep, "bench sweep"},
+    {kRunBatch, "run-batch"},
+    {kCollectEnv, "collect-env"},
+    {kExplainOptions, "explain-options"},
+    {kEval, "eval"},
+    {kRecipe, "recipe"},
+    {kQuantize, "quantize"},
 };
 
 std::string CommandsOf(const Option& option) {
@@ -102,8 +110,9 @@ std::string VariablesOf(const Option& option) {
 }
 
 std::string FlagsMarkdown(const Option& option) {
-  std::string result = option.type == Type::kFlag ? fmt::format("`--{0}` `--no-{0}`", option.name)
-                                                  : fmt::format("`--{}`", option.name);
+  std::string result = option.type == Type::kFlag
+                           ? fmt::format("`--{0}` `--no-{0}`", FlagName(option))
+                           : fmt::format("`--{}`", FlagName(option));
   for (std::string_view alias : Split(option.aliases, '|')) result += fmt::format(" `{}`", alias);
   for (std::string_view alias : Split(option.trtllm, '|'))
     result += fmt::format(" `{}` (trtllm-serve)", alias);

@@ -47,6 +47,21 @@ std::vector<Option> ModelRows() {
                "verification; half and "
                "float16 run as bfloat16.",
        .choices = "auto|bfloat16|float32|float|half|float16"},
+      {.name = "quantization",
+       .group = kGroup,
+       .commands = kServe | kBenchLatency | kBenchThroughput | kRunBatch,
+       .help = "What the checkpoint's quantization must be (modelopt, modelopt_fp4, fp8, quark, "
+               "compressed-tensors, ...); default: whatever it says. One that contradicts the "
+               "checkpoint is refused.",
+       .aliases = "-q"},
+      {.name = "activation-format",
+       .type = Type::kChoice,
+       .default_value = "auto",
+       .group = kGroup,
+       .commands = kEngineCommands,
+       .help = "Numbers that the inputs of quantized products are rounded to: bf16, or the "
+               "checkpoint's own; auto is bf16 on a CPU, which is more accurate and costs nothing.",
+       .choices = "auto|bf16|checkpoint"},
       {.name = "max-model-len",
        .type = Type::kInteger,
        .group = kGroup,

@@ -33,10 +33,18 @@ enum Command : uint32_t {
   kTokenize = 1 << 7,
   kRender = 1 << 8,
   kVersion = 1 << 9,
+  kBenchServe = 1 << 10,
+  kBenchSweep = 1 << 11,
+  kRunBatch = 1 << 12,
+  kCollectEnv = 1 << 13,
+  kExplainOptions = 1 << 14,
+  kEval = 1 << 15,
+  kRecipe = 1 << 16,
+  kQuantize = 1 << 17,
 };
 // Those that may run an engine in their own process.
 inline constexpr uint32_t kEngineCommands =
-    kServe | kChat | kComplete | kBenchLatency | kBenchThroughput;
+    kServe | kChat | kComplete | kBenchLatency | kBenchThroughput | kRunBatch;
 inline constexpr uint32_t kAllCommands = ~uint32_t{0};
 
 // Whose command line is being read: the name under which the program was started.
@@ -48,13 +56,22 @@ struct Range {
 };
 
 struct Option {
-  std::string_view name =
-      {};  // "max-model-len": flag --max-model-len, YAML key, environment SLUICE_MAX_MODEL_LEN
+  // "max-model-len": flag --max-model-len, YAML key, environment SLUICE_MAX_MODEL_LEN; the key of
+  // Settings.
+  std::string_view name = {};
   Type type = Type::kString;
   std::string_view default_value = {};  // as a user would write it; "" where there is none
   std::string_view group = {};
   uint32_t commands = kServe;
   std::string_view help = {};  // one sentence: what it is and does
+
+  // The flag without its dashes where it is not `name`: two commands may give one flag two meanings
+  // or defaults, in two rows with different names ("bench-port" with the flag "port").
+  std::string_view flag = {};
+  // Defaults when run under another name, where they differ from `default_value`; "[]" for an empty
+  // list.
+  std::string_view vllm_default = {};
+  std::string_view trtllm_default = {};
 
   std::string_view choices = {};  // kChoice: the words, separated by |
   std::string_view words =
@@ -63,6 +80,13 @@ struct Option {
   // Not empty: the option is taken so that existing scripts run, and has no effect; the text says
   // why, and is said once.
   std::string_view no_effect = {};
+  // Not empty: only the default can be had; another value is refused with this text, which says why
+  // and what to do.
+  std::string_view refuses = {};
+  // Not empty: what the option is turned into here.
+  std::string_view mapped_to = {};
+  // Not empty: its inventor has retired the option; the text says what took its place.
+  std::string_view retired = {};
   std::string_view environment = {};  // further environment variables that set it, separated by |
   std::string_view aliases =
       {};  // further flags of every dialect, with dashes, separated by |: "-tp|--other"
@@ -77,5 +101,10 @@ std::span<const Option> Table();
 const Option& Find(std::string_view name);
 
 std::string_view TypeName(Type type);
+
+// The flag and YAML key of `option`, without dashes in front.
+inline std::string_view FlagName(const Option& option) {
+  return option.flag.empty() ? option.name : option.flag;
+}
 
 }  // namespace sluice::options
