@@ -12,9 +12,6 @@ namespace sluice {
 // `trtllm-serve`; kSluice: vLLM's, and a few conveniences that it does not have.
 enum class ApiDialect { kSluice, kVllm, kTrtllm };
 
-// Whose bodies the answers have: vLLM's newest, or TensorRT-LLM's with its explicit nulls.
-enum class AnswerShape { kVllm, kTrtllm };
-
 struct ServerConfig {
   ApiDialect dialect = ApiDialect::kSluice;
   std::string host = "0.0.0.0";
@@ -44,7 +41,6 @@ struct ServerConfig {
   int worker_threads = 2;  // rendering, encoding, detokenizing
 
   // Answers.
-  AnswerShape answers = AnswerShape::kVllm;
   std::string chat_template;                          // path or text; empty: the model's own
   std::string chat_template_content_format = "auto";  // auto | string | openai
   std::string default_chat_template_kwargs;           // a JSON object or empty
@@ -63,34 +59,27 @@ struct ServerConfig {
   bool dev_mode = false;    // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...
   bool enable_per_request_metrics = false;
   double sse_keep_alive_seconds = 0;  // 0: no comments in a stream that has nothing to say
-
-  // Logs.
-  std::string logprobs_mode = "raw_logprobs";  // raw_logprobs | processed_logprobs | raw_logits |
-                                               // processed_logits
-  bool enable_per_request_metrics = false;
-  int sse_keep_alive_seconds = 0;           // 0: no comments in silent streams
-  std::string fingerprint_mode = "full";    // full | hash | custom | none
+  // raw_logprobs | processed_logprobs | raw_logits | processed_logits
+  std::string logprobs_mode = "raw_logprobs";
+  std::string fingerprint_mode = "full";    // of system_fingerprint: full | hash | custom | none
   std::string fingerprint_value;            // of mode custom
   int stream_interval = 1;                  // tokens in one event of a stream
-  bool disable_docs = false;                // no /docs, /redoc, /openapi.json
-  bool dev_mode = false;                    // routes for developers: /server_info, ...
   bool enable_scale_out = false;            // routes under /inference
   bool skip_model_name_validation = false;  // any "model" is taken
   std::string tool_call_parser;             // "" for none
   bool enable_auto_tool_choice = false;
   std::string reasoning_parser;  // "" for none
+
   // Limits of one request.
   int max_stop_strings = 4;
   int max_completion_prompts = 1024;
   int max_n = 16384;
   int max_bad_words = 128;
 
+  // Logs.
   bool disable_access_log = false;
-  std::vector<std::string> no_access_log_for;   // paths that the access log leaves out
-  double log_stats_seconds = 10;                // between two statistics lines; 0: none
-  bool log_outputs = false;                     // with log_requests: what was generated, too
-  std::optional<int> max_log_len;               // characters of a logged prompt
   std::vector<std::string> quiet_access_paths;  // not in the access log
+  double log_stats_seconds = 10;                // between two statistics lines; 0: none
   bool log_requests = false;
   bool log_outputs = false;     // with log_requests: answers too
   int64_t max_log_length = -1;  // characters of a prompt or answer in the log; -1: all
