@@ -44,11 +44,16 @@ enum Command : uint32_t {
 };
 // Those that may run an engine in their own process.
 inline constexpr uint32_t kEngineCommands =
-    kServe | kChat | kComplete | kBenchLatency | kBenchThroughput | kRunBatch;
+    kServe | kChat | kComplete | kBenchLatency | kBenchThroughput | kRunBatch | kEval;
 inline constexpr uint32_t kAllCommands = ~uint32_t{0};
 
 // Whose command line is being read: the name under which the program was started.
 enum class Dialect { kSluice, kVllm, kTrtllm };
+
+constexpr uint32_t DialectBit(Dialect dialect) {
+  return uint32_t{1} << static_cast<int>(dialect);
+}
+inline constexpr uint32_t kAllDialects = ~uint32_t{0};
 
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
@@ -92,6 +97,8 @@ struct Option {
       {};  // further flags of every dialect, with dashes, separated by |: "-tp|--other"
   std::string_view trtllm = {};  // flags that mean this when run as trtllm-serve, separated by |
   bool secret = false;           // never printed
+  bool value_optional = false;   // the flag may stand without its value
+  uint32_t dialects = kAllDialects;  // that know it, as DialectBit()
 };
 
 // The table, in the order of its groups.
@@ -101,6 +108,9 @@ std::span<const Option> Table();
 const Option& Find(std::string_view name);
 
 std::string_view TypeName(Type type);
+
+// The default in `dialect`, as a user would write it.
+std::string_view DefaultOf(const Option& option, Dialect dialect);
 
 // The flag and YAML key of `option`, without dashes in front.
 inline std::string_view FlagName(const Option& option) {

@@ -7,8 +7,9 @@
 
 namespace sluice::options {
 
-Settings::Settings(const std::vector<Assignment>& assignments, std::vector<std::string> positionals)
-    : positionals_(std::move(positionals)) {
+Settings::Settings(const std::vector<Assignment>& assignments, std::vector<std::string> positionals,
+                   Dialect dialect)
+    : positionals_(std::move(positionals)), dialect_(dialect) {
   for (const Assignment& assignment : assignments) {
     auto [place, fresh] = values_.try_emplace(assignment.option->name, assignment);
     if (fresh || assignment.source < place->second.source) continue;
@@ -32,8 +33,9 @@ bool Settings::Given(std::string_view name) const {
 std::vector<std::string> Settings::Words(std::string_view name) const {
   const Option& option = Find(name);
   if (Given(name)) return values_.at(option.name).words;
-  if (option.default_value.empty()) return {};
-  auto words = CheckWords(option, {std::string(option.default_value)});
+  const std::string_view otherwise = DefaultOf(option, dialect_);
+  if (otherwise.empty()) return {};
+  auto words = CheckWords(option, {std::string(otherwise)});
   CHECK(words.has_value(), "default of --{}: {}", name, words.error().message);
   return *std::move(words);
 }

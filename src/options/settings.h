@@ -14,7 +14,8 @@
 
 namespace sluice::options {
 
-enum class Source { kDefault, kYaml, kEnvironment, kFlag };
+// In their rank. kYamlOverFlags: a file of trtllm-serve, whose keys win over its flags.
+enum class Source { kDefault, kYaml, kEnvironment, kFlag, kYamlOverFlags };
 
 // Words for one option, checked, from one place.
 struct Assignment {
@@ -24,16 +25,33 @@ struct Assignment {
   std::string origin;  // "--port", "config.yaml:3", "SLUICE_PORT"
 };
 
+// Something to tell about how the settings came to be: a key or variable without effect here, or
+// one that was turned into something else.
+struct Note {
+  enum class Kind { kMapped, kNoEffect, kWarning } kind = Kind::kNoEffect;
+  std::string
+      what;  // "cuda_graph_config.enable_padding", "NCCL_DEBUG", "--compilation-config mode"
+  std::string text;
+};
+
 class Settings {
  public:
   Settings() = default;
   // Later assignments win over earlier ones of the same source, and sources over each other by
   // their rank. Lists that are given several times on the command line are joined.
   explicit Settings(const std::vector<Assignment>& assignments,
-                    std::vector<std::string> positionals = {});
+                    std::vector<std::string> positionals = {}, Dialect dialect = Dialect::kSluice);
 
   // Words that belong to no option, in order.
   const std::vector<std::string>& positionals() const { return positionals_; }
+
+  // Whose defaults count.
+  Dialect dialect() const { return dialect_; }
+
+  const std::vector<Note>& notes() const { return notes_; }
+  void AddNotes(const std::vector<Note>& notes) {
+    notes_.insert(notes_.end(), notes.begin(), notes.end());
+  }
 
   // True where a flag, a variable or a file gave it.
   bool Given(std::string_view name) const;
@@ -55,6 +73,8 @@ class Settings {
 
   std::map<std::string_view, Assignment> values_;
   std::vector<std::string> positionals_;
+  Dialect dialect_ = Dialect::kSluice;
+  std::vector<Note> notes_;
 };
 
 }  // namespace sluice::options

@@ -8,7 +8,7 @@ std::span<const Option> Table() {
   static const std::vector<Option> table = [] {
     std::vector<Option> rows;
     for (const auto& part :
-         {ModelRows(), EngineRows(), ServerRows(), ClientRows(), AcceptedRows()}) {
+         {ModelRows(), EngineRows(), ServerRows(), ClientRows(), EvalRows(), AcceptedRows()}) {
       rows.insert(rows.end(), part.begin(), part.end());
     }
     return rows;
@@ -22,6 +22,12 @@ const Option& Find(std::string_view name) {
   }
   CHECK(false, "no option is called {}", name);
   __builtin_unreachable();
+}
+
+std::string_view DefaultOf(const Option& option, Dialect dialect) {
+  if (dialect == Dialect::kVllm && !option.vllm_default.empty()) return option.vllm_default;
+  if (dialect == Dialect::kTrtllm && !option.trtllm_default.empty()) return option.trtllm_default;
+  return option.default_value;
 }
 
 std::string_view TypeName(Type type) {

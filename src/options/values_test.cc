@@ -73,7 +73,7 @@ TEST(Help, ShowsGroupsAndFilters) {
   EXPECT_THAT(OptionHelp(kServe, "scheduling"), ::testing::Not(HasSubstr("--port")));
   EXPECT_EQ(OptionHelp(kServe, "nothing-like-this"), "");
   for (const Option& option : Table()) {
-    EXPECT_THAT(OptionsMarkdown(), HasSubstr("`--" + std::string(option.name) + "`"));
+    EXPECT_THAT(OptionsMarkdown(), HasSubstr("`--" + std::string(FlagName(option)) + "`"));
   }
 }
 
