@@ -56,10 +56,14 @@ void WarnOfOtherHead(const Checkpoint& checkpoint) {
   }
 }
 
+std::string WeightName(const ParameterPart& part) {
+  return part.name + ".weight";
+}
+
 ElementType StoredTypeOf(const MatrixParameter& matrix, const Checkpoint& checkpoint) {
-  ElementType type = checkpoint.Find(matrix.parts.front().name)->info->type;
+  ElementType type = checkpoint.Find(WeightName(matrix.parts.front()))->info->type;
   for (const ParameterPart& part : matrix.parts) {
-    if (checkpoint.Find(part.name)->info->type != type)
+    if (checkpoint.Find(WeightName(part))->info->type != type)
       type = ElementType::kF32;  // Holds the values of all of them.
   }
   return type;
@@ -133,7 +137,7 @@ int64_t ParameterBytes(const ParameterList& list, ElementType compute_type,
 }
 
 Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint, bool tied_head) {
-  std::set<std::string_view> expected;
+  std::set<std::string, std::less<>> expected;
   std::vector<std::string> problems;
   std::string first_name;
   const auto check = [&](const ParameterPart& part, const std::vector<int64_t>& shape) {
@@ -144,7 +148,8 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint, 
     problems.push_back(std::move(problem));
   };
   for (const MatrixParameter& matrix : list.matrices) {
-    for (const ParameterPart& part : matrix.parts) check(part, {part.rows, matrix.cols});
+    for (const ParameterPart& part : matrix.parts)
+      check({WeightName(part), part.rows}, {part.rows, matrix.cols});
   }
   for (const VectorParameter& vector : list.vectors) {
     for (const ParameterPart& part : vector.parts) check(part, {part.rows});
@@ -173,13 +178,15 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint, 
 Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint,
                       ElementType compute_type, const LoadProgress& progress) {
   int64_t total = 0;
-  const auto count = [&](const ParameterPart& part) {
-    total += static_cast<int64_t>(checkpoint.Find(part.name)->info->size_bytes);
+  const auto count = [&](const std::string& name) {
+    total += static_cast<int64_t>(checkpoint.Find(name)->info->size_bytes);
   };
-  for (const MatrixParameter& matrix : list.matrices)
-    std::for_each(matrix.parts.begin(), matrix.parts.end(), count);
-  for (const VectorParameter& vector : list.vectors)
-    std::for_each(vector.parts.begin(), vector.parts.end(), count);
+  for (const MatrixParameter& matrix : list.matrices) {
+    for (const ParameterPart& part : matrix.parts) count(WeightName(part));
+  }
+  for (const VectorParameter& vector : list.vectors) {
+    for (const ParameterPart& part : vector.parts) count(part.name);
+  }
   ProgressMeter meter(progress, total);
   for (const MatrixParameter& matrix : list.matrices) {
     const DataFormat format{.type = PackedType(compute_type, StoredTypeOf(matrix, checkpoint))};
@@ -187,7 +194,7 @@ Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpo
                                                              matrix.parts.front().name.c_str()));
     int64_t first_row = 0;
     for (const ParameterPart& part : matrix.parts) {
-      const StoredTensor& tensor = *checkpoint.Find(part.name);
+      const StoredTensor& tensor = *checkpoint.Find(WeightName(part));
       const StoredMatrix source =
           PlainMatrix(tensor.bytes().data(), tensor.info->type, part.rows, matrix.cols);
       const int64_t row_bytes = matrix.cols * BitsPerElement(tensor.info->type) / 8;

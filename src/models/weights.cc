@@ -11,12 +11,10 @@ int64_t SumRows(const std::vector<ParameterPart>& parts) {
   return rows;
 }
 
-// A linear layer that may have a bias: "<name>.weight" and "<name>.bias".
+// A linear layer that may have a bias, "<module>.bias".
 void AddLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
                bool has_bias, kernels::PackedMatrix& matrix, std::vector<float>& bias) {
-  MatrixParameter weight{.parts = modules, .cols = cols, .target = &matrix};
-  for (ParameterPart& part : weight.parts) part.name += ".weight";
-  list.matrices.push_back(std::move(weight));
+  list.matrices.push_back({.parts = modules, .cols = cols, .target = &matrix});
   if (!has_bias) return;
   VectorParameter vector{.kind = VectorParameter::Kind::kBias, .parts = modules, .target = &bias};
   for (ParameterPart& part : vector.parts) part.name += ".bias";
@@ -65,8 +63,9 @@ int64_t VectorParameter::rows() const {
 ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights) {
   ParameterList list;
   weights.layers.resize(spec.layers.size());
-  list.matrices.push_back(
-      {{{"model.embed_tokens.weight", spec.vocab_size}}, spec.hidden_size, &weights.embedding});
+  list.matrices.push_back({.parts = {{"model.embed_tokens", spec.vocab_size}},
+                           .cols = spec.hidden_size,
+                           .target = &weights.embedding});
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const std::string prefix = fmt::format("model.layers.{}", i);
     LayerWeights& layer = weights.layers[i];
@@ -78,8 +77,9 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights) {
   }
   AddNorm(list, "model.norm", spec.hidden_size, weights.final_norm);
   if (!spec.tied_head)
-    list.matrices.push_back(
-        {{{"lm_head.weight", spec.vocab_size}}, spec.hidden_size, &weights.head});
+    list.matrices.push_back({.parts = {{"lm_head", spec.vocab_size}},
+                             .cols = spec.hidden_size,
+                             .target = &weights.head});
   return list;
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/matrix.h"
 #include "models/decoder_spec.h"
+#include "tensor/activation_format.h"
 
 namespace sluice {
 
@@ -40,18 +42,37 @@ struct DecoderWeights {
   kernels::PackedMatrix head;     // [vocab, hidden]; empty where it is tied to the embedding
 };
 
-// One tensor of the checkpoint: rows of a matrix or elements of a vector.
+// What the checkpoint's scheme does to the inputs of a linear layer.
+struct LinearInputs {
+  ActivationFormat format;
+  float scale = 1;  // the stored scale of kFp8Static, the global scale of kNvfp4
+};
+
+// Rows of a matrix, or elements of a vector. The part of a matrix is named by its module
+// ("model.layers.0.mlp.up_proj"; the scheme knows the names of its tensors), that of a vector by
+// its tensor ("model.norm.weight").
 struct ParameterPart {
   std::string name;
   int64_t rows = 0;
 };
 
-// A matrix [sum of rows, cols] in memory, filled by one or more tensors [rows, cols], one below the
-// other.
+// The matrix of one expert inside a tensor of all experts: [experts, rows, cols], or [experts,
+// cols, rows] where `transposed`.
+struct FusedExpert {
+  std::string module;  // "model.layers.0.mlp.experts.gate_up_proj"
+  int64_t expert = 0;
+  int64_t num_experts = 0;
+  bool transposed = false;
+};
+
+// A matrix [sum of rows, cols] in memory, filled by one or more modules' weights [rows, cols], one
+// below the other; or, where the checkpoint has the tensor of `fused`, by that one alone.
 struct MatrixParameter {
   std::vector<ParameterPart> parts;
   int64_t cols = 0;
   kernels::PackedMatrix* target = nullptr;
+  LinearInputs* inputs = nullptr;  // may be null: nobody wants to know
+  std::optional<FusedExpert> fused = {};
 
   int64_t rows() const;
 };
