@@ -1,0 +1,140 @@
+#include "kernels/experts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "tensor/bfloat16.h"
+
+namespace sluice::kernels {
+namespace {
+
+// The `top_k` largest logits by falling value, the lower index first among equal ones. NaN is
+// smaller than every number, so that there are always `top_k` different experts.
+void TopK(const float* logits, int64_t num_experts, int64_t top_k, int32_t* chosen) {
+  int64_t count = 0;
+  for (int64_t expert = 0; expert < num_experts; ++expert) {
+    int64_t at = count;
+    while (at > 0 && (logits[expert] > logits[chosen[at - 1]] ||
+                      (std::isnan(logits[chosen[at - 1]]) && !std::isnan(logits[expert])))) {
+      --at;
+    }
+    if (at == top_k) continue;
+    count = std::min(count + 1, top_k);
+    for (int64_t i = count - 1; i > at; --i) chosen[i] = chosen[i - 1];
+    chosen[at] = static_cast<int32_t>(expert);
+  }
+}
+
+void SelectRow(const float* logits, int64_t num_experts, int64_t top_k, RouterScore score,
+               bool normalize, int32_t* chosen, float* weights) {
+  TopK(logits, num_experts, top_k, chosen);
+  if (score == RouterScore::kSigmoid) {
+    for (int64_t i = 0; i < top_k; ++i) weights[i] = 1.0f / (1.0f + std::exp(-logits[chosen[i]]));
+  } else {
+    const float largest = logits[chosen[0]];
+    float sum = 0;
+    for (int64_t e = 0; e < num_experts; ++e) sum += std::exp(logits[e] - largest);
+    for (int64_t i = 0; i < top_k; ++i) weights[i] = std::exp(logits[chosen[i]] - largest) / sum;
+  }
+  if (!normalize) return;
+  float sum = 0;
+  for (int64_t i = 0; i < top_k; ++i) sum += weights[i];
+  for (int64_t i = 0; i < top_k; ++i) weights[i] /= sum;
+}
+
+void GatherRow(const BFloat16* x, int64_t cols, const float* weight, BFloat16* out) {
+  if (weight == nullptr) {
+    std::copy_n(x, cols, out);
+    return;
+  }
+  for (int64_t k = 0; k < cols; ++k) out[k] = ToBFloat16(ToFloat(x[k]) * *weight);
+}
+
+void GatherRow(const float* x, int64_t cols, const float* weight, float* out) {
+  if (weight == nullptr) {
+    std::copy_n(x, cols, out);
+    return;
+  }
+  for (int64_t k = 0; k < cols; ++k) out[k] = x[k] * *weight;
+}
+
+template <typename T>
+void Gather(ThreadPool& pool, const Activations& x, std::span<const int32_t> order, int64_t top_k,
+            const float* weights, T* out) {
+  pool.ParallelFor(static_cast<int64_t>(order.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t pair = order[static_cast<size_t>(i)];
+      GatherRow(static_cast<const T*>(x.data) + pair / top_k * x.stride, x.cols,
+                weights == nullptr ? nullptr : weights + pair, out + i * x.cols);
+    }
+  });
+}
+
+}  // namespace
+
+void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
+                   int64_t top_k, RouterScore score, bool normalize, int32_t* chosen,
+                   float* weights) {
+  CHECK(top_k >= 1 && top_k <= num_experts, "cannot choose {} of {} experts", top_k, num_experts);
+  constexpr int64_t kGrain = 4;
+  pool.ParallelFor(rows, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      SelectRow(logits + row * num_experts, num_experts, top_k, score, normalize,
+                chosen + row * top_k, weights + row * top_k);
+    }
+  });
+}
+
+void GroupByExpert(const int32_t* chosen, int64_t rows, int64_t top_k, int64_t num_experts,
+                   int32_t* order, int32_t* place, int32_t* row_begin) {
+  const int64_t pairs = rows * top_k;
+  std::fill_n(row_begin, num_experts + 1, 0);
+  for (int64_t pair = 0; pair < pairs; ++pair) ++row_begin[chosen[pair] + 1];
+  for (int64_t e = 0; e < num_experts; ++e) row_begin[e + 1] += row_begin[e];
+  // Each expert's begin serves as its cursor; afterwards it has become the next one's begin.
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    const int32_t at = row_begin[chosen[pair]]++;
+    order[at] = static_cast<int32_t>(pair);
+    place[pair] = at;
+  }
+  for (int64_t e = num_experts; e > 0; --e) row_begin[e] = row_begin[e - 1];
+  row_begin[0] = 0;
+}
+
+void GatherRows(ThreadPool& pool, const Activations& x, std::span<const int32_t> order,
+                int64_t top_k, const float* weights, void* out) {
+  if (x.type == ElementType::kBF16)
+    Gather(pool, x, order, top_k, weights, static_cast<BFloat16*>(out));
+  else if (x.type == ElementType::kF32)
+    Gather(pool, x, order, top_k, weights, static_cast<float*>(out));
+  else
+    CHECK(false, "rows to gather are F32 or BF16, not {}", ElementTypeName(x.type));
+}
+
+void CombineExperts(ThreadPool& pool, const float* y, const int32_t* place, const float* weights,
+                    int64_t rows, int64_t top_k, int64_t cols, bool add, float* sum) {
+  // Cut over all elements, so that one row spreads over the threads too.
+  constexpr int64_t kGrain = 1024;
+  pool.ParallelFor(rows * cols, kGrain, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t row = begin / cols;
+      const int64_t col = begin % cols;
+      const int64_t count = std::min(end - begin, cols - col);
+      float* out = sum + begin;
+      for (int64_t slot = 0; slot < top_k; ++slot) {
+        const int64_t pair = row * top_k + slot;
+        const float* from = y + place[pair] * cols + col;
+        const float weight = weights == nullptr ? 1.0f : weights[pair];
+        if (slot == 0 && !add) {
+          for (int64_t i = 0; i < count; ++i) out[i] = weight * from[i];
+        } else {
+          for (int64_t i = 0; i < count; ++i) out[i] += weight * from[i];
+        }
+      }
+      begin += count;
+    }
+  });
+}
+
+}  // namespace sluice::kernels

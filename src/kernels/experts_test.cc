@@ -1,0 +1,165 @@
+#include "kernels/experts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "kernels/kernel_testing.h"
+
+namespace sluice::kernels {
+namespace {
+
+struct Selection {
+  std::vector<int32_t> chosen;
+  std::vector<float> weights;
+};
+
+Selection Select(const std::vector<float>& logits, int64_t num_experts, int64_t top_k,
+                 RouterScore score, bool normalize, int num_threads = 2) {
+  ThreadPool pool(num_threads);
+  const auto rows = static_cast<int64_t>(logits.size()) / num_experts;
+  Selection result;
+  result.chosen.resize(static_cast<size_t>(rows * top_k));
+  result.weights.resize(result.chosen.size());
+  SelectExperts(pool, logits.data(), rows, num_experts, top_k, score, normalize,
+                result.chosen.data(), result.weights.data());
+  return result;
+}
+
+TEST(SelectExpertsTest, AgreesWithASort) {
+  Random random(1);
+  const int64_t rows = 33, num_experts = 24;
+  std::vector<float> logits = random.Normal(rows * num_experts, 2.0f);
+  for (size_t i = 0; i < logits.size(); i += 5) logits[i] = std::round(logits[i]);  // Ties.
+  for (const int64_t top_k : {1, 4, 24}) {
+    for (const bool normalize : {false, true}) {
+      const Selection got = Select(logits, num_experts, top_k, RouterScore::kSoftmax, normalize);
+      EXPECT_EQ(Select(logits, num_experts, top_k, RouterScore::kSoftmax, normalize, 1).weights,
+                got.weights);
+      for (int64_t row = 0; row < rows; ++row) {
+        const float* mine = logits.data() + row * num_experts;
+        std::vector<int32_t> order(static_cast<size_t>(num_experts));
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int32_t a, int32_t b) { return mine[a] > mine[b]; });
+        double sum = 0, chosen_sum = 0;
+        for (int64_t e = 0; e < num_experts; ++e) sum += std::exp(double{mine[e]});
+        for (int64_t i = 0; i < top_k; ++i)
+          chosen_sum += std::exp(double{mine[order[static_cast<size_t>(i)]]});
+        for (int64_t i = 0; i < top_k; ++i) {
+          const auto at = static_cast<size_t>(row * top_k + i);
+          const int32_t expert = order[static_cast<size_t>(i)];
+          ASSERT_EQ(got.chosen[at], expert);
+          ASSERT_NEAR(got.weights[at],
+                      std::exp(double{mine[expert]}) / (normalize ? chosen_sum : sum), 1e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST(SelectExpertsTest, TheSigmoidSeesTheLogitAlone) {
+  const Selection got = Select({0.5f, 3.0f, -1.0f, 2.0f}, 4, 2, RouterScore::kSigmoid, false);
+  EXPECT_EQ(got.chosen, (std::vector<int32_t>{1, 3}));
+  EXPECT_NEAR(got.weights[0], 1 / (1 + std::exp(-3.0)), 1e-6);
+  EXPECT_NEAR(got.weights[1], 1 / (1 + std::exp(-2.0)), 1e-6);
+}
+
+TEST(SelectExpertsTest, LargeLogitsDoNotOverflow) {
+  const Selection got = Select({1000.0f, 999.0f, -1000.0f}, 3, 2, RouterScore::kSoftmax, true);
+  EXPECT_NEAR(got.weights[0], 1 / (1 + std::exp(-1.0)), 1e-6);
+}
+
+TEST(SelectExpertsTest, NotANumberComesLast) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(Select({nan, 1.0f, nan, 2.0f}, 4, 3, RouterScore::kSigmoid, false).chosen,
+            (std::vector<int32_t>{3, 1, 0}));
+  EXPECT_EQ(Select({nan, nan, nan}, 3, 2, RouterScore::kSigmoid, false).chosen,
+            (std::vector<int32_t>{0, 1}));
+}
+
+TEST(GroupByExpertTest, SortsPairsAndKeepsRowsInOrder) {
+  const int64_t rows = 50, top_k = 3, num_experts = 7;
+  Random random(2);
+  std::vector<int32_t> chosen;
+  for (int64_t i = 0; i < rows * top_k; ++i)  // Expert 4 gets nothing.
+    chosen.push_back(static_cast<int32_t>(random.Integer(0, 1) * 5 + random.Integer(0, 1)));
+  std::vector<int32_t> order(chosen.size()), place(chosen.size()), row_begin(8);
+  GroupByExpert(chosen.data(), rows, top_k, num_experts, order.data(), place.data(),
+                row_begin.data());
+  EXPECT_EQ(row_begin.front(), 0);
+  EXPECT_EQ(row_begin.back(), rows * top_k);
+  EXPECT_EQ(row_begin[4], row_begin[5]);
+  for (size_t expert = 0; expert < 7; ++expert) {
+    for (int32_t at = row_begin[expert]; at < row_begin[expert + 1]; ++at) {
+      const auto pair = static_cast<size_t>(order[static_cast<size_t>(at)]);
+      EXPECT_EQ(chosen[pair], static_cast<int32_t>(expert));
+      EXPECT_EQ(place[pair], at);
+      if (at > row_begin[expert]) {
+        EXPECT_GT(pair, order[static_cast<size_t>(at) - 1]);
+      }
+    }
+  }
+}
+
+TEST(GatherRowsTest, TakesTheRowOfThePairAndScalesIt) {
+  ThreadPool pool(2);
+  const std::vector<float> x = {1, 2, 0, 3, 4, 0, 5, 6, 0};  // Three rows of two with a stride.
+  const Activations view{
+      .data = x.data(), .type = ElementType::kF32, .rows = 3, .cols = 2, .stride = 3};
+  const std::vector<int32_t> order = {5, 0, 2, 3, 1, 4};
+  const std::vector<float> weights = {1, 10, 100, 1000, 0.5f, 0.25f};
+  std::vector<float> out(12);
+  GatherRows(pool, view, order, 2, nullptr, out.data());
+  EXPECT_EQ(out, (std::vector<float>{5, 6, 1, 2, 3, 4, 3, 4, 1, 2, 5, 6}));
+  GatherRows(pool, view, order, 2, weights.data(), out.data());
+  EXPECT_EQ(out, (std::vector<float>{1.25f, 1.5f, 1, 2, 300, 400, 3000, 4000, 10, 20, 2.5f, 3}));
+  const std::vector<BFloat16> narrow = ToBFloat16(x);
+  Activations bf16 = view;
+  bf16.data = narrow.data();
+  bf16.type = ElementType::kBF16;
+  std::vector<BFloat16> narrow_out(12);
+  GatherRows(pool, bf16, order, 2, weights.data(), narrow_out.data());
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(ToFloat(narrow_out[i]), Rounded(out)[i]);
+}
+
+TEST(CombineExpertsTest, AddsTheSlotsInTheirOrder) {
+  Random random(3);
+  const int64_t rows = 9, top_k = 3, cols = 1500;
+  const std::vector<float> y = random.Normal(rows * top_k * cols);
+  const std::vector<float> weights = random.Normal(rows * top_k);
+  std::vector<int32_t> place(static_cast<size_t>(rows * top_k));
+  std::iota(place.begin(), place.end(), 0);
+  std::shuffle(place.begin(), place.end(), random.engine());
+  for (const bool scaled : {false, true}) {
+    for (const bool add : {false, true}) {
+      std::vector<float> expected = random.Normal(rows * cols), sum = expected, alone = expected;
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t k = 0; k < cols; ++k) {
+          float value = add ? expected[static_cast<size_t>(row * cols + k)] : 0.0f;
+          for (int64_t slot = 0; slot < top_k; ++slot) {
+            const auto pair = static_cast<size_t>(row * top_k + slot);
+            const float from = y[static_cast<size_t>(place[pair] * cols + k)];
+            const float term = (scaled ? weights[pair] : 1.0f) * from;
+            value = slot == 0 && !add ? term : value + term;
+          }
+          expected[static_cast<size_t>(row * cols + k)] = value;
+        }
+      }
+      ThreadPool pool(3), one(1);
+      const float* scale = scaled ? weights.data() : nullptr;
+      CombineExperts(pool, y.data(), place.data(), scale, rows, top_k, cols, add, sum.data());
+      EXPECT_EQ(sum, expected);
+      for (int64_t row = 0; row < rows; ++row) {
+        CombineExperts(one, y.data(), place.data() + row * top_k,
+                       scaled ? weights.data() + row * top_k : nullptr, 1, top_k, cols, add,
+                       alone.data() + row * cols);
+      }
+      EXPECT_EQ(alone, expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::kernels

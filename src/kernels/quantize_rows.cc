@@ -1,0 +1,176 @@
+#include "kernels/quantize_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+#include "tensor/bfloat16.h"
+#include "tensor/float8.h"
+
+// The loops below are free of branches and of calls, so that the compiler turns them into vector
+// operations. Every operation of them is exact or correctly rounded, so that the results do not
+// depend on how.
+namespace sluice::kernels {
+namespace {
+
+constexpr float kE2M1Max = 6.0f;
+
+float Load(float value) {
+  return value;
+}
+float Load(BFloat16 value) {
+  return ToFloat(value);
+}
+
+uint32_t Bits(float value) {
+  return std::bit_cast<uint32_t>(value);
+}
+float FromBits(uint32_t bits) {
+  return std::bit_cast<float>(bits);
+}
+constexpr uint32_t kSignBit = 0x80000000u;
+
+// Magnitudes as integers compare as the numbers do.
+template <typename T>
+float AbsMax(const T* x, int64_t count) {
+  int32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    largest = std::max(largest, static_cast<int32_t>(Bits(Load(x[i])) & ~kSignBit));
+  }
+  return std::bit_cast<float>(largest);
+}
+
+// The nearest E4M3 number, ties to even, saturated at +-448. NaN stays NaN.
+inline float RoundE4M3(float value) {
+  return ToFloat(ToFloat8E4M3(value));
+}
+
+// The nearest E2M1 number (0, .5, 1, 1.5, 2, 3, 4, 6), ties to the even code, saturated at +-6. NaN
+// becomes 6.
+inline float RoundE2M1(float value) {
+  const uint32_t sign = Bits(value) & kSignBit;
+  const float magnitude = FromBits(Bits(value) & ~kSignBit);
+  const float clamped = magnitude < kE2M1Max ? magnitude : kE2M1Max;
+  // Numbers whose step of F32 is that of E2M1 here: .5 up to 2, 1 up to 4, then 2.
+  const float magic = clamped < 2.0f ? 0x1.8p22f : (clamped < 4.0f ? 0x1.8p23f : 0x1.8p24f);
+  return FromBits(Bits((clamped + magic) - magic) | sign);
+}
+
+// 448 times the scale is the largest magnitude; nothing but zeros (or numbers too small for a
+// scale) has scale 1.
+float ScaleOf(float largest, float top) {
+  const float scale = largest / top;
+  return scale == 0 ? 1.0f : scale;
+}
+
+template <typename T>
+void RoundFp8(const T* x, int64_t count, float scale, float* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = RoundE4M3(Load(x[i]) / scale) * scale;
+}
+
+// One group of kNvfp4. The scale itself is E4M3, in units of the global scale.
+template <typename T>
+void RoundNvfp4Group(const T* x, int64_t count, float global_scale, float* out) {
+  const float scale = RoundE4M3(AbsMax(x, count) / kE2M1Max / global_scale) * global_scale;
+  if (scale == 0) {
+    std::fill_n(out, count, 0.0f);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) out[i] = RoundE2M1(Load(x[i]) / scale) * scale;
+}
+
+// The power of two of a group of kMxfp4, as an exponent: the largest magnitude rounded to a power
+// of two (from 1.75 on upwards), over the 4 that stands for it in E2M1. This is the rule "even" of
+// Quark and of vLLM's emulation.
+template <typename T>
+void RoundMxfp4Group(const T* x, int64_t count, float* out) {
+  const uint32_t power = (Bits(AbsMax(x, count)) + 0x00200000u) & 0x7F800000u;
+  const int exponent = std::max(static_cast<int>(power >> 23) - 127 - 2, -127);
+  const float scale = std::ldexp(1.0f, exponent);
+  for (int64_t i = 0; i < count; ++i) out[i] = RoundE2M1(Load(x[i]) / scale) * scale;
+}
+
+template <typename T>
+void RoundRow(const ActivationFormat& format, float input_scale, const T* x, int64_t cols,
+              float* out) {
+  switch (format.kind) {
+    case ActivationFormat::Kind::kFp8Static: return RoundFp8(x, cols, input_scale, out);
+    case ActivationFormat::Kind::kFp8PerToken:
+      return RoundFp8(x, cols, ScaleOf(AbsMax(x, cols), kFloat8E4M3Max), out);
+    case ActivationFormat::Kind::kFp8PerGroup:
+      // The last group of a row may be shorter.
+      for (int64_t k = 0; k < cols; k += format.group_size) {
+        const int64_t count = std::min<int64_t>(format.group_size, cols - k);
+        RoundFp8(x + k, count, ScaleOf(AbsMax(x + k, count), kFloat8E4M3Max), out + k);
+      }
+      return;
+    case ActivationFormat::Kind::kNvfp4:
+      for (int64_t k = 0; k < cols; k += format.group_size) {
+        RoundNvfp4Group(x + k, format.group_size, input_scale, out + k);
+      }
+      return;
+    case ActivationFormat::Kind::kMxfp4:
+      for (int64_t k = 0; k < cols; k += format.group_size)
+        RoundMxfp4Group(x + k, format.group_size, out + k);
+      return;
+    case ActivationFormat::Kind::kNone:
+    case ActivationFormat::Kind::kInt8PerToken: break;
+  }
+  CHECK(false, "rows of this activation format are not rounded to F32");
+}
+
+template <typename T>
+void QuantizeInt8Row(const T* x, int64_t cols, int8_t* out, float* scale) {
+  *scale = ScaleOf(AbsMax(x, cols), 127.0f);
+  // Adding and taking away 1.5 * 2^23 rounds to an integer, ties to even.
+  constexpr float kMagic = 0x1.8p23f;
+  for (int64_t i = 0; i < cols; ++i) {
+    const float value = Load(x[i]) / *scale;
+    const float low = value >= -127.0f ? value : -127.0f;  // Also for NaN.
+    const float clamped = low <= 127.0f ? low : 127.0f;
+    out[i] = static_cast<int8_t>(static_cast<int32_t>((clamped + kMagic) - kMagic));
+  }
+}
+
+// Calls row(data, index) for every row of `x`, with a pointer of its type.
+template <typename Row>
+void ForEachRow(ThreadPool& pool, const Activations& x, Row&& row) {
+  CHECK(x.type == ElementType::kF32 || x.type == ElementType::kBF16,
+        "rows to quantize are F32 or BF16, not {}", ElementTypeName(x.type));
+  pool.ParallelFor(x.rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (x.type == ElementType::kBF16)
+        row(x.bf16() + i * x.stride, i);
+      else
+        row(x.f32() + i * x.stride, i);
+    }
+  });
+}
+
+bool HasGroups(ActivationFormat::Kind kind) {
+  return kind == ActivationFormat::Kind::kFp8PerGroup || kind == ActivationFormat::Kind::kNvfp4 ||
+         kind == ActivationFormat::Kind::kMxfp4;
+}
+
+}  // namespace
+
+void RoundRows(ThreadPool& pool, const ActivationFormat& format, float input_scale,
+               const Activations& x, float* out) {
+  CHECK(!HasGroups(format.kind) || format.group_size > 0);
+  CHECK(!HasGroups(format.kind) || format.kind == ActivationFormat::Kind::kFp8PerGroup ||
+            x.cols % format.group_size == 0,
+        "{} columns are not in groups of {}", x.cols, format.group_size);
+  ForEachRow(pool, x, [&](const auto* row, int64_t i) {
+    RoundRow(format, input_scale, row, x.cols, out + i * x.cols);
+  });
+}
+
+void QuantizeInt8Rows(ThreadPool& pool, const Activations& x, int8_t* out, float* scales) {
+  ForEachRow(pool, x, [&](const auto* row, int64_t i) {
+    QuantizeInt8Row(row, x.cols, out + i * x.cols, scales + i);
+  });
+}
+
+}  // namespace sluice::kernels

@@ -1,0 +1,166 @@
+// Rounded activations against tests/data/activations/rounded_rows.json, which NumPy made.
+#include "kernels/quantize_rows.h"
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "kernels/kernel_testing.h"
+
+namespace sluice::kernels {
+namespace {
+
+using Kind = ActivationFormat::Kind;
+
+std::vector<float> Numbers(const json::Value& words) {
+  const std::string& text = words.as_string();
+  std::vector<float> numbers;
+  for (size_t i = 0; i < text.size(); i += 8) {
+    uint32_t bits = 0;
+    std::from_chars(text.data() + i, text.data() + i + 8, bits, 16);
+    numbers.push_back(std::bit_cast<float>(bits));
+  }
+  return numbers;
+}
+
+std::vector<uint32_t> BitsOf(const std::vector<float>& numbers) {
+  std::vector<uint32_t> bits;
+  for (const float number : numbers) bits.push_back(std::bit_cast<uint32_t>(number));
+  return bits;
+}
+
+Kind KindOf(const std::string& name) {
+  if (name == "fp8_static") return Kind::kFp8Static;
+  if (name == "fp8_per_token") return Kind::kFp8PerToken;
+  if (name == "fp8_per_group") return Kind::kFp8PerGroup;
+  if (name == "nvfp4") return Kind::kNvfp4;
+  EXPECT_EQ(name, "mxfp4");
+  return Kind::kMxfp4;
+}
+
+class RoundRowsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto text = ReadFile(SLUICE_SOURCE_DIR "/tests/data/activations/rounded_rows.json");
+    ASSERT_TRUE(text) << text.error().message;
+    golden_ = *json::Parse(*text);
+    cols_ = golden_.Find("cols")->as_integer();
+    for (const json::Value& row : golden_.Find("rows")->as_array()) {
+      const std::vector<float> numbers = Numbers(row);
+      ASSERT_EQ(static_cast<int64_t>(numbers.size()), cols_);
+      x_.insert(x_.end(), numbers.begin(), numbers.end());
+    }
+  }
+  Activations X() const {
+    return {.data = x_.data(),
+            .type = ElementType::kF32,
+            .rows = static_cast<int64_t>(x_.size()) / cols_,
+            .cols = cols_,
+            .stride = cols_};
+  }
+
+  json::Value golden_;
+  int64_t cols_ = 0;
+  std::vector<float> x_;
+};
+
+TEST_F(RoundRowsTest, EqualsTheEmulationBitForBit) {
+  ThreadPool pool(2);
+  int compared = 0;
+  for (const json::Value& rounded : golden_.Find("rounded")->as_array()) {
+    const ActivationFormat format{
+        .kind = KindOf(rounded.Find("kind")->as_string()),
+        .group_size = static_cast<int>(rounded.Find("group_size")->as_integer())};
+    const auto scale = static_cast<float>(rounded.Find("input_scale")->as_double());
+    std::vector<float> out(x_.size());
+    RoundRows(pool, format, scale, X(), out.data());
+    const json::Value::Array& rows = rounded.Find("rows")->as_array();
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const std::vector<float> expected = Numbers(rows[row]);
+      const auto begin = out.begin() + static_cast<ptrdiff_t>(row) * cols_;
+      const std::vector<float> got(begin, begin + cols_);
+      EXPECT_EQ(BitsOf(got), BitsOf(expected))
+          << rounded.Find("kind")->as_string() << " scale " << scale << " row " << row;
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 9 * 10);
+}
+
+TEST_F(RoundRowsTest, Int8EqualsTheEmulation) {
+  ThreadPool pool(3);
+  std::vector<int8_t> out(x_.size());
+  std::vector<float> scales(static_cast<size_t>(X().rows));
+  QuantizeInt8Rows(pool, X(), out.data(), scales.data());
+  const json::Value::Array& rows = golden_.Find("int8")->as_array();
+  ASSERT_EQ(rows.size(), scales.size());
+  for (size_t row = 0; row < rows.size(); ++row) {
+    EXPECT_EQ(scales[row], Numbers(*rows[row].Find("scale"))[0]) << row;
+    const json::Value::Array& values = rows[row].Find("values")->as_array();
+    for (size_t k = 0; k < values.size(); ++k)
+      ASSERT_EQ(out[row * static_cast<size_t>(cols_) + k], values[k].as_integer())
+          << row << " " << k;
+  }
+}
+
+TEST_F(RoundRowsTest, Bf16RowsAreTheirValues) {
+  ThreadPool pool(1);
+  const std::vector<float> rounded = Rounded(x_);
+  const std::vector<BFloat16> narrow = ToBFloat16(x_);
+  Activations wide = X(), bf16 = X();
+  wide.data = rounded.data();
+  bf16.data = narrow.data();
+  bf16.type = ElementType::kBF16;
+  for (const ActivationFormat format :
+       {ActivationFormat{Kind::kFp8PerToken, 0}, ActivationFormat{Kind::kNvfp4, 16}}) {
+    std::vector<float> a(x_.size()), b(x_.size());
+    RoundRows(pool, format, 0.01f, wide, a.data());
+    RoundRows(pool, format, 0.01f, bf16, b.data());
+    EXPECT_EQ(BitsOf(a), BitsOf(b));
+  }
+  std::vector<int8_t> a(x_.size()), b(x_.size());
+  std::vector<float> a_scales(static_cast<size_t>(wide.rows)), b_scales = a_scales;
+  QuantizeInt8Rows(pool, wide, a.data(), a_scales.data());
+  QuantizeInt8Rows(pool, bf16, b.data(), b_scales.data());
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(a_scales, b_scales);
+}
+
+TEST_F(RoundRowsTest, AStrideIsPassedOver) {
+  ThreadPool pool(2);
+  Random random(3);
+  const std::vector<float> x = random.Normal(5 * 100);
+  const Activations strided{
+      .data = x.data(), .type = ElementType::kF32, .rows = 5, .cols = 64, .stride = 100};
+  std::vector<float> out(5 * 64), alone(64);
+  RoundRows(pool, {Kind::kFp8PerToken, 0}, 1, strided, out.data());
+  for (int64_t row = 0; row < 5; ++row) {
+    Activations one = strided;
+    one.data = x.data() + row * 100;
+    one.rows = 1;
+    RoundRows(pool, {Kind::kFp8PerToken, 0}, 1, one, alone.data());
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), out.begin() + row * 64)) << row;
+  }
+}
+
+TEST_F(RoundRowsTest, NotANumberStaysVisible) {
+  ThreadPool pool(1);
+  std::vector<float> x(32, 1.0f);
+  x[3] = std::numeric_limits<float>::quiet_NaN();
+  const Activations row{
+      .data = x.data(), .type = ElementType::kF32, .rows = 1, .cols = 32, .stride = 32};
+  std::vector<float> out(32);
+  RoundRows(pool, {Kind::kFp8Static, 0}, 0.5f, row, out.data());
+  EXPECT_TRUE(std::isnan(out[3]));
+  EXPECT_EQ(out[2], 1.0f);
+  std::vector<int8_t> integers(32);
+  float scale = 0;
+  QuantizeInt8Rows(pool, row, integers.data(), &scale);
+  EXPECT_TRUE(std::isnan(scale));
+}
+
+}  // namespace
+}  // namespace sluice::kernels
