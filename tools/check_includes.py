@@ -25,6 +25,8 @@ ARROWS = {
     "engine": ["scheduler", "sampler", "models", "cache", "kernels", "checkpoint", "tensor", "hardware", "base"],
     "server": ["engine", "chat", "tokenizer", "checkpoint", "base"],
     "client": ["base"],
+    "eval": ["client", "chat", "tokenizer", "base"],
+    "planner": ["scheduler", "checkpoint", "hardware", "base"],
     "options": ["base"],
 }
 ARROWS["cli"] = list(ARROWS)

@@ -33,6 +33,7 @@ Result<int> RunInspect(const options::Settings& settings);
 Result<int> RunDoctor(const options::Settings& settings);
 Result<int> RunBenchLatency(const options::Settings& settings);
 Result<int> RunBenchThroughput(const options::Settings& settings);
+Result<int> RunEval(const options::Settings& settings);
 Result<int> RunTokenizeCommand(const options::Settings& settings);
 Result<int> RunRenderCommand(const options::Settings& settings);
 Result<int> RunVersion(const options::Settings& settings);

@@ -20,6 +20,8 @@ std::span<const Command> Commands() {
        options::kBenchLatency, RunBenchLatency, 1},
       {"bench throughput", "MODEL [options]", "time many prompts that wait from the start",
        options::kBenchThroughput, RunBenchThroughput, 1},
+      {"eval", "FILE.jsonl [--base-url URL | --model MODEL]",
+       "ask questions with known answers and print the score", options::kEval, RunEval, 1},
       {"tokenize", "--model MODEL [--decode]", "JSON lines of texts to token ids, or back",
        options::kTokenize, RunTokenizeCommand, 1},
       {"render", "--template FILE | --model MODEL",

@@ -30,8 +30,13 @@ bool HasModelArgument(const options::Settings& settings) {
 }
 
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings) {
+  return ResolveModelArgument(settings, ModelName(settings));
+}
+
+Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name) {
+  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
   ModelArgument model;
-  model.name = ModelName(settings);
+  model.name = std::move(name);
   if (model.name.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
                 "which model? Give a folder or a model id as first word after the command",

@@ -20,6 +20,8 @@ struct ModelArgument {
 
 // The positional word or --model. kInvalidArgument if there is none; otherwise as ResolveModel.
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings);
+// The same for the model called `name`, whatever the positional words are.
+Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name);
 // The same for a command that can do without a model.
 bool HasModelArgument(const options::Settings& settings);
 

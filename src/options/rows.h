@@ -26,6 +26,10 @@ std::vector<Option> FrontendRows();  // HTTP, logs, traces
 std::vector<Option> TrtllmRows();    // of trtllm-serve alone
 std::vector<Option> RetiredRows();   // no longer known to their inventor
 
+// Commands that load a model as `vllm serve` does.
+inline constexpr uint32_t kEngineArguments =
+    kServe | kBenchLatency | kBenchThroughput | kRunBatch;
+
 // Several rows that share their fate.
 struct ShortRow {
   std::string_view name;

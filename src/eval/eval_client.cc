@@ -1,0 +1,156 @@
+#include "eval/eval_client.h"
+
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace sluice {
+namespace {
+
+// A descriptor that becomes readable after a time: the client's connections can wait for one.
+class Deadline {
+ public:
+  explicit Deadline(double seconds) : fd_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
+    itimerspec time{};
+    const double whole = std::floor(seconds);
+    time.it_value.tv_sec = static_cast<time_t>(whole);
+    time.it_value.tv_nsec = static_cast<long>((seconds - whole) * 1e9);
+    if (fd_ >= 0) timerfd_settime(fd_, 0, &time, nullptr);
+  }
+  ~Deadline() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+std::string RequestBody(const json::Value& prompt, const EvalRequestOptions& options) {
+  json::Value body{json::Value::Object{}};
+  body.Set(options.chat ? "messages" : "prompt", prompt);
+  body.Set("model", json::Value(options.model));
+  body.Set("max_tokens", json::Value(options.max_tokens));
+  body.Set("temperature", json::Value(0));
+  json::Value::Array stop;
+  for (const std::string& text : options.stop) stop.emplace_back(text);
+  body.Set("stop", json::Value(std::move(stop)));
+  body.Set("seed", json::Value(options.seed));
+  if (options.add_special_tokens && !options.chat)
+    body.Set("add_special_tokens", json::Value(*options.add_special_tokens));
+  return json::Write(body);
+}
+
+// The text of the one choice; nothing where the answer has none.
+std::optional<std::string> AnswerText(const json::Value& body, bool chat) {
+  const json::Value* choices = body.Find("choices");
+  if (choices == nullptr || !choices->is_array() || choices->as_array().empty())
+    return std::nullopt;
+  const json::Value& choice = choices->as_array().front();
+  const json::Value* place = chat ? choice.Find("message") : &choice;
+  const json::Value* text = place == nullptr ? nullptr : place->Find(chat ? "content" : "text");
+  if (text == nullptr) return std::nullopt;
+  if (text->is_null()) return "";  // nothing was said
+  if (!text->is_string()) return std::nullopt;
+  return text->as_string();
+}
+
+Result<std::string> AskOnce(const HttpClient& client, const std::string& request,
+                            const EvalRequestOptions& options) {
+  const Deadline deadline(options.timeout_seconds);
+  auto response = client.PostStream(
+      options.chat ? "/v1/chat/completions" : "/v1/completions", request,
+      [](std::string_view) { return false; }, deadline.fd());
+  if (!response && response.error().code == ErrorCode::kCancelled) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("no answer in {:g} s (--timeout)", options.timeout_seconds));
+  }
+  if (!response) return tl::unexpected<Error>(std::move(response).error());
+  auto body = json::Parse(response->body);
+  if (response->status != 200) {
+    const json::Value* error = body ? body->Find("error") : nullptr;
+    const json::Value* words = error != nullptr ? error->Find("message") : nullptr;
+    const bool passing =
+        response->status >= 500 || response->status == 429 || response->status == 408;
+    return Fail(
+        passing                   ? ErrorCode::kUnavailable
+        : response->status == 404 ? ErrorCode::kNotFound
+                                  : ErrorCode::kInvalidArgument,
+        fmt::format("the server answered {}: {}", response->status,
+                    words != nullptr && words->is_string() ? words->as_string()
+                                                           : response->body.substr(0, 300)));
+  }
+  auto text = body ? AnswerText(*body, options.chat) : std::nullopt;
+  if (!text) {
+    return Fail(ErrorCode::kUnavailable,
+                "the server's answer holds no text: " + response->body.substr(0, 300));
+  }
+  return *std::move(text);
+}
+
+Result<std::string> AskWithRetries(const HttpClient& client, const std::string& request,
+                                   const EvalRequestOptions& options) {
+  constexpr auto kFirstPause = std::chrono::milliseconds(200);
+  constexpr auto kLongestPause = std::chrono::milliseconds(5000);
+  auto pause = kFirstPause;
+  for (int retry = 0;; ++retry) {
+    auto answer = AskOnce(client, request, options);
+    if (answer || answer.error().code != ErrorCode::kUnavailable || retry >= options.max_retries)
+      return answer;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> AskPrompts(const HttpClient& client,
+                                            const std::vector<json::Value>& prompts,
+                                            const EvalRequestOptions& options,
+                                            const EvalProgress& progress) {
+  std::vector<std::string> answers(prompts.size());
+  std::mutex mutex;  // guards all below
+  size_t next = 0;
+  int64_t done = 0;
+  std::optional<Error> failed;
+
+  const auto work = [&] {
+    while (true) {
+      size_t mine;
+      {
+        const std::lock_guard lock(mutex);
+        if (failed || next == prompts.size()) return;
+        mine = next++;
+      }
+      auto answer = AskWithRetries(client, RequestBody(prompts[mine], options), options);
+      const std::lock_guard lock(mutex);
+      if (!answer) {
+        if (!failed) failed = std::move(answer).error().In(fmt::format("question {}", mine + 1));
+        return;
+      }
+      answers[mine] = *std::move(answer);
+      progress(++done, static_cast<int64_t>(prompts.size()));
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    const size_t count =
+        std::min<size_t>(prompts.size(), static_cast<size_t>(options.num_concurrent));
+    for (size_t i = 0; i < count; ++i) threads.emplace_back(work);
+  }
+  if (failed) return tl::unexpected<Error>(*std::move(failed));
+  return answers;
+}
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+// The dimensions of a decoder, as far as memory and speed depend on them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace sluice {
+
+struct ModelShape {
+  std::string name;
+  int64_t num_layers = 0;
+  int64_t hidden_size = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t vocab_size = 0;
+  bool tied_embeddings = false;
+  // Dense layers have one MLP; the others `num_experts` of which a token visits some.
+  int64_t num_moe_layers = 0;
+  int64_t dense_intermediate_size = 0;
+  int64_t expert_intermediate_size = 0;
+  int64_t shared_intermediate_size = 0;  // of an expert that all tokens visit; 0: none
+  int64_t num_experts = 0;
+  int64_t experts_per_token = 0;
+  int64_t max_positions = 0;
+
+  // Weights of matrices that are quantized where a checkpoint is: all but embedding and head.
+  int64_t AttentionWeights() const;
+  int64_t DenseMlpWeights() const;
+  int64_t SharedExpertWeights() const;
+  int64_t OneExpertWeights() const;  // of all layers together
+  int64_t LinearWeights() const;     // all of the above, every expert counted
+  int64_t EmbeddingWeights() const;  // of one table
+  int64_t TotalWeights() const;
+  // Linear weights that one token is multiplied with.
+  int64_t ActiveWeights() const;
+};
+
+// The shape of a published model by its id: organisation, quantization and "Instruct" aside.
+// Nothing for an id that is not known.
+std::optional<ModelShape> PublishedShape(std::string_view model_id);
+
+// The shape that a config.json describes. kInvalidData names what is missing.
+Result<ModelShape> ShapeOfConfig(const json::Value& config, std::string name);
+
+}  // namespace sluice

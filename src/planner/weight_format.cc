@@ -1,0 +1,40 @@
+#include "planner/weight_format.h"
+
+#include <string>
+
+namespace sluice {
+
+std::string_view WeightFormatName(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kBf16: return "BF16";
+    case WeightFormat::kFp8: return "FP8";
+    case WeightFormat::kInt8: return "INT8";
+    case WeightFormat::kNvfp4: return "NVFP4";
+    case WeightFormat::kMxfp4: return "MXFP4";
+  }
+  return "";
+}
+
+double BytesPerWeight(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kBf16: return 2;
+    case WeightFormat::kFp8: return 1;
+    case WeightFormat::kInt8: return 1;
+    case WeightFormat::kNvfp4: return 0.5 + 1.0 / 16;  // a byte of scale for 16 weights
+    case WeightFormat::kMxfp4: return 0.5 + 1.0 / 32;  // a byte of scale for 32 weights
+  }
+  return 2;
+}
+
+WeightFormat FormatOfModelId(std::string_view model_id) {
+  std::string upper(model_id);
+  for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  const auto has = [&](std::string_view part) { return upper.find(part) != std::string::npos; };
+  if (has("MXFP4")) return WeightFormat::kMxfp4;
+  if (has("FP4")) return WeightFormat::kNvfp4;
+  if (has("FP8")) return WeightFormat::kFp8;
+  if (has("INT8") || has("W8A8")) return WeightFormat::kInt8;
+  return WeightFormat::kBf16;
+}
+
+}  // namespace sluice

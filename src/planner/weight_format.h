@@ -1,0 +1,20 @@
+// How the matrices of a checkpoint are stored, as far as their size matters.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace sluice {
+
+enum class WeightFormat { kBf16, kFp8, kInt8, kNvfp4, kMxfp4 };
+
+std::string_view WeightFormatName(WeightFormat format);
+
+// Bytes of one weight with its share of the scales of its group.
+double BytesPerWeight(WeightFormat format);
+
+// What the name of a published checkpoint says: "...-FP8", "...-FP4" (NVIDIA's is NVFP4),
+// "...-MXFP4-Preview"; BF16 where it says nothing.
+WeightFormat FormatOfModelId(std::string_view model_id);
+
+}  // namespace sluice
