@@ -87,6 +87,21 @@ Result<std::optional<std::vector<std::string>>> JsonFields::Strings(std::string_
   return strings;
 }
 
+Result<std::optional<std::vector<int64_t>>> JsonFields::Integers(std::string_view name, int64_t min,
+                                                                 int64_t max) const {
+  const json::Value* value = Given(name);
+  if (value == nullptr) return std::nullopt;
+  const std::string expected = fmt::format("a list of integers from {} to {}", min, max);
+  if (!value->is_array()) return Bad(name, expected, *value);
+  std::vector<int64_t> integers;
+  for (const json::Value& integer : value->as_array()) {
+    if (!integer.is_integer() || integer.as_integer() < min || integer.as_integer() > max)
+      return Bad(name, expected, integer);
+    integers.push_back(integer.as_integer());
+  }
+  return integers;
+}
+
 Result<std::vector<int32_t>> JsonFields::TokenIds(std::string_view name) const {
   std::vector<int32_t> ids;
   const json::Value* value = Given(name);

@@ -24,6 +24,8 @@ class JsonFields {
 
   // The value, or null where not given.
   const json::Value* Given(std::string_view name) const;
+  // Whether the field stands there at all, be it null.
+  bool Has(std::string_view name) const { return object_.Find(name) != nullptr; }
 
   Result<std::optional<int64_t>> Integer(std::string_view name, int64_t min, int64_t max) const;
   Result<int64_t> RequiredInteger(std::string_view name, int64_t min, int64_t max) const;
@@ -32,6 +34,9 @@ class JsonFields {
   Result<std::optional<bool>> Bool(std::string_view name) const;
   Result<std::optional<std::string>> String(std::string_view name) const;
   Result<std::optional<std::vector<std::string>>> Strings(std::string_view name) const;
+  // A list of integers, each from min to max.
+  Result<std::optional<std::vector<int64_t>>> Integers(std::string_view name, int64_t min,
+                                                       int64_t max) const;
   // An integer or a list of integers; [] where not given.
   Result<std::vector<int32_t>> TokenIds(std::string_view name) const;
   // An object of its own; null where not given.

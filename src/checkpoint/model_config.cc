@@ -27,11 +27,21 @@ struct Architecture {
   std::string_view name;
   std::string_view model_type;
   int64_t default_head_dim;  // 0: hidden_size / num_attention_heads
+  int64_t default_kv_heads;  // 0: num_attention_heads
+  double default_eps;
+  Status (*read_layers)(const JsonFields& fields, ModelConfig& config);
+  bool is_nested = false;  // the decoder's fields stand in text_config
 };
 
+// In alphabetical order.
 constexpr std::array kArchitectures = {
-    Architecture{"LlamaForCausalLM", "llama", 0},
-    Architecture{"Qwen3ForCausalLM", "qwen3", 128},
+    Architecture{"Llama4ForCausalLM", "llama4_text", 128, 8, 1e-5, ReadLlama4Layers},
+    Architecture{"Llama4ForConditionalGeneration", "llama4", 128, 8, 1e-5, ReadLlama4Layers, true},
+    Architecture{"LlamaForCausalLM", "llama", 0, 0, 1e-6, ReadFullAttention},
+    Architecture{"MistralForCausalLM", "mistral", 0, 8, 1e-6, ReadMistralAttention},
+    Architecture{"Qwen2ForCausalLM", "qwen2", 0, 32, 1e-6, ReadSlidingAttention},
+    Architecture{"Qwen3ForCausalLM", "qwen3", 128, 0, 1e-6, ReadSlidingAttention},
+    Architecture{"Qwen3MoeForCausalLM", "qwen3_moe", 0, 4, 1e-6, ReadQwen3MoeLayers},
 };
 
 tl::unexpected<Error> Unsupported(std::string message, std::string field) {
@@ -40,23 +50,24 @@ tl::unexpected<Error> Unsupported(std::string message, std::string field) {
 
 Result<const Architecture*> FindArchitecture(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto names, fields.Strings("architectures"));
-  ASSIGN_OR_RETURN(const auto type, fields.String("model_type"));
+  ASSIGN_OR_RETURN(const auto given_type, fields.String("model_type"));
+  const std::string type = given_type.value_or("");
   const bool by_name = names && !names->empty();
-  if (!by_name && !type) return fields.Missing("architectures");
+  if (!by_name && type.empty()) return fields.Missing("architectures");
   for (const Architecture& architecture : kArchitectures) {
-    if (by_name ? architecture.name != names->front() : architecture.model_type != *type) continue;
-    if (type && *type != architecture.model_type) {
+    if (by_name ? architecture.name != names->front() : architecture.model_type != type) continue;
+    if (!type.empty() && type != architecture.model_type) {
       return Unsupported(
           fmt::format(
               "architecture {} with model_type '{}' is not supported, expected model_type '{}'",
-              architecture.name, *type, architecture.model_type),
+              architecture.name, type, architecture.model_type),
           "model_type");
     }
     return &architecture;
   }
   return Unsupported(
       fmt::format("architecture {} is not supported; supported are {}",
-                  by_name ? names->front() : *type, fmt::join(KnownArchitectures(), ", ")),
+                  by_name ? names->front() : type, fmt::join(KnownArchitectures(), ", ")),
       by_name ? "architectures" : "model_type");
 }
 
@@ -67,17 +78,6 @@ Status CheckRefused(const JsonFields& fields) {
     if (activation && *activation != "silu" && *activation != "swish") {
       return Unsupported(
           fmt::format("{} '{}' is not supported; supported is silu", key, *activation), key);
-    }
-  }
-  ASSIGN_OR_RETURN(const auto sliding, fields.Bool("use_sliding_window"));
-  if (sliding.value_or(false))
-    return Unsupported("use_sliding_window true is not supported", "use_sliding_window");
-  ASSIGN_OR_RETURN(const auto layer_types, fields.Strings("layer_types"));
-  for (const std::string& type : layer_types.value_or(std::vector<std::string>{})) {
-    if (type != "full_attention") {
-      return Unsupported(
-          fmt::format("layer_types '{}' is not supported; supported is full_attention", type),
-          "layer_types");
     }
   }
   ASSIGN_OR_RETURN(const auto partial, fields.Number("partial_rotary_factor", 0, 1));
@@ -101,7 +101,9 @@ Status ReadDimensions(const JsonFields& fields, const Architecture& architecture
   ASSIGN_OR_RETURN(config.max_position_embeddings,
                    fields.RequiredInteger("max_position_embeddings", 1, kMaxPositions));
   ASSIGN_OR_RETURN(const auto kv_heads, fields.Integer("num_key_value_heads", 1, kMaxHeads));
-  config.num_key_value_heads = kv_heads.value_or(config.num_attention_heads);
+  config.num_key_value_heads =
+      kv_heads.value_or(architecture.default_kv_heads != 0 ? architecture.default_kv_heads
+                                                           : config.num_attention_heads);
   if (config.num_attention_heads % config.num_key_value_heads != 0) {
     return fields.Bad(
         "num_key_value_heads",
@@ -130,6 +132,10 @@ Status ReadDimensions(const JsonFields& fields, const Architecture& architecture
         "head_dim");
   }
   return {};
+}
+
+bool HasType(const JsonFields& fields) {
+  return fields.Given("dtype") != nullptr || fields.Given("torch_dtype") != nullptr;
 }
 
 Result<ElementType> ReadType(const JsonFields& fields) {
@@ -182,16 +188,23 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("must be a JSON object, found {}", ShortText(value)));
   }
-  const JsonFields fields(value, "");
-  ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(fields));
+  const JsonFields outer(value, "");
+  ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(outer));
+  const json::Value* decoder = &value;
+  if (architecture->is_nested) {
+    ASSIGN_OR_RETURN(decoder, outer.Object("text_config"));
+    if (decoder == nullptr) return outer.Missing("text_config");
+  }
+  const JsonFields fields(*decoder, architecture->is_nested ? "text_config." : "");
   RETURN_IF_ERROR(CheckRefused(fields));
   ModelConfig config;
   config.architecture = architecture->name;
   config.model_type = architecture->model_type;
   RETURN_IF_ERROR(ReadDimensions(fields, *architecture, config));
+  RETURN_IF_ERROR(architecture->read_layers(fields, config));
   ASSIGN_OR_RETURN(const auto eps, fields.Number("rms_norm_eps", 0, 1));
-  if (eps) config.rms_norm_eps = *eps;
-  ASSIGN_OR_RETURN(const RopeConfig rope, ParseRopeConfig(value));
+  config.rms_norm_eps = eps.value_or(architecture->default_eps);
+  ASSIGN_OR_RETURN(const RopeConfig rope, ParseRopeConfig(*decoder));
   config.rope_theta = rope.theta;
   config.rope_scaling = rope.scaling;
   const auto read_flag = [&](const char* name, bool& flag) -> Status {
@@ -202,9 +215,12 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
   RETURN_IF_ERROR(read_flag("tie_word_embeddings", config.tie_word_embeddings));
   RETURN_IF_ERROR(read_flag("attention_bias", config.attention_bias));
   RETURN_IF_ERROR(read_flag("mlp_bias", config.mlp_bias));
-  ASSIGN_OR_RETURN(config.dtype, ReadType(fields));
-  ASSIGN_OR_RETURN(config.bos_token_id, ReadBos(fields));
-  ASSIGN_OR_RETURN(config.eos_token_ids, fields.TokenIds("eos_token_id"));
+  ASSIGN_OR_RETURN(config.dtype, ReadType(HasType(fields) ? fields : outer));
+  ASSIGN_OR_RETURN(config.bos_token_id,
+                   ReadBos(fields.Given("bos_token_id") != nullptr ? fields : outer));
+  ASSIGN_OR_RETURN(
+      config.eos_token_ids,
+      (fields.Given("eos_token_id") != nullptr ? fields : outer).TokenIds("eos_token_id"));
   RETURN_IF_ERROR(CheckTokenIds(config));
   config.raw = value;
   return config;

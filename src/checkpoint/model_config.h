@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "checkpoint/layer_config.h"
 #include "tensor/element_type.h"
 
 namespace sluice {
@@ -24,11 +25,11 @@ struct RopeScaling {
 // The numbers that define a decoder. Field names are those of config.json; absent fields have the
 // defaults that transformers gives them for the architecture.
 struct ModelConfig {
-  std::string architecture;  // "LlamaForCausalLM", "Qwen3ForCausalLM"
-  std::string model_type;    // "llama", "qwen3"
+  std::string architecture;  // "LlamaForCausalLM", "Llama4ForConditionalGeneration"
+  std::string model_type;    // "llama", "llama4"
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;
+  int64_t intermediate_size = 0;  // of the MLP of layers without experts
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;
@@ -40,6 +41,10 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   bool attention_bias = false;
   bool mlp_bias = false;
+  std::vector<LayerAttention> layer_attention;          // [num_hidden_layers]
+  std::optional<ExpertsConfig> experts;                 // nullopt: every layer has an MLP
+  std::optional<TemperatureTuning> temperature_tuning;  // Llama 4, of layers without rope
+  bool use_qk_norm = false;                             // Llama 4, of layers with rope
   ElementType dtype = ElementType::kBF16;  // of the published weights: F32, F16 or BF16
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;

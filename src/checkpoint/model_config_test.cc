@@ -83,7 +83,7 @@ TEST(ModelConfigTest, Qwen3HasItsOwnHeadSize) {
   EXPECT_EQ(Parse(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"})").head_dim,
             128);
   EXPECT_EQ(Parse(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 64,
-                      "use_sliding_window": false, "sliding_window": null, "layer_types": ["full_attention"]})")
+                      "use_sliding_window": false, "sliding_window": null, "layer_types": ["full_attention", "full_attention"]})")
                 .head_dim,
             64);
 }
@@ -166,8 +166,9 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
     const char* changes;
     const char* name;
   } kCases[] = {
-      {R"({"architectures": ["MistralForCausalLM"], "model_type": "mistral"})",
-       "MistralForCausalLM is not supported; supported are LlamaForCausalLM, Qwen3ForCausalLM"},
+      {R"({"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3"})",
+       "Gemma3ForCausalLM is not supported; supported are Llama4ForCausalLM, "
+       "Llama4ForConditionalGeneration, LlamaForCausalLM"},
       {R"({"architectures": null, "model_type": "gpt2"})", "gpt2"},
       {R"({"model_type": "qwen3"})", "qwen3"},
       {R"({"hidden_act": "gelu"})", "gelu"},

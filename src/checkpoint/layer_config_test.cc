@@ -1,0 +1,194 @@
+#include "checkpoint/layer_config.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/model_config.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+json::Value Json(std::string_view text) {
+  auto value = json::Parse(text);
+  EXPECT_TRUE(value) << text;
+  return value ? *std::move(value) : json::Value();
+}
+
+// A configuration of `architecture` with four layers and `changes` laid over it; a null takes a
+// field away.
+json::Value With(std::string_view architecture, std::string_view changes) {
+  json::Value config = Json(R"({
+    "vocab_size": 512, "hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 32, "rope_theta": 500000.0, "max_position_embeddings": 131072, "dtype": "bfloat16"})");
+  config.Set("architectures", json::Value::Array{std::string(architecture)});
+  const json::Value overlay = Json(changes);
+  for (const auto& [key, value] : overlay.as_object()) config.Set(key, value);
+  return config;
+}
+
+ModelConfig ParseLayers(std::string_view architecture, std::string_view changes) {
+  auto config = ParseModelConfig(With(architecture, changes));
+  EXPECT_TRUE(config) << changes << (config ? "" : config.error().message);
+  return config ? *std::move(config) : ModelConfig{};
+}
+
+std::string LayerFailure(std::string_view architecture, std::string_view changes) {
+  auto config = ParseModelConfig(With(architecture, changes));
+  EXPECT_FALSE(config) << changes;
+  return config ? "" : config.error().message;
+}
+
+std::vector<int64_t> Windows(const ModelConfig& config) {
+  std::vector<int64_t> windows;
+  for (const LayerAttention& layer : config.layer_attention) windows.push_back(layer.window);
+  return windows;
+}
+
+constexpr const char* kLlama4 = "Llama4ForCausalLM";
+constexpr const char* kQwen3Moe = "Qwen3MoeForCausalLM";
+
+TEST(LayerConfigTest, Llama4HasTheLibrarysDefaults) {
+  const ModelConfig config = ParseLayers(kLlama4, R"({"num_local_experts": 4})");
+  EXPECT_THAT(config.layer_attention,
+              ElementsAre(LayerAttention{true, 8192, 0}, LayerAttention{true, 8192, 0},
+                          LayerAttention{true, 8192, 0}, LayerAttention{false, 0, 0}));
+  EXPECT_TRUE(config.use_qk_norm);
+  ASSERT_TRUE(config.temperature_tuning);
+  EXPECT_EQ(config.temperature_tuning->floor_scale, 8192);
+  EXPECT_EQ(config.temperature_tuning->attn_scale, 0.1);
+  EXPECT_EQ(config.rms_norm_eps, 1e-5);
+  ASSERT_TRUE(config.experts);
+  EXPECT_EQ(config.experts->experts_per_token, 1);
+  EXPECT_EQ(config.experts->intermediate_size, 64);
+  EXPECT_THAT(config.experts->layers, ElementsAre(true, true, true, true));
+}
+
+TEST(LayerConfigTest, AOneInNoRopeLayersMeansRope) {
+  const ModelConfig config = ParseLayers(
+      kLlama4,
+      R"({"num_local_experts": 4, "no_rope_layers": [0, 1, 0, 1], "attention_chunk_size": 16,
+                   "layer_types": ["full_attention", "full_attention", "chunked_attention", "chunked_attention"]})");
+  EXPECT_THAT(config.layer_attention,
+              ElementsAre(LayerAttention{false, 0, 0}, LayerAttention{true, 0, 0},
+                          LayerAttention{false, 16, 0}, LayerAttention{true, 16, 0}));
+  EXPECT_THAT(
+      ParseLayers(kLlama4,
+                  R"({"num_local_experts": 4, "no_rope_layers": [], "no_rope_layer_interval": 2})")
+          .layer_attention,
+      ElementsAre(LayerAttention{true, 8192, 0}, LayerAttention{false, 0, 0},
+                  LayerAttention{true, 8192, 0}, LayerAttention{false, 0, 0}));
+}
+
+TEST(LayerConfigTest, Llama4SwitchesInEverySpelling) {
+  EXPECT_TRUE(ParseLayers(kLlama4, R"({"num_local_experts": 4, "attn_temperature_tuning": 4})")
+                  .temperature_tuning);
+  for (const char* no : {"false", "0"}) {
+    EXPECT_FALSE(
+        ParseLayers(kLlama4,
+                    fmt::format(R"({{"num_local_experts": 4, "attn_temperature_tuning": {}}})", no))
+            .temperature_tuning);
+  }
+  EXPECT_FALSE(
+      ParseLayers(kLlama4, R"({"num_local_experts": 4, "use_qk_norm": false})").use_qk_norm);
+}
+
+TEST(LayerConfigTest, Llama4MixesExpertsAndMlps) {
+  const ModelConfig every_second = ParseLayers(
+      kLlama4,
+      R"({"num_local_experts": 4, "interleave_moe_layer_step": 2, "intermediate_size_mlp": 256})");
+  EXPECT_THAT(every_second.experts->layers, ElementsAre(false, true, false, true));
+  EXPECT_EQ(every_second.intermediate_size, 256);
+  EXPECT_EQ(every_second.experts->intermediate_size, 64);
+  EXPECT_THAT(
+      ParseLayers(kLlama4,
+                  R"({"num_local_experts": 4, "moe_layers": [0], "intermediate_size_mlp": 256})")
+          .experts->layers,
+      ElementsAre(true, false, false, false));
+  EXPECT_THAT(LayerFailure(kLlama4, R"({"num_local_experts": 4, "moe_layers": [0]})"),
+              HasSubstr("intermediate_size_mlp is missing"));
+}
+
+TEST(LayerConfigTest, NestedFieldsAreReadAndNamed) {
+  json::Value outer = Json(R"({"architectures": ["Llama4ForConditionalGeneration"],
+    "model_type": "llama4", "dtype": "float16", "vision_config": {}, "eos_token_id": 7})");
+  json::Value text = With(kLlama4, R"({"num_local_experts": 4, "dtype": null})");
+  outer.Set("text_config", text);
+  const auto config = ParseModelConfig(outer);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->hidden_size, 128);
+  EXPECT_EQ(config->dtype, ElementType::kF16);
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(7));
+  text.Set("hidden_size", "wide");
+  outer.Set("text_config", text);
+  EXPECT_THAT(ParseModelConfig(outer).error().message, HasSubstr("text_config.hidden_size"));
+  outer.Set("text_config", json::Value());
+  EXPECT_THAT(ParseModelConfig(outer).error().message, HasSubstr("text_config is missing"));
+}
+
+TEST(LayerConfigTest, Qwen3MoeChoosesItsLayers) {
+  const std::string base =
+      R"({"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96, )";
+  const ModelConfig config = ParseLayers(
+      kQwen3Moe,
+      base + R"("decoder_sparse_step": 2, "mlp_only_layers": [3], "norm_topk_prob": true})");
+  EXPECT_THAT(config.experts->layers, ElementsAre(false, true, false, false));
+  EXPECT_EQ(config.experts->num_experts, 8);
+  EXPECT_EQ(config.experts->experts_per_token, 2);
+  EXPECT_EQ(config.experts->intermediate_size, 96);
+  EXPECT_EQ(config.intermediate_size, 64);
+  EXPECT_TRUE(config.experts->normalize);
+  // As transformers 5 writes it; norm_topk_prob is false where it is absent.
+  const ModelConfig newer = ParseLayers(
+      kQwen3Moe,
+      R"({"num_local_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96})");
+  EXPECT_EQ(newer.experts->num_experts, 8);
+  EXPECT_FALSE(newer.experts->normalize);
+  EXPECT_THAT(LayerFailure(kQwen3Moe, base + R"("use_sliding_window": true})"),
+              HasSubstr("use_sliding_window"));
+  EXPECT_THAT(LayerFailure(kQwen3Moe, base + R"("mlp_only_layers": [4]})"),
+              HasSubstr("mlp_only_layers"));
+  EXPECT_THAT(LayerFailure(kQwen3Moe, base + R"("num_experts_per_tok": 9})"),
+              HasSubstr("num_experts_per_tok"));
+  EXPECT_THAT(LayerFailure(kQwen3Moe, R"({"num_experts": 8})"), HasSubstr("num_experts_per_tok"));
+}
+
+TEST(LayerConfigTest, WindowsOfTheFamilies) {
+  EXPECT_THAT(Windows(ParseLayers("MistralForCausalLM", "{}")),
+              ElementsAre(4096, 4096, 4096, 4096));
+  EXPECT_THAT(Windows(ParseLayers("MistralForCausalLM", R"({"sliding_window": null})")),
+              ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(Windows(ParseLayers("MistralForCausalLM", R"({"sliding_window": 100, "layer_types":
+        ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]})")),
+              ElementsAre(0, 100, 0, 100));
+  for (const char* qwen : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
+    // The window counts only where use_sliding_window says so.
+    EXPECT_THAT(Windows(ParseLayers(qwen, R"({"sliding_window": 32, "max_window_layers": 0})")),
+                ElementsAre(0, 0, 0, 0));
+    EXPECT_THAT(Windows(ParseLayers(qwen, R"({"use_sliding_window": true, "sliding_window": 32,
+                                              "max_window_layers": 2})")),
+                ElementsAre(0, 0, 32, 32));
+    EXPECT_THAT(LayerFailure(qwen, R"({"sliding_window": 32, "layer_types":
+        ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]})"),
+                HasSubstr("use_sliding_window"));
+  }
+}
+
+TEST(LayerConfigTest, ContradictionsAreNamed) {
+  EXPECT_THAT(LayerFailure(kLlama4, "{}"), HasSubstr("num_local_experts"));
+  for (const char* changes :
+       {R"("layer_types": ["full_attention"])", R"("layer_types": ["sliding_attention"])",
+        R"("no_rope_layers": [1, 0])", R"("no_rope_layers": [1, 0, 2, 1])", R"("moe_layers": [4])",
+        R"("attn_temperature_tuning": "yes")", R"("floor_scale": 0)",
+        R"("attention_chunk_size": 0)", R"("num_experts_per_tok": 5)"}) {
+    const std::string field(changes + 1, std::string_view(changes + 1).find('"'));
+    EXPECT_THAT(LayerFailure(kLlama4, fmt::format(R"({{"num_local_experts": 4, {}}})", changes)),
+                HasSubstr(field));
+  }
+}
+
+}  // namespace
+}  // namespace sluice
