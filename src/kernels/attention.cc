@@ -9,6 +9,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/work_queue.h"
 #include "tensor/bfloat16.h"
+#include "tensor/float8.h"
 
 namespace sluice::kernels {
 namespace {
@@ -23,8 +24,12 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+bool IsFp8(const KvLayout& layout) {
+  return layout.type == ElementType::kF8E4M3;
+}
+
 // Scratch of one thread, in floats: q and running out, scores, a chunk's result, and panels for odd
-// block sizes.
+// block sizes and for codes.
 struct ThreadScratch {
   float* q;          // [kMaxTileRows, head_dim]
   float* scores;     // [kMaxTileRows, kAttentionChunk]
@@ -35,7 +40,8 @@ struct ThreadScratch {
 
   static int64_t Bytes(const KvLayout& layout) {
     const int64_t tile = RoundUp(int64_t{kMaxTileRows} * layout.head_dim * 4, 64);
-    const int64_t panels = HasPanels(layout) ? 0 : int64_t{kAttentionChunk} * layout.head_dim * 4;
+    const bool in_place = HasPanels(layout) && !IsFp8(layout);
+    const int64_t panels = in_place ? 0 : int64_t{kAttentionChunk} * layout.head_dim * 4;
     return 3 * tile + int64_t{kMaxTileRows} * kAttentionChunk * 4 + 2 * panels;
   }
 
@@ -79,10 +85,12 @@ void Combine(RowState& row, float* out, const RowState& chunk, const float* chun
 struct Call {
   const KvCacheView& cache;
   std::span<const AttentionSlice> slices;
+  const AttentionSpan& span;
   const float* q;
   int64_t q_stride;
   int num_heads;
-  float scale;
+  float scale;    // of a score of what the cache holds
+  float v_scale;  // of what the cache holds
   void* out;
   bool out_bf16;
 
@@ -93,7 +101,8 @@ struct Call {
 
   void StoreRow(int64_t row, int head, const float* values, float sum) const {
     const int64_t offset = (row * num_heads + head) * head_dim() * (out_bf16 ? 2 : 4);
-    Kernels().divide(values, sum, head_dim(), static_cast<std::byte*>(out) + offset, out_bf16);
+    Kernels().divide(values, sum / v_scale, head_dim(), static_cast<std::byte*>(out) + offset,
+                     out_bf16);
   }
 };
 
@@ -108,55 +117,83 @@ struct Tile {
   int heads;
 
   int rows() const { return tokens * heads; }
-  int positions() const { return slice->context + token + tokens; }  // that the last row sees
+  int positions() const { return slice->context + token + tokens; }  // up to the last row's
+  int first_seen(const AttentionSpan& span) const {
+    return span.FirstSeen(slice->context + token);
+  }  // by the first row, and so by any
 };
 
-template <typename T>
+BFloat16 AsRead(Float8E4M3 code) {
+  return ToBFloat16(ToFloat(code));
+}
+BFloat16 AsRead(BFloat16 value) {
+  return value;
+}
+float AsRead(float value) {
+  return value;
+}
+
+// `P`: what panels of a cache of `T` hold when they are read.
+template <typename T, typename P>
 void BringIntoPanels(const KvLayout& layout, const T* k_rows, const T* v_rows, int row_begin,
-                     int row_end, int chunk_position, T* k_panels, T* v_panels) {
-  constexpr bool kBf16 = sizeof(T) == 2;
+                     int row_end, int chunk_position, P* k_panels, P* v_panels) {
+  constexpr bool kPairs = sizeof(P) == 2;
   const int head_dim = layout.head_dim;
   for (int row = row_begin; row < row_end; ++row, ++chunk_position) {
     const int position = chunk_position % kAttentionPanelPositions;
     const int64_t panel = int64_t{chunk_position - position} * head_dim;
     for (int d = 0; d < head_dim; ++d) {
-      k_panels[panel + KeyOffset(kBf16, head_dim, position, d)] =
-          k_rows[int64_t{row} * head_dim + d];
-      v_panels[panel + ValueOffset(kBf16, head_dim, position, d)] =
-          v_rows[int64_t{row} * head_dim + d];
+      k_panels[panel + KeyOffset(kPairs, head_dim, position, d)] =
+          AsRead(k_rows[int64_t{row} * head_dim + d]);
+      v_panels[panel + ValueOffset(kPairs, head_dim, position, d)] =
+          AsRead(v_rows[int64_t{row} * head_dim + d]);
     }
   }
 }
 
-template <typename T>
-void FindPanels(const Call& call, const Tile& tile, int first, int last,
+void DecodePanel(const Float8E4M3* codes, int64_t count, BFloat16* panel) {
+  Kernels().decode_e4m3(&codes->bits, count, &panel->bits);
+}
+
+// The panels of positions [begin, end) of the chunk that starts at `first`.
+template <typename T, typename P>
+void FindPanels(const Call& call, const Tile& tile, int first, int begin, int end,
                 const ThreadScratch& scratch, AttentionChunkArgs& args) {
   const KvLayout& layout = call.cache.layout;
   const T* k = static_cast<const T*>(call.cache.k);
   const T* v = static_cast<const T*>(call.cache.v);
+  P* k_panels = reinterpret_cast<P*>(scratch.k_panels);
+  P* v_panels = reinterpret_cast<P*>(scratch.v_panels);
   const int64_t panel_elements = int64_t{kAttentionPanelPositions} * layout.head_dim;
+  const int first_panel = (begin - first) / kAttentionPanelPositions;
   if (HasPanels(layout)) {
-    for (int position = first, i = 0; position < last; position += kAttentionPanelPositions, ++i) {
+    int position = first + first_panel * kAttentionPanelPositions;
+    for (int i = first_panel; position < end; position += kAttentionPanelPositions, ++i) {
       const int64_t block = tile.slice->block_table[position / layout.block_size];
       const int64_t panel = position % layout.block_size / kAttentionPanelPositions;
       const int64_t offset = HeadOffset(layout, block, tile.kv_head) + panel * panel_elements;
-      args.k_panels[i] = k + offset;
-      args.v_panels[i] = v + offset;
+      if constexpr (std::is_same_v<T, P>) {
+        args.k_panels[i] = k + offset;
+        args.v_panels[i] = v + offset;
+      } else {
+        DecodePanel(k + offset, panel_elements, k_panels + i * panel_elements);
+        DecodePanel(v + offset, panel_elements, v_panels + i * panel_elements);
+        args.k_panels[i] = k_panels + i * panel_elements;
+        args.v_panels[i] = v_panels + i * panel_elements;
+      }
     }
     return;
   }
-  T* k_panels = reinterpret_cast<T*>(scratch.k_panels);
-  T* v_panels = reinterpret_cast<T*>(scratch.v_panels);
-  for (int position = first; position < last;) {
+  for (int position = begin; position < end;) {
     const int row = position % layout.block_size;
-    const int count = std::min(layout.block_size - row, last - position);
+    const int count = std::min(layout.block_size - row, end - position);
     const int64_t offset =
         HeadOffset(layout, tile.slice->block_table[position / layout.block_size], tile.kv_head);
     BringIntoPanels(layout, k + offset, v + offset, row, row + count, position - first, k_panels,
                     v_panels);
     position += count;
   }
-  for (int i = 0; i * kAttentionPanelPositions < last - first; ++i) {
+  for (int i = first_panel; i * kAttentionPanelPositions < end - first; ++i) {
     args.k_panels[i] = k_panels + i * panel_elements;
     args.v_panels[i] = v_panels + i * panel_elements;
   }
@@ -172,28 +209,47 @@ void GatherQueries(const Call& call, const Tile& tile, float* q) {
   }
 }
 
-// One chunk for a tile whose queries were gathered. Returns each row's limit in `limits`.
+// Of each row of a tile: what it sees of a chunk (AttentionChunkArgs), and the chunk's result.
+struct ChunkRows {
+  std::array<int, kMaxTileRows> starts;
+  std::array<int, kMaxTileRows> limits;
+  std::array<float, kMaxTileRows> largest;
+  std::array<float, kMaxTileRows> sum;
+};
+
+// One chunk for a tile whose queries were gathered.
 void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch& scratch,
-              int* limits, float* largest, float* sum, float* out) {
+              ChunkRows& rows, float* out) {
   const int first = chunk * kAttentionChunk;
-  const int last = std::min(tile.positions(), first + kAttentionChunk);
+  const int begin = std::max(first, tile.first_seen(call.span));
+  const int end = std::min(tile.positions(), first + kAttentionChunk);
   AttentionChunkArgs args;
   args.q = scratch.q;
   args.rows = tile.rows();
   args.head_dim = call.head_dim();
-  args.bf16 = call.cache.layout.type == ElementType::kBF16;
+  args.bf16 = call.cache.layout.type != ElementType::kF32;
   for (int row = 0; row < args.rows; ++row) {
-    const int seen = tile.slice->context + tile.token + row / tile.heads + 1;
-    limits[row] = std::clamp(seen - first, 0, kAttentionChunk);
+    const int position = tile.slice->context + tile.token + row / tile.heads;
+    const int start = std::max(call.span.FirstSeen(position) - first, 0);
+    const int limit = std::clamp(position + 1 - first, 0, kAttentionChunk);
+    const auto r = static_cast<size_t>(row);
+    rows.starts[r] = start < limit ? start : 0;
+    rows.limits[r] = start < limit ? limit : 0;
   }
-  if (args.bf16)
-    FindPanels<BFloat16>(call, tile, first, last, scratch, args);
-  else
-    FindPanels<float>(call, tile, first, last, scratch, args);
-  args.limits = limits;
+  switch (call.cache.layout.type) {
+    case ElementType::kBF16:
+      FindPanels<BFloat16, BFloat16>(call, tile, first, begin, end, scratch, args);
+      break;
+    case ElementType::kF8E4M3:
+      FindPanels<Float8E4M3, BFloat16>(call, tile, first, begin, end, scratch, args);
+      break;
+    default: FindPanels<float, float>(call, tile, first, begin, end, scratch, args);
+  }
+  args.starts = rows.starts.data();
+  args.limits = rows.limits.data();
   args.scores = scratch.scores;
-  args.largest = largest;
-  args.sum = sum;
+  args.largest = rows.largest.data();
+  args.sum = rows.sum.data();
   args.out = out;
   Kernels().attention_chunk(args);
 }
@@ -205,21 +261,26 @@ int Chunks(int positions) {
 void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
   const int dim = call.head_dim();
   GatherQueries(call, tile, scratch.q);
-  std::array<int, kMaxTileRows> limits;
-  std::array<float, kMaxTileRows> largest;
-  std::array<float, kMaxTileRows> sum;
+  ChunkRows rows;
   std::array<RowState, kMaxTileRows> states;
-  for (int chunk = 0; chunk < Chunks(tile.positions()); ++chunk) {
-    float* chunk_out = chunk == 0 ? scratch.out : scratch.chunk_out;
-    RunChunk(call, tile, chunk, scratch, limits.data(), largest.data(), sum.data(), chunk_out);
+  std::array<bool, kMaxTileRows> begun = {};
+  const int first_chunk = tile.first_seen(call.span) / kAttentionChunk;
+  for (int chunk = first_chunk; chunk < Chunks(tile.positions()); ++chunk) {
+    float* chunk_out = chunk == first_chunk ? scratch.out : scratch.chunk_out;
+    RunChunk(call, tile, chunk, scratch, rows, chunk_out);
     for (int row = 0; row < tile.rows(); ++row) {
       const auto r = static_cast<size_t>(row);
-      if (limits[r] == 0) continue;
-      const RowState state{largest[r], sum[r]};
-      if (chunk == 0)
-        states[r] = state;
-      else
-        Combine(states[r], scratch.out + row * dim, state, chunk_out + row * dim, dim);
+      if (rows.limits[r] == 0) continue;
+      const RowState state{rows.largest[r], rows.sum[r]};
+      float* out = scratch.out + int64_t{row} * dim;
+      const float* row_out = chunk_out + int64_t{row} * dim;
+      if (begun[r]) {
+        Combine(states[r], out, state, row_out, dim);
+        continue;
+      }
+      begun[r] = true;
+      states[r] = state;
+      if (row_out != out) std::copy_n(row_out, dim, out);
     }
   }
   for (int row = 0; row < tile.rows(); ++row) {
@@ -233,23 +294,22 @@ void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
 // combined in order.
 struct Split {
   const AttentionSlice* slice;
+  int first_chunk;
   int chunks;
   float* states;  // [chunks, num_heads, 2]
   float* out;     // [chunks, num_heads, head_dim]
 };
 
-void RunSplitChunk(const Call& call, const Split& split, const Tile& tile, int chunk,
+// `part`: of the chunks that the slice sees.
+void RunSplitChunk(const Call& call, const Split& split, const Tile& tile, int part,
                    const ThreadScratch& scratch) {
   GatherQueries(call, tile, scratch.q);
-  std::array<int, kMaxTileRows> limits;
-  std::array<float, kMaxTileRows> largest;
-  std::array<float, kMaxTileRows> sum;
-  const int64_t slot = int64_t{chunk} * call.num_heads + tile.head;
-  RunChunk(call, tile, chunk, scratch, limits.data(), largest.data(), sum.data(),
-           split.out + slot * call.head_dim());
+  ChunkRows rows;
+  const int64_t slot = int64_t{part} * call.num_heads + tile.head;
+  RunChunk(call, tile, split.first_chunk + part, scratch, rows, split.out + slot * call.head_dim());
   for (int row = 0; row < tile.rows(); ++row) {
-    split.states[(slot + row) * 2] = largest[static_cast<size_t>(row)];
-    split.states[(slot + row) * 2 + 1] = sum[static_cast<size_t>(row)];
+    split.states[(slot + row) * 2] = rows.largest[static_cast<size_t>(row)];
+    split.states[(slot + row) * 2 + 1] = rows.sum[static_cast<size_t>(row)];
   }
 }
 
@@ -278,17 +338,22 @@ int64_t MaxSplits(const KvLayout& layout, int num_threads) {
   return num_threads == 1 ? 0 : kUnitsPerThread * num_threads / layout.num_kv_heads;
 }
 
-// Positions that the rows of a slice read, together.
-int64_t Work(const AttentionSlice& slice) {
-  return int64_t{slice.num_tokens} * slice.context +
-         int64_t{slice.num_tokens} * (slice.num_tokens + 1) / 2;
+// Positions that the rows of a slice read, together; no fewer, where it has several rows.
+int64_t Work(const AttentionSlice& slice, const AttentionSpan& span) {
+  if (slice.num_tokens == 1) return int64_t{slice.context} + 1 - span.FirstSeen(slice.context);
+  int64_t work = int64_t{slice.num_tokens} * slice.context +
+                 int64_t{slice.num_tokens} * (slice.num_tokens + 1) / 2;
+  for (const int32_t most : {span.chunk, span.window}) {
+    if (most > 0) work = std::min(work, int64_t{slice.num_tokens} * most);
+  }
+  return work;
 }
 
 // A decoding slice is split when one KV head of it is more than a fair unit of work.
-bool IsSplit(const KvLayout& layout, const AttentionSlice& slice, int64_t total_work,
-             int num_threads) {
-  return num_threads > 1 && slice.num_tokens == 1 && Work(slice) > kAttentionChunk &&
-         Work(slice) * kUnitsPerThread * num_threads > total_work * layout.num_kv_heads;
+bool IsSplit(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
+             int64_t total_work, int num_threads) {
+  return num_threads > 1 && slice.num_tokens == 1 && Work(slice, span) > kAttentionChunk &&
+         Work(slice, span) * kUnitsPerThread * num_threads > total_work * layout.num_kv_heads;
 }
 
 }  // namespace
@@ -303,16 +368,25 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t /*m
 }
 
 void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
-               const float* q, int64_t q_stride, int num_heads, float scale, void* out,
-               ElementType out_type, std::span<std::byte> scratch) {
+               const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
+               float scale, void* out, ElementType out_type, std::span<std::byte> scratch) {
   const KvLayout& layout = cache.layout;
+  CheckKvType(layout);
   CHECK(layout.head_dim >= 32 && layout.head_dim <= 256 && layout.head_dim % 8 == 0,
         "head_dim is 32 to 256 and a multiple of 8, not {}", layout.head_dim);
   CHECK_EQ(num_heads % layout.num_kv_heads, 0);
   CHECK(out_type == ElementType::kF32 || out_type == ElementType::kBF16,
         "the result is F32 or BF16, not {}", ElementTypeName(out_type));
-  const Call call{cache,     slices, q,   q_stride,
-                  num_heads, scale,  out, out_type == ElementType::kBF16};
+  const Call call{.cache = cache,
+                  .slices = slices,
+                  .span = span,
+                  .q = q,
+                  .q_stride = q_stride,
+                  .num_heads = num_heads,
+                  .scale = IsFp8(layout) ? scale * cache.k_scale : scale,
+                  .v_scale = IsFp8(layout) ? cache.v_scale : 1,
+                  .out = out,
+                  .out_bf16 = out_type == ElementType::kBF16};
   const int num_threads = pool.num_threads();
 
   // The scratch: one part for each thread, then the results of split slices.
@@ -324,7 +398,7 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
         scratch.size());
 
   int64_t total_work = 0;
-  for (const AttentionSlice& slice : slices) total_work += Work(slice);
+  for (const AttentionSlice& slice : slices) total_work += Work(slice, span);
 
   // Units are numbered through the slices, the last tile of a slice first: it reads most, and the
   // longest work is best begun early. Each unit finds its slice by walking the list, which is short
@@ -335,19 +409,26 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
   const auto token_tiles = [&](const AttentionSlice& slice) {
     return (slice.num_tokens + tile_tokens - 1) / tile_tokens;
   };
+  const auto first_chunk = [&](const AttentionSlice& slice) {
+    return span.FirstSeen(slice.context) / kAttentionChunk;
+  };
+  const auto split_chunks = [&](const AttentionSlice& slice) {
+    return Chunks(slice.context + 1) - first_chunk(slice);
+  };
   const auto units_of = [&](const AttentionSlice& slice) -> int64_t {
-    const int64_t parts = IsSplit(layout, slice, total_work, num_threads)
-                              ? Chunks(slice.context + 1)
+    const int64_t parts = IsSplit(layout, span, slice, total_work, num_threads)
+                              ? split_chunks(slice)
                               : token_tiles(slice);
     return parts * layout.num_kv_heads * head_tiles;
   };
   const auto split_of = [&](const AttentionSlice& slice) {
     std::byte* at = split_memory;
     for (const AttentionSlice* other = slices.data(); other != &slice; ++other) {
-      if (IsSplit(layout, *other, total_work, num_threads))
-        at += SplitBytes(layout, num_heads, Chunks(other->context + 1));
+      if (IsSplit(layout, span, *other, total_work, num_threads))
+        at += SplitBytes(layout, num_heads, split_chunks(*other));
     }
-    Split split{&slice, Chunks(slice.context + 1), reinterpret_cast<float*>(at), nullptr};
+    Split split{&slice, first_chunk(slice), split_chunks(slice), reinterpret_cast<float*>(at),
+                nullptr};
     CHECK(at + SplitBytes(layout, num_heads, split.chunks) <= memory_end,
           "attention needs more scratch than its {} bytes", scratch.size());
     split.out = split.states + int64_t{split.chunks} * num_heads * 2;
@@ -358,7 +439,7 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
   bool any_split = false;
   for (const AttentionSlice& slice : slices) {
     units += units_of(slice);
-    any_split = any_split || IsSplit(layout, slice, total_work, num_threads);
+    any_split = any_split || IsSplit(layout, span, slice, total_work, num_threads);
   }
   ForEachUnit(pool, units, [&](int64_t unit, int thread) {
     const ThreadScratch thread_scratch = ThreadScratch::At(memory + thread * thread_bytes, layout);
@@ -378,7 +459,7 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
                 .tokens = 1,
                 .head = kv_head * group + head_begin,
                 .heads = std::min(kMaxTileRows, group - head_begin)};
-      if (IsSplit(layout, slice, total_work, num_threads)) {
+      if (IsSplit(layout, span, slice, total_work, num_threads)) {
         RunSplitChunk(call, split_of(slice), tile, part, thread_scratch);
       } else {
         tile.token = (token_tiles(slice) - 1 - part) * tile_tokens;
@@ -391,7 +472,7 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
   if (!any_split) return;
   pool.ParallelFor(num_heads, 1, [&](int64_t begin, int64_t end) {
     for (const AttentionSlice& slice : slices) {
-      if (!IsSplit(layout, slice, total_work, num_threads)) continue;
+      if (!IsSplit(layout, span, slice, total_work, num_threads)) continue;
       const Split split = split_of(slice);
       for (int64_t head = begin; head < end; ++head)
         CombineSplit(call, split, static_cast<int>(head));

@@ -60,8 +60,9 @@ struct AttentionSlice {
   const int32_t* block_table = nullptr;  // [ceil((context + num_tokens) / block_size)]
 };
 
-// Writes k and v of all the slices' tokens to their slots, rounded to the cache's type. k and v:
-// F32, row i at k + i * stride, [num_kv_heads, head_dim] dense inside a row.
+// Writes k and v of all the slices' tokens to their slots, rounded to the cache's type; for F8_E4M3
+// x / scale is rounded, to nearest even, saturating at +-448 (NaN stays NaN). k and v: F32, row i
+// at k + i * stride, [num_kv_heads, head_dim] dense inside a row.
 void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
               const float* k, const float* v, int64_t stride);
 
@@ -70,15 +71,21 @@ void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const Attent
 int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max_rows,
                               int64_t max_slices, int64_t max_context, int num_threads);
 
-// out[row, h, :] = softmax(scale * q . K) V over the positions <= the row's own. q: F32, row i at q
-// + i * q_stride, [num_heads, head_dim] dense inside a row; query head h reads KV head h /
-// (num_heads / num_kv_heads). out: dense [rows, num_heads * head_dim], F32 or BF16 (`out_type`).
-// AppendKv of the same slices came before. The positions are taken in chunks at fixed multiples,
-// each row combining the chunks in order: the result of a row depends on its own position and cache
-// alone, never on the rest of the step or on the number of threads. REQUIRES: 32 <= head_dim <=
-// 256, a multiple of 8; num_heads a multiple of num_kv_heads.
+// out[row, h, :] = softmax(scale * q . K) V over the positions <= the row's own that `span` lets it
+// see. q: F32, row i at q + i * q_stride, [num_heads, head_dim] dense inside a row; query head h
+// reads KV head h / (num_heads / num_kv_heads). out: dense [rows, num_heads * head_dim], F32 or
+// BF16
+// (`out_type`). AppendKv of the same slices came before. Blocks wholly before what a slice's first
+// row sees are not read; their entries of the block table may hold anything.
+//
+// The positions are taken in chunks at fixed multiples, each row combining the chunks in order: the
+// result of a row depends on its own position and cache alone, never on the rest of the step or on
+// the number of threads. F8_E4M3 codes are exact in BF16 and read as such; k_scale multiplies
+// `scale`, v_scale divides the sum of weights that the result is divided by.
+//
+// REQUIRES: 32 <= head_dim <= 256, a multiple of 8; num_heads a multiple of num_kv_heads.
 void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
-               const float* q, int64_t q_stride, int num_heads, float scale, void* out,
-               ElementType out_type, std::span<std::byte> scratch);
+               const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
+               float scale, void* out, ElementType out_type, std::span<std::byte> scratch);
 
 }  // namespace sluice::kernels

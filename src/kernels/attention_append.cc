@@ -1,37 +1,51 @@
 // Writing of new keys and values to the cache.
+#include <algorithm>
+#include <array>
+
 #include "base/check.h"
 #include "kernels/attention.h"
 #include "kernels/attention_layout.h"
 #include "tensor/bfloat16.h"
+#include "tensor/float8.h"
 
 namespace sluice::kernels {
 namespace {
 
-void Store(BFloat16& slot, float value) {
-  slot = ToBFloat16(value);
+constexpr int kMaxHeadDim = 256;
+
+// `count` elements of one head, as the cache holds them.
+void Round(const float* x, float /*scale*/, int count, BFloat16* out) {
+  for (int i = 0; i < count; ++i) out[i] = ToBFloat16(x[i]);
 }
-void Store(float& slot, float value) {
-  slot = value;
+void Round(const float* x, float /*scale*/, int count, float* out) {
+  std::copy_n(x, count, out);
+}
+void Round(const float* x, float scale, int count, Float8E4M3* out) {
+  for (int i = 0; i < count; ++i) out[i] = ToFloat8E4M3(x[i] / scale);
 }
 
 // One token's key and value of one head. `k_head` and `v_head`: the head's part of the block;
 // `row`: the slot in it.
 template <typename T>
-void AppendToken(const KvLayout& layout, T* k_head, T* v_head, int row, const float* k,
+void AppendToken(const KvCacheView& cache, T* k_head, T* v_head, int row, const float* k,
                  const float* v) {
-  constexpr bool kBf16 = sizeof(T) == 2;
+  constexpr bool kPairs = sizeof(T) < 4;
+  const KvLayout& layout = cache.layout;
   const int head_dim = layout.head_dim;
   if (!HasPanels(layout)) {
-    for (int d = 0; d < head_dim; ++d) Store(k_head[row * head_dim + d], k[d]);
-    for (int d = 0; d < head_dim; ++d) Store(v_head[row * head_dim + d], v[d]);
+    Round(k, cache.k_scale, head_dim, k_head + row * head_dim);
+    Round(v, cache.v_scale, head_dim, v_head + row * head_dim);
     return;
   }
+  std::array<T, kMaxHeadDim> rounded;
   const int position = row % kAttentionPanelPositions;
   const int64_t panel = int64_t{row - position} * head_dim;
+  Round(k, cache.k_scale, head_dim, rounded.data());
   for (int d = 0; d < head_dim; ++d)
-    Store(k_head[panel + KeyOffset(kBf16, head_dim, position, d)], k[d]);
+    k_head[panel + KeyOffset(kPairs, head_dim, position, d)] = rounded[static_cast<size_t>(d)];
+  Round(v, cache.v_scale, head_dim, rounded.data());
   for (int d = 0; d < head_dim; ++d)
-    Store(v_head[panel + ValueOffset(kBf16, head_dim, position, d)], v[d]);
+    v_head[panel + ValueOffset(kPairs, head_dim, position, d)] = rounded[static_cast<size_t>(d)];
 }
 
 template <typename T>
@@ -44,7 +58,7 @@ void AppendSlice(const KvCacheView& cache, const AttentionSlice& slice, int32_t 
     const int64_t row = (slice.first_row + i) * stride;
     for (int head = 0; head < layout.num_kv_heads; ++head) {
       const int64_t offset = HeadOffset(layout, block, head);
-      AppendToken(layout, static_cast<T*>(cache.k) + offset, static_cast<T*>(cache.v) + offset,
+      AppendToken(cache, static_cast<T*>(cache.k) + offset, static_cast<T*>(cache.v) + offset,
                   position % layout.block_size, k + row + int64_t{head} * layout.head_dim,
                   v + row + int64_t{head} * layout.head_dim);
     }
@@ -55,9 +69,9 @@ void AppendSlice(const KvCacheView& cache, const AttentionSlice& slice, int32_t 
 
 void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
               const float* k, const float* v, int64_t stride) {
-  const bool bf16 = cache.layout.type == ElementType::kBF16;
-  CHECK(bf16 || cache.layout.type == ElementType::kF32, "a KV cache is BF16 or F32, not {}",
-        ElementTypeName(cache.layout.type));
+  const ElementType type = cache.layout.type;
+  CheckKvType(cache.layout);
+  CHECK_LE(cache.layout.head_dim, kMaxHeadDim);
   int64_t total = 0;
   for (const AttentionSlice& slice : slices) total += slice.num_tokens;
   // Tokens are numbered through all slices, so that one long slice and many short ones both spread
@@ -69,8 +83,10 @@ void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const Attent
       const auto from = static_cast<int32_t>(std::max<int64_t>(begin - first, 0));
       const auto to = static_cast<int32_t>(std::min<int64_t>(end - first, slice.num_tokens));
       if (from < to) {
-        if (bf16)
+        if (type == ElementType::kBF16)
           AppendSlice<BFloat16>(cache, slice, from, to, k, v, stride);
+        else if (type == ElementType::kF8E4M3)
+          AppendSlice<Float8E4M3>(cache, slice, from, to, k, v, stride);
         else
           AppendSlice<float>(cache, slice, from, to, k, v, stride);
       }

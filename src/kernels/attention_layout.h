@@ -4,29 +4,37 @@
 // a multiple of 16 they lie in panels of 16 positions, the form in which the kernels read them
 // (kernel_table.h, AttentionChunkArgs): keys have the positions side by side, as a weight has its
 // output rows; values have the elements of a head side by side, and BF16 ones also pair
-// neighbouring positions. Other block sizes hold plain rows [block_size, head_dim], which are
+// neighbouring positions. F8_E4M3 codes lie as BF16 numbers do, and are turned into them when they
+// are read. Other block sizes hold plain rows [block_size, head_dim], which are
 // brought into panels when they are read: correct, and slower.
 #pragma once
 
 #include <cstdint>
 
+#include "base/check.h"
 #include "kernels/attention.h"
 #include "kernels/kernel_table.h"
 
 namespace sluice::kernels {
 
+inline void CheckKvType(const KvLayout& layout) {
+  CHECK(layout.type == ElementType::kBF16 || layout.type == ElementType::kF32 ||
+            layout.type == ElementType::kF8E4M3,
+        "a KV cache is BF16, F32 or F8_E4M3, not {}", ElementTypeName(layout.type));
+}
+
 inline bool HasPanels(const KvLayout& layout) {
   return layout.block_size % kAttentionPanelPositions == 0;
 }
 
-// Offset of element d of a position inside its panel.
-inline int64_t KeyOffset(bool bf16, int /*head_dim*/, int position, int d) {
-  return bf16 ? (d / 2 * kAttentionPanelPositions + position) * 2 + d % 2
-              : d * kAttentionPanelPositions + position;
+// Offset of element d of a position inside its panel. `pairs`: not of F32.
+inline int64_t KeyOffset(bool pairs, int /*head_dim*/, int position, int d) {
+  return pairs ? (d / 2 * kAttentionPanelPositions + position) * 2 + d % 2
+               : d * kAttentionPanelPositions + position;
 }
-inline int64_t ValueOffset(bool bf16, int head_dim, int position, int d) {
-  return bf16 ? (int64_t{position / 2} * head_dim + d) * 2 + position % 2
-              : int64_t{position} * head_dim + d;
+inline int64_t ValueOffset(bool pairs, int head_dim, int position, int d) {
+  return pairs ? (int64_t{position / 2} * head_dim + d) * 2 + position % 2
+               : int64_t{position} * head_dim + d;
 }
 
 // Offset of a head's part of a block, in elements.

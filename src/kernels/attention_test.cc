@@ -7,7 +7,9 @@
 #include <memory>
 #include <numeric>
 
+#include "kernels/kernel_table.h"
 #include "kernels/kernel_testing.h"
+#include "tensor/float8.h"
 
 namespace sluice::kernels {
 namespace {
@@ -15,14 +17,32 @@ namespace {
 struct Shape {
   int num_heads, num_kv_heads, head_dim, block_size;
   ElementType type;
+  AttentionSpan span = {};
+  float k_scale = 1, v_scale = 1;
 };
 
 constexpr Shape kShapes[] = {
-    {8, 2, 64, 16, ElementType::kBF16},  {4, 4, 32, 16, ElementType::kBF16},
-    {6, 2, 128, 32, ElementType::kBF16}, {5, 1, 40, 4, ElementType::kBF16},
-    {8, 1, 256, 16, ElementType::kBF16}, {3, 3, 72, 48, ElementType::kBF16},
-    {8, 2, 64, 16, ElementType::kF32},   {5, 1, 104, 4, ElementType::kF32},
-    {10, 2, 128, 32, ElementType::kF32}, {80, 1, 32, 16, ElementType::kBF16},
+    {8, 2, 64, 16, ElementType::kBF16},
+    {4, 4, 32, 16, ElementType::kBF16},
+    {6, 2, 128, 32, ElementType::kBF16},
+    {5, 1, 40, 4, ElementType::kBF16},
+    {8, 1, 256, 16, ElementType::kBF16},
+    {3, 3, 72, 48, ElementType::kBF16},
+    {8, 2, 64, 16, ElementType::kF32},
+    {5, 1, 104, 4, ElementType::kF32},
+    {10, 2, 128, 32, ElementType::kF32},
+    {80, 1, 32, 16, ElementType::kBF16},
+    {8, 2, 64, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f},
+    {5, 1, 40, 4, ElementType::kF8E4M3, {}, 0.3f, 1},
+    {4, 2, 128, 16, ElementType::kF8E4M3, {.chunk = 64}, 1, 0.011f},
+    {8, 2, 64, 16, ElementType::kBF16, {.chunk = 64}},
+    {4, 2, 96, 16, ElementType::kBF16, {.window = 70}},
+    {5, 1, 40, 4, ElementType::kBF16, {.chunk = 24}},
+    {6, 2, 128, 32, ElementType::kBF16, {.window = 1}},
+    {6, 2, 64, 16, ElementType::kF32, {.window = 33}},
+    {3, 3, 72, 48, ElementType::kF32, {.chunk = 50}},
+    {80, 1, 32, 16, ElementType::kBF16, {.chunk = 272}},
+    {4, 1, 64, 16, ElementType::kBF16, {.chunk = 100, .window = 40}},
 };
 
 // Sequences with their keys and values, and a cache of shuffled blocks to bring them to. What is
@@ -72,11 +92,18 @@ class Sequences {
       rows += part.count;
       max_context = std::max(max_context, part.context + part.count);
     }
+    // Nothing may be read of blocks that no row sees.
+    std::vector<std::vector<int32_t>> tables;
+    for (const Part& part : parts) {
+      std::vector<int32_t>& table = tables.emplace_back(tables_[part.sequence]);
+      std::fill_n(table.begin(), shape_.span.FirstSeen(part.context) / shape_.block_size,
+                  std::numeric_limits<int32_t>::max());
+    }
     std::vector<float> qkv(static_cast<size_t>(rows * stride));
     std::vector<AttentionSlice> slices;
     int64_t row = 0;
     for (const Part& part : parts) {
-      slices.push_back({row, part.count, part.context, tables_[part.sequence].data()});
+      slices.push_back({row, part.count, part.context, tables[slices.size()].data()});
       for (int i = 0; i < part.count; ++i, ++row) {
         const int64_t token = part.context + i;
         float* to = qkv.data() + row * stride;
@@ -85,15 +112,16 @@ class Sequences {
         std::copy_n(v_[part.sequence].data() + token * kv_width, kv_width, to + q_width + kv_width);
       }
     }
-    const KvCacheView cache{layout_, k_cache_.data(), v_cache_.data()};
+    const KvCacheView cache{layout_, k_cache_.data(), v_cache_.data(), shape_.k_scale,
+                            shape_.v_scale};
     AppendKv(pool, cache, slices, qkv.data() + q_width, qkv.data() + q_width + kv_width, stride);
     std::vector<std::byte> scratch(static_cast<size_t>(
         AttentionScratchBytes(layout_, shape_.num_heads, rows, static_cast<int64_t>(parts.size()),
                               max_context, pool.num_threads())));
     std::vector<float> out(static_cast<size_t>(rows * q_width),
                            std::numeric_limits<float>::quiet_NaN());
-    Attention(pool, cache, slices, qkv.data(), stride, shape_.num_heads, Scale(), out.data(),
-              out_type, scratch);
+    Attention(pool, cache, slices, shape_.span, qkv.data(), stride, shape_.num_heads, Scale(),
+              out.data(), out_type, scratch);
     if (out_type == ElementType::kBF16) {
       for (int64_t i = rows * q_width - 1; i >= 0; --i) {
         BFloat16 value;
@@ -125,30 +153,35 @@ class Sequences {
   std::vector<double> Exact(int sequence, int token, int head) const {
     const int dim = shape_.head_dim;
     const int kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
-    const auto rounded = [&](float value) {
-      return shape_.type == ElementType::kBF16 ? ToFloat(sluice::ToBFloat16(value)) : value;
+    const auto rounded = [&](float value, float cache_scale) -> double {
+      if (shape_.type == ElementType::kF32) return value;
+      if (shape_.type == ElementType::kBF16) return ToFloat(sluice::ToBFloat16(value));
+      return static_cast<double>(ToFloat(ToFloat8E4M3(value / cache_scale))) * cache_scale;
     };
+    const int first = shape_.span.FirstSeen(token);
     std::vector<double> scores;
-    for (int position = 0; position <= token; ++position) {
+    for (int position = first; position <= token; ++position) {
       double score = 0;
       for (int d = 0; d < dim; ++d) {
         score +=
             static_cast<double>(
                 q_[sequence][(int64_t{token} * shape_.num_heads + head) * dim + d]) *
-            rounded(k_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d]);
+            rounded(k_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d],
+                    shape_.k_scale);
       }
       scores.push_back(score * static_cast<double>(Scale()));
     }
     const double largest = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
     std::vector<double> out(static_cast<size_t>(dim), 0.0);
-    for (int position = 0; position <= token; ++position) {
-      const double weight = std::exp(scores[position] - largest);
+    for (int position = first; position <= token; ++position) {
+      const double weight = std::exp(scores[position - first] - largest);
       sum += weight;
       for (int d = 0; d < dim; ++d) {
         out[d] +=
             weight *
-            rounded(v_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d]);
+            rounded(v_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d],
+                    shape_.v_scale);
       }
     }
     for (double& value : out) value /= sum;
@@ -182,7 +215,8 @@ TEST_P(AttentionTest, AgreesWithExactSoftmax) {
     const int length = static_cast<int>(random.Integer(300, 330));
     Sequences sequences(random, shape, {length});
     const std::vector<float> out = sequences.RunInChunks(pool, 0, 200);
-    for (int token : {0, 1, 15, 16, 199, 200, 255, 256, length - 1}) {
+    for (int token :
+         {0, 1, 15, 16, 63, 64, 99, 100, 128, 199, 200, 255, 256, 271, 272, length - 1}) {
       for (int head : {0, shape.num_heads - 1}) {
         const std::vector<double> expected = sequences.Exact(0, token, head);
         for (int d = 0; d < shape.head_dim; ++d) {
@@ -253,12 +287,72 @@ TEST_P(AttentionTest, LaterTokensCannotPoisonEarlierOnes) {
     const std::vector<float> clean = sequences.RunInChunks(pool, 0, 40);
     const int64_t kv_width = int64_t{shape.num_kv_heads} * shape.head_dim;
     for (int64_t i = 21 * kv_width; i < 22 * kv_width; ++i) {
-      sequences.v(0)[i] = std::numeric_limits<float>::infinity();
+      sequences.v(0)[i] = std::numeric_limits<float>::quiet_NaN();
     }
     const std::vector<float> out = sequences.RunInChunks(pool, 0, 40);
     const size_t before = size_t{21} * shape.num_heads * shape.head_dim;
     EXPECT_EQ(0, std::memcmp(clean.data(), out.data(), before * 4)) << shape.head_dim;
     EXPECT_FALSE(std::isfinite(out[before]));
+  }
+}
+
+// Nor what a span hides from it: not the tokens before its chunk or window, and not the remains in
+// blocks that were given away.
+TEST_P(AttentionTest, HiddenTokensCannotPoisonLaterOnes) {
+  Random random(6);
+  ThreadPool pool(2);
+  for (const Shape& shape : kShapes) {
+    if (shape.span == AttentionSpan()) continue;
+    const int length = 300;
+    Sequences sequences(random, shape, {length});
+    const std::vector<float> clean = sequences.RunInChunks(pool, 0, 77);
+    const int64_t kv_width = int64_t{shape.num_kv_heads} * shape.head_dim;
+    const int poisoned = 150;
+    for (int64_t i = 0; i < kv_width; ++i)
+      sequences.v(0)[poisoned * kv_width + i] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> out = sequences.RunInChunks(pool, 0, 77);
+    const int64_t width = int64_t{shape.num_heads} * shape.head_dim;
+    for (int token = 0; token < length; ++token) {
+      const bool sees = token >= poisoned && shape.span.FirstSeen(token) <= poisoned;
+      if (sees) {
+        EXPECT_TRUE(std::isnan(out[token * width])) << token;
+      } else {
+        ASSERT_EQ(0, std::memcmp(clean.data() + token * width, out.data() + token * width,
+                                 static_cast<size_t>(width) * 4))
+            << "head_dim " << shape.head_dim << " chunk " << shape.span.chunk << " window "
+            << shape.span.window << " token " << token;
+      }
+    }
+  }
+}
+
+// Values far beyond the range saturate; NaN stays NaN.
+TEST_P(AttentionTest, Fp8SaturatesWhatItStores) {
+  Random random(7);
+  ThreadPool pool(1);
+  const Shape shape{1, 1, 32, 16, ElementType::kF8E4M3, {}, 1, 0.5f};
+  Sequences sequences(random, shape, {1});
+  const float values[] = {1000,    -1000, 224, -0.0f, std::numeric_limits<float>::infinity(),
+                          0.12345f};
+  std::copy(std::begin(values), std::end(values), sequences.v(0).begin());
+  sequences.v(0)[31] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> out = sequences.RunInChunks(pool, 0, 1);
+  const float expected[] = {224, -224, 224, 0, 224, 0.125f};
+  for (size_t i = 0; i < std::size(expected); ++i) EXPECT_EQ(out[i], expected[i]) << i;
+  EXPECT_TRUE(std::isnan(out[31]));
+}
+
+TEST_P(AttentionTest, DecodesEveryCode) {
+  std::vector<uint8_t> codes(512);
+  std::vector<uint16_t> decoded(codes.size());
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i);
+  Kernels().decode_e4m3(codes.data(), static_cast<int64_t>(codes.size()), decoded.data());
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const float expected = ToFloat(Float8E4M3{codes[i]});
+    EXPECT_EQ(decoded[i], sluice::ToBFloat16(expected).bits) << i;
+    if (std::isfinite(expected)) {
+      EXPECT_EQ(ToFloat(BFloat16{decoded[i]}), expected) << i;
+    }
   }
 }
 

@@ -42,9 +42,14 @@ struct AttentionChunkArgs {
   int rows;
   int head_dim;
   bool bf16;                               // type of K and V
+  // Those in which no row sees anything may hold anything.
   const void* k_panels[kAttentionPanels];  // BF16: [head_dim / 2][16][2]; F32: [head_dim][16]
   const void* v_panels[kAttentionPanels];  // BF16: [8][head_dim][2]; F32: [16][head_dim]
-  const int* limits;  // [rows]: how many positions of the chunk the row sees, 0 to kAttentionChunk
+  // [rows]: the row sees positions [starts, limits) of the chunk, 0 <= starts < limits <=
+  // kAttentionChunk; or none, where limits is 0. Neither falls from a row to a later one that sees
+  // something.
+  const int* starts;
+  const int* limits;
   float* scores;      // scratch [rows, kAttentionChunk], 64-byte aligned
   float* largest;     // result [rows]: largest score of the row; nothing is written for a row with
                       // limit 0
@@ -81,6 +86,8 @@ struct KernelTable {
   void (*rope_interleaved)(float* x, int num_heads, int head_dim, const float* cos_sin);
 
   void (*attention_chunk)(const AttentionChunkArgs& args);
+  // E4M3 codes to BF16 bits, exactly. `count` is a multiple of 32.
+  void (*decode_e4m3)(const uint8_t* codes, int64_t count, uint16_t* bf16);
 
   int64_t (*arg_max)(const float* x, int64_t count);
   float (*largest)(const float* x, int64_t count);

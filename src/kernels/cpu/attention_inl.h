@@ -26,11 +26,11 @@ inline void ScorePanels(const AttentionChunkArgs& args, int row, int panel) {
       args.scores + row * kAttentionChunk + panel * kPanelRows, kAttentionChunk);
 }
 
-// Scores of rows [row, row + kRows) at the first `positions` positions, rounded up to whole panels.
+// Scores of rows [row, row + kRows) at positions [begin, end), rounded out to whole panels.
 template <bool kBf16, int kRows>
-inline void Score(const AttentionChunkArgs& args, int row, int positions) {
-  const int panels = (positions + kPanelRows - 1) / kPanelRows;
-  int panel = 0;
+inline void Score(const AttentionChunkArgs& args, int row, int begin, int end) {
+  const int panels = (end + kPanelRows - 1) / kPanelRows;
+  int panel = begin / kPanelRows;
   for (; panel + kScorePanels <= panels; panel += kScorePanels)
     ScorePanels<kBf16, kRows, kScorePanels>(args, row, panel);
   for (; panel < panels; ++panel) ScorePanels<kBf16, kRows, 1>(args, row, panel);
@@ -38,30 +38,33 @@ inline void Score(const AttentionChunkArgs& args, int row, int positions) {
 
 // Turns a row's scores into weights.
 inline void Softmax(const AttentionChunkArgs& args, int row) {
+  const int start = args.starts[row];
   const int limit = args.limits[row];
+  const int first = start / kLanes * kLanes;
   float* scores = args.scores + row * kAttentionChunk;
+  const auto seen = [&](int i) __attribute__((always_inline)) {
+    return AndNot(FirstLanes(start - i), FirstLanes(limit - i));
+  };
   const Floats lowest = Set(-__builtin_inff());
   Floats largest = lowest;
-  for (int i = 0; i < limit; i += kLanes) {
-    largest = Max(Select(FirstLanes(limit - i), Load(scores + i), lowest), largest);
-  }
+  for (int i = first; i < limit; i += kLanes)
+    largest = Max(Select(seen(i), Load(scores + i), lowest), largest);
   args.largest[row] = MaxLane(largest);
   largest = Set(args.largest[row]);
   Floats sum = Zero();
-  for (int i = 0; i < limit; i += kLanes) {
-    const Floats weight =
-        Select(FirstLanes(limit - i), Exp(Sub(Load(scores + i), largest)), Zero());
+  for (int i = first; i < limit; i += kLanes) {
+    const Floats weight = Select(seen(i), Exp(Sub(Load(scores + i), largest)), Zero());
     Store(scores + i, weight);
     sum = Add(sum, weight);
   }
   args.sum[row] = SumLanes(sum);
 }
 
-// Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d; `begin`
-// is even where the values are BF16. `mask`: the elements of the last vector.
+// Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d, or
+// begins there with zero where `fresh`. `mask`: the elements of the last vector.
 template <bool kBf16, int kRows, int kVectors>
-inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int end, int d,
-                      Mask mask) {
+inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int end, bool fresh,
+                      int d, Mask mask) {
   const float* weights = args.scores + row * kAttentionChunk;
   float* out = args.out + int64_t{row} * args.head_dim + d;
   const auto lanes = [&](int v) __attribute__((always_inline)) {
@@ -72,8 +75,7 @@ inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int en
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] =
-          begin == 0 ? Zero() : Load(out + int64_t{r} * args.head_dim + v * kLanes, lanes(v));
+      acc[r][v] = fresh ? Zero() : Load(out + int64_t{r} * args.head_dim + v * kLanes, lanes(v));
     }
   }
   const auto add = [&](const Floats(&values)[kVectors], int position)
@@ -92,11 +94,13 @@ inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int en
     if constexpr (kBf16) {
       const auto* pairs =
           static_cast<const uint32_t*>(panel) + int64_t{in_panel / 2} * args.head_dim + d;
+      if (position % 2 == 0) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v)
-        values[v] = FirstOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
-      add(values, position);
-      if (++position == end) break;
+        for (int v = 0; v < kVectors; ++v)
+          values[v] = FirstOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
+        add(values, position);
+        if (++position == end) break;
+      }
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v)
         values[v] = SecondOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
@@ -119,34 +123,45 @@ inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int en
 }
 
 template <bool kBf16, int kRows>
-inline void AddAllValues(const AttentionChunkArgs& args, int row, int begin, int end) {
-  if (begin >= end && begin > 0) return;
+inline void AddAllValues(const AttentionChunkArgs& args, int row, int begin, int end, bool fresh) {
   constexpr int kWide = kTileVectors * kLanes;
   int d = 0;
   for (; d + kWide <= args.head_dim; d += kWide) {
-    AddValues<kBf16, kRows, kTileVectors>(args, row, begin, end, d, FirstLanes(kLanes));
+    AddValues<kBf16, kRows, kTileVectors>(args, row, begin, end, fresh, d, FirstLanes(kLanes));
   }
   for (; d < args.head_dim; d += kLanes) {
-    AddValues<kBf16, kRows, 1>(args, row, begin, end, d, FirstLanes(args.head_dim - d));
+    AddValues<kBf16, kRows, 1>(args, row, begin, end, fresh, d, FirstLanes(args.head_dim - d));
   }
 }
 
 template <bool kBf16, int kRows>
 void AttendRows(const AttentionChunkArgs& args, int row) {
-  int most = 0;
-  int common = kAttentionChunk;
-  for (int r = row; r < row + kRows; ++r) {
-    most = args.limits[r] > most ? args.limits[r] : most;
-    common = args.limits[r] < common ? args.limits[r] : common;
+  // Rows see [start, limit), neither of which falls from a row to the next.
+  const int last = row + kRows - 1;
+  const int first_start = args.starts[row];
+  const int last_start = args.starts[last];
+  const int first_limit = args.limits[row];
+  const int last_limit = args.limits[last];
+  Score<kBf16, kRows>(args, row, first_start, last_limit);
+  for (int r = row; r <= last; ++r) Softmax(args, r);
+  // Together where all rows see, the rest for each row alone: a weight of zero would not keep a NaN
+  // out.
+  if (last_start >= first_limit) {
+    for (int r = row; r <= last; ++r)
+      AddAllValues<kBf16, 1>(args, r, args.starts[r], args.limits[r], true);
+    return;
   }
-  Score<kBf16, kRows>(args, row, most);
-  for (int r = row; r < row + kRows; ++r) Softmax(args, r);
-  // Together as far as all rows see, the rest for each row alone: a weight of zero would not keep a
-  // later NaN out.
-  common -= common % 2;
-  AddAllValues<kBf16, kRows>(args, row, 0, common);
-  if (most == common) return;
-  for (int r = row; r < row + kRows; ++r) AddAllValues<kBf16, 1>(args, r, common, args.limits[r]);
+  const bool apart = first_start < last_start;
+  if (apart) {
+    for (int r = row; r <= last; ++r)
+      AddAllValues<kBf16, 1>(args, r, args.starts[r], last_start, true);
+  }
+  AddAllValues<kBf16, kRows>(args, row, last_start, first_limit, !apart);
+  if (first_limit == last_limit) return;
+  for (int r = row; r <= last; ++r) {
+    if (first_limit < args.limits[r])
+      AddAllValues<kBf16, 1>(args, r, first_limit, args.limits[r], false);
+  }
 }
 
 // A tile of 1 to kRows rows.

@@ -82,5 +82,19 @@ inline void RopeHalfImpl(float* x, int num_heads, int head_dim, const float* cos
   }
 }
 
+inline void RopeInterleavedImpl(float* x, int num_heads, int head_dim, const float* cos_sin) {
+  const int half = head_dim / 2;
+  for (int head = 0; head < num_heads; ++head, x += head_dim) {
+    for (int i = 0; i < half; i += kLanes / 2) {
+      const int64_t pairs = half - i;
+      const Mask mask = FirstLanes(2 * pairs);
+      const Floats values = Load(x + 2 * i, mask);
+      const Floats cosine = LoadTwice(cos_sin + i, pairs);
+      const Floats sine = LoadTwice(cos_sin + half + i, pairs);
+      Store(x + 2 * i, MulSubAdd(values, cosine, Mul(SwapPairs(values), sine)), mask);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::kernels

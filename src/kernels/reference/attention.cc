@@ -5,6 +5,7 @@
 #include "kernels/attention_layout.h"
 #include "kernels/reference/reference.h"
 #include "tensor/bfloat16.h"
+#include "tensor/float8.h"
 
 namespace sluice::kernels::reference {
 namespace {
@@ -19,12 +20,13 @@ float Load(const void* panel, bool bf16, int64_t offset) {
 void AttentionChunk(const AttentionChunkArgs& args) {
   const int dim = args.head_dim;
   for (int row = 0; row < args.rows; ++row) {
+    const int start = args.starts[row];
     const int limit = args.limits[row];
     if (limit == 0) continue;
     const float* q = args.q + int64_t{row} * dim;
     float* scores = args.scores + int64_t{row} * kAttentionChunk;
     float largest = -std::numeric_limits<float>::infinity();
-    for (int position = 0; position < limit; ++position) {
+    for (int position = start; position < limit; ++position) {
       const void* panel = args.k_panels[position / kAttentionPanelPositions];
       float score = 0;
       for (int d = 0; d < dim; ++d) {
@@ -35,13 +37,13 @@ void AttentionChunk(const AttentionChunkArgs& args) {
       largest = std::max(largest, score);
     }
     float sum = 0;
-    for (int position = 0; position < limit; ++position) {
+    for (int position = start; position < limit; ++position) {
       scores[position] = std::exp(scores[position] - largest);
       sum += scores[position];
     }
     float* out = args.out + int64_t{row} * dim;
     std::fill(out, out + dim, 0.0f);
-    for (int position = 0; position < limit; ++position) {
+    for (int position = start; position < limit; ++position) {
       const void* panel = args.v_panels[position / kAttentionPanelPositions];
       for (int d = 0; d < dim; ++d) {
         out[d] += scores[position] *
@@ -52,6 +54,10 @@ void AttentionChunk(const AttentionChunkArgs& args) {
     args.largest[row] = largest;
     args.sum[row] = sum;
   }
+}
+
+void DecodeE4M3(const uint8_t* codes, int64_t count, uint16_t* bf16) {
+  for (int64_t i = 0; i < count; ++i) bf16[i] = ToBFloat16(ToFloat(Float8E4M3{codes[i]})).bits;
 }
 
 }  // namespace sluice::kernels::reference

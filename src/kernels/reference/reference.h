@@ -19,6 +19,7 @@ void SiluMul(const float* gate, const float* up, int64_t count, void* y, bool y_
 void RopeHalf(float* x, int num_heads, int head_dim, const float* cos_sin);
 void RopeInterleaved(float* x, int num_heads, int head_dim, const float* cos_sin);
 void AttentionChunk(const AttentionChunkArgs& args);
+void DecodeE4M3(const uint8_t* codes, int64_t count, uint16_t* bf16);
 int64_t ArgMax(const float* x, int64_t count);
 float Largest(const float* x, int64_t count);
 double SumExp(const float* x, int64_t count, float shift);

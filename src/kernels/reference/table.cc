@@ -20,6 +20,7 @@ const KernelTable kReferenceKernels = {
     .rope_half = reference::RopeHalf,
     .rope_interleaved = reference::RopeInterleaved,
     .attention_chunk = reference::AttentionChunk,
+    .decode_e4m3 = reference::DecodeE4M3,
     .arg_max = reference::ArgMax,
     .largest = reference::Largest,
     .sum_exp = reference::SumExp,

@@ -33,9 +33,9 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
 
 void Attend(const Step& step, const AttentionSpec& spec, const kernels::KvCacheView& cache) {
   const float scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
-  kernels::Attention(step.pool, cache, step.input.slices, step.workspace.qkv(), spec.qkv_width(),
-                     spec.num_heads, scale, step.workspace.attended(), step.compute_type,
-                     step.workspace.scratch());
+  kernels::Attention(step.pool, cache, step.input.slices, kernels::AttentionSpan(),
+                     step.workspace.qkv(), spec.qkv_width(), spec.num_heads, scale,
+                     step.workspace.attended(), step.compute_type, step.workspace.scratch());
 }
 
 void ProjectOutput(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,

@@ -91,22 +91,24 @@ inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMaxHead
   }
 }
 
-// Turns a row's scores into weights; zeros from its limit to `end`, a whole number of panels.
-inline void Softmax(const AttentionChunkArgs& args, int row, int end, uint16_t* high,
+// Turns a row's scores into weights; zeros at those positions of [begin, end), whole panels, that
+// it does not see.
+inline void Softmax(const AttentionChunkArgs& args, int row, int begin, int end, uint16_t* high,
                     uint16_t* low) {
+  const int start = args.starts[row];
   const int limit = args.limits[row];
   const float* scores = args.scores + row * kAttentionChunk;
   const Floats lowest = Set(-__builtin_inff());
   Floats largest = lowest;
-  for (int i = 0; i < limit; i += kLanes) {
-    largest = Max(Select(FirstLanes(limit - i), Load(scores + i), lowest), largest);
+  const auto seen = [&](int i) { return AndNot(FirstLanes(start - i), FirstLanes(limit - i)); };
+  for (int i = begin; i < end; i += kLanes) {
+    largest = Max(Select(seen(i), Load(scores + i), lowest), largest);
   }
   args.largest[row] = MaxLane(largest);
   largest = Set(args.largest[row]);
   Floats sum = Zero();
-  for (int i = 0; i < end; i += kLanes) {
-    const Mask seen = i < limit ? FirstLanes(limit - i) : FirstLanes(0);
-    const Floats weight = Select(seen, Exp(Sub(Load(scores + i), largest)), Zero());
+  for (int i = begin; i < end; i += kLanes) {
+    const Floats weight = Select(seen(i), Exp(Sub(Load(scores + i), largest)), Zero());
     StoreSplit(high + i, low + i, weight);
     sum = Add(sum, weight);
   }
@@ -116,7 +118,7 @@ inline void Softmax(const AttentionChunkArgs& args, int row, int end, uint16_t* 
 // Output elements [d, d + 16 * kGroups) of the tile's rows.
 template <int kGroups>
 inline void AddValues(const AttentionChunkArgs& args, const SplitRows<kAttentionChunk>& weights,
-                      const void* const* v_panels, int panels, int row, int d) {
+                      const void* const* v_panels, int first_panel, int panels, int row, int d) {
   _tile_zero(0);
   _tile_zero(1);
   if constexpr (kGroups > 2) {
@@ -124,7 +126,7 @@ inline void AddValues(const AttentionChunkArgs& args, const SplitRows<kAttention
     _tile_zero(3);
   }
   const int64_t pair_bytes = int64_t{args.head_dim} * 4;
-  for (int panel = 0; panel < panels; ++panel) {
+  for (int panel = first_panel; panel < panels; ++panel) {
     const uint8_t* values = static_cast<const uint8_t*>(v_panels[panel]) + int64_t{d} * 4;
     for (int half = 0; half < 2; ++half) {
       const uint16_t* from =
@@ -157,6 +159,19 @@ inline uint16_t ValueBits(const AttentionChunkArgs& args, int position, int d) {
   return panel[(int64_t{in_panel / 2} * args.head_dim + d) * 2 + in_panel % 2];
 }
 
+// A copy of a panel of values with zeros outside of positions [begin, end) of the chunk.
+inline void CopyPanel(const AttentionChunkArgs& args, int panel, int begin, int end,
+                      uint16_t* copy) {
+  for (int i = 0; i < kPositions; ++i) {
+    const int position = panel * kPositions + i;
+    const bool inside = position >= begin && position < end;
+    for (int d = 0; d < args.head_dim; ++d) {
+      copy[(i / 2 * args.head_dim + d) * 2 + i % 2] = inside ? ValueBits(args, position, d) : 0;
+    }
+  }
+  StoreBefore(copy);
+}
+
 // Whether a value at positions [begin, end) is infinite or no number: a weight of zero would not
 // keep it out.
 inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
@@ -170,18 +185,17 @@ inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
 
 // Rows [row, row + rows), at most 16, which all see something of the chunk.
 void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
-  int most = 0;
-  int least = kAttentionChunk;
-  for (int r = row; r < row + rows; ++r) {
-    most = args.limits[r] > most ? args.limits[r] : most;
-    least = args.limits[r] < least ? args.limits[r] : least;
-  }
-  if (least < most && HasNonFinite(args, least, most)) {
+  // Rows see [start, limit), neither of which falls from a row to the next.
+  const int begin = args.starts[row];
+  const int end = args.limits[row + rows - 1];
+  if (rows > 1 && (HasNonFinite(args, begin, args.starts[row + rows - 1]) ||
+                   HasNonFinite(args, args.limits[row], end))) {
     for (int r = row; r < row + rows; ++r) AttendTile(args, r, 1);
     return;
   }
   ConfigureAttention(rows);
-  const int panels = (most + kPositions - 1) / kPositions;
+  const int first_panel = begin / kPositions;
+  const int panels = (end + kPositions - 1) / kPositions;
 
   SplitRows<kMaxHeadDim> q;
   for (int r = 0; r < rows; ++r) {
@@ -190,33 +204,34 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
       StoreSplit(&q.high[r][d], &q.low[r][d], Load(from + d));
   }
   StoreBefore(&q);
-  int panel = 0;
+  int panel = first_panel;
   for (; panel + 4 <= panels; panel += 4) ScorePanels<4>(args, q, row, panel);
   for (; panel < panels; ++panel) ScorePanels<1>(args, q, row, panel);
 
   SplitRows<kAttentionChunk> weights;
   for (int r = 0; r < rows; ++r)
-    Softmax(args, row + r, panels * kPositions, weights.high[r], weights.low[r]);
+    Softmax(args, row + r, first_panel * kPositions, panels * kPositions, weights.high[r],
+            weights.low[r]);
   StoreBefore(&weights);
 
-  // The last panel may hold remains of other sequences behind `most`: a copy has zeros there.
+  // The first and the last panel may hold remains of other sequences, or what no row may see:
+  // copies have zeros there.
   const void* v_panels[kAttentionPanels];
-  for (int i = 0; i < panels; ++i) v_panels[i] = args.v_panels[i];
-  alignas(64) uint16_t last[kPositions * kMaxHeadDim];
-  if (most % kPositions != 0) {
-    const int first = (panels - 1) * kPositions;
-    for (int i = 0; i < kPositions; ++i) {
-      for (int d = 0; d < args.head_dim; ++d) {
-        last[(i / 2 * args.head_dim + d) * 2 + i % 2] =
-            first + i < most ? ValueBits(args, first + i, d) : 0;
-      }
-    }
-    v_panels[panels - 1] = last;
-    StoreBefore(last);
+  for (int i = first_panel; i < panels; ++i) v_panels[i] = args.v_panels[i];
+  alignas(64) uint16_t copies[2][kPositions * kMaxHeadDim];
+  if (begin % kPositions != 0) {
+    CopyPanel(args, first_panel, begin, end, copies[0]);
+    v_panels[first_panel] = copies[0];
+  }
+  if (end % kPositions != 0) {
+    CopyPanel(args, panels - 1, begin, end, copies[1]);
+    v_panels[panels - 1] = copies[1];
   }
   int d = 0;
-  for (; d + 64 <= args.head_dim; d += 64) AddValues<4>(args, weights, v_panels, panels, row, d);
-  for (; d < args.head_dim; d += 32) AddValues<2>(args, weights, v_panels, panels, row, d);
+  for (; d + 64 <= args.head_dim; d += 64)
+    AddValues<4>(args, weights, v_panels, first_panel, panels, row, d);
+  for (; d < args.head_dim; d += 32)
+    AddValues<2>(args, weights, v_panels, first_panel, panels, row, d);
 }
 
 }  // namespace

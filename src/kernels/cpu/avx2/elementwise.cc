@@ -26,4 +26,8 @@ void RopeHalf(float* x, int num_heads, int head_dim, const float* cos_sin) {
   RopeHalfImpl(x, num_heads, head_dim, cos_sin);
 }
 
+void RopeInterleaved(float* x, int num_heads, int head_dim, const float* cos_sin) {
+  RopeInterleavedImpl(x, num_heads, head_dim, cos_sin);
+}
+
 }  // namespace sluice::kernels::avx2

@@ -91,6 +91,9 @@ inline int CountLanes(Mask mask) {
 inline bool Any(Mask mask) {
   return _mm256_movemask_ps(_mm256_castsi256_ps(mask.lanes)) != 0;
 }
+inline Mask AndNot(Mask a, Mask b) {
+  return {_mm256_andnot_si256(a.lanes, b.lanes)};
+}  // b without a
 inline Mask And(Mask a, Mask b) {
   return {_mm256_and_si256(a.lanes, b.lanes)};
 }
@@ -133,6 +136,43 @@ inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(buffer), narrow);
     for (int i = 0; i < CountLanes(mask); ++i) p[i] = buffer[i];
   }
+}
+
+// Neighbouring lanes as pairs: the first numbers of p, at most half as many as there are lanes,
+// each in both lanes of a pair; the lanes of each pair exchanged; a * b - c in first and a * b + c
+// in second lanes.
+inline Floats LoadTwice(const float* p, int64_t count) {
+  const Floats values = Load(p, FirstLanes(count < kLanes / 2 ? count : kLanes / 2));
+  return _mm256_permutevar8x32_ps(values, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+}
+inline Floats SwapPairs(Floats v) {
+  return _mm256_permute_ps(v, 0xB1);
+}
+inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
+  return _mm256_fmaddsub_ps(a, b, c);
+}
+
+// 16 E4M3 codes as BF16 bits: the mantissa's place and the exponent's bias move; subnormals and NaN
+// are looked up.
+constexpr int kE4M3Codes = 16;
+inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
+  const __m256i wide =
+      _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+  const __m256i magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x7F));
+  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)), 8);
+  const __m256i normal =
+      _mm256_add_epi16(_mm256_slli_epi16(magnitude, 4), _mm256_set1_epi16(0x3C00));
+  // The bytes 2 m and 2 m + 1 of the table, m being the magnitude.
+  const __m256i subnormals = _mm256_broadcastsi128_si256(
+      _mm_setr_epi16(0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60));
+  const __m256i places = _mm256_add_epi16(_mm256_mullo_epi16(magnitude, _mm256_set1_epi16(0x0202)),
+                                          _mm256_set1_epi16(0x0100));
+  const __m256i subnormal = _mm256_shuffle_epi8(subnormals, places);
+  const __m256i is_normal = _mm256_cmpgt_epi16(magnitude, _mm256_set1_epi16(7));
+  const __m256i is_nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7F));
+  __m256i bits = _mm256_blendv_epi8(subnormal, normal, is_normal);
+  bits = _mm256_blendv_epi8(bits, _mm256_set1_epi16(0x7FC0), is_nan);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(bf16), _mm256_or_si256(bits, sign));
 }
 
 // v * 2^n for whole n in [-252, 254], n given as a float. In two steps, so that a result may be

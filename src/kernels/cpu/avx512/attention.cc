@@ -12,4 +12,8 @@ void AttentionChunk(const AttentionChunkArgs& args) {
     AttentionChunkOf<false>(args);
 }
 
+void DecodeE4M3(const uint8_t* codes, int64_t count, uint16_t* bf16) {
+  for (int64_t i = 0; i < count; i += kE4M3Codes) DecodeE4M3Codes(codes + i, bf16 + i);
+}
+
 }  // namespace sluice::kernels::avx512

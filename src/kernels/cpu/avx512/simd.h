@@ -17,6 +17,7 @@ using Words = __m512i;  // 32-bit lanes
 using Mask = __mmask16;
 
 inline Mask FirstLanes(int64_t count) {
+  if (count <= 0) return 0;
   return count >= kLanes ? 0xFFFF : static_cast<Mask>((1u << count) - 1);
 }
 
@@ -87,6 +88,9 @@ inline int CountLanes(Mask mask) {
 inline bool Any(Mask mask) {
   return mask != 0;
 }
+inline Mask AndNot(Mask a, Mask b) {
+  return static_cast<Mask>(b & ~a);
+}  // b without a
 inline Mask And(Mask a, Mask b) {
   return a & b;
 }
@@ -113,6 +117,40 @@ inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
   const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
   const __m512i result = _mm512_mask_blend_epi32(IsNan(v), rounded, quiet);
   _mm256_mask_storeu_epi16(p, mask, _mm512_cvtepi32_epi16(result));
+}
+
+// Neighbouring lanes as pairs: the first numbers of p, at most half as many as there are lanes,
+// each in both lanes of a pair; the lanes of each pair exchanged; a * b - c in first and a * b + c
+// in second lanes.
+inline Floats LoadTwice(const float* p, int64_t count) {
+  const __m256 values =
+      _mm512_castps512_ps256(Load(p, FirstLanes(count < kLanes / 2 ? count : kLanes / 2)));
+  const __m512i lanes = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  return _mm512_permutexvar_ps(lanes, _mm512_castps256_ps512(values));
+}
+inline Floats SwapPairs(Floats v) {
+  return _mm512_permute_ps(v, 0xB1);
+}
+inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
+  return _mm512_fmaddsub_ps(a, b, c);
+}
+
+// 32 E4M3 codes as BF16 bits: the mantissa's place and the exponent's bias move; subnormals and NaN
+// are looked up.
+constexpr int kE4M3Codes = 32;
+inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
+  const __m512i wide =
+      _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+  const __m512i magnitude = _mm512_and_si512(wide, _mm512_set1_epi16(0x7F));
+  const __m512i sign = _mm512_slli_epi16(_mm512_and_si512(wide, _mm512_set1_epi16(0x80)), 8);
+  __m512i bits = _mm512_add_epi16(_mm512_slli_epi16(magnitude, 4), _mm512_set1_epi16(0x3C00));
+  const __m512i subnormals = _mm512_broadcast_i32x4(
+      _mm_setr_epi16(0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60));
+  bits = _mm512_mask_permutexvar_epi16(
+      bits, _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8)), magnitude, subnormals);
+  bits = _mm512_mask_mov_epi16(bits, _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7F)),
+                               _mm512_set1_epi16(0x7FC0));
+  _mm512_storeu_si512(bf16, _mm512_or_si512(bits, sign));
 }
 
 // v * 2^n for whole n in [-126, 127], n given as a float.
