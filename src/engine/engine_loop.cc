@@ -196,7 +196,7 @@ void EngineLoop::Execute(Command& command) {
 
 void EngineLoop::Run() {
   NoteProgress();
-  parts_.model->PrepareThread();
+  parts_.model->PrepareThread(*parts_.pool);
   std::vector<Command> commands;
   bool running = true;
   while (running) {

@@ -10,20 +10,41 @@
 
 namespace sluice::kernels {
 
-// y[m, n] = sum over k of x[m, k] * w[n, k] (+ bias[n]); see linear.h and the layout of
-// PackedMatrix.
+// Expands `steps` steps of 32 inputs of a panel's codes to lines of BF16 pairs, 1024 bytes a step
+// ([16 pairs of inputs][16 rows][2]). `scales`: of the steps' groups, multiplied in where the
+// format has groups of 16 or 32 inputs; exact. Both as panel_layout.h lays them out. lines: 64-byte
+// aligned.
+using ExpandFunction = void (*)(const uint8_t* codes, const uint8_t* scales, int64_t steps,
+                                uint8_t* lines);
+
+// y[m, n] = (sum over k of x[m, k] * w[n, k]) * row_scales[n] (+ bias[n]); see linear.h and the
+// layout of PackedMatrix.
 struct LinearArgs {
   const void* x;  // [rows, cols], F32 or BF16 bits as the function's name says
   int64_t x_stride;
-  const void* w;  // panels of 16 output rows
+  const float* x_scales;  // [rows], for I8 alone
+  const void* w;          // panels of 16 output rows
+  int64_t panel_bytes;    // from one panel to the next
   int64_t cols;
   int64_t outputs;  // valid output rows; the last panel may have fewer than 16
   float* y;
   int64_t y_stride;
-  const float* bias;  // [outputs] or null
+  const float* row_scales;  // [outputs padded to a whole panel] or null
+  const float* bias;        // [outputs] or null
+
+  // For the functions that take codes: how they expand, and where the scales of groups are.
+  ExpandFunction expand;
+  int64_t code_step_bytes;  // of a step of 32 inputs
+  const uint8_t* scales;
+  int64_t scale_step_bytes;
+  int64_t panel_scale_bytes;
+
   uint8_t* packed_x;  // scratch of packed_x_bytes(), for the functions on packed activations
   int64_t rows;       // that are packed there
 };
+
+// Sums of this many products of a number in [-128, 127] and one in [-127, 127] fit 32 bits.
+constexpr int64_t kMaxInt8Cols = 131072;
 
 // Computes rows [row_begin, row_end) of the outputs of panels [panel_begin, panel_end). An
 // element's arithmetic must not depend on these ranges.
@@ -61,8 +82,13 @@ struct KernelTable {
   LinearFunction linear_bf16;      // x BF16, w BF16
   LinearFunction linear_f32_bf16;  // x F32, w BF16
   LinearFunction linear_f32;       // x F32, w F32
+  LinearFunction linear_i8;        // x I8, w I8; cols <= kMaxInt8Cols
   // How many neighbouring panels the linear functions like to be given at once.
   int panels_per_unit;
+  ExpandFunction expand_i8;
+  ExpandFunction expand_f8;
+  ExpandFunction expand_nvfp4;
+  ExpandFunction expand_mxfp4;
 
   // Where not null: for BF16 products of packed_min_rows rows and more, activations are first
   // packed into scratch memory (each call a range of the pack_units() units), then multiplied. The

@@ -39,9 +39,9 @@ void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
             int64_t y_stride, const float* bias = nullptr);
 
-// Some implementations pack the activations of a product of many rows into scratch memory of the
-// calling thread: at most 512 rows (a multiple of 32) of the widest matrix in BF16. It grows when
-// it must; a thread that reserves it beforehand allocates nothing later.
-void ReserveLinearScratch(int64_t max_rows, int64_t max_cols);
+// Products need scratch memory of the calling thread: for activations of at most 512 rows of the
+// widest matrix in BF16, and for each thread of the pool some panels of weights in BF16. It grows
+// when it must; a thread that reserves it beforehand allocates nothing later.
+void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_cols);
 
 }  // namespace sluice::kernels

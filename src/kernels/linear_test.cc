@@ -212,13 +212,19 @@ TEST(Packing, SeveralSourcesOfAllTypesFillOneMatrix) {
 }
 
 TEST(Packing, RefusesFormatsItCannotMultiply) {
-  DataFormat format;
-  format.type = ElementType::kF8E4M3;
-  const auto matrix = AllocatePacked(format, 4, 4, "model.layers.0.mlp.down_proj.weight");
-  ASSERT_FALSE(matrix.has_value());
-  EXPECT_EQ(matrix.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(matrix.error().message.find("down_proj"), std::string::npos);
-  EXPECT_NE(matrix.error().message.find("F8_E4M3"), std::string::npos);
+  using Layout = DataFormat::ScaleLayout;
+  using enum ElementType;
+  for (const DataFormat& format : {DataFormat{kF8E5M2, Layout::kPerTensor, kF32, 0, 0, false},
+                                   DataFormat{kF8E4M3, Layout::kNone, kF32, 0, 0, false},
+                                   DataFormat{kF8E4M3, Layout::kPerBlock, kF32, 100, 128, false},
+                                   DataFormat{kF4E2M1, Layout::kPerGroup, kF8E4M3, 32, 0, false},
+                                   DataFormat{kF16, Layout::kNone, kF32, 0, 0, false}}) {
+    const auto matrix = AllocatePacked(format, 4, 4, "model.layers.0.mlp.down_proj.weight");
+    ASSERT_FALSE(matrix.has_value());
+    EXPECT_EQ(matrix.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(matrix.error().message.find("down_proj"), std::string::npos);
+    EXPECT_NE(matrix.error().message.find(ElementTypeName(format.type)), std::string::npos);
+  }
 }
 
 }  // namespace

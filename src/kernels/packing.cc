@@ -1,29 +1,20 @@
 // Packing of weights into panels; the layout stands at PackedMatrix.
+#include <algorithm>
 #include <cstring>
+#include <string>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "kernels/kernel_table.h"
 #include "kernels/linear.h"
+#include "kernels/packing_narrow.h"
+#include "kernels/panel_layout.h"
 
 namespace sluice::kernels {
 namespace {
 
 constexpr int64_t kPanelRows = PackedMatrix::kPanelRows;
-
-int64_t Panels(int64_t rows) {
-  return (rows + kPanelRows - 1) / kPanelRows;
-}
-
-// Elements of a panel. BF16 holds pairs of inputs, so an odd number of them is padded with a zero.
-int64_t PanelElements(const DataFormat& format, int64_t cols) {
-  return kPanelRows * (format.type == ElementType::kBF16 ? (cols + 1) / 2 * 2 : cols);
-}
-
-bool IsSupported(const DataFormat& format) {
-  return (format.type == ElementType::kBF16 || format.type == ElementType::kF32) &&
-         format.scale_layout == DataFormat::ScaleLayout::kNone;
-}
 
 template <typename T>
 T Load(const std::byte* address) {
@@ -54,28 +45,30 @@ Target Convert(const std::byte* address) {
   }
 }
 
+// Rows [begin, end) of the matrix from rows `source_row` and following of the source.
 template <typename Target, ElementType kSource>
-void PackRange(PackedMatrix& matrix, int64_t first_row, int64_t begin, int64_t end,
-               const std::byte* source) {
+void PackRange(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
+               int64_t source_row) {
   constexpr int64_t kSourceBytes = kSource == ElementType::kF32 ? 4 : 2;
   constexpr int64_t kGroup = sizeof(Target) == 2 ? 2 : 1;  // inputs side by side
   constexpr int64_t kBlock =
       512;  // columns of 16 rows that stay in L1 while a panel's lines are filled
   const int64_t cols = matrix.cols;
-  auto* target = reinterpret_cast<Target*>(matrix.data.data());
-  const int64_t panel_elements = PanelElements(matrix.format, cols);
+  const int64_t row_bytes = (source.transposed ? 1 : cols) * kSourceBytes;
+  const int64_t col_bytes = (source.transposed ? source.rows : 1) * kSourceBytes;
+  const int64_t panel_bytes = LayoutOf(matrix.format, cols).panel_bytes;
   for (int64_t panel = begin / kPanelRows; panel * kPanelRows < end; ++panel) {
     const int64_t row_begin = std::max(begin, panel * kPanelRows);
     const int64_t row_end = std::min(end, (panel + 1) * kPanelRows);
-    Target* panel_data = target + panel * panel_elements;
+    auto* panel_data = reinterpret_cast<Target*>(matrix.data.data() + panel * panel_bytes);
     for (int64_t block = 0; block < cols; block += kBlock) {
       const int64_t block_end = std::min(cols, block + kBlock);
       for (int64_t row = row_begin; row < row_end; ++row) {
-        const std::byte* from = source + (row - first_row) * cols * kSourceBytes;
+        const std::byte* from = source.data + (source_row + row - begin) * row_bytes;
         Target* to = panel_data + (row % kPanelRows) * kGroup;
         for (int64_t k = block; k < block_end; ++k) {
           to[k / kGroup * kGroup * kPanelRows + k % kGroup] =
-              Convert<Target, kSource>(from + k * kSourceBytes);
+              Convert<Target, kSource>(from + k * col_bytes);
         }
       }
     }
@@ -83,43 +76,88 @@ void PackRange(PackedMatrix& matrix, int64_t first_row, int64_t begin, int64_t e
 }
 
 template <typename Target>
-void PackRangeOf(PackedMatrix& matrix, int64_t first_row, int64_t begin, int64_t end,
-                 const std::byte* source, ElementType source_type) {
-  switch (source_type) {
+void PackPlainRows(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
+                   int64_t source_row) {
+  switch (source.format.type) {
     case ElementType::kF32:
-      return PackRange<Target, ElementType::kF32>(matrix, first_row, begin, end, source);
+      return PackRange<Target, ElementType::kF32>(matrix, begin, end, source, source_row);
     case ElementType::kBF16:
-      return PackRange<Target, ElementType::kBF16>(matrix, first_row, begin, end, source);
+      return PackRange<Target, ElementType::kBF16>(matrix, begin, end, source, source_row);
     case ElementType::kF16:
-      return PackRange<Target, ElementType::kF16>(matrix, first_row, begin, end, source);
-    default: CHECK(false, "cannot pack {}", ElementTypeName(source_type));
+      return PackRange<Target, ElementType::kF16>(matrix, begin, end, source, source_row);
+    default: CHECK(false, "cannot pack {}", ElementTypeName(source.format.type));
   }
+}
+
+// "F8_E4M3 with a scale per block of 128 x 128 (F32)".
+std::string Describe(const DataFormat& format) {
+  const std::string_view type = ElementTypeName(format.type);
+  const std::string_view scale = ElementTypeName(format.scale_type);
+  switch (format.scale_layout) {
+    case DataFormat::ScaleLayout::kNone: return fmt::format("{} without scales", type);
+    case DataFormat::ScaleLayout::kPerTensor:
+      return fmt::format("{} with one scale ({})", type, scale);
+    case DataFormat::ScaleLayout::kPerRow:
+      return fmt::format("{} with a scale per row ({})", type, scale);
+    case DataFormat::ScaleLayout::kPerGroup:
+      return fmt::format("{} with a scale per {} inputs ({})", type, format.group_size, scale);
+    case DataFormat::ScaleLayout::kPerBlock:
+      return fmt::format("{} with a scale per block of {} x {} ({})", type, format.block_rows,
+                         format.group_size, scale);
+  }
+  return std::string(type);
 }
 
 }  // namespace
 
 int64_t PackedBytes(const DataFormat& format, int64_t rows, int64_t cols) {
-  return Panels(rows) * PanelElements(format, cols) * BitsPerElement(format.type) / 8;
+  const PanelLayout layout = LayoutOf(format, cols);
+  const int64_t row_scale_bytes =
+      layout.is_narrow() ? kPanelRows * static_cast<int64_t>(sizeof(float)) : 0;
+  return NumPanels(rows) * (layout.panel_bytes + layout.panel_scale_bytes + row_scale_bytes);
 }
 
 Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int64_t cols,
                                     const char* what) {
   CHECK_GE(rows, 0);
   CHECK_GE(cols, 0);
-  if (!IsSupported(format)) {
+  if (!PanelKindOf(format)) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: weights of {} have no kernels; those have: BF16 and F32 without "
+                            "scales; F8_E4M3 with one scale, a scale per row, or per block whose "
+                            "inputs are a multiple of 32; I8 with one scale or a scale per row; F4 "
+                            "with F8_E4M3 scales per 16 inputs (NVFP4) or F8_E8M0 scales per 32 "
+                            "inputs (MXFP4)",
+                            what, Describe(format)),
+                what);
+  }
+  if (format.type == ElementType::kI8 && cols > kMaxInt8Cols) {
     return Fail(
         ErrorCode::kUnsupported,
-        fmt::format("{}: expected BF16 or F32 weights without scales, found {}{}", what,
-                    ElementTypeName(format.type),
-                    format.scale_layout == DataFormat::ScaleLayout::kNone ? "" : " with scales"),
+        fmt::format("{}: {} inputs, but sums of I8 products fit their 32 bits only up to {}", what,
+                    cols, kMaxInt8Cols),
         what);
   }
+  if (format.scale_layout == DataFormat::ScaleLayout::kPerGroup && cols % format.group_size != 0) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: expected inputs in whole groups of {}, found {} inputs", what,
+                            format.group_size, cols),
+                what);
+  }
+  const PanelLayout layout = LayoutOf(format, cols);
+  const auto panels = static_cast<size_t>(NumPanels(rows));
   PackedMatrix matrix;
   matrix.format = format;
   matrix.rows = rows;
   matrix.cols = cols;
   ASSIGN_OR_RETURN(matrix.data,
-                   Buffer::Allocate(static_cast<size_t>(PackedBytes(format, rows, cols)), what));
+                   Buffer::Allocate(panels * static_cast<size_t>(layout.panel_bytes), what));
+  ASSIGN_OR_RETURN(matrix.group_scales,
+                   Buffer::Allocate(panels * static_cast<size_t>(layout.panel_scale_bytes), what));
+  if (layout.is_narrow()) {
+    ASSIGN_OR_RETURN(matrix.row_scales,
+                     Buffer::Allocate(panels * kPanelRows * sizeof(float), what));
+  }
   return matrix;
 }
 
@@ -130,38 +168,46 @@ void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
   CHECK_LE(first_row + num_rows, matrix.rows);
   CHECK_LE(source_row + num_rows, source.rows);
   CHECK_EQ(source.cols, matrix.cols);
-  CHECK(!source.transposed, "cannot pack a transposed matrix");
-  CHECK(IsSupported(matrix.format), "cannot pack into {}", ElementTypeName(matrix.format.type));
+  const PanelKind kind = LayoutOf(matrix.format, matrix.cols).kind;
   const int64_t first_panel = first_row / kPanelRows;
   // Cut by whole panels, which also keeps two threads off the same cache line.
   pool.ParallelFor(
-      Panels(first_row + num_rows) - first_panel, 1, [&](int64_t panel_begin, int64_t panel_end) {
+      NumPanels(first_row + num_rows) - first_panel, 1,
+      [&](int64_t panel_begin, int64_t panel_end) {
         const int64_t begin = std::max(first_row, (first_panel + panel_begin) * kPanelRows);
         const int64_t end = std::min(first_row + num_rows, (first_panel + panel_end) * kPanelRows);
-        const ElementType source_type = source.format.type;
-        const std::byte* bytes =
-            source.data + source_row * source.cols * BitsPerElement(source_type) / 8;
-        if (matrix.format.type == ElementType::kBF16) {
-          PackRangeOf<BFloat16>(matrix, first_row, begin, end, bytes, source_type);
-        } else {
-          PackRangeOf<float>(matrix, first_row, begin, end, bytes, source_type);
+        const int64_t from_row = source_row + begin - first_row;
+        switch (kind) {
+          case PanelKind::kBF16:
+            return PackPlainRows<BFloat16>(matrix, begin, end, source, from_row);
+          case PanelKind::kF32: return PackPlainRows<float>(matrix, begin, end, source, from_row);
+          default: return PackNarrowRows(matrix, begin, end, source, from_row);
         }
       });
 }
 
 void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out) {
-  const int64_t panel = row / kPanelRows;
+  const PanelLayout layout = LayoutOf(matrix.format, matrix.cols);
   const int64_t lane = row % kPanelRows;
   const int64_t cols = matrix.cols;
-  if (matrix.format.type == ElementType::kBF16) {
-    const int64_t pairs = (cols + 1) / 2;
-    const auto* data = reinterpret_cast<const BFloat16*>(matrix.data.data()) +
-                       (panel * pairs * kPanelRows + lane) * 2;
+  const std::byte* panel = matrix.data.data() + row / kPanelRows * layout.panel_bytes;
+  if (layout.kind == PanelKind::kBF16) {
+    const auto* data = reinterpret_cast<const BFloat16*>(panel) + lane * 2;
     for (int64_t k = 0; k < cols; ++k) out[k] = ToFloat(data[k / 2 * 2 * kPanelRows + k % 2]);
-  } else {
-    const auto* data =
-        reinterpret_cast<const float*>(matrix.data.data()) + panel * cols * kPanelRows + lane;
+  } else if (layout.kind == PanelKind::kF32) {
+    const auto* data = reinterpret_cast<const float*>(panel) + lane;
     for (int64_t k = 0; k < cols; ++k) out[k] = data[k * kPanelRows];
+  } else {
+    const std::byte* scales =
+        matrix.group_scales.data() + row / kPanelRows * layout.panel_scale_bytes;
+    const float row_scale = matrix.row_scales.As<float>()[static_cast<size_t>(row)];
+    const int64_t per_word = layout.inputs_per_word;
+    for (int64_t k = 0; k < cols; ++k) {
+      const auto word = Load<uint32_t>(panel + (k / per_word * kPanelRows + lane) * 4);
+      const float scale =
+          layout.group_size == 0 ? 1 : GroupScale(layout.kind, scales, k / layout.group_size, lane);
+      out[k] = CodeValue(layout.kind, word, k % per_word) * scale * row_scale;
+    }
   }
 }
 

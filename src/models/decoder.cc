@@ -58,12 +58,12 @@ void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width) {
   }
 }
 
-void DecoderModel::PrepareThread() {
+void DecoderModel::PrepareThread(const ThreadPool& pool) {
   int64_t widest = spec_.hidden_size;
   for (const LayerSpec& layer : spec_.layers) {
     widest = std::max({widest, layer.attention.q_width(), layer.mlp.intermediate_size});
   }
-  kernels::ReserveLinearScratch(options_.max_rows, widest);
+  kernels::ReserveLinearScratch(pool, options_.max_rows, widest);
 }
 
 void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,

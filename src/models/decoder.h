@@ -22,7 +22,7 @@ class DecoderModel final : public Model {
         weights_(std::move(weights)),
         workspace_(std::move(workspace)) {}
 
-  void PrepareThread() override;
+  void PrepareThread(const ThreadPool& pool) override;
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override;
 
  private:

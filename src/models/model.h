@@ -55,7 +55,7 @@ class Model {
 
   // To be called on the thread that will call Forward, before its first call: takes what that
   // thread needs besides the workspace, so that no step allocates.
-  virtual void PrepareThread() {}
+  virtual void PrepareThread(const ThreadPool& /*pool*/) {}
 
   // Computes the step: appends K and V of every row to `cache` and writes logits
   // [logit_rows.size(), vocab_size] F32. Row i of the result depends only on its own sequence's

@@ -73,7 +73,7 @@ inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (
   }
 }
 
-// Writes a tile's sums, and the bias, to y.
+// Writes a tile's sums, scaled and with the bias, to y.
 template <int kRows, int kPanels>
 inline void StoreTile(const LinearArgs& args, int64_t row, int64_t panel, const float* sums) {
   for (int r = 0; r < kRows; ++r) {
@@ -82,6 +82,7 @@ inline void StoreTile(const LinearArgs& args, int64_t row, int64_t panel, const 
       if (n >= args.outputs) break;
       const Mask mask = FirstLanes(args.outputs - n);
       Floats value = Load(sums + r * kPanels * kPanelRows + v * kLanes);
+      if (args.row_scales != nullptr) value = Mul(value, Load(args.row_scales + n, mask));
       if (args.bias != nullptr) value = Add(value, Load(args.bias + n, mask));
       Store(args.y + (row + r) * args.y_stride + n, value, mask);
     }
@@ -92,10 +93,9 @@ template <bool kBf16Inputs, bool kBf16Weights, int kRows, int kPanels>
 void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   alignas(64) float sums[kRows * kPanels * kPanelRows] = {};
   constexpr int64_t kSumsStride = kPanels * kPanelRows;
-  const int64_t panel_bytes = (kBf16Weights ? (args.cols + 1) / 2 : args.cols) * 64;
   const uint8_t* panels[kPanels];
   for (int p = 0; p < kPanels; ++p)
-    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * panel_bytes;
+    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
   if constexpr (!kBf16Inputs) {
     const float* x = static_cast<const float*>(args.x) + row * args.x_stride;
     AddProducts<kBf16Weights, kRows, kPanels>(x, args.x_stride, panels, args.cols, true, sums,

@@ -51,10 +51,9 @@ inline void FillLastStep(LastStep& last, const uint16_t* x, int64_t x_stride, co
 // `rows`: of the two row tiles; the tiles are configured for them.
 template <int kRowTiles, int kPanels>
 void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int64_t panel) {
-  const int64_t panel_bytes = (args.cols + 1) / 2 * kLineBytes;
   const uint8_t* panels[2];
   for (int p = 0; p < 2; ++p) {
-    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + (p < kPanels ? p : 0)) * panel_bytes;
+    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + (p < kPanels ? p : 0)) * args.panel_bytes;
   }
   const auto* x =
       reinterpret_cast<const uint8_t*>(static_cast<const uint16_t*>(args.x) + row * args.x_stride);

@@ -163,7 +163,6 @@ void LinearBf16Packed(const LinearArgs& args, int64_t panel_begin, int64_t panel
   alignas(64) float sums[kPackedMaxRows / 32][kPackedPanels * 2][kTileRows * kPanelRows];
   alignas(64) uint8_t padded[kPackedPanels][kTileBytes];  // last steps of less than 32 inputs
   PanelPair pairs[kPackedPanels / 2];
-  const int64_t panel_bytes = (args.cols + 1) / 2 * kLineBytes;
   const int64_t steps = Steps(args.cols);
   const int64_t row_pairs = RowTiles(args.rows) / 2;
   const int64_t panel_pairs = (panel_end - panel_begin + 1) / 2;
@@ -176,7 +175,7 @@ void LinearBf16Packed(const LinearArgs& args, int64_t panel_begin, int64_t panel
     for (int64_t i = 0; i < 2 * panel_pairs; ++i) {
       // Where the number of panels is odd, the last is computed twice and stored once.
       const int64_t panel = panel_begin + i < panel_end ? panel_begin + i : panel_end - 1;
-      const uint8_t* lines = w + panel * panel_bytes + first_step * kTileBytes;
+      const uint8_t* lines = w + panel * args.panel_bytes + first_step * kTileBytes;
       const uint8_t* last = lines + (block_steps - 1) * kTileBytes;
       if (rest != 0) {
         __builtin_memset(padded[i], 0, kTileBytes);
@@ -191,7 +190,7 @@ void LinearBf16Packed(const LinearArgs& args, int64_t panel_begin, int64_t panel
     const int64_t tile_bytes = block_steps * kTileBytes;
     const int64_t panels_ahead = (args.outputs + kPanelRows - 1) / kPanelRows - panel_end;
     Prefetcher w_ahead(
-        w + panel_end * panel_bytes + first_step * kTileBytes,
+        w + panel_end * args.panel_bytes + first_step * kTileBytes,
         tile_bytes *
             (panels_ahead < panel_end - panel_begin ? panels_ahead : panel_end - panel_begin));
     for (int64_t row_pair = 0; row_pair < row_pairs; ++row_pair) {

@@ -50,6 +50,8 @@ inline void StoreSum(const LinearArgs& args, float* y_row, const float* sums, in
   const int64_t left = args.outputs - n;
   const __mmask16 mask = left >= kPanelRows ? 0xFFFF : static_cast<__mmask16>((1u << left) - 1);
   __m512 value = _mm512_load_ps(sums);
+  if (args.row_scales != nullptr)
+    value = _mm512_mul_ps(value, _mm512_maskz_loadu_ps(mask, args.row_scales + n));
   if (args.bias != nullptr)
     value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, args.bias + n));
   if (stream && mask == 0xFFFF && reinterpret_cast<uintptr_t>(y_row + n) % 64 == 0)

@@ -22,10 +22,9 @@ inline __m512bh Broadcast(const uint16_t* pair) {
 template <int kRows, int kPanels>
 void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   const int64_t pairs = args.cols / 2;
-  const int64_t panel_bytes = (args.cols + 1) / 2 * kLineBytes;
   const uint8_t* panels[kPanels];
   for (int p = 0; p < kPanels; ++p)
-    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * panel_bytes;
+    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
   const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
   const int64_t x_stride = args.x_stride;
 
@@ -68,9 +67,13 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
     const __mmask16 mask = left >= kPanelRows ? 0xFFFF : static_cast<__mmask16>((1u << left) - 1);
     const __m512 bias =
         args.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, args.bias + n);
+    const __m512 scales = args.row_scales == nullptr
+                              ? _mm512_set1_ps(1.0f)
+                              : _mm512_maskz_loadu_ps(mask, args.row_scales + n);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const __m512 value = args.bias == nullptr ? acc[r][p] : _mm512_add_ps(acc[r][p], bias);
+      const __m512 scaled = _mm512_mul_ps(acc[r][p], scales);
+      const __m512 value = args.bias == nullptr ? scaled : _mm512_add_ps(scaled, bias);
       _mm512_mask_storeu_ps(args.y + (row + r) * args.y_stride + n, mask, value);
     }
   }

@@ -1,0 +1,377 @@
+// Narrow weights: every code and every scale is exact, and the products with them keep the promises
+// of linear.h.
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/grouped_linear.h"
+#include "kernels/linear.h"
+#include "kernels/stored_matrix_testing.h"
+
+namespace sluice::kernels {
+namespace {
+
+PackedMatrix Pack(const StoredSample& sample) {
+  ThreadPool pool(2);
+  PackedMatrix matrix = *AllocatePacked(sample.format(), sample.rows(), sample.cols(), "test");
+  PackRows(pool, matrix, 0, sample.view(), 0, sample.rows());
+  return matrix;
+}
+
+// Activations in one of the types that meet narrow weights.
+struct Inputs {
+  std::vector<float> values;  // what the kernel sees
+  std::vector<BFloat16> bf16;
+  int64_t cols;
+
+  Inputs(std::vector<float> x, int64_t the_cols, bool as_bf16)
+      : values(std::move(x)), cols(the_cols) {
+    if (!as_bf16) return;
+    bf16 = ToBFloat16(values);
+    values = Rounded(values);
+  }
+  Activations Rows(int64_t first, int64_t count) const {
+    if (!bf16.empty()) return {bf16.data() + first * cols, ElementType::kBF16, count, cols, cols};
+    return {values.data() + first * cols, ElementType::kF32, count, cols, cols};
+  }
+};
+
+std::vector<float> Multiply(ThreadPool& pool, const PackedMatrix& w, const Activations& x,
+                            const float* bias = nullptr) {
+  std::vector<float> y(static_cast<size_t>(x.rows * w.rows),
+                       std::numeric_limits<float>::quiet_NaN());
+  Linear(pool, w, x, y.data(), w.rows, bias);
+  return y;
+}
+
+// What F32 makes of a value: the number and the scale of its group are exact together, then comes
+// the scale of the row.
+float Expected(const StoredSample& sample, int64_t n, int64_t k) {
+  using Layout = DataFormat::ScaleLayout;
+  const Layout layout = sample.format().scale_layout;
+  if (layout == Layout::kPerGroup) {
+    return static_cast<float>(sample.Number(n, k) * sample.Scale(n, k)) * sample.second_scale();
+  }
+  const float scale = static_cast<float>(sample.Scale(n, k));
+  return static_cast<float>(sample.Number(n, k)) * scale * sample.second_scale();
+}
+
+void ExpectSame(float actual, float expected, const std::string& where) {
+  if (std::isnan(expected))
+    EXPECT_TRUE(std::isnan(actual)) << where << ": " << actual;
+  else
+    EXPECT_EQ(actual, expected) << where;
+}
+
+// Every element through DecodeRow, and through products with the rows of the unit matrix.
+void ExpectExact(const StoredSample& sample, bool flushes_subnormals) {
+  const PackedMatrix matrix = Pack(sample);
+  const int64_t rows = sample.rows(), cols = sample.cols();
+  std::vector<float> row(static_cast<size_t>(cols));
+  std::vector<bool> finite(static_cast<size_t>(rows), true);
+  for (int64_t n = 0; n < rows; ++n) {
+    DecodeRow(matrix, n, row.data());
+    for (int64_t k = 0; k < cols; ++k) {
+      const float expected = Expected(sample, n, k);
+      ExpectSame(row[k], expected, "DecodeRow " + std::to_string(n) + ", " + std::to_string(k));
+      if (!std::isfinite(expected)) finite[n] = false;
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+  std::vector<float> unit(static_cast<size_t>(cols * cols));
+  for (int64_t k = 0; k < cols; ++k) unit[k * cols + k] = 1;
+  ThreadPool pool(2);
+  for (bool bf16 : {false, true}) {
+    const Inputs inputs(unit, cols, bf16);
+    for (int64_t batch : {cols, int64_t{1}}) {
+      const int64_t step = batch == 1 ? std::max<int64_t>(1, cols / 16) : cols;
+      for (int64_t first = 0; first < cols; first += step) {
+        const std::vector<float> y = Multiply(pool, matrix, inputs.Rows(first, batch));
+        for (int64_t k = first; k < first + batch; ++k) {
+          for (int64_t n = 0; n < rows; ++n) {
+            const std::string where = "x " + std::string(bf16 ? "BF16" : "F32") + ", row " +
+                                      std::to_string(n) + ", input " + std::to_string(k);
+            float expected = Expected(sample, n, k);
+            // Zero times what is not finite is NaN, so such a row is NaN but at its own input.
+            if (!finite[n]) expected = std::numeric_limits<float>::quiet_NaN();
+            const float actual = y[(k - first) * rows + n];
+            if (!finite[n] && std::isinf(Expected(sample, n, k)) && std::isinf(actual)) continue;
+            if (bf16 && flushes_subnormals && std::abs(expected) < 0x1p-126f) {
+              EXPECT_TRUE(actual == 0 || actual == expected) << where;
+            } else {
+              ExpectSame(actual, expected, where);
+            }
+          }
+          if (testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+class LinearFormatsTest : public KernelTest {
+ protected:
+  bool flushes() const { return GetParam() == Isa::kAvx512Bf16 || GetParam() == Isa::kAmx; }
+};
+
+TEST_P(LinearFormatsTest, EveryE4M3CodeIsExact) {
+  for (const NamedFormat& format : NarrowFormats()) {
+    if (format.format.type != ElementType::kF8E4M3) continue;
+    Random random(1);
+    StoredSample sample = StoredSample::Make(random, format.format, 40, 256);
+    // Rows 0 to 7 hold every code but NaN somewhere else; the NaN codes have rows of their own.
+    for (int64_t n = 0; n < 8; ++n) {
+      for (int k = 0; k < 256; ++k) {
+        const int code = (k * 37 + static_cast<int>(n) * 11) % 256;
+        sample.SetCode(n, k, (code & 0x7F) == 0x7F ? 0 : code);
+      }
+    }
+    sample.SetCode(20, 3, 0x7F);
+    sample.SetCode(21, 255, 0xFF);
+    SCOPED_TRACE(format.name);
+    ExpectExact(sample, flushes());
+  }
+}
+
+TEST_P(LinearFormatsTest, EveryInt8CodeIsExact) {
+  Random random(2);
+  for (const NamedFormat& format : NarrowFormats()) {
+    if (format.format.type != ElementType::kI8) continue;
+    StoredSample sample = StoredSample::Make(random, format.format, 19, 256);
+    for (int64_t n = 0; n < 19; ++n) {
+      for (int k = 0; k < 256; ++k) sample.SetCode(n, k, (k * 37 + static_cast<int>(n) * 11) % 256);
+    }
+    ExpectExact(sample, flushes());
+  }
+}
+
+// Row n has scale n; its inputs have every code, in each place of a word.
+TEST_P(LinearFormatsTest, EveryPairOfE2M1AndScaleIsExact) {
+  for (const NamedFormat& format : NarrowFormats()) {
+    if (format.format.type != ElementType::kF4E2M1) continue;
+    Random random(3);
+    StoredSample sample = StoredSample::Make(random, format.format, 256, 64);
+    for (int64_t n = 0; n < 256; ++n) {
+      for (int k = 0; k < 64; ++k) sample.SetCode(n, k, (k * 5 + k / 16) % 16);
+      for (int64_t j = 0; j < 64 / format.format.group_size; ++j)
+        sample.SetScaleByte(n, j, static_cast<int>(n));
+    }
+    SCOPED_TRACE(format.name);
+    ExpectExact(sample, flushes());
+  }
+}
+
+TEST_P(LinearFormatsTest, RaggedAndTransposedMatricesAreExact) {
+  Random random(4);
+  for (const NamedFormat& format : NarrowFormats()) {
+    for (auto [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {17, 3}, {150, 13}, {33, 9}}) {
+      const int64_t cols =
+          format.col_multiple == 1 ? k * 21 + 1 : (k % 5 + 1) * format.col_multiple;
+      for (bool transposed : {false, true}) {
+        SCOPED_TRACE(format.name + " " + std::to_string(n) + " x " + std::to_string(cols));
+        ExpectExact(StoredSample::Make(random, format.format, n, cols, transposed), flushes());
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+// Sums of K rounded additions of exact products differ from the true sum by at most K * 2^-24 * sum
+// |x w|; every rounding of a product or by a scale adds one unit.
+TEST_P(LinearFormatsTest, AgreesWithExactSums) {
+  Random random(5);
+  ThreadPool pool(2);
+  for (const NamedFormat& format : NarrowFormats()) {
+    for (bool bf16 : {false, true}) {
+      for (auto [m, n, groups] : {std::array<int64_t, 3>{1, 70, 20},
+                                  {3, 33, 3},
+                                  {13, 50, 11},
+                                  {34, 100, 7},
+                                  {65, 21, 40}}) {
+        const int64_t k = format.col_multiple == 1 ? groups * 17 : groups * format.col_multiple;
+        const StoredSample sample = StoredSample::Make(random, format.format, n, k);
+        const PackedMatrix matrix = Pack(sample);
+        const Inputs x(random.Normal(m * k), k, bf16);
+        const std::vector<float> bias = random.Normal(n);
+        const std::vector<float> y = Multiply(pool, matrix, x.Rows(0, m), bias.data());
+        for (int64_t i = 0; i < m; ++i) {
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = bias[j], magnitude = std::abs(sum);
+            for (int64_t c = 0; c < k; ++c) {
+              const double product = x.values[i * k + c] * sample.Value(j, c);
+              sum += product;
+              magnitude += std::abs(product);
+            }
+            ASSERT_NEAR(y[i * n + j], sum, static_cast<double>(k + 6) * 0x1p-24 * magnitude + 1e-30)
+                << format.name << " M " << m << " N " << n << " K " << k << " at " << i << ", "
+                << j;
+          }
+        }
+      }
+    }
+  }
+}
+
+// The same bits for every number of rows, place of the row and thread count.
+TEST_P(LinearFormatsTest, ARowsResultDoesNotDependOnTheBatch) {
+  Random random(6);
+  ThreadPool pool1(1), pool2(2), pool3(3);
+  for (const NamedFormat& format : NarrowFormats()) {
+    for (bool bf16 : {false, true}) {
+      for (auto [n, k] : {std::pair<int64_t, int64_t>{200, 544}, {37, 1088}, {40, 2144}}) {
+        const PackedMatrix matrix = Pack(StoredSample::Make(random, format.format, n, k));
+        const Inputs x(random.Normal(70 * k), k, bf16);
+        const std::vector<float> bias = random.Normal(n);
+        const std::vector<float> all = Multiply(pool1, matrix, x.Rows(0, 70), bias.data());
+        for (int64_t count : {70, 1, 2, 5, 7, 16, 31, 32, 33, 47, 48, 60}) {
+          const int64_t first = random.Integer(0, 70 - count);
+          ThreadPool& pool = count % 3 == 0 ? pool1 : count % 3 == 1 ? pool2 : pool3;
+          const std::vector<float> part = Multiply(pool, matrix, x.Rows(first, count), bias.data());
+          ASSERT_EQ(0, std::memcmp(all.data() + first * n, part.data(), part.size() * 4))
+              << format.name << " N " << n << " K " << k << " rows " << count;
+        }
+        if (GetParam() == Isa::kReference) break;
+      }
+    }
+  }
+}
+
+// Integer sums are exact: every version gives the same bits.
+TEST_P(LinearFormatsTest, Int8InputsGiveExactSums) {
+  Random random(7);
+  ThreadPool pool(2);
+  const DataFormat format = NarrowFormats()[4].format;
+  ASSERT_EQ(format.type, ElementType::kI8);
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 64},
+                         {1, 16, 20000},
+                         {5, 33, 1},
+                         {7, 100, 131},
+                         {18, 20, 515},
+                         {33, 40, 700},
+                         {70, 37, 256}}) {
+    StoredSample sample = StoredSample::Make(random, format, n, k);
+    const int64_t stride = k + 3;
+    std::vector<int8_t> x(static_cast<size_t>(m * stride), 99);
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t c = 0; c < k; ++c)
+        x[i * stride + c] = static_cast<int8_t>(random.Integer(-127, 127));
+    }
+    if (k == 20000) {  // the largest sums
+      for (int64_t c = 0; c < k; ++c) {
+        x[c] = 127;
+        sample.SetCode(0, c, 0x80);
+        sample.SetCode(1, c, 0x7F);
+      }
+    }
+    const PackedMatrix matrix = Pack(sample);
+    const std::vector<float> x_scales = random.Normal(m);
+    const std::vector<float> bias = random.Normal(n);
+    for (bool with_bias : {false, true}) {
+      const std::vector<float> y =
+          Multiply(pool, matrix, {x.data(), ElementType::kI8, m, k, stride, x_scales.data()},
+                   with_bias ? bias.data() : nullptr);
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          int64_t sum = 0;
+          for (int64_t c = 0; c < k; ++c)
+            sum += x[i * stride + c] * static_cast<int64_t>(sample.Number(j, c));
+          float expected =
+              static_cast<float>(sum) * static_cast<float>(sample.Scale(j, 0)) * x_scales[i];
+          if (with_bias) expected += bias[j];
+          ASSERT_EQ(y[i * n + j], expected)
+              << "M " << m << " N " << n << " K " << k << " at " << i << ", " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearFormatsTest, GroupedProductsAreThoseOfTheExperts) {
+  Random random(8);
+  ThreadPool pool(3);
+  std::vector<NamedFormat> formats = NarrowFormats();
+  formats.push_back({"bf16", DataFormat{}, 1});
+  for (const NamedFormat& format : formats) {
+    constexpr int64_t kRows = 50, kCols = 192;
+    std::vector<PackedMatrix> experts;
+    for (int e = 0; e < 5; ++e) {
+      if (format.name == "bf16") {
+        experts.push_back(*AllocatePacked(format.format, kRows, kCols, "test"));
+        const std::vector<float> w = random.Normal(kRows * kCols);
+        PackRows(pool, experts.back(), 0, PlainMatrix(w.data(), ElementType::kF32, kRows, kCols), 0,
+                 kRows);
+      } else {
+        experts.push_back(Pack(StoredSample::Make(random, format.format, kRows, kCols)));
+      }
+    }
+    for (const std::vector<int32_t>& row_begin :
+         {std::vector<int32_t>{0, 0, 1, 1, 1, 1}, {0, 3, 3, 60, 61, 70}, {0, 0, 0, 0, 0, 900}}) {
+      const int64_t rows = row_begin.back();
+      if (rows == 900 && GetParam() == Isa::kReference) continue;
+      for (bool bf16 : {false, true}) {
+        const Inputs x(random.Normal(rows * kCols), kCols, bf16);
+        std::vector<float> y(static_cast<size_t>(rows * kRows), 7.0f);
+        GroupedLinear(pool, experts, row_begin, x.Rows(0, rows), y.data(), kRows);
+        for (size_t e = 0; e < experts.size(); ++e) {
+          const int64_t count = row_begin[e + 1] - row_begin[e];
+          const std::vector<float> part = Multiply(pool, experts[e], x.Rows(row_begin[e], count));
+          ASSERT_EQ(0, std::memcmp(y.data() + row_begin[e] * kRows, part.data(), part.size() * 4))
+              << format.name << " expert " << e;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_KERNEL_TEST(LinearFormatsTest);
+
+// q, k and v of any row counts, each with scales of its own, fill one matrix in pieces.
+TEST(PackingNarrow, PartsKeepTheirOwnScales) {
+  Random random(9);
+  ThreadPool pool(2);
+  for (const NamedFormat& format : NarrowFormats()) {
+    const int64_t cols = 12 * (format.col_multiple == 1 ? 27 : format.col_multiple);
+    const std::array<int64_t, 3> part_rows = {150, 5, 22};
+    PackedMatrix matrix = *AllocatePacked(format.format, 177, cols, "test");
+    int64_t first = 0;
+    std::vector<StoredSample> parts;
+    for (int64_t rows : part_rows) {
+      DataFormat part_format = format.format;
+      // A scale per tensor and per row fit the same matrix.
+      if (part_format.scale_layout == DataFormat::ScaleLayout::kPerTensor && rows == 5)
+        part_format.scale_layout = DataFormat::ScaleLayout::kPerRow;
+      parts.push_back(StoredSample::Make(random, part_format, rows, cols));
+      for (int64_t row = 0; row < rows; row += 48) {
+        const int64_t count = std::min<int64_t>(48, rows - row);
+        PackRows(pool, matrix, first + row, parts.back().view(), row, count);
+      }
+      first += rows;
+    }
+    std::vector<float> row(static_cast<size_t>(cols));
+    for (int64_t n = 0; n < 177; ++n) {
+      DecodeRow(matrix, n, row.data());
+      int64_t part = 0, local = n;
+      while (local >= part_rows[part]) local -= part_rows[part++];
+      for (int64_t k = 0; k < cols; ++k)
+        ASSERT_EQ(row[k], Expected(parts[part], local, k)) << format.name << " " << n << ", " << k;
+    }
+  }
+}
+
+TEST(PackingNarrow, TakesLittleMoreThanTheStoredBytes) {
+  for (const NamedFormat& format : NarrowFormats()) {
+    if (format.name == "fp8_small_block") continue;  // its scales are many
+    const int64_t rows = 2000, cols = 4096;
+    const StoredMatrix stored = StoredSample(format.format, rows, cols).view();
+    int64_t bytes = rows * cols * BitsPerElement(stored.format.type) / 8;
+    if (format.format.scale_layout == DataFormat::ScaleLayout::kPerGroup)
+      bytes += rows * cols / format.format.group_size;
+    EXPECT_LE(static_cast<double>(PackedBytes(format.format, rows, cols)),
+              1.035 * static_cast<double>(bytes))
+        << format.name;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::kernels

@@ -1,0 +1,22 @@
+// The narrow formats of 4-bit checkpoints: E2M1 numbers and the E8M0 powers of two that scale them.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace sluice {
+
+// Sign, 2 bits of exponent, 1 of mantissa; no infinities, no NaN. Uses the low 4 bits of `code`.
+inline float Float4ToFloat(uint8_t code) {
+  constexpr float kMagnitudes[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  const float magnitude = kMagnitudes[code & 7];
+  return code & 8 ? -magnitude : magnitude;
+}
+
+// 2^(byte - 127); NaN for 0xFF.
+inline float PowerOfTwoToFloat(uint8_t byte) {
+  if (byte == 0xFF) return std::bit_cast<float>(0x7FC00000u);
+  return std::bit_cast<float>(byte == 0 ? 0x00400000u : static_cast<uint32_t>(byte) << 23);
+}
+
+}  // namespace sluice
