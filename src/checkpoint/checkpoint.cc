@@ -74,6 +74,20 @@ Result<std::vector<std::string>> FindNumberedShards(const std::filesystem::path&
 
 }  // namespace
 
+std::string CanonicalName(std::string_view name) {
+  constexpr std::string_view kInner = "language_model.";
+  constexpr std::string_view kModel = "model.";
+  constexpr std::string_view kInnerModel = "model.language_model.";
+  if (name.starts_with(kInnerModel))
+    return std::string(kModel) + std::string(name.substr(kInnerModel.size()));
+  if (name.starts_with(kInner)) {
+    const std::string_view rest = name.substr(kInner.size());
+    if (rest.starts_with(kModel) || rest == "model" || rest.starts_with("lm_head"))
+      return std::string(rest);
+  }
+  return std::string(name);
+}
+
 Result<ShardIndex> ParseShardIndex(std::string_view text) {
   if (!IsValidUtf8(text)) return Invalid("not valid UTF-8");
   constexpr int kMaxDepth = 16;
@@ -133,6 +147,25 @@ Status Checkpoint::AddFile(const std::string& name) {
   return {};
 }
 
+Status Checkpoint::AddTensor(const TensorInfo& info, const SafetensorsFile& file) {
+  const auto [other, is_new] =
+      tensors_.try_emplace(CanonicalName(info.name), StoredTensor{&info, &file});
+  if (!is_new) {
+    const std::string& name = other->second.info->name;
+    return Invalid(
+        name == info.name
+            ? fmt::format("tensor '{}' stands both in {} and in {}, and there is no {} to tell "
+                          "which counts",
+                          info.name, other->second.file->path().string(), file.path().string(),
+                          kIndexFile)
+            : fmt::format("tensors '{}' and '{}' are two names of the same tensor; remove one",
+                          name, info.name),
+        info.name);
+  }
+  total_bytes_ += static_cast<int64_t>(info.size_bytes);
+  return {};
+}
+
 Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxIndexBytes));
   auto index = ParseShardIndex(text);
@@ -163,8 +196,7 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
         absent.push_back(tensor);
         continue;
       }
-      tensors_.emplace(tensor, StoredTensor{found->second, &file});
-      total_bytes_ += static_cast<int64_t>(found->second->size_bytes);
+      RETURN_IF_ERROR(AddTensor(*found->second, file));
     }
     if (!absent.empty()) {
       return Invalid(fmt::format("{}: the index says that it holds {} tensors which it lacks: {}",
@@ -185,15 +217,7 @@ Status Checkpoint::OpenAll(const std::vector<std::string>& names) {
     RETURN_IF_ERROR(AddFile(name));
     const SafetensorsFile& file = files_.back();
     for (const TensorInfo& info : file.tensors()) {
-      const auto [other, is_new] = tensors_.try_emplace(info.name, StoredTensor{&info, &file});
-      if (!is_new) {
-        return Invalid(
-            fmt::format(
-                "tensor '{}' stands both in {} and in {}, and there is no {} to tell which counts",
-                info.name, other->second.file->path().string(), file.path().string(), kIndexFile),
-            info.name);
-      }
-      total_bytes_ += static_cast<int64_t>(info.size_bytes);
+      RETURN_IF_ERROR(AddTensor(info, file));
     }
   }
   return {};

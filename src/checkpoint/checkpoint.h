@@ -23,17 +23,22 @@ struct StoredTensor {
   void Release(uint64_t offset, uint64_t size) const { file->Release(*info, offset, size); }
 };
 
-// All tensors of a model's folder. Which file counts: with model.safetensors.index.json, for each
-// tensor the one file that the index names (copies elsewhere are stale and ignored); else
-// model.safetensors; else a complete set model-?????-of-?????.safetensors. Ownership: owns the
-// mappings; move-only. Thread safety: constant after Open.
+// The name under which this program knows a module or tensor: without "language_model." in front of
+// "model." or "lm_head", and "model." for "model.language_model.".
+std::string CanonicalName(std::string_view name);
+
+// All tensors of a model's folder, by their canonical names. Which file counts: with
+// model.safetensors.index.json, for each tensor the one file that the index names (copies elsewhere
+// are stale and ignored); else model.safetensors; else a complete set
+// model-?????-of-?????.safetensors. Ownership: owns the mappings; move-only. Thread safety:
+// constant after Open.
 class Checkpoint {
  public:
   // Reads all headers, no data. A missing shard is an error that names the tensors it should hold.
   static Result<Checkpoint> Open(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
-  // The tensor of that name, or null.
+  // The tensor of that canonical name, or null.
   const StoredTensor* Find(std::string_view name) const;
   // By name.
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
@@ -42,6 +47,7 @@ class Checkpoint {
 
  private:
   Status AddFile(const std::string& name);
+  Status AddTensor(const TensorInfo& info, const SafetensorsFile& file);
   Status OpenIndexed(const std::filesystem::path& index);
   Status OpenAll(const std::vector<std::string>& names);
 

@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "checkpoint/json_fields.h"
-#include "checkpoint/quantization.h"
 #include "checkpoint/rope_config.h"
+#include "checkpoint/scheme.h"
 
 namespace sluice {
 namespace {
@@ -223,18 +223,14 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
       (fields.Given("eos_token_id") != nullptr ? fields : outer).TokenIds("eos_token_id"));
   RETURN_IF_ERROR(CheckTokenIds(config));
   config.raw = value;
+  config.scheme = PlainScheme(config.dtype);
   return config;
 }
 
 Result<ModelConfig> ParseModelConfig(const json::Value& value) {
-  ASSIGN_OR_RETURN(const auto quantization, FindQuantization(value));
-  if (quantization) {
-    return Unsupported(
-        fmt::format("quantization {} is not supported; use the model's BF16, F16 or F32 checkpoint",
-                    quantization->Text()),
-        "quantization_config");
-  }
-  return ParseModelShape(value);
+  ASSIGN_OR_RETURN(ModelConfig config, ParseModelShape(value));
+  ASSIGN_OR_RETURN(config.scheme, ParseScheme(value));
+  return config;
 }
 
 Result<json::Value> ReadJsonObject(const std::filesystem::path& path) {
@@ -267,16 +263,9 @@ Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder) {
     }
     return tl::unexpected<Error>(std::move(error));
   }
-  auto config = ParseModelConfig(*value);
+  auto config = ParseModelShape(*value);
   if (!config) return tl::unexpected<Error>(std::move(config).error().In(path.string()));
-  ASSIGN_OR_RETURN(const auto quantization, FindQuantization(folder, *value));
-  if (quantization) {
-    return Unsupported(
-        fmt::format(
-            "{}: quantization {} is not supported; use the model's BF16, F16 or F32 checkpoint",
-            folder.string(), quantization->Text()),
-        quantization->source);
-  }
+  ASSIGN_OR_RETURN(config->scheme, LoadScheme(folder, *value));
   return config;
 }
 

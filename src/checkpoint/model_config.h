@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "tensor/element_type.h"
 
 namespace sluice {
+
+class QuantizationScheme;
 
 // The "llama3" scaling of rotary frequencies, as named in config.json.
 struct RopeScaling {
@@ -49,6 +52,8 @@ struct ModelConfig {
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
   json::Value raw;  // the whole of config.json
+  // How the weights are stored; never null.
+  std::shared_ptr<const QuantizationScheme> scheme;
 };
 
 // Sampling defaults that the model's authors published; a request's own values win.
@@ -60,12 +65,13 @@ struct GenerationConfig {
   std::optional<int64_t> max_new_tokens;
 };
 
-// Reads `folder`/config.json. An architecture, activation or rope type that this program does not
-// implement, a missing dimension, or a quantization_config is refused by name. Keys that do not
-// change what the model computes are passed over.
+// Reads `folder`/config.json and what stands beside it on a quantization. An architecture,
+// activation, rope type or quantization that this program does not implement, or a missing
+// dimension, is refused by name. Keys that do not change what the model computes are passed over.
 Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder);
 Result<ModelConfig> ParseModelConfig(const json::Value& config);
-// The dimensions alone: a quantized checkpoint is described like any other.
+// The dimensions alone, with the scheme of plain weights: a checkpoint whose quantization is not
+// supported is described like any other.
 Result<ModelConfig> ParseModelShape(const json::Value& config);
 // Reads a JSON file of the folder that must hold an object. kNotFound if it does not exist.
 Result<json::Value> ReadJsonObject(const std::filesystem::path& path);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_testing.h"
-#include "checkpoint/quantization.h"
+#include "checkpoint/scheme.h"
 
 namespace sluice {
 namespace {
@@ -178,10 +178,9 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
       {R"({"head_dim": 16})", "head_dim 16"},
       {R"({"head_dim": 512})", "head_dim 512"},
       {R"({"head_dim": 36})", "head_dim 36"},
-      {R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})",
-       "modelopt NVFP4"},
-      {R"({"compression_config": {"quant_method": "compressed-tensors", "format": "float-quantized"}})",
-       "compressed-tensors float-quantized"},
+      {R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}})",
+       "W4A8_AWQ"},
+      {R"({"compression_config": {"quant_method": "awq"}})", "awq"},
   };
   for (const auto& test : kCases) {
     const Error error = Failure(test.changes);
@@ -254,18 +253,9 @@ TEST(ModelConfigTest, FilesNameThemselves) {
       folder.path() / "hf_quant_config.json",
       R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8","kv_cache_quant_algo":"FP8"}})");
   const auto quantized = LoadModelConfig(folder.path());
-  ASSERT_FALSE(quantized);
-  EXPECT_THAT(quantized.error().message, HasSubstr("modelopt FP8 (hf_quant_config.json)"));
-}
-
-TEST(QuantizationTest, ReadsTheKvCachesFormat) {
-  const auto info = FindQuantization(
-      Json(R"({"quantization_config": {"quant_method": "quark", "kv_cache_scheme": "static"}})"));
-  ASSERT_TRUE(info && *info);
-  EXPECT_EQ((*info)->kv_cache, "static");
-  EXPECT_FALSE(*FindQuantization(Json("{}")));
-  EXPECT_TRUE(*FindQuantization(
-      Json(R"({"text_config": {"quantization_config": {"quant_method": "fp8"}}})")));
+  ASSERT_TRUE(quantized) << quantized.error().message;
+  EXPECT_EQ(quantized->scheme->Name(), "ModelOpt FP8");
+  EXPECT_TRUE(quantized->scheme->WantsFp8KvCache());
 }
 
 TEST(GenerationConfigTest, ReadsDefaultsOfTheAuthors) {

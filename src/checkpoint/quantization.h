@@ -1,4 +1,4 @@
-// Finds out whether and how a checkpoint is quantized, from its configuration files alone.
+// Finds what a model's configuration files say of a quantization; the schemes read it.
 #pragma once
 
 #include <filesystem>
@@ -10,24 +10,24 @@
 
 namespace sluice {
 
-// What the configuration says of a quantization. Empty strings where it says nothing.
-struct QuantizationInfo {
-  std::string source;     // "config.json quantization_config", "hf_quant_config.json", ...
-  std::string method;     // "modelopt", "quark", "fp8", "compressed-tensors", ...
-  std::string algorithm;  // "FP8", "NVFP4", "float-quantized", ... in the words of the method
-  std::string kv_cache;   // "FP8", ... where the KV cache has a format of its own
-
-  // "modelopt NVFP4 (hf_quant_config.json)".
-  std::string Text() const;
+// A block of settings and where it stands ("config.json quantization_config").
+struct QuantizationSettings {
+  json::Value block;
+  std::string where;
 };
 
-// The quantization_config or compression_config inside a config.json; nullopt for a plain
-// checkpoint.
-Result<std::optional<QuantizationInfo>> FindQuantization(const json::Value& config);
+// The quantization_config or compression_config inside a config.json, also inside its text_config;
+// nullopt for none.
+Result<std::optional<QuantizationSettings>> FindQuantizationBlock(const json::Value& config);
 
-// The same, or else what the files beside config.json say (hf_quant_config.json,
-// quantize_config.json, quant_config.json).
-Result<std::optional<QuantizationInfo>> FindQuantization(const std::filesystem::path& folder,
-                                                         const json::Value& config);
+// The file beside config.json: hf_quant_config.json, quantize_config.json or quant_config.json;
+// nullopt for none.
+Result<std::optional<QuantizationSettings>> FindQuantizationSidecar(
+    const std::filesystem::path& folder);
+
+// What the files say in their own words, for people: "modelopt NVFP4 (hf_quant_config.json)"; ""
+// where they say nothing. Describes schemes that cannot be loaded too.
+Result<std::string> DescribeQuantization(const std::filesystem::path& folder,
+                                         const json::Value& config);
 
 }  // namespace sluice

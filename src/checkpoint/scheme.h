@@ -27,7 +27,13 @@ struct StoredLinear {
   // All tensors that belong to the layer; the first holds the data. For reports, for releasing
   // pages, and to know which tensors were used.
   std::vector<const StoredTensor*> tensors;
+  // How the layer contradicts the configuration's lists, for one warning on all such layers; null
+  // where it does not.
+  const char* surprise = nullptr;
 };
+
+// Checks every scale of the matrix: finite and above 0 (scales of NVFP4 groups may be 0), no NaN.
+Status CheckScales(const StoredLinear& linear);
 
 // The scales of an attention layer's FP8 keys and values: value = code * scale.
 struct KvScales {
@@ -84,6 +90,11 @@ class QuantizationScheme {
 // by name.
 Result<std::shared_ptr<const QuantizationScheme>> LoadScheme(const std::filesystem::path& folder,
                                                              const json::Value& config);
+// The same of what config.json says alone.
+Result<std::shared_ptr<const QuantizationScheme>> ParseScheme(const json::Value& config);
+// `--quantization` is an assertion: an error where the checkpoint is of another scheme than the
+// word says.
+Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_view option);
 // Weights as F32, F16 or BF16.
 std::shared_ptr<const QuantizationScheme> PlainScheme(ElementType dtype);
 

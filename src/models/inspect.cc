@@ -140,8 +140,7 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder) {
   ASSIGN_OR_RETURN(const json::Value raw, ReadJsonObject(folder / "config.json"));
   report.architecture = StringOf(raw, "architectures");
   report.model_type = StringOf(raw, "model_type");
-  ASSIGN_OR_RETURN(const auto quantization, FindQuantization(folder, raw));
-  if (quantization) report.quantization = quantization->Text();
+  ASSIGN_OR_RETURN(report.quantization, DescribeQuantization(folder, raw));
   if (auto shape = ParseModelShape(raw)) {
     report.config = *std::move(shape);
     report.architecture = report.config->architecture;

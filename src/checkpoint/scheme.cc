@@ -1,0 +1,179 @@
+#include "checkpoint/scheme.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.h"
+#include "checkpoint/quantization.h"
+#include "checkpoint/schemes/settings.h"
+#include "tensor/bfloat16.h"
+
+namespace sluice {
+namespace {
+
+struct Reader {
+  std::string_view method;
+  SchemeResult (*read)(const SchemeSource& source);
+};
+
+constexpr std::array<Reader, 5> kReaders = {Reader{"modelopt", ReadModelOpt},
+                                            Reader{"modelopt_fp4", ReadModelOpt},
+                                            Reader{"quark", ReadQuark}, Reader{"fp8", ReadFp8},
+                                            Reader{"compressed-tensors", ReadCompressedTensors}};
+constexpr const char* kMethods =
+    "modelopt (FP8, NVFP4), quark (FP8, MXFP4), fp8 (blocks, per tensor) and compressed-tensors "
+    "(FP8, NVFP4, MXFP4, INT8)";
+
+// The type of weights that are not quantized.
+ElementType PlainTypeOf(const json::Value& config) {
+  for (const json::Value* object : {&config, config.Find("text_config")}) {
+    if (object == nullptr || !object->is_object()) continue;
+    for (const char* key : {"dtype", "torch_dtype"}) {
+      const json::Value* value = object->Find(key);
+      if (value == nullptr || !value->is_string()) continue;
+      const std::string& name = value->as_string();
+      if (name.ends_with("bfloat16")) return ElementType::kBF16;
+      if (name.ends_with("float16")) return ElementType::kF16;
+      if (name.ends_with("float32")) return ElementType::kF32;
+    }
+  }
+  return ElementType::kF32;  // The default of transformers.
+}
+
+// The method that a block names, or "" where it names none.
+std::string MethodOf(const QuantizationSettings& settings) {
+  for (const char* key : {"quant_method", "method"}) {
+    const json::Value* value = settings.block.Find(key);
+    if (value != nullptr && value->is_string()) return LowerCase(value->as_string());
+  }
+  // ModelOpt's sidecar names the producer instead; its older ones do not even that.
+  const json::Value* producer = settings.block.Find("producer");
+  const json::Value* name = producer == nullptr ? nullptr : producer->Find("name");
+  if (name != nullptr && name->is_string()) return LowerCase(name->as_string());
+  if (settings.where == "hf_quant_config.json" && settings.block.Find("quantization") != nullptr)
+    return "modelopt";
+  // compression_config had no quant_method at first.
+  if (settings.block.Find("config_groups") != nullptr) return "compressed-tensors";
+  return "";
+}
+
+SchemeResult ReadScheme(SchemeSource source) {
+  if (!source.config && !source.sidecar) return PlainScheme(source.plain_type);
+  const QuantizationSettings& first = source.config ? *source.config : *source.sidecar;
+  const std::string method = MethodOf(first);
+  // Two statements of ModelOpt are read together; of other methods config.json alone counts.
+  if (source.config && source.sidecar) {
+    const std::string other = MethodOf(*source.sidecar);
+    if (!other.empty() && other.starts_with("modelopt") != method.starts_with("modelopt")) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("{} says '{}' and {} says '{}'; remove the wrong one",
+                              source.config->where, method, source.sidecar->where, other),
+                  source.sidecar->where);
+    }
+    if (!method.starts_with("modelopt")) source.sidecar.reset();
+  }
+  for (const Reader& reader : kReaders) {
+    if (reader.method == method) return reader.read(source);
+  }
+  return Fail(
+      ErrorCode::kUnsupported,
+      fmt::format("{} {}; supported are {}", first.where,
+                  method.empty()
+                      ? "names no quant_method"
+                      : fmt::format("has quant_method '{}', which is not supported", method),
+                  kMethods),
+      "quant_method");
+}
+
+bool IsGoodScale(float value) {
+  return std::isfinite(value) && value > 0;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const QuantizationScheme>> LoadScheme(const std::filesystem::path& folder,
+                                                             const json::Value& config) {
+  SchemeSource source;
+  source.plain_type = PlainTypeOf(config);
+  ASSIGN_OR_RETURN(source.config, FindQuantizationBlock(config));
+  ASSIGN_OR_RETURN(source.sidecar, FindQuantizationSidecar(folder));
+  auto scheme = ReadScheme(std::move(source));
+  if (!scheme) return tl::unexpected<Error>(std::move(scheme).error().In(folder.string()));
+  return scheme;
+}
+
+Result<std::shared_ptr<const QuantizationScheme>> ParseScheme(const json::Value& config) {
+  SchemeSource source;
+  source.plain_type = PlainTypeOf(config);
+  ASSIGN_OR_RETURN(source.config, FindQuantizationBlock(config));
+  return ReadScheme(std::move(source));
+}
+
+Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_view option) {
+  const std::string wanted = LowerCase(option);
+  const std::string_view method = scheme.Method();
+  // "modelopt" is the word for all of ModelOpt's formats.
+  const bool fits = wanted == method || (wanted == "modelopt" && method.starts_with("modelopt")) ||
+                    (wanted == "compressed_tensors" && method == "compressed-tensors");
+  if (fits) return {};
+  const std::string found = method.empty() ? fmt::format("is not quantized ({})", scheme.Name())
+                                           : fmt::format("is {} ({})", method, scheme.Name());
+  const std::string advice =
+      method.empty() ? "Leave the option out, or write a quantized copy with `sluice quantize`"
+                     : fmt::format("Leave the option out, or say {}", method);
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("--quantization {}: the checkpoint {}. {}", option, found, advice),
+              "quantization");
+}
+
+Status CheckScales(const StoredLinear& linear) {
+  const StoredMatrix& matrix = linear.matrix;
+  const DataFormat& format = matrix.format;
+  using Layout = DataFormat::ScaleLayout;
+  if (format.scale_layout == Layout::kNone) return {};
+  const int64_t count = format.scale_layout == Layout::kPerTensor ? 1
+                        : format.scale_layout == Layout::kPerRow  ? matrix.rows
+                        : format.scale_layout == Layout::kPerGroup
+                            ? matrix.rows * (matrix.cols / format.group_size)
+                            : (matrix.rows + format.block_rows - 1) / format.block_rows *
+                                  ((matrix.cols + format.group_size - 1) / format.group_size);
+  const auto bad = [&](int64_t index, std::string_view found) {
+    const TensorInfo& info = *linear.tensors[1]->info;
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("tensor '{}' in {} has the scale {} at element {}, expected a finite "
+                    "number above 0",
+                    info.name, linear.tensors[1]->file->path().filename().string(), found, index),
+        info.name);
+  };
+  const auto* bytes = reinterpret_cast<const uint8_t*>(matrix.scales);
+  if (format.scale_type == ElementType::kF8E8M0) {
+    const void* nan = std::memchr(bytes, 0xFF, static_cast<size_t>(count));
+    if (nan != nullptr) return bad(static_cast<const uint8_t*>(nan) - bytes, "NaN");
+    return {};
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    if (format.scale_type == ElementType::kF8E4M3) {
+      // 0 stands for a group of zeros.
+      if ((bytes[i] & 0x7F) == 0x7F) return bad(i, "NaN");
+      if (bytes[i] > 0x80) return bad(i, "below 0");
+      continue;
+    }
+    float value = 0;
+    if (format.scale_type == ElementType::kF32) {
+      std::memcpy(&value, matrix.scales + i * 4, 4);
+    } else {
+      uint16_t bits;
+      std::memcpy(&bits, matrix.scales + i * 2, 2);
+      value = format.scale_type == ElementType::kF16 ? HalfToFloat(bits) : ToFloat(BFloat16{bits});
+    }
+    if (!IsGoodScale(value)) return bad(i, fmt::format("{}", value));
+  }
+  return {};
+}
+
+}  // namespace sluice

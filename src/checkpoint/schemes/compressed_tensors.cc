@@ -1,0 +1,297 @@
+// compressed-tensors, as llm-compressor writes it: groups of settings with the layers that they are
+// for.
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.h"
+#include "checkpoint/schemes/linear_layout.h"
+#include "checkpoint/schemes/module_pattern.h"
+#include "checkpoint/schemes/settings.h"
+
+namespace sluice {
+namespace {
+
+// The fields of "weights" or "input_activations".
+struct QuantizationArgs {
+  int64_t bits = 0;
+  std::string type, strategy, dynamic;  // dynamic: "true", "false" or "local"
+  std::optional<int64_t> group_size;
+  std::optional<std::pair<int, int>> block;
+
+  std::string Text() const {
+    return fmt::format("{} bits of type {}, strategy {}{}, dynamic {}", bits, type, strategy,
+                       group_size ? fmt::format(" of {}", *group_size) : "", dynamic);
+  }
+};
+
+Result<QuantizationArgs> ReadArgs(const json::Value& value, const std::string& where) {
+  RETURN_IF_ERROR(CheckKeys(
+      value, where,
+      {"num_bits", "type", "strategy", "symmetric", "dynamic", "group_size", "block_structure",
+       "actorder", "observer", "observer_kwargs", "scale_dtype", "zp_dtype"}));
+  RETURN_IF_ERROR(CheckBool(value, where, "symmetric", true));
+  RETURN_IF_ERROR(
+      CheckEmpty(value, where, "actorder", "columns in another order are not implemented"));
+  const JsonFields fields(value, where + ".");
+  QuantizationArgs args;
+  ASSIGN_OR_RETURN(args.bits, fields.RequiredInteger("num_bits", 1, 64));
+  ASSIGN_OR_RETURN(const auto type, fields.String("type"));
+  ASSIGN_OR_RETURN(const auto strategy, fields.String("strategy"));
+  ASSIGN_OR_RETURN(args.group_size, fields.Integer("group_size", -1, 1 << 20));
+  args.type = LowerCase(type.value_or("int"));
+  args.strategy = LowerCase(strategy.value_or(args.group_size ? "group" : "tensor"));
+  const json::Value* dynamic = value.Find("dynamic");
+  args.dynamic = dynamic == nullptr || IsEmptySetting(*dynamic) ? "false"
+                 : dynamic->is_bool()                           ? "true"
+                 : dynamic->is_string()                         ? LowerCase(dynamic->as_string())
+                                                                : json::Write(*dynamic);
+  const json::Value* block = value.Find("block_structure");
+  if (block != nullptr && !IsEmptySetting(*block)) {
+    // Earlier versions wrote "128x128".
+    int rows = 0, cols = 0;
+    if (block->is_string()) {
+      if (std::sscanf(block->as_string().c_str(), "%5dx%5d", &rows, &cols) != 2) rows = 0;
+    } else if (block->is_array() && block->as_array().size() == 2 &&
+               block->as_array()[0].is_integer() && block->as_array()[1].is_integer()) {
+      const auto clamp = [](int64_t v) {
+        return static_cast<int>(std::clamp<int64_t>(v, 0, 1 << 16));
+      };
+      rows = clamp(block->as_array()[0].as_integer());
+      cols = clamp(block->as_array()[1].as_integer());
+    }
+    if (rows <= 0 || cols <= 0 || rows % 16 != 0 || cols % 16 != 0) {
+      return UnsupportedSetting(where, "block_structure", *block,
+                                "[rows, columns], multiples of 16");
+    }
+    args.block = {rows, cols};
+  }
+  return args;
+}
+
+Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::string& where) {
+  const bool is_float = args.type == "float";
+  LinearLayout layout;
+  if (args.dynamic != "false") {
+    // Falls through to the refusal.
+  } else if (is_float && args.bits == 8 && args.strategy == "tensor") {
+    layout = Fp8PerTensorLayout();
+  } else if (is_float && args.bits == 8 && args.strategy == "channel") {
+    layout = Fp8PerRowLayout();
+  } else if (is_float && args.bits == 8 && args.strategy == "block" && args.block) {
+    layout = Fp8BlockLayout(args.block->first, args.block->second);
+  } else if (is_float && args.bits == 4 && args.group_size == 16 &&
+             args.strategy == "tensor_group") {
+    layout = Nvfp4Layout();
+    layout.second_scale = "weight_global_scale";
+    layout.stores_divisors = true;
+    layout.data = "weight_packed";
+  } else if (is_float && args.bits == 4 && args.group_size == 32 && args.strategy == "group") {
+    layout = Mxfp4Layout();
+    layout.data = "weight_packed";
+  } else if (args.type == "int" && args.bits == 8 &&
+             (args.strategy == "channel" || args.strategy == "tensor")) {
+    layout.name = "INT8";
+    layout.format = {.type = ElementType::kI8,
+                     .scale_layout = args.strategy == "channel"
+                                         ? DataFormat::ScaleLayout::kPerRow
+                                         : DataFormat::ScaleLayout::kPerTensor};
+  }
+  if (layout.name.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}.weights ({}) is not supported; supported are FP8 of strategy "
+                            "tensor, channel or block, NVFP4 (4 bits, tensor_group of 16), MXFP4 "
+                            "(4 bits, group of 32) and INT8 of strategy channel or tensor",
+                            where, args.Text()),
+                where + ".weights");
+  }
+  // llm-compressor writes these in the model's own type.
+  if (layout.format.scale_layout != DataFormat::ScaleLayout::kPerGroup)
+    layout.format.scale_type = ElementType::kBF16;
+  layout.activations = {};
+  layout.input_scales = {};
+  return layout;
+}
+
+Status AddInputs(const QuantizationArgs& args, const std::string& where, LinearLayout& layout) {
+  using Kind = ActivationFormat::Kind;
+  const bool is_float = args.type == "float";
+  const bool is_int8_weight = layout.format.type == ElementType::kI8;
+  if (is_float && args.bits == 8 && args.strategy == "tensor" && args.dynamic == "false") {
+    layout.activations = {.kind = Kind::kFp8Static};
+    layout.input_scales = {"input_scale"};
+  } else if (is_float && args.bits == 8 && args.strategy == "token" && args.dynamic == "true") {
+    layout.activations = {.kind = Kind::kFp8PerToken};
+  } else if (is_float && args.bits == 8 && args.strategy == "group" && args.dynamic == "true" &&
+             args.group_size.value_or(0) > 0) {
+    layout.activations = {.kind = Kind::kFp8PerGroup,
+                          .group_size = static_cast<int>(*args.group_size)};
+  } else if (is_float && args.bits == 4 && args.strategy == "tensor_group" &&
+             args.group_size == 16 && args.dynamic == "local") {
+    layout.activations = {.kind = Kind::kNvfp4, .group_size = 16};
+    layout.input_scales = {"input_global_scale"};
+    layout.stores_divisors = true;
+  } else if (is_float && args.bits == 4 && args.strategy == "group" && args.group_size == 32 &&
+             args.dynamic == "true") {
+    layout.activations = {.kind = Kind::kMxfp4, .group_size = 32};
+  } else if (args.type == "int" && args.bits == 8 && args.strategy == "token" &&
+             args.dynamic == "true" && is_int8_weight) {
+    layout.activations = {.kind = Kind::kInt8PerToken};
+  } else {
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{}.input_activations ({}) is not supported for {} weights; supported are FP8 "
+                    "static per tensor, dynamic per token or per group, NVFP4 (tensor_group of 16, "
+                    "dynamic local), MXFP4 (group of 32, dynamic) and, for INT8 weights, INT8 "
+                    "dynamic per token",
+                    where, args.Text(), layout.name),
+        where + ".input_activations");
+  }
+  // One flag says how both global scales are stored.
+  if (layout.format.has_second_scale && layout.activations.kind == Kind::kFp8Static) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: NVFP4 weights with static FP8 inputs are not supported", where),
+                where);
+  }
+  return {};
+}
+
+class CompressedTensors : public PlannedScheme {
+ public:
+  struct Group {
+    LinearLayout layout;
+    ModuleList targets;
+    bool all_linear = false;  // targets the class "Linear"
+  };
+
+  CompressedTensors(const SchemeSource& source, bool fp8_kv, std::vector<Group> groups,
+                    ModuleList ignored)
+      : PlannedScheme(source.plain_type, fp8_kv),
+        groups_(std::move(groups)),
+        ignored_(std::move(ignored)) {}
+
+  std::string Name() const override {
+    std::vector<std::string> names;
+    for (const Group& group : groups_) {
+      std::string name = group.layout.name;
+      if (group.layout.activations.kind == ActivationFormat::Kind::kNone) name += " weight-only";
+      names.push_back(std::move(name));
+    }
+    return names.empty() ? "compressed-tensors, plain weights"
+                         : fmt::format("compressed-tensors {}", fmt::join(names, " + "));
+  }
+  std::string_view Method() const override { return "compressed-tensors"; }
+
+ protected:
+  // A target by name is more specific than one by class.
+  ModulePlan PlanOf(std::string_view module) const override {
+    const LinearLayout* layout = nullptr;
+    for (const Group& group : groups_) {
+      if (group.targets.Contains(module)) {
+        layout = &group.layout;
+        break;
+      }
+      if (group.all_linear && layout == nullptr) layout = &group.layout;
+    }
+    return {layout, ignored_.Contains(module)};
+  }
+
+ private:
+  std::vector<Group> groups_;
+  ModuleList ignored_;
+};
+
+Status CheckFormat(const json::Value& object, const std::string& where) {
+  return CheckString(object, where, "format",
+                     {"dense", "naive-quantized", "float-quantized", "int-quantized",
+                      "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision"});
+}
+
+Result<CompressedTensors::Group> ReadGroup(const json::Value& value, const std::string& where) {
+  RETURN_IF_ERROR(CheckKeys(
+      value, where, {"targets", "weights", "input_activations", "output_activations", "format"}));
+  RETURN_IF_ERROR(CheckFormat(value, where));
+  RETURN_IF_ERROR(CheckEmpty(value, where, "output_activations",
+                             "outputs of layers are not rounded by this program"));
+  const JsonFields fields(value, where + ".");
+  ASSIGN_OR_RETURN(const json::Value* weights, fields.Object("weights"));
+  ASSIGN_OR_RETURN(const json::Value* inputs, fields.Object("input_activations"));
+  if (weights == nullptr) return fields.Missing("weights");
+  CompressedTensors::Group group;
+  ASSIGN_OR_RETURN(const QuantizationArgs args, ReadArgs(*weights, where + ".weights"));
+  ASSIGN_OR_RETURN(group.layout, WeightLayout(args, where));
+  if (inputs != nullptr) {
+    ASSIGN_OR_RETURN(const QuantizationArgs input, ReadArgs(*inputs, where + ".input_activations"));
+    RETURN_IF_ERROR(AddInputs(input, where, group.layout));
+  }
+  ASSIGN_OR_RETURN(const auto targets, fields.Strings("targets"));
+  if (!targets || targets->empty()) return fields.Missing("targets");
+  for (const std::string& target : *targets) {
+    if (target == "Linear") {
+      group.all_linear = true;
+      continue;
+    }
+    auto added = group.targets.Add(target, ModuleList::Syntax::kRegexPrefix);
+    if (!added) return tl::unexpected<Error>(std::move(added).error().In(where + ".targets"));
+  }
+  return group;
+}
+
+}  // namespace
+
+SchemeResult ReadCompressedTensors(const SchemeSource& source) {
+  const QuantizationSettings& settings = source.config ? *source.config : *source.sidecar;
+  const json::Value& block = settings.block;
+  const std::string& where = settings.where;
+  RETURN_IF_ERROR(CheckKeys(block, where,
+                            {"quant_method", "config_groups", "format", "ignore", "kv_cache_scheme",
+                             "quantization_status", "global_compression_ratio", "sparsity_config",
+                             "transform_config", "version"}));
+  RETURN_IF_ERROR(CheckFormat(block, where));
+  RETURN_IF_ERROR(
+      CheckEmpty(block, where, "transform_config", "rotations of inputs are not implemented"));
+  if (const json::Value* sparsity = block.Find("sparsity_config");
+      sparsity != nullptr && !IsEmptySetting(*sparsity)) {
+    if (!sparsity->is_object())
+      return UnsupportedSetting(where, "sparsity_config", *sparsity, "none");
+    const std::string inside = where + ".sparsity_config";
+    RETURN_IF_ERROR(CheckString(*sparsity, inside, "format", {"dense"}));
+  }
+  const JsonFields fields(block, where + ".");
+  std::vector<CompressedTensors::Group> groups;
+  ASSIGN_OR_RETURN(const json::Value* config_groups, fields.Object("config_groups"));
+  bool has_mxfp4 = false;
+  if (config_groups != nullptr) {
+    for (const auto& [name, value] : config_groups->as_object()) {
+      const std::string inside = fmt::format("{}.config_groups.{}", where, name);
+      if (!value.is_object()) {
+        return Fail(ErrorCode::kInvalidData,
+                    fmt::format("{} must be an object, found {}", inside, ShortText(value)),
+                    inside);
+      }
+      ASSIGN_OR_RETURN(auto group, ReadGroup(value, inside));
+      has_mxfp4 = has_mxfp4 || group.layout.format.scale_type == ElementType::kF8E8M0;
+      groups.push_back(std::move(group));
+    }
+  }
+  ASSIGN_OR_RETURN(const auto version, fields.String("version"));
+  if (has_mxfp4 && version && version->starts_with("0.13.")) {
+    LOG_WARNING("checkpoint",
+                "{}: compressed-tensors {} wrote MXFP4 scales that are 4 times too small; if the "
+                "model talks nonsense, quantize it again with a later version",
+                where, *version);
+  }
+  ModuleList ignored;
+  ASSIGN_OR_RETURN(const auto names, fields.Strings("ignore"));
+  if (names) {
+    auto added = ignored.Add(*names, ModuleList::Syntax::kRegexPrefix);
+    if (!added) return tl::unexpected<Error>(std::move(added).error().In(where + ".ignore"));
+  }
+  ASSIGN_OR_RETURN(const bool fp8_kv,
+                   ReadKvCacheScheme(block.Find("kv_cache_scheme"), where, "kv_cache_scheme"));
+  return std::make_shared<CompressedTensors>(source, fp8_kv, std::move(groups), std::move(ignored));
+}
+
+}  // namespace sluice

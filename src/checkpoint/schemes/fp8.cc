@@ -1,0 +1,107 @@
+// quant_method "fp8": blocks of 128 x 128 with weight_scale_inv (DeepSeek, Qwen), or one scale a
+// tensor (AutoFP8, Quark's fp8 mode).
+#include <fmt/format.h>
+
+#include "checkpoint/schemes/linear_layout.h"
+#include "checkpoint/schemes/module_pattern.h"
+#include "checkpoint/schemes/settings.h"
+
+namespace sluice {
+namespace {
+
+class Fp8 : public PlannedScheme {
+ public:
+  Fp8(const SchemeSource& source, bool fp8_kv, LinearLayout layout, ModuleList excluded)
+      : PlannedScheme(source.plain_type, fp8_kv),
+        layout_(std::move(layout)),
+        excluded_(std::move(excluded)) {}
+
+  std::string Name() const override {
+    const DataFormat& format = layout_.format;
+    if (format.scale_layout != DataFormat::ScaleLayout::kPerBlock) return "FP8 per tensor";
+    return fmt::format("FP8 in blocks of {}x{}", format.block_rows, format.group_size);
+  }
+  std::string_view Method() const override { return "fp8"; }
+
+ protected:
+  ModulePlan PlanOf(std::string_view module) const override {
+    return {&layout_, excluded_.Contains(module)};
+  }
+
+ private:
+  LinearLayout layout_;
+  ModuleList excluded_;
+};
+
+// [rows, columns] of a block.
+Result<std::optional<std::pair<int, int>>> ReadBlockSize(const json::Value& block,
+                                                         const std::string& where) {
+  const json::Value* value = block.Find("weight_block_size");
+  if (value == nullptr || IsEmptySetting(*value)) return std::nullopt;
+  // What the kernels can do: a block is a whole number of their panels and lines.
+  constexpr int64_t kMax = 1 << 16;
+  const auto is_size = [](const json::Value& size) {
+    return size.is_integer() && size.as_integer() > 0 && size.as_integer() <= kMax &&
+           size.as_integer() % 16 == 0;
+  };
+  if (!value->is_array() || value->as_array().size() != 2 || !is_size(value->as_array()[0]) ||
+      !is_size(value->as_array()[1])) {
+    return UnsupportedSetting(where, "weight_block_size", *value,
+                              "[rows, columns], multiples of 16");
+  }
+  return std::pair(static_cast<int>(value->as_array()[0].as_integer()),
+                   static_cast<int>(value->as_array()[1].as_integer()));
+}
+
+}  // namespace
+
+SchemeResult ReadFp8(const SchemeSource& source) {
+  const QuantizationSettings& settings = source.config ? *source.config : *source.sidecar;
+  const json::Value& block = settings.block;
+  const std::string& where = settings.where;
+  RETURN_IF_ERROR(CheckKeys(block, where,
+                            {"quant_method", "fmt", "activation_scheme", "weight_block_size",
+                             "modules_to_not_convert", "ignored_layers", "scale_fmt",
+                             "kv_cache_scheme", "export", "dequantize", "producer", "version"}));
+  RETURN_IF_ERROR(CheckString(block, where, "fmt", {"e4m3", "float8_e4m3fn"}));
+  RETURN_IF_ERROR(CheckString(block, where, "activation_scheme", {"dynamic", "static"}));
+  // Powers of two as scales of the inputs are another rounding than the one implemented.
+  RETURN_IF_ERROR(CheckString(block, where, "scale_fmt", {"float"}));
+  RETURN_IF_ERROR(CheckBool(block, where, "dequantize", false));
+  if (const json::Value* exported = block.Find("export"); exported != nullptr) {
+    if (!exported->is_object()) return UnsupportedSetting(where, "export", *exported, "an object");
+    RETURN_IF_ERROR(CheckString(*exported, where + ".export", "weight_format", {"real_quantized"}));
+  }
+  const JsonFields fields(block, where + ".");
+  ASSIGN_OR_RETURN(const auto activations, fields.String("activation_scheme"));
+  const bool is_static = activations && LowerCase(*activations) == "static";
+  ASSIGN_OR_RETURN(const auto size, ReadBlockSize(block, where));
+  LinearLayout layout;
+  if (size) {
+    if (is_static) {
+      return UnsupportedSetting(where, "activation_scheme", json::Value(*activations),
+                                "dynamic where weight_block_size is given");
+    }
+    layout = Fp8BlockLayout(size->first, size->second);
+    layout.scales = {"weight_scale_inv", "weight_scale"};
+  } else {
+    layout = Fp8PerTensorLayout();
+    layout.scales = {"weight_scale", "weight_scale_inv"};
+    if (is_static) {
+      layout.input_scales = {"input_scale", "activation_scale"};
+    } else {
+      layout.input_scales = {};
+      layout.activations = {.kind = ActivationFormat::Kind::kFp8PerToken};
+    }
+  }
+  ModuleList excluded;
+  for (const char* name : {"modules_to_not_convert", "ignored_layers"}) {
+    ASSIGN_OR_RETURN(const auto names, fields.Strings(name));
+    if (names) RETURN_IF_ERROR(excluded.Add(*names, ModuleList::Syntax::kRegexPrefix));
+  }
+  ASSIGN_OR_RETURN(const bool fp8_kv,
+                   ReadKvCacheScheme(block.Find("kv_cache_scheme"), where, "kv_cache_scheme"));
+  return std::make_shared<Fp8>(source, fp8_kv, std::move(layout), std::move(excluded));
+}
+
+}  // namespace sluice

@@ -1,0 +1,59 @@
+// Strict reading of quantization configurations.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "checkpoint/json_fields.h"
+#include "checkpoint/quantization.h"
+#include "checkpoint/scheme.h"
+
+namespace sluice {
+
+// What every scheme's reader gets.
+struct SchemeSource {
+  std::optional<QuantizationSettings> config;   // inside config.json
+  std::optional<QuantizationSettings> sidecar;  // hf_quant_config.json and its like
+  ElementType plain_type = ElementType::kBF16;  // of what is not quantized
+};
+
+using SchemeResult = Result<std::shared_ptr<const QuantizationScheme>>;
+
+SchemeResult ReadModelOpt(const SchemeSource& source);
+SchemeResult ReadQuark(const SchemeSource& source);
+SchemeResult ReadFp8(const SchemeSource& source);
+SchemeResult ReadCompressedTensors(const SchemeSource& source);
+
+// True for null, false, "", [], {}: a key that asks for nothing.
+bool IsEmptySetting(const json::Value& value);
+
+// Every key of the object must be one of `known`: any other may change what the numbers mean. One
+// that asks for nothing is passed over.
+Status CheckKeys(const json::Value& object, const std::string& where,
+                 std::initializer_list<std::string_view> known);
+
+// The field must be absent, null or equal to one of `allowed` (strings, without regard to case).
+Status CheckString(const json::Value& object, const std::string& where, std::string_view name,
+                   std::initializer_list<std::string_view> allowed);
+Status CheckBool(const json::Value& object, const std::string& where, std::string_view name,
+                 bool allowed);
+// The field must be absent, null, false or empty; `why` it is not supported.
+Status CheckEmpty(const json::Value& object, const std::string& where, std::string_view name,
+                  std::string_view why);
+
+std::string LowerCase(std::string_view text);
+
+tl::unexpected<Error> UnsupportedSetting(const std::string& where, std::string_view name,
+                                         const json::Value& found, std::string_view supported);
+
+// Whether a kv_cache_scheme (an object, a string or null) asks for an FP8 cache. Others are refused
+// by name.
+Result<bool> ReadKvCacheScheme(const json::Value* value, const std::string& where,
+                               std::string_view name);
+
+}  // namespace sluice
