@@ -9,7 +9,9 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "models/layers/attention.h"
+#include "models/layers/linear.h"
 #include "models/layers/mlp.h"
+#include "models/layers/moe.h"
 
 namespace sluice {
 namespace {
@@ -59,11 +61,7 @@ void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width) {
 }
 
 void DecoderModel::PrepareThread(const ThreadPool& pool) {
-  int64_t widest = spec_.hidden_size;
-  for (const LayerSpec& layer : spec_.layers) {
-    widest = std::max({widest, layer.attention.q_width(), layer.mlp.intermediate_size});
-  }
-  kernels::ReserveLinearScratch(pool, options_.max_rows, widest);
+  kernels::ReserveLinearScratch(pool, options_.max_rows, spec_.WidestInput());
 }
 
 void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,
@@ -75,7 +73,7 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
   const int64_t hidden_size = spec_.hidden_size;
   const float eps = spec_.norm_eps;
   const Step step{
-      .pool = pool, .input = input, .workspace = workspace_, .compute_type = type, .norm_eps = eps};
+      .pool = pool, .input = input, .workspace = workspace_, .options = options_, .norm_eps = eps};
   float* residual = workspace_.residual();
   float* delta = workspace_.delta();
   void* normed = workspace_.normed();
@@ -106,12 +104,18 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
     ProjectOutput(step, layer.attention, weights.attention, rows);
     kernels::AddRmsNorm(pool, residual, delta, weights.mlp_norm.data(), eps, rows, hidden_size,
                         normed, type);
-    Mlp(step, layer.mlp, weights.mlp, rows);
+    if (layer.moe)
+      Moe(step, layer, weights, rows);
+    else
+      Mlp(step, layer.mlp, weights.mlp, rows);
   }
   kernels::AddRmsNorm(pool, residual, delta, weights_.final_norm.data(), eps, rows, hidden_size,
                       normed, type);
-  const kernels::PackedMatrix& head = spec_.tied_head ? weights_.embedding : weights_.head;
-  kernels::Linear(pool, head, DenseRows(normed, type, rows, hidden_size), logits, spec_.vocab_size);
+  const kernels::Activations last = DenseRows(normed, type, rows, hidden_size);
+  if (spec_.tied_head)
+    kernels::Linear(pool, weights_.embedding, last, logits, spec_.vocab_size);
+  else
+    RunLinear(step, weights_.head, last, logits, spec_.vocab_size);
 }
 
 }  // namespace sluice

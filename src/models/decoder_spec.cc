@@ -1,5 +1,7 @@
 #include "models/decoder_spec.h"
 
+#include <algorithm>
+
 namespace sluice {
 
 DecoderSpec DescribePlainDecoder(const ModelConfig& config) {
@@ -22,11 +24,28 @@ DecoderSpec DescribePlainDecoder(const ModelConfig& config) {
   layer.attention.num_heads = static_cast<int>(config.num_attention_heads);
   layer.attention.num_kv_heads = static_cast<int>(config.num_key_value_heads);
   layer.attention.head_dim = static_cast<int>(config.head_dim);
-  layer.attention.has_bias = config.attention_bias;
+  layer.attention.qkv_bias = config.attention_bias;
+  layer.attention.output_bias = config.attention_bias;
+  layer.mlp.module = "mlp";
   layer.mlp.intermediate_size = config.intermediate_size;
   layer.mlp.has_bias = config.mlp_bias;
   spec.layers.assign(static_cast<size_t>(config.num_hidden_layers), layer);
+  for (size_t i = 0; i < std::min(spec.layers.size(), config.layer_attention.size()); ++i) {
+    const LayerAttention& attention = config.layer_attention[i];
+    spec.layers[i].attention.rope = attention.rope;
+    spec.layers[i].attention.span = {.chunk = static_cast<int32_t>(attention.chunk),
+                                     .window = static_cast<int32_t>(attention.window)};
+  }
   return spec;
+}
+
+int64_t DecoderSpec::WidestInput() const {
+  int64_t widest = hidden_size;
+  for (const LayerSpec& layer : layers) {
+    widest = std::max({widest, layer.attention.q_width(), layer.mlp.intermediate_size,
+                       layer.moe ? layer.moe->intermediate_size : 0});
+  }
+  return widest;
 }
 
 }  // namespace sluice

@@ -1,4 +1,6 @@
 // PlanModel and LoadModel.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/check.h"
@@ -30,6 +32,36 @@ Status CheckOptions(const ModelOptions& options) {
   return {};
 }
 
+// The most that any layer does to its inputs: the larger numbers of InputRounding need more memory.
+InputRounding LoadedRounding(const ParameterList& parameters, const ModelOptions& options) {
+  InputRounding most = InputRounding::kNone;
+  for (const MatrixParameter& matrix : parameters.matrices) {
+    if (matrix.inputs != nullptr) most = std::max(most, RoundingOf(matrix.inputs->format, options));
+  }
+  return most;
+}
+
+// All experts of a layer go through one product.
+Status CheckExperts(const DecoderWeights& weights) {
+  for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
+    for (const ExpertWeights* experts :
+         {&weights.layers[layer].moe.gate_up, &weights.layers[layer].moe.down}) {
+      for (size_t e = 1; e < experts->matrices.size(); ++e) {
+        if (experts->matrices[e].format == experts->matrices[0].format &&
+            experts->inputs[e].format == experts->inputs[0].format) {
+          continue;
+        }
+        return Fail(ErrorCode::kUnsupported,
+                    fmt::format("layer {}: expert {} is stored in another format ({}) than expert "
+                                "0 ({}); all experts of a layer must have one format",
+                                layer, e, ElementTypeName(experts->matrices[e].format.type),
+                                ElementTypeName(experts->matrices[0].format.type)));
+      }
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint) {
@@ -46,7 +78,8 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
   const ParameterList parameters = ListParameters(spec, unfilled);
   ModelMemory memory;
   memory.weight_bytes = ParameterBytes(parameters, options.compute_type, config.dtype);
-  memory.workspace_bytes = WorkspaceLayout::For(spec, options, num_threads).total_bytes;
+  memory.workspace_bytes =
+      WorkspaceLayout::For(spec, options, num_threads, InputRounding::kNone).total_bytes;
   memory.kv_bytes_per_block =
       KvCache::BytesPerBlock(KvLayoutOf(spec, options), static_cast<int64_t>(spec.layers.size()));
   return memory;
@@ -67,8 +100,10 @@ Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem
     RETURN_IF_ERROR(CheckParameters(parameters, checkpoint, spec.tied_head));
     RETURN_IF_ERROR(LoadParameters(pool, parameters, checkpoint, options.compute_type, progress));
   }
+  RETURN_IF_ERROR(CheckExperts(weights));
   ASSIGN_OR_RETURN(Workspace workspace,
-                   Workspace::Allocate(WorkspaceLayout::For(spec, options, pool.num_threads())));
+                   Workspace::Allocate(WorkspaceLayout::For(spec, options, pool.num_threads(),
+                                                            LoadedRounding(parameters, options))));
   return std::make_unique<DecoderModel>(std::move(config), options, std::move(spec),
                                         std::move(weights), std::move(workspace));
 }

@@ -22,6 +22,11 @@ namespace sluice {
 struct ModelOptions {
   ElementType compute_type = ElementType::kBF16;  // of the inputs of matrix products: BF16 or F32
   enum class LoadFormat { kAuto, kDummy } load_format = LoadFormat::kAuto;
+  // Of the inputs of quantized linear layers: kAuto rounds them to INT8 where the scheme does and
+  // the compute type is BF16, kBf16 leaves them as they are, kCheckpoint rounds them as the scheme
+  // says.
+  enum class ActivationRounding { kAuto, kBf16, kCheckpoint };
+  ActivationRounding activation_format = ActivationRounding::kAuto;
   uint64_t dummy_seed = 0;                   // of the random weights of kDummy
   ElementType kv_type = ElementType::kBF16;  // BF16 or F32
   int block_size = 16;                       // tokens in a KV block

@@ -8,7 +8,7 @@ namespace {
 Result<DecoderSpec> Describe(const ModelConfig& config) {
   DecoderSpec spec = DescribePlainDecoder(config);
   for (LayerSpec& layer : spec.layers) {
-    layer.attention.qk_norm = true;
+    layer.attention.qk_norm = QkNorm::kBeforeRope;
     layer.mlp.has_bias = false;
   }
   return spec;

@@ -11,7 +11,8 @@
 namespace sluice {
 namespace {
 
-const std::array kFamilies = {&kLlama, &kQwen3};
+const std::array kFamilies = {&kLlama, &kLlama4, &kLlama4Text, &kMistral,
+                              &kQwen2, &kQwen3,  &kQwen3Moe};
 
 }  // namespace
 

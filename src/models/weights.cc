@@ -13,10 +13,12 @@ int64_t SumRows(const std::vector<ParameterPart>& parts) {
 
 // A linear layer that may have a bias, "<module>.bias".
 void AddLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
-               bool has_bias, kernels::PackedMatrix& matrix, std::vector<float>& bias) {
-  list.matrices.push_back({.parts = modules, .cols = cols, .target = &matrix});
+               bool has_bias, LinearWeights& weights) {
+  list.matrices.push_back(
+      {.parts = modules, .cols = cols, .target = &weights.matrix, .inputs = &weights.inputs});
   if (!has_bias) return;
-  VectorParameter vector{.kind = VectorParameter::Kind::kBias, .parts = modules, .target = &bias};
+  VectorParameter vector{
+      .kind = VectorParameter::Kind::kBias, .parts = modules, .target = &weights.bias};
   for (ParameterPart& part : vector.parts) part.name += ".bias";
   list.vectors.push_back(std::move(vector));
 }
@@ -32,13 +34,17 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
             {{prefix + ".q_proj", spec.q_width()},
              {prefix + ".k_proj", spec.kv_width()},
              {prefix + ".v_proj", spec.kv_width()}},
-            hidden_size, spec.has_bias, weights.qkv, weights.qkv_bias);
-  if (spec.qk_norm) {
+            hidden_size, spec.qkv_bias, weights.qkv);
+  if (spec.qk_norm == QkNorm::kBeforeRope) {
     AddNorm(list, prefix + ".q_norm", spec.head_dim, weights.q_norm);
     AddNorm(list, prefix + ".k_norm", spec.head_dim, weights.k_norm);
+  } else if (spec.qk_norm == QkNorm::kAfterRopeUnweighted) {
+    weights.q_norm.assign(static_cast<size_t>(spec.head_dim), 1.0f);
+    weights.k_norm = weights.q_norm;
   }
-  AddLinear(list, {{prefix + ".o_proj", hidden_size}}, spec.q_width(), spec.has_bias,
-            weights.output, weights.output_bias);
+  AddLinear(list, {{prefix + ".o_proj", hidden_size}}, spec.q_width(), spec.output_bias,
+            weights.output);
+  list.kv_scales.push_back({.attention = prefix, .target = &weights.kv_scales});
 }
 
 void AddMlp(ParameterList& list, const std::string& prefix, const MlpSpec& spec,
@@ -46,9 +52,43 @@ void AddMlp(ParameterList& list, const std::string& prefix, const MlpSpec& spec,
   AddLinear(list,
             {{prefix + ".gate_proj", spec.intermediate_size},
              {prefix + ".up_proj", spec.intermediate_size}},
-            hidden_size, spec.has_bias, weights.gate_up, weights.gate_up_bias);
+            hidden_size, spec.has_bias, weights.gate_up);
   AddLinear(list, {{prefix + ".down_proj", hidden_size}}, spec.intermediate_size, spec.has_bias,
-            weights.down, weights.down_bias);
+            weights.down);
+}
+
+// One linear layer of all experts: a module for each of them and each of `projections`, or one
+// tensor `fused` for all.
+void AddExperts(ParameterList& list, const std::string& prefix, const MoeSpec& spec,
+                const std::vector<ParameterPart>& projections, const char* fused, int64_t cols,
+                ExpertWeights& weights) {
+  weights.matrices.resize(static_cast<size_t>(spec.num_experts));
+  weights.inputs.resize(static_cast<size_t>(spec.num_experts));
+  for (int64_t expert = 0; expert < spec.num_experts; ++expert) {
+    MatrixParameter matrix{.parts = projections,
+                           .cols = cols,
+                           .target = &weights.matrices[static_cast<size_t>(expert)],
+                           .inputs = &weights.inputs[static_cast<size_t>(expert)],
+                           .fused = FusedExpert{.module = fmt::format("{}.{}", prefix, fused),
+                                                .expert = expert,
+                                                .num_experts = spec.num_experts,
+                                                .transposed = spec.fused_transposed}};
+    for (ParameterPart& part : matrix.parts)
+      part.name = fmt::format("{}.{}.{}", prefix, expert, part.name);
+    list.matrices.push_back(std::move(matrix));
+  }
+}
+
+void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, int64_t hidden_size,
+            MoeWeights& weights) {
+  AddLinear(list, {{fmt::format("{}.{}", layer, spec.router_module), spec.num_experts}},
+            hidden_size, /*has_bias=*/false, weights.router);
+  const std::string prefix = fmt::format("{}.{}", layer, spec.experts_module);
+  AddExperts(list, prefix, spec,
+             {{"gate_proj", spec.intermediate_size}, {"up_proj", spec.intermediate_size}},
+             "gate_up_proj", hidden_size, weights.gate_up);
+  AddExperts(list, prefix, spec, {{"down_proj", hidden_size}}, "down_proj", spec.intermediate_size,
+             weights.down);
 }
 
 }  // namespace
@@ -73,13 +113,18 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights) {
     AddAttention(list, prefix + ".self_attn", spec.layers[i].attention, spec.hidden_size,
                  layer.attention);
     AddNorm(list, prefix + ".post_attention_layernorm", spec.hidden_size, layer.mlp_norm);
-    AddMlp(list, prefix + ".mlp", spec.layers[i].mlp, spec.hidden_size, layer.mlp);
+    const LayerSpec& layer_spec = spec.layers[i];
+    if (layer_spec.mlp.intermediate_size > 0) {
+      AddMlp(list, fmt::format("{}.{}", prefix, layer_spec.mlp.module), layer_spec.mlp,
+             spec.hidden_size, layer.mlp);
+    }
+    if (layer_spec.moe) AddMoe(list, prefix, *layer_spec.moe, spec.hidden_size, layer.moe);
   }
   AddNorm(list, "model.norm", spec.hidden_size, weights.final_norm);
-  if (!spec.tied_head)
-    list.matrices.push_back({.parts = {{"lm_head", spec.vocab_size}},
-                             .cols = spec.hidden_size,
-                             .target = &weights.head});
+  if (!spec.tied_head) {
+    AddLinear(list, {{"lm_head", spec.vocab_size}}, spec.hidden_size, /*has_bias=*/false,
+              weights.head);
+  }
   return list;
 }
 

@@ -6,26 +6,50 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/scheme.h"
 #include "kernels/matrix.h"
 #include "models/decoder_spec.h"
 #include "tensor/activation_format.h"
 
 namespace sluice {
 
+// What the checkpoint's scheme does to the inputs of a linear layer.
+struct LinearInputs {
+  ActivationFormat format;
+  float scale = 1;  // the stored scale of kFp8Static, the global scale of kNvfp4
+
+  friend bool operator==(const LinearInputs&, const LinearInputs&) = default;
+};
+
+struct LinearWeights {
+  kernels::PackedMatrix matrix;  // [out, in]
+  std::vector<float> bias;       // [out], or empty
+  LinearInputs inputs;
+};
+
+// The same linear layer of every expert.
+struct ExpertWeights {
+  std::vector<kernels::PackedMatrix> matrices;  // [experts] of [out, in]
+  std::vector<LinearInputs> inputs;             // [experts]
+};
+
 struct AttentionWeights {
-  kernels::PackedMatrix qkv;     // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v
-  std::vector<float> qkv_bias;   // [q_width + 2 * kv_width], or empty
-  std::vector<float> q_norm;     // [head_dim], or empty
-  std::vector<float> k_norm;     // [head_dim], or empty
-  kernels::PackedMatrix output;  // [hidden, q_width]
-  std::vector<float> output_bias;
+  LinearWeights qkv;          // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v
+  std::vector<float> q_norm;  // [head_dim], or empty
+  std::vector<float> k_norm;  // [head_dim], or empty
+  LinearWeights output;       // [hidden, q_width]
+  KvScales kv_scales;         // of an FP8 cache
 };
 
 struct MlpWeights {
-  kernels::PackedMatrix gate_up;  // [2 * intermediate, hidden]: rows of gate, then up
-  std::vector<float> gate_up_bias;
-  kernels::PackedMatrix down;  // [hidden, intermediate]
-  std::vector<float> down_bias;
+  LinearWeights gate_up;  // [2 * intermediate, hidden]: rows of gate, then up
+  LinearWeights down;     // [hidden, intermediate]
+};
+
+struct MoeWeights {
+  LinearWeights router;   // [experts, hidden]
+  ExpertWeights gate_up;  // [2 * intermediate, hidden] each
+  ExpertWeights down;     // [hidden, intermediate] each
 };
 
 struct LayerWeights {
@@ -33,19 +57,14 @@ struct LayerWeights {
   AttentionWeights attention;
   std::vector<float> mlp_norm;  // [hidden]
   MlpWeights mlp;
+  MoeWeights moe;
 };
 
 struct DecoderWeights {
   kernels::PackedMatrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;  // [hidden]
-  kernels::PackedMatrix head;     // [vocab, hidden]; empty where it is tied to the embedding
-};
-
-// What the checkpoint's scheme does to the inputs of a linear layer.
-struct LinearInputs {
-  ActivationFormat format;
-  float scale = 1;  // the stored scale of kFp8Static, the global scale of kNvfp4
+  LinearWeights head;             // [vocab, hidden]; empty where it is tied to the embedding
 };
 
 // Rows of a matrix, or elements of a vector. The part of a matrix is named by its module
@@ -87,10 +106,17 @@ struct VectorParameter {
   int64_t rows() const;
 };
 
+// The scales of one layer's FP8 keys and values.
+struct KvScaleParameter {
+  std::string attention;  // "model.layers.0.self_attn"
+  KvScales* target = nullptr;
+};
+
 // Every parameter of the decoder, each exactly once.
 struct ParameterList {
   std::vector<MatrixParameter> matrices;
   std::vector<VectorParameter> vectors;
+  std::vector<KvScaleParameter> kv_scales;
 };
 
 // Lists the parameters of `spec`, with targets in `weights`, whose layers are made here.

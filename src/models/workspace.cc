@@ -10,9 +10,31 @@ constexpr int64_t kAlignment = 64;
 // rows a pass over the weights is long limited by arithmetic.
 constexpr int64_t kMlpRows = 768;
 
+// Most pairs of a row and an expert at once: enough that a pass over the weights of many experts
+// finds some rows for each of them.
+constexpr int64_t kMoePairs = 4096;
+
 int64_t BytesOf(ElementType type) {
   return BitsPerElement(type) / 8;
 }
+
+// Over all layers.
+struct LargestSizes {
+  int64_t intermediate = 0;
+  int64_t experts = 0;
+  int64_t top_k = 0;
+  int64_t expert_intermediate = 0;
+
+  explicit LargestSizes(const DecoderSpec& spec) {
+    for (const LayerSpec& layer : spec.layers) {
+      intermediate = std::max(intermediate, layer.mlp.intermediate_size);
+      if (!layer.moe) continue;
+      experts = std::max(experts, layer.moe->num_experts);
+      top_k = std::max(top_k, layer.moe->top_k);
+      expert_intermediate = std::max(expert_intermediate, layer.moe->intermediate_size);
+    }
+  }
+};
 
 }  // namespace
 
@@ -24,12 +46,24 @@ kernels::KvLayout KvLayoutOf(const DecoderSpec& spec, const ModelOptions& option
           .type = options.kv_type};
 }
 
+InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& options) {
+  using Asked = ModelOptions::ActivationRounding;
+  if (format.kind == ActivationFormat::Kind::kNone || options.activation_format == Asked::kBf16)
+    return InputRounding::kNone;
+  const bool asked = options.activation_format == Asked::kCheckpoint;
+  if (format.kind == ActivationFormat::Kind::kInt8PerToken) {
+    return asked || options.compute_type == ElementType::kBF16 ? InputRounding::kInt8
+                                                               : InputRounding::kNone;
+  }
+  return asked ? InputRounding::kF32 : InputRounding::kNone;
+}
+
 WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions& options,
-                                     int num_threads) {
+                                     int num_threads, InputRounding rounding) {
   const AttentionSpec& attention = spec.layers.front().attention;
-  const int64_t intermediate = spec.layers.front().mlp.intermediate_size;
   const int64_t rows = options.max_rows;
   const int64_t compute_bytes = BytesOf(options.compute_type);
+  const LargestSizes largest(spec);
   WorkspaceLayout layout;
   int64_t end = 0;
   const auto take = [&](int64_t bytes) {
@@ -41,6 +75,17 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
   layout.delta = take(rows * spec.hidden_size * 4);
   layout.normed = take(rows * std::max(spec.hidden_size, attention.q_width()) * compute_bytes);
   layout.cos_sin = take(rows * attention.head_dim * 4);
+  layout.mlp_rows = std::min(rows, kMlpRows);
+  layout.moe_pairs =
+      largest.experts == 0 ? 0 : std::max(largest.top_k, std::min(rows * largest.top_k, kMoePairs));
+  layout.rounded_rows = layout.mlp_rows;
+  if (rounding != InputRounding::kNone) {
+    const int64_t elements =
+        std::max(layout.rounded_rows * spec.WidestInput(),
+                 layout.moe_pairs * std::max(spec.hidden_size, largest.expert_intermediate));
+    layout.rounded = take(elements * (rounding == InputRounding::kInt8 ? 1 : 4));
+    layout.rounded_scales = take(std::max(layout.rounded_rows, layout.moe_pairs) * 4);
+  }
 
   const int64_t shared = end;
   layout.qkv = take(rows * attention.qkv_width() * 4);
@@ -51,9 +96,20 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
   const int64_t attention_end = end;
 
   end = shared;
-  layout.mlp_rows = std::min(rows, kMlpRows);
-  layout.gate_up = take(layout.mlp_rows * 2 * intermediate * 4);
-  layout.activated = take(layout.mlp_rows * intermediate * compute_bytes);
+  if (largest.experts > 0) {
+    layout.router_logits = take(rows * largest.experts * 4);
+    layout.chosen = take(rows * largest.top_k * 4);
+    layout.expert_weights = take(rows * largest.top_k * 4);
+    layout.order = take(layout.moe_pairs * 4);
+    layout.place = take(layout.moe_pairs * 4);
+    layout.row_begin = take((largest.experts + 1) * 4);
+    layout.gathered = take(layout.moe_pairs * spec.hidden_size * compute_bytes);
+    layout.expert_results = take(layout.moe_pairs * spec.hidden_size * 4);
+  }
+  const int64_t widest = std::max(layout.mlp_rows * largest.intermediate,
+                                  layout.moe_pairs * largest.expert_intermediate);
+  layout.gate_up = take(2 * widest * 4);
+  layout.activated = take(widest * compute_bytes);
   layout.total_bytes = std::max(end, attention_end);
   return layout;
 }

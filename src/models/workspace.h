@@ -8,27 +8,60 @@
 #include "kernels/matrix.h"
 #include "models/decoder_spec.h"
 #include "models/model.h"
+#include "tensor/activation_format.h"
 #include "tensor/buffer.h"
 
 namespace sluice {
 
+// What becomes of a linear layer's inputs before the product.
+enum class InputRounding : uint8_t {
+  kNone,  // as they are
+  kInt8,  // integers with a scale a row
+  kF32,   // rounded to a narrow format and written as F32
+};
+
+// What the options make of the inputs that a scheme wants rounded to `format`. INT8 inputs are both
+// the format's own and the fastest, so they are the default where products are not in F32; other
+// formats are rounded to on request alone.
+InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& options);
+
 // Byte offsets of the step's arrays. Arrays that are never alive together share memory: the normed
-// rows with the attention's result, and the attention's arrays with the MLP's.
+// rows with the attention's result, and the attention's arrays with those of the MLP and the
+// experts.
 struct WorkspaceLayout {
   int64_t residual = 0;  // [rows, hidden] F32
   int64_t delta = 0;     // [rows, hidden] F32: what the last sub-layer adds to the residual
   int64_t normed =
       0;  // [rows, max(hidden, q_width)] compute type: input of the next matrix product
-  int64_t cos_sin = 0;  // [rows, head_dim] F32
+  int64_t cos_sin = 0;         // [rows, head_dim] F32
+  int64_t rounded = 0;         // [rounded_rows, widest input] I8 or F32: inputs of a product
+  int64_t rounded_scales = 0;  // [rounded_rows, or moe_pairs] F32
+  int64_t rounded_rows = 0;    // rows that are rounded at once
+
   int64_t qkv = 0;      // [rows, qkv_width] F32
   int64_t scratch = 0;  // of the attention
   int64_t scratch_bytes = 0;
-  int64_t gate_up = 0;    // [mlp_rows, 2 * intermediate] F32
-  int64_t activated = 0;  // [mlp_rows, intermediate] compute type
-  int64_t mlp_rows = 0;   // rows that go through the MLP at once
+
+  // Of the router, in layers with experts.
+  int64_t router_logits = 0;   // [rows, experts] F32
+  int64_t chosen = 0;          // [rows, top_k] I32
+  int64_t expert_weights = 0;  // [rows, top_k] F32
+  int64_t order = 0;           // [moe_pairs] I32
+  int64_t place = 0;           // [moe_pairs] I32
+  int64_t row_begin = 0;       // [experts + 1] I32
+  int64_t moe_pairs = 0;       // most pairs of a row and an expert that are computed at once
+  // Of the MLP, or of the experts with moe_pairs in place of mlp_rows.
+  int64_t gate_up = 0;         // [mlp_rows, 2 * intermediate] F32
+  int64_t activated = 0;       // [mlp_rows, intermediate] compute type
+  int64_t mlp_rows = 0;        // rows that go through the MLP at once
+  int64_t gathered = 0;        // [moe_pairs, hidden] compute type
+  int64_t expert_results = 0;  // [moe_pairs, hidden] F32
+
   int64_t total_bytes = 0;
 
-  static WorkspaceLayout For(const DecoderSpec& spec, const ModelOptions& options, int num_threads);
+  // `rounding`: the most that any layer needs.
+  static WorkspaceLayout For(const DecoderSpec& spec, const ModelOptions& options, int num_threads,
+                             InputRounding rounding);
 };
 
 // The arrays themselves.
@@ -42,13 +75,25 @@ class Workspace {
   void* normed() const { return At<std::byte>(layout_.normed); }
   void* attended() const { return normed(); }
   float* cos_sin() const { return At<float>(layout_.cos_sin); }
+  void* rounded() const { return At<std::byte>(layout_.rounded); }
+  float* rounded_scales() const { return At<float>(layout_.rounded_scales); }
+  int64_t rounded_rows() const { return layout_.rounded_rows; }
   float* qkv() const { return At<float>(layout_.qkv); }
   std::span<std::byte> scratch() const {
     return {At<std::byte>(layout_.scratch), static_cast<size_t>(layout_.scratch_bytes)};
   }
+  float* router_logits() const { return At<float>(layout_.router_logits); }
+  int32_t* chosen() const { return At<int32_t>(layout_.chosen); }
+  float* expert_weights() const { return At<float>(layout_.expert_weights); }
+  int32_t* order() const { return At<int32_t>(layout_.order); }
+  int32_t* place() const { return At<int32_t>(layout_.place); }
+  int32_t* row_begin() const { return At<int32_t>(layout_.row_begin); }
+  int64_t moe_pairs() const { return layout_.moe_pairs; }
   float* gate_up() const { return At<float>(layout_.gate_up); }
   void* activated() const { return At<std::byte>(layout_.activated); }
   int64_t mlp_rows() const { return layout_.mlp_rows; }
+  void* gathered() const { return At<std::byte>(layout_.gathered); }
+  float* expert_results() const { return At<float>(layout_.expert_results); }
 
  private:
   template <typename T>

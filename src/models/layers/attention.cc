@@ -4,10 +4,40 @@
 
 #include "kernels/attention.h"
 #include "kernels/head_rms_norm.h"
-#include "kernels/linear.h"
 #include "kernels/rope.h"
+#include "models/layers/linear.h"
 
 namespace sluice {
+
+namespace {
+
+// q of every row times log(floor((position + 1) / floor_scale) + 1) * attn_scale + 1.
+// Source: transformers modeling_llama4.py Llama4TextAttention, in F32.
+void TuneTemperature(const Step& step, const AttentionSpec& spec, float* q) {
+  const auto floor_scale = static_cast<float>(spec.temperature_tuning->floor_scale);
+  const auto attn_scale = static_cast<float>(spec.temperature_tuning->attn_scale);
+  const auto rows = static_cast<int64_t>(step.input.positions.size());
+  step.pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const auto position = static_cast<float>(step.input.positions[static_cast<size_t>(row)]);
+      const float factor =
+          std::log1p(std::floor((position + 1.0f) / floor_scale)) * attn_scale + 1.0f;
+      float* values = q + row * spec.qkv_width();
+      for (int64_t i = 0; i < spec.q_width(); ++i) values[i] *= factor;
+    }
+  });
+}
+
+void NormHeads(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
+               float* q) {
+  const auto rows = static_cast<int64_t>(step.input.tokens.size());
+  kernels::HeadRmsNorm(step.pool, q, spec.qkv_width(), weights.q_norm.data(), step.norm_eps, rows,
+                       spec.num_heads, spec.head_dim);
+  kernels::HeadRmsNorm(step.pool, q + spec.q_width(), spec.qkv_width(), weights.k_norm.data(),
+                       step.norm_eps, rows, spec.num_kv_heads, spec.head_dim);
+}
+
+}  // namespace
 
 void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
                       const kernels::KvCacheView& cache) {
@@ -16,33 +46,33 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
   float* q = step.workspace.qkv();
   float* k = q + spec.q_width();
   float* v = k + spec.kv_width();
-  kernels::Linear(step.pool, weights.qkv,
-                  DenseRows(step.workspace.normed(), step.compute_type, rows, weights.qkv.cols), q,
-                  width, BiasOrNull(weights.qkv_bias));
-  if (spec.qk_norm) {
-    kernels::HeadRmsNorm(step.pool, q, width, weights.q_norm.data(), step.norm_eps, rows,
-                         spec.num_heads, spec.head_dim);
-    kernels::HeadRmsNorm(step.pool, k, width, weights.k_norm.data(), step.norm_eps, rows,
-                         spec.num_kv_heads, spec.head_dim);
+  RunLinear(
+      step, weights.qkv,
+      DenseRows(step.workspace.normed(), step.options.compute_type, rows, weights.qkv.matrix.cols),
+      q, width);
+  if (spec.qk_norm == QkNorm::kBeforeRope) NormHeads(step, spec, weights, q);
+  if (spec.rope) {
+    // The heads of k follow those of q in a row.
+    kernels::ApplyRope(step.pool, q, width, rows, spec.num_heads + spec.num_kv_heads, spec.head_dim,
+                       spec.rope_style, step.workspace.cos_sin());
   }
-  // The heads of k follow those of q in a row.
-  kernels::ApplyRope(step.pool, q, width, rows, spec.num_heads + spec.num_kv_heads, spec.head_dim,
-                     spec.rope_style, step.workspace.cos_sin());
+  if (spec.qk_norm == QkNorm::kAfterRopeUnweighted) NormHeads(step, spec, weights, q);
+  if (spec.temperature_tuning) TuneTemperature(step, spec, q);
   kernels::AppendKv(step.pool, cache, step.input.slices, k, v, width);
 }
 
 void Attend(const Step& step, const AttentionSpec& spec, const kernels::KvCacheView& cache) {
   const float scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
-  kernels::Attention(step.pool, cache, step.input.slices, kernels::AttentionSpan(),
-                     step.workspace.qkv(), spec.qkv_width(), spec.num_heads, scale,
-                     step.workspace.attended(), step.compute_type, step.workspace.scratch());
+  kernels::Attention(step.pool, cache, step.input.slices, spec.span, step.workspace.qkv(),
+                     spec.qkv_width(), spec.num_heads, scale, step.workspace.attended(),
+                     step.options.compute_type, step.workspace.scratch());
 }
 
 void ProjectOutput(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
                    int64_t rows) {
-  kernels::Linear(step.pool, weights.output,
-                  DenseRows(step.workspace.attended(), step.compute_type, rows, spec.q_width()),
-                  step.workspace.delta(), weights.output.rows, BiasOrNull(weights.output_bias));
+  RunLinear(step, weights.output,
+            DenseRows(step.workspace.attended(), step.options.compute_type, rows, spec.q_width()),
+            step.workspace.delta(), weights.output.matrix.rows);
 }
 
 }  // namespace sluice

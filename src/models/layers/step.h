@@ -12,7 +12,7 @@ struct Step {
   ThreadPool& pool;
   const StepInput& input;
   const Workspace& workspace;
-  ElementType compute_type = ElementType::kBF16;
+  const ModelOptions& options;
   float norm_eps = 0;
 };
 
