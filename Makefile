@@ -47,4 +47,4 @@ bench: build
 	@tools/bench.sh
 
 clean:
-	rm -rf build .venv
+	rm -rf build .venv .venv-lm-eval

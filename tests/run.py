@@ -18,7 +18,8 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
-REQUIREMENTS = ROOT / "tests" / "requirements.txt"
+# Virtual environments and the lists of what is in them. lm_eval has one of its own: it pins much and is large.
+VENVS = {VENV: ROOT / "tests" / "requirements.txt", ROOT / ".venv-lm-eval": ROOT / "tests" / "requirements-lm-eval.txt"}
 PROGRAM_TIMEOUT_S = 600
 # Folders whose threads are worth the price of the thread sanitizer.
 TSAN_FOLDERS = ["base", "engine", "server"]
@@ -116,23 +117,24 @@ def tsan(tally):
     run_units(tally, "tsan", folder, TSAN_FOLDERS, SANITIZER_FILTER, {"TSAN_OPTIONS": "halt_on_error=1"})
 
 
-def make_venv():
+def make_venv(folder, requirements):
     """A virtual environment with exactly the pinned packages, made once for each version of the list."""
-    stamp = VENV / "requirements.txt"
-    if stamp.exists() and stamp.read_bytes() == REQUIREMENTS.read_bytes():
+    stamp = folder / "requirements.txt"
+    if stamp.exists() and stamp.read_bytes() == requirements.read_bytes():
         return
     start = time.time()
-    shutil.rmtree(VENV, ignore_errors=True)
-    run([sys.executable, "-m", "venv", VENV], check=True)
-    run([VENV / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r",
-         REQUIREMENTS], check=True)
-    shutil.copy(REQUIREMENTS, stamp)
-    print("build %-18s (%.1f s)" % (".venv", time.time() - start), flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    run([sys.executable, "-m", "venv", folder], check=True)
+    run([folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r",
+         requirements], check=True)
+    shutil.copy(requirements, stamp)
+    print("build %-18s (%.1f s)" % (folder.name, time.time() - start), flush=True)
 
 
 def e2e(tally):
     build("release", ["sluice"])
-    make_venv()
+    for folder, requirements in VENVS.items():
+        make_venv(folder, requirements)
     start = time.time()
     with tempfile.TemporaryDirectory() as scratch:
         report = pathlib.Path(scratch) / "report.xml"

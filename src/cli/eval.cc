@@ -201,10 +201,12 @@ Result<int> RunEval(const options::Settings& settings) {
   score.task = settings.TextOr("task");
   score.num_fewshot = few_shot.count;
   const json::Value config = RunConfig(settings, target);
-  fmt::print("{} ({}), gen_kwargs: (None), limit: {}, num_fewshot: {}, batch_size: 1\n{}",
-             config.Find("model")->as_string(), target.description,
-             settings.Given("limit") ? fmt::to_string(limit) : "None", few_shot.count,
-             EvalTable(score));
+  fmt::print(
+      "{} ({}), gen_kwargs: ({}), limit: {}, num_fewshot: {}, batch_size: 1\n{}",
+      config.Find("model")->as_string(), target.description,
+      options.add_special_tokens ? fmt::format("add_special_tokens={}", *options.add_special_tokens)
+                                 : "None",
+      settings.Given("limit") ? fmt::to_string(limit) : "None", few_shot.count, EvalTable(score));
   std::fflush(stdout);
   if (const auto path = settings.Text("output-path"))
     RETURN_IF_ERROR(

@@ -1,0 +1,62 @@
+"""`sluice eval` by itself: in process, compared with a baseline, and when something is wrong."""
+import json
+
+import pytest
+
+from serving import ABACUS, free_port, run
+
+SUMS = ABACUS / "heldout.jsonl"
+FEW = ("--num-fewshot", 0, "--limit", 20)
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory):
+    """The score of twenty questions, asked in process."""
+    path = tmp_path_factory.mktemp("eval") / "score.json"
+    result = run("eval", SUMS, "--model", ABACUS, "--max-model-len", 1024, *FEW, "--output-path", path)
+    assert result.returncode == 0, result.stderr
+    assert "|gsm8k-style|      3|flexible-extract|     0|exact_match|" in result.stdout
+    return path
+
+
+def test_in_process_and_by_url_score_the_same(baseline, abacus, tmp_path):
+    path = tmp_path / "score.json"
+    result = run("eval", SUMS, "--base-url", abacus.url, *FEW, "--output-path", path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(path.read_text())["results"] == json.loads(baseline.read_text())["results"]
+    assert json.loads(path.read_text())["results"]["gsm8k-style"]["sample_len"] == 20
+
+
+def test_baseline_holds(baseline, abacus):
+    result = run("eval", SUMS, "--base-url", abacus.url, *FEW, "--baseline", baseline)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_drop_below_the_baseline_fails(baseline, abacus, tmp_path):
+    scores = json.loads(baseline.read_text())
+    scores["results"]["gsm8k-style"]["exact_match,strict-match"] += 0.04
+    better = tmp_path / "better.json"
+    better.write_text(json.dumps(scores))
+    result = run("eval", SUMS, "--base-url", abacus.url, *FEW, "--baseline", better, "--max-drop", 0.03)
+    assert result.returncode == 1
+    assert "strict-match dropped from" in result.stderr and "flexible-extract" not in result.stderr
+    assert run("eval", SUMS, "--base-url", abacus.url, *FEW, "--baseline", better, "--max-drop", 0.05).returncode == 0
+
+
+@pytest.mark.parametrize("words, code, message", [
+    ((SUMS,), 2, "Give --base-url of a running server, or --model"),
+    ((), 2, "which questions?"),
+    (("no-such.jsonl", "--model", ABACUS), None, "no-such.jsonl"),
+    ((SUMS, "--model", ABACUS, "--baseline", SUMS), 2, "--baseline"),
+    ((SUMS, "--model", ABACUS, "--num-fewshot", 600), 2, "--num-fewshot needs 601 solved examples, found 510"),
+    ((SUMS, "--base-url", "http://127.0.0.1:%d" % free_port(), "--model", "m", "--max-retries", 0, *FEW), 5, "question"),
+])
+def test_what_is_wrong_is_said(words, code, message):
+    result = run("eval", *words)
+    assert message in result.stderr
+    assert result.returncode == code if code is not None else result.returncode != 0
+
+
+def test_a_wrong_model_name_is_the_servers_error(abacus):
+    result = run("eval", SUMS, "--base-url", abacus.url, "--model", "other", *FEW)
+    assert result.returncode != 0 and "404" in result.stderr
