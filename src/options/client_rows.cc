@@ -109,6 +109,35 @@ std::vector<Option> BenchRows() {
   };
 }
 
+std::vector<Option> BatchRows() {
+  constexpr std::string_view kGroup = "Batch file";
+  return {
+      {.name = "input-file",
+       .group = kGroup,
+       .commands = kRunBatch,
+       .help = "File of requests, one JSON object a line, as OpenAI's batch API takes it: "
+               "custom_id, method, url, body.",
+       .aliases = "-i"},
+      {.name = "output-file",
+       .group = kGroup,
+       .commands = kRunBatch,
+       .help = "File of answers, in the order of the requests.",
+       .aliases = "-o"},
+      {.name = "output-tmp-dir",
+       .group = kGroup,
+       .commands = kRunBatch,
+       .help = "Folder for an unfinished output file.",
+       .no_effect = "answers are written beside the output file and moved there at the end"},
+      {.name = "enable-metrics",
+       .type = Type::kFlag,
+       .default_value = "false",
+       .group = kGroup,
+       .commands = kRunBatch,
+       .help = "Serve metrics while the batch runs.",
+       .no_effect = "a batch tells its figures at its end"},
+  };
+}
+
 std::vector<Option> ToolRows() {
   constexpr std::string_view kGroup = "Output";
   return {
@@ -116,8 +145,15 @@ std::vector<Option> ToolRows() {
        .type = Type::kFlag,
        .default_value = "false",
        .group = kGroup,
-       .commands = kInspect | kDoctor | kBench | kVersion,
+       .commands = kInspect | kDoctor | kBench | kVersion | kExplainOptions,
        .help = "Print one JSON object instead of text."},
+      {.name = "dialect",
+       .type = Type::kChoice,
+       .default_value = "all",
+       .group = kGroup,
+       .commands = kExplainOptions,
+       .help = "Whose options to explain.",
+       .choices = "all|sluice|vllm|trtllm"},
       {.name = "decode",
        .type = Type::kFlag,
        .default_value = "false",
@@ -140,7 +176,7 @@ std::vector<Option> ToolRows() {
 
 std::vector<Option> ClientRows() {
   std::vector<Option> rows = TalkRows();
-  for (const auto& part : {BenchRows(), ToolRows()})
+  for (const auto& part : {BenchRows(), BatchRows(), ToolRows()})
     rows.insert(rows.end(), part.begin(), part.end());
   return rows;
 }

@@ -2,13 +2,13 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/json.h"
+#include "options/dotted.h"
 #include "options/names.h"
 #include "options/sources.h"
-#include "options/suggest.h"
 #include "options/values.h"
+#include "options/wording.h"
 
 namespace sluice::options {
 namespace {
@@ -26,28 +26,32 @@ bool LooksLikeOption(std::string_view word) {
 // A dotted value is JSON where it can be, else a number as people write it, else text.
 json::Value DottedValue(const std::string& word) {
   if (auto value = json::Parse(word)) return *std::move(value);
+  if (word == "True" || word == "False") return json::Value(word == "True");
+  if (word == "None") return json::Value();
   if (auto integer = ParseInteger(word)) return json::Value(*integer);
   return json::Value(word);
 }
 
-void SetDotted(json::Value& object, std::string_view path, json::Value value) {
-  const size_t dot = path.find('.');
-  if (dot == std::string_view::npos) {
-    object.Set(path, std::move(value));
-    return;
-  }
-  const std::string_view key = path.substr(0, dot);
-  const json::Value* old = object.Find(key);
-  json::Value inner =
-      old != nullptr && old->is_object() ? *old : json::Value(json::Value::Object{});
-  SetDotted(inner, path.substr(dot + 1), std::move(value));
-  object.Set(key, std::move(inner));
+// What `--option.path word` sets: with a + at the end of the path several words, with commas
+// between them.
+json::Value DottedValue(std::string_view path, const std::string& word) {
+  if (!path.ends_with('+')) return DottedValue(word);
+  json::Value::Array items;
+  for (std::string_view item : Split(word, ',')) items.push_back(DottedValue(std::string(item)));
+  return json::Value(std::move(items));
+}
+
+// Options of one letter take their value without a blank, too: -O3, -q fp8, -qfp8.
+bool IsAttached(std::string_view word, const Names& names) {
+  return word.size() > 2 && word[0] == '-' && word[1] != '-' && word[2] != '=' && word[2] != '.' &&
+         names.Lookup(word.substr(0, 2), false) && !names.Lookup(word, false) &&
+         !names.Lookup(word.substr(0, word.find_first_of(".=")), false);
 }
 
 class Reader {
  public:
   Reader(const std::vector<std::string>& words, uint32_t commands, Dialect dialect)
-      : words_(words), names_(commands, dialect) {}
+      : words_(words), names_(commands, dialect), dialect_(dialect) {}
 
   Result<CommandLine> Read() {
     while (next_ < words_.size()) {
@@ -63,15 +67,36 @@ class Reader {
       }
       RETURN_IF_ERROR(ReadOption(word));
     }
+    if (!unknown_.empty()) {
+      std::vector<std::string> rest;
+      if (result_.positionals.size() > 1)
+        rest.assign(result_.positionals.begin() + 1, result_.positionals.end());
+      return Bad(UnknownFlags(dialect_, unknown_, rest, names_.all()), unknown_[0]);
+    }
     for (auto& [option, object] : dotted_) {
-      result_.assignments.push_back(
-          {option, {json::Write(object)}, Source::kFlag, "--" + std::string(option->name) + ".*"});
+      result_.assignments.push_back({option,
+                                     {json::Write(object)},
+                                     Source::kFlag,
+                                     "--" + std::string(FlagName(*option)) + ".*"});
     }
     return std::move(result_);
   }
 
  private:
-  Status ReadOption(const std::string& word) {
+  // -O takes a level, or, as its older meaning was, settings of the compiler.
+  static std::string Unfold(const std::string& word) {
+    if (!word.starts_with("-O")) return word;
+    const std::string rest = word.substr(word.size() > 2 && word[2] == '=' ? 3 : 2);
+    if (rest.starts_with('.')) return "--compilation-config" + rest;
+    if (rest.starts_with('{')) return "--compilation-config=" + rest;
+    return rest.empty() ? "--optimization-level" : "--optimization-level=" + rest;
+  }
+
+  Status ReadOption(const std::string& written) {
+    std::string word = Unfold(written);
+    if (word == "--optimization-level" && next_ < words_.size() && words_[next_].starts_with('{'))
+      word = "--compilation-config";
+    if (IsAttached(word, names_)) word.insert(2, "=");
     const size_t end = word.find_first_of(".=");
     const std::string flag = word.substr(0, end);
     std::string path;
@@ -88,23 +113,34 @@ class Reader {
       return {};
     }
     const auto spelling = names_.Lookup(flag, /*abbreviations=*/true);
-    if (!spelling) return Unknown(flag);
+    if (!spelling) return Unknown(flag, word);
     const Option& option = *spelling->option;
 
     if (!path.empty()) {
       if (option.type != Type::kJson)
         return Bad(fmt::format("{} takes no keys after a dot", flag), flag);
       if (!value && next_ < words_.size()) value = words_[next_++];
-      if (!value) return Bad(fmt::format("{} expects a value", word), flag);
+      if (!value) return Bad(MissingValue(dialect_, option, word), flag);
       auto place =
           std::find_if(dotted_.begin(), dotted_.end(), [&](auto& d) { return d.first == &option; });
       if (place == dotted_.end())
         place = dotted_.insert(place, {&option, json::Value(json::Value::Object{})});
-      SetDotted(place->second, path, DottedValue(*value));
+      SetDotted(place->second, path, DottedValue(path, *value));
       return {};
     }
+    SayRepeated(option, flag);
     if (option.type == Type::kFlag) return ReadFlag(*spelling, flag, value);
     return ReadValue(option, flag, std::move(value));
+  }
+
+  void SayRepeated(const Option& option, const std::string& flag) {
+    const bool before =
+        std::any_of(result_.assignments.begin(), result_.assignments.end(),
+                    [&](const Assignment& assignment) { return assignment.option == &option; });
+    if (before && option.type != Type::kStrings) {
+      result_.notes.push_back(
+          {Note::Kind::kWarning, flag, "is given more than once; the last counts"});
+    }
   }
 
   Status ReadFlag(const Spelling& spelling, const std::string& flag,
@@ -112,7 +148,11 @@ class Reader {
     bool on = true;
     if (value) {
       auto parsed = ParseFlag(*value);
-      if (!parsed) return Bad(fmt::format("{}: {}", flag, parsed.error().message), flag);
+      if (!parsed) {
+        return Bad(
+            BadValue(dialect_, *spelling.option, flag, std::vector{*value}, parsed.error().message),
+            flag);
+      }
       on = *parsed;
     }
     on = on != spelling.negated;
@@ -131,30 +171,33 @@ class Reader {
     } else if (next_ < words_.size() &&
                (!LooksLikeOption(words_[next_]) || option.type == Type::kString)) {
       // A text may begin with a dash, but what is an option here is none.
-      if (!LooksLikeOption(words_[next_]) || !names_.Lookup(words_[next_], false))
+      const std::string& word = words_[next_];
+      if (!LooksLikeOption(word) || (!names_.Lookup(word, false) && !option.value_optional))
         values.push_back(words_[next_++]);
     }
-    if (values.empty())
-      return Bad(fmt::format("{} expects a value ({})", flag, TypeName(option.type)), flag);
-    auto checked = CheckWords(option, std::move(values));
-    if (!checked) return Bad(fmt::format("{}: {}", flag, checked.error().message), flag);
+    if (values.empty() && option.value_optional) values.emplace_back("true");
+    if (values.empty()) return Bad(MissingValue(dialect_, option, flag), flag);
+    auto checked = CheckWords(option, values);
+    if (!checked)
+      return Bad(BadValue(dialect_, option, flag, values, checked.error().message), flag);
     result_.assignments.push_back({&option, *std::move(checked), Source::kFlag, flag});
     return {};
   }
 
-  tl::unexpected<Error> Unknown(const std::string& flag) {
+  Status Unknown(const std::string& flag, const std::string& word) {
     const auto completions = names_.Completions(flag);
-    if (completions.size() > 1 && flag.size() > 3) {
-      return Bad(fmt::format("{} may mean {}", flag, fmt::join(completions, ", ")), flag);
-    }
-    return Bad(fmt::format("unknown option {}{}", flag, DidYouMean(Fold(flag), names_.all())),
-               flag);
+    if (completions.size() > 1 && flag.size() > 3)
+      return Bad(Ambiguous(dialect_, flag, completions), flag);
+    unknown_.push_back(dialect_ == Dialect::kVllm ? word : flag);
+    return {};
   }
 
   const std::vector<std::string>& words_;
   const Names names_;
+  const Dialect dialect_;
   size_t next_ = 0;
   CommandLine result_;
+  std::vector<std::string> unknown_;
   std::vector<std::pair<const Option*, json::Value>> dotted_;
 };
 

@@ -97,7 +97,7 @@ TEST(CommandLine, BadValuesNameWhatIsExpected) {
   EXPECT_THAT(ErrorOf({"--port"}), HasSubstr("--port expects a value"));
   EXPECT_THAT(ErrorOf({"--port", "--host", "x"}), HasSubstr("--port expects a value"));
   EXPECT_THAT(ErrorOf({"--dtype", "int3"}), HasSubstr("auto, bfloat16"));
-  EXPECT_THAT(ErrorOf({"--tensor-parallel-size", "2"}), HasSubstr("expected 1"));
+  EXPECT_THAT(ErrorOf({"--tensor-parallel-size", "0"}), HasSubstr("expected 1 to"));
   EXPECT_THAT(ErrorOf({"--override-generation-config", "[1]"}), HasSubstr("JSON object"));
   EXPECT_THAT(ErrorOf({"--port.x", "1"}), HasSubstr("no keys"));
 }

@@ -16,6 +16,7 @@ std::vector<Option> EngineRows() {
            "weights, workspace and "
            "cache together may take; default on a CPU: the cache takes a quarter of what is free.",
        .range = {0.01, 1},
+       .aliases = "--device-memory-utilization",
        .trtllm = "--kv_cache_free_gpu_memory_fraction|--free_gpu_memory_fraction"},
       {.name = "kv-cache-memory-bytes",
        .type = Type::kSize,
@@ -23,7 +24,8 @@ std::vector<Option> EngineRows() {
        .commands = kEngineCommands,
        .help = "Size of the KV cache, whatever --gpu-memory-utilization says; takes 4G (2^32) and "
                "16GiB.",
-       .range = {1, 1e15}},
+       .range = {1, 1e15},
+       .environment = "VLLM_CPU_KVCACHE_SPACE"},
       {.name = "num-gpu-blocks-override",
        .type = Type::kInteger,
        .group = kMemory,
@@ -44,7 +46,12 @@ std::vector<Option> EngineRows() {
        .commands = kEngineCommands,
        .help = "Numbers in the KV cache; auto: bfloat16, float32 with --dtype float32, and fp8 "
                "where the checkpoint says so; fp8 is fp8_e4m3 with the checkpoint's scales.",
-       .choices = "auto|bfloat16|float32|fp8|fp8_e4m3"},
+       .choices = "auto|bfloat16|float32|fp8|fp8_e4m3|float16|fp8_e5m2|fp8_inc|fp8_ds_mla|"
+                  "fp8_per_token_head|int4_per_token_head|int8_per_token_head|nvfp4|nvfp4_4over6|"
+                  "nvfp4_ds_mla|turboquant_3bit_nc|turboquant_4bit_nc|turboquant_k3v4_nc|"
+                  "turboquant_k8v4|ultraquant_4bit",
+       .words = "auto|bfloat16|float32|fp8|fp8_e4m3",
+       .refuses = "the cache holds bfloat16, float32 or fp8_e4m3 here; choose one of them"},
       {.name = "enable-prefix-caching",
        .type = Type::kFlag,
        .default_value = "true",
@@ -89,6 +96,14 @@ std::vector<Option> EngineRows() {
        .help = "fcfs: first come, first served; priority: requests with a smaller \"priority\" "
                "first, with ageing.",
        .choices = "fcfs|priority"},
+      {.name = "device",
+       .type = Type::kChoice,
+       .default_value = "auto",
+       .group = kMachine,
+       .commands = kEngineCommands,
+       .help = "What computes: auto takes the CPU, which is all that this program knows; cuda is "
+               "refused.",
+       .choices = "auto|cpu|cuda"},
       {.name = "threads",
        .type = Type::kInteger,
        .default_value = "0",

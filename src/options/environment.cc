@@ -17,9 +17,10 @@ std::string VariableOf(const Option& option) {
   return name;
 }
 
-// vLLM's words for levels, as ours.
-std::string Translate(const Option& option, const std::string& value) {
+// Other programs' words for a value, as ours.
+std::string Translate(const Option& option, std::string_view variable, const std::string& value) {
   if (option.name == "log-level" && (value == "WARN" || value == "warn")) return "warning";
+  if (variable == "VLLM_CPU_KVCACHE_SPACE") return value + "GiB";
   return value;
 }
 
@@ -37,7 +38,7 @@ Result<std::vector<Assignment>> ReadEnvironment(
     for (const std::string& variable : variables) {
       const auto found = environment.find(variable);
       if (found == environment.end() || found->second.empty()) continue;
-      auto words = CheckWords(option, {Translate(option, found->second)});
+      auto words = CheckWords(option, {Translate(option, variable, found->second)});
       if (!words) {
         return Fail(ErrorCode::kInvalidArgument,
                     fmt::format("environment {}: {}", variable, words.error().message), variable);

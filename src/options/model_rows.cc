@@ -23,6 +23,10 @@ std::vector<Option> ModelRows() {
        .commands = kModelCommands,
        .help = "Branch, tag or commit of a model id in the cache; default: main.",
        .trtllm = "--hf_revision"},
+      {.name = "tokenizer-revision",
+       .group = kGroup,
+       .commands = kEngineCommands | kTokenize,
+       .help = "The same for --tokenizer; default: --revision."},
       {.name = "download-dir",
        .group = kGroup,
        .commands = kModelCommands,
@@ -37,7 +41,11 @@ std::vector<Option> ModelRows() {
        .help = "auto and safetensors (in any of its loaders' names) read the checkpoint; dummy "
                "makes seeded random weights "
                "from config.json alone, to run and measure a model's shape without its weights.",
-       .choices = "auto|safetensors|fastsafetensors|dummy"},
+       .choices = "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor|pt|"
+                  "gguf|mistral|bitsandbytes|sharded_state|runai_streamer_sharded|tensorizer|"
+                  "npcache",
+       .words = "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor",
+       .refuses = "checkpoints are read from safetensors files; convert it"},
       {.name = "dtype",
        .type = Type::kChoice,
        .default_value = "auto",

@@ -15,6 +15,7 @@ std::string Fold(std::string_view flag) {
 Names::Names(uint32_t commands, Dialect dialect) {
   for (const Option& option : Table()) {
     if ((option.commands & commands) == 0) continue;
+    if ((option.dialects & DialectBit(dialect)) == 0) continue;
     std::vector<std::string> flags = {"--" + std::string(FlagName(option))};
     for (std::string_view alias : Split(option.aliases, '|')) flags.emplace_back(alias);
     if (dialect == Dialect::kTrtllm) {

@@ -1,19 +1,76 @@
+#include <fmt/format.h>
+
+#include "options/compilation.h"
 #include "options/sources.h"
+#include "options/values.h"
+#include "options/variables.h"
 
 namespace sluice::options {
+namespace {
+
+void Append(Found& all, Found more) {
+  all.assignments.insert(all.assignments.end(), more.assignments.begin(), more.assignments.end());
+  all.notes.insert(all.notes.end(), more.notes.begin(), more.notes.end());
+}
+
+// What the files and --set words that `settings` name say.
+Result<Found> ReadFiles(const Settings& settings, uint32_t commands, Dialect dialect) {
+  Found found;
+  const auto file = settings.Text("config");
+  if (dialect == Dialect::kTrtllm && (commands & kServe) != 0) {
+    if (file) {
+      ASSIGN_OR_RETURN(found, ReadTrtllmYaml(*file));
+    }
+    ASSIGN_OR_RETURN(Found keys, ReadTrtllmKeys(settings.List("set")));
+    Append(found, std::move(keys));
+  } else if (file) {
+    ASSIGN_OR_RETURN(found.assignments, ReadYaml(*file, commands, dialect));
+  }
+  return found;
+}
+
+// Refuses what cannot be had.
+Status CheckRefused(const Settings& settings) {
+  for (const Assignment* given : settings.given()) {
+    const Option& option = *given->option;
+    if (option.refuses.empty()) continue;
+    bool harmless = false;
+    for (std::string_view word : Split(option.words, '|')) harmless |= given->words[0] == word;
+    const std::string_view normal = DefaultOf(option, settings.dialect());
+    if (!normal.empty()) {
+      auto words = CheckWords(option, {std::string(normal)});
+      harmless |= words.has_value() && *words == given->words;
+    }
+    if (harmless) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} {}: {}", given->origin, option.secret ? "***" : given->words[0],
+                            option.refuses),
+                std::string(option.name));
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<Resolved> Resolve(const std::vector<std::string>& words,
                          const std::map<std::string, std::string>& environment, uint32_t commands,
                          Dialect dialect) {
   ASSIGN_OR_RETURN(CommandLine line, ReadCommandLine(words, commands, dialect));
-  if (line.help) return Resolved{Settings(), line.help};
+  if (line.help) return Resolved{Settings({}, {}, dialect), line.help};
   ASSIGN_OR_RETURN(std::vector<Assignment> all, ReadEnvironment(environment, commands));
   all.insert(all.end(), line.assignments.begin(), line.assignments.end());
-  Settings settings(all, line.positionals);
-  if (const auto file = settings.Text("config")) {
-    ASSIGN_OR_RETURN(const std::vector<Assignment> yaml, ReadYaml(*file, commands, dialect));
-    all.insert(all.begin(), yaml.begin(), yaml.end());
-    settings = Settings(all, line.positionals);
+  Settings settings(all, line.positionals, dialect);
+  ASSIGN_OR_RETURN(const Found files, ReadFiles(settings, commands, dialect));
+  all.insert(all.begin(), files.assignments.begin(), files.assignments.end());
+  settings = Settings(all, line.positionals, dialect);
+  RETURN_IF_ERROR(CheckRefused(settings));
+  settings.AddNotes(line.notes);
+  settings.AddNotes(files.notes);
+  settings.AddNotes(CompilationNotes(settings));
+  if ((commands & kEngineCommands) != 0) {
+    ASSIGN_OR_RETURN(const std::vector<Note> notes,
+                     VariableNotes(environment, settings.Flag("fail-on-environ-validation")));
+    settings.AddNotes(notes);
   }
   return Resolved{std::move(settings), std::nullopt};
 }

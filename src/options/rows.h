@@ -13,9 +13,8 @@ std::vector<Option> EngineRows();  // memory, scheduling, machine
 std::vector<Option> ServerRows();  // HTTP, answers, logs
 std::vector<Option> ClientRows();  // chat, complete, bench and the small tools
 
-std::vector<Option> EvalRows();  // sluice eval
-
-std::vector<Option> AcceptedRows();
+std::vector<Option> BenchServeRows();  // bench serve, bench sweep
+std::vector<Option> EvalRows();        // sluice eval
 
 // Options of `vllm serve` and `trtllm-serve` that change nothing here, or that cannot be had.
 std::vector<Option> ParallelRows();  // several devices and machines
@@ -27,8 +26,7 @@ std::vector<Option> TrtllmRows();    // of trtllm-serve alone
 std::vector<Option> RetiredRows();   // no longer known to their inventor
 
 // Commands that load a model as `vllm serve` does.
-inline constexpr uint32_t kEngineArguments =
-    kServe | kBenchLatency | kBenchThroughput | kRunBatch;
+inline constexpr uint32_t kEngineArguments = kServe | kBenchLatency | kBenchThroughput | kRunBatch;
 
 // Several rows that share their fate.
 struct ShortRow {

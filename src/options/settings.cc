@@ -65,9 +65,13 @@ std::optional<int64_t> Settings::Integer(std::string_view name) const {
 }
 
 std::optional<double> Settings::Number(std::string_view name) const {
-  CHECK(Find(name).type == Type::kNumber, "--{}", name);
+  const Option& option = Find(name);
+  CHECK(option.type == Type::kNumber, "--{}", name);
   const auto words = Words(name);
   if (words.empty()) return std::nullopt;
+  for (std::string_view word : Split(option.words, '|')) {
+    if (words[0] == word) return std::nullopt;
+  }
   return *ParseNumber(words[0]);
 }
 

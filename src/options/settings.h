@@ -61,7 +61,7 @@ class Settings {
   std::string TextOr(std::string_view name, std::string_view otherwise = "") const;
   std::optional<int64_t> Integer(
       std::string_view name) const;  // kInteger, kSize; nothing for a word such as auto
-  std::optional<double> Number(std::string_view name) const;
+  std::optional<double> Number(std::string_view name) const;  // nothing for a word such as inf
   bool Flag(std::string_view name) const;
   std::vector<std::string> List(std::string_view name) const;
 

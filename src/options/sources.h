@@ -16,6 +16,7 @@ namespace sluice::options {
 struct CommandLine {
   std::vector<Assignment> assignments;
   std::vector<std::string> positionals;
+  std::vector<Note> notes;
   // Set by --help or -h: "" for all, else the word of --help=WORD.
   std::optional<std::string> help;
 };
@@ -23,21 +24,35 @@ struct CommandLine {
 // Reads the words after the subcommand. The rules are those of vLLM's parser: dashes and
 // underscores in names are the same; --option value and --option=value; --x and --no-x for flags
 // (--x=false too); an unambiguous beginning of a name stands for the name; lists take words up to
-// the next option; of repeated options the last one counts (lists are joined); --json-option.key
-// value sets one key; `--` ends the options. kInvalidArgument names the flag and, for an unknown
-// one, the nearest known ones.
+// the next option; of repeated options the last one counts (lists are joined), which is noted;
+// --json-option.key value sets one key, and all such keys of an option together take the place of
+// what was given for it as a whole; --json-option.list+ value appends; -O3 is a level of vLLM's
+// compiler and -O{...} are its settings; `--` ends the options. kInvalidArgument names the flag
+// and, for an unknown one, the nearest known ones, in the words of the dialect (see wording.h).
 Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, uint32_t commands,
                                     Dialect dialect);
+
+// What a source gave, and what it gave without effect.
+struct Found {
+  std::vector<Assignment> assignments;
+  std::vector<Note> notes;
+};
 
 // Reads SLUICE_<NAME> and the further variables of each option. `environment`: name to value.
 Result<std::vector<Assignment>> ReadEnvironment(
     const std::map<std::string, std::string>& environment, uint32_t commands);
 
 // Reads a .yaml or .yml file whose keys are names of options. true and false set flags (`no-x:
-// true` too), lists and mappings give lists and JSON objects, null stands for "not given".
-// kInvalidArgument names file:line.
+// true` too), lists and mappings give lists and JSON objects, null stands for "not given"; a dotted
+// key sets one key of a JSON option. kInvalidArgument names file:line.
 Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, uint32_t commands,
                                          Dialect dialect);
+
+// Reads a file of trtllm-serve, whose keys nest and win over flags (trtllm_keys.h), and words of
+// its
+// --set, each key=value. Unknown keys are errors with their path, as there.
+Result<Found> ReadTrtllmYaml(const std::filesystem::path& file);
+Result<Found> ReadTrtllmKeys(const std::vector<std::string>& words);
 
 // All of them together; `file` of --config or SLUICE_CONFIG.
 struct Resolved {

@@ -8,7 +8,9 @@ std::span<const Option> Table() {
   static const std::vector<Option> table = [] {
     std::vector<Option> rows;
     for (const auto& part :
-         {ModelRows(), EngineRows(), ServerRows(), ClientRows(), EvalRows(), AcceptedRows()}) {
+         {ModelRows(), EngineRows(), ServerRows(), ClientRows(), BenchServeRows(), EvalRows(),
+          ParallelRows(), CompilerRows(), LoadingRows(), MediaRows(), FrontendRows(), TrtllmRows(),
+          RetiredRows()}) {
       rows.insert(rows.end(), part.begin(), part.end());
     }
     return rows;

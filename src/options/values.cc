@@ -77,8 +77,11 @@ Result<std::vector<std::string>> CheckList(std::vector<std::string> words) {
   return result;
 }
 
-Result<std::string> CheckJson(const std::string& word) {
+Result<std::string> CheckJson(const Option& option, const std::string& word) {
   std::string text = word;
+  // vLLM's compiler settings may be their mode alone.
+  if (option.name == "compilation-config" && word.size() == 1 && word[0] >= '0' && word[0] <= '3')
+    return "{\"mode\":" + word + "}";
   if (!word.empty() && word[0] == '@') {
     ASSIGN_OR_RETURN(text, ReadFile(word.substr(1), 16 << 20));
   }
@@ -109,7 +112,7 @@ Result<std::string> CheckWord(const Option& option, std::string word) {
       return word;
     }
     case Type::kChoice: return CheckChoice(option, word);
-    case Type::kJson: return CheckJson(word);
+    case Type::kJson: return CheckJson(option, word);
     case Type::kString:
     case Type::kStrings: return word;
   }

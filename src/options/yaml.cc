@@ -6,10 +6,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "options/dotted.h"
 #include "options/names.h"
 #include "options/sources.h"
 #include "options/suggest.h"
 #include "options/values.h"
+#include "options/yaml_values.h"
 
 namespace sluice::options {
 namespace {
@@ -53,45 +55,59 @@ Result<json::Value> ToJson(const YAML::Node& node, int depth) {
   return node.IsNull() ? json::Value() : ScalarToJson(node);
 }
 
+std::string PlaceOf(const std::filesystem::path& path, const YAML::Mark& mark) {
+  return mark.line < 0 ? path.string() : fmt::format("{}:{}", path.string(), mark.line + 1);
+}
+
+tl::unexpected<Error> BadPlace(const std::filesystem::path& path, const YAML::Mark& mark,
+                               std::string_view message) {
+  const std::string place = PlaceOf(path, mark);
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", place, message), place);
+}
+
+// The mapping at the top, or null for an empty file.
+Result<YAML::Node> LoadMapping(const std::filesystem::path& path) {
+  const std::string extension = path.extension();
+  if (extension != ".yaml" && extension != ".yml") {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--config {}: expected a .yaml or .yml file", path.string()), "config");
+  }
+  auto text = ReadFile(path, kMaxFileBytes);
+  if (!text)
+    return Fail(ErrorCode::kInvalidArgument, "--config: " + text.error().message, "config");
+  YAML::Node root;
+  try {
+    root = YAML::Load(*text);
+  } catch (const YAML::Exception& error) {
+    return BadPlace(path, error.mark, error.msg);
+  }
+  if (!root.IsNull() && !root.IsMap())
+    return BadPlace(path, root.Mark(), "expected a mapping of option names to values");
+  return root;
+}
+
 class File {
  public:
   File(std::filesystem::path path, uint32_t commands, Dialect dialect)
       : path_(std::move(path)), names_(commands, dialect) {}
 
   Result<std::vector<Assignment>> Read() {
-    const std::string extension = path_.extension();
-    if (extension != ".yaml" && extension != ".yml") {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--config {}: expected a .yaml or .yml file", path_.string()),
-                  "config");
-    }
-    auto text = ReadFile(path_, kMaxFileBytes);
-    if (!text)
-      return Fail(ErrorCode::kInvalidArgument, "--config: " + text.error().message, "config");
-    YAML::Node root;
-    try {
-      root = YAML::Load(*text);
-    } catch (const YAML::Exception& error) {
-      return Bad(error.mark, error.msg);
-    }
+    ASSIGN_OR_RETURN(const YAML::Node root, LoadMapping(path_));
     if (root.IsNull()) return std::vector<Assignment>{};
-    if (!root.IsMap()) return Bad(root.Mark(), "expected a mapping of option names to values");
     for (const auto& item : root) RETURN_IF_ERROR(ReadKey(item.first, item.second));
     return std::move(result_);
   }
 
  private:
   tl::unexpected<Error> Bad(const YAML::Mark& mark, std::string_view message) const {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", Place(mark), message),
-                Place(mark));
+    return BadPlace(path_, mark, message);
   }
-  std::string Place(const YAML::Mark& mark) const {
-    return mark.line < 0 ? path_.string() : fmt::format("{}:{}", path_.string(), mark.line + 1);
-  }
+  std::string Place(const YAML::Mark& mark) const { return PlaceOf(path_, mark); }
 
   Status ReadKey(const YAML::Node& key_node, const YAML::Node& value) {
     if (!key_node.IsScalar()) return Bad(key_node.Mark(), "a key must be the name of an option");
-    const std::string key = Fold(key_node.Scalar());
+    const size_t dot = key_node.Scalar().find('.');
+    const std::string key = Fold(key_node.Scalar().substr(0, dot));
     const auto spelling = names_.Lookup("--" + key, /*abbreviations=*/false);
     if (!spelling || key == "config") {
       std::vector<std::string> known;
@@ -102,6 +118,8 @@ class File {
                  fmt::format("unknown key '{}'{}", key_node.Scalar(), DidYouMean(key, known)));
     }
     const Option& option = *spelling->option;
+    if (dot != std::string::npos)
+      return ReadDottedKey(option, key_node, key_node.Scalar().substr(dot + 1), value);
     if (!seen_.insert(option.name).second) {
       return Bad(key_node.Mark(), fmt::format("'{}' is given twice", key_node.Scalar()));
     }
@@ -113,6 +131,35 @@ class File {
     if (!words)
       return Bad(key_node.Mark(), fmt::format("{}: {}", key_node.Scalar(), words.error().message));
     result_.push_back({&option, *std::move(words), Source::kYaml, Place(key_node.Mark())});
+    return {};
+  }
+
+  // One key of a JSON option; further ones join it.
+  Status ReadDottedKey(const Option& option, const YAML::Node& key_node, const std::string& path,
+                       const YAML::Node& value) {
+    if (option.type != Type::kJson) {
+      return Bad(key_node.Mark(), fmt::format("'{}': {} takes no keys after a dot",
+                                              key_node.Scalar(), FlagName(option)));
+    }
+    auto json_value = ToJson(value, 0);
+    if (!json_value)
+      return Bad(key_node.Mark(),
+                 fmt::format("{}: {}", key_node.Scalar(), json_value.error().message));
+    json::Value object{json::Value::Object{}};
+    Assignment* place = nullptr;
+    for (Assignment& assignment : result_) {
+      if (assignment.option == &option) place = &assignment;
+    }
+    if (place != nullptr) {
+      if (auto before = json::Parse(place->words.front())) object = *std::move(before);
+    }
+    SetDotted(object, path, *std::move(json_value));
+    Assignment joined{&option, {json::Write(object)}, Source::kYaml, Place(key_node.Mark())};
+    if (place != nullptr) {
+      *place = std::move(joined);
+    } else {
+      result_.push_back(std::move(joined));
+    }
     return {};
   }
 
@@ -144,6 +191,14 @@ class File {
 };
 
 }  // namespace
+
+Result<json::Value> ReadYamlObject(const std::filesystem::path& file) {
+  ASSIGN_OR_RETURN(const YAML::Node root, LoadMapping(file));
+  if (root.IsNull()) return json::Value(json::Value::Object{});
+  auto object = ToJson(root, 0);
+  if (!object) return BadPlace(file, root.Mark(), object.error().message);
+  return object;
+}
 
 Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, uint32_t commands,
                                          Dialect dialect) {

@@ -1,0 +1,14 @@
+// Settings of one key deep inside a JSON object.
+#pragma once
+
+#include <string_view>
+
+#include "base/json.h"
+
+namespace sluice::options {
+
+// Sets the member that `path` names ("pass_config.fuse_norm_quant"), making objects on the way. A
+// path that ends in + appends to a list; an array appends its items. REQUIRES: an object.
+void SetDotted(json::Value& object, std::string_view path, json::Value value);
+
+}  // namespace sluice::options

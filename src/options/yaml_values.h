@@ -1,0 +1,15 @@
+// YAML files as JSON values.
+#pragma once
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace sluice::options {
+
+// The mapping at the top of a .yaml or .yml file; an empty one for an empty file. Plain scalars
+// become what they look like, quoted ones text. kInvalidArgument names file and line.
+Result<json::Value> ReadYamlObject(const std::filesystem::path& file);
+
+}  // namespace sluice::options
