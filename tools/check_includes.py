@@ -27,6 +27,7 @@ ARROWS = {
     "client": ["base"],
     "eval": ["client", "chat", "tokenizer", "base"],
     "planner": ["scheduler", "checkpoint", "hardware", "base"],
+    "bench": ["client", "chat", "tokenizer", "base"],
     "options": ["base"],
 }
 ARROWS["cli"] = list(ARROWS)

@@ -31,6 +31,8 @@ Result<int> RunChat(const options::Settings& settings);
 Result<int> RunComplete(const options::Settings& settings);
 Result<int> RunInspect(const options::Settings& settings);
 Result<int> RunDoctor(const options::Settings& settings);
+Result<int> RunBenchServe(const options::Settings& settings);
+Result<int> RunBenchSweep(const options::Settings& settings);
 Result<int> RunBenchLatency(const options::Settings& settings);
 Result<int> RunBenchThroughput(const options::Settings& settings);
 Result<int> RunEval(const options::Settings& settings);

@@ -1,0 +1,39 @@
+// Texts of a given number of tokens.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tokenizer/tokenizer.h"
+
+namespace sluice::bench {
+
+// Thread safety: one thread at a time. The tokenizer must outlive it.
+class ExactText {
+ public:
+  explicit ExactText(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // A text of which the tokenizer makes exactly `count` tokens (without special ones), near that
+  // of `ids`, by vLLM's method: decode, encode, cut or fill with `random_ids(n)`, up to ten times.
+  // Where that does not end, the last tokens give way to a filler that always stands for one token.
+  // `ids` becomes the tokens of the text; their number differs from `count` only if the vocabulary
+  // has no filler.
+  std::string Make(std::vector<int32_t>& ids, int64_t count,
+                   const std::function<std::vector<int64_t>(int64_t)>& random_ids);
+
+ private:
+  size_t Count(const std::string& text) const { return tokenizer_.Encode(text, false).size(); }
+  const std::string& Filler();
+
+  const Tokenizer& tokenizer_;
+  std::optional<std::string> filler_;  // "" if there is none
+};
+
+// Tokens of the vocabulary itself, as Hugging Face's vocab_size counts them: without those added
+// behind it.
+int64_t BaseVocabSize(const Tokenizer& tokenizer);
+
+}  // namespace sluice::bench

@@ -1,0 +1,236 @@
+#include "bench/numpy_random.h"
+
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "base/check.h"
+
+namespace sluice::bench {
+namespace {
+
+using Wide = unsigned __int128;
+
+// numpy.random.SeedSequence(seed).generate_state(8): mixes the seed's words into a pool of four and
+// hashes that out again.
+std::array<uint32_t, 8> SeedState(uint64_t seed) {
+  constexpr uint32_t kMixLeft = 0xca01f9dd, kMixRight = 0x4973f715;
+  uint32_t constant = 0x43b0d7e5;
+  const auto hash = [&](uint32_t value) {
+    value ^= constant;
+    constant *= 0x931e8875;
+    value *= constant;
+    return value ^ (value >> 16);
+  };
+  const auto mix = [](uint32_t x, uint32_t y) {
+    const uint32_t result = kMixLeft * x - kMixRight * y;
+    return result ^ (result >> 16);
+  };
+  const std::array<uint32_t, 2> entropy = {static_cast<uint32_t>(seed),
+                                           static_cast<uint32_t>(seed >> 32)};
+  std::array<uint32_t, 4> pool{};
+  for (size_t i = 0; i < pool.size(); ++i) pool[i] = hash(i < entropy.size() ? entropy[i] : 0);
+  for (size_t from = 0; from < pool.size(); ++from) {
+    for (size_t to = 0; to < pool.size(); ++to) {
+      if (from != to) pool[to] = mix(pool[to], hash(pool[from]));
+    }
+  }
+  std::array<uint32_t, 8> state{};
+  constant = 0x8b51f9dd;
+  for (size_t i = 0; i < state.size(); ++i) {
+    uint32_t value = pool[i % pool.size()] ^ constant;
+    constant *= 0x58f38ded;
+    value *= constant;
+    state[i] = value ^ (value >> 16);
+  }
+  return state;
+}
+
+constexpr Wide kMultiplier = (Wide{2549297995355413924ULL} << 64) | 4865540595714422341ULL;
+
+}  // namespace
+
+NumpyGenerator::NumpyGenerator(uint64_t seed) {
+  const std::array<uint32_t, 8> words = SeedState(seed);
+  const auto word64 = [&](size_t i) {
+    return (Wide{words[2 * i + 1]} << 32) | words[2 * i];  // little-endian pairs
+  };
+  const Wide start = (word64(0) << 64) | word64(1);
+  const Wide sequence = (word64(2) << 64) | word64(3);
+  increment_ = (sequence << 1) | 1;
+  state_ = (increment_ + start) * kMultiplier + increment_;
+}
+
+uint64_t NumpyGenerator::Next64() {
+  state_ = state_ * kMultiplier + increment_;
+  const uint64_t folded = static_cast<uint64_t>(state_ >> 64) ^ static_cast<uint64_t>(state_);
+  const auto turn = static_cast<unsigned>(state_ >> 122);
+  return (folded >> turn) | (folded << ((64 - turn) & 63));
+}
+
+uint32_t NumpyGenerator::Next32() {
+  if (has_half_) {
+    has_half_ = false;
+    return half_;
+  }
+  const uint64_t next = Next64();
+  has_half_ = true;
+  half_ = static_cast<uint32_t>(next >> 32);
+  return static_cast<uint32_t>(next);
+}
+
+std::vector<int64_t> NumpyGenerator::Integers(int64_t low, int64_t high, int64_t count) {
+  CHECK(low < high && static_cast<uint64_t>(high - low) <= uint64_t{1} << 32, "[{}, {})", low,
+        high);
+  const uint64_t range = static_cast<uint64_t>(high - low);  // number of values
+  std::vector<int64_t> result(static_cast<size_t>(count), low);
+  if (range == 1) return result;
+  for (int64_t& value : result) {
+    if (range == uint64_t{1} << 32) {
+      value = low + Next32();
+      continue;
+    }
+    // Lemire's method.
+    uint64_t product = Next32() * range;
+    if (static_cast<uint32_t>(product) < range) {
+      const uint32_t threshold =
+          static_cast<uint32_t>((uint64_t{0xffffffff} - (range - 1)) % range);
+      while (static_cast<uint32_t>(product) < threshold) product = Next32() * range;
+    }
+    value = low + static_cast<int64_t>(product >> 32);
+  }
+  return result;
+}
+
+double NumpyLegacyRandom::Uniform() {
+  const auto a = static_cast<double>(engine_() >> 5), b = static_cast<double>(engine_() >> 6);
+  return (a * 67108864.0 + b) / 9007199254740992.0;
+}
+
+double NumpyLegacyRandom::Exponential() {
+  return -std::log(1.0 - Uniform());
+}
+
+double NumpyLegacyRandom::Gauss() {
+  if (has_gauss_) {
+    has_gauss_ = false;
+    return gauss_;
+  }
+  while (true) {
+    const double x = 2.0 * Uniform() - 1.0, y = 2.0 * Uniform() - 1.0;
+    const double square = x * x + y * y;
+    if (square >= 1.0 || square == 0.0) continue;
+    const double factor = std::sqrt(-2.0 * std::log(square) / square);
+    gauss_ = factor * x;
+    has_gauss_ = true;
+    return factor * y;
+  }
+}
+
+double NumpyLegacyRandom::Gamma(double shape, double scale) {
+  if (shape == 1.0) return scale * Exponential();
+  if (shape < 1.0) {
+    while (true) {
+      const double u = Uniform(), v = Exponential();
+      if (u <= 1.0 - shape) {
+        const double x = std::pow(u, 1.0 / shape);
+        if (x <= v) return scale * x;
+      } else {
+        const double y = -std::log((1.0 - u) / shape);
+        const double x = std::pow(1.0 - shape + shape * y, 1.0 / shape);
+        if (x <= v + y) return scale * x;
+      }
+    }
+  }
+  const double b = shape - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * b);
+  while (true) {
+    double x = 0, v = 0;
+    do {
+      x = Gauss();
+      v = 1.0 + c * x;
+    } while (v <= 0.0);
+    v = v * v * v;
+    const double u = Uniform();
+    if (u < 1.0 - 0.0331 * (x * x) * (x * x)) return scale * (b * v);
+    if (std::log(u) < 0.5 * x * x + b * (1.0 - v + std::log(v))) return scale * (b * v);
+  }
+}
+
+namespace {
+
+// Python seeds by the words of the number; std::mt19937's seed from a sequence is another method,
+// so the state is made here and read in as text would be.
+class ArraySeed {
+ public:
+  using result_type = uint32_t;
+  explicit ArraySeed(uint64_t seed) {
+    std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+    const size_t length = key[1] != 0 ? 2 : 1;
+    state_[0] = 19650218;
+    for (uint32_t i = 1; i < state_.size(); ++i)
+      state_[i] = 1812433253u * (state_[i - 1] ^ (state_[i - 1] >> 30)) + i;
+    size_t i = 1, j = 0;
+    for (size_t k = state_.size(); k > 0; --k) {
+      state_[i] = (state_[i] ^ ((state_[i - 1] ^ (state_[i - 1] >> 30)) * 1664525u)) + key[j] +
+                  static_cast<uint32_t>(j);
+      Advance(i);
+      if (++j >= length) j = 0;
+    }
+    for (size_t k = state_.size() - 1; k > 0; --k) {
+      state_[i] = (state_[i] ^ ((state_[i - 1] ^ (state_[i - 1] >> 30)) * 1566083941u)) -
+                  static_cast<uint32_t>(i);
+      Advance(i);
+    }
+    state_[0] = 0x80000000u;
+  }
+  // What std::mt19937 asks of a sequence of seeds: the words of its state.
+  template <typename Iterator>
+  void generate(Iterator begin, Iterator end) {
+    for (size_t i = 0; begin != end; ++begin, ++i) *begin = state_[i];
+  }
+
+ private:
+  void Advance(size_t& i) {
+    if (++i < state_.size()) return;
+    state_[0] = state_[state_.size() - 1];
+    i = 1;
+  }
+  std::array<uint32_t, 624> state_{};
+};
+
+}  // namespace
+
+PythonRandom::PythonRandom(uint64_t seed) {
+  ArraySeed sequence(seed);
+  engine_.seed(sequence);
+}
+
+double PythonRandom::Random() {
+  const auto a = static_cast<double>(engine_() >> 5), b = static_cast<double>(engine_() >> 6);
+  return (a * 67108864.0 + b) / 9007199254740992.0;
+}
+
+uint64_t PythonRandom::Below(uint64_t count) {
+  CHECK(count > 0 && count <= uint64_t{1} << 32, "{}", count);
+  unsigned bits = 0;
+  while (bits < 33 && (count >> bits) != 0) ++bits;
+  while (true) {
+    uint64_t value = 0;
+    if (bits <= 32) {
+      value = engine_() >> (32 - bits);
+    } else {
+      value = engine_();
+      value |= static_cast<uint64_t>(engine_() >> 31) << 32;
+    }
+    if (value < count) return value;
+  }
+}
+
+std::vector<size_t> PythonRandom::Choices(size_t size, size_t count) {
+  std::vector<size_t> result(count);
+  for (size_t& index : result)
+    index = static_cast<size_t>(std::floor(Random() * static_cast<double>(size)));
+  return result;
+}
+
+}  // namespace sluice::bench

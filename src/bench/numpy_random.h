@@ -1,0 +1,69 @@
+// The random numbers of numpy and of Python's random module, bit for bit, so that a benchmark with
+// a seed sends what the Python tools send with that seed.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace sluice::bench {
+
+// numpy.random.default_rng(seed): PCG64 behind a SeedSequence.
+// Thread safety: one thread at a time, as of all generators here.
+class NumpyGenerator {
+ public:
+  explicit NumpyGenerator(uint64_t seed);
+
+  // integers(low, high, size=count): uniform in [low, high). REQUIRES: low < high, at most 2^32
+  // different values.
+  std::vector<int64_t> Integers(int64_t low, int64_t high, int64_t count);
+  int64_t Integer(int64_t low, int64_t high) { return Integers(low, high, 1)[0]; }
+
+ private:
+  uint64_t Next64();
+  uint32_t Next32();
+
+  unsigned __int128 state_ = 0, increment_ = 0;
+  bool has_half_ = false;
+  uint32_t half_ = 0;
+};
+
+// numpy.random.seed(seed) and the module's own functions.
+class NumpyLegacyRandom {
+ public:
+  explicit NumpyLegacyRandom(uint32_t seed) : engine_(seed) {}
+
+  double Uniform();  // random_sample()
+  // gamma(shape, scale); both above 0.
+  double Gamma(double shape, double scale);
+
+ private:
+  double Exponential();
+  double Gauss();
+
+  std::mt19937 engine_;
+  bool has_gauss_ = false;
+  double gauss_ = 0;
+};
+
+// Python's random.seed(seed) and the module's functions.
+class PythonRandom {
+ public:
+  explicit PythonRandom(uint64_t seed);
+
+  double Random();                 // random()
+  uint64_t Below(uint64_t count);  // randrange(count). REQUIRES: count > 0
+
+  template <typename T>
+  void Shuffle(std::vector<T>& items) {
+    for (size_t i = items.size(); i-- > 1;) std::swap(items[i], items[Below(i + 1)]);
+  }
+  // The indices that choices(range(size), k=count) takes.
+  std::vector<size_t> Choices(size_t size, size_t count);
+
+ private:
+  std::mt19937 engine_;
+};
+
+}  // namespace sluice::bench

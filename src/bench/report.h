@@ -1,0 +1,42 @@
+// The figures of a benchmark as the table that people and scripts read, and as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "bench/statistics.h"
+
+namespace sluice::bench {
+
+// What a report says besides the figures.
+struct ReportOptions {
+  bool trtllm = false;  // the table and keys of TensorRT-LLM's tool in place of vLLM's
+  std::vector<Metric> metrics = {Metric::kTtft, Metric::kTpot, Metric::kItl, Metric::kE2el};
+  std::vector<double> percentiles = {99};
+  bool detailed = false;  // JSON: lists with an element for each request
+
+  std::string backend, model, tokenizer;  // "" for null
+  std::optional<std::string> label;
+  int64_t num_prompts = 0;
+  std::vector<std::pair<std::string, std::string>> metadata;
+  ArrivalOptions arrivals;
+  std::optional<int64_t> max_concurrency;
+  std::string date;  // "20261121-130217"
+};
+
+// Ends with a newline. End-to-end latency is always in it.
+std::string ReportTable(const ReportOptions& options, const Metrics& metrics);
+json::Value ReportJson(const ReportOptions& options, const Metrics& metrics,
+                       const LoadResult& result);
+
+// "vllm-infqps-concurrency8-abacus-20261121-130217.json"
+std::string ResultFilename(const ReportOptions& options);
+
+// As Python writes them: 99 and 99.9 for percentiles, inf and 2.0 for rates.
+std::string PercentWord(double percent);
+std::string RateWord(double rate);
+
+}  // namespace sluice::bench

@@ -1,0 +1,12 @@
+// Lines of verse to make prompts of that share text.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace sluice::bench {
+
+// Each with its newline.
+std::span<const std::string_view> SonnetLines();
+
+}  // namespace sluice::bench

@@ -1,0 +1,59 @@
+// From what the requests of a benchmark did to its figures, by vLLM's definitions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/load.h"
+
+namespace sluice::bench {
+
+enum class Metric { kTtft, kTpot, kItl, kE2el };
+inline constexpr Metric kMetrics[] = {Metric::kTtft, Metric::kTpot, Metric::kItl, Metric::kE2el};
+std::string_view MetricName(Metric metric);  // "ttft"
+
+// Of numbers in milliseconds.
+struct Summary {
+  double mean = 0, median = 0, deviation = 0;
+  std::vector<double> percentiles;  // in the order of those asked for
+};
+
+// Bounds in milliseconds that a good request keeps; absent ones hold.
+struct Goodput {
+  std::optional<double> ttft, tpot, e2el;
+  bool any() const { return ttft || tpot || e2el; }
+};
+
+struct Metrics {
+  int64_t completed = 0, failed = 0;
+  int64_t total_input = 0, total_output = 0;
+  double duration = 0;
+  double request_throughput = 0, output_throughput = 0, total_token_throughput = 0;
+  std::optional<double> request_goodput;
+  // Most stream events in a second, counted in whole seconds since the first request.
+  double max_output_tokens_per_s = 0;
+  // Most requests that touched one of those seconds; up to twice the concurrency.
+  int64_t max_concurrent_requests = 0;
+  double user_throughput = 0;  // mean over requests of tokens / latency
+  Summary ttft, tpot, itl, e2el;
+  std::vector<int64_t> output_lens;  // of each record; 0 of a failed one
+
+  const Summary& of(Metric metric) const;
+};
+
+// Linear interpolation between the two nearest of the sorted `values`, as numpy.percentile does.
+// 0 of no values.
+double Percentile(const std::vector<double>& sorted, double percent);
+Summary Summarize(std::vector<double> seconds, const std::vector<double>& percentiles);
+
+// `count_tokens`: tokens of a text, for answers of which the server did not count them. Records
+// that have not ended are left out.
+Metrics ComputeMetrics(const LoadResult& result, const std::vector<double>& percentiles,
+                       const Goodput& goodput,
+                       const std::function<int64_t(const std::string&)>& count_tokens);
+
+}  // namespace sluice::bench

@@ -1,0 +1,404 @@
+#include "cli/bench_plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <optional>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "chat/chat_prompt.h"
+#include "chat/model_templates.h"
+#include "client/http_client.h"
+#include "hub/resolve.h"
+#include "options/values.h"
+
+namespace sluice::cli {
+namespace {
+
+using bench::DatasetOptions;
+using options::Dialect;
+using options::Settings;
+
+tl::unexpected<Error> Bad(std::string option, std::string message) {
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("--{}: {}", option, message), option);
+}
+
+double NumberOrInfinity(const Settings& settings, std::string_view name) {
+  return settings.Number(name).value_or(std::numeric_limits<double>::infinity());
+}
+
+Result<std::pair<std::string, std::string>> KeyAndValue(const std::string& option,
+                                                        const std::string& word) {
+  const size_t equals = word.find('=');
+  if (equals == std::string::npos || equals == 0)
+    return Bad(option, fmt::format("expected KEY=VALUE, found '{}'", word));
+  return std::pair(word.substr(0, equals), word.substr(equals + 1));
+}
+
+std::string Trim(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return std::string(text);
+}
+
+std::string DateNow() {
+  const time_t now = time(nullptr);
+  tm parts{};
+  localtime_r(&now, &parts);
+  char text[32];
+  strftime(text, sizeof(text), "%Y%m%d-%H%M%S", &parts);
+  return text;
+}
+
+Status ReadTarget(const Settings& settings, BenchPlan& plan) {
+  bench::LoadOptions& load = plan.load;
+  const std::string backend = settings.TextOr("bench-backend");
+  if (backend == "openai-chat") {
+    load.api = bench::Api::kChat;
+  } else if (backend != "openai" && backend != "vllm" && backend != "openai-comp" &&
+             backend != "openai-completions") {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("--backend {}: this client speaks openai, openai-comp, "
+                            "openai-completions, vllm (all /v1/completions) and openai-chat; use "
+                            "one of them",
+                            backend),
+                "backend");
+  }
+  plan.report.backend = backend;
+  const std::string address = settings.TextOr(
+      "base-url",
+      fmt::format("{}:{}", settings.TextOr("bench-host"), *settings.Integer("bench-port")));
+  ASSIGN_OR_RETURN(load.url, ParseUrl(address));
+  load.path = settings.TextOr(
+      "endpoint", load.api == bench::Api::kChat ? "/v1/chat/completions" : "/v1/completions");
+  if (!load.path.starts_with('/')) load.path.insert(0, "/");
+  // A base URL that names the API's own path already.
+  if (load.url.path.ends_with("/v1") && load.path.starts_with("/v1/"))
+    load.url.path.resize(load.url.path.size() - 3);
+  if (load.api == bench::Api::kChat && !load.path.ends_with("chat/completions")) {
+    return Bad("endpoint", fmt::format("openai-chat posts to a path that ends in "
+                                       "chat/completions, found {}",
+                                       load.path));
+  }
+  if (const char* key = std::getenv("OPENAI_API_KEY"); key != nullptr && *key != '\0')
+    load.headers.emplace_back("Authorization", fmt::format("Bearer {}", key));
+  for (const std::string& word : settings.List("header")) {
+    ASSIGN_OR_RETURN(auto header, KeyAndValue("header", word));
+    if (word.find_first_of("\r\n") != std::string::npos)
+      return Bad("header", "a header is one line");
+    load.headers.push_back(std::move(header));
+  }
+  load.request_id_prefix = settings.TextOr("request-id-prefix");
+  if (load.request_id_prefix.empty())
+    load.request_id_prefix = fmt::format("bench-{:08x}-", std::random_device{}());
+  load.models = settings.List("bench-lora-modules");
+  load.random_models = settings.TextOr("lora-assignment") == "random";
+  return {};
+}
+
+Status ReadBody(const Settings& settings, BenchPlan& plan) {
+  bench::LoadOptions& load = plan.load;
+  const auto merge = [&](std::string_view name) -> Status {
+    const auto text = settings.Text(name);
+    if (!text) return {};
+    ASSIGN_OR_RETURN(const json::Value value, json::Parse(*text));
+    if (name == "extra-body") {
+      for (const auto& [key, member] : value.as_object()) load.extra_body.Set(key, member);
+    } else {
+      load.extra_body.Set("chat_template_kwargs", value);
+    }
+    return {};
+  };
+  constexpr std::pair<std::string_view, std::string_view> kNumbers[] = {
+      {"bench-top-p", "top_p"},
+      {"bench-min-p", "min_p"},
+      {"bench-temperature", "temperature"},
+      {"bench-frequency-penalty", "frequency_penalty"},
+      {"bench-presence-penalty", "presence_penalty"},
+      {"bench-repetition-penalty", "repetition_penalty"}};
+  for (const auto& [option, field] : kNumbers) {
+    if (const auto value = settings.Number(option)) load.extra_body.Set(field, *value);
+  }
+  if (const auto top_k = settings.Integer("bench-top-k")) load.extra_body.Set("top_k", *top_k);
+  // TensorRT-LLM's tool is greedy unless told otherwise.
+  if (settings.dialect() == Dialect::kTrtllm && !settings.Number("bench-temperature"))
+    load.extra_body.Set("temperature", 0.0);
+  if (settings.Flag("bench-use-beam-search")) load.extra_body.Set("use_beam_search", true);
+  if (load.api == bench::Api::kChat) RETURN_IF_ERROR(merge("bench-chat-template-kwargs"));
+  RETURN_IF_ERROR(merge("extra-body"));
+  load.ignore_eos = settings.Flag("ignore-eos");
+  load.stream = !settings.Flag("no-stream");
+  load.logprobs = settings.Integer("bench-logprobs");
+  // That tool opens a connection for each request, so that it is part of the first token's time.
+  load.keep_alive = settings.dialect() != Dialect::kTrtllm;
+  return {};
+}
+
+Status ReadTraffic(const Settings& settings, BenchPlan& plan, bool sweep) {
+  bench::ArrivalOptions& arrivals = plan.arrivals;
+  arrivals.burstiness = NumberOrInfinity(settings, "burstiness");
+  arrivals.seed = static_cast<uint64_t>(*settings.Integer("bench-seed"));
+  plan.load.seed = arrivals.seed;
+  plan.num_warmups = *settings.Integer("num-warmups");
+  plan.ready_check_seconds = *settings.Integer("ready-check-timeout-sec");
+  plan.test_input = settings.Flag("test-input");
+  plan.profile = settings.Flag("profile");
+  plan.progress_bar = !settings.Flag("disable-tqdm");
+  if (sweep) return {};
+  arrivals.requests_per_second = NumberOrInfinity(settings, "request-rate");
+  plan.load.max_concurrency = settings.Integer("max-concurrency");
+  const auto start = settings.Integer("ramp-up-start-rps"),
+             end = settings.Integer("ramp-up-end-rps");
+  const auto strategy = settings.Text("ramp-up-strategy");
+  if (!strategy) {
+    if (start || end)
+      return Bad(start ? "ramp-up-start-rps" : "ramp-up-end-rps",
+                 "a ramp needs --ramp-up-strategy linear or exponential");
+    return {};
+  }
+  if (std::isfinite(arrivals.requests_per_second)) {
+    return Bad("ramp-up-strategy",
+               "the ramp decides the rate: leave out --request-rate, or the ramp");
+  }
+  if (!start || !end)
+    return Bad("ramp-up-strategy", "a ramp needs --ramp-up-start-rps and --ramp-up-end-rps");
+  if (*start > *end)
+    return Bad("ramp-up-start-rps",
+               fmt::format("expected at most --ramp-up-end-rps {}, found {}", *end, *start));
+  arrivals.ramp = *strategy == "linear" ? bench::ArrivalOptions::Ramp::kLinear
+                                        : bench::ArrivalOptions::Ramp::kExponential;
+  arrivals.ramp_start = static_cast<double>(*start);
+  arrivals.ramp_end = static_cast<double>(*end);
+  return {};
+}
+
+Status ReadRangeRatio(const Settings& settings, DatasetOptions& data) {
+  const std::string word = settings.TextOr("random-range-ratio");
+  if (auto number = options::ParseNumber(word)) {
+    data.input_range_ratio = data.output_range_ratio = *number;
+    return {};
+  }
+  const auto object = json::Parse(word);
+  const json::Value* input = object ? object->Find("input") : nullptr;
+  const json::Value* output = object ? object->Find("output") : nullptr;
+  if (input == nullptr || output == nullptr || !input->is_number() || !output->is_number()) {
+    return Bad(
+        "random-range-ratio",
+        fmt::format("expected a number or {{\"input\": r, \"output\": r}}, found '{}'", word));
+  }
+  data.input_range_ratio = input->as_double();
+  data.output_range_ratio = output->as_double();
+  return {};
+}
+
+Status ReadDataset(const Settings& settings, BenchPlan& plan) {
+  using Kind = DatasetOptions::Kind;
+  DatasetOptions& data = plan.dataset;
+  const std::string name = settings.TextOr("dataset-name");
+  data.path = settings.TextOr("dataset-path");
+  data.num_prompts = *settings.Integer("bench-num-prompts");
+  data.seed = plan.arrivals.seed;
+  data.shuffle = !settings.Flag("disable-shuffle");
+  data.oversample = !settings.Flag("no-oversample");
+  data.send_ids = settings.Flag("tokenize-on-client");
+  const auto common_output = settings.Integer("bench-output-len");
+  const auto lengths = [&](std::string_view input, std::string_view output) {
+    if (!input.empty())
+      data.input_len = settings.Integer("bench-input-len").value_or(*settings.Integer(input));
+    data.output_len = common_output ? common_output : settings.Integer(output);
+  };
+  if (name == "random") {
+    data.kind = Kind::kRandom;
+    lengths("random-input-len", "random-output-len");
+    data.prefix_len = *settings.Integer("random-prefix-len");
+    RETURN_IF_ERROR(ReadRangeRatio(settings, data));
+    if (!data.path.empty() && settings.dialect() != Dialect::kTrtllm) {
+      return Bad("dataset-path",
+                 "random prompts are made, not read; use --dataset-name sharegpt, "
+                 "custom or sonnet for a file");
+    }
+    if (settings.Flag("random-ids")) data.path.clear();
+    plan.load.ignore_eos = true;  // so that answers have the length asked for
+  } else if (name == "sharegpt") {
+    data.kind = Kind::kShareGpt;
+    lengths("", "sharegpt-output-len");
+  } else if (name == "custom") {
+    data.kind = Kind::kCustom;
+    lengths("", "custom-output-len");
+    if (data.output_len == 0)
+      return Bad("custom-output-len", "expected at least 1, or -1 for those of the lines");
+  } else if (name == "sonnet") {
+    data.kind = Kind::kSonnet;
+    lengths("sonnet-input-len", "sonnet-output-len");
+    data.prefix_len = *settings.Integer("sonnet-prefix-len");
+  } else if (name == "prefix_repetition") {
+    data.kind = Kind::kPrefixRepetition;
+    lengths("prefix-repetition-suffix-len", "prefix-repetition-output-len");
+    data.prefix_len = *settings.Integer("prefix-repetition-prefix-len");
+    data.num_prefixes = *settings.Integer("prefix-repetition-num-prefixes");
+  } else {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("--dataset-name {}: this program has random, sharegpt, custom, sonnet "
+                            "and prefix_repetition; a file of prompts goes in as --dataset-name "
+                            "custom --dataset-path FILE.jsonl",
+                            name),
+                "dataset-name");
+  }
+  if (data.send_ids && plan.load.api == bench::Api::kChat) {
+    return Bad("tokenize-on-client", "a chat is text; leave it out or use --backend openai");
+  }
+  return {};
+}
+
+Status ReadReport(const Settings& settings, BenchPlan& plan) {
+  bench::ReportOptions& report = plan.report;
+  report.trtllm = settings.dialect() == Dialect::kTrtllm;
+  report.metrics.clear();
+  const std::string metrics = settings.TextOr("percentile-metrics");
+  for (std::string_view word : options::Split(metrics, ',')) {
+    const std::string name = Trim(word);
+    const auto* found =
+        std::find_if(std::begin(bench::kMetrics), std::end(bench::kMetrics),
+                     [&](bench::Metric metric) { return bench::MetricName(metric) == name; });
+    if (found == std::end(bench::kMetrics))
+      return Bad("percentile-metrics",
+                 fmt::format("expected ttft, tpot, itl or e2el, found '{}'", name));
+    report.metrics.push_back(*found);
+  }
+  report.percentiles.clear();
+  const std::string percentiles = settings.TextOr("metric-percentiles");
+  for (std::string_view word : options::Split(percentiles, ',')) {
+    const auto value = options::ParseNumber(Trim(word));
+    if (!value || *value < 0 || *value > 100)
+      return Bad("metric-percentiles", fmt::format("expected 0 to 100, found '{}'", word));
+    report.percentiles.push_back(*value);
+  }
+  for (const std::string& word : settings.List("goodput")) {
+    const size_t colon = word.find(':');
+    const std::string key = word.substr(0, colon);
+    const auto value =
+        options::ParseNumber(colon == std::string::npos ? "" : word.substr(colon + 1));
+    if (!value || *value < 0)
+      return Bad("goodput",
+                 fmt::format("expected NAME:MILLISECONDS such as ttft:200, found '{}'", word));
+    if (key == "ttft") {
+      plan.goodput.ttft = *value;
+    } else if (key == "tpot") {
+      plan.goodput.tpot = *value;
+    } else if (key == "e2el") {
+      plan.goodput.e2el = *value;
+    } else {
+      return Bad("goodput", fmt::format("expected ttft, tpot or e2el, found '{}'", key));
+    }
+  }
+  for (const std::string& word : settings.List("metadata")) {
+    ASSIGN_OR_RETURN(const auto pair, KeyAndValue("metadata", word));
+    report.metadata.emplace_back(Trim(pair.first), Trim(pair.second));
+  }
+  report.label = settings.Text("label");
+  report.detailed = settings.Flag("save-detailed");
+  report.date = DateNow();
+  return {};
+}
+
+// The server's first model: the name to ask for and the one its files are under.
+Result<std::pair<std::string, std::string>> FirstModel(const bench::LoadOptions& load) {
+  const HttpClient client(load.url, {load.headers.begin(), load.headers.end()});
+  ASSIGN_OR_RETURN(const ClientResponse response, client.Get("/v1/models"));
+  const auto body = json::Parse(response.body);
+  const json::Value* data = body ? body->Find("data") : nullptr;
+  if (response.status != 200 || data == nullptr || !data->is_array() || data->as_array().empty()) {
+    return Fail(
+        ErrorCode::kUnavailable,
+        fmt::format("GET /v1/models answers {} and names no model; give --model", response.status),
+        "model");
+  }
+  const json::Value* id = data->as_array()[0].Find("id");
+  const json::Value* root = data->as_array()[0].Find("root");
+  if (id == nullptr || !id->is_string())
+    return Fail(ErrorCode::kUnavailable, "GET /v1/models names no model; give --model", "model");
+  return std::pair(id->as_string(),
+                   root != nullptr && root->is_string() ? root->as_string() : id->as_string());
+}
+
+Result<std::filesystem::path> TokenizerFolder(const std::string& name) {
+  auto resolved = ResolveModel({.argument = name});
+  if (!resolved) {
+    Error error = std::move(resolved).error();
+    error.message = fmt::format(
+        "prompts are made with the model's tokenizer, and '{}' is not here: {}. Give its folder "
+        "as --tokenizer, or use texts of your own with --dataset-name custom "
+        "--skip-tokenizer-init",
+        name, error.message);
+    return tl::unexpected<Error>(std::move(error));
+  }
+  return resolved->folder;
+}
+
+// Texts are put into the model's chat template as a user's message.
+Status AddChatTemplate(const std::filesystem::path& folder, BenchPlan& plan) {
+  ASSIGN_OR_RETURN(ModelTemplates loaded,
+                   ModelTemplates::Load(folder, plan.tokenizer->config(), ""));
+  const auto templates = std::make_shared<const ModelTemplates>(std::move(loaded));
+  if (templates->Select(false) == nullptr) {
+    if (plan.dataset.kind == DatasetOptions::Kind::kSonnet) return {};
+    return Bad("skip-chat-template",
+               "the tokenizer has no chat template; give this option to send the prompts as they "
+               "are");
+  }
+  plan.dataset.apply_chat_template = [templates, special = SpecialTokens(plan.tokenizer->config())](
+                                         const std::string& text) -> Result<std::string> {
+    json::Value message{json::Value::Object{{"role", "user"}, {"content", text}}};
+    return RenderChatPrompt(*templates->Select(false), special,
+                            json::Value(json::Value::Array{std::move(message)}));
+  };
+  return {};
+}
+
+}  // namespace
+
+Result<BenchPlan> MakeBenchPlan(const Settings& settings, bool sweep) {
+  BenchPlan plan;
+  RETURN_IF_ERROR(ReadTarget(settings, plan));
+  RETURN_IF_ERROR(ReadTraffic(settings, plan, sweep));
+  RETURN_IF_ERROR(ReadBody(settings, plan));
+  RETURN_IF_ERROR(ReadDataset(settings, plan));
+  RETURN_IF_ERROR(ReadReport(settings, plan));
+  if (settings.Flag("bench-skip-tokenizer-init") &&
+      plan.dataset.kind != DatasetOptions::Kind::kCustom) {
+    return Bad("skip-tokenizer-init", "only --dataset-name custom can do without a tokenizer");
+  }
+
+  std::string model = settings.TextOr("bench-model");
+  plan.load.model = settings.TextOr("bench-served-model-name", model);
+  if (model.empty()) {
+    fmt::print("Model not specified, fetching first model from server...\n");
+    ASSIGN_OR_RETURN(const auto first, FirstModel(plan.load));
+    fmt::print("First model name: {}, first model id: {}\n", first.first, first.second);
+    if (plan.load.model.empty()) plan.load.model = first.first;
+    model = first.second;
+  }
+  plan.report.model = model;
+  if (settings.Flag("bench-skip-tokenizer-init")) return plan;
+
+  plan.report.tokenizer = settings.TextOr("bench-tokenizer", model);
+  ASSIGN_OR_RETURN(const std::filesystem::path folder, TokenizerFolder(plan.report.tokenizer));
+  ASSIGN_OR_RETURN(plan.tokenizer, Tokenizer::Load(folder));
+  const bool of_texts = plan.dataset.kind == DatasetOptions::Kind::kCustom ||
+                        plan.dataset.kind == DatasetOptions::Kind::kSonnet;
+  if (of_texts && plan.load.api == bench::Api::kCompletions &&
+      !settings.Flag("skip-chat-template")) {
+    RETURN_IF_ERROR(AddChatTemplate(folder, plan));
+  }
+  return plan;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,48 @@
+// Takes an HTTP/1.1 answer apart as it arrives, in pieces cut anywhere.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// Thread safety: one thread at a time.
+class ResponseParser {
+ public:
+  // Takes bytes from the front of `bytes`: the head, or a piece of the body, which it returns as a
+  // view into them. An empty view means that it needs more bytes, or that the answer is complete.
+  // kUnavailable for what is no HTTP.
+  Result<std::string_view> Take(std::string_view& bytes);
+  // The connection has ended. kUnavailable if the answer is not complete.
+  Status End();
+
+  bool started() const { return started_; }
+  bool in_body() const { return state_ != State::kHead; }
+  bool done() const { return state_ == State::kDone; }
+  int status() const { return status_; }
+  bool is_event_stream() const { return is_event_stream_; }
+  // Whether the connection can carry another request once the answer is complete.
+  bool keep_alive() const { return keep_alive_; }
+
+ private:
+  enum class State { kHead, kSized, kToEnd, kChunkSize, kChunk, kChunkEnd, kTrailer, kDone };
+
+  Status ReadHead();
+  // Moves a line, without its end, to line_; false if it is not complete.
+  Result<bool> TakeLine(std::string_view& bytes);
+
+  State state_ = State::kHead;
+  bool started_ = false;
+  bool line_ended_ = false;
+  std::string line_;  // the head, or the line being read
+  int status_ = 0;
+  bool is_event_stream_ = false;
+  bool keep_alive_ = true;
+  uint64_t left_ = 0;  // bytes of the body or of the chunk
+};
+
+}  // namespace sluice

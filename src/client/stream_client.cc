@@ -1,0 +1,425 @@
+#include "client/stream_client.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "client/event_stream.h"
+#include "client/response_parser.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kMaxBodyBytes = size_t{256} << 20;
+constexpr size_t kReadBytes = 64 << 10;
+
+struct Address {
+  sockaddr_storage bytes{};
+  socklen_t size = 0;
+};
+
+}  // namespace
+
+double MonotonicSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+class StreamClient::Loop {
+ public:
+  explicit Loop(Options options) : options_(std::move(options)), buffer_(kReadBytes) {
+    epoll_ = epoll_create1(EPOLL_CLOEXEC);
+    timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    CHECK(epoll_ >= 0 && timer_ >= 0, "epoll: {}", std::strerror(errno));
+    Watch(timer_, EPOLLIN, &timer_);
+    const bool v6 = options_.url.host.find(':') != std::string::npos;
+    host_ = fmt::format("{}:{}", v6 ? "[" + options_.url.host + "]" : options_.url.host,
+                        options_.url.port);
+  }
+  ~Loop() {
+    for (const auto& connection : connections_) close(connection->fd);
+    close(timer_);
+    close(epoll_);
+  }
+
+  Status Resolve() {
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const std::string port = std::to_string(options_.url.port);
+    const int error = getaddrinfo(options_.url.host.c_str(), port.c_str(), &hints, &found);
+    if (error != 0) {
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("cannot find host {}: {}", options_.url.host, gai_strerror(error)),
+                  "host");
+    }
+    for (const addrinfo* next = found; next != nullptr; next = next->ai_next) {
+      Address address;
+      address.size = next->ai_addrlen;
+      std::memcpy(&address.bytes, next->ai_addr, next->ai_addrlen);
+      addresses_.push_back(address);
+    }
+    freeaddrinfo(found);
+    return {};
+  }
+
+  void Post(std::string_view path, std::string_view headers, std::string_view body,
+            StreamHandler& handler) {
+    Exchange exchange;
+    exchange.handler = &handler;
+    exchange.deadline = MonotonicSeconds() + options_.timeout_seconds;
+    exchange.request = fmt::format(
+        "POST {}{} HTTP/1.1\r\nHost: {}\r\nAccept: */*\r\nConnection: {}\r\n"
+        "Content-Type: application/json\r\nContent-Length: {}\r\n{}\r\n",
+        options_.url.path, path, host_, options_.keep_alive ? "keep-alive" : "close", body.size(),
+        headers);
+    exchange.request += body;
+    ++num_running_;
+    if (!idle_.empty()) {
+      Connection* connection = idle_.back();
+      idle_.pop_back();
+      connection->reused = true;
+      Begin(*connection, std::move(exchange));
+    } else {
+      Connect(std::move(exchange), preferred_);
+    }
+  }
+
+  bool Poll(double until, int cancel_fd) {
+    if (cancel_fd != watched_cancel_) {
+      if (cancel_fd >= 0) Watch(cancel_fd, EPOLLIN, &watched_cancel_);
+      watched_cancel_ = cancel_fd;
+    }
+    TellFailures();
+    const double start = MonotonicSeconds();
+    if (start >= next_check_) {
+      EndLateOnes(start);
+      next_check_ = start + 1;
+    }
+    SetTimer(failures_.empty() ? std::min(until, next_check_) : start);
+    epoll_event events[256];
+    const int count = epoll_wait(epoll_, events, std::size(events), -1);
+    bool go_on = true;
+    for (int i = 0; i < count; ++i) {
+      void* what = events[i].data.ptr;
+      if (what == &timer_) {
+        uint64_t times = 0;
+        if (read(timer_, &times, sizeof(times)) < 0) continue;
+      } else if (what == &watched_cancel_) {
+        go_on = false;
+      } else {
+        Handle(*static_cast<Connection*>(what), events[i].events);
+      }
+    }
+    TellFailures();
+    dead_.clear();
+    return go_on;
+  }
+
+  size_t num_running() const { return num_running_; }
+
+ private:
+  struct Exchange {
+    StreamHandler* handler = nullptr;
+    std::string request;
+    double deadline = 0;
+  };
+  struct Connection {
+    int fd = -1;
+    size_t address = 0;
+    bool connected = false;
+    bool reused = false;
+    bool busy = false;
+    bool waits_to_write = true;
+    Exchange exchange;
+    size_t written = 0;
+    ResponseParser parser;
+    EventStream events;
+    std::string body;
+  };
+
+  void Watch(int fd, uint32_t events, void* what) const {
+    epoll_event event{};
+    event.events = events;
+    event.data.ptr = what;
+    CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl: {}", std::strerror(errno));
+  }
+
+  void SetTimer(double until) const {
+    const double wait = std::max(until - MonotonicSeconds(), 0.0);
+    itimerspec spec{};
+    spec.it_value.tv_sec = static_cast<time_t>(wait);
+    spec.it_value.tv_nsec = static_cast<long>(1e9 * (wait - std::floor(wait)));
+    if (spec.it_value.tv_sec == 0 && spec.it_value.tv_nsec == 0) spec.it_value.tv_nsec = 1;
+    timerfd_settime(timer_, 0, &spec, nullptr);
+  }
+
+  // What could not even begin; told from Poll so that Post does not call back.
+  void FailLater(Exchange exchange, std::string reason) {
+    failures_.emplace_back(std::move(exchange), std::move(reason));
+  }
+  void TellFailures() {
+    // Those told now may begin others.
+    auto failures = std::exchange(failures_, {});
+    for (auto& [exchange, reason] : failures) {
+      --num_running_;
+      exchange.handler->OnEnd(MonotonicSeconds(), {0, std::move(reason), ""});
+    }
+  }
+
+  void Connect(Exchange exchange, size_t address) {
+    const Address& to = addresses_[address];
+    const int fd =
+        socket(to.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+    if (fd < 0) {
+      FailLater(std::move(exchange), fmt::format("cannot open a socket: {}", std::strerror(errno)));
+      return;
+    }
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&to.bytes), to.size) != 0 &&
+        errno != EINPROGRESS) {
+      const int reason = errno;
+      close(fd);
+      ConnectFailed(std::move(exchange), address, reason);
+      return;
+    }
+    connections_.push_back(std::make_unique<Connection>());
+    Connection& connection = *connections_.back();
+    connection.fd = fd;
+    connection.address = address;
+    connection.exchange = std::move(exchange);
+    connection.busy = true;
+    Watch(fd, EPOLLIN | EPOLLOUT, &connection);
+  }
+
+  void ConnectFailed(Exchange exchange, size_t address, int reason) {
+    if (address + 1 < addresses_.size() && address == preferred_) {
+      preferred_ = address + 1;
+    }
+    if (address < preferred_) {
+      Connect(std::move(exchange), preferred_);
+      return;
+    }
+    FailLater(std::move(exchange),
+              fmt::format("Cannot connect to host {} [{}]", host_, std::strerror(reason)));
+  }
+
+  void Begin(Connection& connection, Exchange exchange) {
+    connection.exchange = std::move(exchange);
+    connection.busy = true;
+    connection.written = 0;
+    connection.parser = ResponseParser();
+    connection.events = EventStream();
+    connection.body.clear();
+    Write(connection);
+  }
+
+  void WaitToWrite(Connection& connection, bool wait) const {
+    if (connection.waits_to_write == wait) return;
+    epoll_event event{};
+    event.events = wait ? EPOLLIN | EPOLLOUT : EPOLLIN;
+    event.data.ptr = &connection;
+    epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd, &event);
+    connection.waits_to_write = wait;
+  }
+
+  // False if the connection is gone.
+  bool Write(Connection& connection) {
+    const std::string& request = connection.exchange.request;
+    while (connection.written < request.size()) {
+      const ssize_t sent = send(connection.fd, request.data() + connection.written,
+                                request.size() - connection.written, MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && errno == EAGAIN) {
+        WaitToWrite(connection, true);
+        return true;
+      }
+      if (sent < 0) {
+        // An answer that refuses the request may be there all the same.
+        if (connection.reused && errno != EMSGSIZE) return Replace(connection);
+        connection.written = request.size();
+        break;
+      }
+      connection.written += static_cast<size_t>(sent);
+    }
+    WaitToWrite(connection, false);
+    return true;
+  }
+
+  // Takes a connection out of the loop; its memory stays until the batch of events is handled.
+  void Close(Connection& connection) {
+    close(connection.fd);
+    const auto place = std::find_if(connections_.begin(), connections_.end(),
+                                    [&](const auto& c) { return c.get() == &connection; });
+    connection.busy = false;
+    connection.fd = -1;
+    dead_.push_back(std::move(*place));
+    *place = std::move(connections_.back());
+    connections_.pop_back();
+  }
+
+  // A kept connection that the server has closed: the request goes over a new one.
+  bool Replace(Connection& connection) {
+    Exchange exchange = std::move(connection.exchange);
+    Close(connection);
+    Connect(std::move(exchange), preferred_);
+    return false;
+  }
+
+  void End(Connection& connection, double now, std::string error) {
+    StreamHandler* handler = connection.exchange.handler;
+    StreamEnd end{connection.parser.status(), std::move(error), std::move(connection.body)};
+    connection.busy = false;
+    if (end.error.empty() && options_.keep_alive && connection.parser.keep_alive()) {
+      connection.body.clear();
+      idle_.push_back(&connection);
+    } else {
+      Close(connection);
+    }
+    --num_running_;
+    handler->OnEnd(now, std::move(end));
+  }
+
+  void Handle(Connection& connection, uint32_t events) {
+    if (connection.fd < 0) return;  // closed within this batch
+    if (!connection.busy) {         // idle: the server closes it, or says what nobody asked for
+      std::erase(idle_, &connection);
+      Close(connection);
+      return;
+    }
+    if (!connection.connected) {
+      int error = 0;
+      socklen_t size = sizeof(error);
+      getsockopt(connection.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+      if (error != 0) {
+        Exchange exchange = std::move(connection.exchange);
+        const size_t address = connection.address;
+        Close(connection);
+        ConnectFailed(std::move(exchange), address, error);
+        return;
+      }
+      connection.connected = true;
+    }
+    if ((events & EPOLLOUT) != 0 && !Write(connection)) return;
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) Read(connection);
+  }
+
+  void Read(Connection& connection) {
+    const ssize_t got = recv(connection.fd, buffer_.data(), buffer_.size(), 0);
+    const double now = MonotonicSeconds();
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+      const int reason = got < 0 ? errno : 0;
+      if (connection.reused && !connection.parser.started()) {
+        Replace(connection);
+        return;
+      }
+      const Status end = connection.parser.End();
+      std::string error = end ? "" : end.error().message;
+      if (reason != 0) error += fmt::format(" ({})", std::strerror(reason));
+      End(connection, now, std::move(error));
+      return;
+    }
+    std::string_view bytes(buffer_.data(), static_cast<size_t>(got));
+    ResponseParser& parser = connection.parser;
+    while (!bytes.empty() && !parser.done()) {
+      const auto piece = parser.Take(bytes);
+      if (!piece) {
+        End(connection, now, piece.error().message);
+        return;
+      }
+      if (piece->empty()) continue;
+      if (parser.status() == 200 && parser.is_event_stream()) {
+        connection.events.Take(*piece, [&](std::string_view data) {
+          connection.exchange.handler->OnEvent(now, data);
+          return true;
+        });
+      } else if (connection.body.size() + piece->size() <= kMaxBodyBytes) {
+        connection.body += *piece;
+      } else {
+        End(connection, now, "the server's answer is too long");
+        return;
+      }
+    }
+    if (parser.done()) End(connection, now, "");
+  }
+
+  void EndLateOnes(double now) {
+    std::vector<Connection*> late;
+    for (const auto& connection : connections_) {
+      if (connection->busy && connection->exchange.deadline < now) late.push_back(connection.get());
+    }
+    for (Connection* connection : late) {
+      End(*connection, now,
+          fmt::format("no end of the answer within {} s", options_.timeout_seconds));
+    }
+  }
+
+  const Options options_;
+  std::string host_;
+  std::vector<Address> addresses_;
+  size_t preferred_ = 0;
+  int epoll_ = -1;
+  int timer_ = -1;
+  int watched_cancel_ = -1;
+  double next_check_ = 0;
+  size_t num_running_ = 0;
+  std::vector<char> buffer_;
+  std::vector<std::unique_ptr<Connection>> connections_, dead_;
+  std::vector<Connection*> idle_;
+  std::vector<std::pair<Exchange, std::string>> failures_;
+};
+
+Result<std::unique_ptr<StreamClient>> StreamClient::Create(Options options) {
+  auto loop = std::make_unique<Loop>(std::move(options));
+  RETURN_IF_ERROR(loop->Resolve());
+  return std::unique_ptr<StreamClient>(new StreamClient(std::move(loop)));
+}
+
+StreamClient::StreamClient(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+StreamClient::~StreamClient() = default;
+
+void StreamClient::Post(std::string_view path, std::string_view headers, std::string_view body,
+                        StreamHandler& handler) {
+  loop_->Post(path, headers, body, handler);
+}
+
+bool StreamClient::Poll(double until, int cancel_fd) {
+  return loop_->Poll(until, cancel_fd);
+}
+
+size_t StreamClient::num_running() const {
+  return loop_->num_running();
+}
+
+size_t StreamClient::MaxConnections() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 512;
+  if (limit.rlim_cur < limit.rlim_max) {
+    rlimit raised = limit;
+    raised.rlim_cur = std::min<rlim_t>(limit.rlim_max, 1 << 20);
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  constexpr rlim_t kOthers = 64;  // files that are no connections
+  return limit.rlim_cur > 2 * kOthers ? static_cast<size_t>(limit.rlim_cur - kOthers) : kOthers;
+}
+
+}  // namespace sluice

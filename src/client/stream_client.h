@@ -1,0 +1,74 @@
+// Many HTTP requests at a time from one thread, their answers read as server-sent events: what a
+// load generator needs. An event costs one read and no allocation.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "client/url.h"
+
+namespace sluice {
+
+// Seconds of the monotonic clock.
+double MonotonicSeconds();
+
+// How an exchange ended.
+struct StreamEnd {
+  int status = 0;     // of HTTP; 0 where no answer came
+  std::string error;  // "" for an answer that came whole, whatever its status
+  std::string body;   // of an answer that is no event stream
+};
+
+// Is told about one request. `now`: MonotonicSeconds() when the bytes had been read.
+class StreamHandler {
+ public:
+  virtual ~StreamHandler() = default;
+  // The data of one event; the view dies with the call.
+  virtual void OnEvent(double now, std::string_view data) = 0;
+  // The last call for this request. May call StreamClient::Post.
+  virtual void OnEnd(double now, StreamEnd end) = 0;
+};
+
+// Connections are kept and used again; a kept one that the server has closed meanwhile is replaced
+// without a word.
+// Thread safety: one thread.
+class StreamClient {
+ public:
+  struct Options {
+    Url url;
+    bool keep_alive = true;             // false: a new connection for each request
+    double timeout_seconds = 6 * 3600;  // of one request
+  };
+  // kUnavailable if the host has no address. Does not connect yet.
+  static Result<std::unique_ptr<StreamClient>> Create(Options options);
+  ~StreamClient();
+  StreamClient(const StreamClient&) = delete;
+  StreamClient& operator=(const StreamClient&) = delete;
+
+  // Begins a request. `headers` are whole lines with their ends ("A: b\r\n"), besides those that
+  // HTTP and a body of JSON need. `handler` must live until its OnEnd; what fails at once is told
+  // in the next Poll.
+  void Post(std::string_view path, std::string_view headers, std::string_view body,
+            StreamHandler& handler);
+  // Handles what has arrived, waiting for it until `until` (MonotonicSeconds). False once
+  // `cancel_fd` (-1: none) is readable.
+  bool Poll(double until, int cancel_fd);
+
+  // Requests that have not ended.
+  size_t num_running() const;
+  // How many files, and so connections, this process may have open at a time; raised as far as the
+  // system lets it.
+  static size_t MaxConnections();
+
+ private:
+  class Loop;
+  explicit StreamClient(std::unique_ptr<Loop> loop);
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace sluice
