@@ -20,7 +20,7 @@ using ExpandFunction = void (*)(const uint8_t* codes, const uint8_t* scales, int
 // y[m, n] = (sum over k of x[m, k] * w[n, k]) * row_scales[n] (+ bias[n]); see linear.h and the
 // layout of PackedMatrix.
 struct LinearArgs {
-  const void* x;  // [rows, cols], F32 or BF16 bits as the function's name says
+  const void* x;  // [rows, cols], F32, BF16 bits or I8 as the function's name says
   int64_t x_stride;
   const float* x_scales;  // [rows], for I8 alone
   const void* w;          // panels of 16 output rows
@@ -62,7 +62,7 @@ struct AttentionChunkArgs {
   const float* q;  // [rows, head_dim], already scaled
   int rows;
   int head_dim;
-  bool bf16;                               // type of K and V
+  bool bf16;  // type of K and V
   // Those in which no row sees anything may hold anything.
   const void* k_panels[kAttentionPanels];  // BF16: [head_dim / 2][16][2]; F32: [head_dim][16]
   const void* v_panels[kAttentionPanels];  // BF16: [8][head_dim][2]; F32: [16][head_dim]
@@ -71,11 +71,11 @@ struct AttentionChunkArgs {
   // something.
   const int* starts;
   const int* limits;
-  float* scores;      // scratch [rows, kAttentionChunk], 64-byte aligned
-  float* largest;     // result [rows]: largest score of the row; nothing is written for a row with
-                      // limit 0
-  float* sum;         // result [rows]: sum of exp(score - largest)
-  float* out;         // result [rows, head_dim]: sum of exp(score - largest) * v
+  float* scores;   // scratch [rows, kAttentionChunk], 64-byte aligned
+  float* largest;  // result [rows]: largest score of the row; nothing is written for a row with
+                   // limit 0
+  float* sum;      // result [rows]: sum of exp(score - largest)
+  float* out;      // result [rows, head_dim]: sum of exp(score - largest) * v
 };
 
 struct KernelTable {

@@ -70,19 +70,65 @@ PackedMatrix RandomMatrix(int64_t rows, int64_t cols) {
   return matrix;
 }
 
+struct WeightFormat {
+  const char* name;
+  DataFormat format;
+};
+
+const std::vector<WeightFormat>& NarrowFormats() {
+  using Layout = DataFormat::ScaleLayout;
+  using enum ElementType;
+  static const std::vector<WeightFormat> formats = {
+      {"fp8", {kF8E4M3, Layout::kPerTensor, kF32, 0, 0, false}},
+      {"block_fp8", {kF8E4M3, Layout::kPerBlock, kF32, 128, 128, false}},
+      {"int8", {kI8, Layout::kPerRow, kF32, 0, 0, false}},
+      {"nvfp4", {kF4E2M1, Layout::kPerGroup, kF8E4M3, 16, 0, true}},
+      {"mxfp4", {kF4E2M1, Layout::kPerGroup, kF8E8M0, 32, 0, false}},
+  };
+  return formats;
+}
+
+// Random codes; scales near one.
+PackedMatrix RandomMatrix(const DataFormat& format, int64_t rows, int64_t cols) {
+  PackedMatrix matrix = *AllocatePacked(format, rows, cols, "benchmark");
+  constexpr int64_t kChunk = 128;
+  std::vector<uint8_t> codes(static_cast<size_t>(kChunk * cols));
+  Random random(1);
+  for (uint8_t& code : codes) code = static_cast<uint8_t>(random.engine()() % 0x7F);
+  const bool bytes = BitsPerElement(format.scale_type) == 8;
+  const std::vector<float> floats(static_cast<size_t>(kChunk * cols / 16), 1.0f);
+  const std::vector<uint8_t> narrow(floats.size(), format.group_size == 16 ? 0x38 : 127);
+  const StoredMatrix source{.format = format,
+                            .rows = kChunk,
+                            .cols = cols,
+                            .data = reinterpret_cast<const std::byte*>(codes.data()),
+                            .scales = reinterpret_cast<const std::byte*>(
+                                bytes ? static_cast<const void*>(narrow.data()) : floats.data())};
+  for (int64_t row = 0; row < rows; row += kChunk)
+    PackRows(Pool(), matrix, row, source, 0, std::min(kChunk, rows - row));
+  return matrix;
+}
+
 // Matrices of the same shape that together outgrow the caches are taken in turn, as the layers of a
 // model are.
-void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k) {
+void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k,
+            const DataFormat& format, bool int8_inputs) {
   SelectIsa(isa);
+  const int64_t bytes = PackedBytes(format, n, k);
   std::vector<PackedMatrix> matrices;
-  for (int64_t bytes = 0; bytes < int64_t{500} << 20; bytes += n * k * 2)
-    matrices.push_back(RandomMatrix(n, k));
+  for (int64_t total = 0; total < int64_t{500} << 20; total += bytes)
+    matrices.push_back(format == DataFormat{} ? RandomMatrix(n, k) : RandomMatrix(format, n, k));
   const std::vector<BFloat16> x = ToBFloat16(Random(2).Normal(m * k));
+  const std::vector<int8_t> integers(static_cast<size_t>(m * k), 3);
+  const std::vector<float> scales(static_cast<size_t>(m), 1.0f);
   Buffer y = *Buffer::Allocate(static_cast<size_t>(m * n * 4), "benchmark");
-  const Activations view{x.data(), ElementType::kBF16, m, k, k};
+  const Activations view =
+      int8_inputs ? Activations{integers.data(), ElementType::kI8, m, k, k, scales.data()}
+                  : Activations{x.data(), ElementType::kBF16, m, k, k};
+  ReserveLinearScratch(Pool(), m, k);
   size_t next = 0;
   const auto operations = 2.0 * static_cast<double>(m * n) * static_cast<double>(k);
-  Measure(state, static_cast<double>(n * k * 2), operations, MachineLimits().bf16, [&] {
+  Measure(state, static_cast<double>(bytes), operations, MachineLimits().bf16, [&] {
     kernels::Linear(Pool(), matrices[next++ % matrices.size()], view, y.As<float>().data(), n);
   });
 }
@@ -112,8 +158,8 @@ void Attend(benchmark::State& state, Isa isa, int tokens, int context, int seque
       sequences * (static_cast<double>(tokens) * context + tokens * (tokens + 1) / 2.0);
   Measure(state, 2.0 * static_cast<double>(cache_bytes), positions * kHeads * 64 * 4,
           MachineLimits().fp32, [&] {
-            Attention(Pool(), {layout, k.data(), v.data()}, slices, q.data(), kHeads * 64, kHeads,
-                      0.125f, out.data(), ElementType::kBF16, scratch);
+            Attention(Pool(), {layout, k.data(), v.data()}, slices, {}, q.data(), kHeads * 64,
+                      kHeads, 0.125f, out.data(), ElementType::kBF16, scratch);
           });
 }
 
@@ -157,7 +203,16 @@ const bool registered = [] {
     for (auto [n, k] : {std::pair<int64_t, int64_t>{8192, 2048}, {2048, 8192}, {128256, 2048}}) {
       for (int64_t m : {1, 8, 32, 512}) {
         add("linear_" + std::to_string(k) + "x" + std::to_string(n) + "/M" + std::to_string(m),
-            Linear, m, n, k);
+            Linear, m, n, k, DataFormat{}, false);
+      }
+    }
+    for (const WeightFormat& format : NarrowFormats()) {
+      for (int64_t m : {1, 32, 512}) {
+        const std::string shape = "_2048x8192/M" + std::to_string(m);
+        add("linear_" + std::string(format.name) + shape, Linear, m, 8192, 2048, format.format,
+            false);
+        if (format.format.type == ElementType::kI8)
+          add("linear_w8a8" + shape, Linear, m, 8192, 2048, format.format, true);
       }
     }
     if (isa == Isa::kAvx512Bf16 || isa == Isa::kAmx) continue;  // The rest is that of AVX-512.

@@ -12,6 +12,10 @@ void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, i
                    int64_t panel_end);
 void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                int64_t panel_end);
+void ExpandI8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
+void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
+void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
+void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
 void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16);
 void Add(float* sum, const float* delta, int64_t count);
 void Divide(const float* x, float divisor, int64_t count, void* y, bool y_bf16);

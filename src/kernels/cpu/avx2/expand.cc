@@ -1,0 +1,115 @@
+// Codes of narrow formats to lines of BF16 pairs; the orders of the codes stand in panel_layout.h.
+//
+// All values are exact in BF16, so the upper half of an F32 is its BF16, whatever its lower half
+// would round to. A vector holds the words of 8 rows: half of a panel's line.
+#include <immintrin.h>
+
+#include "kernels/cpu/avx2/kernels.h"
+
+namespace sluice::kernels::avx2 {
+namespace {
+
+constexpr int64_t kStepBytes8 = 512;  // of codes of 8 bits
+constexpr int64_t kStepBytes4 = 256;  // of codes of 4 bits
+constexpr int64_t kStepBytes = 1024;  // of BF16
+constexpr int64_t kLineBytes = 64;
+constexpr int64_t kHalfLine = 32;
+constexpr int64_t kPanelRows = 16;
+
+inline __m256i Load(const uint8_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+
+// Stores the pairs (first, second) of F32 numbers as pairs of BF16.
+inline void StorePairs(uint8_t* p, __m256 first, __m256 second) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(first), 16),
+                                      _mm256_castps_si256(second)));
+}
+
+// E4M3 codes in the lowest bytes, with anything above. A number below 2^-6 is 2^-6 * 0.mmm, got
+// from 2^-7 * 1.mmm without touching subnormal numbers of F32.
+inline __m256 FloatsOfE4M3(__m256i codes) {
+  const __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi32(0x7F));
+  const __m256 normal = _mm256_castsi256_ps(
+      _mm256_add_epi32(_mm256_slli_epi32(magnitude, 20), _mm256_set1_epi32(120 << 23)));
+  const __m256 subnormal = _mm256_sub_ps(_mm256_add_ps(normal, normal), _mm256_set1_ps(0x1p-6f));
+  const __m256i is_subnormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), magnitude);
+  const __m256i is_nan = _mm256_cmpeq_epi32(magnitude, _mm256_set1_epi32(0x7F));
+  __m256i bits =
+      _mm256_castps_si256(_mm256_blendv_ps(normal, subnormal, _mm256_castsi256_ps(is_subnormal)));
+  bits = _mm256_blendv_epi8(bits, _mm256_set1_epi32(0x7FC00000), is_nan);
+  const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(codes, _mm256_set1_epi32(0x80)), 24);
+  return _mm256_castsi256_ps(_mm256_or_si256(bits, sign));
+}
+
+inline __m256 FloatsOfE8M0(__m256i codes) {
+  const __m256i is_zero = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
+  const __m256i is_nan = _mm256_cmpeq_epi32(codes, _mm256_set1_epi32(0xFF));
+  __m256i bits = _mm256_slli_epi32(codes, 23);
+  bits = _mm256_blendv_epi8(bits, _mm256_set1_epi32(0x00400000), is_zero);
+  bits = _mm256_blendv_epi8(bits, _mm256_set1_epi32(0x7FC00000), is_nan);
+  return _mm256_castsi256_ps(bits);
+}
+
+inline __m256i Bytes(const uint8_t* p) {
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+
+// 8 words of 4-bit codes times the scales of their rows: half of four lines.
+inline void ExpandWords4(__m256i words, __m256 scales, uint8_t* lines) {
+  const __m256 magnitudes = _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6);
+  const auto value = [&](int place) __attribute__((always_inline)) {
+    const __m256i codes = _mm256_srl_epi32(words, _mm_cvtsi32_si128(4 * place));
+    const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(codes, _mm256_set1_epi32(8)), 28);
+    const __m256 number =
+        _mm256_or_ps(_mm256_permutevar8x32_ps(magnitudes, codes), _mm256_castsi256_ps(sign));
+    return _mm256_mul_ps(number, scales);
+  };
+  StorePairs(lines, value(0), value(4));
+  StorePairs(lines + kLineBytes, value(1), value(5));
+  StorePairs(lines + 2 * kLineBytes, value(2), value(6));
+  StorePairs(lines + 3 * kLineBytes, value(3), value(7));
+}
+
+}  // namespace
+
+void ExpandI8(const uint8_t* codes, const uint8_t* /*scales*/, int64_t steps, uint8_t* lines) {
+  const auto value = [](__m256i in_top_byte) __attribute__((always_inline)) {
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(in_top_byte, 24));
+  };
+  for (int64_t i = 0; i < steps * kStepBytes8; i += kHalfLine) {
+    const __m256i words = Load(codes + i);
+    uint8_t* to = lines + i / kLineBytes * 2 * kLineBytes + i % kLineBytes;
+    StorePairs(to, value(_mm256_slli_epi32(words, 24)), value(_mm256_slli_epi32(words, 16)));
+    StorePairs(to + kLineBytes, value(_mm256_slli_epi32(words, 8)), value(words));
+  }
+}
+
+void ExpandF8(const uint8_t* codes, const uint8_t* /*scales*/, int64_t steps, uint8_t* lines) {
+  for (int64_t i = 0; i < steps * kStepBytes8; i += kHalfLine) {
+    const __m256i words = Load(codes + i);
+    uint8_t* to = lines + i / kLineBytes * 2 * kLineBytes + i % kLineBytes;
+    StorePairs(to, FloatsOfE4M3(words), FloatsOfE4M3(_mm256_srli_epi32(words, 16)));
+    StorePairs(to + kLineBytes, FloatsOfE4M3(_mm256_srli_epi32(words, 8)),
+               FloatsOfE4M3(_mm256_srli_epi32(words, 24)));
+  }
+}
+
+void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
+  for (int64_t i = 0; i < steps * kStepBytes4; i += kHalfLine) {
+    const int64_t line = i / kLineBytes, half = i % kLineBytes;  // of codes: two to a group of 16
+    const __m256 group_scales = FloatsOfE4M3(Bytes(scales + line / 2 * kPanelRows + half / 4));
+    ExpandWords4(Load(codes + i), group_scales, lines + line * 4 * kLineBytes + half);
+  }
+}
+
+void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
+  for (int64_t i = 0; i < steps * kStepBytes4; i += kHalfLine) {
+    const int64_t line = i / kLineBytes, half = i % kLineBytes;  // of codes: four to a group of 32
+    const __m256 group_scales = FloatsOfE8M0(Bytes(scales + line / 4 * kPanelRows + half / 4));
+    ExpandWords4(Load(codes + i), group_scales, lines + line * 4 * kLineBytes + half);
+  }
+}
+
+}  // namespace sluice::kernels::avx2

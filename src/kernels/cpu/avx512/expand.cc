@@ -1,0 +1,158 @@
+// Codes of narrow formats to lines of BF16 pairs; the orders of the codes stand in panel_layout.h.
+//
+// All values are exact in BF16, so the upper half of an F32 is its BF16, whatever its lower half
+// would round to.
+#include <immintrin.h>
+
+#include "kernels/cpu/avx512/kernels.h"
+#include "kernels/reference/reference.h"
+
+namespace sluice::kernels::avx512 {
+namespace {
+
+constexpr int64_t kStepBytes8 = 512;  // of codes of 8 bits
+constexpr int64_t kStepBytes4 = 256;  // of codes of 4 bits
+constexpr int64_t kStepBytes = 1024;  // of BF16
+constexpr int64_t kVectorBytes = 64;
+constexpr int64_t kPanelRows = 16;
+
+inline __m512i Load(const uint8_t* p) {
+  return _mm512_loadu_si512(p);
+}
+
+// The pairs (first, second) of F32 numbers as pairs of BF16.
+inline __m512i Pairs(__m512 first, __m512 second) {
+  return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16),
+                         _mm512_castps_si512(second));
+}
+
+// E4M3 codes in the upper bytes of words to BF16; `codes`: the same in the lower bytes, with
+// anything above. The numbers below 2^-6 come from a table by what they differ from the others'
+// formula, to which every code of an exponent of zero looks like 2^-7 * 1.mmm. NaN is not treated.
+inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
+  const __m512i shifted =
+      _mm512_and_si512(_mm512_srai_epi16(upper, 4), _mm512_set1_epi16(static_cast<short>(0x87F0)));
+  const __m512i normal = _mm512_add_epi16(shifted, _mm512_set1_epi16(120 << 7));
+  const __mmask32 is_subnormal = _mm512_testn_epi16_mask(upper, _mm512_set1_epi16(0x7800));
+  return _mm512_mask_add_epi16(normal, is_subnormal, normal,
+                               _mm512_permutexvar_epi16(codes, subnormals));
+}
+
+// BF16(m * 2^-9) - BF16(2^-7 * (1 + m / 8)) for m = 0 to 7.
+inline __m512i Subnormals() {
+  constexpr short kNormal = 120 << 7;
+  constexpr short kBf16[8] = {0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60};
+  alignas(64) short table[32];
+  for (int i = 0; i < 32; ++i) table[i] = static_cast<short>(kBf16[i % 8] - kNormal - (i % 8) * 16);
+  return _mm512_load_si512(table);
+}
+
+// One vector of 4-bit codes times the scales of its rows: four lines.
+inline void ExpandWords4(__m512i words, __m512 numbers, __m512 scales, uint8_t* lines) {
+  const auto value = [&](__m512i codes) __attribute__((always_inline)) {
+    return _mm512_mul_ps(_mm512_permutexvar_ps(codes, numbers), scales);
+  };
+  const __m512i second = _mm512_srli_epi32(words, 16);
+  _mm512_storeu_si512(lines, Pairs(value(words), value(second)));
+  _mm512_storeu_si512(lines + kVectorBytes, Pairs(value(_mm512_srli_epi32(words, 4)),
+                                                  value(_mm512_srli_epi32(words, 20))));
+  _mm512_storeu_si512(lines + 2 * kVectorBytes, Pairs(value(_mm512_srli_epi32(words, 8)),
+                                                      value(_mm512_srli_epi32(words, 24))));
+  _mm512_storeu_si512(lines + 3 * kVectorBytes, Pairs(value(_mm512_srli_epi32(words, 12)),
+                                                      value(_mm512_srli_epi32(words, 28))));
+}
+
+inline __m512 NumbersOfE2M1() {
+  return _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f,
+                        -2.0f, -3.0f, -4.0f, -6.0f);
+}
+
+inline __m512i Bytes(const uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+// The numbers below 2^-6 and NaN come from tables.
+inline __m512 ScalesOfE4M3(__m512i codes) {
+  const __m512 subnormals = _mm512_setr_ps(0.0f, 0x1p-9f, 0x2p-9f, 0x3p-9f, 0x4p-9f, 0x5p-9f,
+                                           0x6p-9f, 0x7p-9f, 0, 0, 0, 0, 0, 0, 0, 0);
+  const __m512i magnitude = _mm512_and_si512(codes, _mm512_set1_epi32(0x7F));
+  const __m512i normal =
+      _mm512_add_epi32(_mm512_slli_epi32(magnitude, 20), _mm512_set1_epi32(120 << 23));
+  __m512i bits = _mm512_castps_si512(_mm512_mask_permutexvar_ps(
+      _mm512_castsi512_ps(normal), _mm512_testn_epi32_mask(codes, _mm512_set1_epi32(0x78)),
+      magnitude, subnormals));
+  bits = _mm512_mask_mov_epi32(bits, _mm512_cmpeq_epi32_mask(magnitude, _mm512_set1_epi32(0x7F)),
+                               _mm512_set1_epi32(0x7FC00000));
+  const __m512i sign = _mm512_slli_epi32(_mm512_and_si512(codes, _mm512_set1_epi32(0x80)), 24);
+  return _mm512_castsi512_ps(_mm512_or_si512(bits, sign));
+}
+
+inline __m512 ScalesOfE8M0(__m512i codes) {
+  __m512i bits = _mm512_slli_epi32(codes, 23);
+  bits = _mm512_mask_mov_epi32(bits, _mm512_testn_epi32_mask(codes, codes),
+                               _mm512_set1_epi32(0x00400000));
+  bits = _mm512_mask_mov_epi32(bits, _mm512_cmpeq_epi32_mask(codes, _mm512_set1_epi32(0xFF)),
+                               _mm512_set1_epi32(0x7FC00000));
+  return _mm512_castsi512_ps(bits);
+}
+
+}  // namespace
+
+void ExpandI8(const uint8_t* codes, const uint8_t* /*scales*/, int64_t steps, uint8_t* lines) {
+  const auto value = [](__m512i in_top_byte) __attribute__((always_inline)) {
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(in_top_byte, 24));
+  };
+  for (int64_t i = 0; i < steps * kStepBytes8; i += kVectorBytes) {
+    const __m512i words = Load(codes + i);
+    _mm512_storeu_si512(lines + 2 * i, Pairs(value(_mm512_slli_epi32(words, 24)),
+                                             value(_mm512_slli_epi32(words, 16))));
+    _mm512_storeu_si512(lines + 2 * i + kVectorBytes,
+                        Pairs(value(_mm512_slli_epi32(words, 8)), value(words)));
+  }
+}
+
+void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
+  const __m512i subnormals = Subnormals();
+  for (int64_t step = 0; step < steps; ++step) {
+    const uint8_t* from = codes + step * kStepBytes8;
+    uint8_t* to = lines + step * kStepBytes;
+    __m512i largest = _mm512_setzero_si512();  // of the magnitudes of the step's codes
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      const __m512i words = Load(from + i * kVectorBytes);
+      largest = _mm512_max_epu8(largest, _mm512_and_si512(words, _mm512_set1_epi8(0x7F)));
+      _mm512_storeu_si512(to + 2 * i * kVectorBytes,
+                          Bf16OfE4M3(_mm512_slli_epi16(words, 8), words, subnormals));
+      _mm512_storeu_si512(to + (2 * i + 1) * kVectorBytes,
+                          Bf16OfE4M3(words, _mm512_srli_epi16(words, 8), subnormals));
+    }
+    if (_mm512_cmpeq_epi8_mask(largest, _mm512_set1_epi8(0x7F)) != 0) [[unlikely]]
+      reference::ExpandF8(from, scales, 1, to);  // There is a NaN.
+  }
+}
+
+void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
+  const __m512 numbers = NumbersOfE2M1();
+  for (int64_t group = 0; group < 2 * steps; ++group) {
+    const __m512 group_scales = ScalesOfE4M3(Bytes(scales + group * kPanelRows));
+    const uint8_t* from = codes + group * kStepBytes4 / 2;
+    uint8_t* to = lines + group * kStepBytes / 2;
+    ExpandWords4(Load(from), numbers, group_scales, to);
+    ExpandWords4(Load(from + kVectorBytes), numbers, group_scales, to + 4 * kVectorBytes);
+  }
+}
+
+void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
+  const __m512 numbers = NumbersOfE2M1();
+  for (int64_t step = 0; step < steps; ++step) {
+    const __m512 group_scales = ScalesOfE8M0(Bytes(scales + step * kPanelRows));
+    const uint8_t* from = codes + step * kStepBytes4;
+    uint8_t* to = lines + step * kStepBytes;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      ExpandWords4(Load(from + i * kVectorBytes), numbers, group_scales, to + 4 * i * kVectorBytes);
+    }
+  }
+}
+
+}  // namespace sluice::kernels::avx512
