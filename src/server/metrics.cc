@@ -64,8 +64,10 @@ std::string Escape(std::string_view text) {
   return out;
 }
 
+}  // namespace
+
 // Writes families of samples. Labels are given as `a="b",c="d"`.
-class Exposition {
+class MetricsText {
  public:
   void Family(std::string_view name, std::string_view type, std::string_view help) {
     fmt::format_to(std::back_inserter(out_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name,
@@ -109,7 +111,9 @@ class Exposition {
   std::string out_;
 };
 
-void AppendProcess(Exposition& out, double start_time) {
+namespace {
+
+void AppendProcess(MetricsText& out, double start_time) {
   int64_t virtual_pages = 0, resident_pages = 0;
   if (std::FILE* file = std::fopen("/proc/self/statm", "re")) {
     long a = 0, b = 0;
@@ -155,8 +159,9 @@ void Histogram::Observe(double value, uint64_t times) {
 
 Metrics::Metrics() : start_time_(Now()), http_seconds_(kHttpBounds) {}
 
-void Metrics::SetModel(std::string model_name, const EngineInfo& info) {
+void Metrics::SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config) {
   std::lock_guard lock(mutex_);
+  config_ = config;
   model_name_ = std::move(model_name);
   info_ = info;
   first_token_ = Histogram(kFirstTokenBounds);
@@ -177,6 +182,11 @@ void Metrics::SetModel(std::string model_name, const EngineInfo& info) {
 void Metrics::OnStep(const StepStats& stats) {
   std::lock_guard lock(mutex_);
   last_ = stats;
+  ++num_steps_;
+  if (config_.enable_iteration_stats) {
+    if (iterations_.size() == kMaxIterations) iterations_.pop_front();
+    iterations_.push_back({num_steps_, stats, Now()});
+  }
   prompt_tokens_ += static_cast<uint64_t>(stats.prompt_tokens);
   generation_tokens_ += static_cast<uint64_t>(stats.generated_tokens);
   preemptions_ += static_cast<uint64_t>(stats.preemptions);
@@ -238,6 +248,46 @@ void Metrics::OnHttp(const HttpExchangeRecord& record, std::string_view handler)
   entry.response_bytes += record.response_bytes;
 }
 
+void Metrics::OnRejected() {
+  std::lock_guard lock(mutex_);
+  ++rejected_;
+}
+
+void Metrics::SetSleeping(bool sleeping) {
+  std::lock_guard lock(mutex_);
+  sleeping_ = sleeping;
+}
+
+std::string Metrics::TakeIterations() {
+  std::deque<Iteration> taken;
+  EngineInfo info;
+  {
+    std::lock_guard lock(mutex_);
+    taken.swap(iterations_);
+    info = info_;
+  }
+  std::string out = "[";
+  for (const Iteration& iteration : taken) {
+    const StepStats& stats = iteration.stats;
+    if (out.size() > 1) out.push_back(',');
+    out += fmt::format(
+        R"({{"iter":{},"timestamp":{:.3f},"iterLatencyMS":{:.3f},"numActiveRequests":{},)"
+        R"("numQueuedRequests":{},"maxNumActiveRequests":{},"kvCacheStats":{{"maxNumBlocks":{},)"
+        R"("freeNumBlocks":{},"usedNumBlocks":{},"tokensPerBlock":{},"cacheHitRate":{:.4f}}},)"
+        R"("inflightBatchingStats":{{"numScheduledRequests":{},"numContextRequests":{},)"
+        R"("numGenRequests":{},"numPausedRequests":{},"numCtxTokens":{}}}}})",
+        iteration.number, iteration.unix_seconds, stats.step_seconds * 1e3, stats.running,
+        stats.waiting, info.max_num_seqs, stats.total_blocks,
+        stats.total_blocks - stats.used_blocks, stats.used_blocks, info.block_size,
+        stats.prefix_queries > 0
+            ? static_cast<double>(stats.prefix_hits) / static_cast<double>(stats.prefix_queries)
+            : 0.0,
+        stats.running, stats.running - std::min(stats.running, stats.generated_tokens),
+        std::min(stats.running, stats.generated_tokens), stats.preemptions, stats.prompt_tokens);
+  }
+  return out + "]";
+}
+
 int64_t Metrics::num_running() const {
   std::lock_guard lock(mutex_);
   return last_.running;
@@ -253,9 +303,40 @@ double Metrics::cache_usage() const {
              : 0;
 }
 
+void Metrics::AppendCacheConfig(MetricsText& out) const {
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  const auto boolean = [](bool value) { return value ? "True" : "False"; };
+  const int64_t tokens = info_.num_blocks * info_.block_size;
+  std::vector<std::pair<std::string, std::string>> labels = {
+      {"block_size", std::to_string(info_.block_size)},
+      {"cache_dtype", info_.kv_cache_dtype},
+      {"enable_prefix_caching", boolean(config_.enable_prefix_caching)},
+      {"engine", "0"},
+      {"gpu_memory_utilization",
+       config_.memory_utilization ? Number(*config_.memory_utilization) : std::string("None")},
+      {"is_attention_free", "False"},
+      {"kv_cache_max_concurrency",
+       info_.max_model_len > 0 ? Number(number(tokens) / number(info_.max_model_len)) : "0"},
+      {"kv_cache_memory_bytes", std::to_string(info_.kv_bytes)},
+      {"kv_cache_size_tokens", std::to_string(tokens)},
+      {"model_name", model_name_},
+      {"num_cpu_blocks", "None"},
+      {"num_gpu_blocks", std::to_string(info_.num_blocks)},
+      {"num_gpu_blocks_override", config_.num_blocks_override
+                                      ? std::to_string(*config_.num_blocks_override)
+                                      : std::string("None")},
+      {"sliding_window", "None"},
+  };
+  std::string text;
+  for (const auto& [name, value] : labels)
+    text += fmt::format("{}{}=\"{}\"", text.empty() ? "" : ",", name, Escape(value));
+  out.Family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig");
+  out.Sample("vllm:cache_config_info", text, 1);
+}
+
 std::string Metrics::Text(bool idle) const {
   const double usage = idle ? 0 : cache_usage();
-  Exposition out;
+  MetricsText out;
   AppendProcess(out, start_time_);
   std::lock_guard lock(mutex_);
   const int64_t running = idle ? 0 : last_.running, waiting = idle ? 0 : last_.waiting;
@@ -277,7 +358,7 @@ std::string Metrics::Text(bool idle) const {
     out.Gauge("vllm:num_requests_swapped", labels, 0, "Number of requests swapped out; always 0.");
     out.Family("vllm:engine_sleep_state", "gauge",
                "Engine sleep state; awake = 1 means that the engine is awake.");
-    out.Sample("vllm:engine_sleep_state", with("sleep_state", "awake"), 1);
+    out.Sample("vllm:engine_sleep_state", with("sleep_state", "awake"), sleeping_ ? 0 : 1);
     out.Sample("vllm:engine_sleep_state", with("sleep_state", "weights_offloaded"), 0);
     out.Sample("vllm:engine_sleep_state", with("sleep_state", "discard_all"), 0);
     out.Gauge("vllm:kv_cache_usage_perc", labels, usage,
@@ -309,6 +390,11 @@ std::string Metrics::Text(bool idle) const {
     out.Sample("vllm:prompt_tokens_by_source_total", with("source", "external_kv_transfer"), 0);
     out.Counter("vllm:prompt_tokens_cached", labels, number(prefix_hits_),
                 "Number of cached prompt tokens (local + external).");
+    out.Family("vllm:prompt_tokens_cached_by_source_total", "counter",
+               "Number of cached prompt tokens by where they were.");
+    out.Sample("vllm:prompt_tokens_cached_by_source_total", with("source", "local"),
+               number(prefix_hits_));
+    out.Sample("vllm:prompt_tokens_cached_by_source_total", with("source", "external"), 0);
     out.Counter("vllm:generation_tokens", labels, number(generation_tokens_),
                 "Number of generation tokens processed.");
     out.Family("vllm:request_success_total", "counter",
@@ -318,6 +404,12 @@ std::string Metrics::Text(bool idle) const {
       out.Sample("vllm:request_success_total", with("finished_reason", kReasons[i]),
                  number(finished_[i]));
     out.Sample("vllm:request_success_total", with("finished_reason", "repetition"), 0);
+
+    out.Family("vllm:admission_rejections_total", "counter",
+               "Requests that were answered 503 because the server was full.");
+    out.Sample("vllm:admission_rejections_total",
+               fmt::format("model_name=\"{}\",reason=\"queue_full\"", Escape(model_name_)),
+               number(rejected_));
 
     out.Distribution("vllm:request_prompt_tokens", labels, prompt_lengths_,
                      "Number of prefill tokens processed.");
@@ -352,20 +444,7 @@ std::string Metrics::Text(bool idle) const {
     out.Distribution(
         "vllm:request_prefill_kv_computed_tokens", labels, computed_,
         "Histogram of new KV tokens computed during prefill (excluding cached tokens).");
-    out.Family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig");
-    const auto label = [](std::string_view text) { return Escape(text); };
-    out.Sample(
-        "vllm:cache_config_info",
-        fmt::format("block_size=\"{}\",cache_dtype=\"{}\",engine=\"0\","
-                    "kv_cache_max_concurrency=\"{}\",kv_cache_memory_bytes=\"{}\","
-                    "kv_cache_size_tokens=\"{}\",model_name=\"{}\",num_gpu_blocks=\"{}\"",
-                    info_.block_size, label(info_.kv_cache_dtype),
-                    info_.max_model_len > 0 ? Number(number(info_.num_blocks * info_.block_size) /
-                                                     number(info_.max_model_len))
-                                            : "0",
-                    info_.kv_bytes, info_.num_blocks * info_.block_size, label(model_name_),
-                    info_.num_blocks),
-        1);
+    AppendCacheConfig(out);
   }
 
   out.Family("http_requests_total", "counter",
@@ -426,7 +505,7 @@ std::string Metrics::ThroughputLine() {
   return fmt::format(
       "Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} "
       "tokens/s, Running: {} reqs, "
-      "Waiting: {} reqs, KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
+      "Waiting: {} reqs, CPU KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
       static_cast<double>(prompt) / seconds, static_cast<double>(generation) / seconds,
       last_.running, last_.waiting, usage, hits);
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -13,8 +14,11 @@
 #include "engine/engine.h"
 #include "engine/observer.h"
 #include "server/http/http_types.h"
+#include "server/server_config.h"
 
 namespace sluice {
+
+class MetricsText;
 
 // A distribution over fixed bounds.
 class Histogram {
@@ -45,8 +49,9 @@ class Metrics : public EngineObserver {
  public:
   Metrics();
 
-  // Until then only what concerns the process and HTTP is shown.
-  void SetModel(std::string model_name, const EngineInfo& info);
+  // Until then only what concerns the process and HTTP is shown. `config`: what
+  // vllm:cache_config_info tells of the options.
+  void SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config = {});
 
   void OnStep(const StepStats& stats) override;
   void OnFirstToken(double seconds_since_arrival) override;
@@ -56,6 +61,11 @@ class Metrics : public EngineObserver {
   // `handler`: the route's path, or "none" for requests that match none.
   void OnHttp(const HttpExchangeRecord& record, std::string_view handler);
 
+  // A request was answered 503 because there are too many.
+  void OnRejected();
+  // POST /sleep and /wake_up.
+  void SetSleeping(bool sleeping);
+
   int64_t num_running() const;
   int64_t num_waiting() const;
   double cache_usage() const;
@@ -63,6 +73,10 @@ class Metrics : public EngineObserver {
   // The whole of /metrics. `idle`: nothing runs or waits now, whatever the last step said (what was
   // aborted since makes no step of its own).
   std::string Text(bool idle) const;
+
+  // trtllm-serve's /metrics: the steps since the last call, at most kMaxIterations of them, as a
+  // JSON array; [] unless --enable_iter_perf_stats or its YAML key asked for them.
+  std::string TakeIterations();
 
   // One line about the last interval in vLLM's words; "" if nothing happened in it. Called by one
   // thread at a time.
@@ -75,10 +89,23 @@ class Metrics : public EngineObserver {
     uint64_t count = 0, request_bytes = 0, response_bytes = 0;
   };
 
+  // One step, for TakeIterations().
+  struct Iteration {
+    int64_t number = 0;
+    StepStats stats;
+    double unix_seconds = 0;
+  };
+  static constexpr size_t kMaxIterations = 1000;
+
   mutable std::mutex mutex_;
   std::string model_name_;
   bool has_model_ = false;
   EngineInfo info_;
+  ServerConfig config_;
+  bool sleeping_ = false;
+  uint64_t rejected_ = 0;
+  int64_t num_steps_ = 0;
+  std::deque<Iteration> iterations_;
   const double start_time_;
 
   StepStats last_;
@@ -90,6 +117,8 @@ class Metrics : public EngineObserver {
       sequences_, iteration_;
   Histogram http_seconds_;
   std::map<std::string, Handler, std::less<>> handlers_;
+
+  void AppendCacheConfig(MetricsText& out) const;
 
   // Of the interval that ThroughputLine() reports.
   std::chrono::steady_clock::time_point line_time_ = std::chrono::steady_clock::now();

@@ -3,12 +3,11 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <mutex>
-
-#include <fmt/format.h>
+#include <optional>
 
 #include "base/log.h"
+#include "server/access_log.h"
 #include "server/api/api.h"
 #include "server/http/http_server.h"
 #include "server/metrics.h"
@@ -16,14 +15,14 @@
 namespace sluice {
 namespace {
 
-constexpr auto kThroughputInterval = std::chrono::seconds(10);
 constexpr auto kDrainPoll = std::chrono::milliseconds(20);
 // How long a client that reads slowly keeps a drained server from ending.
 constexpr auto kLastBytes = std::chrono::seconds(5);
 
 class ServerImpl : public Server {
  public:
-  explicit ServerImpl(ServerConfig config) : config_(std::move(config)), api_(config_, &metrics_) {}
+  explicit ServerImpl(ServerConfig config)
+      : config_(std::move(config)), access_log_(config_), api_(config_, &metrics_) {}
 
   ~ServerImpl() override { Close(); }
 
@@ -41,7 +40,7 @@ class ServerImpl : public Server {
   Status Attach(Engine* engine, const std::filesystem::path& model_folder) override {
     ASSIGN_OR_RETURN(std::shared_ptr<const ModelContext> model,
                      ModelContext::Load(config_, engine, model_folder));
-    metrics_.SetModel(model->name(), engine->info());
+    metrics_.SetModel(model->name(), engine->info(), config_);
     if (model->templates.empty()) {
       LOG_WARNING("server",
                   "the model has no chat template: /v1/chat/completions needs --chat-template");
@@ -56,7 +55,11 @@ class ServerImpl : public Server {
   }
 
   int Run() override {
-    auto next_line = std::chrono::steady_clock::now() + kThroughputInterval;
+    using Clock = std::chrono::steady_clock;
+    const bool lines = !config_.disable_log_stats && config_.log_stats_seconds > 0;
+    const auto interval = std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(lines ? config_.log_stats_seconds : 3600.0));
+    auto next_line = Clock::now() + interval;
     std::optional<std::chrono::steady_clock::time_point> idle_since;
     std::unique_lock lock(mutex_);
     running_ = true;
@@ -66,10 +69,10 @@ class ServerImpl : public Server {
       } else {
         wake_.wait_until(lock, next_line);
       }
-      const auto now = std::chrono::steady_clock::now();
+      const auto now = Clock::now();
       if (now >= next_line) {
-        next_line = now + kThroughputInterval;
-        if (const std::string line = metrics_.ThroughputLine(); !line.empty())
+        next_line = now + interval;
+        if (const std::string line = lines ? metrics_.ThroughputLine() : ""; !line.empty())
           LOG_INFO("engine", "{}", line);
       }
       if (!draining_) continue;
@@ -116,17 +119,12 @@ class ServerImpl : public Server {
 
   void Record(const HttpExchangeRecord& record) {
     metrics_.OnHttp(record, api_.RouteOf(record.path));
-    if (config_.disable_access_log) return;
-    const std::string line =
-        fmt::format("INFO:     {} - \"{} {} HTTP/{}\" {} {}\n", record.client,
-                    PercentEncodeUnsafe(record.method), PercentEncodeUnsafe(record.target),
-                    record.version, record.status, HttpReason(record.status));
-    std::fwrite(line.data(), 1, line.size(), stdout);
-    std::fflush(stdout);
+    access_log_.Add(record);
   }
 
   const ServerConfig config_;
   Metrics metrics_;
+  AccessLog access_log_;
   Api api_;
   std::unique_ptr<HttpServer> http_;
 

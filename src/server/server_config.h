@@ -68,7 +68,8 @@ struct ServerConfig {
   bool skip_model_name_validation = false;  // any "model" is taken
   std::string tool_call_parser;             // "" for none
   bool enable_auto_tool_choice = false;
-  std::string reasoning_parser;  // "" for none
+  std::string reasoning_parser;         // "" for none
+  bool enable_iteration_stats = false;  // trtllm-serve: GET /metrics tells of every step
 
   // Limits of one request.
   int max_stop_strings = 4;
@@ -85,6 +86,12 @@ struct ServerConfig {
   int64_t max_log_length = -1;  // characters of a prompt or answer in the log; -1: all
   bool disable_log_stats = false;
   bool priority_scheduling = false;
+
+  // What /metrics tells of the engine's options.
+  bool enable_prefix_caching = true;
+  std::optional<double> memory_utilization;
+  std::optional<int64_t> num_blocks_override;
+
   std::string version;  // of /version and system_fingerprint
 };
 

@@ -584,7 +584,7 @@ TEST_F(ServerTest, Routes) {
   EXPECT_THAT(redirect.head, HasSubstr("location: http://x/v1/models\r\n"));
   EXPECT_EQ(Ask("POST", "/v1/embeddings", "{}").status, 404);
   EXPECT_EQ(Ask("POST", "/v1/completions/render", "{}").status, 403);
-  EXPECT_EQ(Ask("POST", "/v1/responses", "{}").status, 404);
+  EXPECT_EQ(Ask("POST", "/v1/responses", "{}").status, 400);
   const json::Value models = Ask("GET", "/v1/models").json();
   EXPECT_EQ(Keys(At(models, {"data", "0"})),
             "id object created owned_by root parent max_model_len permission ");

@@ -35,9 +35,11 @@ void AppendFinish(std::string& out, const ChoiceDelta& delta) {
     return;
   }
   out.append(R"("finish_reason":")")
-      .append(FinishReasonName(*delta.finish))
+      .append(delta.repetition ? "repetition" : FinishReasonName(*delta.finish))
       .append(R"(","stop_reason":)");
-  if (delta.stop_string) {
+  if (delta.repetition) {
+    out += R"("repetition_detected")";
+  } else if (delta.stop_string) {
     json::AppendString(out, *delta.stop_string);
   } else if (delta.stop_token) {
     AppendInteger(out, *delta.stop_token);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,9 @@ struct AnswerIdentity {
   std::string model;
   std::string fingerprint;
   int64_t created = 0;
+  ApiDialect dialect = ApiDialect::kSluice;
+  // What the answer's head gets when the answer is complete; may be empty.
+  std::function<void(HttpResponse&)> decorate;
 };
 
 const char* FinishReasonName(FinishReason reason);  // "stop", "length", "abort", "error"

@@ -4,16 +4,23 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "server/api/active_requests.h"
 #include "server/api/cors.h"
 #include "server/api/model_context.h"
+#include "server/api/route.h"
 #include "server/api/worker_pool.h"
 #include "server/http/http_types.h"
 #include "server/metrics.h"
 
 namespace sluice {
+
+struct ChatRequest;
+struct ConversationFields;
 
 // Answers requests: quick ones on the I/O thread that brings them, those with a body on the worker
 // pool. Thread safety: all methods may be called from any thread.
@@ -43,37 +50,63 @@ class Api : public HttpHandler {
   using Writer = std::shared_ptr<ResponseWriter>;
   using Model = std::shared_ptr<const ModelContext>;
   struct Route;
-  static const Route kRoutes[];
+  static std::span<const Route> Routes();
 
   const Route* FindRoute(std::string_view path) const;
+  std::vector<const RouteSpec*> OpenRoutes() const;
+  HttpResponse NotFound(std::string_view path) const;
   std::string_view WithoutRoot(std::string_view path) const;
   bool Authorized(const HttpRequest& head) const;
   Model model() const;
+  HttpResponse Refusal(const ApiError& error) const {
+    return ErrorResponse(error, config_.dialect);
+  }
 
   // Inline.
   void Health(const HttpRequest& request, Writer writer);
-  void Ping(const HttpRequest& request, Writer writer);
   void Version(const HttpRequest& request, Writer writer);
   void Load(const HttpRequest& request, Writer writer);
   void ShowMetrics(const HttpRequest& request, Writer writer);
+  void Prometheus(const HttpRequest& request, Writer writer);
   void Models(const HttpRequest& request, Writer writer);
   void OneModel(const HttpRequest& request, Writer writer);
   void TokenizerInfo(const HttpRequest& request, Writer writer);
-  void ScaleOut(const HttpRequest& request, Writer writer);
-  void NotServed(const HttpRequest& request, Writer writer);
+  void OpenApi(const HttpRequest& request, Writer writer);
+  void Docs(const HttpRequest& request, Writer writer);
+  void StoredResponse(const HttpRequest& request, Writer writer);
+  void ServerInfo(const HttpRequest& request, Writer writer);
+  void IsPaused(const HttpRequest& request, Writer writer);
+  void IsSleeping(const HttpRequest& request, Writer writer);
+  void WorldSize(const HttpRequest& request, Writer writer);
 
   // On a worker. `ticket` counts the request as pending while it lives.
   using Ticket = std::shared_ptr<void>;
   void Completions(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
   void Chat(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void BatchChat(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
   void Invocations(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void HealthGenerate(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
   void Tokenize(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
   void Detokenize(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void Refused(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void ResetCache(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void ResetNothing(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void Pause(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void Resume(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void Sleep(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void WakeUp(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void AbortRequests(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  void CollectiveRpc(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
 
   ApiStatus RunCompletions(const HttpRequest& request, const json::Value& body, Writer writer,
                            Model model, Ticket ticket);
   ApiStatus RunChat(const HttpRequest& request, const json::Value& body, Writer writer, Model model,
                     Ticket ticket);
+  ApiStatus RunBatchChat(const HttpRequest& request, const json::Value& body, Writer writer,
+                         Model model, Ticket ticket);
+  ApiStatus StartChat(const HttpRequest& request, const ChatRequest& decoded,
+                      std::span<const ConversationFields> conversations, Writer writer, Model model,
+                      Ticket ticket);
   ApiResult<std::string> RunTokenize(const json::Value& body, const ModelContext& model);
   ApiResult<std::string> RunDetokenize(const json::Value& body, const ModelContext& model);
 
@@ -82,6 +115,8 @@ class Api : public HttpHandler {
   const Cors cors_;
   const std::shared_ptr<std::atomic<int64_t>> pending_ = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<bool> draining_{false};
+  const std::shared_ptr<ActiveRequests> active_ = std::make_shared<ActiveRequests>();
+  std::atomic<bool> sleeping_{false};
   mutable std::mutex mutex_;  // guards model_
   Model model_;
   WorkerPool pool_;

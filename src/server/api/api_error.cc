@@ -55,11 +55,13 @@ ApiError FromError(const Error& error) {
   return result;
 }
 
-std::string ErrorBody(const ApiError& error, bool spaced) {
+namespace {
+
+// `"message":…,"type":…,"param":…,"code":…`
+void AppendMembers(std::string& out, const ApiError& error, bool spaced) {
   const std::string_view colon = spaced ? ": " : ":";
   const std::string_view comma = spaced ? ", " : ",";
-  std::string out = "{\"error\"";
-  out.append(colon).append("{\"message\"").append(colon);
+  out.append("\"message\"").append(colon);
   json::AppendString(out, error.message);
   out.append(comma).append("\"type\"").append(colon);
   json::AppendString(out, error.type);
@@ -69,19 +71,28 @@ std::string ErrorBody(const ApiError& error, bool spaced) {
   } else {
     out += "null";
   }
-  out.append(comma)
-      .append("\"code\"")
-      .append(colon)
-      .append(std::to_string(error.status))
-      .append("}}");
-  return out;
+  out.append(comma).append("\"code\"").append(colon).append(std::to_string(error.status));
 }
 
-HttpResponse ErrorResponse(const ApiError& error) {
+}  // namespace
+
+std::string ErrorBody(const ApiError& error, bool spaced) {
+  std::string out = spaced ? "{\"error\": {" : "{\"error\":{";
+  AppendMembers(out, error, spaced);
+  return out + "}}";
+}
+
+HttpResponse ErrorResponse(const ApiError& error, ApiDialect dialect) {
   if (!error.detail.empty()) return DetailResponse(error.status, error.detail);
   HttpResponse response;
   response.status = error.status;
-  response.body = ErrorBody(error);
+  if (dialect == ApiDialect::kTrtllm) {
+    response.body = R"({"object":"error",)";
+    AppendMembers(response.body, error, /*spaced=*/false);
+    response.body.push_back('}');
+  } else {
+    response.body = ErrorBody(error);
+  }
   // Clients wait this long before they try again.
   if (error.status == 503 || error.status == 429) response.headers.push_back({"retry-after", "1"});
   return response;

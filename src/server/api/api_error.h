@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "server/http/http_types.h"
+#include "server/server_config.h"
 
 namespace sluice {
 
@@ -42,7 +43,8 @@ ApiError FromError(const Error& error);
 // {"error":{"message":…,"type":…,"param":…,"code":…}}; `spaced` puts a space behind every ':' and
 // ','.
 std::string ErrorBody(const ApiError& error, bool spaced = false);
-HttpResponse ErrorResponse(const ApiError& error);
+// trtllm-serve's errors are flat: {"object":"error","message":…,"type":…,"param":…,"code":…}.
+HttpResponse ErrorResponse(const ApiError& error, ApiDialect dialect = ApiDialect::kSluice);
 HttpResponse DetailResponse(int status, std::string_view detail);
 HttpResponse JsonResponse(std::string body);
 

@@ -23,7 +23,9 @@ class ChatAnswer : public AnswerWriter {
   ChatAnswer(ChatAnswerOptions options, std::shared_ptr<ResponseWriter> writer)
       : options_(std::move(options)),
         writer_(std::move(writer)),
-        choices_(static_cast<size_t>(options_.n)) {
+        choices_(options_.conversations.size() * static_cast<size_t>(options_.n)) {
+    for (const auto& conversation : options_.conversations)
+      prompt_tokens_ += static_cast<int64_t>(conversation.prompt_tokens.size());
     const AnswerIdentity& identity = options_.identity;
     head_ = R"({"id":)";
     json::AppendString(head_, identity.id);
@@ -53,27 +55,31 @@ class ChatAnswer : public AnswerWriter {
     std::string event = "data: " + head_;
     event += fmt::format(R"({{"index":{},"delta":{{"content":)", delta.choice);
     json::AppendString(event, delta.text);
-    event += R"(},"logprobs":)";
+    event += IsTrtllm()
+                 ? R"(,"reasoning_content":null,"reasoning":null,"tool_calls":[]},"logprobs":)"
+                 : R"(},"logprobs":)";
     if (options_.logprobs) {
       event.append(R"({"content":[)").append(logprobs).append("]}");
     } else {
       event += "null";
     }
     event.push_back(',');
-    if (delta.finish) {
+    if (delta.finish || IsTrtllm()) {
       AppendFinish(event, delta);
     } else {
       event += R"("finish_reason":null)";
     }
-    event += R"(,"token_ids":)";
-    if (options_.return_token_ids) {
-      AppendTokenIds(event, delta.tokens);
-    } else {
-      event += "null";
+    if (!IsTrtllm()) {
+      event += R"(,"token_ids":)";
+      if (options_.return_token_ids) {
+        AppendTokenIds(event, delta.tokens);
+      } else {
+        event += "null";
+      }
     }
     event += "}]";
     AppendChunkUsage(event, choice.num_tokens);
-    if (delta.finish && !options_.include_usage) AppendFingerprint(event);
+    if (delta.finish && !options_.include_usage && !IsTrtllm()) AppendFingerprint(event);
     event.push_back('}');
     event += kEventEnd;
     writer_->WriteChunk(event);
@@ -81,18 +87,17 @@ class ChatAnswer : public AnswerWriter {
 
   void OnDone() override {
     const bool details = options_.model->config.enable_prompt_tokens_details;
-    const int64_t prompt_tokens = static_cast<int64_t>(options_.prompt_tokens.size());
     if (options_.stream) {
       if (options_.include_usage) {
         std::string event = "data: " + head_ + R"(],"usage":)";
-        AppendUsage(event, prompt_tokens, completion_tokens_);
+        AppendUsage(event, prompt_tokens_, completion_tokens_);
         if (details) {
           event += fmt::format(
               R"(,"prompt_tokens_details":{{"cached_tokens":{},"created_cache_tokens":0}})",
               result_.cached_tokens);
         }
         event.push_back('}');
-        AppendFingerprint(event);
+        if (!IsTrtllm()) AppendFingerprint(event);
         event.push_back('}');
         event += kEventEnd;
         writer_->WriteChunk(event);
@@ -103,10 +108,16 @@ class ChatAnswer : public AnswerWriter {
     }
     std::string body = head_;
     for (size_t i = 0; i < choices_.size(); ++i) AppendChoice(body, i);
+    if (IsTrtllm()) {
+      body += R"(],"usage":)";
+      AppendUsage(body, prompt_tokens_, completion_tokens_);
+      body += R"(},"prompt_token_ids":null})";
+      return Send(std::move(body));
+    }
     body += R"(],"service_tier":null)";
     AppendFingerprint(body);
     body += R"(,"usage":)";
-    AppendUsage(body, prompt_tokens, completion_tokens_);
+    AppendUsage(body, prompt_tokens_, completion_tokens_);
     body += R"(,"prompt_tokens_details":)";
     if (details) {
       body +=
@@ -117,18 +128,19 @@ class ChatAnswer : public AnswerWriter {
     }
     body += R"(,"completion_tokens_details":null},"prompt_logprobs":)";
     if (options_.prompt_logprobs) {
-      AppendPromptLogprobs(body, *options_.model->tokenizer, options_.prompt_tokens, result_,
+      AppendPromptLogprobs(body, *options_.model->tokenizer,
+                           options_.conversations[0].prompt_tokens, result_,
                            static_cast<size_t>(*options_.prompt_logprobs));
     } else {
       body += "null";
     }
     AppendPrompt(body);
     body += R"(,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null})";
-    writer_->Send(JsonResponse(std::move(body)));
+    Send(std::move(body));
   }
 
   void OnFailure(const ApiError& error) override {
-    if (!streaming_) return writer_->Send(ErrorResponse(error));
+    if (!streaming_) return writer_->Send(ErrorResponse(error, options_.identity.dialect));
     writer_->WriteChunk(ErrorEvent(error));
     writer_->EndStream();
   }
@@ -143,6 +155,16 @@ class ChatAnswer : public AnswerWriter {
     ChoiceDelta end;
   };
 
+  const ChatAnswerOptions::Conversation& ConversationOf(size_t choice) const {
+    return options_.conversations[choice / static_cast<size_t>(options_.n)];
+  }
+
+  void Send(std::string body) {
+    HttpResponse response = JsonResponse(std::move(body));
+    if (options_.identity.decorate) options_.identity.decorate(response);
+    writer_->Send(std::move(response));
+  }
+
   // With the first tokens of any choice come the roles of all, then what is echoed.
   void StartStream() {
     if (streaming_) return;
@@ -150,21 +172,25 @@ class ChatAnswer : public AnswerWriter {
     HttpResponse response;
     response.content_type = "text/event-stream; charset=utf-8";
     writer_->StartStream(std::move(response));
-    for (int i = 0; i < options_.n; ++i) {
+    for (size_t i = 0; i < choices_.size(); ++i) {
       std::string event = "data: " + head_;
       event += fmt::format(R"({{"index":{},"delta":{{"role":)", i);
-      json::AppendString(event, options_.role);
-      event += R"(,"content":""},"logprobs":null,"finish_reason":null}])";
+      json::AppendString(event, ConversationOf(i).role);
+      event += IsTrtllm()
+                   ? R"(,"content":null,"reasoning_content":null,"reasoning":null,)"
+                     R"("tool_calls":[]},"logprobs":null,"finish_reason":null,"stop_reason":null}])"
+                   : R"(,"content":""},"logprobs":null,"finish_reason":null}])";
       AppendChunkUsage(event, 0);
-      AppendPrompt(event);
+      if (!IsTrtllm()) AppendPrompt(event);
       event.push_back('}');
       event += kEventEnd;
       writer_->WriteChunk(event);
     }
-    for (int i = 0; i < options_.n && !options_.echo.empty(); ++i) {
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      if (ConversationOf(i).echo.empty()) continue;
       std::string event = "data: " + head_;
       event += fmt::format(R"({{"index":{},"delta":{{"content":)", i);
-      json::AppendString(event, options_.echo);
+      json::AppendString(event, ConversationOf(i).echo);
       event += R"(},"logprobs":null,"finish_reason":null}])";
       AppendChunkUsage(event, 0);
       event.push_back('}');
@@ -173,23 +199,29 @@ class ChatAnswer : public AnswerWriter {
     }
   }
 
+  bool IsTrtllm() const { return options_.identity.dialect == ApiDialect::kTrtllm; }
+
   void AppendChunkUsage(std::string& event, int64_t completion_tokens) const {
-    if (!options_.continuous_usage) return;
+    if (!options_.continuous_usage) {
+      if (IsTrtllm()) event += R"(,"usage":null)";
+      return;
+    }
     event += R"(,"usage":)";
-    AppendUsage(event, static_cast<int64_t>(options_.prompt_tokens.size()), completion_tokens);
-    event += R"(,"completion_tokens_details":null})";
+    AppendUsage(event, prompt_tokens_, completion_tokens);
+    event += IsTrtllm() ? "}" : R"(,"completion_tokens_details":null})";
   }
 
   void AppendPrompt(std::string& out) const {
     out += R"(,"prompt_token_ids":)";
-    if (options_.return_token_ids) {
-      AppendTokenIds(out, options_.prompt_tokens);
+    const bool single = options_.conversations.size() == 1;
+    if (options_.return_token_ids && single) {
+      AppendTokenIds(out, options_.conversations[0].prompt_tokens);
     } else {
       out += "null";
     }
     out += R"(,"prompt_text":)";
-    if (options_.prompt_text) {
-      json::AppendString(out, *options_.prompt_text);
+    if (options_.return_prompt_text && single) {
+      json::AppendString(out, options_.conversations[0].prompt_text);
     } else {
       out += "null";
     }
@@ -235,11 +267,13 @@ class ChatAnswer : public AnswerWriter {
     const Choice& choice = choices_[index];
     if (index > 0) body.push_back(',');
     body += fmt::format(R"({{"index":{},"message":{{"role":)", index);
-    json::AppendString(body, options_.role);
+    json::AppendString(body, ConversationOf(index).role);
     body += R"(,"content":)";
-    json::AppendString(body, options_.echo + choice.text);
-    body +=
-        R"(,"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null},"logprobs":)";
+    json::AppendString(body, ConversationOf(index).echo + choice.text);
+    body += IsTrtllm()
+                ? R"(,"reasoning_content":null,"reasoning":null,"tool_calls":[]},"logprobs":)"
+                : R"(,"refusal":null,"annotations":null,"audio":null,"function_call":null,)"
+                  R"("reasoning":null},"logprobs":)";
     if (options_.logprobs) {
       body.append(R"({"content":[)").append(choice.logprobs).append("]}");
     } else {
@@ -247,6 +281,10 @@ class ChatAnswer : public AnswerWriter {
     }
     body.push_back(',');
     AppendFinish(body, choice.end);
+    if (IsTrtllm()) {
+      body += R"(,"disaggregated_params":null})";
+      return;
+    }
     body += R"(,"token_ids":)";
     if (options_.return_token_ids) {
       AppendTokenIds(body, choice.tokens);
@@ -261,7 +299,7 @@ class ChatAnswer : public AnswerWriter {
   std::vector<Choice> choices_;
   PromptResult result_;
   std::string head_;  // of the body and of every chunk, up to the choices
-  int64_t completion_tokens_ = 0;
+  int64_t prompt_tokens_ = 0, completion_tokens_ = 0;
   bool streaming_ = false;
 };
 

@@ -29,9 +29,18 @@ struct ChatRequest {
   ConversationFields conversation;
   bool echo = false;
   bool return_prompt_text = false;
+  std::optional<std::vector<int64_t>> prompt_ids;  // trtllm-serve: instead of the rendered messages
 };
 
 ApiResult<ChatRequest> DecodeChatRequest(const json::Value& body, const ServerConfig& config);
+
+// Several conversations in `messages`, one answer each; what else the body says holds for all.
+struct BatchChatRequest {
+  ChatRequest common;
+  std::vector<ConversationFields> conversations;
+};
+ApiResult<BatchChatRequest> DecodeBatchChatRequest(const json::Value& body,
+                                                   const ServerConfig& config);
 
 // Reads and checks `messages` and its companions.
 ConversationFields ReadConversation(FieldReader& reader);
@@ -42,17 +51,21 @@ ApiResult<std::string> RenderConversation(const ConversationFields& conversation
 struct ChatAnswerOptions {
   AnswerIdentity identity;
   std::shared_ptr<const ModelContext> model;
-  int n = 1;
+  int n = 1;  // choices a conversation
   bool stream = false;
   bool include_usage = false, continuous_usage = false;
   bool return_token_ids = false;
   bool tokens_as_ids = false;
   std::optional<int32_t> logprobs;  // how many alternatives a token has
   std::optional<int32_t> prompt_logprobs;
-  std::string role = "assistant";
-  std::string echo;  // text in front of the answer
-  std::optional<std::string> prompt_text;
-  std::vector<int32_t> prompt_tokens;
+  bool return_prompt_text = false;
+  struct Conversation {
+    std::string role = "assistant";
+    std::string echo;  // text in front of the answer
+    std::string prompt_text;
+    std::vector<int32_t> prompt_tokens;
+  };
+  std::vector<Conversation> conversations;  // several only in a batch
 };
 
 std::unique_ptr<AnswerWriter> MakeChatAnswer(ChatAnswerOptions options,

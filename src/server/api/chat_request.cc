@@ -10,6 +10,8 @@
 namespace sluice {
 namespace {
 
+constexpr size_t kMaxConversations = 1024;
+
 // The first of the message types that vLLM tries; its errors stand first in what it reports.
 constexpr std::string_view kFirstMessageType = "ChatCompletionDeveloperMessageParam";
 
@@ -294,10 +296,71 @@ ApiResult<ChatRequest> DecodeChatRequest(const json::Value& body, const ServerCo
     if (kwargs.Find("enable_thinking") == nullptr) kwargs.Set("enable_thinking", *effort != "none");
   }
   API_RETURN_IF_ERROR(RefuseUnsupported(reader, /*is_chat=*/true));
+  if (config.dialect != ApiDialect::kVllm) {
+    API_RETURN_IF_ERROR(RefuseTrtllmFields(reader));
+    request.prompt_ids = reader.OptionalInts("prompt_token_ids", {.min = 0});
+    if (!errors.empty()) return ValidationFailed(errors);
+  }
   if (IsTruthy(reader.Raw("return_assistant_tokens_mask"))) {
     return Unsupported("a mask of the assistant's tokens", "return_assistant_tokens_mask");
   }
   API_RETURN_IF_ERROR(RefuseToolChoice(body));
+  return request;
+}
+
+ApiResult<BatchChatRequest> DecodeBatchChatRequest(const json::Value& body,
+                                                   const ServerConfig& config) {
+  if (!body.is_object()) return NotAnObject(body);
+  std::vector<FieldError> errors;
+  FieldReader reader(body, "body", &errors);
+  const json::Value* lists = body.Find("messages");
+  if (lists == nullptr) {
+    reader.AddMissing("messages");
+  } else if (!lists->is_array()) {
+    reader.Add("list_type", "messages", "Input should be a valid list", *lists);
+  } else if (lists->as_array().empty()) {
+    reader.Add("too_short", "messages", "List should have at least 1 item after validation, not 0",
+               *lists, "{'field_type': 'List', 'min_length': 1, 'actual_length': 0}");
+  } else {
+    for (size_t i = 0; i < lists->as_array().size(); ++i) {
+      const json::Value& list = lists->as_array()[i];
+      if (!list.is_array()) {
+        reader.Add("list_type", fmt::format("messages.{}", i), "Input should be a valid list",
+                   list);
+        continue;
+      }
+      for (size_t j = 0; j < list.as_array().size(); ++j)
+        CheckMessage(reader, list.as_array()[j], j);
+    }
+  }
+  if (!errors.empty()) return ValidationFailed(errors);
+  const json::Value::Array& conversations = lists->as_array();
+  if (conversations.size() > kMaxConversations) {
+    return BadParameter(fmt::format("at most {} conversations fit into one request, got {}",
+                                    kMaxConversations, conversations.size()),
+                        "messages");
+  }
+  if (const json::Value* n = body.Find("n");
+      n != nullptr && n->is_integer() && *n != json::Value(1)) {
+    return BadParameter("Batch chat completions do not support `n > 1`. Please set `n` to 1.", "n",
+                        PythonInput(*n));
+  }
+  if (IsTruthy(body.Find("tools")))
+    return BadParameter("Batch chat completions do not support `tools`.", "tools");
+  // What is left is a chat request with the first conversation; a batch is never streamed.
+  json::Value first{json::Value::Object{}};
+  for (const auto& [key, value] : body.as_object()) {
+    if (key != "messages" && key != "stream" && key != "stream_options") first.Set(key, value);
+  }
+  first.Set("messages", conversations[0]);
+  API_ASSIGN_OR_RETURN(ChatRequest common, DecodeChatRequest(first, config));
+  BatchChatRequest request;
+  for (const json::Value& messages : conversations) {
+    ConversationFields conversation = common.conversation;
+    conversation.messages = messages;
+    request.conversations.push_back(std::move(conversation));
+  }
+  request.common = std::move(common);
   return request;
 }
 

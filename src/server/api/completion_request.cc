@@ -93,6 +93,9 @@ ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body,
   request.sampling = ReadSamplingFields(reader, config);
   request.echo = reader.OptionalBool("echo").value_or(false);
   request.add_special_tokens = reader.Bool("add_special_tokens", true);
+  // vLLM does not know this one and ignores it.
+  if (config.dialect != ApiDialect::kVllm)
+    request.detokenize = reader.OptionalBool("detokenize").value_or(true);
   request.sampling.logprobs = reader.OptionalInt("logprobs");
   request.sampling.max_tokens = reader.OptionalInt("max_tokens").value_or(16);
   if (!errors.empty()) return ValidationFailed(errors);
@@ -110,6 +113,7 @@ ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body,
     return tl::unexpected<ApiError>(std::move(error));
   }
   API_RETURN_IF_ERROR(RefuseUnsupported(reader, /*is_chat=*/false));
+  if (config.dialect != ApiDialect::kVllm) API_RETURN_IF_ERROR(RefuseTrtllmFields(reader));
   const size_t count = request.texts.size() + request.ids.size();
   if (count == 0) return BadRequest("You must pass at least one prompt");
   if (count > kMaxPrompts) {

@@ -109,7 +109,7 @@ class CompletionAnswer : public AnswerWriter {
     choice.started = true;
     choice.num_tokens += static_cast<int64_t>(delta.tokens.size());
     completion_tokens_ += static_cast<int64_t>(delta.tokens.size());
-    if (options_.drop_output) delta.text.clear();
+    if (options_.drop_output || !options_.detokenize) delta.text.clear();
     if (first && options_.echo && !options_.return_token_ids)
       delta.text = options_.prompts[prompt].text + delta.text;
 
@@ -137,6 +137,7 @@ class CompletionAnswer : public AnswerWriter {
     std::string event = "data: " + head_;
     event += fmt::format(R"({{"index":{},"text":)", delta.choice);
     json::AppendString(event, delta.text);
+    if (IsTrtllm()) AppendTrtllmTokens(event, delta.tokens);
     event += R"(,"logprobs":)";
     if (options_.logprobs) {
       columns.AppendTo(event);
@@ -145,6 +146,7 @@ class CompletionAnswer : public AnswerWriter {
     }
     event.push_back(',');
     AppendFinish(event, delta);
+    if (IsTrtllm()) return WriteTrtllmChunk(std::move(event), prompt, choice.num_tokens);
     event += R"(,"prompt_token_ids":)";
     if (first && (options_.echo || options_.return_token_ids)) {
       AppendTokenIds(event, options_.prompts[prompt].tokens);
@@ -180,7 +182,7 @@ class CompletionAnswer : public AnswerWriter {
               fmt::format(R"(,"prompt_tokens_details":{{"cached_tokens":{}}})", cached_tokens_);
         }
         event.push_back('}');
-        AppendFingerprint(event);
+        if (!IsTrtllm()) AppendFingerprint(event);
         event.push_back('}');
         event += kEventEnd;
         writer_->WriteChunk(event);
@@ -191,6 +193,13 @@ class CompletionAnswer : public AnswerWriter {
     }
     std::string body = head_;
     for (size_t i = 0; i < choices_.size(); ++i) AppendChoice(body, i);
+    if (IsTrtllm()) {
+      body += R"(],"usage":)";
+      AppendUsage(body, PromptTokens(), completion_tokens_);
+      // One prompt has none, several have merged into an empty list.
+      body += results_.size() > 1 ? R"(},"prompt_token_ids":[]})" : R"(},"prompt_token_ids":null})";
+      return Send(std::move(body));
+    }
     body += R"(],"service_tier":null)";
     AppendFingerprint(body);
     body += R"(,"usage":)";
@@ -205,11 +214,11 @@ class CompletionAnswer : public AnswerWriter {
     }
     body +=
         R"(,"completion_tokens_details":null},"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null})";
-    writer_->Send(JsonResponse(std::move(body)));
+    Send(std::move(body));
   }
 
   void OnFailure(const ApiError& error) override {
-    if (!streaming_) return writer_->Send(ErrorResponse(error));
+    if (!streaming_) return writer_->Send(ErrorResponse(error, options_.identity.dialect));
     writer_->WriteChunk(ErrorEvent(error));
     writer_->EndStream();
   }
@@ -235,6 +244,37 @@ class CompletionAnswer : public AnswerWriter {
     writer_->StartStream(std::move(response));
   }
 
+  bool IsTrtllm() const { return options_.identity.dialect == ApiDialect::kTrtllm; }
+
+  void Send(std::string body) {
+    HttpResponse response = JsonResponse(std::move(body));
+    if (options_.identity.decorate) options_.identity.decorate(response);
+    writer_->Send(std::move(response));
+  }
+
+  // Ids stand in for text that was not asked for.
+  void AppendTrtllmTokens(std::string& out, const std::vector<int32_t>& tokens) const {
+    out += R"(,"token_ids":)";
+    if (options_.detokenize && !options_.return_token_ids) {
+      out += "null";
+    } else {
+      AppendTokenIds(out, tokens);
+    }
+  }
+
+  void WriteTrtllmChunk(std::string event, size_t prompt, int64_t num_tokens) {
+    event += R"(}],"usage":)";
+    if (options_.continuous_usage) {
+      AppendUsage(event, static_cast<int64_t>(options_.prompts[prompt].tokens.size()), num_tokens);
+      event.push_back('}');
+    } else {
+      event += "null";
+    }
+    event.push_back('}');
+    event += kEventEnd;
+    writer_->WriteChunk(event);
+  }
+
   void AddPrompt(size_t prompt, LogprobColumns& columns, int64_t& offset) {
     const std::vector<int32_t>& tokens = options_.prompts[prompt].tokens;
     const PromptResult& result = results_[prompt];
@@ -256,14 +296,20 @@ class CompletionAnswer : public AnswerWriter {
     if (index > 0) body.push_back(',');
     body += fmt::format(R"({{"index":{},"text":)", index);
     json::AppendString(body, choice.text);
+    if (IsTrtllm()) AppendTrtllmTokens(body, choice.tokens);
     body += R"(,"logprobs":)";
     if (options_.logprobs) {
       choice.columns.AppendTo(body);
     } else {
       body += "null";
     }
+    if (IsTrtllm()) body += R"(,"context_logits":null)";
     body.push_back(',');
     AppendFinish(body, choice.end);
+    if (IsTrtllm()) {
+      body += R"(,"disaggregated_params":null})";
+      return;
+    }
     body += R"(,"token_ids":)";
     if (options_.return_token_ids) {
       AppendTokenIds(body, choice.tokens);

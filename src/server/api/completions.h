@@ -19,6 +19,7 @@ struct CompletionRequest {
   std::vector<std::vector<int64_t>> ids;
   bool echo = false;
   bool add_special_tokens = true;
+  bool detokenize = true;
 };
 
 // A parsed body as a request, or what is wrong with it, in vLLM's words.
@@ -34,6 +35,7 @@ struct CompletionAnswerOptions {
   bool include_usage = false, continuous_usage = false;
   bool echo = false;
   bool drop_output = false;  // max_tokens 0: the one token that is computed is not shown
+  bool detokenize = true;    // false: ids instead of text
   bool return_token_ids = false;
   bool tokens_as_ids = false;
   std::optional<int32_t> logprobs;

@@ -12,10 +12,12 @@ namespace {
 class GenerationImpl : public Generation {
  public:
   GenerationImpl(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
-                 std::shared_ptr<ResponseWriter> writer, GenerationRequest request,
-                 std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket)
+                 std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
+                 GenerationRequest request, std::unique_ptr<AnswerWriter> answer,
+                 std::shared_ptr<void> ticket)
       : model_(std::move(model)),
         pool_(pool),
+        active_(std::move(active)),
         writer_(std::move(writer)),
         request_(std::move(request)),
         answer_(std::move(answer)),
@@ -30,6 +32,7 @@ class GenerationImpl : public Generation {
         choices_.push_back(Choice{TextStream(*model_->tokenizer, request_.prompts[prompt].tokens,
                                              rules, request_.skip_special_tokens),
                                   {},
+                                  RepetitionWatch(request_.repetition),
                                   false,
                                   false});
       }
@@ -37,8 +40,45 @@ class GenerationImpl : public Generation {
     num_open_ = choices_.size();
   }
 
+  void Begin() {
+    const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
+    const std::weak_ptr<GenerationImpl> weak = self;
+    const bool started = active_->Start(request_.id, weak, [weak] {
+      if (const auto generation = weak.lock()) generation->Submit();
+    });
+    // While it is held back the connection alone keeps it alive.
+    if (!started) SetCallbacks(self);
+  }
+
+  void AbortFromServer() override {
+    {
+      std::lock_guard lock(mutex_);
+      if (!submitted_) {
+        submitted_ = true;  // It never will be.
+        events_.push_back({0, ServerAbort{}});
+      } else {
+        if (cancelled_) return;
+        events_.push_back({0, ServerAbort{}});
+        if (scheduled_ || holding_) return;
+        scheduled_ = true;
+      }
+    }
+    Run();
+  }
+
+ private:
+  void SetCallbacks(const std::shared_ptr<GenerationImpl>& self) {
+    writer_->SetCallbacks([self] { self->Cancel(); },
+                          [self] { self->Schedule(/*writable=*/true); });
+  }
+
   void Submit() {
     const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
+    {
+      std::lock_guard lock(mutex_);
+      if (submitted_ || cancelled_) return;
+      submitted_ = true;
+    }
     for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
       Request request;
       request.id = request_.id;
@@ -61,21 +101,27 @@ class GenerationImpl : public Generation {
     // Callbacks only now: what they do needs all handles. A client that has gone meanwhile is
     // reported at once. The connection keeps the generation alive: once the engine is done nobody
     // else does while a slow client catches up.
-    writer_->SetCallbacks([self] { self->Cancel(); },
-                          [self] { self->Schedule(/*writable=*/true); });
+    SetCallbacks(self);
+    bool gone = false;
+    {
+      std::lock_guard lock(mutex_);
+      gone = cancelled_;
+    }
+    if (gone) AbortAll();  // A client that left while it was held back.
     Drain();
   }
 
- private:
   struct Choice {
     TextStream text;
     ChoiceDelta pending;  // not yet given to the answer
+    RepetitionWatch repetition;
     bool started = false;
     bool finished = false;
   };
+  struct ServerAbort {};
   struct Event {
     int prompt = 0;
-    std::variant<PromptResult, SequenceUpdate, Error> news;
+    std::variant<PromptResult, SequenceUpdate, Error, ServerAbort> news;
   };
 
   // The engine's side of one prompt.
@@ -150,8 +196,9 @@ class GenerationImpl : public Generation {
       cancelled_ = true;
       events_.clear();
       waiting_.clear();
-      release = !scheduled_;
+      release = !scheduled_ || !submitted_;
       scheduled_ = true;
+      submitted_ = true;
     }
     AbortAll();
     if (release) Release();
@@ -227,9 +274,26 @@ class GenerationImpl : public Generation {
       AbortAll();
       over_ = true;
       answer_->OnFailure(FromError(*error));
+    } else if (std::holds_alternative<ServerAbort>(event.news)) {
+      EndAsAborted();
     } else {
       Process(event.prompt, std::get<SequenceUpdate>(std::move(event.news)));
     }
+  }
+
+  void EndAsAborted() {
+    AbortAll();
+    over_ = true;
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      Choice& choice = choices_[i];
+      if (choice.finished) continue;
+      choice.text.Finish();
+      choice.pending.choice = static_cast<int>(i);
+      choice.pending.text = choice.text.Take();
+      choice.pending.finish = FinishReason::kAbort;
+      answer_->OnDelta(std::exchange(choice.pending, ChoiceDelta{}));
+    }
+    answer_->OnDone();
   }
 
   void Process(int prompt, SequenceUpdate update) {
@@ -250,6 +314,11 @@ class GenerationImpl : public Generation {
         pending.stop_string = std::move(match);
         update.finish = FinishReason::kStop;
         update.stop_token.reset();
+        break;
+      } else if (choice.repetition.Push(update.tokens[i]) && !update.finish) {
+        model_->engine->StopSequence(handles_[static_cast<size_t>(prompt)], update.sequence);
+        pending.repetition = true;
+        update.finish = FinishReason::kStop;
         break;
       }
     }
@@ -284,6 +353,7 @@ class GenerationImpl : public Generation {
       events_.clear();
       waiting_.clear();
     }
+    active_->Remove(this);
     answer_.reset();
     writer_.reset();
     ticket_.reset();
@@ -291,6 +361,7 @@ class GenerationImpl : public Generation {
 
   const std::shared_ptr<const ModelContext> model_;
   WorkerPool* const pool_;
+  const std::shared_ptr<ActiveRequests> active_;
   std::shared_ptr<ResponseWriter> writer_;
   GenerationRequest request_;
   std::unique_ptr<AnswerWriter> answer_;
@@ -303,6 +374,7 @@ class GenerationImpl : public Generation {
   std::vector<RequestHandle> handles_;
   std::deque<Event> events_;
   std::vector<std::optional<SequenceUpdate>> waiting_;  // one a choice, while the client is behind
+  bool submitted_ = false;
   bool scheduled_ = true;   // a task is queued or running; Submit() counts as one
   bool holding_ = false;    // the client is behind
   bool cancelled_ = false;  // nothing more is wanted
@@ -311,12 +383,13 @@ class GenerationImpl : public Generation {
 }  // namespace
 
 void Generation::Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
+                       std::shared_ptr<ActiveRequests> active,
                        std::shared_ptr<ResponseWriter> writer, GenerationRequest request,
                        std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket) {
   const auto generation =
-      std::make_shared<GenerationImpl>(std::move(model), pool, std::move(writer),
+      std::make_shared<GenerationImpl>(std::move(model), pool, std::move(active), std::move(writer),
                                        std::move(request), std::move(answer), std::move(ticket));
-  generation->Submit();
+  generation->Begin();
 }
 
 }  // namespace sluice

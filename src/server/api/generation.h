@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "server/api/active_requests.h"
 #include "server/api/api_error.h"
 #include "server/api/model_context.h"
 #include "server/api/prompt.h"
+#include "server/api/repetition.h"
 #include "server/api/text_stream.h"
 #include "server/api/worker_pool.h"
 #include "server/http/http_types.h"
@@ -27,6 +29,7 @@ struct ChoiceDelta {
   std::optional<FinishReason> finish;
   std::optional<std::string> stop_string;  // what ended it
   std::optional<int32_t> stop_token;
+  bool repetition = false;  // it went round in circles
 };
 
 // How an answer is written. Called by one thread at a time, never after OnDone or OnFailure.
@@ -51,20 +54,21 @@ struct GenerationRequest {
   bool stream = false;
   int64_t priority = 0;
   std::string cache_salt;
+  RepetitionRule repetition;
 };
 
 // Hands the prompts to the engine and its tokens, on the worker pool, to the answer. When the
 // client goes away the sequences are aborted at once. A client that reads slowly makes deltas
 // larger, never the queue longer than the tokens themselves. Ownership: kept alive by the
 // connection, the engine's sinks and tasks until it is over.
-class Generation : public std::enable_shared_from_this<Generation> {
+class Generation : public AbortableRequest, public std::enable_shared_from_this<Generation> {
  public:
-  // REQUIRES: called on a worker thread. Prompts are submitted before it returns; errors go to
-  // `answer`.
+  // REQUIRES: called on a worker thread. Prompts are submitted before it returns, or later where
+  // `active` holds requests back; errors go to `answer`.
   static void Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
-                    std::shared_ptr<ResponseWriter> writer, GenerationRequest request,
-                    std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket);
-  virtual ~Generation() = default;
+                    std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
+                    GenerationRequest request, std::unique_ptr<AnswerWriter> answer,
+                    std::shared_ptr<void> ticket);
 };
 
 }  // namespace sluice

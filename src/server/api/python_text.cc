@@ -193,6 +193,15 @@ size_t CountCharacters(std::string_view text) {
   return count;
 }
 
+std::string_view TrimToCharacters(std::string_view text, size_t count) {
+  size_t end = 0;
+  for (; end < text.size(); ++end) {
+    if ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) continue;
+    if (count-- == 0) break;
+  }
+  return text.substr(0, end);
+}
+
 bool IsUtf8(std::string_view text) {
   size_t i = 0;
   const auto tail = [&](size_t at) {

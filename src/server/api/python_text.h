@@ -32,6 +32,8 @@ std::optional<double> PythonFloatFrom(std::string_view text);
 
 // Code points of valid UTF-8.
 size_t CountCharacters(std::string_view text);
+// At most the first `count` of them.
+std::string_view TrimToCharacters(std::string_view text, size_t count);
 // False for bytes that are not UTF-8; a surrogate half, which a JSON escape can spell, is none.
 bool IsUtf8(std::string_view text);
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kMaxSequences = 16384;
 constexpr size_t kMaxStopStrings = 4;
+constexpr int64_t kMaxPattern = 4096;  // Every token costs as much work as patterns are long.
 constexpr double kSmallestTemperature = 0.01;  // Smaller ones would overflow the logits.
 
 // Python counts booleans as integers.
@@ -60,6 +61,45 @@ void ReadStop(FieldReader& reader, std::vector<std::string>& stop) {
   reader.Add("string_type", "stop", "Input should be a valid string", *value);
   if (!value->is_array()) reader.Add("list_type", "stop", "Input should be a valid list", *value);
   for (FieldError& error : list_errors) reader.Append(std::move(error));
+}
+
+// trtllm-serve counts from 0 to 1, and more comes first.
+int64_t ReadPriority(FieldReader& reader, ApiDialect dialect) {
+  if (dialect != ApiDialect::kTrtllm) return reader.Int("priority", 0);
+  const double priority = reader.OptionalFloat("priority").value_or(0.5);
+  if (!(priority >= 0 && priority <= 1)) {
+    reader.Add("value_error", "priority", "Input should be between 0 and 1",
+               *reader.Raw("priority"));
+    return 0;
+  }
+  return std::llround((0.5 - priority) * 1000);
+}
+
+void ReadRepetition(FieldReader& reader, RepetitionRule& rule) {
+  const json::Value* object = reader.OptionalObject("repetition_detection", true);
+  if (object == nullptr) return;
+  FieldReader inner(*object, "body.repetition_detection", reader.errors());
+  rule.max_size = inner.Int("max_pattern_size", 0);
+  rule.min_size = inner.Int("min_pattern_size", 0);
+  rule.min_count = inner.Int("min_count", 0);
+}
+
+ApiStatus CheckRepetition(const RepetitionRule& rule) {
+  if (rule.max_size < 0 || rule.min_size < 0 || rule.min_size > rule.max_size) {
+    return BadRequest(
+        "max_pattern_size and min_pattern_size of repetition_detection must be at least 0, with "
+        "min_pattern_size <= max_pattern_size; set both to 0 to switch it off.");
+  }
+  if (rule.max_size > 0 && rule.min_count < 2) {
+    return BadRequest(
+        "min_count of repetition_detection must be at least 2; set max_pattern_size to 0 to switch "
+        "it off.");
+  }
+  if (rule.max_size > kMaxPattern || rule.min_count > kMaxPattern) {
+    return BadRequest(fmt::format(
+        "max_pattern_size and min_count of repetition_detection must be at most {}.", kMaxPattern));
+  }
+  return {};
 }
 
 ApiStatus CheckResponseFormat(const FieldReader& reader) {
@@ -267,13 +307,14 @@ SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& confi
   fields.truncate_prompt_tokens = reader.OptionalInt("truncate_prompt_tokens", {.min = -1});
   fields.truncation_side =
       reader.OptionalChoice("truncation_side", {"left", "right"}, "'left' or 'right'");
-  fields.priority = reader.Int("priority", 0);
+  fields.priority = ReadPriority(reader, config.dialect);
   fields.cache_salt = reader.OptionalString("cache_salt").value_or("");
   fields.request_id = reader.OptionalString("request_id");
   fields.stream = reader.OptionalBool("stream").value_or(false);
   if (const json::Value* options = reader.OptionalObject("stream_options", true)) {
     FieldReader inner(*options, "body.stream_options", reader.errors());
-    fields.include_usage = inner.OptionalBool("include_usage").value_or(false);
+    fields.include_usage =
+        inner.OptionalBool("include_usage").value_or(config.dialect == ApiDialect::kTrtllm);
     fields.continuous_usage_stats =
         inner.OptionalBool("continuous_usage_stats").value_or(false) && fields.include_usage;
   }
@@ -283,6 +324,7 @@ SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& confi
   fields.return_token_ids = reader.OptionalBool("return_token_ids").value_or(false);
   fields.return_tokens_as_token_ids =
       reader.OptionalBool("return_tokens_as_token_ids").value_or(config.return_tokens_as_token_ids);
+  ReadRepetition(reader, fields.repetition);
   reader.OptionalBool("watermarking");
   if (const json::Value* extra = reader.OptionalObject("vllm_xargs")) {
     for (const auto& [key, value] : extra->as_object()) {
@@ -311,9 +353,6 @@ ApiStatus RefuseUnsupported(const FieldReader& reader, bool is_chat) {
     return Unsupported("logprobs of chosen token ids", "logprob_token_ids");
   }
   if (IsTruthy(reader.Raw("watermarking"))) return Unsupported("watermarking", "watermarking");
-  if (reader.Raw("repetition_detection") != nullptr) {
-    return Unsupported("ending a sequence that repeats itself", "repetition_detection");
-  }
   for (const char* name : {"kv_transfer_params", "ec_transfer_params"}) {
     const json::Value* params = reader.Raw(name);
     if (params == nullptr || !params->is_object()) continue;
@@ -422,6 +461,7 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
     params.allowed_token_ids.emplace(allowed.begin(), allowed.end());
   }
   API_RETURN_IF_ERROR(ResolveBadWords(fields, model, params));
+  API_RETURN_IF_ERROR(CheckRepetition(fields.repetition));
   params.ignore_eos = fields.ignore_eos;
   params.min_tokens = fields.min_tokens;
 

@@ -12,6 +12,7 @@
 #include "server/api/api_error.h"
 #include "server/api/field_reader.h"
 #include "server/api/model_context.h"
+#include "server/api/repetition.h"
 
 namespace sluice {
 
@@ -45,6 +46,7 @@ struct SamplingFields {
   bool stream = false;
   bool include_usage = false, continuous_usage_stats = false;
   int64_t stream_interval = 1;
+  RepetitionRule repetition;
   bool return_token_ids = false;
   bool return_tokens_as_token_ids = false;
 };
@@ -58,6 +60,9 @@ SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& confi
 
 // Features that a request can ask for and this server does not have, refused by name.
 ApiStatus RefuseUnsupported(const FieldReader& reader, bool is_chat);
+
+// Likewise for fields that only trtllm-serve knows.
+ApiStatus RefuseTrtllmFields(const FieldReader& reader);
 
 // The settings of one sequence but for max_tokens, ranges checked, defaults filled in.
 ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model);

@@ -9,6 +9,7 @@
 #include "server/api/chat.h"
 #include "server/api/field_reader.h"
 #include "server/api/prompt.h"
+#include "server/api/request_body.h"
 
 namespace sluice {
 
@@ -88,6 +89,20 @@ ApiResult<std::string> Api::RunDetokenize(const json::Value& body, const ModelCo
   std::string answer = R"({"prompt":)";
   json::AppendString(answer, model.tokenizer->Decode(tokens, false));
   return answer + "}";
+}
+
+void Api::Tokenize(const HttpRequest& request, Writer writer, Model model, Ticket) {
+  ApiResult<json::Value> body = ParseRequestBody(request);
+  if (!body) return writer->Send(Refusal(body.error()));
+  ApiResult<std::string> answer = RunTokenize(*body, *model);
+  writer->Send(answer ? JsonResponse(*std::move(answer)) : Refusal(answer.error()));
+}
+
+void Api::Detokenize(const HttpRequest& request, Writer writer, Model model, Ticket) {
+  ApiResult<json::Value> body = ParseRequestBody(request);
+  if (!body) return writer->Send(Refusal(body.error()));
+  ApiResult<std::string> answer = RunDetokenize(*body, *model);
+  writer->Send(answer ? JsonResponse(*std::move(answer)) : Refusal(answer.error()));
 }
 
 }  // namespace sluice

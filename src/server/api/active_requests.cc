@@ -1,0 +1,109 @@
+#include "server/api/active_requests.h"
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+// `id` is "cmpl-0123": both that and "0123" name it.
+bool Names(const std::vector<std::string>& ids, const std::string& id) {
+  if (ids.empty()) return true;
+  const size_t dash = id.find('-');
+  return std::any_of(ids.begin(), ids.end(), [&](const std::string& given) {
+    return given == id || (dash != std::string::npos && id.substr(dash + 1) == given);
+  });
+}
+
+}  // namespace
+
+bool ActiveRequests::Start(const std::string& id, std::weak_ptr<AbortableRequest> request,
+                           std::function<void()> start) {
+  {
+    std::lock_guard lock(mutex_);
+    if (paused_) {
+      // Clients that have gone since leave nothing behind.
+      std::erase_if(held_, [](const Held& held) { return held.entry.request.expired(); });
+      held_.push_back({{id, std::move(request)}, std::move(start)});
+      return false;
+    }
+    const std::shared_ptr<AbortableRequest> alive = request.lock();
+    if (alive == nullptr) return true;
+    running_[alive.get()] = Entry{id, std::move(request)};
+  }
+  start();
+  return true;
+}
+
+void ActiveRequests::Remove(const AbortableRequest* request) {
+  std::vector<std::function<void()>> idle;
+  {
+    std::lock_guard lock(mutex_);
+    running_.erase(request);
+    if (running_.empty()) idle.swap(on_idle_);
+  }
+  for (const auto& tell : idle) tell();
+}
+
+int ActiveRequests::Abort(const std::vector<std::string>& ids) {
+  std::vector<std::shared_ptr<AbortableRequest>> ending;
+  {
+    std::lock_guard lock(mutex_);
+    const auto take = [&](const Entry& entry) {
+      if (!Names(ids, entry.id)) return;
+      if (auto request = entry.request.lock()) ending.push_back(std::move(request));
+    };
+    for (const auto& [key, entry] : running_) take(entry);
+    for (const Held& held : held_) take(held.entry);
+  }
+  return End(ending);
+}
+
+int ActiveRequests::AbortRunning() {
+  std::vector<std::shared_ptr<AbortableRequest>> ending;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, entry] : running_) {
+      if (auto request = entry.request.lock()) ending.push_back(std::move(request));
+    }
+  }
+  return End(ending);
+}
+
+int ActiveRequests::End(const std::vector<std::shared_ptr<AbortableRequest>>& requests) {
+  for (const auto& request : requests) request->AbortFromServer();
+  return static_cast<int>(requests.size());
+}
+
+void ActiveRequests::Pause(std::function<void()> on_idle) {
+  {
+    std::lock_guard lock(mutex_);
+    paused_ = true;
+    if (!running_.empty()) {
+      on_idle_.push_back(std::move(on_idle));
+      return;
+    }
+  }
+  on_idle();
+}
+
+void ActiveRequests::Resume() {
+  std::vector<Held> held;
+  {
+    std::lock_guard lock(mutex_);
+    paused_ = false;
+    held.swap(held_);
+    for (const Held& entry : held) {
+      if (const auto alive = entry.entry.request.lock()) running_[alive.get()] = entry.entry;
+    }
+  }
+  for (const Held& entry : held) {
+    if (const auto alive = entry.entry.request.lock()) entry.start();
+  }
+}
+
+bool ActiveRequests::paused() const {
+  std::lock_guard lock(mutex_);
+  return paused_;
+}
+
+}  // namespace sluice

@@ -1,0 +1,159 @@
+#include "server/api/openapi.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+
+namespace sluice {
+namespace {
+
+std::string Lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+json::Value Object(std::initializer_list<std::pair<std::string, json::Value>> members) {
+  json::Value result{json::Value::Object{}};
+  for (const auto& [key, value] : members) result.Set(key, value);
+  return result;
+}
+
+json::Value Reference(std::string_view schema) {
+  return Object({{"$ref", fmt::format("#/components/schemas/{}", schema)}});
+}
+
+// {"<media type>": {"schema": ...}}
+json::Value Content(std::string_view media_type, json::Value schema) {
+  return Object({{std::string(media_type), Object({{"schema", std::move(schema)}})}});
+}
+
+json::Value Answer(std::string_view schema) {
+  json::Value answer = Object({{"description", "Success"}});
+  const json::Value text = Object({{"type", "string"}});
+  if (schema == "text") {
+    answer.Set("content", Content("text/plain", text));
+  } else if (schema == "html") {
+    answer.Set("content", Content("text/html", text));
+  } else {
+    json::Value content = Content(
+        "application/json", schema.empty() ? Object({{"type", "object"}}) : Reference(schema));
+    if (schema == "Completion" || schema == "ChatCompletion")
+      content.Set("text/event-stream", Object({{"schema", text}}));
+    answer.Set("content", std::move(content));
+  }
+  return answer;
+}
+
+json::Value Operation(const RouteSpec& route, std::string_view method) {
+  std::string id = Lower(method);
+  for (const char c : route.path)
+    id.push_back((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '_');
+  json::Value operation = Object({{"summary", std::string(route.summary)}, {"operationId", id}});
+  if (const size_t brace = route.path.find('{'); brace != std::string_view::npos) {
+    const std::string name(route.path.substr(brace + 1, route.path.find('}') - brace - 1));
+    json::Value::Array parameters;
+    parameters.push_back(Object({{"name", name},
+                                 {"in", "path"},
+                                 {"required", true},
+                                 {"schema", Object({{"type", "string"}, {"minLength", 1}})}}));
+    operation.Set("parameters", json::Value(std::move(parameters)));
+  }
+  if (!route.request.empty()) {
+    operation.Set("requestBody",
+                  Object({{"required", true},
+                          {"content", Content("application/json", Reference(route.request))}}));
+  }
+  json::Value responses = Object({{"200", Answer(route.response)}});
+  json::Value error = Object({{"description", "What is wrong"}});
+  json::Value shapes = Content("application/json", Reference("Error"));
+  shapes.Set("text/plain", Object({{"schema", Object({{"type", "string"}})}}));
+  error.Set("content", std::move(shapes));
+  responses.Set("default", std::move(error));
+  operation.Set("responses", std::move(responses));
+  return operation;
+}
+
+std::vector<std::string_view> MethodsOf(const RouteSpec& route) {
+  // Any method: the one that is used.
+  std::vector<std::string_view> methods = route.methods;
+  if (methods.empty()) methods.push_back("GET");
+  return methods;
+}
+
+void AppendEscaped(std::string& out, std::string_view text) {
+  for (const char c : text) {
+    switch (c) {
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '&': out += "&amp;"; break;
+      case '"': out += "&quot;"; break;
+      default: out.push_back(c);
+    }
+  }
+}
+
+}  // namespace
+
+std::string OpenApiDocument(const std::vector<const RouteSpec*>& routes,
+                            const ServerConfig& config) {
+  json::Value paths{json::Value::Object{}};
+  for (const RouteSpec* route : routes) {
+    if (route->summary.empty()) continue;
+    json::Value item{json::Value::Object{}};
+    for (const std::string_view method : MethodsOf(*route))
+      item.Set(Lower(method), Operation(*route, method));
+    paths.Set(std::string(route->path), std::move(item));
+  }
+  json::Value document = Object({
+      {"openapi", "3.1.0"},
+      {"info", Object({{"title", "sluice"},
+                       {"version", config.version.empty() ? std::string("0") : config.version}})},
+  });
+  if (!config.root_path.empty()) {
+    json::Value::Array servers;
+    servers.push_back(Object({{"url", config.root_path}}));
+    document.Set("servers", json::Value(std::move(servers)));
+  }
+  document.Set("paths", std::move(paths));
+  json::Value components{json::Value::Object{}};
+  if (Result<json::Value> schemas = json::Parse(OpenApiSchemas()))
+    components.Set("schemas", *std::move(schemas));
+  if (!config.api_keys.empty()) {
+    components.Set("securitySchemes",
+                   Object({{"key", Object({{"type", "http"}, {"scheme", "bearer"}})}}));
+  }
+  document.Set("components", std::move(components));
+  return json::Write(document);
+}
+
+std::string DocsPage(const std::vector<const RouteSpec*>& routes, const ServerConfig& config) {
+  std::string page =
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>sluice</title>\n"
+      "<style>body{font-family:sans-serif;margin:2em;max-width:60em}td{padding:.2em 1em .2em 0;"
+      "vertical-align:top}code{white-space:nowrap}</style></head>\n<body><h1>sluice ";
+  AppendEscaped(page, config.version);
+  page += "</h1>\n<p>The fields of bodies and answers stand in <a href=\"";
+  AppendEscaped(page, config.root_path);
+  page += "/openapi.json\">openapi.json</a>.</p>\n<table>\n";
+  for (const RouteSpec* route : routes) {
+    if (route->summary.empty()) continue;
+    page += "<tr><td>";
+    for (const std::string_view method : MethodsOf(*route)) {
+      AppendEscaped(page, method);
+      page.push_back(' ');
+    }
+    page += "</td><td><code>";
+    AppendEscaped(page, route->path);
+    page += "</code></td><td>";
+    AppendEscaped(page, route->summary);
+    page += "</td></tr>\n";
+  }
+  return page + "</table></body></html>\n";
+}
+
+}  // namespace sluice

@@ -1,0 +1,25 @@
+// What the server says of its own routes.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/route.h"
+#include "server/server_config.h"
+
+namespace sluice {
+
+// /openapi.json (OpenAPI 3.1): every route of `routes` that has a summary, with the schemas of its
+// body and answer.
+std::string OpenApiDocument(const std::vector<const RouteSpec*>& routes,
+                            const ServerConfig& config);
+
+// /docs: the same as a page that needs nothing from elsewhere.
+std::string DocsPage(const std::vector<const RouteSpec*>& routes, const ServerConfig& config);
+
+// The `components.schemas` of the document, a JSON object.
+std::string_view OpenApiSchemas();
+
+}  // namespace sluice

@@ -1,0 +1,263 @@
+// The schemas of bodies and answers. They name what is looked at; other fields are ignored, and
+// numbers and booleans may be written as strings, as vLLM takes them.
+#include "server/api/openapi.h"
+
+namespace sluice {
+
+std::string_view OpenApiSchemas() {
+  return R"json({
+ "Error": {
+  "type": "object",
+  "description": "From the API: an object `error` (flat under trtllm-serve); from the layer below it: a `detail`.",
+  "properties": {
+   "error": {
+    "anyOf": [
+     {
+      "type": "object",
+      "required": ["message", "type", "param", "code"],
+      "properties": {
+       "message": {"type": "string"},
+       "type": {"type": "string"},
+       "param": {"type": ["string", "null"]},
+       "code": {"type": "integer"}}},
+     {"type": "string"}]},
+   "detail": {"type": "string"}}},
+ "Health": {
+  "type": "object",
+  "required": ["status"],
+  "properties": {"status": {"enum": ["ok", "loading", "draining", "unhealthy"]}}},
+ "Version": {"type": "object", "required": ["version"], "properties": {"version": {"type": "string"}}},
+ "Load": {
+  "type": "object",
+  "required": ["server_load"],
+  "properties": {"server_load": {"type": "integer"}}},
+ "ModelCard": {
+  "type": "object",
+  "required": ["id", "object", "created", "owned_by"],
+  "properties": {
+   "id": {"type": "string"},
+   "object": {"const": "model"},
+   "created": {"type": "integer"},
+   "owned_by": {"type": "string"},
+   "max_model_len": {"type": "integer"}}},
+ "ModelList": {
+  "type": "object",
+  "required": ["object", "data"],
+  "properties": {
+   "object": {"const": "list"},
+   "data": {"type": "array", "items": {"$ref": "#/components/schemas/ModelCard"}}}},
+ "Message": {
+  "type": "object",
+  "required": ["role", "content"],
+  "properties": {
+   "role": {"type": "string"},
+   "content": {
+    "anyOf": [
+     {"type": "string"},
+     {
+      "type": "array",
+      "items": {
+       "type": "object",
+       "required": ["type", "text"],
+       "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]},
+   "name": {"type": "string"}}},
+ "CompletionRequest": {
+  "allOf": [
+   {"$ref": "#/components/schemas/Sampling"},
+   {
+    "type": "object",
+    "required": ["prompt"],
+    "properties": {
+     "prompt": {
+      "anyOf": [
+       {"type": "string", "minLength": 1},
+       {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1024},
+       {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
+       {
+        "type": "array",
+        "items": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
+        "minItems": 1,
+        "maxItems": 1024}]},
+     "logprobs": {"type": ["integer", "null"], "minimum": -1}}}]},
+ "ChatRequest": {
+  "allOf": [
+   {"$ref": "#/components/schemas/Sampling"},
+   {"$ref": "#/components/schemas/ChatOptions"},
+   {
+    "type": "object",
+    "required": ["messages"],
+    "properties": {
+     "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}}}}]},
+ "BatchChatRequest": {
+  "allOf": [
+   {"$ref": "#/components/schemas/Sampling"},
+   {"$ref": "#/components/schemas/ChatOptions"},
+   {
+    "type": "object",
+    "required": ["messages"],
+    "properties": {
+     "messages": {
+      "type": "array",
+      "minItems": 1,
+      "items": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}}}}}]},
+ "InvocationRequest": {
+  "anyOf": [
+   {"$ref": "#/components/schemas/ChatRequest"},
+   {"$ref": "#/components/schemas/CompletionRequest"}]},
+ "Usage": {
+  "type": "object",
+  "required": ["prompt_tokens", "total_tokens", "completion_tokens"],
+  "properties": {
+   "prompt_tokens": {"type": "integer"},
+   "total_tokens": {"type": "integer"},
+   "completion_tokens": {"type": "integer"}}},
+ "Completion": {
+  "type": "object",
+  "required": ["id", "object", "created", "model", "choices", "usage"],
+  "properties": {
+   "id": {"type": "string"},
+   "object": {"const": "text_completion"},
+   "created": {"type": "integer"},
+   "model": {"type": "string"},
+   "choices": {
+    "type": "array",
+    "items": {
+     "type": "object",
+     "required": ["index", "text", "finish_reason"],
+     "properties": {
+      "index": {"type": "integer"},
+      "text": {"type": "string"},
+      "logprobs": {"type": ["object", "null"]},
+      "finish_reason": {"enum": ["stop", "length", "abort", "error", "repetition", null]}}}},
+   "usage": {"$ref": "#/components/schemas/Usage"}}},
+ "ChatCompletion": {
+  "type": "object",
+  "required": ["id", "object", "created", "model", "choices", "usage"],
+  "properties": {
+   "id": {"type": "string"},
+   "object": {"const": "chat.completion"},
+   "created": {"type": "integer"},
+   "model": {"type": "string"},
+   "choices": {
+    "type": "array",
+    "items": {
+     "type": "object",
+     "required": ["index", "message", "finish_reason"],
+     "properties": {
+      "index": {"type": "integer"},
+      "message": {
+       "type": "object",
+       "required": ["role", "content"],
+       "properties": {"role": {"type": "string"}, "content": {"type": ["string", "null"]}}},
+      "logprobs": {"type": ["object", "null"]},
+      "finish_reason": {"enum": ["stop", "length", "abort", "error", "repetition", null]}}}},
+   "usage": {"$ref": "#/components/schemas/Usage"}}},
+ "TokenizeRequest": {
+  "anyOf": [
+   {
+    "type": "object",
+    "required": ["prompt"],
+    "properties": {
+     "model": {"type": ["string", "null"]},
+     "prompt": {"type": "string"},
+     "add_special_tokens": {"type": "boolean", "default": true},
+     "return_token_strs": {"type": ["boolean", "null"]}}},
+   {
+    "type": "object",
+    "required": ["messages"],
+    "properties": {
+     "model": {"type": ["string", "null"]},
+     "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
+     "add_generation_prompt": {"type": "boolean", "default": true},
+     "return_token_strs": {"type": ["boolean", "null"]}}}]},
+ "Tokens": {
+  "type": "object",
+  "required": ["count", "max_model_len", "tokens", "token_strs"],
+  "properties": {
+   "count": {"type": "integer"},
+   "max_model_len": {"type": "integer"},
+   "tokens": {"type": "array", "items": {"type": "integer"}},
+   "token_strs": {"type": ["array", "null"], "items": {"type": "string"}}}},
+ "DetokenizeRequest": {
+  "type": "object",
+  "required": ["tokens"],
+  "properties": {
+   "model": {"type": ["string", "null"]},
+   "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0}}}},
+ "Text": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
+ "Sampling": {
+  "type": "object",
+  "properties": {
+   "model": {"type": ["string", "null"], "description": "A served name; absent: the model there is."},
+   "n": {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": 16384,
+    "default": 1,
+    "description": "Answers a prompt; more than 1 needs a temperature above 0."},
+   "temperature": {"type": ["number", "null"], "minimum": 0, "maximum": 2},
+   "top_p": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
+   "top_k": {"type": ["integer", "null"], "minimum": -1},
+   "min_p": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
+   "repetition_penalty": {"type": ["number", "null"], "exclusiveMinimum": 0},
+   "presence_penalty": {"type": ["number", "null"], "minimum": -2, "maximum": 2},
+   "frequency_penalty": {"type": ["number", "null"], "minimum": -2, "maximum": 2},
+   "seed": {
+    "type": ["integer", "null"],
+    "minimum": -9223372036854775808,
+    "maximum": 9223372036854775807},
+   "stop": {
+    "anyOf": [
+     {"type": "string", "minLength": 1},
+     {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 4},
+     {"type": "null"}]},
+   "stop_token_ids": {"type": ["array", "null"], "items": {"type": "integer"}},
+   "include_stop_str_in_output": {"type": "boolean", "default": false},
+   "ignore_eos": {"type": "boolean", "default": false},
+   "min_tokens": {"type": "integer", "minimum": 0, "default": 0},
+   "max_tokens": {"type": ["integer", "null"], "minimum": 0},
+   "prompt_logprobs": {"type": ["integer", "null"], "minimum": -1},
+   "logit_bias": {"type": ["object", "null"], "additionalProperties": {"type": "number"}},
+   "allowed_token_ids": {"type": ["array", "null"], "items": {"type": "integer"}},
+   "bad_words": {"type": "array", "items": {"type": "string", "minLength": 1}},
+   "skip_special_tokens": {"type": "boolean", "default": true},
+   "spaces_between_special_tokens": {"type": "boolean", "default": true},
+   "add_special_tokens": {"type": "boolean"},
+   "truncate_prompt_tokens": {"type": ["integer", "null"], "minimum": -1},
+   "truncation_side": {"enum": ["left", "right", null]},
+   "priority": {"type": "integer", "default": 0},
+   "cache_salt": {"type": ["string", "null"], "minLength": 1},
+   "request_id": {"type": ["string", "null"]},
+   "user": {"type": ["string", "null"]},
+   "stream": {"type": ["boolean", "null"]},
+   "stream_options": {
+    "type": ["object", "null"],
+    "properties": {
+     "include_usage": {"type": ["boolean", "null"]},
+     "continuous_usage_stats": {"type": ["boolean", "null"]}}},
+   "stream_interval": {"type": ["integer", "null"], "minimum": 1},
+   "return_token_ids": {"type": ["boolean", "null"]},
+   "return_tokens_as_token_ids": {"type": ["boolean", "null"]},
+   "repetition_detection": {
+    "type": ["object", "null"],
+    "properties": {
+     "max_pattern_size": {"type": "integer", "minimum": 0},
+     "min_pattern_size": {"type": "integer", "minimum": 0},
+     "min_count": {"type": "integer", "minimum": 0}}},
+   "echo": {"type": ["boolean", "null"]}}},
+ "ChatOptions": {
+  "type": "object",
+  "properties": {
+   "max_completion_tokens": {"type": ["integer", "null"]},
+   "logprobs": {"type": ["boolean", "null"]},
+   "top_logprobs": {"type": ["integer", "null"], "minimum": -1},
+   "add_generation_prompt": {"type": "boolean", "default": true},
+   "continue_final_message": {"type": "boolean", "default": false},
+   "chat_template": {"type": ["string", "null"]},
+   "chat_template_kwargs": {"type": ["object", "null"]},
+   "documents": {"type": ["array", "null"], "items": {"type": "object"}},
+   "reasoning_effort": {"type": ["string", "null"]},
+   "return_prompt_text": {"type": ["boolean", "null"]}}}})json";
+}
+
+}  // namespace sluice

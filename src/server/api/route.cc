@@ -1,0 +1,96 @@
+#include "server/api/route.h"
+
+#include <fmt/format.h>
+
+namespace sluice {
+namespace {
+
+struct Missing {
+  std::string_view path;  // with a '/' at the end: everything below it
+  std::string_view reason;
+};
+
+constexpr std::string_view kNoPooling =
+    "this server generates text; it has no embedding, scoring or classifying models";
+constexpr std::string_view kNoSpeech = "this server has no speech models";
+constexpr std::string_view kNoAdapters =
+    "this server does not load LoRA adapters; merge them into the checkpoint";
+constexpr std::string_view kNoProfiler =
+    "this server has no profiler to start over HTTP; use `perf` on the process";
+constexpr std::string_view kOneEngine = "this server is one engine in one process";
+
+// Routes that vLLM has under some options or models.
+constexpr Missing kMissing[] = {
+    {"/v1/embeddings", kNoPooling},
+    {"/v2/embed", kNoPooling},
+    {"/pooling", kNoPooling},
+    {"/classify", kNoPooling},
+    {"/score", kNoPooling},
+    {"/v1/score", kNoPooling},
+    {"/rerank", kNoPooling},
+    {"/v1/rerank", kNoPooling},
+    {"/v2/rerank", kNoPooling},
+    {"/v1/audio/", kNoSpeech},
+    {"/v1/realtime", kNoSpeech},
+    {"/v1/load_lora_adapter", kNoAdapters},
+    {"/v1/unload_lora_adapter", kNoAdapters},
+    {"/start_profile", kNoProfiler},
+    {"/stop_profile", kNoProfiler},
+    {"/is_scaling_elastic_ep", kOneEngine},
+    {"/fault_tolerance/", kOneEngine},
+    {"/kv_event_sources", "this server publishes no events of its cache"},
+    {"/init_weight_transfer_engine", "weights cannot be replaced while this server runs"},
+    {"/start_weight_update", "weights cannot be replaced while this server runs"},
+    {"/update_weights", "weights cannot be replaced while this server runs"},
+    {"/finish_weight_update", "weights cannot be replaced while this server runs"},
+};
+
+}  // namespace
+
+bool IsOpen(RouteGate gate, const ServerConfig& config) {
+  switch (gate) {
+    case RouteGate::kAlways: return true;
+    case RouteGate::kDocs: return config.enable_docs;
+    case RouteGate::kTokenizerInfo: return config.enable_tokenizer_info_endpoint;
+    case RouteGate::kDev: return config.dev_mode;
+    case RouteGate::kNotVllm: return config.dialect != ApiDialect::kVllm;
+    case RouteGate::kTrtllm: return config.dialect == ApiDialect::kTrtllm;
+  }
+  return false;
+}
+
+bool Matches(const RouteSpec& route, std::string_view path) {
+  const size_t brace = route.path.find('{');
+  if (brace == std::string_view::npos) return route.path == path;
+  const std::string_view prefix = route.path.substr(0, brace);
+  const std::string_view suffix = route.path.substr(route.path.find('}') + 1);
+  return path.size() > prefix.size() + suffix.size() && path.starts_with(prefix) &&
+         path.ends_with(suffix);
+}
+
+std::string NotFoundDetail(std::string_view path, std::span<const RouteSpec* const> closed) {
+  for (const RouteSpec* route : closed) {
+    if (route->path != path) continue;
+    switch (route->gate) {
+      case RouteGate::kDev:
+        return fmt::format(
+            "Not Found: {} is a development route; start the server with VLLM_SERVER_DEV_MODE=1",
+            path);
+      case RouteGate::kTokenizerInfo:
+        return fmt::format(
+            "Not Found: {} needs --enable-tokenizer-info-endpoint; /tokenize and /detokenize are "
+            "always there",
+            path);
+      case RouteGate::kDocs: return "Not Found: --disable-fastapi-docs is set";
+      default: break;
+    }
+  }
+  for (const Missing& missing : kMissing) {
+    const bool below = missing.path.ends_with('/') && path.starts_with(missing.path);
+    if (below || missing.path == path)
+      return fmt::format("Not Found: {} is not served: {}", path, missing.reason);
+  }
+  return "Not Found";
+}
+
+}  // namespace sluice
