@@ -133,14 +133,8 @@ Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_vie
 Status CheckScales(const StoredLinear& linear) {
   const StoredMatrix& matrix = linear.matrix;
   const DataFormat& format = matrix.format;
-  using Layout = DataFormat::ScaleLayout;
-  if (format.scale_layout == Layout::kNone) return {};
-  const int64_t count = format.scale_layout == Layout::kPerTensor ? 1
-                        : format.scale_layout == Layout::kPerRow  ? matrix.rows
-                        : format.scale_layout == Layout::kPerGroup
-                            ? matrix.rows * (matrix.cols / format.group_size)
-                            : (matrix.rows + format.block_rows - 1) / format.block_rows *
-                                  ((matrix.cols + format.group_size - 1) / format.group_size);
+  if (format.scale_layout == DataFormat::ScaleLayout::kNone) return {};
+  const int64_t count = ScaleCount(matrix);
   const auto bad = [&](int64_t index, std::string_view found) {
     const TensorInfo& info = *linear.tensors[1]->info;
     return Fail(

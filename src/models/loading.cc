@@ -67,7 +67,8 @@ Status CheckExperts(const DecoderWeights& weights) {
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint) {
   ASSIGN_OR_RETURN(const DecoderSpec spec, DescribeModel(config));
   DecoderWeights unfilled;
-  return CheckParameters(ListParameters(spec, unfilled), checkpoint, spec.tied_head);
+  return CheckParameters(ListParameters(spec, unfilled), checkpoint, *config.scheme,
+                         spec.tied_head);
 }
 
 Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& options,
@@ -77,7 +78,7 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
   DecoderWeights unfilled;
   const ParameterList parameters = ListParameters(spec, unfilled);
   ModelMemory memory;
-  memory.weight_bytes = ParameterBytes(parameters, options.compute_type, config.dtype);
+  memory.weight_bytes = ParameterBytes(parameters, *config.scheme, options.compute_type);
   memory.workspace_bytes =
       WorkspaceLayout::For(spec, options, num_threads, InputRounding::kNone).total_bytes;
   memory.kv_bytes_per_block =
@@ -93,12 +94,13 @@ Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem
   DecoderWeights weights;
   const ParameterList parameters = ListParameters(spec, weights);
   if (options.load_format == ModelOptions::LoadFormat::kDummy) {
-    RETURN_IF_ERROR(FillDummyParameters(pool, parameters, options.dummy_seed, options.compute_type,
-                                        config.dtype, progress));
+    RETURN_IF_ERROR(FillDummyParameters(pool, parameters, options.dummy_seed, *config.scheme,
+                                        options.compute_type, progress));
   } else {
     ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
-    RETURN_IF_ERROR(CheckParameters(parameters, checkpoint, spec.tied_head));
-    RETURN_IF_ERROR(LoadParameters(pool, parameters, checkpoint, options.compute_type, progress));
+    RETURN_IF_ERROR(CheckParameters(parameters, checkpoint, *config.scheme, spec.tied_head));
+    RETURN_IF_ERROR(LoadParameters(pool, parameters, checkpoint, *config.scheme,
+                                   options.compute_type, progress));
   }
   RETURN_IF_ERROR(CheckExperts(weights));
   ASSIGN_OR_RETURN(Workspace workspace,

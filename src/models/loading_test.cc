@@ -245,7 +245,7 @@ TEST(PlanTest, CountsEveryByteOfTheWeights) {
     DecoderWeights weights;
     const ParameterList list = ListParameters(*spec, weights);
     const auto checkpoint = Checkpoint::Open(DataFolder(name));
-    ASSERT_TRUE(LoadParameters(pool, list, *checkpoint, ElementType::kBF16, {}));
+    ASSERT_TRUE(LoadParameters(pool, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
     int64_t bytes = 0;
     for (const MatrixParameter& matrix : list.matrices)
       bytes += static_cast<int64_t>(matrix.target->data.size_bytes());

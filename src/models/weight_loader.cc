@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 
 #include "base/log.h"
 #include "kernels/linear.h"
+#include "models/matrix_source.h"
 
 namespace sluice {
 namespace {
@@ -26,12 +28,21 @@ bool IsPlainFloat(ElementType type) {
 
 // Tensors that some writers add and no reader needs.
 bool IsSuperfluous(std::string_view name, bool tied_head) {
-  if (tied_head && name == kHead) return true;
+  if (tied_head && name.starts_with("lm_head.")) return true;
   constexpr std::array<std::string_view, 5> kSuffixes = {
       ".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", ".attention.bias",
       ".masked_bias"};
   return std::any_of(kSuffixes.begin(), kSuffixes.end(),
                      [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+// Parts of a model of text and images that text alone does not pass through.
+bool IsOfImages(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kPrefixes = {
+      "vision_model.", "multi_modal_projector.", "model.vision_model.",
+      "model.multi_modal_projector.", "vision_tower."};
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 // A head that stands beside a tied embedding is not used; where it holds other numbers, somebody is
@@ -54,19 +65,6 @@ void WarnOfOtherHead(const Checkpoint& checkpoint) {
                 "{} differs from the embedding, but tie_word_embeddings is true: it is not used",
                 kHead);
   }
-}
-
-std::string WeightName(const ParameterPart& part) {
-  return part.name + ".weight";
-}
-
-ElementType StoredTypeOf(const MatrixParameter& matrix, const Checkpoint& checkpoint) {
-  ElementType type = checkpoint.Find(WeightName(matrix.parts.front()))->info->type;
-  for (const ParameterPart& part : matrix.parts) {
-    if (checkpoint.Find(WeightName(part))->info->type != type)
-      type = ElementType::kF32;  // Holds the values of all of them.
-  }
-  return type;
 }
 
 float ElementAt(const std::byte* data, ElementType type, int64_t index) {
@@ -97,118 +95,249 @@ class ProgressMeter {
   int64_t total_ = 0;
 };
 
-// A problem with one parameter's tensor, or "".
-std::string Problem(const Checkpoint& checkpoint, const std::string& name,
-                    const std::vector<int64_t>& shape) {
-  const StoredTensor* tensor = checkpoint.Find(name);
+// A problem with a vector's tensor, or "".
+std::string VectorProblem(const Checkpoint& checkpoint, const ParameterPart& part) {
+  const std::vector<int64_t> shape = {part.rows};
+  const StoredTensor* tensor = checkpoint.Find(part.name);
   if (tensor == nullptr) {
-    return fmt::format("tensor '{}' of shape {} is missing{}", name, ShapeText(shape),
-                       name == kHead ? " although tie_word_embeddings is false" : "");
+    return fmt::format("tensor '{}' of shape {} is missing", part.name, ShapeText(shape));
   }
   const std::string file = tensor->file->path().filename().string();
   if (tensor->info->shape != shape) {
-    return fmt::format("tensor '{}' in {} has shape {}, expected {} from config.json", name, file,
-                       ShapeText(tensor->info->shape), ShapeText(shape));
+    return fmt::format("tensor '{}' in {} has shape {}, expected {} from config.json", part.name,
+                       file, ShapeText(tensor->info->shape), ShapeText(shape));
   }
   if (!IsPlainFloat(tensor->info->type)) {
-    return fmt::format("tensor '{}' in {} has type {}, expected F32, F16 or BF16", name, file,
+    return fmt::format("tensor '{}' in {} has type {}, expected F32, F16 or BF16", part.name, file,
                        ElementTypeName(tensor->info->type));
   }
   return "";
 }
 
-}  // namespace
+// Collects what is wrong with a checkpoint and what of it is used.
+class Inspection {
+ public:
+  Inspection(const Checkpoint& checkpoint, const QuantizationScheme& scheme, bool tied_head)
+      : checkpoint_(checkpoint), scheme_(scheme), tied_head_(tied_head) {}
 
-ElementType PackedType(ElementType compute_type, ElementType stored_type) {
-  if (compute_type == ElementType::kBF16 || stored_type == ElementType::kBF16)
-    return ElementType::kBF16;
-  return ElementType::kF32;
+  void Matrix(const MatrixParameter& matrix) {
+    const auto source = FindMatrix(matrix, checkpoint_, scheme_, ElementType::kBF16);
+    if (!source) {
+      // One bad part must not make the others look like tensors that nobody needs.
+      for (const ParameterPart& part : matrix.parts) {
+        const auto found = scheme_.Find(checkpoint_, part.name, part.rows, matrix.cols);
+        if (found) {
+          Use(found->tensors);
+        } else {
+          failed_modules_.insert(part.name);
+        }
+      }
+      if (matrix.fused) failed_modules_.insert(matrix.fused->module);
+      Error error = source.error();
+      if (error.param == kHead && checkpoint_.Find(kHead) == nullptr)
+        error.message += " although tie_word_embeddings is false";
+      Add(error.message, error.param);
+      return;
+    }
+    for (size_t i = 0; i < source->parts.size(); ++i) {
+      const StoredLinear& part = source->parts[i];
+      Use(part.tensors);
+      ++modules_of_type_[part.matrix.format.type];
+      if (part.surprise != nullptr) {
+        auto& [count, example] = surprises_[part.surprise];
+        if (count++ == 0) example = part.tensors.front()->info->name;
+      }
+      if (const Status status = CheckScales(part); !status)
+        Add(status.error().message, status.error().param);
+    }
+    if (source->decodes) mixed_.push_back(matrix.parts.front().name);
+  }
+
+  void Vector(const VectorParameter& vector) {
+    for (const ParameterPart& part : vector.parts) {
+      used_.insert(part.name);
+      const std::string problem = VectorProblem(checkpoint_, part);
+      if (!problem.empty()) Add(problem, part.name);
+    }
+  }
+
+  void Scales(const KvScaleParameter& parameter) {
+    const auto scales = scheme_.FindKvScales(checkpoint_, parameter.attention);
+    if (!scales) return Add(scales.error().message, scales.error().param);
+    Use(scales->tensors);
+  }
+
+  Status Finish() {
+    int64_t images = 0;
+    for (const auto& [name, tensor] : checkpoint_.tensors()) {
+      if (used_.contains(name) || IsSuperfluous(name, tied_head_) || IsOfFailed(name)) continue;
+      if (IsOfImages(name)) {
+        ++images;
+      } else if (!scheme_.IsSuperfluous(checkpoint_, name)) {
+        Add(fmt::format("tensor '{}' in {} belongs to nothing in this architecture",
+                        tensor.info->name, tensor.file->path().filename().string()),
+            tensor.info->name);
+      }
+    }
+    if (!problems_.empty()) return Failure();
+    if (images > 0) LOG_INFO("model", "{} tensors of the image part are not used", images);
+    for (const auto& [surprise, found] : surprises_) {
+      LOG_WARNING("model", "{} modules are {} (the first is {}); what is stored counts",
+                  found.first, surprise, found.second);
+    }
+    if (!mixed_.empty()) {
+      LOG_WARNING("model",
+                  "{} matrices have parts of unlike formats (the first is {}): they are held as "
+                  "plain numbers and take more memory",
+                  mixed_.size(), mixed_.front());
+    }
+    std::vector<std::string> counts;
+    for (const auto& [type, count] : modules_of_type_)
+      counts.push_back(fmt::format("{} of {}", count, ElementTypeName(type)));
+    LOG_DEBUG("model", "weights {}: {}", scheme_.Name(), fmt::join(counts, ", "));
+    if (tied_head_) WarnOfOtherHead(checkpoint_);
+    return {};
+  }
+
+ private:
+  void Add(std::string problem, std::string name) {
+    if (problems_.empty()) first_name_ = std::move(name);
+    // The experts of a fused tensor all meet the same problem.
+    if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end())
+      problems_.push_back(std::move(problem));
+  }
+
+  void Use(const std::vector<const StoredTensor*>& tensors) {
+    for (const StoredTensor* tensor : tensors) used_.insert(CanonicalName(tensor->info->name));
+  }
+
+  // Of a module whose failure is already told.
+  bool IsOfFailed(std::string_view name) const {
+    const auto after = failed_modules_.upper_bound(name);
+    if (after == failed_modules_.begin()) return false;
+    const std::string& module = *std::prev(after);
+    return name.starts_with(module) && (name.size() == module.size() ||
+                                        name[module.size()] == '.' || name[module.size()] == '_');
+  }
+
+  Status Failure() {
+    constexpr size_t kShown = 8;
+    const size_t count = problems_.size();
+    problems_.resize(std::min(count, kShown));
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("{}: the tensors do not fit config.json: {}{}", checkpoint_.folder().string(),
+                    fmt::join(problems_, "; "),
+                    count > kShown ? fmt::format("; and {} more problems", count - kShown) : ""),
+        first_name_);
+  }
+
+  const Checkpoint& checkpoint_;
+  const QuantizationScheme& scheme_;
+  const bool tied_head_;
+  std::set<std::string, std::less<>> used_;
+  std::set<std::string, std::less<>> failed_modules_;
+  std::vector<std::string> problems_;
+  std::string first_name_;
+  std::map<std::string, std::pair<int64_t, std::string>> surprises_;  // count, an example
+  std::vector<std::string> mixed_;
+  std::map<ElementType, int64_t> modules_of_type_;
+};
+
+// Rows that make a chunk; a whole number of panels.
+int64_t ChunkRows(int64_t row_bytes) {
+  return std::max<int64_t>(
+             1, kChunkBytes / std::max<int64_t>(row_bytes, 1) / kernels::PackedMatrix::kPanelRows) *
+         kernels::PackedMatrix::kPanelRows;
 }
 
-int64_t ParameterBytes(const ParameterList& list, ElementType compute_type,
-                       ElementType stored_type) {
-  const DataFormat format{.type = PackedType(compute_type, stored_type)};
+// Packs one part below the rows that are already there.
+void PackPart(ThreadPool& pool, const StoredLinear& part, bool decodes, int64_t first_row,
+              kernels::PackedMatrix& target, ProgressMeter& meter) {
+  const StoredMatrix& source = part.matrix;
+  const StoredTensor& tensor = *part.tensors.front();
+  const auto begin = static_cast<uint64_t>(source.data - tensor.bytes().data());
+  const int64_t row_bytes = source.cols * BitsPerElement(source.format.type) / 8;
+  const int64_t chunk_rows = ChunkRows(decodes ? source.cols * 4 : row_bytes);
+  std::vector<float> values;
+  for (int64_t row = 0; row < source.rows; row += chunk_rows) {
+    const int64_t rows = std::min(chunk_rows, source.rows - row);
+    if (decodes) {
+      values.resize(static_cast<size_t>(rows * source.cols));
+      pool.ParallelFor(rows, 1, [&](int64_t from, int64_t to) {
+        for (int64_t i = from; i < to; ++i)
+          DecodeStoredRow(source, row + i, values.data() + i * source.cols);
+      });
+      kernels::PackRows(pool, target, first_row + row,
+                        PlainMatrix(values.data(), ElementType::kF32, rows, source.cols), 0, rows);
+    } else {
+      kernels::PackRows(pool, target, first_row + row, source, row, rows);
+    }
+    // The rows of a transposed matrix lie all over it.
+    if (!source.transposed) {
+      tensor.Release(begin + static_cast<uint64_t>(row * row_bytes),
+                     static_cast<uint64_t>(rows * row_bytes));
+    }
+    meter.Add(rows * row_bytes);
+  }
+  if (source.transposed) tensor.Release(begin, static_cast<uint64_t>(DataBytes(source)));
+  if (source.scales == nullptr) return;
+  const StoredTensor& scales = *part.tensors[1];
+  scales.Release(static_cast<uint64_t>(source.scales - scales.bytes().data()),
+                 static_cast<uint64_t>(ScaleBytes(source)));
+  meter.Add(ScaleBytes(source));
+}
+
+}  // namespace
+
+int64_t ParameterBytes(const ParameterList& list, const QuantizationScheme& scheme,
+                       ElementType compute_type) {
   int64_t bytes = 0;
-  for (const MatrixParameter& matrix : list.matrices)
-    bytes += kernels::PackedBytes(format, matrix.rows(), matrix.cols);
+  for (const MatrixParameter& matrix : list.matrices) {
+    std::vector<DataFormat> planned;
+    for (const ParameterPart& part : matrix.parts)
+      planned.push_back(scheme.PlannedFormat(part.name));
+    bytes += kernels::PackedBytes(PackedFormat(planned, compute_type), matrix.rows(), matrix.cols);
+  }
   for (const VectorParameter& vector : list.vectors)
     bytes += vector.rows() * static_cast<int64_t>(sizeof(float));
   return bytes;
 }
 
-Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint, bool tied_head) {
-  std::set<std::string, std::less<>> expected;
-  std::vector<std::string> problems;
-  std::string first_name;
-  const auto check = [&](const ParameterPart& part, const std::vector<int64_t>& shape) {
-    expected.insert(part.name);
-    std::string problem = Problem(checkpoint, part.name, shape);
-    if (problem.empty()) return;
-    if (problems.empty()) first_name = part.name;
-    problems.push_back(std::move(problem));
-  };
-  for (const MatrixParameter& matrix : list.matrices) {
-    for (const ParameterPart& part : matrix.parts)
-      check({WeightName(part), part.rows}, {part.rows, matrix.cols});
-  }
-  for (const VectorParameter& vector : list.vectors) {
-    for (const ParameterPart& part : vector.parts) check(part, {part.rows});
-  }
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (expected.contains(name) || IsSuperfluous(name, tied_head)) continue;
-    if (problems.empty()) first_name = name;
-    problems.push_back(fmt::format("tensor '{}' in {} belongs to nothing in this architecture",
-                                   name, tensor.file->path().filename().string()));
-  }
-  if (problems.empty()) {
-    if (tied_head) WarnOfOtherHead(checkpoint);
-    return {};
-  }
-  constexpr size_t kShown = 8;
-  const size_t count = problems.size();
-  problems.resize(std::min(count, kShown));
-  return Fail(
-      ErrorCode::kInvalidData,
-      fmt::format("{}: the tensors do not fit config.json: {}{}", checkpoint.folder().string(),
-                  fmt::join(problems, "; "),
-                  count > kShown ? fmt::format("; and {} more problems", count - kShown) : ""),
-      first_name);
+Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
+                       const QuantizationScheme& scheme, bool tied_head) {
+  Inspection inspection(checkpoint, scheme, tied_head);
+  for (const MatrixParameter& matrix : list.matrices) inspection.Matrix(matrix);
+  for (const VectorParameter& vector : list.vectors) inspection.Vector(vector);
+  for (const KvScaleParameter& scales : list.kv_scales) inspection.Scales(scales);
+  return inspection.Finish();
 }
 
 Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint,
-                      ElementType compute_type, const LoadProgress& progress) {
+                      const QuantizationScheme& scheme, ElementType compute_type,
+                      const LoadProgress& progress) {
   int64_t total = 0;
-  const auto count = [&](const std::string& name) {
-    total += static_cast<int64_t>(checkpoint.Find(name)->info->size_bytes);
-  };
   for (const MatrixParameter& matrix : list.matrices) {
-    for (const ParameterPart& part : matrix.parts) count(WeightName(part));
+    ASSIGN_OR_RETURN(const MatrixSource source,
+                     FindMatrix(matrix, checkpoint, scheme, compute_type));
+    total += source.stored_bytes();
   }
   for (const VectorParameter& vector : list.vectors) {
-    for (const ParameterPart& part : vector.parts) count(part.name);
+    for (const ParameterPart& part : vector.parts)
+      total += static_cast<int64_t>(checkpoint.Find(part.name)->info->size_bytes);
   }
   ProgressMeter meter(progress, total);
   for (const MatrixParameter& matrix : list.matrices) {
-    const DataFormat format{.type = PackedType(compute_type, StoredTypeOf(matrix, checkpoint))};
-    ASSIGN_OR_RETURN(*matrix.target, kernels::AllocatePacked(format, matrix.rows(), matrix.cols,
-                                                             matrix.parts.front().name.c_str()));
+    ASSIGN_OR_RETURN(const MatrixSource source,
+                     FindMatrix(matrix, checkpoint, scheme, compute_type));
+    ASSIGN_OR_RETURN(*matrix.target,
+                     kernels::AllocatePacked(source.packed, matrix.rows(), matrix.cols,
+                                             matrix.parts.front().name.c_str()));
+    if (matrix.inputs != nullptr) *matrix.inputs = source.inputs;
     int64_t first_row = 0;
-    for (const ParameterPart& part : matrix.parts) {
-      const StoredTensor& tensor = *checkpoint.Find(WeightName(part));
-      const StoredMatrix source =
-          PlainMatrix(tensor.bytes().data(), tensor.info->type, part.rows, matrix.cols);
-      const int64_t row_bytes = matrix.cols * BitsPerElement(tensor.info->type) / 8;
-      const int64_t chunk_rows =
-          std::max<int64_t>(1, kChunkBytes / row_bytes / kernels::PackedMatrix::kPanelRows) *
-          kernels::PackedMatrix::kPanelRows;
-      for (int64_t row = 0; row < part.rows; row += chunk_rows) {
-        const int64_t rows = std::min(chunk_rows, part.rows - row);
-        kernels::PackRows(pool, *matrix.target, first_row + row, source, row, rows);
-        tensor.Release(static_cast<uint64_t>(row * row_bytes),
-                       static_cast<uint64_t>(rows * row_bytes));
-        meter.Add(rows * row_bytes);
-      }
-      first_row += part.rows;
+    for (const StoredLinear& part : source.parts) {
+      PackPart(pool, part, source.decodes, first_row, *matrix.target, meter);
+      first_row += part.matrix.rows;
     }
   }
   for (const VectorParameter& vector : list.vectors) {
@@ -221,6 +350,10 @@ Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpo
       }
       meter.Add(static_cast<int64_t>(tensor.info->size_bytes));
     }
+  }
+  for (const KvScaleParameter& parameter : list.kv_scales) {
+    ASSIGN_OR_RETURN(*parameter.target, scheme.FindKvScales(checkpoint, parameter.attention));
+    parameter.target->tensors.clear();  // The checkpoint is closed after loading.
   }
   return {};
 }

@@ -34,4 +34,13 @@ inline StoredMatrix PlainMatrix(const void* data, ElementType type, int64_t rows
           .data = static_cast<const std::byte*>(data)};
 }
 
+// The values of one row, exactly (one rounding where a scale or second scale is not a power of
+// two): out [cols]. The reference of all formats. REQUIRES: a format as the schemes find it.
+void DecodeStoredRow(const StoredMatrix& matrix, int64_t row, float* out);
+
+// Bytes of the data and of the scales.
+int64_t DataBytes(const StoredMatrix& matrix);
+int64_t ScaleCount(const StoredMatrix& matrix);
+int64_t ScaleBytes(const StoredMatrix& matrix);
+
 }  // namespace sluice

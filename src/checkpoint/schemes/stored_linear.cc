@@ -63,8 +63,7 @@ tl::unexpected<Error> Misfit(const StoredTensor& tensor, std::string_view expect
 }
 
 tl::unexpected<Error> MissingTensor(const std::string& name, std::string_view what) {
-  return Fail(ErrorCode::kInvalidData, fmt::format("tensor '{}' ({}) is missing", name, what),
-              name);
+  return Fail(ErrorCode::kInvalidData, fmt::format("tensor '{}' {} is missing", name, what), name);
 }
 
 // Writers differ in whether they keep dimensions of one.
@@ -122,7 +121,7 @@ Status FindScales(const Place& place, const LinearLayout& layout, StoredLinear& 
   ASSIGN_OR_RETURN(const StoredTensor* tensor, FindOne(place, layout.scales));
   if (tensor == nullptr) {
     return MissingTensor(place.NameOf(layout.scales.front()),
-                         fmt::format("the scale of {} weights", layout.name));
+                         fmt::format("(the scale of {} weights)", layout.name));
   }
   const StoredTensor& scales = *tensor;
   linear.tensors.push_back(&scales);
@@ -226,7 +225,7 @@ Result<StoredLinear> FindQuantized(const Place& place, const StoredTensor& data,
     const std::string name = place.NameOf(layout.second_scale);
     const StoredTensor* second = place.checkpoint.Find(name);
     if (second == nullptr)
-      return MissingTensor(name, fmt::format("the second scale of {} weights", layout.name));
+      return MissingTensor(name, fmt::format("(the second scale of {} weights)", layout.name));
     ASSIGN_OR_RETURN(linear.matrix.second_scale, ReadScale(place, *second, layout.stores_divisors));
     linear.tensors.push_back(second);
   }
@@ -234,7 +233,7 @@ Result<StoredLinear> FindQuantized(const Place& place, const StoredTensor& data,
     ASSIGN_OR_RETURN(const StoredTensor* scale, FindOne(place, layout.input_scales));
     if (scale == nullptr) {
       return MissingTensor(place.NameOf(layout.input_scales.front()),
-                           fmt::format("the scale of the inputs of {} weights", layout.name));
+                           fmt::format("(the scale of the inputs of {} weights)", layout.name));
     }
     ASSIGN_OR_RETURN(linear.input_scale, ReadScale(place, *scale, layout.stores_divisors));
     linear.tensors.push_back(scale);

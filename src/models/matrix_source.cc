@@ -1,0 +1,106 @@
+#include "models/matrix_source.h"
+
+#include <algorithm>
+
+#include "models/weight_loader.h"
+
+namespace sluice {
+namespace {
+
+using ScaleLayout = DataFormat::ScaleLayout;
+
+bool HasScalesOfRows(const DataFormat& format) {
+  return format.scale_layout == ScaleLayout::kPerTensor ||
+         format.scale_layout == ScaleLayout::kPerRow;
+}
+
+bool IsPlain(const DataFormat& format) {
+  return format.scale_layout == ScaleLayout::kNone;
+}
+
+// What of a format the packed matrix keeps: scales of tensors and rows become F32 of rows there,
+// scales of blocks F32.
+DataFormat InMemory(DataFormat format) {
+  if (HasScalesOfRows(format)) {
+    format.scale_layout = ScaleLayout::kPerRow;
+    format.scale_type = ElementType::kF32;
+  } else if (format.scale_layout == ScaleLayout::kPerBlock) {
+    format.scale_type = ElementType::kF32;
+  }
+  return format;
+}
+
+ElementType PlainType(ElementType stored, ElementType compute_type) {
+  if (compute_type == ElementType::kBF16 || stored == ElementType::kBF16) return ElementType::kBF16;
+  return ElementType::kF32;
+}
+
+bool AreAlike(const std::vector<DataFormat>& stored) {
+  return std::all_of(stored.begin(), stored.end(), [&](const DataFormat& format) {
+    return InMemory(format) == InMemory(stored.front());
+  });
+}
+
+bool AllPlain(const std::vector<DataFormat>& stored) {
+  return std::all_of(stored.begin(), stored.end(), IsPlain);
+}
+
+// One rounding serves the whole matrix; where the parts ask for unlike ones there is none. The
+// largest scale of the parts loses the least: their inputs are the same.
+LinearInputs JoinInputs(const std::vector<StoredLinear>& parts) {
+  LinearInputs inputs{.format = parts.front().activations,
+                      .scale = parts.front().input_scale.value_or(1)};
+  for (const StoredLinear& part : parts) {
+    if (part.activations != inputs.format) return {};
+    inputs.scale = std::max(inputs.scale, part.input_scale.value_or(1));
+  }
+  if (!parts.front().input_scale) inputs.scale = 1;
+  return inputs;
+}
+
+}  // namespace
+
+DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compute_type) {
+  if (!AllPlain(stored)) {
+    if (AreAlike(stored)) return InMemory(stored.front());
+    return {.type = compute_type};
+  }
+  const bool one_type = std::all_of(stored.begin(), stored.end(), [&](const DataFormat& format) {
+    return format.type == stored.front().type;
+  });
+  // F32 holds the values of all plain types.
+  return {.type = PlainType(one_type ? stored.front().type : ElementType::kF32, compute_type)};
+}
+
+int64_t MatrixSource::stored_bytes() const {
+  int64_t bytes = 0;
+  for (const StoredLinear& part : parts) bytes += DataBytes(part.matrix) + ScaleBytes(part.matrix);
+  return bytes;
+}
+
+Result<MatrixSource> FindMatrix(const MatrixParameter& matrix, const Checkpoint& checkpoint,
+                                const QuantizationScheme& scheme, ElementType compute_type) {
+  MatrixSource source;
+  if (matrix.fused) {
+    const FusedExpert& fused = *matrix.fused;
+    ASSIGN_OR_RETURN(auto expert, scheme.FindFusedExpert(checkpoint, fused.module, fused.expert,
+                                                         fused.num_experts, matrix.rows(),
+                                                         matrix.cols, fused.transposed));
+    if (expert) source.parts.push_back(*std::move(expert));
+  }
+  if (source.parts.empty()) {
+    for (const ParameterPart& part : matrix.parts) {
+      ASSIGN_OR_RETURN(StoredLinear found,
+                       scheme.Find(checkpoint, part.name, part.rows, matrix.cols));
+      source.parts.push_back(std::move(found));
+    }
+  }
+  std::vector<DataFormat> stored;
+  for (const StoredLinear& part : source.parts) stored.push_back(part.matrix.format);
+  source.packed = PackedFormat(stored, compute_type);
+  source.decodes = !AllPlain(stored) && !AreAlike(stored);
+  source.inputs = JoinInputs(source.parts);
+  return source;
+}
+
+}  // namespace sluice

@@ -1,0 +1,25 @@
+// What a checkpoint's scheme finds for one matrix in memory.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/scheme.h"
+#include "models/weights.h"
+
+namespace sluice {
+
+struct MatrixSource {
+  std::vector<StoredLinear> parts;  // one below the other; one alone for a fused expert
+  DataFormat packed;                // in memory
+  bool decodes = false;             // parts of unlike formats: their values are packed, not codes
+  LinearInputs inputs;
+
+  int64_t stored_bytes() const;
+};
+
+// Finds the parts and settles how they go together. An error of one part is that of the matrix.
+Result<MatrixSource> FindMatrix(const MatrixParameter& matrix, const Checkpoint& checkpoint,
+                                const QuantizationScheme& scheme, ElementType compute_type);
+
+}  // namespace sluice

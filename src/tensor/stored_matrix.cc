@@ -1,0 +1,108 @@
+#include "tensor/stored_matrix.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/bfloat16.h"
+#include "tensor/float4.h"
+#include "tensor/float8.h"
+
+namespace sluice {
+namespace {
+
+// Element `index` of numbers that take whole bytes.
+float StoredNumber(const std::byte* data, ElementType type, int64_t index) {
+  const auto byte = [&] { return std::to_integer<uint8_t>(data[index]); };
+  switch (type) {
+    case ElementType::kF32: {
+      float value;
+      std::memcpy(&value, data + index * 4, 4);
+      return value;
+    }
+    case ElementType::kBF16:
+    case ElementType::kF16: {
+      uint16_t bits;
+      std::memcpy(&bits, data + index * 2, 2);
+      return type == ElementType::kF16 ? HalfToFloat(bits) : ToFloat(BFloat16{bits});
+    }
+    case ElementType::kF8E4M3: return ToFloat(Float8E4M3{byte()});
+    case ElementType::kU8:
+    case ElementType::kF8E8M0: return PowerOfTwoToFloat(byte());
+    case ElementType::kI8: return static_cast<float>(static_cast<int8_t>(byte()));
+    default: CHECK(false, "{} is not the type of a weight", ElementTypeName(type));
+  }
+  return 0;
+}
+
+int64_t CeilDivide(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// The scale of element [row, k], without the second one.
+float ScaleOf(const StoredMatrix& matrix, int64_t row, int64_t k) {
+  const DataFormat& format = matrix.format;
+  int64_t index = 0;
+  switch (format.scale_layout) {
+    case DataFormat::ScaleLayout::kNone: return 1;
+    case DataFormat::ScaleLayout::kPerTensor: break;
+    case DataFormat::ScaleLayout::kPerRow: index = row; break;
+    case DataFormat::ScaleLayout::kPerGroup:
+      index = matrix.transposed ? k / format.group_size * matrix.rows + row
+                                : row * (matrix.cols / format.group_size) + k / format.group_size;
+      break;
+    case DataFormat::ScaleLayout::kPerBlock:
+      index = row / format.block_rows * CeilDivide(matrix.cols, format.group_size) +
+              k / format.group_size;
+      break;
+  }
+  return StoredNumber(matrix.scales, format.scale_type, index);
+}
+
+}  // namespace
+
+void DecodeStoredRow(const StoredMatrix& matrix, int64_t row, float* out) {
+  CHECK(row >= 0 && row < matrix.rows);
+  const DataFormat& format = matrix.format;
+  const bool is_packed = format.type == ElementType::kF4E2M1;
+  float scale = ScaleOf(matrix, row, 0);
+  for (int64_t k = 0; k < matrix.cols; ++k) {
+    if (format.group_size != 0 && k % format.group_size == 0) scale = ScaleOf(matrix, row, k);
+    float value = 0;
+    if (is_packed) {
+      const int64_t pair =
+          matrix.transposed ? k / 2 * matrix.rows + row : (row * matrix.cols + k) / 2;
+      const auto byte = std::to_integer<uint8_t>(matrix.data[pair]);
+      value = Float4ToFloat(k % 2 == 0 ? byte & 0xF : byte >> 4);
+    } else {
+      const int64_t index = matrix.transposed ? k * matrix.rows + row : row * matrix.cols + k;
+      value = StoredNumber(matrix.data, format.type, index);
+    }
+    out[k] = format.scale_layout == DataFormat::ScaleLayout::kNone
+                 ? value
+                 : value * scale * matrix.second_scale;
+  }
+}
+
+int64_t DataBytes(const StoredMatrix& matrix) {
+  return matrix.rows * matrix.cols * BitsPerElement(matrix.format.type) / 8;
+}
+
+int64_t ScaleCount(const StoredMatrix& matrix) {
+  const DataFormat& format = matrix.format;
+  switch (format.scale_layout) {
+    case DataFormat::ScaleLayout::kNone: return 0;
+    case DataFormat::ScaleLayout::kPerTensor: return 1;
+    case DataFormat::ScaleLayout::kPerRow: return matrix.rows;
+    case DataFormat::ScaleLayout::kPerGroup: return matrix.rows * (matrix.cols / format.group_size);
+    case DataFormat::ScaleLayout::kPerBlock:
+      return CeilDivide(matrix.rows, format.block_rows) *
+             CeilDivide(matrix.cols, format.group_size);
+  }
+  return 0;
+}
+
+int64_t ScaleBytes(const StoredMatrix& matrix) {
+  return ScaleCount(matrix) * BitsPerElement(matrix.format.scale_type) / 8;
+}
+
+}  // namespace sluice
