@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -208,7 +209,8 @@ Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<Prompt>
       send(next++);
     }
     const bool due_later = next < prompts.size() && client->num_running() < most;
-    const double until = due_later ? start + arrivals[next].seconds : now + 1;
+    const double until = due_later ? start + arrivals[next].seconds
+                                   : std::numeric_limits<double>::infinity();
     if (!client->Poll(until, cancel_fd)) {
       result.interrupted = true;
       break;

@@ -121,6 +121,7 @@ class StreamClient::Loop {
       void* what = events[i].data.ptr;
       if (what == &timer_) {
         uint64_t times = 0;
+        timer_until_ = 0;
         if (read(timer_, &times, sizeof(times)) < 0) continue;
       } else if (what == &watched_cancel_) {
         go_on = false;
@@ -162,7 +163,10 @@ class StreamClient::Loop {
     CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl: {}", std::strerror(errno));
   }
 
-  void SetTimer(double until) const {
+  void SetTimer(double until) {
+    // A timer that is set and has not rung need not be set again: one call to the system less.
+    if (until == timer_until_) return;
+    timer_until_ = until;
     const double wait = std::max(until - MonotonicSeconds(), 0.0);
     itimerspec spec{};
     spec.it_value.tv_sec = static_cast<time_t>(wait);
@@ -381,6 +385,7 @@ class StreamClient::Loop {
   int timer_ = -1;
   int watched_cancel_ = -1;
   double next_check_ = 0;
+  double timer_until_ = 0;  // when the timer rings; 0: it is not set
   size_t num_running_ = 0;
   std::vector<char> buffer_;
   std::vector<std::unique_ptr<Connection>> connections_, dead_;

@@ -55,7 +55,8 @@ class StreamClient {
   // in the next Poll.
   void Post(std::string_view path, std::string_view headers, std::string_view body,
             StreamHandler& handler);
-  // Handles what has arrived, waiting for it until `until` (MonotonicSeconds). False once
+  // Handles what has arrived, waiting for it until `until` (MonotonicSeconds; infinity waits as
+  // long as it takes); may return sooner. False once
   // `cancel_fd` (-1: none) is readable.
   bool Poll(double until, int cancel_fd);
 

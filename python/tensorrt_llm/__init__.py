@@ -1,0 +1,1 @@
+"""What scripts written for TensorRT-LLM call, done by sluice."""
