@@ -31,7 +31,8 @@ constexpr std::array kVariants = {
     Variant{Isa::kAvx512, &kAvx512Kernels, [](const CpuFeatures& cpu) { return cpu.avx512; }},
     Variant{Isa::kAvx512Bf16, &kAvx512Bf16Kernels,
             [](const CpuFeatures& cpu) { return cpu.avx512_bf16; }},
-    Variant{Isa::kAmx, &kAmxKernels, [](const CpuFeatures& cpu) { return cpu.amx_bf16; }},
+    Variant{Isa::kAmx, &kAmxKernels,
+            [](const CpuFeatures& cpu) { return cpu.amx_bf16 && cpu.amx_int8; }},
 #endif
 };
 

@@ -20,8 +20,9 @@ using ExpandFunction = void (*)(const uint8_t* codes, const uint8_t* scales, int
 // y[m, n] = (sum over k of x[m, k] * w[n, k]) * row_scales[n] (+ bias[n]); see linear.h and the
 // layout of PackedMatrix.
 struct LinearArgs {
-  const void* x;  // [rows, cols], F32, BF16 bits or I8 as the function's name says
-  int64_t x_stride;
+  const void* x;          // [rows, cols], F32, BF16 bits or I8 as the function's name says
+  int64_t x_stride;       // elements
+  int64_t x_bytes;        // of an element
   const float* x_scales;  // [rows], for I8 alone
   const void* w;          // panels of 16 output rows
   int64_t panel_bytes;    // from one panel to the next
@@ -32,15 +33,17 @@ struct LinearArgs {
   const float* row_scales;  // [outputs padded to a whole panel] or null
   const float* bias;        // [outputs] or null
 
-  // For the functions that take codes: how they expand, and where the scales of groups are.
+  // For weights that are codes: how they expand (else null), and where the scales of groups are.
   ExpandFunction expand;
   int64_t code_step_bytes;  // of a step of 32 inputs
   const uint8_t* scales;
   int64_t scale_step_bytes;
   int64_t panel_scale_bytes;
 
-  uint8_t* packed_x;  // scratch of packed_x_bytes(), for the functions on packed activations
+  // For the functions on packed activations.
+  uint8_t* packed_x;  // scratch of packed_x_bytes()
   int64_t rows;       // that are packed there
+  uint8_t* lines;     // scratch of packed_lines_bytes, of the calling thread
 };
 
 // Sums of this many products of a number in [-128, 127] and one in [-127, 127] fit 32 bits.
@@ -79,26 +82,29 @@ struct AttentionChunkArgs {
 };
 
 struct KernelTable {
-  LinearFunction linear_bf16;      // x BF16, w BF16
+  LinearFunction linear_bf16;      // x BF16, w BF16, or codes where there are <= expand_rows rows
   LinearFunction linear_f32_bf16;  // x F32, w BF16
   LinearFunction linear_f32;       // x F32, w F32
   LinearFunction linear_i8;        // x I8, w I8; cols <= kMaxInt8Cols
-  // How many neighbouring panels the linear functions like to be given at once.
+  // How many neighbouring panels the linear functions like to be given at once; at most 4.
   int panels_per_unit;
+  int64_t expand_rows;
   ExpandFunction expand_i8;
   ExpandFunction expand_f8;
   ExpandFunction expand_nvfp4;
   ExpandFunction expand_mxfp4;
 
-  // Where not null: for BF16 products of packed_min_rows rows and more, activations are first
-  // packed into scratch memory (each call a range of the pack_units() units), then multiplied. The
-  // results are those of linear_bf16.
+  // Where not null: for products of packed_min_rows rows and more, activations are first packed
+  // into scratch memory (each call a range of the pack_units() units), then multiplied. The results
+  // are those of linear_bf16 (whose weights may be codes) and linear_i8.
   int64_t packed_min_rows;
   int packed_panels_per_unit;
-  int64_t (*packed_x_bytes)(int64_t rows, int64_t cols);
-  int64_t (*pack_units)(int64_t rows, int64_t cols);
+  int64_t packed_lines_bytes;
+  int64_t (*packed_x_bytes)(int64_t rows, int64_t row_bytes);
+  int64_t (*pack_units)(int64_t rows, int64_t row_bytes);
   void (*pack_x)(const LinearArgs& args, int64_t unit_begin, int64_t unit_end);
   void (*linear_bf16_packed)(const LinearArgs& args, int64_t panel_begin, int64_t panel_end);
+  void (*linear_i8_packed)(const LinearArgs& args, int64_t panel_begin, int64_t panel_end);
 
   // One row; y: F32, or BF16 bits where y_bf16.
   void (*rms_norm_row)(const float* x, const float* weight, float eps, int64_t cols, void* y,

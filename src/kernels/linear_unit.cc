@@ -43,6 +43,7 @@ void ExpandPanels(LinearArgs& args, int64_t panel_begin, int64_t panel_end, int6
   }
   args.w = lines;
   args.panel_bytes = steps * kStepBytes;
+  args.expand = nullptr;
 }
 
 // The outputs of `args` from panel `panel` on.
@@ -64,11 +65,11 @@ void ComputeBlocks(const LinearPlan& plan, const LinearArgs& args, int64_t row_b
   auto* partial = total + kRowsPerUnit * kMaxPanels * kPanelRows;
   auto* lines = reinterpret_cast<std::byte*>(partial + kRowsPerUnit * kMaxPanels * kPanelRows);
   std::fill(total, total + rows * width, 0.0f);
-  const int64_t x_bytes = plan.function == Kernels().linear_bf16 ? 2 : 4;
   const int64_t block_steps = plan.block_inputs / kPanelStepInputs;
   for (int64_t k = 0; k < args.cols; k += plan.block_inputs) {
     LinearArgs block = args;
-    block.x = static_cast<const std::byte*>(args.x) + (row_begin * args.x_stride + k) * x_bytes;
+    block.x =
+        static_cast<const std::byte*>(args.x) + (row_begin * args.x_stride + k) * args.x_bytes;
     block.cols = std::min(plan.block_inputs, args.cols - k);
     block.outputs = width;
     block.y = partial;
@@ -130,6 +131,7 @@ LinearArgs LinearArgsOf(const LinearPlan& plan, const PackedMatrix& w, const Act
   LinearArgs args{};
   args.x = x.data;
   args.x_stride = x.stride;
+  args.x_bytes = BitsPerElement(x.type) / 8;
   args.x_scales = x.scales;
   args.w = w.data.data();
   args.panel_bytes = layout.panel_bytes;
@@ -153,12 +155,14 @@ LinearArgs LinearArgsOf(const LinearPlan& plan, const PackedMatrix& w, const Act
 
 int64_t UnitScratchBytes(int64_t cols) {
   constexpr int64_t kSums = 2 * kRowsPerUnit * kMaxPanels * kPanelRows * 4;
-  return kSums + kMaxPanels * Steps(cols) * kStepBytes;
+  return std::max(kSums + kMaxPanels * Steps(cols) * kStepBytes, Kernels().packed_lines_bytes);
 }
 
 void ComputeUnit(const LinearPlan& plan, const LinearArgs& args, int64_t row_begin, int64_t row_end,
                  int64_t panel_begin, int64_t panel_end, std::byte* scratch) {
-  if (plan.expand == nullptr)
+  const bool expands_itself = plan.function == Kernels().linear_bf16 && plan.block_inputs == 0 &&
+                              row_end - row_begin <= Kernels().expand_rows;
+  if (plan.expand == nullptr || expands_itself)
     return plan.function(args, row_begin, row_end, panel_begin, panel_end);
   if (plan.block_inputs != 0)
     return ComputeBlocks(plan, args, row_begin, row_end, panel_begin, panel_end, scratch);

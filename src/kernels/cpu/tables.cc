@@ -17,16 +17,19 @@ constexpr KernelTable kAvx512Table = {
     .linear_f32 = avx512::LinearF32,
     .linear_i8 = reference::LinearI8,
     .panels_per_unit = 4,
+    .expand_rows = 0,
     .expand_i8 = avx512::ExpandI8,
     .expand_f8 = avx512::ExpandF8,
     .expand_nvfp4 = avx512::ExpandNvfp4,
     .expand_mxfp4 = avx512::ExpandMxfp4,
     .packed_min_rows = 0,
     .packed_panels_per_unit = 0,
+    .packed_lines_bytes = 0,
     .packed_x_bytes = nullptr,
     .pack_units = nullptr,
     .pack_x = nullptr,
     .linear_bf16_packed = nullptr,
+    .linear_i8_packed = nullptr,
     .rms_norm_row = avx512::RmsNormRow,
     .add = avx512::Add,
     .divide = avx512::Divide,
@@ -50,12 +53,16 @@ constexpr KernelTable WithLinearBf16(LinearFunction linear_bf16) {
 
 constexpr KernelTable AmxTable() {
   KernelTable table = WithLinearBf16(amx::LinearBf16);
-  table.packed_min_rows = 48;
+  table.packed_min_rows = 33;
+  table.expand_rows = 32;
+  table.linear_i8 = amx::LinearI8;
   table.packed_panels_per_unit = amx::kPackedPanels;
+  table.packed_lines_bytes = amx::kPackedLinesBytes;
   table.packed_x_bytes = amx::PackedXBytes;
   table.pack_units = amx::PackUnits;
   table.pack_x = amx::PackX;
   table.linear_bf16_packed = amx::LinearBf16Packed;
+  table.linear_i8_packed = amx::LinearI8Packed;
   table.attention_chunk = amx::AttentionChunk;
   return table;
 }
@@ -68,16 +75,19 @@ const KernelTable kAvx2Kernels = {
     .linear_f32 = avx2::LinearF32,
     .linear_i8 = reference::LinearI8,
     .panels_per_unit = 3,
+    .expand_rows = 0,
     .expand_i8 = avx2::ExpandI8,
     .expand_f8 = avx2::ExpandF8,
     .expand_nvfp4 = avx2::ExpandNvfp4,
     .expand_mxfp4 = avx2::ExpandMxfp4,
     .packed_min_rows = 0,
     .packed_panels_per_unit = 0,
+    .packed_lines_bytes = 0,
     .packed_x_bytes = nullptr,
     .pack_units = nullptr,
     .pack_x = nullptr,
     .linear_bf16_packed = nullptr,
+    .linear_i8_packed = nullptr,
     .rms_norm_row = avx2::RmsNormRow,
     .add = avx2::Add,
     .divide = avx2::Divide,

@@ -1,8 +1,9 @@
-// linear with AMX tiles (tdpbf16ps).
+// linear with AMX tiles: BF16 (tdpbf16ps) and INT8 (tdpbssd).
 //
-// A tile step multiplies 16 activation rows by 16 output rows over 32 inputs: 16 lines of a weight
-// panel are a tile as they lie. Every output element is one chain of tile steps over rising inputs,
-// the same for one row as for 16. The instruction takes subnormal numbers for zero.
+// A tile step multiplies 16 activation rows by 16 output rows over 64 bytes of inputs: 16 lines of
+// a weight panel are a tile as they lie, or as they expand from narrow codes. Every output element
+// is one chain of tile steps over rising inputs, the same for one row as for 16. The BF16
+// instruction takes subnormal numbers for zero.
 #include <immintrin.h>
 
 #include "kernels/cpu/amx/kernels.h"
@@ -11,73 +12,140 @@
 namespace sluice::kernels::amx {
 namespace {
 
-// The last step of a row whose length is no multiple of 32, padded with zeros.
+// Steps of narrow codes that expand at once. While these are multiplied the next ones expand, as a
+// tile load waits for stores just before it.
+constexpr int64_t kChunkSteps = 4;
+
+// The last step of a row whose length is no multiple of 64 bytes, padded with zeros.
 struct alignas(64) LastStep {
-  uint16_t x[2][kTileRows][kStepInputs];
+  uint8_t x[2][kTileBytes];
   uint8_t w[2][kTileBytes];
 };
 
 template <int kRowTiles, int kPanels>
-inline void FillLastStep(LastStep& last, const uint16_t* x, int64_t x_stride, const int (&rows)[2],
-                         const uint8_t* const (&panels)[2], int64_t inputs) {
+inline void FillLastStep(LastStep& last, const uint8_t* x, int64_t x_row_bytes,
+                         const int (&rows)[2], const uint8_t* const (&panels)[2], int64_t bytes) {
   __builtin_memset(&last, 0, sizeof(last));
   for (int tile = 0; tile < kRowTiles; ++tile) {
     for (int r = 0; r < rows[tile]; ++r) {
-      __builtin_memcpy(last.x[tile][r], x + (tile * kTileRows + r) * x_stride,
-                       static_cast<size_t>(inputs) * 2);
+      __builtin_memcpy(last.x[tile] + r * kStepBytes, x + (tile * kTileRows + r) * x_row_bytes,
+                       static_cast<size_t>(bytes));
     }
   }
-  for (int p = 0; p < kPanels; ++p) {
-    __builtin_memcpy(last.w[p], panels[p], static_cast<size_t>((inputs + 1) / 2 * kLineBytes));
-  }
+  for (int p = 0; p < kPanels; ++p)
+    __builtin_memcpy(last.w[p], panels[p], static_cast<size_t>((bytes + 3) / 4 * kLineBytes));
   StoreBefore(&last);
 }
 
+// The product of tiles a and b, added to tile c.
+#define SLUICE_AMX_MULTIPLY(c, a, b)          \
+  do {                                        \
+    if constexpr (kNumber == Number::kBf16) { \
+      _tile_dpbf16ps(c, a, b);                \
+    } else {                                  \
+      _tile_dpbssd(c, a, b);                  \
+    }                                         \
+  } while (false)
+
 // One step: kRowTiles x kPanels tile products.
-#define SLUICE_AMX_STEP(x_address, x_tile_bytes, x_row_bytes, w0, w1) \
-  _tile_loadd(4, (x_address), (x_row_bytes));                         \
-  _tile_loadd(6, (w0), kLineBytes);                                   \
-  _tile_dpbf16ps(0, 4, 6);                                            \
-  if constexpr (kPanels > 1) {                                        \
-    _tile_loadd(7, (w1), kLineBytes);                                 \
-    _tile_dpbf16ps(1, 4, 7);                                          \
-  }                                                                   \
-  if constexpr (kRowTiles > 1) {                                      \
-    _tile_loadd(5, (x_address) + (x_tile_bytes), (x_row_bytes));      \
-    _tile_dpbf16ps(2, 5, 6);                                          \
-    if constexpr (kPanels > 1) _tile_dpbf16ps(3, 5, 7);               \
+template <Number kNumber, int kRowTiles, int kPanels>
+__attribute__((always_inline)) inline void Step(const uint8_t* x, int64_t x_tile_bytes,
+                                                int64_t x_row_bytes, const uint8_t* w0,
+                                                const uint8_t* w1) {
+  _tile_loadd(4, x, x_row_bytes);
+  _tile_loadd(6, w0, kLineBytes);
+  SLUICE_AMX_MULTIPLY(0, 4, 6);
+  if constexpr (kPanels > 1) {
+    _tile_loadd(7, w1, kLineBytes);
+    SLUICE_AMX_MULTIPLY(1, 4, 7);
+  }
+  if constexpr (kRowTiles > 1) {
+    _tile_loadd(5, x + x_tile_bytes, x_row_bytes);
+    SLUICE_AMX_MULTIPLY(2, 5, 6);
+    if constexpr (kPanels > 1) SLUICE_AMX_MULTIPLY(3, 5, 7);
+  }
+}
+
+// The lines of up to two panels, step after step.
+template <int kPanels>
+class StoredLines {
+ public:
+  StoredLines(const LinearArgs& args, int64_t panel, int64_t /*steps*/) {
+    for (int p = 0; p < 2; ++p) {
+      panels_[p] =
+          static_cast<const uint8_t*>(args.w) + (panel + (p < kPanels ? p : 0)) * args.panel_bytes;
+    }
+  }
+  void BeginChunk(int64_t /*step*/) {}
+  const uint8_t* At(int p, int64_t step) const { return panels_[p] + step * kTileBytes; }
+
+ private:
+  const uint8_t* panels_[2];
+};
+
+// The same expanded from narrow codes, a chunk ahead.
+template <int kPanels>
+class ExpandedLines {
+ public:
+  ExpandedLines(const LinearArgs& args, int64_t panel, int64_t steps)
+      : args_(args), panel_(panel), steps_(steps) {
+    Expand(0);
+  }
+  // To be called before the first step of every chunk.
+  void BeginChunk(int64_t step) { Expand(step + kChunkSteps); }
+  const uint8_t* At(int p, int64_t step) const {
+    return lines_[step / kChunkSteps % 2][p] + step % kChunkSteps * kTileBytes;
   }
 
-// `rows`: of the two row tiles; the tiles are configured for them.
-template <int kRowTiles, int kPanels>
-void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int64_t panel) {
-  const uint8_t* panels[2];
-  for (int p = 0; p < 2; ++p) {
-    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + (p < kPanels ? p : 0)) * args.panel_bytes;
+ private:
+  __attribute__((always_inline)) void Expand(int64_t step) {
+    if (step >= steps_) return;
+    const int64_t count = steps_ - step < kChunkSteps ? steps_ - step : kChunkSteps;
+    for (int p = 0; p < kPanels; ++p) {
+      const uint8_t* codes = static_cast<const uint8_t*>(args_.w) +
+                             (panel_ + p) * args_.panel_bytes + step * args_.code_step_bytes;
+      const uint8_t* scales =
+          args_.scales + (panel_ + p) * args_.panel_scale_bytes + step * args_.scale_step_bytes;
+      args_.expand(codes, scales, count, lines_[step / kChunkSteps % 2][p]);
+    }
+    StoreBefore(lines_);
   }
-  const auto* x =
-      reinterpret_cast<const uint8_t*>(static_cast<const uint16_t*>(args.x) + row * args.x_stride);
-  const int64_t x_row_bytes = args.x_stride * 2;
+
+  const LinearArgs& args_;
+  int64_t panel_;
+  int64_t steps_;
+  alignas(64) uint8_t lines_[2][2][kChunkSteps * kTileBytes];
+};
+
+// `rows`: of the two row tiles; the tiles are configured for them.
+template <Number kNumber, typename Lines, int kRowTiles, int kPanels>
+void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int64_t panel) {
+  const int64_t x_row_bytes = args.x_stride * kNumberBytes<kNumber>;
+  const uint8_t* x = static_cast<const uint8_t*>(args.x) + row * x_row_bytes;
   const int64_t x_tile_bytes = kTileRows * x_row_bytes;
+  const int64_t row_bytes = args.cols * kNumberBytes<kNumber>;
+  const int64_t rest = row_bytes % kStepBytes;
 
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  const int64_t steps = args.cols / kStepInputs;
-  for (int64_t step = 0; step < steps; ++step) {
-    SLUICE_AMX_STEP(x + step * 64, x_tile_bytes, x_row_bytes, panels[0] + step * kTileBytes,
-                    panels[1] + step * kTileBytes)
+  Lines lines(args, panel, StepsOf(row_bytes));
+  const int64_t steps = row_bytes / kStepBytes;
+  for (int64_t chunk = 0; chunk < steps; chunk += kChunkSteps) {
+    lines.BeginChunk(chunk);
+    const int64_t end = steps - chunk < kChunkSteps ? steps : chunk + kChunkSteps;
+    for (int64_t step = chunk; step < end; ++step) {
+      Step<kNumber, kRowTiles, kPanels>(x + step * kStepBytes, x_tile_bytes, x_row_bytes,
+                                        lines.At(0, step), lines.At(1, step));
+    }
   }
-  if (const int64_t inputs = args.cols % kStepInputs; inputs != 0) {
+  if (rest != 0) {
     LastStep last;
-    const uint8_t* const last_lines[2] = {panels[0] + steps * kTileBytes,
-                                          panels[1] + steps * kTileBytes};
-    FillLastStep<kRowTiles, kPanels>(last,
-                                     reinterpret_cast<const uint16_t*>(x) + steps * kStepInputs,
-                                     args.x_stride, rows, last_lines, inputs);
-    const auto* last_x = reinterpret_cast<const uint8_t*>(last.x);
-    SLUICE_AMX_STEP(last_x, kTileBytes, 64, last.w[0], last.w[1])
+    const uint8_t* const last_lines[2] = {lines.At(0, steps), lines.At(1, steps)};
+    FillLastStep<kRowTiles, kPanels>(last, x + steps * kStepBytes, x_row_bytes, rows, last_lines,
+                                     rest);
+    Step<kNumber, kRowTiles, kPanels>(last.x[0], kTileBytes, kStepBytes, last.w[0], last.w[1]);
   }
 
   alignas(64) float sums[4][kTileRows * kPanelRows];
@@ -88,29 +156,28 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
   for (int tile = 0; tile < kRowTiles; ++tile) {
     for (int p = 0; p < kPanels; ++p) {
       for (int r = 0; r < rows[tile]; ++r) {
-        float* y = args.y + (row + tile * kTileRows + r) * args.y_stride;
-        StoreSum(args, y, sums[tile * 2 + p] + r * kPanelRows, (panel + p) * kPanelRows, false);
+        StoreSum<kNumber>(args, row + tile * kTileRows + r, sums[tile * 2 + p] + r * kPanelRows,
+                          (panel + p) * kPanelRows, false);
       }
     }
   }
 }
 
-#undef SLUICE_AMX_STEP
-
+template <Number kNumber, template <int> typename Lines>
 inline void MultiplyRows(const LinearArgs& args, int64_t row, int64_t count, int64_t panel,
                          bool two_panels) {
   const int rows[2] = {static_cast<int>(count < kTileRows ? count : kTileRows),
                        static_cast<int>(count > kTileRows ? count - kTileRows : 1)};
   if (count > kTileRows) {
     if (two_panels)
-      MultiplyTile<2, 2>(args, row, rows, panel);
+      MultiplyTile<kNumber, Lines<2>, 2, 2>(args, row, rows, panel);
     else
-      MultiplyTile<2, 1>(args, row, rows, panel);
+      MultiplyTile<kNumber, Lines<1>, 2, 1>(args, row, rows, panel);
   } else {
     if (two_panels)
-      MultiplyTile<1, 2>(args, row, rows, panel);
+      MultiplyTile<kNumber, Lines<2>, 1, 2>(args, row, rows, panel);
     else
-      MultiplyTile<1, 1>(args, row, rows, panel);
+      MultiplyTile<kNumber, Lines<1>, 1, 1>(args, row, rows, panel);
   }
 }
 
@@ -119,10 +186,9 @@ inline void ConfigureFor(int64_t rows) {
             static_cast<int>(rows > kTileRows ? rows - kTileRows : 1));
 }
 
-}  // namespace
-
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                int64_t panel_end) {
+template <Number kNumber, template <int> typename Lines>
+inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
+                          int64_t panel_begin, int64_t panel_end) {
   constexpr int64_t kMaxRows = 2 * kTileRows;
   const int64_t rows = row_end - row_begin;
   const int64_t rest = rows % kMaxRows;
@@ -131,17 +197,32 @@ void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int6
     ConfigureFor(kMaxRows);
     for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
       for (int64_t row = 0; row < whole; row += kMaxRows) {
-        MultiplyRows(args, row_begin + row, kMaxRows, panel, panel + 1 < panel_end);
+        MultiplyRows<kNumber, Lines>(args, row_begin + row, kMaxRows, panel, panel + 1 < panel_end);
       }
     }
   }
   if (rest > 0) {
     ConfigureFor(rest);
     for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
-      MultiplyRows(args, row_begin + whole, rest, panel, panel + 1 < panel_end);
+      MultiplyRows<kNumber, Lines>(args, row_begin + whole, rest, panel, panel + 1 < panel_end);
     }
   }
   _tile_release();
+}
+
+}  // namespace
+
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                int64_t panel_end) {
+  if (args.expand == nullptr)
+    MultiplyRange<Number::kBf16, StoredLines>(args, row_begin, row_end, panel_begin, panel_end);
+  else
+    MultiplyRange<Number::kBf16, ExpandedLines>(args, row_begin, row_end, panel_begin, panel_end);
+}
+
+void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+              int64_t panel_end) {
+  MultiplyRange<Number::kI8, StoredLines>(args, row_begin, row_end, panel_begin, panel_end);
 }
 
 }  // namespace sluice::kernels::amx

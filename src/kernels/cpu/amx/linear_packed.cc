@@ -1,9 +1,9 @@
 // linear with AMX tiles for many activation rows, which were packed into whole tiles before.
 //
-// The packed activations lie as [block of 2048 inputs][tile of 16 rows][step of 32 inputs][16][32],
-// padded with zeros. In a block of inputs some panels' lines stay in L2 while all rows pass by; the
-// sums wait in memory between blocks. Every output element is the same chain of tile steps as in
-// linear.cc.
+// The packed activations lie as [block of 4096 bytes of inputs][tile of 16 rows][step of 64 bytes]
+// [16][64], padded with zeros. The panels of narrow codes expand once for all rows. In a block of
+// inputs some panels' lines stay in L2 while all rows pass by; the sums wait in memory between
+// blocks. Every output element is the same chain of tile steps as in linear.cc.
 //
 // Measured on a Granite Rapids core (3.07 TFLOP/s of tile products alone, 2.47 with the operands in
 // L1): operands from L2 give 1.8 TFLOP/s, and sums that go to memory and back cost as much as four
@@ -20,14 +20,10 @@ constexpr int64_t kBlockSteps = 64;
 // Results larger than this would push the operands out of L2, so they are written past it: 30 %
 // faster.
 constexpr int64_t kStreamBytes = int64_t{2} << 20;
-constexpr int64_t kBlockInputs = kBlockSteps * kStepInputs;
 
 inline int64_t RowTiles(int64_t rows) {
   return (rows + 2 * kTileRows - 1) / (2 * kTileRows) * 2;
 }  // an even number
-inline int64_t Steps(int64_t cols) {
-  return (cols + kStepInputs - 1) / kStepInputs;
-}
 
 // Where a block's tiles begin.
 inline uint8_t* BlockOf(const LinearArgs& args, int64_t block) {
@@ -36,33 +32,34 @@ inline uint8_t* BlockOf(const LinearArgs& args, int64_t block) {
 
 // The tiles of 16 rows in one block of inputs.
 inline void PackTiles(const LinearArgs& args, int64_t tile, int64_t block) {
-  const int64_t first_input = block * kBlockInputs;
-  const int64_t steps = Steps(args.cols) - block * kBlockSteps < kBlockSteps
-                            ? Steps(args.cols) - block * kBlockSteps
-                            : kBlockSteps;
+  const int64_t row_bytes = args.cols * args.x_bytes;
+  const int64_t first_byte = block * kBlockSteps * kStepBytes;
+  const int64_t left_steps = StepsOf(row_bytes) - block * kBlockSteps;
+  const int64_t steps = left_steps < kBlockSteps ? left_steps : kBlockSteps;
   uint8_t* to = BlockOf(args, block) + tile * steps * kTileBytes;
   for (int64_t r = 0; r < kTileRows; ++r) {
     const int64_t row = tile * kTileRows + r;
-    const auto* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride + first_input;
+    const uint8_t* x =
+        static_cast<const uint8_t*>(args.x) + row * args.x_stride * args.x_bytes + first_byte;
     for (int64_t step = 0; step < steps; ++step) {
-      const int64_t left = args.cols - first_input - step * kStepInputs;
-      const __mmask32 mask = row >= args.rows      ? 0
-                             : left >= kStepInputs ? 0xFFFFFFFFu
-                                                   : (1u << left) - 1;
-      _mm512_store_si512(to + step * kTileBytes + r * 64,
-                         _mm512_maskz_loadu_epi16(mask, x + step * kStepInputs));
+      const int64_t left = row_bytes - first_byte - step * kStepBytes;
+      const __mmask64 mask = row >= args.rows     ? 0
+                             : left >= kStepBytes ? ~__mmask64{0}
+                                                  : (__mmask64{1} << left) - 1;
+      _mm512_store_si512(to + step * kTileBytes + r * kStepBytes,
+                         _mm512_maskz_loadu_epi8(mask, x + step * kStepBytes));
     }
   }
 }
 
 }  // namespace
 
-int64_t PackedXBytes(int64_t rows, int64_t cols) {
-  return RowTiles(rows) * Steps(cols) * kTileBytes;
+int64_t PackedXBytes(int64_t rows, int64_t row_bytes) {
+  return RowTiles(rows) * StepsOf(row_bytes) * kTileBytes;
 }
 
-int64_t PackUnits(int64_t rows, int64_t cols) {
-  return RowTiles(rows) * ((Steps(cols) + kBlockSteps - 1) / kBlockSteps);
+int64_t PackUnits(int64_t rows, int64_t row_bytes) {
+  return RowTiles(rows) * ((StepsOf(row_bytes) + kBlockSteps - 1) / kBlockSteps);
 }
 
 void PackX(const LinearArgs& args, int64_t unit_begin, int64_t unit_end) {
@@ -99,7 +96,18 @@ struct PanelPair {
   const uint8_t* last[2];
 };
 
+// The product of tiles a and b, added to tile c.
+#define SLUICE_AMX_MULTIPLY(c, a, b)          \
+  do {                                        \
+    if constexpr (kNumber == Number::kBf16) { \
+      _tile_dpbf16ps(c, a, b);                \
+    } else {                                  \
+      _tile_dpbssd(c, a, b);                  \
+    }                                         \
+  } while (false)
+
 // Multiplies two tiles of rows by two panels; `sums`: the four tiles of sums, read unless `start`.
+template <Number kNumber>
 inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
                          int64_t steps, bool start, float (*sums)[kTileRows * kPanelRows],
                          Prefetcher& x_ahead, Prefetcher& w_ahead) {
@@ -118,12 +126,12 @@ inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& 
       __attribute__((always_inline)) {
     _tile_loadd(4, x0 + step * kTileBytes, 64);
     _tile_loadd(6, w0, 64);
-    _tile_dpbf16ps(0, 4, 6);
+    SLUICE_AMX_MULTIPLY(0, 4, 6);
     _tile_loadd(7, w1, 64);
-    _tile_dpbf16ps(1, 4, 7);
+    SLUICE_AMX_MULTIPLY(1, 4, 7);
     _tile_loadd(5, x1 + step * kTileBytes, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    SLUICE_AMX_MULTIPLY(2, 5, 6);
+    SLUICE_AMX_MULTIPLY(3, 5, 7);
   };
   for (int64_t step = 0; step + 1 < steps; ++step) {
     x_ahead.Step<8>();
@@ -139,6 +147,7 @@ inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& 
 
 // Writes the sums of two tiles of rows to y, row by row: a column of tiles would touch a page for
 // every line.
+template <Number kNumber>
 inline void StoreRows(const LinearArgs& args, int64_t first_row,
                       const float (*sums)[kTileRows * kPanelRows], int64_t panel_begin,
                       int64_t panel_end) {
@@ -146,40 +155,59 @@ inline void StoreRows(const LinearArgs& args, int64_t first_row,
       args.rows - first_row < 2 * kTileRows ? args.rows - first_row : 2 * kTileRows;
   const bool stream = args.rows * args.outputs * 4 > kStreamBytes;
   for (int64_t r = 0; r < rows; ++r) {
-    float* y = args.y + (first_row + r) * args.y_stride;
     const int64_t tile = r / kTileRows * 2;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
       const int64_t i = panel - panel_begin;
-      StoreSum(args, y, sums[i / 2 * 4 + tile + i % 2] + r % kTileRows * kPanelRows,
-               panel * kPanelRows, stream);
+      StoreSum<kNumber>(args, first_row + r,
+                        sums[i / 2 * 4 + tile + i % 2] + r % kTileRows * kPanelRows,
+                        panel * kPanelRows, stream);
     }
   }
 }
 
-}  // namespace
+// The lines of `steps` steps of a panel: as they are stored, or expanded to `expanded`.
+inline const uint8_t* LinesOf(const LinearArgs& args, int64_t panel, int64_t first_step,
+                              int64_t steps, uint8_t* expanded) {
+  const uint8_t* w = static_cast<const uint8_t*>(args.w) + panel * args.panel_bytes;
+  if (args.expand == nullptr) return w + first_step * kTileBytes;
+  args.expand(w + first_step * args.code_step_bytes,
+              args.scales + panel * args.panel_scale_bytes + first_step * args.scale_step_bytes,
+              steps, expanded);
+  StoreBefore(expanded);
+  return expanded;
+}
 
-void LinearBf16Packed(const LinearArgs& args, int64_t panel_begin, int64_t panel_end) {
+template <Number kNumber>
+inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t panel_end) {
   // [row tile pair][panel pair * row tile * panel][16][16], of the thread's stack.
   alignas(64) float sums[kPackedMaxRows / 32][kPackedPanels * 2][kTileRows * kPanelRows];
-  alignas(64) uint8_t padded[kPackedPanels][kTileBytes];  // last steps of less than 32 inputs
+  alignas(64) uint8_t padded[kPackedPanels][kTileBytes];  // last steps of less than 64 bytes
   PanelPair pairs[kPackedPanels / 2];
-  const int64_t steps = Steps(args.cols);
+  const int64_t row_bytes = args.cols * kNumberBytes<kNumber>;
+  const int64_t steps = StepsOf(row_bytes);
   const int64_t row_pairs = RowTiles(args.rows) / 2;
   const int64_t panel_pairs = (panel_end - panel_begin + 1) / 2;
-  const auto* w = static_cast<const uint8_t*>(args.w);
+  const int64_t panels_after = (args.outputs + kPanelRows - 1) / kPanelRows - panel_end;
+  const int64_t panels_ahead =
+      panels_after < panel_end - panel_begin ? panels_after : panel_end - panel_begin;
   Configure(kTileRows, kTileRows);
   for (int64_t first_step = 0; first_step < steps; first_step += kBlockSteps) {
     const bool is_last = first_step + kBlockSteps >= steps;
     const int64_t block_steps = is_last ? steps - first_step : kBlockSteps;
-    const int64_t rest = is_last ? args.cols % kStepInputs : 0;
+    const int64_t rest = is_last ? row_bytes % kStepBytes : 0;
     for (int64_t i = 0; i < 2 * panel_pairs; ++i) {
-      // Where the number of panels is odd, the last is computed twice and stored once.
-      const int64_t panel = panel_begin + i < panel_end ? panel_begin + i : panel_end - 1;
-      const uint8_t* lines = w + panel * args.panel_bytes + first_step * kTileBytes;
+      if (panel_begin + i == panel_end) {
+        // Where the number of panels is odd, the last is computed twice and stored once.
+        pairs[i / 2].w[1] = pairs[i / 2].w[0];
+        pairs[i / 2].last[1] = pairs[i / 2].last[0];
+        break;
+      }
+      const uint8_t* lines = LinesOf(args, panel_begin + i, first_step, block_steps,
+                                     args.lines + i * kBlockSteps * kTileBytes);
       const uint8_t* last = lines + (block_steps - 1) * kTileBytes;
       if (rest != 0) {
         __builtin_memset(padded[i], 0, kTileBytes);
-        __builtin_memcpy(padded[i], last, static_cast<size_t>((rest + 1) / 2 * kLineBytes));
+        __builtin_memcpy(padded[i], last, static_cast<size_t>((rest + 3) / 4 * kLineBytes));
         StoreBefore(padded[i]);
         last = padded[i];
       }
@@ -188,25 +216,36 @@ void LinearBf16Packed(const LinearArgs& args, int64_t panel_begin, int64_t panel
     }
     const uint8_t* block = BlockOf(args, first_step / kBlockSteps);
     const int64_t tile_bytes = block_steps * kTileBytes;
-    const int64_t panels_ahead = (args.outputs + kPanelRows - 1) / kPanelRows - panel_end;
-    Prefetcher w_ahead(
-        w + panel_end * args.panel_bytes + first_step * kTileBytes,
-        tile_bytes *
-            (panels_ahead < panel_end - panel_begin ? panels_ahead : panel_end - panel_begin));
+    const int64_t step_bytes = args.expand == nullptr ? kTileBytes : args.code_step_bytes;
+    Prefetcher w_ahead(static_cast<const uint8_t*>(args.w) + panel_end * args.panel_bytes +
+                           first_step * step_bytes,
+                       block_steps * step_bytes * panels_ahead);
     for (int64_t row_pair = 0; row_pair < row_pairs; ++row_pair) {
       const uint8_t* x = block + row_pair * 2 * tile_bytes;
       Prefetcher x_ahead(x + 2 * tile_bytes, row_pair + 1 < row_pairs ? 2 * tile_bytes : 0);
       // Sums that need not wait for another block stay in one place, and so in L1.
       auto* row_sums = sums[steps <= kBlockSteps ? 0 : row_pair];
       for (int64_t pair = 0; pair < panel_pairs; ++pair) {
-        MultiplyPair(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
-                     row_sums + pair * 4, x_ahead, w_ahead);
+        MultiplyPair<kNumber>(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
+                              row_sums + pair * 4, x_ahead, w_ahead);
       }
-      if (is_last) StoreRows(args, row_pair * 2 * kTileRows, row_sums, panel_begin, panel_end);
+      if (is_last)
+        StoreRows<kNumber>(args, row_pair * 2 * kTileRows, row_sums, panel_begin, panel_end);
     }
   }
   _tile_release();
   _mm_sfence();
+}
+
+}  // namespace
+
+void LinearBf16Packed(const LinearArgs& args, int64_t panel_begin, int64_t panel_end) {
+  static_assert(kPackedLinesBytes == kPackedPanels * kBlockSteps * kTileBytes);
+  MultiplyPacked<Number::kBf16>(args, panel_begin, panel_end);
+}
+
+void LinearI8Packed(const LinearArgs& args, int64_t panel_begin, int64_t panel_end) {
+  MultiplyPacked<Number::kI8>(args, panel_begin, panel_end);
 }
 
 }  // namespace sluice::kernels::amx

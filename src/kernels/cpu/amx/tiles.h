@@ -11,9 +11,11 @@ namespace sluice::kernels::amx {
 namespace {
 
 constexpr int kPanelRows = 16;
-constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for a panel
-constexpr int kStepPairs = 16;      // pairs of inputs of a tile step
-constexpr int kStepInputs = 2 * kStepPairs;
+constexpr int64_t kLineBytes = 64;  // a panel's line: 4 bytes of inputs for each row
+constexpr int kStepLines = 16;      // lines of a tile step
+constexpr int kStepBytes = 64;      // bytes of inputs of a tile step: 32 of BF16, 64 of INT8
+constexpr int kStepPairs = kStepLines;       // of BF16
+constexpr int kStepInputs = 2 * kStepPairs;  // of BF16
 constexpr int kTileRows = 16;
 constexpr int kTileBytes = 1024;
 
@@ -38,26 +40,40 @@ inline void Configure(int first_rows, int second_rows) {
   for (int tile = 0; tile < 8; ++tile) config.row_bytes[tile] = 64;
   config.rows[0] = config.rows[1] = config.rows[4] = static_cast<uint8_t>(first_rows);
   config.rows[2] = config.rows[3] = config.rows[5] = static_cast<uint8_t>(second_rows);
-  config.rows[6] = config.rows[7] = kStepPairs;
+  config.rows[6] = config.rows[7] = kStepLines;
   StoreBefore(&config);
   _tile_loadconfig(&config);
 }
 
-// Writes the sums of one row for the panel whose first output is `n`. `stream`: past the caches,
-// where the line is whole.
-inline void StoreSum(const LinearArgs& args, float* y_row, const float* sums, int64_t n,
+// What a product multiplies: the tiles hold the same bytes, sums are F32 or 32-bit integers.
+enum class Number { kBf16, kI8 };
+template <Number kNumber>
+constexpr int64_t kNumberBytes = kNumber == Number::kBf16 ? 2 : 1;
+
+inline int64_t StepsOf(int64_t row_bytes) {
+  return (row_bytes + kStepBytes - 1) / kStepBytes;
+}
+
+// Writes the sums of row `row` of the outputs for the panel whose first output is `n`. `stream`:
+// past the caches, where the line is whole.
+template <Number kNumber>
+inline void StoreSum(const LinearArgs& args, int64_t row, const float* sums, int64_t n,
                      bool stream) {
   const int64_t left = args.outputs - n;
   const __mmask16 mask = left >= kPanelRows ? 0xFFFF : static_cast<__mmask16>((1u << left) - 1);
   __m512 value = _mm512_load_ps(sums);
+  if constexpr (kNumber == Number::kI8) value = _mm512_cvtepi32_ps(_mm512_castps_si512(value));
   if (args.row_scales != nullptr)
     value = _mm512_mul_ps(value, _mm512_maskz_loadu_ps(mask, args.row_scales + n));
+  if constexpr (kNumber == Number::kI8)
+    value = _mm512_mul_ps(value, _mm512_set1_ps(args.x_scales[row]));
   if (args.bias != nullptr)
     value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, args.bias + n));
-  if (stream && mask == 0xFFFF && reinterpret_cast<uintptr_t>(y_row + n) % 64 == 0)
-    _mm512_stream_ps(y_row + n, value);
+  float* y = args.y + row * args.y_stride + n;
+  if (stream && mask == 0xFFFF && reinterpret_cast<uintptr_t>(y) % 64 == 0)
+    _mm512_stream_ps(y, value);
   else
-    _mm512_mask_storeu_ps(y_row + n, mask, value);
+    _mm512_mask_storeu_ps(y, mask, value);
 }
 
 }  // namespace
