@@ -9,6 +9,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/work_queue.h"
 #include "tensor/bfloat16.h"
+#include "tensor/float16.h"
 #include "tensor/float8.h"
 
 namespace sluice::kernels {
@@ -28,6 +29,12 @@ bool IsFp8(const KvLayout& layout) {
   return layout.type == ElementType::kF8E4M3;
 }
 
+// Whether the kernels read the cache's numbers as they are.
+bool IsReadInPlace(const KvLayout& layout) {
+  return HasPanels(layout) &&
+         (layout.type == ElementType::kBF16 || layout.type == ElementType::kF32);
+}
+
 // Scratch of one thread, in floats: q and running out, scores, a chunk's result, and panels for odd
 // block sizes and for codes.
 struct ThreadScratch {
@@ -40,8 +47,8 @@ struct ThreadScratch {
 
   static int64_t Bytes(const KvLayout& layout) {
     const int64_t tile = RoundUp(int64_t{kMaxTileRows} * layout.head_dim * 4, 64);
-    const bool in_place = HasPanels(layout) && !IsFp8(layout);
-    const int64_t panels = in_place ? 0 : int64_t{kAttentionChunk} * layout.head_dim * 4;
+    const int64_t panels =
+        IsReadInPlace(layout) ? 0 : int64_t{kAttentionChunk} * layout.head_dim * 4;
     return 3 * tile + int64_t{kMaxTileRows} * kAttentionChunk * 4 + 2 * panels;
   }
 
@@ -129,6 +136,9 @@ BFloat16 AsRead(Float8E4M3 code) {
 BFloat16 AsRead(BFloat16 value) {
   return value;
 }
+float AsRead(Float16 value) {
+  return ToFloat(value);
+}
 float AsRead(float value) {
   return value;
 }
@@ -153,6 +163,9 @@ void BringIntoPanels(const KvLayout& layout, const T* k_rows, const T* v_rows, i
 
 void DecodePanel(const Float8E4M3* codes, int64_t count, BFloat16* panel) {
   Kernels().decode_e4m3(&codes->bits, count, &panel->bits);
+}
+void DecodePanel(const Float16* halves, int64_t count, float* panel) {
+  for (int64_t i = 0; i < count; ++i) panel[i] = ToFloat(halves[i]);
 }
 
 // The panels of positions [begin, end) of the chunk that starts at `first`.
@@ -227,7 +240,7 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
   args.q = scratch.q;
   args.rows = tile.rows();
   args.head_dim = call.head_dim();
-  args.bf16 = call.cache.layout.type != ElementType::kF32;
+  args.bf16 = HoldsPairs(call.cache.layout.type);
   for (int row = 0; row < args.rows; ++row) {
     const int position = tile.slice->context + tile.token + row / tile.heads;
     const int start = std::max(call.span.FirstSeen(position) - first, 0);
@@ -242,6 +255,9 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
       break;
     case ElementType::kF8E4M3:
       FindPanels<Float8E4M3, BFloat16>(call, tile, first, begin, end, scratch, args);
+      break;
+    case ElementType::kF16:
+      FindPanels<Float16, float>(call, tile, first, begin, end, scratch, args);
       break;
     default: FindPanels<float, float>(call, tile, first, begin, end, scratch, args);
   }

@@ -12,7 +12,7 @@
 namespace sluice::kernels {
 
 // Shape of one layer's KV cache. K and V are separate arrays, each [num_blocks, num_kv_heads,
-// block_size, head_dim] of `type` (BF16, F32 or F8_E4M3). The slot of token t of a sequence is
+// block_size, head_dim] of `type` (BF16, F16, F32 or F8_E4M3). The slot of token t of a sequence is
 // block_table[t / block_size], row t % block_size.
 struct KvLayout {
   int num_kv_heads = 0;

@@ -6,6 +6,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_layout.h"
 #include "tensor/bfloat16.h"
+#include "tensor/float16.h"
 #include "tensor/float8.h"
 
 namespace sluice::kernels {
@@ -16,6 +17,9 @@ constexpr int kMaxHeadDim = 256;
 // `count` elements of one head, as the cache holds them.
 void Round(const float* x, float /*scale*/, int count, BFloat16* out) {
   for (int i = 0; i < count; ++i) out[i] = ToBFloat16(x[i]);
+}
+void Round(const float* x, float /*scale*/, int count, Float16* out) {
+  for (int i = 0; i < count; ++i) out[i] = ToFloat16(x[i]);
 }
 void Round(const float* x, float /*scale*/, int count, float* out) {
   std::copy_n(x, count, out);
@@ -29,8 +33,8 @@ void Round(const float* x, float scale, int count, Float8E4M3* out) {
 template <typename T>
 void AppendToken(const KvCacheView& cache, T* k_head, T* v_head, int row, const float* k,
                  const float* v) {
-  constexpr bool kPairs = sizeof(T) < 4;
   const KvLayout& layout = cache.layout;
+  const bool pairs = HoldsPairs(layout.type);
   const int head_dim = layout.head_dim;
   if (!HasPanels(layout)) {
     Round(k, cache.k_scale, head_dim, k_head + row * head_dim);
@@ -42,10 +46,10 @@ void AppendToken(const KvCacheView& cache, T* k_head, T* v_head, int row, const 
   const int64_t panel = int64_t{row - position} * head_dim;
   Round(k, cache.k_scale, head_dim, rounded.data());
   for (int d = 0; d < head_dim; ++d)
-    k_head[panel + KeyOffset(kPairs, head_dim, position, d)] = rounded[static_cast<size_t>(d)];
+    k_head[panel + KeyOffset(pairs, head_dim, position, d)] = rounded[static_cast<size_t>(d)];
   Round(v, cache.v_scale, head_dim, rounded.data());
   for (int d = 0; d < head_dim; ++d)
-    v_head[panel + ValueOffset(kPairs, head_dim, position, d)] = rounded[static_cast<size_t>(d)];
+    v_head[panel + ValueOffset(pairs, head_dim, position, d)] = rounded[static_cast<size_t>(d)];
 }
 
 template <typename T>
@@ -87,6 +91,8 @@ void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const Attent
           AppendSlice<BFloat16>(cache, slice, from, to, k, v, stride);
         else if (type == ElementType::kF8E4M3)
           AppendSlice<Float8E4M3>(cache, slice, from, to, k, v, stride);
+        else if (type == ElementType::kF16)
+          AppendSlice<Float16>(cache, slice, from, to, k, v, stride);
         else
           AppendSlice<float>(cache, slice, from, to, k, v, stride);
       }

@@ -4,9 +4,9 @@
 // a multiple of 16 they lie in panels of 16 positions, the form in which the kernels read them
 // (kernel_table.h, AttentionChunkArgs): keys have the positions side by side, as a weight has its
 // output rows; values have the elements of a head side by side, and BF16 ones also pair
-// neighbouring positions. F8_E4M3 codes lie as BF16 numbers do, and are turned into them when they
-// are read. Other block sizes hold plain rows [block_size, head_dim], which are
-// brought into panels when they are read: correct, and slower.
+// neighbouring positions. F8_E4M3 codes lie as BF16 numbers do, F16 numbers as F32 ones do, and are
+// turned into them when they are read. Other block sizes hold plain rows [block_size, head_dim],
+// which are brought into panels when they are read: correct, and slower.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,20 @@ namespace sluice::kernels {
 
 inline void CheckKvType(const KvLayout& layout) {
   CHECK(layout.type == ElementType::kBF16 || layout.type == ElementType::kF32 ||
-            layout.type == ElementType::kF8E4M3,
-        "a KV cache is BF16, F32 or F8_E4M3, not {}", ElementTypeName(layout.type));
+            layout.type == ElementType::kF8E4M3 || layout.type == ElementType::kF16,
+        "a KV cache is BF16, F16, F32 or F8_E4M3, not {}", ElementTypeName(layout.type));
+}
+
+// Whether the panels of a cache of this type hold pairs.
+inline constexpr bool HoldsPairs(ElementType type) {
+  return type == ElementType::kBF16 || type == ElementType::kF8E4M3;
 }
 
 inline bool HasPanels(const KvLayout& layout) {
   return layout.block_size % kAttentionPanelPositions == 0;
 }
 
-// Offset of element d of a position inside its panel. `pairs`: not of F32.
+// Offset of element d of a position inside its panel. `pairs`: of BF16 and F8_E4M3.
 inline int64_t KeyOffset(bool pairs, int /*head_dim*/, int position, int d) {
   return pairs ? (d / 2 * kAttentionPanelPositions + position) * 2 + d % 2
                : d * kAttentionPanelPositions + position;

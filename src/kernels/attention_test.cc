@@ -9,6 +9,7 @@
 
 #include "kernels/kernel_table.h"
 #include "kernels/kernel_testing.h"
+#include "tensor/float16.h"
 #include "tensor/float8.h"
 
 namespace sluice::kernels {
@@ -35,6 +36,9 @@ constexpr Shape kShapes[] = {
     {8, 2, 64, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f},
     {5, 1, 40, 4, ElementType::kF8E4M3, {}, 0.3f, 1},
     {4, 2, 128, 16, ElementType::kF8E4M3, {.chunk = 64}, 1, 0.011f},
+    {8, 2, 64, 16, ElementType::kF16},
+    {5, 1, 40, 4, ElementType::kF16, {.chunk = 24}},
+    {6, 2, 128, 32, ElementType::kF16, {.window = 70}},
     {8, 2, 64, 16, ElementType::kBF16, {.chunk = 64}},
     {4, 2, 96, 16, ElementType::kBF16, {.window = 70}},
     {5, 1, 40, 4, ElementType::kBF16, {.chunk = 24}},
@@ -156,6 +160,7 @@ class Sequences {
     const auto rounded = [&](float value, float cache_scale) -> double {
       if (shape_.type == ElementType::kF32) return value;
       if (shape_.type == ElementType::kBF16) return ToFloat(sluice::ToBFloat16(value));
+      if (shape_.type == ElementType::kF16) return ToFloat(ToFloat16(value));
       return static_cast<double>(ToFloat(ToFloat8E4M3(value / cache_scale))) * cache_scale;
     };
     const int first = shape_.span.FirstSeen(token);

@@ -1,0 +1,39 @@
+// IEEE half precision: sign, 5 bits of exponent, 10 of mantissa; largest 65504.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace sluice {
+
+struct Float16 {
+  uint16_t bits = 0;
+};
+
+// Rounds to nearest even; what is beyond +-65504 becomes +-65504, so that there are no infinities
+// among the results; NaN stays NaN. Free of branches, so that a loop over it becomes vector code.
+inline Float16 ToFloat16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits >> 16 & 0x8000u;
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  constexpr uint32_t kMax = 0x477FE000u;  // 65504
+  const uint32_t clamped = magnitude > kMax ? kMax : magnitude;
+  // 13 bits of the mantissa go; the exponent's bias falls from 127 to 15.
+  const uint32_t normal = ((clamped + 0xFFFu + (clamped >> 13 & 1u)) >> 13) - (112u << 10);
+  // Below 2^-14 the step is 2^-24: the step of F32 between 0.5 and 1.
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(clamped) + 0.5f) - 0x3F000000u;
+  const uint32_t code = clamped < 0x38800000u ? subnormal : normal;
+  return {static_cast<uint16_t>((magnitude > 0x7F800000u ? 0x7E00u : code) | sign)};
+}
+
+// Exact. There are no infinities: what would be one is NaN.
+inline float ToFloat(Float16 value) {
+  const uint32_t sign = uint32_t{value.bits & 0x8000u} << 16;
+  const uint32_t magnitude = value.bits & 0x7FFFu;
+  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  const uint32_t bits = magnitude >= 0x7C00u ? 0x7FC00000u : std::bit_cast<uint32_t>(scaled);
+  return std::bit_cast<float>(bits | sign);
+}
+
+}  // namespace sluice
