@@ -1,4 +1,4 @@
-// Log lines on stderr: `2026-11-21T07:11:03.512Z INFO engine message`. One line per call, UTC.
+// Log lines. One line per call.
 // Thread safety: all functions may be called from any thread.
 #pragma once
 
@@ -9,6 +9,15 @@
 namespace sluice {
 
 enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError };
+
+// Whose form the lines have, for tools that read them. Default kSluice.
+enum class LogStyle {
+  kSluice,  // on stderr, UTC: `2026-11-21T07:11:03.512Z INFO engine message`
+  kVllm,    // on stdout, local time: `(APIServer pid=7) INFO 11-21 07:11:03 [engine] message`
+  kTrtllm,  // on stdout, local time: `[11/21/2026-07:11:03] [TRT-LLM] [I] message`
+};
+// Call it before there are other threads.
+void SetLogStyle(LogStyle style);
 
 // Lines below `level` are dropped. Default kInfo.
 void SetLogLevel(LogLevel level);

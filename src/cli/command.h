@@ -36,14 +36,20 @@ Result<int> RunBenchSweep(const options::Settings& settings);
 Result<int> RunBenchLatency(const options::Settings& settings);
 Result<int> RunBenchThroughput(const options::Settings& settings);
 Result<int> RunEval(const options::Settings& settings);
+Result<int> RunRecipeLint(const options::Settings& settings);
+Result<int> RunBatch(const options::Settings& settings);
 Result<int> RunTokenizeCommand(const options::Settings& settings);
 Result<int> RunRenderCommand(const options::Settings& settings);
+Result<int> RunExplainOptions(const options::Settings& settings);
+Result<int> RunCollectEnv(const options::Settings& settings);
 Result<int> RunVersion(const options::Settings& settings);
 
 // `sluice help [words]`, also with --markdown for the pages of docs/.
 Result<int> RunHelp(const std::vector<std::string>& words);
 // Six lines for someone who typed the name alone.
 std::string ShortHelp();
+// All commands.
+std::string LongHelp();
 std::string CommandHelp(const Command& command, std::string_view filter);
 
 // The whole program: `arguments` with the program's name first. Returns the exit code.

@@ -1,23 +1,33 @@
 #include "cli/configs.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
-#include "cli/version.h"
+#include "cli/usage.h"
 #include "hub/resolve.h"
+#include "options/values.h"
 
 namespace sluice::cli {
 namespace {
 
 std::string ModelName(const options::Settings& settings) {
-  std::string name =
-      settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
-  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
-  return name;
+  return settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
 }
 
-Result<std::filesystem::path> Resolve(const options::Settings& settings, const std::string& name) {
+ApiDialect ApiDialectOf(options::Dialect dialect) {
+  switch (dialect) {
+    case options::Dialect::kVllm: return ApiDialect::kVllm;
+    case options::Dialect::kTrtllm: return ApiDialect::kTrtllm;
+    case options::Dialect::kSluice: break;
+  }
+  return ApiDialect::kSluice;
+}
+
+Result<std::filesystem::path> Resolve(const options::Settings& settings, const std::string& name,
+                                      const std::string& revision) {
   ResolveOptions how{.argument = name};
-  how.revision = settings.TextOr("revision");
+  how.revision = revision;
   how.download_dir = settings.TextOr("download-dir");
   ASSIGN_OR_RETURN(const ResolvedModel resolved, ResolveModel(how));
   return resolved.folder;
@@ -34,18 +44,22 @@ Result<ModelArgument> ResolveModelArgument(const options::Settings& settings) {
 }
 
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name) {
-  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
   ModelArgument model;
+  model.as_given = name;
+  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
   model.name = std::move(name);
   if (model.name.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
                 "which model? Give a folder or a model id as first word after the command",
                 "model");
   }
-  ASSIGN_OR_RETURN(model.folder, Resolve(settings, model.name));
+  const std::string revision = settings.TextOr("revision");
+  ASSIGN_OR_RETURN(model.folder, Resolve(settings, model.name, revision));
   model.tokenizer_folder = model.folder;
-  if (settings.Given("tokenizer")) {
-    ASSIGN_OR_RETURN(model.tokenizer_folder, Resolve(settings, settings.TextOr("tokenizer")));
+  if (settings.Given("tokenizer") || settings.Given("tokenizer-revision")) {
+    ASSIGN_OR_RETURN(model.tokenizer_folder,
+                     Resolve(settings, settings.TextOr("tokenizer", model.name),
+                             settings.TextOr("tokenizer-revision", revision)));
   }
   return model;
 }
@@ -74,6 +88,10 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   if (settings.Given("max-num-seqs")) config.max_num_seqs = settings.Integer("max-num-seqs");
   if (settings.Given("max-num-batched-tokens"))
     config.max_num_batched_tokens = settings.Integer("max-num-batched-tokens");
+  if (const auto scheduled = settings.Integer("max-num-scheduled-tokens")) {
+    config.max_num_batched_tokens =
+        std::min(config.max_num_batched_tokens.value_or(*scheduled), *scheduled);
+  }
   config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
   config.enable_chunked_prefill = settings.Flag("enable-chunked-prefill");
   config.priority_scheduling = settings.TextOr("scheduling-policy") == "priority";
@@ -97,11 +115,43 @@ ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgu
   config.generation_config = settings.TextOr("generation-config");
   config.override_generation_config = settings.TextOr("override-generation-config");
   config.priority_scheduling = settings.TextOr("scheduling-policy") == "priority";
-  config.version = Version();
+  config.logprobs_mode = settings.TextOr("logprobs-mode");
+  config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
+  config.memory_utilization = settings.Number("gpu-memory-utilization");
+  config.num_blocks_override = settings.Integer("num-gpu-blocks-override");
+  config.dialect = ApiDialectOf(settings.dialect());
+  config.version = VersionIn(settings.dialect());
   return config;
 }
 
+namespace {
+
+void AddLogOptions(const options::Settings& settings, ServerConfig& config) {
+  const std::string http_level = settings.TextOr("uvicorn-log-level");
+  const bool quiet = http_level == "warning" || http_level == "error" || http_level == "critical";
+  config.disable_access_log = quiet || settings.Flag("disable-uvicorn-access-log");
+  const std::string paths = settings.TextOr("disable-access-log-for-endpoints");
+  for (std::string_view path : options::Split(paths, ','))
+    config.quiet_access_paths.emplace_back(path);
+  config.log_requests = settings.Flag("enable-log-requests");
+  config.log_outputs = settings.Flag("enable-log-outputs");
+  config.max_log_length = settings.Integer("max-log-len").value_or(-1);
+  config.disable_log_stats = settings.Flag("disable-log-stats");
+  config.log_stats_seconds = *settings.Number("log-stats-interval");
+}
+
+void AddLimits(const options::Settings& settings, ServerConfig& config) {
+  config.max_stop_strings = static_cast<int>(*settings.Integer("max-stop-strings"));
+  config.max_completion_prompts = static_cast<int>(*settings.Integer("max-completion-prompts"));
+  config.max_n = static_cast<int>(*settings.Integer("max-n-sequences"));
+  config.max_bad_words = static_cast<int>(*settings.Integer("max-num-bad-words"));
+}
+
+}  // namespace
+
 void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
+  AddLogOptions(settings, config);
+  AddLimits(settings, config);
   config.host = settings.TextOr("host");
   config.port = static_cast<uint16_t>(*settings.Integer("port"));
   config.served_model_names = settings.List("served-model-name");
@@ -129,10 +179,19 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.enable_request_id_headers = settings.Flag("enable-request-id-headers");
   config.enable_server_load_tracking = settings.Flag("enable-server-load-tracking");
   config.enable_tokenizer_info_endpoint = settings.Flag("enable-tokenizer-info-endpoint");
-  const std::string http_level = settings.TextOr("uvicorn-log-level");
-  const bool quiet = http_level == "warning" || http_level == "error" || http_level == "critical";
-  config.disable_access_log = quiet || settings.Flag("disable-uvicorn-access-log");
-  config.log_requests = settings.Flag("enable-log-requests");
+  config.enable_docs = !settings.Flag("disable-fastapi-docs");
+  config.dev_mode = settings.Flag("dev-mode");
+  config.enable_per_request_metrics = settings.Flag("enable-per-request-metrics");
+  config.sse_keep_alive_seconds = *settings.Number("sse-keep-alive-interval");
+  config.stream_interval = static_cast<int>(*settings.Integer("stream-interval"));
+  config.fingerprint_mode = settings.TextOr("fingerprint-mode");
+  config.fingerprint_value = settings.TextOr("fingerprint-value");
+  config.enable_scale_out = settings.Flag("enable-scale-out");
+  config.skip_model_name_validation = settings.Flag("skip-model-name-validation");
+  config.enable_auto_tool_choice = settings.Flag("enable-auto-tool-choice");
+  config.tool_call_parser = settings.TextOr("tool-call-parser");
+  config.reasoning_parser = settings.TextOr("reasoning-parser");
+  config.enable_iteration_stats = settings.Flag("enable-iter-perf-stats");
 }
 
 }  // namespace sluice::cli

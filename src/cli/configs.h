@@ -13,7 +13,8 @@ namespace sluice::cli {
 
 // What the user calls the model, and where its files are.
 struct ModelArgument {
-  std::string name;  // as given, without a slash at the end
+  std::string name;      // as given, without a slash at the end
+  std::string as_given;  // with it
   std::filesystem::path folder;
   std::filesystem::path tokenizer_folder;  // of --tokenizer, else `folder`
 };

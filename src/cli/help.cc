@@ -8,7 +8,6 @@
 #include "options/suggest.h"
 
 namespace sluice::cli {
-namespace {
 
 std::string LongHelp() {
   std::string text = "sluice serves large language models behind the OpenAI API.\n\nCommands:\n";
@@ -23,8 +22,6 @@ std::string LongHelp() {
       "`sluice help exit-codes` lists what it returns to the shell.\n";
   return text;
 }
-
-}  // namespace
 
 std::string ShortHelp() {
   return "sluice serves large language models behind the OpenAI API.\n"

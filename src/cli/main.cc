@@ -6,10 +6,11 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "cli/check_settings.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/usage.h"
 #include "options/sources.h"
-#include "options/suggest.h"
 
 namespace sluice::cli {
 namespace {
@@ -27,13 +28,9 @@ LogLevel LevelOf(const std::string& word) {
   if (word == "trace") return LogLevel::kTrace;
   if (word == "debug") return LogLevel::kDebug;
   if (word == "warning") return LogLevel::kWarning;
-  if (word == "error") return LogLevel::kError;
+  if (word == "error" || word == "critical" || word == "internal_error") return LogLevel::kError;
+  if (word == "verbose") return LogLevel::kDebug;
   return LogLevel::kInfo;
-}
-
-int Report(const Error& error) {
-  fmt::print(stderr, "error: {}\n", error.message);
-  return ExitCode(error.code);
 }
 
 // The command that begins the words, which lose it; names have one or two words.
@@ -56,47 +53,54 @@ const Command* FindCommand(std::string_view name) {
   return nullptr;
 }
 
-int UnknownCommand(const std::vector<std::string>& words) {
-  std::vector<std::string> known = {"help"};
-  for (const Command& command : Commands()) known.emplace_back(command.name);
-  const std::string word =
-      words[0] == "bench" && words.size() > 1 ? words[0] + " " + words[1] : words[0];
-  fmt::print(stderr, "error: unknown command '{}'{}\n`sluice help` lists the commands.\n", word,
-             options::DidYouMean(word, known));
-  return kExitUsage;
-}
-
-// Says once what was taken without effect.
+// Says once what was taken without effect; `serve` has a block for it.
 void SayWithoutEffect(const options::Settings& settings) {
   for (const options::Assignment* given : settings.given()) {
-    if (!given->option->no_effect.empty()) {
+    if (!given->option->no_effect.empty())
       LOG_INFO("options", "{} has no effect: {}", given->origin, given->option->no_effect);
-    }
   }
 }
 
 int RunCommand(const Command& command, const std::vector<std::string>& words, Dialect dialect) {
   auto resolved = options::Resolve(words, options::ProcessEnvironment(), command.bit, dialect);
-  if (!resolved) {
-    fmt::print(stderr, "error: {}\n`sluice help {}` lists the options.\n", resolved.error().message,
-               command.name);
-    return ExitCode(resolved.error().code);
-  }
+  if (!resolved) return ReportUsage(dialect, command, resolved.error());
   if (resolved->help) {
     fmt::print("{}", CommandHelp(command, *resolved->help));
     return 0;
   }
   const options::Settings& settings = resolved->settings;
   if (settings.positionals().size() > static_cast<size_t>(command.max_positionals)) {
-    fmt::print(stderr, "error: sluice {} takes {}, '{}' is one word too many\n", command.name,
-               command.arguments,
-               settings.positionals()[static_cast<size_t>(command.max_positionals)]);
-    return kExitUsage;
+    const std::string& extra = settings.positionals()[static_cast<size_t>(command.max_positionals)];
+    const std::string message = dialect == Dialect::kVllm
+                                    ? fmt::format("unrecognized arguments: {}", extra)
+                                    : fmt::format("sluice {} takes {}, '{}' is one word too many",
+                                                  command.name, command.arguments, extra);
+    return ReportUsage(dialect, command, Error{ErrorCode::kInvalidArgument, message, ""});
   }
   SetLogLevel(LevelOf(settings.TextOr("log-level")));
-  SayWithoutEffect(settings);
+  if (const Status status = CheckSettings(settings); !status)
+    return ReportFailure(settings, status.error());
+  if (command.bit != options::kServe) SayWithoutEffect(settings);
   const Result<int> code = command.run(settings);
-  return code ? *code : Report(code.error());
+  return code ? *code : ReportFailure(settings, code.error());
+}
+
+// `trtllm-serve` has one command of its own, whose name may be left out.
+const Command* TakeTrtllmCommand(std::vector<std::string>& words) {
+  if (!words.empty() && words[0] == "serve") words.erase(words.begin());
+  return FindCommand("serve");
+}
+
+int ReportTrtllmCommand(const std::string& word) {
+  fmt::print(stderr,
+             "Error: 'trtllm-serve {}' runs parts of one model in several servers, which is not "
+             "supported; `trtllm-serve MODEL` serves a model by itself\n",
+             word);
+  return kExitUsage;
+}
+
+bool IsHelp(const std::string& word) {
+  return word == "help" || word == "--help" || word == "-h";
 }
 
 }  // namespace
@@ -105,18 +109,31 @@ int Main(const std::vector<std::string>& arguments) {
   const Dialect dialect = DialectOf(arguments.empty() ? "sluice" : arguments[0]);
   std::vector<std::string> words(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
   if (words.empty()) {
-    fmt::print("{}", ShortHelp());
+    fmt::print("{}", dialect == Dialect::kSluice ? ShortHelp() : LongHelp());
     return 0;
   }
-  if (words[0] == "help" || words[0] == "--help" || words[0] == "-h") {
+  if (IsHelp(words[0])) {
     const Result<int> code = RunHelp({words.begin() + 1, words.end()});
-    return code ? *code : Report(code.error());
+    return code ? *code : ReportFailure(options::Settings({}, {}, dialect), code.error());
   }
-  if (words[0] == "--version" || words[0] == "-v") words[0] = "version";
+  const bool version = words[0] == "--version" || words[0] == "-v";
+  if (version && dialect != Dialect::kSluice) {
+    fmt::print("{}\n", VersionIn(dialect));
+    return 0;
+  }
+  if (version) words[0] = "version";
 
-  const Command* command = TakeCommand(words);
-  if (command == nullptr && dialect == Dialect::kTrtllm) command = FindCommand("serve");
-  if (command == nullptr) return UnknownCommand(words);
+  const Command* command = nullptr;
+  if (dialect == Dialect::kTrtllm) {
+    constexpr std::string_view kOthers[] = {"mm_embedding_serve", "disaggregated",
+                                            "disaggregated_mpi_worker", "grpc"};
+    if (std::find(std::begin(kOthers), std::end(kOthers), words[0]) != std::end(kOthers))
+      return ReportTrtllmCommand(words[0]);
+    command = TakeTrtllmCommand(words);
+  } else {
+    command = TakeCommand(words);
+  }
+  if (command == nullptr) return ReportUnknownCommand(dialect, words);
   return RunCommand(*command, words, dialect);
 }
 

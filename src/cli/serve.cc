@@ -1,10 +1,11 @@
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/log.h"
 #include "cli/command.h"
@@ -12,22 +13,10 @@
 #include "cli/progress.h"
 #include "cli/serving.h"
 #include "cli/signals.h"
-#include "cli/version.h"
+#include "cli/startup_lines.h"
 
 namespace sluice::cli {
 namespace {
-
-// What was not left at its default, as scripts and bug reports want it.
-void LogSettings(const options::Settings& settings) {
-  std::string text;
-  for (const options::Assignment* given : settings.given()) {
-    const std::string value =
-        given->option->secret ? "***" : fmt::format("{}", fmt::join(given->words, " "));
-    text += fmt::format("{}{}={} ({})", text.empty() ? "" : ", ", given->option->name, value,
-                        given->origin);
-  }
-  if (!text.empty()) LOG_INFO("serve", "non-default options: {}", text);
-}
 
 void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port, double seconds) {
   const int64_t cache_tokens = info.num_blocks * info.block_size;
@@ -41,6 +30,21 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
       config.served_model_names.empty() ? config.model_argument : config.served_model_names[0];
   LOG_INFO("serve", "serving {} at http://{}:{}, ready in {:.1f} s", name, config.host, port,
            seconds);
+  if (config.dialect == ApiDialect::kVllm)
+    LOG_INFO("serve", "Starting vLLM server on http://{}:{}", config.host, port);
+}
+
+// Scripts wait for these very words, whatever the log level.
+void SayReady(options::Dialect dialect) {
+  if (dialect == options::Dialect::kSluice) {
+    PrintError("Application startup complete.\n");
+    return;
+  }
+  PrintError(
+      fmt::format("INFO:     Started server process [{}]\n"
+                  "INFO:     Waiting for application startup.\n"
+                  "INFO:     Application startup complete.\n",
+                  getpid()));
 }
 
 }  // namespace
@@ -49,13 +53,16 @@ Result<int> RunServe(const options::Settings& settings) {
   const auto start = std::chrono::steady_clock::now();
   BlockSignals(kWatched);
   IgnoreClosedPipes();
-  LOG_INFO("serve", "sluice {} (commit {})", Version(), Commit());
-  LogSettings(settings);
+  UseLogStyleOf(settings.dialect());
+  LogStartup(settings);
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
   ASSIGN_OR_RETURN(EngineConfig engine_config, MakeEngineConfig(settings, model));
   engine_config.drain_seconds = *settings.Number("shutdown-timeout");
   ServerConfig server_config = MakeServerConfig(settings, model);
   AddServeOptions(settings, server_config);
+  // Clients copy the name from the command line, slash and all.
+  if (server_config.served_model_names.empty() && model.as_given != model.name)
+    server_config.served_model_names = {model.as_given, model.name};
 
   ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Serving::Bind(server_config));
   // Before the model is there nothing runs that would have to finish.
@@ -80,9 +87,11 @@ Result<int> RunServe(const options::Settings& settings) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   LogReady(serving->engine().info(), server_config, serving->server().port(), seconds);
-  // Scripts wait for these very words, whatever the log level.
-  PrintError("Application startup complete.\n");
-  return serving->server().Run();
+  SayReady(settings.dialect());
+  const Result<int> code = serving->server().Run();
+  if (settings.dialect() != options::Dialect::kSluice)
+    PrintError(fmt::format("INFO:     Finished server process [{}]\n", getpid()));
+  return code;
 }
 
 }  // namespace sluice::cli

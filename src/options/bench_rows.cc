@@ -530,11 +530,82 @@ std::vector<Option> ResultRows() {
   };
 }
 
+// Of vLLM's `bench latency` and `bench throughput`.
+std::vector<Option> LocalRows() {
+  constexpr std::string_view kGroup = "Measuring";
+  constexpr uint32_t kLocal = kBenchLatency | kBenchThroughput;
+  std::vector<Option> rows = RowsLike(
+      {.group = kGroup,
+       .commands = kLocal,
+       .no_effect = "token ids go straight into the engine and out of it"},
+      {{"disable-detokenize", Type::kFlag, "Leave out the detokenizer."},
+       {"async-engine", Type::kFlag, "Use the asynchronous engine."},
+       {"prequeue-requests", Type::kFlag, "Queue all requests before the engine starts."}});
+  const auto refused =
+      RowsLike({.group = kGroup,
+                .commands = kLocal,
+                .refuses = "prompts are random and each has one answer; bench serve can do more"},
+               {{"n", Type::kInteger, "Answers to each prompt.", "1"},
+                {"prefix-len", Type::kInteger, "Tokens that all prompts begin with.", "0"},
+                {"hf-max-batch-size", Type::kInteger, "Of the backend hf."},
+                {"hf-enable-torch-compile", Type::kFlag, "Of the backend hf."},
+                {"lora-path", Type::kString, "An adapter."}});
+  const std::vector<Option> renamed = {
+      {.name = "local-use-beam-search",
+       .type = Type::kFlag,
+       .default_value = "false",
+       .group = kGroup,
+       .commands = kLocal,
+       .help = "Search by beams.",
+       .flag = "use-beam-search",
+       .refuses = "answers are greedy; leave it out"},
+      {.name = "local-profile",
+       .type = Type::kFlag,
+       .default_value = "false",
+       .group = kGroup,
+       .commands = kLocal,
+       .help = "Write a profile.",
+       .flag = "profile",
+       .no_effect = "the report says where the time goes; perf sees all symbols"},
+      {.name = "local-backend",
+       .default_value = "vllm",
+       .group = kGroup,
+       .commands = kBenchThroughput,
+       .help = "Engine to measure.",
+       .flag = "backend",
+       .refuses = "the engine is this program's own; leave it out"},
+      {.name = "local-dataset-name",
+       .default_value = "random",
+       .group = kGroup,
+       .commands = kBenchThroughput,
+       .help = "Data set.",
+       .flag = "dataset-name",
+       .refuses = "prompts are random; bench serve reads data sets"},
+      {.name = "local-dataset-path",
+       .group = kGroup,
+       .commands = kBenchThroughput,
+       .help = "File of a data set.",
+       .flag = "dataset-path",
+       .refuses = "prompts are random; bench serve reads data sets"},
+      {.name = "local-num-warmups",
+       .type = Type::kInteger,
+       .default_value = "0",
+       .group = kGroup,
+       .commands = kBenchThroughput,
+       .help = "Prompts before those that are measured.",
+       .flag = "num-warmups",
+       .range = {0, 1e6}},
+  };
+  for (const auto& part : {refused, renamed}) rows.insert(rows.end(), part.begin(), part.end());
+  return rows;
+}
+
 }  // namespace
 
 std::vector<Option> BenchServeRows() {
   std::vector<Option> rows;
-  for (const auto& part : {TargetRows(), TrafficRows(), BodyRows(), DatasetRows(), ResultRows()})
+  for (const auto& part :
+       {TargetRows(), TrafficRows(), BodyRows(), DatasetRows(), ResultRows(), LocalRows()})
     rows.insert(rows.end(), part.begin(), part.end());
   return rows;
 }

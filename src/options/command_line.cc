@@ -178,8 +178,14 @@ class Reader {
     if (values.empty() && option.value_optional) values.emplace_back("true");
     if (values.empty()) return Bad(MissingValue(dialect_, option, flag), flag);
     auto checked = CheckWords(option, values);
-    if (!checked)
-      return Bad(BadValue(dialect_, option, flag, values, checked.error().message), flag);
+    if (!checked) {
+      // vLLM's parser takes any number; what cannot be is found later, and ends otherwise.
+      const bool number = option.type == Type::kInteger || option.type == Type::kSize ||
+                          option.type == Type::kNumber;
+      const bool late = dialect_ == Dialect::kVllm && number && ParseNumber(values[0]).has_value();
+      return Fail(late ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument,
+                  BadValue(dialect_, option, flag, values, checked.error().message), flag);
+    }
     result_.assignments.push_back({&option, *std::move(checked), Source::kFlag, flag});
     return {};
   }

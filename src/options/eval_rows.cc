@@ -131,6 +131,13 @@ std::vector<Option> LintRows() {
        .commands = kRecipe,
        .help = "Print one JSON object instead of text.",
        .flag = "json"},
+      {.name = "lint-strict",
+       .type = Type::kFlag,
+       .default_value = "false",
+       .group = kGroup,
+       .commands = kRecipe,
+       .help = "Exit code 1 where errors are found.",
+       .flag = "strict"},
   };
 }
 

@@ -29,6 +29,7 @@ std::vector<Option> HttpRows() {
       {.name = "served-model-name",
        .type = Type::kStrings,
        .group = kGroup,
+       .commands = kServe | kRunBatch,
        .help = "Names under which requests may ask for the model; the first stands in answers and "
                "metrics; default: the "
                "model argument."},

@@ -144,7 +144,7 @@ constexpr TrtllmKey kKeys[] = {
     {"peft_cache_config", "", "", kNoAdapters},
     {"cache_transceiver_config", "", "prompts and answers are computed by the same server"},
     {"print_iter_log", "", kStatistics},
-    {"enable_iter_perf_stats", "", kStatistics},
+    {"enable_iter_perf_stats", "enable-iter-perf-stats", ""},
     {"enable_iter_req_stats", "", kStatistics},
     {"iter_stats_max_iterations", "", kStatistics},
     {"request_stats_max_iterations", "", kStatistics},

@@ -56,6 +56,13 @@ std::vector<Option> TrtllmRows() {
     row.name = "trtllm-backend";
     row.flag = "backend";
   }
+  rows.push_back({.name = "enable-iter-perf-stats",
+                  .type = Type::kFlag,
+                  .default_value = "false",
+                  .group = kGroup,
+                  .commands = kServe,
+                  .help = "Let GET /metrics tell of every step, as trtllm-serve does.",
+                  .dialects = DialectBit(Dialect::kTrtllm)});
   rows.push_back({.name = "set",
                   .type = Type::kStrings,
                   .group = kGroup,

@@ -1,0 +1,186 @@
+#include "cli/batch_file.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace sluice::cli {
+namespace {
+
+constexpr size_t kMaxLineBytes = size_t{64} << 20;
+constexpr int64_t kLinesAhead = 4;  // of the next line to be written, for each worker
+
+tl::unexpected<Error> Bad(std::string message) {
+  return Fail(ErrorCode::kInvalidArgument, std::move(message));
+}
+
+std::string RandomName(std::string_view prefix) {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("{}{:016x}{:016x}", prefix, random(), random());
+}
+
+json::Value Record(const std::string& custom_id, int status) {
+  json::Value response{json::Value::Object{}};
+  response.Set("status_code", json::Value(status));
+  response.Set("request_id", json::Value(RandomName("vllm-batch-")));
+  json::Value record{json::Value::Object{}};
+  record.Set("id", json::Value(RandomName("vllm-")));
+  record.Set("custom_id", json::Value(custom_id));
+  record.Set("response", std::move(response));
+  return record;
+}
+
+std::string Finish(json::Value record, json::Value body, json::Value error) {
+  json::Value response = *record.Find("response");
+  response.Set("body", std::move(body));
+  record.Set("response", std::move(response));
+  record.Set("error", std::move(error));
+  return json::Write(record);
+}
+
+bool IsBlank(const std::string& line) {
+  return line.find_first_not_of(" \t\r") == std::string::npos;
+}
+
+// Lines in, answers out in the same order.
+class Lines {
+ public:
+  Lines(std::istream& in, std::ostream& out, int64_t ahead) : in_(in), out_(out), ahead_(ahead) {}
+
+  // The next line and its number; false at the end. Waits while too many answers wait for an
+  // earlier one.
+  bool Next(std::string& line, int64_t& number) {
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [&] { return next_read_ - next_written_ < ahead_; });
+    while (std::getline(in_, line)) {
+      if (IsBlank(line)) continue;
+      number = next_read_++;
+      return true;
+    }
+    return false;
+  }
+
+  void Put(int64_t number, std::string answer, bool failed) {
+    const std::lock_guard lock(mutex_);
+    totals_.requests += 1;
+    totals_.failed += failed;
+    waiting_.emplace(number, std::move(answer));
+    while (!waiting_.empty() && waiting_.begin()->first == next_written_) {
+      out_ << waiting_.begin()->second << '\n';
+      waiting_.erase(waiting_.begin());
+      ++next_written_;
+    }
+    room_.notify_all();
+  }
+
+  const BatchTotals& totals() const { return totals_; }
+
+ private:
+  std::istream& in_;
+  std::ostream& out_;
+  const int64_t ahead_;
+  std::mutex mutex_;
+  std::condition_variable room_;
+  int64_t next_read_ = 0;
+  int64_t next_written_ = 0;
+  std::map<int64_t, std::string> waiting_;
+  BatchTotals totals_;
+};
+
+}  // namespace
+
+Status ParseBatchRequest(std::string_view line, BatchRequest& request) {
+  if (line.size() > kMaxLineBytes)
+    return Bad(
+        fmt::format("the line has {} bytes, at most {} are taken", line.size(), kMaxLineBytes));
+  auto object = json::Parse(line);
+  if (!object) return Bad("the line is no JSON: " + object.error().message);
+  if (!object->is_object()) return Bad("the line is no JSON object");
+  const auto text = [&](std::string_view key) -> std::string {
+    const json::Value* value = object->Find(key);
+    return value != nullptr && value->is_string() ? value->as_string() : "";
+  };
+  request.custom_id = text("custom_id");
+  if (request.custom_id.empty()) return Bad("custom_id: expected a text");
+  if (text("method") != "POST")
+    return Bad(fmt::format("method: expected POST, found '{}'", text("method")));
+  request.path = text("url");
+  if (request.path != "/v1/chat/completions" && request.path != "/v1/completions") {
+    return Bad(fmt::format("url: expected /v1/chat/completions or /v1/completions, found '{}'",
+                           request.path));
+  }
+  const json::Value* body = object->Find("body");
+  if (body == nullptr || !body->is_object()) return Bad("body: expected a JSON object");
+  const json::Value* stream = body->Find("stream");
+  if (stream != nullptr && stream->is_bool() && stream->as_bool())
+    return Bad("body.stream: a batch has no streams; leave it out");
+  request.body = json::Write(*body);
+  return {};
+}
+
+std::string BatchAnswer(const std::string& custom_id, int status, const json::Value& body) {
+  json::Value record = Record(custom_id, status);
+  if (status == 200) return Finish(std::move(record), body, json::Value());
+  return Finish(std::move(record), json::Value(), body);
+}
+
+std::string BatchError(const std::string& custom_id, int status, const std::string& message) {
+  json::Value error{json::Value::Object{}};
+  error.Set("message", json::Value(message));
+  error.Set("type", json::Value(status == 400 ? "BadRequestError" : "InternalServerError"));
+  error.Set("param", json::Value());
+  error.Set("code", json::Value(status));
+  json::Value body{json::Value::Object{}};
+  body.Set("error", std::move(error));
+  return BatchAnswer(custom_id, status, body);
+}
+
+Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& output, int workers,
+                                 const BatchWork& answer) {
+  std::ifstream in(input);
+  if (!in) {
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("--input-file {}: {}", input, std::strerror(errno)), "input-file");
+  }
+  const std::string unfinished = output + ".part";
+  std::ofstream out(unfinished, std::ios::trunc);
+  if (!out) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--output-file {}: {}", unfinished, std::strerror(errno)),
+                "output-file");
+  }
+  Lines lines(in, out, int64_t{workers} * kLinesAhead);
+  const auto work = [&] {
+    std::string line;
+    int64_t number = 0;
+    while (lines.Next(line, number)) {
+      bool failed = false;
+      std::string text = answer(line, failed);
+      lines.Put(number, std::move(text), failed);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < workers; ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+
+  out.close();
+  std::error_code error;
+  if (out) std::filesystem::rename(unfinished, output, error);
+  if (!out || error) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("--output-file {}: the answers could not be written", output),
+                "output-file");
+  }
+  return lines.totals();
+}
+
+}  // namespace sluice::cli

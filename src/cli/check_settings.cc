@@ -1,0 +1,142 @@
+#include "cli/check_settings.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/json.h"
+
+namespace sluice::cli {
+namespace {
+
+using options::Settings;
+
+// The names that vLLM has for schemes, whether or not a checkpoint of theirs can be served.
+constexpr std::string_view kQuantizations[] = {"awq",
+                                               "auto_awq",
+                                               "fp8",
+                                               "fbgemm_fp8",
+                                               "fp_quant",
+                                               "modelopt",
+                                               "modelopt_fp4",
+                                               "modelopt_mxfp8",
+                                               "modelopt_mixed",
+                                               "auto_gptq",
+                                               "gptq",
+                                               "gptq_marlin",
+                                               "awq_marlin",
+                                               "humming",
+                                               "compressed-tensors",
+                                               "experts_int8",
+                                               "quark",
+                                               "moe_wna16",
+                                               "torchao",
+                                               "inc",
+                                               "mxfp4",
+                                               "gpt_oss_mxfp4",
+                                               "deepseek_v4_fp8",
+                                               "online",
+                                               "fp8_per_tensor",
+                                               "fp8_per_block",
+                                               "mxfp8",
+                                               "nvfp4",
+                                               "bitsandbytes",
+                                               "gguf",
+                                               "ptpc_fp8",
+                                               "rtn",
+                                               "petit_nvfp4",
+                                               "cpu_awq",
+                                               "auto-round"};
+
+tl::unexpected<Error> Contradiction(std::string message, std::string_view param) {
+  return Fail(ErrorCode::kInvalidArgument, std::move(message), std::string(param));
+}
+
+Status CheckQuantization(const Settings& settings) {
+  const auto name = settings.Text("quantization");
+  if (!name) return {};
+  if (std::find(std::begin(kQuantizations), std::end(kQuantizations), *name) !=
+      std::end(kQuantizations)) {
+    return {};
+  }
+  std::vector<std::string> known;
+  for (std::string_view each : kQuantizations) known.push_back(fmt::format("'{}'", each));
+  return Contradiction(fmt::format("Unknown quantization method: {}. Must be one of [{}].", *name,
+                                   fmt::join(known, ", ")),
+                       "quantization");
+}
+
+Status CheckModel(const Settings& settings) {
+  if (settings.dialect() != options::Dialect::kSluice || settings.positionals().empty() ||
+      !settings.Given("model")) {
+    return {};
+  }
+  for (const options::Assignment* given : settings.given()) {
+    // A model in a file is the default of a command line.
+    if (given->option->name != "model" || given->source != options::Source::kFlag ||
+        given->words[0] == settings.positionals()[0]) {
+      continue;
+    }
+    return Contradiction(fmt::format("the model is '{}' by its place and '{}' by --model: give one "
+                                     "of them",
+                                     settings.positionals()[0], given->words[0]),
+                         "model");
+  }
+  return {};
+}
+
+Status CheckCaptureSizes(const Settings& settings) {
+  const auto compilation = settings.Text("compilation-config");
+  if (!compilation) return {};
+  const auto object = json::Parse(*compilation);
+  if (!object) return {};
+  constexpr std::pair<std::string_view, std::string_view> kPairs[] = {
+      {"cudagraph-capture-sizes", "cudagraph_capture_sizes"},
+      {"max-cudagraph-capture-size", "max_cudagraph_capture_size"},
+  };
+  for (const auto& [name, key] : kPairs) {
+    if (settings.Given(name) && object->Find(key) != nullptr) {
+      return Contradiction(fmt::format("--{} and --compilation-config {} are the same setting: "
+                                       "give one of them",
+                                       name, key),
+                           name);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status CheckSettings(const Settings& settings) {
+  if (settings.TextOr("device") == "cuda") {
+    return Fail(ErrorCode::kUnsupported,
+                "--device cuda: this program computes on the CPU and knows no GPU; say --device "
+                "cpu, or leave it out",
+                "device");
+  }
+  RETURN_IF_ERROR(CheckModel(settings));
+  RETURN_IF_ERROR(CheckQuantization(settings));
+  RETURN_IF_ERROR(CheckCaptureSizes(settings));
+  if (settings.Flag("enable-auto-tool-choice") && !settings.Given("tool-call-parser")) {
+    return Contradiction(
+        "--enable-auto-tool-choice requires --tool-call-parser: say how the model writes its calls",
+        "enable-auto-tool-choice");
+  }
+  if (settings.Flag("enable-log-outputs") && !settings.Flag("enable-log-requests")) {
+    return Contradiction("--enable-log-outputs requires --enable-log-requests: give both or none",
+                         "enable-log-outputs");
+  }
+  const bool custom = settings.TextOr("fingerprint-mode") == "custom";
+  if (custom != settings.Given("fingerprint-value")) {
+    return Contradiction(
+        "--fingerprint-mode custom and --fingerprint-value belong together: give both or none",
+        "fingerprint-mode");
+  }
+  return {};
+}
+
+}  // namespace sluice::cli

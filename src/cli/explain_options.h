@@ -1,0 +1,23 @@
+// What each option, YAML key and variable of all dialects does here.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace sluice::cli {
+
+struct Explanation {
+  std::string what;       // with its other spellings
+  std::string_view kind;  // "option", "environment", ...
+  std::string dialects;   // "sluice vllm trtllm"
+  std::string effect;     // acts | mapped | no effect | refused
+  std::string text;       // what it does, what it becomes, or why it does nothing
+};
+
+// In the order of the tables.
+std::vector<Explanation> ExplainOptions();
+
+}  // namespace sluice::cli
