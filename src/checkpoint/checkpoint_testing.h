@@ -26,7 +26,7 @@ struct TestTensor {
   std::string name;
   std::string dtype;
   std::vector<int64_t> shape;
-  std::string data;
+  std::string data = {};
 };
 
 // A well-formed file of these tensors, in their order.

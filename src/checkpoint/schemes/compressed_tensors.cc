@@ -117,8 +117,8 @@ Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::strin
 
 Status AddInputs(const QuantizationArgs& args, const std::string& where, LinearLayout& layout) {
   using Kind = ActivationFormat::Kind;
-  const bool is_float = args.type == "float";
   const bool is_int8_weight = layout.format.type == ElementType::kI8;
+  const bool is_float = args.type == "float" && !is_int8_weight;
   if (is_float && args.bits == 8 && args.strategy == "tensor" && args.dynamic == "false") {
     layout.activations = {.kind = Kind::kFp8Static};
     layout.input_scales = {"input_scale"};

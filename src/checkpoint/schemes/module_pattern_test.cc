@@ -1,0 +1,120 @@
+#include "checkpoint/schemes/module_pattern.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool GlobMatches(std::string_view pattern, std::string_view name) {
+  const auto glob = NamePattern::Glob(pattern);
+  EXPECT_TRUE(glob) << pattern;
+  return glob && glob->Matches(name);
+}
+
+bool RegexMatches(std::string_view pattern, std::string_view name) {
+  const auto regex = NamePattern::Regex(pattern);
+  EXPECT_TRUE(regex) << pattern << ": " << regex.error().message;
+  return regex && regex->Matches(name);
+}
+
+TEST(NamePatternTest, GlobsMatchWholeNames) {
+  const struct {
+    const char *pattern, *name;
+    bool matches;
+  } kCases[] = {
+      {"", "", true},
+      {"", "a", false},
+      {"*k_proj", "model.layers.0.self_attn.k_proj", true},
+      {"*k_proj", "model.layers.0.self_attn.k_proj.weight", false},
+      {"vision_model*", "vision_model.patch", true},
+      {"vision_model*", "my.vision_model", false},
+      {"*.mlp.gate", "model.layers.1.mlp.gate", true},
+      {"*.mlp.gate", "model.layers.1.mlp.gate_proj", false},
+      {"a?c", "abc", true},
+      {"a?c", "ac", false},
+      {"layers.[0-3].x", "layers.2.x", true},
+      {"layers.[0-3].x", "layers.4.x", false},
+      {"layers.[!0-3].x", "layers.4.x", true},
+      {"a[b", "a[b", true},
+      {"*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false},
+  };
+  for (const auto& test : kCases)
+    EXPECT_EQ(GlobMatches(test.pattern, test.name), test.matches)
+        << test.pattern << " " << test.name;
+}
+
+TEST(NamePatternTest, RegularExpressionsMatchFromTheStart) {
+  const struct {
+    const char *pattern, *name;
+    bool matches;
+  } kCases[] = {
+      {".*self_attn.*", "model.layers.0.self_attn.q_proj", true},
+      {"self_attn", "model.self_attn", false},
+      {"model", "model.layers", true},  // a prefix is enough
+      {"model$", "model.layers", false},
+      {"^model\\.layers\\.\\d+\\.mlp\\.(gate|up)_proj$", "model.layers.12.mlp.up_proj", true},
+      {"^model\\.layers\\.\\d+\\.mlp\\.(gate|up)_proj$", "model.layers.x.mlp.up_proj", false},
+      {"(?:a|bc)+d", "abcad", true},
+      {"a{2,3}b", "aab", true},
+      {"a{2,3}b", "aaab", true},
+      {"a{2,3}b", "ab", false},
+      {"a{2}b", "aab", true},
+      {"a{1,}b", "aaaaab", true},
+      {"[^.]+\\.x", "abc.x", true},
+      {"[\\d_]+z", "1_2z", true},
+      {"x*?y", "xxy", true},
+      {"", "anything", true},
+      {"a|", "b", true},
+      {"(a*)*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", false},
+      {"\\w+\\s?-", "ab -", true},
+  };
+  for (const auto& test : kCases) {
+    EXPECT_EQ(RegexMatches(test.pattern, test.name), test.matches)
+        << test.pattern << " " << test.name;
+  }
+}
+
+TEST(NamePatternTest, RefusesWhatItDoesNotKnow) {
+  for (const char* pattern :
+       {"(?!a)b", "(?P<x>a)", "(a", "a)", "[a", "*a", "a**", "a\\1", "\\bx", "a{,3}", "a{3,2}",
+        "a{1000}", "a{", "\\",
+        "((((((((((((((((((((((((((((((((((a))))))))))))))))))))))))))))))))))",
+        "(((a{64}){64}){64})"}) {
+    const auto regex = NamePattern::Regex(pattern);
+    ASSERT_FALSE(regex) << pattern;
+    EXPECT_EQ(regex.error().code, ErrorCode::kUnsupported) << pattern;
+    EXPECT_THAT(regex.error().message, HasSubstr(pattern));
+  }
+  EXPECT_FALSE(NamePattern::Regex(std::string(10'000, 'a')));
+}
+
+TEST(ModuleListTest, NamesStandForWhatIsInsideAndForEverySpelling) {
+  ModuleList list;
+  ASSERT_TRUE(list.Add({"language_model.lm_head", "model.layers.0.mlp", "vision_model*",
+                        "model.layers.1.mlp.gate", "re:.*layers\\.3\\..*",
+                        "language_model.model.layers.5.*", "model.language_model.layers.7.mlp"},
+                       ModuleList::Syntax::kRegexPrefix));
+  const struct {
+    const char* module;
+    bool is_in;
+  } kCases[] = {
+      {"lm_head", true},
+      {"model.layers.0.mlp.up_proj", true},
+      {"model.layers.0.mlp2", false},
+      {"model.layers.1.mlp.gate", true},
+      {"model.layers.1.mlp.gate_proj", false},  // "mlp.gate" is no prefix of it
+      {"model.layers.3.self_attn.q_proj", true},
+      {"model.layers.30.self_attn.q_proj", false},
+      {"model.layers.5.mlp.up_proj", true},
+      {"model.layers.7.mlp.up_proj", true},
+      {"model.layers.6.mlp.up_proj", false},
+      {"", false},
+  };
+  for (const auto& test : kCases) EXPECT_EQ(list.Contains(test.module), test.is_in) << test.module;
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,310 @@
+// What the quantization configurations of all tools mean, and which are refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint_testing.h"
+#include "checkpoint/scheme.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+using testing::WriteFile;
+using Kind = ActivationFormat::Kind;
+using Layout = DataFormat::ScaleLayout;
+
+json::Value Json(const std::string& text) {
+  auto value = json::Parse(text);
+  EXPECT_TRUE(value) << text << ": " << value.error().message;
+  return value ? *value : json::Value();
+}
+
+Result<std::shared_ptr<const QuantizationScheme>> Parse(const std::string& block) {
+  return ParseScheme(Json(R"({"dtype": "bfloat16", "quantization_config": )" + block + "}"));
+}
+
+std::shared_ptr<const QuantizationScheme> Good(const std::string& block) {
+  auto scheme = Parse(block);
+  EXPECT_TRUE(scheme) << block << ": " << scheme.error().message;
+  return scheme ? *scheme : PlainScheme(ElementType::kBF16);
+}
+
+std::string Refusal(const std::string& block) {
+  const auto scheme = Parse(block);
+  return scheme ? "accepted" : scheme.error().message;
+}
+
+constexpr const char* kUp = "model.layers.0.mlp.up_proj";
+
+// The text with `from` replaced; there must be one.
+std::string With(std::string text, std::string_view from, std::string_view to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+const std::string kCompressedFp8 = R"({"quant_method": "compressed-tensors",
+  "format": "float-quantized", "ignore": ["lm_head"], "kv_cache_scheme": null,
+  "sparsity_config": {}, "transform_config": {}, "version": "0.14.0",
+  "quantization_status": "compressed", "global_compression_ratio": 1.5,
+  "config_groups": {"group_0": {"targets": ["Linear"], "output_activations": null,
+    "weights": {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": true,
+                "dynamic": false, "group_size": null, "actorder": null},
+    "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": true,
+                          "symmetric": true}}}})";
+
+const std::string kQuarkFp8 = R"({"quant_method": "quark", "exclude": ["lm_head"],
+  "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor",
+      "is_dynamic": false, "symmetric": true, "scale_type": "float"},
+    "input_tensors": {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": false},
+    "output_tensors": null, "bias": null},
+  "layer_quant_config": {}, "layer_type_quant_config": {}, "algo_config": null,
+  "export": {"kv_cache_group": [], "weight_format": "real_quantized", "pack_method": "reorder"}})";
+
+const std::string kBlockFp8 = R"({"quant_method": "fp8", "fmt": "e4m3",
+  "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+  "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.gate"]})";
+
+TEST(SchemeConfigTest, UnderstandsEveryTool) {
+  const struct {
+    std::string block;
+    const char *name, *method;
+    ElementType type;
+    Layout layout;
+    Kind activations;
+  } kCases[] = {
+      {R"({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]})",
+       "ModelOpt FP8", "modelopt", ElementType::kF8E4M3, Layout::kPerTensor, Kind::kFp8Static},
+      {R"({"quant_method": "ModelOpt", "quant_algo": "fp8", "ignore": ["lm_head"]})",
+       "ModelOpt FP8", "modelopt", ElementType::kF8E4M3, Layout::kPerTensor, Kind::kFp8Static},
+      {R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16,
+           "exclude_modules": ["lm_head"]})",
+       "ModelOpt NVFP4", "modelopt_fp4", ElementType::kF4E2M1, Layout::kPerGroup, Kind::kNvfp4},
+      {R"({"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": ["lm_head"]})",
+       "ModelOpt W4A16_NVFP4", "modelopt_fp4", ElementType::kF4E2M1, Layout::kPerGroup,
+       Kind::kNone},
+      {R"({"quant_method": "modelopt", "ignore": ["lm_head"], "config_groups": {"g": {
+           "weights": {"num_bits": 4, "type": "float", "group_size": 16, "dynamic": false},
+           "input_activations": {"num_bits": 4}, "targets": ["Linear"]}}})",
+       "ModelOpt NVFP4", "modelopt_fp4", ElementType::kF4E2M1, Layout::kPerGroup, Kind::kNvfp4},
+      {R"({"quant_method": "modelopt", "quant_algo": "FP8_PER_CHANNEL_PER_TOKEN",
+           "ignore": ["lm_head"]})",
+       "ModelOpt FP8_PER_CHANNEL_PER_TOKEN", "modelopt", ElementType::kF8E4M3, Layout::kPerRow,
+       Kind::kFp8PerToken},
+      {R"({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO", "ignore": ["lm_head"]})",
+       "ModelOpt FP8_PB_WO", "modelopt", ElementType::kF8E4M3, Layout::kPerBlock, Kind::kNone},
+      {kQuarkFp8, "Quark FP8 per-tensor", "quark", ElementType::kF8E4M3, Layout::kPerTensor,
+       Kind::kFp8Static},
+      {kBlockFp8, "FP8 in blocks of 128x128", "fp8", ElementType::kF8E4M3, Layout::kPerBlock,
+       Kind::kFp8PerGroup},
+      {R"({"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["lm_head"]})",
+       "FP8 per tensor", "fp8", ElementType::kF8E4M3, Layout::kPerTensor, Kind::kFp8Static},
+      {R"({"quant_method": "fp8", "activation_scheme": "dynamic", "ignored_layers": ["lm_head"]})",
+       "FP8 per tensor", "fp8", ElementType::kF8E4M3, Layout::kPerTensor, Kind::kFp8PerToken},
+      {kCompressedFp8, "compressed-tensors FP8 per-row", "compressed-tensors", ElementType::kF8E4M3,
+       Layout::kPerRow, Kind::kFp8PerToken},
+      {With(kCompressedFp8, R"("quant_method": "compressed-tensors",)", ""),
+       "compressed-tensors FP8 per-row", "compressed-tensors", ElementType::kF8E4M3,
+       Layout::kPerRow, Kind::kFp8PerToken},
+  };
+  for (const auto& test : kCases) {
+    SCOPED_TRACE(test.block);
+    const auto scheme = Good(test.block);
+    EXPECT_EQ(scheme->Name(), test.name);
+    EXPECT_EQ(scheme->Method(), test.method);
+    EXPECT_EQ(scheme->PlannedFormat(kUp).type, test.type);
+    EXPECT_EQ(scheme->PlannedFormat(kUp).scale_layout, test.layout);
+    EXPECT_EQ(scheme->PlannedActivations(kUp).kind, test.activations);
+    EXPECT_FALSE(scheme->WantsFp8KvCache());
+    for (const char* plain : {"lm_head", "model.embed_tokens", "model.layers.0.mlp.gate",
+                              "model.layers.3.feed_forward.router"}) {
+      EXPECT_EQ(scheme->PlannedFormat(plain), DataFormat{.type = ElementType::kBF16}) << plain;
+      EXPECT_EQ(scheme->PlannedActivations(plain).kind, Kind::kNone) << plain;
+    }
+  }
+}
+
+TEST(SchemeConfigTest, KvCachesInEverySpelling) {
+  for (const char* block :
+       {R"({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"})",
+        R"({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": "FP8"})",
+        R"({"quant_method": "modelopt", "quant_algo": null, "kv_cache_quant_algo": "FP8"})",
+        R"({"quant_method": "modelopt", "quant_algo": "FP8",
+            "kv_cache_scheme": {"dynamic": false, "num_bits": 8, "type": "float"}})",
+        R"({"quant_method": "fp8", "kv_cache_scheme": "static"})"}) {
+    EXPECT_TRUE(Good(block)->WantsFp8KvCache()) << block;
+  }
+  EXPECT_TRUE(Good(With(kCompressedFp8, R"("kv_cache_scheme": null)",
+                        R"("kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": false,
+                            "strategy": "tensor", "symmetric": true})"))
+                  ->WantsFp8KvCache());
+  EXPECT_TRUE(Good(With(kQuarkFp8, R"("kv_cache_group": [])",
+                        R"("kv_cache_group": ["*k_proj", "*v_proj"])"))
+                  ->WantsFp8KvCache());
+  EXPECT_TRUE(
+      Good(With(kQuarkFp8, R"("layer_quant_config": {})",
+                R"("layer_quant_config": {"*k_proj": {"output_tensors": {"dtype": "fp8_e4m3"}}})"))
+          ->WantsFp8KvCache());
+  for (const char* kv : {R"("NVFP4")", R"("INT8")", R"({"num_bits": 4, "type": "float"})",
+                         R"({"num_bits": 8, "type": "int"})",
+                         R"({"num_bits": 8, "type": "float", "strategy": "attn_head"})", "7"}) {
+    EXPECT_THAT(
+        Refusal(fmt::format(
+            R"({{"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": {}}})", kv)),
+        HasSubstr("kv_cache_scheme"))
+        << kv;
+  }
+}
+
+TEST(SchemeConfigTest, MoreSpecificSettingsWin) {
+  const auto quark = Good(With(kQuarkFp8, R"("layer_quant_config": {})",
+                               R"("layer_quant_config": {"*mlp.up_proj": {
+      "weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "ch_axis": -1,
+                 "scale_format": "e8m0", "is_dynamic": false},
+      "input_tensors": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "ch_axis": -1,
+                        "is_dynamic": true, "scale_calculation_mode": "even"}}})"));
+  EXPECT_EQ(quark->PlannedFormat(kUp).scale_type, ElementType::kF8E8M0);
+  EXPECT_EQ(quark->PlannedActivations(kUp).kind, Kind::kMxfp4);
+  EXPECT_EQ(quark->PlannedFormat("model.layers.0.mlp.down_proj").type, ElementType::kF8E4M3);
+
+  const auto compressed = Good(With(kCompressedFp8, R"("config_groups": {)",
+                                    R"("config_groups": {"group_1": {"targets": ["re:.*up_proj$"],
+      "weights": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}},)"));
+  EXPECT_EQ(compressed->PlannedFormat(kUp).type, ElementType::kF4E2M1);
+  EXPECT_EQ(compressed->PlannedFormat("model.layers.0.mlp.down_proj").type, ElementType::kF8E4M3);
+
+  const auto mixed = Good(R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+      "quantized_layers": {"model.layers.0.mlp.up_proj": {"quant_algo": "NVFP4", "group_size": 16},
+                           "language_model.model.layers.0.mlp.down_proj": {"quant_algo": "FP8"}}})");
+  EXPECT_EQ(mixed->PlannedFormat(kUp).type, ElementType::kF4E2M1);
+  EXPECT_EQ(mixed->PlannedFormat("model.layers.0.mlp.down_proj").type, ElementType::kF8E4M3);
+  EXPECT_EQ(mixed->PlannedFormat("model.layers.0.mlp.gate_proj").type, ElementType::kBF16);
+}
+
+TEST(SchemeConfigTest, RefusesByNameWhatWouldChangeTheNumbers) {
+  const struct {
+    std::string block;
+    const char* named;
+  } kCases[] = {
+      {R"({"quant_method": "awq", "bits": 4})", "quant_method 'awq'"},
+      {R"({"quant_method": "mxfp4"})", "quant_method 'mxfp4'"},
+      {R"({"bits": 4})", "names no quant_method"},
+      {R"({"quant_method": "modelopt"})", "quant_algo is missing"},
+      {R"({"quant_method": "modelopt", "quant_algo": "NVFP4_SVD"})", "NVFP4_SVD"},
+      {R"({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"})", "W4A8_AWQ"},
+      {R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32})", "group_size 32"},
+      {R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "config_groups": {"g": {
+           "weights": {"num_bits": 8, "type": "float"}}}})",
+       "config_groups describes FP8"},
+      {R"({"quant_method": "modelopt", "quant_algo": "FP8", "has_zero_point": true})",
+       "has_zero_point"},
+      {R"({"quant_method": "modelopt", "quant_algo": "FP8", "pre_quant_scale": true})",
+       "pre_quant_scale"},
+      {R"({"quant_method": "modelopt", "quant_algo": "FP8", "rotation": "hadamard"})", "rotation"},
+      {R"({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": 3})", "ignore"},
+      {R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})", "quantized_layers"},
+      {With(kBlockFp8, "[128, 128]", "[128]"), "weight_block_size"},
+      {With(kBlockFp8, "[128, 128]", "[100, 128]"), "weight_block_size"},
+      {With(kBlockFp8, "[128, 128]", "[0, 128]"), "weight_block_size"},
+      {With(kBlockFp8, "dynamic", "static"), "activation_scheme"},
+      {With(kBlockFp8, "dynamic", "sometimes"), "sometimes"},
+      {With(kBlockFp8, "e4m3", "e5m2"), "e5m2"},
+      {With(kBlockFp8, R"("fmt")", R"("scale_fmt": "ue8m0", "fmt")"), "ue8m0"},
+      {With(kBlockFp8, R"("fmt")", R"("new_key": [1], "fmt")"), "new_key"},
+      {With(kQuarkFp8, "real_quantized", "fake_quantized"), "fake_quantized"},
+      {With(kQuarkFp8, R"("symmetric": true)", R"("symmetric": false)"), "symmetric"},
+      {With(kQuarkFp8, "fp8_e4m3", "int4"), "int4"},
+      {With(kQuarkFp8, R"("algo_config": null)", R"("algo_config": [{"name": "rotation"}])"),
+       "rotation"},
+      {With(kQuarkFp8, R"("bias": null)", R"("bias": {"dtype": "int8"})"), "bias"},
+      {With(kQuarkFp8, R"("scale_type": "float")", R"("scale_type": "pof2")"), "pof2"},
+      {With(kQuarkFp8, R"("exclude": ["lm_head"])", R"x("exclude": ["re:(?!x)"])x"), "(?!x)"},
+      {With(kCompressedFp8, R"("symmetric": true)", R"("symmetric": false)"), "symmetric"},
+      {With(kCompressedFp8, R"("actorder": null)", R"("actorder": "group")"), "actorder"},
+      {With(kCompressedFp8, R"("num_bits": 8)", R"("num_bits": 4)"), "4 bits of type float"},
+      {With(kCompressedFp8, R"("type": "float")", R"("type": "int")"), "input_activations"},
+      {With(kCompressedFp8, R"("strategy": "token")", R"("strategy": "tensor")"),
+       "input_activations"},
+      {With(kCompressedFp8, "float-quantized", "pack-quantized"), "pack-quantized"},
+      {With(kCompressedFp8, "float-quantized", "marlin-24"), "marlin-24"},
+      {With(kCompressedFp8, R"("transform_config": {})", R"("transform_config": {"R1": {}})"),
+       "transform_config"},
+      {With(kCompressedFp8, R"("sparsity_config": {})",
+            R"("sparsity_config": {"format": "sparse-24-bitmask"})"),
+       "sparse-24-bitmask"},
+      {With(kCompressedFp8, R"("output_activations": null)",
+            R"("output_activations": {"num_bits": 8})"),
+       "output_activations"},
+      {With(kCompressedFp8, R"(["Linear"])", R"x(["re:a(?=b)"])x"), "targets"},
+      {With(kCompressedFp8, R"(["Linear"])", "[]"), "targets"},
+  };
+  for (const auto& test : kCases)
+    EXPECT_THAT(Refusal(test.block), HasSubstr(test.named)) << test.block;
+}
+
+TEST(SchemeConfigTest, BothFormsOfModelOptMustAgree) {
+  const TemporaryFolder folder;
+  const auto load = [&](const std::string& config, const std::string& sidecar) {
+    WriteFile(folder.path() / "hf_quant_config.json", sidecar);
+    return LoadScheme(folder.path(), Json(config));
+  };
+  const std::string kConfig =
+      R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4",
+          "kv_cache_scheme": {"num_bits": 8, "type": "float"}, "ignore": ["lm_head"]}})";
+  const std::string kSidecar =
+      R"({"producer": {"name": "modelopt", "version": "0.39.0"}, "quantization":
+          {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16,
+           "exclude_modules": ["lm_head", "lm_head"]}})";
+  for (const std::string& config : {kConfig, std::string("{}")}) {
+    const auto scheme = load(config, kSidecar);
+    ASSERT_TRUE(scheme) << scheme.error().message;
+    EXPECT_EQ((*scheme)->Name(), "ModelOpt NVFP4");
+    EXPECT_TRUE((*scheme)->WantsFp8KvCache());
+  }
+  const auto refusal = [&](const std::string& sidecar) {
+    const auto scheme = load(kConfig, sidecar);
+    return scheme ? "accepted" : scheme.error().message;
+  };
+  EXPECT_THAT(refusal(With(kSidecar, "NVFP4", "FP8")),
+              AllOf(HasSubstr("quant_algo is NVFP4"), HasSubstr("FP8 in the second")));
+  EXPECT_THAT(refusal(With(kSidecar, R"("FP8")", "null")), HasSubstr("the KV cache is FP8"));
+  EXPECT_EQ(refusal(With(kSidecar, R"("lm_head", "lm_head")", R"("lm_head", "other")")),
+            "accepted");
+  EXPECT_THAT(refusal(R"({"producer": {"name": "other"}})"), HasSubstr("remove the wrong one"));
+  for (const char* text : {"", "[]", "{\"a\":"})
+    EXPECT_THAT(refusal(text), HasSubstr("hf_quant_config.json"));
+}
+
+TEST(SchemeConfigTest, LooksInEveryPlace) {
+  for (const char* text : {R"({"compression_config": {"quant_method": "fp8"}})",
+                           R"({"text_config": {"quantization_config": {"quant_method": "fp8"}}})",
+                           R"({"text_config": {"compression_config": {"quant_method": "fp8"}}})"}) {
+    const auto scheme = ParseScheme(Json(text));
+    ASSERT_TRUE(scheme) << scheme.error().message;
+    EXPECT_EQ((*scheme)->Method(), "fp8") << text;
+  }
+  EXPECT_EQ((*ParseScheme(Json(R"({"torch_dtype": "float16"})")))->Name(), "F16");
+  EXPECT_FALSE(ParseScheme(Json(R"({"quantization_config": 3})")));
+}
+
+TEST(SchemeConfigTest, TheOptionIsAnAssertion) {
+  const auto fp4 = Good(R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})");
+  EXPECT_TRUE(CheckQuantizationOption(*fp4, "modelopt_fp4"));
+  EXPECT_TRUE(CheckQuantizationOption(*fp4, "modelopt"));
+  EXPECT_TRUE(CheckQuantizationOption(*fp4, "ModelOpt_FP4"));
+  EXPECT_FALSE(CheckQuantizationOption(*fp4, "fp8"));
+  const auto fp8 = Good(R"({"quant_method": "modelopt", "quant_algo": "FP8"})");
+  EXPECT_TRUE(CheckQuantizationOption(*fp8, "modelopt"));
+  const auto status = CheckQuantizationOption(*fp8, "modelopt_fp4");
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message, AllOf(HasSubstr("modelopt_fp4"), HasSubstr("ModelOpt FP8")));
+  EXPECT_TRUE(CheckQuantizationOption(*Good(kQuarkFp8), "quark"));
+  EXPECT_TRUE(CheckQuantizationOption(*Good(kCompressedFp8), "compressed-tensors"));
+  EXPECT_THAT(CheckQuantizationOption(*PlainScheme(ElementType::kBF16), "fp8").error().message,
+              HasSubstr("is not quantized (BF16)"));
+}
+
+}  // namespace
+}  // namespace sluice
