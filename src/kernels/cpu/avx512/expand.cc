@@ -38,14 +38,16 @@ inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
                                _mm512_permutexvar_epi16(codes, subnormals));
 }
 
-// BF16(m * 2^-9) - BF16(2^-7 * (1 + m / 8)) for m = 0 to 7.
-inline __m512i Subnormals() {
-  constexpr short kNormal = 120 << 7;
-  constexpr short kBf16[8] = {0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60};
-  alignas(64) short table[32];
-  for (int i = 0; i < 32; ++i) table[i] = static_cast<short>(kBf16[i % 8] - kNormal - (i % 8) * 16);
-  return _mm512_load_si512(table);
-}
+// BF16(m * 2^-9) - BF16(2^-7 * (1 + m / 8)) for m = 0 to 7, four times.
+struct SubnormalTable {
+  alignas(64) short words[32] = {};
+  constexpr SubnormalTable() {
+    constexpr int kBf16[8] = {0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60};
+    for (int i = 0; i < 32; ++i)
+      words[i] = static_cast<short>(kBf16[i % 8] - (120 << 7) - (i % 8) * 16);
+  }
+};
+constexpr SubnormalTable kSubnormals;
 
 // One vector of 4-bit codes times the scales of its rows: four lines.
 inline void ExpandWords4(__m512i words, __m512 numbers, __m512 scales, uint8_t* lines) {
@@ -112,7 +114,7 @@ void ExpandI8(const uint8_t* codes, const uint8_t* /*scales*/, int64_t steps, ui
 }
 
 void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
-  const __m512i subnormals = Subnormals();
+  const __m512i subnormals = _mm512_load_si512(kSubnormals.words);
   for (int64_t step = 0; step < steps; ++step) {
     const uint8_t* from = codes + step * kStepBytes8;
     uint8_t* to = lines + step * kStepBytes;
