@@ -22,7 +22,7 @@ struct Prompt {
 struct DatasetOptions {
   enum class Kind { kRandom, kShareGpt, kCustom, kSonnet, kPrefixRepetition };
   Kind kind = Kind::kRandom;
-  std::string path;  // of the kinds that read a file
+  std::string path = {};  // of the kinds that read a file
   int64_t num_prompts = 1000;
   uint64_t seed = 0;
   bool shuffle = true;
@@ -38,9 +38,9 @@ struct DatasetOptions {
   // number is exact whatever the vocabulary.
   bool send_ids = false;
   // Tokens of the answer; absent: as the file says. -1 likewise.
-  std::optional<int64_t> output_len;
+  std::optional<int64_t> output_len = std::nullopt;
   // kCustom and kSonnet: makes the prompt that is sent from a message; absent: they are the same.
-  std::function<Result<std::string>(const std::string& prompt)> apply_chat_template;
+  std::function<Result<std::string>(const std::string& prompt)> apply_chat_template = nullptr;
 };
 
 struct Dataset {

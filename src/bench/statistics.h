@@ -24,7 +24,7 @@ struct Summary {
 
 // Bounds in milliseconds that a good request keeps; absent ones hold.
 struct Goodput {
-  std::optional<double> ttft, tpot, e2el;
+  std::optional<double> ttft = std::nullopt, tpot = std::nullopt, e2el = std::nullopt;
   bool any() const { return ttft || tpot || e2el; }
 };
 

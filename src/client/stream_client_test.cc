@@ -1,0 +1,305 @@
+#include "client/stream_client.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <thread>
+
+#include "client/response_parser.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr double kForever = std::numeric_limits<double>::infinity();
+
+const std::string kStreamAnswer =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+    "Transfer-Encoding: chunked\r\n\r\n"
+    "9\r\ndata: a\n\n\r\n12\r\ndata: b\n\ndata: c\n\n\r\n0\r\n\r\n";
+
+struct Parsed {
+  std::string body;
+  bool done = false, bad = false, keep_alive = false;
+  int status = 0;
+};
+
+Parsed ParseInSteps(const std::string& text, size_t step) {
+  ResponseParser parser;
+  Parsed parsed;
+  for (size_t i = 0; i < text.size() && !parsed.bad; i += step) {
+    std::string_view bytes = std::string_view(text).substr(i, step);
+    while (!bytes.empty() && !parser.done()) {
+      const auto piece = parser.Take(bytes);
+      parsed.bad = !piece.has_value();
+      if (parsed.bad) break;
+      parsed.body += *piece;
+    }
+  }
+  parsed.done = parser.done();
+  parsed.status = parser.status();
+  parsed.keep_alive = parser.keep_alive();
+  return parsed;
+}
+
+TEST(ResponseParser, BytesMayBeCutAnywhere) {
+  for (size_t step = 1; step <= kStreamAnswer.size(); ++step) {
+    const Parsed parsed = ParseInSteps(kStreamAnswer, step);
+    EXPECT_EQ(parsed.body, "data: a\n\ndata: b\n\ndata: c\n\n") << step;
+    EXPECT_TRUE(parsed.done) << step;
+    EXPECT_TRUE(parsed.keep_alive);
+    EXPECT_EQ(parsed.status, 200);
+  }
+}
+
+TEST(ResponseParser, BodiesOfEveryLength) {
+  const Parsed sized = ParseInSteps(
+      "HTTP/1.1 404 Not Found\r\ncontent-LENGTH: 3\r\nConnection: close\r\n\r\nabc", 4);
+  EXPECT_EQ(sized.body, "abc");
+  EXPECT_TRUE(sized.done);
+  EXPECT_FALSE(sized.keep_alive);
+  EXPECT_TRUE(ParseInSteps("HTTP/1.1 204 No Content\r\n\r\n", 5).done);
+  EXPECT_EQ(
+      ParseInSteps("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 7)
+          .body,
+      "x");
+  ResponseParser to_end;
+  std::string_view bytes = "HTTP/1.0 200 OK\r\n\r\nabc";
+  EXPECT_EQ(*to_end.Take(bytes), "abc");
+  EXPECT_FALSE(to_end.done());
+  EXPECT_TRUE(to_end.End());
+  EXPECT_TRUE(to_end.done());
+}
+
+TEST(ResponseParser, RefusesWhatIsNoHttp) {
+  for (const char* text : {"SMTP hello\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+                           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n"}) {
+    EXPECT_TRUE(ParseInSteps(text, 1000).bad) << text;
+  }
+  EXPECT_TRUE(ParseInSteps(std::string(3 << 20, 'x'), 65536).bad);
+  ResponseParser cut;
+  std::string_view bytes = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab";
+  ASSERT_TRUE(cut.Take(bytes));
+  EXPECT_THAT(cut.End().error().message, HasSubstr("broke off"));
+}
+
+// Answers connection after connection: `answer` gets the number of the connection and of the
+// request in it, and returns what to send; "" closes the connection.
+class ScriptedServer {
+ public:
+  explicit ScriptedServer(std::function<std::string(int connection, int request)> answer)
+      : answer_(std::move(answer)) {
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    socklen_t size = sizeof(address);
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    url_.host = "127.0.0.1";
+    url_.port = ntohs(address.sin_port);
+    listen(listener_, 64);
+    thread_ = std::thread([this] { Accept(); });
+  }
+  ~ScriptedServer() {
+    shutdown(listener_, SHUT_RDWR);
+    close(listener_);
+    thread_.join();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  const Url& url() const { return url_; }
+  int num_connections() const { return num_connections_; }
+
+ private:
+  void Accept() {
+    while (true) {
+      const int client = accept(listener_, nullptr, nullptr);
+      if (client < 0) return;
+      threads_.emplace_back([this, client, number = num_connections_++] { Talk(client, number); });
+    }
+  }
+  void Talk(int client, int number) {
+    std::string seen;
+    for (int request = 0;; ++request) {
+      // Requests of these tests have the body "{}".
+      while (seen.find("\r\n\r\n{}") == std::string::npos) {
+        char bytes[4096];
+        const ssize_t got = recv(client, bytes, sizeof(bytes), 0);
+        if (got <= 0) {
+          close(client);
+          return;
+        }
+        seen.append(bytes, static_cast<size_t>(got));
+      }
+      seen.clear();
+      const std::string text = answer_(number, request);
+      if (text.empty()) {
+        close(client);
+        return;
+      }
+      send(client, text.data(), text.size(), MSG_NOSIGNAL);
+    }
+  }
+
+  const std::function<std::string(int, int)> answer_;
+  int listener_ = -1;
+  Url url_;
+  std::atomic<int> num_connections_{0};
+  std::thread thread_;
+  std::vector<std::thread> threads_;
+};
+
+struct Recorder : StreamHandler {
+  void OnEvent(double now, std::string_view data) override {
+    times.push_back(now);
+    events.emplace_back(data);
+  }
+  void OnEnd(double, StreamEnd result) override {
+    end = std::move(result);
+    ++ends;
+    if (on_end) on_end();
+  }
+  std::vector<double> times;
+  std::vector<std::string> events;
+  StreamEnd end;
+  int ends = 0;
+  std::function<void()> on_end;
+};
+
+std::unique_ptr<StreamClient> ClientOf(const Url& url, bool keep_alive = true) {
+  return *StreamClient::Create({.url = url, .keep_alive = keep_alive});
+}
+
+void RunToEnd(StreamClient& client) {
+  while (client.num_running() > 0) ASSERT_TRUE(client.Poll(kForever, -1));
+}
+
+TEST(StreamClient, ReadsEventsOfManyStreams) {
+  ScriptedServer server([](int, int) { return kStreamAnswer; });
+  const auto client = ClientOf(server.url());
+  std::vector<Recorder> recorders(40);
+  const double start = MonotonicSeconds();
+  for (Recorder& recorder : recorders) client->Post("/x", "A: b\r\n", "{}", recorder);
+  EXPECT_EQ(client->num_running(), 40u);
+  RunToEnd(*client);
+  for (const Recorder& recorder : recorders) {
+    EXPECT_THAT(recorder.events, ElementsAre("a", "b", "c"));
+    EXPECT_GT(recorder.times[0], start);
+    EXPECT_EQ(recorder.ends, 1);
+    EXPECT_EQ(recorder.end.status, 200);
+    EXPECT_EQ(recorder.end.error, "");
+  }
+  EXPECT_EQ(server.num_connections(), 40);
+}
+
+TEST(StreamClient, UsesConnectionsAgainUnlessToldOtherwise) {
+  for (bool keep_alive : {true, false}) {
+    ScriptedServer server([](int, int) { return kStreamAnswer; });
+    const auto client = ClientOf(server.url(), keep_alive);
+    Recorder recorder;
+    // The next request begins in the last call of the one before.
+    recorder.on_end = [&] {
+      if (recorder.ends < 5) client->Post("/x", "", "{}", recorder);
+    };
+    client->Post("/x", "", "{}", recorder);
+    RunToEnd(*client);
+    EXPECT_EQ(recorder.ends, 5);
+    EXPECT_EQ(recorder.events.size(), 15u);
+    EXPECT_EQ(server.num_connections(), keep_alive ? 1 : 5);
+  }
+}
+
+// A server closes idle connections when it likes; that is no failure of the next request.
+TEST(StreamClient, ReplacesAConnectionThatWasClosedWhileIdle) {
+  ScriptedServer server([](int connection, int request) {
+    return connection == 0 && request == 1 ? "" : kStreamAnswer;
+  });
+  const auto client = ClientOf(server.url());
+  Recorder first, second;
+  client->Post("/x", "", "{}", first);
+  RunToEnd(*client);
+  client->Post("/x", "", "{}", second);
+  RunToEnd(*client);
+  EXPECT_EQ(second.end.error, "");
+  EXPECT_THAT(second.events, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(server.num_connections(), 2);
+}
+
+TEST(StreamClient, AnswersThatAreNoStreams) {
+  ScriptedServer server([](int, int) {
+    return "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: "
+           "13\r\n\r\n{\"error\":\"no\"}";
+  });
+  const auto client = ClientOf(server.url());
+  Recorder recorder;
+  client->Post("/x", "", "{}", recorder);
+  RunToEnd(*client);
+  EXPECT_THAT(recorder.events, IsEmpty());
+  EXPECT_EQ(recorder.end.status, 400);
+  EXPECT_EQ(recorder.end.body, "{\"error\":\"no\"");
+}
+
+TEST(StreamClient, AConnectionThatIsClosedWithoutAnAnswer) {
+  ScriptedServer server([](int, int) { return ""; });
+  const auto client = ClientOf(server.url());
+  Recorder closed;
+  client->Post("/x", "", "{}", closed);
+  RunToEnd(*client);
+  EXPECT_THAT(closed.end.error, HasSubstr("without an answer"));
+}
+
+TEST(StreamClient, NobodyListens) {
+  Url url;
+  {
+    ScriptedServer server([](int, int) { return ""; });
+    url = server.url();
+  }
+  const auto client = ClientOf(url);
+  std::vector<Recorder> recorders(3);
+  for (Recorder& recorder : recorders) client->Post("/x", "", "{}", recorder);
+  RunToEnd(*client);
+  for (const Recorder& recorder : recorders) {
+    EXPECT_EQ(recorder.end.status, 0);
+    EXPECT_THAT(recorder.end.error, HasSubstr("Cannot connect to host 127.0.0.1"));
+  }
+  EXPECT_FALSE(StreamClient::Create({.url = {"no.such.host.invalid", 80, ""}}));
+}
+
+TEST(StreamClient, WaitsNoLongerThanToldAndStopsWhenCancelled) {
+  ScriptedServer server([](int, int) { return kStreamAnswer.substr(0, 120); });
+  const auto client = ClientOf(server.url());
+  Recorder recorder;
+  client->Post("/x", "", "{}", recorder);
+  const double start = MonotonicSeconds();
+  while (MonotonicSeconds() < start + 0.05) ASSERT_TRUE(client->Poll(start + 0.05, -1));
+  EXPECT_LT(MonotonicSeconds(), start + 5);
+  const int cancel = eventfd(1, 0);
+  while (client->Poll(kForever, cancel)) {
+  }
+  EXPECT_EQ(recorder.ends, 0);
+  EXPECT_EQ(client->num_running(), 1u);
+  close(cancel);
+}
+
+TEST(StreamClient, RequestsThatTakeTooLongFail) {
+  ScriptedServer server([](int, int) { return kStreamAnswer.substr(0, 120); });
+  const auto client = *StreamClient::Create({.url = server.url(), .timeout_seconds = 0.05});
+  Recorder recorder;
+  client->Post("/x", "", "{}", recorder);
+  RunToEnd(*client);
+  EXPECT_THAT(recorder.end.error, HasSubstr("within 0.05 s"));
+}
+
+}  // namespace
+}  // namespace sluice
