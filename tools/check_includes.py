@@ -29,6 +29,7 @@ ARROWS = {
     "planner": ["scheduler", "checkpoint", "hardware", "base"],
     "bench": ["client", "chat", "tokenizer", "base"],
     "options": ["base"],
+    "recipe": ["options", "planner", "base"],
 }
 ARROWS["cli"] = list(ARROWS)
 # Files that one folder keeps to itself.

@@ -1,0 +1,182 @@
+#include "recipe/launch_facts.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "options/sources.h"
+#include "options/variables.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kDefaultFraction = 0.9;  // of vllm and of trtllm-serve
+
+std::string WithoutSlash(std::string name) {
+  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+  return name;
+}
+
+// A folder for files that the recipe shows, so that options are read from them as from any others.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "sluice-recipe-XXXXXX").string();
+    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  // The path of a file with this text; "" if it cannot be written.
+  std::string Write(const std::string& name, const std::string& text) const {
+    if (path_.empty()) return "";
+    const std::filesystem::path file = path_ / std::filesystem::path(name).filename();
+    std::ofstream stream(file, std::ios::binary);
+    stream << text;
+    stream.close();
+    return stream ? file.string() : "";
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Puts the place of a file into the words that name it.
+void PointToFiles(std::vector<std::string>& words, const RecipeCommands& commands,
+                  const std::filesystem::path& folder, const ScratchFolder& scratch) {
+  for (size_t i = 1; i < words.size(); ++i) {
+    std::string flag = words[i - 1];
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    if (flag != "--config" && flag != "--extra-llm-api-options") continue;
+    if (const auto shown = commands.files.find(words[i]); shown != commands.files.end()) {
+      if (std::string path = scratch.Write(words[i], shown->second); !path.empty())
+        words[i] = std::move(path);
+    } else if (std::filesystem::exists(folder / words[i])) {
+      words[i] = (folder / words[i]).string();
+    }
+  }
+}
+
+// The words as a user gave them. Files are named without their folder, which may be a scratch one.
+std::string Given(const options::Assignment& assignment) {
+  std::string text = assignment.origin;
+  if (assignment.source == options::Source::kYaml)
+    text = fmt::format("{} {}", std::filesystem::path(text).filename().string(),
+                       assignment.option->name);
+  if (assignment.option->type == options::Type::kFlag && text.starts_with("--")) return text;
+  for (const std::string& word : assignment.words) {
+    text += ' ';
+    text += assignment.option->name == "config" ? std::filesystem::path(word).filename().string()
+                                                : word;
+  }
+  return text;
+}
+
+OptionFact Explain(const options::Assignment& assignment) {
+  const options::Option& option = *assignment.option;
+  OptionFact fact{Given(assignment), "acts", std::string(option.help)};
+  if (!option.no_effect.empty()) {
+    fact.effect = "no effect";
+    fact.text = option.no_effect;
+  } else if (!option.mapped_to.empty()) {
+    fact.effect = "mapped";
+    fact.text = option.mapped_to;
+  }
+  if (!option.retired.empty()) {
+    fact.effect = fact.effect == "acts" ? "retired" : "retired, " + fact.effect;
+    fact.text += fmt::format(" ({})", option.retired);
+  }
+  return fact;
+}
+
+std::vector<OptionFact> ExplainAll(const options::Settings& settings,
+                                   const std::map<std::string, std::string>& environment) {
+  std::vector<OptionFact> facts;
+  for (const options::Assignment* assignment : settings.given())
+    facts.push_back(Explain(*assignment));
+  for (const options::Note& note : settings.notes()) {
+    OptionFact fact{note.what, "no effect", note.text};
+    if (note.kind == options::Note::Kind::kMapped) fact.effect = "mapped";
+    if (note.kind == options::Note::Kind::kWarning) fact.effect = "warning";
+    facts.push_back(std::move(fact));
+  }
+  for (const auto& [name, value] : environment) {
+    const auto mentions = [&, &variable = name](const OptionFact& fact) {
+      return fact.given == variable || fact.given.starts_with(variable + " ");
+    };
+    if (std::any_of(facts.begin(), facts.end(), mentions)) continue;
+    OptionFact fact{name + "=" + value, "no effect", "this program does not read it"};
+    for (const options::Variable& variable : options::Variables()) {
+      const bool all = variable.name.ends_with('*');
+      const std::string_view stem = variable.name.substr(0, variable.name.size() - (all ? 1 : 0));
+      if (all ? !name.starts_with(stem) : name != stem) continue;
+      fact.effect = variable.acts ? "acts" : "no effect";
+      fact.text = variable.here;
+      break;
+    }
+    facts.push_back(std::move(fact));
+  }
+  return facts;
+}
+
+int64_t KvElementBytes(const options::Settings& settings) {
+  return settings.TextOr("kv-cache-dtype").starts_with("fp8") ? 1 : 2;
+}
+
+}  // namespace
+
+LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& commands,
+                          const std::filesystem::path& folder, const ShapeFinder& find_shape) {
+  LaunchFacts facts;
+  facts.launch = launch;
+  // Known even where the options are wrong: the first word, as everybody writes it.
+  if (!launch.words.empty() && !launch.words[0].starts_with('-'))
+    facts.model = WithoutSlash(launch.words[0]);
+  const ScratchFolder scratch;
+  std::vector<std::string> words = launch.words;
+  PointToFiles(words, commands, folder, scratch);
+  auto resolved = options::Resolve(words, launch.environment, options::kServe, launch.dialect);
+  if (!resolved) {
+    facts.error = resolved.error().message;
+  } else {
+    facts.settings = resolved->settings;
+    const options::Settings& settings = *facts.settings;
+    if (settings.Given("model")) facts.model = WithoutSlash(settings.TextOr("model"));
+    if (!settings.positionals().empty()) facts.model = WithoutSlash(settings.positionals()[0]);
+    facts.options = ExplainAll(settings, launch.environment);
+    facts.max_num_seqs = settings.Integer("max-num-seqs").value_or(0);
+    facts.max_num_batched_tokens = settings.Integer("max-num-batched-tokens").value_or(0);
+    facts.max_model_len = std::max<int64_t>(settings.Integer("max-model-len").value_or(0), 0);
+  }
+  auto shape = PublishedShape(facts.model);
+  if (!shape && !facts.model.empty()) shape = find_shape(facts.model);
+  if (!shape) return facts;
+  facts.stored = StoredModel{*shape, FormatOfModelId(facts.model),
+                             facts.settings ? KvElementBytes(*facts.settings) : 2};
+  if (facts.max_model_len == 0) facts.max_model_len = shape->max_positions;
+  return facts;
+}
+
+double KvCacheBytesOf(const LaunchFacts& facts, const Accelerator& accelerator,
+                      std::optional<double> fraction) {
+  if (!fraction && facts.settings) fraction = facts.settings->Number("gpu-memory-utilization");
+  const double share = fraction.value_or(kDefaultFraction);
+  if (facts.launch.dialect == options::Dialect::kTrtllm)
+    return KvCacheBytes(*facts.stored, accelerator, share);
+  // What is left to others holds the system too, where it is large enough.
+  const auto memory = static_cast<double>(accelerator.memory_bytes);
+  const double left =
+      std::max(memory * (1 - share) - static_cast<double>(accelerator.system_bytes), 0.0);
+  return std::max(0.0, KvCacheBytes(*facts.stored, accelerator, 1.0) - left);
+}
+
+}  // namespace sluice

@@ -1,0 +1,148 @@
+// Launch commands: options that are wrong, that contradict each other, that do not fit.
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "options/compilation.h"
+#include "recipe/findings.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kGb = 1e9;
+
+void CheckTwice(const LaunchFacts& launch, std::vector<Finding>& findings) {
+  std::map<std::string, std::string> seen;  // flag without its no- to how it was written
+  for (const std::string& word : launch.launch.words) {
+    if (!word.starts_with("--")) continue;
+    std::string flag = word.substr(2, word.find('=') - 2);
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    const std::string plain = flag.starts_with("no-") ? flag.substr(3) : flag;
+    const auto [place, is_new] = seen.try_emplace(plain, flag);
+    if (is_new) continue;
+    findings.push_back(
+        {place->second == flag ? Severity::kWarning : Severity::kError, launch.launch.line,
+         "contradiction",
+         place->second == flag
+             ? fmt::format("--{} is given twice; the last one counts", flag)
+             : fmt::format("--{} and --{} contradict each other; the last one counts",
+                           place->second, flag)});
+  }
+}
+
+void CheckSizes(const LaunchFacts& launch, std::vector<Finding>& findings) {
+  const options::Settings& settings = *launch.settings;
+  const auto error = [&](std::string text) {
+    findings.push_back({Severity::kError, launch.launch.line, "contradiction", std::move(text)});
+  };
+  if (launch.max_num_batched_tokens < launch.max_num_seqs) {
+    error(
+        fmt::format("{} tokens a step are fewer than {} sequences a step, which need one each: "
+                    "raise the first or lower the second",
+                    launch.max_num_batched_tokens, launch.max_num_seqs));
+  }
+  // trtllm-serve computes prompts in one piece unless told otherwise.
+  const bool chunks =
+      launch.launch.dialect == options::Dialect::kTrtllm
+          ? settings.Given("enable-chunked-prefill") && settings.Flag("enable-chunked-prefill")
+          : settings.Flag("enable-chunked-prefill");
+  if (!chunks && launch.max_model_len > launch.max_num_batched_tokens) {
+    error(
+        fmt::format("without chunked prefill a prompt must fit one step: {} tokens a step are "
+                    "fewer than the {} of a whole context",
+                    launch.max_num_batched_tokens, launch.max_model_len));
+  }
+  if (launch.stored && launch.stored->shape.max_positions > 0 &&
+      launch.max_model_len > launch.stored->shape.max_positions) {
+    error(fmt::format("a context of {} tokens is longer than the {} that {} knows",
+                      launch.max_model_len, launch.stored->shape.max_positions,
+                      launch.stored->shape.name));
+  }
+}
+
+// Old names of compiler settings, which newer versions of vllm take with a warning or not at all.
+void CheckCompilerKeys(const LaunchFacts& launch, std::vector<Finding>& findings) {
+  const auto text = launch.settings->Text("compilation-config");
+  if (!text) return;
+  const auto config = json::Parse(*text);
+  if (!config || !config->is_object()) return;
+  for (const options::CompilationKey& key : options::CompilationKeys()) {
+    if (key.old.empty()) continue;
+    const json::Value* place = &*config;
+    for (std::string_view rest = key.old; place != nullptr && !rest.empty();) {
+      const size_t dot = std::min(rest.find('.'), rest.size());
+      place = place->Find(rest.substr(0, dot));
+      rest.remove_prefix(std::min(dot + 1, rest.size()));
+    }
+    if (place == nullptr) continue;
+    findings.push_back({Severity::kNote, launch.launch.line, "old-name",
+                        fmt::format("--compilation-config {} is now called {}", key.old, key.key)});
+  }
+}
+
+void CheckRetired(const LaunchFacts& launch, std::vector<Finding>& findings) {
+  for (const options::Assignment* given : launch.settings->given()) {
+    if (given->option->retired.empty()) continue;
+    findings.push_back({Severity::kNote, launch.launch.line, "old-name",
+                        fmt::format("{} is retired: {}", given->origin, given->option->retired)});
+  }
+}
+
+// `elsewhere`: the weights fit another accelerator that the recipe is about.
+void CheckFits(const LaunchFacts& launch, const Accelerator& accelerator, bool elsewhere,
+               std::vector<Finding>& findings) {
+  const StoredModel& stored = *launch.stored;
+  const auto add = [&](Severity severity, std::string text) {
+    findings.push_back({severity, launch.launch.line, "memory", std::move(text)});
+  };
+  const double cache = KvCacheBytesOf(launch, accelerator);
+  const double tokens = cache / static_cast<double>(KvBytesPerToken(stored));
+  if (cache <= 0) {
+    add(elsewhere ? Severity::kWarning : Severity::kError,
+        fmt::format("{} takes {:.1f} GB of weights and leaves no cache on one {} ({:.0f} GB)",
+                    launch.model, ResidentBytes(stored) / kGb, accelerator.name,
+                    static_cast<double>(accelerator.memory_bytes) / kGb));
+  } else if (launch.max_model_len > 0 && tokens < static_cast<double>(launch.max_model_len)) {
+    add(Severity::kError,
+        fmt::format("on one {} the cache of {:.1f} GB holds {:.0f} tokens, fewer than one context "
+                    "of {} (--max-model-len): {} refuses to start",
+                    accelerator.name, cache / kGb, tokens, launch.max_model_len,
+                    launch.launch.program));
+  } else if (launch.settings->Given("max-num-seqs") && launch.max_model_len > 0 &&
+             static_cast<int64_t>(tokens) / launch.max_model_len < launch.max_num_seqs) {
+    add(Severity::kNote,
+        fmt::format("on one {} {} sequences of {} tokens fit the cache of {:.1f} GB; of {} "
+                    "the rest wait when all are that long",
+                    accelerator.name, static_cast<int64_t>(tokens) / launch.max_model_len,
+                    launch.max_model_len, cache / kGb, launch.max_num_seqs));
+  }
+}
+
+}  // namespace
+
+void CheckLaunches(const RecipeFacts& facts, std::vector<Finding>& findings) {
+  for (const LaunchFacts& launch : facts.launches) {
+    if (launch.model.empty()) {
+      findings.push_back(
+          {Severity::kError, launch.launch.line, "launch", "the launch names no model"});
+    }
+    CheckTwice(launch, findings);
+    if (!launch.settings) {
+      findings.push_back({Severity::kError, launch.launch.line, "option", launch.error});
+      continue;
+    }
+    CheckSizes(launch, findings);
+    CheckCompilerKeys(launch, findings);
+    CheckRetired(launch, findings);
+    if (!launch.stored) continue;
+    const bool elsewhere =
+        std::any_of(facts.accelerators.begin(), facts.accelerators.end(),
+                    [&](const Accelerator* each) { return KvCacheBytesOf(launch, *each) > 0; });
+    for (const Accelerator* accelerator : facts.accelerators)
+      CheckFits(launch, *accelerator, elsewhere, findings);
+  }
+}
+
+}  // namespace sluice

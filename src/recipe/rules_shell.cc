@@ -1,0 +1,114 @@
+// What the shell makes of a recipe's scripts that their author did not mean.
+#include <algorithm>
+#include <regex>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "recipe/findings.h"
+
+namespace sluice {
+namespace {
+
+// An unquoted here-document is expanded when it is written. Variables that only the written script
+// sets are still empty then.
+void CheckHereDocument(const ShellHereDocument& document, const RecipeFacts& facts,
+                       std::vector<Finding>& findings) {
+  if (document.quoted) return;
+  const ScriptRun inner = RunScripts({ReadShellScript(document.body, document.line)});
+  std::vector<std::string> early;
+  for (const std::string& name : ExpandedVariables(document.body)) {
+    const bool set_outside = facts.run.assigned.contains(name) || ComesFromEnvironment(name);
+    if (inner.assigned.contains(name) && !set_outside &&
+        std::find(early.begin(), early.end(), name) == early.end())
+      early.push_back(name);
+  }
+  if (!early.empty()) {
+    findings.push_back(
+        {Severity::kError, document.line - 1, "early-expansion",
+         fmt::format(
+             "the here-document is unquoted, so the shell expands {} while it writes the file, "
+             "before the script that sets {} has run: the file holds empty values there. Write "
+             "<<'{}' instead of <<{}",
+             fmt::join(early, ", "), early.size() == 1 ? "it" : "them", document.delimiter,
+             document.delimiter)});
+  }
+  if (document.body.find("\\\n") != std::string::npos) {
+    findings.push_back(
+        {Severity::kNote, document.line - 1, "joined-lines",
+         fmt::format("in an unquoted here-document a backslash at the end of a line joins it with "
+                     "the next one in the file; <<'{}' keeps the lines apart",
+                     document.delimiter)});
+  }
+}
+
+// Where a comment shows how a variable might be set: `# model="..."`.
+int CommentThatSets(const std::string& name, const std::vector<ShellScript>& scripts) {
+  for (const ShellScript& script : scripts) {
+    for (size_t i = 0; i < script.comments.size(); ++i) {
+      const size_t begin = script.comments[i].find_first_not_of(" \t");
+      if (begin != std::string::npos &&
+          script.comments[i].compare(begin, name.size() + 1, name + "=") == 0)
+        return script.comment_lines[i];
+    }
+  }
+  return 0;
+}
+
+void CheckVariables(const RecipeFacts& facts, std::vector<Finding>& findings) {
+  for (const UnsetVariable& unset : facts.run.unset) {
+    std::string text = fmt::format("${} is used, and nothing sets it", unset.name);
+    if (const int comment = CommentThatSets(unset.name, facts.scripts); comment > 0) {
+      text += fmt::format(" (line {} only shows how, in a comment)", comment);
+    } else if (const auto later = facts.run.assigned.find(unset.name);
+               later != facts.run.assigned.end()) {
+      text += fmt::format(" before line {}", later->second);
+    }
+    findings.push_back({Severity::kError, unset.line, "unset-variable",
+                        text + ": its place stays empty. Set it first"});
+  }
+}
+
+void CheckCommand(const ShellCommand& command, std::vector<Finding>& findings) {
+  for (const ShellRedirect& redirect : command.redirects) {
+    // <path/to/models> reads a file named so and writes another.
+    if (redirect.symbol != "<" || redirect.target.size() != 1) continue;
+    findings.push_back({Severity::kNote, command.line, "placeholder",
+                        fmt::format("<{}> stands for something of your own; as it is the shell "
+                                    "takes it for a file to read",
+                                    redirect.target[0].text)});
+  }
+  if (command.words.size() < 2 || command.words[0].empty()) return;
+  const std::string& program = command.words[0][0].text;
+  if (program != "pip" && program != "pip3") return;
+  for (const ShellWord& word : command.words) {
+    if (word.size() == 1 && !word[0].quoted && word[0].text.find('[') != std::string::npos) {
+      findings.push_back(
+          {Severity::kNote, command.line, "unquoted-brackets",
+           fmt::format("{} without quotes is a pattern of file names: bash passes it on where "
+                       "nothing matches, zsh stops. Put it in quotes",
+                       word[0].text)});
+    }
+  }
+}
+
+}  // namespace
+
+void CheckShell(const RecipeFacts& facts, std::vector<Finding>& findings) {
+  for (const ShellScript& script : facts.scripts) {
+    for (const ShellCommand& command : script.commands) {
+      CheckCommand(command, findings);
+      for (const ShellHereDocument& document : command.here_documents)
+        CheckHereDocument(document, facts, findings);
+    }
+    if (script.trailing_backslash_line > 0) {
+      findings.push_back({Severity::kNote, script.trailing_backslash_line, "trailing-backslash",
+                          "the last line ends with a backslash: pasted with anything after it, "
+                          "that becomes part of this command"});
+    }
+  }
+  CheckVariables(facts, findings);
+}
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+// The part of the shell's language that recipes are written in, read without running anything.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+// A piece of a word.
+struct ShellPart {
+  enum class Kind { kText, kVariable, kCommand, kArithmetic } kind = Kind::kText;
+  std::string text;     // the text, the variable's name, or what stands between the brackets
+  bool quoted = false;  // its value stays one word
+};
+
+using ShellWord = std::vector<ShellPart>;
+
+struct ShellHereDocument {
+  std::string delimiter;
+  bool quoted = false;  // the body is taken as it stands; otherwise the shell expands it first
+  std::string body;
+  int line = 0;  // of the body's first line
+};
+
+struct ShellRedirect {
+  std::string symbol;  // "<", ">", ">>"
+  ShellWord target;
+};
+
+// Which way of an `if` a command stands in.
+struct ShellBranch {
+  int if_id = 0;   // unique in a script
+  int branch = 0;  // 0 for `then`, counting up
+  friend bool operator==(const ShellBranch&, const ShellBranch&) = default;
+};
+
+struct ShellAssignment {
+  std::string name;
+  ShellWord value;
+};
+
+// A simple command: assignments, words, redirections. A loop's head is one with the words
+// `for NAME VALUES...`.
+struct ShellCommand {
+  int line = 0;
+  std::vector<ShellAssignment> assignments;
+  std::vector<ShellWord> words;
+  std::vector<ShellRedirect> redirects;
+  std::vector<ShellHereDocument> here_documents;
+  std::vector<ShellBranch> branches;  // outermost first
+  bool background = false;
+};
+
+struct ShellIf {
+  std::vector<std::string> conditions;  // of each way, as written; "" for `else`
+  bool has_else = false;
+};
+
+struct ShellScript {
+  std::vector<ShellCommand> commands;
+  std::vector<ShellIf> ifs;           // by id
+  std::vector<std::string> comments;  // whole lines, without the sign
+  std::vector<int> comment_lines;     // where they stand
+  int trailing_backslash_line = 0;    // the last line of code ends with \ and nothing follows
+};
+
+// Reads a script whose first line has the number `first_line`. What it does not know (case,
+// functions) is read as commands.
+ShellScript ReadShellScript(std::string_view text, int first_line);
+
+}  // namespace sluice
