@@ -18,6 +18,28 @@
 namespace sluice::cli {
 namespace {
 
+// 1048576 as 1,048,576.
+std::string Grouped(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (int64_t place = std::ssize(digits) - 3; place > 0; place -= 3)
+    digits.insert(static_cast<size_t>(place), ",");
+  return digits;
+}
+
+// The lines of vLLM's log that tools look for.
+void LogVllmReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
+                  double load_seconds) {
+  const int64_t cache_tokens = info.num_blocks * info.block_size;
+  LOG_INFO("model", "Resolved architecture: {}", info.model.architecture);
+  LOG_INFO("model", "Using max model len {}", info.max_model_len);
+  LOG_INFO("loader", "Loading weights took {:.2f} seconds", load_seconds);
+  LOG_INFO("kv_cache",
+           "CPU KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
+           Grouped(cache_tokens), Grouped(info.max_model_len),
+           static_cast<double>(cache_tokens) / static_cast<double>(info.max_model_len));
+  LOG_INFO("serve", "Starting vLLM server on http://{}:{}", config.host, port);
+}
+
 void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port, double seconds) {
   const int64_t cache_tokens = info.num_blocks * info.block_size;
   LOG_INFO("serve", "{} on {} with {} threads, {} weights, {} KV cache", info.model.architecture,
@@ -30,8 +52,6 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
       config.served_model_names.empty() ? config.model_argument : config.served_model_names[0];
   LOG_INFO("serve", "serving {} at http://{}:{}, ready in {:.1f} s", name, config.host, port,
            seconds);
-  if (config.dialect == ApiDialect::kVllm)
-    LOG_INFO("serve", "Starting vLLM server on http://{}:{}", config.host, port);
 }
 
 // Scripts wait for these very words, whatever the log level.
@@ -75,22 +95,33 @@ Result<int> RunServe(const options::Settings& settings) {
       std::fflush(nullptr);
       std::_Exit(0);
     }
+    if (settings.dialect() != options::Dialect::kSluice) PrintError("INFO:     Shutting down\n");
     LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
              engine_config.drain_seconds);
     serving->server().BeginDrain();
   });
+  const auto load_start = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(serving->Load(engine_config, model, /*quiet=*/false));
+  const double load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - load_start).count();
   {
     const std::lock_guard lock(mutex);
     loaded = true;
   }
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (server_config.dialect == ApiDialect::kVllm)
+    LogVllmReady(serving->engine().info(), server_config, serving->server().port(), load_seconds);
   LogReady(serving->engine().info(), server_config, serving->server().port(), seconds);
   SayReady(settings.dialect());
   const Result<int> code = serving->server().Run();
-  if (settings.dialect() != options::Dialect::kSluice)
-    PrintError(fmt::format("INFO:     Finished server process [{}]\n", getpid()));
+  if (settings.dialect() != options::Dialect::kSluice) {
+    PrintError(
+        fmt::format("INFO:     Waiting for application shutdown.\n"
+                    "INFO:     Application shutdown complete.\n"
+                    "INFO:     Finished server process [{}]\n",
+                    getpid()));
+  }
   return code;
 }
 

@@ -94,9 +94,19 @@ class Groups {
   size_t count_ = 0;
 };
 
-std::string Shown(const Assignment& given) {
-  if (given.option->secret) return given.origin + " ***";
-  return fmt::format("{} {}", given.origin, fmt::join(given.words, " "));
+// "--port 8080", "--no-x (config.yaml:3)".
+std::string Shown(const Assignment& given, bool with_value) {
+  const Option& option = *given.option;
+  const bool flag = option.type == Type::kFlag;
+  std::string text = given.origin;
+  const bool from_flag = given.source == options::Source::kFlag;
+  if (!from_flag)
+    text = fmt::format("--{}{}", flag && given.words[0] != "true" ? "no-" : "", FlagName(option));
+  if (with_value && !flag)
+    text +=
+        fmt::format(" {}", option.secret ? "***" : fmt::format("{}", fmt::join(given.words, " ")));
+  if (!from_flag) text += fmt::format(" ({})", given.origin);
+  return text;
 }
 
 }  // namespace
@@ -131,13 +141,13 @@ std::vector<std::string> EffectBlock(const Settings& settings) {
   for (const Assignment* given : settings.given()) {
     const Option& option = *given->option;
     if (!option.mapped_to.empty()) {
-      mapped.Add(std::string(option.mapped_to), Shown(*given));
+      mapped.Add(std::string(option.mapped_to), Shown(*given, true));
     } else if (!option.no_effect.empty()) {
       std::string text(option.no_effect);
       if (!option.retired.empty()) text += fmt::format(" (retired: {})", option.retired);
-      without_effect.Add(text, given->origin);
-    } else {
-      acting.push_back(Shown(*given));
+      without_effect.Add(text, Shown(*given, false));
+    } else if (given->source != options::Source::kYamlOverFlags) {
+      acting.push_back(Shown(*given, true));  // those of such a file have notes
     }
   }
   for (const Note& note : settings.notes()) {
@@ -157,14 +167,11 @@ std::vector<std::string> EffectBlock(const Settings& settings) {
 }
 
 void LogStartup(const Settings& settings) {
-  if (settings.dialect() == Dialect::kSluice) {
-    LOG_INFO("serve", "sluice {} (commit {})", Version(), Commit());
-  } else {
-    LOG_INFO("serve", "version {} (sluice {}, commit {})", VersionIn(settings.dialect()), Version(),
-             Commit());
-  }
-  if (settings.dialect() == Dialect::kVllm)
+  LOG_INFO("serve", "sluice {} (commit {})", Version(), Commit());
+  if (settings.dialect() == Dialect::kVllm) {
+    LOG_INFO("serve", "in place of vLLM: version {}", VersionIn(settings.dialect()));
     LOG_INFO("serve", "non-default args: {}", NonDefaultArguments(settings));
+  }
   for (const std::string& line : EffectBlock(settings)) LOG_INFO("options", "{}", line);
   for (const Note& note : settings.notes()) {
     if (note.kind == Note::Kind::kWarning) LOG_WARNING("options", "{} {}", note.what, note.text);

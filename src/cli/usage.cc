@@ -57,14 +57,30 @@ int ReportVllmUsage(const Command& command, const Error& error) {
   return kExitUsage;
 }
 
+// What vLLM says of a --max-model-len that the model does not have.
+std::string TooLong(const std::string& message) {
+  long long wanted = 0;
+  long long most = 0;
+  const bool larger =
+      std::sscanf(message.c_str(),
+                  "max_model_len (%lld) is larger than max_position_embeddings (%lld)", &wanted,
+                  &most) == 2;
+  const std::string reason =
+      larger ? fmt::format(
+                   "User-specified max_model_len ({}) is greater than the derived "
+                   "max_model_len (max_position_embeddings={} in model's config.json).",
+                   wanted, most)
+             : message;
+  return "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
+         "  Value error, " +
+         reason;
+}
+
 // The line by which vLLM's users know a failure; "" where it is like no failure of vLLM's.
 std::string VllmLine(const options::Settings& settings, const Error& error) {
   if (error.code == ErrorCode::kAddressInUse) return "OSError: [Errno 98] Address already in use";
   if (error.param == "max_model_len" && error.code == ErrorCode::kInvalidArgument)
-    return fmt::format(
-        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
-        "  Value error, User-specified {}",
-        error.message);
+    return TooLong(error.message);
   if (error.param == "quantization")
     return fmt::format(
         "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"

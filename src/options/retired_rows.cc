@@ -84,11 +84,11 @@ std::vector<Option> AnswerRows() {
                                     {"lora-extra-vocab-size", Type::kInteger, "Further tokens."},
                                     {"qlora-adapter-name-or-path", Type::kString, "An adapter."},
                                 });
-  const auto requests = Retired("requests are logged only with --enable-log-requests",
-                                "leave it out: it is the default",
-                                {
-                                    {"disable-log-requests", Type::kFlag, "No line a request."},
-                                });
+  const auto requests =
+      Retired("requests are logged only with --enable-log-requests", "it is the default",
+              {
+                  {"disable-log-requests", Type::kFlag, "No line a request."},
+              });
   for (const auto& part : {drafts, scales, media, adapters, requests})
     rows.insert(rows.end(), part.begin(), part.end());
   return rows;
