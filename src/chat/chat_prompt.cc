@@ -109,7 +109,8 @@ Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat f
   return json::Value(std::move(joined));
 }
 
-// The arguments of calls as objects: that is what templates print as JSON.
+// The arguments of calls as objects: that is what templates print as JSON. Where a model wrote
+// something else they stay the text they are: the conversation has to go on.
 Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::string& place) {
   if (!calls.is_array())
     return Bad(place, std::string("must be a list, not ") + json::TypeName(calls.type()));
@@ -126,10 +127,8 @@ Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::stri
         (arguments->is_string() && arguments->as_string().empty())) {
       function.Set("arguments", json::Value::Object{});
     } else if (arguments->is_string()) {
-      auto parsed = json::Parse(arguments->as_string());
-      if (!parsed)
-        return Bad(at + ".function.arguments", "not valid JSON: " + parsed.error().message);
-      function.Set("arguments", *std::move(parsed));
+      if (auto parsed = json::Parse(arguments->as_string()))
+        function.Set("arguments", *std::move(parsed));
     }
     call.Set("function", std::move(function));
     result.push_back(std::move(call));

@@ -28,7 +28,8 @@ EngineCore::EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const Cor
       on_end_(std::move(on_end)),
       blocks_(options.num_blocks),
       index_(options.enable_prefix_caching
-                 ? std::make_unique<PrefixIndex>(blocks_, options.limits.block_size)
+                 ? std::make_unique<PrefixIndex>(blocks_, options.limits.block_size,
+                                                 options.limits.groups)
                  : nullptr),
       scheduler_(options.limits, blocks_, index_.get()),
       sampler_(model.config().vocab_size, pool.num_threads()),
@@ -38,7 +39,7 @@ EngineCore::EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const Cor
   const size_t logit_rows = static_cast<size_t>(options.max_logit_rows());
   tokens_.reserve(rows);
   positions_.reserve(rows);
-  slices_.reserve(sequences);
+  slices_.reserve(sequences * options.limits.groups.size());
   first_logit_.reserve(sequences);
   logit_rows_.reserve(logit_rows);
   jobs_.resize(sequences);
@@ -184,7 +185,7 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
     const ScheduledSequence& sequence = *slice.sequence;
     const int64_t first_row = static_cast<int64_t>(tokens_.size());
     slices_.push_back({first_row, static_cast<int32_t>(slice.num_tokens),
-                       static_cast<int32_t>(slice.first), sequence.blocks.data()});
+                       static_cast<int32_t>(slice.first), sequence.blocks[0].data()});
     const auto begin = sequence.tokens.begin() + slice.first;
     tokens_.insert(tokens_.end(), begin, begin + slice.num_tokens);
     for (int64_t i = 0; i < slice.num_tokens; ++i)
@@ -198,7 +199,15 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
       logit_rows_.push_back(static_cast<int32_t>(last_row));
     }
   }
-  return {tokens_, positions_, slices_, logit_rows_};
+  const auto num_groups = static_cast<int64_t>(options_.limits.groups.size());
+  for (int64_t group = 1; group < num_groups; ++group) {
+    for (size_t i = 0; i < plan.slices.size(); ++i) {
+      kernels::AttentionSlice slice = slices_[i];
+      slice.block_table = plan.slices[i].sequence->blocks[group].data();
+      slices_.push_back(slice);
+    }
+  }
+  return {tokens_, positions_, slices_, logit_rows_, num_groups};
 }
 
 std::span<const float> EngineCore::LogitsOf(int64_t index) const {
@@ -306,6 +315,8 @@ void EngineCore::Deliver(ActiveSequence& sequence, SampleJob& job, Clock::time_p
   if (!request.prompt_sent) {
     request.prompt_sent = true;
     request.prompt.cached_tokens = request.sequences.front()->cached_tokens;
+    request.prompt.queue_seconds =
+        SecondsBetween(request.request.arrival, request.first_scheduled.value_or(now));
     sink->OnPrompt(std::move(request.prompt));
   }
   if (update.finish) {

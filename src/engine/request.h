@@ -34,6 +34,7 @@ struct SequenceUpdate {
 // Sent once a request, before or with its first tokens.
 struct PromptResult {
   int64_t cached_tokens = 0;  // taken from the prefix cache
+  double queue_seconds = 0;   // from its arrival until it was first scheduled
   // With prompt_logprobs: one entry a prompt token; the first has no logprob and is empty.
   std::vector<std::optional<TokenLogprobs>> logprobs;
 };

@@ -44,18 +44,25 @@ void ActiveRequests::Remove(const AbortableRequest* request) {
   for (const auto& tell : idle) tell();
 }
 
+std::vector<std::shared_ptr<AbortableRequest>> ActiveRequests::All(
+    const std::vector<std::string>& ids) const {
+  std::vector<std::shared_ptr<AbortableRequest>> result;
+  std::lock_guard lock(mutex_);
+  const auto take = [&](const Entry& entry) {
+    if (!Names(ids, entry.id)) return;
+    if (auto request = entry.request.lock()) result.push_back(std::move(request));
+  };
+  for (const auto& [key, entry] : running_) take(entry);
+  for (const Held& held : held_) take(held.entry);
+  return result;
+}
+
 int ActiveRequests::Abort(const std::vector<std::string>& ids) {
-  std::vector<std::shared_ptr<AbortableRequest>> ending;
-  {
-    std::lock_guard lock(mutex_);
-    const auto take = [&](const Entry& entry) {
-      if (!Names(ids, entry.id)) return;
-      if (auto request = entry.request.lock()) ending.push_back(std::move(request));
-    };
-    for (const auto& [key, entry] : running_) take(entry);
-    for (const Held& held : held_) take(held.entry);
-  }
-  return End(ending);
+  return End(All(ids));
+}
+
+void ActiveRequests::KeepAlive(std::chrono::steady_clock::duration interval) {
+  for (const auto& request : All({})) request->KeepAlive(interval);
 }
 
 int ActiveRequests::AbortRunning() {

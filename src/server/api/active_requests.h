@@ -1,6 +1,7 @@
 // The generations that run now, so that an operator can hold them back or end them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,8 @@ class AbortableRequest {
   virtual ~AbortableRequest() = default;
   // Ends it with finish_reason "abort"; what it has said stays said.
   virtual void AbortFromServer() = 0;
+  // Asked a few times an interval: a stream that has said nothing for so long says that it lives.
+  virtual void KeepAlive(std::chrono::steady_clock::duration interval) = 0;
 };
 
 // Thread safety: all methods may be called from any thread. Memory: as many entries as there are
@@ -32,6 +35,8 @@ class ActiveRequests {
   // Ends those whose id is in `ids` (with or without the prefix of its kind), or all if `ids` is
   // empty; how many there were.
   int Abort(const std::vector<std::string>& ids);
+  // Asks all of them, also those that are held back.
+  void KeepAlive(std::chrono::steady_clock::duration interval);
   // Those that have been started, all of them.
   int AbortRunning();
   // From now on requests wait to be started. `on_idle` is called once nothing runs any more, now or
@@ -41,6 +46,7 @@ class ActiveRequests {
   bool paused() const;
 
  private:
+  std::vector<std::shared_ptr<AbortableRequest>> All(const std::vector<std::string>& ids) const;
   static int End(const std::vector<std::shared_ptr<AbortableRequest>>& requests);
 
   struct Entry {

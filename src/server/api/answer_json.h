@@ -10,6 +10,7 @@
 
 #include "engine/request.h"
 #include "server/api/generation.h"
+#include "server/api/request_clock.h"
 #include "tokenizer/tokenizer.h"
 
 namespace sluice {
@@ -21,6 +22,8 @@ struct AnswerIdentity {
   std::string fingerprint;
   int64_t created = 0;
   ApiDialect dialect = ApiDialect::kSluice;
+  RequestClock clock;  // started when the request was taken in
+  bool tell_times = false;
   // What the answer's head gets when the answer is complete; may be empty.
   std::function<void(HttpResponse&)> decorate;
 };
@@ -50,6 +53,8 @@ void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,
 // "data: …\n\n"
 inline constexpr std::string_view kEventEnd = "\n\n";
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
+// A comment that keeps proxies from closing a quiet connection.
+inline constexpr std::string_view kSilenceEvent = ": keep-alive\n\n";
 // An error inside a stream, with spaces as the recordings of vLLM have it, followed by the end of
 // the stream.
 std::string ErrorEvent(const ApiError& error);

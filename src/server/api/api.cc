@@ -1,6 +1,7 @@
 #include "server/api/api.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -147,10 +148,35 @@ ApiError Unavailable(std::string message) {
 }  // namespace
 
 Api::Api(const ServerConfig& config, Metrics* metrics)
-    : config_(config), metrics_(metrics), cors_(config), pool_(config.worker_threads) {}
+    : config_(config), metrics_(metrics), cors_(config), pool_(config.worker_threads) {
+  if (config.sse_keep_alive_seconds > 0) silence_thread_ = std::thread([this] { WatchSilence(); });
+}
 
 Api::~Api() {
   Stop();
+}
+
+void Api::Stop() {
+  {
+    std::lock_guard lock(silence_mutex_);
+    stopping_ = true;
+  }
+  silence_wake_.notify_all();
+  if (silence_thread_.joinable()) silence_thread_.join();
+  pool_.Stop();
+}
+
+void Api::WatchSilence() {
+  const auto interval = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(config_.sse_keep_alive_seconds));
+  std::unique_lock lock(silence_mutex_);
+  while (!stopping_) {
+    silence_wake_.wait_for(lock, std::max<std::chrono::steady_clock::duration>(
+                                     interval / 8, std::chrono::milliseconds(20)));
+    lock.unlock();
+    active_->KeepAlive(interval);
+    lock.lock();
+  }
 }
 
 void Api::Attach(std::shared_ptr<const ModelContext> model) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "server/api/active_requests.h"
@@ -35,7 +37,7 @@ class Api : public HttpHandler {
   // From now on new work is answered 503.
   void BeginDrain() { draining_ = true; }
   // Drops what waits for a worker and joins the workers.
-  void Stop() { pool_.Stop(); }
+  void Stop();
 
   // Requests taken in and not completely answered.
   int64_t num_pending() const { return pending_->load(); }
@@ -120,6 +122,12 @@ class Api : public HttpHandler {
   mutable std::mutex mutex_;  // guards model_
   Model model_;
   WorkerPool pool_;
+
+  void WatchSilence();
+  std::mutex silence_mutex_;  // guards stopping_
+  std::condition_variable silence_wake_;
+  bool stopping_ = false;
+  std::thread silence_thread_;  // with --sse-keep-alive-interval
 };
 
 }  // namespace sluice

@@ -23,7 +23,8 @@ class ChatAnswer : public AnswerWriter {
   ChatAnswer(ChatAnswerOptions options, std::shared_ptr<ResponseWriter> writer)
       : options_(std::move(options)),
         writer_(std::move(writer)),
-        choices_(options_.conversations.size() * static_cast<size_t>(options_.n)) {
+        choices_(options_.conversations.size() * static_cast<size_t>(options_.n)),
+        clock_(options_.identity.clock) {
     for (const auto& conversation : options_.conversations)
       prompt_tokens_ += static_cast<int64_t>(conversation.prompt_tokens.size());
     const AnswerIdentity& identity = options_.identity;
@@ -35,12 +36,16 @@ class ChatAnswer : public AnswerWriter {
     head_ += R"(,"choices":[)";
   }
 
-  void OnPrompt(int, PromptResult result) override { result_ = std::move(result); }
+  void OnPrompt(int, PromptResult result) override {
+    clock_.OnQueued(result.queue_seconds);
+    result_ = std::move(result);
+  }
 
   void OnDelta(ChoiceDelta delta) override {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
     choice.num_tokens += static_cast<int64_t>(delta.tokens.size());
     completion_tokens_ += static_cast<int64_t>(delta.tokens.size());
+    clock_.OnTokens(static_cast<int64_t>(delta.tokens.size()));
     std::string logprobs;
     if (options_.logprobs) AppendLogprobs(logprobs, choice, delta);
     if (!options_.stream) {
@@ -52,6 +57,7 @@ class ChatAnswer : public AnswerWriter {
       return;
     }
     StartStream();
+    SendRoles();
     std::string event = "data: " + head_;
     event += fmt::format(R"({{"index":{},"delta":{{"content":)", delta.choice);
     json::AppendString(event, delta.text);
@@ -98,6 +104,10 @@ class ChatAnswer : public AnswerWriter {
         }
         event.push_back('}');
         if (!IsTrtllm()) AppendFingerprint(event);
+        if (TellsTimes()) {
+          event += R"(,"metrics":)";
+          clock_.AppendTo(event, /*whole=*/false);
+        }
         event.push_back('}');
         event += kEventEnd;
         writer_->WriteChunk(event);
@@ -135,8 +145,20 @@ class ChatAnswer : public AnswerWriter {
       body += "null";
     }
     AppendPrompt(body);
-    body += R"(,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null})";
+    body += R"(,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":)";
+    if (TellsTimes()) {
+      clock_.AppendTo(body, /*whole=*/true);
+    } else {
+      body += "null";
+    }
+    body.push_back('}');
     Send(std::move(body));
+  }
+
+  void OnSilence() override {
+    if (!options_.stream) return;
+    StartStream();
+    writer_->WriteChunk(kSilenceEvent);
   }
 
   void OnFailure(const ApiError& error) override {
@@ -165,13 +187,18 @@ class ChatAnswer : public AnswerWriter {
     writer_->Send(std::move(response));
   }
 
-  // With the first tokens of any choice come the roles of all, then what is echoed.
   void StartStream() {
     if (streaming_) return;
     streaming_ = true;
     HttpResponse response;
     response.content_type = "text/event-stream; charset=utf-8";
     writer_->StartStream(std::move(response));
+  }
+
+  // With the first tokens of any choice come the roles of all, then what is echoed.
+  void SendRoles() {
+    if (roles_sent_) return;
+    roles_sent_ = true;
     for (size_t i = 0; i < choices_.size(); ++i) {
       std::string event = "data: " + head_;
       event += fmt::format(R"({{"index":{},"delta":{{"role":)", i);
@@ -199,6 +226,8 @@ class ChatAnswer : public AnswerWriter {
     }
   }
 
+  // Times of several sequences would be nobody's.
+  bool TellsTimes() const { return options_.identity.tell_times && choices_.size() == 1; }
   bool IsTrtllm() const { return options_.identity.dialect == ApiDialect::kTrtllm; }
 
   void AppendChunkUsage(std::string& event, int64_t completion_tokens) const {
@@ -227,9 +256,16 @@ class ChatAnswer : public AnswerWriter {
     }
   }
 
+  // Left out of a stream, null in a whole body where there is none.
   void AppendFingerprint(std::string& out) const {
+    const std::string& fingerprint = options_.identity.fingerprint;
+    if (fingerprint.empty() && options_.stream) return;
     out += R"(,"system_fingerprint":)";
-    json::AppendString(out, options_.identity.fingerprint);
+    if (fingerprint.empty()) {
+      out += "null";
+    } else {
+      json::AppendString(out, fingerprint);
+    }
   }
 
   void AppendLogprobs(std::string& out, Choice& choice, const ChoiceDelta& delta) const {
@@ -300,7 +336,8 @@ class ChatAnswer : public AnswerWriter {
   PromptResult result_;
   std::string head_;  // of the body and of every chunk, up to the choices
   int64_t prompt_tokens_ = 0, completion_tokens_ = 0;
-  bool streaming_ = false;
+  RequestClock clock_;
+  bool streaming_ = false, roles_sent_ = false;
 };
 
 }  // namespace

@@ -8,8 +8,6 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kMaxPrompts = 1024;
-
 // A string, strings, ids or lists of ids; errors are those of all four branches, as pydantic
 // reports a union.
 void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
@@ -116,10 +114,10 @@ ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body,
   if (config.dialect != ApiDialect::kVllm) API_RETURN_IF_ERROR(RefuseTrtllmFields(reader));
   const size_t count = request.texts.size() + request.ids.size();
   if (count == 0) return BadRequest("You must pass at least one prompt");
-  if (count > kMaxPrompts) {
-    return BadParameter(
-        fmt::format("at most {} prompts fit into one request, got {}", kMaxPrompts, count),
-        "prompt");
+  if (count > static_cast<size_t>(config.max_completion_prompts)) {
+    return BadParameter(fmt::format("at most {} prompts fit into one request, got {}",
+                                    config.max_completion_prompts, count),
+                        "prompt");
   }
   return request;
 }

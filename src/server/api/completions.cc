@@ -85,7 +85,8 @@ class CompletionAnswer : public AnswerWriter {
   CompletionAnswer(CompletionAnswerOptions options, std::shared_ptr<ResponseWriter> writer)
       : options_(std::move(options)),
         writer_(std::move(writer)),
-        results_(options_.prompts.size()) {
+        results_(options_.prompts.size()),
+        clock_(options_.identity.clock) {
     choices_.reserve(options_.prompts.size() * options_.n);
     for (size_t i = 0; i < options_.prompts.size() * options_.n; ++i)
       choices_.emplace_back(options_);
@@ -99,6 +100,7 @@ class CompletionAnswer : public AnswerWriter {
 
   void OnPrompt(int prompt, PromptResult result) override {
     cached_tokens_ = result.cached_tokens;
+    clock_.OnQueued(result.queue_seconds);
     results_[static_cast<size_t>(prompt)] = std::move(result);
   }
 
@@ -109,6 +111,7 @@ class CompletionAnswer : public AnswerWriter {
     choice.started = true;
     choice.num_tokens += static_cast<int64_t>(delta.tokens.size());
     completion_tokens_ += static_cast<int64_t>(delta.tokens.size());
+    clock_.OnTokens(static_cast<int64_t>(delta.tokens.size()));
     if (options_.drop_output || !options_.detokenize) delta.text.clear();
     if (first && options_.echo && !options_.return_token_ids)
       delta.text = options_.prompts[prompt].text + delta.text;
@@ -183,6 +186,10 @@ class CompletionAnswer : public AnswerWriter {
         }
         event.push_back('}');
         if (!IsTrtllm()) AppendFingerprint(event);
+        if (TellsTimes()) {
+          event += R"(,"metrics":)";
+          clock_.AppendTo(event, /*whole=*/false);
+        }
         event.push_back('}');
         event += kEventEnd;
         writer_->WriteChunk(event);
@@ -213,8 +220,20 @@ class CompletionAnswer : public AnswerWriter {
       body += "null";
     }
     body +=
-        R"(,"completion_tokens_details":null},"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null})";
+        R"(,"completion_tokens_details":null},"kv_transfer_params":null,"ec_transfer_params":null,"metrics":)";
+    if (TellsTimes()) {
+      clock_.AppendTo(body, /*whole=*/true);
+    } else {
+      body += "null";
+    }
+    body.push_back('}');
     Send(std::move(body));
+  }
+
+  void OnSilence() override {
+    if (!options_.stream) return;
+    StartStream();
+    writer_->WriteChunk(kSilenceEvent);
   }
 
   void OnFailure(const ApiError& error) override {
@@ -244,6 +263,8 @@ class CompletionAnswer : public AnswerWriter {
     writer_->StartStream(std::move(response));
   }
 
+  // Times of several sequences would be nobody's.
+  bool TellsTimes() const { return options_.identity.tell_times && choices_.size() == 1; }
   bool IsTrtllm() const { return options_.identity.dialect == ApiDialect::kTrtllm; }
 
   void Send(std::string body) {
@@ -285,9 +306,16 @@ class CompletionAnswer : public AnswerWriter {
     }
   }
 
+  // Left out of a stream, null in a whole body where there is none.
   void AppendFingerprint(std::string& out) const {
+    const std::string& fingerprint = options_.identity.fingerprint;
+    if (fingerprint.empty() && options_.stream) return;
     out += R"(,"system_fingerprint":)";
-    json::AppendString(out, options_.identity.fingerprint);
+    if (fingerprint.empty()) {
+      out += "null";
+    } else {
+      json::AppendString(out, fingerprint);
+    }
   }
 
   void AppendChoice(std::string& body, size_t index) {
@@ -345,6 +373,7 @@ class CompletionAnswer : public AnswerWriter {
   std::string head_;  // of the body and of every chunk, up to the choices
   int64_t completion_tokens_ = 0;
   int64_t cached_tokens_ = 0;
+  RequestClock clock_;
   bool streaming_ = false;
 };
 

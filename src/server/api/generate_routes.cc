@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "server/api/api.h"
+#include "server/api/beam_search.h"
 #include "server/api/chat.h"
 #include "server/api/completions.h"
 #include "server/api/field_reader.h"
@@ -13,8 +14,6 @@
 
 namespace sluice {
 namespace {
-
-constexpr size_t kMaxAnswers = 16384;
 
 AnswerIdentity MakeIdentity(std::string_view prefix, const HttpRequest& request,
                             const SamplingFields& fields, const ModelContext& model,
@@ -29,6 +28,7 @@ AnswerIdentity MakeIdentity(std::string_view prefix, const HttpRequest& request,
   identity.fingerprint = model.fingerprint;
   identity.created = UnixSeconds();
   identity.dialect = model.config.dialect;
+  identity.tell_times = model.config.enable_per_request_metrics;
   if (const std::string* format = request.Header("endpoint-load-metrics-format")) {
     identity.decorate = [format = *format, metrics, engine = model.engine](HttpResponse& response) {
       if (auto report = LoadReport(&format, *metrics, engine->num_unfinished() == 0))
@@ -69,6 +69,17 @@ ApiResult<GenerationRequest> MakeGeneration(const HttpRequest& request,
   generation.cache_salt = fields.cache_salt;
   generation.repetition = fields.repetition;
   return generation;
+}
+
+BeamRequest MakeBeam(GenerationRequest generation, const SamplingFields& fields,
+                     const ModelContext& model) {
+  BeamRequest beam;
+  beam.length_penalty = fields.length_penalty;
+  beam.ignore_eos = fields.ignore_eos;
+  beam.logprobs = fields.logprobs.has_value();
+  beam.end_tokens = model.end_tokens;
+  beam.common = std::move(generation);
+  return beam;
 }
 
 // As vLLM words it. `prompt` is cut to what --max-log-len allows.
@@ -145,9 +156,9 @@ ApiStatus Api::RunCompletions(const HttpRequest& request, const json::Value& bod
   if (decoded.echo && !fields.prompt_logprobs) fields.prompt_logprobs = fields.logprobs;
   API_ASSIGN_OR_RETURN(const SamplingParams sampling, ResolveSampling(fields, *model));
   const size_t num_prompts = decoded.texts.size() + decoded.ids.size();
-  if (num_prompts * static_cast<size_t>(fields.n) > kMaxAnswers) {
+  if (num_prompts * static_cast<size_t>(fields.n) > static_cast<size_t>(config_.max_n)) {
     return BadParameter(fmt::format("{} prompts with n={} are more than {} answers", num_prompts,
-                                    fields.n, kMaxAnswers),
+                                    fields.n, config_.max_n),
                         "n", std::to_string(fields.n));
   }
 
@@ -191,6 +202,12 @@ ApiStatus Api::RunCompletions(const HttpRequest& request, const json::Value& bod
   options.prompt_logprobs = sampling.prompt_logprobs;
   LogRequest(config_, generation, generation.sampling[0], shown);
   auto answer = MakeCompletionAnswer(std::move(options), writer);
+  if (fields.use_beam_search) {
+    BeamRequest beam = MakeBeam(std::move(generation), fields, *model);
+    BeamSearch::Start(std::move(model), &pool_, active_, std::move(writer), std::move(beam),
+                      std::move(answer), std::move(ticket));
+    return {};
+  }
   Generation::Start(std::move(model), &pool_, active_, std::move(writer), std::move(generation),
                     std::move(answer), std::move(ticket));
   return {};
@@ -263,6 +280,12 @@ ApiStatus Api::StartChat(const HttpRequest& request, const ChatRequest& decoded,
   options.prompt_logprobs = sampling.prompt_logprobs;
   LogRequest(config_, generation, generation.sampling[0], options.conversations[0].prompt_text);
   auto answer = MakeChatAnswer(std::move(options), writer);
+  if (fields.use_beam_search) {
+    BeamRequest beam = MakeBeam(std::move(generation), fields, *model);
+    BeamSearch::Start(std::move(model), &pool_, active_, std::move(writer), std::move(beam),
+                      std::move(answer), std::move(ticket));
+    return {};
+  }
   Generation::Start(std::move(model), &pool_, active_, std::move(writer), std::move(generation),
                     std::move(answer), std::move(ticket));
   return {};

@@ -1,5 +1,6 @@
 #include "server/api/generation.h"
 
+#include <chrono>
 #include <deque>
 #include <mutex>
 #include <variant>
@@ -8,6 +9,8 @@
 
 namespace sluice {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 class GenerationImpl : public Generation {
  public:
@@ -43,41 +46,41 @@ class GenerationImpl : public Generation {
   void Begin() {
     const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
     const std::weak_ptr<GenerationImpl> weak = self;
+    const std::shared_ptr<ResponseWriter> writer = writer_;
     const bool started = active_->Start(request_.id, weak, [weak] {
       if (const auto generation = weak.lock()) generation->Submit();
     });
     // While it is held back the connection alone keeps it alive.
-    if (!started) SetCallbacks(self);
+    if (!started) SetCallbacks(self, *writer);
   }
 
-  void AbortFromServer() override {
+  void KeepAlive(Clock::duration interval) override {
+    if (!request_.stream) return;
+    const Clock::time_point now = Clock::now();
     {
       std::lock_guard lock(mutex_);
-      if (!submitted_) {
-        submitted_ = true;  // It never will be.
-        events_.push_back({0, ServerAbort{}});
-      } else {
-        if (cancelled_) return;
-        events_.push_back({0, ServerAbort{}});
-        if (scheduled_ || holding_) return;
-        scheduled_ = true;
-      }
+      if (now - last_event_ < interval) return;
+      last_event_ = now;
     }
-    Run();
+    Post({0, Silence{}});
   }
 
+  void AbortFromServer() override { Post({0, ServerAbort{}}); }
+
  private:
-  void SetCallbacks(const std::shared_ptr<GenerationImpl>& self) {
-    writer_->SetCallbacks([self] { self->Cancel(); },
-                          [self] { self->Schedule(/*writable=*/true); });
+  static void SetCallbacks(const std::shared_ptr<GenerationImpl>& self, ResponseWriter& writer) {
+    writer.SetCallbacks([self] { self->Cancel(); },
+                        [self] { self->Schedule(/*writable=*/true); });
   }
 
   void Submit() {
     const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
+    std::shared_ptr<ResponseWriter> writer;
     {
       std::lock_guard lock(mutex_);
-      if (submitted_ || cancelled_) return;
-      submitted_ = true;
+      if (stage_ != Stage::kHeld || cancelled_) return;
+      stage_ = Stage::kSubmitting;
+      writer = writer_;
     }
     for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
       Request request;
@@ -89,28 +92,31 @@ class GenerationImpl : public Generation {
       request.cache_salt = request_.cache_salt;
       request.sink = std::make_shared<Sink>(self, static_cast<int>(prompt));
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
-      if (!handle) {
-        AbortAll();
-        over_ = true;
-        answer_->OnFailure(FromError(handle.error()));
-        return Release();
-      }
       std::lock_guard lock(mutex_);
+      if (!handle) {
+        events_.push_front({0, handle.error()});
+        break;
+      }
       handles_.push_back(*handle);
     }
     // Callbacks only now: what they do needs all handles. A client that has gone meanwhile is
     // reported at once. The connection keeps the generation alive: once the engine is done nobody
     // else does while a slow client catches up.
-    SetCallbacks(self);
-    bool gone = false;
+    SetCallbacks(self, *writer);
+    bool gone = false, drain = false;
     {
       std::lock_guard lock(mutex_);
+      stage_ = Stage::kSubmitted;
       gone = cancelled_;
+      drain = !scheduled_;
+      scheduled_ = true;
     }
-    if (gone) AbortAll();  // A client that left while it was held back.
-    Drain();
+    if (gone) AbortAll();
+    if (drain) Drain();
   }
 
+  // Where the prompts are: events are only worked on while all handles are known.
+  enum class Stage { kHeld, kSubmitting, kSubmitted };
   struct Choice {
     TextStream text;
     ChoiceDelta pending;  // not yet given to the answer
@@ -119,9 +125,10 @@ class GenerationImpl : public Generation {
     bool finished = false;
   };
   struct ServerAbort {};
+  struct Silence {};
   struct Event {
     int prompt = 0;
-    std::variant<PromptResult, SequenceUpdate, Error, ServerAbort> news;
+    std::variant<PromptResult, SequenceUpdate, Error, ServerAbort, Silence> news;
   };
 
   // The engine's side of one prompt.
@@ -148,7 +155,7 @@ class GenerationImpl : public Generation {
       std::lock_guard lock(mutex_);
       if (cancelled_) return;
       if (!holding_ || !Merge(event)) events_.push_back(std::move(event));
-      if (scheduled_ || holding_) return;
+      if (scheduled_ || holding_ || stage_ == Stage::kSubmitting) return;
       scheduled_ = true;
     }
     Run();
@@ -177,7 +184,7 @@ class GenerationImpl : public Generation {
     {
       std::lock_guard lock(mutex_);
       if (writable) holding_ = false;
-      if (scheduled_ || cancelled_) return;
+      if (scheduled_ || cancelled_ || stage_ == Stage::kSubmitting) return;
       scheduled_ = true;
     }
     Run();
@@ -196,9 +203,9 @@ class GenerationImpl : public Generation {
       cancelled_ = true;
       events_.clear();
       waiting_.clear();
-      release = !scheduled_ || !submitted_;
-      scheduled_ = true;
-      submitted_ = true;
+      // Whoever works on it releases it.
+      release = !scheduled_ && stage_ != Stage::kSubmitting;
+      if (release) scheduled_ = true;
     }
     AbortAll();
     if (release) Release();
@@ -222,6 +229,10 @@ class GenerationImpl : public Generation {
       std::deque<Event> batch;
       {
         std::lock_guard lock(mutex_);
+        if (stage_ == Stage::kSubmitting) {
+          scheduled_ = false;
+          return;
+        }
         batch.swap(events_);
         for (size_t i = 0; i < waiting_.size(); ++i) {
           if (waiting_[i])
@@ -276,6 +287,8 @@ class GenerationImpl : public Generation {
       answer_->OnFailure(FromError(*error));
     } else if (std::holds_alternative<ServerAbort>(event.news)) {
       EndAsAborted();
+    } else if (std::holds_alternative<Silence>(event.news)) {
+      answer_->OnSilence();
     } else {
       Process(event.prompt, std::get<SequenceUpdate>(std::move(event.news)));
     }
@@ -336,6 +349,10 @@ class GenerationImpl : public Generation {
     choice.started = true;
     pending.choice = index;
     pending.text = choice.text.Take();
+    if (request_.stream) {
+      std::lock_guard lock(mutex_);
+      last_event_ = Clock::now();
+    }
     answer_->OnDelta(std::exchange(pending, ChoiceDelta{}));
     if (num_open_ == 0) {
       over_ = true;
@@ -346,8 +363,10 @@ class GenerationImpl : public Generation {
   // Lets go of the connection and of what counts this request; sinks that the engine still holds do
   // nothing.
   void Release() {
+    std::shared_ptr<ResponseWriter> writer;
     {
       std::lock_guard lock(mutex_);
+      writer.swap(writer_);
       cancelled_ = true;
       scheduled_ = true;
       events_.clear();
@@ -355,7 +374,6 @@ class GenerationImpl : public Generation {
     }
     active_->Remove(this);
     answer_.reset();
-    writer_.reset();
     ticket_.reset();
   }
 
@@ -374,8 +392,9 @@ class GenerationImpl : public Generation {
   std::vector<RequestHandle> handles_;
   std::deque<Event> events_;
   std::vector<std::optional<SequenceUpdate>> waiting_;  // one a choice, while the client is behind
-  bool submitted_ = false;
-  bool scheduled_ = true;   // a task is queued or running; Submit() counts as one
+  Stage stage_ = Stage::kHeld;
+  Clock::time_point last_event_ = Clock::now();
+  bool scheduled_ = false;  // a task is queued or running
   bool holding_ = false;    // the client is behind
   bool cancelled_ = false;  // nothing more is wanted
 };

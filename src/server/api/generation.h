@@ -38,6 +38,8 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
   virtual void OnPrompt(int prompt, PromptResult result) = 0;
   virtual void OnDelta(ChoiceDelta delta) = 0;
+  // A stream has had nothing to say for --sse-keep-alive-interval.
+  virtual void OnSilence() {}
   virtual void OnDone() = 0;
   virtual void OnFailure(const ApiError& error) = 0;
 };

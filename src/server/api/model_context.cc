@@ -133,6 +133,12 @@ Result<std::shared_ptr<const ModelContext>> ModelContext::Load(
   context->names = config.served_model_names;
   if (context->names.empty()) context->names.push_back(config.model_argument);
   context->max_model_len = info.max_model_len;
+  context->end_tokens = info.generation.eos_token_ids;
+  context->end_tokens.insert(context->end_tokens.end(), info.model.eos_token_ids.begin(),
+                             info.model.eos_token_ids.end());
+  if (const auto eos = tokenizer.eos_token()) {
+    if (const auto id = tokenizer.TokenToId(*eos)) context->end_tokens.push_back(*id);
+  }
   context->max_logprobs = config.max_logprobs < 0 ? info.model.vocab_size : config.max_logprobs;
   size_t longest = 1;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
@@ -143,13 +149,17 @@ Result<std::shared_ptr<const ModelContext>> ModelContext::Load(
   const std::string settings =
       fmt::format("{}|{}|{}|{}|{}|{}", config.model_argument, info.max_model_len, info.dtype,
                   info.kv_cache_dtype, info.isa, config.override_generation_config);
-  context->fingerprint = fmt::format("sluice-{}-{:08x}", config.version, Hash(settings));
+  if (config.fingerprint_mode == "custom") {
+    context->fingerprint = config.fingerprint_value;
+  } else if (config.fingerprint_mode != "none") {
+    context->fingerprint = fmt::format("sluice-{}-{:08x}", config.version, Hash(settings));
+  }
   context->created = UnixSeconds();
   return std::shared_ptr<const ModelContext>(std::move(context));
 }
 
 ApiStatus ModelContext::CheckName(const std::optional<std::string>& requested) const {
-  if (!requested || requested->empty()) return {};
+  if (!requested || requested->empty() || config.skip_model_name_validation) return {};
   std::string_view name = *requested;
   const auto served = [&](std::string_view candidate) {
     return std::find(names.begin(), names.end(), candidate) != names.end();

@@ -45,11 +45,12 @@ struct ModelContext {
   std::vector<std::string> names;  // as served; the first one stands in answers
   int64_t max_model_len = 0;
   int64_t vocab_size = 0;
+  std::vector<int32_t> end_tokens;  // of the model and its tokenizer
   int64_t max_logprobs = 0;
   size_t max_prompt_characters = 0;  // no longer text can fit into max_model_len tokens
   SamplingDefaults defaults;
-  std::string fingerprint;
-  int64_t created = 0;  // Unix time
+  std::string fingerprint;  // "" for none
+  int64_t created = 0;      // Unix time
 
   const std::string& name() const { return names.front(); }
   // 404 for a name that is not served; "" and names with a '/' at the end are taken too.

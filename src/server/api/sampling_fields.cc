@@ -10,8 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kMaxSequences = 16384;
-constexpr size_t kMaxStopStrings = 4;
+constexpr int64_t kMaxBeams = 64;
 constexpr int64_t kMaxPattern = 4096;  // Every token costs as much work as patterns are long.
 constexpr double kSmallestTemperature = 0.01;  // Smaller ones would overflow the logits.
 
@@ -36,7 +35,7 @@ ApiStatus CheckCount(const json::Value& body, std::string_view name,
   return {};
 }
 
-void ReadStop(FieldReader& reader, std::vector<std::string>& stop) {
+void ReadStop(FieldReader& reader, size_t most, std::vector<std::string>& stop) {
   const json::Value* value = reader.Raw("stop");
   if (value == nullptr) return;
   if (value->is_string()) {
@@ -48,13 +47,13 @@ void ReadStop(FieldReader& reader, std::vector<std::string>& stop) {
   if (value->is_array()) {
     stop = list_reader.Strings("stop");
     const size_t count = value->as_array().size();
-    if (list_errors.empty() && count > kMaxStopStrings) {
-      list_reader.Add("too_long", "stop",
-                      fmt::format("List should have at most {} items after validation, not {}",
-                                  kMaxStopStrings, count),
-                      *value,
-                      fmt::format("{{'field_type': 'List', 'max_length': {}, 'actual_length': {}}}",
-                                  kMaxStopStrings, count));
+    if (list_errors.empty() && count > most) {
+      list_reader.Add(
+          "too_long", "stop",
+          fmt::format("List should have at most {} items after validation, not {}", most, count),
+          *value,
+          fmt::format("{{'field_type': 'List', 'max_length': {}, 'actual_length': {}}}", most,
+                      count));
     }
     if (list_errors.empty()) return;
   }
@@ -99,6 +98,25 @@ ApiStatus CheckRepetition(const RepetitionRule& rule) {
     return BadRequest(fmt::format(
         "max_pattern_size and min_count of repetition_detection must be at most {}.", kMaxPattern));
   }
+  return {};
+}
+
+// What a search by likelihood alone leaves no place for is refused.
+ApiStatus CheckBeamSearch(const SamplingFields& fields) {
+  if (fields.n > kMaxBeams) {
+    return BadParameter(
+        fmt::format("n, the width of the beam, must be at most {}, got {}", kMaxBeams, fields.n),
+        "n", std::to_string(fields.n));
+  }
+  if (!std::isfinite(fields.length_penalty)) {
+    return BadParameter("length_penalty must be a finite number", "length_penalty",
+                        PythonFloat(fields.length_penalty));
+  }
+  if (!fields.stop.empty()) return Unsupported("a stop string in beam search", "stop");
+  if (fields.prompt_logprobs)
+    return Unsupported("prompt_logprobs (or echo with logprobs) in beam search", "prompt_logprobs");
+  if (fields.repetition.max_size > 0)
+    return Unsupported("repetition_detection in beam search", "repetition_detection");
   return {};
 }
 
@@ -214,6 +232,11 @@ ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& mod
 // Words become token sequences both as they start a text and as they stand behind a blank.
 ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& model,
                           SamplingParams& params) {
+  if (fields.bad_words.size() > static_cast<size_t>(model.config.max_bad_words)) {
+    return BadParameter(fmt::format("bad_words holds {} words, at most {} are taken",
+                                    fields.bad_words.size(), model.config.max_bad_words),
+                        "bad_words");
+  }
   for (const std::string& word : fields.bad_words) {
     if (word.empty()) {
       return BadRequest("bad_words cannot contain an empty string. Got bad_words=" +
@@ -293,7 +316,7 @@ SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& confi
   fields.min_p = reader.OptionalFloat("min_p");
   fields.repetition_penalty = reader.OptionalFloat("repetition_penalty");
   fields.seed = reader.OptionalInt("seed", seed_range);
-  ReadStop(reader, fields.stop);
+  ReadStop(reader, static_cast<size_t>(config.max_stop_strings), fields.stop);
   fields.stop_token_ids = reader.OptionalInts("stop_token_ids").value_or(std::vector<int64_t>{});
   fields.include_stop_str_in_output = reader.Bool("include_stop_str_in_output", false);
   fields.ignore_eos = reader.Bool("ignore_eos", false);
@@ -320,11 +343,14 @@ SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& confi
   }
   if (config.enable_force_include_usage)
     fields.include_usage = fields.continuous_usage_stats = true;
-  fields.stream_interval = reader.OptionalInt("stream_interval", {.min = 1}).value_or(1);
+  fields.stream_interval =
+      reader.OptionalInt("stream_interval", {.min = 1}).value_or(config.stream_interval);
   fields.return_token_ids = reader.OptionalBool("return_token_ids").value_or(false);
   fields.return_tokens_as_token_ids =
       reader.OptionalBool("return_tokens_as_token_ids").value_or(config.return_tokens_as_token_ids);
   ReadRepetition(reader, fields.repetition);
+  fields.use_beam_search = reader.Bool("use_beam_search", false);
+  fields.length_penalty = reader.Float("length_penalty", 1.0);
   reader.OptionalBool("watermarking");
   if (const json::Value* extra = reader.OptionalObject("vllm_xargs")) {
     for (const auto& [key, value] : extra->as_object()) {
@@ -339,11 +365,8 @@ SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& confi
 ApiStatus RefuseUnsupported(const FieldReader& reader, bool is_chat) {
   API_RETURN_IF_ERROR(CheckResponseFormat(reader));
   API_RETURN_IF_ERROR(CheckStructuredOutputs(reader, is_chat));
-  if (IsTruthy(reader.Raw("use_beam_search"))) {
-    if (!is_chat && IsTruthy(reader.Raw("stream")))
-      return BadRequest("Streaming is not currently supported with beam search");
-    return Unsupported("beam search", "use_beam_search");
-  }
+  if (!is_chat && IsTruthy(reader.Raw("use_beam_search")) && IsTruthy(reader.Raw("stream")))
+    return BadRequest("Streaming is not currently supported with beam search");
   if (reader.Raw("thinking_token_budget") != nullptr) {
     return BadRequest(
         "thinking_token_budget is set but no reasoning parser is configured; leave "
@@ -367,11 +390,11 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   SamplingParams params;
   const SamplingDefaults& defaults = model.defaults;
   if (fields.n < 1) return BadRequest(fmt::format("n must be at least 1, got {}.", fields.n));
-  if (fields.n > kMaxSequences) {
+  if (fields.n > model.config.max_n) {
     return BadRequest(fmt::format(
         "n must be at most {}, got {}. To increase this limit, set the VLLM_MAX_N_SEQUENCES "
         "environment variable.",
-        kMaxSequences, fields.n));
+        model.config.max_n, fields.n));
   }
   const auto penalty = [](std::string_view name, double value) -> ApiStatus {
     if (value >= -2 && value <= 2) return {};
@@ -425,7 +448,7 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
     if (text.empty()) return BadRequest("stop cannot contain an empty string.");
   }
   if (params.temperature == 0) {
-    if (fields.n > 1)
+    if (fields.n > 1 && !fields.use_beam_search)
       return BadRequest(fmt::format("n must be 1 when using greedy sampling, got {}.", fields.n));
     params.top_p = 1;
     params.top_k = 0;
@@ -462,6 +485,7 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   }
   API_RETURN_IF_ERROR(ResolveBadWords(fields, model, params));
   API_RETURN_IF_ERROR(CheckRepetition(fields.repetition));
+  if (fields.use_beam_search) API_RETURN_IF_ERROR(CheckBeamSearch(fields));
   params.ignore_eos = fields.ignore_eos;
   params.min_tokens = fields.min_tokens;
 

@@ -45,8 +45,10 @@ struct SamplingFields {
   std::optional<std::string> request_id;
   bool stream = false;
   bool include_usage = false, continuous_usage_stats = false;
-  int64_t stream_interval = 1;
+  int64_t stream_interval = 1;  // tokens in one event
   RepetitionRule repetition;
+  bool use_beam_search = false;  // n is its width
+  double length_penalty = 1.0;
   bool return_token_ids = false;
   bool return_tokens_as_token_ids = false;
 };

@@ -1,0 +1,328 @@
+#include "server/api/beam_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+namespace sluice {
+namespace {
+
+bool Has(const std::vector<int32_t>& list, int32_t token) {
+  return std::find(list.begin(), list.end(), token) != list.end();
+}
+
+double Score(double logprob_sum, size_t length, const BeamRequest& request) {
+  return logprob_sum / std::pow(static_cast<double>(length), request.length_penalty);
+}
+
+double Score(const Beam& beam, const BeamRequest& request) {
+  size_t length = beam.tokens.size();
+  if (length > 0 && Has(request.end_tokens, beam.tokens.back())) --length;
+  return Score(beam.logprob_sum, length, request);
+}
+
+void KeepBest(std::vector<Beam>& beams, const BeamRequest& request) {
+  std::stable_sort(beams.begin(), beams.end(), [&](const Beam& a, const Beam& b) {
+    return Score(a, request) > Score(b, request);
+  });
+  if (beams.size() > static_cast<size_t>(request.common.n))
+    beams.resize(static_cast<size_t>(request.common.n));
+}
+
+class BeamSearchImpl : public BeamSearch {
+ public:
+  BeamSearchImpl(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
+                 std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
+                 BeamRequest request, std::unique_ptr<AnswerWriter> answer,
+                 std::shared_ptr<void> ticket)
+      : model_(std::move(model)),
+        pool_(pool),
+        active_(std::move(active)),
+        writer_(std::move(writer)),
+        request_(std::move(request)),
+        answer_(std::move(answer)),
+        ticket_(std::move(ticket)) {}
+
+  void Begin() {
+    const auto self = Self();
+    const std::weak_ptr<BeamSearchImpl> weak = self;
+    for (const Prompt& prompt : request_.common.prompts) {
+      Search search;
+      Beam first;
+      first.tokens = prompt.tokens;
+      search.prompt_tokens = prompt.tokens.size();
+      search.open.push_back(std::move(first));
+      searches_.push_back(std::move(search));
+    }
+    // The connection keeps the search alive between two steps.
+    writer_->SetCallbacks([self] { self->Cancel(); }, [] {});
+    active_->Start(request_.common.id, weak, [weak] {
+      if (const auto search = weak.lock()) search->Step();
+    });
+  }
+
+  void AbortFromServer() override {
+    ApiError error;
+    error.status = 503;
+    error.type = "ServiceUnavailableError";
+    error.message = "The request was ended by the operator of the server.";
+    Fail(std::move(error));
+  }
+
+  // A stream of beams is only sent once they are complete.
+  void KeepAlive(std::chrono::steady_clock::duration) override {}
+
+ private:
+  struct Search {
+    size_t prompt_tokens = 0;
+    int64_t steps = 0;  // taken, with the one under way
+    bool done = false;
+    std::vector<Beam> open, completed;
+  };
+  // Where the next token of one beam arrives.
+  class Sink : public RequestSink {
+   public:
+    Sink(std::shared_ptr<BeamSearchImpl> search, size_t slot)
+        : search_(std::move(search)), slot_(slot) {}
+    void OnPrompt(PromptResult) override {}
+    void OnUpdate(SequenceUpdate update) override {
+      if (!update.logprobs.empty()) return search_->Take(slot_, std::move(update));
+      // No token: the server is ending.
+      if (update.finish)
+        search_->Fail(FromError({ErrorCode::kUnavailable, "the server is shutting down", ""}));
+    }
+    void OnError(Error error) override { search_->Fail(FromError(error)); }
+
+   private:
+    const std::shared_ptr<BeamSearchImpl> search_;
+    const size_t slot_;
+  };
+
+  std::shared_ptr<BeamSearchImpl> Self() {
+    return std::static_pointer_cast<BeamSearchImpl>(shared_from_this());
+  }
+
+  // Submits every open beam of every prompt that is not done; finishes if there is none.
+  void Step() {
+    std::vector<Request> requests;
+    const auto self = Self();
+    {
+      std::lock_guard lock(mutex_);
+      if (over_) return;
+      handles_.clear();
+      next_.clear();
+      for (size_t i = 0; i < searches_.size(); ++i) {
+        Search& search = searches_[i];
+        const SamplingParams& sampling = request_.common.sampling[i];
+        if (search.steps >= sampling.max_tokens) continue;
+        for (const Beam& beam : search.open) {
+          Request request;
+          request.id = request_.common.id;
+          request.prompt = beam.tokens;
+          request.sampling.temperature = 0;
+          request.sampling.max_tokens = 1;
+          request.sampling.ignore_eos = true;
+          request.sampling.logprobs =
+              static_cast<int32_t>(std::min<int64_t>(2 * request_.common.n, model_->vocab_size));
+          request.priority = request_.common.priority;
+          request.cache_salt = request_.common.cache_salt;
+          request.sink = std::make_shared<Sink>(self, next_.size());
+          requests.push_back(std::move(request));
+          next_.emplace_back();
+        }
+        ++search.steps;
+      }
+      missing_ = next_.size();
+    }
+    if (requests.empty()) return Finish();
+    for (Request& request : requests) {
+      Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
+      if (!handle) return Fail(FromError(handle.error()));
+      std::lock_guard lock(mutex_);
+      handles_.push_back(*handle);
+    }
+  }
+
+  // On the engine's thread.
+  void Take(size_t slot, SequenceUpdate update) {
+    {
+      std::lock_guard lock(mutex_);
+      if (over_) return;
+      next_[slot] = std::move(update.logprobs[0]);
+      if (--missing_ > 0) return;
+    }
+    pool_->Submit([self = Self()] { self->Advance(); });
+  }
+
+  // On a worker: all candidates of a step are there.
+  void Advance() {
+    {
+      std::lock_guard lock(mutex_);
+      if (over_) return;
+      size_t slot = 0;
+      for (size_t i = 0; i < searches_.size() && slot < next_.size(); ++i) {
+        Search& search = searches_[i];
+        if (search.open.empty() || search.done) continue;
+        const size_t count = search.open.size();
+        StepBeams(search.open, std::span(next_).subspan(slot, count), request_, search.completed);
+        slot += count;
+        search.done = search.steps >= request_.common.sampling[i].max_tokens;
+      }
+    }
+    Step();
+  }
+
+  void Finish() {
+    std::unique_ptr<AnswerWriter> answer;
+    {
+      std::lock_guard lock(mutex_);
+      if (over_) return;
+      over_ = true;
+      answer = std::move(answer_);
+    }
+    for (size_t i = 0; i < searches_.size(); ++i) {
+      Search& search = searches_[i];
+      answer->OnPrompt(static_cast<int>(i), PromptResult{});
+      std::vector<Beam> best =
+          BestBeams(std::move(search.completed), std::move(search.open), request_);
+      for (size_t j = 0; j < best.size(); ++j) {
+        Beam& beam = best[j];
+        ChoiceDelta delta;
+        delta.choice = static_cast<int>(i) * request_.common.n + static_cast<int>(j);
+        delta.tokens.assign(beam.tokens.begin() + static_cast<std::ptrdiff_t>(search.prompt_tokens),
+                            beam.tokens.end());
+        delta.text = model_->tokenizer->Decode(delta.tokens, /*skip_special_tokens=*/false);
+        delta.logprobs = std::move(beam.logprobs);
+        delta.finish = beam.ended ? FinishReason::kStop : FinishReason::kLength;
+        if (beam.ended) delta.stop_token = beam.end_token;
+        answer->OnDelta(std::move(delta));
+      }
+    }
+    answer->OnDone();
+    Release();
+  }
+
+  void Fail(ApiError error) {
+    std::unique_ptr<AnswerWriter> answer = End();
+    if (answer == nullptr) return;
+    pool_->Submit([self = Self(), answer = std::shared_ptr<AnswerWriter>(std::move(answer)),
+                   error = std::move(error)] {
+      answer->OnFailure(error);
+      self->Release();
+    });
+  }
+
+  void Cancel() {
+    if (End() != nullptr) Release();
+  }
+
+  // Nothing is submitted from now on; the answer if this is the end of it.
+  std::unique_ptr<AnswerWriter> End() {
+    std::unique_ptr<AnswerWriter> answer;
+    std::vector<RequestHandle> handles;
+    {
+      std::lock_guard lock(mutex_);
+      if (over_) return nullptr;
+      over_ = true;
+      handles.swap(handles_);
+      answer = std::move(answer_);
+    }
+    for (const RequestHandle handle : handles) model_->engine->Abort(handle);
+    return answer;
+  }
+
+  void Release() {
+    active_->Remove(this);
+    writer_.reset();
+    ticket_.reset();
+  }
+
+  const std::shared_ptr<const ModelContext> model_;
+  WorkerPool* const pool_;
+  const std::shared_ptr<ActiveRequests> active_;
+  std::shared_ptr<ResponseWriter> writer_;
+  const BeamRequest request_;
+
+  std::mutex mutex_;  // guards what follows
+  std::unique_ptr<AnswerWriter> answer_;
+  std::shared_ptr<void> ticket_;
+  std::vector<Search> searches_;
+  std::vector<TokenLogprobs> next_;  // one an open beam, in the order of the prompts
+  size_t missing_ = 0;
+  std::vector<RequestHandle> handles_;
+  bool over_ = false;
+};
+
+}  // namespace
+
+void StepBeams(std::vector<Beam>& beams, std::span<const TokenLogprobs> next,
+               const BeamRequest& request, std::vector<Beam>& completed) {
+  struct Candidate {
+    size_t beam = 0;
+    int32_t token = 0;
+    float logprob = 0;
+    int32_t rank = 0;
+    double score = 0;
+  };
+  const auto extend = [&](const Candidate& candidate, bool ends) {
+    Beam longer = beams[candidate.beam];
+    longer.logprob_sum += static_cast<double>(candidate.logprob);
+    if (request.logprobs) {
+      TokenLogprobs chosen = next[candidate.beam];
+      chosen.token = candidate.token;
+      chosen.logprob = candidate.logprob;
+      chosen.rank = candidate.rank;
+      longer.logprobs.push_back(std::move(chosen));
+    }
+    if (!ends || request.common.include_stop) longer.tokens.push_back(candidate.token);
+    longer.ended = ends;
+    longer.end_token = candidate.token;
+    return longer;
+  };
+  std::vector<Candidate> candidates;
+  for (size_t i = 0; i < beams.size(); ++i) {
+    const auto add = [&](int32_t token, float logprob, int32_t rank) {
+      Candidate candidate{i, token, logprob, rank, 0};
+      if (!request.ignore_eos && Has(request.end_tokens, token)) {
+        completed.push_back(extend(candidate, /*ends=*/true));
+        return;
+      }
+      const size_t length =
+          beams[i].tokens.size() + (Has(request.end_tokens, token) ? size_t{0} : size_t{1});
+      candidate.score = Score(beams[i].logprob_sum + static_cast<double>(logprob), length, request);
+      candidates.push_back(candidate);
+    };
+    add(next[i].token, next[i].logprob, next[i].rank);
+    for (size_t rank = 0; rank < next[i].top.size(); ++rank) {
+      if (next[i].top[rank].first != next[i].token)
+        add(next[i].top[rank].first, next[i].top[rank].second, static_cast<int32_t>(rank) + 1);
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+  if (candidates.size() > static_cast<size_t>(request.common.n))
+    candidates.resize(static_cast<size_t>(request.common.n));
+  std::vector<Beam> kept;
+  for (const Candidate& candidate : candidates) kept.push_back(extend(candidate, /*ends=*/false));
+  beams = std::move(kept);
+  KeepBest(completed, request);
+}
+
+std::vector<Beam> BestBeams(std::vector<Beam> completed, std::vector<Beam> open,
+                            const BeamRequest& request) {
+  for (Beam& beam : open) completed.push_back(std::move(beam));
+  KeepBest(completed, request);
+  return completed;
+}
+
+void BeamSearch::Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
+                       std::shared_ptr<ActiveRequests> active,
+                       std::shared_ptr<ResponseWriter> writer, BeamRequest request,
+                       std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket) {
+  const auto search =
+      std::make_shared<BeamSearchImpl>(std::move(model), pool, std::move(active), std::move(writer),
+                                       std::move(request), std::move(answer), std::move(ticket));
+  search->Begin();
+}
+
+}  // namespace sluice

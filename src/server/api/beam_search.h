@@ -1,0 +1,53 @@
+// Beam search: the n most likely continuations of a prompt, found a token at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+#include "server/api/generation.h"
+
+namespace sluice {
+
+struct BeamRequest {
+  // Its `n` is the width of the beam; stop strings are not looked for.
+  GenerationRequest common;
+  double length_penalty = 1.0;  // a score is the log-probability / length ^ length_penalty
+  bool ignore_eos = false;
+  bool logprobs = false;  // the answer shows them
+  std::vector<int32_t> end_tokens;
+};
+
+// One hypothesis.
+struct Beam {
+  std::vector<int32_t> tokens;          // with the prompt
+  std::vector<TokenLogprobs> logprobs;  // where asked for
+  double logprob_sum = 0;
+  bool ended = false;  // by an end token, which is not among `tokens` unless it is to be shown
+  int32_t end_token = 0;
+};
+
+// One step: the candidates of all `beams` (`next[i]` follows beams[i]) compete for the places in
+// the beam, which are left in `beams`; those that an end token ends go to `completed`, of which as
+// many are kept as there are places. Equal scores keep their order.
+void StepBeams(std::vector<Beam>& beams, std::span<const TokenLogprobs> next,
+               const BeamRequest& request, std::vector<Beam>& completed);
+// The best ones of those that are complete and those that ran out of tokens, best first.
+std::vector<Beam> BestBeams(std::vector<Beam> completed, std::vector<Beam> open,
+                            const BeamRequest& request);
+
+// Runs the search for every prompt of the request: a step submits each open beam for one token with
+// 2 x width candidates, whose prefix the cache keeps. The answer hears of each choice once, at its
+// end. Ownership: as Generation.
+class BeamSearch : public AbortableRequest, public std::enable_shared_from_this<BeamSearch> {
+ public:
+  // REQUIRES: called on a worker thread.
+  static void Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
+                    std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
+                    BeamRequest request, std::unique_ptr<AnswerWriter> answer,
+                    std::shared_ptr<void> ticket);
+};
+
+}  // namespace sluice

@@ -1,0 +1,79 @@
+#include "server/api/beam_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using testing::ElementsAre;
+
+BeamRequest Width(int n) {
+  BeamRequest request;
+  request.common.n = n;
+  request.end_tokens = {9};
+  return request;
+}
+
+TEST(StepBeams, CandidatesOfAllBeamsCompete) {
+  std::vector<Beam> beams(2);
+  beams[0].tokens = {1};
+  beams[0].logprob_sum = -0.1;
+  beams[1].tokens = {2};
+  beams[1].logprob_sum = -1.0;
+  const std::vector<TokenLogprobs> next = {{3, -0.2f, 1, {{3, -0.2f}, {4, -3.0f}}},
+                                           {5, -0.3f, 1, {{5, -0.3f}, {6, -0.4f}}}};
+  std::vector<Beam> completed;
+  StepBeams(beams, next, Width(2), completed);
+  ASSERT_EQ(beams.size(), 2u);
+  EXPECT_THAT(beams[0].tokens, ElementsAre(1, 3));
+  EXPECT_THAT(beams[1].tokens, ElementsAre(2, 5));
+  EXPECT_TRUE(completed.empty());
+  EXPECT_TRUE(beams[0].logprobs.empty()) << "nobody asked for them";
+}
+
+TEST(StepBeams, AnEndTokenCompletesABeamAndIsNotShown) {
+  std::vector<Beam> beams(1);
+  beams[0].tokens = {1};
+  const std::vector<TokenLogprobs> next = {{9, -0.1f, 1, {{9, -0.1f}, {4, -2.0f}}}};
+  std::vector<Beam> completed;
+  BeamRequest request = Width(1);
+  request.logprobs = true;
+  StepBeams(beams, next, request, completed);
+  ASSERT_EQ(completed.size(), 1u);
+  EXPECT_THAT(completed[0].tokens, ElementsAre(1));
+  EXPECT_TRUE(completed[0].ended);
+  EXPECT_EQ(completed[0].end_token, 9);
+  EXPECT_EQ(completed[0].logprobs.size(), 1u);
+  EXPECT_THAT(beams[0].tokens, ElementsAre(1, 4));
+  EXPECT_EQ(beams[0].logprobs[0].rank, 2);
+  const std::vector<Beam> best = BestBeams(completed, beams, request);
+  ASSERT_EQ(best.size(), 1u);
+  EXPECT_TRUE(best[0].ended);
+}
+
+TEST(StepBeams, EndTokensAreOrdinaryOnesWhenIgnored) {
+  std::vector<Beam> beams(1);
+  beams[0].tokens = {1};
+  BeamRequest request = Width(1);
+  request.ignore_eos = true;
+  std::vector<Beam> completed;
+  StepBeams(beams, std::vector<TokenLogprobs>{{9, -0.1f, 1, {{9, -0.1f}}}}, request, completed);
+  EXPECT_TRUE(completed.empty());
+  EXPECT_THAT(beams[0].tokens, ElementsAre(1, 9));
+}
+
+TEST(BestBeams, LengthPenaltyWeighsTheLength) {
+  Beam lengthy, brief;
+  lengthy.tokens = {1, 2, 3, 4};
+  lengthy.logprob_sum = -2.0;
+  brief.tokens = {1, 2};
+  brief.logprob_sum = -1.5;
+  BeamRequest request = Width(1);
+  EXPECT_EQ(BestBeams({lengthy}, {brief}, request)[0].tokens.size(), 4u);
+  request.length_penalty = 0;
+  EXPECT_EQ(BestBeams({lengthy}, {brief}, request)[0].tokens.size(), 2u);
+}
+
+}  // namespace
+}  // namespace sluice

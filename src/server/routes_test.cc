@@ -1,0 +1,358 @@
+// Routes besides the two that everybody uses, and what the dialects change.
+#include <chrono>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "server/server_testing.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+using Answer = ServerAnswer;
+
+class RoutesTest : public ServerTest {
+ protected:
+  static ServerConfig In(ApiDialect dialect) {
+    ServerConfig config = DefaultConfig();
+    config.dialect = dialect;
+    return config;
+  }
+  static ServerConfig Dev() {
+    ServerConfig config = DefaultConfig();
+    config.dev_mode = true;
+    return config;
+  }
+  std::string Detail(const std::string& method, const std::string& path) {
+    const Answer answer = Ask(method, path, method == "POST" ? "{}" : "");
+    EXPECT_EQ(answer.status, 404) << path;
+    const json::Value body = answer.json();
+    EXPECT_EQ(Keys(body), "detail ") << path;
+    return At(body, {"detail"}).as_string();
+  }
+  // A request whose answer is read by another thread.
+  struct Waiting {
+    std::thread thread;
+    Answer answer;
+  };
+  void AskLater(Waiting& waiting, const std::string& fields) {
+    waiting.thread = std::thread([this, &waiting, fields] { waiting.answer = Complete(fields); });
+  }
+};
+
+TEST_F(RoutesTest, WhatIsNotServedIsNamed) {
+  Start(In(ApiDialect::kVllm));
+  EXPECT_THAT(Detail("POST", "/v1/embeddings"), HasSubstr("no embedding"));
+  EXPECT_THAT(Detail("POST", "/v1/audio/transcriptions"), HasSubstr("speech"));
+  EXPECT_THAT(Detail("POST", "/v1/load_lora_adapter"), HasSubstr("LoRA"));
+  EXPECT_THAT(Detail("POST", "/sleep"), HasSubstr("VLLM_SERVER_DEV_MODE=1"));
+  EXPECT_THAT(Detail("GET", "/tokenizer_info"), HasSubstr("--enable-tokenizer-info-endpoint"));
+  EXPECT_EQ(Detail("GET", "/nope"), "Not Found");
+  // vLLM has no such route; the program's own name has.
+  EXPECT_EQ(Detail("GET", "/v1/models/abacus"), "Not Found");
+}
+
+TEST_F(RoutesTest, RefusedRoutesSayWhatIsWrongFirst) {
+  Start();
+  const auto error = [&](const std::string& path, const std::string& body, int status) {
+    const Answer answer = Ask("POST", path, body);
+    EXPECT_EQ(answer.status, status) << path << body;
+    return answer.body;
+  };
+  EXPECT_THAT(error("/v1/responses", "{}", 400), HasSubstr(R"("param":"body.input")"));
+  EXPECT_THAT(error("/v1/responses", R"({"model":"nope","input":"a"})", 404),
+              HasSubstr(R"("param":"model")"));
+  EXPECT_THAT(error("/v1/responses", R"({"input":"a"})", 400),
+              HasSubstr("/v1/responses is not served; use /v1/chat/completions."));
+  EXPECT_THAT(error("/v1/messages", R"({"model":"abacus","messages":[]})", 400),
+              HasSubstr(R"("param":"body.max_tokens")"));
+  EXPECT_THAT(
+      error("/v1/messages", R"({"model":"abacus","messages":[],"max_tokens":3})", 400),
+      testing::StartsWith(R"({"type":"error","error":{"type":"BadRequestError","message":)"));
+  EXPECT_THAT(error("/generative_scoring", R"({"query":"a","items":["b"]})", 400),
+              HasSubstr("body.label_token_ids"));
+  EXPECT_THAT(error("/scale_elastic_ep", "{}", 400),
+              HasSubstr("new_data_parallel_size is required"));
+  EXPECT_EQ(Ask("GET", "/v1/responses/resp_x").body,
+            R"({"error":{"message":"Response with id 'resp_x' not found.",)"
+            R"("type":"invalid_request_error","param":"response_id","code":404}})");
+}
+
+TEST_F(RoutesTest, OpenApiTellsOfWhatIsThere) {
+  Start();
+  const json::Value document = Ask("GET", "/openapi.json").json();
+  EXPECT_EQ(At(document, {"openapi"}), json::Value("3.1.0"));
+  const json::Value& paths = At(document, {"paths"});
+  ASSERT_TRUE(paths.is_object());
+  EXPECT_NE(paths.Find("/v1/completions"), nullptr);
+  EXPECT_EQ(paths.Find("/sleep"), nullptr);
+  EXPECT_EQ(paths.Find("/v1/responses"), nullptr);
+  const json::Value& schemas = At(document, {"components", "schemas"});
+  // Every reference leads somewhere.
+  const std::string text = json::Write(document);
+  static constexpr std::string_view kPrefix = "#/components/schemas/";
+  size_t count = 0;
+  for (size_t at = text.find(kPrefix); at != std::string::npos; at = text.find(kPrefix, at + 1)) {
+    const size_t begin = at + kPrefix.size();
+    const std::string name = text.substr(begin, text.find('"', begin) - begin);
+    EXPECT_NE(schemas.Find(name), nullptr) << name;
+    ++count;
+  }
+  EXPECT_GT(count, 20u);
+  EXPECT_THAT(Ask("GET", "/docs").body, HasSubstr("<code>/v1/chat/completions</code>"));
+  EXPECT_EQ(Ask("HEAD", "/docs").status, 200);
+}
+
+TEST_F(RoutesTest, DocsCanBeClosed) {
+  ServerConfig config = DefaultConfig();
+  config.enable_docs = false;
+  Start(config);
+  EXPECT_THAT(Detail("GET", "/openapi.json"), HasSubstr("--disable-fastapi-docs"));
+}
+
+TEST_F(RoutesTest, LoadReport) {
+  Start();
+  const std::string body = R"({"prompt":"a","max_tokens":1})";
+  const auto head = [&](const std::string& format) {
+    return Ask("POST", "/v1/completions", body, "endpoint-load-metrics-format: " + format + "\r\n")
+        .head;
+  };
+  EXPECT_THAT(head("json"), HasSubstr("endpoint-load-metrics: JSON {\"named_metrics\": "
+                                      "{\"num_requests_waiting\": 0.0, "));
+  EXPECT_THAT(head("TEXT"),
+              HasSubstr("endpoint-load-metrics: TEXT named_metrics.num_requests_waiting=0.0, "));
+  EXPECT_THAT(head("bin"), Not(HasSubstr("endpoint-load-metrics")));
+}
+
+TEST_F(RoutesTest, BatchChat) {
+  Start();
+  const auto batch = [&](const std::string& messages, const std::string& more = "") {
+    return Ask("POST", "/v1/chat/completions/batch",
+               R"({"max_tokens":2,"messages":)" + messages + more + "}");
+  };
+  const Answer answer = batch(
+      R"([[{"role":"user","content":"a"}],[{"role":"user","content":"b"}]])", R"(,"stream":true)");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(At(answer.json(), {"choices"}).as_array().size(), 2u);
+  EXPECT_EQ(At(answer.json(), {"usage", "completion_tokens"}), json::Value(4));
+  EXPECT_EQ(At(answer.json(), {"prompt_token_ids"}), json::Value());
+  EXPECT_THAT(batch("[]").body, HasSubstr(R"("param":"body.messages")"));
+  EXPECT_THAT(batch(R"([{"role":"user","content":"a"}])").body,
+              HasSubstr(R"("param":"body.messages.0")"));
+  EXPECT_THAT(batch(R"([[{"role":"user","content":"a"}]])", R"(,"n":2)").body,
+              HasSubstr(R"("param":"n")"));
+}
+
+TEST_F(RoutesTest, PauseHoldsRequestsBackAndResumeLetsThemGo) {
+  Start(Dev());
+  EXPECT_EQ(Ask("POST", "/pause?mode=wait").body, R"({"status":"paused"})");
+  EXPECT_EQ(Ask("GET", "/is_paused").body, R"({"is_paused":true})");
+  Waiting waiting;
+  AskLater(waiting, "\"max_tokens\":2");
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(engine_.requests().size(), 0u);
+  EXPECT_EQ(Ask("POST", "/resume").body, R"({"status":"resumed"})");
+  waiting.thread.join();
+  EXPECT_EQ(waiting.answer.status, 200);
+  EXPECT_EQ(Ask("GET", "/is_paused").body, R"({"is_paused":false})");
+  EXPECT_THAT(Ask("POST", "/pause?mode=keep").body, HasSubstr(R"("param":"mode")"));
+  EXPECT_THAT(Ask("POST", "/pause?mode=bogus").body, HasSubstr(R"("param":"query.mode")"));
+}
+
+TEST_F(RoutesTest, HeldRequestsOfClientsThatLeaveAreForgotten) {
+  Start(Dev());
+  Ask("POST", "/pause");
+  const std::string body = R"({"prompt":"a","max_tokens":2})";
+  TestSocket gone(server_->port());
+  gone.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
+            body);
+  std::this_thread::sleep_for(50ms);
+  gone.Close();
+  std::this_thread::sleep_for(50ms);
+  Ask("POST", "/resume");
+  EXPECT_EQ(Ask("POST", "/v1/completions", body).status, 200);
+  EXPECT_EQ(engine_.requests().size(), 1u);
+}
+
+TEST_F(RoutesTest, AbortEndsWhatRunsAndWhatIsHeld) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{std::vector<int32_t>(400, 82)}; };
+  engine_.step_time = 5ms;
+  Start(Dev());
+  for (const bool held : {false, true}) {
+    if (held) Ask("POST", "/pause");
+    Waiting waiting;
+    AskLater(waiting, "\"max_tokens\":400,\"stream\":true,\"request_id\":\"x1\"");
+    if (held) {
+      std::this_thread::sleep_for(50ms);
+    } else {
+      ASSERT_TRUE(Eventually([&] { return engine_.num_steps() > 3; }));
+    }
+    EXPECT_EQ(Ask("POST", "/abort_requests", R"({"request_ids":["other"]})").body,
+              R"({"status":"aborted","aborted":0})");
+    EXPECT_EQ(Ask("POST", "/abort_requests", R"({"request_ids":["x1"]})").body,
+              R"({"status":"aborted","aborted":1})");
+    waiting.thread.join();
+    EXPECT_EQ(waiting.answer.status, 200);
+    EXPECT_EQ(At(waiting.answer.events().back(), {"choices", "0", "finish_reason"}),
+              json::Value("abort"));
+    EXPECT_TRUE(waiting.answer.body.ends_with("data: [DONE]\n\n"));
+    EXPECT_TRUE(Eventually([&] { return engine_.num_unfinished() == 0; }));
+  }
+}
+
+TEST_F(RoutesTest, QuietStreamsAreKeptAlive) {
+  ServerConfig config = Dev();
+  config.sse_keep_alive_seconds = 0.05;
+  Start(config);
+  Ask("POST", "/pause");
+  Waiting waiting;
+  AskLater(waiting, "\"max_tokens\":2,\"stream\":true");
+  std::this_thread::sleep_for(300ms);
+  Ask("POST", "/resume");
+  waiting.thread.join();
+  EXPECT_THAT(waiting.answer.body, testing::StartsWith(": keep-alive\n\n: keep-alive\n\n"));
+  EXPECT_EQ(waiting.answer.events().size(), 2u);
+  EXPECT_TRUE(waiting.answer.body.ends_with("data: [DONE]\n\n"));
+}
+
+TEST_F(RoutesTest, SleepAndOtherDevelopmentRoutes) {
+  Start(Dev());
+  EXPECT_EQ(Ask("POST", "/sleep").body, R"({"status":"sleeping","level":1})");
+  EXPECT_EQ(Ask("GET", "/is_sleeping").body, R"({"is_sleeping":true})");
+  EXPECT_THAT(Ask("GET", "/metrics").body, HasSubstr("sleep_state=\"awake\"} 0.0"));
+  EXPECT_EQ(Ask("POST", "/wake_up").body, R"({"status":"awake","tags":null})");
+  EXPECT_EQ(Ask("GET", "/is_sleeping").body, R"({"is_sleeping":false})");
+  EXPECT_EQ(Ask("POST", "/reset_prefix_cache").body, R"({"success":true})");
+  EXPECT_EQ(Ask("POST", "/reset_mm_cache").body, "");
+  EXPECT_EQ(Ask("GET", "/get_world_size").body, R"({"world_size":1})");
+  EXPECT_EQ(Ask("POST", "/collective_rpc").status, 400);
+  EXPECT_EQ(Keys(Ask("GET", "/server_info").json()), "vllm_config vllm_env system_env ");
+  EXPECT_TRUE(
+      At(Ask("GET", "/server_info?config_format=json").json(), {"vllm_config"}).is_object());
+  EXPECT_THAT(Ask("GET", "/server_info?config_format=bogus").body,
+              HasSubstr(R"("param":"query.config_format")"));
+}
+
+TEST_F(RoutesTest, TrtllmShapes) {
+  Start(In(ApiDialect::kTrtllm));
+  const Answer answer = Complete("\"max_tokens\":3");
+  EXPECT_EQ(Keys(answer.json()), "id object created model choices usage prompt_token_ids ");
+  EXPECT_EQ(Keys(At(answer.json(), {"choices", "0"})),
+            "index text token_ids logprobs context_logits finish_reason stop_reason "
+            "disaggregated_params ");
+  EXPECT_EQ(Keys(At(answer.json(), {"usage"})), "prompt_tokens total_tokens completion_tokens ");
+  const Answer ids = Complete("\"max_tokens\":3,\"detokenize\":false");
+  EXPECT_EQ(At(ids.json(), {"choices", "0", "text"}), json::Value(""));
+  EXPECT_EQ(json::Write(At(ids.json(), {"choices", "0", "token_ids"})), "[10,11,12]");
+  const std::vector<json::Value> events = Complete("\"max_tokens\":3,\"stream\":true").events();
+  EXPECT_EQ(Keys(events[0]), "id object created model choices usage ");
+  EXPECT_EQ(Keys(At(events[0], {"choices", "0"})),
+            "index text token_ids logprobs finish_reason stop_reason ");
+  EXPECT_EQ(Complete("\"max_tokens\":3,\"stream\":true,\"stream_options\":{}")
+                .events()
+                .back()
+                .Find("choices")
+                ->as_array()
+                .size(),
+            0u);
+  const Answer chat = Chat("\"max_tokens\":3");
+  EXPECT_EQ(Keys(At(chat.json(), {"choices", "0", "message"})),
+            "role content reasoning_content reasoning tool_calls ");
+  EXPECT_EQ(Complete("\"temperature\":-1").body.substr(0, 18), R"({"object":"error",)");
+  EXPECT_THAT(Complete("\"return_context_logits\":true").body,
+              HasSubstr(R"("param":"return_context_logits")"));
+  EXPECT_EQ(Chat("\"max_tokens\":3,\"prompt_token_ids\":[1,2,3]")
+                .json()
+                .Find("usage")
+                ->Find("prompt_tokens")
+                ->as_integer(),
+            3);
+  EXPECT_EQ(Ask("GET", "/metrics").body, "[]");
+  EXPECT_THAT(Ask("GET", "/prometheus/metrics").body, HasSubstr("vllm:num_requests_running"));
+  EXPECT_EQ(Ask("GET", "/health_generate").body, "Generation health check OK");
+  EXPECT_EQ(At(Ask("GET", "/v1/models").json(), {"data", "0", "owned_by"}),
+            json::Value("tensorrt_llm"));
+}
+
+TEST_F(RoutesTest, TrtllmTellsOfItsSteps) {
+  ServerConfig config = In(ApiDialect::kTrtllm);
+  config.enable_iteration_stats = true;
+  Start(config);
+  StepStats stats;
+  stats.running = 2;
+  server_->observer()->OnStep(stats);
+  const json::Value steps = Ask("GET", "/metrics").json();
+  ASSERT_EQ(steps.as_array().size(), 1u);
+  EXPECT_EQ(At(steps, {"0", "numActiveRequests"}), json::Value(2));
+  EXPECT_EQ(Ask("GET", "/metrics").body, "[]");
+}
+
+TEST_F(RoutesTest, RepetitionEndsASequence) {
+  engine_.script = [](const Request&) {
+    return FakeEngine::Script{{1, 2, 10, 11, 10, 11, 10, 11, 3, 4}};
+  };
+  Start();
+  const Answer answer = Complete(
+      "\"max_tokens\":10,\"repetition_detection\":{\"max_pattern_size\":2,\"min_count\":3}");
+  EXPECT_EQ(At(answer.json(), {"choices", "0", "finish_reason"}), json::Value("repetition"));
+  EXPECT_EQ(At(answer.json(), {"choices", "0", "stop_reason"}), json::Value("repetition_detected"));
+  EXPECT_EQ(At(answer.json(), {"usage", "completion_tokens"}), json::Value(8));
+  EXPECT_EQ(Complete("\"repetition_detection\":{\"max_pattern_size\":2,\"min_count\":1}").status,
+            400);
+}
+
+TEST_F(RoutesTest, BeamSearch) {
+  // The fake engine's candidates: the scripted token, then 61, 62, ... each less likely.
+  engine_.script = [](const Request&) { return FakeEngine::Script{{10}}; };
+  Start();
+  const Answer answer = Complete(
+      "\"max_tokens\":2,\"n\":2,\"temperature\":0,\"use_beam_search\":true,\"return_token_ids\":"
+      "true");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(json::Write(At(answer.json(), {"choices", "0", "token_ids"})), "[10,10]");
+  EXPECT_EQ(json::Write(At(answer.json(), {"choices", "1", "token_ids"})), "[10,61]");
+  EXPECT_EQ(At(answer.json(), {"choices", "1", "finish_reason"}), json::Value("length"));
+  EXPECT_EQ(At(answer.json(), {"usage", "completion_tokens"}), json::Value(4));
+  EXPECT_EQ(Complete("\"use_beam_search\":true,\"stream\":true").status, 400);
+  EXPECT_EQ(Complete("\"use_beam_search\":true,\"n\":65").status, 400);
+  EXPECT_THAT(Complete("\"use_beam_search\":true,\"stop\":\"a\"").body,
+              HasSubstr(R"("param":"stop")"));
+}
+
+TEST_F(RoutesTest, TimesOfARequest) {
+  ServerConfig config = DefaultConfig();
+  config.enable_per_request_metrics = true;
+  config.fingerprint_mode = "none";
+  Start(config);
+  const json::Value body = Complete("\"max_tokens\":3").json();
+  EXPECT_EQ(Keys(At(body, {"metrics"})),
+            "time_to_first_token_ms generation_time_ms queue_time_ms mean_itl_ms tokens_per_second "
+            "speculative_decoding ");
+  EXPECT_EQ(At(body, {"system_fingerprint"}), json::Value());
+  EXPECT_EQ(At(Complete("\"max_tokens\":3,\"n\":2").json(), {"metrics"}), json::Value());
+  const std::vector<json::Value> events =
+      Complete("\"max_tokens\":3,\"stream\":true,\"stream_options\":{\"include_usage\":true}")
+          .events();
+  EXPECT_EQ(Keys(events.back()), "id object created model choices usage metrics ");
+}
+
+TEST_F(RoutesTest, PriorityHeaderGoesBeforeTheField) {
+  ServerConfig config = DefaultConfig();
+  config.priority_scheduling = true;
+  Start(config);
+  const std::string body = R"({"prompt":"a","max_tokens":1,"priority":3})";
+  EXPECT_EQ(Ask("POST", "/v1/completions", body).status, 200);
+  EXPECT_EQ(Ask("POST", "/v1/completions", body, "X-Vllm-Priority: -7\r\n").status, 200);
+  EXPECT_EQ(engine_.requests().at(0).priority, 3);
+  EXPECT_EQ(engine_.requests().at(1).priority, -7);
+  EXPECT_THAT(Ask("POST", "/v1/completions", body, "X-Vllm-Priority: high\r\n").body,
+              HasSubstr(R"("param":"X-Vllm-Priority")"));
+}
+
+}  // namespace
+}  // namespace sluice
