@@ -1,5 +1,7 @@
 #include "cache/block_pool.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace sluice {
@@ -9,16 +11,31 @@ BlockList& BlockList::operator=(BlockList&& other) noexcept {
     Clear();
     pool_ = std::exchange(other.pool_, nullptr);
     ids_ = std::move(other.ids_);
+    num_absent_ = std::exchange(other.num_absent_, 0);
     other.ids_.clear();
   }
   return *this;
 }
 
-void BlockList::Clear() {
-  while (!ids_.empty()) {
+void BlockList::PopBack() {
+  if (size() > num_absent_)
     pool_->Release(ids_.back());
-    ids_.pop_back();
-  }
+  else
+    --num_absent_;
+  ids_.pop_back();
+}
+
+void BlockList::DropFront(int64_t count) {
+  CHECK_LE(count, size());
+  for (int64_t i = count - 1; i >= num_absent_; --i)
+    pool_->Release(std::exchange(ids_[static_cast<size_t>(i)], kNoBlock));
+  num_absent_ = std::max(num_absent_, count);
+}
+
+void BlockList::StartAt(int64_t count) {
+  CHECK(ids_.empty());
+  ids_.assign(static_cast<size_t>(count), kNoBlock);
+  num_absent_ = count;
 }
 
 BlockPool::BlockPool(int64_t num_blocks)
@@ -61,6 +78,7 @@ void BlockPool::Share(BlockId block, BlockList& list) {
 
 void BlockPool::Replace(BlockList& list, int64_t index, BlockId block) {
   CHECK(list.pool_ == this);
+  CHECK_GE(index, list.num_absent_);
   BlockId& entry = list.ids_[static_cast<size_t>(index)];
   AddReference(block);
   Release(std::exchange(entry, block));

@@ -13,23 +13,29 @@ namespace sluice {
 
 using BlockId = int32_t;
 
+constexpr BlockId kNoBlock = -1;
+
 class BlockPool;
 
 // The blocks of one sequence in the order of its positions; each entry is one reference. Its array
-// is the block table that the attention kernel reads. Ownership: move-only; gives its references
-// back when destroyed, the last block first, so that the tail of a sequence is evicted before its
-// head.
+// is the block table that the attention kernel reads. The first entries may be absent (kNoBlock):
+// nothing reads those positions any more. Ownership: move-only; gives its references back when
+// destroyed, the last block first, so that the tail of a sequence is evicted before its head.
 class BlockList {
  public:
   BlockList() = default;
   BlockList(BlockList&& other) noexcept
-      : pool_(std::exchange(other.pool_, nullptr)), ids_(std::move(other.ids_)) {
+      : pool_(std::exchange(other.pool_, nullptr)),
+        ids_(std::move(other.ids_)),
+        num_absent_(std::exchange(other.num_absent_, 0)) {
     other.ids_.clear();
   }
   BlockList& operator=(BlockList&& other) noexcept;
   ~BlockList() { Clear(); }
 
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
+  int64_t num_absent() const { return num_absent_; }
+  int64_t num_held() const { return size() - num_absent_; }
   bool empty() const { return ids_.empty(); }
   BlockId operator[](int64_t index) const { return ids_[static_cast<size_t>(index)]; }
   const BlockId* data() const { return ids_.data(); }
@@ -38,12 +44,20 @@ class BlockList {
   // Room for `count` entries, so that growing to them does not allocate.
   void Reserve(int64_t count) { ids_.reserve(static_cast<size_t>(count)); }
   // Gives all references back, last block first. Keeps the room.
-  void Clear();
+  void Clear() {
+    while (!ids_.empty()) PopBack();
+  }
+  void PopBack();
+  // The first `count` entries become absent, the last of them first. REQUIRES: count <= size().
+  void DropFront(int64_t count);
+  // An empty list becomes one of `count` absent entries.
+  void StartAt(int64_t count);
 
  private:
   friend class BlockPool;
   BlockPool* pool_ = nullptr;
   std::vector<BlockId> ids_;
+  int64_t num_absent_ = 0;
 };
 
 // Every block is in one of three states: held (some sequence refers to it), cached (nobody does,

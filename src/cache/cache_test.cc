@@ -20,16 +20,17 @@ std::vector<int32_t> Tokens(int first, int count) {
 
 // A sequence whose KV is computed: its full blocks are in the index.
 struct Filled {
-  BlockList blocks;
+  BlockTables blocks;
   PrefixCursor cursor;
 };
 
 Filled Fill(BlockPool& pool, PrefixIndex& index, const std::vector<int32_t>& tokens,
-            std::string_view salt = "") {
-  Filled sequence{{}, index.Start(salt)};
+            std::string_view salt = "", int64_t num_groups = 1) {
+  Filled sequence{BlockTables(num_groups), index.Start(salt)};
   const int64_t full = static_cast<int64_t>(tokens.size()) / kBlock;
   index.Match(tokens, full, salt, sequence.cursor, sequence.blocks);
-  EXPECT_TRUE(pool.Take(full - sequence.blocks.size(), sequence.blocks));
+  for (int64_t group = 0; group < num_groups; ++group)
+    EXPECT_TRUE(pool.Take(full - sequence.blocks[group].size(), sequence.blocks[group]));
   while (sequence.cursor.num_blocks < full) {
     index.Insert(
         std::span(tokens).subspan(static_cast<size_t>(sequence.cursor.num_blocks * kBlock), kBlock),
@@ -84,7 +85,7 @@ TEST(PrefixIndex, SameTokensBehindAnotherPrefixAreAnotherBlock) {
   EXPECT_EQ(index.Count(other, 2, "").blocks, 0);
   Filled b = Fill(pool, index, other);
   EXPECT_EQ(index.num_indexed(), 4);
-  EXPECT_NE(a.blocks[1], b.blocks[1]);
+  EXPECT_NE(a.blocks[0][1], b.blocks[0][1]);
 }
 
 TEST(PrefixIndex, SaltsSeparate) {
@@ -100,15 +101,15 @@ TEST(PrefixIndex, EqualBlocksComputedTwiceAreKeptOnce) {
   BlockPool pool(8);
   PrefixIndex index(pool, kBlock);
   const std::vector<int32_t> tokens = Tokens(0, 8);
-  BlockList a, b;
+  BlockTables a, b;
   PrefixCursor at_a = index.Start(""), at_b = index.Start("");
-  ASSERT_TRUE(pool.Take(2, a));
-  ASSERT_TRUE(pool.Take(2, b));
+  ASSERT_TRUE(pool.Take(2, a[0]));
+  ASSERT_TRUE(pool.Take(2, b[0]));
   for (int i = 0; i < 2; ++i) {
     index.Insert(std::span(tokens).subspan(static_cast<size_t>(i) * kBlock, kBlock), "", at_a, a);
     index.Insert(std::span(tokens).subspan(static_cast<size_t>(i) * kBlock, kBlock), "", at_b, b);
   }
-  EXPECT_TRUE(std::ranges::equal(a.ids(), b.ids()));
+  EXPECT_TRUE(std::ranges::equal(a[0].ids(), b[0].ids()));
   EXPECT_EQ(pool.num_held(), 2);
   EXPECT_TRUE(pool.CheckInvariant());
 }
@@ -153,6 +154,111 @@ TEST(PrefixIndex, ResetForgetsWhatNobodyHolds) {
   EXPECT_TRUE(index.Reset());
   EXPECT_EQ(pool.num_free(), 8);
   EXPECT_TRUE(pool.CheckInvariant());
+}
+
+TEST(BlockPool, ADroppedFrontIsFreeAndItsEntriesAreAbsent) {
+  BlockPool pool(6);
+  BlockList list;
+  ASSERT_TRUE(pool.Take(5, list));
+  const BlockId fourth = list[3];
+  list.DropFront(3);
+  EXPECT_EQ(list.size(), 5);
+  EXPECT_EQ(list.num_held(), 2);
+  EXPECT_EQ(list[0], kNoBlock);
+  EXPECT_EQ(list[3], fourth);
+  EXPECT_EQ(pool.num_free(), 4);
+  list.DropFront(2);
+  EXPECT_EQ(list.num_absent(), 3) << "what is gone is gone";
+  list.DropFront(5);
+  EXPECT_EQ(pool.num_free(), 6);
+  ASSERT_TRUE(pool.Take(1, list));
+  EXPECT_EQ(list.size(), 6);
+  list.Clear();
+  EXPECT_EQ(pool.num_free(), 6);
+  list.StartAt(2);
+  ASSERT_TRUE(pool.Take(1, list));
+  EXPECT_EQ(list.num_held(), 1);
+}
+
+TEST(CacheGroup, MostBlocksCoverEveryStepAndNoMore) {
+  for (const CacheGroup group : {CacheGroup{}, CacheGroup{.chunk = 8}, CacheGroup{.chunk = 6},
+                                 CacheGroup{.window = 5}, CacheGroup{.chunk = 10, .window = 3}}) {
+    for (const int64_t step : {1, 3, 4, 9}) {
+      for (const int64_t tokens : {1, 4, 7, 30, 200}) {
+        int64_t most = 0;
+        for (int64_t computed = 0; computed < tokens; ++computed) {
+          const int64_t end = BlocksForTokens(std::min(tokens, computed + step), kBlock);
+          most = std::max(most, end - group.FirstSeen(computed) / kBlock);
+        }
+        const int64_t planned = MostBlocks(group, tokens, step, kBlock);
+        EXPECT_GE(planned, most) << group.chunk << " " << group.window << " " << step;
+        EXPECT_LE(planned, most + 1) << group.chunk << " " << group.window << " " << step;
+      }
+    }
+  }
+}
+
+constexpr CacheGroup kChunksOfThreeBlocks[] = {{}, {.chunk = 12}};
+
+// What a prefix of each length needs of a group with chunks, and what happens when that is gone.
+TEST(PrefixIndex, APrefixNeedsTheBlocksOfTheNextTokensChunk) {
+  BlockPool pool(32);
+  PrefixIndex index(pool, kBlock, kChunksOfThreeBlocks);
+  Filled all = Fill(pool, index, Tokens(0, 32), "", 2);
+  EXPECT_EQ(index.num_indexed(), 16);
+  for (int64_t blocks = 0; blocks <= 8; ++blocks) {
+    BlockTables tables(2);
+    PrefixCursor cursor = index.Start("");
+    ASSERT_EQ(index.Match(Tokens(0, 32), blocks, "", cursor, tables), blocks);
+    EXPECT_EQ(tables[0].num_held(), blocks);
+    EXPECT_EQ(tables[1].size(), blocks);
+    EXPECT_EQ(tables[1].num_absent(), blocks / 3 * 3) << "none of the chunks before";
+    for (int64_t i = blocks / 3 * 3; i < blocks; ++i) EXPECT_EQ(tables[1][i], all.blocks[1][i]);
+  }
+  // The local blocks of the second chunk's middle are taken for other content.
+  all.blocks[1].DropFront(5);
+  BlockList other;
+  ASSERT_TRUE(pool.Take(32 - 16 + 1, other));
+  EXPECT_EQ(index.Count(Tokens(0, 32), 8, "").blocks, 8) << "the last chunk is complete";
+  EXPECT_EQ(index.Count(Tokens(0, 32), 5, "").blocks, 4) << "the fifth block is gone";
+  ASSERT_TRUE(pool.Take(1, other));
+  EXPECT_EQ(index.Count(Tokens(0, 32), 5, "").blocks, 3) << "a whole chunk needs nothing";
+  EXPECT_EQ(index.Count(Tokens(0, 32), 5, "").unheld, 0);
+  EXPECT_TRUE(index.CheckInvariant());
+  EXPECT_TRUE(pool.CheckInvariant());
+}
+
+TEST(PrefixIndex, APrefixNeedsTheLastWindow) {
+  BlockPool pool(32);
+  const CacheGroup groups[] = {{}, {.window = 6}, {}};
+  PrefixIndex index(pool, kBlock, groups);
+  Filled all = Fill(pool, index, Tokens(0, 24), "", 3);
+  BlockTables tables(3);
+  PrefixCursor cursor = index.Start("");
+  // The next token, 20, sees from 15 on.
+  ASSERT_EQ(index.Match(Tokens(0, 24), 5, "", cursor, tables), 5);
+  EXPECT_EQ(tables[1].num_absent(), 3);
+  EXPECT_EQ(tables[2].num_absent(), 0);
+  EXPECT_EQ(index.Count(Tokens(0, 24), 5, "").unheld, 0);
+  tables.Clear();
+  all.blocks.Clear();
+  EXPECT_EQ(index.Count(Tokens(0, 24), 5, "").unheld, 5 + 2 + 5);
+}
+
+// What stood beside a block of group 0 is of no use without it.
+TEST(PrefixIndex, CompanionsGoWithTheirBlock) {
+  BlockPool pool(8);
+  PrefixIndex index(pool, kBlock, kChunksOfThreeBlocks);
+  Fill(pool, index, Tokens(0, 16), "", 2);
+  EXPECT_EQ(pool.num_cached(), 8);
+  BlockList list;
+  ASSERT_TRUE(pool.Take(1, list));
+  EXPECT_EQ(pool.num_cached(), 6);
+  EXPECT_EQ(pool.num_free(), 1);
+  EXPECT_EQ(index.Count(Tokens(0, 16), 4, "").blocks, 3);
+  EXPECT_TRUE(index.CheckInvariant());
+  EXPECT_TRUE(index.Reset());
+  EXPECT_EQ(pool.num_free(), 7);
 }
 
 TEST(PrefixIndex, RandomSharingKeepsTheInvariant) {

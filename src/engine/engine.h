@@ -28,7 +28,7 @@ struct EngineInfo {
   int block_size = 0;
   int64_t weight_bytes = 0, workspace_bytes = 0, kv_bytes = 0;
   std::string dtype;           // "bfloat16" | "float32"
-  std::string kv_cache_dtype;  // likewise
+  std::string kv_cache_dtype;  // likewise, or "float16" or "fp8"
   std::string isa;
   int num_threads = 0;
 };

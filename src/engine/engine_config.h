@@ -14,8 +14,11 @@ struct EngineConfig {
   // Numbers.
   std::string dtype =
       "auto";  // auto | bfloat16 | float32 (float16 runs as bfloat16, said in the log)
-  std::string kv_cache_dtype =
-      "auto";  // auto | bfloat16 | float32; auto: bfloat16, float32 with dtype float32
+  // auto | bfloat16 | float32 | fp8 | fp8_e4m3; auto: fp8 where the checkpoint says so, else as
+  // dtype
+  std::string kv_cache_dtype = "auto";
+  // auto | bf16 | checkpoint: what the inputs of quantized products are rounded to (model.h)
+  std::string activation_format = "auto";
   bool dummy_weights = false;  // --load-format dummy
   uint64_t seed = 0;  // of dummy weights and of requests without a seed (0: random for the latter)
 

@@ -103,7 +103,7 @@ class EngineCore {
   // The arrays of a step.
   Buffer logits_;                                             // [max_logit_rows, vocab_size] F32
   std::vector<int32_t> tokens_, positions_;                   // [max_num_batched_tokens]
-  std::vector<kernels::AttentionSlice> slices_;               // [max_num_seqs]
+  std::vector<kernels::AttentionSlice> slices_;               // [groups, max_num_seqs]
   std::vector<int32_t> logit_rows_;                           // [max_logit_rows]
   std::vector<int32_t> first_logit_;                          // by slice: index into logit_rows_
   std::vector<SampleJob> jobs_;                               // [max_num_seqs]

@@ -16,14 +16,14 @@ namespace {
 // for the machine to hand out memory. The other pages are reserved and come when the cache first
 // grows into them: taking gigabytes at once was measured to cost up to minutes on virtual machines,
 // for a cache that a small model may never fill.
-void WarmCache(ThreadPool& pool, KvCache& cache, int64_t num_layers) {
+void WarmCache(ThreadPool& pool, const KvCache& cache) {
   constexpr int64_t kWarmBytes = int64_t{128} << 20;
   constexpr int64_t kPageBytes = 4096;
-  for (int64_t layer = 0; layer < num_layers; ++layer) {
-    const kernels::KvCacheView& view = cache.layer(layer);
+  const auto num_slots = static_cast<int64_t>(cache.slots().size());
+  for (const kernels::KvCacheView& view : cache.slots()) {
     const int64_t half_bytes =
         cache.num_blocks() * view.layout.BlockElements() * BitsPerElement(view.layout.type) / 8;
-    const int64_t bytes = std::min(half_bytes, kWarmBytes / (2 * num_layers));
+    const int64_t bytes = std::min(half_bytes, kWarmBytes / (2 * num_slots));
     for (void* half : {view.k, view.v}) {
       auto* const memory = static_cast<volatile char*>(half);
       pool.ParallelFor(bytes, int64_t{2} << 20, [memory](int64_t begin, int64_t end) {
@@ -44,9 +44,6 @@ std::vector<int32_t> EndTokens(const ModelConfig& model, const GenerationConfig&
 
 EngineInfo InfoOf(const EnginePlan& plan, const EngineConfig& config, const ModelConfig& model,
                   const GenerationConfig& generation) {
-  const auto name = [](ElementType type) {
-    return type == ElementType::kF32 ? "float32" : "bfloat16";
-  };
   EngineInfo info;
   info.model = model;
   info.generation = generation;
@@ -58,8 +55,8 @@ EngineInfo InfoOf(const EnginePlan& plan, const EngineConfig& config, const Mode
   info.weight_bytes = plan.weight_bytes;
   info.workspace_bytes = plan.workspace_bytes;
   info.kv_bytes = plan.kv_bytes;
-  info.dtype = name(plan.dtype);
-  info.kv_cache_dtype = name(plan.kv_type);
+  info.dtype = plan.dtype == ElementType::kF32 ? "float32" : "bfloat16";
+  info.kv_cache_dtype = KvTypeName(plan.kv_type);
   info.isa = kernels::IsaName(kernels::CurrentIsa());
   info.num_threads = plan.num_threads;
   return info;
@@ -74,6 +71,7 @@ CoreOptions CoreOptionsOf(const EnginePlan& plan, const EngineConfig& config) {
   options.limits.chunked_prefill = config.enable_chunked_prefill;
   options.limits.long_prefill_token_threshold = config.long_prefill_token_threshold;
   options.limits.priority_policy = config.priority_scheduling;
+  options.limits.groups = plan.CacheGroups();
   options.num_blocks = plan.num_blocks;
   options.enable_prefix_caching = config.enable_prefix_caching;
   return options;
@@ -104,9 +102,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   layout.head_dim = static_cast<int>(model_config.head_dim);
   layout.block_size = config.block_size;
   layout.type = plan.kv_type;
-  ASSIGN_OR_RETURN(KvCache cache,
-                   KvCache::Allocate(layout, model_config.num_hidden_layers, plan.num_blocks));
-  WarmCache(*parts.pool, cache, model_config.num_hidden_layers);
+  ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(layout, plan.kv_groups, plan.num_blocks));
+  WarmCache(*parts.pool, cache);
   parts.cache = std::make_unique<KvCache>(std::move(cache));
 
   CoreOptions core_options = CoreOptionsOf(plan, config);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "checkpoint/scheme.h"
 #include "sampler/sampler.h"
 
 namespace sluice {
@@ -27,17 +28,56 @@ std::string Bytes(int64_t bytes) {
   return mib < 10000 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
 }
 
-Result<ElementType> ParseType(const std::string& name, const char* param, ElementType automatic,
-                              std::vector<std::string>& notes) {
+Result<ElementType> ParseDtype(const std::string& name, ElementType automatic,
+                               std::vector<std::string>& notes) {
   if (name == "auto") return automatic;
   if (name == "bfloat16" || name == "bf16") return ElementType::kBF16;
   if (name == "float32" || name == "float") return ElementType::kF32;
   if (name == "float16" || name == "half") {
-    notes.push_back(fmt::format("{} {} runs as bfloat16 on a CPU", param, name));
+    notes.push_back(fmt::format("dtype {} runs as bfloat16 on a CPU", name));
     return ElementType::kBF16;
   }
+  return Invalid("dtype",
+                 fmt::format("dtype must be auto, bfloat16, float16 or float32, got \"{}\"", name));
+}
+
+Result<ElementType> ParseKvType(const std::string& name, ElementType dtype,
+                                const ModelConfig& model, std::vector<std::string>& notes) {
+  if (name == "fp8" || name == "fp8_e4m3") return ElementType::kF8E4M3;
+  if (name == "float16") return ElementType::kF16;
+  if (name == "auto" && model.scheme != nullptr && model.scheme->WantsFp8KvCache()) {
+    notes.push_back(
+        "the KV cache is fp8, as the checkpoint says; kv_cache_dtype bfloat16 is more "
+        "accurate and takes twice the memory");
+    return ElementType::kF8E4M3;
+  }
+  ElementType type = dtype;
+  if (name == "float32") {
+    type = ElementType::kF32;
+  } else if (name == "bfloat16" || name == "bf16") {
+    type = ElementType::kBF16;
+  } else if (name != "auto") {
+    return Invalid("kv_cache_dtype", fmt::format("kv_cache_dtype must be auto, bfloat16, float16, "
+                                                 "float32, fp8 or fp8_e4m3, got \"{}\"",
+                                                 name));
+  }
+  if (type == ElementType::kBF16 && model.experts) {
+    notes.push_back(
+        "16-bit keys and values of a model with experts are float16, not bfloat16: their errors "
+        "choose other experts less often");
+    type = ElementType::kF16;
+  }
+  return type;
+}
+
+Result<ModelOptions::ActivationRounding> ParseActivationFormat(const std::string& name) {
+  using Rounding = ModelOptions::ActivationRounding;
+  if (name == "auto") return Rounding::kAuto;
+  if (name == "bf16") return Rounding::kBf16;
+  if (name == "checkpoint") return Rounding::kCheckpoint;
   return Invalid(
-      param, fmt::format("{} must be auto, bfloat16, float16 or float32, got \"{}\"", param, name));
+      "activation_format",
+      fmt::format("activation_format must be auto, bf16 or checkpoint, got \"{}\"", name));
 }
 
 Status PlanThreads(const EngineConfig& config, const Topology& topology, EnginePlan& plan) {
@@ -103,8 +143,14 @@ Status PlanLimits(const EngineConfig& config, EnginePlan& plan) {
   return {};
 }
 
-int64_t BlocksFor(int64_t tokens, int block_size) {
-  return (tokens + block_size - 1) / block_size;
+// The longest sequence, below `too_long`, that `blocks` blocks hold.
+int64_t LongestSequence(const EnginePlan& plan, int block_size, int64_t blocks, int64_t too_long) {
+  int64_t fits = 0;
+  while (too_long - fits > 1) {
+    const int64_t middle = fits + (too_long - fits) / 2;
+    (plan.BlocksForSequence(middle, block_size) <= blocks ? fits : too_long) = middle;
+  }
+  return fits;
 }
 
 // Fills in the bytes for plan.max_model_len.
@@ -131,7 +177,8 @@ Status PlanBytes(const EngineConfig& config, const ModelConfig& model,
   plan.workspace_bytes = memory.workspace_bytes +
                          plan.max_logit_rows() * model.vocab_size * int64_t{sizeof(float)} +
                          Sampler::ScratchBytes(model.vocab_size, plan.num_threads);
-  plan.kv_bytes_per_block = memory.kv_bytes_per_block;
+  plan.kv_groups = memory.kv_groups;
+  plan.kv_bytes_per_block = memory.kv_bytes_per_block / plan.kv_groups.num_groups();
   return {};
 }
 
@@ -149,8 +196,11 @@ int64_t KvBudget(const EngineConfig& config, const EnginePlan& plan) {
 }
 
 tl::unexpected<Error> TooSmall(const EngineConfig& config, const EnginePlan& plan, int64_t budget) {
-  const int64_t needed = BlocksFor(plan.max_model_len, config.block_size) * plan.kv_bytes_per_block;
-  const int64_t most = std::max<int64_t>(0, budget / plan.kv_bytes_per_block) * config.block_size;
+  const int64_t needed =
+      plan.BlocksForSequence(plan.max_model_len, config.block_size) * plan.kv_bytes_per_block;
+  const int64_t most =
+      LongestSequence(plan, config.block_size,
+                      std::max<int64_t>(0, budget / plan.kv_bytes_per_block), plan.max_model_len);
   const char* option = config.num_blocks_override  ? "num_gpu_blocks_override"
                        : config.kv_cache_bytes     ? "kv_cache_memory_bytes"
                        : config.memory_utilization ? "gpu_memory_utilization"
@@ -187,18 +237,22 @@ Status PlanCache(const EngineConfig& config, const ModelConfig& model,
   if (config.num_blocks_override) budget = *config.num_blocks_override * plan.kv_bytes_per_block;
   int64_t blocks = std::max<int64_t>(0, budget) / plan.kv_bytes_per_block;
   const bool outright = config.kv_cache_bytes || config.num_blocks_override;
-  if (blocks * config.block_size < plan.max_model_len) {
-    if (config.max_model_len || blocks * config.block_size < 2)
-      return TooSmall(config, plan, budget);
+  if (plan.BlocksForSequence(plan.max_model_len, config.block_size) > blocks) {
+    const int64_t longest = LongestSequence(plan, config.block_size, blocks, plan.max_model_len);
+    if (config.max_model_len || longest < 2) return TooSmall(config, plan, budget);
     plan.notes.push_back(fmt::format(
-        "max_model_len is {}: the checkpoint allows {}, the KV cache of {} holds no more",
-        blocks * config.block_size, plan.max_model_len, Bytes(budget)));
-    plan.max_model_len = blocks * config.block_size;
-    // The workspace shrinks with it; the cache keeps its size.
+        "max_model_len is {}: the checkpoint allows {}, the KV cache of {} holds no more", longest,
+        plan.max_model_len, Bytes(budget)));
+    plan.max_model_len = longest;
+    // The workspace shrinks with it; the cache keeps its size, and has fewer and larger blocks
+    // where a limit of what layers see has become longer than any sequence.
     RETURN_IF_ERROR(PlanBytes(config, model, plan_model, plan));
+    blocks = budget / plan.kv_bytes_per_block;
   }
-  if (!outright)
-    blocks = std::min(blocks, plan.max_num_seqs * BlocksFor(plan.max_model_len, config.block_size));
+  if (!outright) {
+    blocks = std::min(
+        blocks, plan.max_num_seqs * plan.BlocksForSequence(plan.max_model_len, config.block_size));
+  }
   plan.num_blocks = blocks;
   plan.kv_bytes = blocks * plan.kv_bytes_per_block;
   if (plan.total_bytes() > plan.memory.available_bytes) {
@@ -217,6 +271,29 @@ Status PlanCache(const EngineConfig& config, const ModelConfig& model,
 
 }  // namespace
 
+std::string KvTypeName(ElementType type) {
+  switch (type) {
+    case ElementType::kF32: return "float32";
+    case ElementType::kF16: return "float16";
+    case ElementType::kF8E4M3: return "fp8";
+    default: return "bfloat16";
+  }
+}
+
+std::vector<CacheGroup> EnginePlan::CacheGroups() const {
+  std::vector<CacheGroup> groups;
+  for (const kernels::AttentionSpan& span : kv_groups.spans)
+    groups.push_back({.chunk = span.chunk, .window = span.window});
+  return groups;
+}
+
+int64_t EnginePlan::BlocksForSequence(int64_t tokens, int block_size) const {
+  int64_t blocks = 0;
+  for (const CacheGroup& group : CacheGroups())
+    blocks += MostBlocks(group, tokens, max_num_batched_tokens, block_size);
+  return blocks;
+}
+
 ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config) {
   ModelOptions options;
   options.compute_type = plan.dtype;
@@ -224,6 +301,7 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config) 
       config.dummy_weights ? ModelOptions::LoadFormat::kDummy : ModelOptions::LoadFormat::kAuto;
   options.dummy_seed = config.seed;
   options.kv_type = plan.kv_type;
+  options.activation_format = plan.activation_format;
   options.block_size = config.block_size;
   options.max_rows = plan.max_num_batched_tokens;
   options.max_slices = plan.max_num_seqs;
@@ -237,9 +315,19 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
                               const PlanModelFunction& plan_model) {
   EnginePlan plan;
   plan.memory = memory;
-  ASSIGN_OR_RETURN(plan.dtype, ParseType(config.dtype, "dtype", ElementType::kBF16, plan.notes));
-  ASSIGN_OR_RETURN(plan.kv_type,
-                   ParseType(config.kv_cache_dtype, "kv_cache_dtype", plan.dtype, plan.notes));
+  ASSIGN_OR_RETURN(plan.activation_format, ParseActivationFormat(config.activation_format));
+  ElementType automatic = ElementType::kBF16;
+  if (plan.activation_format == ModelOptions::ActivationRounding::kCheckpoint &&
+      model.scheme != nullptr && !model.scheme->Method().empty()) {
+    automatic = ElementType::kF32;
+    if (config.dtype == "auto") {
+      plan.notes.push_back(
+          "dtype is float32: with activation_format checkpoint nothing is rounded "
+          "but what the checkpoint's scheme rounds");
+    }
+  }
+  ASSIGN_OR_RETURN(plan.dtype, ParseDtype(config.dtype, automatic, plan.notes));
+  ASSIGN_OR_RETURN(plan.kv_type, ParseKvType(config.kv_cache_dtype, plan.dtype, model, plan.notes));
   RETURN_IF_ERROR(PlanThreads(config, topology, plan));
   RETURN_IF_ERROR(PlanLimits(config, plan));
   plan.max_prompt_logit_rows = std::clamp<int64_t>(
@@ -272,13 +360,23 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size) {
   lines.push_back(line("workspace", plan.workspace_bytes,
                        fmt::format("steps of {} tokens and {} sequences, logits, sampling",
                                    plan.max_num_batched_tokens, plan.max_num_seqs)));
+  const std::string kv_type = KvTypeName(plan.kv_type);
+  const std::string what =
+      plan.kv_groups.num_groups() == 1
+          ? fmt::format("{} blocks of {} tokens in {}: {} tokens, ", plan.num_blocks, block_size,
+                        kv_type, tokens)
+          : fmt::format("{} blocks of {} tokens and {} of {} layers in {}: ", plan.num_blocks,
+                        block_size, plan.kv_groups.layers_per_group(), plan.kv_groups.num_layers(),
+                        kv_type);
+  // A sequence alone may leave the rest of its last block unused.
+  const double sequences =
+      plan.kv_groups.num_groups() == 1
+          ? static_cast<double>(tokens) / static_cast<double>(plan.max_model_len)
+          : static_cast<double>(plan.num_blocks) /
+                static_cast<double>(plan.BlocksForSequence(plan.max_model_len, block_size));
   lines.push_back(
       line("KV cache", plan.kv_bytes,
-           fmt::format("{} blocks of {} tokens in {}: {} tokens, {:.1f} sequences of {}",
-                       plan.num_blocks, block_size,
-                       plan.kv_type == ElementType::kF32 ? "float32" : "bfloat16", tokens,
-                       static_cast<double>(tokens) / static_cast<double>(plan.max_model_len),
-                       plan.max_model_len)));
+           what + fmt::format("{:.1f} sequences of {}", sequences, plan.max_model_len)));
   lines.push_back(line("total", plan.total_bytes(), ""));
   lines.push_back(
       line("free", plan.memory.available_bytes,

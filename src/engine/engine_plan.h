@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cache/cache_group.h"
 #include "checkpoint/model_config.h"
 #include "engine/engine_config.h"
 #include "hardware/memory.h"
@@ -19,6 +20,7 @@ namespace sluice {
 struct EnginePlan {
   ElementType dtype = ElementType::kBF16;
   ElementType kv_type = ElementType::kBF16;
+  ModelOptions::ActivationRounding activation_format = ModelOptions::ActivationRounding::kAuto;
   int num_threads = 1;
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;
@@ -29,11 +31,16 @@ struct EnginePlan {
   int64_t weight_bytes = 0;
   int64_t workspace_bytes = 0;  // activations, logits, sampling
   int64_t kv_bytes = 0;
-  int64_t kv_bytes_per_block = 0;
+  int64_t kv_bytes_per_block = 0;  // of one group's layers
+  KvGroups kv_groups;
   MemoryLimits memory;
 
   std::vector<std::string> notes;  // what was decided for the user, one line each
   int64_t max_logit_rows() const { return max_num_seqs + max_prompt_logit_rows; }
+  // What the scheduler knows of kv_groups.
+  std::vector<CacheGroup> CacheGroups() const;
+  // Blocks that a sequence of `tokens` tokens holds at most, in all groups.
+  int64_t BlocksForSequence(int64_t tokens, int block_size) const;
   int64_t total_bytes() const { return weight_bytes + workspace_bytes + kv_bytes; }
 };
 
@@ -44,6 +51,8 @@ using PlanModelFunction =
 //   max_num_seqs is 256 and max_num_batched_tokens 2048 by default; the former never exceeds the
 //   latter. Without chunked
 //     prefill a step holds a whole context.
+//   The KV cache is FP8 where the checkpoint says so, unless kv_cache_dtype names another type. 16
+//   bits are float16 in a model with experts.
 //   The cache takes a quarter of the free memory; with memory_utilization F, what is left of F
 //   times the memory this process
 //     may use after weights and workspace; never more than max_num_seqs sequences of max_model_len
@@ -59,6 +68,9 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
 
 // The options for loading the model under the plan.
 ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config);
+
+// "bfloat16", "float16", "float32" or "fp8".
+std::string KvTypeName(ElementType type);
 
 // The plan as a table, a line each.
 std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size);

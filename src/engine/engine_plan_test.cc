@@ -156,5 +156,75 @@ TEST(EnginePlan, Types) {
   EXPECT_THAT(Plan(config)->notes[0], HasSubstr("runs as bfloat16"));
 }
 
+// Llama 4 Scout's pattern, 1 MiB a block of 16 tokens in all layers.
+Result<ModelMemory> ChunkedSizes(const ModelConfig&, const ModelOptions& options, int) {
+  const kernels::AttentionSpan local{.chunk = 8192};
+  std::vector<kernels::AttentionSpan> layers;
+  for (int i = 0; i < 48; ++i) layers.push_back(i % 4 == 3 ? kernels::AttentionSpan() : local);
+  return ModelMemory{100 * kMiB, 10 * kMiB, kMiB, KvGroups::For(layers, options.max_context)};
+}
+
+Result<EnginePlan> PlanChunked(const EngineConfig& config, int64_t available = 4000 * kMiB) {
+  ModelConfig model;
+  model.vocab_size = 256;
+  model.max_position_embeddings = 1 << 20;
+  MemoryLimits memory;
+  memory.total_bytes = 8000 * kMiB;
+  memory.available_bytes = available;
+  Topology topology;
+  topology.logical_cpus = 4;
+  topology.core_cpus = {0, 2};
+  return PlanEngine(config, model, memory, topology, ChunkedSizes);
+}
+
+TEST(EnginePlan, LayersThatSeeAChunkLeaveRoomForLongerSequences) {
+  const auto plan = PlanChunked({});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->kv_bytes_per_block, kMiB / 4);
+  EXPECT_EQ(plan->num_blocks, 4000);
+  // Three groups hold (8191 + 2048) / 16 = 640 blocks each, one all the others.
+  EXPECT_EQ(plan->max_model_len, (4000 - 3 * 640) * 16);
+  EXPECT_EQ(plan->CacheGroups().size(), 4u);
+  EXPECT_EQ(plan->BlocksForSequence(plan->max_model_len, 16), 4000);
+  const std::vector<std::string> table = MemoryTable(*plan, 16);
+  EXPECT_THAT(table[3], HasSubstr("4000 blocks of 16 tokens and 12 of 48 layers"));
+  EXPECT_THAT(table[3], HasSubstr("1.0 sequences of 33280"));
+}
+
+TEST(EnginePlan, SequencesShorterThanAChunkNeedNoGroups) {
+  const auto plan = PlanChunked({}, 1000 * kMiB);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->max_model_len, 250 * 16);
+  EXPECT_EQ(plan->kv_groups.num_groups(), 1);
+  EXPECT_EQ(plan->kv_bytes_per_block, kMiB);
+  EXPECT_EQ(plan->num_blocks, 250);
+  EngineConfig config;
+  config.max_model_len = 40000;
+  const auto refused = PlanChunked(config);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("at most 33280"));
+}
+
+TEST(EnginePlan, TheTypeOfTheCache) {
+  EngineConfig config;
+  for (const char* name : {"fp8", "fp8_e4m3"}) {
+    config.kv_cache_dtype = name;
+    EXPECT_EQ(Plan(config)->kv_type, ElementType::kF8E4M3) << name;
+  }
+  EXPECT_THAT(MemoryTable(*Plan(config), 16)[3], HasSubstr("tokens in fp8"));
+  config.kv_cache_dtype = "fp8_e5m2";
+  const auto refused = Plan(config);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().param, "kv_cache_dtype");
+  EXPECT_THAT(refused.error().message, HasSubstr("fp8_e4m3, got \"fp8_e5m2\""));
+  config.kv_cache_dtype = "float16";
+  EXPECT_EQ(Plan(config)->kv_type, ElementType::kF16);
+  config = {};
+  config.dtype = "float32";
+  EXPECT_EQ(Plan(config)->kv_type, ElementType::kF32);
+  config.activation_format = "int3";
+  EXPECT_EQ(Plan(config).error().param, "activation_format");
+}
+
 }  // namespace
 }  // namespace sluice

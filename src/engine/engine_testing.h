@@ -20,7 +20,8 @@ namespace sluice::testing {
 
 // Its "KV cache" holds the tokens themselves: the logits of a row are a hash of all tokens of its
 // sequence, read back through the block table. So a block that is lost, shared wrongly or taken too
-// early changes the answer.
+// early changes the answer. In groups that do not keep all positions it holds a hash of all tokens
+// up to the position; one that is wrong, where the group sees it, changes the answer too.
 class FakeModel final : public Model {
  public:
   static constexpr int kVocab = 64;
@@ -28,9 +29,10 @@ class FakeModel final : public Model {
   static constexpr int32_t kNanToken = 61;  // a sequence that ends in it gets NaN
   static constexpr int32_t kEos = 63;       // never the likeliest by itself
 
-  FakeModel(int block_size, int64_t num_blocks)
+  FakeModel(int block_size, int64_t num_blocks, std::vector<CacheGroup> groups = {CacheGroup{}})
       : Model(Config()),
         block_size_(block_size),
+        groups_(std::move(groups)),
         slots_(static_cast<size_t>(block_size * num_blocks), -1) {}
 
   static ModelConfig Config() {
@@ -74,12 +76,15 @@ class FakeModel final : public Model {
     }
     largest_step = std::max<int64_t>(largest_step, static_cast<int64_t>(input.tokens.size()));
     size_t next_row = 0;
-    for (const kernels::AttentionSlice& slice : input.slices) {
+    EXPECT_EQ(input.num_groups, static_cast<int64_t>(groups_.size()));
+    for (const kernels::AttentionSlice& slice : input.SlicesOf(0)) {
       for (int32_t i = 0; i < slice.num_tokens; ++i) {
         Slot(slice, slice.context + i) = input.tokens[static_cast<size_t>(slice.first_row + i)];
       }
     }
-    for (const kernels::AttentionSlice& slice : input.slices) {
+    for (size_t i = 0; i < input.SlicesOf(0).size(); ++i) {
+      const kernels::AttentionSlice& slice = input.SlicesOf(0)[i];
+      const bool intact = UpdateGroups(input, i);
       for (; next_row < input.logit_rows.size(); ++next_row) {
         const int64_t row = input.logit_rows[next_row];
         if (row >= slice.first_row + slice.num_tokens) break;
@@ -91,6 +96,7 @@ class FakeModel final : public Model {
           std::fill(logits, logits + kVocab, 0.5f);
         } else {
           Logits(context_, logits);
+          if (!intact) std::reverse(logits, logits + kVocab);
         }
         logits += kVocab;
       }
@@ -109,7 +115,28 @@ class FakeModel final : public Model {
                                       position % block_size_)];
   }
 
+  // Looks at what the groups but the first hold for a slice, and writes what its tokens add. False
+  // if something seen is not what the tokens say.
+  bool UpdateGroups(const StepInput& input, size_t index) {
+    bool intact = true;
+    for (int64_t group = 1; group < input.num_groups; ++group) {
+      const kernels::AttentionSlice& all = input.SlicesOf(0)[index];
+      const kernels::AttentionSlice& slice = input.SlicesOf(group)[index];
+      const int64_t seen = groups_[static_cast<size_t>(group)].FirstSeen(slice.context);
+      uint32_t hash = 0;
+      for (int32_t position = 0; position < slice.context + slice.num_tokens; ++position) {
+        hash = (hash ^ static_cast<uint32_t>(Slot(all, position))) * 16777619u + 1u;
+        if (position >= slice.context)
+          Slot(slice, position) = static_cast<int32_t>(hash);
+        else if (position >= seen)
+          intact = intact && Slot(slice, position) == static_cast<int32_t>(hash);
+      }
+    }
+    return intact;
+  }
+
   int block_size_;
+  const std::vector<CacheGroup> groups_;
   std::vector<int32_t> slots_;
   std::vector<int32_t> context_;
 };
@@ -214,6 +241,7 @@ struct FakeEngine {
     int64_t max_num_batched_tokens = 64;
     int64_t max_prompt_logit_rows = 8;
     bool prefix_caching = true;
+    std::vector<CacheGroup> groups = {CacheGroup{}};
     int num_threads = 1;
     LoopOptions loop = {};
   };
@@ -221,7 +249,7 @@ struct FakeEngine {
   explicit FakeEngine(Options options) {
     EngineLoop::Parts parts;
     parts.pool = std::make_unique<ThreadPool>(options.num_threads);
-    auto fake = std::make_unique<FakeModel>(options.block_size, options.num_blocks);
+    auto fake = std::make_unique<FakeModel>(options.block_size, options.num_blocks, options.groups);
     model = fake.get();
     parts.model = std::move(fake);
     kernels::KvLayout layout;
@@ -238,6 +266,7 @@ struct FakeEngine {
     core.limits.max_num_batched_tokens = options.max_num_batched_tokens;
     core.limits.max_num_seqs = options.max_num_seqs;
     core.limits.max_prompt_logit_rows = options.max_prompt_logit_rows;
+    core.limits.groups = options.groups;
     core.num_blocks = options.num_blocks;
     core.enable_prefix_caching = options.prefix_caching;
     core.eos_token_ids = {FakeModel::kEos};

@@ -27,13 +27,15 @@ void DecoderModel::CheckInput(const StepInput& input, const KvCache& cache) cons
   const auto rows = static_cast<int64_t>(input.tokens.size());
   CHECK_LE(rows, options_.max_rows);
   CHECK_EQ(input.positions.size(), input.tokens.size());
-  CHECK_LE(static_cast<int64_t>(input.slices.size()), options_.max_slices);
+  CHECK_EQ(input.num_groups, cache.num_groups());
+  CHECK_EQ(static_cast<int64_t>(input.slices.size()) % input.num_groups, 0);
+  CHECK_LE(static_cast<int64_t>(input.SlicesOf(0).size()), options_.max_slices);
   CHECK_LE(static_cast<int64_t>(input.logit_rows.size()), options_.max_logit_rows);
   CHECK(cache.layer(0).layout.type == options_.kv_type &&
             cache.layer(0).layout.block_size == options_.block_size,
         "the KV cache was allocated with other options than the model");
   int64_t next_row = 0;
-  for (const kernels::AttentionSlice& slice : input.slices) {
+  for (const kernels::AttentionSlice& slice : input.SlicesOf(0)) {
     CHECK_EQ(slice.first_row, next_row);
     next_row += slice.num_tokens;
     CHECK_LE(int64_t{slice.context} + slice.num_tokens, options_.max_context);
@@ -83,7 +85,10 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     const LayerSpec& layer = spec_.layers[i];
     const LayerWeights& weights = weights_.layers[i];
-    const kernels::KvCacheView& layer_cache = cache.layer(static_cast<int64_t>(i));
+    const auto index = static_cast<int64_t>(i);
+    LayerCache layer_cache{cache.layer(index), input.SlicesOf(cache.group(index))};
+    layer_cache.view.k_scale = weights.attention.kv_scales.k;
+    layer_cache.view.v_scale = weights.attention.kv_scales.v;
     if (i == 0) {
       kernels::RmsNorm(pool, residual, hidden_size, weights.attention_norm.data(), eps, rows,
                        hidden_size, normed, type);

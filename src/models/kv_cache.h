@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -11,24 +12,59 @@
 
 namespace sluice {
 
-// Allocated once for `num_blocks` blocks of every layer; block ids are [0, num_blocks).
-// Ownership: owns the memory of all layers; move-only.
+// How the layers share blocks. Those of a group look back equally far, and each sequence has one
+// block table for them; all groups have equally many layers, so that any block may serve any group.
+// Layers of the same span may be in several groups.
+struct KvGroups {
+  struct Place {
+    int group = 0;
+    int slot = 0;  // which of its group's layers it is
+  };
+  std::vector<kernels::AttentionSpan> spans = {{}};  // by group; group 0 keeps all positions
+  std::vector<Place> places;                         // by layer
+
+  int64_t num_groups() const { return static_cast<int64_t>(spans.size()); }
+  int64_t num_layers() const { return static_cast<int64_t>(places.size()); }
+  int64_t layers_per_group() const { return num_layers() / num_groups(); }
+
+  // One group of all layers.
+  static KvGroups Uniform(int64_t num_layers);
+  // From what each layer sees in sequences of up to `max_context` tokens. Where all see the same
+  // there is one group. Where no layer sees everything, those that see what the first layer does
+  // keep all positions: the prefix cache needs one group that does.
+  static KvGroups For(std::span<const kernels::AttentionSpan> layers, int64_t max_context);
+};
+
+// Allocated once for `num_blocks` blocks, each of the K and V of block_size tokens in as many
+// layers as a group has; block ids are [0, num_blocks). Ownership: owns the memory of all layers;
+// move-only.
 class KvCache {
  public:
   // kResourceExhausted if the machine refuses.
-  static Result<KvCache> Allocate(const kernels::KvLayout& layout, int64_t num_layers,
+  static Result<KvCache> Allocate(const kernels::KvLayout& layout, const KvGroups& groups,
                                   int64_t num_blocks);
-  // Bytes that one block takes over all layers, K and V.
+  static Result<KvCache> Allocate(const kernels::KvLayout& layout, int64_t num_layers,
+                                  int64_t num_blocks) {
+    return Allocate(layout, KvGroups::Uniform(num_layers), num_blocks);
+  }
+  // Bytes that one block takes over `num_layers` layers, K and V.
   static int64_t BytesPerBlock(const kernels::KvLayout& layout, int64_t num_layers);
 
+  // Layers of different groups at the same slot share an array.
   const kernels::KvCacheView& layer(int64_t index) const {
-    return layers_[static_cast<size_t>(index)];
+    const KvGroups::Place& place = groups_.places[static_cast<size_t>(index)];
+    return slots_[static_cast<size_t>(place.slot)];
   }
+  int group(int64_t layer) const { return groups_.places[static_cast<size_t>(layer)].group; }
+  int64_t num_groups() const { return groups_.num_groups(); }
   int64_t num_blocks() const { return num_blocks_; }
+  // The arrays themselves.
+  std::span<const kernels::KvCacheView> slots() const { return slots_; }
 
  private:
   Buffer memory_;
-  std::vector<kernels::KvCacheView> layers_;
+  KvGroups groups_;
+  std::vector<kernels::KvCacheView> slots_;
   int64_t num_blocks_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 #include "models/weight_loader.h"
@@ -21,11 +22,13 @@ Status CheckOptions(const ModelOptions& options) {
                             ElementTypeName(options.compute_type)),
                 "dtype");
   }
-  if (!is_float(options.kv_type)) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("KV cache type {} is not supported; supported are BF16 and F32",
-                            ElementTypeName(options.kv_type)),
-                "kv_cache_dtype");
+  if (!is_float(options.kv_type) && options.kv_type != ElementType::kF16 &&
+      options.kv_type != ElementType::kF8E4M3) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("KV cache type {} is not supported; supported are BF16, F16, F32 and F8_E4M3",
+                    ElementTypeName(options.kv_type)),
+        "kv_cache_dtype");
   }
   CHECK(options.block_size > 0 && options.max_rows > 0 && options.max_slices > 0 &&
         options.max_context > 0 && options.max_logit_rows > 0);
@@ -62,6 +65,33 @@ Status CheckExperts(const DecoderWeights& weights) {
   return {};
 }
 
+// Says where the scales of an FP8 cache come from.
+void LogKvScales(const DecoderWeights& weights) {
+  int64_t stored = 0;
+  float least = 1, most = 1;
+  for (const LayerWeights& layer : weights.layers) {
+    const KvScales& scales = layer.attention.kv_scales;
+    const auto [low, high] = std::minmax(scales.k, scales.v);
+    least = &layer == weights.layers.data() ? low : std::min(least, low);
+    most = &layer == weights.layers.data() ? high : std::max(most, high);
+    stored += scales.stored;
+  }
+  const auto layers = static_cast<int64_t>(weights.layers.size());
+  if (stored == 0) {
+    LOG_INFO(
+        "models",
+        "the KV cache is FP8 with scales of 1.0: the checkpoint has none for its {} layers, so "
+        "keys and values beyond 448 are cut off",
+        layers);
+    return;
+  }
+  LOG_INFO("models", "the KV cache is FP8 with the checkpoint's scales, {:.4g} to {:.4g}{}", least,
+           most,
+           stored == layers
+               ? ""
+               : fmt::format("; {} of {} layers have none and use 1.0", layers - stored, layers));
+}
+
 }  // namespace
 
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint) {
@@ -83,6 +113,9 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
       WorkspaceLayout::For(spec, options, num_threads, InputRounding::kNone).total_bytes;
   memory.kv_bytes_per_block =
       KvCache::BytesPerBlock(KvLayoutOf(spec, options), static_cast<int64_t>(spec.layers.size()));
+  std::vector<kernels::AttentionSpan> spans;
+  for (const LayerSpec& layer : spec.layers) spans.push_back(layer.attention.span);
+  memory.kv_groups = KvGroups::For(spans, options.max_context);
   return memory;
 }
 
@@ -103,6 +136,7 @@ Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem
                                    options.compute_type, progress));
   }
   RETURN_IF_ERROR(CheckExperts(weights));
+  if (options.kv_type == ElementType::kF8E4M3) LogKvScales(weights);
   ASSIGN_OR_RETURN(Workspace workspace,
                    Workspace::Allocate(WorkspaceLayout::For(spec, options, pool.num_threads(),
                                                             LoadedRounding(parameters, options))));

@@ -278,8 +278,8 @@ TEST(PlanTest, KnowsTheSizeOfAPublishedModel) {
 
 TEST(PlanTest, RefusesTypesByName) {
   ModelOptions options;
-  options.kv_type = ElementType::kF8E4M3;
-  EXPECT_THAT(PlanModel(Llama1B(), options, 1).error().message, HasSubstr("F8_E4M3"));
+  options.kv_type = ElementType::kF8E5M2;
+  EXPECT_THAT(PlanModel(Llama1B(), options, 1).error().message, HasSubstr("F8_E5M2"));
   options.compute_type = ElementType::kF16;
   EXPECT_THAT(PlanModel(Llama1B(), options, 1).error().message, HasSubstr("F16"));
 }

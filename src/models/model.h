@@ -28,7 +28,7 @@ struct ModelOptions {
   enum class ActivationRounding { kAuto, kBf16, kCheckpoint };
   ActivationRounding activation_format = ActivationRounding::kAuto;
   uint64_t dummy_seed = 0;                   // of the random weights of kDummy
-  ElementType kv_type = ElementType::kBF16;  // BF16 or F32
+  ElementType kv_type = ElementType::kBF16;  // BF16, F16, F32 or F8_E4M3
   int block_size = 16;                       // tokens in a KV block
   int64_t max_rows = 2048;                   // tokens in a step (max_num_batched_tokens)
   int64_t max_slices = 256;                  // sequences in a step (max_num_seqs)
@@ -40,15 +40,23 @@ struct ModelOptions {
 struct ModelMemory {
   int64_t weight_bytes = 0;
   int64_t workspace_bytes = 0;
-  int64_t kv_bytes_per_block = 0;  // all layers, K and V
+  int64_t kv_bytes_per_block = 0;  // block_size tokens in all layers, K and V
+  KvGroups kv_groups = {};
 };
 
 // One step over a mixed batch. Rows are the tokens of all slices, one slice after the other.
 struct StepInput {
-  std::span<const int32_t> tokens;                  // [rows]
-  std::span<const int32_t> positions;               // [rows], absolute
-  std::span<const kernels::AttentionSlice> slices;  // in the order of their rows
-  std::span<const int32_t> logit_rows;              // rows whose logits are wanted, ascending
+  std::span<const int32_t> tokens;     // [rows]
+  std::span<const int32_t> positions;  // [rows], absolute
+  // In the order of their rows; once for each group of the cache, with that group's block tables.
+  std::span<const kernels::AttentionSlice> slices;
+  std::span<const int32_t> logit_rows;  // rows whose logits are wanted, ascending
+  int64_t num_groups = 1;
+
+  std::span<const kernels::AttentionSlice> SlicesOf(int64_t group) const {
+    const size_t count = slices.size() / static_cast<size_t>(num_groups);
+    return slices.subspan(static_cast<size_t>(group) * count, count);
+  }
 };
 
 // Thread safety: Forward by one thread at a time; the rest is constant after loading.

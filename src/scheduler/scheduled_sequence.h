@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/block_pool.h"
+#include "cache/block_tables.h"
 #include "cache/prefix_index.h"
 
 namespace sluice {
@@ -34,8 +34,8 @@ struct ScheduledSequence {
 
   // Set by the scheduler.
   enum class State { kNew, kWaiting, kRunning } state = State::kNew;
-  int64_t num_computed = 0;  // leading tokens whose KV is in `blocks`
-  BlockList blocks;
+  int64_t num_computed = 0;  // leading tokens whose KV is in `blocks`, as far as needed
+  BlockTables blocks;
   PrefixCursor cursor;
   uint64_t order = 0;         // of arrival
   int64_t waiting_since = 0;  // step of Add

@@ -7,10 +7,23 @@
 
 namespace sluice {
 
+int64_t MostBlocks(const SchedulerLimits& limits, int64_t tokens) {
+  int64_t blocks = 0;
+  for (const CacheGroup& group : limits.groups)
+    blocks += MostBlocks(group, tokens, limits.max_num_batched_tokens, limits.block_size);
+  return blocks;
+}
+
 Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex* index)
     : limits_(limits), pool_(pool), index_(index) {
   CHECK_GE(limits.max_num_batched_tokens, limits.max_num_seqs);
   CHECK_GT(limits.max_prompt_logit_rows, 0);
+  CHECK(!limits.groups.empty() && limits.groups[0].keeps_all());
+  constexpr int64_t kAnyLength = int64_t{1} << 40;
+  for (const CacheGroup& group : limits.groups) {
+    most_blocks_.push_back(
+        MostBlocks(group, kAnyLength, limits.max_num_batched_tokens, limits.block_size));
+  }
   const size_t places = static_cast<size_t>(limits.max_num_seqs);
   running_.reserve(places);
   plan_.slices.reserve(places);
@@ -38,7 +51,8 @@ void Scheduler::InsertWaiting(ScheduledSequence& sequence) {
 void Scheduler::Add(ScheduledSequence& sequence) {
   CHECK(sequence.state == ScheduledSequence::State::kNew);
   CHECK(!sequence.tokens.empty());
-  CHECK_LE(BlocksFor(sequence.max_total_tokens), pool_.num_blocks());
+  CHECK_LE(MostBlocks(limits_, sequence.max_total_tokens), pool_.num_blocks());
+  sequence.blocks = BlockTables(num_groups());
   sequence.order = next_order_++;
   sequence.waiting_since = step_;
   InsertWaiting(sequence);
@@ -68,13 +82,37 @@ const StepPlan& Scheduler::Plan() {
   return plan_;
 }
 
+int64_t Scheduler::TableEnd(int64_t group, int64_t tokens, int64_t computed) const {
+  return std::min(BlocksForTokens(tokens, limits_.block_size),
+                  FirstBlock(group, computed) + most_blocks_[static_cast<size_t>(group)]);
+}
+
+int64_t Scheduler::Missing(const ScheduledSequence& sequence) const {
+  int64_t missing = 0;
+  for (int64_t group = 0; group < num_groups(); ++group) {
+    missing +=
+        TableEnd(group, static_cast<int64_t>(sequence.tokens.size()), sequence.num_computed) -
+        sequence.blocks[group].size();
+  }
+  return missing;
+}
+
+bool Scheduler::TakeMissing(ScheduledSequence& sequence) {
+  if (Missing(sequence) > pool_.num_available()) return false;
+  for (int64_t group = 0; group < num_groups(); ++group) {
+    BlockList& table = sequence.blocks[group];
+    CHECK(pool_.Take(
+        TableEnd(group, static_cast<int64_t>(sequence.tokens.size()), sequence.num_computed) -
+            table.size(),
+        table));
+  }
+  return true;
+}
+
 void Scheduler::PlanDecodes(Budget& budget) {
   // Blocks first, for all, so that a victim has no slice yet.
   for (size_t i = 0; i < running_.size();) {
-    ScheduledSequence& sequence = *running_[i];
-    const int64_t missing =
-        BlocksFor(static_cast<int64_t>(sequence.tokens.size())) - sequence.blocks.size();
-    if (missing <= 0 || pool_.Take(missing, sequence.blocks)) {
+    if (TakeMissing(*running_[i])) {
       ++i;
       continue;
     }
@@ -131,10 +169,18 @@ ScheduledSequence* Scheduler::PickVictim() const {
   } best;
   for (ScheduledSequence* sequence : running_) {
     if (sequence == first) continue;
+    const auto count_shared = [&](const BlockList& table) {
+      int64_t shared = 0;
+      for (const BlockId block : table.ids().subspan(static_cast<size_t>(table.num_absent())))
+        shared += pool_.references(block) > 1;
+      return shared;
+    };
     int64_t shared = 0;
-    for (const BlockId block : sequence->blocks.ids()) shared += pool_.references(block) > 1;
-    const Choice choice{sequence, shared == sequence->blocks.size(), Rank(*sequence),
-                        std::max<int64_t>(0, sequence->num_computed - shared * limits_.block_size)};
+    for (int64_t group = 0; group < num_groups(); ++group)
+      shared += count_shared(sequence->blocks[group]);
+    const int64_t to_find = count_shared(sequence->blocks[0]) * limits_.block_size;
+    const Choice choice{sequence, shared == sequence->blocks.num_held(), Rank(*sequence),
+                        std::max<int64_t>(0, sequence->num_computed - to_find)};
     const auto better = [&] {
       if (best.sequence == nullptr) return true;
       if (choice.useless != best.useless) return !choice.useless;
@@ -198,22 +244,24 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   const int64_t most_blocks = (num_tokens - 1) / limits_.block_size;
   PrefixIndex::Found found;
   if (reads) found = index_->Count(sequence.tokens, most_blocks, sequence.cache_salt);
-  const int64_t missing = BlocksFor(num_tokens) - found.blocks;
-  if (missing + num_running() > pool_.num_available() - found.unheld) return false;
   const int64_t computed = found.blocks * limits_.block_size;
+  int64_t missing = 0;
+  for (int64_t group = 0; group < num_groups(); ++group)
+    missing += TableEnd(group, num_tokens, computed) - found.blocks;
+  if (missing + num_running() * num_groups() > pool_.num_available() - found.unheld) return false;
   const int64_t chunk = Chunk(sequence, computed, budget);
   if (chunk <= 0) return false;
 
   if (index_ != nullptr) sequence.cursor = index_->Start(sequence.cache_salt);
   sequence.tokens.reserve(static_cast<size_t>(sequence.max_total_tokens));
-  sequence.blocks.Reserve(BlocksFor(sequence.max_total_tokens));
+  sequence.blocks.Reserve(BlocksForTokens(sequence.max_total_tokens, limits_.block_size));
   if (reads) {
     CHECK_EQ(index_->Match(sequence.tokens, most_blocks, sequence.cache_salt, sequence.cursor,
                            sequence.blocks),
              found.blocks);
   }
-  CHECK(pool_.Take(missing, sequence.blocks));
   sequence.num_computed = computed;
+  CHECK(TakeMissing(sequence));
   if (!sequence.admitted_before) {
     sequence.admitted_before = true;
     sequence.cached_tokens = computed;
@@ -234,13 +282,15 @@ void Scheduler::Commit() {
   for (const PlannedSlice& slice : plan_.slices) {
     ScheduledSequence& sequence = *slice.sequence;
     sequence.num_computed += slice.num_tokens;
-    if (index_ == nullptr) continue;
     const std::span<const int32_t> tokens = sequence.tokens;
-    while ((sequence.cursor.num_blocks + 1) * limits_.block_size <= sequence.num_computed) {
+    while (index_ != nullptr &&
+           (sequence.cursor.num_blocks + 1) * limits_.block_size <= sequence.num_computed) {
       index_->Insert(
           tokens.subspan(static_cast<size_t>(sequence.cursor.num_blocks) * length, length),
           sequence.cache_salt, sequence.cursor, sequence.blocks);
     }
+    for (int64_t group = 0; group < num_groups(); ++group)
+      sequence.blocks[group].DropFront(FirstBlock(group, sequence.num_computed));
   }
 }
 
@@ -251,14 +301,21 @@ Status Scheduler::CheckInvariant() const {
     references += pool_.references(static_cast<BlockId>(block));
   }
   for (const ScheduledSequence* sequence : running_) {
-    listed += sequence->blocks.size();
-    if (sequence->num_computed > sequence->blocks.size() * limits_.block_size) {
-      return Fail(ErrorCode::kInternal,
-                  "a running sequence has more tokens computed than its blocks hold");
+    listed += sequence->blocks.num_held();
+    for (int64_t group = 0; group < num_groups(); ++group) {
+      const BlockList& table = sequence->blocks[group];
+      if (sequence->num_computed > table.size() * limits_.block_size ||
+          table.num_absent() != FirstBlock(group, sequence->num_computed)) {
+        return Fail(ErrorCode::kInternal,
+                    fmt::format("{} of {} blocks of a sequence are absent with {} tokens computed",
+                                table.num_absent(), table.size(), sequence->num_computed));
+      }
+      if (table.num_held() > most_blocks_[static_cast<size_t>(group)])
+        return Fail(ErrorCode::kInternal, "a sequence holds more blocks than it can use");
     }
   }
   for (const ScheduledSequence* sequence : waiting_) {
-    if (!sequence->blocks.empty())
+    if (sequence->blocks.num_held() > 0)
       return Fail(ErrorCode::kInternal, "a waiting sequence holds blocks");
   }
   if (references != listed) {
@@ -266,10 +323,10 @@ Status Scheduler::CheckInvariant() const {
         ErrorCode::kInternal,
         fmt::format("{} references to blocks, {} in running sequences", references, listed));
   }
-  if (index_ != nullptr && index_->num_indexed() < pool_.num_cached()) {
+  if (index_ == nullptr) return {};
+  if (index_->num_indexed() < pool_.num_cached())
     return Fail(ErrorCode::kInternal, "a cached block is not in the index");
-  }
-  return {};
+  return index_->CheckInvariant();
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "cache/block_pool.h"
+#include "cache/cache_group.h"
 #include "cache/prefix_index.h"
 #include "scheduler/scheduled_sequence.h"
 
@@ -27,7 +28,12 @@ struct SchedulerLimits {
   // Under the priority policy the sequence that has waited longest gets the next place whatever its
   // priority, once it has waited for so many steps since it came or since the last such turn.
   int64_t ageing_steps = 64;
+  // What the layers look back at; group 0 keeps all positions.
+  std::vector<CacheGroup> groups = {CacheGroup{}};
 };
+
+// Blocks that a sequence of `tokens` tokens holds at most, in all groups together.
+int64_t MostBlocks(const SchedulerLimits& limits, int64_t tokens);
 
 // Tokens [first, first + num_tokens) of one sequence.
 struct PlannedSlice {
@@ -57,8 +63,8 @@ struct StepPlan {
 //   3. Waiting sequences are admitted, unless somebody was preempted: first come first served or by
 //   priority with ageing. The
 //      first that does not fit stops admission. A sequence fits when blocks for all its tokens are
-//      available and one more for each running sequence; it takes the former at once, so that a
-//      prefill never runs out.
+//      available and one more a group for each running sequence; it takes the former at once, so
+//      that a prefill never runs out.
 // Thread safety: owned by the engine's thread.   Ownership: refers to pool, index and sequences;
 // owns none of them. After construction only Add allocates, and only when more sequences wait than
 // ever before.
@@ -96,9 +102,17 @@ class Scheduler {
     int64_t prompt_logit_rows = 0;
   };
 
-  int64_t BlocksFor(int64_t tokens) const {
-    return (tokens + limits_.block_size - 1) / limits_.block_size;
+  int64_t num_groups() const { return static_cast<int64_t>(limits_.groups.size()); }
+  // The first block of the group that a token at `position` sees.
+  int64_t FirstBlock(int64_t group, int64_t position) const {
+    return limits_.groups[static_cast<size_t>(group)].FirstSeen(position) / limits_.block_size;
   }
+  // Where the group's table ends before a step of a sequence of which `computed` tokens are done.
+  int64_t TableEnd(int64_t group, int64_t tokens, int64_t computed) const;
+  // Blocks that the sequence has to take before the step, in all groups.
+  int64_t Missing(const ScheduledSequence& sequence) const;
+  // Takes them. False, and nothing changed, if fewer are available.
+  [[nodiscard]] bool TakeMissing(ScheduledSequence& sequence);
   int64_t Rank(const ScheduledSequence& sequence) const;
   bool GoesBefore(const ScheduledSequence& a, const ScheduledSequence& b) const;
   void PlanDecodes(Budget& budget);
@@ -117,6 +131,7 @@ class Scheduler {
   void InsertWaiting(ScheduledSequence& sequence);
 
   const SchedulerLimits limits_;
+  std::vector<int64_t> most_blocks_;  // by group, of a sequence of any length
   BlockPool& pool_;
   PrefixIndex* index_;
   std::vector<ScheduledSequence*> waiting_;  // sorted by GoesBefore

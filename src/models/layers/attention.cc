@@ -40,7 +40,7 @@ void NormHeads(const Step& step, const AttentionSpec& spec, const AttentionWeigh
 }  // namespace
 
 void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
-                      const kernels::KvCacheView& cache) {
+                      const LayerCache& cache) {
   const auto rows = static_cast<int64_t>(step.input.tokens.size());
   const int64_t width = spec.qkv_width();
   float* q = step.workspace.qkv();
@@ -58,12 +58,12 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
   }
   if (spec.qk_norm == QkNorm::kAfterRopeUnweighted) NormHeads(step, spec, weights, q);
   if (spec.temperature_tuning) TuneTemperature(step, spec, q);
-  kernels::AppendKv(step.pool, cache, step.input.slices, k, v, width);
+  kernels::AppendKv(step.pool, cache.view, cache.slices, k, v, width);
 }
 
-void Attend(const Step& step, const AttentionSpec& spec, const kernels::KvCacheView& cache) {
+void Attend(const Step& step, const AttentionSpec& spec, const LayerCache& cache) {
   const float scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
-  kernels::Attention(step.pool, cache, step.input.slices, spec.span, step.workspace.qkv(),
+  kernels::Attention(step.pool, cache.view, cache.slices, spec.span, step.workspace.qkv(),
                      spec.qkv_width(), spec.num_heads, scale, step.workspace.attended(),
                      step.options.compute_type, step.workspace.scratch());
 }

@@ -10,11 +10,11 @@ namespace sluice {
 // Appends K and V of all rows to `cache`. From the workspace's `normed` [rows, hidden]; leaves q in
 // its `qkv`.
 void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
-                      const kernels::KvCacheView& cache);
+                      const LayerCache& cache);
 
 // Attends from the q of ProjectAndAppend over the cache, into the workspace's `attended` [rows,
 // q_width].
-void Attend(const Step& step, const AttentionSpec& spec, const kernels::KvCacheView& cache);
+void Attend(const Step& step, const AttentionSpec& spec, const LayerCache& cache);
 
 // The output projection of the first `rows` rows of `attended`, into the workspace's `delta` [rows,
 // hidden].

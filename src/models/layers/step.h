@@ -16,6 +16,12 @@ struct Step {
   float norm_eps = 0;
 };
 
+// One layer's part of the cache, and the step's slices with the block tables that are its.
+struct LayerCache {
+  kernels::KvCacheView view;
+  std::span<const kernels::AttentionSlice> slices;
+};
+
 // `bias`, or null where the layer has none.
 inline const float* BiasOrNull(const std::vector<float>& bias) {
   return bias.empty() ? nullptr : bias.data();

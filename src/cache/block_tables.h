@@ -1,0 +1,47 @@
+// The blocks of one sequence, group by group.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cache/block_pool.h"
+
+namespace sluice {
+
+// Table 0 is that of the group that keeps all positions. Ownership: as BlockList.
+class BlockTables {
+ public:
+  explicit BlockTables(int64_t num_groups = 1) : lists_(static_cast<size_t>(num_groups)) {}
+
+  int64_t num_groups() const { return static_cast<int64_t>(lists_.size()); }
+  BlockList& operator[](int64_t group) { return lists_[static_cast<size_t>(group)]; }
+  const BlockList& operator[](int64_t group) const { return lists_[static_cast<size_t>(group)]; }
+
+  // References to blocks, in all groups.
+  int64_t num_held() const {
+    int64_t held = 0;
+    for (const BlockList& list : lists_) held += list.num_held();
+    return held;
+  }
+
+  void Reserve(int64_t count) {
+    for (BlockList& list : lists_) list.Reserve(count);
+  }
+  // Gives all references back, position by position from the last, so that the tail of a sequence
+  // is evicted before its head; at each, those of group 0 first: what the other groups have there
+  // is of no use without it, and goes with it (prefix_index.h).
+  void Clear() {
+    int64_t most = 0;
+    for (const BlockList& list : lists_) most = list.size() > most ? list.size() : most;
+    for (int64_t size = most; size > 0; --size) {
+      for (BlockList& list : lists_) {
+        if (list.size() == size) list.PopBack();
+      }
+    }
+  }
+
+ private:
+  std::vector<BlockList> lists_;
+};
+
+}  // namespace sluice

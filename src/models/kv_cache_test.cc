@@ -1,0 +1,74 @@
+#include "models/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using kernels::AttentionSpan;
+
+std::vector<AttentionSpan> Repeat(const std::vector<AttentionSpan>& pattern, int times) {
+  std::vector<AttentionSpan> layers;
+  for (int i = 0; i < times; ++i) layers.insert(layers.end(), pattern.begin(), pattern.end());
+  return layers;
+}
+
+TEST(KvGroups, LayersThatSeeTheSameAreOneGroup) {
+  for (const AttentionSpan span : {AttentionSpan{}, AttentionSpan{.window = 128}}) {
+    const KvGroups groups = KvGroups::For(Repeat({span}, 5), 1000);
+    EXPECT_EQ(groups.num_groups(), 1);
+    EXPECT_EQ(groups.spans[0], AttentionSpan());
+    EXPECT_EQ(groups.places[3].slot, 3);
+  }
+}
+
+// Llama 4 Scout: of four layers the last sees everything.
+TEST(KvGroups, GroupsAreEquallyLargeAndTheFirstKeepsEverything) {
+  const AttentionSpan local{.chunk = 8192};
+  const KvGroups groups = KvGroups::For(Repeat({local, local, local, {}}, 12), 100000);
+  ASSERT_EQ(groups.num_groups(), 4);
+  EXPECT_EQ(groups.layers_per_group(), 12);
+  EXPECT_EQ(groups.spans[0], AttentionSpan());
+  for (int group = 1; group < 4; ++group)
+    EXPECT_EQ(groups.spans[static_cast<size_t>(group)], local);
+  std::vector<std::vector<bool>> taken(4, std::vector<bool>(12));
+  for (size_t layer = 0; layer < 48; ++layer) {
+    const auto [group, slot] = groups.places[layer];
+    EXPECT_EQ(group == 0, layer % 4 == 3);
+    EXPECT_FALSE(taken[static_cast<size_t>(group)][static_cast<size_t>(slot)]);
+    taken[static_cast<size_t>(group)][static_cast<size_t>(slot)] = true;
+  }
+}
+
+TEST(KvGroups, ALimitBeyondTheContextIsNone) {
+  const AttentionSpan local{.chunk = 8192};
+  EXPECT_EQ(KvGroups::For(Repeat({local, {}}, 2), 8192).num_groups(), 1);
+  EXPECT_EQ(KvGroups::For(Repeat({local, {}}, 2), 8193).num_groups(), 2);
+}
+
+TEST(KvGroups, WhereNoLayerSeesEverythingThoseOfTheFirstKeepIt) {
+  const AttentionSpan near{.window = 16}, far{.window = 64};
+  const KvGroups groups = KvGroups::For(Repeat({near, far, far}, 2), 1000);
+  ASSERT_EQ(groups.num_groups(), 3);
+  EXPECT_EQ(groups.spans[0], AttentionSpan());
+  EXPECT_EQ(groups.spans[1], far);
+  EXPECT_EQ(groups.places[0].group, 0);
+}
+
+TEST(KvCache, LayersOfDifferentGroupsShareTheArraysOfTheirSlot) {
+  kernels::KvLayout layout{
+      .num_kv_heads = 2, .head_dim = 32, .block_size = 16, .type = ElementType::kF8E4M3};
+  const AttentionSpan local{.chunk = 64};
+  const KvGroups groups = KvGroups::For(Repeat({local, {}}, 3), 1000);
+  const auto cache = KvCache::Allocate(layout, groups, 10);
+  ASSERT_TRUE(cache);
+  EXPECT_EQ(cache->num_groups(), 2);
+  EXPECT_EQ(cache->layer(0).k, cache->layer(1).k);
+  EXPECT_NE(cache->layer(0).k, cache->layer(2).k);
+  EXPECT_NE(cache->group(0), cache->group(1));
+  EXPECT_EQ(static_cast<std::byte*>(cache->layer(0).v) - static_cast<std::byte*>(cache->layer(0).k),
+            10 * layout.BlockElements());
+}
+
+}  // namespace
+}  // namespace sluice
