@@ -30,7 +30,7 @@ constexpr std::array kVariants = {
     Variant{Isa::kAvx2, &kAvx2Kernels, [](const CpuFeatures& cpu) { return cpu.avx2; }},
     Variant{Isa::kAvx512, &kAvx512Kernels, [](const CpuFeatures& cpu) { return cpu.avx512; }},
     Variant{Isa::kAvx512Bf16, &kAvx512Bf16Kernels,
-            [](const CpuFeatures& cpu) { return cpu.avx512_bf16; }},
+            [](const CpuFeatures& cpu) { return cpu.avx512_bf16 && cpu.avx512_vnni; }},
     Variant{Isa::kAmx, &kAmxKernels,
             [](const CpuFeatures& cpu) { return cpu.amx_bf16 && cpu.amx_int8; }},
 #endif

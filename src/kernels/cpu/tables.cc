@@ -15,7 +15,7 @@ constexpr KernelTable kAvx512Table = {
     .linear_bf16 = avx512::LinearBf16,
     .linear_f32_bf16 = avx512::LinearF32Bf16,
     .linear_f32 = avx512::LinearF32,
-    .linear_i8 = reference::LinearI8,
+    .linear_i8 = avx512::LinearI8,
     .panels_per_unit = 4,
     .expand_rows = 0,
     .expand_i8 = avx512::ExpandI8,
@@ -44,17 +44,19 @@ constexpr KernelTable kAvx512Table = {
     .count_greater = avx512::CountGreater,
 };
 
-// The same with another product of BF16 matrices.
-constexpr KernelTable WithLinearBf16(LinearFunction linear_bf16) {
+constexpr KernelTable Avx512Bf16Table() {
   KernelTable table = kAvx512Table;
-  table.linear_bf16 = linear_bf16;
+  table.linear_bf16 = avx512_bf16::LinearBf16;
+  table.linear_i8 = avx512_bf16::LinearI8;
+  table.expand_rows = avx512_bf16::kExpandRows;
   return table;
 }
 
 constexpr KernelTable AmxTable() {
-  KernelTable table = WithLinearBf16(amx::LinearBf16);
+  KernelTable table = kAvx512Table;
+  table.linear_bf16 = amx::LinearBf16;
   table.packed_min_rows = 33;
-  table.expand_rows = 32;
+  table.expand_rows = amx::kExpandRows;
   table.linear_i8 = amx::LinearI8;
   table.packed_panels_per_unit = amx::kPackedPanels;
   table.packed_lines_bytes = amx::kPackedLinesBytes;
@@ -73,7 +75,7 @@ const KernelTable kAvx2Kernels = {
     .linear_bf16 = avx2::LinearBf16,
     .linear_f32_bf16 = avx2::LinearF32Bf16,
     .linear_f32 = avx2::LinearF32,
-    .linear_i8 = reference::LinearI8,
+    .linear_i8 = avx2::LinearI8,
     .panels_per_unit = 3,
     .expand_rows = 0,
     .expand_i8 = avx2::ExpandI8,
@@ -102,7 +104,7 @@ const KernelTable kAvx2Kernels = {
     .count_greater = avx2::CountGreater,
 };
 const KernelTable kAvx512Kernels = kAvx512Table;
-const KernelTable kAvx512Bf16Kernels = WithLinearBf16(avx512_bf16::LinearBf16);
+const KernelTable kAvx512Bf16Kernels = Avx512Bf16Table();
 const KernelTable kAmxKernels = AmxTable();
 
 }  // namespace sluice::kernels

@@ -6,6 +6,7 @@
 
 namespace sluice::kernels::amx {
 
+constexpr int64_t kExpandRows = 32;
 void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                 int64_t panel_end);
 void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,

@@ -12,6 +12,8 @@ void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, i
                    int64_t panel_end);
 void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                int64_t panel_end);
+void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+              int64_t panel_end);
 void ExpandI8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
 void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
 void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);

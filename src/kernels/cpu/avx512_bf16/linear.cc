@@ -19,12 +19,46 @@ inline __m512bh Broadcast(const uint16_t* pair) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
 }
 
+// The last pair of an odd number of inputs has its second input missing.
 template <int kRows, int kPanels>
+inline void MultiplyLast(const uint16_t* x, int64_t x_stride, int64_t pairs,
+                         const uint8_t* const (&lines)[kPanels], __m512 (&acc)[kRows][kPanels]) {
+  for (int r = 0; r < kRows; ++r) {
+    const auto inputs = reinterpret_cast<__m512bh>(_mm512_set1_epi32(x[r * x_stride + 2 * pairs]));
+    for (int p = 0; p < kPanels; ++p) {
+      acc[r][p] = _mm512_dpbf16_ps(acc[r][p], inputs,
+                                   reinterpret_cast<__m512bh>(_mm512_loadu_si512(lines[p])));
+    }
+  }
+}
+
+constexpr int64_t kStepPairs = 16;
+constexpr int64_t kStepBytes = kStepPairs * kLineBytes;
+// How far ahead codes are fetched.
+constexpr int64_t kBytesAhead = 4096;
+
+// Expands one step of some panels' codes.
+template <int kPanels>
+inline void ExpandStep(const LinearArgs& args, int64_t panel, int64_t step,
+                       uint8_t (*lines)[kStepBytes]) {
+  for (int p = 0; p < kPanels; ++p) {
+    const uint8_t* codes = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes +
+                           step * args.code_step_bytes;
+    args.expand(codes,
+                args.scales + (panel + p) * args.panel_scale_bytes + step * args.scale_step_bytes,
+                1, lines[p]);
+    const uint8_t* ahead = codes + kBytesAhead;
+    // Past the end of the panel: of the one that follows this group.
+    if (step * args.code_step_bytes + kBytesAhead >= args.panel_bytes)
+      ahead += (kPanels - 1) * args.panel_bytes;
+    for (int64_t i = 0; i < args.code_step_bytes; i += kLineBytes)
+      _mm_prefetch(reinterpret_cast<const char*>(ahead + i), _MM_HINT_T0);
+  }
+}
+
+template <bool kExpand, int kRows, int kPanels>
 void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   const int64_t pairs = args.cols / 2;
-  const uint8_t* panels[kPanels];
-  for (int p = 0; p < kPanels; ++p)
-    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
   const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
   const int64_t x_stride = args.x_stride;
 
@@ -34,29 +68,42 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
 #pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p) acc[r][p] = _mm512_setzero_ps();
   }
-  for (int64_t i = 0; i < pairs; ++i) {
-    __m512bh weights[kPanels];
+  const uint8_t* panels[kPanels];
+  // Pairs [begin, end), whose lines begin at panels[].
+  const auto multiply = [&](int64_t begin, int64_t end) __attribute__((always_inline)) {
+    for (int64_t i = begin; i < end; ++i) {
+      __m512bh weights[kPanels];
 #pragma GCC unroll 8
-    for (int p = 0; p < kPanels; ++p) {
-      weights[p] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(panels[p] + i * kLineBytes));
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const __m512bh inputs = Broadcast(x + r * x_stride + 2 * i);
-#pragma GCC unroll 8
-      for (int p = 0; p < kPanels; ++p) acc[r][p] = _mm512_dpbf16_ps(acc[r][p], inputs, weights[p]);
-    }
-  }
-  if (args.cols % 2 != 0) {  // The last pair has its second input missing.
-    for (int r = 0; r < kRows; ++r) {
-      const auto inputs =
-          reinterpret_cast<__m512bh>(_mm512_set1_epi32(x[r * x_stride + 2 * pairs]));
       for (int p = 0; p < kPanels; ++p) {
-        const auto weights =
-            reinterpret_cast<__m512bh>(_mm512_loadu_si512(panels[p] + pairs * kLineBytes));
-        acc[r][p] = _mm512_dpbf16_ps(acc[r][p], inputs, weights);
+        weights[p] =
+            reinterpret_cast<__m512bh>(_mm512_loadu_si512(panels[p] + (i - begin) * kLineBytes));
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const __m512bh inputs = Broadcast(x + r * x_stride + 2 * i);
+#pragma GCC unroll 8
+        for (int p = 0; p < kPanels; ++p)
+          acc[r][p] = _mm512_dpbf16_ps(acc[r][p], inputs, weights[p]);
       }
     }
+  };
+  if constexpr (kExpand) {
+    alignas(64) uint8_t lines[kPanels][kStepBytes];
+    for (int p = 0; p < kPanels; ++p) panels[p] = lines[p];
+    for (int64_t i = 0; i < pairs; i += kStepPairs) {
+      ExpandStep<kPanels>(args, panel, i / kStepPairs, lines);
+      multiply(i, pairs - i < kStepPairs ? pairs : i + kStepPairs);
+    }
+    if (args.cols % 2 != 0 && pairs % kStepPairs == 0)
+      ExpandStep<kPanels>(args, panel, pairs / kStepPairs, lines);
+    for (int p = 0; p < kPanels; ++p) panels[p] = lines[p] + pairs % kStepPairs * kLineBytes;
+    if (args.cols % 2 != 0) MultiplyLast(x, x_stride, pairs, panels, acc);
+  } else {
+    for (int p = 0; p < kPanels; ++p)
+      panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
+    multiply(0, pairs);
+    for (int p = 0; p < kPanels; ++p) panels[p] += pairs * kLineBytes;
+    if (args.cols % 2 != 0) MultiplyLast(x, x_stride, pairs, panels, acc);
   }
 
 #pragma GCC unroll 8
@@ -80,20 +127,19 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
 }
 
 // A tile of 1 to kRows rows.
-template <int kRows, int kPanels>
+template <bool kExpand, int kRows, int kPanels>
 inline void MultiplyRows(const LinearArgs& args, int64_t row, int64_t rows, int64_t panel) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return MultiplyRows<kRows - 1, kPanels>(args, row, rows, panel);
+    if (rows < kRows) return MultiplyRows<kExpand, kRows - 1, kPanels>(args, row, rows, panel);
   }
-  MultiplyTile<kRows, kPanels>(args, row, panel);
+  MultiplyTile<kExpand, kRows, kPanels>(args, row, panel);
 }
-
-}  // namespace
 
 // 32 registers hold 6 x 4 sums, four weights and one input. Rows are cut into equal tiles of at
 // most 6.
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                int64_t panel_end) {
+template <bool kExpand>
+inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
+                          int64_t panel_begin, int64_t panel_end) {
   constexpr int kMaxRows = 6;
   constexpr int kWidePanels = 4;
   const int64_t rows = row_end - row_begin;
@@ -104,12 +150,22 @@ void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int6
       const int64_t begin = row_begin + rows * tile / tiles;
       const int64_t count = row_begin + rows * (tile + 1) / tiles - begin;
       if (wide)
-        MultiplyRows<kMaxRows, kWidePanels>(args, begin, count, panel);
+        MultiplyRows<kExpand, kMaxRows, kWidePanels>(args, begin, count, panel);
       else
-        MultiplyRows<kMaxRows, 1>(args, begin, count, panel);
+        MultiplyRows<kExpand, kMaxRows, 1>(args, begin, count, panel);
     }
     panel += wide ? kWidePanels : 1;
   }
+}
+
+}  // namespace
+
+void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                int64_t panel_end) {
+  if (args.expand == nullptr)
+    MultiplyRange<false>(args, row_begin, row_end, panel_begin, panel_end);
+  else
+    MultiplyRange<true>(args, row_begin, row_end, panel_begin, panel_end);
 }
 
 }  // namespace sluice::kernels::avx512_bf16

@@ -1,0 +1,118 @@
+// linear with 8-bit integers, in the vector operations of a simd.h and the dot product of the file
+// that includes this:
+//   Weights, WeightsOf(Words): four neighbouring weights of each row, made ready;
+//   Inputs, InputsOf(uint32_t): four inputs for all rows, made ready;
+//   Dot(sums, weights, inputs): 32-bit sums plus the products;
+//   StartSums(x, cols): what the sums of a row of inputs begin with.
+// The sums are exact, so their order does not matter.
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace sluice::kernels {
+namespace {
+
+constexpr int kI8PanelRows = 16;
+constexpr int kI8PanelVectors = kI8PanelRows / kLanes;
+constexpr int64_t kI8LineBytes = 64;  // four inputs of 16 rows
+constexpr int64_t kI8BytesAhead = 2048;
+
+template <int kRows, int kPanels>
+void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
+  constexpr int kVectors = kPanels * kI8PanelVectors;
+  const uint8_t* panels[kPanels];
+  for (int p = 0; p < kPanels; ++p)
+    panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
+  const auto* x = static_cast<const int8_t*>(args.x) + row * args.x_stride;
+
+  Words sums[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const Words start = StartSums(x + r * args.x_stride, args.cols);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = start;
+  }
+  const auto add = [&](int64_t line, const uint32_t(&x_words)[kRows])
+      __attribute__((always_inline)) {
+    Weights weights[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      weights[v] = WeightsOf(LoadWords(panels[v / kI8PanelVectors] + line * kI8LineBytes +
+                                       v % kI8PanelVectors * kLanes * 4));
+    }
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p) {
+      _mm_prefetch(reinterpret_cast<const char*>(panels[p] + line * kI8LineBytes + kI8BytesAhead),
+                   _MM_HINT_T0);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Inputs inputs = InputsOf(x_words[r]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = Dot(sums[r][v], weights[v], inputs);
+    }
+  };
+  uint32_t x_words[kRows];
+  const int64_t lines = args.cols / 4;
+  for (int64_t line = 0; line < lines; ++line) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+      __builtin_memcpy(&x_words[r], x + r * args.x_stride + line * 4, 4);
+    add(line, x_words);
+  }
+  if (const int64_t rest = args.cols % 4; rest != 0) {
+    for (int r = 0; r < kRows; ++r) {
+      x_words[r] = 0;
+      __builtin_memcpy(&x_words[r], x + r * args.x_stride + lines * 4, static_cast<size_t>(rest));
+    }
+    add(lines, x_words);
+  }
+
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const int64_t n = panel * kI8PanelRows + v * kLanes;
+    if (n >= args.outputs) break;
+    const Mask mask = FirstLanes(args.outputs - n);
+    const Floats row_scales = Load(args.row_scales + n, mask);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      Floats value = Mul(ToFloats(sums[r][v]), row_scales);
+      value = Mul(value, Set(args.x_scales[row + r]));
+      if (args.bias != nullptr) value = Add(value, Load(args.bias + n, mask));
+      Store(args.y + (row + r) * args.y_stride + n, value, mask);
+    }
+  }
+}
+
+// A tile of 1 to kRows rows.
+template <int kRows, int kPanels>
+inline void MultiplyI8Rows(const LinearArgs& args, int64_t row, int64_t rows, int64_t panel) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return MultiplyI8Rows<kRows - 1, kPanels>(args, row, rows, panel);
+  }
+  MultiplyI8Tile<kRows, kPanels>(args, row, panel);
+}
+
+// Rows are cut into equal tiles of at most kMaxRows, panels into groups of kWidePanels as long as
+// there are as many.
+template <int kMaxRows, int kWidePanels>
+inline void MultiplyI8Range(const LinearArgs& args, int64_t row_begin, int64_t row_end,
+                            int64_t panel_begin, int64_t panel_end) {
+  const int64_t rows = row_end - row_begin;
+  const int64_t tiles = (rows + kMaxRows - 1) / kMaxRows;
+  for (int64_t panel = panel_begin; panel < panel_end;) {
+    const bool wide = panel_end - panel >= kWidePanels;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t begin = row_begin + rows * tile / tiles;
+      const int64_t count = row_begin + rows * (tile + 1) / tiles - begin;
+      if (wide)
+        MultiplyI8Rows<kMaxRows, kWidePanels>(args, begin, count, panel);
+      else
+        MultiplyI8Rows<kMaxRows, 1>(args, begin, count, panel);
+    }
+    panel += wide ? kWidePanels : 1;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::kernels
