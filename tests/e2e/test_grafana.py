@@ -1,0 +1,70 @@
+"""The dashboard asks only for what the server has."""
+import json
+import re
+
+import pytest
+
+from serving import ROOT
+
+DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "sluice.json").read_text())
+# Words of PromQL and of Grafana's own queries that are no metrics.
+LANGUAGE = {"histogram_quantile", "sum", "max", "rate", "by", "le", "label_values"}
+# Labels that Prometheus itself puts on what it collects.
+OF_PROMETHEUS = {"instance"}
+
+
+def queries():
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", []):
+            yield panel["title"], target["expr"]
+    for variable in DASHBOARD["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["name"], variable["query"]
+
+
+def labels_of(expression):
+    """Labels that select, that group, and that fill variables."""
+    found = set(re.findall(r'([a-z_]+)\s*(?:=~|!~|!=|=)\s*"', expression))
+    for group in re.findall(r"\bby\s*\(([^)]*)\)", expression):
+        found |= {label.strip() for label in group.split(",")}
+    found |= set(re.findall(r"label_values\(.*,\s*([a-z_]+)\)", expression))
+    return found
+
+
+def metrics_of(expression):
+    labels = labels_of(expression)
+    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\"[^\"]*\"", " ", expression)
+    return {word for word in re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*", bare) if word not in LANGUAGE | labels}
+
+
+@pytest.fixture(scope="module")
+def samples(abacus):
+    """Name to the labels of each sample of a server that has answered something."""
+    abacus.complete("Tom has 3", max_tokens=4)
+    found = {}
+    for line in abacus.get("/metrics")[1].decode().splitlines():
+        match = re.match(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? ", line)
+        if match and not line.startswith("#"):
+            found.setdefault(match[1], set()).update(re.findall(r'([a-z_]+)="', match[2] or ""))
+    return found
+
+
+@pytest.mark.parametrize("title, expression", list(queries()), ids=lambda text: text[:40])
+def test_a_query_finds_something(samples, title, expression):
+    names = metrics_of(expression)
+    assert names, expression
+    for name in names:
+        assert name in samples, "%s: the server has no %s" % (title, name)
+        unknown = labels_of(expression) - samples[name] - OF_PROMETHEUS
+        assert not unknown, "%s: %s has no label %s" % (title, name, unknown)
+
+
+def test_panels_do_not_overlap():
+    places = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        for x in range(at["x"], at["x"] + at["w"]):
+            for y in range(at["y"], at["y"] + at["h"]):
+                assert (x, y) not in places, panel["title"]
+                places.add((x, y))
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
