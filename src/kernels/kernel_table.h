@@ -33,6 +33,12 @@ struct LinearArgs {
   const float* row_scales;  // [outputs padded to a whole panel] or null
   const float* bias;        // [outputs] or null
 
+  // Where not null: scales of the sums of every `block_steps` steps of 32 inputs, for panel p at
+  // block_scales + p * panel_block_scales, 16 for each block.
+  const float* block_scales;
+  int64_t panel_block_scales;
+  int64_t block_steps;
+
   // For weights that are codes: how they expand (else null), and where the scales of groups are.
   ExpandFunction expand;
   int64_t code_step_bytes;  // of a step of 32 inputs
@@ -89,6 +95,8 @@ struct KernelTable {
   // How many neighbouring panels the linear functions like to be given at once; at most 4.
   int panels_per_unit;
   int64_t expand_rows;
+  // Whether linear_bf16 and linear_bf16_packed take block scales, where block_steps divides 64.
+  bool has_block_scales;
   ExpandFunction expand_i8;
   ExpandFunction expand_f8;
   ExpandFunction expand_nvfp4;

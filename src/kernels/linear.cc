@@ -22,7 +22,7 @@ using PackedFunction = void (*)(const LinearArgs& args, int64_t panel_begin, int
 // The function on packed activations that gives the plan's results; null where there is none.
 PackedFunction PackedFunctionOf(const LinearPlan& plan) {
   const KernelTable& kernels = Kernels();
-  if (kernels.pack_x == nullptr || plan.block_inputs != 0) return nullptr;
+  if (kernels.pack_x == nullptr || (plan.block_inputs != 0 && !plan.folds_blocks)) return nullptr;
   if (plan.function == kernels.linear_bf16) return kernels.linear_bf16_packed;
   if (plan.function == kernels.linear_i8) return kernels.linear_i8_packed;
   return nullptr;

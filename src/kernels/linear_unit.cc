@@ -10,8 +10,9 @@ namespace sluice::kernels {
 namespace {
 
 constexpr int64_t kPanelRows = PackedMatrix::kPanelRows;
-constexpr int64_t kStepBytes = 1024;  // of BF16 lines
-constexpr int64_t kMaxPanels = 4;     // the largest panels_per_unit
+constexpr int64_t kStepBytes = 1024;    // of BF16 lines
+constexpr int64_t kMaxPanels = 4;       // the largest panels_per_unit
+constexpr int64_t kMaxBlockSteps = 64;  // see KernelTable::has_block_scales
 
 int64_t Steps(int64_t cols) {
   return (cols + kPanelStepInputs - 1) / kPanelStepInputs;
@@ -120,9 +121,14 @@ LinearPlan PlanLinear(const PackedMatrix& w, const Activations& x) {
     CHECK(!bf16, "BF16 activations need BF16 or narrower weights");
     return {.function = kernels.linear_f32};
   }
-  return {.function = bf16 ? kernels.linear_bf16 : kernels.linear_f32_bf16,
-          .expand = ExpandFunctionOf(layout.kind),
-          .block_inputs = layout.kind == PanelKind::kBlockF8 ? layout.group_size : 0};
+  LinearPlan plan{.function = bf16 ? kernels.linear_bf16 : kernels.linear_f32_bf16,
+                  .expand = ExpandFunctionOf(layout.kind)};
+  if (layout.kind == PanelKind::kBlockF8) {
+    plan.block_inputs = layout.group_size;
+    plan.folds_blocks = bf16 && kernels.has_block_scales &&
+                        kMaxBlockSteps % (plan.block_inputs / kPanelStepInputs) == 0;
+  }
+  return plan;
 }
 
 LinearArgs LinearArgsOf(const LinearPlan& plan, const PackedMatrix& w, const Activations& x,
@@ -144,7 +150,11 @@ LinearArgs LinearArgsOf(const LinearPlan& plan, const PackedMatrix& w, const Act
   args.expand = plan.expand;
   if (layout.is_narrow())
     args.code_step_bytes = kPanelStepInputs / layout.inputs_per_word * kPanelRows * 4;
-  if (layout.group_size != 0) {
+  if (plan.folds_blocks) {
+    args.block_scales = w.group_scales.As<float>().data();
+    args.panel_block_scales = layout.groups * kPanelRows;
+    args.block_steps = plan.block_inputs / kPanelStepInputs;
+  } else if (layout.group_size != 0) {
     args.scales = reinterpret_cast<const uint8_t*>(w.group_scales.data());
     args.panel_scale_bytes = layout.panel_scale_bytes;
     args.scale_step_bytes =
@@ -160,14 +170,16 @@ int64_t UnitScratchBytes(int64_t cols) {
 
 void ComputeUnit(const LinearPlan& plan, const LinearArgs& args, int64_t row_begin, int64_t row_end,
                  int64_t panel_begin, int64_t panel_end, std::byte* scratch) {
-  const bool expands_itself = plan.function == Kernels().linear_bf16 && plan.block_inputs == 0 &&
+  const bool blocks_apart = plan.block_inputs != 0 && !plan.folds_blocks;
+  const bool expands_itself = plan.function == Kernels().linear_bf16 && !blocks_apart &&
                               row_end - row_begin <= Kernels().expand_rows;
   if (plan.expand == nullptr || expands_itself)
     return plan.function(args, row_begin, row_end, panel_begin, panel_end);
-  if (plan.block_inputs != 0)
+  if (blocks_apart)
     return ComputeBlocks(plan, args, row_begin, row_end, panel_begin, panel_end, scratch);
   LinearArgs lines = args;
   ExpandPanels(lines, panel_begin, panel_end, 0, Steps(args.cols), scratch);
+  if (args.block_scales != nullptr) lines.block_scales += panel_begin * args.panel_block_scales;
   SkipOutputs(lines, panel_begin);
   plan.function(lines, row_begin, row_end, 0, panel_end - panel_begin);
 }

@@ -18,6 +18,7 @@ struct LinearPlan {
   LinearFunction function = nullptr;
   ExpandFunction expand = nullptr;  // of narrow formats that meet F32 or BF16 inputs
   int64_t block_inputs = 0;         // inputs of a block whose sum has a scale; 0: no blocks
+  bool folds_blocks = false;        // the function multiplies the sums of blocks by their scales
 };
 
 LinearPlan PlanLinear(const PackedMatrix& w, const Activations& x);

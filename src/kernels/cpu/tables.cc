@@ -18,6 +18,7 @@ constexpr KernelTable kAvx512Table = {
     .linear_i8 = avx512::LinearI8,
     .panels_per_unit = 4,
     .expand_rows = 0,
+    .has_block_scales = false,
     .expand_i8 = avx512::ExpandI8,
     .expand_f8 = avx512::ExpandF8,
     .expand_nvfp4 = avx512::ExpandNvfp4,
@@ -49,6 +50,7 @@ constexpr KernelTable Avx512Bf16Table() {
   table.linear_bf16 = avx512_bf16::LinearBf16;
   table.linear_i8 = avx512_bf16::LinearI8;
   table.expand_rows = avx512_bf16::kExpandRows;
+  table.has_block_scales = true;
   return table;
 }
 
@@ -57,6 +59,7 @@ constexpr KernelTable AmxTable() {
   table.linear_bf16 = amx::LinearBf16;
   table.packed_min_rows = 33;
   table.expand_rows = amx::kExpandRows;
+  table.has_block_scales = true;
   table.linear_i8 = amx::LinearI8;
   table.packed_panels_per_unit = amx::kPackedPanels;
   table.packed_lines_bytes = amx::kPackedLinesBytes;
@@ -78,6 +81,7 @@ const KernelTable kAvx2Kernels = {
     .linear_i8 = avx2::LinearI8,
     .panels_per_unit = 3,
     .expand_rows = 0,
+    .has_block_scales = false,
     .expand_i8 = avx2::ExpandI8,
     .expand_f8 = avx2::ExpandF8,
     .expand_nvfp4 = avx2::ExpandNvfp4,

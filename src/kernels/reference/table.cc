@@ -9,6 +9,7 @@ const KernelTable kReferenceKernels = {
     .linear_i8 = reference::LinearI8,
     .panels_per_unit = 1,
     .expand_rows = 0,
+    .has_block_scales = false,
     .expand_i8 = reference::ExpandI8,
     .expand_f8 = reference::ExpandF8,
     .expand_nvfp4 = reference::ExpandNvfp4,

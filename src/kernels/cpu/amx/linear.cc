@@ -125,6 +125,44 @@ class ExpandedLines {
   alignas(64) uint8_t lines_[2][2][kChunkSteps * kTileBytes];
 };
 
+// The sums of two tiles of rows and two panels: [row tile][panel][16][16].
+struct alignas(64) Sums {
+  float values[4][kTileRows * kPanelRows];
+};
+
+template <int kRowTiles, int kPanels>
+inline void StoreTiles(Sums& sums) {
+  _tile_stored(0, sums.values[0], 64);
+  if constexpr (kPanels > 1) _tile_stored(1, sums.values[1], 64);
+  if constexpr (kRowTiles > 1) _tile_stored(2, sums.values[2], 64);
+  if constexpr (kRowTiles > 1 && kPanels > 1) _tile_stored(3, sums.values[3], 64);
+}
+
+inline void ZeroTiles() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+// Ends block `block`: its sums go to the totals.
+template <int kRowTiles, int kPanels>
+inline void EndBlock(const LinearArgs& args, int64_t panel, int64_t block, const int (&rows)[2],
+                     Sums& totals) {
+  Sums sums;
+  StoreTiles<kRowTiles, kPanels>(sums);
+  ZeroTiles();
+  for (int tile = 0; tile < kRowTiles; ++tile) {
+    for (int p = 0; p < kPanels; ++p) {
+      float* total = totals.values[tile * 2 + p];
+      if (block == 0) __builtin_memset(total, 0, static_cast<size_t>(rows[tile] * kLineBytes));
+      FoldBlock(sums.values[tile * 2 + p],
+                args.block_scales + (panel + p) * args.panel_block_scales + block * kPanelRows,
+                rows[tile], total);
+    }
+  }
+}
+
 // `rows`: of the two row tiles; the tiles are configured for them.
 template <Number kNumber, typename Lines, int kRowTiles, int kPanels>
 void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int64_t panel) {
@@ -133,19 +171,24 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
   const int64_t x_tile_bytes = kTileRows * x_row_bytes;
   const int64_t row_bytes = args.cols * kNumberBytes<kNumber>;
   const int64_t rest = row_bytes % kStepBytes;
+  const bool has_blocks = kNumber == Number::kBf16 && args.block_scales != nullptr;
 
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  ZeroTiles();
   Lines lines(args, panel, StepsOf(row_bytes));
   const int64_t steps = row_bytes / kStepBytes;
+  int64_t block = 0;
+  int64_t block_end = has_blocks ? args.block_steps : StepsOf(row_bytes) + 1;
+  Sums sums;
   for (int64_t chunk = 0; chunk < steps; chunk += kChunkSteps) {
     lines.BeginChunk(chunk);
     const int64_t end = steps - chunk < kChunkSteps ? steps : chunk + kChunkSteps;
     for (int64_t step = chunk; step < end; ++step) {
       Step<kNumber, kRowTiles, kPanels>(x + step * kStepBytes, x_tile_bytes, x_row_bytes,
                                         lines.At(0, step), lines.At(1, step));
+      if (step + 1 == block_end) {
+        EndBlock<kRowTiles, kPanels>(args, panel, block++, rows, sums);
+        block_end += args.block_steps;
+      }
     }
   }
   if (rest != 0) {
@@ -156,16 +199,16 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
     Step<kNumber, kRowTiles, kPanels>(last.x[0], kTileBytes, kStepBytes, last.w[0], last.w[1]);
   }
 
-  alignas(64) float sums[4][kTileRows * kPanelRows];
-  _tile_stored(0, sums[0], 64);
-  if constexpr (kPanels > 1) _tile_stored(1, sums[1], 64);
-  if constexpr (kRowTiles > 1) _tile_stored(2, sums[2], 64);
-  if constexpr (kRowTiles > 1 && kPanels > 1) _tile_stored(3, sums[3], 64);
+  if (!has_blocks)
+    StoreTiles<kRowTiles, kPanels>(sums);
+  else if (block * args.block_steps < StepsOf(row_bytes))
+    EndBlock<kRowTiles, kPanels>(args, panel, block, rows, sums);
   for (int tile = 0; tile < kRowTiles; ++tile) {
     for (int p = 0; p < kPanels; ++p) {
       for (int r = 0; r < rows[tile]; ++r) {
-        StoreSum<kNumber>(args, row + tile * kTileRows + r, sums[tile * 2 + p] + r * kPanelRows,
-                          (panel + p) * kPanelRows, false);
+        StoreSum<kNumber>(args, row + tile * kTileRows + r,
+                          sums.values[tile * 2 + p] + r * kPanelRows, (panel + p) * kPanelRows,
+                          false);
       }
     }
   }

@@ -145,6 +145,30 @@ inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& 
   _tile_stored(3, sums[3], 64);
 }
 
+// The same where every `block_steps` steps have scales (of panel p: from scales[p] on, 16 a block):
+// `sums` are the totals.
+inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
+                                 int64_t steps, bool start, float (*sums)[kTileRows * kPanelRows],
+                                 const float* const (&scales)[2], int64_t block_steps,
+                                 Prefetcher& x_ahead, Prefetcher& w_ahead) {
+  alignas(64) float block_sums[4][kTileRows * kPanelRows];
+  if (start) __builtin_memset(sums, 0, sizeof(block_sums));
+  for (int64_t first = 0; first < steps; first += block_steps) {
+    const int64_t count = steps - first < block_steps ? steps - first : block_steps;
+    const bool has_last = first + count == steps;
+    PanelPair block;
+    for (int p = 0; p < 2; ++p) {
+      block.w[p] = panels.w[p] + first * kTileBytes;
+      block.last[p] = has_last ? panels.last[p] : block.w[p] + (count - 1) * kTileBytes;
+    }
+    MultiplyPair<Number::kBf16>(x0 + first * kTileBytes, x1 + first * kTileBytes, block, count,
+                                true, block_sums, x_ahead, w_ahead);
+    for (int i = 0; i < 4; ++i)
+      FoldBlock(block_sums[i], scales[i % 2] + first / block_steps * kPanelRows, kTileRows,
+                sums[i]);
+  }
+}
+
 // Writes the sums of two tiles of rows to y, row by row: a column of tiles would touch a page for
 // every line.
 template <Number kNumber>
@@ -226,6 +250,17 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
       // Sums that need not wait for another block stay in one place, and so in L1.
       auto* row_sums = sums[steps <= kBlockSteps ? 0 : row_pair];
       for (int64_t pair = 0; pair < panel_pairs; ++pair) {
+        if (kNumber == Number::kBf16 && args.block_scales != nullptr) {
+          const int64_t panel = panel_begin + 2 * pair;
+          const float* scales = args.block_scales + panel * args.panel_block_scales +
+                                first_step / args.block_steps * kPanelRows;
+          const bool alone = panel + 1 == panel_end;
+          MultiplyPairOfBlocks(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
+                               row_sums + pair * 4,
+                               {scales, alone ? scales : scales + args.panel_block_scales},
+                               args.block_steps, x_ahead, w_ahead);
+          continue;
+        }
         MultiplyPair<kNumber>(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
                               row_sums + pair * 4, x_ahead, w_ahead);
       }

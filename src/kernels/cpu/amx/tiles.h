@@ -11,10 +11,10 @@ namespace sluice::kernels::amx {
 namespace {
 
 constexpr int kPanelRows = 16;
-constexpr int64_t kLineBytes = 64;  // a panel's line: 4 bytes of inputs for each row
-constexpr int kStepLines = 16;      // lines of a tile step
-constexpr int kStepBytes = 64;      // bytes of inputs of a tile step: 32 of BF16, 64 of INT8
-constexpr int kStepPairs = kStepLines;       // of BF16
+constexpr int64_t kLineBytes = 64;      // a panel's line: 4 bytes of inputs for each row
+constexpr int kStepLines = 16;          // lines of a tile step
+constexpr int kStepBytes = 64;          // bytes of inputs of a tile step: 32 of BF16, 64 of INT8
+constexpr int kStepPairs = kStepLines;  // of BF16
 constexpr int kStepInputs = 2 * kStepPairs;  // of BF16
 constexpr int kTileRows = 16;
 constexpr int kTileBytes = 1024;
@@ -52,6 +52,17 @@ constexpr int64_t kNumberBytes = kNumber == Number::kBf16 ? 2 : 1;
 
 inline int64_t StepsOf(int64_t row_bytes) {
   return (row_bytes + kStepBytes - 1) / kStepBytes;
+}
+
+// Adds a block's sums, times the scales of their outputs, to the totals of a tile: the first of its
+// rows.
+inline void FoldBlock(const float* sums, const float* scales, int64_t rows, float* totals) {
+  const __m512 scale = _mm512_loadu_ps(scales);
+  for (int64_t r = 0; r < rows; ++r) {
+    float* total = totals + r * kPanelRows;
+    _mm512_store_ps(total, _mm512_fmadd_ps(_mm512_load_ps(sums + r * kPanelRows), scale,
+                                           _mm512_load_ps(total)));
+  }
 }
 
 // Writes the sums of row `row` of the outputs for the panel whose first output is `n`. `stream`:

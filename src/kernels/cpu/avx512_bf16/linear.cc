@@ -87,24 +87,42 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
       }
     }
   };
-  if constexpr (kExpand) {
-    alignas(64) uint8_t lines[kPanels][kStepBytes];
-    for (int p = 0; p < kPanels; ++p) panels[p] = lines[p];
-    for (int64_t i = 0; i < pairs; i += kStepPairs) {
-      ExpandStep<kPanels>(args, panel, i / kStepPairs, lines);
-      multiply(i, pairs - i < kStepPairs ? pairs : i + kStepPairs);
+  // The sums of block `block`, times their scales, go to the totals.
+  __m512 totals[kRows][kPanels];
+  const auto end_block = [&](int64_t block) {
+    for (int p = 0; p < kPanels; ++p) {
+      const __m512 scale = _mm512_loadu_ps(
+          args.block_scales + (panel + p) * args.panel_block_scales + block * kPanelRows);
+      for (int r = 0; r < kRows; ++r) {
+        totals[r][p] =
+            _mm512_fmadd_ps(acc[r][p], scale, block == 0 ? _mm512_setzero_ps() : totals[r][p]);
+        acc[r][p] = _mm512_setzero_ps();
+      }
     }
-    if (args.cols % 2 != 0 && pairs % kStepPairs == 0)
-      ExpandStep<kPanels>(args, panel, pairs / kStepPairs, lines);
-    for (int p = 0; p < kPanels; ++p) panels[p] = lines[p] + pairs % kStepPairs * kLineBytes;
-    if (args.cols % 2 != 0) MultiplyLast(x, x_stride, pairs, panels, acc);
-  } else {
-    for (int p = 0; p < kPanels; ++p)
-      panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
-    multiply(0, pairs);
-    for (int p = 0; p < kPanels; ++p) panels[p] += pairs * kLineBytes;
-    if (args.cols % 2 != 0) MultiplyLast(x, x_stride, pairs, panels, acc);
+  };
+  // A segment's lines lie together: a step that expands, else a block, else everything.
+  const bool has_blocks = args.block_scales != nullptr;
+  const int64_t all_pairs = (args.cols + 1) / 2;  // with the last of an odd number of inputs
+  const int64_t block_pairs = has_blocks ? args.block_steps * kStepPairs : all_pairs;
+  const int64_t segment_pairs = kExpand ? kStepPairs : block_pairs;
+  alignas(64) uint8_t expanded[kExpand ? kPanels : 1][kStepBytes];
+  int64_t block = 0;
+  for (int64_t begin = 0; begin < all_pairs; begin += segment_pairs) {
+    const int64_t end = all_pairs - begin < segment_pairs ? all_pairs : begin + segment_pairs;
+    if constexpr (kExpand) ExpandStep<kPanels>(args, panel, begin / kStepPairs, expanded);
+    for (int p = 0; p < kPanels; ++p) {
+      panels[p] = kExpand ? expanded[p]
+                          : static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes +
+                                begin * kLineBytes;
+    }
+    multiply(begin, end < pairs ? end : pairs);
+    if (end > pairs) {
+      for (int p = 0; p < kPanels; ++p) panels[p] += (pairs - begin) * kLineBytes;
+      MultiplyLast(x, x_stride, pairs, panels, acc);
+    }
+    if (has_blocks && (end == all_pairs || end == (block + 1) * block_pairs)) end_block(block++);
   }
+  const auto& sums = has_blocks ? totals : acc;
 
 #pragma GCC unroll 8
   for (int p = 0; p < kPanels; ++p) {
@@ -119,7 +137,7 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
                               : _mm512_maskz_loadu_ps(mask, args.row_scales + n);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const __m512 scaled = _mm512_mul_ps(acc[r][p], scales);
+      const __m512 scaled = _mm512_mul_ps(sums[r][p], scales);
       const __m512 value = args.bias == nullptr ? scaled : _mm512_add_ps(scaled, bias);
       _mm512_mask_storeu_ps(args.y + (row + r) * args.y_stride + n, mask, value);
     }
