@@ -85,12 +85,6 @@ int RunCommand(const Command& command, const std::vector<std::string>& words, Di
   return code ? *code : ReportFailure(settings, code.error());
 }
 
-// `trtllm-serve` has one command of its own, whose name may be left out.
-const Command* TakeTrtllmCommand(std::vector<std::string>& words) {
-  if (!words.empty() && words[0] == "serve") words.erase(words.begin());
-  return FindCommand("serve");
-}
-
 int ReportTrtllmCommand(const std::string& word) {
   fmt::print(stderr,
              "Error: 'trtllm-serve {}' runs parts of one model in several servers, which is not "
@@ -123,16 +117,15 @@ int Main(const std::vector<std::string>& arguments) {
   }
   if (version) words[0] = "version";
 
-  const Command* command = nullptr;
   if (dialect == Dialect::kTrtllm) {
     constexpr std::string_view kOthers[] = {"mm_embedding_serve", "disaggregated",
                                             "disaggregated_mpi_worker", "grpc"};
     if (std::find(std::begin(kOthers), std::end(kOthers), words[0]) != std::end(kOthers))
       return ReportTrtllmCommand(words[0]);
-    command = TakeTrtllmCommand(words);
-  } else {
-    command = TakeCommand(words);
   }
+  const Command* command = TakeCommand(words);
+  // `trtllm-serve MODEL` is `trtllm-serve serve MODEL`.
+  if (command == nullptr && dialect == Dialect::kTrtllm) command = FindCommand("serve");
   if (command == nullptr) return ReportUnknownCommand(dialect, words);
   return RunCommand(*command, words, dialect);
 }

@@ -142,9 +142,9 @@ int ReportUsage(Dialect dialect, const Command& command, const Error& error) {
     case Dialect::kVllm: return ReportVllmUsage(command, error);
     case Dialect::kTrtllm:
       fmt::print(stderr,
-                 "Usage: trtllm-serve serve [OPTIONS] MODEL\n"
-                 "Try 'trtllm-serve serve --help' for help.\n\nError: {}\n",
-                 error.message);
+                 "Usage: trtllm-serve {0} [OPTIONS] {1}\n"
+                 "Try 'trtllm-serve {0} --help' for help.\n\nError: {2}\n",
+                 command.name, command.bit == options::kServe ? "MODEL" : "", error.message);
       return ExitCode(error.code);
     case Dialect::kSluice: break;
   }

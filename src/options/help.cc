@@ -6,7 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "options/compilation.h"
+#include "options/trtllm_keys.h"
 #include "options/values.h"
+#include "options/variables.h"
 
 namespace sluice::options {
 namespace {
@@ -56,6 +59,15 @@ bool Matches(const Option& option, std::string_view filter) {
 std::string FullHelp(const Option& option) {
   std::string text(option.help);
   if (!option.no_effect.empty()) text += fmt::format(" No effect: {}.", option.no_effect);
+  if (!option.mapped_to.empty()) text += fmt::format(" Mapped to {}.", option.mapped_to);
+  if (!option.refuses.empty() && option.default_value.empty()) {
+    text += fmt::format(" Refused: {}.", option.refuses);
+  } else if (!option.refuses.empty()) {
+    text += fmt::format(" Other values than {} are refused: {}.",
+                        option.words.empty() ? option.default_value : option.words, option.refuses);
+  }
+  if (!option.retired.empty()) text += fmt::format(" Retired: {}.", option.retired);
+  if (option.dialects == DialectBit(Dialect::kTrtllm)) text += " (trtllm-serve only)";
   return text;
 }
 
@@ -119,11 +131,59 @@ std::string FlagsMarkdown(const Option& option) {
   return result;
 }
 
+std::string KeysMarkdown() {
+  std::string result =
+      "\n## Keys of --compilation-config\n\nvLLM's compiler settings, by their new and old names. "
+      "An "
+      "unknown key is told and left out.\n\n| key | earlier name | what it does here "
+      "|\n|---|---|---|\n";
+  for (const CompilationKey& key : CompilationKeys()) {
+    result += fmt::format("| `{}` | {} | no effect: {} |\n", key.key,
+                          key.old.empty() ? "" : fmt::format("`{}`", key.old), key.here);
+  }
+  result +=
+      "\n## Keys of trtllm-serve's YAML file\n\nOf `--extra_llm_api_options`, which is also "
+      "`--config`, and of `--set key=value`. They win over flags, as there. An unknown key is an "
+      "error that names its path.\n\n| key | what it does here |\n|---|---|\n";
+  for (const TrtllmKey& key : TrtllmKeys()) {
+    if (!key.option.empty()) {
+      result += fmt::format("| `{}` | as `--{}` |\n", key.path, FlagName(Find(key.option)));
+    } else if (!key.refuses.empty()) {
+      result += fmt::format("| `{}` | refused: {} |\n", key.path, key.refuses);
+    } else if (!key.here.empty()) {
+      result += fmt::format("| `{}` | no effect: {} |\n", key.path, key.here);
+    }
+  }
+  return result;
+}
+
+std::string VariablesMarkdown() {
+  std::string result =
+      "\n## Environment variables of others\n\nA name that ends in `*` stands for all that begin "
+      "so; "
+      "a line above it goes first. A `VLLM_` variable that is not here is told at start, and "
+      "refused "
+      "with `--fail-on-environ-validation`.\n\n| variable | what it does here |\n|---|---|\n";
+  for (const Variable& variable : Variables()) {
+    result += fmt::format("| `{}` | {}{} |\n", variable.name,
+                          variable.acts ? "" : "no effect: ", variable.here);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string OptionHelp(uint32_t command, std::string_view filter) {
   std::string result;
   std::string_view group;
+  if (filter == "listgroup") {
+    for (const Option& option : Table()) {
+      if ((option.commands & command) == 0 || option.group == group) continue;
+      group = option.group;
+      result += fmt::format("  --help=\"{}\"\n", group);
+    }
+    return result;
+  }
   for (const Option& option : Table()) {
     if ((option.commands & command) == 0 || !Matches(option, filter)) continue;
     if (option.group != group) {
@@ -167,7 +227,7 @@ std::string OptionsMarkdown() {
                     option.default_value.empty() ? "" : fmt::format("`{}`", option.default_value),
                     VariablesOf(option), CommandsOf(option), Escape(FullHelp(option)));
   }
-  return result;
+  return result + KeysMarkdown() + VariablesMarkdown();
 }
 
 }  // namespace sluice::options

@@ -1,0 +1,1 @@
+"""What scripts written for vLLM call, done by sluice."""

@@ -1,0 +1,276 @@
+"""The program under the names vllm and trtllm-serve: command lines, start-up lines, batch files, the recipes' launches."""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from serving import ABACUS, BIN, DATA, free_port, run, serving
+
+# The launches of the recipes, as they are printed there but for the port (which a test must choose).
+LLAMA33 = """\
+FUSION_FLAG='{"pass_config":{"enable_fi_allreduce_fusion":true,"enable_noop":true},"custom_ops":["+quant_fp8","+rms_norm"],"full_cuda_graph":true}'
+ASYNC_SCHEDULING_FLAG="--async-scheduling"
+export VLLM_ATTENTION_BACKEND=FLASHINFER
+export VLLM_USE_TRTLLM_ATTENTION=1
+exec vllm serve nvidia/Some-Model-FP4 \\
+  --host 0.0.0.0 \\
+  --port PORT \\
+  --tokenizer nvidia/Some-Model-FP4 \\
+  --kv-cache-dtype KV \\
+  --trust-remote-code \\
+  --gpu-memory-utilization 0.2 \\
+  --compilation-config $FUSION_FLAG \\
+  $ASYNC_SCHEDULING_FLAG \\
+  --enable-chunked-prefill \\
+  --no-enable-prefix-caching \\
+  --pipeline-parallel-size 1 \\
+  --tensor-parallel-size 1 \\
+  --max-num-seqs 512 \\
+  --max-num-batched-tokens 8192 \\
+  --max-model-len 2048
+"""
+TRTLLM = """\
+cat << EOF > config.yml
+enable_attention_dp: false
+cuda_graph_config:
+  enable_padding: true
+  max_batch_size: 1024
+kv_cache_config:
+  dtype: KV
+EOF
+exec trtllm-serve nvidia/Some-Model-FP4 \\
+    --host 0.0.0.0 \\
+    --port PORT \\
+    --max_batch_size 1024 \\
+    --max_num_tokens 2048 \\
+    --max_seq_len 2048 \\
+    --kv_cache_free_gpu_memory_fraction 0.2 \\
+    --tp_size 1 \\
+    --ep_size 1 \\
+    --trust_remote_code \\
+    --extra_llm_api_options config.yml
+"""
+AMD = """\
+export SAFETENSORS_FAST_GPU=1
+export VLLM_ROCM_USE_AITER=1
+export VLLM_USE_V1=1
+export NCCL_DEBUG=WARN
+export VLLM_RPC_TIMEOUT=1800000
+
+exec vllm serve nvidia/Some-Model-FP4/ \\
+    --tensor-parallel-size 1 \\
+    --max-num-batched-tokens 32768 \\
+    --port PORT \\
+    --trust-remote-code \\
+    --no-enable-prefix-caching \\
+    --disable-log-requests \\
+    --gpu_memory_utilization 0.2 \\
+    --async-scheduling \\
+    --load-format safetensors \\
+    --compilation-config '{"cudagraph_mode":"FULL_AND_PIECEWISE", "custom_ops": ["-rms_norm", "-quant_fp8", "-silu_and_mul"]}' \\
+    --kv-cache-dtype KV \\
+"""
+YAML = """\
+cat << 'EOF' > Blackwell.yaml
+kv-cache-dtype: KV
+compilation-config: '{"pass_config":{"enable_fi_allreduce_fusion":true,"enable_attn_fusion":true,"enable_noop":true},"custom_ops":["+quant_fp8","+rms_norm"],"cudagraph_mode":"FULL_DECODE_ONLY","splitting_ops":[]}'
+async-scheduling: true
+no-enable-prefix-caching: true
+max-num-batched-tokens: 8192
+max-model-len: 2048
+EOF
+export VLLM_FLASHINFER_ALLREDUCE_FUSION_THRESHOLDS_MB='{"2":32,"4":32,"8":8}'
+YAML_CONFIG="Blackwell.yaml"
+exec vllm serve nvidia/Some-Model-FP4 \\
+  --config ${YAML_CONFIG} --port PORT \\
+  --tensor-parallel-size 1 \\
+  --max-num-seqs 512
+"""
+
+
+def in_cache(folder, name, source):
+    """A Hugging Face cache in which `name` is `source`."""
+    repo = folder / "hub" / ("models--" + name.replace("/", "--"))
+    (repo / "refs").mkdir(parents=True)
+    (repo / "refs" / "main").write_text("0" * 40)
+    (repo / "snapshots").mkdir()
+    shutil.copytree(source, repo / "snapshots" / ("0" * 40))
+
+
+@contextlib.contextmanager
+def launched(script, folder, port):
+    """Runs a launch block; yields its log once /health is 200."""
+    log = folder / "server.log"
+    env = {**os.environ, "HF_HOME": str(folder), "PATH": "%s:%s" % (BIN, os.environ["PATH"])}
+    with open(log, "w") as out:
+        process = subprocess.Popen(["bash", "-c", script], cwd=folder, env=env, stdout=out, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL)
+    try:
+        end = time.time() + 60
+        while True:
+            assert process.poll() is None, log.read_text()
+            with contextlib.suppress(OSError):
+                with urllib.request.urlopen("http://127.0.0.1:%d/health" % port, timeout=2) as answer:
+                    if answer.status == 200:
+                        break
+            assert time.time() < end, log.read_text()
+            time.sleep(0.05)
+        yield log
+    finally:
+        process.terminate()
+        process.wait(15)
+
+
+@pytest.mark.parametrize("script, words", [
+    (LLAMA33, ["non-default args: {'model_tag': 'nvidia/Some-Model-FP4'", "now pass_config.eliminate_noops",
+               "VLLM_ATTENTION_BACKEND: now --attention-backend", "Application startup complete."]),
+    (TRTLLM, ["[TRT-LLM] [I]", "cuda_graph_config.enable_padding, cuda_graph_config.max_batch_size: ",
+              "kv_cache_config.dtype: --kv-cache-dtype", "Application startup complete."]),
+    (AMD, ["--disable-log-requests: requests are logged only with", "SAFETENSORS_FAST_GPU: files", "VLLM_ROCM_USE_AITER: "]),
+    (YAML, ["Blackwell.yaml:", "splitting_ops", "Application startup complete."]),
+], ids=["nvidia", "trtllm", "amd", "yaml"])
+def test_launches_of_the_recipes(tmp_path, script, words):
+    in_cache(tmp_path, "nvidia/Some-Model-FP4", ABACUS)
+    port = free_port()
+    with launched(script.replace("PORT", str(port)).replace("KV\n", "auto\n").replace("KV ", "auto "), tmp_path, port) as log:
+        with urllib.request.urlopen("http://127.0.0.1:%d/v1/models" % port) as answer:
+            names = [card["id"] for card in json.load(answer)["data"]]
+        assert "nvidia/Some-Model-FP4" in names
+        if script is AMD:  # clients copy the name with its slash
+            assert "nvidia/Some-Model-FP4/" in names
+        text = log.read_text()
+    for word in words:
+        assert word in text, text
+
+
+BAD_LINES = [
+    (["serve", ABACUS, "--bogus-flag"], 2, "vllm: error: unrecognized arguments: --bogus-flag"),
+    (["serve", ABACUS, "--max-model-len", "abc"], 2,
+     "vllm serve: error: argument --max-model-len: invalid human_readable_int_or_auto value: 'abc'"),
+    (["serve", ABACUS, "--dtype", "float99"], 2,
+     "vllm serve: error: argument --dtype: invalid choice: 'float99' (choose from 'auto', 'bfloat16', 'float', 'float16', "
+     "'float32', 'half')"),
+    (["serve", "/nonexistent/model", "--port", "0"], 1,
+     "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': "
+     "'/nonexistent/model'. Use `repo_type` argument if needed."),
+    (["serve", ABACUS, "--port", "99999"], 1, "OverflowError: bind(): port must be 0-65535."),
+    (["bogus"], 2, "vllm: error: argument subparser: invalid choice: 'bogus' (choose from 'chat', 'complete', 'serve', 'launch', "
+     "'bench', 'collect-env', 'download-kernels', 'preload', 'run-batch', 'snapshot')"),
+    (["serve", ABACUS, "--enable-auto-tool-choice"], 1,
+     "TypeError: Error: --enable-auto-tool-choice requires --tool-call-parser"),
+]
+
+
+@pytest.mark.parametrize("words, code, line", BAD_LINES, ids=[" ".join(map(str, words[2:] or words)) for words, _, _ in BAD_LINES])
+def test_bad_command_lines_of_vllm(words, code, line):
+    result = run(*words, program="vllm")
+    assert result.returncode == code
+    assert result.stderr.splitlines()[-1] == line
+
+
+def test_failures_at_start_of_vllm():
+    too_long = run("serve", ABACUS, "--max-model-len", 10**8, "--port", 0, program="vllm")
+    assert too_long.returncode == 1
+    assert "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig" in too_long.stderr
+    unknown = run("serve", ABACUS, "--quantization", "bogus", "--port", 0, program="vllm")
+    assert unknown.returncode == 1 and "Unknown quantization method: bogus. Must be one of [" in unknown.stderr
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        taken = run("serve", ABACUS, "--host", "127.0.0.1", "--port", busy.getsockname()[1], program="vllm")
+    assert taken.returncode == 1
+    assert taken.stderr.splitlines()[-1] == "OSError: [Errno 98] Address already in use"
+
+
+def test_words_without_a_server():
+    assert run(program="vllm").returncode == 0
+    version = run("--version", program="vllm")
+    assert version.returncode == 0 and version.stdout.count("\n") == 1 and version.stdout[0].isdigit()
+    environment = run("collect-env", program="vllm", env={"HF_TOKEN": "hf_secret"})
+    assert environment.returncode == 0
+    for heading in ("System Info", "CPU Info", "vLLM Info", "Environment Variables"):
+        assert heading in environment.stdout
+    assert "hf_secret" not in environment.stdout
+    refused = run("disaggregated", "-c", "x.yaml", program="trtllm-serve")
+    assert refused.returncode == 2 and "several servers" in refused.stderr
+
+
+def test_a_hint_for_a_misspelt_flag():
+    result = run("serve", ABACUS, "--max-modle-len", 5, program="vllm")
+    assert result.returncode == 2
+    assert "hint: --max-modle-len is unknown, did you mean --max-model-len" in result.stderr
+    result = run(ABACUS, "--max_batch_sizes", 5, program="trtllm-serve")
+    assert result.returncode == 2 and "No such option: --max_batch_sizes" in result.stderr
+
+
+def test_devices():
+    refused = run("serve", ABACUS, "--device", "cuda", "--port", 0)
+    assert refused.returncode == 3 and "--device cpu" in refused.stderr
+    with serving(ABACUS, env={"CUDA_VISIBLE_DEVICES": "0"}) as server:
+        assert "device: cpu" in server.log()
+        assert "CUDA_VISIBLE_DEVICES: computing is done by the CPU" in server.log()
+
+
+def test_what_cannot_be_had_is_refused():
+    for words in (["--ssl-keyfile", "k.pem"], ["--enable-lora"], ["--nnodes", "2"], ["--uds", "/tmp/s"]):
+        for program, code in (("sluice", 3), ("vllm", 1)):
+            result = run("serve", ABACUS, *words, program=program)
+            assert result.returncode == code, result.stderr
+            assert words[0] in result.stderr
+
+
+def test_explain_options():
+    rows = json.loads(run("explain-options", "--json").stdout)
+    by_name = {row["what"].split()[0]: row for row in rows if row["kind"] == "option"}
+    assert by_name["--port"]["effect"] == "acts"
+    assert by_name["--trust-remote-code"]["effect"] == "no effect"
+    assert by_name["--ssl-keyfile"]["effect"] == "refused"
+    for option in json.loads((DATA / "options" / "vllm_serve.json").read_text()):
+        assert option["names"][0] in by_name, option
+    assert "NCCL_*" in run("explain-options", "NCCL").stdout
+
+
+def test_run_batch(tmp_path):
+    lines = [{"custom_id": str(i), "method": "POST", "url": "/v1/completions",
+              "body": {"model": "m", "prompt": "Tom has %d" % i, "max_tokens": 8, "temperature": 0}} for i in range(12)]
+    lines.insert(3, {"custom_id": "bad", "method": "POST", "url": "/v1/completions", "body": {"model": "m", "prompt": "x", "n": -1}})
+    lines.append({"custom_id": "odd", "method": "POST", "url": "/v1/nothing", "body": {}})
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = run("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", ABACUS, "--served-model-name", "m",
+                 "--max-model-len", 256, program="vllm")
+    assert result.returncode == 0, result.stderr
+    assert "14 requests answered, 2 of them with an error" in result.stderr
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [a["custom_id"] for a in answers] == [line["custom_id"] for line in lines]
+    with serving(ABACUS, "--max-model-len", 256) as server:
+        for line, answer in zip(lines, answers):
+            if line["custom_id"] in ("bad", "odd"):
+                assert answer["response"]["status_code"] == 400 and answer["response"]["body"] is None
+                assert answer["error"]["error"]["message"]
+            else:
+                assert answer["error"] is None
+                assert answer["response"]["body"]["choices"][0]["text"] == server.complete(line["body"]["prompt"], max_tokens=8)["text"]
+    missing = run("run-batch", "-o", tmp_path / "out.jsonl", "--model", ABACUS)
+    assert missing.returncode == 2 and "--input-file" in missing.stderr
+
+
+def test_the_older_module_of_vllm(tmp_path):
+    port = free_port()
+    script = "exec %s -m vllm.entrypoints.openai.api_server --model %s --port %d" % (sys.executable, ABACUS, port)
+    environment = "export PYTHONPATH=%s\n" % (pathlib.Path(BIN).parent / "python")
+    with launched(environment + script, tmp_path, port) as log:
+        assert "non-default args" in log.read_text()
+
+
+def test_help_lists_groups():
+    text = run("serve", "--help=listgroup", program="vllm").stdout
+    assert '--help="Scheduling"' in text
+    assert "--max-num-seqs" in run("serve", "--help=max-num-seqs", program="vllm").stdout
