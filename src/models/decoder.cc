@@ -50,11 +50,11 @@ void DecoderModel::CheckInput(const StepInput& input, const KvCache& cache) cons
   }
 }
 
-void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width) {
+void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width, ElementType type) {
   auto* residual = reinterpret_cast<std::byte*>(workspace_.residual());
   auto* attended = static_cast<std::byte*>(workspace_.attended());
   const int64_t residual_bytes = spec_.hidden_size * static_cast<int64_t>(sizeof(float));
-  const int64_t attended_bytes = q_width * BitsPerElement(options_.compute_type) / 8;
+  const int64_t attended_bytes = q_width * BitsPerElement(type) / 8;
   for (size_t i = 0; i < input.logit_rows.size();
        ++i) {  // Ascending: no row is overwritten before it has moved.
     MoveRow(residual, input.logit_rows[i], static_cast<int64_t>(i), residual_bytes);
@@ -71,11 +71,14 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
   CheckInput(input, cache);
   auto rows = static_cast<int64_t>(input.tokens.size());
   if (rows == 0) return;
-  const ElementType type = options_.compute_type;
   const int64_t hidden_size = spec_.hidden_size;
   const float eps = spec_.norm_eps;
-  const Step step{
-      .pool = pool, .input = input, .workspace = workspace_, .options = options_, .norm_eps = eps};
+  const Step step{.pool = pool,
+                  .input = input,
+                  .workspace = workspace_,
+                  .options = options_,
+                  .norm_eps = eps,
+                  .splits_inputs = spec_.SplitsInputs(options_.compute_type)};
   float* residual = workspace_.residual();
   float* delta = workspace_.delta();
   void* normed = workspace_.normed();
@@ -89,34 +92,41 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
     LayerCache layer_cache{cache.layer(index), input.SlicesOf(cache.group(index))};
     layer_cache.view.k_scale = weights.attention.kv_scales.k;
     layer_cache.view.v_scale = weights.attention.kv_scales.v;
+    const ElementType qkv_type = step.InputType(weights.attention.qkv.inputs.format);
     if (i == 0) {
       kernels::RmsNorm(pool, residual, hidden_size, weights.attention_norm.data(), eps, rows,
-                       hidden_size, normed, type);
+                       hidden_size, normed, qkv_type);
     } else {
       kernels::AddRmsNorm(pool, residual, delta, weights.attention_norm.data(), eps, rows,
-                          hidden_size, normed, type);
+                          hidden_size, normed, qkv_type);
     }
     ProjectAndAppend(step, layer.attention, weights.attention, layer_cache);
     const bool is_last = i + 1 == spec_.layers.size();
     if (is_last && input.logit_rows.empty()) return;
-    Attend(step, layer.attention, layer_cache);
+    Attend(step, layer.attention, weights.attention, layer_cache);
     if (is_last) {
       // After the last attention no row depends on another: the rest is computed for the wanted
       // rows alone.
-      KeepLogitRows(input, layer.attention.q_width());
+      KeepLogitRows(input, layer.attention.q_width(),
+                    step.InputType(weights.attention.output.inputs.format));
       rows = static_cast<int64_t>(input.logit_rows.size());
     }
     ProjectOutput(step, layer.attention, weights.attention, rows);
     kernels::AddRmsNorm(pool, residual, delta, weights.mlp_norm.data(), eps, rows, hidden_size,
-                        normed, type);
+                        normed, step.InputType(weights.mlp.gate_up.inputs.format));
     if (layer.moe)
       Moe(step, layer, weights, rows);
     else
       Mlp(step, layer.mlp, weights.mlp, rows);
   }
+  // Nothing chooses by the logits' inputs: they are not split.
+  const ElementType head_type =
+      RoundingOf(weights_.head.inputs.format, options_) == InputRounding::kNone
+          ? options_.compute_type
+          : ElementType::kF32;
   kernels::AddRmsNorm(pool, residual, delta, weights_.final_norm.data(), eps, rows, hidden_size,
-                      normed, type);
-  const kernels::Activations last = DenseRows(normed, type, rows, hidden_size);
+                      normed, head_type);
+  const kernels::Activations last = DenseRows(normed, head_type, rows, hidden_size);
   if (spec_.tied_head)
     kernels::Linear(pool, weights_.embedding, last, logits, spec_.vocab_size);
   else

@@ -27,8 +27,9 @@ class DecoderModel final : public Model {
 
  private:
   void CheckInput(const StepInput& input, const KvCache& cache) const;
-  // Moves the rows whose logits are wanted to the front of `residual` and `attended`.
-  void KeepLogitRows(const StepInput& input, int64_t q_width);
+  // Moves the rows whose logits are wanted to the front of `residual` and of `attended`, whose rows
+  // hold `q_width` numbers of `type`.
+  void KeepLogitRows(const StepInput& input, int64_t q_width, ElementType type);
 
   ModelOptions options_;
   DecoderSpec spec_;

@@ -48,4 +48,18 @@ int64_t DecoderSpec::WidestInput() const {
   return widest;
 }
 
+int64_t DecoderSpec::WidestOutput() const {
+  int64_t widest = hidden_size;
+  for (const LayerSpec& layer : layers) {
+    widest = std::max({widest, layer.attention.qkv_width(), 2 * layer.mlp.intermediate_size});
+  }
+  return widest;
+}
+
+bool DecoderSpec::SplitsInputs(ElementType compute_type) const {
+  return compute_type == ElementType::kBF16 &&
+         std::any_of(layers.begin(), layers.end(),
+                     [](const LayerSpec& layer) { return layer.moe.has_value(); });
+}
+
 }  // namespace sluice

@@ -72,8 +72,15 @@ struct DecoderSpec {
   std::vector<float> rope_frequencies;  // [head_dim / 2]
   std::vector<LayerSpec> layers;        // all with the same attention shape
 
-  // The widest input of any matrix product.
+  // The widest input of any matrix product but the head's, and the widest output of all but the
+  // head and the experts.
   int64_t WidestInput() const;
+  int64_t WidestOutput() const;
+
+  // Whether inputs of products in BF16 are kept as two BF16 numbers. In models with experts a
+  // rounding to one moves the choice between two experts that are nearly as good, and with it the
+  // whole result of a row.
+  bool SplitsInputs(ElementType compute_type) const;
 };
 
 // A family of models: the name that config.json's `architectures` gives it, and its description.

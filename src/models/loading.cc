@@ -44,6 +44,18 @@ InputRounding LoadedRounding(const ParameterList& parameters, const ModelOptions
   return most;
 }
 
+// The same from config.json alone.
+InputRounding PlannedRounding(const ParameterList& parameters, const QuantizationScheme& scheme,
+                              const ModelOptions& options) {
+  InputRounding most = InputRounding::kNone;
+  for (const MatrixParameter& matrix : parameters.matrices) {
+    if (matrix.inputs == nullptr) continue;
+    for (const ParameterPart& part : matrix.parts)
+      most = std::max(most, RoundingOf(scheme.PlannedActivations(part.name), options));
+  }
+  return most;
+}
+
 // All experts of a layer go through one product.
 Status CheckExperts(const DecoderWeights& weights) {
   for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
@@ -110,7 +122,9 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
   ModelMemory memory;
   memory.weight_bytes = ParameterBytes(parameters, *config.scheme, options.compute_type);
   memory.workspace_bytes =
-      WorkspaceLayout::For(spec, options, num_threads, InputRounding::kNone).total_bytes;
+      WorkspaceLayout::For(spec, options, num_threads,
+                           PlannedRounding(parameters, *config.scheme, options))
+          .total_bytes;
   memory.kv_bytes_per_block =
       KvCache::BytesPerBlock(KvLayoutOf(spec, options), static_cast<int64_t>(spec.layers.size()));
   std::vector<kernels::AttentionSpan> spans;

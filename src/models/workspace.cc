@@ -13,6 +13,8 @@ constexpr int64_t kMlpRows = 768;
 // Most pairs of a row and an expert at once: enough that a pass over the weights of many experts
 // finds some rows for each of them.
 constexpr int64_t kMoePairs = 4096;
+// Rows whose inputs are split at once.
+constexpr int64_t kSplitRows = 256;
 
 int64_t BytesOf(ElementType type) {
   return BitsPerElement(type) / 8;
@@ -62,7 +64,9 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
                                      int num_threads, InputRounding rounding) {
   const AttentionSpec& attention = spec.layers.front().attention;
   const int64_t rows = options.max_rows;
-  const int64_t compute_bytes = BytesOf(options.compute_type);
+  const bool splits = spec.SplitsInputs(options.compute_type);
+  const int64_t row_bytes =
+      splits || rounding != InputRounding::kNone ? 4 : BytesOf(options.compute_type);
   const LargestSizes largest(spec);
   WorkspaceLayout layout;
   int64_t end = 0;
@@ -73,18 +77,24 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
   };
   layout.residual = take(rows * spec.hidden_size * 4);
   layout.delta = take(rows * spec.hidden_size * 4);
-  layout.normed = take(rows * std::max(spec.hidden_size, attention.q_width()) * compute_bytes);
+  layout.normed = take(rows * std::max(spec.hidden_size, attention.q_width()) * row_bytes);
   layout.cos_sin = take(rows * attention.head_dim * 4);
   layout.mlp_rows = std::min(rows, kMlpRows);
-  layout.moe_pairs =
-      largest.experts == 0 ? 0 : std::max(largest.top_k, std::min(rows * largest.top_k, kMoePairs));
-  layout.rounded_rows = layout.mlp_rows;
-  if (rounding != InputRounding::kNone) {
+  if (largest.experts > 0)
+    layout.moe_pairs = std::max(largest.top_k, std::min(rows * largest.top_k, kMoePairs));
+  layout.rounded_rows = std::min(rows, splits ? kSplitRows : kMlpRows);
+  if (splits || rounding != InputRounding::kNone) {
     const int64_t elements =
         std::max(layout.rounded_rows * spec.WidestInput(),
                  layout.moe_pairs * std::max(spec.hidden_size, largest.expert_intermediate));
-    layout.rounded = take(elements * (rounding == InputRounding::kInt8 ? 1 : 4));
+    layout.rounded = take(elements * (splits || rounding == InputRounding::kF32 ? 4 : 1));
     layout.rounded_scales = take(std::max(layout.rounded_rows, layout.moe_pairs) * 4);
+  }
+  if (splits) {
+    layout.split_results = take(
+        2 * 4 *
+        std::max(layout.rounded_rows * spec.WidestOutput(),
+                 layout.moe_pairs * std::max(spec.hidden_size, 2 * largest.expert_intermediate)));
   }
 
   const int64_t shared = end;
@@ -103,13 +113,13 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
     layout.order = take(layout.moe_pairs * 4);
     layout.place = take(layout.moe_pairs * 4);
     layout.row_begin = take((largest.experts + 1) * 4);
-    layout.gathered = take(layout.moe_pairs * spec.hidden_size * compute_bytes);
+    layout.gathered = take(layout.moe_pairs * spec.hidden_size * row_bytes);
     layout.expert_results = take(layout.moe_pairs * spec.hidden_size * 4);
   }
   const int64_t widest = std::max(layout.mlp_rows * largest.intermediate,
                                   layout.moe_pairs * largest.expert_intermediate);
   layout.gate_up = take(2 * widest * 4);
-  layout.activated = take(widest * compute_bytes);
+  layout.activated = take(widest * row_bytes);
   layout.total_bytes = std::max(end, attention_end);
   return layout;
 }

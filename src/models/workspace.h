@@ -15,9 +15,9 @@ namespace sluice {
 
 // What becomes of a linear layer's inputs before the product.
 enum class InputRounding : uint8_t {
-  kNone,  // as they are
-  kInt8,  // integers with a scale a row
-  kF32,   // rounded to a narrow format and written as F32
+  kNone,  // nothing
+  kInt8,  // they become integers with a scale a row
+  kF32,   // they are rounded to a narrow format and written as F32
 };
 
 // What the options make of the inputs that a scheme wants rounded to `format`. INT8 inputs are both
@@ -27,16 +27,16 @@ InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& opt
 
 // Byte offsets of the step's arrays. Arrays that are never alive together share memory: the normed
 // rows with the attention's result, and the attention's arrays with those of the MLP and the
-// experts.
+// experts. "Row type" is F32 where any layer rounds or splits its inputs, else the compute type.
 struct WorkspaceLayout {
   int64_t residual = 0;  // [rows, hidden] F32
   int64_t delta = 0;     // [rows, hidden] F32: what the last sub-layer adds to the residual
-  int64_t normed =
-      0;  // [rows, max(hidden, q_width)] compute type: input of the next matrix product
-  int64_t cos_sin = 0;         // [rows, head_dim] F32
-  int64_t rounded = 0;         // [rounded_rows, widest input] I8 or F32: inputs of a product
+  int64_t normed = 0;    // [rows, max(hidden, q_width)] row type: input of the next matrix product
+  int64_t cos_sin = 0;   // [rows, head_dim] F32
+  int64_t rounded = 0;   // [rounded_rows, widest input] I8, F32, or two BF16: inputs of a product
   int64_t rounded_scales = 0;  // [rounded_rows, or moe_pairs] F32
-  int64_t rounded_rows = 0;    // rows that are rounded at once
+  int64_t rounded_rows = 0;    // rows that are rounded or split at once
+  int64_t split_results = 0;   // [2 * rounded_rows, widest output] F32
 
   int64_t qkv = 0;      // [rows, qkv_width] F32
   int64_t scratch = 0;  // of the attention
@@ -52,9 +52,9 @@ struct WorkspaceLayout {
   int64_t moe_pairs = 0;       // most pairs of a row and an expert that are computed at once
   // Of the MLP, or of the experts with moe_pairs in place of mlp_rows.
   int64_t gate_up = 0;         // [mlp_rows, 2 * intermediate] F32
-  int64_t activated = 0;       // [mlp_rows, intermediate] compute type
+  int64_t activated = 0;       // [mlp_rows, intermediate] row type
   int64_t mlp_rows = 0;        // rows that go through the MLP at once
-  int64_t gathered = 0;        // [moe_pairs, hidden] compute type
+  int64_t gathered = 0;        // [moe_pairs, hidden] row type
   int64_t expert_results = 0;  // [moe_pairs, hidden] F32
 
   int64_t total_bytes = 0;
@@ -78,6 +78,7 @@ class Workspace {
   void* rounded() const { return At<std::byte>(layout_.rounded); }
   float* rounded_scales() const { return At<float>(layout_.rounded_scales); }
   int64_t rounded_rows() const { return layout_.rounded_rows; }
+  float* split_results() const { return At<float>(layout_.split_results); }
   float* qkv() const { return At<float>(layout_.qkv); }
   std::span<std::byte> scratch() const {
     return {At<std::byte>(layout_.scratch), static_cast<size_t>(layout_.scratch_bytes)};

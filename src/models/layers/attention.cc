@@ -46,10 +46,10 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
   float* q = step.workspace.qkv();
   float* k = q + spec.q_width();
   float* v = k + spec.kv_width();
-  RunLinear(
-      step, weights.qkv,
-      DenseRows(step.workspace.normed(), step.options.compute_type, rows, weights.qkv.matrix.cols),
-      q, width);
+  RunLinear(step, weights.qkv,
+            DenseRows(step.workspace.normed(), step.InputType(weights.qkv.inputs.format), rows,
+                      weights.qkv.matrix.cols),
+            q, width);
   if (spec.qk_norm == QkNorm::kBeforeRope) NormHeads(step, spec, weights, q);
   if (spec.rope) {
     // The heads of k follow those of q in a row.
@@ -61,17 +61,19 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
   kernels::AppendKv(step.pool, cache.view, cache.slices, k, v, width);
 }
 
-void Attend(const Step& step, const AttentionSpec& spec, const LayerCache& cache) {
+void Attend(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
+            const LayerCache& cache) {
   const float scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
   kernels::Attention(step.pool, cache.view, cache.slices, spec.span, step.workspace.qkv(),
                      spec.qkv_width(), spec.num_heads, scale, step.workspace.attended(),
-                     step.options.compute_type, step.workspace.scratch());
+                     step.InputType(weights.output.inputs.format), step.workspace.scratch());
 }
 
 void ProjectOutput(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
                    int64_t rows) {
   RunLinear(step, weights.output,
-            DenseRows(step.workspace.attended(), step.options.compute_type, rows, spec.q_width()),
+            DenseRows(step.workspace.attended(), step.InputType(weights.output.inputs.format), rows,
+                      spec.q_width()),
             step.workspace.delta(), weights.output.matrix.rows);
 }
 

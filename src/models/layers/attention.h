@@ -13,8 +13,9 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
                       const LayerCache& cache);
 
 // Attends from the q of ProjectAndAppend over the cache, into the workspace's `attended` [rows,
-// q_width].
-void Attend(const Step& step, const AttentionSpec& spec, const LayerCache& cache);
+// q_width], which has the type of the output projection's inputs.
+void Attend(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
+            const LayerCache& cache);
 
 // The output projection of the first `rows` rows of `attended`, into the workspace's `delta` [rows,
 // hidden].

@@ -6,6 +6,7 @@
 #include "kernels/grouped_linear.h"
 #include "kernels/linear.h"
 #include "kernels/quantize_rows.h"
+#include "kernels/split_rows.h"
 
 namespace sluice {
 namespace {
@@ -37,6 +38,34 @@ kernels::Activations RoundToF32(const Step& step, const LinearInputs& inputs,
   return DenseRows(rounded, ElementType::kF32, x.rows, x.cols);
 }
 
+// F32 rows of a layer that computes in BF16 are split into two BF16 rows each.
+bool IsSplit(const Step& step, const kernels::Activations& x) {
+  return x.type == ElementType::kF32 && step.options.compute_type == ElementType::kBF16;
+}
+
+kernels::Activations Split(const Step& step, const kernels::Activations& x) {
+  auto* halves = static_cast<BFloat16*>(step.workspace.rounded());
+  kernels::SplitRows(step.pool, x, halves);
+  return DenseRows(halves, ElementType::kBF16, 2 * x.rows, x.cols);
+}
+
+void RunRows(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
+             float* y, int64_t y_stride) {
+  const float* bias = BiasOrNull(weights.bias);
+  switch (RoundingOf(weights.inputs.format, step.options)) {
+    case InputRounding::kInt8:
+      return kernels::Linear(step.pool, weights.matrix, RoundToInt8(step, x), y, y_stride, bias);
+    case InputRounding::kF32:
+      return kernels::Linear(step.pool, weights.matrix, RoundToF32(step, weights.inputs, x), y,
+                             y_stride, bias);
+    case InputRounding::kNone: break;
+  }
+  const int64_t width = weights.matrix.rows;
+  float* pairs = step.workspace.split_results();
+  kernels::Linear(step.pool, weights.matrix, Split(step, x), pairs, width);
+  kernels::AddPairs(step.pool, pairs, bias, x.rows, width, y, y_stride);
+}
+
 // Each expert's rows are rounded with the scale of its own inputs.
 kernels::Activations RoundOfExperts(const Step& step, const ExpertWeights& weights,
                                     std::span<const int32_t> row_begin,
@@ -60,31 +89,34 @@ kernels::Activations RoundOfExperts(const Step& step, const ExpertWeights& weigh
 
 void RunLinear(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
                float* y, int64_t y_stride) {
-  const float* bias = BiasOrNull(weights.bias);
-  const InputRounding rounding = RoundingOf(weights.inputs.format, step.options);
-  if (rounding == InputRounding::kNone)
-    return kernels::Linear(step.pool, weights.matrix, x, y, y_stride, bias);
+  if (RoundingOf(weights.inputs.format, step.options) == InputRounding::kNone &&
+      !IsSplit(step, x)) {
+    return kernels::Linear(step.pool, weights.matrix, x, y, y_stride, BiasOrNull(weights.bias));
+  }
   const int64_t most = step.workspace.rounded_rows();
   for (int64_t begin = 0; begin < x.rows; begin += most) {
-    const kernels::Activations rows = RowsOf(x, begin, std::min(most, x.rows - begin));
-    kernels::Linear(step.pool, weights.matrix,
-                    rounding == InputRounding::kInt8 ? RoundToInt8(step, rows)
-                                                     : RoundToF32(step, weights.inputs, rows),
-                    y + begin * y_stride, y_stride, bias);
+    RunRows(step, weights, RowsOf(x, begin, std::min(most, x.rows - begin)), y + begin * y_stride,
+            y_stride);
   }
 }
 
-void RunExperts(const Step& step, const ExpertWeights& weights, std::span<const int32_t> row_begin,
+void RunExperts(const Step& step, const ExpertWeights& weights, std::span<int32_t> row_begin,
                 const kernels::Activations& x, float* y) {
   CHECK_LE(x.rows, step.workspace.moe_pairs());
-  kernels::Activations inputs = x;
+  const int64_t width = weights.matrices.front().rows;
+  const auto multiply = [&](const kernels::Activations& inputs, float* results) {
+    kernels::GroupedLinear(step.pool, weights.matrices, row_begin, inputs, results, width);
+  };
   switch (RoundingOf(weights.inputs.front().format, step.options)) {
+    case InputRounding::kInt8: return multiply(RoundToInt8(step, x), y);
+    case InputRounding::kF32: return multiply(RoundOfExperts(step, weights, row_begin, x), y);
     case InputRounding::kNone: break;
-    case InputRounding::kInt8: inputs = RoundToInt8(step, x); break;
-    case InputRounding::kF32: inputs = RoundOfExperts(step, weights, row_begin, x); break;
   }
-  kernels::GroupedLinear(step.pool, weights.matrices, row_begin, inputs, y,
-                         weights.matrices.front().rows);
+  if (!IsSplit(step, x)) return multiply(x, y);
+  for (int32_t& row : row_begin) row *= 2;
+  multiply(Split(step, x), step.workspace.split_results());
+  for (int32_t& row : row_begin) row /= 2;
+  kernels::AddPairs(step.pool, step.workspace.split_results(), nullptr, x.rows, width, y, width);
 }
 
 }  // namespace sluice

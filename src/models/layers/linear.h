@@ -11,14 +11,15 @@
 
 namespace sluice {
 
-// y[m, :] = W x[m, :] + bias. x: F32 or BF16; y: F32, row stride `y_stride`. A row's result depends
-// on that row alone.
+// y[m, :] = W x[m, :] + bias. x: of Step::InputType, or of the compute type where nothing is
+// rounded; F32 rows of a model that computes in BF16 go through the product as two BF16 rows each.
+// y: F32, row stride `y_stride`. A row's result depends on that row alone.
 void RunLinear(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
                float* y, int64_t y_stride);
 
 // The same with a layer of experts: the rows [row_begin[e], row_begin[e + 1]) of the dense `x` go
-// through expert e. y: dense.
-void RunExperts(const Step& step, const ExpertWeights& weights, std::span<const int32_t> row_begin,
+// through expert e. y: dense. `row_begin` is changed on the way and restored.
+void RunExperts(const Step& step, const ExpertWeights& weights, std::span<int32_t> row_begin,
                 const kernels::Activations& x, float* y);
 
 }  // namespace sluice

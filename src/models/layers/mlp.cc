@@ -8,7 +8,8 @@
 namespace sluice {
 
 void Mlp(const Step& step, const MlpSpec& spec, const MlpWeights& weights, int64_t rows) {
-  const ElementType type = step.options.compute_type;
+  const ElementType type = step.InputType(weights.gate_up.inputs.format);
+  const ElementType activated_type = step.InputType(weights.down.inputs.format);
   const int64_t hidden_size = weights.down.matrix.rows;
   const int64_t row_bytes = hidden_size * BitsPerElement(type) / 8;
   const auto* normed = static_cast<const std::byte*>(step.workspace.normed());
@@ -19,8 +20,9 @@ void Mlp(const Step& step, const MlpSpec& spec, const MlpWeights& weights, int64
     RunLinear(step, weights.gate_up,
               DenseRows(normed + first * row_bytes, type, count, hidden_size), gate_up,
               weights.gate_up.matrix.rows);
-    kernels::SiluMul(step.pool, gate_up, count, spec.intermediate_size, activated, type);
-    RunLinear(step, weights.down, DenseRows(activated, type, count, spec.intermediate_size),
+    kernels::SiluMul(step.pool, gate_up, count, spec.intermediate_size, activated, activated_type);
+    RunLinear(step, weights.down,
+              DenseRows(activated, activated_type, count, spec.intermediate_size),
               step.workspace.delta() + first * hidden_size, hidden_size);
   }
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/experts.h"
-#include "kernels/rms_norm.h"
+#include "kernels/linear.h"
 #include "kernels/silu_mul.h"
 #include "models/layers/linear.h"
 #include "models/layers/mlp.h"
@@ -11,20 +11,14 @@
 namespace sluice {
 namespace {
 
-// Chooses the experts of every row. The router sees the norm in F32: a choice between two experts
-// that are nearly as good should not hang on the rounding of its inputs.
-void Route(const Step& step, const MoeSpec& spec, const LayerWeights& weights, int64_t rows) {
+// Chooses the experts of every row, from inputs in F32: a choice between two experts that are
+// nearly as good should not hang on their rounding.
+void Route(const Step& step, const MoeSpec& spec, const MoeWeights& weights, int64_t rows) {
   const Workspace& workspace = step.workspace;
-  const int64_t hidden_size = weights.moe.router.matrix.cols;
-  const void* normed = workspace.normed();
-  if (step.options.compute_type != ElementType::kF32) {
-    // Nothing stands in `delta` before the sub-layer has written it.
-    kernels::RmsNorm(step.pool, workspace.residual(), hidden_size, weights.mlp_norm.data(),
-                     step.norm_eps, rows, hidden_size, workspace.delta(), ElementType::kF32);
-    normed = workspace.delta();
-  }
-  RunLinear(step, weights.moe.router, DenseRows(normed, ElementType::kF32, rows, hidden_size),
-            workspace.router_logits(), spec.num_experts);
+  kernels::Linear(
+      step.pool, weights.router.matrix,
+      DenseRows(workspace.normed(), ElementType::kF32, rows, weights.router.matrix.cols),
+      workspace.router_logits(), spec.num_experts);
   kernels::SelectExperts(step.pool, workspace.router_logits(), rows, spec.num_experts, spec.top_k,
                          spec.score, spec.normalize, workspace.chosen(),
                          workspace.expert_weights());
@@ -34,17 +28,16 @@ void Route(const Step& step, const MoeSpec& spec, const LayerWeights& weights, i
 void RunChosen(const Step& step, const MoeSpec& spec, const MoeWeights& weights, int64_t first,
                int64_t count, bool add) {
   const Workspace& workspace = step.workspace;
-  const ElementType type = step.options.compute_type;
+  const ElementType type = ElementType::kF32;
   const int64_t hidden_size = weights.router.matrix.cols;
   const int64_t pairs = count * spec.top_k;
   const float* expert_weights = workspace.expert_weights() + first * spec.top_k;
   kernels::GroupByExpert(workspace.chosen() + first * spec.top_k, count, spec.top_k,
                          spec.num_experts, workspace.order(), workspace.place(),
                          workspace.row_begin());
-  const std::span<const int32_t> row_begin(workspace.row_begin(),
-                                           static_cast<size_t>(spec.num_experts + 1));
-  const auto* normed = static_cast<const std::byte*>(workspace.normed()) +
-                       first * hidden_size * BitsPerElement(type) / 8;
+  const std::span<int32_t> row_begin(workspace.row_begin(),
+                                     static_cast<size_t>(spec.num_experts + 1));
+  const float* normed = static_cast<const float*>(workspace.normed()) + first * hidden_size;
   kernels::GatherRows(step.pool, DenseRows(normed, type, count, hidden_size),
                       {workspace.order(), static_cast<size_t>(pairs)}, spec.top_k,
                       spec.scale_inputs ? expert_weights : nullptr, workspace.gathered());
@@ -63,7 +56,7 @@ void RunChosen(const Step& step, const MoeSpec& spec, const MoeWeights& weights,
 }  // namespace
 
 void Moe(const Step& step, const LayerSpec& spec, const LayerWeights& weights, int64_t rows) {
-  Route(step, *spec.moe, weights, rows);
+  Route(step, *spec.moe, weights.moe, rows);
   const bool has_shared = spec.mlp.intermediate_size > 0;
   if (has_shared) Mlp(step, spec.mlp, weights.mlp, rows);
   const int64_t most = step.workspace.moe_pairs() / spec.moe->top_k;

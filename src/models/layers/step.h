@@ -14,6 +14,14 @@ struct Step {
   const Workspace& workspace;
   const ModelOptions& options;
   float norm_eps = 0;
+  bool splits_inputs = false;  // DecoderSpec::SplitsInputs
+
+  // The type in which rows are written that this linear layer will read.
+  ElementType InputType(const ActivationFormat& format) const {
+    return splits_inputs || RoundingOf(format, options) != InputRounding::kNone
+               ? ElementType::kF32
+               : options.compute_type;
+  }
 };
 
 // One layer's part of the cache, and the step's slices with the block tables that are its.
@@ -27,7 +35,7 @@ inline const float* BiasOrNull(const std::vector<float>& bias) {
   return bias.empty() ? nullptr : bias.data();
 }
 
-// Rows of dense activations of the compute type.
+// Rows of dense activations.
 inline kernels::Activations DenseRows(const void* data, ElementType type, int64_t rows,
                                       int64_t cols) {
   return {.data = data, .type = type, .rows = rows, .cols = cols, .stride = cols};
