@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-fast lint format bench clean docs
+.PHONY: build demo test test-fast test-deploy lint format bench clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -29,6 +29,10 @@ test:
 test-fast:
 	@tools/install_packages.sh build test
 	@python3 tests/run.py fast
+
+# Runs the steps of deploy/Dockerfile in Debian roots of their own, without a container engine; slow, needs root.
+test-deploy:
+	@python3 tests/deploy/test_dockerfile.py
 
 lint: $(BUILD)/build.ninja
 	@tools/install_packages.sh build test lint
