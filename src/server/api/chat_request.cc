@@ -148,7 +148,7 @@ void CheckTools(FieldReader& reader, const json::Value* tools) {
 }
 
 // Nothing here reads tool calls out of an answer, so tools are only shown to the template.
-ApiStatus RefuseToolChoice(const json::Value& body) {
+ApiStatus RefuseToolChoice(const json::Value& body, const ServerConfig& config) {
   const json::Value* tools = body.Find("tools");
   const json::Value* choice = body.Find("tool_choice");
   const bool has_tools = tools != nullptr && !tools->is_null();
@@ -156,6 +156,12 @@ ApiStatus RefuseToolChoice(const json::Value& body) {
   if (!has_tools) return {};
   const std::string kind = !chosen ? "auto" : choice->is_string() ? choice->as_string() : "named";
   if (kind == "none") return {};
+  if (!config.tool_call_parser.empty()) {
+    return BadParameter(
+        "Tool calls are not read out of answers by this server; leave `tools` out or set "
+        "`tool_choice` to \"none\"",
+        "tools");
+  }
   if (kind == "auto") {
     return BadRequest(
         R"("auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set)");
@@ -304,7 +310,7 @@ ApiResult<ChatRequest> DecodeChatRequest(const json::Value& body, const ServerCo
   if (IsTruthy(reader.Raw("return_assistant_tokens_mask"))) {
     return Unsupported("a mask of the assistant's tokens", "return_assistant_tokens_mask");
   }
-  API_RETURN_IF_ERROR(RefuseToolChoice(body));
+  API_RETURN_IF_ERROR(RefuseToolChoice(body, config));
   return request;
 }
 

@@ -9,13 +9,12 @@
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
-#include <boost/beast/core/buffers_range.hpp>
-#include <boost/beast/http/parser.hpp>
+
+#include "server/http/request_parser.h"
 
 namespace sluice {
 namespace {
 
-namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
@@ -31,31 +30,6 @@ constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
 // A refused body up to this size is still read, so that the client sees the answer and not a reset.
 constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
 constexpr auto kLinger = std::chrono::seconds(1);
-
-// A body that grows with what arrives, never by what a header announces.
-struct GrowingBody {
-  using value_type = std::string;
-  class reader {
-   public:
-    template <bool is_request, class Fields>
-    reader(http::header<is_request, Fields>&, value_type& body) : body_(body) {}
-    void init(const boost::optional<uint64_t>&, error_code& error) { error = {}; }
-    template <class Buffers>
-    size_t put(const Buffers& buffers, error_code& error) {
-      error = {};
-      size_t total = 0;
-      for (const asio::const_buffer buffer : beast::buffers_range_ref(buffers)) {
-        body_.append(static_cast<const char*>(buffer.data()), buffer.size());
-        total += buffer.size();
-      }
-      return total;
-    }
-    void finish(error_code& error) { error = {}; }
-
-   private:
-    value_type& body_;
-  };
-};
 
 std::string DateNow() {
   const std::time_t now = std::time(nullptr);
@@ -184,7 +158,6 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
  private:
   enum class State { kIdle, kHead, kBody, kBusy, kLingering };
-  using Parser = http::parser<true, GrowingBody>;
 
   std::function<void()> TakeOnClosed() {
     std::function<void()> on_writable;
@@ -271,9 +244,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   HttpRequest TakeRequest() {
     HttpRequest request;
-    auto& message = parser_->get();
-    request.method = std::string(message.method_string());
-    request.target = std::string(message.target());
+    request.method = parser_->method();
+    request.target = parser_->target();
     std::string_view target = request.target;
     for (const std::string_view scheme : {"http://", "https://"}) {
       if (target.starts_with(scheme)) {
@@ -286,13 +258,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     request.path = PercentDecode(target.substr(0, question));
     if (question != std::string_view::npos)
       request.query = std::string(target.substr(question + 1));
-    for (const auto& field : message) {
-      HttpHeader header{std::string(field.name_string()), std::string(field.value())};
-      for (char& c : header.name) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-      }
-      request.headers.push_back(std::move(header));
-    }
+    request.headers = std::move(parser_->fields());
     const std::string* host = request.Header("host");
     request.host = host != nullptr && !host->empty() ? *host : local_;
     request.client = client_;
@@ -301,7 +267,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   // False if the request ended here.
   bool OnHead() {
-    if (parser_->get().method() == http::verb::unknown) {
+    if (!parser_->known_method()) {
       Refuse(400, "Invalid HTTP request received.");
       return false;
     }
@@ -319,8 +285,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       return false;
     }
     const std::string* expect = head_.Header("expect");
-    if (!complete && !early_ && expect != nullptr && parser_->get().version() == 11 &&
-        in_.empty()) {
+    if (!complete && !early_ && expect != nullptr && parser_->version() == 11 && in_.empty()) {
       static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       error_code ignored;
       socket_.write_some(asio::buffer(kContinue), ignored);
@@ -453,7 +418,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   State state_ = State::kIdle;
   bool closed_ = false, read_armed_ = false, saw_eof_ = false, writing_ = false, http10_ = false;
   std::string in_;
-  std::optional<Parser> parser_;
+  std::optional<HttpRequestParser> parser_;
   HttpRequest head_;  // of the current request, without body
   std::optional<HttpResponse> early_;
   uint64_t request_bytes_ = 0;
@@ -566,10 +531,10 @@ class Writer : public ResponseWriter {
 
 void Connection::Dispatch() {
   HttpRequest request = head_;
-  request.body = std::move(parser_->get().body());
+  request.body = std::move(parser_->body());
   request_bytes_ = request.body.size();
-  http10_ = parser_->get().version() < 11;
-  const bool close = http10_ || !parser_->get().keep_alive();
+  http10_ = parser_->version() < 11;
+  const bool close = http10_ || !parser_->keep_alive();
   const uint64_t exchange = BeginExchange(close);
   auto writer = std::make_shared<Writer>(shared_from_this(), exchange, head_, http10_,
                                          close || !parser_->is_done());

@@ -365,6 +365,25 @@ TEST_F(HttpServerTest, DropsAClientThatReadsNothing) {
   EXPECT_TRUE(Eventually([&] { return handler_.closed == 1; }));
 }
 
+TEST_F(HttpServerTest, TakesLongFieldsAndLimitsTheirNumber) {
+  ServerConfig config;
+  config.max_header_bytes = 4 << 20;
+  Start(config);
+  const auto get = [&](const std::string& target, const std::string& fields) {
+    return Exchange("GET " + target + " HTTP/1.1\r\nConnection: close\r\n" + fields + "\r\n");
+  };
+  for (const size_t size : {size_t{65534}, size_t{65536}, size_t{200000}}) {
+    EXPECT_THAT(get("/p", "x-long: " + std::string(size, 'a') + "\r\n"),
+                StartsWith("HTTP/1.1 200 "))
+        << size;
+    EXPECT_THAT(get("/p", std::string(size, 'n') + ": a\r\n"), StartsWith("HTTP/1.1 200 ")) << size;
+    EXPECT_THAT(get("/" + std::string(size, 'p'), ""), StartsWith("HTTP/1.1 200 ")) << size;
+  }
+  std::string many;
+  for (int i = 0; i < 2000; ++i) many += "a: b\r\n";
+  EXPECT_THAT(get("/p", many), StartsWith("HTTP/1.1 431 "));
+}
+
 TEST_F(HttpServerTest, RefusesEarlyWithoutReadingALargeBody) {
   Start();
   EXPECT_THAT(

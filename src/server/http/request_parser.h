@@ -1,0 +1,78 @@
+// The bytes of one request as a head and a body. Internal to this folder: it draws in Beast.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <boost/beast/http/basic_parser.hpp>
+
+#include "server/http/http_types.h"
+
+namespace sluice {
+
+// Beast's grammar with our own memory: fields may be as long as the head may be (Beast's container
+// throws above 64 KiB), and the body grows with what arrives, never by what a header announces.
+// Thread safety: one thread at a time.
+class HttpRequestParser : public boost::beast::http::basic_parser<true> {
+ public:
+  // More fields than this are refused as a head that is too large.
+  static constexpr size_t kMaxFields = 1000;
+
+  bool known_method() const { return verb_ != boost::beast::http::verb::unknown; }
+  const std::string& method() const { return method_; }
+  const std::string& target() const { return target_; }
+  int version() const { return version_; }               // 10 or 11
+  std::vector<HttpHeader>& fields() { return fields_; }  // in their order
+  std::string& body() { return body_; }
+
+ private:
+  using error_code = boost::system::error_code;
+  using string_view = boost::beast::string_view;
+
+  void on_request_impl(boost::beast::http::verb method, string_view method_text, string_view target,
+                       int version, error_code& error) override {
+    error = {};
+    verb_ = method;
+    method_ = std::string(method_text);
+    target_ = std::string(target);
+    version_ = version;
+  }
+  void on_response_impl(int, string_view, int, error_code&) override {}
+  void on_field_impl(boost::beast::http::field, string_view name, string_view value,
+                     error_code& error) override {
+    error = {};
+    if (fields_.size() >= kMaxFields) {
+      error = boost::beast::http::error::header_limit;
+      return;
+    }
+    fields_.push_back({std::string(name), std::string(value)});
+    for (char& c : fields_.back().name) {
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+  }
+  void on_header_impl(error_code& error) override { error = {}; }
+  void on_body_init_impl(const boost::optional<uint64_t>&, error_code& error) override {
+    error = {};
+  }
+  size_t on_body_impl(string_view body, error_code& error) override {
+    error = {};
+    body_.append(body.data(), body.size());
+    return body.size();
+  }
+  void on_chunk_header_impl(uint64_t, string_view, error_code& error) override { error = {}; }
+  size_t on_chunk_body_impl(uint64_t, string_view body, error_code& error) override {
+    error = {};
+    body_.append(body.data(), body.size());
+    return body.size();
+  }
+  void on_finish_impl(error_code& error) override { error = {}; }
+
+  boost::beast::http::verb verb_ = boost::beast::http::verb::unknown;
+  std::string method_, target_;
+  int version_ = 11;
+  std::vector<HttpHeader> fields_;
+  std::string body_;
+};
+
+}  // namespace sluice
