@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-fast test-deploy lint format bench clean docs
+.PHONY: build demo test test-fast test-deploy lint format bench bench-recipe clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -49,6 +49,10 @@ docs: build
 # The figures that README.md and the benchmarks folder speak of, beside this machine's own limits.
 bench: build
 	@tools/bench.sh
+
+# The benchmark of the recipes for large models, on the bundled model: tens of minutes, memory watched.
+bench-recipe: build
+	@python3 tools/bench_recipe.py
 
 clean:
 	rm -rf build .venv .venv-lm-eval
