@@ -15,6 +15,7 @@
 namespace sluice::kernels {
 namespace {
 
+constexpr int kMaxHeadDim = 256;
 constexpr int kMaxTileRows =
     64;  // query rows (tokens x heads of the group) that share one pass over the cache
 // A decoding slice is cut into chunks for several threads when it is longer than this share of a
@@ -101,6 +102,10 @@ struct Call {
   void* out;
   bool out_bf16;
 
+  // Codes of 8 bits are read as numbers of the result's type.
+  bool reads_bf16() const {
+    return cache.layout.type == ElementType::kBF16 || (IsFp8(cache.layout) && out_bf16);
+  }
   int group() const { return num_heads / cache.layout.num_kv_heads; }
   int head_dim() const { return cache.layout.head_dim; }
   // Tokens of a slice that are worked on together.
@@ -130,17 +135,20 @@ struct Tile {
   }  // by the first row, and so by any
 };
 
-BFloat16 AsRead(Float8E4M3 code) {
-  return ToBFloat16(ToFloat(code));
+void Read(Float8E4M3 code, BFloat16& out) {
+  out = ToBFloat16(ToFloat(code));
 }
-BFloat16 AsRead(BFloat16 value) {
-  return value;
+void Read(Float8E4M3 code, float& out) {
+  out = ToFloat(code);
 }
-float AsRead(Float16 value) {
-  return ToFloat(value);
+void Read(BFloat16 value, BFloat16& out) {
+  out = value;
 }
-float AsRead(float value) {
-  return value;
+void Read(Float16 value, float& out) {
+  out = ToFloat(value);
+}
+void Read(float value, float& out) {
+  out = value;
 }
 
 // `P`: what panels of a cache of `T` hold when they are read.
@@ -153,19 +161,45 @@ void BringIntoPanels(const KvLayout& layout, const T* k_rows, const T* v_rows, i
     const int position = chunk_position % kAttentionPanelPositions;
     const int64_t panel = int64_t{chunk_position - position} * head_dim;
     for (int d = 0; d < head_dim; ++d) {
-      k_panels[panel + KeyOffset(kPairs, head_dim, position, d)] =
-          AsRead(k_rows[int64_t{row} * head_dim + d]);
-      v_panels[panel + ValueOffset(kPairs, head_dim, position, d)] =
-          AsRead(v_rows[int64_t{row} * head_dim + d]);
+      Read(k_rows[int64_t{row} * head_dim + d],
+           k_panels[panel + KeyOffset(kPairs, head_dim, position, d)]);
+      Read(v_rows[int64_t{row} * head_dim + d],
+           v_panels[panel + ValueOffset(kPairs, head_dim, position, d)]);
     }
   }
 }
 
-void DecodePanel(const Float8E4M3* codes, int64_t count, BFloat16* panel) {
-  Kernels().decode_e4m3(&codes->bits, count, &panel->bits);
+// A panel of keys, or of values, as the kernels read it.
+void DecodeKeys(const Float8E4M3* codes, int head_dim, BFloat16* panel) {
+  Kernels().decode_e4m3(&codes->bits, int64_t{kAttentionPanelPositions} * head_dim, &panel->bits);
 }
-void DecodePanel(const Float16* halves, int64_t count, float* panel) {
-  for (int64_t i = 0; i < count; ++i) panel[i] = ToFloat(halves[i]);
+void DecodeValues(const Float8E4M3* codes, int head_dim, BFloat16* panel) {
+  DecodeKeys(codes, head_dim, panel);
+}
+void DecodeKeys(const Float16* halves, int head_dim, float* panel) {
+  for (int i = 0; i < kAttentionPanelPositions * head_dim; ++i) panel[i] = ToFloat(halves[i]);
+}
+void DecodeValues(const Float16* halves, int head_dim, float* panel) {
+  DecodeKeys(halves, head_dim, panel);
+}
+
+using PairPanel = std::array<BFloat16, size_t{kAttentionPanelPositions} * kMaxHeadDim>;
+void DecodeKeys(const Float8E4M3* codes, int head_dim, float* panel) {
+  PairPanel pairs;
+  DecodeKeys(codes, head_dim, pairs.data());
+  for (int d = 0; d < head_dim; ++d) {
+    const BFloat16* from = pairs.data() + KeyOffset(true, head_dim, 0, d);
+    for (int position = 0; position < kAttentionPanelPositions; ++position)
+      *panel++ = ToFloat(from[2 * position]);
+  }
+}
+void DecodeValues(const Float8E4M3* codes, int head_dim, float* panel) {
+  PairPanel pairs;
+  DecodeKeys(codes, head_dim, pairs.data());
+  for (int position = 0; position < kAttentionPanelPositions; ++position) {
+    const BFloat16* from = pairs.data() + ValueOffset(true, head_dim, position, 0);
+    for (int d = 0; d < head_dim; ++d) *panel++ = ToFloat(from[2 * d]);
+  }
 }
 
 // The panels of positions [begin, end) of the chunk that starts at `first`.
@@ -189,8 +223,8 @@ void FindPanels(const Call& call, const Tile& tile, int first, int begin, int en
         args.k_panels[i] = k + offset;
         args.v_panels[i] = v + offset;
       } else {
-        DecodePanel(k + offset, panel_elements, k_panels + i * panel_elements);
-        DecodePanel(v + offset, panel_elements, v_panels + i * panel_elements);
+        DecodeKeys(k + offset, layout.head_dim, k_panels + i * panel_elements);
+        DecodeValues(v + offset, layout.head_dim, v_panels + i * panel_elements);
         args.k_panels[i] = k_panels + i * panel_elements;
         args.v_panels[i] = v_panels + i * panel_elements;
       }
@@ -240,7 +274,7 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
   args.q = scratch.q;
   args.rows = tile.rows();
   args.head_dim = call.head_dim();
-  args.bf16 = HoldsPairs(call.cache.layout.type);
+  args.bf16 = call.reads_bf16();
   for (int row = 0; row < args.rows; ++row) {
     const int position = tile.slice->context + tile.token + row / tile.heads;
     const int start = std::max(call.span.FirstSeen(position) - first, 0);
@@ -254,7 +288,10 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
       FindPanels<BFloat16, BFloat16>(call, tile, first, begin, end, scratch, args);
       break;
     case ElementType::kF8E4M3:
-      FindPanels<Float8E4M3, BFloat16>(call, tile, first, begin, end, scratch, args);
+      if (call.reads_bf16())
+        FindPanels<Float8E4M3, BFloat16>(call, tile, first, begin, end, scratch, args);
+      else
+        FindPanels<Float8E4M3, float>(call, tile, first, begin, end, scratch, args);
       break;
     case ElementType::kF16:
       FindPanels<Float16, float>(call, tile, first, begin, end, scratch, args);

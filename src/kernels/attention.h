@@ -80,8 +80,8 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max
 //
 // The positions are taken in chunks at fixed multiples, each row combining the chunks in order: the
 // result of a row depends on its own position and cache alone, never on the rest of the step or on
-// the number of threads. F8_E4M3 codes are exact in BF16 and read as such; k_scale multiplies
-// `scale`, v_scale divides the sum of weights that the result is divided by.
+// the number of threads. F8_E4M3 codes are read as numbers of `out_type`, exactly; k_scale
+// multiplies `scale`, v_scale divides the sum of weights that the result is divided by.
 //
 // REQUIRES: 32 <= head_dim <= 256, a multiple of 8; num_heads a multiple of num_kv_heads.
 void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,

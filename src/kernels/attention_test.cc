@@ -143,11 +143,12 @@ class Sequences {
   }
 
   // The whole sequence in chunks of `chunk` tokens, alone.
-  std::vector<float> RunInChunks(ThreadPool& pool, int sequence, int chunk) {
+  std::vector<float> RunInChunks(ThreadPool& pool, int sequence, int chunk,
+                                 ElementType out_type = ElementType::kF32) {
     std::vector<float> result;
     for (int context = 0; context < Length(sequence); context += chunk) {
       const auto part =
-          Step(pool, {{sequence, context, std::min(chunk, Length(sequence) - context)}});
+          Step(pool, {{sequence, context, std::min(chunk, Length(sequence) - context)}}, out_type);
       result.insert(result.end(), part[0].begin(), part[0].end());
     }
     return result;
@@ -220,6 +221,8 @@ TEST_P(AttentionTest, AgreesWithExactSoftmax) {
     const int length = static_cast<int>(random.Integer(300, 330));
     Sequences sequences(random, shape, {length});
     const std::vector<float> out = sequences.RunInChunks(pool, 0, 200);
+    const std::vector<float> narrow =
+        sequences.RunInChunks(pool, 0, 200, ElementType::kBF16);  // Reads codes in another way.
     for (int token :
          {0, 1, 15, 16, 63, 64, 99, 100, 128, 199, 200, 255, 256, 271, 272, length - 1}) {
       for (int head : {0, shape.num_heads - 1}) {
@@ -229,6 +232,9 @@ TEST_P(AttentionTest, AgreesWithExactSoftmax) {
                       expected[d], tolerance)
               << "head_dim " << shape.head_dim << " token " << token << " head " << head << " d "
               << d;
+          ASSERT_NEAR(
+              narrow[(int64_t{token} * shape.num_heads + head) * shape.head_dim + d], expected[d],
+              Bf16Tolerance(static_cast<float>(expected[d]), static_cast<float>(tolerance)));
         }
       }
     }
