@@ -12,7 +12,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = ROOT / "build" / "release" / "bin"
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN") or ROOT / "build" / "release" / "bin")
 DATA = ROOT / "tests" / "data"
 ABACUS = ROOT / "models" / "abacus"
 READY_S = 60
@@ -32,12 +32,13 @@ class Server:
     def log(self):
         return pathlib.Path(self.log_path).read_text(errors="replace")
 
-    def request(self, method, path, body=None, headers=None, timeout=60):
-        """(status, headers, bytes). A body that is no bytes is sent as JSON."""
+    def request(self, method, path, body=None, headers=None, timeout=60, only_headers=None):
+        """(status, headers, bytes). A body that is no bytes is sent as JSON; `only_headers` leaves its Content-Type out."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
-            connection.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
+            sent = {"Content-Type": "application/json", **(headers or {})} if only_headers is None else only_headers
+            connection.request(method, path, data, sent)
             reply = connection.getresponse()
             return reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read()
         finally:
