@@ -112,17 +112,17 @@ LinearPlan PlanLinear(const PackedMatrix& w, const Activations& x) {
           ElementTypeName(w.format.type));
     CHECK(x.scales != nullptr, "I8 activations without scales");
     CHECK_LE(w.cols, kMaxInt8Cols);
-    return {.function = kernels.linear_i8};
+    return {kernels.linear_i8, nullptr, 0, false};
   }
   CHECK(x.type == ElementType::kF32 || x.type == ElementType::kBF16,
         "activations are F32, BF16 or I8, not {}", ElementTypeName(x.type));
   const bool bf16 = x.type == ElementType::kBF16;
   if (layout.kind == PanelKind::kF32) {
     CHECK(!bf16, "BF16 activations need BF16 or narrower weights");
-    return {.function = kernels.linear_f32};
+    return {kernels.linear_f32, nullptr, 0, false};
   }
-  LinearPlan plan{.function = bf16 ? kernels.linear_bf16 : kernels.linear_f32_bf16,
-                  .expand = ExpandFunctionOf(layout.kind)};
+  LinearPlan plan{bf16 ? kernels.linear_bf16 : kernels.linear_f32_bf16,
+                  ExpandFunctionOf(layout.kind), 0, false};
   if (layout.kind == PanelKind::kBlockF8) {
     plan.block_inputs = layout.group_size;
     plan.folds_blocks = bf16 && kernels.has_block_scales &&
