@@ -276,6 +276,23 @@ TEST(PlanTest, KnowsTheSizeOfAPublishedModel) {
   EXPECT_LT(memory->workspace_bytes, int64_t{512} << 20);
 }
 
+TEST(PlanTest, KnowsTheSizeOfExperts) {
+  const auto config = ParseModelConfig(*json::Parse(
+      R"({"architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", "text_config": {"vocab_size": 202048, "hidden_size": 5120,
+      "intermediate_size": 8192, "intermediate_size_mlp": 16384, "num_hidden_layers": 48, "num_attention_heads": 40,
+      "num_key_value_heads": 8, "head_dim": 128, "num_local_experts": 16, "num_experts_per_tok": 1,
+      "rope_theta": 500000.0, "max_position_embeddings": 10485760, "dtype": "bfloat16"}})"));
+  ASSERT_TRUE(config) << config.error().message;
+  const auto memory = PlanModel(*config, ModelOptions(), 2);
+  ASSERT_TRUE(memory) << memory.error().message;
+  const int64_t attention = 5120 * (2 * 5120 + 2 * 1024), expert = 3 * 5120 * 8192;
+  const int64_t matrices =
+      2 * 202048ll * 5120 + 48 * (attention + 17 * int64_t{expert} + 16 * 5120);
+  EXPECT_EQ(memory->weight_bytes, 2 * matrices + 4 * 97 * 5120);
+  // The position limit of ten million takes no memory.
+  EXPECT_LT(memory->workspace_bytes, int64_t{2} << 30);
+}
+
 TEST(PlanTest, RefusesTypesByName) {
   ModelOptions options;
   options.kv_type = ElementType::kF8E5M2;

@@ -102,6 +102,51 @@ TEST_P(PromiseTest, TheWantedRowsAreTheSameAlone) {
   }
 }
 
+// Every stored format, experts, windows and chunks of attention, and rounded inputs.
+TEST(FormatsPromiseTest, CutsThreadsAndCompanionsDoNotMatter) {
+  using Rounding = ModelOptions::ActivationRounding;
+  const struct {
+    const char* name;
+    ElementType compute_type, kv_type;
+    Rounding rounding;
+  } kCases[] = {
+      {"tiny-llama4-mixed", ElementType::kBF16, ElementType::kF16, Rounding::kAuto},
+      {"tiny-llama4-mixed", ElementType::kF32, ElementType::kF32, Rounding::kAuto},
+      {"tiny-qwen3-moe-mixed", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"tiny-mistral-window", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"tiny-qwen2-window", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"llama4-modelopt-nvfp4", ElementType::kBF16, ElementType::kF8E4M3, Rounding::kAuto},
+      {"llama4-modelopt-nvfp4", ElementType::kF32, ElementType::kF8E4M3, Rounding::kCheckpoint},
+      {"llama4-quark-fp8", ElementType::kBF16, ElementType::kF8E4M3, Rounding::kCheckpoint},
+      {"qwen3-moe-quark-mxfp4", ElementType::kBF16, ElementType::kF16, Rounding::kAuto},
+      {"qwen3-moe-quark-mxfp4", ElementType::kF32, ElementType::kF32, Rounding::kCheckpoint},
+      {"qwen3-modelopt-fp8", ElementType::kBF16, ElementType::kF8E4M3, Rounding::kAuto},
+      {"qwen3-llmc-fp8-block", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"qwen3-llmc-fp8-block", ElementType::kBF16, ElementType::kBF16, Rounding::kCheckpoint},
+      {"qwen3-llmc-int8-w8a8", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"qwen3-llmc-int8-w8a8", ElementType::kF32, ElementType::kF32, Rounding::kBf16},
+  };
+  std::vector<int32_t> tokens = RandomTokens(90, 5), others = RandomTokens(70, 6);
+  for (std::vector<int32_t>* ids : {&tokens, &others}) {
+    for (int32_t& id : *ids) id %= 128;
+  }
+  for (const auto& test : kCases) {
+    ModelOptions options = SmallOptions(test.compute_type, test.kv_type);
+    options.activation_format = test.rounding;
+    Runner alone(DataFolder(test.name), options, 1), several(DataFolder(test.name), options, 3);
+    const LogitRows expected = alone.RunAlone(tokens, tokens.size());
+    for (const size_t chunk : {size_t{1}, size_t{37}, tokens.size()}) {
+      EXPECT_TRUE(several.RunAlone(tokens, chunk) == expected) << test.name << " " << chunk;
+    }
+    for (int sequence = 0; sequence < 3; ++sequence) several.Forget(sequence);
+    const auto first = tokens.begin(), middle = first + 33;
+    LogitRows got = several.RunStep({{1, others}, {0, {first, middle}}, {2, {7}}})[1];
+    LogitRows rest = several.RunStep({{0, {middle, tokens.end()}}, {2, others}})[0];
+    std::move(rest.begin(), rest.end(), std::back_inserter(got));
+    EXPECT_TRUE(got == expected) << test.name << " among others";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, PromiseTest,
                          ::testing::Values(ElementType::kBF16, ElementType::kF32),
                          [](const auto& info) { return std::string(ElementTypeName(info.param)); });

@@ -35,8 +35,30 @@ VARIANTS = {
     "tiny-qwen3-bias": {**QWEN3, "hidden_size": 64, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2,
                         "num_key_value_heads": 1, "head_dim": 128, "attention_bias": True, "rope_theta": 1000000.0,
                         "tie_word_embeddings": True},
+    # Dense layers between those with experts, two experts a token, NoPE layers where no rule puts them, short chunks.
+    "tiny-llama4-mixed": {**COMMON, "model_type": "llama4_text", "architectures": ["Llama4ForCausalLM"], "hidden_size": 64,
+                          "intermediate_size": 32, "intermediate_size_mlp": 96, "num_hidden_layers": 5, "num_attention_heads": 4,
+                          "num_key_value_heads": 2, "head_dim": 32, "num_local_experts": 6, "num_experts_per_tok": 2,
+                          "interleave_moe_layer_step": 2, "no_rope_layers": [1, 1, 0, 1, 0], "attention_chunk_size": 16,
+                          "floor_scale": 8, "attn_scale": 0.3, "attn_temperature_tuning": True, "use_qk_norm": True,
+                          "attention_bias": False, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # An MLP in the first layer, three experts a token whose weights are not normalized, experts in one tensor as transformers 5 holds them.
+    "tiny-qwen3-moe-mixed": {**COMMON, "model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64,
+                             "intermediate_size": 96, "moe_intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+                             "num_key_value_heads": 2, "head_dim": 32, "num_experts": 6, "num_experts_per_tok": 3,
+                             "decoder_sparse_step": 1, "mlp_only_layers": [0], "norm_topk_prob": False, "attention_bias": False,
+                             "rope_theta": 1000000.0, "tie_word_embeddings": True},
+    # A window in every layer.
+    "tiny-mistral-window": {**COMMON, "model_type": "mistral", "architectures": ["MistralForCausalLM"], "hidden_size": 48,
+                            "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                            "head_dim": 32, "sliding_window": 24, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # A window in the upper layer, biases on q, k and v.
+    "tiny-qwen2-window": {**COMMON, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 64,
+                          "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+                          "use_sliding_window": True, "sliding_window": 20, "max_window_layers": 1, "rope_theta": 1000000.0,
+                          "tie_word_embeddings": True},
 }
-DTYPES = {"tiny-llama-bias": torch.float16, "tiny-llama-wide": torch.float32, "tiny-qwen3-bias": torch.bfloat16}
+DTYPES = {"tiny-llama-bias": torch.float16, "tiny-llama-wide": torch.float32}  # the others: torch.bfloat16
 PROMPT_LENGTHS = (1, 21, 70)
 NEW_TOKENS = 16
 
@@ -70,7 +92,7 @@ def golden_case(model, prompt):
 
 
 def make(name, folder):
-    settings, dtype = VARIANTS[name], DTYPES[name]
+    settings, dtype = VARIANTS[name], DTYPES.get(name, torch.bfloat16)
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures")}
     config = AutoConfig.for_model(settings["model_type"], **keys)
