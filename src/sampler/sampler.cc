@@ -29,16 +29,35 @@ bool HasNan(std::span<const float> logits) {
   return found != 0;
 }
 
-void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top,
+// Logprobs, or the logits as they are where `normalize` is false.
+void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top, bool normalize,
                   TokenLogprobs& out) {
-  const kernels::LogSumExp sum = kernels::ComputeLogSumExp(logits);
-  const auto logprob = [&](float logit) { return logit - sum.largest - sum.log_sum; };
+  float offset_high = 0;
+  float offset_low = 0;
+  if (normalize) {
+    const kernels::LogSumExp sum = kernels::ComputeLogSumExp(logits);
+    offset_high = sum.largest;
+    offset_low = sum.log_sum;
+  }
+  const auto logprob = [&](float logit) { return logit - offset_high - offset_low; };
   const float logit = logits[static_cast<size_t>(token)];
   out.token = token;
   out.logprob = logprob(logit);
   out.rank = kernels::CountGreater(logits, logit) + 1;
   kernels::TopK(logits, num_top < 0 ? static_cast<int>(logits.size()) : num_top, out.top);
   for (auto& entry : out.top) entry.second = logprob(entry.second);
+}
+
+// The logits that a token was drawn from: divided by the temperature, and minus infinity where
+// `weights`, which DrawToken left, are 0.
+void MakeDrawn(std::span<const float> logits, const SamplingParams& params,
+               std::span<const float> weights, std::span<float> drawn) {
+  const float scale = static_cast<float>(1 / params.temperature);
+  const bool cuts = params.top_k > 0 || params.top_p < 1 || params.min_p > 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const bool gone = cuts && weights[i] == 0;
+    drawn[i] = gone ? -std::numeric_limits<float>::infinity() : logits[i] * scale;
+  }
 }
 
 }  // namespace
@@ -90,14 +109,25 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
     const double uniform = UniformAt(job.sequence->seed, job.history.output().size());
     job.token = DrawToken(logits, largest, params, uniform, scratch.draw);
   }
-  if (params.logprobs) FillLogprobs(job.logits, job.token, *params.logprobs, job.logprobs);
+  if (!params.logprobs) return;
+  const LogprobsMode mode = params.logprobs_mode;
+  const bool raw = mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kRawLogits;
+  const bool normalize =
+      mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kProcessedLogprobs;
+  if (raw) {
+    logits = job.logits;
+  } else if (params.temperature != 0) {
+    MakeDrawn(logits, params, scratch.draw.weights, scratch.processed);
+    logits = scratch.processed;
+  }
+  FillLogprobs(logits, job.token, *params.logprobs, normalize, job.logprobs);
 }
 
 void Sampler::PromptLogprobs(ThreadPool& pool, std::span<PromptLogprobJob> jobs) {
   kernels::ForEachUnit(pool, static_cast<int64_t>(jobs.size()), [&](int64_t index, int) {
     PromptLogprobJob& job = jobs[static_cast<size_t>(index)];
     job.error = HasNan(job.logits) ? kNotANumber : std::string_view();
-    if (job.error.empty()) FillLogprobs(job.logits, job.token, job.num_top, job.logprobs);
+    if (job.error.empty()) FillLogprobs(job.logits, job.token, job.num_top, true, job.logprobs);
   });
 }
 

@@ -45,9 +45,9 @@ struct PromptLogprobJob {
   TokenLogprobs logprobs;  // out
 };
 
-// Semantics: logprobs from the raw logits; then ProcessLogits; temperature 0 takes the largest (the
-// lowest id of equals); else DrawToken with the random number of (seed, number of output tokens so
-// far). A result depends on its own job alone. Thread safety: one call at a time.   After
+// Semantics: logprobs as params->logprobs_mode says; ProcessLogits; temperature 0 takes the largest
+// (the lowest id of equals); else DrawToken with the random number of (seed, number of output
+// tokens so far). A result depends on its own job alone. Thread safety: one call at a time.   After
 // construction only logprobs, new penalty counts and the first use of allowed_token_ids on a thread
 // allocate.
 class Sampler {

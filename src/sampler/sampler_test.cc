@@ -302,6 +302,34 @@ TEST(Sampler, LogprobsAreThoseOfTheRawLogits) {
   EXPECT_TRUE(Row({1, 3, 2}).Sample(params).logprobs.top.empty());
 }
 
+TEST(Sampler, LogprobsOfWhatWasDrawnFrom) {
+  SamplingParams params = Greedy();
+  params.logprobs = 3;
+  params.logprobs_mode = LogprobsMode::kProcessedLogprobs;
+  params.logit_bias = {{2, 2}};
+  // Greedy: bias counts, and there is no temperature.
+  SampleJob job = Row({1, 3, 2}).Sample(params);
+  EXPECT_EQ(job.token, 2);
+  EXPECT_NEAR(job.logprobs.logprob, 4 - std::log(std::exp(1.0) + std::exp(3.0) + std::exp(4.0)),
+              1e-5);
+  EXPECT_EQ(job.logprobs.rank, 1);
+  // Drawn: divided by the temperature, and what was cut off is gone.
+  params.temperature = 0.5;
+  params.top_k = 2;
+  job = Row({1, 3, 2}).Sample(params);
+  const double sum = std::log(std::exp(6.0) + std::exp(8.0));
+  EXPECT_EQ(job.logprobs.top[0].first, 2);
+  EXPECT_NEAR(job.logprobs.top[0].second, 8 - sum, 1e-5);
+  EXPECT_NEAR(job.logprobs.top[1].second, 6 - sum, 1e-5);
+  EXPECT_EQ(job.logprobs.top[2].second, -kInfinity);
+  params.logprobs_mode = LogprobsMode::kProcessedLogits;
+  job = Row({1, 3, 2}).Sample(params);
+  EXPECT_FLOAT_EQ(job.logprobs.top[0].second, 8);
+  params.logprobs_mode = LogprobsMode::kRawLogits;
+  job = Row({1, 3, 2}).Sample(params);
+  EXPECT_EQ(job.logprobs.top[0], (std::pair<int32_t, float>{1, 3.0f}));
+}
+
 TEST(Sampler, BadLogitsFailThatRowAlone) {
   const float nan = std::nanf("");
   SamplingParams params;

@@ -8,6 +8,11 @@
 
 namespace sluice {
 
+// What the logprobs of answers are: of the model's own logits, or of what the token was drawn from
+// (after bias, penalties, temperature and cuts, where what was cut off has minus infinity); or
+// those logits themselves.
+enum class LogprobsMode { kRawLogprobs, kProcessedLogprobs, kRawLogits, kProcessedLogits };
+
 struct SamplingParams {
   double temperature = 1.0;  // 0: greedy
   double top_p = 1.0;        // (0, 1]
@@ -26,9 +31,10 @@ struct SamplingParams {
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
 
-  // Logprobs of the chosen token and of the `*logprobs` best; -1: the whole vocabulary. Taken from
-  // the raw logits.
+  // Logprobs of the chosen token and of the `*logprobs` best; -1: the whole vocabulary. Those of
+  // the prompt are always of the raw logits.
   std::optional<int32_t> logprobs;
+  LogprobsMode logprobs_mode = LogprobsMode::kRawLogprobs;
   std::optional<int32_t> prompt_logprobs;
 };
 

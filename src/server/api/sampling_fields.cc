@@ -386,8 +386,20 @@ ApiStatus RefuseUnsupported(const FieldReader& reader, bool is_chat) {
   return {};
 }
 
+namespace {
+
+LogprobsMode LogprobsModeOf(std::string_view name) {
+  if (name == "processed_logprobs") return LogprobsMode::kProcessedLogprobs;
+  if (name == "raw_logits") return LogprobsMode::kRawLogits;
+  if (name == "processed_logits") return LogprobsMode::kProcessedLogits;
+  return LogprobsMode::kRawLogprobs;
+}
+
+}  // namespace
+
 ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model) {
   SamplingParams params;
+  params.logprobs_mode = LogprobsModeOf(model.config.logprobs_mode);
   const SamplingDefaults& defaults = model.defaults;
   if (fields.n < 1) return BadRequest(fmt::format("n must be at least 1, got {}.", fields.n));
   if (fields.n > model.config.max_n) {
