@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <utility>
 
@@ -29,6 +30,10 @@ Result<BenchReport> RunBench(const options::Settings& settings, const Plan& plan
   std::optional<MachineLimits> limits;
   if (settings.Flag("limits")) limits = MeasureLimits(bench->info().num_threads);
   BenchReport report = MakeReport(bench->info(), limits, plan.num_prompts, input_len, output_len);
+  if (plan.warmups > 0 && settings.dialect() == options::Dialect::kVllm) {
+    fmt::print("Warming up...\n");
+    std::fflush(stdout);
+  }
   for (int64_t i = 0; i < plan.warmups; ++i) {
     RETURN_IF_ERROR(bench->Run(plan.warmup_prompts, input_len, output_len));
   }

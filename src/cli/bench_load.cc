@@ -169,6 +169,13 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
     if (!error.empty()) PrintError(fmt::format("warning: a warm-up request failed: {}\n", error));
     if (!quiet) fmt::print("Warmup run completed.\n");
   }
+  const auto wanted = static_cast<size_t>(
+      plan.load.max_concurrency ? std::min(*plan.load.max_concurrency, num_prompts) : num_prompts);
+  if (const size_t most = StreamClient::MaxConnections(); wanted > most) {
+    PrintError(fmt::format("warning: the system lets this process have {} connections at a time, "
+                           "not {}; raise `ulimit -n`\n",
+                           most, wanted));
+  }
   if (!quiet) PrintTraffic(plan);
   std::fflush(stdout);
   if (plan.profile) Profile(plan, "/start_profile");
