@@ -15,6 +15,7 @@
 #include "hardware/topology.h"
 #include "kernels/attention.h"
 #include "kernels/dispatch.h"
+#include "kernels/grouped_linear.h"
 #include "kernels/kernel_testing.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
@@ -133,6 +134,35 @@ void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k,
   });
 }
 
+// The first product of a mixture of 32 experts, 4 of them for every token, in 16 layers. Bytes: of
+// the active experts.
+void Experts(benchmark::State& state, Isa isa, int64_t tokens, const DataFormat& format) {
+  constexpr int64_t kExperts = 32, kTop = 4, kLayers = 16, kOutputs = 1024, kInputs = 1024;
+  SelectIsa(isa);
+  std::vector<std::vector<PackedMatrix>> layers(kLayers);
+  for (std::vector<PackedMatrix>& experts : layers) {
+    for (int64_t e = 0; e < kExperts; ++e) {
+      experts.push_back(format == DataFormat{} ? RandomMatrix(kOutputs, kInputs)
+                                               : RandomMatrix(format, kOutputs, kInputs));
+    }
+  }
+  const int64_t rows = tokens * kTop;
+  const int64_t active = std::min(rows, kExperts);
+  std::vector<int32_t> row_begin = {0};
+  for (int64_t e = 0; e < kExperts; ++e)
+    row_begin.push_back(static_cast<int32_t>(rows * std::min(e + 1, active) / active));
+  const std::vector<BFloat16> x = ToBFloat16(Random(7).Normal(rows * kInputs));
+  std::vector<float> y(static_cast<size_t>(rows * kOutputs));
+  ReserveLinearScratch(Pool(), rows, kInputs);
+  size_t next = 0;
+  Measure(state, static_cast<double>(active * PackedBytes(format, kOutputs, kInputs)),
+          2.0 * static_cast<double>(rows * kOutputs * kInputs), MachineLimits().bf16, [&] {
+            GroupedLinear(Pool(), layers[next++ % kLayers], row_begin,
+                          {x.data(), ElementType::kBF16, rows, kInputs, kInputs}, y.data(),
+                          kOutputs);
+          });
+}
+
 // `tokens` new tokens for each of `sequences` sequences with `context` tokens in the cache.
 void Attend(benchmark::State& state, Isa isa, int tokens, int context, int sequences) {
   SelectIsa(isa);
@@ -205,6 +235,12 @@ const bool registered = [] {
         add("linear_" + std::to_string(k) + "x" + std::to_string(n) + "/M" + std::to_string(m),
             Linear, m, n, k, DataFormat{}, false);
       }
+    }
+    for (int64_t tokens : {1, 512}) {
+      const std::string shape = "_4_of_32_1024x1024/M" + std::to_string(tokens);
+      add("experts_bf16" + shape, Experts, tokens, DataFormat{});
+      for (const WeightFormat& format : NarrowFormats())
+        add("experts_" + std::string(format.name) + shape, Experts, tokens, format.format);
     }
     for (const WeightFormat& format : NarrowFormats()) {
       for (int64_t m : {1, 32, 512}) {

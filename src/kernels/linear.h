@@ -32,16 +32,19 @@ void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 // BF16 or I8; w: [N, K]; y: [M, N] F32, row stride `y_stride` >= N. Weights of every format meet
 // BF16 inputs in exact products (codes and, for groups of 4-bit numbers, code * scale are exact in
 // BF16), sums are F32, scales of blocks multiply the sums of their block and scales of rows the
-// whole sum. An F32 x is computed in F32 with the exact values of the weights. I8 inputs meet I8
-// weights alone, in exact integer sums that are scaled once at the end. The order of the sum over k
-// is the same for every M, every thread count and every position of the row in x. REQUIRES: x.cols
+// whole sum. (Where the CPU's BF16 instruction takes subnormal numbers for zero, so do weights
+// below 2^-126, which only MXFP4 has.) An F32 x is computed in F32 with the exact values of the
+// weights. I8 inputs meet I8 weights alone, in exact integer sums that are scaled once at the end.
+// The order of the sum over k is the same for every M, every thread count and every position of the
+// row in x. REQUIRES: x.cols
 // == w.cols.
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
             int64_t y_stride, const float* bias = nullptr);
 
-// Products need scratch memory of the calling thread: for activations of at most 512 rows of the
-// widest matrix in BF16, and for each thread of the pool some panels of weights in BF16. It grows
-// when it must; a thread that reserves it beforehand allocates nothing later.
+// Products, grouped ones too, need scratch memory of the calling thread: for activations of 512
+// rows of the widest matrix in BF16 (none where all products have few rows), and for each thread of
+// the pool some panels of weights in BF16. It grows when it must; a thread that reserves it
+// beforehand allocates nothing later. `max_rows`: of any one matrix's product.
 void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_cols);
 
 }  // namespace sluice::kernels

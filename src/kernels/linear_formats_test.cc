@@ -7,6 +7,7 @@
 
 #include "kernels/grouped_linear.h"
 #include "kernels/linear.h"
+#include "kernels/linear_unit.h"
 #include "kernels/stored_matrix_testing.h"
 
 namespace sluice::kernels {
@@ -321,6 +322,29 @@ TEST_P(LinearFormatsTest, GroupedProductsAreThoseOfTheExperts) {
         }
       }
     }
+  }
+}
+
+TEST_P(LinearFormatsTest, ReservedScratchNeverGrows) {
+  constexpr int64_t kCols = 2112, kRows = 100, kExperts = 20;
+  Random random(10);
+  ThreadPool pool(2);
+  ReserveLinearScratch(pool, kRows, kCols);
+  const std::byte* scratch = LinearScratch(0, kCols, 2);
+  for (const NamedFormat& format : NarrowFormats()) {
+    std::vector<PackedMatrix> experts;
+    std::vector<int32_t> row_begin = {0};
+    for (int64_t e = 0; e < kExperts; ++e) {
+      experts.push_back(*AllocatePacked(format.format, 16, kCols, "test"));
+      row_begin.push_back(row_begin.back() + static_cast<int32_t>(e % 2 == 0 ? kRows : 1));
+    }
+    const int64_t rows = GetParam() == Isa::kReference ? 1 : row_begin.back();
+    if (rows == 1) row_begin.assign(kExperts + 1, 1), row_begin[0] = 0;
+    const std::vector<BFloat16> x(static_cast<size_t>(rows * kCols));
+    std::vector<float> y(static_cast<size_t>(rows * 16));
+    GroupedLinear(pool, experts, row_begin, {x.data(), ElementType::kBF16, rows, kCols, kCols},
+                  y.data(), 16);
+    EXPECT_EQ(LinearScratch(0, kCols, 2), scratch) << format.name;
   }
 }
 

@@ -24,8 +24,8 @@ int64_t PackedRows(int64_t rows) {
 
 int64_t LinearProducts::PackedBytesAtMost(int64_t max_rows, int64_t cols) {
   const KernelTable& kernels = Kernels();
-  if (kernels.packed_x_bytes == nullptr) return 0;
-  return kernels.packed_x_bytes(std::min(PackedRows(max_rows), kMaxPackedRows), cols * 2);
+  if (kernels.packed_x_bytes == nullptr || max_rows < kernels.packed_min_rows) return 0;
+  return kernels.packed_x_bytes(kMaxPackedRows, cols * 2);
 }
 
 void LinearProducts::Add(const PackedMatrix& w, const Activations& x, float* y, int64_t y_stride,

@@ -22,7 +22,8 @@ class LinearProducts {
   // Runs what was added.
   void Run();
 
-  // Bytes that the packed activations of products of `cols` inputs take at most.
+  // Bytes that packed activations take at most in products of up to `cols` inputs, each of up to
+  // `max_rows` rows.
   static int64_t PackedBytesAtMost(int64_t max_rows, int64_t cols);
 
  private:
