@@ -1,0 +1,227 @@
+"""A place to follow a recipe in: a folder, a model cache, stand-ins for what this machine lacks, a network of its own."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from serving import ABACUS, BIN, DATA, ROOT
+
+RECIPES = DATA / "recipes"
+FENCE = re.compile(r"^[ ]*```")
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+# Brings the loopback of a new network up without any tool.
+LOOPBACK_UP = """import fcntl, socket, struct
+s = socket.socket(); name = b"lo"
+flags, = struct.unpack_from("16xh", fcntl.ioctl(s, 0x8913, struct.pack("16sh14x", name, 0)))
+fcntl.ioctl(s, 0x8914, struct.pack("16sh14x", name, flags | 1))"""
+
+
+class Block:
+    def __init__(self, line, language, text):
+        self.line, self.language, self.text = line, language, text
+
+    def code(self):
+        """Its lines but comments and empty ones."""
+        return [line.strip() for line in self.text.splitlines() if line.strip() and not line.strip().startswith("#")]
+
+    def is_options(self):
+        return bool(self.code()) and self.code()[0].startswith("--")
+
+    def is_shell(self):
+        """Commands, told from output and files by their first word."""
+        if self.language not in ("", "bash", "shell", "sh"):
+            return False
+        first = (self.code() or [""])[0]
+        return bool(re.match(r"(\./|[A-Za-z_]+=|(git|docker|curl|vllm|trtllm-serve|pip3?|python3?|lm_eval|export|cat|cd|echo|df|"
+                             r"nvidia-smi|[A-Z_]+)\b(?!:))", first)) or self.is_options()
+
+
+def blocks(number):
+    """The code blocks of a recipe, in their order."""
+    path = next(RECIPES.glob("%03d-*.md" % number))
+    found, opened = [], None
+    for line_number, line in enumerate(path.read_text().splitlines(), 1):
+        if FENCE.match(line):
+            if opened is None:
+                opened = (line_number + 1, line.strip()[3:], line.index("`"), [])
+            else:
+                found.append(Block(opened[0], opened[1], "".join(text + "\n" for text in opened[3])))
+                opened = None
+        elif opened is not None:
+            opened[3].append(line[min(opened[2], len(line) - len(line.lstrip())):])
+    return found
+
+
+def block_at(number, line):
+    return next(block for block in blocks(number) if block.line == line)
+
+
+class Place:
+    def __init__(self, folder, models, compute_capability):
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.log = folder / "server.log"
+        for name, checkpoint in models.items():
+            self.add_model(name, checkpoint)
+        self.stand_in("nvidia-smi", "echo %s" % compute_capability)
+        for pip in ("pip", "pip3"):
+            self.stand_in(pip, 'echo "$*" >> %s' % (folder / "pip.log"))
+        (self.bin / "python").symlink_to(sys.executable)
+        self.environment = {**os.environ, "PATH": "%s:%s:%s" % (self.bin, BIN, os.environ["PATH"]), "HF_HOME": str(folder / "hf"),
+                            "HF_TOKEN": "x", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+                            "PYTHONPATH": str(BIN.parent / "python")}
+        self.inside, self.keeper = self.own_network()
+
+    def add_model(self, name, checkpoint):
+        repo = self.folder / "hf" / "hub" / ("models--" + name.replace("/", "--"))
+        (repo / "refs").mkdir(parents=True)
+        (repo / "snapshots").mkdir()
+        (repo / "refs" / "main").write_text(COMMIT)
+        snapshot = repo / "snapshots" / COMMIT
+        snapshot.mkdir()
+        # Checkpoints of the test data without a tokenizer were made with that of this one.
+        folders = [checkpoint] if (checkpoint / "tokenizer.json").exists() else [checkpoint, DATA / "checkpoints" / "llama-bf16"]
+        for folder in folders:
+            for path in folder.iterdir():
+                if folder == checkpoint or path.name.startswith(("tokenizer", "chat_template", "special_tokens")):
+                    (snapshot / path.name).symlink_to(path)
+
+    def stand_in(self, name, script):
+        path = self.bin / name
+        path.write_text("#!/bin/sh\n%s\n" % script)
+        path.chmod(0o755)
+
+    def add_lm_eval(self, num_questions=40):
+        """The real lm_eval, with gsm8k made of the bundled model's sums: the published data set is on the network."""
+        rows = (ABACUS / "heldout.jsonl").read_text().splitlines(keepends=True)[:num_questions]
+        (self.folder / "sums.jsonl").write_text("".join(rows))
+        tasks = self.folder / "tasks"
+        tasks.mkdir()
+        task = (DATA / "lm_eval" / "sums.yaml").read_text()
+        (tasks / "gsm8k.yaml").write_text(task.replace("DATA/", str(self.folder) + "/").replace("abacus_sums", "gsm8k")
+                                          .replace("num_fewshot: 2", "num_fewshot: 5"))
+        self.stand_in("lm_eval", 'exec %s "$@" --include_path %s' % (ROOT / ".venv-lm-eval" / "bin" / "lm_eval", tasks))
+
+    def own_network(self):
+        """The words that run a command in a network of its own, so that a recipe's ports are free; none where that is not allowed."""
+        for user in ([], ["--user", "--map-root-user"]):
+            keeper = subprocess.Popen(["unshare", "--net", *user, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=subprocess.DEVNULL)
+            keeper.stdin.write(b"x\n")
+            with contextlib.suppress(BrokenPipeError):
+                keeper.stdin.flush()
+            if not keeper.stdout.readline():
+                keeper.wait()
+                continue
+            inside = ["nsenter", "--net", "--target", str(keeper.pid), *(["--user", "--preserve-credentials"] if user else [])]
+            subprocess.run([*inside, sys.executable, "-c", LOOPBACK_UP], check=True)
+            return inside, keeper
+        return [], None
+
+    def close(self):
+        if self.keeper is not None:
+            self.keeper.stdin.close()
+            self.keeper.wait()
+
+    def shell(self, script, timeout=60):
+        return subprocess.run([*self.inside, "bash", "-c", script], cwd=self.folder, env=self.environment, capture_output=True,
+                              text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+
+    def run(self, script, timeout=60):
+        """What a block that must succeed prints."""
+        result = self.shell(script, timeout)
+        assert result.returncode == 0, "exit %d\n%s\n%s" % (result.returncode, result.stdout[-2000:], result.stderr[-2000:])
+        return result.stdout
+
+    def python(self, script, timeout=60):
+        result = subprocess.run([*self.inside, sys.executable, "-c", script], cwd=self.folder, env=self.environment,
+                                capture_output=True, text=True, timeout=timeout)
+        assert result.returncode == 0, result.stderr[-2000:]
+        return result.stdout
+
+    @contextlib.contextmanager
+    def launched(self, script, url, ready_s=60):
+        """Runs a launch block as it stands, `&` and all, until the server says that it is ready; ends what it started."""
+        with open(self.log, "w") as log:
+            process = subprocess.Popen([*self.inside, "bash", "-c", script], cwd=self.folder, env=self.environment, stdout=log,
+                                       stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            end = time.time() + ready_s
+            while "Application startup complete" not in self.log.read_text(errors="replace"):
+                # A server in the background ends without its block noticing.
+                stopped = process.poll() not in (None, 0) or re.search(r"^error: ", self.log.read_text(errors="replace"), re.M)
+                assert not stopped and time.time() < end, self.log.read_text()[-3000:]
+                time.sleep(0.05)
+            assert self.run("curl -s -o /dev/null -w '%%{http_code}' %s/health" % url) == "200"
+            yield
+        finally:
+            # The block's shell may be gone while the server that it left runs on in its group.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            end = time.time() + 15
+            while time.time() < end:
+                process.poll()
+                try:
+                    os.killpg(process.pid, 0)
+                except ProcessLookupError:
+                    break
+                time.sleep(0.05)
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextlib.contextmanager
+def place(folder, models, compute_capability="10.0"):
+    made = Place(pathlib.Path(folder), models, compute_capability)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def smaller(script, **numbers):
+    """The same bench with other sizes."""
+    for flag, number in numbers.items():
+        script, count = re.subn(r"(--%s[ =])\S+" % flag.replace("_", "-"), r"\g<1>%d" % number, script)
+        assert count, flag
+    return script
+
+
+def example(number, word):
+    """An answer that a recipe prints."""
+    return next(json.loads(b.text) for b in blocks(number) if b.text.lstrip().startswith('{"') and word in b.text)
+
+
+def missing(want, got, path="$"):
+    """Where a key of `want` is missing from `got`, or has a value of another kind; None if nowhere. Newer versions fill in what was null."""
+    if isinstance(want, dict):
+        if not isinstance(got, dict):
+            return path
+        problems = [path + "." + k if k not in got else missing(want[k], got[k], path + "." + k) for k in want]
+        return next((p for p in problems if p), None)
+    if isinstance(want, list):
+        return (missing(want[0], got[0], path + "[0]") if got else path) if want and isinstance(got, list) else None
+    if want is None:
+        return None
+    number = (int, float)
+    return None if isinstance(got, type(want)) or (isinstance(want, number) and isinstance(got, number)) else path
+
+
+def table_lines(text):
+    """The rules and labels of a bench's table, in order and without case: versions spell "Total Token" both ways."""
+    table = re.search(r"^=+ Serving Benchmark Result =+$.*?^=+$", text, re.S | re.M)
+    lines = [line.rstrip() for line in (table[0] if table else "").splitlines()]
+    return [(line if re.fullmatch(r"[-=].*[-=]", line) else line.split(":")[0] + ":").lower() for line in lines]
+
+
+def lacks(want, got):
+    """The first line of `want` that `got` does not have in order; None if it has all."""
+    rest = iter(got)
+    return next((line for line in want if line not in rest), None)
