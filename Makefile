@@ -55,4 +55,4 @@ bench-recipe: build
 	@python3 tools/bench_recipe.py
 
 clean:
-	rm -rf build .venv .venv-lm-eval
+	rm -rf build .venv .venv-lm-eval .venv-schemathesis

@@ -18,8 +18,10 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
-# Virtual environments and the lists of what is in them. lm_eval has one of its own: it pins much and is large.
-VENVS = {VENV: ROOT / "tests" / "requirements.txt", ROOT / ".venv-lm-eval": ROOT / "tests" / "requirements-lm-eval.txt"}
+# Virtual environments and the lists of what is in them. Clients that pin much have one of their own.
+VENVS = {VENV: ROOT / "tests" / "requirements.txt",
+         ROOT / ".venv-lm-eval": ROOT / "tests" / "requirements-lm-eval.txt",
+         ROOT / ".venv-schemathesis": ROOT / "tests" / "requirements-schemathesis.txt"}
 PROGRAM_TIMEOUT_S = 600
 # Folders whose threads are worth the price of the thread sanitizer.
 TSAN_FOLDERS = ["base", "engine", "server"]

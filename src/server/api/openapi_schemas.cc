@@ -218,7 +218,7 @@ std::string_view OpenApiSchemas() {
    "max_tokens": {"type": ["integer", "null"], "minimum": 0},
    "prompt_logprobs": {"type": ["integer", "null"], "minimum": -1},
    "logit_bias": {"type": ["object", "null"], "additionalProperties": {"type": "number"}},
-   "allowed_token_ids": {"type": ["array", "null"], "items": {"type": "integer"}},
+   "allowed_token_ids": {"type": ["array", "null"], "items": {"type": "integer"}, "minItems": 1},
    "bad_words": {"type": "array", "items": {"type": "string", "minLength": 1}},
    "skip_special_tokens": {"type": "boolean", "default": true},
    "spaces_between_special_tokens": {"type": "boolean", "default": true},

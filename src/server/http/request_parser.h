@@ -19,7 +19,10 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   // More fields than this are refused as a head that is too large.
   static constexpr size_t kMaxFields = 1000;
 
-  bool known_method() const { return verb_ != boost::beast::http::verb::unknown; }
+  // Beast does not know the youngest one.
+  bool known_method() const {
+    return verb_ != boost::beast::http::verb::unknown || method_ == "QUERY";
+  }
   const std::string& method() const { return method_; }
   const std::string& target() const { return target_; }
   int version() const { return version_; }               // 10 or 11
