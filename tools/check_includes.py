@@ -19,6 +19,7 @@ ARROWS = {
     "tokenizer": ["base"],
     "chat": ["tokenizer", "base"],
     "models": ["kernels", "checkpoint", "tensor", "base"],
+    "quantize": ["models", "kernels", "checkpoint", "tensor", "base"],
     "cache": ["base"],
     "scheduler": ["cache", "base"],
     "sampler": ["kernels", "base"],

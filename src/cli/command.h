@@ -36,6 +36,8 @@ Result<int> RunBenchSweep(const options::Settings& settings);
 Result<int> RunBenchLatency(const options::Settings& settings);
 Result<int> RunBenchThroughput(const options::Settings& settings);
 Result<int> RunEval(const options::Settings& settings);
+Result<int> RunQuantize(const options::Settings& settings);
+Result<int> RunDiff(const options::Settings& settings);
 Result<int> RunRecipeLint(const options::Settings& settings);
 Result<int> RunBatch(const options::Settings& settings);
 Result<int> RunTokenizeCommand(const options::Settings& settings);

@@ -108,7 +108,7 @@ std::vector<Option> EngineRows() {
        .type = Type::kInteger,
        .default_value = "0",
        .group = kMachine,
-       .commands = kEngineCommands | kDoctor,
+       .commands = kEngineCommands | kDoctor | kQuantize | kDiff,
        .help = "Threads that compute; 0: one for each core of this process's cgroup. Answers do "
                "not depend on it.",
        .range = {0, 4096}},

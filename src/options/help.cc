@@ -90,6 +90,7 @@ constexpr std::pair<Command, std::string_view> kCommandNames[] = {
     {kEval, "eval"},
     {kRecipe, "recipe"},
     {kQuantize, "quantize"},
+    {kDiff, "diff"},
 };
 
 std::string CommandsOf(const Option& option) {

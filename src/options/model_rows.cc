@@ -4,7 +4,8 @@ namespace sluice::options {
 
 std::vector<Option> ModelRows() {
   constexpr std::string_view kGroup = "Model";
-  constexpr uint32_t kModelCommands = kEngineCommands | kInspect | kTokenize | kRender;
+  constexpr uint32_t kModelCommands =
+      kEngineCommands | kInspect | kTokenize | kRender | kQuantize | kDiff;
   return {
       {.name = "model",
        .group = kGroup,

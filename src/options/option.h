@@ -41,6 +41,7 @@ enum Command : uint32_t {
   kEval = 1 << 15,
   kRecipe = 1 << 16,
   kQuantize = 1 << 17,
+  kDiff = 1 << 18,
 };
 // Those that may run an engine in their own process.
 inline constexpr uint32_t kEngineCommands =

@@ -58,6 +58,16 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
   }
   if (spec.qk_norm == QkNorm::kAfterRopeUnweighted) NormHeads(step, spec, weights, q);
   if (spec.temperature_tuning) TuneTemperature(step, spec, q);
+  if (step.observer != nullptr) {
+    const auto seen = [&](const float* values) {
+      return kernels::Activations{.data = values,
+                                  .type = ElementType::kF32,
+                                  .rows = rows,
+                                  .cols = spec.kv_width(),
+                                  .stride = width};
+    };
+    step.observer->OnKeysAndValues(seen(k), seen(v));
+  }
   kernels::AppendKv(step.pool, cache.view, cache.slices, k, v, width);
 }
 

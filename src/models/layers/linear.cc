@@ -89,6 +89,7 @@ kernels::Activations RoundOfExperts(const Step& step, const ExpertWeights& weigh
 
 void RunLinear(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
                float* y, int64_t y_stride) {
+  if (step.observer != nullptr) step.observer->OnInputs(weights.matrix, x);
   if (RoundingOf(weights.inputs.format, step.options) == InputRounding::kNone &&
       !IsSplit(step, x)) {
     return kernels::Linear(step.pool, weights.matrix, x, y, y_stride, BiasOrNull(weights.bias));
@@ -103,6 +104,12 @@ void RunLinear(const Step& step, const LinearWeights& weights, const kernels::Ac
 void RunExperts(const Step& step, const ExpertWeights& weights, std::span<int32_t> row_begin,
                 const kernels::Activations& x, float* y) {
   CHECK_LE(x.rows, step.workspace.moe_pairs());
+  if (step.observer != nullptr) {
+    for (size_t e = 0; e < weights.matrices.size(); ++e) {
+      step.observer->OnInputs(weights.matrices[e],
+                              RowsOf(x, row_begin[e], row_begin[e + 1] - row_begin[e]));
+    }
+  }
   const int64_t width = weights.matrices.front().rows;
   const auto multiply = [&](const kernels::Activations& inputs, float* results) {
     kernels::GroupedLinear(step.pool, weights.matrices, row_begin, inputs, results, width);

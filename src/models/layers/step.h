@@ -8,13 +8,25 @@
 
 namespace sluice {
 
+// Sees what goes into linear layers and the cache: for calibration.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  // `x`, F32 or BF16, is about to be multiplied by `matrix`.
+  virtual void OnInputs(const kernels::PackedMatrix& matrix, const kernels::Activations& x) = 0;
+  // F32, after rope, as they enter the cache.
+  virtual void OnKeysAndValues(const kernels::Activations& keys,
+                               const kernels::Activations& values) = 0;
+};
+
 struct Step {
   ThreadPool& pool;
   const StepInput& input;
   const Workspace& workspace;
   const ModelOptions& options;
   float norm_eps = 0;
-  bool splits_inputs = false;  // DecoderSpec::SplitsInputs
+  bool splits_inputs = false;        // DecoderSpec::SplitsInputs
+  StepObserver* observer = nullptr;  // null: nobody looks on
 
   // The type in which rows are written that this linear layer will read.
   ElementType InputType(const ActivationFormat& format) const {

@@ -1,0 +1,183 @@
+#include "quantize/calibrator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "kernels/embedding.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "models/kv_cache.h"
+#include "models/layers/attention.h"
+#include "models/layers/mlp.h"
+#include "models/layers/moe.h"
+#include "models/weight_loader.h"
+#include "models/workspace.h"
+
+namespace sluice {
+namespace {
+
+// Collects what the layer's functions are given.
+class Collector : public StepObserver {
+ public:
+  Collector(ThreadPool& pool, LayerStatistics& statistics) : pool_(pool), statistics_(statistics) {}
+  void OnInputs(const kernels::PackedMatrix& matrix, const kernels::Activations& x) override {
+    statistics_.inputs[&matrix].Add(pool_, x);
+  }
+  void OnKeysAndValues(const kernels::Activations& keys,
+                       const kernels::Activations& values) override {
+    statistics_.keys.Add(pool_, keys);
+    statistics_.values.Add(pool_, values);
+  }
+
+ private:
+  ThreadPool& pool_;
+  LayerStatistics& statistics_;
+};
+
+// The parameters of one module and those inside it.
+ParameterList PartOf(const ParameterList& list, const std::string& prefix) {
+  const auto is_in = [&](const std::vector<ParameterPart>& parts) {
+    return parts.front().name.starts_with(prefix);
+  };
+  ParameterList part;
+  std::copy_if(list.matrices.begin(), list.matrices.end(), std::back_inserter(part.matrices),
+               [&](const MatrixParameter& matrix) { return is_in(matrix.parts); });
+  std::copy_if(list.vectors.begin(), list.vectors.end(), std::back_inserter(part.vectors),
+               [&](const VectorParameter& vector) { return is_in(vector.parts); });
+  return part;
+}
+
+class LayerwiseCalibrator : public Calibrator {
+ public:
+  LayerwiseCalibrator(ThreadPool& pool, const ModelConfig& config, const DecoderSpec& spec,
+                      const Checkpoint& checkpoint, const ParameterList& list,
+                      DecoderWeights& weights, std::vector<std::vector<int32_t>> sequences)
+      : pool_(pool),
+        config_(config),
+        spec_(spec),
+        checkpoint_(checkpoint),
+        list_(list),
+        weights_(weights),
+        sequences_(std::move(sequences)) {}
+
+  Status Start() {
+    for (const auto& sequence : sequences_)
+      longest_ = std::max(longest_, static_cast<int64_t>(sequence.size()));
+    options_.max_rows = longest_;
+    options_.max_slices = 1;
+    options_.max_context = longest_;
+    options_.max_logit_rows = 1;
+    ASSIGN_OR_RETURN(Workspace workspace,
+                     Workspace::Allocate(WorkspaceLayout::For(spec_, options_, pool_.num_threads(),
+                                                              InputRounding::kNone)));
+    workspace_ = std::make_unique<Workspace>(std::move(workspace));
+    blocks_.resize(static_cast<size_t>((longest_ + options_.block_size - 1) / options_.block_size));
+    std::iota(blocks_.begin(), blocks_.end(), 0);
+    positions_.resize(static_cast<size_t>(longest_));
+    std::iota(positions_.begin(), positions_.end(), 0);
+    RETURN_IF_ERROR(LoadParameters(pool_, PartOf(list_, "model.embed_tokens"), checkpoint_,
+                                   *config_.scheme, options_.compute_type, {}));
+    for (const auto& sequence : sequences_) {
+      auto& states = states_.emplace_back(sequence.size() * static_cast<size_t>(spec_.hidden_size));
+      kernels::Embedding(pool_, weights_.embedding, sequence, states.data());
+    }
+    weights_.embedding = {};
+    return {};
+  }
+
+  Result<LayerStatistics> RunLayer(int64_t layer) override {
+    const auto index = static_cast<size_t>(layer);
+    RETURN_IF_ERROR(LoadParameters(pool_, PartOf(list_, fmt::format("model.layers.{}.", layer)),
+                                   checkpoint_, *config_.scheme, options_.compute_type, {}));
+    ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(KvLayoutOf(spec_, options_), /*num_layers=*/1,
+                                                      static_cast<int64_t>(blocks_.size())));
+    LayerStatistics statistics;
+    Collector collector(pool_, statistics);
+    for (size_t i = 0; i < sequences_.size(); ++i)
+      RunSequence(spec_.layers[index], weights_.layers[index], sequences_[i], states_[i], cache,
+                  collector);
+    // The statistics are keyed by the matrices' addresses, which stay.
+    DropLayer(weights_.layers[index]);
+    return statistics;
+  }
+
+ private:
+  static void DropLayer(LayerWeights& layer) {
+    layer.attention.qkv.matrix = {};
+    layer.attention.output.matrix = {};
+    layer.mlp.gate_up.matrix = {};
+    layer.mlp.down.matrix = {};
+    layer.moe.router.matrix = {};
+    for (ExpertWeights* experts : {&layer.moe.gate_up, &layer.moe.down}) {
+      for (kernels::PackedMatrix& matrix : experts->matrices) matrix = {};
+    }
+  }
+
+  void RunSequence(const LayerSpec& spec, const LayerWeights& weights,
+                   const std::vector<int32_t>& tokens, std::vector<float>& states, KvCache& cache,
+                   StepObserver& observer) {
+    const auto rows = static_cast<int64_t>(tokens.size());
+    const int64_t hidden = spec_.hidden_size;
+    const kernels::AttentionSlice slice{0, static_cast<int32_t>(rows), 0, blocks_.data()};
+    const StepInput input{.tokens = tokens,
+                          .positions = {positions_.data(), tokens.size()},
+                          .slices = {&slice, 1},
+                          .logit_rows = {}};
+    const Step step{.pool = pool_,
+                    .input = input,
+                    .workspace = *workspace_,
+                    .options = options_,
+                    .norm_eps = spec_.norm_eps,
+                    .splits_inputs = spec_.SplitsInputs(options_.compute_type),
+                    .observer = &observer};
+    float* residual = workspace_->residual();
+    float* delta = workspace_->delta();
+    std::memcpy(residual, states.data(), states.size() * sizeof(float));
+    kernels::RopeTable(pool_, input.positions, spec_.rope_frequencies, workspace_->cos_sin());
+    const LayerCache layer_cache{cache.layer(0), input.slices};
+    kernels::RmsNorm(pool_, residual, hidden, weights.attention_norm.data(), spec_.norm_eps, rows,
+                     hidden, workspace_->normed(),
+                     step.InputType(weights.attention.qkv.inputs.format));
+    ProjectAndAppend(step, spec.attention, weights.attention, layer_cache);
+    Attend(step, spec.attention, weights.attention, layer_cache);
+    ProjectOutput(step, spec.attention, weights.attention, rows);
+    kernels::AddRmsNorm(pool_, residual, delta, weights.mlp_norm.data(), spec_.norm_eps, rows,
+                        hidden, workspace_->normed(),
+                        step.InputType(weights.mlp.gate_up.inputs.format));
+    if (spec.moe)
+      Moe(step, spec, weights, rows);
+    else
+      Mlp(step, spec.mlp, weights.mlp, rows);
+    for (size_t i = 0; i < states.size(); ++i) states[i] = residual[i] + delta[i];
+  }
+
+  ThreadPool& pool_;
+  const ModelConfig& config_;
+  const DecoderSpec& spec_;
+  const Checkpoint& checkpoint_;
+  const ParameterList& list_;
+  DecoderWeights& weights_;
+  const std::vector<std::vector<int32_t>> sequences_;
+  std::vector<std::vector<float>> states_;  // [tokens, hidden] of each sequence
+  ModelOptions options_;
+  std::unique_ptr<Workspace> workspace_;
+  std::vector<int32_t> blocks_, positions_;
+  int64_t longest_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Calibrator>> Calibrator::Create(
+    ThreadPool& pool, const ModelConfig& config, const DecoderSpec& spec,
+    const Checkpoint& checkpoint, const ParameterList& list, DecoderWeights& weights,
+    std::vector<std::vector<int32_t>> sequences) {
+  auto calibrator = std::make_unique<LayerwiseCalibrator>(pool, config, spec, checkpoint, list,
+                                                          weights, std::move(sequences));
+  RETURN_IF_ERROR(calibrator->Start());
+  return std::unique_ptr<Calibrator>(std::move(calibrator));
+}
+
+}  // namespace sluice

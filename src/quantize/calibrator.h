@@ -1,0 +1,41 @@
+// Runs a calibration text through a model one layer at a time, so that no more than one layer is in
+// memory, and measures what goes into its linear layers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/model_config.h"
+#include "models/weights.h"
+#include "quantize/input_statistics.h"
+
+namespace sluice {
+
+struct LayerStatistics {
+  std::map<const kernels::PackedMatrix*, InputStatistics> inputs;  // by MatrixParameter::target
+  InputStatistics keys, values;                                    // as they enter the cache
+};
+
+class Calibrator {
+ public:
+  // `list` names the parameters of `spec` with targets in `weights`; all outlive this object.
+  // Weights are loaded and dropped layer by layer. `sequences`: token ids, each at most
+  // config.max_position_embeddings. Allocates the hidden states of all tokens.
+  static Result<std::unique_ptr<Calibrator>> Create(ThreadPool& pool, const ModelConfig& config,
+                                                    const DecoderSpec& spec,
+                                                    const Checkpoint& checkpoint,
+                                                    const ParameterList& list,
+                                                    DecoderWeights& weights,
+                                                    std::vector<std::vector<int32_t>> sequences);
+  virtual ~Calibrator() = default;
+
+  // Computes the next layer over all sequences. REQUIRES: called for layers 0, 1, ... in order.
+  virtual Result<LayerStatistics> RunLayer(int64_t layer) = 0;
+};
+
+}  // namespace sluice

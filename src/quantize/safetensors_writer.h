@@ -1,0 +1,65 @@
+// Writes a folder of safetensors files whose tensors are known beforehand and whose data come in
+// any order.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "tensor/element_type.h"
+
+namespace sluice {
+
+struct PlannedTensor {
+  std::string name;
+  ElementType type = ElementType::kF32;
+  std::vector<int64_t> shape;
+
+  int64_t size_bytes() const;
+};
+
+// Ownership: owns the open files. Thread safety: one thread at a time.
+class SafetensorsWriter {
+ public:
+  // Spreads the tensors over files of at most `max_file_bytes` (a tensor is never cut), in their
+  // order, and makes the files in `folder` with their full size. Inside a file the tensors stand by
+  // falling size of their elements, so that each is aligned for its type. Names must be unlike.
+  static Result<SafetensorsWriter> Create(const std::filesystem::path& folder,
+                                          std::vector<PlannedTensor> tensors,
+                                          int64_t max_file_bytes);
+  SafetensorsWriter(SafetensorsWriter&& other) noexcept;
+  SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
+  ~SafetensorsWriter();
+
+  // Writes a part of a tensor's data, from byte `offset` of it on.
+  Status Write(const std::string& tensor, int64_t offset, std::span<const std::byte> bytes);
+
+  // Checks that every byte was written once, writes the index where there are several files, and
+  // brings all to disk.
+  Status Finish();
+
+  int64_t total_bytes() const { return total_bytes_; }
+
+ private:
+  struct Place {
+    size_t file = 0;
+    int64_t offset = 0;  // in the file
+    int64_t size = 0;
+    int64_t written = 0;
+  };
+
+  SafetensorsWriter() = default;
+  Status CreateFile(const std::string& name, std::vector<const PlannedTensor*> tensors);
+
+  std::filesystem::path folder_;
+  std::vector<std::string> names_;
+  std::vector<int> files_;
+  std::map<std::string, Place, std::less<>> places_;
+  int64_t total_bytes_ = 0;
+};
+
+}  // namespace sluice
