@@ -130,6 +130,16 @@ Status CheckSettings(const Settings& settings) {
     return Contradiction("--enable-log-outputs requires --enable-log-requests: give both or none",
                          "enable-log-outputs");
   }
+  if (settings.Flag("enable-log-requests") && settings.Flag("disable-log-requests")) {
+    return Contradiction(
+        "--enable-log-requests and --disable-log-requests contradict each other: give one of them",
+        "enable-log-requests");
+  }
+  if (settings.Flag("disable-log-stats") && settings.Given("log-stats-interval")) {
+    return Contradiction(
+        "--disable-log-stats and --log-stats-interval contradict each other: give one of them",
+        "log-stats-interval");
+  }
   const bool custom = settings.TextOr("fingerprint-mode") == "custom";
   if (custom != settings.Given("fingerprint-value")) {
     return Contradiction(

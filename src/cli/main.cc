@@ -93,6 +93,15 @@ int ReportTrtllmCommand(const std::string& word) {
   return kExitUsage;
 }
 
+// `bench` alone lists what it can do.
+void PrintBenches() {
+  for (const Command& command : Commands()) {
+    if (command.name.starts_with("bench "))
+      fmt::print("  {:<48} {}\n", fmt::format("{} {}", command.name, command.arguments),
+                 command.summary);
+  }
+}
+
 bool IsHelp(const std::string& word) {
   return word == "help" || word == "--help" || word == "-h";
 }
@@ -122,6 +131,10 @@ int Main(const std::vector<std::string>& arguments) {
                                             "disaggregated_mpi_worker", "grpc"};
     if (std::find(std::begin(kOthers), std::end(kOthers), words[0]) != std::end(kOthers))
       return ReportTrtllmCommand(words[0]);
+  }
+  if (words[0] == "bench" && (words.size() == 1 || IsHelp(words[1]))) {
+    PrintBenches();
+    return 0;
   }
   const Command* command = TakeCommand(words);
   // `trtllm-serve MODEL` is `trtllm-serve serve MODEL`.

@@ -58,6 +58,10 @@ TEST(CheckSettings, ContradictionsNameBothOptions) {
   };
   EXPECT_THAT(error({"m", "--enable-auto-tool-choice"}), HasSubstr("--tool-call-parser"));
   EXPECT_THAT(error({"m", "--enable-log-outputs"}), HasSubstr("--enable-log-requests"));
+  EXPECT_THAT(error({"m", "--enable-log-requests", "--disable-log-requests"}),
+              HasSubstr("contradict each other"));
+  EXPECT_THAT(error({"m", "--disable-log-stats", "--log-stats-interval", "5"}),
+              HasSubstr("--log-stats-interval"));
   EXPECT_THAT(error({"m", "--fingerprint-mode", "custom"}), HasSubstr("--fingerprint-value"));
   EXPECT_THAT(error({"m", "--fingerprint-value", "x"}), HasSubstr("--fingerprint-mode"));
   EXPECT_THAT(error({"m", "--model", "n"}), HasSubstr("'m' by its place and 'n' by --model"));

@@ -125,6 +125,13 @@ int ReportUnknownCommand(Dialect dialect, const std::vector<std::string>& words)
                  name);
       return kExitUsage;
     }
+    if (words[0] == "bench") {
+      fmt::print(stderr,
+                 "vllm bench: error: argument bench_type: invalid choice: '{}' (choose from "
+                 "'latency', 'serve', 'sweep', 'throughput')\n",
+                 words[1]);
+      return kExitUsage;
+    }
     fmt::print(stderr,
                "vllm: error: argument subparser: invalid choice: '{}' (choose from 'chat', "
                "'complete', 'serve', 'launch', 'bench', 'collect-env', 'download-kernels', "

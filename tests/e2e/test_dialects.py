@@ -140,7 +140,7 @@ def launched(script, folder, port):
 def test_launches_of_the_recipes(tmp_path, script, words):
     in_cache(tmp_path, "nvidia/Some-Model-FP4", ABACUS)
     port = free_port()
-    with launched(script.replace("PORT", str(port)).replace("KV\n", "auto\n").replace("KV ", "auto "), tmp_path, port) as log:
+    with launched(script.replace("PORT", str(port)).replace("KV\n", "fp8\n").replace("KV ", "fp8 "), tmp_path, port) as log:
         with urllib.request.urlopen("http://127.0.0.1:%d/v1/models" % port) as answer:
             names = [card["id"] for card in json.load(answer)["data"]]
         assert "nvidia/Some-Model-FP4" in names
@@ -164,6 +164,8 @@ BAD_LINES = [
     (["serve", ABACUS, "--port", "99999"], 1, "OverflowError: bind(): port must be 0-65535."),
     (["bogus"], 2, "vllm: error: argument subparser: invalid choice: 'bogus' (choose from 'chat', 'complete', 'serve', 'launch', "
      "'bench', 'collect-env', 'download-kernels', 'preload', 'run-batch', 'snapshot')"),
+    (["bench", "startup"], 2, "vllm bench: error: argument bench_type: invalid choice: 'startup' (choose from 'latency', 'serve', "
+     "'sweep', 'throughput')"),
     (["serve", ABACUS, "--enable-auto-tool-choice"], 1,
      "TypeError: Error: --enable-auto-tool-choice requires --tool-call-parser"),
 ]
@@ -192,6 +194,7 @@ def test_failures_at_start_of_vllm():
 
 def test_words_without_a_server():
     assert run(program="vllm").returncode == 0
+    assert "bench throughput" in run("bench", program="vllm").stdout
     version = run("--version", program="vllm")
     assert version.returncode == 0 and version.stdout.count("\n") == 1 and version.stdout[0].isdigit()
     environment = run("collect-env", program="vllm", env={"HF_TOKEN": "hf_secret"})
