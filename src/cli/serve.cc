@@ -29,7 +29,7 @@ std::string Grouped(int64_t number) {
 // The lines of vLLM's log that tools look for.
 void LogVllmReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
                   double load_seconds) {
-  const int64_t cache_tokens = info.num_blocks * info.block_size;
+  const int64_t cache_tokens = info.kv_tokens;
   LOG_INFO("model", "Resolved architecture: {}", info.model.architecture);
   LOG_INFO("model", "Using max model len {}", info.max_model_len);
   LOG_INFO("loader", "Loading weights took {:.2f} seconds", load_seconds);
@@ -41,7 +41,7 @@ void LogVllmReady(const EngineInfo& info, const ServerConfig& config, uint16_t p
 }
 
 void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port, double seconds) {
-  const int64_t cache_tokens = info.num_blocks * info.block_size;
+  const int64_t cache_tokens = info.kv_tokens;
   LOG_INFO("serve", "{} on {} with {} threads, {} weights, {} KV cache", info.model.architecture,
            info.isa, info.num_threads, info.dtype, info.kv_cache_dtype);
   LOG_INFO("serve", "KV cache size: {} tokens ({} blocks of {}, {})", cache_tokens, info.num_blocks,

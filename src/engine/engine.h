@@ -26,6 +26,7 @@ struct EngineInfo {
   int64_t max_num_batched_tokens = 0;
   int64_t num_blocks = 0;
   int block_size = 0;
+  int64_t kv_tokens = 0;  // that the KV cache holds in sequences of max_model_len
   int64_t weight_bytes = 0, workspace_bytes = 0, kv_bytes = 0;
   std::string dtype;           // "bfloat16" | "float32"
   std::string kv_cache_dtype;  // likewise, or "float16" or "fp8"

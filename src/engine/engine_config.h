@@ -36,7 +36,7 @@ struct EngineConfig {
   // process may use where `memory_utilization` is given; exactly `kv_cache_bytes` where that is.
   std::optional<double> memory_utilization;
   std::optional<int64_t> kv_cache_bytes;
-  std::optional<int64_t> num_blocks_override;
+  std::optional<int64_t> num_blocks_override;  // each of all layers
 
   // Machine.
   int num_threads = 0;  // 0: all cores of the process's cgroup

@@ -52,6 +52,7 @@ EngineInfo InfoOf(const EnginePlan& plan, const EngineConfig& config, const Mode
   info.max_num_batched_tokens = plan.max_num_batched_tokens;
   info.num_blocks = plan.num_blocks;
   info.block_size = config.block_size;
+  info.kv_tokens = plan.KvTokens(config.block_size);
   info.weight_bytes = plan.weight_bytes;
   info.workspace_bytes = plan.workspace_bytes;
   info.kv_bytes = plan.kv_bytes;

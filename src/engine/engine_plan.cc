@@ -234,7 +234,9 @@ Status PlanCache(const EngineConfig& config, const ModelConfig& model,
                 "model");
   }
   int64_t budget = KvBudget(config, plan);
-  if (config.num_blocks_override) budget = *config.num_blocks_override * plan.kv_bytes_per_block;
+  if (config.num_blocks_override) {
+    budget = *config.num_blocks_override * plan.kv_bytes_per_block * plan.kv_groups.num_groups();
+  }
   int64_t blocks = std::max<int64_t>(0, budget) / plan.kv_bytes_per_block;
   const bool outright = config.kv_cache_bytes || config.num_blocks_override;
   if (plan.BlocksForSequence(plan.max_model_len, config.block_size) > blocks) {
@@ -292,6 +294,12 @@ int64_t EnginePlan::BlocksForSequence(int64_t tokens, int block_size) const {
   for (const CacheGroup& group : CacheGroups())
     blocks += MostBlocks(group, tokens, max_num_batched_tokens, block_size);
   return blocks;
+}
+
+int64_t EnginePlan::KvTokens(int block_size) const {
+  // With one group sequences of any length fill it.
+  if (kv_groups.num_groups() == 1) return num_blocks * block_size;
+  return num_blocks * max_model_len / BlocksForSequence(max_model_len, block_size);
 }
 
 ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config) {
@@ -368,12 +376,8 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size) {
           : fmt::format("{} blocks of {} tokens and {} of {} layers in {}: ", plan.num_blocks,
                         block_size, plan.kv_groups.layers_per_group(), plan.kv_groups.num_layers(),
                         kv_type);
-  // A sequence alone may leave the rest of its last block unused.
   const double sequences =
-      plan.kv_groups.num_groups() == 1
-          ? static_cast<double>(tokens) / static_cast<double>(plan.max_model_len)
-          : static_cast<double>(plan.num_blocks) /
-                static_cast<double>(plan.BlocksForSequence(plan.max_model_len, block_size));
+      static_cast<double>(plan.KvTokens(block_size)) / static_cast<double>(plan.max_model_len);
   lines.push_back(
       line("KV cache", plan.kv_bytes,
            what + fmt::format("{:.1f} sequences of {}", sequences, plan.max_model_len)));

@@ -41,6 +41,8 @@ struct EnginePlan {
   std::vector<CacheGroup> CacheGroups() const;
   // Blocks that a sequence of `tokens` tokens holds at most, in all groups.
   int64_t BlocksForSequence(int64_t tokens, int block_size) const;
+  // Tokens that the cache holds in sequences of max_model_len.
+  int64_t KvTokens(int block_size) const;
   int64_t total_bytes() const { return weight_bytes + workspace_bytes + kv_bytes; }
 };
 

@@ -189,6 +189,10 @@ TEST(EnginePlan, LayersThatSeeAChunkLeaveRoomForLongerSequences) {
   const std::vector<std::string> table = MemoryTable(*plan, 16);
   EXPECT_THAT(table[3], HasSubstr("4000 blocks of 16 tokens and 12 of 48 layers"));
   EXPECT_THAT(table[3], HasSubstr("1.0 sequences of 33280"));
+  EXPECT_EQ(plan->KvTokens(16), 33280);
+  EngineConfig config;
+  config.num_blocks_override = 700;
+  EXPECT_EQ(PlanChunked(config)->num_blocks, 2800) << "of a quarter of the layers each";
 }
 
 TEST(EnginePlan, SequencesShorterThanAChunkNeedNoGroups) {

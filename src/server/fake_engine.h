@@ -37,6 +37,7 @@ class FakeEngine : public Engine {
     info_.max_model_len = max_model_len;
     info_.num_blocks = 100;
     info_.block_size = 16;
+    info_.kv_tokens = 1600;
     thread_ = std::thread([this] { Loop(); });
   }
   ~FakeEngine() override { End(); }

@@ -306,7 +306,7 @@ double Metrics::cache_usage() const {
 void Metrics::AppendCacheConfig(MetricsText& out) const {
   const auto number = [](auto value) { return static_cast<double>(value); };
   const auto boolean = [](bool value) { return value ? "True" : "False"; };
-  const int64_t tokens = info_.num_blocks * info_.block_size;
+  const int64_t tokens = info_.kv_tokens;
   std::vector<std::pair<std::string, std::string>> labels = {
       {"block_size", std::to_string(info_.block_size)},
       {"cache_dtype", info_.kv_cache_dtype},

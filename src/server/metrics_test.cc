@@ -14,6 +14,7 @@ EngineInfo Info() {
   info.max_model_len = 512;
   info.num_blocks = 10;
   info.block_size = 16;
+  info.kv_tokens = 160;
   return info;
 }
 
