@@ -91,7 +91,8 @@ std::vector<Note> CompilationNotes(const Settings& settings) {
   if (!object || !object->is_object()) return notes;
   for (const auto& [key, value] : object->as_object()) {
     if (key == "pass_config" && value.is_object()) {
-      for (const auto& [inner, ignored] : value.as_object()) AddNote(key + "." + inner, notes);
+      for (const auto& [inner, ignored] : value.as_object())
+        AddNote(fmt::format("{}.{}", key, inner), notes);
     } else {
       AddNote(key, notes);
     }

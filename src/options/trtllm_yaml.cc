@@ -35,7 +35,7 @@ class Keys {
 
   Status Read(const json::Value& object, const std::string& parent = "") {
     for (const auto& [name, value] : object.as_object()) {
-      const std::string path = parent.empty() ? name : parent + "." + name;
+      const std::string path = parent.empty() ? name : fmt::format("{}.{}", parent, name);
       RETURN_IF_ERROR(ReadKey(path, value));
     }
     return {};
