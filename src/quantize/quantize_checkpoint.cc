@@ -100,8 +100,12 @@ class Quantizer {
         options_(options),
         target_(*options.target),
         format_(target_.format),
+        fused_target_(target_),
         writer_(writer),
-        done_(done) {}
+        done_(done) {
+    // ModelOpt rounds tensors of all experts in F32.
+    fused_target_.rounds_quotient = false;
+  }
 
   // `statistics`: null where nothing was measured.
   Status WriteLayer(const QuantizedLayer& layer, const LayerStatistics* statistics) {
@@ -177,8 +181,9 @@ class Quantizer {
       const int64_t rows = std::min(chunk, module.rows - row);
       values_.resize(static_cast<size_t>(rows * cols));
       DecodeRows(pool_, module, row, rows, values_.data());
-      const int64_t scale_row_bytes = Encode(rows, cols, tensor_scale);
-      AddError(module, rows, cols, tensor_scale);
+      const int64_t scale_row_bytes =
+          Encode(module.expert >= 0 ? fused_target_ : target_, rows, cols, tensor_scale);
+      AddError(rows, cols, tensor_scale);
       const int64_t scale_bytes = ScaleRows(rows) * scale_row_bytes;
       if (module.expert >= 0) {
         RETURN_IF_ERROR(WriteTransposed(data_name, module, codes_, rows, row_code_bytes));
@@ -207,7 +212,7 @@ class Quantizer {
   }
 
   // Fills codes_ and scales_ from values_; returns the bytes of one row of scales.
-  int64_t Encode(int64_t rows, int64_t cols, float tensor_scale) {
+  int64_t Encode(const QuantizeTarget& target, int64_t rows, int64_t cols, float tensor_scale) {
     int64_t scale_bytes = 0;
     switch (format_.scale_layout) {
       case DataFormat::ScaleLayout::kPerRow:
@@ -226,7 +231,7 @@ class Quantizer {
     const int64_t unit = std::max<int64_t>(format_.block_rows, 1);
     pool_.ParallelFor((rows + unit - 1) / unit, 1, [&](int64_t from, int64_t to) {
       const int64_t begin = from * unit, end = std::min(rows, to * unit);
-      EncodeRows(target_, options_.group_scales, values_.data() + begin * cols, end - begin, cols,
+      EncodeRows(target, options_.group_scales, values_.data() + begin * cols, end - begin, cols,
                  tensor_scale, codes_.data() + begin * code_bytes,
                  scales_.data() + begin / unit * scale_bytes);
     });
@@ -234,7 +239,7 @@ class Quantizer {
   }
 
   // What was written against what was read.
-  void AddError(const QuantizedModule& module, int64_t rows, int64_t cols, float tensor_scale) {
+  void AddError(int64_t rows, int64_t cols, float tensor_scale) {
     StoredMatrix written{.format = format_,
                          .rows = rows,
                          .cols = cols,
@@ -263,7 +268,6 @@ class Quantizer {
       error_ += error;
       norm_ += norm;
     });
-    static_cast<void>(module);
   }
 
   // Rows [rows, row_bytes] as the expert's part [row_bytes, rows] of a tensor of all.
@@ -341,6 +345,7 @@ class Quantizer {
   const QuantizeOptions& options_;
   const QuantizeTarget& target_;
   const DataFormat& format_;
+  QuantizeTarget fused_target_;
   SafetensorsWriter& writer_;
   const std::function<void(int64_t)>& done_;
   std::vector<float> values_;

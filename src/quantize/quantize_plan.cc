@@ -224,6 +224,9 @@ class Planner {
   }
 
   void ListPlainModules() {
+    // Named also where it is tied to the embedding, as the tools do.
+    constexpr std::string_view kHead = "lm_head";
+    plain_.insert(SpelledLike(checkpoint_.Find("model.embed_tokens.weight")->info->name, kHead));
     plan_.plain_modules.assign(plain_.begin(), plain_.end());
     const bool has_images =
         std::any_of(plan_.copied.begin(), plan_.copied.end(), [](const StoredTensor* tensor) {

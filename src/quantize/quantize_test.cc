@@ -52,15 +52,15 @@ TEST_F(QuantizeTest, EveryLayoutLoadsAndIsCloseToItsSource) {
     const char *source, *target, *scheme;
     double weight_error, divergence;
   } kCases[] = {
-      {"llama-bf16", "modelopt-fp8", "ModelOpt FP8", 0.04, 0.01},
-      {"llama-bf16", "modelopt-nvfp4", "ModelOpt NVFP4", 0.12, 0.1},
-      {"llama-bf16", "quark-fp8", "Quark FP8 per-tensor", 0.04, 0.01},
-      {"llama-bf16", "quark-mxfp4", "Quark MXFP4", 0.14, 0.1},
-      {"llama-bf16", "block-fp8", "FP8 in blocks of 128x128", 0.04, 0.01},
-      {"llama-bf16", "fp8-dynamic", "compressed-tensors FP8 per-row", 0.04, 0.01},
+      {"llama-bf16", "modelopt-fp8", "ModelOpt FP8", 0.04, 0.02},
+      {"llama-bf16", "modelopt-nvfp4", "ModelOpt NVFP4", 0.12, 0.25},
+      {"llama-bf16", "quark-fp8", "Quark FP8 per-tensor", 0.04, 0.02},
+      {"llama-bf16", "quark-mxfp4", "Quark MXFP4", 0.14, 0.25},
+      {"llama-bf16", "block-fp8", "FP8 in blocks of 128x128", 0.04, 0.02},
+      {"llama-bf16", "fp8-dynamic", "compressed-tensors FP8 per-row", 0.04, 0.02},
       {"llama-bf16", "int8-w8a8", "compressed-tensors INT8", 0.02, 0.01},
-      {"llama-tied-bf16-sharded", "modelopt-fp8", "ModelOpt FP8", 0.04, 0.01},
-      {"qwen3-bf16", "fp8-dynamic", "compressed-tensors FP8 per-row", 0.04, 0.01},
+      {"llama-tied-bf16-sharded", "modelopt-fp8", "ModelOpt FP8", 0.04, 0.02},
+      {"qwen3-bf16", "fp8-dynamic", "compressed-tensors FP8 per-row", 0.04, 0.02},
   };
   for (const auto& test : kCases) {
     SCOPED_TRACE(fmt::format("{} to {}", test.source, test.target));
