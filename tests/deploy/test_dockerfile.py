@@ -62,17 +62,15 @@ class Stage:
 
     @contextlib.contextmanager
     def mounted(self):
-        places = [("proc", "proc"), ("dev", "/dev")]
+        """With /proc and /sys; the device files that matter are debootstrap's own."""
         done = []
         try:
-            for name, source in places:
-                target = self.folder / name
-                argv = ["mount", "-t", "proc", "proc"] if source == "proc" else ["mount", "--bind", source]
-                subprocess.run([*argv, target], check=True)
-                done.append(target)
+            for kind, name in (("proc", "proc"), ("sysfs", "sys")):
+                subprocess.run(["mount", "-t", kind, "-o", "ro" if kind == "sysfs" else "rw", kind, self.folder / name], check=True)
+                done.append(self.folder / name)
             yield
         finally:
-            for target in reversed(done):
+            for target in done:
                 subprocess.run(["umount", "--lazy", target], check=True)
 
     def argv(self, words):
@@ -109,7 +107,9 @@ class Builder:
             assert words[0] in SUITES, "the test knows no base image %s" % words[0]
             source = self.base()
         stage = source.copy_to(self.folder / name)
+        # Engines write both.
         shutil.copy("/etc/resolv.conf", stage.folder / "etc" / "resolv.conf")
+        (stage.folder / "etc" / "hosts").write_text("127.0.0.1 localhost\n")
         self.stages[name] = stage
         return stage
 
@@ -214,7 +214,8 @@ def main():
     try:
         passed = check(Builder(folder).execute(DOCKERFILE.read_text()))
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        # Never into something that is still mounted.
+        subprocess.run(["rm", "-rf", "--one-file-system", folder])
     print("%d passed, 0 failed" % passed)
 
 
