@@ -114,7 +114,7 @@ Result<int> RunServe(const options::Settings& settings) {
     LogVllmReady(serving->engine().info(), server_config, serving->server().port(), load_seconds);
   LogReady(serving->engine().info(), server_config, serving->server().port(), seconds);
   SayReady(settings.dialect());
-  const Result<int> code = serving->server().Run();
+  Result<int> code = serving->server().Run();
   if (settings.dialect() != options::Dialect::kSluice) {
     PrintError(
         fmt::format("INFO:     Waiting for application shutdown.\n"
