@@ -16,3 +16,8 @@ for run in \
   # shellcheck disable=SC2086
   "$bin" bench latency "$shape" --load-format dummy ${run#*|} "$@"
 done
+
+# The same for a mixture of experts, counted on the bytes of the experts that a token meets.
+echo
+echo "== experts, one stream, decode"
+"$bin" bench latency benchmarks/moe-32x512-shape --load-format dummy --batch-size 1 --input-len 16 --output-len 33 --num-iters 3 "$@"

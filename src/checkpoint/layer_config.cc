@@ -205,6 +205,7 @@ Status ReadLlama4Layers(const JsonFields& fields, ModelConfig& config) {
   ExpertsConfig experts;
   RETURN_IF_ERROR(ReadExpertCounts(fields, 1, experts));
   experts.intermediate_size = config.intermediate_size;
+  experts.has_shared = true;
   ASSIGN_OR_RETURN(const auto step, fields.Integer("interleave_moe_layer_step", 1, kMaxLayers));
   ASSIGN_OR_RETURN(const auto given, ReadLayerSet(fields, config, "moe_layers"));
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {

@@ -28,6 +28,7 @@ struct ExpertsConfig {
   int64_t experts_per_token = 0;
   int64_t intermediate_size = 0;  // of each
   bool normalize = false;         // norm_topk_prob: the chosen experts' weights add up to 1
+  bool has_shared = false;        // one more, as wide, that every token visits
   std::vector<bool> layers;       // [num_hidden_layers]: which have experts
 };
 

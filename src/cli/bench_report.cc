@@ -44,7 +44,7 @@ Figures FiguresOf(const BenchReport& report) {
   f.prefill_flops_per_second = prompts * report.prefill_flops / f.prefill_seconds;
   f.decode_steps_per_second = f.decode_tokens_per_second / prompts;
   f.decode_bytes_per_second =
-      f.decode_steps_per_second * static_cast<double>(report.work.weight_bytes_per_token);
+      f.decode_steps_per_second * static_cast<double>(report.token_weight_bytes);
   const double in = prompts * static_cast<double>(report.input_len);
   const double out = prompts * static_cast<double>(report.output_len);
   f.total_tokens_per_second = (in + out) / f.seconds;
@@ -67,7 +67,8 @@ BenchReport MakeReport(const EngineInfo& info, std::optional<MachineLimits> limi
                   model.architecture, model.num_hidden_layers, model.hidden_size,
                   model.intermediate_size, model.num_attention_heads, model.num_key_value_heads,
                   model.head_dim, model.vocab_size, info.dtype);
-  report.work = WorkOf(model, info.dtype == "float32" ? 4 : 2);
+  report.work = WorkOf(model);
+  report.token_weight_bytes = info.token_weight_bytes;
   report.limits = limits;
   report.num_threads = info.num_threads;
   report.num_prompts = num_prompts;
@@ -131,7 +132,7 @@ json::Value BenchReport::Json() const {
     object.Set("limit_amx_bf16_flops_per_second", json::Value(limits->amx_bf16_flops_per_second));
     object.Set("limit_f32_flops_per_second", json::Value(limits->f32_flops_per_second));
   }
-  object.Set("weight_bytes_per_token", json::Value(work.weight_bytes_per_token));
+  object.Set("weight_bytes_per_token", json::Value(token_weight_bytes));
   object.Set("prefill_seconds", json::Value(f.prefill_seconds));
   object.Set("prefill_tokens_per_second", json::Value(f.prefill_tokens_per_second));
   object.Set("prefill_flops_per_second", json::Value(f.prefill_flops_per_second));

@@ -14,6 +14,7 @@ namespace sluice::cli {
 struct BenchReport {
   std::string shape;  // the model in words
   ModelWork work;
+  int64_t token_weight_bytes = 0;  // of weights, that a step of one token reads
   std::optional<MachineLimits> limits;
   int num_threads = 0;
   int64_t num_prompts = 0, input_len = 0, output_len = 0;

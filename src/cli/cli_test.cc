@@ -131,12 +131,27 @@ TEST(Limits, WorkOfAKnownShape) {
   config.num_key_value_heads = 8;
   config.head_dim = 64;
   config.vocab_size = 128256;
-  const ModelWork work = WorkOf(config, 2);
+  const ModelWork work = WorkOf(config);
   EXPECT_EQ(work.matrix_weights, 16 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192));
   EXPECT_EQ(work.matrix_weights + work.logit_weights, 1235746816);
-  EXPECT_EQ(work.weight_bytes_per_token, int64_t{2} * 1235746816);
   EXPECT_NEAR(PrefillFlops(config, work, 512),
               2.0 * 512 * 973078528 + 2.0 * 262668288 + 2.0 * 512 * 512 * 2048 * 16, 1);
+}
+
+TEST(Limits, ATokenMeetsTheChosenExperts) {
+  ModelConfig config;
+  config.num_hidden_layers = 3;
+  config.hidden_size = 100;
+  config.intermediate_size = 70;
+  config.num_attention_heads = config.num_key_value_heads = 2;
+  config.head_dim = 50;
+  config.experts = ExpertsConfig{.num_experts = 8,
+                                 .experts_per_token = 2,
+                                 .intermediate_size = 30,
+                                 .has_shared = true,
+                                 .layers = {true, false, true}};
+  EXPECT_EQ(WorkOf(config).matrix_weights,
+            3 * 4 * 100 * 100 + 3 * 100 * 70 + 2 * (3 * 3 * 100 * 30 + 8 * 100));
 }
 
 TEST(Report, FiguresStandBesideTheirBounds) {
@@ -146,6 +161,7 @@ TEST(Report, FiguresStandBesideTheirBounds) {
   info.model.hidden_size = info.model.intermediate_size = info.model.vocab_size = 1000;
   info.model.num_attention_heads = info.model.num_key_value_heads = 10;
   info.model.head_dim = 100;
+  info.token_weight_bytes = 16'000'000;
   BenchReport report = MakeReport(info, MachineLimits{32e6, 1e9, 0, 1e8}, 1, 10, 11);
   BatchResult run;
   run.seconds = 2;
@@ -154,7 +170,7 @@ TEST(Report, FiguresStandBesideTheirBounds) {
   run.decode_seconds = 1;
   run.decode = {.steps = 1, .tokens = 1, .model_seconds = 0.75};
   report.runs = {run};
-  // 8 million weights, 16 MB a step, one step a second.
+  // 16 MB a step, one step a second.
   EXPECT_THAT(report.Text(), HasSubstr("0.02 GB/s of weights, 50 % of the read bandwidth"));
   EXPECT_THAT(report.Text(), HasSubstr("host     250.000 ms a step"));
   EXPECT_EQ(report.Json().Find("decode_tokens_per_second")->as_double(), 1);

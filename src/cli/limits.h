@@ -22,11 +22,10 @@ MachineLimits MeasureLimits(int num_threads);
 
 // Arithmetic and memory traffic that no implementation avoids.
 struct ModelWork {
-  int64_t matrix_weights = 0;          // of all layers
-  int64_t logit_weights = 0;           // of the output matrix
-  int64_t weight_bytes_per_token = 0;  // read by a step, whatever its batch
+  int64_t matrix_weights = 0;  // that one token meets in all layers: of experts, those chosen
+  int64_t logit_weights = 0;   // of the output matrix
 };
-ModelWork WorkOf(const ModelConfig& config, int bytes_per_weight);
+ModelWork WorkOf(const ModelConfig& config);
 // Operations of `tokens` prompt tokens of one sequence, with the logits of the last one.
 double PrefillFlops(const ModelConfig& config, const ModelWork& work, int64_t tokens);
 

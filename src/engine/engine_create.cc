@@ -54,6 +54,7 @@ EngineInfo InfoOf(const EnginePlan& plan, const EngineConfig& config, const Mode
   info.block_size = config.block_size;
   info.kv_tokens = plan.KvTokens(config.block_size);
   info.weight_bytes = plan.weight_bytes;
+  info.token_weight_bytes = plan.token_weight_bytes;
   info.workspace_bytes = plan.workspace_bytes;
   info.kv_bytes = plan.kv_bytes;
   info.dtype = plan.dtype == ElementType::kF32 ? "float32" : "bfloat16";

@@ -174,6 +174,7 @@ Status PlanBytes(const EngineConfig& config, const ModelConfig& model,
   ASSIGN_OR_RETURN(const ModelMemory memory,
                    plan_model(model, ModelOptionsOf(plan, config), plan.num_threads));
   plan.weight_bytes = memory.weight_bytes;
+  plan.token_weight_bytes = memory.token_weight_bytes;
   plan.workspace_bytes = memory.workspace_bytes +
                          plan.max_logit_rows() * model.vocab_size * int64_t{sizeof(float)} +
                          Sampler::ScratchBytes(model.vocab_size, plan.num_threads);

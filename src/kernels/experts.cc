@@ -62,7 +62,9 @@ void GatherRow(const float* x, int64_t cols, const float* weight, float* out) {
 template <typename T>
 void Gather(ThreadPool& pool, const Activations& x, std::span<const int32_t> order, int64_t top_k,
             const float* weights, T* out) {
-  pool.ParallelFor(static_cast<int64_t>(order.size()), 1, [&](int64_t begin, int64_t end) {
+  // The few rows of a decoding step are not worth waking a thread.
+  const int64_t grain = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, x.cols));
+  pool.ParallelFor(static_cast<int64_t>(order.size()), grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t pair = order[static_cast<size_t>(i)];
       GatherRow(static_cast<const T*>(x.data) + pair / top_k * x.stride, x.cols,

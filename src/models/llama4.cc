@@ -25,7 +25,7 @@ Result<DecoderSpec> Describe(const ModelConfig& config) {
     layer.mlp.module = "feed_forward";
     if (!experts.layers[i]) continue;
     layer.mlp.module = "feed_forward.shared_expert";
-    layer.mlp.intermediate_size = experts.intermediate_size;
+    layer.mlp.intermediate_size = experts.has_shared ? experts.intermediate_size : 0;
     layer.moe = MoeSpec{.router_module = "feed_forward.router",
                         .experts_module = "feed_forward.experts",
                         .fused_transposed = true,

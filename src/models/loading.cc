@@ -1,5 +1,6 @@
 // PlanModel and LoadModel.
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -44,7 +45,26 @@ InputRounding LoadedRounding(const ParameterList& parameters, const ModelOptions
   return most;
 }
 
-// The same from config.json alone.
+// The parameters that a step of one token reads.
+ParameterList ReadByOneToken(const DecoderSpec& spec, const ParameterList& parameters,
+                             const DecoderWeights& weights) {
+  std::set<const kernels::PackedMatrix*> unread;
+  if (!spec.tied_head) unread.insert(&weights.embedding);
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const auto top_k = static_cast<size_t>(spec.layers[i].moe ? spec.layers[i].moe->top_k : 0);
+    for (const ExpertWeights* experts :
+         {&weights.layers[i].moe.gate_up, &weights.layers[i].moe.down}) {
+      for (size_t e = top_k; e < experts->matrices.size(); ++e)
+        unread.insert(&experts->matrices[e]);
+    }
+  }
+  ParameterList read = parameters;
+  std::erase_if(read.matrices,
+                [&](const MatrixParameter& matrix) { return unread.contains(matrix.target); });
+  return read;
+}
+
+// The most that any layer does to its inputs, from config.json alone.
 InputRounding PlannedRounding(const ParameterList& parameters, const QuantizationScheme& scheme,
                               const ModelOptions& options) {
   InputRounding most = InputRounding::kNone;
@@ -121,6 +141,8 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
   const ParameterList parameters = ListParameters(spec, unfilled);
   ModelMemory memory;
   memory.weight_bytes = ParameterBytes(parameters, *config.scheme, options.compute_type);
+  memory.token_weight_bytes = ParameterBytes(ReadByOneToken(spec, parameters, unfilled),
+                                             *config.scheme, options.compute_type);
   memory.workspace_bytes =
       WorkspaceLayout::For(spec, options, num_threads,
                            PlannedRounding(parameters, *config.scheme, options))

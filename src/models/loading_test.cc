@@ -289,6 +289,9 @@ TEST(PlanTest, KnowsTheSizeOfExperts) {
   const int64_t matrices =
       2 * 202048ll * 5120 + 48 * (attention + 17 * int64_t{expert} + 16 * 5120);
   EXPECT_EQ(memory->weight_bytes, 2 * matrices + 4 * 97 * 5120);
+  // One token meets the shared expert and one other, and no more of the embedding than its row.
+  EXPECT_EQ(memory->token_weight_bytes,
+            memory->weight_bytes - 2 * (202048ll * 5120 + 48 * 15 * int64_t{expert}));
   // The position limit of ten million takes no memory.
   EXPECT_LT(memory->workspace_bytes, int64_t{2} << 30);
 }

@@ -39,6 +39,9 @@ struct ModelOptions {
 // What loading will take, from config.json alone.
 struct ModelMemory {
   int64_t weight_bytes = 0;
+  // Of the weights, what a step of one token reads: all but the embedding's table and the experts
+  // that are not chosen.
+  int64_t token_weight_bytes = 0;
   int64_t workspace_bytes = 0;
   int64_t kv_bytes_per_block = 0;  // block_size tokens in all layers, K and V
   KvGroups kv_groups = {};
