@@ -21,3 +21,15 @@ done
 echo
 echo "== experts, one stream, decode"
 "$bin" bench latency benchmarks/moe-32x512-shape --load-format dummy --batch-size 1 --input-len 16 --output-len 33 --num-iters 3 "$@"
+
+# The same Llama in narrow formats: one stream against the read bandwidth at the formats' own bytes, prefill against
+# the BF16 prefill above.
+for format in fp8 nvfp4 mxfp4; do
+  for run in "one stream, decode|--input-len 16 --output-len 33" "512-token prefill|--input-len 512 --output-len 1"; do
+    echo
+    echo "== $format, ${run%%|*}"
+    # shellcheck disable=SC2086
+    "$bin" bench latency "benchmarks/llama-3.2-1b-$format-shape" --load-format dummy --batch-size 1 --num-iters 3 \
+      ${run#*|} "$@"
+  done
+done
