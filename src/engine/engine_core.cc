@@ -368,6 +368,7 @@ void EngineCore::Bury(ActiveRequest& request, FinishReason reason) {
     stats.generated_tokens = request.num_generated;
     stats.max_tokens = request.request.sampling.max_tokens;
     stats.num_sequences = request.request.num_sequences;
+    for (const auto& sequence : request.sequences) stats.preemptions += sequence->num_preemptions;
     stats.queue_seconds = SecondsBetween(*arrival, request.first_scheduled.value_or(now));
     stats.prefill_seconds = between(request.first_scheduled, request.first_token);
     stats.decode_seconds = between(request.first_token, request.last_token);

@@ -32,6 +32,7 @@ struct RequestStats {
   int64_t cached_tokens = 0;
   int64_t generated_tokens = 0;  // over all sequences
   int64_t max_tokens = 0;
+  int64_t preemptions = 0;  // of its sequences
   int num_sequences = 1;
   double queue_seconds = 0;                   // arrival to first scheduled
   double prefill_seconds = 0;                 // first scheduled to first token

@@ -1,25 +1,58 @@
 #include "server/access_log.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace sluice {
+namespace {
 
-AccessLog::AccessLog(const ServerConfig& config)
-    : disabled_(config.disable_access_log), quiet_paths_(config.quiet_access_paths) {
-  if (!disabled_) thread_ = std::thread([this] { Work(); });
+constexpr auto kLastLines = std::chrono::seconds(1);
+
+// Past the C library's buffer: a thread that is stuck in it would hold up the end of the program.
+void WriteAll(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(file, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+}  // namespace
+
+struct AccessLog::Queue {
+  std::mutex mutex;  // guards what follows
+  std::condition_variable wake, ended;
+  std::vector<std::string> lines;
+  uint64_t dropped = 0;
+  bool stopping = false, done = false;
+};
+
+AccessLog::AccessLog(const ServerConfig& config, int file)
+    : disabled_(config.disable_access_log),
+      quiet_paths_(config.quiet_access_paths),
+      queue_(std::make_shared<Queue>()) {
+  if (!disabled_) thread_ = std::thread([queue = queue_, file] { Work(queue, file); });
 }
 
 AccessLog::~AccessLog() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
+  if (!thread_.joinable()) return;
+  std::unique_lock lock(queue_->mutex);
+  queue_->stopping = true;
+  queue_->wake.notify_all();
+  const bool done = queue_->ended.wait_for(lock, kLastLines, [this] { return queue_->done; });
+  lock.unlock();
+  if (done) {
+    thread_.join();
+  } else {
+    thread_.detach();
   }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
 }
 
 std::string AccessLog::Line(const HttpExchangeRecord& record) {
@@ -34,30 +67,33 @@ void AccessLog::Add(const HttpExchangeRecord& record) {
     return;
   std::string line = Line(record);
   {
-    std::lock_guard lock(mutex_);
-    if (waiting_.size() >= kMaxWaiting) {
-      ++dropped_;
+    std::lock_guard lock(queue_->mutex);
+    if (queue_->lines.size() >= kMaxWaiting) {
+      ++queue_->dropped;
       return;
     }
-    waiting_.push_back(std::move(line));
+    queue_->lines.push_back(std::move(line));
   }
-  wake_.notify_one();
+  queue_->wake.notify_one();
 }
 
-void AccessLog::Work() {
-  std::unique_lock lock(mutex_);
+void AccessLog::Work(const std::shared_ptr<Queue>& queue, int file) {
+  std::unique_lock lock(queue->mutex);
   while (true) {
-    wake_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
+    queue->wake.wait(lock, [&] { return queue->stopping || !queue->lines.empty(); });
+    if (queue->lines.empty()) break;
     std::vector<std::string> lines;
-    lines.swap(waiting_);
-    const uint64_t dropped = std::exchange(dropped_, 0);
+    lines.swap(queue->lines);
+    const uint64_t dropped = std::exchange(queue->dropped, 0);
     lock.unlock();
-    for (const std::string& line : lines) std::fwrite(line.data(), 1, line.size(), stdout);
-    if (dropped > 0) fmt::print(stdout, "INFO:     {} lines of this log were dropped\n", dropped);
-    std::fflush(stdout);
+    std::string text;
+    for (const std::string& line : lines) text += line;
+    if (dropped > 0) text += fmt::format("INFO:     {} lines of this log were dropped\n", dropped);
+    WriteAll(file, text);
     lock.lock();
   }
+  queue->done = true;
+  queue->ended.notify_all();
 }
 
 }  // namespace sluice

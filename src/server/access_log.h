@@ -1,9 +1,10 @@
 // The access log: one line an answered request, as uvicorn writes it.
 #pragma once
 
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
+#include <unistd.h>
+
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,8 +21,9 @@ class AccessLog {
  public:
   static constexpr size_t kMaxWaiting = 8192;
 
-  explicit AccessLog(const ServerConfig& config);
-  // Writes what waits, unless the reader of the standard output has stopped.
+  // `file` is an open descriptor and stays so.
+  explicit AccessLog(const ServerConfig& config, int file = STDOUT_FILENO);
+  // Writes what waits, but waits no longer than a second for a standard output that takes nothing.
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
@@ -33,15 +35,13 @@ class AccessLog {
   void Add(const HttpExchangeRecord& record);
 
  private:
-  void Work();
+  struct Queue;
+  static void Work(const std::shared_ptr<Queue>& queue, int file);
 
   const bool disabled_;
   const std::vector<std::string> quiet_paths_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<std::string> waiting_;
-  uint64_t dropped_ = 0;
-  bool stopping_ = false;
+  // Shared with the thread, which outlives this object where its output is stuck.
+  const std::shared_ptr<Queue> queue_;
   std::thread thread_;
 };
 

@@ -175,6 +175,7 @@ void Metrics::SetModel(std::string model_name, const EngineInfo& info, const Ser
   }
   sequences_ = Histogram({1, 2, 5, 10, 20});
   iteration_ = Histogram(kIterationBounds);
+  request_preemptions_ = Histogram({1, 2, 3, 4, 5, 10, 20});
   last_.total_blocks = info.num_blocks;
   has_model_ = true;
 }
@@ -228,6 +229,7 @@ void Metrics::OnFinished(const RequestStats& stats) {
   max_tokens_.Observe(static_cast<double>(stats.max_tokens), times);
   computed_.Observe(static_cast<double>(stats.prompt_tokens - stats.cached_tokens), times);
   sequences_.Observe(static_cast<double>(stats.num_sequences));
+  request_preemptions_.Observe(static_cast<double>(stats.preemptions));
 }
 
 void Metrics::OnHttp(const HttpExchangeRecord& record, std::string_view handler) {
@@ -419,6 +421,8 @@ std::string Metrics::Text(bool idle) const {
                      "Histogram of number of tokens per engine_step.");
     out.Distribution("vllm:request_max_num_generation_tokens", labels, max_generation_,
                      "Histogram of maximum number of requested generation tokens.");
+    out.Distribution("vllm:request_num_preemptions", labels, request_preemptions_,
+                     "Histogram of how often a request was preempted.");
     out.Distribution("vllm:request_params_n", labels, sequences_,
                      "Histogram of the n request parameter.");
     out.Distribution("vllm:request_params_max_tokens", labels, max_tokens_,

@@ -114,7 +114,7 @@ class Metrics : public EngineObserver {
   uint64_t finished_[4] = {};
   Histogram first_token_, inter_token_, per_token_, e2e_, queue_, inference_, prefill_, decode_;
   Histogram prompt_lengths_, generation_lengths_, max_generation_, max_tokens_, computed_,
-      sequences_, iteration_;
+      sequences_, iteration_, request_preemptions_;
   Histogram http_seconds_;
   std::map<std::string, Handler, std::less<>> handlers_;
 

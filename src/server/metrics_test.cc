@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json.h"
+
 namespace sluice {
 namespace {
 
@@ -104,6 +106,38 @@ TEST(MetricsTest, ReportsThroughputWhileBusyAndOnceAfter) {
   EXPECT_THAT(metrics.ThroughputLine(), HasSubstr("Avg generation throughput: "));
   EXPECT_THAT(metrics.ThroughputLine(), HasSubstr("Avg generation throughput: 0.0 tokens/s"));
   EXPECT_EQ(metrics.ThroughputLine(), "");
+}
+
+TEST(MetricsTest, TellsOfTheCacheAndOfWhatWasTurnedAway) {
+  Metrics metrics;
+  ServerConfig config;
+  config.memory_utilization = 0.9;
+  config.enable_prefix_caching = false;
+  metrics.SetModel("m", Info(), config);
+  metrics.OnRejected();
+  const std::string text = metrics.Text(true);
+  EXPECT_THAT(text, HasSubstr("enable_prefix_caching=\"False\""));
+  EXPECT_THAT(text, HasSubstr("gpu_memory_utilization=\"0.9\""));
+  EXPECT_THAT(text, HasSubstr("num_gpu_blocks=\"10\""));
+  EXPECT_THAT(
+      text,
+      HasSubstr("vllm:admission_rejections_total{model_name=\"m\",reason=\"queue_full\"} 1.0"));
+}
+
+TEST(MetricsTest, KeepsALimitedNumberOfSteps) {
+  Metrics metrics;
+  ServerConfig config;
+  metrics.SetModel("m", Info(), config);
+  metrics.OnStep({});
+  EXPECT_EQ(metrics.TakeIterations(), "[]") << "nobody asked for them";
+  config.enable_iteration_stats = true;
+  metrics.SetModel("m", Info(), config);
+  for (int i = 0; i < 1100; ++i) metrics.OnStep({});
+  const Result<json::Value> steps = json::Parse(metrics.TakeIterations());
+  ASSERT_TRUE(steps);
+  ASSERT_EQ(steps->as_array().size(), 1000u);
+  EXPECT_EQ(*steps->as_array().back().Find("iter"), json::Value(1101));
+  EXPECT_EQ(metrics.TakeIterations(), "[]");
 }
 
 }  // namespace

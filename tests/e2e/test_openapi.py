@@ -10,12 +10,12 @@ SCHEMATHESIS = ROOT / ".venv-schemathesis" / "bin" / "schemathesis"
 LEFT_OUT = "negative_data_rejection,positive_data_acceptance"
 
 
-def test_schemathesis():
+def test_schemathesis(tmp_path):
     with serving(ABACUS, "--max-model-len", 256, "--threads", 2) as server:
         outcome = subprocess.run(
             [SCHEMATHESIS, "run", server.url + "/openapi.json", "--max-examples", "5", "--max-time", "15", "--workers", "1", "--seed", "1",
              "--request-timeout", "60", "--exclude-checks", LEFT_OUT, "--no-color"],
-            capture_output=True, text=True, timeout=180)
+            capture_output=True, text=True, timeout=180, cwd=tmp_path)
         assert outcome.returncode == 0, outcome.stdout[-5000:] + outcome.stderr[-2000:]
         assert server.get("/health")[0] == 200
         # Whatever came in, nobody was answered with a fault of the server.
