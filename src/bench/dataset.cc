@@ -214,7 +214,7 @@ Result<Dataset> MakeDataset(const DatasetOptions& options, const Tokenizer* toke
     case Kind::kRandom: break;
     case Kind::kCustom: break;
   }
-  if (!options.path.empty() && !options.send_ids) return MakeRandomFromFile(options, *tokenizer);
+  if (!options.path.empty()) return MakeRandomFromFile(options, *tokenizer);
   return MakeRandom(options, *tokenizer);
 }
 

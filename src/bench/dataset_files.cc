@@ -181,7 +181,8 @@ Result<Dataset> MakeRandomFromFile(const DatasetOptions& options, const Tokenize
   ASSIGN_OR_RETURN(const auto turns, ReadConversations(options));
   NumpyGenerator random(options.seed);
   ExactText exact(tokenizer);
-  const int64_t special = static_cast<int64_t>(tokenizer.Encode("", true).size());
+  const int64_t special =
+      options.send_ids ? 0 : static_cast<int64_t>(tokenizer.Encode("", true).size());
   const auto range = [&](int64_t length, double ratio) {
     const auto low = static_cast<int64_t>(static_cast<double>(length) * (1 - ratio));
     const auto high = static_cast<int64_t>(static_cast<double>(length) * (1 + ratio));
@@ -200,11 +201,14 @@ Result<Dataset> MakeRandomFromFile(const DatasetOptions& options, const Tokenize
     for (int64_t k = 0; k < inputs[i]; ++k)
       ids.push_back(source[static_cast<size_t>(k) % source.size()]);
     Prompt prompt;
-    prompt.text = exact.Make(ids, inputs[i], [&](int64_t n) {
-      return std::vector<int64_t>(static_cast<size_t>(n), source[0]);
-    });
+    if (!options.send_ids) {
+      prompt.text = exact.Make(ids, inputs[i], [&](int64_t n) {
+        return std::vector<int64_t>(static_cast<size_t>(n), source[0]);
+      });
+    }
     prompt.prompt_tokens = static_cast<int64_t>(ids.size());
     prompt.output_tokens = outputs[i++];
+    if (options.send_ids) prompt.ids = std::move(ids);
     data.prompts.push_back(std::move(prompt));
   }
   return data;

@@ -150,6 +150,21 @@ TEST(ShareGpt, TakesFirstQuestionsAndTheLengthOfTheirAnswers) {
   EXPECT_EQ(MakeDataset(options, &Llama3())->prompts[0].output_tokens, 9);
 }
 
+TEST(RandomDataset, OfAFilesText) {
+  const DatasetFile file(
+      R"([{"conversations": [{"value": "one two three four five six"}, {"value": "x"}]}])");
+  DatasetOptions options{.path = file.path(), .num_prompts = 2, .input_len = 40};
+  auto data = MakeDataset(options, &Llama3());
+  ASSERT_TRUE(data) << data.error().message;
+  for (const Prompt& prompt : data->prompts) {
+    EXPECT_EQ(Llama3().Encode(prompt.text, true).size(), 40u);
+    EXPECT_THAT(prompt.text, HasSubstr("one two"));
+  }
+  options.send_ids = true;
+  data = MakeDataset(options, &Llama3());
+  EXPECT_THAT(data->prompts[0].ids, SizeIs(40));
+}
+
 TEST(ShareGpt, DamagedFiles) {
   for (const char* text : {"{", "{}", "[]", R"([{"conversations": 3}])"}) {
     const DatasetFile file(text);

@@ -1,10 +1,9 @@
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <thread>
 
 #include <fmt/format.h>
 
@@ -95,8 +94,10 @@ Status CheckReady(const BenchPlan& plan, const bench::Prompt& prompt, int cancel
                               "correctly specified. Error: {}",
                               error));
     }
-    std::this_thread::sleep_for(
-        std::chrono::duration<double>(std::clamp(end - MonotonicSeconds(), 0.0, 5.0)));
+    const double wait = std::clamp(end - MonotonicSeconds(), 0.0, 5.0);
+    pollfd interrupt{cancel_fd, POLLIN, 0};
+    if (poll(&interrupt, 1, static_cast<int>(1e3 * wait)) > 0)
+      return Fail(ErrorCode::kCancelled, "interrupted before the server was ready");
   }
 }
 
@@ -172,9 +173,10 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
   const auto wanted = static_cast<size_t>(
       plan.load.max_concurrency ? std::min(*plan.load.max_concurrency, num_prompts) : num_prompts);
   if (const size_t most = StreamClient::MaxConnections(); wanted > most) {
-    PrintError(fmt::format("warning: the system lets this process have {} connections at a time, "
-                           "not {}; raise `ulimit -n`\n",
-                           most, wanted));
+    PrintError(
+        fmt::format("warning: the system lets this process have {} connections at a time, "
+                    "not {}; raise `ulimit -n`\n",
+                    most, wanted));
   }
   if (!quiet) PrintTraffic(plan);
   std::fflush(stdout);

@@ -225,7 +225,13 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
                  "random prompts are made, not read; use --dataset-name sharegpt, "
                  "custom or sonnet for a file");
     }
-    if (settings.Flag("random-ids")) data.path.clear();
+    const bool ids = settings.Flag("random-ids");
+    if (ids) data.path.clear();
+    if (settings.dialect() == Dialect::kTrtllm && !ids && data.path.empty()) {
+      fmt::print(
+          "Random prompts are made of token ids, as with --random-ids; --dataset-path "
+          "SHAREGPT.json makes them of its text.\n");
+    }
     plan.load.ignore_eos = true;  // so that answers have the length asked for
   } else if (name == "sharegpt") {
     data.kind = Kind::kShareGpt;
