@@ -125,7 +125,8 @@ class Reader {
           std::find_if(dotted_.begin(), dotted_.end(), [&](auto& d) { return d.first == &option; });
       if (place == dotted_.end())
         place = dotted_.insert(place, {&option, json::Value(json::Value::Object{})});
-      SetDotted(place->second, path, DottedValue(path, *value));
+      if (const Status set = SetDotted(place->second, path, DottedValue(path, *value)); !set)
+        return Bad(fmt::format("{}: {}", flag, set.error().message), flag);
       return {};
     }
     SayRepeated(option, flag);

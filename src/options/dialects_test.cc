@@ -170,6 +170,42 @@ TEST(Vllm, SmallThingsOfItsParser) {
   EXPECT_THAT(NoteOn(twice->settings, "--port"), HasSubstr("more than once"));
 }
 
+TEST(Vllm, OddWordsAreErrorsAndNoMore) {
+  std::string deep = "-cc";
+  for (int i = 0; i < 100000; ++i) deep += ".a";
+  const auto nested = Read({deep, "1"}, Dialect::kVllm);
+  ASSERT_FALSE(nested);
+  EXPECT_THAT(nested.error().message, HasSubstr("at most 32 parts"));
+  for (const char* word : {"-",
+                           "--",
+                           "--=x",
+                           "---x",
+                           "-O",
+                           "-cc.",
+                           "-cc.=1",
+                           "-cc.a..b=1",
+                           "-q=",
+                           "-qq",
+                           "--port=",
+                           "--port.x",
+                           "-.5",
+                           "-5",
+                           "=",
+                           ".",
+                           "",
+                           "-O9",
+                           "-O{",
+                           "--no-port",
+                           "--no-",
+                           "-cc.a+",
+                           "--compilation-config={\"a\":"}) {
+    for (const Dialect dialect : {Dialect::kSluice, Dialect::kVllm, Dialect::kTrtllm}) {
+      const auto resolved = Read({"m", word}, dialect);
+      EXPECT_TRUE(resolved.has_value() || !resolved.error().message.empty()) << word;
+    }
+  }
+}
+
 TEST(Vllm, WhatCannotBeHadIsRefusedWithAReason) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"--ssl-keyfile", "k"},

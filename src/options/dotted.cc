@@ -1,17 +1,21 @@
 #include "options/dotted.h"
 
+#include <algorithm>
 #include <utility>
 
-namespace sluice::options {
+#include <fmt/format.h>
 
-void SetDotted(json::Value& object, std::string_view path, json::Value value) {
+namespace sluice::options {
+namespace {
+
+void Set(json::Value& object, std::string_view path, json::Value value) {
   const size_t dot = path.find('.');
   std::string_view key = path.substr(0, dot);
   if (dot != std::string_view::npos) {
     const json::Value* old = object.Find(key);
     json::Value inner =
         old != nullptr && old->is_object() ? *old : json::Value(json::Value::Object{});
-    SetDotted(inner, path.substr(dot + 1), std::move(value));
+    Set(inner, path.substr(dot + 1), std::move(value));
     object.Set(key, std::move(inner));
     return;
   }
@@ -29,6 +33,17 @@ void SetDotted(json::Value& object, std::string_view path, json::Value value) {
     items.push_back(std::move(value));
   }
   object.Set(key, json::Value(std::move(items)));
+}
+
+}  // namespace
+
+Status SetDotted(json::Value& object, std::string_view path, json::Value value) {
+  if (std::count(path.begin(), path.end(), '.') >= kMaxDottedParts) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("a key with dots has at most {} parts", kMaxDottedParts));
+  }
+  Set(object, path, std::move(value));
+  return {};
 }
 
 }  // namespace sluice::options

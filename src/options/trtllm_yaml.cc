@@ -162,7 +162,8 @@ Result<Found> ReadTrtllmKeys(const std::vector<std::string>& words) {
     }
     const std::string text = word.substr(equals + 1);
     auto value = json::Parse(text);
-    SetDotted(object, word.substr(0, equals), value ? *std::move(value) : json::Value(text));
+    RETURN_IF_ERROR(
+        SetDotted(object, word.substr(0, equals), value ? *std::move(value) : json::Value(text)));
   }
   Keys keys("--set");
   RETURN_IF_ERROR(keys.Read(object));

@@ -153,7 +153,8 @@ class File {
     if (place != nullptr) {
       if (auto before = json::Parse(place->words.front())) object = *std::move(before);
     }
-    SetDotted(object, path, *std::move(json_value));
+    if (const Status set = SetDotted(object, path, *std::move(json_value)); !set)
+      return Bad(key_node.Mark(), set.error().message);
     Assignment joined{&option, {json::Write(object)}, Source::kYaml, Place(key_node.Mark())};
     if (place != nullptr) {
       *place = std::move(joined);
