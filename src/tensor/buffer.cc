@@ -21,7 +21,7 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes, const char* what) {
   Buffer buffer;
   if (size_bytes == 0) return buffer;
   const size_t alignment = size_bytes >= kHugePage ? kHugePage : kPage;
-  const size_t size = RoundUp(size_bytes, alignment);
+  const size_t size = RoundUp(size_bytes, kPage);  // No huge page is touched for the end alone.
   // Mapped with room to spare and trimmed to the alignment.
   const size_t padded = size + (alignment > kPage ? alignment : 0);
   void* mapped = ::mmap(nullptr, padded, PROT_READ | PROT_WRITE,
@@ -36,7 +36,7 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes, const char* what) {
   if (aligned > start) ::munmap(start, static_cast<size_t>(aligned - start));
   const size_t tail = padded - static_cast<size_t>(aligned - start) - size;
   if (tail > 0) ::munmap(aligned + size, tail);
-  if (alignment == kHugePage) ::madvise(aligned, size, MADV_HUGEPAGE);
+  if (alignment == kHugePage) ::madvise(aligned, size / kHugePage * kHugePage, MADV_HUGEPAGE);
   buffer.data_ = aligned;
   buffer.size_ = size_bytes;
   return buffer;
@@ -53,7 +53,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
-  ::munmap(data_, RoundUp(size_, size_ >= kHugePage ? kHugePage : kPage));
+  ::munmap(data_, RoundUp(size_, kPage));
 }
 
 }  // namespace sluice
