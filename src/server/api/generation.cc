@@ -6,6 +6,8 @@
 #include <variant>
 
 #include "base/log.h"
+#include "server/api/answer_json.h"
+#include "server/api/python_text.h"
 
 namespace sluice {
 namespace {
@@ -36,6 +38,8 @@ class GenerationImpl : public Generation {
                                              rules, request_.skip_special_tokens),
                                   {},
                                   RepetitionWatch(request_.repetition),
+                                  {},
+                                  0,
                                   false,
                                   false});
       }
@@ -69,8 +73,7 @@ class GenerationImpl : public Generation {
 
  private:
   static void SetCallbacks(const std::shared_ptr<GenerationImpl>& self, ResponseWriter& writer) {
-    writer.SetCallbacks([self] { self->Cancel(); },
-                        [self] { self->Schedule(/*writable=*/true); });
+    writer.SetCallbacks([self] { self->Cancel(); }, [self] { self->Schedule(/*writable=*/true); });
   }
 
   void Submit() {
@@ -121,6 +124,8 @@ class GenerationImpl : public Generation {
     TextStream text;
     ChoiceDelta pending;  // not yet given to the answer
     RepetitionWatch repetition;
+    std::string logged;  // with --enable-log-outputs
+    int64_t num_tokens = 0;
     bool started = false;
     bool finished = false;
   };
@@ -294,6 +299,22 @@ class GenerationImpl : public Generation {
     }
   }
 
+  // Collects what --max-log-len lets through and writes it once the sequence has ended.
+  void LogOutput(Choice& choice) const {
+    const ChoiceDelta& delta = choice.pending;
+    const int64_t limit = model_->config.max_log_length;
+    if (limit < 0 || static_cast<int64_t>(choice.logged.size()) < 4 * limit)
+      choice.logged += delta.text;
+    choice.num_tokens += static_cast<int64_t>(delta.tokens.size());
+    if (!delta.finish) return;
+    const std::string_view shown =
+        limit < 0 ? std::string_view(choice.logged)
+                  : TrimToCharacters(choice.logged, static_cast<size_t>(limit));
+    LOG_INFO("server", "Generated response {}{}: output: {}, output tokens: {}, finish_reason: {}",
+             request_.id, request_.stream ? " (streaming complete)" : "", PythonRepr(shown),
+             choice.num_tokens, delta.repetition ? "repetition" : FinishReasonName(*delta.finish));
+  }
+
   void EndAsAborted() {
     AbortAll();
     over_ = true;
@@ -349,6 +370,7 @@ class GenerationImpl : public Generation {
     choice.started = true;
     pending.choice = index;
     pending.text = choice.text.Take();
+    if (model_->config.log_requests && model_->config.log_outputs) LogOutput(choice);
     if (request_.stream) {
       std::lock_guard lock(mutex_);
       last_event_ = Clock::now();
