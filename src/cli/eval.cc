@@ -49,7 +49,7 @@ Url ServerOf(Url url) {
 
 Result<Target> FindTarget(const options::Settings& settings) {
   Target target;
-  target.model = settings.TextOr("model");
+  target.model = settings.TextOr("eval-model");
   if (const auto address = settings.Text("eval-url")) {
     ASSIGN_OR_RETURN(Url url, ParseUrl(*address));
     target.url = ServerOf(std::move(url));

@@ -22,6 +22,14 @@ std::vector<Option> AccuracyRows() {
                "loaded here.",
        .flag = "base-url",
        .aliases = "--url"},
+      {.name = "eval-model",
+       .group = kGroup,
+       .commands = kEval,
+       .help = "With --base-url a name that the server lists; without it a checkpoint to load "
+               "here, as a "
+               "folder or as a model id that is in the local Hugging Face cache.",
+       .flag = "model",
+       .aliases = "-m|--model-name"},
       {.name = "num-fewshot",
        .type = Type::kInteger,
        .default_value = "5",

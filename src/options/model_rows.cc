@@ -9,7 +9,7 @@ std::vector<Option> ModelRows() {
   return {
       {.name = "model",
        .group = kGroup,
-       .commands = kModelCommands,
+       .commands = kModelCommands & ~uint32_t{kEval},  // whose first word is a file
        .help = "Folder of a checkpoint, or a model id (org/name) that is in the local Hugging Face "
                "cache; usually given "
                "without the flag, as first word after the command.",

@@ -12,6 +12,7 @@ from recipe_place import block_at, blocks, example, lacks, missing, place, small
 from serving import ABACUS, DATA, ROOT, run
 
 CHECKPOINTS = DATA / "checkpoints"
+SUMS = ABACUS / "heldout.jsonl"
 ENGINE = "needs a container engine"
 NETWORK = "needs the network"
 GPU = "needs a GPU's driver"
@@ -31,7 +32,23 @@ RUN = {
     3: {117, 139, 196, 233},
     4: {92, 161, 176, 206},
 }
-HOPPER_FP8 = CHECKPOINTS / "qwen3-modelopt-fp8"
+
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory):
+    """The bundled model in the layouts of the recipes' checkpoints, with scales for the cache."""
+    folder = tmp_path_factory.mktemp("quantized")
+    text = folder / "text.jsonl"
+    rows = [json.loads(line) for line in SUMS.read_text().splitlines()[:40]]
+    text.write_text("".join(json.dumps({"text": "Question: %(question)s\nAnswer: %(answer)s" % row}) + "\n" for row in rows))
+
+    def make(layout):
+        target = folder / layout
+        if not target.exists():
+            result = run("quantize", ABACUS, target, "--to", layout, "--kv-cache", "fp8", "--calibrate", text, timeout=120)
+            assert result.returncode == 0, result.stderr
+        return target
+
+    return make
 
 
 def shell_lines(number):
@@ -64,9 +81,9 @@ def scores(output):
     return {name: float(value) for name, value in found}
 
 
-def test_000(tmp_path):
+def test_000(tmp_path, quantized):
     model = "nvidia/Llama-3.3-70B-Instruct-FP4"
-    with place(tmp_path, {model: ABACUS}) as p:
+    with place(tmp_path, {model: quantized("modelopt-nvfp4")}) as p:
         p.add_lm_eval()
         with p.launched(block_at(0, 82).text, "http://127.0.0.1:8080"):
             answer = json.loads(p.run(block_at(0, 170).text))
@@ -82,8 +99,8 @@ def test_000(tmp_path):
         assert "VLLM_ATTENTION_BACKEND" in p.log.read_text()
 
 
-def test_000_on_hopper(tmp_path):
-    with place(tmp_path, {"nvidia/Llama-3.3-70B-Instruct-FP8": HOPPER_FP8}, "9.0") as p:
+def test_000_on_hopper(tmp_path, quantized):
+    with place(tmp_path, {"nvidia/Llama-3.3-70B-Instruct-FP8": quantized("modelopt-fp8")}, "9.0") as p:
         with p.launched(block_at(0, 82).text, "http://127.0.0.1:8080"):
             # The recipe's request names the model of the other branch.
             answer = json.loads(p.run(block_at(0, 170).text))
@@ -92,9 +109,9 @@ def test_000_on_hopper(tmp_path):
             assert missing(example(0, "cmpl-"), answer) is None
 
 
-def test_001(tmp_path):
+def test_001(tmp_path, quantized):
     model = "nvidia/Llama-3.3-70B-Instruct-FP8"
-    with place(tmp_path, {model: ABACUS}) as p:
+    with place(tmp_path, {model: quantized("modelopt-fp8")}) as p:
         p.add_lm_eval()
         yaml, launch = block_at(1, 60).text, block_at(1, 77).text
         with p.launched(yaml + launch, "http://127.0.0.1:8000"):
@@ -125,9 +142,9 @@ def spark_words():
     return words
 
 
-def test_002(tmp_path, spark_words):
+def test_002(tmp_path, spark_words, quantized):
     model = "nvidia/Llama-3.3-70B-Instruct-FP8"
-    with place(tmp_path, {model: ABACUS}) as p:
+    with place(tmp_path, {model: quantized("modelopt-fp8")}) as p:
         words = [str(tmp_path / "hf" / "hub") if word == "/root/.cache/huggingface" else word for word in spark_words]
         with p.launched(" ".join(words), "http://127.0.0.1:8000"):
             assert json.loads(p.run(block_at(2, 416).text)) == {"status": "ok"}
@@ -164,12 +181,12 @@ def test_002_options_that_it_recommends(tmp_path):
                 pass
 
 
-@pytest.mark.parametrize("line, model, checkpoint", [
-    (117, "amd/Llama-3.3-70B-Instruct-FP8-KV", ABACUS),
-    (139, "amd/Llama-3.3-70B-Instruct-MXFP4-Preview", CHECKPOINTS / "qwen3-moe-quark-mxfp4"),
+@pytest.mark.parametrize("line, model, layout", [
+    (117, "amd/Llama-3.3-70B-Instruct-FP8-KV", "quark-fp8"),
+    (139, "amd/Llama-3.3-70B-Instruct-MXFP4-Preview", "quark-mxfp4"),
 ])
-def test_003(tmp_path, line, model, checkpoint):
-    with place(tmp_path, {model: checkpoint}) as p:
+def test_003(tmp_path, line, model, layout, quantized):
+    with place(tmp_path, {model: quantized(layout)}) as p:
         with p.launched(block_at(3, line).text, "http://127.0.0.1:8000"):
             # $model is the reader's to set: the launched name, with its slash where the launch has one.
             served = re.search(r"vllm serve (\S+)", block_at(3, line).text)[1]
@@ -180,7 +197,7 @@ def test_003(tmp_path, line, model, checkpoint):
                 assert old in script
                 script = script.replace(old, new)
             bench(p, 3, script, 270)
-            if checkpoint == ABACUS:
+            if layout == "quark-fp8":
                 p.add_lm_eval()
                 # A tokenizer is looked up by this name too, which may not end in a slash.
                 scores(p.run('model="%s"\n' % model + block_at(3, 196).text, 180))
