@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/quantization.h"
+#include "checkpoint/scheme.h"
 #include "models/weight_loader.h"
 
 namespace sluice {
@@ -60,6 +61,11 @@ bool HasChatTemplate(const std::filesystem::path& folder) {
 
 // Where the model can be loaded, the memory that it will take; else the reason.
 Status PlanMemory(const Checkpoint* checkpoint, InspectReport& report) {
+  // The types that --kv-cache-dtype auto gives.
+  if (report.config->scheme->WantsFp8KvCache())
+    report.options.kv_type = ElementType::kF8E4M3;
+  else if (report.config->experts)
+    report.options.kv_type = ElementType::kF16;
   report.options.max_context =
       std::min(report.options.max_context, report.config->max_position_embeddings);
   ASSIGN_OR_RETURN(report.memory, PlanModel(*report.config, report.options, /*num_threads=*/1));
@@ -103,6 +109,14 @@ void AppendConfig(const ModelConfig& config, std::string& text) {
   Line(text, "layers", fmt::format("{}", config.num_hidden_layers));
   Line(text, "hidden size",
        fmt::format("{}, MLP {}", config.hidden_size, config.intermediate_size));
+  if (config.experts) {
+    const ExpertsConfig& experts = *config.experts;
+    Line(text, "experts",
+         fmt::format("{} of {} in {} layers, {} a token{}", experts.num_experts,
+                     experts.intermediate_size,
+                     std::count(experts.layers.begin(), experts.layers.end(), true),
+                     experts.experts_per_token, experts.has_shared ? " and a shared one" : ""));
+  }
   Line(text, "heads",
        fmt::format("{} of {}, {} for keys and values", config.num_attention_heads, config.head_dim,
                    config.num_key_value_heads));
@@ -119,6 +133,11 @@ json::Value ConfigJson(const ModelConfig& config) {
   value.Set("num_hidden_layers", config.num_hidden_layers);
   value.Set("hidden_size", config.hidden_size);
   value.Set("intermediate_size", config.intermediate_size);
+  if (config.experts) {
+    value.Set("num_experts", config.experts->num_experts);
+    value.Set("num_experts_per_tok", config.experts->experts_per_token);
+    value.Set("expert_intermediate_size", config.experts->intermediate_size);
+  }
   value.Set("num_attention_heads", config.num_attention_heads);
   value.Set("num_key_value_heads", config.num_key_value_heads);
   value.Set("head_dim", config.head_dim);
@@ -154,7 +173,15 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder) {
   if (!checkpoint && checkpoint.error().code != ErrorCode::kNotFound)
     return tl::unexpected<Error>(std::move(checkpoint).error());
   if (checkpoint) DescribeTensors(*checkpoint, report);
-  if (const auto loadable = LoadModelConfig(folder); !loadable) {
+  // With the quantization's scheme, which the shape alone does not have.
+  auto loadable = LoadModelConfig(folder);
+  if (loadable) {
+    report.config = *loadable;
+    report.scheme = loadable->scheme->Name();
+    report.method = loadable->scheme->Method();
+    report.fp8_kv_cache = loadable->scheme->WantsFp8KvCache();
+  }
+  if (!loadable) {
     report.refusal = loadable.error().message;
   } else if (const auto planned = PlanMemory(checkpoint ? &*checkpoint : nullptr, report);
              !planned) {
@@ -171,6 +198,11 @@ std::string FormatText(const InspectReport& report) {
   Line(text, "architecture", fmt::format("{} ({})", report.architecture, report.model_type));
   Line(text, "can be served", report.refusal ? "no: " + *report.refusal : "yes");
   Line(text, "quantization", report.quantization.empty() ? "none" : report.quantization);
+  if (!report.method.empty()) {
+    Line(text, "scheme",
+         fmt::format("{}{} (--quantization {})", report.scheme,
+                     report.fp8_kv_cache ? ", FP8 KV cache" : "", report.method));
+  }
   Line(text, "parameters", CountText(report.parameters));
   if (report.config) AppendConfig(*report.config, text);
   Line(text, "tokenizer", report.has_tokenizer ? "tokenizer.json" : "no tokenizer.json");
@@ -205,6 +237,10 @@ json::Value ToJson(const InspectReport& report) {
   value.Set("refusal", report.refusal ? json::Value(*report.refusal) : json::Value());
   value.Set("quantization",
             report.quantization.empty() ? json::Value() : json::Value(report.quantization));
+  value.Set("scheme", report.scheme.empty() ? json::Value() : json::Value(report.scheme));
+  value.Set("quantization_option",
+            report.method.empty() ? json::Value() : json::Value(report.method));
+  value.Set("fp8_kv_cache", report.fp8_kv_cache);
   value.Set("parameters", report.parameters);
   value.Set("config", report.config ? ConfigJson(*report.config) : json::Value());
   value.Set("has_tokenizer", report.has_tokenizer);

@@ -28,10 +28,13 @@ struct InspectReport {
   std::string model_type;
   std::optional<std::string> refusal;  // why this program cannot load it; nullopt if it can
   std::optional<ModelConfig> config;   // where the architecture is known
-  std::string quantization;            // in words; "" for plain weights
-  std::vector<std::string> files;      // of tensors, with no folder
-  std::vector<TensorGroup> groups;     // by falling bytes
-  int64_t parameters = 0;  // elements of all tensors but scales; packed FP4 counts as two
+  std::string quantization;            // as the files say it; "" for plain weights
+  std::string scheme;              // as this program reads it: "ModelOpt NVFP4"; "" where it cannot
+  std::string method;              // the word of --quantization; "" for plain weights
+  bool fp8_kv_cache = false;       // whether the checkpoint asks for one
+  std::vector<std::string> files;  // of tensors, with no folder
+  std::vector<TensorGroup> groups;  // by falling bytes
+  int64_t parameters = 0;           // elements of all tensors but scales; packed FP4 counts as two
   int64_t tensor_bytes = 0;
   bool has_tokenizer = false;
   bool has_chat_template = false;

@@ -38,6 +38,18 @@ TEST(InspectTest, DescribesACheckpoint) {
   EXPECT_TRUE(json::Parse(json::Write(value)));
 }
 
+TEST(InspectTest, DescribesQuantizedExperts) {
+  const auto report = InspectModel(DataFolder("llama4-modelopt-nvfp4"));
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_FALSE(report->refusal) << *report->refusal;
+  ASSERT_TRUE(report->memory);
+  EXPECT_LT(report->memory->weight_bytes, report->tensor_bytes);  // Without the image part.
+  const std::string text = FormatText(*report);
+  EXPECT_THAT(text, HasSubstr("4 of 64 in 4 layers, 1 a token and a shared one"));
+  EXPECT_THAT(text, HasSubstr("NVFP4"));
+  EXPECT_EQ(report->kv_bytes_per_token, 4 * 2 * 2 * 32);
+}
+
 TEST(InspectTest, DescribesWhatItRefuses) {
   const testing::TemporaryFolder folder;
   testing::WriteFile(folder.path() / "config.json",

@@ -147,6 +147,20 @@ TEST(FormatsPromiseTest, CutsThreadsAndCompanionsDoNotMatter) {
   }
 }
 
+// More rows than the MLP, the experts and the splitting of inputs take at once.
+TEST(FormatsPromiseTest, StepsAreCutInsideWithoutATrace) {
+  ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kF16);
+  options.max_rows = options.max_logit_rows = options.max_context = 1600;
+  options.max_slices = 1;
+  std::vector<int32_t> tokens = RandomTokens(1500, 7);
+  for (int32_t& id : tokens) id %= 128;
+  for (const char* name : {"tiny-qwen3-moe-mixed", "tiny-llama4-mixed"}) {
+    Runner runner(DataFolder(name), options, 2);
+    const LogitRows expected = runner.RunAlone(tokens, 100);
+    EXPECT_TRUE(runner.RunAlone(tokens, tokens.size()) == expected) << name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, PromiseTest,
                          ::testing::Values(ElementType::kBF16, ElementType::kF32),
                          [](const auto& info) { return std::string(ElementTypeName(info.param)); });
