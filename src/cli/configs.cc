@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "checkpoint/model_config.h"
+#include "checkpoint/scheme.h"
 #include "cli/usage.h"
 #include "hub/resolve.h"
 #include "options/values.h"
@@ -66,12 +68,18 @@ Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, st
 
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
                                       const ModelArgument& model) {
+  // An assertion: how the weights are stored is the checkpoint's to say.
+  if (const auto word = settings.Text("quantization")) {
+    ASSIGN_OR_RETURN(const ModelConfig described, LoadModelConfig(model.folder));
+    RETURN_IF_ERROR(CheckQuantizationOption(*described.scheme, *word));
+  }
   EngineConfig config;
   config.model_folder = model.folder;
   config.dtype = settings.TextOr("dtype");
   if (config.dtype == "float") config.dtype = "float32";
   if (config.dtype == "half") config.dtype = "float16";
   config.kv_cache_dtype = settings.TextOr("kv-cache-dtype");
+  config.activation_format = settings.TextOr("activation-format");
   config.dummy_weights = settings.TextOr("load-format") == "dummy";
   config.seed = static_cast<uint64_t>(settings.Integer("seed").value_or(0));
   config.block_size = static_cast<int>(*settings.Integer("block-size"));
