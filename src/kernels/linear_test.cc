@@ -211,6 +211,29 @@ TEST(Packing, SeveralSourcesOfAllTypesFillOneMatrix) {
   }
 }
 
+TEST(Packing, TransposedSourcesFillTheSameMatrix) {
+  Random random(7);
+  ThreadPool pool(2);
+  for (ElementType target : {ElementType::kBF16, ElementType::kF32}) {
+    for (int64_t cols : {1, 37, 520}) {
+      DataFormat format;
+      format.type = target;
+      const std::vector<BFloat16> stored = ToBFloat16(random.Normal(50 * cols));  // [cols, 50]
+      StoredMatrix source = PlainMatrix(stored.data(), ElementType::kBF16, 50, cols);
+      source.transposed = true;
+      PackedMatrix matrix = *AllocatePacked(format, 45, cols, "test");
+      PackRows(pool, matrix, 0, source, 5, 20);
+      PackRows(pool, matrix, 20, source, 25, 25);
+      std::vector<float> row(static_cast<size_t>(cols));
+      for (int64_t n = 0; n < 45; ++n) {
+        DecodeRow(matrix, n, row.data());
+        for (int64_t k = 0; k < cols; ++k)
+          ASSERT_EQ(row[k], ToFloat(stored[k * 50 + n + 5])) << n << ", " << k;
+      }
+    }
+  }
+}
+
 TEST(Packing, RefusesFormatsItCannotMultiply) {
   using Layout = DataFormat::ScaleLayout;
   using enum ElementType;

@@ -54,21 +54,26 @@ void PackRange(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMat
   constexpr int64_t kBlock =
       512;  // columns of 16 rows that stay in L1 while a panel's lines are filled
   const int64_t cols = matrix.cols;
+  const int64_t panel_bytes = LayoutOf(matrix.format, cols).panel_bytes;
+  // Of a transposed matrix, all rows of a few inputs lie together, so these go first to all panels.
+  const int64_t pass_cols = source.transposed ? 16 : cols;
   const int64_t row_bytes = (source.transposed ? 1 : cols) * kSourceBytes;
   const int64_t col_bytes = (source.transposed ? source.rows : 1) * kSourceBytes;
-  const int64_t panel_bytes = LayoutOf(matrix.format, cols).panel_bytes;
-  for (int64_t panel = begin / kPanelRows; panel * kPanelRows < end; ++panel) {
-    const int64_t row_begin = std::max(begin, panel * kPanelRows);
-    const int64_t row_end = std::min(end, (panel + 1) * kPanelRows);
-    auto* panel_data = reinterpret_cast<Target*>(matrix.data.data() + panel * panel_bytes);
-    for (int64_t block = 0; block < cols; block += kBlock) {
-      const int64_t block_end = std::min(cols, block + kBlock);
-      for (int64_t row = row_begin; row < row_end; ++row) {
-        const std::byte* from = source.data + (source_row + row - begin) * row_bytes;
-        Target* to = panel_data + (row % kPanelRows) * kGroup;
-        for (int64_t k = block; k < block_end; ++k) {
-          to[k / kGroup * kGroup * kPanelRows + k % kGroup] =
-              Convert<Target, kSource>(from + k * col_bytes);
+  for (int64_t pass = 0; pass < cols; pass += pass_cols) {
+    const int64_t pass_end = std::min(cols, pass + pass_cols);
+    for (int64_t panel = begin / kPanelRows; panel * kPanelRows < end; ++panel) {
+      const int64_t row_begin = std::max(begin, panel * kPanelRows);
+      const int64_t row_end = std::min(end, (panel + 1) * kPanelRows);
+      auto* panel_data = reinterpret_cast<Target*>(matrix.data.data() + panel * panel_bytes);
+      for (int64_t block = pass; block < pass_end; block += kBlock) {
+        const int64_t block_end = std::min(pass_end, block + kBlock);
+        for (int64_t row = row_begin; row < row_end; ++row) {
+          const std::byte* from = source.data + (source_row + row - begin) * row_bytes;
+          Target* to = panel_data + row % kPanelRows * kGroup;
+          for (int64_t k = block; k < block_end; ++k) {
+            to[k / kGroup * kGroup * kPanelRows + k % kGroup] =
+                Convert<Target, kSource>(from + k * col_bytes);
+          }
         }
       }
     }
@@ -179,6 +184,8 @@ void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
         const int64_t from_row = source_row + begin - first_row;
         switch (kind) {
           case PanelKind::kBF16:
+            if (source.format.type == ElementType::kBF16 && !source.transposed)
+              return CopyBf16Rows(matrix, begin, end, source, from_row);
             return PackPlainRows<BFloat16>(matrix, begin, end, source, from_row);
           case PanelKind::kF32: return PackPlainRows<float>(matrix, begin, end, source, from_row);
           default: return PackNarrowRows(matrix, begin, end, source, from_row);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kPanelRows = PackedMatrix::kPanelRows;
 constexpr int64_t kBlockWords = 128;  // of 16 rows: their lines stay in L1 while they are filled
+constexpr int64_t kTransposedWords = 4;
 
 template <typename T>
 T Load(const std::byte* address) {
@@ -45,62 +46,77 @@ uint32_t ToPanelOrder4(uint32_t codes) {
   return Narrow(codes & 0x0F0F0F0Fu) | Narrow(codes >> 4 & 0x0F0F0F0Fu) << 16;
 }
 
-// The codes of a row as they are stored: 4 bytes from byte `index` on, zeros past the end.
-struct StoredCodes {
+// The numbers of a row as they are stored: words of 4 bytes, zeros past the end.
+struct StoredWords {
   const std::byte* begin;
-  int64_t stride;  // bytes between neighbours: 1, or a whole row of a transposed matrix
+  int64_t stride;  // bytes between neighbouring bytes: 1, or a whole row of a transposed matrix
   int64_t count;   // bytes of the row
 
-  uint32_t Word(int64_t index) const {
-    if (stride == 1 && index + 4 <= count) return Load<uint32_t>(begin + index);
-    uint32_t word = 0;
-    for (int64_t i = 0; i < 4 && index + i < count; ++i)
-      word |= std::to_integer<uint32_t>(begin[(index + i) * stride]) << (8 * i);
-    return word;
+  uint32_t At(int64_t index) const {
+    const std::byte* from = begin + index * 4 * stride;
+    const int64_t left = count - index * 4;
+    if (left >= 4 && stride == 1) return Load<uint32_t>(from);
+    const auto byte = [&](int64_t i) {
+      return i < left ? std::to_integer<uint32_t>(from[i * stride]) : 0;
+    };
+    return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
   }
 };
 
-StoredCodes CodesOf(const StoredMatrix& source, int64_t row) {
-  const int64_t bytes = source.format.type == ElementType::kF4E2M1 ? source.cols / 2 : source.cols;
+StoredWords WordsOf(const StoredMatrix& source, int64_t row) {
+  const int64_t bytes = source.cols * BitsPerElement(source.format.type) / 8;
   if (source.transposed) return {source.data + row, source.rows, bytes};
   return {source.data + row * bytes, 1, bytes};
 }
 
+// Packs the words of rows [begin, end) of the matrix.
 template <typename ToPanelOrder>
-void PackCodes(std::byte* panel, int64_t words, int64_t row_begin, int64_t row_end,
-               const StoredMatrix& source, int64_t source_row, ToPanelOrder&& to_panel_order) {
-  for (int64_t block = 0; block < words; block += kBlockWords) {
-    const int64_t block_end = std::min(words, block + kBlockWords);
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const StoredCodes codes = CodesOf(source, source_row + row - row_begin);
-      std::byte* to = panel + row % kPanelRows * 4;
-      for (int64_t i = block; i < block_end; ++i) {
-        const uint32_t word = to_panel_order(codes.Word(i * 4));
-        std::memcpy(to + i * kPanelRows * 4, &word, 4);
+void PackWords(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
+               int64_t source_row, ToPanelOrder&& to_panel_order) {
+  const int64_t panel_bytes = LayoutOf(matrix.format, matrix.cols).panel_bytes;
+  const int64_t words = panel_bytes / (kPanelRows * 4);
+  // Of a transposed matrix, all rows of a few inputs lie together, so these go first to all panels.
+  const int64_t pass_words = source.transposed ? kTransposedWords : words;
+  for (int64_t pass = 0; pass < words; pass += pass_words) {
+    const int64_t pass_end = std::min(words, pass + pass_words);
+    for (int64_t panel = begin / kPanelRows; panel * kPanelRows < end; ++panel) {
+      std::byte* to = matrix.data.data() + panel * panel_bytes;
+      const int64_t row_begin = std::max(begin, panel * kPanelRows);
+      const int64_t row_end = std::min(end, (panel + 1) * kPanelRows);
+      for (int64_t block = pass; block < pass_end; block += kBlockWords) {
+        const int64_t block_end = std::min(pass_end, block + kBlockWords);
+        for (int64_t row = row_begin; row < row_end; ++row) {
+          const StoredWords from = WordsOf(source, source_row + row - begin);
+          for (int64_t i = block; i < block_end; ++i) {
+            const uint32_t word = to_panel_order(from.At(i));
+            std::memcpy(to + (i * kPanelRows + row % kPanelRows) * 4, &word, 4);
+          }
+        }
       }
     }
   }
 }
 
-// The scales of groups and blocks of one row.
+// The scales of groups of one row.
 void PackGroupScales(const PanelLayout& layout, std::byte* panel_scales, int64_t lane,
                      const StoredMatrix& source, int64_t source_row) {
-  const int64_t groups = (source.cols + layout.group_size - 1) / layout.group_size;
-  const bool blocks = layout.kind == PanelKind::kBlockF8;
-  const int64_t scale_row = blocks ? source_row / source.format.block_rows : source_row;
-  const int64_t scale_rows =
-      blocks ? (source.rows + source.format.block_rows - 1) / source.format.block_rows
-             : source.rows;
-  for (int64_t group = 0; group < groups; ++group) {
-    const int64_t from =
-        source.transposed ? group * scale_rows + scale_row : scale_row * groups + group;
-    std::byte* to = panel_scales + (group * kPanelRows + lane) * (blocks ? 4 : 1);
-    if (blocks) {
-      const float scale = LoadScale(source.scales, source.format.scale_type, from);
-      std::memcpy(to, &scale, 4);
-    } else {
-      *to = source.scales[from];
-    }
+  const int64_t groups = source.cols / layout.group_size;
+  const int64_t step = source.transposed ? source.rows : 1;
+  const std::byte* from = source.scales + (source.transposed ? source_row : source_row * groups);
+  for (int64_t group = 0; group < groups; ++group)
+    panel_scales[group * kPanelRows + lane] = from[group * step];
+}
+
+// The scales of blocks of one row.
+void PackBlockScales(const PanelLayout& layout, std::byte* panel_scales, int64_t lane,
+                     const StoredMatrix& source, int64_t source_row) {
+  const int64_t blocks = (source.cols + layout.group_size - 1) / layout.group_size;
+  const int64_t block_rows = source.format.block_rows;
+  const int64_t step = source.transposed ? (source.rows + block_rows - 1) / block_rows : 1;
+  const int64_t first = source_row / block_rows * (source.transposed ? 1 : blocks);
+  for (int64_t block = 0; block < blocks; ++block) {
+    const float scale = LoadScale(source.scales, source.format.scale_type, first + block * step);
+    std::memcpy(panel_scales + (block * kPanelRows + lane) * 4, &scale, 4);
   }
 }
 
@@ -128,30 +144,28 @@ void PackNarrowRows(PackedMatrix& matrix, int64_t begin, int64_t end, const Stor
         ElementTypeName(source.format.type));
   CHECK(source.format.type != ElementType::kF4E2M1 || source.cols % 2 == 0, "{} inputs of 4 bits",
         source.cols);
-  const int64_t words = layout.panel_bytes / (kPanelRows * 4);
-  for (int64_t panel = begin / kPanelRows; panel * kPanelRows < end; ++panel) {
-    const int64_t row_begin = std::max(begin, panel * kPanelRows);
-    const int64_t row_end = std::min(end, (panel + 1) * kPanelRows);
-    const int64_t from_row = source_row + row_begin - begin;
-    std::byte* codes = matrix.data.data() + panel * layout.panel_bytes;
-    switch (layout.kind) {
-      case PanelKind::kI8:
-        PackCodes(codes, words, row_begin, row_end, source, from_row, std::identity{});
-        break;
-      case PanelKind::kF8:
-      case PanelKind::kBlockF8:
-        PackCodes(codes, words, row_begin, row_end, source, from_row, ToPanelOrder8);
-        break;
-      default: PackCodes(codes, words, row_begin, row_end, source, from_row, ToPanelOrder4);
-    }
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      if (layout.group_size != 0) {
-        PackGroupScales(layout, matrix.group_scales.data() + panel * layout.panel_scale_bytes,
-                        row % kPanelRows, source, from_row + row - row_begin);
-      }
-      matrix.row_scales.As<float>()[row] = RowScale(source, from_row + row - row_begin);
-    }
+  switch (layout.kind) {
+    case PanelKind::kI8: PackWords(matrix, begin, end, source, source_row, std::identity{}); break;
+    case PanelKind::kF8:
+    case PanelKind::kBlockF8:
+      PackWords(matrix, begin, end, source, source_row, ToPanelOrder8);
+      break;
+    default: PackWords(matrix, begin, end, source, source_row, ToPanelOrder4);
   }
+  for (int64_t row = begin; row < end; ++row) {
+    std::byte* scales = matrix.group_scales.data() + row / kPanelRows * layout.panel_scale_bytes;
+    const int64_t from = source_row + row - begin;
+    if (layout.kind == PanelKind::kBlockF8)
+      PackBlockScales(layout, scales, row % kPanelRows, source, from);
+    else if (layout.group_size != 0)
+      PackGroupScales(layout, scales, row % kPanelRows, source, from);
+    matrix.row_scales.As<float>()[static_cast<size_t>(row)] = RowScale(source, from);
+  }
+}
+
+void CopyBf16Rows(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
+                  int64_t source_row) {
+  PackWords(matrix, begin, end, source, source_row, std::identity{});
 }
 
 }  // namespace sluice::kernels

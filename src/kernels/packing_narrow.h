@@ -1,4 +1,5 @@
-// Packing of narrow formats: codes into panels of words, scales beside them.
+// Packing of numbers that are taken over as they are: words of 32 bits into panels, scales beside
+// them.
 #pragma once
 
 #include "base/thread_pool.h"
@@ -11,5 +12,9 @@ namespace sluice::kernels {
 // matrix. Rows of one panel may be packed by several calls, but not at the same time.
 void PackNarrowRows(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
                     int64_t source_row);
+
+// The same from BF16 to BF16, pair by pair. REQUIRES: `source` is not transposed.
+void CopyBf16Rows(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
+                  int64_t source_row);
 
 }  // namespace sluice::kernels
