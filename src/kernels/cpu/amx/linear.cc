@@ -39,16 +39,6 @@ inline void FillLastStep(LastStep& last, const uint8_t* x, int64_t x_row_bytes,
   StoreBefore(&last);
 }
 
-// The product of tiles a and b, added to tile c.
-#define SLUICE_AMX_MULTIPLY(c, a, b)          \
-  do {                                        \
-    if constexpr (kNumber == Number::kBf16) { \
-      _tile_dpbf16ps(c, a, b);                \
-    } else {                                  \
-      _tile_dpbssd(c, a, b);                  \
-    }                                         \
-  } while (false)
-
 // One step: kRowTiles x kPanels tile products.
 template <Number kNumber, int kRowTiles, int kPanels>
 __attribute__((always_inline)) inline void Step(const uint8_t* x, int64_t x_tile_bytes,

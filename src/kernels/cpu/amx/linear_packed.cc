@@ -96,16 +96,6 @@ struct PanelPair {
   const uint8_t* last[2];
 };
 
-// The product of tiles a and b, added to tile c.
-#define SLUICE_AMX_MULTIPLY(c, a, b)          \
-  do {                                        \
-    if constexpr (kNumber == Number::kBf16) { \
-      _tile_dpbf16ps(c, a, b);                \
-    } else {                                  \
-      _tile_dpbssd(c, a, b);                  \
-    }                                         \
-  } while (false)
-
 // Multiplies two tiles of rows by two panels; `sums`: the four tiles of sums, read unless `start`.
 template <Number kNumber>
 inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,

@@ -50,6 +50,17 @@ enum class Number { kBf16, kI8 };
 template <Number kNumber>
 constexpr int64_t kNumberBytes = kNumber == Number::kBf16 ? 2 : 1;
 
+// The product of tiles a and b, added to tile c, in a function of some `kNumber`. The tiles must be
+// literals.
+#define SLUICE_AMX_MULTIPLY(c, a, b)          \
+  do {                                        \
+    if constexpr (kNumber == Number::kBf16) { \
+      _tile_dpbf16ps(c, a, b);                \
+    } else {                                  \
+      _tile_dpbssd(c, a, b);                  \
+    }                                         \
+  } while (false)
+
 inline int64_t StepsOf(int64_t row_bytes) {
   return (row_bytes + kStepBytes - 1) / kStepBytes;
 }
