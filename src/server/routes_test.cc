@@ -177,6 +177,33 @@ TEST_F(RoutesTest, HeldRequestsOfClientsThatLeaveAreForgotten) {
   Ask("POST", "/resume");
   EXPECT_EQ(Ask("POST", "/v1/completions", body).status, 200);
   EXPECT_EQ(engine_.requests().size(), 1u);
+  EXPECT_EQ(Ask("POST", "/pause?mode=wait").status, 200) << "nothing is thought to run";
+}
+
+TEST_F(RoutesTest, SeveralPromptsWithSeveralAnswersEach) {
+  engine_.script = [](const Request& request) {
+    return FakeEngine::Script{{request.prompt[0], request.prompt[0]}};
+  };
+  Start();
+  const std::string body =
+      R"({"prompt":[[65],[66],[67]],"n":2,"max_tokens":2,"temperature":1,"return_token_ids":true)";
+  const json::Value whole = Ask("POST", "/v1/completions", body + "}").json();
+  const json::Value::Array& choices = At(whole, {"choices"}).as_array();
+  ASSERT_EQ(choices.size(), 6u);
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(At(choices[static_cast<size_t>(i)], {"index"}), json::Value(i));
+    EXPECT_EQ(At(choices[static_cast<size_t>(i)], {"token_ids", "0"}), json::Value(65 + i / 2));
+  }
+  EXPECT_EQ(At(whole, {"usage", "prompt_tokens"}), json::Value(3));
+  EXPECT_EQ(At(whole, {"usage", "completion_tokens"}), json::Value(12));
+  const std::vector<json::Value> events =
+      Ask("POST", "/v1/completions",
+          body + R"(,"stream":true,"stream_options":{"include_usage":true}})")
+          .events();
+  ASSERT_EQ(events.size(), 13u);
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(ChunkText(events, i), At(choices[static_cast<size_t>(i)], {"text"}).as_string());
+  EXPECT_EQ(At(events.back(), {"usage", "completion_tokens"}), json::Value(12));
 }
 
 TEST_F(RoutesTest, AbortEndsWhatRunsAndWhatIsHeld) {

@@ -39,6 +39,10 @@ void ActiveRequests::Remove(const AbortableRequest* request) {
   {
     std::lock_guard lock(mutex_);
     running_.erase(request);
+    std::erase_if(held_, [request](const Held& held) {
+      const auto alive = held.entry.request.lock();
+      return alive == nullptr || alive.get() == request;
+    });
     if (running_.empty()) idle.swap(on_idle_);
   }
   for (const auto& tell : idle) tell();

@@ -54,8 +54,10 @@ class BeamSearchImpl : public BeamSearch {
       search.open.push_back(std::move(first));
       searches_.push_back(std::move(search));
     }
-    // The connection keeps the search alive between two steps.
-    writer_->SetCallbacks([self] { self->Cancel(); }, [] {});
+    // The connection keeps the search alive between two steps. A client that has gone already ends
+    // it here.
+    const std::shared_ptr<ResponseWriter> writer = writer_;
+    writer->SetCallbacks([self] { self->Cancel(); }, [] {});
     active_->Start(request_.common.id, weak, [weak] {
       if (const auto search = weak.lock()) search->Step();
     });
@@ -107,8 +109,11 @@ class BeamSearchImpl : public BeamSearch {
     std::vector<Request> requests;
     const auto self = Self();
     {
-      std::lock_guard lock(mutex_);
-      if (over_) return;
+      std::unique_lock lock(mutex_);
+      if (over_) {
+        lock.unlock();
+        return active_->Remove(this);
+      }
       handles_.clear();
       next_.clear();
       for (size_t i = 0; i < searches_.size(); ++i) {

@@ -81,10 +81,12 @@ class GenerationImpl : public Generation {
     std::shared_ptr<ResponseWriter> writer;
     {
       std::lock_guard lock(mutex_);
-      if (stage_ != Stage::kHeld || cancelled_) return;
-      stage_ = Stage::kSubmitting;
-      writer = writer_;
+      if (stage_ == Stage::kHeld && !cancelled_) {
+        stage_ = Stage::kSubmitting;
+        writer = writer_;
+      }
     }
+    if (writer == nullptr) return active_->Remove(this);  // It ended while it was held back.
     for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
       Request request;
       request.id = request_.id;
