@@ -249,6 +249,7 @@ TEST_P(AttentionTest, ChunksOfThePromptLeaveNoTrace) {
     Sequences sequences(random, shape, {length});
     const std::vector<float> whole = sequences.RunInChunks(pool2, 0, length);
     for (int chunk : {1, 7, 64, 257}) {
+      if (GetParam() == Isa::kReference && (chunk == 7 || chunk == 64)) continue;  // Slow.
       sequences.Clear();
       const std::vector<float> out = sequences.RunInChunks(chunk == 7 ? pool3 : pool1, 0, chunk);
       ASSERT_EQ(0, std::memcmp(whole.data(), out.data(), out.size() * 4))
