@@ -29,8 +29,8 @@ struct EngineInfo {
   int64_t kv_tokens = 0;  // that the KV cache holds in sequences of max_model_len
   int64_t weight_bytes = 0, workspace_bytes = 0, kv_bytes = 0;
   int64_t token_weight_bytes = 0;  // of weight_bytes, what a step of one token reads
-  std::string dtype;           // "bfloat16" | "float32"
-  std::string kv_cache_dtype;  // likewise, or "float16" or "fp8"
+  std::string dtype;               // "bfloat16" | "float32"
+  std::string kv_cache_dtype;      // likewise, or "float16" or "fp8"
   std::string isa;
   int num_threads = 0;
 };

@@ -30,7 +30,7 @@ struct EnginePlan {
 
   int64_t weight_bytes = 0;
   int64_t token_weight_bytes = 0;  // ModelMemory's
-  int64_t workspace_bytes = 0;  // activations, logits, sampling
+  int64_t workspace_bytes = 0;     // activations, logits, sampling
   int64_t kv_bytes = 0;
   int64_t kv_bytes_per_block = 0;  // of one group's layers
   KvGroups kv_groups;
