@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "server/api/constraint_check.h"
 #include "server/api/python_text.h"
 
 namespace sluice {
@@ -181,6 +182,16 @@ ApiStatus CheckStructuredOutputs(const FieldReader& reader, bool is_chat) {
   }
   if (kinds[0] == "choice" && !IsTruthy(outputs->Find("choice")))
     return BadRequest("Choice '[]' cannot be an empty list");
+  const json::Value* regex = outputs->Find("regex");
+  if (regex != nullptr && regex->is_string()) {
+    if (const auto mistake = RegexMistake(regex->as_string()))
+      return BadRequest("structured_outputs.regex: invalid regex: " + *mistake);
+  }
+  const json::Value* grammar = outputs->Find("grammar");
+  if (grammar != nullptr && grammar->is_string()) {
+    if (const auto mistake = GrammarMistake(grammar->as_string()))
+      return BadRequest("structured_outputs.grammar: Invalid grammar specification: " + *mistake);
+  }
   return Unsupported("constrained output", "structured_outputs");
 }
 
