@@ -1,4 +1,6 @@
 // What the quantization configurations of all tools mean, and which are refused.
+#include <functional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -287,6 +289,63 @@ TEST(SchemeConfigTest, LooksInEveryPlace) {
   }
   EXPECT_EQ((*ParseScheme(Json(R"({"torch_dtype": "float16"})")))->Name(), "F16");
   EXPECT_FALSE(ParseScheme(Json(R"({"quantization_config": 3})")));
+}
+
+// Blocks with members removed, doubled or given values of other types end in a scheme or an error.
+TEST(SchemeConfigTest, MutatedConfigurationsAreReadOrRefused) {
+  const std::vector<std::string> kBlocks = {
+      kCompressedFp8, kQuarkFp8, kBlockFp8,
+      R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": ["a*"],
+          "config_groups": {"g": {"weights": {"num_bits": 4, "type": "float", "group_size": 16},
+                                  "input_activations": {"num_bits": 4}, "targets": ["Linear"]}}})"};
+  const std::vector<json::Value> kValues = {json::Value(),
+                                            true,
+                                            int64_t{-1},
+                                            int64_t{1} << 62,
+                                            0.5,
+                                            "",
+                                            "re:[",
+                                            "*",
+                                            json::Value(json::Value::Array{json::Value(), 3, "x"}),
+                                            json::Value(json::Value::Object{{"num_bits", 8}})};
+  uint32_t random = 1;
+  const auto next = [&](size_t below) {
+    random = random * 1664525 + 1013904223;
+    return static_cast<size_t>(random >> 8) % below;
+  };
+  const std::function<void(json::Value&)> mutate = [&](json::Value& value) {
+    if (value.is_object() && !value.as_object().empty() && next(4) != 0) {
+      auto& members = value.as_object();
+      const size_t at = next(members.size());
+      const size_t what = next(8);
+      if (what == 0) {
+        members.erase(members.begin() + static_cast<ptrdiff_t>(at));
+      } else if (what == 1) {
+        members[at].first += "_";
+      } else {
+        mutate(members[at].second);
+      }
+      return;
+    }
+    value = kValues[next(kValues.size())];
+  };
+  size_t refused = 0;
+  for (int round = 0; round < 4000; ++round) {
+    json::Value block = Json(kBlocks[static_cast<size_t>(round) % kBlocks.size()]);
+    for (size_t i = 0; i <= next(3); ++i) mutate(block);
+    json::Value config{json::Value::Object{}};
+    config.Set("quantization_config", block);
+    const auto scheme = ParseScheme(config);
+    if (scheme) {
+      EXPECT_FALSE((*scheme)->Name().empty());
+      (*scheme)->PlannedFormat(kUp);
+    } else {
+      EXPECT_FALSE(scheme.error().message.empty());
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000u);
+  EXPECT_LT(refused, 4000u);
 }
 
 TEST(SchemeConfigTest, TheOptionIsAnAssertion) {
