@@ -18,7 +18,7 @@ std::string_view WeightFormatName(WeightFormat format) {
 double BytesPerWeight(WeightFormat format) {
   switch (format) {
     case WeightFormat::kBf16: return 2;
-    case WeightFormat::kFp8: return 1;
+    case WeightFormat::kFp8:
     case WeightFormat::kInt8: return 1;
     case WeightFormat::kNvfp4: return 0.5 + 1.0 / 16;  // a byte of scale for 16 weights
     case WeightFormat::kMxfp4: return 0.5 + 1.0 / 32;  // a byte of scale for 32 weights
