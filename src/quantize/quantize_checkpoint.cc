@@ -100,11 +100,10 @@ class Quantizer {
         options_(options),
         target_(*options.target),
         format_(target_.format),
-        fused_target_(target_),
+        exact_target_(target_),
         writer_(writer),
         done_(done) {
-    // ModelOpt rounds tensors of all experts in F32.
-    fused_target_.rounds_quotient = false;
+    exact_target_.rounds_quotient = false;
   }
 
   // `statistics`: null where nothing was measured.
@@ -124,6 +123,12 @@ class Quantizer {
  private:
   bool shares_scale(const QuantizedModule& module) const {
     return format_.has_second_scale || module.expert >= 0;
+  }
+
+  // The tools round in the model's own type, and ModelOpt rounds tensors of all experts in F32.
+  const QuantizeTarget& TargetOf(const QuantizedModule& module) const {
+    const bool is_bf16 = module.source.format.type == ElementType::kBF16;
+    return is_bf16 && module.expert < 0 ? target_ : exact_target_;
   }
 
   int64_t ChunkRows(int64_t cols) const {
@@ -181,8 +186,7 @@ class Quantizer {
       const int64_t rows = std::min(chunk, module.rows - row);
       values_.resize(static_cast<size_t>(rows * cols));
       DecodeRows(pool_, module, row, rows, values_.data());
-      const int64_t scale_row_bytes =
-          Encode(module.expert >= 0 ? fused_target_ : target_, rows, cols, tensor_scale);
+      const int64_t scale_row_bytes = Encode(TargetOf(module), rows, cols, tensor_scale);
       AddError(rows, cols, tensor_scale);
       const int64_t scale_bytes = ScaleRows(rows) * scale_row_bytes;
       if (module.expert >= 0) {
@@ -345,7 +349,7 @@ class Quantizer {
   const QuantizeOptions& options_;
   const QuantizeTarget& target_;
   const DataFormat& format_;
-  QuantizeTarget fused_target_;
+  QuantizeTarget exact_target_;  // that rounds the quotient once
   SafetensorsWriter& writer_;
   const std::function<void(int64_t)>& done_;
   std::vector<float> values_;
