@@ -12,7 +12,8 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 // 100 MiB of weights, 10 MiB of workspace, 1 MiB a block of 16 tokens.
 Result<ModelMemory> Sizes(const ModelConfig&, const ModelOptions&, int) {
-  return ModelMemory{100 * kMiB, 10 * kMiB, kMiB};
+  return ModelMemory{
+      .weight_bytes = 100 * kMiB, .workspace_bytes = 10 * kMiB, .kv_bytes_per_block = kMiB};
 }
 
 struct Machine {
@@ -161,7 +162,10 @@ Result<ModelMemory> ChunkedSizes(const ModelConfig&, const ModelOptions& options
   const kernels::AttentionSpan local{.chunk = 8192};
   std::vector<kernels::AttentionSpan> layers;
   for (int i = 0; i < 48; ++i) layers.push_back(i % 4 == 3 ? kernels::AttentionSpan() : local);
-  return ModelMemory{100 * kMiB, 10 * kMiB, kMiB, KvGroups::For(layers, options.max_context)};
+  return ModelMemory{.weight_bytes = 100 * kMiB,
+                     .workspace_bytes = 10 * kMiB,
+                     .kv_bytes_per_block = kMiB,
+                     .kv_groups = KvGroups::For(layers, options.max_context)};
 }
 
 Result<EnginePlan> PlanChunked(const EngineConfig& config, int64_t available = 4000 * kMiB) {
