@@ -114,7 +114,8 @@ std::vector<OptionFact> ExplainAll(const options::Settings& settings,
       return fact.given == variable || fact.given.starts_with(variable + " ");
     };
     if (std::any_of(facts.begin(), facts.end(), mentions)) continue;
-    OptionFact fact{name + "=" + value, "no effect", "this program does not read it"};
+    OptionFact fact{fmt::format("{}={}", name, value), "no effect",
+                    "this program does not read it"};
     for (const options::Variable& variable : options::Variables()) {
       const bool all = variable.name.ends_with('*');
       const std::string_view stem = variable.name.substr(0, variable.name.size() - (all ? 1 : 0));

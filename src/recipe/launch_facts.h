@@ -23,7 +23,8 @@ struct OptionFact {
 
 struct LaunchFacts {
   RecipeLaunch launch;
-  std::string model;  // without a slash at its end; "" where none is given
+  std::string model;             // without a slash at its end; "" where none is given
+  bool is_options_file = false;  // no launch stands there, only what one would read
   // Absent where the command line is wrong; then `error` says how.
   std::optional<options::Settings> settings;
   std::string error;

@@ -87,6 +87,29 @@ std::vector<const Accelerator*> ForLaunch(const LaunchFacts& launch,
   return all;
 }
 
+// A file of options without a command: the launch that would read it, in the dialect that knows its
+// keys.
+std::vector<LaunchFacts> LaunchOfOptionsFile(const RecipeDocument& document,
+                                             const RecipeCommands& commands,
+                                             const LintOptions& options) {
+  if (document.is_markdown || document.blocks[0].kind != BlockKind::kYaml) return {};
+  const std::string& name = document.blocks[0].title;
+  RecipeLaunch launch;
+  launch.line = 1;
+  launch.program = "vllm serve";
+  launch.words = {"--config", name};
+  const auto folder = document.path.parent_path();
+  LaunchFacts facts = ExamineLaunch(launch, commands, folder, options.find_shape);
+  if (!facts.settings) {
+    launch.dialect = options::Dialect::kTrtllm;
+    launch.program = "trtllm-serve";
+    LaunchFacts other = ExamineLaunch(launch, commands, folder, options.find_shape);
+    if (other.settings) facts = std::move(other);
+  }
+  facts.is_options_file = true;
+  return {std::move(facts)};
+}
+
 }  // namespace
 
 Result<RecipeReport> LintRecipe(const std::filesystem::path& path, std::string_view text,
@@ -110,6 +133,7 @@ Result<RecipeReport> LintRecipe(const std::filesystem::path& path, std::string_v
     report.launches.push_back(
         ExamineLaunch(launch, commands, path.parent_path(), options.find_shape));
   }
+  if (report.launches.empty()) report.launches = LaunchOfOptionsFile(document, commands, options);
   ASSIGN_OR_RETURN(report.accelerators, GivenAccelerators(options.accelerators));
   std::vector<const Accelerator*> judged = report.accelerators;
   if (judged.empty()) judged = NamedAccelerators(document);

@@ -223,6 +223,21 @@ TEST(Lint, ConfigFilesThatTheRecipeShows) {
   EXPECT_EQ(report.launches[0].options[0].given, "c.yaml:1 max-num-seqs 7");
 }
 
+TEST(Lint, OptionFilesAlone) {
+  const RecipeReport vllm = Lint("c.yaml", "kv-cache-dtype: fp8\nmax-num-seqs: 7\n");
+  ASSERT_EQ(vllm.launches.size(), 1u);
+  EXPECT_EQ(vllm.launches[0].launch.program, "vllm serve");
+  EXPECT_EQ(vllm.launches[0].max_num_seqs, 7) << vllm.launches[0].error;
+  EXPECT_THAT(vllm.findings, IsEmpty()) << FormatReport(vllm);
+  const RecipeReport trtllm =
+      Lint("c.yml", "cuda_graph_config:\n  max_batch_size: 8\nkv_cache_config:\n  dtype: fp8\n");
+  ASSERT_EQ(trtllm.launches.size(), 1u);
+  EXPECT_EQ(trtllm.launches[0].launch.program, "trtllm-serve");
+  EXPECT_EQ(trtllm.launches[0].error, "");
+  EXPECT_THAT(Texts(Lint("c.yaml", "max-num-sequences: 7\n"), "option"),
+              ElementsAre(HasSubstr("max-num-sequences")));
+}
+
 TEST(Lint, ClaimsThatAreRightStay) {
   const std::string recipe =
       "On one H200.\n```bash\nvllm serve nvidia/Llama-3.3-70B-Instruct-FP8 --kv-cache-dtype "

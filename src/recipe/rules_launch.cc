@@ -124,7 +124,7 @@ void CheckFits(const LaunchFacts& launch, const Accelerator& accelerator, bool e
 
 void CheckLaunches(const RecipeFacts& facts, std::vector<Finding>& findings) {
   for (const LaunchFacts& launch : facts.launches) {
-    if (launch.model.empty()) {
+    if (launch.model.empty() && !launch.is_options_file) {
       findings.push_back(
           {Severity::kError, launch.launch.line, "launch", "the launch names no model"});
     }
