@@ -262,7 +262,8 @@ SchemeResult ReadQuark(const SchemeSource& source) {
         return UnsupportedSetting(where, "layer_type_quant_config", json::Value(type),
                                   "linear layers alone");
       }
-      ASSIGN_OR_RETURN(global, ReadLayer(value, where + ".layer_type_quant_config." + type));
+      ASSIGN_OR_RETURN(global,
+                       ReadLayer(value, fmt::format("{}.layer_type_quant_config.{}", where, type)));
     }
   }
   ModuleList excluded;
