@@ -10,6 +10,11 @@ void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_
                 pool.num_threads());
 }
 
+int64_t LinearScratchBytes(int num_threads, int64_t max_rows, int64_t max_cols) {
+  return LinearProducts::PackedBytesAtMost(max_rows, max_cols) +
+         num_threads * UnitScratchBytes(max_cols);
+}
+
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
             int64_t y_stride, const float* bias) {
   CHECK_EQ(x.cols, w.cols);

@@ -46,5 +46,7 @@ void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float
 // the pool some panels of weights in BF16. It grows when it must; a thread that reserves it
 // beforehand allocates nothing later. `max_rows`: of any one matrix's product.
 void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_cols);
+// What that takes on a pool of `num_threads`.
+int64_t LinearScratchBytes(int num_threads, int64_t max_rows, int64_t max_cols);
 
 }  // namespace sluice::kernels

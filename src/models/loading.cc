@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "kernels/linear.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 #include "models/weight_loader.h"
@@ -146,7 +147,8 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
   memory.workspace_bytes =
       WorkspaceLayout::For(spec, options, num_threads,
                            PlannedRounding(parameters, *config.scheme, options))
-          .total_bytes;
+          .total_bytes +
+      kernels::LinearScratchBytes(num_threads, options.max_rows, spec.WidestInput());
   memory.kv_bytes_per_block =
       KvCache::BytesPerBlock(KvLayoutOf(spec, options), static_cast<int64_t>(spec.layers.size()));
   std::vector<kernels::AttentionSpan> spans;
