@@ -21,7 +21,8 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
-MIRROR = os.environ.get("SLUICE_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+# Empty: the mirror that debootstrap itself takes.
+MIRROR = os.environ.get("SLUICE_DEBIAN_MIRROR", "")
 SUITES = {"debian:12": "bookworm", "debian:12-slim": "bookworm"}
 
 
@@ -95,7 +96,7 @@ class Builder:
             return Stage(pathlib.Path(made))
         root = self.folder / "debian"
         if not root.exists():
-            subprocess.run(["debootstrap", "--variant=minbase", "bookworm", str(root), MIRROR], check=True)
+            subprocess.run(["debootstrap", "--variant=minbase", "bookworm", str(root), *filter(None, [MIRROR])], check=True)
         return Stage(root)
 
     def start(self, rest):
