@@ -241,7 +241,7 @@ TEST_P(AttentionTest, AgreesWithExactSoftmax) {
   }
 }
 
-TEST_P(AttentionTest, ChunksOfThePromptLeaveNoTrace) {
+TEST_P(AttentionTest, HeavyChunksOfThePromptLeaveNoTrace) {
   Random random(2);
   ThreadPool pool1(1), pool2(2), pool3(3);
   for (const Shape& shape : kShapes) {
@@ -260,7 +260,7 @@ TEST_P(AttentionTest, ChunksOfThePromptLeaveNoTrace) {
 
 // Decoding and prefilling sequences in one step, against each alone, with one to three threads. The
 // long ones are split between threads.
-TEST_P(AttentionTest, NeighboursAndThreadsLeaveNoTrace) {
+TEST_P(AttentionTest, HeavyNeighboursAndThreadsLeaveNoTrace) {
   Random random(3);
   ThreadPool pool1(1), pool2(2), pool3(3), pool9(9);
   for (const Shape& shape : kShapes) {
