@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-fast test-deploy lint format bench bench-recipe clean docs
+.PHONY: build demo test test-fast test-deploy test-clients lint format bench bench-recipe clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -34,6 +34,10 @@ test-fast:
 test-deploy:
 	@python3 tests/deploy/test_dockerfile.py
 
+# Real client programs against the server, each in a virtual environment of its own; slow at its first run, needs the network.
+test-clients: $(if $(SLUICE_BIN),,build)
+	@python3 tests/clients/run_clients.py
+
 lint: $(BUILD)/build.ninja
 	@tools/install_packages.sh build test lint
 	@tools/lint.sh
@@ -55,4 +59,4 @@ bench-recipe: build
 	@python3 tools/bench_recipe.py
 
 clean:
-	rm -rf build .venv .venv-lm-eval .venv-schemathesis
+	rm -rf build .venv .venv-lm-eval .venv-schemathesis .venv-clients

@@ -209,8 +209,8 @@ Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<Prompt>
       send(next++);
     }
     const bool due_later = next < prompts.size() && client->num_running() < most;
-    const double until = due_later ? start + arrivals[next].seconds
-                                   : std::numeric_limits<double>::infinity();
+    const double until =
+        due_later ? start + arrivals[next].seconds : std::numeric_limits<double>::infinity();
     if (!client->Poll(until, cancel_fd)) {
       result.interrupted = true;
       break;
