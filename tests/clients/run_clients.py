@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Real client programs against a real server; the last line is `N passed, N failed`.
+
+Usage: tests/clients/run_clients.py [langchain | litellm | llm | inspect | aider]...
+
+Each client has a virtual environment of its own, .venv-clients/NAME, made at its first run from
+tests/requirements-clients/NAME.txt: that fetches hundreds of megabytes, so this is no part of `make test`. What the clients
+say is compared with what the server answers to plain HTTP, for a sum that the bundled model solves. SLUICE_BIN names a folder
+of programs other than build/release/bin.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "e2e")]
+import run as suites
+from serving import ABACUS, serving
+
+MODEL = "abacus"
+UNKNOWN = "no-such-model"
+QUESTION = "Tom has 3 apples and buys 4 more. How many apples does he have now?"
+ANSWER = "There are 3 + 4 = 7 apples.\n#### 7"
+PROMPT = "Question: %s\nAnswer:" % QUESTION
+TIMEOUT_S = 180
+
+
+class Bench:
+    """A server, a scratch folder, and the count of checks."""
+
+    def __init__(self, server, folder):
+        self.server, self.folder = server, folder
+        self.client = ""
+        self.passed = self.failed = 0
+        self.url = server.url + "/v1"
+        chat = {"messages": [{"role": "user", "content": QUESTION}]}
+        self.chat, self.chat_usage = self.ask("/v1/chat/completions", chat, lambda choice: choice["message"]["content"])
+        self.text, self.text_usage = self.ask("/v1/completions", {"prompt": PROMPT}, lambda choice: choice["text"])
+
+    def ask(self, path, body, text_of):
+        """Text and [prompt tokens, completion tokens] over plain HTTP."""
+        status, answer = self.server.post(path, {"model": MODEL, "temperature": 0, "max_tokens": 60, **body})
+        assert status == 200, answer
+        return text_of(answer["choices"][0]), [answer["usage"][key] for key in ("prompt_tokens", "completion_tokens")]
+
+    def check(self, what, holds, seen=None):
+        self.passed += bool(holds)
+        self.failed += not holds
+        detail = "" if holds else "; seen: %s" % (seen,)
+        print("%-6s %s: %s%s" % ("ok" if holds else "FAILED", self.client, what, detail), flush=True)
+
+    def same(self, what, seen, expected):
+        self.check(what, seen == expected, {"seen": seen, "expected": expected})
+
+    def run(self, program, *words, code=0, **environment):
+        """Runs a program of the client's virtual environment; (stdout, stderr)."""
+        # What it keeps goes with the scratch folder, and it finds no settings of its user.
+        settings = {"HOME": str(self.folder), "NO_PROXY": "127.0.0.1", "OPENAI_API_KEY": "EMPTY",
+                    "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HF_HUB_OFFLINE": "1", **environment}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "XDG_", "INSPECT_", "AIDER_", "LLM_"))}
+        result = subprocess.run([ROOT / ".venv-clients" / self.client / "bin" / program, *map(str, words)], cwd=self.folder,
+                                env={**inherited, **settings}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                timeout=TIMEOUT_S)
+        said = (result.stdout + result.stderr)[-3000:]
+        assert result.returncode == code, "%s ended with %d: %s" % (program, result.returncode, said)
+        return result.stdout, result.stderr
+
+
+def library(bench):
+    """A client that is a library: ask_NAME.py says what it got."""
+    out, _ = bench.run("python", HERE / ("ask_%s.py" % bench.client), bench.url, MODEL, QUESTION, PROMPT, UNKNOWN)
+    got = json.loads(out.splitlines()[-1])
+    bench.same("chat", got["chat"], bench.chat)
+    bench.same("usage of a chat", got["usage"], bench.chat_usage)
+    bench.same("streamed chat", "".join(got["pieces"]), bench.chat)
+    bench.check("chat comes in pieces", len(got["pieces"]) > 5, got["pieces"])
+    bench.same("usage of a streamed chat", got["streamed usage"], bench.chat_usage)
+    bench.same("completion", got["completion"], bench.text)
+    bench.same("usage of a completion", got["completion usage"], bench.text_usage)
+    bench.same("streamed completion", "".join(got["completion pieces"]), bench.text)
+    bench.check("completion comes in pieces", len(got["completion pieces"]) > 5, got["completion pieces"])
+    for what in ("error", "streamed error"):
+        error = got[what] or {"types": [], "message": "no error"}
+        bench.check("unknown model, %s" % what, "NotFoundError" in error["types"] and UNKNOWN in error["message"], error)
+
+
+def llm(bench):
+    rows = ((MODEL, MODEL, False), (MODEL + "-text", MODEL, True), (UNKNOWN, UNKNOWN, False))
+    models = [{"model_id": row[0], "model_name": row[1], "completion": row[2], "api_base": bench.url, "api_key_name": "openai"}
+              for row in rows]
+    (bench.folder / "extra-openai-models.yaml").write_text(json.dumps(models))  # which YAML includes
+    ask = lambda *words, **kw: bench.run("llm", *words, LLM_USER_PATH=str(bench.folder), **kw)
+    usage = "Token usage: %d input, %d output" % tuple(bench.chat_usage)
+    for what, flags in (("chat", ["--no-stream"]), ("streamed chat", [])):
+        out, log = ask("-m", MODEL, QUESTION, "-o", "temperature", 0, "-u", *flags)
+        bench.same(what, out, bench.chat + "\n")
+        bench.same("usage of a " + what, log.strip(), usage)
+    for what, flags in (("completion", ["--no-stream"]), ("streamed completion", [])):
+        out, _ = ask("-m", MODEL + "-text", PROMPT, "-o", "temperature", 0, "-o", "max_tokens", 60, *flags)
+        bench.same(what, out, bench.text + "\n")
+    _, log = ask("-m", UNKNOWN, QUESTION, code=1)
+    bench.check("unknown model", "Error code: 404" in log and UNKNOWN in log, log)
+
+
+def inspect(bench):
+    shutil.copy(HERE / "sums_task.py", bench.folder)  # inspect takes relative paths alone
+
+    def evaluate(model, *flags):
+        with tempfile.TemporaryDirectory(dir=bench.folder) as logs:
+            bench.run("inspect", "eval", "sums_task.py", "--model", model, "--temperature", 0, "--max-retries", 0,
+                      "--display", "none", "--log-format", "json", "--log-dir", logs, *flags, ABACUS_BASE_URL=bench.url,
+                      ABACUS_API_KEY="EMPTY", VLLM_BASE_URL=bench.url, VLLM_API_KEY="EMPTY")
+            return json.loads(next(pathlib.Path(logs).glob("*.json")).read_text())
+
+    for provider in ("openai-api/abacus/", "vllm/"):
+        for what, flags in (("chat", []), ("streamed chat", ["--stream-idle-timeout", 60])):
+            log = evaluate(provider + MODEL, *flags)
+            said = "%s%s" % (provider, what)
+            accuracy = log["results"] and log["results"]["scores"][0]["metrics"]["accuracy"]["value"]
+            bench.same(said + ", sums solved", [log["status"], accuracy], ["success", 1.0])
+            call = next(event for event in log["samples"][0]["events"] if event["event"] == "model")
+            bench.same(said + ", as asked", bool(call["call"]["request"].get("stream")), bool(flags))
+            bench.same(said + ", text", call["output"]["choices"][0]["message"]["content"], bench.chat)
+            usage = [call["output"]["usage"][key] for key in ("input_tokens", "output_tokens")]
+            bench.same(said + ", usage", usage, bench.chat_usage)
+        log = evaluate(provider + UNKNOWN)
+        error = log["error"] or {"message": "", "traceback": ""}
+        bench.check(provider + " unknown model", log["status"] == "error" and UNKNOWN in error["message"]
+                    and "NotFoundError" in error["traceback"], [log["status"], error["message"]])
+
+
+def aider(bench):
+    """Its own instructions stand before the question, so the small model errs; what it says must be the same either way."""
+    settings = bench.folder / "settings.yml"
+    settings.write_text(json.dumps([{"name": "openai/" + MODEL, "extra_params": {"max_tokens": 60}}]))
+
+    def ask(model, flag):
+        counted = [bench.server.metric(name) for name in ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")]
+        out, _ = bench.run("aider", "--model", "openai/" + model, flag, "--model-settings-file", settings, "--no-check-update",
+                           "--no-show-model-warnings", "--no-show-release-notes", "--no-analytics", "--yes-always", "--no-git",
+                           "--no-pretty", "--edit-format", "ask", "--message", QUESTION, OPENAI_API_BASE=bench.url)
+        now = [bench.server.metric(name) for name in ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")]
+        reply = re.search(r"Repo-map: disabled\n(.*?)\nTokens: (\d+) sent, (\d+) received", out, re.S)
+        tokens = reply and [int(reply.group(2)), int(reply.group(3))]
+        return out, reply and reply.group(1).strip(), tokens, [int(b - a) for a, b in zip(counted, now)]
+
+    out, plain, tokens, counted = ask(MODEL, "--no-stream")
+    bench.check("chat ends with a result", plain and re.search(r"\n#### \d+$", plain), out)
+    bench.same("usage of a chat", tokens, counted)
+    out, streamed, tokens, _ = ask(MODEL, "--stream")
+    bench.check("streamed chat", plain and streamed == plain, out)
+    bench.check("streamed chat counts its tokens", tokens and min(tokens) > 0, out)
+    for flag in ("--no-stream", "--stream"):
+        out = ask(UNKNOWN, flag)[0]
+        bench.check("unknown model, " + flag, "NotFoundError" in out and UNKNOWN in out, out)
+
+
+CLIENTS = {"langchain": library, "litellm": library, "llm": llm, "inspect": inspect, "aider": aider}
+
+
+def main(names):
+    unknown = [name for name in names if name not in CLIENTS]
+    if unknown:
+        print("unknown client %s: one of %s" % (unknown[0], ", ".join(CLIENTS)))
+        return 2
+    names = names or list(CLIENTS)
+    (ROOT / ".venv-clients").mkdir(exist_ok=True)
+    for name in names:
+        suites.make_venv(ROOT / ".venv-clients" / name, ROOT / "tests" / "requirements-clients" / (name + ".txt"))
+    with (tempfile.TemporaryDirectory() as scratch,
+          serving(ABACUS, "--max-model-len", 4096, program="vllm", name=MODEL) as server):
+        bench = Bench(server, pathlib.Path(scratch))
+        bench.client = "plain HTTP"
+        bench.same("the sum is solved, twice", [bench.chat, bench.text], [ANSWER, " " + ANSWER])
+        for bench.client in names:
+            try:
+                CLIENTS[bench.client](bench)
+            except Exception as problem:  # the other clients are still of interest
+                bench.check("runs to its end", False, problem)
+    print("%d passed, %d failed" % (bench.passed, bench.failed))
+    return 1 if bench.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
