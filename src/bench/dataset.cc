@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/python_random.h"
 #include "bench/dataset_parts.h"
 #include "bench/exact_text.h"
 #include "bench/numpy_random.h"

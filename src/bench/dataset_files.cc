@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/python_random.h"
 #include "bench/dataset_parts.h"
 #include "bench/exact_text.h"
 #include "bench/numpy_random.h"

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "bench/numpy_random.h"
+#include "base/python_random.h"
 #include "bench/stream_chunk.h"
 #include "client/stream_client.h"
 

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <span>
 
 #include "base/check.h"
 
@@ -154,83 +153,6 @@ double NumpyLegacyRandom::Gamma(double shape, double scale) {
     if (u < 1.0 - 0.0331 * (x * x) * (x * x)) return scale * (b * v);
     if (std::log(u) < 0.5 * x * x + b * (1.0 - v + std::log(v))) return scale * (b * v);
   }
-}
-
-namespace {
-
-// Python seeds by the words of the number; std::mt19937's seed from a sequence is another method,
-// so the state is made here and read in as text would be.
-class ArraySeed {
- public:
-  using result_type = uint32_t;
-  explicit ArraySeed(uint64_t seed) {
-    std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
-    const size_t length = key[1] != 0 ? 2 : 1;
-    state_[0] = 19650218;
-    for (uint32_t i = 1; i < state_.size(); ++i)
-      state_[i] = 1812433253u * (state_[i - 1] ^ (state_[i - 1] >> 30)) + i;
-    size_t i = 1, j = 0;
-    for (size_t k = state_.size(); k > 0; --k) {
-      state_[i] = (state_[i] ^ ((state_[i - 1] ^ (state_[i - 1] >> 30)) * 1664525u)) + key[j] +
-                  static_cast<uint32_t>(j);
-      Advance(i);
-      if (++j >= length) j = 0;
-    }
-    for (size_t k = state_.size() - 1; k > 0; --k) {
-      state_[i] = (state_[i] ^ ((state_[i - 1] ^ (state_[i - 1] >> 30)) * 1566083941u)) -
-                  static_cast<uint32_t>(i);
-      Advance(i);
-    }
-    state_[0] = 0x80000000u;
-  }
-  // What std::mt19937 asks of a sequence of seeds: the words of its state.
-  template <typename Iterator>
-  void generate(Iterator begin, Iterator end) {
-    for (size_t i = 0; begin != end; ++begin, ++i) *begin = state_[i];
-  }
-
- private:
-  void Advance(size_t& i) {
-    if (++i < state_.size()) return;
-    state_[0] = state_[state_.size() - 1];
-    i = 1;
-  }
-  std::array<uint32_t, 624> state_{};
-};
-
-}  // namespace
-
-PythonRandom::PythonRandom(uint64_t seed) {
-  ArraySeed sequence(seed);
-  engine_.seed(sequence);
-}
-
-double PythonRandom::Random() {
-  const auto a = static_cast<double>(engine_() >> 5), b = static_cast<double>(engine_() >> 6);
-  return (a * 67108864.0 + b) / 9007199254740992.0;
-}
-
-uint64_t PythonRandom::Below(uint64_t count) {
-  CHECK(count > 0 && count <= uint64_t{1} << 32, "{}", count);
-  unsigned bits = 0;
-  while (bits < 33 && (count >> bits) != 0) ++bits;
-  while (true) {
-    uint64_t value = 0;
-    if (bits <= 32) {
-      value = engine_() >> (32 - bits);
-    } else {
-      value = engine_();
-      value |= static_cast<uint64_t>(engine_() >> 31) << 32;
-    }
-    if (value < count) return value;
-  }
-}
-
-std::vector<size_t> PythonRandom::Choices(size_t size, size_t count) {
-  std::vector<size_t> result(count);
-  for (size_t& index : result)
-    index = static_cast<size_t>(std::floor(Random() * static_cast<double>(size)));
-  return result;
 }
 
 }  // namespace sluice::bench

@@ -1,10 +1,9 @@
-// The random numbers of numpy and of Python's random module, bit for bit, so that a benchmark with
-// a seed sends what the Python tools send with that seed.
+// The random numbers of numpy, bit for bit, so that a benchmark with a seed sends what the Python
+// tools send with that seed.
 #pragma once
 
 #include <cstdint>
 #include <random>
-#include <utility>
 #include <vector>
 
 namespace sluice::bench {
@@ -45,25 +44,6 @@ class NumpyLegacyRandom {
   std::mt19937 engine_;
   bool has_gauss_ = false;
   double gauss_ = 0;
-};
-
-// Python's random.seed(seed) and the module's functions.
-class PythonRandom {
- public:
-  explicit PythonRandom(uint64_t seed);
-
-  double Random();                 // random()
-  uint64_t Below(uint64_t count);  // randrange(count). REQUIRES: count > 0
-
-  template <typename T>
-  void Shuffle(std::vector<T>& items) {
-    for (size_t i = items.size(); i-- > 1;) std::swap(items[i], items[Below(i + 1)]);
-  }
-  // The indices that choices(range(size), k=count) takes.
-  std::vector<size_t> Choices(size_t size, size_t count);
-
- private:
-  std::mt19937 engine_;
 };
 
 }  // namespace sluice::bench

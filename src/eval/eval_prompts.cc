@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "eval/python_random.h"
+#include "base/python_random.h"
 
 namespace sluice {
 namespace {

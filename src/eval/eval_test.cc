@@ -7,27 +7,16 @@
 #include "eval/eval_prompts.h"
 #include "eval/eval_questions.h"
 #include "eval/eval_score.h"
-#include "eval/python_random.h"
 
 namespace sluice {
 namespace {
 
-using Indices = std::vector<size_t>;
 
 std::vector<EvalQuestion> Numbered(int count) {
   std::vector<EvalQuestion> questions;
   for (int i = 0; i < count; ++i)
     questions.push_back({"q" + std::to_string(i), "#### " + std::to_string(i)});
   return questions;
-}
-
-// The numbers are those of Python 3.11.
-TEST(PythonRandom, DrawsAsPythonDoes) {
-  PythonRandom random(1234);
-  EXPECT_EQ(random.Sample(500, 5), (Indices{494, 398, 225, 59, 3}));
-  EXPECT_EQ(random.Sample(10, 3), (Indices{1, 0, 9}));
-  EXPECT_EQ(random.Sample(90, 7), (Indices{12, 45, 30, 2, 3, 44, 82}));
-  EXPECT_EQ(random.Sample(80, 7), (Indices{79, 61, 59, 19, 11, 23, 14}));
 }
 
 TEST(AnswerFilters, StrictMatch) {
