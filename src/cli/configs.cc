@@ -194,11 +194,8 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.stream_interval = static_cast<int>(*settings.Integer("stream-interval"));
   config.fingerprint_mode = settings.TextOr("fingerprint-mode");
   config.fingerprint_value = settings.TextOr("fingerprint-value");
-  config.enable_scale_out = settings.Flag("enable-scale-out");
   config.skip_model_name_validation = settings.Flag("skip-model-name-validation");
-  config.enable_auto_tool_choice = settings.Flag("enable-auto-tool-choice");
   config.tool_call_parser = settings.TextOr("tool-call-parser");
-  config.reasoning_parser = settings.TextOr("reasoning-parser");
   config.enable_iteration_stats = settings.Flag("enable-iter-perf-stats");
 }
 

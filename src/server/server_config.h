@@ -64,12 +64,9 @@ struct ServerConfig {
   std::string fingerprint_mode = "full";    // of system_fingerprint: full | hash | custom | none
   std::string fingerprint_value;            // of mode custom
   int stream_interval = 1;                  // tokens in one event of a stream
-  bool enable_scale_out = false;            // routes under /inference
   bool skip_model_name_validation = false;  // any "model" is taken
   std::string tool_call_parser;             // "" for none
-  bool enable_auto_tool_choice = false;
-  std::string reasoning_parser;         // "" for none
-  bool enable_iteration_stats = false;  // trtllm-serve: GET /metrics tells of every step
+  bool enable_iteration_stats = false;      // trtllm-serve: GET /metrics tells of every step
 
   // Limits of one request.
   int max_stop_strings = 4;
