@@ -13,17 +13,19 @@ ARROWS = {
     "base": [],
     "tensor": ["base"],
     "hardware": ["base"],
-    "kernels": ["tensor", "hardware", "base"],
+    "device": ["tensor", "base"],
+    "kernels": ["device", "tensor", "hardware", "base"],
     "checkpoint": ["tensor", "base"],
     "hub": ["base"],
     "tokenizer": ["base"],
     "chat": ["tokenizer", "base"],
-    "models": ["kernels", "checkpoint", "tensor", "base"],
+    "models": ["kernels", "device", "checkpoint", "tensor", "base"],
     "quantize": ["models", "kernels", "checkpoint", "tensor", "base"],
     "cache": ["base"],
     "scheduler": ["cache", "base"],
     "sampler": ["kernels", "base"],
-    "engine": ["scheduler", "sampler", "models", "cache", "kernels", "checkpoint", "tensor", "hardware", "base"],
+    "engine": ["scheduler", "sampler", "models", "cache", "kernels", "device", "checkpoint", "tensor", "hardware",
+               "base"],
     "server": ["engine", "chat", "tokenizer", "checkpoint", "base"],
     "client": ["base"],
     "eval": ["client", "chat", "tokenizer", "base"],
@@ -41,7 +43,7 @@ WATCHED_LINES = 800
 bad = []
 types = {}  # qualified name -> header
 for path in sorted(ROOT.rglob("*")):
-    if path.suffix not in (".h", ".cc"):
+    if path.suffix not in (".h", ".cc", ".cu"):
         continue
     folder = path.relative_to(ROOT).parts[0]
     text = path.read_text()

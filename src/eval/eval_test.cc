@@ -11,7 +11,6 @@
 namespace sluice {
 namespace {
 
-
 std::vector<EvalQuestion> Numbered(int count) {
   std::vector<EvalQuestion> questions;
   for (int i = 0; i < count; ++i)

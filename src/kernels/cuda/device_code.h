@@ -1,0 +1,236 @@
+// The language of kernels: CUDA C++, and what stands in for it on the CPU.
+//
+// A kernel's file (*.cu) is compiled twice: by nvcc for GPUs, and by the host's compiler against
+// emulator.h, which runs the threads of a block as fibers. So every kernel's arithmetic, indexing
+// and synchronisation is tested without a GPU. What keeps both alike:
+//   - Kernels are `__global__ void` with one argument, a struct of plain members, and are launched
+//     by Launch<kernel>(). Everything stands in namespace sluice::SLUICE_DEVICE_NAMESPACE.
+//   - Shared memory is SharedMemory() alone, of the size that the launch names, never `__shared__`.
+//     It holds garbage when a block begins.
+//   - Shuffles and the functions below that say "warp" are called by all 32 lanes, together. Blocks
+//     have whole warps.
+//   - Instructions beyond CUDA C++ are the functions below. No other file has inline assembly.
+//   - Includes: this file, device_kernels.h, and C headers.
+#pragma once
+
+#include <stdint.h>
+
+#include "device/stream_handle.h"
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#define SLUICE_DEVICE_NAMESPACE cuda
+#else
+#define SLUICE_DEVICE_NAMESPACE emulated
+#include "kernels/cuda/emulator.h"
+#endif
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+
+struct LaunchShape {
+  unsigned grid_x = 1;
+  unsigned grid_y = 1;
+  unsigned threads = 32;  // of a block; a multiple of 32, at most 1024
+  unsigned grid_z = 1;
+  unsigned shared_bytes = 0;
+};
+
+#ifdef __CUDACC__
+
+// Launches `kKernel` on the stream. A launch that fails is noted there, with the kernel's name. An
+// empty grid is no launch.
+template <auto kKernel, typename Args>
+void Launch(const StreamHandle& stream, const char* name, const LaunchShape& shape,
+            const Args& args) {
+  if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_z == 0) return;
+  constexpr unsigned kSharedWithoutAsking = 48 * 1024;
+  cudaError_t code = cudaSuccess;
+  if (shape.shared_bytes > kSharedWithoutAsking) {
+    code = cudaFuncSetAttribute(reinterpret_cast<const void*>(kKernel),
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                static_cast<int>(shape.shared_bytes));
+  }
+  if (code == cudaSuccess) {
+    kKernel<<<dim3(shape.grid_x, shape.grid_y, shape.grid_z), shape.threads, shape.shared_bytes,
+              static_cast<cudaStream_t>(stream.native)>>>(args);
+    code = cudaGetLastError();
+  }
+  if (code != cudaSuccess && stream.failure->kernel == nullptr)
+    *stream.failure = {name, static_cast<int>(code)};
+}
+
+// The block's dynamic shared memory, aligned to 128 bytes.
+__device__ __forceinline__ unsigned char* SharedMemory() {
+  extern __shared__ __align__(128) unsigned char memory[];
+  return memory;
+}
+
+__device__ __forceinline__ float FloatFromBits(uint32_t bits) {
+  return __uint_as_float(bits);
+}
+__device__ __forceinline__ uint32_t BitsOf(float value) {
+  return __float_as_uint(value);
+}
+
+// Copies 16 bytes from global to shared memory, both aligned to 16, or writes zeros where
+// `is_valid` is false. The bytes are there after the AsyncWait that covers their AsyncCommit, for
+// the thread that copied; for others after a barrier on top.
+__device__ __forceinline__ void AsyncCopy16(void* shared, const void* global, bool is_valid) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int bytes = is_valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+// Ends a group of copies of this thread.
+__device__ __forceinline__ void AsyncCommit() {
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+// Waits until at most the last kPending groups of this thread are under way.
+template <int kPending>
+__device__ __forceinline__ void AsyncWait() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
+}
+
+// Warp. Loads four 8 x 8 matrices of 16-bit numbers from shared memory: lane l gives the address of
+// row l % 8 (16 bytes, aligned) of matrix l / 8. registers[m] of lane l holds elements 2 * (l % 4)
+// and 2 * (l % 4) + 1 of row l / 4 of matrix m.
+__device__ __forceinline__ void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared_row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+               : "r"(address)
+               : "memory");
+}
+// Warp. The same with each matrix transposed: registers[m] of lane l holds rows 2 * (l % 4) and
+// 2 * (l % 4) + 1 of column l / 4.
+__device__ __forceinline__ void LoadMatrix4Transposed(uint32_t (&registers)[4],
+                                                      const void* shared_row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared_row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+               : "r"(address)
+               : "memory");
+}
+
+// Warp. d += a b: a [16, 16] and b [16, 8] BF16, d [16, 8] F32. With g = lane / 4, t = lane % 4:
+//   a[0]: row g, columns 2t, 2t+1;  a[1]: row g+8;  a[2]: row g, columns 2t+8, 2t+9;  a[3]: row g+8
+//   b[0]: rows 2t, 2t+1 of column g;  b[1]: rows 2t+8, 2t+9
+//   d[0], d[1]: row g, columns 2t, 2t+1;  d[2], d[3]: row g+8
+// Of two numbers in a register the first is the low half. (PTX ISA, mma.m16n8k16.)
+__device__ __forceinline__ void MmaBf16(float (&d)[4], const uint32_t (&a)[4],
+                                        const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+      "{%8,%9}, {%0,%1,%2,%3};\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Warp. d += a b: a [16, 32] and b [32, 8] E4M3, d [16, 8] F32. With g = lane / 4, t = lane % 4:
+//   a[0]: row g, columns 4t..4t+3;  a[1]: row g+8;  a[2]: row g, columns 4t+16..4t+19;  a[3]: row
+//   g+8 b[0]: rows 4t..4t+3 of column g;  b[1]: rows 4t+16..4t+19 d as of MmaBf16.
+// The first of four numbers is the lowest byte. (PTX ISA, mma.m16n8k32.) Compute capability 8.9 and
+// later; kHasE4m3Mma tells device code, DeviceInfo tells the host.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+constexpr bool kHasE4m3Mma = false;
+__device__ __forceinline__ void MmaE4m3(float (&)[4], const uint32_t (&)[4],
+                                        const uint32_t (&)[2]) {
+  __trap();
+}
+#else
+constexpr bool kHasE4m3Mma = true;
+__device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
+                                        const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+      "{%8,%9}, {%0,%1,%2,%3};\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
+
+#else  // the emulator defines the same functions; see emulator.h
+
+template <auto kKernel, typename Args>
+void Launch(const StreamHandle& stream, const char* name, const LaunchShape& shape,
+            const Args& args) {
+  if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_z == 0) return;
+  emulator::Enqueue(stream, name,
+                    {shape.grid_x, shape.grid_y, shape.grid_z, shape.threads, shape.shared_bytes},
+                    [args] { kKernel(args); });
+}
+
+using emulator::AsyncCommit;
+using emulator::AsyncCopy16;
+using emulator::AsyncWait;
+using emulator::BitsOf;
+using emulator::FloatFromBits;
+using emulator::LoadMatrix4;
+using emulator::LoadMatrix4Transposed;
+using emulator::MmaBf16;
+using emulator::MmaE4m3;
+using emulator::SharedMemory;
+constexpr bool kHasE4m3Mma = true;
+
+#endif
+
+// Numbers. The same formulas as tensor/bfloat16.h and tensor/float8.h, in the compiler's terms.
+
+__device__ __forceinline__ float Bf16ToFloat(uint16_t bits) {
+  return FloatFromBits(static_cast<uint32_t>(bits) << 16);
+}
+// To nearest even; NaN stays NaN.
+__device__ __forceinline__ uint16_t FloatToBf16(float value) {
+  const uint32_t bits = BitsOf(value);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+__device__ __forceinline__ uint32_t PackBf16(float low, float high) {
+  return FloatToBf16(low) | static_cast<uint32_t>(FloatToBf16(high)) << 16;
+}
+
+// Exact; NaN for 0x7F and 0xFF.
+__device__ __forceinline__ float E4m3ToFloat(uint8_t code) {
+  const uint32_t sign = static_cast<uint32_t>(code & 0x80u) << 24;
+  const uint32_t magnitude = code & 0x7Fu;
+  // The exponent's bias rises from 7 to 127: a product that is exact for subnormal codes as well.
+  const uint32_t bits = BitsOf(FloatFromBits(magnitude << 20) * 0x1p120f);
+  return FloatFromBits((magnitude == 0x7F ? 0x7FC00000u : bits) | sign);
+}
+// To nearest even; beyond +-448 becomes +-448; NaN stays NaN.
+__device__ __forceinline__ uint8_t FloatToE4m3(float value) {
+  const uint32_t bits = BitsOf(value);
+  const uint32_t sign = bits >> 24 & 0x80u;
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  constexpr uint32_t kMax = 0x43E00000u;  // 448
+  const uint32_t clamped = magnitude > kMax ? kMax : magnitude;
+  const uint32_t normal = ((clamped + 0x7FFFFu + (clamped >> 20 & 1u)) >> 20) - (120u << 3);
+  const uint32_t subnormal = BitsOf(FloatFromBits(clamped) + 0x1p14f) - 0x46800000u;
+  const uint32_t code = clamped < 0x3C800000u ? subnormal : normal;
+  return static_cast<uint8_t>((magnitude > 0x7F800000u ? 0x7Fu : code) | sign);
+}
+// Sign, 2 bits of exponent, 1 of mantissa; the low 4 bits of `code`.
+__device__ __forceinline__ float E2m1ToFloat(uint32_t code) {
+  const uint32_t sign = (code & 8u) << 28;
+  // The exponent's bias rises from 1 to 127.
+  return FloatFromBits(BitsOf(FloatFromBits((code & 7u) << 22) * 0x1p126f) | sign);
+}
+// 2^(byte - 127); NaN for 0xFF.
+__device__ __forceinline__ float E8m0ToFloat(uint8_t byte) {
+  if (byte == 0xFF) return FloatFromBits(0x7FC00000u);
+  return FloatFromBits(byte == 0 ? 0x00400000u : static_cast<uint32_t>(byte) << 23);
+}
+
+// Warp. The sum (the largest) of all lanes' values, in every lane; the same order of sums always.
+__device__ __forceinline__ float WarpSum(float value) {
+  for (int mask = 16; mask > 0; mask >>= 1) value += __shfl_xor_sync(0xFFFFFFFFu, value, mask);
+  return value;
+}
+__device__ __forceinline__ float WarpMax(float value) {
+  for (int mask = 16; mask > 0; mask >>= 1)
+    value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, mask));
+  return value;
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

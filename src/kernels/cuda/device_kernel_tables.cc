@@ -1,0 +1,34 @@
+#include "kernels/cuda/device_kernel_tables.h"
+
+#include "base/check.h"
+
+namespace sluice::device {
+namespace {
+
+#define SLUICE_KERNEL_TABLE(backend)                                                             \
+  {                                                                                              \
+    backend::LaunchEmbedding, backend::LaunchRmsNorm, backend::LaunchRopeTable,                  \
+        backend::LaunchRopeAppend, backend::LaunchAttention, backend::LaunchSiluMul,             \
+        backend::LaunchConvertRows, backend::LaunchTakeRows, backend::LaunchLinear,              \
+        backend::LaunchGroupedLinear, backend::LaunchExpandWeights, backend::LaunchScaleResults, \
+        backend::LaunchRouter, backend::LaunchGroupByExpert, backend::LaunchGatherRows,          \
+        backend::LaunchCombineExperts, backend::LaunchArgMax, backend::LaunchRandomCodes,        \
+        backend::LaunchRandomScales                                                              \
+  }
+
+constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);
+#ifdef SLUICE_CUDA
+constexpr DeviceKernels kCuda = SLUICE_KERNEL_TABLE(cuda);
+#endif
+
+}  // namespace
+
+const DeviceKernels& KernelsOf(DeviceKind kind) {
+#ifdef SLUICE_CUDA
+  if (kind == DeviceKind::kCuda) return kCuda;
+#endif
+  CHECK(kind == DeviceKind::kEmulated, "this program holds no CUDA kernels");
+  return kEmulated;
+}
+
+}  // namespace sluice::device

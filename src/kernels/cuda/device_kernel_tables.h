@@ -1,0 +1,12 @@
+// The kernels of a kind of device.
+#pragma once
+
+#include "device/device.h"
+#include "kernels/cuda/device_kernels.h"
+
+namespace sluice::device {
+
+// REQUIRES: kCuda only in a program that BuiltWithCuda().
+const DeviceKernels& KernelsOf(DeviceKind kind);
+
+}  // namespace sluice::device

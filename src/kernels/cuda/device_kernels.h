@@ -1,0 +1,350 @@
+// The launchers of all kernels: what one implementation, for GPUs or emulated, provides. Arguments
+// are addresses of the device and plain numbers; nothing is checked here (linear.h, attention.h and
+// the model do). A launch returns at once; failures are noted in the stream.
+//
+// Free of includes that the CUDA compiler would have to read in every kernel's file.
+//
+// Types: `Number` says how an array's numbers are stored; F8 is E4M3. Rows are dense unless a
+// stride is named. Sums are F32. A row's result never depends on the other rows of the launch.
+#pragma once
+
+#include <stdint.h>
+
+#include "device/stream_handle.h"
+
+namespace sluice::device {
+
+enum class Number : uint8_t { kF32, kBF16, kF8 };
+
+// What becomes of a row's numbers when they are written as kF8.
+enum class RowScale : uint8_t {
+  kStatic,    // code = E4M3(x / static_scale); the row's scale is static_scale
+  kPerToken,  // scale = amax / 448 of the row (1 for a row of zeros), code = E4M3(x / scale)
+};
+
+// Where a kernel writes rows that the next matrix product reads.
+struct RowsOut {
+  void* data = nullptr;  // [rows, cols]
+  Number type = Number::kBF16;
+  float* scales = nullptr;  // [rows], of kF8 alone
+  RowScale row_scale = RowScale::kStatic;
+  float static_scale = 1;
+};
+
+// out[i, :] = table[tokens[i], :] as F32. table: BF16 [vocab, cols].
+struct EmbeddingArgs {
+  const int32_t* tokens;
+  const uint16_t* table;
+  int64_t rows, cols;
+  float* out;
+};
+
+// residual += delta where delta is not null (the sum is written back); then out = weight * residual
+// * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where that is not null.
+struct RmsNormArgs {
+  float* residual;  // [rows, cols]
+  const void* delta;
+  Number delta_type;    // kF32 or kBF16
+  const float* weight;  // [cols]
+  float eps;
+  int64_t rows, cols;
+  RowsOut out;
+  float* out_f32;
+};
+
+// cos_sin[i] = cosines, then sines, of positions[i] * frequencies; [rows, head_dim].
+struct RopeTableArgs {
+  const int32_t* positions;
+  const float* frequencies;  // [head_dim / 2]
+  int64_t rows;
+  int head_dim;
+  float* cos_sin;
+};
+
+// How keys and values are stored: [blocks, num_kv_heads, block_size, head_dim] each, kBF16 or kF8
+// (code = E4M3(x / scale)).
+struct KvArrays {
+  void* k;
+  void* v;
+  Number type;
+  float k_scale, v_scale;
+  int num_kv_heads, head_dim, block_size;
+};
+
+// From the projections of a row, [heads of q, of k, of v], to its q in BF16 and its slot in the
+// cache: QK norm, rope, temperature, in the order of models/layers/attention.cc.
+struct RopeAppendArgs {
+  const void* qkv;  // row i at i * (num_heads + 2 * num_kv_heads) * head_dim
+  Number qkv_type;  // kF32 or kBF16
+  int64_t rows;
+  int num_heads;
+  const float* q_norm;  // [head_dim]; null where there is no norm before rope
+  const float* k_norm;
+  bool norms_after_rope;  // unweighted
+  float eps;
+  bool rope;                 // false: positions are not coded into q and k
+  bool interleaved;          // pairs (x[2i], x[2i + 1]) instead of (x[i], x[i + d/2])
+  const float* cos_sin;      // [rows, head_dim]
+  const int32_t* positions;  // [rows]
+  float temperature_floor;   // 0: q is not scaled by its position
+  float temperature_scale;   // else by log1p(floor((p + 1) / floor)) * scale + 1
+  const int64_t* slots;      // [rows]: block * block_size + row in the block
+  uint16_t* q;               // BF16 [rows, num_heads, head_dim]
+  KvArrays cache;
+};
+
+// One piece of attention: a tile of query rows of one sequence, over a range of its positions.
+// Query rows of a KV head are pairs (token, head of its group), token by token.
+struct AttentionItem {
+  int32_t slice;        // of the step
+  int32_t first_token;  // of the tile, inside the slice
+  int32_t num_tokens;
+  int32_t begin, end;  // positions; multiples of the split but at the ends
+  int32_t partial;     // -1: the only range of its rows, else the place of its partial results
+};
+
+struct AttentionSliceInfo {
+  int32_t first_row;  // of the step
+  int32_t num_tokens;
+  int32_t context;
+  int32_t table;  // where its block table begins in `tables`
+};
+
+// A tile whose ranges are combined, in order.
+struct AttentionMerge {
+  int32_t first_row;  // of the step
+  int32_t num_tokens;
+  int32_t first_partial, num_partials;
+};
+
+// out[row, h, :] = softmax(scale * q . K) V over what the row sees (AttentionSpan of
+// kernels/attention.h). Every item runs for each KV head.
+struct AttentionArgs {
+  const uint16_t* q;  // BF16 [rows, num_heads, head_dim]
+  int num_heads;
+  float scale;
+  KvArrays cache;
+  int32_t chunk, window;  // of the span; 0: none
+  const AttentionItem* items;
+  int num_items;
+  const AttentionMerge* merges;
+  int num_merges;
+  const AttentionSliceInfo* slices;
+  const int32_t* tables;
+  float* partials;  // scratch; attention_plan.h says how much
+  uint16_t* out;    // BF16 [rows, num_heads, head_dim]
+};
+
+// out[m, i] = silu(x[m, i]) * x[m, width + i]. x: kF32 or kBF16 [rows, 2 * width].
+struct SiluMulArgs {
+  const void* x;
+  Number x_type;
+  int64_t rows, width;
+  RowsOut out;
+};
+
+// x (kF32 or kBF16) [rows, cols] to `out`.
+struct ConvertRowsArgs {
+  const void* x;
+  Number x_type;
+  int64_t rows, cols;
+  RowsOut out;
+};
+
+// out[i, :] = in[indices[i], :], rows of `row_bytes` bytes, a multiple of 16. `in` and `out` apart.
+struct TakeRowsArgs {
+  const void* in;
+  const int32_t* indices;
+  int64_t rows, row_bytes;
+  void* out;
+};
+
+enum class Codes : uint8_t { kBF16, kF8, kI8, kF4 };
+enum class GroupScales : uint8_t {
+  kNone,
+  kE4M3,   // [n, k / group]
+  kE8M0,   // [n, k / group]
+  kBlock,  // F32 [ceil(n / block_rows), ceil(k / group)]
+};
+
+// A weight matrix [n, k], row-major as checkpoints store it; two F4 codes in a byte, the even k in
+// the low half. Its value is code * the scale of its group * row_scales[n]. All addresses are
+// aligned to 256 bytes, k * bits is a multiple of 128 bits.
+struct Weights {
+  const void* codes;
+  Codes type;
+  const void* group_scales;
+  GroupScales group_type;
+  int group;                // elements of k that a scale covers: 16, 32, or a block's columns
+  int block_rows;           // kBlock
+  const float* row_scales;  // [n]; null: 1
+  int64_t n, k;
+};
+
+// y = x W^T (+ bias). x: kBF16, or kF8 with a scale a row for weights of kF8 without group scales.
+struct LinearArgs {
+  Weights w;
+  const void* x;  // [m, k]
+  Number x_type;
+  const float* x_scales;  // [m], kF8
+  int64_t m;
+  void* y;        // [m, n], row stride y_stride
+  Number y_type;  // kF32 or kBF16
+  int64_t y_stride;
+  const float* bias;  // [n] or null
+  // Scratch for partial sums, LinearScratchBytes (linear_shapes.h).
+  void* scratch;
+};
+
+// The same for experts of equal shape, one behind the other in memory: rows [row_begin[e],
+// row_begin[e + 1]) of x meet expert e.
+struct GroupedLinearArgs {
+  LinearArgs linear;  // of expert 0; m is that of all experts
+  int64_t num_experts;
+  int64_t codes_stride, group_scales_stride;  // bytes from one expert to the next
+  int64_t row_scales_stride;                  // elements
+  const int32_t* row_begin;                   // [num_experts + 1], on the device
+};
+
+// BF16 values of rows [first_row, first_row + rows) of a matrix: [rows, k].
+struct ExpandWeightsArgs {
+  Weights w;
+  int64_t first_row, rows;
+  uint16_t* out;
+};
+
+// y[m, n] *= row_scales[n] * x_scales[m] where they are not null, + bias[n] where it is not null.
+struct ScaleResultsArgs {
+  void* y;
+  Number y_type;
+  int64_t m, n, y_stride;
+  const float* row_scales;
+  const float* x_scales;
+  const float* bias;
+};
+
+// Routing of experts, as kernels/experts.h: logits from F32 rows and BF16 weights.
+struct RouterArgs {
+  const float* x;          // [rows, k]
+  const uint16_t* weight;  // [num_experts, k]
+  int64_t rows, k, num_experts;
+  int top_k;
+  bool sigmoid;           // else softmax over all experts
+  bool normalize;         // a row's weights add up to 1
+  float* logits;          // [rows, num_experts], scratch
+  int32_t* chosen;        // [rows, top_k]
+  float* expert_weights;  // [rows, top_k]
+};
+
+// kernels/experts.h, GroupByExpert.
+struct GroupByExpertArgs {
+  const int32_t* chosen;
+  int64_t rows;
+  int top_k;
+  int64_t num_experts;
+  int32_t* order;      // [rows * top_k]
+  int32_t* place;      // [rows * top_k]
+  int32_t* row_begin;  // [num_experts + 1]
+};
+
+// out[i, :] = x[order[i] / top_k, :] (* weights[order[i]]). x: F32 [.., cols].
+struct GatherRowsArgs {
+  const float* x;
+  const int32_t* order;
+  int64_t pairs, cols;
+  int top_k;
+  const float* weights;  // or null
+  RowsOut out;
+};
+
+// sum[row, :] (+)= results of the row's slots in their order (* weights). sum: F32 [rows, cols].
+struct CombineExpertsArgs {
+  const void* y;  // [rows * top_k, cols] in the order of GroupByExpert
+  Number y_type;  // kF32 or kBF16
+  const int32_t* place;
+  const float* weights;  // or null
+  int64_t rows, cols;
+  int top_k;
+  bool add;
+  float* sum;
+};
+
+// tokens[i] = index of the largest of logits[i, :], the first of equals; NaN counts as smaller than
+// everything. has_nan[i] = 1 where a row has one.
+struct ArgMaxArgs {
+  const float* logits;  // [rows, cols]
+  int64_t rows, cols;
+  int32_t* tokens;
+  int32_t* has_nan;
+};
+
+// The random codes of dummy_weights.cc: row i of the tensor whose hashed name is `tensor_seed`,
+// from `first_row` of that tensor on.
+struct RandomCodesArgs {
+  void* out;  // [rows, cols]
+  Codes type;
+  uint64_t tensor_seed;
+  int64_t first_row, rows, cols;
+  float scale;  // kBF16: uniform in [-32768, 32767] * scale
+};
+// Scales of random groups: kE4M3 from 0.5 to 1.875 (as dummy_weights.cc), kE8M0 and F32 constant.
+struct RandomScalesArgs {
+  void* out;
+  GroupScales type;
+  uint64_t tensor_seed;
+  int64_t count;
+  float value;  // kBlock: the scale; kE8M0: its code
+};
+
+struct DeviceKernels {
+  void (*embedding)(const StreamHandle&, const EmbeddingArgs&);
+  void (*rms_norm)(const StreamHandle&, const RmsNormArgs&);
+  void (*rope_table)(const StreamHandle&, const RopeTableArgs&);
+  void (*rope_append)(const StreamHandle&, const RopeAppendArgs&);
+  void (*attention)(const StreamHandle&, const AttentionArgs&);
+  void (*silu_mul)(const StreamHandle&, const SiluMulArgs&);
+  void (*convert_rows)(const StreamHandle&, const ConvertRowsArgs&);
+  void (*take_rows)(const StreamHandle&, const TakeRowsArgs&);
+  void (*linear)(const StreamHandle&, const LinearArgs&);
+  void (*grouped_linear)(const StreamHandle&, const GroupedLinearArgs&);
+  void (*expand_weights)(const StreamHandle&, const ExpandWeightsArgs&);
+  void (*scale_results)(const StreamHandle&, const ScaleResultsArgs&);
+  void (*router)(const StreamHandle&, const RouterArgs&);
+  void (*group_by_expert)(const StreamHandle&, const GroupByExpertArgs&);
+  void (*gather_rows)(const StreamHandle&, const GatherRowsArgs&);
+  void (*combine_experts)(const StreamHandle&, const CombineExpertsArgs&);
+  void (*arg_max)(const StreamHandle&, const ArgMaxArgs&);
+  void (*random_codes)(const StreamHandle&, const RandomCodesArgs&);
+  void (*random_scales)(const StreamHandle&, const RandomScalesArgs&);
+};
+
+}  // namespace sluice::device
+
+// Each is defined by one file of kernels, once for GPUs (namespace cuda) and once emulated.
+#define SLUICE_DECLARE_LAUNCHERS                                                     \
+  void LaunchEmbedding(const StreamHandle&, const device::EmbeddingArgs&);           \
+  void LaunchRmsNorm(const StreamHandle&, const device::RmsNormArgs&);               \
+  void LaunchRopeTable(const StreamHandle&, const device::RopeTableArgs&);           \
+  void LaunchRopeAppend(const StreamHandle&, const device::RopeAppendArgs&);         \
+  void LaunchAttention(const StreamHandle&, const device::AttentionArgs&);           \
+  void LaunchSiluMul(const StreamHandle&, const device::SiluMulArgs&);               \
+  void LaunchConvertRows(const StreamHandle&, const device::ConvertRowsArgs&);       \
+  void LaunchTakeRows(const StreamHandle&, const device::TakeRowsArgs&);             \
+  void LaunchLinear(const StreamHandle&, const device::LinearArgs&);                 \
+  void LaunchGroupedLinear(const StreamHandle&, const device::GroupedLinearArgs&);   \
+  void LaunchExpandWeights(const StreamHandle&, const device::ExpandWeightsArgs&);   \
+  void LaunchScaleResults(const StreamHandle&, const device::ScaleResultsArgs&);     \
+  void LaunchRouter(const StreamHandle&, const device::RouterArgs&);                 \
+  void LaunchGroupByExpert(const StreamHandle&, const device::GroupByExpertArgs&);   \
+  void LaunchGatherRows(const StreamHandle&, const device::GatherRowsArgs&);         \
+  void LaunchCombineExperts(const StreamHandle&, const device::CombineExpertsArgs&); \
+  void LaunchArgMax(const StreamHandle&, const device::ArgMaxArgs&);                 \
+  void LaunchRandomCodes(const StreamHandle&, const device::RandomCodesArgs&);       \
+  void LaunchRandomScales(const StreamHandle&, const device::RandomScalesArgs&);
+
+namespace sluice::emulated {
+SLUICE_DECLARE_LAUNCHERS
+}
+namespace sluice::cuda {
+SLUICE_DECLARE_LAUNCHERS
+}

@@ -1,0 +1,201 @@
+// Runs CUDA kernels on the CPU: for tests, and for `--device emulated`.
+//
+// The blocks of a grid run one after the other; the threads of a block are fibers that take turns
+// at barriers and at what a warp does together. It is made to find mistakes: shared memory holds
+// NaNs when a block begins, asynchronous copies arrive only when they are waited for, launches run
+// only when the stream is waited for, the order of the threads can be reversed (a kernel whose
+// result changes lacks a barrier), and a block whose threads do not all reach a barrier ends the
+// program with the kernel's name. Thread safety: each thread of the host has an emulator of its
+// own.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <functional>
+
+#include "device/stream_handle.h"
+
+// The words of CUDA C++.
+// NOLINTBEGIN
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define threadIdx (::sluice::emulator::Current().thread)
+#define blockIdx (::sluice::emulator::Current().block)
+#define blockDim (::sluice::emulator::Current().threads)
+#define gridDim (::sluice::emulator::Current().grid)
+// NOLINTEND
+
+namespace sluice::emulator {
+
+struct Index3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+// Of the thread that runs now.
+struct Position {
+  Index3 thread, block, threads, grid;
+};
+Position& Current();
+
+struct Grid {
+  unsigned x, y, z;
+  unsigned threads;
+  unsigned shared_bytes;
+};
+
+// Adds a launch to the stream's queue (an EmulatedQueue).
+void Enqueue(const StreamHandle& stream, const char* name, const Grid& grid,
+             std::function<void()> thread_body);
+
+// In which order the threads of a block run between two barriers.
+enum class Order { kForward, kReverse };
+void SetOrder(Order order);
+
+void BlockBarrier();
+unsigned char* SharedMemory();
+
+// All lanes of the warp give `bytes` bytes and wait for one another; then `combine` runs once with
+// the lanes' inputs (32 of `bytes` each) and writes the lanes' outputs, which every lane gets.
+using Combine = void (*)(const unsigned char* inputs, unsigned char* outputs);
+void WarpCollective(const char* what, const void* input, int input_bytes, void* output,
+                    int output_bytes, Combine combine);
+// All lanes' values, by lane.
+void WarpGather(const void* input, int bytes, void* outputs);
+
+void AsyncCopy16(void* shared, const void* global, bool is_valid);
+void AsyncCommit();
+void AsyncWaitGroups(int pending);
+template <int kPending>
+void AsyncWait() {
+  AsyncWaitGroups(kPending);
+}
+void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row);
+void LoadMatrix4Transposed(uint32_t (&registers)[4], const void* shared_row);
+void MmaBf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+
+inline float FloatFromBits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+inline uint32_t BitsOf(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+}  // namespace sluice::emulator
+
+// CUDA's own functions, as far as kernels use them.
+namespace sluice::emulated {
+
+inline void __syncthreads() {
+  ::sluice::emulator::BlockBarrier();
+}  // NOLINT
+inline void __syncwarp() {  // NOLINT
+  unsigned char nothing = 0, all[32];
+  ::sluice::emulator::WarpGather(&nothing, 1, all);
+}
+template <typename T>
+T __shfl_sync(unsigned /*mask*/, T value, int lane) {  // NOLINT
+  T all[32];
+  ::sluice::emulator::WarpGather(&value, sizeof(T), all);
+  return all[lane & 31];
+}
+template <typename T>
+T __shfl_xor_sync(unsigned /*mask*/, T value, int lane_mask) {  // NOLINT
+  T all[32];
+  ::sluice::emulator::WarpGather(&value, sizeof(T), all);
+  return all[(threadIdx.x & 31) ^ static_cast<unsigned>(lane_mask)];
+}
+template <typename T>
+T __shfl_up_sync(unsigned /*mask*/, T value, unsigned delta) {  // NOLINT
+  T all[32];
+  ::sluice::emulator::WarpGather(&value, sizeof(T), all);
+  const unsigned lane = threadIdx.x & 31;
+  return all[lane >= delta ? lane - delta : lane];
+}
+template <typename T>
+T __shfl_down_sync(unsigned /*mask*/, T value, unsigned delta) {  // NOLINT
+  T all[32];
+  ::sluice::emulator::WarpGather(&value, sizeof(T), all);
+  const unsigned lane = threadIdx.x & 31;
+  return all[lane + delta < 32 ? lane + delta : lane];
+}
+inline unsigned __ballot_sync(unsigned /*mask*/, int predicate) {  // NOLINT
+  int all[32];
+  ::sluice::emulator::WarpGather(&predicate, sizeof(int), all);
+  unsigned bits = 0;
+  for (int lane = 0; lane < 32; ++lane) bits |= static_cast<unsigned>(all[lane] != 0) << lane;
+  return bits;
+}
+inline int __popc(unsigned bits) {
+  return __builtin_popcount(bits);
+}  // NOLINT
+inline int __clz(int bits) {
+  return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits));
+}  // NOLINT
+inline int __ffs(int bits) {
+  return __builtin_ffs(bits);
+}  // NOLINT
+inline float rsqrtf(float x) {
+  return 1.0f / sqrtf(x);
+}
+template <typename T>
+T atomicAdd(T* address, T value) {
+  const T old = *address;
+  *address = old + value;
+  return old;
+}
+template <typename T>
+T atomicMax(T* address, T value) {
+  const T old = *address;
+  if (value > old) *address = value;
+  return old;
+}
+template <typename T>
+T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <typename T>
+T max(T a, T b) {
+  return a < b ? b : a;
+}
+
+// Vectors, for wide loads and stores.
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+inline uint2 make_uint2(unsigned x, unsigned y) {
+  return {x, y};
+}
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return {x, y, z, w};
+}
+inline float2 make_float2(float x, float y) {
+  return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+template <typename T>
+T __ldg(const T* address) {  // NOLINT
+  return *address;
+}
+
+}  // namespace sluice::emulated
