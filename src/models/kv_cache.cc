@@ -71,12 +71,26 @@ Result<KvCache> KvCache::Allocate(const kernels::KvLayout& layout, const KvGroup
   cache.num_blocks_ = num_blocks;
   ASSIGN_OR_RETURN(cache.memory_,
                    Buffer::Allocate(static_cast<size_t>(total_bytes), "the KV cache"));
-  const int64_t half_bytes = total_bytes / num_slots / 2;  // K or V of one slot
-  for (int64_t slot = 0; slot < num_slots; ++slot) {
-    std::byte* k = cache.memory_.data() + 2 * slot * half_bytes;
-    cache.slots_.push_back({layout, k, k + half_bytes});
-  }
+  cache.SetSlots(layout, cache.memory_.data());
   return cache;
+}
+
+KvCache KvCache::Wrap(const kernels::KvLayout& layout, const KvGroups& groups, int64_t num_blocks,
+                      void* memory) {
+  CHECK_GT(num_blocks, 0);
+  KvCache cache;
+  cache.groups_ = groups;
+  cache.num_blocks_ = num_blocks;
+  cache.SetSlots(layout, memory);
+  return cache;
+}
+
+void KvCache::SetSlots(const kernels::KvLayout& layout, void* memory) {
+  const int64_t half_bytes = num_blocks_ * BytesPerBlock(layout, 1) / 2;  // K or V of one slot
+  for (int64_t slot = 0; slot < groups_.layers_per_group(); ++slot) {
+    std::byte* k = static_cast<std::byte*>(memory) + 2 * slot * half_bytes;
+    slots_.push_back({layout, k, k + half_bytes});
+  }
 }
 
 }  // namespace sluice

@@ -36,8 +36,8 @@ struct KvGroups {
 };
 
 // Allocated once for `num_blocks` blocks, each of the K and V of block_size tokens in as many
-// layers as a group has; block ids are [0, num_blocks). Ownership: owns the memory of all layers;
-// move-only.
+// layers as a group has; block ids are [0, num_blocks). Ownership: owns the memory of all layers,
+// unless it wraps another's; move-only.
 class KvCache {
  public:
   // kResourceExhausted if the machine refuses.
@@ -47,6 +47,10 @@ class KvCache {
                                   int64_t num_blocks) {
     return Allocate(layout, KvGroups::Uniform(num_layers), num_blocks);
   }
+  // A cache over memory that the caller holds, of BytesPerBlock(layout, groups.layers_per_group())
+  // * num_blocks bytes: on a device. It must outlive the cache.
+  static KvCache Wrap(const kernels::KvLayout& layout, const KvGroups& groups, int64_t num_blocks,
+                      void* memory);
   // Bytes that one block takes over `num_layers` layers, K and V.
   static int64_t BytesPerBlock(const kernels::KvLayout& layout, int64_t num_layers);
 
@@ -62,7 +66,9 @@ class KvCache {
   std::span<const kernels::KvCacheView> slots() const { return slots_; }
 
  private:
-  Buffer memory_;
+  void SetSlots(const kernels::KvLayout& layout, void* memory);
+
+  Buffer memory_;  // empty where it is another's
   KvGroups groups_;
   std::vector<kernels::KvCacheView> slots_;
   int64_t num_blocks_ = 0;

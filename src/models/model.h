@@ -73,6 +73,10 @@ class Model {
   // thread needs besides the workspace, so that no step allocates.
   virtual void PrepareThread(const ThreadPool& /*pool*/) {}
 
+  // To be called once with the memory that every call of Forward will write its logits to: a
+  // device's copies to it then run beside the host. It must outlive the model.
+  virtual void PrepareLogits(std::span<float> /*logits*/) {}
+
   // Computes the step: appends K and V of every row to `cache` and writes logits
   // [logit_rows.size(), vocab_size] F32. Row i of the result depends only on its own sequence's
   // tokens (the CPU promise). REQUIRES: sizes within the options' limits.
