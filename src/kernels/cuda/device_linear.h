@@ -1,0 +1,99 @@
+// Every dense product of a model on a device, and by which kernels it runs.
+//
+// Steps of few rows are bound by reading the weights: own kernels, which read each weight once.
+// Larger steps go to the vendor's library (cuBLASLt), found when the program runs: BF16 and E4M3
+// weights as they are, all others expanded to BF16 a chunk of rows at a time. What the library is
+// not there for, or refuses, own kernels serve as well.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "kernels/cuda/device_kernels.h"
+
+namespace sluice::device {
+
+class LibraryLinear;
+
+// Products of up to so many rows always run by own kernels.
+constexpr int64_t kMaxSkinnyRows = 64;
+
+struct DeviceLinearOptions {
+  bool use_library = true;  // false: own kernels alone
+  // A row's result is bit for bit the same whatever the other rows of its step: own kernels alone,
+  // whose order of sums depends on k alone.
+  bool batch_invariant = false;
+  // E4M3 products may be added up in the tensor cores' own, lower precision.
+  bool fast_accumulation = false;
+  int64_t workspace_bytes = int64_t{32} << 20;  // of scratch, for the library
+  int64_t expand_bytes = int64_t{128} << 20;    // of scratch, for expanded weights
+  // The library's file; empty: where it usually is (cublaslt_library.h). An emulated device uses a
+  // library only where it is named here.
+  std::string library;
+  // Where choices that were measured are kept from one start to the next; empty: nowhere.
+  std::filesystem::path tactics;
+};
+
+// How many products ran by which way.
+struct DeviceLinearCounts {
+  int64_t own = 0;
+  int64_t library = 0;
+  int64_t refused = 0;  // of `own`: those that the library would have been given
+};
+
+// Ownership: the device and the kernels outlive it. Thread safety: one thread at a time.
+class DeviceLinear {
+ public:
+  // Says in the log which library it found, or why none and what that costs. Fails only for options
+  // that cannot be: kInvalidArgument.
+  static Result<std::unique_ptr<DeviceLinear>> Create(Device& device, const DeviceKernels& kernels,
+                                                      const DeviceLinearOptions& options);
+  ~DeviceLinear();
+
+  // Bytes of LinearArgs::scratch that products of up to `max_m` rows with these weights take (their
+  // addresses do not matter). Scratch is aligned to 256 bytes. One piece, as large as the largest
+  // need, serves all products of a stream.
+  int64_t ScratchBytes(const Weights& w, int64_t max_m) const;
+
+  // y = x W^T (+ bias), enqueued. m may be 0.
+  void Run(DeviceStream& stream, const LinearArgs& args);
+
+  // The numbers of rows to call Tune with, for steps of up to `max_m` rows; empty where the library
+  // is not used.
+  std::vector<int64_t> TuningRows(int64_t max_m) const;
+  // Measures the library's algorithms for a product of this shape and keeps the best, unless it is
+  // known already. The product runs, many times. Waits for the stream; never while a graph is
+  // captured. y and x as in Run, of args.m rows; what they hold does not matter.
+  Status Tune(DeviceStream& stream, const LinearArgs& args);
+  // Writes what Tune found, where there is something new and a place for it.
+  Status SaveTactics();
+
+  // "cuBLASLt 13.0.2 (path)", or "" where own kernels serve everything.
+  std::string library() const;
+  const DeviceLinearCounts& counts() const { return counts_; }
+
+ private:
+  DeviceLinear(const DeviceKernels& kernels, const DeviceLinearOptions& options);
+
+  // How the library would compute a product: not at all, as it is, or from expanded weights.
+  enum class Way : uint8_t { kOwn, kDirect, kExpanded };
+  Way Choose(const LinearArgs& args) const;
+  int64_t ExpandedRows(const Weights& w) const;  // of one chunk
+  bool RunDirect(const StreamHandle& stream, const LinearArgs& args);
+  bool RunExpanded(const StreamHandle& stream, const LinearArgs& args);
+  void NoteRefused(const LinearArgs& args);
+
+  const DeviceKernels& kernels_;
+  const DeviceLinearOptions options_;
+  std::unique_ptr<LibraryLinear> library_;  // null: own kernels alone
+  DeviceLinearCounts counts_;
+  std::set<std::string> refused_shapes_;  // that the log has named
+};
+
+}  // namespace sluice::device
