@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-fast test-deploy test-clients lint format bench bench-recipe clean docs
+.PHONY: build build-cuda demo test test-fast test-deploy test-clients lint format bench bench-recipe clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -14,6 +14,17 @@ build: $(BUILD)/build.ninja
 $(BUILD)/build.ninja: CMakePresets.json packages.txt
 	@tools/install_packages.sh build
 	@cmake --preset release --log-level=WARNING
+	@touch $@
+
+# The same program with CUDA kernels, in build/cuda; it also runs where there is no GPU. Where there is no nvcc, the
+# toolkit comes from PyPI into a virtual environment. CUDA_ARCHITECTURES=90a compiles for one kind of GPU alone.
+build-cuda: build/cuda/build.ninja
+	@cmake --build build/cuda --target sluice
+
+build/cuda/build.ninja: CMakePresets.json packages.txt
+	@tools/install_packages.sh build
+	@tools/cuda_toolkit.sh
+	@cmake --preset cuda --log-level=WARNING $(if $(CUDA_ARCHITECTURES),"-DSLUICE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)")
 	@touch $@
 
 demo: build
@@ -59,4 +70,4 @@ bench-recipe: build
 	@python3 tools/bench_recipe.py
 
 clean:
-	rm -rf build .venv .venv-lm-eval .venv-schemathesis .venv-clients
+	rm -rf build .venv .venv-cuda .venv-lm-eval .venv-schemathesis .venv-clients

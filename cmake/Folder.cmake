@@ -1,21 +1,30 @@
-# sluice_folder(NAME [SOURCES extra.cc ...] [DEPS targets ...])
+# sluice_folder(NAME [DEPS targets ...] [TEST_DEPS targets ...] [CUDA_SOURCES x.cc ...])
 #
 # Declares the library of one folder of src/. `*.cc` of the folder and its sub-folders make the static library
 # sluice_NAME; `*_test.cc` make the program NAME_test, run by ctest under the folder's name; `*_benchmark.cc` make
-# NAME_benchmark (not built by default).
+# NAME_benchmark (not built by default). CUDA_SOURCES are those of the sources that need CUDA's headers: without
+# SLUICE_CUDA they are left out, and with it the whole library sees the macro SLUICE_CUDA.
 function(sluice_folder name)
-  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
   set(tests ${sources})
   set(benchmarks ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER benchmarks INCLUDE REGEX "_benchmark\\.cc$")
   list(FILTER sources EXCLUDE REGEX "_(test|benchmark|fuzz|main)\\.cc$")
+  if(NOT SLUICE_CUDA)
+    foreach(source ${ARG_CUDA_SOURCES})
+      list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    endforeach()
+  endif()
 
   set(library sluice_${name})
   if(sources)
     add_library(${library} STATIC ${sources})
     target_link_libraries(${library} PUBLIC sluice_flags ${ARG_DEPS})
+    if(SLUICE_CUDA AND ARG_CUDA_SOURCES)
+      target_link_libraries(${library} PRIVATE sluice_cuda_runtime)
+    endif()
   else()
     add_library(${library} INTERFACE)
     target_link_libraries(${library} INTERFACE sluice_flags ${ARG_DEPS})

@@ -1,0 +1,55 @@
+# The CUDA toolkit, where SLUICE_CUDA asks for it: nvcc for the kernels, its headers, and the runtime as a static
+# library, so that the program itself needs no library of CUDA to start.
+set(SLUICE_CUDA_NEEDED 12.8)
+set(SLUICE_CUDA_ARCHITECTURES "80;89;90a;100a;120a;121a" CACHE STRING
+    "GPU architectures to compile kernels for, as nvcc names them; one of them halves the time of a build")
+
+if(NOT CMAKE_CUDA_COMPILER)
+  # In the order in which people mean it: CUDACXX, what PATH shows, the toolkit's own variables, its usual folder, and
+  # what tools/cuda_toolkit.sh made.
+  find_program(SLUICE_NVCC nvcc
+    HINTS "$ENV{CUDACXX}" ENV PATH "$ENV{CUDA_HOME}/bin" "$ENV{CUDA_PATH}/bin"
+    PATHS /usr/local/cuda/bin ${CMAKE_SOURCE_DIR}/.venv-cuda/toolkit/bin NO_DEFAULT_PATH)
+  if(EXISTS "$ENV{CUDACXX}")
+    set(SLUICE_NVCC "$ENV{CUDACXX}")
+  endif()
+  if(NOT SLUICE_NVCC)
+    message(FATAL_ERROR "SLUICE_CUDA: no nvcc in CUDACXX, PATH, CUDA_HOME, CUDA_PATH or /usr/local/cuda/bin: expected "
+            "CUDA ${SLUICE_CUDA_NEEDED} or later. Install a toolkit, or run tools/cuda_toolkit.sh (make build-cuda does).")
+  endif()
+  set(CMAKE_CUDA_COMPILER ${SLUICE_NVCC})
+endif()
+execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_version RESULT_VARIABLE nvcc_failed)
+string(REGEX MATCH "release [0-9]+\\.[0-9]+, V([0-9.]+)" nvcc_found "${nvcc_version}")
+set(nvcc_found "${CMAKE_MATCH_1}")
+if(nvcc_failed OR nvcc_found VERSION_LESS SLUICE_CUDA_NEEDED)
+  message(FATAL_ERROR "SLUICE_CUDA: ${CMAKE_CUDA_COMPILER} is of CUDA '${nvcc_found}': expected "
+          "${SLUICE_CUDA_NEEDED} or later. Name another nvcc with CUDACXX and remove ${CMAKE_BINARY_DIR}.")
+endif()
+
+# CMake 3.25 does not know 120a and 121a: the flags are given below instead.
+set(CMAKE_CUDA_ARCHITECTURES OFF)
+if(NOT CMAKE_CUDA_COMPILER_LAUNCHER AND CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER} CACHE STRING "")
+endif()
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # nor nvcc's C++20
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+
+find_library(SLUICE_CUDART_STATIC cudart_static REQUIRED NO_DEFAULT_PATH
+             PATHS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} ${CMAKE_CUDA_HOST_IMPLICIT_LINK_DIRECTORIES})
+add_library(sluice_cuda_runtime INTERFACE)
+target_include_directories(sluice_cuda_runtime SYSTEM INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+target_link_libraries(sluice_cuda_runtime INTERFACE ${SLUICE_CUDART_STATIC} Threads::Threads ${CMAKE_DL_LIBS} rt)
+string(REPLACE ";" " " architectures "${SLUICE_CUDA_ARCHITECTURES}")
+target_compile_definitions(sluice_cuda_runtime INTERFACE SLUICE_CUDA SLUICE_CUDA_ARCHITECTURES="${architectures}")
+
+# Machine code for each architecture and no PTX: what a GPU runs was compiled here, never by its driver.
+set(SLUICE_CUDA_FLAGS -Xcompiler=-Wall,-Wextra -Werror=all-warnings)
+foreach(architecture ${SLUICE_CUDA_ARCHITECTURES})
+  list(APPEND SLUICE_CUDA_FLAGS -gencode=arch=compute_${architecture},code=sm_${architecture})
+endforeach()
+message(STATUS "CUDA ${nvcc_found} for ${architectures}: ${CMAKE_CUDA_COMPILER}")
