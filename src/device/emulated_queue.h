@@ -3,6 +3,7 @@
 // sees wrong results in every test instead of once in a while on a device.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -12,6 +13,11 @@ namespace sluice {
 // Thread safety: one thread at a time.
 class EmulatedQueue {
  public:
+  EmulatedQueue() = default;
+  // `launch_fault`, which outlives the queue: where it is not 0, the next launch fails with that
+  // code instead of being enqueued, and it becomes 0.
+  explicit EmulatedQueue(std::atomic<int>* launch_fault) : launch_fault_(launch_fault) {}
+
   void Enqueue(std::function<void()> work) {
     work_.push_back(std::move(work));
     ++num_enqueued_;
@@ -26,6 +32,12 @@ class EmulatedQueue {
     }
   }
   void RunAll() { RunUntil(num_enqueued_); }
+  // Counts what is left as done without running it, as for a device that is gone.
+  void Drop() {
+    work_.clear();
+    num_done_ = num_enqueued_;
+  }
+  int TakeLaunchFault() { return launch_fault_ == nullptr ? 0 : launch_fault_->exchange(0); }
   int64_t num_enqueued() const { return num_enqueued_; }
   int64_t num_done() const { return num_done_; }
 
@@ -33,6 +45,7 @@ class EmulatedQueue {
   std::deque<std::function<void()>> work_;
   int64_t num_enqueued_ = 0;
   int64_t num_done_ = 0;
+  std::atomic<int>* launch_fault_ = nullptr;
 };
 
 }  // namespace sluice

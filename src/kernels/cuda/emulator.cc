@@ -304,9 +304,14 @@ Position& Current() {
 
 void Enqueue(const StreamHandle& stream, const char* name, const Grid& grid,
              std::function<void()> thread_body) {
-  static_cast<EmulatedQueue*>(stream.native)->Enqueue([name, grid, body = std::move(thread_body)] {
-    TheMachine().Run(name, grid, body);
-  });
+  auto& queue = *static_cast<EmulatedQueue*>(stream.native);
+  if (const int fault = queue.TakeLaunchFault(); fault != 0) {
+    if (stream.failure != nullptr && stream.failure->kernel == nullptr)
+      *stream.failure = {name, fault};
+    return;
+  }
+  queue.Enqueue(
+      [name, grid, body = std::move(thread_body)] { TheMachine().Run(name, grid, body); });
 }
 
 void SetOrder(Order order) {

@@ -1,0 +1,223 @@
+#include "device/emulated_device.h"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "device/device_bytes.h"
+#include "device/emulated_queue.h"
+#include "device/unwritten_memory.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kInjectedCode = 719;  // cudaErrorLaunchFailure
+
+tl::unexpected<Error> Lost() {
+  return Fail(ErrorCode::kInternal, "the emulated device was lost; restart the program");
+}
+
+class EmulatedEvent final : public DeviceEvent {
+ public:
+  explicit EmulatedEvent(EmulatedDevice* device) : device_(device) {}
+
+  void Record(std::shared_ptr<EmulatedQueue> queue) {
+    queue_ = std::move(queue);
+    count_ = queue_->num_enqueued();
+  }
+  // Runs what the last Record so far waits for. The streams' queues must not be waited for while
+  // the event is recorded anew, so both are given by value.
+  std::pair<std::shared_ptr<EmulatedQueue>, int64_t> place() const { return {queue_, count_}; }
+
+  Status Synchronize() override {
+    if (device_->is_lost()) return Lost();
+    if (queue_ != nullptr) queue_->RunUntil(count_);
+    return {};
+  }
+  Result<double> SecondsSince(DeviceEvent& /*begin*/) override {
+    if (device_->is_lost()) return Lost();
+    return 0.0;
+  }
+
+ private:
+  EmulatedDevice* device_;
+  std::shared_ptr<EmulatedQueue> queue_;
+  int64_t count_ = 0;
+};
+
+// Which of a copy's addresses is the device's.
+enum class CopyKind { kToDevice, kToHost, kOnDevice };
+
+class EmulatedStream final : public DeviceStream {
+ public:
+  EmulatedStream(EmulatedDevice* device, std::atomic<int>* launch_fault)
+      : device_(device), queue_(std::make_shared<EmulatedQueue>(launch_fault)) {}
+  // Work that nobody waited for is dropped: its memory may be gone.
+  ~EmulatedStream() override { queue_->Drop(); }
+
+  void CopyToDevice(void* to, const void* host, int64_t bytes) override {
+    Copy("a copy to the device", CopyKind::kToDevice, to, host, bytes);
+  }
+  void CopyToHost(void* host, const void* from, int64_t bytes) override {
+    Copy("a copy to the host", CopyKind::kToHost, host, from, bytes);
+  }
+  void CopyOnDevice(void* to, const void* from, int64_t bytes) override {
+    Copy("a copy on the device", CopyKind::kOnDevice, to, from, bytes);
+  }
+  void Fill(void* to, uint8_t byte, int64_t bytes) override {
+    if (bytes == 0) return;
+    if (device_->TakeCopyFault()) return Note("a fill failed: an injected fault");
+    queue_->Enqueue([this, to, byte, bytes] {
+      if (!device_->Holds(to, bytes))
+        return Note(fmt::format("a fill of {} bytes: {} is not the device's memory", bytes, to));
+      memset(to, byte, static_cast<size_t>(bytes));
+    });
+  }
+  void Record(DeviceEvent& event) override { static_cast<EmulatedEvent&>(event).Record(queue_); }
+  void WaitFor(DeviceEvent& event) override {
+    const auto place = static_cast<EmulatedEvent&>(event).place();
+    if (place.first == nullptr || place.first == queue_) return;
+    queue_->Enqueue([place] { place.first->RunUntil(place.second); });
+  }
+  Status Synchronize() override {
+    if (device_->is_lost()) {
+      queue_->Drop();
+      return Lost();
+    }
+    queue_->RunAll();
+    const LaunchFailure failure = std::exchange(failure_, {});
+    const std::string copy_failure = std::exchange(copy_failure_, {});
+    if (failure.kernel != nullptr)
+      return Fail(ErrorCode::kInternal, fmt::format("kernel {} could not be launched: error {}",
+                                                    failure.kernel, failure.code));
+    if (!copy_failure.empty()) return Fail(ErrorCode::kInternal, copy_failure);
+    return {};
+  }
+  StreamHandle handle() override { return {queue_.get(), &failure_}; }
+
+ private:
+  void Note(std::string message) {
+    if (copy_failure_.empty()) copy_failure_ = std::move(message);
+  }
+  void Copy(const char* what, CopyKind kind, void* to, const void* from, int64_t bytes) {
+    CHECK_GE(bytes, 0);
+    if (bytes == 0) return;
+    if (device_->TakeCopyFault()) return Note(fmt::format("{} failed: an injected fault", what));
+    queue_->Enqueue([=, this] {
+      const bool to_fits =
+          kind == CopyKind::kToHost ? !device_->Touches(to, bytes) : device_->Holds(to, bytes);
+      const bool from_fits = kind == CopyKind::kToDevice ? !device_->Touches(from, bytes)
+                                                         : device_->Holds(from, bytes);
+      if (!to_fits || !from_fits)
+        return Note(fmt::format("{} of {} bytes: {} {} is not the memory it should be", what, bytes,
+                                to_fits ? "its source" : "its target", to_fits ? from : to));
+      memmove(to, from, static_cast<size_t>(bytes));
+    });
+  }
+
+  EmulatedDevice* device_;
+  std::shared_ptr<EmulatedQueue> queue_;  // also of the events that it recorded
+  LaunchFailure failure_;
+  std::string copy_failure_;
+};
+
+}  // namespace
+
+EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options) {
+  info_.kind = DeviceKind::kEmulated;
+  info_.name = "emulated";
+  info_.uuid = "emulated-0";
+  info_.compute_major = options.compute_major;
+  info_.compute_minor = options.compute_minor;
+  info_.num_multiprocessors = 4;
+  info_.total_bytes = options.total_bytes;
+  info_.l2_bytes = int64_t{1} << 20;
+  info_.max_shared_bytes = 227 * 1024;
+}
+
+EmulatedDevice::~EmulatedDevice() {
+  CHECK(allocated_.empty() && pinned_.empty(), "memory outlives its device");
+}
+
+Result<int64_t> EmulatedDevice::FreeBytes() {
+  if (is_lost_) return Lost();
+  const std::lock_guard lock(mutex_);
+  return info_.total_bytes - allocated_bytes_;
+}
+
+Result<DeviceBuffer> EmulatedDevice::Allocate(int64_t bytes, const char* what) {
+  CHECK_GE(bytes, 0);
+  if (is_lost_) return Lost();
+  if (bytes == 0) return DeviceBuffer();
+  const std::lock_guard lock(mutex_);
+  const int64_t free = info_.total_bytes - allocated_bytes_;
+  if (bytes > free)
+    return Fail(ErrorCode::kResourceExhausted,
+                OutOfDeviceMemoryText(what, info_.name, bytes, free, info_.total_bytes));
+  ASSIGN_OR_RETURN(void* data, AllocateUnwritten(bytes, what));
+  allocated_.emplace(reinterpret_cast<uintptr_t>(data), bytes);
+  allocated_bytes_ += bytes;
+  return DeviceBuffer(this, data, bytes, /*is_host=*/false);
+}
+
+Result<DeviceBuffer> EmulatedDevice::AllocatePinned(int64_t bytes, const char* what) {
+  CHECK_GE(bytes, 0);
+  if (is_lost_) return Lost();
+  if (bytes == 0) return DeviceBuffer();
+  ASSIGN_OR_RETURN(void* data, AllocateUnwritten(bytes, what));
+  const std::lock_guard lock(mutex_);
+  pinned_.emplace(reinterpret_cast<uintptr_t>(data), bytes);
+  return DeviceBuffer(this, data, bytes, /*is_host=*/true);
+}
+
+bool EmulatedDevice::Pin(void* /*data*/, int64_t /*bytes*/) {
+  return true;
+}
+
+void EmulatedDevice::Unpin(void* /*data*/) {}
+
+Result<std::unique_ptr<DeviceStream>> EmulatedDevice::CreateStream() {
+  if (is_lost_) return Lost();
+  return std::make_unique<EmulatedStream>(this, &launch_fault_);
+}
+
+Result<std::unique_ptr<DeviceEvent>> EmulatedDevice::CreateEvent() {
+  if (is_lost_) return Lost();
+  return std::make_unique<EmulatedEvent>(this);
+}
+
+void EmulatedDevice::FailNextLaunch() {
+  launch_fault_ = kInjectedCode;
+}
+
+bool EmulatedDevice::Holds(const void* data, int64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  auto after = allocated_.upper_bound(address);
+  if (after == allocated_.begin()) return false;
+  const auto& [begin, size] = *std::prev(after);
+  return address + static_cast<uintptr_t>(bytes) <= begin + static_cast<uintptr_t>(size);
+}
+
+bool EmulatedDevice::Touches(const void* data, int64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const auto after = allocated_.lower_bound(address + static_cast<uintptr_t>(bytes));
+  if (after == allocated_.begin()) return false;
+  const auto& [begin, size] = *std::prev(after);
+  return address < begin + static_cast<uintptr_t>(size);
+}
+
+void EmulatedDevice::Free(void* data, bool is_host) {
+  const std::lock_guard lock(mutex_);
+  auto& memory = is_host ? pinned_ : allocated_;
+  const auto found = memory.find(reinterpret_cast<uintptr_t>(data));
+  CHECK(found != memory.end(), "memory that is not the device's");
+  FreeUnwritten(data, found->second);
+  if (!is_host) allocated_bytes_ -= found->second;
+  memory.erase(found);
+}
+
+}  // namespace sluice

@@ -1,0 +1,65 @@
+// A device that the CPU plays: its memory is the host's, its streams are queues whose work runs
+// when somebody waits for it (emulated_queue.h), its kernels run in kernels/cuda/emulator.h. It is
+// made to find mistakes: memory that was never written holds 0xFF bytes (NaNs), and a copy whose
+// addresses are not those of the device's memory, or of memory freed meanwhile, fails.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "device/device.h"
+
+namespace sluice {
+
+struct EmulatedDeviceOptions {
+  int64_t total_bytes = int64_t{4} << 30;  // of memory; the host gives what is written alone
+  int compute_major = 9, compute_minor = 0;
+};
+
+// Thread safety: as Device, but streams that wait for each other's events are used by one thread
+// at a time: waiting for an event runs the other stream's work in the caller.
+class EmulatedDevice final : public Device {
+ public:
+  explicit EmulatedDevice(const EmulatedDeviceOptions& options = {});
+  ~EmulatedDevice() override;
+
+  const DeviceInfo& info() const override { return info_; }
+  Result<int64_t> FreeBytes() override;
+  Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) override;
+  Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) override;
+  bool Pin(void* data, int64_t bytes) override;
+  void Unpin(void* data) override;
+  Result<std::unique_ptr<DeviceStream>> CreateStream() override;
+  Result<std::unique_ptr<DeviceEvent>> CreateEvent() override;
+
+  // Faults, for tests. They strike what is enqueued next, on any stream.
+  void FailNextCopy() { copy_fault_ = true; }  // or fill
+  void FailNextLaunch();
+  // From now on every call that can fail does, and no work runs.
+  void Lose() { is_lost_ = true; }
+
+  // For its streams.
+  bool is_lost() const { return is_lost_; }
+  bool TakeCopyFault() { return copy_fault_.exchange(false); }
+  // Whether all these bytes, or any of them, are the device's memory.
+  bool Holds(const void* data, int64_t bytes) const;
+  bool Touches(const void* data, int64_t bytes) const;
+
+ protected:
+  void Free(void* data, bool is_host) override;
+
+ private:
+  DeviceInfo info_;
+  std::atomic<bool> is_lost_ = false;
+  std::atomic<bool> copy_fault_ = false;
+  std::atomic<int> launch_fault_ = 0;
+  mutable std::mutex mutex_;
+  std::map<uintptr_t, int64_t> allocated_;  // sizes by address, of the device's memory
+  std::map<uintptr_t, int64_t> pinned_;     // of the host's
+  int64_t allocated_bytes_ = 0;
+};
+
+}  // namespace sluice
