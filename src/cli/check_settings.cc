@@ -112,12 +112,6 @@ Status CheckCaptureSizes(const Settings& settings) {
 }  // namespace
 
 Status CheckSettings(const Settings& settings) {
-  if (settings.TextOr("device") == "cuda") {
-    return Fail(ErrorCode::kUnsupported,
-                "--device cuda: this program computes on the CPU and knows no GPU; say --device "
-                "cpu, or leave it out",
-                "device");
-  }
   RETURN_IF_ERROR(CheckModel(settings));
   RETURN_IF_ERROR(CheckQuantization(settings));
   RETURN_IF_ERROR(CheckCaptureSizes(settings));

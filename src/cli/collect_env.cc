@@ -68,8 +68,14 @@ void PrintSystem() {
   Heading("PyTorch Info");
   Line("PyTorch version", "none: this program has no Python");
   Heading("CUDA / GPU Info");
-  Line("Is CUDA available", "False");
-  Line("GPU models and configuration", "none: this program computes on the CPU");
+  const auto devices = ListCudaDevices();
+  Line("Is CUDA available", devices ? "True" : "False");
+  if (!devices) return Line("GPU models and configuration", devices.error().message);
+  for (const DeviceInfo& device : *devices) {
+    Line("GPU models and configuration",
+         fmt::format("GPU {}: {}, compute capability {}.{}", device.ordinal, device.name,
+                     device.compute_major, device.compute_minor));
+  }
 }
 
 void PrintMachine() {

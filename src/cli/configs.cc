@@ -105,10 +105,13 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   config.priority_scheduling = settings.TextOr("scheduling-policy") == "priority";
   config.long_prefill_token_threshold = *settings.Integer("long-prefill-token-threshold");
   config.memory_utilization = settings.Number("gpu-memory-utilization");
+  config.utilization_of_rest = settings.dialect() == options::Dialect::kTrtllm;
   config.kv_cache_bytes = settings.Integer("kv-cache-memory-bytes");
   config.num_blocks_override = settings.Integer("num-gpu-blocks-override");
   config.num_threads = static_cast<int>(*settings.Integer("threads"));
   config.cpu_isa = settings.TextOr("cpu-isa");
+  config.device = settings.TextOr("device");
+  config.batch_invariant = settings.Flag("batch-invariant");
   return config;
 }
 

@@ -34,8 +34,9 @@ void LogVllmReady(const EngineInfo& info, const ServerConfig& config, uint16_t p
   LOG_INFO("model", "Using max model len {}", info.max_model_len);
   LOG_INFO("loader", "Loading weights took {:.2f} seconds", load_seconds);
   LOG_INFO("kv_cache",
-           "CPU KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
-           Grouped(cache_tokens), Grouped(info.max_model_len),
+           "{} KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
+           info.device == "cuda" ? "GPU" : "CPU", Grouped(cache_tokens),
+           Grouped(info.max_model_len),
            static_cast<double>(cache_tokens) / static_cast<double>(info.max_model_len));
   LOG_INFO("serve", "Starting vLLM server on http://{}:{}", config.host, port);
 }

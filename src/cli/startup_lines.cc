@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/usage.h"
 #include "cli/version.h"
+#include "device/device.h"
 #include "options/values.h"
 #include "server/api/python_text.h"
 
@@ -176,8 +177,8 @@ void LogStartup(const Settings& settings) {
   for (const Note& note : settings.notes()) {
     if (note.kind == Note::Kind::kWarning) LOG_WARNING("options", "{} {}", note.what, note.text);
   }
-  if (settings.TextOr("device") == "auto")
-    LOG_INFO("serve", "device: cpu (this program knows no GPU)");
+  if (settings.TextOr("device") == "auto" && !BuiltWithCuda())
+    LOG_INFO("serve", "device: cpu (this program was built without CUDA)");
 }
 
 }  // namespace sluice::cli

@@ -31,7 +31,8 @@ struct EngineInfo {
   int64_t token_weight_bytes = 0;  // of weight_bytes, what a step of one token reads
   std::string dtype;               // "bfloat16" | "float32"
   std::string kv_cache_dtype;      // likewise, or "float16" or "fp8"
-  std::string isa;
+  std::string device;              // "cpu", "cuda" or "emulated"
+  std::string isa;                 // of the CPU's kernels, or the device's name
   int num_threads = 0;
 };
 

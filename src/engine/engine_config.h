@@ -33,13 +33,21 @@ struct EngineConfig {
   int64_t long_prefill_token_threshold = 0;  // 0: off
 
   // Memory: the cache takes a quarter of the free memory by default; a fraction of the memory this
-  // process may use where `memory_utilization` is given; exactly `kv_cache_bytes` where that is.
+  // process may use where `memory_utilization` is given; exactly `kv_cache_bytes` where that is. On
+  // a device weights, workspace and cache take 0.92 of its memory together, or
+  // `memory_utilization`; with `utilization_of_rest` the cache takes 0.9, or that, of what weights
+  // and workspace leave.
   std::optional<double> memory_utilization;
+  bool utilization_of_rest = false;  // TensorRT-LLM's meaning; counts on a device
   std::optional<int64_t> kv_cache_bytes;
   std::optional<int64_t> num_blocks_override;  // each of all layers
 
   // Machine.
-  int num_threads = 0;  // 0: all cores of the process's cgroup
+  // auto | cpu | cuda | emulated. auto: the first CUDA device where this program has the backend
+  // and the machine has one, else the CPU.
+  std::string device = "auto";
+  bool batch_invariant = false;  // ModelOptions's; of a device, the CPU always is
+  int num_threads = 0;           // 0: all cores of the process's cgroup
   std::string cpu_isa = "auto";
 
   double drain_seconds = 30;  // C9: running requests get this long to finish after BeginShutdown()

@@ -82,6 +82,13 @@ CoreOptions CoreOptionsOf(const EnginePlan& plan, const EngineConfig& config) {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
+  if (config.device != "auto" && config.device != "cpu") {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("--device {}: this program computes on the CPU; say --device cpu, or "
+                            "leave it out",
+                            config.device),
+                "device");
+  }
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa));
   ASSIGN_OR_RETURN(const ModelConfig model_config, LoadModelConfig(config.model_folder));
   ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(config.model_folder));

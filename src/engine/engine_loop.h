@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "device/device.h"
+#include "device/device_pool.h"
 #include "engine/engine.h"
 #include "engine/engine_core.h"
 #include "models/kv_cache.h"
@@ -36,6 +38,8 @@ struct LoopOptions {
 class EngineLoop final : public Engine {
  public:
   struct Parts {
+    std::unique_ptr<Device> device;           // null: the CPU
+    std::unique_ptr<DevicePool> device_pool;  // its memory
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<Model> model;
     std::unique_ptr<KvCache> cache;

@@ -11,13 +11,21 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kDefaultMaxNumSeqs = 256;
-constexpr int64_t kDefaultMaxNumBatchedTokens = 2048;
+// Of a step, where nothing else is asked for.
+struct DefaultLimits {
+  int64_t max_num_seqs = 256;
+  int64_t max_num_batched_tokens = 2048;
+};
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxThreadsPerCpu = 4;
 // Rows of prompt logits in a step take at most so much memory (and at least 32 rows).
 constexpr int64_t kPromptLogitBytes = int64_t{64} << 20;
 constexpr int64_t kMiB = int64_t{1} << 20;
+// Of a device's memory: what vLLM takes by default, and what TensorRT-LLM takes of what is left.
+constexpr double kDeviceUtilization = 0.92;
+constexpr double kDeviceUtilizationOfRest = 0.9;
+// What the driver takes for kernels and libraries after the plan is made.
+constexpr int64_t kDeviceReserve = 256 * kMiB;
 
 tl::unexpected<Error> Invalid(const char* param, std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message), param);
@@ -34,7 +42,7 @@ Result<ElementType> ParseDtype(const std::string& name, ElementType automatic,
   if (name == "bfloat16" || name == "bf16") return ElementType::kBF16;
   if (name == "float32" || name == "float") return ElementType::kF32;
   if (name == "float16" || name == "half") {
-    notes.push_back(fmt::format("dtype {} runs as bfloat16 on a CPU", name));
+    notes.push_back(fmt::format("dtype {} runs as bfloat16", name));
     return ElementType::kBF16;
   }
   return Invalid("dtype",
@@ -42,7 +50,8 @@ Result<ElementType> ParseDtype(const std::string& name, ElementType automatic,
 }
 
 Result<ElementType> ParseKvType(const std::string& name, ElementType dtype,
-                                const ModelConfig& model, std::vector<std::string>& notes) {
+                                const ModelConfig& model, bool on_device,
+                                std::vector<std::string>& notes) {
   if (name == "fp8" || name == "fp8_e4m3") return ElementType::kF8E4M3;
   if (name == "float16") return ElementType::kF16;
   if (name == "auto" && model.scheme != nullptr && model.scheme->WantsFp8KvCache()) {
@@ -61,13 +70,30 @@ Result<ElementType> ParseKvType(const std::string& name, ElementType dtype,
                                                  "float32, fp8 or fp8_e4m3, got \"{}\"",
                                                  name));
   }
-  if (type == ElementType::kBF16 && model.experts) {
+  if (type == ElementType::kBF16 && model.experts && !on_device) {
     notes.push_back(
         "16-bit keys and values of a model with experts are float16, not bfloat16: their errors "
         "choose other experts less often");
     type = ElementType::kF16;
   }
   return type;
+}
+
+// What a device's kernels compute with and keep.
+Status CheckDeviceTypes(const EngineConfig& config, const EnginePlan& plan) {
+  if (plan.dtype != ElementType::kBF16) {
+    return Invalid("dtype",
+                   fmt::format("dtype {}: {} computes in bfloat16; leave dtype out, or say "
+                               "--device cpu",
+                               config.dtype, plan.device_name));
+  }
+  if (plan.kv_type != ElementType::kBF16 && plan.kv_type != ElementType::kF8E4M3) {
+    return Invalid(
+        "kv_cache_dtype",
+        fmt::format("kv_cache_dtype {}: on {} it is bfloat16 or fp8; or say --device cpu",
+                    config.kv_cache_dtype, plan.device_name));
+  }
+  return {};
 }
 
 Result<ModelOptions::ActivationRounding> ParseActivationFormat(const std::string& name) {
@@ -91,6 +117,16 @@ Status PlanThreads(const EngineConfig& config, const Topology& topology, EngineP
   }
   plan.num_threads = config.num_threads > 0 ? config.num_threads : topology.DefaultThreads();
   return {};
+}
+
+// Large devices take larger steps: vLLM's defaults for its server.
+DefaultLimits DefaultLimitsOf(const EnginePlan& plan) {
+  constexpr int64_t kGiB = 1024 * kMiB;
+  if (!plan.on_device() || plan.memory.total_bytes < 70 * kGiB ||
+      plan.device_name.find("A100") != std::string::npos) {
+    return {};
+  }
+  return {1024, plan.memory.total_bytes >= 160 * kGiB ? 16384 : 8192};
 }
 
 // Everything but what depends on the context's length.
@@ -120,9 +156,10 @@ Status PlanLimits(const EngineConfig& config, EnginePlan& plan) {
                                config.long_prefill_token_threshold));
   }
   constexpr int64_t kMost = 1 << 20;
-  plan.max_num_seqs = config.max_num_seqs.value_or(kDefaultMaxNumSeqs);
+  const DefaultLimits defaults = DefaultLimitsOf(plan);
+  plan.max_num_seqs = config.max_num_seqs.value_or(defaults.max_num_seqs);
   plan.max_num_batched_tokens = config.max_num_batched_tokens.value_or(
-      std::max(kDefaultMaxNumBatchedTokens, plan.max_num_seqs));
+      std::max(defaults.max_num_batched_tokens, plan.max_num_seqs));
   if (plan.max_num_seqs > kMost || plan.max_num_batched_tokens > kMost) {
     return Invalid(
         "max_num_batched_tokens",
@@ -167,26 +204,43 @@ Status PlanBytes(const EngineConfig& config, const ModelConfig& model,
                                  *config.max_num_batched_tokens, plan.max_model_len));
     }
     if (!config.max_num_batched_tokens) {
-      plan.max_num_batched_tokens =
-          std::max({kDefaultMaxNumBatchedTokens, plan.max_num_seqs, plan.max_model_len});
+      plan.max_num_batched_tokens = std::max(
+          {DefaultLimitsOf(plan).max_num_batched_tokens, plan.max_num_seqs, plan.max_model_len});
     }
   }
   ASSIGN_OR_RETURN(const ModelMemory memory,
                    plan_model(model, ModelOptionsOf(plan, config), plan.num_threads));
   plan.weight_bytes = memory.weight_bytes;
   plan.token_weight_bytes = memory.token_weight_bytes;
-  plan.workspace_bytes = memory.workspace_bytes +
-                         plan.max_logit_rows() * model.vocab_size * int64_t{sizeof(float)} +
-                         Sampler::ScratchBytes(model.vocab_size, plan.num_threads);
+  plan.workspace_bytes = memory.workspace_bytes;
+  if (!plan.on_device()) {  // A device's own logits are part of its workspace.
+    plan.workspace_bytes += plan.max_logit_rows() * model.vocab_size * int64_t{sizeof(float)} +
+                            Sampler::ScratchBytes(model.vocab_size, plan.num_threads);
+  }
   plan.kv_groups = memory.kv_groups;
   plan.kv_bytes_per_block = memory.kv_bytes_per_block / plan.kv_groups.num_groups();
   return {};
+}
+
+double UtilizationOfAll(const EngineConfig& config) {
+  return config.memory_utilization.value_or(kDeviceUtilization);
 }
 
 // Bytes that the cache may take at most.
 int64_t KvBudget(const EngineConfig& config, const EnginePlan& plan) {
   const int64_t rest = plan.memory.available_bytes - plan.weight_bytes - plan.workspace_bytes;
   if (config.kv_cache_bytes) return *config.kv_cache_bytes;
+  if (plan.on_device()) {
+    const int64_t fixed = kDeviceReserve + plan.weight_bytes + plan.workspace_bytes;
+    const auto part = [](double share, int64_t bytes) {
+      return static_cast<int64_t>(share * static_cast<double>(bytes));
+    };
+    const int64_t free_bytes = plan.memory.available_bytes;
+    if (config.utilization_of_rest) {
+      return part(config.memory_utilization.value_or(kDeviceUtilizationOfRest), free_bytes - fixed);
+    }
+    return std::min(free_bytes, part(UtilizationOfAll(config), plan.memory.total_bytes)) - fixed;
+  }
   if (config.memory_utilization) {
     const auto allowed = static_cast<int64_t>(*config.memory_utilization *
                                               static_cast<double>(plan.memory.total_bytes));
@@ -202,10 +256,10 @@ tl::unexpected<Error> TooSmall(const EngineConfig& config, const EnginePlan& pla
   const int64_t most =
       LongestSequence(plan, config.block_size,
                       std::max<int64_t>(0, budget / plan.kv_bytes_per_block), plan.max_model_len);
-  const char* option = config.num_blocks_override  ? "num_gpu_blocks_override"
-                       : config.kv_cache_bytes     ? "kv_cache_memory_bytes"
-                       : config.memory_utilization ? "gpu_memory_utilization"
-                                                   : "kv_cache_memory_bytes";
+  const char* option = config.num_blocks_override                      ? "num_gpu_blocks_override"
+                       : config.kv_cache_bytes                         ? "kv_cache_memory_bytes"
+                       : config.memory_utilization || plan.on_device() ? "gpu_memory_utilization"
+                                                                       : "kv_cache_memory_bytes";
   return Fail(
       ErrorCode::kResourceExhausted,
       fmt::format("one sequence of max_model_len {} needs {} of KV cache, but {} is available for "
@@ -218,8 +272,29 @@ tl::unexpected<Error> TooSmall(const EngineConfig& config, const EnginePlan& pla
       "max_model_len");
 }
 
+// What is asked of a device must be free on it, as vLLM demands: a server that would take what
+// others have left is refused before it disturbs them.
+Status CheckDeviceMemory(const EngineConfig& config, const EnginePlan& plan) {
+  const double utilization = UtilizationOfAll(config);
+  const auto wanted =
+      static_cast<int64_t>(utilization * static_cast<double>(plan.memory.total_bytes));
+  if (config.kv_cache_bytes || config.utilization_of_rest ||
+      plan.memory.available_bytes >= wanted) {
+    return {};
+  }
+  return Fail(ErrorCode::kResourceExhausted,
+              fmt::format("{} of {}'s {} are free, but gpu_memory_utilization {} asks for {}. End "
+                          "what else runs there, or lower gpu_memory_utilization",
+                          Bytes(plan.memory.available_bytes), plan.device_name,
+                          Bytes(plan.memory.total_bytes), utilization, Bytes(wanted)),
+              "gpu_memory_utilization");
+}
+
 Status PlanCache(const EngineConfig& config, const ModelConfig& model,
                  const PlanModelFunction& plan_model, EnginePlan& plan) {
+  if (plan.on_device()) {
+    RETURN_IF_ERROR(CheckDeviceMemory(config, plan));
+  }
   const int64_t fixed = plan.weight_bytes + plan.workspace_bytes;
   if (fixed >= plan.memory.available_bytes) {
     return Fail(ErrorCode::kResourceExhausted,
@@ -309,6 +384,7 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config) 
   options.load_format =
       config.dummy_weights ? ModelOptions::LoadFormat::kDummy : ModelOptions::LoadFormat::kAuto;
   options.dummy_seed = config.seed;
+  options.batch_invariant = config.batch_invariant;
   options.kv_type = plan.kv_type;
   options.activation_format = plan.activation_format;
   options.block_size = config.block_size;
@@ -321,12 +397,14 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config) 
 
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,
-                              const PlanModelFunction& plan_model) {
+                              const PlanModelFunction& plan_model, const DeviceInfo* device) {
   EnginePlan plan;
   plan.memory = memory;
+  if (device != nullptr) plan.device_name = device->name;
   ASSIGN_OR_RETURN(plan.activation_format, ParseActivationFormat(config.activation_format));
   ElementType automatic = ElementType::kBF16;
-  if (plan.activation_format == ModelOptions::ActivationRounding::kCheckpoint &&
+  if (!plan.on_device() &&
+      plan.activation_format == ModelOptions::ActivationRounding::kCheckpoint &&
       model.scheme != nullptr && !model.scheme->Method().empty()) {
     automatic = ElementType::kF32;
     if (config.dtype == "auto") {
@@ -336,7 +414,11 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
     }
   }
   ASSIGN_OR_RETURN(plan.dtype, ParseDtype(config.dtype, automatic, plan.notes));
-  ASSIGN_OR_RETURN(plan.kv_type, ParseKvType(config.kv_cache_dtype, plan.dtype, model, plan.notes));
+  ASSIGN_OR_RETURN(plan.kv_type, ParseKvType(config.kv_cache_dtype, plan.dtype, model,
+                                             plan.on_device(), plan.notes));
+  if (plan.on_device()) {
+    RETURN_IF_ERROR(CheckDeviceTypes(config, plan));
+  }
   RETURN_IF_ERROR(PlanThreads(config, topology, plan));
   RETURN_IF_ERROR(PlanLimits(config, plan));
   plan.max_prompt_logit_rows = std::clamp<int64_t>(
@@ -385,8 +467,10 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size) {
   lines.push_back(line("total", plan.total_bytes(), ""));
   lines.push_back(
       line("free", plan.memory.available_bytes,
-           fmt::format("of {} that this process may use{}", Bytes(plan.memory.total_bytes),
-                       plan.memory.limited_by_cgroup ? " (control group)" : "")));
+           plan.on_device()
+               ? fmt::format("of {} on {}", Bytes(plan.memory.total_bytes), plan.device_name)
+               : fmt::format("of {} that this process may use{}", Bytes(plan.memory.total_bytes),
+                             plan.memory.limited_by_cgroup ? " (control group)" : "")));
   for (const std::string& note : plan.notes) lines.push_back(note);
   return lines;
 }

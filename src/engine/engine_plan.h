@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "cache/cache_group.h"
 #include "checkpoint/model_config.h"
+#include "device/device.h"
 #include "engine/engine_config.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
@@ -34,7 +35,8 @@ struct EnginePlan {
   int64_t kv_bytes = 0;
   int64_t kv_bytes_per_block = 0;  // of one group's layers
   KvGroups kv_groups;
-  MemoryLimits memory;
+  MemoryLimits memory;      // of the device where there is one
+  std::string device_name;  // "" for the CPU
 
   std::vector<std::string> notes;  // what was decided for the user, one line each
   int64_t max_logit_rows() const { return max_num_seqs + max_prompt_logit_rows; }
@@ -45,14 +47,15 @@ struct EnginePlan {
   // Tokens that the cache holds in sequences of max_model_len.
   int64_t KvTokens(int block_size) const;
   int64_t total_bytes() const { return weight_bytes + workspace_bytes + kv_bytes; }
+  bool on_device() const { return !device_name.empty(); }
 };
 
 using PlanModelFunction =
     std::function<Result<ModelMemory>(const ModelConfig&, const ModelOptions&, int num_threads)>;
 
 // The rules:
-//   max_num_seqs is 256 and max_num_batched_tokens 2048 by default; the former never exceeds the
-//   latter. Without chunked
+//   max_num_seqs is 256 and max_num_batched_tokens 2048 by default (on devices of 70 GiB and more
+//   1024 and 8192, of 160 GiB 16384); the former never exceeds the latter. Without chunked
 //     prefill a step holds a whole context.
 //   The KV cache is FP8 where the checkpoint says so, unless kv_cache_dtype names another type. 16
 //   bits are float16 in a model with experts.
@@ -60,6 +63,10 @@ using PlanModelFunction =
 //   times the memory this process
 //     may use after weights and workspace; never more than max_num_seqs sequences of max_model_len
 //     can fill, nor than is free. kv_cache_bytes and num_blocks_override set it outright.
+//   On a device, whose memory `memory` then describes, weights, workspace and cache take the
+//   fraction memory_utilization of
+//     all its memory, 0.92 by default, and that much must be free; computing and the cache's 16
+//     bits are bfloat16.
 //   max_model_len is what the checkpoint allows or, where that is more than the cache holds, the
 //   latter.
 // kInvalidArgument for options that contradict each other or are absurd; kResourceExhausted, with
@@ -67,7 +74,8 @@ using PlanModelFunction =
 // does not fit.
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,
-                              const PlanModelFunction& plan_model);
+                              const PlanModelFunction& plan_model,
+                              const DeviceInfo* device = nullptr);
 
 // The options for loading the model under the plan.
 ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config);

@@ -234,5 +234,57 @@ TEST(EnginePlan, TheTypeOfTheCache) {
   EXPECT_EQ(Plan(config).error().param, "activation_format");
 }
 
+// 100 GiB, all free but 1.
+Result<EnginePlan> PlanOnDevice(const EngineConfig& config, int64_t free_bytes = 99 * 1024 * kMiB) {
+  ModelConfig model;
+  model.vocab_size = 256;
+  model.max_position_embeddings = 1 << 20;
+  const MemoryLimits memory{.total_bytes = 100 * 1024 * kMiB, .available_bytes = free_bytes};
+  Topology topology;
+  topology.core_cpus = {0, 2};
+  DeviceInfo device;
+  device.name = "NVIDIA H200";
+  return PlanEngine(config, model, memory, topology, Sizes, &device);
+}
+
+TEST(EnginePlanOnDevice, TakesAShareOfAllMemory) {
+  const auto plan = PlanOnDevice({});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->kv_bytes, int64_t{94208 - 256 - 110} * kMiB) << "0.92 of 100 GiB";
+  EXPECT_EQ(plan->workspace_bytes, 10 * kMiB) << "the host's logits are not the device's";
+  EXPECT_EQ(plan->max_num_seqs, 1024);
+  EXPECT_EQ(plan->max_num_batched_tokens, 8192);
+  EXPECT_THAT(MemoryTable(*plan, 16)[5], HasSubstr("on NVIDIA H200"));
+  EngineConfig config;
+  config.memory_utilization = 0.5;
+  EXPECT_EQ(PlanOnDevice(config)->kv_bytes, int64_t{50 * 1024 - 256 - 110} * kMiB);
+  config.utilization_of_rest = true;
+  EXPECT_EQ(PlanOnDevice(config)->kv_bytes, int64_t{99 * 1024 - 256 - 110} * kMiB / 2);
+}
+
+TEST(EnginePlanOnDevice, MemoryThatOthersHoldIsNotTaken) {
+  const auto plan = PlanOnDevice({}, 60 * 1024 * kMiB);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(plan.error().param, "gpu_memory_utilization");
+  EXPECT_THAT(plan.error().message, HasSubstr("60.00 GiB of NVIDIA H200's 100.00 GiB are free"));
+  EngineConfig config;
+  config.memory_utilization = 0.5;
+  EXPECT_TRUE(PlanOnDevice(config, 60 * 1024 * kMiB));
+}
+
+TEST(EnginePlanOnDevice, ComputesInBfloat16) {
+  EngineConfig config;
+  config.activation_format = "checkpoint";
+  EXPECT_EQ(PlanOnDevice(config)->dtype, ElementType::kBF16);
+  config.dtype = "float32";
+  EXPECT_EQ(PlanOnDevice(config).error().param, "dtype");
+  config = {};
+  config.kv_cache_dtype = "float16";
+  EXPECT_EQ(PlanOnDevice(config).error().param, "kv_cache_dtype");
+  config.kv_cache_dtype = "fp8";
+  EXPECT_EQ(PlanOnDevice(config)->kv_type, ElementType::kF8E4M3);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -14,7 +14,8 @@ std::vector<Option> EngineRows() {
        .help =
            "Share of the memory that this process may use (limits of its cgroup count) that "
            "weights, workspace and "
-           "cache together may take; default on a CPU: the cache takes a quarter of what is free.",
+           "cache together may take; default on a CPU: the cache takes a quarter of what is free. "
+           "On a device: of all its memory.",
        .range = {0.01, 1},
        .aliases = "--device-memory-utilization",
        .trtllm = "--kv_cache_free_gpu_memory_fraction|--free_gpu_memory_fraction"},
@@ -101,9 +102,20 @@ std::vector<Option> EngineRows() {
        .default_value = "auto",
        .group = kMachine,
        .commands = kEngineCommands,
-       .help = "What computes: auto takes the CPU, which is all that this program knows; cuda is "
-               "refused.",
-       .choices = "auto|cpu|cuda"},
+       .help = "What computes. auto: the first CUDA device where this program was built with CUDA "
+               "and the machine has one, else the CPU. emulated: the CUDA kernels on the CPU, for "
+               "developers; slow.",
+       .choices = "auto|cpu|cuda|emulated"},
+      {.name = "batch-invariant",
+       .type = Type::kFlag,
+       .default_value = "false",
+       .group = kMachine,
+       .commands = kEngineCommands,
+       .help =
+           "The same request gives the same tokens whatever else is computed with it, on a CUDA "
+           "device too: large steps then use the program's own matrix products instead of a "
+           "library's. On the CPU it is always so.",
+       .environment = "VLLM_BATCH_INVARIANT"},
       {.name = "threads",
        .type = Type::kInteger,
        .default_value = "0",

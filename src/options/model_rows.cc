@@ -69,7 +69,8 @@ std::vector<Option> ModelRows() {
        .group = kGroup,
        .commands = kEngineCommands,
        .help = "Numbers that the inputs of quantized products are rounded to: bf16, or the "
-               "checkpoint's own; auto is bf16 on a CPU, which is more accurate and costs nothing.",
+               "checkpoint's own; auto is bf16 on a CPU, which is more accurate and costs nothing, "
+               "and the checkpoint's FP8 on a device that multiplies it.",
        .choices = "auto|bf16|checkpoint"},
       {.name = "max-model-len",
        .type = Type::kInteger,

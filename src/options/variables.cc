@@ -7,8 +7,10 @@
 namespace sluice::options {
 namespace {
 
-constexpr std::string_view kNoGpu = "computing is done by the CPU";
-constexpr std::string_view kKernels = "kernels are chosen for this machine; --cpu-isa forces a set";
+constexpr std::string_view kNoGpu = "devices are CPUs and NVIDIA GPUs";
+constexpr std::string_view kDriver = "read by the CUDA driver, for --device cuda";
+constexpr std::string_view kKernels =
+    "kernels are chosen for this machine; --cpu-isa forces a set of the CPU's";
 constexpr std::string_view kOneDevice = "there is one device and nothing to exchange";
 constexpr std::string_view kNoPython = "there is no Python in this program";
 constexpr std::string_view kNoDownload =
@@ -28,10 +30,10 @@ constexpr Variable kVariables[] = {
     {"TRANSFORMERS_OFFLINE", false, "the program is always offline"},
     {"HF_*", false, kNoDownload},
     {"SAFETENSORS_FAST_GPU", false, "files are mapped and read in place"},
-    {"CUDA_VISIBLE_DEVICES", false, kNoGpu},
+    {"CUDA_VISIBLE_DEVICES", true, kDriver},
     {"HIP_VISIBLE_DEVICES", false, kNoGpu},
     {"ROCR_VISIBLE_DEVICES", false, kNoGpu},
-    {"NVIDIA_VISIBLE_DEVICES", false, kNoGpu},
+    {"NVIDIA_VISIBLE_DEVICES", true, kDriver},
     {"HSA_*", false, kNoGpu},
     {"AITER_*", false, kNoGpu},
     {"NCCL_*", false, kOneDevice},
@@ -54,7 +56,7 @@ constexpr Variable kVariables[] = {
     {"VLLM_MAX_N_SEQUENCES", true, "--max-n-sequences"},
     {"VLLM_MAX_NUM_BAD_WORDS", true, "--max-num-bad-words"},
     {"VLLM_CPU_KVCACHE_SPACE", true, "--kv-cache-memory-bytes, in GiB"},
-    {"VLLM_BATCH_INVARIANT", false, "answers never depend on what else is computed"},
+    {"VLLM_BATCH_INVARIANT", true, "--batch-invariant"},
     {"VLLM_ALLOW_LONG_MAX_MODEL_LEN", false,
      "a model knows no positions beyond those of its config.json"},
     {"VLLM_ALLOW_RUNTIME_LORA_UPDATING", false, "adapters are not served"},
@@ -111,8 +113,8 @@ constexpr Variable kVariables[] = {
     {"VLLM_XLA_*", false, kNoGpu},
     {"VLLM_TPU_*", false, kNoGpu},
     {"VLLM_XPU_*", false, kNoGpu},
-    {"VLLM_CUDA_*", false, kNoGpu},
-    {"VLLM_CUDART_SO_PATH", false, kNoGpu},
+    {"VLLM_CUDA_*", false, kKernels},
+    {"VLLM_CUDART_SO_PATH", false, "the CUDA runtime is part of the program"},
     {"VLLM_NCCL_*", false, kOneDevice},
     {"VLLM_MOE_*", false, kKernels},
     {"VLLM_FUSED_MOE_*", false, kKernels},

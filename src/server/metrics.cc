@@ -509,9 +509,9 @@ std::string Metrics::ThroughputLine() {
   return fmt::format(
       "Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} "
       "tokens/s, Running: {} reqs, "
-      "Waiting: {} reqs, CPU KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
+      "Waiting: {} reqs, {} KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
       static_cast<double>(prompt) / seconds, static_cast<double>(generation) / seconds,
-      last_.running, last_.waiting, usage, hits);
+      last_.running, last_.waiting, info_.device == "cuda" ? "GPU" : "CPU", usage, hits);
 }
 
 }  // namespace sluice
