@@ -90,6 +90,19 @@ inline uint32_t BitsOf(float value) {
   return bits;
 }
 
+// Rounded twice, to F32 and to BF16: kernels use it where the result is exact.
+inline uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t result = 0;
+  for (int shift = 0; shift < 32; shift += 16) {
+    const float value = fmaf(FloatFromBits(a >> shift << 16), FloatFromBits(b >> shift << 16),
+                             FloatFromBits(c >> shift << 16));
+    const uint32_t bits = BitsOf(value);
+    const uint32_t rounded = value != value ? 0x7FC0u : (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+    result |= rounded << shift;
+  }
+  return result;
+}
+
 }  // namespace sluice::emulator
 
 // CUDA's own functions, as far as kernels use them.
@@ -168,17 +181,17 @@ T max(T a, T b) {
   return a < b ? b : a;
 }
 
-// Vectors, for wide loads and stores.
-struct alignas(8) uint2 {
+// Vectors, for wide loads and stores of memory of any type, as in CUDA.
+struct alignas(8) [[gnu::may_alias]] uint2 {
   unsigned x, y;
 };
-struct alignas(16) uint4 {
+struct alignas(16) [[gnu::may_alias]] uint4 {
   unsigned x, y, z, w;
 };
-struct alignas(8) float2 {
+struct alignas(8) [[gnu::may_alias]] float2 {
   float x, y;
 };
-struct alignas(16) float4 {
+struct alignas(16) [[gnu::may_alias]] float4 {
   float x, y, z, w;
 };
 inline uint2 make_uint2(unsigned x, unsigned y) {

@@ -1,0 +1,38 @@
+#include "kernels/cuda/device_rows.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+namespace {
+
+struct CombineExpertsLaunch {
+  device::CombineExpertsArgs args;
+  bool wide;
+};
+
+__global__ void CombineExpertsKernel(CombineExpertsLaunch launch) {
+  const device::CombineExpertsArgs& args = launch.args;
+  const int64_t row = blockIdx.x;
+  const int64_t col = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kVector;
+  const int count = VectorCount(col, args.cols);
+  if (count == 0) return;
+  const int64_t to = row * args.cols + col;
+  float sum[kVector] = {};
+  if (args.add) LoadVector(args.sum, device::Number::kF32, to, count, launch.wide, sum);
+  for (int slot = 0; slot < args.top_k; ++slot) {
+    const int64_t pair = row * args.top_k + slot;
+    const float weight = args.weights == nullptr ? 1.0f : args.weights[pair];
+    float values[kVector];
+    LoadVector(args.y, args.y_type, args.place[pair] * args.cols + col, count, launch.wide, values);
+    for (int i = 0; i < kVector; ++i) sum[i] += weight * values[i];
+  }
+  StoreVector(args.sum, device::Number::kF32, to, count, launch.wide, sum, 1);
+}
+
+}  // namespace
+
+void LaunchCombineExperts(const StreamHandle& stream, const device::CombineExpertsArgs& args) {
+  const bool wide = IsWide(args.y, args.cols) && IsWide(args.sum, args.cols);
+  Launch<CombineExpertsKernel>(stream, "combine_experts", RowsShape(args.rows, args.cols, false),
+                               CombineExpertsLaunch{args, wide});
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,29 @@
+#include "kernels/cuda/device_rows.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+namespace {
+
+struct ConvertRowsLaunch {
+  device::ConvertRowsArgs args;
+  bool wide;
+};
+
+__global__ void ConvertRowsKernel(ConvertRowsLaunch launch) {
+  const device::ConvertRowsArgs& args = launch.args;
+  const int64_t row = blockIdx.x;
+  WriteRow(args.out, row, args.cols, launch.wide,
+           [&](int64_t col, int count, float(&values)[kVector]) {
+             LoadVector(args.x, args.x_type, row * args.cols + col, count, launch.wide, values);
+           });
+}
+
+}  // namespace
+
+void LaunchConvertRows(const StreamHandle& stream, const device::ConvertRowsArgs& args) {
+  const bool wide = IsWide(args.x, args.cols) && IsWide(args.out, args.cols);
+  Launch<ConvertRowsKernel>(stream, "convert_rows",
+                            RowsShape(args.rows, args.cols, IsPerToken(args.out)),
+                            ConvertRowsLaunch{args, wide});
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,195 @@
+// What kernels that go over rows of numbers share: wide loads and stores, sums and maxima of a
+// block, and rounding of a row to E4M3 as RowsOut asks.
+//
+// A thread works on vectors of eight neighbouring numbers. `wide`: every vector of the launch is
+// whole and aligned (IsWide of each array), so that it moves in 16-byte pieces; else numbers move
+// one by one. The arithmetic and its order are the same.
+#pragma once
+
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/device_kernels.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+
+constexpr int kVector = 8;
+
+// An array of rows of `cols` numbers that starts at `data`; null counts as one.
+inline bool IsWide(const void* data, int64_t cols) {
+  return cols % kVector == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+}
+inline bool IsWide(const device::RowsOut& out, int64_t cols) {
+  return IsWide(out.data, cols);
+}
+
+__host__ __device__ __forceinline__ bool IsPerToken(const device::RowsOut& out) {
+  return out.type == device::Number::kF8 && out.row_scale == device::RowScale::kPerToken;
+}
+
+// Threads for a row of `cols` numbers, at most `limit`: a function of `cols` alone, so that a row's
+// sums do not depend on the batch.
+inline unsigned RowThreads(int64_t cols, unsigned limit) {
+  const int64_t vectors = (cols + kVector - 1) / kVector;
+  return vectors >= limit ? limit : static_cast<unsigned>((vectors + 31) / 32 * 32);
+}
+
+// A block for each row, or several where a row needs no sums and maxima.
+inline LaunchShape RowsShape(int64_t rows, int64_t cols, bool one_block_a_row) {
+  LaunchShape shape;
+  shape.grid_x = cols > 0 ? static_cast<unsigned>(rows) : 0;
+  shape.threads = RowThreads(cols, one_block_a_row ? 512 : 256);
+  const int64_t per_block = int64_t{shape.threads} * kVector;
+  shape.grid_y = one_block_a_row ? 1 : static_cast<unsigned>((cols + per_block - 1) / per_block);
+  shape.shared_bytes = 32 * sizeof(uint32_t);
+  return shape;
+}
+
+// How many numbers of a row stand in the vector that begins at `col`: at most 8, or none.
+__device__ __forceinline__ int VectorCount(int64_t col, int64_t cols) {
+  return col + kVector <= cols ? kVector : col < cols ? static_cast<int>(cols - col) : 0;
+}
+
+// Numbers [index, index + count) of an array of kF32 or kBF16; zeros follow them.
+__device__ __forceinline__ void LoadVector(const void* x, device::Number type, int64_t index,
+                                           int count, bool wide, float (&values)[kVector]) {
+  if (wide && count == kVector) {
+    if (type == device::Number::kF32) {
+      const float4* from = reinterpret_cast<const float4*>(static_cast<const float*>(x) + index);
+      const float4 low = from[0], high = from[1];
+      values[0] = low.x, values[1] = low.y, values[2] = low.z, values[3] = low.w;
+      values[4] = high.x, values[5] = high.y, values[6] = high.z, values[7] = high.w;
+      return;
+    }
+    const uint4 bits = *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(x) + index);
+    const uint32_t pairs[4] = {bits.x, bits.y, bits.z, bits.w};
+    for (int i = 0; i < kVector; ++i) {
+      const uint32_t pair = pairs[i / 2];
+      values[i] = FloatFromBits(i % 2 == 0 ? pair << 16 : pair & 0xFFFF0000u);
+    }
+    return;
+  }
+  for (int i = 0; i < kVector; ++i) {
+    values[i] = 0;
+    if (i >= count) continue;
+    values[i] = type == device::Number::kF32
+                    ? static_cast<const float*>(x)[index + i]
+                    : Bf16ToFloat(static_cast<const uint16_t*>(x)[index + i]);
+  }
+}
+
+// Writes the first `count` values as numbers [index, index + count) of an array; kF8: E4M3 of value
+// / scale.
+__device__ __forceinline__ void StoreVector(void* out, device::Number type, int64_t index,
+                                            int count, bool wide, const float (&values)[kVector],
+                                            float scale) {
+  if (type == device::Number::kF32) {
+    float* to = static_cast<float*>(out) + index;
+    if (wide && count == kVector) {
+      reinterpret_cast<float4*>(to)[0] = make_float4(values[0], values[1], values[2], values[3]);
+      reinterpret_cast<float4*>(to)[1] = make_float4(values[4], values[5], values[6], values[7]);
+      return;
+    }
+    for (int i = 0; i < kVector; ++i) {
+      if (i < count) to[i] = values[i];
+    }
+  } else if (type == device::Number::kBF16) {
+    uint16_t* to = static_cast<uint16_t*>(out) + index;
+    if (wide && count == kVector) {
+      *reinterpret_cast<uint4*>(to) =
+          make_uint4(PackBf16(values[0], values[1]), PackBf16(values[2], values[3]),
+                     PackBf16(values[4], values[5]), PackBf16(values[6], values[7]));
+      return;
+    }
+    for (int i = 0; i < kVector; ++i) {
+      if (i < count) to[i] = FloatToBf16(values[i]);
+    }
+  } else {
+    uint8_t* to = static_cast<uint8_t*>(out) + index;
+    uint32_t codes[2] = {0, 0};
+    for (int i = 0; i < kVector; ++i) {
+      const uint8_t code = FloatToE4m3(values[i] / scale);
+      codes[i / 4] |= static_cast<uint32_t>(code) << (i % 4 * 8);
+    }
+    if (wide && count == kVector) {
+      *reinterpret_cast<uint2*>(to) = make_uint2(codes[0], codes[1]);
+      return;
+    }
+    for (int i = 0; i < kVector; ++i) {
+      if (i < count) to[i] = static_cast<uint8_t>(codes[i / 4] >> (i % 4 * 8));
+    }
+  }
+}
+
+// Block. The sum of all threads' values, in every thread; always in the same order. `shared`: 32
+// numbers that nothing else uses until the next barrier.
+__device__ __forceinline__ float BlockSum(float value, float* shared) {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  value = WarpSum(value);
+  if (lane == 0) shared[warp] = value;
+  __syncthreads();
+  return WarpSum(lane < blockDim.x / 32 ? shared[lane] : 0.0f);
+}
+
+// Block. The largest of all threads' values of an unsigned type, in every thread.
+template <typename T>
+__device__ __forceinline__ T BlockMax(T value, T* shared) {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int mask = 16; mask > 0; mask >>= 1) {
+    const T other = __shfl_xor_sync(0xFFFFFFFFu, value, mask);
+    value = other > value ? other : value;
+  }
+  if (lane == 0) shared[warp] = value;
+  __syncthreads();
+  value = lane < blockDim.x / 32 ? shared[lane] : T{0};
+  for (int mask = 16; mask > 0; mask >>= 1) {
+    const T other = __shfl_xor_sync(0xFFFFFFFFu, value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+// The bits of the largest magnitude: they compare as the numbers do, and NaN is the largest.
+__device__ __forceinline__ uint32_t LargestBits(const float (&values)[kVector]) {
+  uint32_t largest = 0;
+  for (int i = 0; i < kVector; ++i) {
+    const uint32_t bits = BitsOf(values[i]) & 0x7FFFFFFFu;
+    largest = bits > largest ? bits : largest;
+  }
+  return largest;
+}
+
+// The scale of a row whose largest magnitude has these bits; RowScale::kPerToken.
+__device__ __forceinline__ float PerTokenScale(uint32_t largest_bits) {
+  constexpr float kE4m3Max = 448.0f;
+  const float scale = FloatFromBits(largest_bits) / kE4m3Max;
+  return scale == 0 ? 1.0f : scale;
+}
+
+// Block, of a launch of RowsShape. Writes row `row` of `out`. load(col, count, values) gives
+// numbers [col, col + count) of the row, zeros after them, the same at every call.
+template <typename Load>
+__device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row, int64_t cols,
+                                         bool wide, const Load& load) {
+  const int64_t first = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kVector;
+  const int64_t step = int64_t{gridDim.y} * blockDim.x * kVector;
+  float scale = out.static_scale;
+  if (IsPerToken(out)) {
+    uint32_t largest = 0;
+    for (int64_t col = first; col < cols; col += step) {
+      float values[kVector];
+      load(col, VectorCount(col, cols), values);
+      const uint32_t bits = LargestBits(values);
+      largest = bits > largest ? bits : largest;
+    }
+    scale = PerTokenScale(BlockMax(largest, reinterpret_cast<uint32_t*>(SharedMemory())));
+  }
+  if (out.type == device::Number::kF8 && blockIdx.y == 0 && threadIdx.x == 0)
+    out.scales[row] = scale;
+  for (int64_t col = first; col < cols; col += step) {
+    float values[kVector];
+    const int count = VectorCount(col, cols);
+    load(col, count, values);
+    StoreVector(out.data, out.type, row * cols + col, count, wide, values, scale);
+  }
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

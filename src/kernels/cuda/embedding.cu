@@ -1,0 +1,31 @@
+#include "kernels/cuda/device_rows.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+namespace {
+
+struct EmbeddingLaunch {
+  device::EmbeddingArgs args;
+  bool wide;
+};
+
+__global__ void EmbeddingKernel(EmbeddingLaunch launch) {
+  const device::EmbeddingArgs& args = launch.args;
+  const int64_t row = blockIdx.x;
+  const int64_t col = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kVector;
+  const int count = VectorCount(col, args.cols);
+  if (count == 0) return;
+  float values[kVector];
+  LoadVector(args.table, device::Number::kBF16, args.tokens[row] * args.cols + col, count,
+             launch.wide, values);
+  StoreVector(args.out, device::Number::kF32, row * args.cols + col, count, launch.wide, values, 1);
+}
+
+}  // namespace
+
+void LaunchEmbedding(const StreamHandle& stream, const device::EmbeddingArgs& args) {
+  const bool wide = IsWide(args.table, args.cols) && IsWide(args.out, args.cols);
+  Launch<EmbeddingKernel>(stream, "embedding", RowsShape(args.rows, args.cols, false),
+                          EmbeddingLaunch{args, wide});
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,81 @@
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/random_bits.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+namespace {
+
+constexpr unsigned kThreads = 256;
+
+__device__ __forceinline__ uint8_t ValidCode(device::Codes type, uint8_t byte) {
+  if (type == device::Codes::kF8) return kernels::ValidE4m3Code(byte);
+  if (type == device::Codes::kI8) return kernels::ValidI8Code(byte);
+  return byte;
+}
+
+// A thread makes eight bytes of a row from one random number.
+__global__ void RandomCodesKernel(device::RandomCodesArgs args) {
+  const bool is_bf16 = args.type == device::Codes::kBF16;
+  const int64_t row_bytes = args.type == device::Codes::kF4 ? args.cols / 2
+                            : is_bf16                       ? args.cols * 2
+                                                            : args.cols;
+  const int64_t at = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * 8;
+  if (at >= row_bytes) return;
+  const int64_t row = blockIdx.x;
+  const uint64_t bits =
+      kernels::RowBits(args.tensor_seed, args.first_row + row, is_bf16 ? at / 2 : at);
+  uint64_t codes = 0;
+  if (is_bf16) {
+    for (int i = 0; i < 4; ++i) {
+      const float value = kernels::UniformNumber(bits >> (16 * i), args.scale);
+      codes |= static_cast<uint64_t>(FloatToBf16(value)) << (16 * i);
+    }
+  } else {
+    for (int i = 0; i < 8; ++i) {
+      const uint8_t code = ValidCode(args.type, static_cast<uint8_t>(bits >> (8 * i)));
+      codes |= static_cast<uint64_t>(code) << (8 * i);
+    }
+  }
+  unsigned char* to = static_cast<unsigned char*>(args.out) + row * row_bytes + at;
+  if (row_bytes % 8 == 0 && reinterpret_cast<uintptr_t>(args.out) % 8 == 0) {
+    *reinterpret_cast<uint2*>(to) =
+        make_uint2(static_cast<uint32_t>(codes), static_cast<uint32_t>(codes >> 32));
+    return;
+  }
+  for (int i = 0; i < 8; ++i) {
+    if (at + i < row_bytes) to[i] = static_cast<unsigned char>(codes >> (8 * i));
+  }
+}
+
+__global__ void RandomScalesKernel(device::RandomScalesArgs args) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= args.count) return;
+  if (args.type == device::GroupScales::kBlock)
+    static_cast<float*>(args.out)[i] = args.value;
+  else
+    static_cast<uint8_t*>(args.out)[i] = args.type == device::GroupScales::kE8M0
+                                             ? static_cast<uint8_t>(args.value)
+                                             : kernels::RandomE4m3Scale(args.tensor_seed, i);
+}
+
+}  // namespace
+
+void LaunchRandomCodes(const StreamHandle& stream, const device::RandomCodesArgs& args) {
+  const int64_t row_bytes = args.type == device::Codes::kF4     ? args.cols / 2
+                            : args.type == device::Codes::kBF16 ? args.cols * 2
+                                                                : args.cols;
+  LaunchShape shape;
+  shape.grid_x = static_cast<unsigned>(args.rows);
+  shape.grid_y = static_cast<unsigned>((row_bytes + kThreads * 8 - 1) / (kThreads * 8));
+  shape.threads = kThreads;
+  Launch<RandomCodesKernel>(stream, "random_codes", shape, args);
+}
+
+void LaunchRandomScales(const StreamHandle& stream, const device::RandomScalesArgs& args) {
+  LaunchShape shape;
+  shape.grid_x = static_cast<unsigned>((args.count + kThreads - 1) / kThreads);
+  shape.threads = kThreads;
+  Launch<RandomScalesKernel>(stream, "random_scales", shape, args);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,27 @@
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/device_kernels.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+namespace {
+
+__global__ void RopeTableKernel(device::RopeTableArgs args) {
+  const int half = args.head_dim / 2;
+  const auto position = static_cast<float>(args.positions[blockIdx.x]);
+  float* out = args.cos_sin + int64_t{blockIdx.x} * args.head_dim;
+  for (int i = static_cast<int>(threadIdx.x); i < half; i += static_cast<int>(blockDim.x)) {
+    const float angle = position * args.frequencies[i];
+    out[i] = cosf(angle);
+    out[half + i] = sinf(angle);
+  }
+}
+
+}  // namespace
+
+void LaunchRopeTable(const StreamHandle& stream, const device::RopeTableArgs& args) {
+  LaunchShape shape;
+  shape.grid_x = static_cast<unsigned>(args.rows);
+  shape.threads = 64;
+  Launch<RopeTableKernel>(stream, "rope_table", shape, args);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,110 @@
+// The logits of all experts, then the choice: two launches.
+#include "kernels/cuda/device_rows.h"
+#include "kernels/cuda/ordered_key.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+namespace {
+
+constexpr int kRows = 8;           // that share a read of the weights
+constexpr unsigned kExperts = 8;   // of a block: a warp each
+constexpr unsigned kChoosers = 4;  // rows of a block that chooses, a warp each
+
+struct RouterLaunch {
+  device::RouterArgs args;
+  bool wide;
+};
+
+// Lane l sums the products of vectors l, l + 32, ... in their order; then the lanes' sums are
+// added.
+__global__ void __launch_bounds__(kExperts * 32) RouterLogitsKernel(RouterLaunch launch) {
+  const device::RouterArgs& args = launch.args;
+  const int64_t expert = int64_t{blockIdx.y} * kExperts + threadIdx.x / 32;
+  if (expert >= args.num_experts) return;
+  const int64_t first_row = int64_t{blockIdx.x} * kRows;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  float sums[kRows] = {};
+  for (int64_t col = int64_t{lane} * kVector; col < args.k; col += 32 * kVector) {
+    const int count = VectorCount(col, args.k);
+    float weight[kVector];
+    LoadVector(args.weight, device::Number::kBF16, expert * args.k + col, count, launch.wide,
+               weight);
+    for (int r = 0; r < kRows; ++r) {
+      if (first_row + r >= args.rows) continue;
+      float x[kVector];
+      LoadVector(args.x, device::Number::kF32, (first_row + r) * args.k + col, count, launch.wide,
+                 x);
+      for (int i = 0; i < kVector; ++i) sums[r] += x[i] * weight[i];
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    const float sum = WarpSum(sums[r]);
+    if (lane == 0 && first_row + r < args.rows)
+      args.logits[(first_row + r) * args.num_experts + expert] = sum;
+  }
+}
+
+// The expert with the largest key below `limit`.
+__device__ __forceinline__ uint64_t NextBest(const float* logits, int64_t num_experts,
+                                             uint64_t limit) {
+  uint64_t best = 0;
+  for (int64_t expert = threadIdx.x % 32; expert < num_experts; expert += 32) {
+    const uint64_t key = OrderedKey(logits[expert], expert);
+    if (key < limit && key > best) best = key;
+  }
+  for (int mask = 16; mask > 0; mask >>= 1) {
+    const uint64_t other = __shfl_xor_sync(0xFFFFFFFFu, best, mask);
+    best = other > best ? other : best;
+  }
+  return best;
+}
+
+__global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::RouterArgs args) {
+  const int64_t row = int64_t{blockIdx.x} * kChoosers + threadIdx.x / 32;
+  if (row >= args.rows) return;
+  const float* logits = args.logits + row * args.num_experts;
+  int32_t* chosen = args.chosen + row * args.top_k;
+  float* weights = args.expert_weights + row * args.top_k;
+  const unsigned lane = threadIdx.x % 32;
+  uint64_t key = ~uint64_t{0};
+  float largest = 0;
+  for (int slot = 0; slot < args.top_k; ++slot) {
+    key = NextBest(logits, args.num_experts, key);
+    const int32_t expert = IndexOfKey(key);
+    if (slot == 0) largest = logits[expert];
+    if (lane == 0) chosen[slot] = expert;
+  }
+  float sum = 1;
+  if (!args.sigmoid) {
+    sum = 0;
+    for (int64_t expert = lane; expert < args.num_experts; expert += 32)
+      sum += expf(logits[expert] - largest);
+    sum = WarpSum(sum);
+  }
+  if (lane != 0) return;
+  float total = 0;
+  for (int slot = 0; slot < args.top_k; ++slot) {
+    const float logit = logits[chosen[slot]];
+    const float weight = args.sigmoid ? 1.0f / (1.0f + expf(-logit)) : expf(logit - largest) / sum;
+    weights[slot] = weight;
+    total += weight;
+  }
+  if (!args.normalize) return;
+  for (int slot = 0; slot < args.top_k; ++slot) weights[slot] /= total;
+}
+
+}  // namespace
+
+void LaunchRouter(const StreamHandle& stream, const device::RouterArgs& args) {
+  const bool wide = IsWide(args.x, args.k) && IsWide(args.weight, args.k);
+  LaunchShape shape;
+  shape.grid_x = static_cast<unsigned>((args.rows + kRows - 1) / kRows);
+  shape.grid_y = static_cast<unsigned>((args.num_experts + kExperts - 1) / kExperts);
+  shape.threads = kExperts * 32;
+  Launch<RouterLogitsKernel>(stream, "router_logits", shape, RouterLaunch{args, wide});
+  LaunchShape choice;
+  choice.grid_x = static_cast<unsigned>((args.rows + kChoosers - 1) / kChoosers);
+  choice.threads = kChoosers * 32;
+  Launch<RouterChoiceKernel>(stream, "router_choice", choice, args);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,35 @@
+#include "kernels/cuda/device_rows.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+namespace {
+
+struct SiluMulLaunch {
+  device::SiluMulArgs args;
+  bool wide;
+};
+
+__global__ void SiluMulKernel(SiluMulLaunch launch) {
+  const device::SiluMulArgs& args = launch.args;
+  const int64_t row = blockIdx.x;
+  // A row's scale needs all its results before the first is written: they are computed twice, which
+  // costs less than a place for a row of any width.
+  WriteRow(args.out, row, args.width, launch.wide,
+           [&](int64_t col, int count, float(&values)[kVector]) {
+             const int64_t gate = row * 2 * args.width + col;
+             float up[kVector];
+             LoadVector(args.x, args.x_type, gate, count, launch.wide, values);
+             LoadVector(args.x, args.x_type, gate + args.width, count, launch.wide, up);
+             for (int i = 0; i < kVector; ++i)
+               values[i] = values[i] / (1.0f + expf(-values[i])) * up[i];
+           });
+}
+
+}  // namespace
+
+void LaunchSiluMul(const StreamHandle& stream, const device::SiluMulArgs& args) {
+  const bool wide = IsWide(args.x, args.width) && IsWide(args.out, args.width);
+  Launch<SiluMulKernel>(stream, "silu_mul", RowsShape(args.rows, args.width, IsPerToken(args.out)),
+                        SiluMulLaunch{args, wide});
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,30 @@
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/device_kernels.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+namespace {
+
+constexpr int64_t kPieceBytes = 16;
+constexpr unsigned kThreads = 128;
+
+__global__ void TakeRowsKernel(device::TakeRowsArgs args) {
+  const int64_t pieces = args.row_bytes / kPieceBytes;
+  const int64_t piece = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
+  if (piece >= pieces) return;
+  const int64_t row = blockIdx.x;
+  static_cast<uint4*>(args.out)[row * pieces + piece] =
+      static_cast<const uint4*>(args.in)[args.indices[row] * pieces + piece];
+}
+
+}  // namespace
+
+void LaunchTakeRows(const StreamHandle& stream, const device::TakeRowsArgs& args) {
+  const int64_t pieces = args.row_bytes / kPieceBytes;
+  LaunchShape shape;
+  shape.grid_x = static_cast<unsigned>(args.rows);
+  shape.grid_y = static_cast<unsigned>((pieces + kThreads - 1) / kThreads);
+  shape.threads = kThreads;
+  Launch<TakeRowsKernel>(stream, "take_rows", shape, args);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

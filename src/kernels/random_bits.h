@@ -1,0 +1,49 @@
+// The random numbers of parameters that no checkpoint holds (--load-format dummy): the same on
+// every kind of device, for every way of cutting a tensor into pieces. Read by the CUDA compiler
+// too: free of other includes.
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define SLUICE_ON_DEVICE_TOO __host__ __device__
+#else
+#define SLUICE_ON_DEVICE_TOO
+#endif
+
+namespace sluice::kernels {
+
+// The finalizer of SplitMix64: neighbouring counters give unrelated numbers.
+SLUICE_ON_DEVICE_TOO inline uint64_t MixBits(uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+// 64 random bits for element (plain numbers) or byte (codes) `at` of row `row` and those after it:
+// four numbers, or eight bytes, the first in the low bits. `at` is a multiple of 4 or 8.
+SLUICE_ON_DEVICE_TOO inline uint64_t RowBits(uint64_t tensor_seed, int64_t row, int64_t at) {
+  return MixBits(MixBits(tensor_seed + static_cast<uint64_t>(row)) + static_cast<uint64_t>(at));
+}
+
+// A uniform number from the low 16 bits, in [-32768, 32767] * scale.
+SLUICE_ON_DEVICE_TOO inline float UniformNumber(uint64_t bits, float scale) {
+  return static_cast<float>(static_cast<int16_t>(bits & 0xFFFF)) * scale;
+}
+
+// A random byte as a code: what would be a NaN of an E4M3 number becomes one that is none, -128 of
+// an integer becomes 0.
+SLUICE_ON_DEVICE_TOO inline uint8_t ValidE4m3Code(uint8_t byte) {
+  return static_cast<uint8_t>((byte & 0x7F) == 0x7F ? byte & 0xF0 : byte);
+}
+SLUICE_ON_DEVICE_TOO inline uint8_t ValidI8Code(uint8_t byte) {
+  return static_cast<uint8_t>(byte == 0x80 ? 0 : byte);
+}
+
+// Scale `index` of a tensor with E4M3 scales: from 0.5 to 1.875.
+SLUICE_ON_DEVICE_TOO inline uint8_t RandomE4m3Scale(uint64_t tensor_seed, int64_t index) {
+  return static_cast<uint8_t>(0x30 + (MixBits(tensor_seed + static_cast<uint64_t>(index)) & 0xF));
+}
+
+}  // namespace sluice::kernels
