@@ -13,7 +13,7 @@ namespace {
         backend::LaunchGroupedLinear, backend::LaunchExpandWeights, backend::LaunchScaleResults, \
         backend::LaunchRouter, backend::LaunchGroupByExpert, backend::LaunchGatherRows,          \
         backend::LaunchCombineExperts, backend::LaunchArgMax, backend::LaunchRandomCodes,        \
-        backend::LaunchRandomScales                                                              \
+        backend::LaunchRandomScales, backend::LaunchInstruction                                  \
   }
 
 constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);

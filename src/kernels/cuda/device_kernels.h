@@ -296,6 +296,25 @@ struct RandomScalesArgs {
   float value;  // kBlock: the scale; kE8M0: its code
 };
 
+// One instruction of device_code.h by itself; instructions.cu says what each reads and writes.
+enum class Instruction : uint8_t {
+  kMmaBf16,
+  kMmaE4m3,
+  kLoadMatrix,
+  kAsyncCopy,
+  kDecode,
+  kEncode,
+  kWarp,
+  kMath,
+};
+struct InstructionArgs {
+  Instruction instruction;
+  const void* a;
+  const void* b;
+  int64_t count;
+  void* out;
+};
+
 struct DeviceKernels {
   void (*embedding)(const StreamHandle&, const EmbeddingArgs&);
   void (*rms_norm)(const StreamHandle&, const RmsNormArgs&);
@@ -316,6 +335,7 @@ struct DeviceKernels {
   void (*arg_max)(const StreamHandle&, const ArgMaxArgs&);
   void (*random_codes)(const StreamHandle&, const RandomCodesArgs&);
   void (*random_scales)(const StreamHandle&, const RandomScalesArgs&);
+  void (*instruction)(const StreamHandle&, const InstructionArgs&);
 };
 
 }  // namespace sluice::device
@@ -340,7 +360,8 @@ struct DeviceKernels {
   void LaunchCombineExperts(const StreamHandle&, const device::CombineExpertsArgs&); \
   void LaunchArgMax(const StreamHandle&, const device::ArgMaxArgs&);                 \
   void LaunchRandomCodes(const StreamHandle&, const device::RandomCodesArgs&);       \
-  void LaunchRandomScales(const StreamHandle&, const device::RandomScalesArgs&);
+  void LaunchRandomScales(const StreamHandle&, const device::RandomScalesArgs&);     \
+  void LaunchInstruction(const StreamHandle&, const device::InstructionArgs&);
 
 namespace sluice::emulated {
 SLUICE_DECLARE_LAUNCHERS
