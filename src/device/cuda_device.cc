@@ -1,0 +1,327 @@
+#include "device/cuda_device.h"
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "device/architectures.h"
+#include "device/cuda_errors.h"
+#include "device/device_bytes.h"
+
+#ifndef SLUICE_CUDA_ARCHITECTURES
+#error "SLUICE_CUDA_ARCHITECTURES names what the kernels are compiled for (cmake/Cuda.cmake)"
+#endif
+
+namespace sluice {
+namespace {
+
+// The result of a call, without leaving it behind for a launcher to find.
+cudaError_t Forget(cudaError_t code) {
+  if (code != cudaSuccess) cudaGetLastError();
+  return code;
+}
+
+// What a device knows of its end: the first error after which nothing works. Thread safe.
+class Health {
+ public:
+  // The error to report; remembers fatal ones.
+  Error Failure(const std::string& purpose, cudaError_t code) {
+    Error error = CudaFailure(purpose, code);
+    if (IsFatalCudaError(code)) {
+      const std::lock_guard lock(mutex_);
+      if (!lost_) LOG_ERROR("device", "{}", error.message);
+      if (!lost_) lost_ = error;
+    }
+    return error;
+  }
+  Status Check() const {
+    const std::lock_guard lock(mutex_);
+    if (lost_) return tl::unexpected<Error>(*lost_);
+    return {};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<Error> lost_;
+};
+
+// Of the device that a stream or an event belongs to.
+struct Home {
+  int ordinal;
+  Health* health;
+
+  // The runtime's current device is the thread's own; threads come and go.
+  cudaError_t Enter() const { return Forget(cudaSetDevice(ordinal)); }
+  Status Do(const char* purpose, cudaError_t code) const {
+    if (Forget(code) != cudaSuccess) return tl::unexpected<Error>(health->Failure(purpose, code));
+    return {};
+  }
+};
+
+class CudaEvent final : public DeviceEvent {
+ public:
+  CudaEvent(Home home, cudaEvent_t event) : home_(home), event_(event) {}
+  ~CudaEvent() override {
+    if (home_.Enter() == cudaSuccess) Forget(cudaEventDestroy(event_));
+  }
+
+  Status Synchronize() override {
+    RETURN_IF_ERROR(home_.health->Check());
+    RETURN_IF_ERROR(home_.Do("selecting the device", home_.Enter()));
+    return home_.Do("waiting for an event", cudaEventSynchronize(event_));
+  }
+  Result<double> SecondsSince(DeviceEvent& begin) override {
+    RETURN_IF_ERROR(home_.health->Check());
+    RETURN_IF_ERROR(home_.Do("selecting the device", home_.Enter()));
+    float milliseconds = 0;
+    RETURN_IF_ERROR(home_.Do(
+        "measuring the time between two events",
+        cudaEventElapsedTime(&milliseconds, static_cast<CudaEvent&>(begin).event_, event_)));
+    return milliseconds * 1e-3;
+  }
+  cudaEvent_t native() const { return event_; }
+
+ private:
+  Home home_;
+  cudaEvent_t event_;
+};
+
+class CudaStream final : public DeviceStream {
+ public:
+  CudaStream(Home home, cudaStream_t stream) : home_(home), stream_(stream) {}
+  // Waits: what is under way may use memory that goes next.
+  ~CudaStream() override {
+    if (home_.Enter() != cudaSuccess) return;
+    Forget(cudaStreamSynchronize(stream_));
+    Forget(cudaStreamDestroy(stream_));
+  }
+
+  void CopyToDevice(void* to, const void* host, int64_t bytes) override {
+    Copy("to the device", to, host, bytes, cudaMemcpyHostToDevice);
+  }
+  void CopyToHost(void* host, const void* from, int64_t bytes) override {
+    Copy("to the host", host, from, bytes, cudaMemcpyDeviceToHost);
+  }
+  void CopyOnDevice(void* to, const void* from, int64_t bytes) override {
+    Copy("on the device", to, from, bytes, cudaMemcpyDeviceToDevice);
+  }
+  void Fill(void* to, uint8_t byte, int64_t bytes) override {
+    if (bytes == 0 || !Enter()) return;
+    const cudaError_t code = cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), stream_);
+    if (Forget(code) != cudaSuccess)
+      Note(fmt::format("filling {} bytes of the device", bytes), code);
+  }
+  void Record(DeviceEvent& event) override {
+    if (!Enter()) return;
+    const cudaError_t code = cudaEventRecord(static_cast<CudaEvent&>(event).native(), stream_);
+    if (Forget(code) != cudaSuccess) Note("recording an event", code);
+  }
+  void WaitFor(DeviceEvent& event) override {
+    if (!Enter()) return;
+    const cudaError_t code =
+        cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).native(), 0);
+    if (Forget(code) != cudaSuccess) Note("having a stream wait for an event", code);
+  }
+
+  Status Synchronize() override {
+    RETURN_IF_ERROR(home_.health->Check());
+    RETURN_IF_ERROR(home_.Do("selecting the device", home_.Enter()));
+    const cudaError_t code = Forget(cudaStreamSynchronize(stream_));
+    const LaunchFailure failure = std::exchange(launch_failure_, {});
+    std::optional<Error> noted = std::exchange(noted_, std::nullopt);
+    if (failure.kernel != nullptr)
+      return tl::unexpected<Error>(
+          home_.health->Failure(fmt::format("launching kernel {}", failure.kernel),
+                                static_cast<cudaError_t>(failure.code)));
+    if (noted) return tl::unexpected<Error>(*std::move(noted));
+    return home_.Do("running the kernels and copies of a stream", code);
+  }
+
+  StreamHandle handle() override {
+    Enter();  // launches go to the thread's current device
+    return {stream_, &launch_failure_};
+  }
+
+ private:
+  void Note(const std::string& purpose, cudaError_t code) {
+    Error error = home_.health->Failure(purpose, code);
+    if (!noted_) noted_ = std::move(error);
+  }
+  bool Enter() {
+    const cudaError_t code = home_.Enter();
+    if (code != cudaSuccess) Note("selecting the device", code);
+    return code == cudaSuccess;
+  }
+  void Copy(const char* where, void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
+    CHECK_GE(bytes, 0);
+    if (bytes == 0 || !Enter()) return;
+    const cudaError_t code = cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_);
+    if (Forget(code) != cudaSuccess) Note(fmt::format("copying {} bytes {}", bytes, where), code);
+  }
+
+  Home home_;
+  cudaStream_t stream_;
+  LaunchFailure launch_failure_;
+  std::optional<Error> noted_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(DeviceInfo info) : info_(std::move(info)), home_{info_.ordinal, &health_} {}
+
+  const DeviceInfo& info() const override { return info_; }
+
+  Result<int64_t> FreeBytes() override {
+    RETURN_IF_ERROR(Enter());
+    size_t free = 0;
+    size_t total = 0;
+    RETURN_IF_ERROR(home_.Do("asking for free device memory", cudaMemGetInfo(&free, &total)));
+    return static_cast<int64_t>(free);
+  }
+
+  Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) override {
+    CHECK_GE(bytes, 0);
+    RETURN_IF_ERROR(Enter());
+    if (bytes == 0) return DeviceBuffer();
+    void* data = nullptr;
+    const cudaError_t code = Forget(cudaMalloc(&data, static_cast<size_t>(bytes)));
+    if (code == cudaErrorMemoryAllocation) {
+      ASSIGN_OR_RETURN(const int64_t free, FreeBytes());
+      return Fail(ErrorCode::kResourceExhausted,
+                  OutOfDeviceMemoryText(what, info_.name, bytes, free, info_.total_bytes));
+    }
+    RETURN_IF_ERROR(home_.Do(what, code));
+    return DeviceBuffer(this, data, bytes, /*is_host=*/false);
+  }
+
+  Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) override {
+    CHECK_GE(bytes, 0);
+    RETURN_IF_ERROR(Enter());
+    if (bytes == 0) return DeviceBuffer();
+    void* data = nullptr;
+    const cudaError_t code =
+        Forget(cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable));
+    if (code == cudaErrorMemoryAllocation)
+      return Fail(
+          ErrorCode::kResourceExhausted,
+          fmt::format("{}: the host could not give {} of page-locked memory; free memory of "
+                      "the host, or raise the container's limits (memory, memlock)",
+                      what, DeviceBytesText(bytes)));
+    RETURN_IF_ERROR(home_.Do(what, code));
+    return DeviceBuffer(this, data, bytes, /*is_host=*/true);
+  }
+
+  bool Pin(void* data, int64_t bytes) override {
+    return Enter() && Forget(cudaHostRegister(data, static_cast<size_t>(bytes),
+                                              cudaHostRegisterPortable)) == cudaSuccess;
+  }
+  void Unpin(void* data) override {
+    if (Enter()) Forget(cudaHostUnregister(data));
+  }
+
+  Result<std::unique_ptr<DeviceStream>> CreateStream() override {
+    RETURN_IF_ERROR(Enter());
+    cudaStream_t stream = nullptr;
+    RETURN_IF_ERROR(
+        home_.Do("creating a stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
+    return std::make_unique<CudaStream>(home_, stream);
+  }
+
+  Result<std::unique_ptr<DeviceEvent>> CreateEvent() override {
+    RETURN_IF_ERROR(Enter());
+    cudaEvent_t event = nullptr;
+    RETURN_IF_ERROR(home_.Do("creating an event", cudaEventCreate(&event)));
+    return std::make_unique<CudaEvent>(home_, event);
+  }
+
+  Status Enter() {
+    RETURN_IF_ERROR(health_.Check());
+    return home_.Do(fmt::format("selecting CUDA device {} ({})", info_.ordinal, info_.name).c_str(),
+                    home_.Enter());
+  }
+
+ protected:
+  void Free(void* data, bool is_host) override {
+    if (home_.Enter() == cudaSuccess) Forget(is_host ? cudaFreeHost(data) : cudaFree(data));
+  }
+
+ private:
+  DeviceInfo info_;
+  Health health_;
+  Home home_;
+};
+
+std::string UuidText(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::vector<DeviceInfo>> ExamineCudaDevices() {
+  int driver_version = 0;
+  int runtime_version = 0;
+  Forget(cudaDriverGetVersion(&driver_version));
+  Forget(cudaRuntimeGetVersion(&runtime_version));
+  int count = 0;
+  const cudaError_t counted = Forget(cudaGetDeviceCount(&count));
+  if (counted != cudaSuccess || count == 0)
+    return tl::unexpected<Error>(NoCudaDevice(counted, driver_version, runtime_version));
+
+  std::vector<DeviceInfo> devices;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    cudaDeviceProp properties;
+    const cudaError_t code = Forget(cudaGetDeviceProperties(&properties, ordinal));
+    if (code != cudaSuccess)
+      return tl::unexpected<Error>(
+          CudaFailure(fmt::format("examining CUDA device {}", ordinal), code));
+    DeviceInfo& info = devices.emplace_back();
+    info.kind = DeviceKind::kCuda;
+    info.ordinal = ordinal;
+    info.name = properties.name;
+    info.uuid = UuidText(properties.uuid);
+    info.compute_major = properties.major;
+    info.compute_minor = properties.minor;
+    info.num_multiprocessors = properties.multiProcessorCount;
+    info.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+    info.l2_bytes = properties.l2CacheSize;
+    info.max_shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+    info.memory_bus_bits = properties.memoryBusWidth;
+    info.driver_version = driver_version;
+    info.runtime_version = runtime_version;
+  }
+  return devices;
+}
+
+Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal) {
+  ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, ExamineCudaDevices());
+  if (ordinal < 0 || static_cast<size_t>(ordinal) >= devices.size())
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("there is no CUDA device {}: the driver shows {} (0 to {}); "
+                            "CUDA_VISIBLE_DEVICES chooses among those of the machine",
+                            ordinal, devices.size(), devices.size() - 1));
+  const DeviceInfo& info = devices[static_cast<size_t>(ordinal)];
+  if (!ArchitecturesCover(SLUICE_CUDA_ARCHITECTURES, info.compute_major, info.compute_minor))
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("CUDA device {} ({}) is of compute capability {}.{}, and this program's "
+                    "kernels are compiled for {}; the kernels need 8.0 or later, and other "
+                    "GPUs by a build with -DSLUICE_CUDA_ARCHITECTURES",
+                    ordinal, info.name, info.compute_major, info.compute_minor,
+                    SLUICE_CUDA_ARCHITECTURES));
+  auto device = std::make_unique<CudaDevice>(info);
+  RETURN_IF_ERROR(device->Enter());  // makes the driver's context: the first call that can fail
+  return device;
+}
+
+}  // namespace sluice

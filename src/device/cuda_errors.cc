@@ -1,0 +1,85 @@
+#include "device/cuda_errors.h"
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+namespace sluice {
+
+std::string CudaVersionText(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+bool IsFatalCudaError(cudaError_t code) {
+  switch (code) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorMpsConnectionFailed:
+    case cudaErrorMpsRpcFailure:
+    case cudaErrorMpsServerNotReady:
+    case cudaErrorExternalDevice:
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+    case cudaErrorCudartUnloading:
+    case cudaErrorUnknown: return true;
+    default: return false;
+  }
+}
+
+Error CudaFailure(const std::string& purpose, cudaError_t code) {
+  std::string text =
+      fmt::format("{}: {} ({})", purpose, cudaGetErrorName(code), cudaGetErrorString(code));
+  if (code == cudaErrorNoKernelImageForDevice)
+    text += "; build the program with this GPU in SLUICE_CUDA_ARCHITECTURES";
+  else if (code == cudaErrorECCUncorrectable || code == cudaErrorNvlinkUncorrectable)
+    text +=
+        "; the GPU reports a fault of its hardware (`nvidia-smi -q`): reset it, then restart "
+        "the program";
+  else if (IsFatalCudaError(code))
+    text += "; the device is lost to this process: restart the program";
+  return {ErrorCode::kInternal, std::move(text), {}};
+}
+
+Error NoCudaDevice(cudaError_t code, int driver_version, int runtime_version) {
+  std::string text;
+  if (driver_version == 0) {
+    text = fmt::format(
+        "no NVIDIA driver was found (libcuda.so.1 does not load: {}); install one for CUDA {} or "
+        "later, or start the container with its GPUs (`--gpus all`)",
+        cudaGetErrorName(code), CudaVersionText(runtime_version));
+  } else if (code == cudaErrorInsufficientDriver) {
+    text = fmt::format(
+        "the NVIDIA driver is too old: it supports CUDA {}, and this program was built with CUDA "
+        "{}; update the driver",
+        CudaVersionText(driver_version), CudaVersionText(runtime_version));
+  } else if (code == cudaErrorNoDevice || code == cudaSuccess) {
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    text = "the NVIDIA driver shows no GPU";
+    if (visible != nullptr)
+      text += fmt::format(
+          "; CUDA_VISIBLE_DEVICES is '{}': unset it, or name GPUs that `nvidia-smi -L` lists",
+          visible);
+    else
+      text += "; `nvidia-smi -L` must list one";
+  } else {
+    text = fmt::format(
+        "the CUDA devices could not be counted: {} ({}); driver for CUDA {}, program "
+        "built with CUDA {}",
+        cudaGetErrorName(code), cudaGetErrorString(code), CudaVersionText(driver_version),
+        CudaVersionText(runtime_version));
+  }
+  return {ErrorCode::kUnsupported, std::move(text), {}};
+}
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// What an error of the CUDA runtime means for people. Compiled only into programs built with CUDA.
+#pragma once
+
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// "13.0" of 13000.
+std::string CudaVersionText(int version);
+
+// Whether the process can do nothing on the device after it, whatever is called.
+bool IsFatalCudaError(cudaError_t code);
+
+// kInternal: "copying 12 bytes to the device: cudaErrorInvalidValue (invalid argument)", with what
+// to do where that is known.
+Error CudaFailure(const std::string& purpose, cudaError_t code);
+
+// Why there is no device to use: of cudaGetDeviceCount, with the versions that the driver supports
+// (0: there is no driver) and that the program was built with. kUnsupported.
+Error NoCudaDevice(cudaError_t code, int driver_version, int runtime_version);
+
+}  // namespace sluice

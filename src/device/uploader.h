@@ -1,0 +1,67 @@
+// Weights on their way to a device: through two page-locked buffers of the host. While one is on
+// its way, the other is filled by all threads, so that the slower of the source (a mapped file) and
+// the bus decides, not their sum.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "device/device.h"
+
+namespace sluice {
+
+// Thread safety: one thread at a time. The device outlives it. Pieces may be of any size and in any
+// order; small ones share a buffer.
+class Uploader {
+ public:
+  // Two pinned buffers of `chunk_bytes`, rounded up to kAlignment.
+  static Result<Uploader> Create(Device& device, int64_t chunk_bytes = int64_t{32} << 20);
+  // Elements of a power of two of bytes up to this one are never cut in two.
+  static constexpr int64_t kAlignment = 256;
+
+  Uploader(Uploader&&) = default;
+  Uploader& operator=(Uploader&&) = default;
+  // Waits for what is under way; its errors are lost unless Finish was called.
+  ~Uploader();
+
+  // `from` has been read when the call returns.
+  Status Copy(ThreadPool& pool, void* to, const void* from, int64_t bytes);
+
+  // For bytes that are made on the way: writes bytes [offset, offset + size) of the piece to
+  // `chunk`, which is aligned to kAlignment, as every offset is. An error ends the piece.
+  using FillChunk = std::function<Status(std::byte* chunk, int64_t offset, int64_t size)>;
+  Status Fill(void* to, int64_t bytes, const FillChunk& fill);
+
+  // Waits until everything has arrived; the first error since the last Finish.
+  Status Finish();
+
+  int64_t bytes() const { return bytes_; }  // so far
+  // From the first piece to the last Finish (or until now, before it). 0 where nothing was sent.
+  double bytes_per_second() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Chunk {
+    DeviceBuffer memory;
+    std::unique_ptr<DeviceEvent> sent;  // recorded behind the last copy out of the memory
+  };
+
+  Uploader() = default;
+  Status NextChunk();
+
+  std::unique_ptr<DeviceStream> stream_;
+  std::array<Chunk, 2> chunks_;
+  int current_ = 0;
+  int64_t used_ = 0;  // of the current chunk
+  int64_t bytes_ = 0;
+  std::optional<Clock::time_point> begin_, end_;
+};
+
+}  // namespace sluice
