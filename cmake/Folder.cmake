@@ -1,28 +1,33 @@
-# sluice_folder(NAME [DEPS targets ...] [TEST_DEPS targets ...] [CUDA_SOURCES x.cc ...])
+# sluice_folder(NAME [DEPS targets ...] [TEST_DEPS targets ...] [CUDA_SOURCES x.cc ...] [CUDA_AWARE y.cc ...])
 #
 # Declares the library of one folder of src/. `*.cc` of the folder and its sub-folders make the static library
 # sluice_NAME; `*_test.cc` make the program NAME_test, run by ctest under the folder's name; `*_benchmark.cc` make
-# NAME_benchmark (not built by default). CUDA_SOURCES are those of the sources that need CUDA's headers: without
-# SLUICE_CUDA they are left out, and with it the whole library sees the macro SLUICE_CUDA.
+# NAME_benchmark (not built by default). CUDA_SOURCES are sources that need CUDA's headers: without SLUICE_CUDA they are
+# left out. Those and the sources under CUDA_AWARE, and no others, see the macro SLUICE_CUDA.
 function(sluice_folder name)
-  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES;CUDA_AWARE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
   set(tests ${sources})
   set(benchmarks ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER benchmarks INCLUDE REGEX "_benchmark\\.cc$")
   list(FILTER sources EXCLUDE REGEX "_(test|benchmark|fuzz|main)\\.cc$")
-  if(NOT SLUICE_CUDA)
-    foreach(source ${ARG_CUDA_SOURCES})
-      list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${source})
-    endforeach()
-  endif()
+  list(TRANSFORM ARG_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  list(TRANSFORM ARG_CUDA_AWARE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  list(REMOVE_ITEM sources "" ${ARG_CUDA_SOURCES})
 
   set(library sluice_${name})
+  if(SLUICE_CUDA AND (ARG_CUDA_SOURCES OR ARG_CUDA_AWARE))
+    list(REMOVE_ITEM sources ${ARG_CUDA_AWARE})
+    add_library(${library}_cuda OBJECT ${ARG_CUDA_SOURCES} ${ARG_CUDA_AWARE})
+    target_link_libraries(${library}_cuda PRIVATE sluice_flags sluice_cuda_runtime ${ARG_DEPS})
+    set_property(GLOBAL APPEND PROPERTY SLUICE_CUDA_OBJECTS $<TARGET_OBJECTS:${library}_cuda>)
+    list(APPEND sources $<TARGET_OBJECTS:${library}_cuda>)
+  endif()
   if(sources)
     add_library(${library} STATIC ${sources})
     target_link_libraries(${library} PUBLIC sluice_flags ${ARG_DEPS})
-    if(SLUICE_CUDA AND ARG_CUDA_SOURCES)
+    if(SLUICE_CUDA AND (ARG_CUDA_SOURCES OR ARG_CUDA_AWARE))
       target_link_libraries(${library} PRIVATE sluice_cuda_runtime)
     endif()
   else()

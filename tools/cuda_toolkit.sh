@@ -15,13 +15,12 @@ if [ "$(uname -m)" != x86_64 ]; then
   echo "no nvcc found, and $wanted lists wheels for x86_64: install a CUDA toolkit of 12.8 or later" >&2
   exit 1
 fi
-echo "no nvcc found: making $venv from $wanted (520 MB to fetch)"
+echo "no nvcc found: making $venv from $wanted (105 MB to fetch)"
 tools/install_packages.sh cuda
 rm -rf "$venv"
 python3 -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$wanted"
 toolkit="$(echo "$PWD/$venv"/lib/python3*/site-packages/nvidia/cu13)"
-rm -f "$toolkit"/lib/libcublas* "$toolkit"/lib/libnvblas*
 ln -s lib "$toolkit/lib64"
 ln -s "$toolkit" "$venv/toolkit"
 "$venv/toolkit/bin/nvcc" --version >/dev/null
