@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/gpus.h"
 #include "cli/limits.h"
 #include "cli/progress.h"
 #include "hardware/cpu_features.h"
@@ -23,6 +24,7 @@ struct Findings {
   std::string isa;
   int threads = 0;
   MachineLimits limits;
+  GpuFindings gpus;
 };
 
 std::vector<std::string> Instructions(const CpuFeatures& cpu) {
@@ -51,6 +53,7 @@ Result<Findings> Examine(const options::Settings& settings) {
   findings.threads = static_cast<int>(*settings.Integer("threads"));
   if (findings.threads == 0) findings.threads = findings.topology.DefaultThreads();
   findings.limits = MeasureLimits(findings.threads);
+  findings.gpus = ExamineGpus();
   return findings;
 }
 
@@ -102,6 +105,7 @@ std::string Text(const Findings& f) {
       "           prefill, and steps of more than about {:.0f} sequences, are bound by BF16 "
       "arithmetic\n",
       BalanceSequences(f.limits));
+  text += GpuLines(f.gpus);
   return text;
 }
 
@@ -130,6 +134,7 @@ json::Value Json(const Findings& f) {
   object.Set("avx512_bf16_flops_per_second", json::Value(f.limits.avx512_bf16_flops_per_second));
   object.Set("amx_bf16_flops_per_second", json::Value(f.limits.amx_bf16_flops_per_second));
   object.Set("f32_flops_per_second", json::Value(f.limits.f32_flops_per_second));
+  AddGpuFields(f.gpus, object);
   return object;
 }
 

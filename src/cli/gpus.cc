@@ -1,0 +1,87 @@
+#include "cli/gpus.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/progress.h"
+
+namespace sluice::cli {
+namespace {
+
+std::string Version(int version) {  // "13.0" of 13000
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+Result<int64_t> FreeBytesOf(int ordinal) {
+  ASSIGN_OR_RETURN(const auto device, OpenDevice(DeviceKind::kCuda, ordinal));
+  return device->FreeBytes();
+}
+
+json::Value GpuJson(const GpuFinding& gpu) {
+  json::Value object{json::Value::Object{}};
+  object.Set("index", json::Value(gpu.info.ordinal));
+  object.Set("name", json::Value(gpu.info.name));
+  object.Set("uuid", json::Value(gpu.info.uuid));
+  object.Set("compute_capability",
+             json::Value(fmt::format("{}.{}", gpu.info.compute_major, gpu.info.compute_minor)));
+  object.Set("multiprocessors", json::Value(gpu.info.num_multiprocessors));
+  object.Set("memory_total_bytes", json::Value(gpu.info.total_bytes));
+  object.Set("memory_free_bytes",
+             gpu.problem.empty() ? json::Value(gpu.free_bytes) : json::Value());
+  object.Set("memory_bus_bits", json::Value(gpu.info.memory_bus_bits));
+  object.Set("l2_bytes", json::Value(gpu.info.l2_bytes));
+  object.Set("driver_cuda_version", json::Value(Version(gpu.info.driver_version)));
+  object.Set("runtime_cuda_version", json::Value(Version(gpu.info.runtime_version)));
+  object.Set("problem", gpu.problem.empty() ? json::Value() : json::Value(gpu.problem));
+  return object;
+}
+
+}  // namespace
+
+GpuFindings ExamineGpus() {
+  GpuFindings findings;
+  auto devices = ListCudaDevices();
+  if (!devices) {
+    findings.reason = std::move(devices).error().message;
+    return findings;
+  }
+  for (DeviceInfo& info : *devices) {
+    GpuFinding& gpu = findings.gpus.emplace_back();
+    gpu.info = std::move(info);
+    auto free = FreeBytesOf(gpu.info.ordinal);
+    if (free)
+      gpu.free_bytes = *free;
+    else
+      gpu.problem = std::move(free).error().message;
+  }
+  return findings;
+}
+
+std::string GpuLines(const GpuFindings& findings) {
+  if (findings.gpus.empty()) return fmt::format("gpus       none: {}\n", findings.reason);
+  std::string text;
+  for (const GpuFinding& gpu : findings.gpus) {
+    const std::string memory = gpu.problem.empty()
+                                   ? fmt::format("{} free of {}", FormatBytes(gpu.free_bytes),
+                                                 FormatBytes(gpu.info.total_bytes))
+                                   : FormatBytes(gpu.info.total_bytes);
+    text +=
+        fmt::format("{:<10} {}, {}, compute capability {}.{}, {} multiprocessors\n",
+                    fmt::format("gpu {}", gpu.info.ordinal), gpu.info.name, memory,
+                    gpu.info.compute_major, gpu.info.compute_minor, gpu.info.num_multiprocessors);
+    text += fmt::format("           driver for CUDA {}, program built with CUDA {}\n",
+                        Version(gpu.info.driver_version), Version(gpu.info.runtime_version));
+    if (!gpu.problem.empty()) text += fmt::format("           cannot be used: {}\n", gpu.problem);
+  }
+  return text;
+}
+
+void AddGpuFields(const GpuFindings& findings, json::Value& object) {
+  json::Value::Array gpus;
+  for (const GpuFinding& gpu : findings.gpus) gpus.push_back(GpuJson(gpu));
+  object.Set("gpus", json::Value(std::move(gpus)));
+  object.Set("gpus_reason", findings.gpus.empty() ? json::Value(findings.reason) : json::Value());
+}
+
+}  // namespace sluice::cli

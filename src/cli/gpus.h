@@ -1,0 +1,31 @@
+// What `sluice doctor` tells of GPUs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "device/device.h"
+
+namespace sluice::cli {
+
+struct GpuFinding {
+  DeviceInfo info;
+  int64_t free_bytes = 0;
+  std::string problem;  // why this program cannot use it; "" where it can
+};
+
+struct GpuFindings {
+  std::vector<GpuFinding> gpus;
+  std::string reason;  // why there are none
+};
+
+// Opens each GPU that the driver shows, which takes some 300 MB of its memory for a moment.
+GpuFindings ExamineGpus();
+
+std::string GpuLines(const GpuFindings& findings);
+// Adds "gpus", an array, and "gpus_reason", null where there are some.
+void AddGpuFields(const GpuFindings& findings, json::Value& object);
+
+}  // namespace sluice::cli
