@@ -56,10 +56,20 @@ struct Home {
   int ordinal;
   Health* health;
 
-  // The runtime's current device is the thread's own; threads come and go.
-  cudaError_t Enter() const { return Forget(cudaSetDevice(ordinal)); }
-  Status Do(const char* purpose, cudaError_t code) const {
-    if (Forget(code) != cudaSuccess) return tl::unexpected<Error>(health->Failure(purpose, code));
+  // Makes it the current device, which is each thread's own, for a call; the call's error, or why
+  // it was not made.
+  template <typename Call>
+  cudaError_t Try(Call&& call) const {
+    const cudaError_t entered = Forget(cudaSetDevice(ordinal));
+    return entered != cudaSuccess ? entered : Forget(call());
+  }
+  template <typename Call>
+  Status Do(const char* purpose, Call&& call) const {
+    RETURN_IF_ERROR(health->Check());
+    return Report(purpose, Try(call));
+  }
+  Status Report(const char* purpose, cudaError_t code) const {
+    if (code != cudaSuccess) return tl::unexpected<Error>(health->Failure(purpose, code));
     return {};
   }
 };
@@ -68,21 +78,17 @@ class CudaEvent final : public DeviceEvent {
  public:
   CudaEvent(Home home, cudaEvent_t event) : home_(home), event_(event) {}
   ~CudaEvent() override {
-    if (home_.Enter() == cudaSuccess) Forget(cudaEventDestroy(event_));
+    home_.Try([&] { return cudaEventDestroy(event_); });
   }
 
   Status Synchronize() override {
-    RETURN_IF_ERROR(home_.health->Check());
-    RETURN_IF_ERROR(home_.Do("selecting the device", home_.Enter()));
-    return home_.Do("waiting for an event", cudaEventSynchronize(event_));
+    return home_.Do("waiting for an event", [&] { return cudaEventSynchronize(event_); });
   }
   Result<double> SecondsSince(DeviceEvent& begin) override {
-    RETURN_IF_ERROR(home_.health->Check());
-    RETURN_IF_ERROR(home_.Do("selecting the device", home_.Enter()));
     float milliseconds = 0;
-    RETURN_IF_ERROR(home_.Do(
-        "measuring the time between two events",
-        cudaEventElapsedTime(&milliseconds, static_cast<CudaEvent&>(begin).event_, event_)));
+    RETURN_IF_ERROR(home_.Do("measuring the time between two events", [&] {
+      return cudaEventElapsedTime(&milliseconds, static_cast<CudaEvent&>(begin).event_, event_);
+    }));
     return milliseconds * 1e-3;
   }
   cudaEvent_t native() const { return event_; }
@@ -97,9 +103,8 @@ class CudaStream final : public DeviceStream {
   CudaStream(Home home, cudaStream_t stream) : home_(home), stream_(stream) {}
   // Waits: what is under way may use memory that goes next.
   ~CudaStream() override {
-    if (home_.Enter() != cudaSuccess) return;
-    Forget(cudaStreamSynchronize(stream_));
-    Forget(cudaStreamDestroy(stream_));
+    home_.Try([&] { return cudaStreamSynchronize(stream_); });
+    home_.Try([&] { return cudaStreamDestroy(stream_); });
   }
 
   void CopyToDevice(void* to, const void* host, int64_t bytes) override {
@@ -112,39 +117,39 @@ class CudaStream final : public DeviceStream {
     Copy("on the device", to, from, bytes, cudaMemcpyDeviceToDevice);
   }
   void Fill(void* to, uint8_t byte, int64_t bytes) override {
-    if (bytes == 0 || !Enter()) return;
-    const cudaError_t code = cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), stream_);
-    if (Forget(code) != cudaSuccess)
-      Note(fmt::format("filling {} bytes of the device", bytes), code);
+    CHECK_GE(bytes, 0);
+    if (bytes == 0) return;
+    const cudaError_t code =
+        home_.Try([&] { return cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), stream_); });
+    if (code != cudaSuccess) Note(fmt::format("filling {} bytes of the device", bytes), code);
   }
   void Record(DeviceEvent& event) override {
-    if (!Enter()) return;
-    const cudaError_t code = cudaEventRecord(static_cast<CudaEvent&>(event).native(), stream_);
-    if (Forget(code) != cudaSuccess) Note("recording an event", code);
+    const cudaError_t code = home_.Try(
+        [&] { return cudaEventRecord(static_cast<CudaEvent&>(event).native(), stream_); });
+    if (code != cudaSuccess) Note("recording an event", code);
   }
   void WaitFor(DeviceEvent& event) override {
-    if (!Enter()) return;
-    const cudaError_t code =
-        cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).native(), 0);
-    if (Forget(code) != cudaSuccess) Note("having a stream wait for an event", code);
+    const cudaError_t code = home_.Try(
+        [&] { return cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).native(), 0); });
+    if (code != cudaSuccess) Note("having a stream wait for an event", code);
   }
 
   Status Synchronize() override {
-    RETURN_IF_ERROR(home_.health->Check());
-    RETURN_IF_ERROR(home_.Do("selecting the device", home_.Enter()));
-    const cudaError_t code = Forget(cudaStreamSynchronize(stream_));
+    const std::optional<Error> noted = std::exchange(noted_, std::nullopt);
     const LaunchFailure failure = std::exchange(launch_failure_, {});
-    std::optional<Error> noted = std::exchange(noted_, std::nullopt);
+    RETURN_IF_ERROR(home_.health->Check());
+    const cudaError_t code = home_.Try([&] { return cudaStreamSynchronize(stream_); });
     if (failure.kernel != nullptr)
-      return tl::unexpected<Error>(
-          home_.health->Failure(fmt::format("launching kernel {}", failure.kernel),
-                                static_cast<cudaError_t>(failure.code)));
-    if (noted) return tl::unexpected<Error>(*std::move(noted));
-    return home_.Do("running the kernels and copies of a stream", code);
+      return home_.Report(fmt::format("launching kernel {}", failure.kernel).c_str(),
+                          static_cast<cudaError_t>(failure.code));
+    if (noted) return tl::unexpected<Error>(*noted);
+    return home_.Report("running a stream's kernels and copies", code);
   }
 
+  // Launches go to the thread's current device.
   StreamHandle handle() override {
-    Enter();  // launches go to the thread's current device
+    const cudaError_t code = home_.Try([] { return cudaSuccess; });
+    if (code != cudaSuccess) Note("selecting the device", code);
     return {stream_, &launch_failure_};
   }
 
@@ -153,16 +158,12 @@ class CudaStream final : public DeviceStream {
     Error error = home_.health->Failure(purpose, code);
     if (!noted_) noted_ = std::move(error);
   }
-  bool Enter() {
-    const cudaError_t code = home_.Enter();
-    if (code != cudaSuccess) Note("selecting the device", code);
-    return code == cudaSuccess;
-  }
   void Copy(const char* where, void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
     CHECK_GE(bytes, 0);
-    if (bytes == 0 || !Enter()) return;
-    const cudaError_t code = cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_);
-    if (Forget(code) != cudaSuccess) Note(fmt::format("copying {} bytes {}", bytes, where), code);
+    if (bytes == 0) return;
+    const cudaError_t code = home_.Try(
+        [&] { return cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_); });
+    if (code != cudaSuccess) Note(fmt::format("copying {} bytes {}", bytes, where), code);
   }
 
   Home home_;
@@ -177,78 +178,79 @@ class CudaDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
 
+  // Makes the driver's context: the first call that can fail.
+  Status Enter() {
+    return home_.Do(fmt::format("selecting CUDA device {} ({})", info_.ordinal, info_.name).c_str(),
+                    [] { return cudaSuccess; });
+  }
+
   Result<int64_t> FreeBytes() override {
-    RETURN_IF_ERROR(Enter());
     size_t free = 0;
     size_t total = 0;
-    RETURN_IF_ERROR(home_.Do("asking for free device memory", cudaMemGetInfo(&free, &total)));
+    RETURN_IF_ERROR(
+        home_.Do("asking for free device memory", [&] { return cudaMemGetInfo(&free, &total); }));
     return static_cast<int64_t>(free);
   }
 
   Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) override {
     CHECK_GE(bytes, 0);
-    RETURN_IF_ERROR(Enter());
+    RETURN_IF_ERROR(health_.Check());
     if (bytes == 0) return DeviceBuffer();
     void* data = nullptr;
-    const cudaError_t code = Forget(cudaMalloc(&data, static_cast<size_t>(bytes)));
+    const cudaError_t code =
+        home_.Try([&] { return cudaMalloc(&data, static_cast<size_t>(bytes)); });
     if (code == cudaErrorMemoryAllocation) {
       ASSIGN_OR_RETURN(const int64_t free, FreeBytes());
       return Fail(ErrorCode::kResourceExhausted,
                   OutOfDeviceMemoryText(what, info_.name, bytes, free, info_.total_bytes));
     }
-    RETURN_IF_ERROR(home_.Do(what, code));
+    RETURN_IF_ERROR(home_.Report(what, code));
     return DeviceBuffer(this, data, bytes, /*is_host=*/false);
   }
 
   Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) override {
     CHECK_GE(bytes, 0);
-    RETURN_IF_ERROR(Enter());
+    RETURN_IF_ERROR(health_.Check());
     if (bytes == 0) return DeviceBuffer();
     void* data = nullptr;
-    const cudaError_t code =
-        Forget(cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable));
+    const cudaError_t code = home_.Try(
+        [&] { return cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable); });
     if (code == cudaErrorMemoryAllocation)
       return Fail(
           ErrorCode::kResourceExhausted,
           fmt::format("{}: the host could not give {} of page-locked memory; free memory of "
                       "the host, or raise the container's limits (memory, memlock)",
                       what, DeviceBytesText(bytes)));
-    RETURN_IF_ERROR(home_.Do(what, code));
+    RETURN_IF_ERROR(home_.Report(what, code));
     return DeviceBuffer(this, data, bytes, /*is_host=*/true);
   }
 
   bool Pin(void* data, int64_t bytes) override {
-    return Enter() && Forget(cudaHostRegister(data, static_cast<size_t>(bytes),
-                                              cudaHostRegisterPortable)) == cudaSuccess;
+    return health_.Check() && home_.Try([&] {
+      return cudaHostRegister(data, static_cast<size_t>(bytes), cudaHostRegisterPortable);
+    }) == cudaSuccess;
   }
   void Unpin(void* data) override {
-    if (Enter()) Forget(cudaHostUnregister(data));
+    home_.Try([&] { return cudaHostUnregister(data); });
   }
 
   Result<std::unique_ptr<DeviceStream>> CreateStream() override {
-    RETURN_IF_ERROR(Enter());
     cudaStream_t stream = nullptr;
-    RETURN_IF_ERROR(
-        home_.Do("creating a stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
+    RETURN_IF_ERROR(home_.Do("creating a stream", [&] {
+      return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    }));
     return std::make_unique<CudaStream>(home_, stream);
   }
 
   Result<std::unique_ptr<DeviceEvent>> CreateEvent() override {
-    RETURN_IF_ERROR(Enter());
     cudaEvent_t event = nullptr;
-    RETURN_IF_ERROR(home_.Do("creating an event", cudaEventCreate(&event)));
+    RETURN_IF_ERROR(home_.Do("creating an event", [&] { return cudaEventCreate(&event); }));
     return std::make_unique<CudaEvent>(home_, event);
-  }
-
-  Status Enter() {
-    RETURN_IF_ERROR(health_.Check());
-    return home_.Do(fmt::format("selecting CUDA device {} ({})", info_.ordinal, info_.name).c_str(),
-                    home_.Enter());
   }
 
  protected:
   void Free(void* data, bool is_host) override {
-    if (home_.Enter() == cudaSuccess) Forget(is_host ? cudaFreeHost(data) : cudaFree(data));
+    home_.Try([&] { return is_host ? cudaFreeHost(data) : cudaFree(data); });
   }
 
  private:
@@ -320,7 +322,7 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal) {
                     ordinal, info.name, info.compute_major, info.compute_minor,
                     SLUICE_CUDA_ARCHITECTURES));
   auto device = std::make_unique<CudaDevice>(info);
-  RETURN_IF_ERROR(device->Enter());  // makes the driver's context: the first call that can fail
+  RETURN_IF_ERROR(device->Enter());
   return device;
 }
 

@@ -42,12 +42,18 @@ Error CudaFailure(const std::string& purpose, cudaError_t code) {
       fmt::format("{}: {} ({})", purpose, cudaGetErrorName(code), cudaGetErrorString(code));
   if (code == cudaErrorNoKernelImageForDevice)
     text += "; build the program with this GPU in SLUICE_CUDA_ARCHITECTURES";
+  else if (code == cudaErrorDevicesUnavailable)
+    text +=
+        "; another program holds the GPU for itself, or the driver is resetting it: "
+        "`nvidia-smi` lists programs; then restart this one";
   else if (code == cudaErrorECCUncorrectable || code == cudaErrorNvlinkUncorrectable)
     text +=
         "; the GPU reports a fault of its hardware (`nvidia-smi -q`): reset it, then restart "
         "the program";
   else if (IsFatalCudaError(code))
-    text += "; the device is lost to this process: restart the program";
+    text +=
+        "; an earlier kernel may be the cause; the device is lost to this process: restart the "
+        "program";
   return {ErrorCode::kInternal, std::move(text), {}};
 }
 
