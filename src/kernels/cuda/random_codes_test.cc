@@ -1,0 +1,102 @@
+// random_codes and random_scales.
+#include <set>
+
+#include "kernels/cuda/device_kernel_testing.h"
+#include "kernels/random_bits.h"
+
+namespace sluice::emulated {
+namespace {
+
+using device::Codes;
+
+TEST(RandomBits, AreThoseOfSplitMix64) {
+  EXPECT_EQ(kernels::MixBits(0), 0xE220A8397B1DCDAFu);
+  EXPECT_EQ(kernels::MixBits(0x9E3779B97F4A7C15u), 0x6E789E6AA1B965F4u);
+}
+
+constexpr uint64_t kSeed = 0x0123456789ABCDEFu;
+
+int64_t RowBytes(Codes type, int64_t cols) {
+  return type == Codes::kBF16 ? cols * 2 : type == Codes::kF4 ? cols / 2 : cols;
+}
+
+std::vector<uint8_t> Make(Codes type, int64_t first_row, int64_t rows, int64_t cols) {
+  return ResultOfBothOrders<uint8_t>(rows * RowBytes(type, cols), 0,
+                                     [&](const StreamHandle& stream, uint8_t* out) {
+                                       LaunchRandomCodes(stream, {.out = out,
+                                                                  .type = type,
+                                                                  .tensor_seed = kSeed,
+                                                                  .first_row = first_row,
+                                                                  .rows = rows,
+                                                                  .cols = cols,
+                                                                  .scale = 0x1.3p-12f});
+                                     });
+}
+
+TEST(DeviceRandomCodes, AreTheHashedOnes) {
+  for (const int64_t cols : {2, 8, 64, 100, 4160}) {
+    const int64_t rows = 5, first_row = 1000;
+    for (const Codes type : {Codes::kF8, Codes::kI8, Codes::kF4, Codes::kBF16}) {
+      const std::vector<uint8_t> codes = Make(type, first_row, rows, cols);
+      const int64_t row_bytes = RowBytes(type, cols);
+      for (int64_t row = 0; row < rows; ++row) {
+        const uint64_t row_seed = kernels::MixBits(kSeed + static_cast<uint64_t>(first_row + row));
+        for (int64_t i = 0; i < (type == Codes::kBF16 ? cols : row_bytes); ++i) {
+          if (type == Codes::kBF16) {
+            const uint64_t bits = kernels::MixBits(row_seed + static_cast<uint64_t>(i / 4 * 4));
+            const auto integer = static_cast<int16_t>(bits >> (i % 4 * 16));
+            uint16_t value = 0;
+            memcpy(&value, codes.data() + row * row_bytes + i * 2, 2);
+            ASSERT_EQ(value, ToBFloat16(static_cast<float>(integer) * 0x1.3p-12f).bits);
+            continue;
+          }
+          const uint64_t bits = kernels::MixBits(row_seed + static_cast<uint64_t>(i / 8 * 8));
+          auto code = static_cast<uint8_t>(bits >> (i % 8 * 8));
+          if (type == Codes::kF8 && code == 0x7F) code = 0x70;
+          if (type == Codes::kF8 && code == 0xFF) code = 0xF0;
+          if (type == Codes::kI8 && code == 0x80) code = 0;
+          ASSERT_EQ(codes[row * row_bytes + i], code) << row << ", " << i;
+        }
+      }
+      // Rows of a later piece are the same.
+      const std::vector<uint8_t> last = Make(type, first_row + rows - 1, 1, cols);
+      EXPECT_TRUE(std::equal(last.begin(), last.end(), codes.end() - row_bytes));
+    }
+  }
+}
+
+TEST(DeviceRandomCodes, HoldNoNanAndEveryOtherCode) {
+  const std::vector<uint8_t> f8 = Make(Codes::kF8, 0, 16, 1024);
+  EXPECT_EQ(std::set<uint8_t>(f8.begin(), f8.end()).size(), 254u);
+  const std::vector<uint8_t> i8 = Make(Codes::kI8, 0, 16, 1024);
+  EXPECT_EQ(std::set<uint8_t>(i8.begin(), i8.end()).size(), 255u);
+}
+
+TEST(DeviceRandomScales, AreRandomOrConstant) {
+  using device::GroupScales;
+  const int64_t count = 700;
+  const auto make = [&](GroupScales type, float value, int64_t bytes) {
+    return ResultOfBothOrders<uint8_t>(
+        count * bytes, 0, [&](const StreamHandle& stream, uint8_t* out) {
+          LaunchRandomScales(
+              stream,
+              {.out = out, .type = type, .tensor_seed = kSeed, .count = count, .value = value});
+        });
+  };
+  const std::vector<uint8_t> e4m3 = make(GroupScales::kE4M3, 0, 1);
+  for (int64_t i = 0; i < count; ++i) {
+    EXPECT_EQ(e4m3[i], 0x30 + (kernels::MixBits(kSeed + static_cast<uint64_t>(i)) & 0xF));
+    const float scale = ToFloat(Float8E4M3{e4m3[i]});
+    EXPECT_TRUE(scale >= 0.5f && scale <= 1.875f) << scale;
+  }
+  EXPECT_EQ(make(GroupScales::kE8M0, 121, 1), std::vector<uint8_t>(count, 121));
+  const std::vector<uint8_t> block = make(GroupScales::kBlock, 0.0625f, 4);
+  for (int64_t i = 0; i < count; ++i) {
+    float value = 0;
+    memcpy(&value, block.data() + i * 4, 4);
+    EXPECT_EQ(value, 0.0625f);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::emulated
