@@ -20,8 +20,10 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #define SLUICE_DEVICE_NAMESPACE cuda
+#define SLUICE_UNROLL _Pragma("unroll")  // before a loop: arrays that it indexes are registers
 #else
 #define SLUICE_DEVICE_NAMESPACE emulated
+#define SLUICE_UNROLL
 #include "kernels/cuda/emulator.h"
 #endif
 
@@ -150,6 +152,13 @@ __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
 }
 #endif
 
+// a * b + c of each half: two BF16 numbers in a register, rounded once; subnormal numbers count.
+__device__ __forceinline__ uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+
 #else  // the emulator defines the same functions; see emulator.h
 
 template <auto kKernel, typename Args>
@@ -166,6 +175,7 @@ using emulator::AsyncCopy16;
 using emulator::AsyncWait;
 using emulator::BitsOf;
 using emulator::FloatFromBits;
+using emulator::FmaBf16x2;
 using emulator::LoadMatrix4;
 using emulator::LoadMatrix4Transposed;
 using emulator::MmaBf16;

@@ -1,0 +1,47 @@
+// y = x W^T with weights of any format; grouped by expert or not.
+#include "kernels/cuda/linear_launch.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+namespace linear {
+namespace {
+
+LaunchLinearTiles* TilesOf(const device::LinearArgs& args) {
+  switch (args.w.type) {
+    case device::Codes::kBF16: return LaunchBf16Tiles;
+    case device::Codes::kI8: return LaunchI8Tiles;
+    case device::Codes::kF4:
+      return args.w.group_type == device::GroupScales::kE4M3 ? LaunchNvF4Tiles : LaunchMxF4Tiles;
+    default: break;
+  }
+  if (args.w.group_type == device::GroupScales::kBlock) return LaunchF8BlockTiles;
+  return args.x_type == device::Number::kF8 ? LaunchF8InputTiles : LaunchF8Tiles;
+}
+
+void LaunchProduct(const StreamHandle& stream, const device::GroupedLinearArgs& product) {
+  const device::LinearArgs& linear = product.linear;
+  const device::Weights& w = linear.w;
+  if (linear.m == 0) return;
+  LinearTileArgs args{product, device::LinearSplitOf(w.n, w.k, w.type), nullptr};
+  const bool has_partials = args.split.ranges > 1 && linear.m <= device::kMaxParallelSplitRows;
+  if (has_partials) args.partials = static_cast<float*>(linear.scratch);
+  const int64_t groups = product.num_experts > 0 ? product.num_experts : 1;
+  const int tokens = device::LinearTileTokens((linear.m + groups - 1) / groups);
+  TilesOf(linear)(stream, tokens, args);
+  if (has_partials) {
+    const bool is_nvf4 = w.type == device::Codes::kF4 && w.group_type == device::GroupScales::kE4M3;
+    LaunchCombineRanges(stream, args, is_nvf4 ? kNvF4Factor : 1.0f);
+  }
+}
+
+}  // namespace
+}  // namespace linear
+
+void LaunchLinear(const StreamHandle& stream, const device::LinearArgs& args) {
+  linear::LaunchProduct(stream, {args, 0, 0, 0, 0, nullptr});
+}
+
+void LaunchGroupedLinear(const StreamHandle& stream, const device::GroupedLinearArgs& args) {
+  linear::LaunchProduct(stream, args);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,10 @@
+// Products with BF16 weights.
+#include "kernels/cuda/linear_launch.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
+
+void LaunchBf16Tiles(const StreamHandle& stream, int tokens, const LinearTileArgs& args) {
+  LaunchTiles<Format::kBF16>(stream, tokens, args);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear

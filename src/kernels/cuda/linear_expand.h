@@ -1,0 +1,69 @@
+// From codes to BF16 numbers in registers, exactly: E4M3, I8 and E2M1 have fewer bits of mantissa
+// than BF16. Two numbers in a register, the first in the low half.
+#pragma once
+
+#include "kernels/cuda/device_code.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
+
+constexpr uint32_t kMinusZeros = 0x80008000u;  // c of FmaBf16x2 that adds nothing, not even to -0
+
+// Bytes 2 * pair and 2 * pair + 1 of `word` as the low bytes of both halves.
+__device__ __forceinline__ uint32_t SpreadBytes(uint32_t word, int pair) {
+  return pair == 0 ? (word & 0xFFu) | (word & 0xFF00u) << 8
+                   : (word >> 16 & 0xFFu) | (word >> 8 & 0xFF0000u);
+}
+
+// Four E4M3 codes. Exponent and mantissa move to where BF16 has them, which leaves the exponent's
+// bias of 7 instead of 127: a product with 2^120 puts that right, for subnormal codes as well.
+__device__ __forceinline__ void ExpandE4m3(uint32_t word, uint32_t& low, uint32_t& high) {
+  uint32_t pairs[2];
+  SLUICE_UNROLL
+  for (int pair = 0; pair < 2; ++pair) {
+    const uint32_t bytes = SpreadBytes(word, pair) << 8;
+    pairs[pair] =
+        FmaBf16x2((bytes & 0x80008000u) | (bytes >> 4 & 0x07F007F0u), 0x7B807B80u, kMinusZeros);
+  }
+  // 0x7F and 0xFF are NaN; the sum reaches the highest bit of those bytes alone.
+  const uint32_t nan = ((word & 0x7F7F7F7Fu) + 0x01010101u) & 0x80808080u;
+  if (nan != 0) {
+    for (int pair = 0; pair < 2; ++pair) pairs[pair] |= (SpreadBytes(nan, pair) >> 7) * 0x7FC0u;
+  }
+  low = pairs[0];
+  high = pairs[1];
+}
+
+// Four I8 codes: 128 + the low 7 bits, less 128 or, where the sign bit is set, 256.
+__device__ __forceinline__ void ExpandI8(uint32_t word, uint32_t& low, uint32_t& high) {
+  uint32_t pairs[2];
+  SLUICE_UNROLL
+  for (int pair = 0; pair < 2; ++pair) {
+    const uint32_t bytes = SpreadBytes(word, pair);
+    pairs[pair] = FmaBf16x2((bytes & 0x007F007Fu) | 0x43004300u, 0x3F803F80u,
+                            (bytes & 0x00800080u) | 0xC300C300u);
+  }
+  low = pairs[0];
+  high = pairs[1];
+}
+
+// Codes 2 * pair and 2 * pair + 1 of the eight E2M1 codes of `word`, times 2^-126: BF16's bits with
+// E2M1's bias of 1 instead of 127.
+__device__ __forceinline__ uint32_t RaisedE2m1(uint32_t word, int pair) {
+  const uint32_t byte = word >> (8 * pair) & 0xFFu;
+  const uint32_t codes = byte << 12 | byte << 24;  // at the top of both halves
+  return (codes & 0x80008000u) | (codes >> 6 & 0x01C001C0u);
+}
+
+// A number that BF16 holds exactly, in both halves.
+__device__ __forceinline__ uint32_t TwiceBf16(float value) {
+  const uint32_t bits = BitsOf(value);
+  return (bits & 0xFFFF0000u) | bits >> 16;
+}
+
+// E8M0 in BF16 needs no detour through F32.
+__device__ __forceinline__ uint32_t TwiceE8m0(uint32_t byte) {
+  const uint32_t bits = byte == 0xFF ? 0x7FC0u : byte == 0 ? 0x0040u : byte << 7;
+  return bits << 16 | bits;
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear

@@ -1,0 +1,10 @@
+// Products with E4M3 weights that have a scale a block, and BF16 inputs.
+#include "kernels/cuda/linear_launch.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
+
+void LaunchF8BlockTiles(const StreamHandle& stream, int tokens, const LinearTileArgs& args) {
+  LaunchTiles<Format::kF8Blocks>(stream, tokens, args);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear

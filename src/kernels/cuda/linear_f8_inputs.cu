@@ -1,0 +1,10 @@
+// Products with E4M3 weights that have a scale a row, and E4M3 inputs.
+#include "kernels/cuda/linear_launch.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
+
+void LaunchF8InputTiles(const StreamHandle& stream, int tokens, const LinearTileArgs& args) {
+  LaunchTiles<Format::kF8Inputs>(stream, tokens, args);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear

@@ -1,0 +1,116 @@
+// How weights of each format become operands of tensor cores.
+#pragma once
+
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/linear_expand.h"
+#include "kernels/cuda/linear_plan.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
+
+enum class Format {
+  kBF16,
+  kF8,        // scales of rows, BF16 inputs
+  kF8Inputs,  // scales of rows, E4M3 inputs
+  kF8Blocks,  // scales of blocks, BF16 inputs
+  kI8,
+  kNvF4,  // E2M1 with E4M3 scales of 16
+  kMxF4,  // E2M1 with E8M0 scales of 32
+};
+
+// Exactness: codes meet BF16 inputs as exact BF16 numbers, E2M1 codes times their group's scale,
+// whose 4 bits of mantissa at most and 2 give no more than 6. A block's F32 scale would round, so
+// it multiplies the F32 sum of its columns, or of each 128 of them. E4M3 inputs meet E4M3 codes in
+// tensor cores, whose own sums keep fewer bits than F32 on some devices: those too are sums of 128
+// columns, which are added up in F32.
+template <Format kF>
+struct Traits {
+  static constexpr device::Codes kCodes = kF == Format::kBF16 ? device::Codes::kBF16
+                                          : kF == Format::kI8 ? device::Codes::kI8
+                                          : kF == Format::kNvF4 || kF == Format::kMxF4
+                                              ? device::Codes::kF4
+                                              : device::Codes::kF8;
+  static constexpr int kBits = kCodes == device::Codes::kBF16 ? 16
+                               : kCodes == device::Codes::kF4 ? 4
+                                                              : 8;
+  static constexpr int kInputBits = kF == Format::kF8Inputs ? 8 : 16;
+  static constexpr int kStageK = kBits == 16 ? 64 : 128;
+  static constexpr int kUnits = kStageK / 32;
+  static constexpr bool kHasGroups = kCodes == device::Codes::kF4;
+  static constexpr bool kHasBlocks = kF == Format::kF8Blocks;
+  static constexpr bool kHasPartSums = kHasBlocks || kF == Format::kF8Inputs;
+  static_assert(kBits == 16 || kStageK == 128, "part sums are those of a stage");
+};
+
+// What the sums of NVFP4 lack: its scales, which reach 448, are taken times 2^118 instead of 2^126,
+// to stay in the range of BF16.
+constexpr float kNvF4Factor = 0x1p8f;
+
+// Rows in shared memory: `kStageK` numbers each, in chunks of 16 bytes. Chunk c of a row lies where
+// the row's number mixes its bits in, so that the lanes of a warp that read at once, the same
+// chunks of neighbouring rows, meet different banks.
+template <int kBits, int kStageK>
+__device__ __forceinline__ int ChunkOffset(int row, int chunk) {
+  constexpr int kRowBytes = kStageK * kBits / 8;
+  const int mixed = kBits == 16 ? (row & 1) << 2 : kBits == 8 ? (row & 3) << 1 : row >> 1 & 3;
+  return row * kRowBytes + (chunk ^ mixed) * 16;
+}
+
+// Products are sums over k, so k may be taken in any order as long as x and W agree. A unit is 32
+// neighbouring k; of a row's unit, lane t of each four takes the 8 neighbours from 8 t on, with one
+// load. They are the lane's elements of two BF16 products of depth 16 (four each) or of one E4M3
+// product of depth 32. No lane needs what another has loaded.
+
+// The lane's 8 elements of unit `unit` of a row of 16-bit or 8-bit numbers, as stored.
+template <int kStageK>
+__device__ __forceinline__ void LoadBf16Unit(const unsigned char* shared, int row, int unit, int t,
+                                             uint32_t (&words)[4]) {
+  const auto* from =
+      reinterpret_cast<const uint4*>(shared + ChunkOffset<16, kStageK>(row, 4 * unit + t));
+  const uint4 loaded = *from;
+  words[0] = loaded.x;
+  words[1] = loaded.y;
+  words[2] = loaded.z;
+  words[3] = loaded.w;
+}
+template <int kStageK>
+__device__ __forceinline__ uint2 LoadByteUnit(const unsigned char* shared, int row, int unit,
+                                              int t) {
+  const int offset = ChunkOffset<8, kStageK>(row, 2 * unit + t / 2) + t % 2 * 8;
+  return *reinterpret_cast<const uint2*>(shared + offset);
+}
+
+// The same as BF16. `scale`: raw bits of the scale of the lane's group, for formats that have one.
+template <Format kF>
+__device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int row, int unit,
+                                               int t, uint32_t scale, uint32_t (&words)[4]) {
+  constexpr int kStageK = Traits<kF>::kStageK;
+  if constexpr (kF == Format::kBF16) {
+    LoadBf16Unit<kStageK>(shared, row, unit, t, words);
+  } else if constexpr (Traits<kF>::kBits == 8) {
+    const uint2 codes = LoadByteUnit<kStageK>(shared, row, unit, t);
+    if constexpr (kF == Format::kI8) {
+      ExpandI8(codes.x, words[0], words[1]);
+      ExpandI8(codes.y, words[2], words[3]);
+    } else {
+      ExpandE4m3(codes.x, words[0], words[1]);
+      ExpandE4m3(codes.y, words[2], words[3]);
+    }
+  } else {
+    const int offset = ChunkOffset<4, kStageK>(row, unit) + t * 4;
+    const uint32_t codes = *reinterpret_cast<const uint32_t*>(shared + offset);
+    if constexpr (kF == Format::kNvF4) {
+      const uint32_t factors = TwiceBf16(E4m3ToFloat(static_cast<uint8_t>(scale)) * 0x1p118f);
+      for (int pair = 0; pair < 4; ++pair)
+        words[pair] = FmaBf16x2(RaisedE2m1(codes, pair), factors, kMinusZeros);
+    } else {
+      const uint32_t factors = TwiceE8m0(scale);
+      for (int pair = 0; pair < 4; ++pair) {
+        // Twice, since the product of both factors is beyond BF16.
+        const uint32_t numbers = FmaBf16x2(RaisedE2m1(codes, pair), 0x7E807E80u, kMinusZeros);
+        words[pair] = FmaBf16x2(numbers, factors, kMinusZeros);
+      }
+    }
+  }
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear

@@ -1,0 +1,18 @@
+// The launchers of the product's tiles, a file for each format, which the compiler takes side by
+// side. LaunchLinear (linear.cu) chooses among them.
+#pragma once
+
+#include "kernels/cuda/linear_tile.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
+
+// `tokens`: rows of x of a block, 16, 32, 64 or 128.
+using LaunchLinearTiles = void(const StreamHandle& stream, int tokens, const LinearTileArgs& args);
+
+LaunchLinearTiles LaunchBf16Tiles, LaunchF8Tiles, LaunchF8InputTiles, LaunchF8BlockTiles,
+    LaunchI8Tiles, LaunchNvF4Tiles, LaunchMxF4Tiles;
+
+// y from args.partials, once the tiles have written them.
+void LaunchCombineRanges(const StreamHandle& stream, const LinearTileArgs& args, float factor);
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear

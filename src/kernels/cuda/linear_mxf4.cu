@@ -1,0 +1,10 @@
+// Products with E2M1 weights that have E8M0 scales of 32 (MXFP4), and BF16 inputs.
+#include "kernels/cuda/linear_launch.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
+
+void LaunchMxF4Tiles(const StreamHandle& stream, int tokens, const LinearTileArgs& args) {
+  LaunchTiles<Format::kMxF4>(stream, tokens, args);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear

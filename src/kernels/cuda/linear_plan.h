@@ -1,0 +1,63 @@
+// How a matrix product is cut up: pure functions of its shape, for launchers and hosts. What
+// decides the order of a sum, the split of k, depends on the weights alone; the tile, which does
+// not, on the number of rows as well. Free of includes that the CUDA compiler would have to read.
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/cuda/device_kernels.h"
+
+namespace sluice::device {
+
+// Weight rows of a block.
+constexpr int kLinearTileRows = 64;
+// With up to so many rows of x the ranges of a split run side by side, each in blocks of its own
+// that write partial sums; beyond, there are blocks enough, and each runs through all ranges.
+constexpr int64_t kMaxParallelSplitRows = 64;
+
+struct LinearSplit {
+  int64_t stages;            // of the whole k
+  int64_t stages_per_range;  // the last range may have fewer
+  int64_t ranges;
+};
+
+constexpr int LinearCodeBits(Codes type) {
+  return type == Codes::kBF16 ? 16 : type == Codes::kF4 ? 4 : 8;
+}
+
+// Elements of k that pass through shared memory at once.
+constexpr int LinearStageK(Codes type) {
+  return type == Codes::kBF16 ? 64 : 128;
+}
+
+constexpr int64_t LinearRowTiles(int64_t n) {
+  return (n + kLinearTileRows - 1) / kLinearTileRows;
+}
+
+// Ranges enough that narrow matrices fill a large device (four blocks for each of 132
+// multiprocessors), and long enough that starting and combining them is a small part of the work.
+constexpr LinearSplit LinearSplitOf(int64_t n, int64_t k, Codes type) {
+  constexpr int64_t kBlocks = 512, kMinStages = 8, kMaxRanges = 16;
+  const int64_t tiles = LinearRowTiles(n);
+  const int64_t stages = (k + LinearStageK(type) - 1) / LinearStageK(type);
+  int64_t ranges = (kBlocks + tiles - 1) / tiles;
+  if (ranges > stages / kMinStages) ranges = stages / kMinStages;
+  if (ranges > kMaxRanges) ranges = kMaxRanges;
+  if (ranges < 1) ranges = 1;
+  const int64_t per_range = (stages + ranges - 1) / ranges;
+  return {stages, per_range, (stages + per_range - 1) / per_range};
+}
+
+// Rows of x of a block: 16, 32, 64 or 128. `rows`: of x that meet one matrix, on average.
+constexpr int LinearTileTokens(int64_t rows) {
+  return rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : 128;
+}
+
+// Tiles of x in a grid. Grouped: as many as there can be, however the rows fall on the experts.
+constexpr int64_t LinearTokenTiles(int64_t m, int64_t num_experts, int tokens) {
+  if (num_experts == 0) return (m + tokens - 1) / tokens;
+  const int64_t busy = m < num_experts ? m : num_experts;
+  return busy + (m - busy) / tokens;
+}
+
+}  // namespace sluice::device

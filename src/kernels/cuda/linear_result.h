@@ -1,0 +1,41 @@
+// From the sum of a product to its result: scales and bias.
+#pragma once
+
+#include <math.h>
+
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/device_kernels.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
+
+// The same roundings wherever it is used, which is why the last sum is a fused one by name.
+__device__ __forceinline__ float ScaledResult(float sum, float row_scale, float x_scale,
+                                              const float* bias, int64_t n) {
+  return fmaf(sum * row_scale, x_scale, bias != nullptr ? bias[n] : -0.0f);
+}
+
+struct ResultScales {
+  // `factor`: a power of two that all sums lack. `row_scales_offset`: of the expert's row scales.
+  __device__ __forceinline__ void Begin(const device::LinearArgs& linear, float factor_of_all,
+                                        int64_t row_scales_offset) {
+    factor = factor_of_all;
+    row_scales = linear.w.row_scales != nullptr ? linear.w.row_scales + row_scales_offset : nullptr;
+  }
+
+  __device__ __forceinline__ void Write(const device::LinearArgs& linear, int64_t m, int64_t n,
+                                        float sum) const {
+    const float row_scale = row_scales != nullptr ? row_scales[n] : 1.0f;
+    const float x_scale = linear.x_scales != nullptr ? linear.x_scales[m] : 1.0f;
+    const float value = ScaledResult(sum * factor, row_scale, x_scale, linear.bias, n);
+    const int64_t at = m * linear.y_stride + n;
+    if (linear.y_type == device::Number::kF32)
+      static_cast<float*>(linear.y)[at] = value;
+    else
+      static_cast<uint16_t*>(linear.y)[at] = FloatToBf16(value);
+  }
+
+  const float* row_scales;
+  float factor;
+};
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear

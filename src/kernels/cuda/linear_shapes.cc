@@ -1,0 +1,111 @@
+#include "kernels/cuda/linear_shapes.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace sluice::device {
+namespace {
+
+const char* CodesName(Codes type) {
+  switch (type) {
+    case Codes::kBF16: return "BF16";
+    case Codes::kF8: return "E4M3";
+    case Codes::kI8: return "I8";
+    case Codes::kF4: return "E2M1";
+  }
+  return "?";
+}
+
+tl::unexpected<Error> Refuse(const Weights& w, const std::string& what) {
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("device kernels cannot multiply {} weights [{}, {}]: {}",
+                          CodesName(w.type), w.n, w.k, what));
+}
+
+}  // namespace
+
+int64_t LinearScratchBytes(const Weights& w, int64_t max_m) {
+  const LinearSplit split = LinearSplitOf(w.n, w.k, w.type);
+  if (split.ranges == 1) return 0;
+  return split.ranges * std::min(max_m, kMaxParallelSplitRows) * w.n *
+         static_cast<int64_t>(sizeof(float));
+}
+
+Status CheckLinearWeights(const Weights& w) {
+  // Of a grid: 65535 tiles of rows.
+  constexpr int64_t kMostRows = int64_t{65535} * kLinearTileRows;
+  if (w.n < 1 || w.k < 1) return Refuse(w, "expected at least one row and one column");
+  if (w.n > kMostRows) return Refuse(w, fmt::format("expected at most {} rows", kMostRows));
+  const int per_chunk = 128 / LinearCodeBits(w.type);
+  if (w.k % per_chunk != 0) {
+    return Refuse(w, fmt::format("expected columns in multiples of {}, so that rows are "
+                                 "multiples of 16 bytes",
+                                 per_chunk));
+  }
+  switch (w.group_type) {
+    case GroupScales::kNone:
+      if (w.type == Codes::kF4)
+        return Refuse(w, "found no scales of groups; expected E4M3 ones of 16 or E8M0 ones of 32");
+      break;
+    case GroupScales::kE4M3:
+      if (w.type != Codes::kF4 || w.group != 16)
+        return Refuse(w, fmt::format("found E4M3 scales of groups of {}; expected them for E2M1 "
+                                     "weights and groups of 16",
+                                     w.group));
+      break;
+    case GroupScales::kE8M0:
+      if (w.type != Codes::kF4 || w.group != 32)
+        return Refuse(w, fmt::format("found E8M0 scales of groups of {}; expected them for E2M1 "
+                                     "weights and groups of 32",
+                                     w.group));
+      break;
+    case GroupScales::kBlock:
+      if (w.type != Codes::kF8 || w.group < 32 || w.group % 32 != 0 || w.block_rows < 1) {
+        return Refuse(w, fmt::format("found scales of blocks of {} x {}; expected them for E4M3 "
+                                     "weights and columns in multiples of 32",
+                                     w.block_rows, w.group));
+      }
+      break;
+  }
+  return {};
+}
+
+Status CheckLinear(const LinearArgs& args) {
+  RETURN_IF_ERROR(CheckLinearWeights(args.w));
+  if ((args.w.group_type == GroupScales::kNone) != (args.w.group_scales == nullptr))
+    return Refuse(args.w, "expected scales of groups exactly where the format has groups");
+  switch (args.x_type) {
+    case Number::kBF16: break;
+    case Number::kF8:
+      if (args.w.type != Codes::kF8 || args.w.group_type != GroupScales::kNone)
+        return Refuse(args.w,
+                      "E4M3 inputs are for E4M3 weights with scales of rows; expected "
+                      "BF16 inputs");
+      break;
+    case Number::kF32: return Refuse(args.w, "found F32 inputs; expected BF16 or E4M3");
+  }
+  if ((args.x_type == Number::kF8) != (args.x_scales != nullptr))
+    return Refuse(args.w, "expected scales of the inputs exactly where those are E4M3");
+  if (args.y_type == Number::kF8) return Refuse(args.w, "found E4M3 results; expected F32 or BF16");
+  if (args.m < 0 || args.y_stride < args.w.n) {
+    return Refuse(args.w, fmt::format("found {} rows of results with stride {}; expected a stride "
+                                      "of {} or more",
+                                      args.m, args.y_stride, args.w.n));
+  }
+  return {};
+}
+
+Status CheckGroupedLinear(const GroupedLinearArgs& args) {
+  RETURN_IF_ERROR(CheckLinear(args.linear));
+  const Weights& w = args.linear.w;
+  if (args.num_experts < 1 || args.row_begin == nullptr)
+    return Refuse(w, "expected at least one expert, and where its rows begin");
+  if (args.linear.bias != nullptr) return Refuse(w, "found a bias, which experts cannot share");
+  if (args.codes_stride % 16 != 0)
+    return Refuse(w, fmt::format("found experts {} bytes apart; expected a multiple of 16",
+                                 args.codes_stride));
+  return {};
+}
+
+}  // namespace sluice::device

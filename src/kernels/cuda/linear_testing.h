@@ -1,0 +1,171 @@
+// Random weights as devices hold them, and what they are worth by the published formulas.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/stored_matrix_testing.h"
+
+namespace sluice::device {
+
+struct WeightsFormat {
+  std::string name;
+  Codes type;
+  GroupScales group_type = GroupScales::kNone;
+  int group = 0, block_rows = 0;
+  bool has_row_scales = false;
+  Number x_type = Number::kBF16;
+};
+
+inline std::vector<WeightsFormat> AllWeightsFormats() {
+  return {
+      {"bf16", Codes::kBF16},
+      {"f8_rows", Codes::kF8, GroupScales::kNone, 0, 0, true},
+      {"f8_inputs", Codes::kF8, GroupScales::kNone, 0, 0, true, Number::kF8},
+      {"f8_blocks", Codes::kF8, GroupScales::kBlock, 128, 128},
+      {"f8_small_blocks", Codes::kF8, GroupScales::kBlock, 32, 8},
+      {"i8_rows", Codes::kI8, GroupScales::kNone, 0, 0, true},
+      {"nvf4", Codes::kF4, GroupScales::kE4M3, 16, 0, true},
+      {"mxf4", Codes::kF4, GroupScales::kE8M0, 32, 0},
+  };
+}
+
+// `experts` matrices [n, k], one behind the other.
+class WeightsSample {
+ public:
+  WeightsSample(kernels::Random& random, const WeightsFormat& format, int64_t n, int64_t k,
+                int64_t experts = 1)
+      : format_(format), n_(n), k_(k) {
+    const int bits = format.type == Codes::kBF16 ? 16 : format.type == Codes::kF4 ? 4 : 8;
+    codes_stride_ = n * k * bits / 8;
+    codes_.resize(static_cast<size_t>(codes_stride_ * experts));
+    if (format.type == Codes::kBF16) {
+      const auto values = kernels::ToBFloat16(random.Normal(n * k * experts));
+      std::memcpy(codes_.data(), values.data(), codes_.size());
+    } else {
+      for (uint8_t& code : codes_) {
+        code = static_cast<uint8_t>(random.Integer(0, 255));
+        if (format.type == Codes::kF8 && (code & 0x7F) == 0x7F) code ^= 1;
+      }
+    }
+    scale_cols_ = format.group == 0 ? 0 : (k + format.group - 1) / format.group;
+    if (format.group_type == GroupScales::kBlock) {
+      scale_rows_ = (n + format.block_rows - 1) / format.block_rows;
+      block_scales_ = random.Normal(scale_rows_ * scale_cols_ * experts);
+    } else if (format.group != 0) {
+      scale_rows_ = n;
+      group_scales_.resize(static_cast<size_t>(scale_rows_ * scale_cols_ * experts));
+      const bool is_e4m3 = format.group_type == GroupScales::kE4M3;
+      for (uint8_t& scale : group_scales_)
+        scale = static_cast<uint8_t>(is_e4m3 ? random.Integer(0, 0x7E) : random.Integer(117, 135));
+    }
+    if (format.has_row_scales) row_scales_ = random.Normal(n * experts);
+  }
+
+  Weights view() const {
+    const void* scales = nullptr;
+    if (!block_scales_.empty()) scales = block_scales_.data();
+    if (!group_scales_.empty()) scales = group_scales_.data();
+    return {codes_.data(),
+            format_.type,
+            scales,
+            format_.group_type,
+            format_.group,
+            format_.block_rows,
+            row_scales_.empty() ? nullptr : row_scales_.data(),
+            n_,
+            k_};
+  }
+
+  // But for the row's scale.
+  double Number(int64_t n, int64_t k, int64_t expert = 0) const {
+    double scale = 1;
+    if (format_.group != 0) {
+      const int64_t row = format_.group_type == GroupScales::kBlock ? n / format_.block_rows : n;
+      const auto at =
+          static_cast<size_t>((expert * scale_rows_ + row) * scale_cols_ + k / format_.group);
+      scale = format_.group_type == GroupScales::kBlock  ? block_scales_[at]
+              : format_.group_type == GroupScales::kE4M3 ? kernels::E4M3Formula(group_scales_[at])
+                                                         : kernels::E8M0Formula(group_scales_[at]);
+    }
+    return scale * CodeNumber(codes_.data() + expert * codes_stride_, n * k_ + k);
+  }
+  double RowScale(int64_t n, int64_t expert = 0) const {
+    return row_scales_.empty() ? 1 : row_scales_[static_cast<size_t>(expert * n_ + n)];
+  }
+
+  int64_t codes_stride() const { return codes_stride_; }
+  int64_t group_scales_stride() const {
+    return scale_rows_ * scale_cols_ * (format_.group_type == GroupScales::kBlock ? 4 : 1);
+  }
+  std::vector<uint8_t>& codes() { return codes_; }
+  std::vector<uint8_t>& group_scales() { return group_scales_; }
+  const WeightsFormat& format() const { return format_; }
+
+ private:
+  double CodeNumber(const uint8_t* codes, int64_t index) const {
+    switch (format_.type) {
+      case Codes::kBF16: {
+        BFloat16 value;
+        std::memcpy(&value, codes + 2 * index, 2);
+        return ToFloat(value);
+      }
+      case Codes::kF8: return kernels::E4M3Formula(codes[index]);
+      case Codes::kI8: return static_cast<int8_t>(codes[index]);
+      case Codes::kF4: break;
+    }
+    return kernels::E2M1Formula(codes[index / 2] >> (index % 2 * 4) & 15);
+  }
+
+  WeightsFormat format_;
+  int64_t n_, k_;
+  int64_t codes_stride_ = 0, scale_rows_ = 0, scale_cols_ = 0;
+  std::vector<uint8_t> codes_, group_scales_;
+  std::vector<float> block_scales_, row_scales_;
+};
+
+// Rows of x [m, k] as products take them.
+class InputSample {
+ public:
+  InputSample(kernels::Random& random, device::Number type, int64_t m, int64_t k)
+      : type_(type), m_(m), k_(k) {
+    const size_t bytes = static_cast<size_t>(m * k) * (type == Number::kF8 ? 1 : 2);
+    data_.resize(bytes);
+    if (type == Number::kF8) {
+      for (uint8_t& code : data_) {
+        code = static_cast<uint8_t>(random.Integer(0, 255));
+        if ((code & 0x7F) == 0x7F) code ^= 1;
+      }
+      scales_ = random.Normal(m);
+    } else {
+      const auto values = kernels::ToBFloat16(random.Normal(m * k));
+      std::memcpy(data_.data(), values.data(), bytes);
+    }
+  }
+
+  // But for the row's scale.
+  double Value(int64_t m, int64_t k) const {
+    const auto index = static_cast<size_t>(m * k_ + k);
+    if (type_ == Number::kF8) return kernels::E4M3Formula(data_[index]);
+    BFloat16 value;
+    std::memcpy(&value, data_.data() + 2 * index, 2);
+    return ToFloat(value);
+  }
+  double RowScale(int64_t m) const { return scales_.empty() ? 1 : scales_[static_cast<size_t>(m)]; }
+
+  device::Number type() const { return type_; }
+  int64_t row_bytes() const { return static_cast<int64_t>(data_.size()) / m_; }
+  const uint8_t* data() const { return data_.data(); }
+  const float* scales() const { return scales_.empty() ? nullptr : scales_.data(); }
+
+ private:
+  device::Number type_;
+  int64_t m_, k_;
+  std::vector<uint8_t> data_;
+  std::vector<float> scales_;
+};
+
+}  // namespace sluice::device

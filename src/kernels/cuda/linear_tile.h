@@ -1,0 +1,424 @@
+// The matrix product of all formats: one kernel template over tiles.
+//
+// A block computes 64 columns of y (rows of W) for up to `kTokens` rows of x. Both pass through
+// shared memory in stages of kStageK of k, as stored, several stages under way at once; codes
+// become BF16 only in registers. W is the 16-row operand of the tensor cores' products and x the
+// 8-column one, so that few rows of x waste little.
+//
+// Order of a sum: over the columns of a range of k, unit by unit; then over the ranges, from the
+// first on. It depends on W's shape and format alone. So a row's result does not depend on the
+// tile, on the other rows, or on whether ranges run in blocks of their own.
+#pragma once
+
+#include <math.h>
+
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/linear_formats.h"
+#include "kernels/cuda/linear_plan.h"
+#include "kernels/cuda/linear_result.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
+
+struct LinearTileArgs {
+  device::GroupedLinearArgs product;  // num_experts: 0 where it is not grouped
+  device::LinearSplit split;
+  // [ranges, m, n], for blocks of one range each (grid z); null: a block runs through all ranges.
+  float* partials;
+};
+
+template <Format kF, int kTokens>
+struct Tile {
+  using T = Traits<kF>;
+  static constexpr int kRows = device::kLinearTileRows;
+  static constexpr int kThreads = kTokens == 128 ? 256 : 128;
+  // Warps side by side along the rows of x; each has kTokenTiles * 8 of them, and kRowTiles * 16
+  // rows of W.
+  static constexpr int kTokenWarps = kTokens == 128 ? 4 : kTokens == 64 ? 2 : 1;
+  static constexpr int kRowWarps = kThreads / 32 / kTokenWarps;
+  static constexpr int kTokenTiles = kTokens / 8 / kTokenWarps;
+  static constexpr int kRowTiles = kRows / 16 / kRowWarps;
+  static constexpr int kWeightBytes = kRows * T::kStageK * T::kBits / 8;
+  static constexpr int kStageBytes = kWeightBytes + kTokens * T::kStageK * T::kInputBits / 8;
+  // As many as leave room for two blocks or more in the 228 KB of a multiprocessor.
+  static constexpr int kMostBytes = 80 * 1024;
+  static constexpr int kStages = kMostBytes / kStageBytes > 4 ? 4 : kMostBytes / kStageBytes;
+  static constexpr unsigned kSharedBytes = kStages * kStageBytes;
+  static_assert(kStages >= 2 && kStageBytes % 128 == 0);
+};
+
+// The rows of x of a block, and the matrix that they meet.
+struct TokenRange {
+  int64_t expert;
+  int64_t first;
+  int64_t count;  // 0: nothing to do
+};
+
+// Warp. Grouped: counts the tiles of the experts before.
+template <int kTokens>
+__device__ __forceinline__ TokenRange FindTokens(const device::GroupedLinearArgs& product,
+                                                 int64_t tile) {
+  if (product.num_experts == 0) {
+    const int64_t first = tile * kTokens;
+    return {0, first, min(static_cast<int64_t>(kTokens), product.linear.m - first)};
+  }
+  const int lane = static_cast<int>(threadIdx.x & 31u);
+  int before = 0;
+  for (int64_t base = 0; base < product.num_experts; base += 32) {
+    const int64_t expert = base + lane;
+    int begin = 0, end = 0;
+    if (expert < product.num_experts) {
+      begin = product.row_begin[expert];
+      end = product.row_begin[expert + 1];
+    }
+    const int own = (end - begin + kTokens - 1) / kTokens;
+    int until = own;  // tiles of the lanes up to this one
+    for (unsigned distance = 1; distance < 32; distance *= 2) {
+      const int other = __shfl_up_sync(0xFFFFFFFFu, until, distance);
+      if (static_cast<unsigned>(lane) >= distance) until += other;
+    }
+    const int within = static_cast<int>(tile) - before - (until - own);
+    const unsigned found = __ballot_sync(0xFFFFFFFFu, within >= 0 && within < own);
+    if (found != 0) {
+      const int owner = __ffs(static_cast<int>(found)) - 1;
+      const int first = __shfl_sync(0xFFFFFFFFu, begin + within * kTokens, owner);
+      const int last = __shfl_sync(0xFFFFFFFFu, end, owner);
+      return {base + owner, first, min(kTokens, last - first)};
+    }
+    before += __shfl_sync(0xFFFFFFFFu, until, 31);
+  }
+  return {0, 0, 0};
+}
+
+// Copies a stage of kTileRows rows; what lies beyond the matrix becomes zeros.
+template <int kBits, int kStageK, int kTileRows, int kThreads>
+__device__ __forceinline__ void CopyStage(unsigned char* shared, const unsigned char* rows,
+                                          int64_t row_bytes, int64_t num_rows, int64_t stage) {
+  constexpr int kChunks = kStageK * kBits / 128;
+  constexpr int kStep = kThreads / kChunks;
+  static_assert(kTileRows % kStep == 0);
+  const int chunk = static_cast<int>(threadIdx.x) % kChunks;
+  const int first = static_cast<int>(threadIdx.x) / kChunks;
+  const int64_t offset = (stage * kChunks + chunk) * 16;
+  const bool is_inside = offset < row_bytes;
+  SLUICE_UNROLL
+  for (int row = first; row < first + kTileRows; row += kStep) {
+    const bool is_valid = is_inside && row < num_rows;
+    AsyncCopy16(shared + ChunkOffset<kBits, kStageK>(row, chunk),
+                is_valid ? rows + row * row_bytes + offset : rows, is_valid);
+  }
+}
+
+// Scales of groups and blocks, which each lane loads for its own rows a stage before it needs them.
+// Raw bits; 0 beyond the end of k.
+template <Format kF, int kTokens>
+struct StageScales {
+  using T = Traits<kF>;
+  using Shape = Tile<kF, kTokens>;
+
+  __device__ __forceinline__ void Begin(const device::Weights& w, const void* scales,
+                                        int64_t first_row) {
+    units = (w.k + 31) / 32;
+    group = w.group;
+    is_per_unit = T::kHasGroups || w.group % T::kStageK != 0;
+    const int64_t per_row = (w.k + w.group - 1) / w.group;
+    SLUICE_UNROLL
+    for (int r = 0; r < Shape::kRowTiles; ++r) {
+      SLUICE_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int64_t row = min(first_row + r * 16 + half * 8, w.n - 1);
+        if constexpr (T::kHasBlocks)
+          rows[r][half] = static_cast<const float*>(scales) + row / w.block_rows * per_row;
+        else
+          rows[r][half] = static_cast<const uint8_t*>(scales) + row * per_row;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Load(int64_t stage, int t) {
+    SLUICE_UNROLL
+    for (int unit = 0; unit < T::kUnits; ++unit) {
+      const int64_t at = stage * T::kUnits + unit;
+      const bool is_inside = at < units && (unit == 0 || is_per_unit);
+      const int64_t index = kF == Format::kNvF4   ? at * 2 + t / 2
+                            : kF == Format::kMxF4 ? at
+                                                  : at * 32 / group;
+      SLUICE_UNROLL
+      for (int r = 0; r < Shape::kRowTiles; ++r) {
+        SLUICE_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          uint32_t bits = 0;
+          if constexpr (T::kHasBlocks) {
+            if (is_inside) bits = BitsOf(__ldg(static_cast<const float*>(rows[r][half]) + index));
+          } else {
+            if (is_inside) bits = __ldg(static_cast<const uint8_t*>(rows[r][half]) + index);
+          }
+          next[r][half][unit] = bits;
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Advance() {
+    SLUICE_UNROLL
+    for (int r = 0; r < Shape::kRowTiles; ++r) {
+      SLUICE_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        SLUICE_UNROLL
+        for (int unit = 0; unit < T::kUnits; ++unit) now[r][half][unit] = next[r][half][unit];
+      }
+    }
+  }
+
+  const void* rows[Shape::kRowTiles][2];
+  int64_t units;
+  int group;
+  bool is_per_unit;
+  uint32_t now[Shape::kRowTiles][2][T::kUnits] = {}, next[Shape::kRowTiles][2][T::kUnits] = {};
+};
+
+template <Format kF, int kTokens>
+using Sums = float[Tile<kF, kTokens>::kRowTiles][Tile<kF, kTokens>::kTokenTiles][4];
+
+// to += factors * from, from = 0. Factors of the two rows that a lane has of each tile.
+template <int kRowTiles, int kTokenTiles>
+__device__ __forceinline__ void MoveSums(float (&to)[kRowTiles][kTokenTiles][4],
+                                         float (&from)[kRowTiles][kTokenTiles][4],
+                                         const float (&factors)[kRowTiles][2]) {
+  SLUICE_UNROLL
+  for (int r = 0; r < kRowTiles; ++r) {
+    SLUICE_UNROLL
+    for (int j = 0; j < kTokenTiles; ++j) {
+      SLUICE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        to[r][j][i] = fmaf(factors[r][i / 2], from[r][j][i], to[r][j][i]);
+        from[r][j][i] = 0;
+      }
+    }
+  }
+}
+
+// sums += the products of one unit, of E4M3 codes as they are.
+template <Format kF, int kTokens>
+__device__ __forceinline__ void MultiplyCodes(const unsigned char* weights,
+                                              const unsigned char* inputs, int unit, int row,
+                                              int token, int t, Sums<kF, kTokens>& sums) {
+  using Shape = Tile<kF, kTokens>;
+  constexpr int kStageK = Traits<kF>::kStageK;
+  uint2 a[Shape::kRowTiles][2];
+  SLUICE_UNROLL
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+    SLUICE_UNROLL
+    for (int half = 0; half < 2; ++half)
+      a[r][half] = LoadByteUnit<kStageK>(weights, row + r * 16 + half * 8, unit, t);
+  }
+  SLUICE_UNROLL
+  for (int j = 0; j < Shape::kTokenTiles; ++j) {
+    const uint2 b = LoadByteUnit<kStageK>(inputs, token + j * 8, unit, t);
+    SLUICE_UNROLL
+    for (int r = 0; r < Shape::kRowTiles; ++r)
+      MmaE4m3(sums[r][j], {a[r][0].x, a[r][1].x, a[r][0].y, a[r][1].y}, {b.x, b.y});
+  }
+}
+
+// The same in BF16.
+template <Format kF, int kTokens>
+__device__ __forceinline__ void MultiplyExpanded(const unsigned char* weights,
+                                                 const unsigned char* inputs, int unit, int row,
+                                                 int token, int t,
+                                                 const StageScales<kF, kTokens>& scales,
+                                                 Sums<kF, kTokens>& sums) {
+  using Shape = Tile<kF, kTokens>;
+  constexpr int kStageK = Traits<kF>::kStageK;
+  uint32_t a[Shape::kRowTiles][2][4];
+  SLUICE_UNROLL
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+    SLUICE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      LoadWeightUnit<kF>(weights, row + r * 16 + half * 8, unit, t, scales.now[r][half][unit],
+                         a[r][half]);
+    }
+  }
+  SLUICE_UNROLL
+  for (int j = 0; j < Shape::kTokenTiles; ++j) {
+    uint32_t b[4];
+    if constexpr (Traits<kF>::kInputBits == 16) {
+      LoadBf16Unit<kStageK>(inputs, token + j * 8, unit, t, b);
+    } else {
+      const uint2 codes = LoadByteUnit<kStageK>(inputs, token + j * 8, unit, t);
+      ExpandE4m3(codes.x, b[0], b[1]);
+      ExpandE4m3(codes.y, b[2], b[3]);
+    }
+    SLUICE_UNROLL
+    for (int step = 0; step < 4; step += 2) {
+      SLUICE_UNROLL
+      for (int r = 0; r < Shape::kRowTiles; ++r) {
+        MmaBf16(sums[r][j], {a[r][0][step], a[r][1][step], a[r][0][step + 1], a[r][1][step + 1]},
+                {b[step], b[step + 1]});
+      }
+    }
+  }
+}
+
+// The block's work. kMultipliesE4m3: E4M3 inputs meet the weights in E4M3 (else both become BF16).
+template <Format kF, int kTokens, bool kMultipliesE4m3>
+__device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
+  using T = Traits<kF>;
+  using Shape = Tile<kF, kTokens>;
+  const device::LinearArgs& linear = args.product.linear;
+  const device::Weights& w = linear.w;
+  const TokenRange tokens = FindTokens<kTokens>(args.product, blockIdx.x);
+  if (tokens.count <= 0) return;
+
+  const int64_t first_n = static_cast<int64_t>(blockIdx.y) * Shape::kRows;
+  const int64_t weight_bytes = w.k * T::kBits / 8, input_bytes = w.k * T::kInputBits / 8;
+  const auto* weight_rows = static_cast<const unsigned char*>(w.codes) +
+                            tokens.expert * args.product.codes_stride + first_n * weight_bytes;
+  const auto* input_rows = static_cast<const unsigned char*>(linear.x) + tokens.first * input_bytes;
+
+  const int64_t range = args.partials != nullptr ? blockIdx.z : 0;
+  const int64_t begin = range * args.split.stages_per_range;
+  const int64_t end = args.partials != nullptr
+                          ? min(begin + args.split.stages_per_range, args.split.stages)
+                          : args.split.stages;
+
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
+  const int row = warp / Shape::kTokenWarps * Shape::kRowTiles * 16 + g;  // of W, in the tile
+  const int token = warp % Shape::kTokenWarps * Shape::kTokenTiles * 8;   // of x, in the tile
+
+  // Of a range, and of all ranges up to it; part sums are those that a block's scale is yet to
+  // multiply.
+  Sums<kF, kTokens> total = {}, sums = {}, part = {};
+  float ones[Shape::kRowTiles][2];
+  SLUICE_UNROLL
+  for (int r = 0; r < Shape::kRowTiles; ++r) ones[r][0] = ones[r][1] = 1;
+
+  StageScales<kF, kTokens> scales;
+  if constexpr (T::kHasGroups || T::kHasBlocks) {
+    scales.Begin(w,
+                 static_cast<const unsigned char*>(w.group_scales) +
+                     tokens.expert * args.product.group_scales_stride,
+                 first_n + row);
+    scales.Load(begin, t);
+  }
+
+  unsigned char* shared = SharedMemory();
+  const auto copy = [&](int64_t stage, int slot) {
+    unsigned char* to = shared + slot * Shape::kStageBytes;
+    CopyStage<T::kBits, T::kStageK, Shape::kRows, Shape::kThreads>(to, weight_rows, weight_bytes,
+                                                                   w.n - first_n, stage);
+    CopyStage<T::kInputBits, T::kStageK, kTokens, Shape::kThreads>(
+        to + Shape::kWeightBytes, input_rows, input_bytes, tokens.count, stage);
+  };
+  SLUICE_UNROLL
+  for (int i = 0; i < Shape::kStages - 1; ++i) {
+    if (begin + i < end) copy(begin + i, i);
+    AsyncCommit();
+  }
+
+  int slot = 0;
+  int64_t left_in_range = args.split.stages_per_range;
+  for (int64_t stage = begin; stage < end; ++stage) {
+    AsyncWait<Shape::kStages - 2>();
+    __syncthreads();
+    // Every warp is done with the slot of the stage before.
+    const int64_t ahead = stage + Shape::kStages - 1;
+    if (ahead < end) copy(ahead, slot == 0 ? Shape::kStages - 1 : slot - 1);
+    AsyncCommit();
+    if constexpr (T::kHasGroups || T::kHasBlocks) {
+      scales.Advance();
+      if (stage + 1 < end) scales.Load(stage + 1, t);
+    }
+
+    const unsigned char* weights = shared + slot * Shape::kStageBytes;
+    const unsigned char* inputs = weights + Shape::kWeightBytes;
+    SLUICE_UNROLL
+    for (int unit = 0; unit < T::kUnits; ++unit) {
+      if constexpr (kF == Format::kF8Inputs && kMultipliesE4m3)
+        MultiplyCodes<kF, kTokens>(weights, inputs, unit, row, token + g, t, part);
+      else
+        MultiplyExpanded<kF, kTokens>(weights, inputs, unit, row, token + g, t, scales,
+                                      T::kHasPartSums ? part : sums);
+      if constexpr (T::kHasBlocks) {
+        if (scales.is_per_unit || unit == T::kUnits - 1) {
+          float factors[Shape::kRowTiles][2];
+          SLUICE_UNROLL
+          for (int r = 0; r < Shape::kRowTiles; ++r) {
+            SLUICE_UNROLL
+            for (int half = 0; half < 2; ++half) {
+              const uint32_t first = scales.now[r][half][0], own = scales.now[r][half][unit];
+              factors[r][half] = FloatFromBits(scales.is_per_unit ? own : first);
+            }
+          }
+          MoveSums(sums, part, factors);
+        }
+      }
+    }
+    if constexpr (kF == Format::kF8Inputs) MoveSums(sums, part, ones);
+    if (--left_in_range == 0 || stage + 1 == end) {
+      MoveSums(total, sums, ones);
+      left_in_range = args.split.stages_per_range;
+    }
+    slot = slot + 1 == Shape::kStages ? 0 : slot + 1;
+  }
+  AsyncWait<0>();
+
+  ResultScales result;
+  result.Begin(linear, kF == Format::kNvF4 ? kNvF4Factor : 1.0f,
+               tokens.expert * args.product.row_scales_stride);
+  SLUICE_UNROLL
+  for (int j = 0; j < Shape::kTokenTiles; ++j) {
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int64_t in_tile = token + j * 8 + 2 * t + i % 2;
+      if (in_tile >= tokens.count) continue;
+      const int64_t m = tokens.first + in_tile;
+      SLUICE_UNROLL
+      for (int r = 0; r < Shape::kRowTiles; ++r) {
+        const int64_t n = first_n + row + r * 16 + i / 2 * 8;
+        if (n >= w.n) continue;
+        if (args.partials != nullptr)
+          args.partials[(range * linear.m + m) * w.n + n] = total[r][j][i];
+        else
+          result.Write(linear, m, n, total[r][j][i]);
+      }
+    }
+  }
+}
+
+template <Format kF, int kTokens, bool kMultipliesE4m3>
+__global__ void __launch_bounds__(Tile<kF, kTokens>::kThreads)
+    LinearTileKernel(LinearTileArgs args) {
+  // Where tensor cores lack E4M3, device code takes BF16 whatever the host asked for.
+  RunTile<kF, kTokens, kMultipliesE4m3 && kHasE4m3Mma>(args);
+}
+
+template <Format kF, int kTokens, bool kMultipliesE4m3 = true>
+void LaunchTile(const StreamHandle& stream, const LinearTileArgs& args) {
+  using Shape = Tile<kF, kTokens>;
+  const device::LinearArgs& linear = args.product.linear;
+  const int64_t tiles = device::LinearTokenTiles(linear.m, args.product.num_experts, kTokens);
+  const int64_t ranges = args.partials != nullptr ? args.split.ranges : 1;
+  Launch<LinearTileKernel<kF, kTokens, kMultipliesE4m3>>(
+      stream, "linear",
+      {.grid_x = static_cast<unsigned>(tiles),
+       .grid_y = static_cast<unsigned>(device::LinearRowTiles(linear.w.n)),
+       .threads = static_cast<unsigned>(Shape::kThreads),
+       .grid_z = static_cast<unsigned>(ranges),
+       .shared_bytes = Shape::kSharedBytes},
+      args);
+}
+
+// `tokens`: rows of x of a block, 16, 32, 64 or 128.
+template <Format kF>
+void LaunchTiles(const StreamHandle& stream, int tokens, const LinearTileArgs& args) {
+  static_assert(Traits<kF>::kStageK == device::LinearStageK(Traits<kF>::kCodes));
+  switch (tokens) {
+    case 16: return LaunchTile<kF, 16>(stream, args);
+    case 32: return LaunchTile<kF, 32>(stream, args);
+    case 64: return LaunchTile<kF, 64>(stream, args);
+    default: return LaunchTile<kF, 128>(stream, args);
+  }
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear
