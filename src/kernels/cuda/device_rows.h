@@ -61,12 +61,14 @@ __device__ __forceinline__ void LoadVector(const void* x, device::Number type, i
     }
     const uint4 bits = *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(x) + index);
     const uint32_t pairs[4] = {bits.x, bits.y, bits.z, bits.w};
+    SLUICE_UNROLL
     for (int i = 0; i < kVector; ++i) {
       const uint32_t pair = pairs[i / 2];
       values[i] = FloatFromBits(i % 2 == 0 ? pair << 16 : pair & 0xFFFF0000u);
     }
     return;
   }
+  SLUICE_UNROLL
   for (int i = 0; i < kVector; ++i) {
     values[i] = 0;
     if (i >= count) continue;
@@ -88,6 +90,7 @@ __device__ __forceinline__ void StoreVector(void* out, device::Number type, int6
       reinterpret_cast<float4*>(to)[1] = make_float4(values[4], values[5], values[6], values[7]);
       return;
     }
+    SLUICE_UNROLL
     for (int i = 0; i < kVector; ++i) {
       if (i < count) to[i] = values[i];
     }
@@ -99,12 +102,14 @@ __device__ __forceinline__ void StoreVector(void* out, device::Number type, int6
                      PackBf16(values[4], values[5]), PackBf16(values[6], values[7]));
       return;
     }
+    SLUICE_UNROLL
     for (int i = 0; i < kVector; ++i) {
       if (i < count) to[i] = FloatToBf16(values[i]);
     }
   } else {
     uint8_t* to = static_cast<uint8_t*>(out) + index;
     uint32_t codes[2] = {0, 0};
+    SLUICE_UNROLL
     for (int i = 0; i < kVector; ++i) {
       const uint8_t code = FloatToE4m3(values[i] / scale);
       codes[i / 4] |= static_cast<uint32_t>(code) << (i % 4 * 8);
@@ -113,6 +118,7 @@ __device__ __forceinline__ void StoreVector(void* out, device::Number type, int6
       *reinterpret_cast<uint2*>(to) = make_uint2(codes[0], codes[1]);
       return;
     }
+    SLUICE_UNROLL
     for (int i = 0; i < kVector; ++i) {
       if (i < count) to[i] = static_cast<uint8_t>(codes[i / 4] >> (i % 4 * 8));
     }
@@ -150,6 +156,7 @@ __device__ __forceinline__ T BlockMax(T value, T* shared) {
 // The bits of the largest magnitude: they compare as the numbers do, and NaN is the largest.
 __device__ __forceinline__ uint32_t LargestBits(const float (&values)[kVector]) {
   uint32_t largest = 0;
+  SLUICE_UNROLL
   for (int i = 0; i < kVector; ++i) {
     const uint32_t bits = BitsOf(values[i]) & 0x7FFFFFFFu;
     largest = bits > largest ? bits : largest;

@@ -19,6 +19,7 @@ __global__ void __launch_bounds__(kMaxThreads) RmsNormKernel(RmsNormLaunch launc
   const int64_t row = blockIdx.x, cols = args.cols, row_begin = row * cols;
   float values[kVectors][kVector];
   float squares = 0;
+  SLUICE_UNROLL
   for (int i = 0; i < kVectors; ++i) {
     const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
     const int count = VectorCount(col, cols);
@@ -26,19 +27,23 @@ __global__ void __launch_bounds__(kMaxThreads) RmsNormKernel(RmsNormLaunch launc
     if (args.delta != nullptr) {
       float delta[kVector];
       LoadVector(args.delta, args.delta_type, row_begin + col, count, wide, delta);
+      SLUICE_UNROLL
       for (int j = 0; j < kVector; ++j) values[i][j] += delta[j];
       StoreVector(args.residual, device::Number::kF32, row_begin + col, count, wide, values[i], 1);
     }
+    SLUICE_UNROLL
     for (int j = 0; j < kVector; ++j) squares += values[i][j] * values[i][j];
   }
   const float mean = BlockSum(squares, shared) / static_cast<float>(cols);
   const float factor = 1.0f / sqrtf(mean + args.eps);
   uint32_t largest = 0;
+  SLUICE_UNROLL
   for (int i = 0; i < kVectors; ++i) {
     const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
     const int count = VectorCount(col, cols);
     float weight[kVector];
     LoadVector(args.weight, device::Number::kF32, col, count, wide, weight);
+    SLUICE_UNROLL
     for (int j = 0; j < kVector; ++j) values[i][j] = weight[j] * (values[i][j] * factor);
     const uint32_t bits = LargestBits(values[i]);
     largest = bits > largest ? bits : largest;
@@ -47,6 +52,7 @@ __global__ void __launch_bounds__(kMaxThreads) RmsNormKernel(RmsNormLaunch launc
   if (IsPerToken(args.out))
     scale = PerTokenScale(BlockMax(largest, reinterpret_cast<uint32_t*>(shared + 32)));
   if (args.out.type == device::Number::kF8 && threadIdx.x == 0) args.out.scales[row] = scale;
+  SLUICE_UNROLL
   for (int i = 0; i < kVectors; ++i) {
     const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
     const int count = VectorCount(col, cols);

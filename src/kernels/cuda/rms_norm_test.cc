@@ -10,7 +10,7 @@ namespace {
 using device::Number;
 
 // Sizes of whole vectors, of models' hidden layers, with a tail, and of several vectors a thread.
-constexpr int64_t kCols[] = {1, 7, 64, 96, 100, 128, 2048, 4104, 8192, 16392};
+constexpr int64_t kCols[] = {1, 7, 64, 96, 100, 128, 2048, 4104, 8192, 12288, 16392};
 
 // The squares of a row are added in F32: 8 a vector of a thread, then 10 levels of lanes and warps.
 // Half of their error goes into the factor; the rest are its own roundings and those of the

@@ -58,6 +58,7 @@ __global__ void __launch_bounds__(kWarps * 32) RopeAppendKernel(device::RopeAppe
 
   Four x[kRounds];
   float squares = 0;
+  SLUICE_UNROLL
   for (int r = 0; r < kRounds; ++r) {
     x[r] = {0, 0, 0, 0};
     if (lane + 32 * r >= dim / 4) continue;
@@ -70,6 +71,7 @@ __global__ void __launch_bounds__(kWarps * 32) RopeAppendKernel(device::RopeAppe
   const float* norm = is_v ? nullptr : is_q ? args.q_norm : args.k_norm;
   if (norm != nullptr) {
     const float factor = 1.0f / sqrtf(WarpSum(squares) / static_cast<float>(dim) + args.eps);
+    SLUICE_UNROLL
     for (int r = 0; r < kRounds; ++r) {
       if (lane + 32 * r >= dim / 4) continue;
       const float* a = norm + first + r * stride;
@@ -79,6 +81,7 @@ __global__ void __launch_bounds__(kWarps * 32) RopeAppendKernel(device::RopeAppe
     }
   }
   if (args.rope && !is_v) {
+    SLUICE_UNROLL
     for (int r = 0; r < kRounds; ++r) {
       if (lane + 32 * r >= dim / 4) continue;
       const float* cosines = args.cos_sin + row * dim + 2 * (lane + 32 * r);
@@ -95,6 +98,7 @@ __global__ void __launch_bounds__(kWarps * 32) RopeAppendKernel(device::RopeAppe
   float factor = 1;
   if (args.norms_after_rope && !is_v) {
     float rotated_squares = 0;
+    SLUICE_UNROLL
     for (const Four& four : x) {
       rotated_squares +=
           four.a0 * four.a0 + four.a1 * four.a1 + four.b0 * four.b0 + four.b1 * four.b1;
@@ -121,6 +125,7 @@ __global__ void __launch_bounds__(kWarps * 32) RopeAppendKernel(device::RopeAppe
     to = ((block * num_kv_heads + kv_head) * args.cache.block_size + slot % args.cache.block_size) *
          dim;
   }
+  SLUICE_UNROLL
   for (int r = 0; r < kRounds; ++r) {
     if (lane + 32 * r >= dim / 4) continue;
     const Four& four = x[r];

@@ -28,14 +28,17 @@ __global__ void __launch_bounds__(kExperts * 32) RouterLogitsKernel(RouterLaunch
     float weight[kVector];
     LoadVector(args.weight, device::Number::kBF16, expert * args.k + col, count, launch.wide,
                weight);
+    SLUICE_UNROLL
     for (int r = 0; r < kRows; ++r) {
       if (first_row + r >= args.rows) continue;
       float x[kVector];
       LoadVector(args.x, device::Number::kF32, (first_row + r) * args.k + col, count, launch.wide,
                  x);
+      SLUICE_UNROLL
       for (int i = 0; i < kVector; ++i) sums[r] += x[i] * weight[i];
     }
   }
+  SLUICE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const float sum = WarpSum(sums[r]);
     if (lane == 0 && first_row + r < args.rows)
