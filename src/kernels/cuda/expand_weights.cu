@@ -1,0 +1,99 @@
+// Weights of any format as BF16, for a library that multiplies no other.
+//
+// Values are rounded once, from the F32 product of code and scales. Without scales of rows (a null
+// row_scales, whose effect scale_results adds later) all but blocks' values are exact.
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/linear_plan.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+
+using device::Codes;
+using device::ExpandWeightsArgs;
+using device::GroupScales;
+
+namespace {
+
+constexpr int kExpandThreads = 256;
+
+// Eight codes, the largest piece that one scale is sure to cover.
+template <Codes kType>
+__device__ __forceinline__ void LoadEight(const void* codes, int64_t first, float (&values)[8]) {
+  if constexpr (kType == Codes::kF8 || kType == Codes::kI8) {
+    const uint2 bytes =
+        __ldg(reinterpret_cast<const uint2*>(static_cast<const uint8_t*>(codes) + first));
+    SLUICE_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      const auto byte = static_cast<uint8_t>((i < 4 ? bytes.x : bytes.y) >> (i % 4 * 8));
+      values[i] =
+          kType == Codes::kF8 ? E4m3ToFloat(byte) : static_cast<float>(static_cast<int8_t>(byte));
+    }
+  } else {
+    static_assert(kType == Codes::kF4);
+    const uint32_t word =
+        __ldg(reinterpret_cast<const uint32_t*>(static_cast<const uint8_t*>(codes) + first / 2));
+    SLUICE_UNROLL
+    for (int i = 0; i < 8; ++i) values[i] = E2m1ToFloat(word >> (4 * i) & 15u);
+  }
+}
+
+__device__ __forceinline__ float GroupScale(const device::Weights& w, int64_t row, int64_t k) {
+  if (w.group_type == GroupScales::kNone) return 1;
+  const int64_t per_row = (w.k + w.group - 1) / w.group, column = k / w.group;
+  if (w.group_type == GroupScales::kBlock)
+    return static_cast<const float*>(w.group_scales)[row / w.block_rows * per_row + column];
+  const uint8_t byte = static_cast<const uint8_t*>(w.group_scales)[row * per_row + column];
+  return w.group_type == GroupScales::kE4M3 ? E4m3ToFloat(byte) : E8m0ToFloat(byte);
+}
+
+}  // namespace
+
+template <Codes kType>
+__global__ void __launch_bounds__(kExpandThreads) ExpandWeightsKernel(ExpandWeightsArgs args) {
+  const int64_t piece = static_cast<int64_t>(blockIdx.x) * kExpandThreads + threadIdx.x;
+  const int64_t pieces_of_row = args.w.k / 8;
+  if (piece >= args.rows * pieces_of_row) return;
+  const int64_t row = args.first_row + piece / pieces_of_row, k = piece % pieces_of_row * 8;
+  const int64_t first = row * args.w.k + k;
+  uint4 packed;
+  if constexpr (kType == Codes::kBF16) {
+    packed =
+        __ldg(reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(args.w.codes) + first));
+    // BF16 weights of a device have no scales.
+  } else {
+    float values[8];
+    LoadEight<kType>(args.w.codes, first, values);
+    const float group_scale = GroupScale(args.w, row, k);
+    const float row_scale = args.w.row_scales != nullptr ? args.w.row_scales[row] : 1.0f;
+    SLUICE_UNROLL
+    for (int i = 0; i < 8; ++i) values[i] = values[i] * group_scale * row_scale;
+    packed = make_uint4(PackBf16(values[0], values[1]), PackBf16(values[2], values[3]),
+                        PackBf16(values[4], values[5]), PackBf16(values[6], values[7]));
+  }
+  *reinterpret_cast<uint4*>(args.out + piece * 8) = packed;
+}
+
+namespace {
+
+template <Codes kType>
+void LaunchExpand(const StreamHandle& stream, const ExpandWeightsArgs& args) {
+  const int64_t pieces = args.rows * args.w.k / 8;
+  Launch<ExpandWeightsKernel<kType>>(
+      stream, "expand_weights",
+      {.grid_x = static_cast<unsigned>((pieces + kExpandThreads - 1) / kExpandThreads),
+       .threads = kExpandThreads},
+      args);
+}
+
+}  // namespace
+
+void LaunchExpandWeights(const StreamHandle& stream, const ExpandWeightsArgs& args) {
+  switch (args.w.type) {
+    case Codes::kBF16: return LaunchExpand<Codes::kBF16>(stream, args);
+    case Codes::kF8: return LaunchExpand<Codes::kF8>(stream, args);
+    case Codes::kI8: return LaunchExpand<Codes::kI8>(stream, args);
+    case Codes::kF4: return LaunchExpand<Codes::kF4>(stream, args);
+  }
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE
