@@ -96,11 +96,13 @@ struct RopeAppendArgs {
 // One piece of attention: a tile of query rows of one sequence, over a range of its positions.
 // Query rows of a KV head are pairs (token, head of its group), token by token.
 struct AttentionItem {
-  int32_t slice;        // of the step
+  int32_t slice;        // of the step; negative: nothing to do
   int32_t first_token;  // of the tile, inside the slice
   int32_t num_tokens;
   int32_t begin, end;  // positions; multiples of the split but at the ends
-  int32_t partial;     // -1: the only range of its rows, else the place of its partial results
+  // -1: it takes all positions of its rows, else the place of its partial results: so many tokens'
+  // results lie before them.
+  int32_t partial;
 };
 
 struct AttentionSliceInfo {
@@ -110,7 +112,8 @@ struct AttentionSliceInfo {
   int32_t table;  // where its block table begins in `tables`
 };
 
-// A tile whose ranges are combined, in order.
+// A tile whose ranges are combined, in order: their partial results lie one behind the other. No
+// partials: nothing to do.
 struct AttentionMerge {
   int32_t first_row;  // of the step
   int32_t num_tokens;
@@ -125,8 +128,9 @@ struct AttentionArgs {
   float scale;
   KvArrays cache;
   int32_t chunk, window;  // of the span; 0: none
-  const AttentionItem* items;
+  const AttentionItem* items;  // of wide tiles first, then of narrow ones (attention_tiles.h)
   int num_items;
+  int num_wide_items;
   const AttentionMerge* merges;
   int num_merges;
   const AttentionSliceInfo* slices;

@@ -1,0 +1,173 @@
+// Attention's tiles of keys and values: from the blocks of the cache to shared memory, and from
+// there to the operands of matrix products.
+#pragma once
+
+#include "kernels/cuda/device_code.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+
+// Four E4M3 codes to BF16, exactly: the first and third in `even`, the others in `odd`.
+__device__ __forceinline__ void DecodeE4m3x4(uint32_t codes, uint32_t& even, uint32_t& odd) {
+  constexpr uint32_t kSigns = 0x80008000u, kMagnitudes = 0x07F007F0u;
+  constexpr uint32_t k2To120 = 0x7B807B80u;  // from the bias of E4M3 to that of BF16
+  even = FmaBf16x2((codes << 8 & kSigns) | (codes << 4 & kMagnitudes), k2To120, kSigns);
+  odd = FmaBf16x2((codes & kSigns) | (codes >> 4 & kMagnitudes), k2To120, kSigns);
+  const uint32_t nan = ((codes & 0x7F7F7F7Fu) + 0x01010101u) & 0x80808080u;
+  if (nan != 0) {
+    even |= (nan >> 7 & 0x00010001u) * 0x7FC0u;
+    odd |= (nan >> 15 & 0x00010001u) * 0x7FC0u;
+  }
+}
+
+// Where one head's keys (or values) of consecutive positions lie in shared memory, as stored: a row
+// a position, in pieces of 16 bytes, of which those of eight rows at one place are in different
+// banks. kDim 0: any head size up to 256, in whole steps of 16, with zeros beyond head_dim.
+template <bool kIsE4m3, int kDim>
+struct KvTile {
+  static constexpr int kPositions = kDim == 0 ? 32 : 64;
+  static constexpr int kMaxSteps = (kDim == 0 ? 256 : kDim) / 16;
+  static constexpr int kNumberBytes = kIsE4m3 ? 1 : 2;
+  static constexpr bool kIsSwizzled = kDim > 0 && kDim* kNumberBytes % 128 == 0;
+  // Steps of 16 numbers of a head that one LoadMatrix4 of keys covers.
+  static constexpr int kStepsOfLoad = kIsE4m3 ? 4 : 2;
+
+  int any_dim;
+
+  __host__ __device__ int head_dim() const { return kDim > 0 ? kDim : any_dim; }
+  __host__ __device__ int steps() const { return (head_dim() + 15) / 16; }
+  __host__ __device__ int pieces() const { return steps() * kNumberBytes; }
+  __host__ __device__ int row_pieces() const { return kIsSwizzled ? pieces() : pieces() | 1; }
+  __host__ __device__ int bytes() const { return kPositions * row_pieces() * 16; }
+
+  __device__ unsigned char* Piece(unsigned char* tile, int row, int piece) const {
+    return tile + (row * row_pieces() + (kIsSwizzled ? piece ^ (row & 7) : piece)) * 16;
+  }
+
+  // Warp. Copies rows [first_row, first_row + kRows) of keys and of values. Lane l gives the offset
+  // of row first_row + l in both arrays; a negative one makes a row of zeros.
+  template <int kRows>
+  __device__ void Copy(unsigned char* keys, unsigned char* values, const unsigned char* all_keys,
+                       const unsigned char* all_values, int first_row, int64_t offset) const {
+    static_assert(kRows <= 32);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int row_bytes = head_dim() * kNumberBytes;
+    const int count = kRows * pieces();
+    SLUICE_UNROLL
+    for (int begin = 0; begin < count; begin += 32) {
+      const int row = (begin + lane) / pieces(), piece = (begin + lane) % pieces();
+      const int64_t at = __shfl_sync(0xFFFFFFFFu, offset, row % kRows);
+      if (begin + lane >= count) continue;
+      unsigned char* key = Piece(keys, first_row + row, piece);
+      unsigned char* value = Piece(values, first_row + row, piece);
+      if (kDim == 0 && row_bytes % 16 != 0) {
+        CopyHalves(key, all_keys, at, piece * 16, row_bytes);
+        CopyHalves(value, all_values, at, piece * 16, row_bytes);
+      } else {
+        const bool is_valid = at >= 0 && piece * 16 < row_bytes;
+        const int64_t from = is_valid ? at + piece * 16 : 0;
+        AsyncCopy16(key, all_keys + from, is_valid);
+        AsyncCopy16(value, all_values + from, is_valid);
+      }
+    }
+  }
+
+  // Warp. For scores of 16 query rows against the eight positions from `position` on:
+  // steps [step, step + kStepsOfLoad) of the keys as operand b of MmaBf16, of which those beyond
+  // steps() are unspecified. The order of a step's 16 numbers is that of LoadQuery.
+  __device__ void LoadKeys(uint32_t (&b)[kStepsOfLoad][2], unsigned char* tile, int position,
+                           int step) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    uint32_t codes[4];
+    LoadMatrix4(
+        codes, Piece(tile, position + lane % 8, min(step * kNumberBytes + lane / 8, pieces() - 1)));
+    SLUICE_UNROLL
+    for (int i = 0; i < kStepsOfLoad; ++i) {
+      if constexpr (kIsE4m3) {
+        DecodeE4m3x4(codes[i], b[i][0], b[i][1]);
+      } else {
+        b[i][0] = codes[2 * i];
+        b[i][1] = codes[2 * i + 1];
+      }
+    }
+  }
+
+  // Operand a of a step: of two query rows of BF16, this lane's rows g and g + 8; null is a row of
+  // zeros.
+  __device__ void LoadQuery(uint32_t (&a)[4], const uint16_t* const (&rows)[2], int step) const {
+    const int t = static_cast<int>(threadIdx.x) % 4;
+    SLUICE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      a[r] = a[r + 2] = 0;
+      if (rows[r] == nullptr) continue;
+      if constexpr (kIsE4m3) {
+        const int d = step * 16 + 4 * t;
+        if (d >= head_dim()) continue;
+        const uint2 pairs = *reinterpret_cast<const uint2*>(rows[r] + d);
+        a[r] = (pairs.x & 0xFFFFu) | pairs.y << 16;
+        a[r + 2] = pairs.x >> 16 | (pairs.y & 0xFFFF0000u);
+      } else {
+        const int d = step * 16 + 2 * t;
+        if (d < head_dim()) a[r] = Pair(rows[r] + d);
+        if (d + 8 < head_dim()) a[r + 2] = Pair(rows[r] + d + 8);
+      }
+    }
+  }
+
+  // Warp. For sums over 16 positions from `position` + 16 * i on, i < 2: step `step` of the values
+  // as operands b of MmaBf16 for two groups n of eight columns. Number e of row r of the results d
+  // of both, d[n][2 * r + e], is that of Column().
+  __device__ void LoadValues(uint32_t (&b)[2][2][2], unsigned char* tile, int position,
+                             int step) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    uint32_t codes[4];
+    if constexpr (kIsE4m3) {
+      // A column of pairs of codes: even columns become n = 0, odd ones n = 1.
+      LoadMatrix4Transposed(codes, Piece(tile, position + lane, step));
+      SLUICE_UNROLL
+      for (int i = 0; i < 4; ++i) DecodeE4m3x4(codes[i], b[i / 2][0][i % 2], b[i / 2][1][i % 2]);
+    } else {
+      SLUICE_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        LoadMatrix4Transposed(codes,
+                              Piece(tile, position + 16 * i + lane % 16, step * 2 + lane / 16));
+        b[i][0][0] = codes[0];
+        b[i][0][1] = codes[1];
+        b[i][1][0] = codes[2];
+        b[i][1][1] = codes[3];
+      }
+    }
+  }
+
+  // The neighbours `half` (0 or 1) of this lane's four results of row r and step `step`: two
+  // columns, the first of which is returned.
+  __device__ int Neighbours(float& first, float& second, const float (&d)[2][4], int r, int step,
+                            int half) const {
+    const int t = static_cast<int>(threadIdx.x) % 4;
+    if constexpr (kIsE4m3) {
+      first = d[0][2 * r + half];
+      second = d[1][2 * r + half];
+      return step * 16 + 4 * t + 2 * half;
+    } else {
+      first = d[half][2 * r];
+      second = d[half][2 * r + 1];
+      return step * 16 + 8 * half + 2 * t;
+    }
+  }
+
+ private:
+  static __device__ uint32_t Pair(const uint16_t* numbers) {
+    return numbers[0] | static_cast<uint32_t>(numbers[1]) << 16;
+  }
+  // 16 bytes of a row whose size is a multiple of 8 alone.
+  static __device__ void CopyHalves(unsigned char* to, const unsigned char* from, int64_t row,
+                                    int begin, int row_bytes) {
+    auto* halves = reinterpret_cast<uint2*>(to);
+    for (int i = 0; i < 2; ++i) {
+      const int at = begin + 8 * i;
+      halves[i] = row >= 0 && at < row_bytes ? *reinterpret_cast<const uint2*>(from + row + at)
+                                             : make_uint2(0, 0);
+    }
+  }
+};
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,142 @@
+#include "kernels/cuda/attention_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "base/check.h"
+#include "kernels/cuda/attention_tiles.h"
+
+namespace sluice::device {
+namespace {
+
+// Of the tiles of a model.
+struct TileTokens {
+  int wide, narrow;
+  int most_in_narrow;  // a slice of more tokens has wide tiles
+};
+
+TileTokens TileTokensOf(const AttentionLimits& limits) {
+  const int heads = HeadTilesOf(limits.num_heads, limits.num_kv_heads).heads;
+  const int narrow = kNarrowTileRows / heads;
+  return {kWideTileRows / heads, narrow, 2 * narrow};
+}
+
+int64_t CeilDivide(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+int64_t MaxNarrowTiles(const AttentionLimits& limits) {
+  return std::min(limits.max_rows, 2 * limits.max_slices);
+}
+
+int64_t MaxPartialTokens(const AttentionLimits& limits) {
+  const int64_t ranges = CeilDivide(limits.max_context, kAttentionSplit);
+  if (ranges < 2) return 0;
+  const int64_t tokens =
+      std::min(limits.max_rows, limits.max_slices * TileTokensOf(limits).most_in_narrow);
+  return std::min(limits.max_partial_tokens, tokens * ranges);
+}
+
+struct PlannedTile {
+  int32_t first_token, num_tokens;
+  int32_t begin, end;  // positions that its rows see
+
+  int32_t NumRanges() const { return (end - 1) / kAttentionSplit - begin / kAttentionSplit + 1; }
+};
+
+// Calls visit(slice's index, tile) for the tiles of every slice that is narrow, or not.
+template <typename Visit>
+void VisitTiles(const TileTokens& tokens, bool narrow, std::span<const AttentionSliceInfo> slices,
+                const kernels::AttentionSpan& span, const Visit& visit) {
+  const int32_t tile_tokens = narrow ? tokens.narrow : tokens.wide;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const AttentionSliceInfo& slice = slices[i];
+    if ((slice.num_tokens <= tokens.most_in_narrow) != narrow) continue;
+    for (int32_t first = 0; first < slice.num_tokens; first += tile_tokens) {
+      const int32_t count = std::min(tile_tokens, slice.num_tokens - first);
+      visit(static_cast<int32_t>(i),
+            PlannedTile{first, count, span.FirstSeen(slice.context + first),
+                        slice.context + first + count});
+    }
+  }
+}
+
+// The least number of ranges from which on tiles are split: all of them, unless their partial
+// results would not fit.
+int32_t LeastRangesToSplit(const AttentionLimits& limits, const TileTokens& tokens,
+                           std::span<const AttentionSliceInfo> slices,
+                           const kernels::AttentionSpan& span) {
+  std::array<int64_t, 32> partials{};  // of tiles of [2^i, 2^(i + 1)) ranges
+  VisitTiles(tokens, true, slices, span, [&](int32_t, const PlannedTile& tile) {
+    const auto ranges = static_cast<uint32_t>(tile.NumRanges());
+    partials[static_cast<size_t>(std::bit_width(ranges)) - 1] += int64_t{ranges} * tile.num_tokens;
+  });
+  const int64_t room = MaxPartialTokens(limits);
+  int64_t total = 0;
+  size_t i = partials.size() - 1;
+  for (; i > 0; --i) {
+    total += partials[i];
+    if (total > room) break;
+  }
+  return i + 1 < 31 ? int32_t{1} << (i + 1) : INT32_MAX;
+}
+
+}  // namespace
+
+int64_t MaxAttentionItems(const AttentionLimits& limits) {
+  const int64_t wide = limits.max_rows / TileTokensOf(limits).wide + limits.max_slices;
+  return wide + MaxNarrowTiles(limits) + MaxPartialTokens(limits);
+}
+
+int64_t MaxAttentionMerges(const AttentionLimits& limits) {
+  return std::min(MaxNarrowTiles(limits), MaxPartialTokens(limits) / 2);
+}
+
+int64_t AttentionPartialsBytes(const AttentionLimits& limits) {
+  return MaxPartialTokens(limits) * limits.num_heads * (limits.head_dim + kPartialExtraNumbers) *
+         static_cast<int64_t>(sizeof(float));
+}
+
+AttentionPlan::AttentionPlan(const AttentionLimits& limits) {
+  items.reserve(static_cast<size_t>(MaxAttentionItems(limits)));
+  merges.reserve(static_cast<size_t>(MaxAttentionMerges(limits)));
+}
+
+void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
+                   const kernels::AttentionSpan& span, AttentionPlan& plan) {
+  const TileTokens tokens = TileTokensOf(limits);
+  plan.items.clear();
+  plan.merges.clear();
+  plan.num_partial_tokens = 0;
+  VisitTiles(tokens, false, slices, span, [&](int32_t slice, const PlannedTile& tile) {
+    plan.items.push_back(
+        {slice, tile.first_token, tile.num_tokens, tile.begin, tile.end, /*partial=*/-1});
+  });
+  plan.num_wide_items = static_cast<int>(plan.items.size());
+  const int32_t least_ranges = LeastRangesToSplit(limits, tokens, slices, span);
+  VisitTiles(tokens, true, slices, span, [&](int32_t slice, const PlannedTile& tile) {
+    AttentionItem item{slice,      tile.first_token, tile.num_tokens,
+                       tile.begin, tile.end,         /*partial=*/-1};
+    const int32_t num_ranges = tile.NumRanges();
+    if (num_ranges < least_ranges) {
+      plan.items.push_back(item);
+      return;
+    }
+    plan.merges.push_back({slices[static_cast<size_t>(slice)].first_row + tile.first_token,
+                           tile.num_tokens, static_cast<int32_t>(plan.num_partial_tokens),
+                           num_ranges});
+    for (item.begin = tile.begin; item.begin < tile.end; item.begin = item.end) {
+      item.end = std::min(tile.end, (item.begin / kAttentionSplit + 1) * kAttentionSplit);
+      item.partial = static_cast<int32_t>(plan.num_partial_tokens);
+      plan.items.push_back(item);
+      plan.num_partial_tokens += tile.num_tokens;
+    }
+  });
+  CHECK(static_cast<int64_t>(plan.items.size()) <= MaxAttentionItems(limits) &&
+            static_cast<int64_t>(plan.merges.size()) <= MaxAttentionMerges(limits) &&
+            plan.num_partial_tokens <= MaxPartialTokens(limits),
+        "a step beyond the limits of its attention");
+}
+
+}  // namespace sluice::device
