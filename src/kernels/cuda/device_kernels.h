@@ -40,7 +40,8 @@ struct EmbeddingArgs {
 };
 
 // residual += delta where delta is not null (the sum is written back); then out = weight * residual
-// * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where that is not null.
+// * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where that is not null. REQUIRES:
+// cols <= 32768.
 struct RmsNormArgs {
   float* residual;  // [rows, cols]
   const void* delta;
@@ -72,7 +73,8 @@ struct KvArrays {
 };
 
 // From the projections of a row, [heads of q, of k, of v], to its q in BF16 and its slot in the
-// cache: QK norm, rope, temperature, in the order of models/layers/attention.cc.
+// cache: QK norm, rope, temperature, in the order of models/layers/attention.cc. REQUIRES: head_dim
+// is a multiple of 4, at most 256; qkv is aligned to 8 bytes.
 struct RopeAppendArgs {
   const void* qkv;  // row i at i * (num_heads + 2 * num_kv_heads) * head_dim
   Number qkv_type;  // kF32 or kBF16
@@ -240,7 +242,7 @@ struct RouterArgs {
   float* expert_weights;  // [rows, top_k]
 };
 
-// kernels/experts.h, GroupByExpert.
+// kernels/experts.h, GroupByExpert. REQUIRES: num_experts <= 512.
 struct GroupByExpertArgs {
   const int32_t* chosen;
   int64_t rows;
