@@ -20,6 +20,7 @@
 namespace sluice::device {
 
 class LibraryLinear;
+struct LibraryProduct;
 
 // Products of up to so many rows always run by own kernels.
 constexpr int64_t kMaxSkinnyRows = 64;
@@ -27,7 +28,7 @@ constexpr int64_t kMaxSkinnyRows = 64;
 struct DeviceLinearOptions {
   bool use_library = true;  // false: own kernels alone
   // A row's result is bit for bit the same whatever the other rows of its step: own kernels alone,
-  // whose order of sums depends on k alone.
+  // whose order of sums depends on the weights' shape alone.
   bool batch_invariant = false;
   // E4M3 products may be added up in the tensor cores' own, lower precision.
   bool fast_accumulation = false;
@@ -35,9 +36,9 @@ struct DeviceLinearOptions {
   int64_t expand_bytes = int64_t{128} << 20;    // of scratch, for expanded weights
   // The library's file; empty: where it usually is (cublaslt_library.h). An emulated device uses a
   // library only where it is named here.
-  std::string library;
+  std::string library = {};
   // Where choices that were measured are kept from one start to the next; empty: nowhere.
-  std::filesystem::path tactics;
+  std::filesystem::path tactics = {};
 };
 
 // How many products ran by which way.
@@ -50,8 +51,9 @@ struct DeviceLinearCounts {
 // Ownership: the device and the kernels outlive it. Thread safety: one thread at a time.
 class DeviceLinear {
  public:
-  // Says in the log which library it found, or why none and what that costs. Fails only for options
-  // that cannot be: kInvalidArgument.
+  // Says in the log which library it found, or why none and what that costs. Fails for a library
+  // that was named, here or by SLUICE_CUBLASLT, and cannot be used (CublasLtLibrary::Open), and for
+  // sizes that cannot be: kInvalidArgument.
   static Result<std::unique_ptr<DeviceLinear>> Create(Device& device, const DeviceKernels& kernels,
                                                       const DeviceLinearOptions& options);
   ~DeviceLinear();
@@ -60,6 +62,11 @@ class DeviceLinear {
   // addresses do not matter). Scratch is aligned to 256 bytes. One piece, as large as the largest
   // need, serves all products of a stream.
   int64_t ScratchBytes(const Weights& w, int64_t max_m) const;
+
+  // The most that ScratchBytes of one created with these options on this device will say: as if the
+  // library were found. For plans that are made before a device is opened.
+  static int64_t PlannedScratchBytes(const DeviceInfo& info, const DeviceLinearOptions& options,
+                                     const Weights& w, int64_t max_m);
 
   // y = x W^T (+ bias), enqueued. m may be 0.
   void Run(DeviceStream& stream, const LinearArgs& args);
@@ -79,18 +86,25 @@ class DeviceLinear {
   const DeviceLinearCounts& counts() const { return counts_; }
 
  private:
-  DeviceLinear(const DeviceKernels& kernels, const DeviceLinearOptions& options);
+  DeviceLinear(const DeviceKernels& kernels, const DeviceLinearOptions& options,
+               int compute_capability);
 
   // How the library would compute a product: not at all, as it is, or from expanded weights.
   enum class Way : uint8_t { kOwn, kDirect, kExpanded };
   Way Choose(const LinearArgs& args) const;
-  int64_t ExpandedRows(const Weights& w) const;  // of one chunk
+  // The product of weights as they are, with the scales that the library takes.
+  LibraryProduct DirectProduct(const LinearArgs& args) const;
+  // False: refused, and to be computed by own kernels.
   bool RunDirect(const StreamHandle& stream, const LinearArgs& args);
   bool RunExpanded(const StreamHandle& stream, const LinearArgs& args);
+  // Applies what the library did not: scales of rows and the bias.
+  void FinishResults(const StreamHandle& stream, const LinearArgs& args, const float* row_scales,
+                     const float* x_scales);
   void NoteRefused(const LinearArgs& args);
 
   const DeviceKernels& kernels_;
   const DeviceLinearOptions options_;
+  const int compute_capability_;
   std::unique_ptr<LibraryLinear> library_;  // null: own kernels alone
   DeviceLinearCounts counts_;
   std::set<std::string> refused_shapes_;  // that the log has named

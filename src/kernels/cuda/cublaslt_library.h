@@ -1,0 +1,122 @@
+// cuBLASLt, NVIDIA's library of matrix products, as it is found when the program runs: the program
+// is neither compiled nor linked against it.
+//
+// The types and numbers below are those of cublasLt.h; cublaslt_values_test.cc compares them with
+// the header where one is installed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice::device {
+namespace cublaslt {
+
+using Handle = struct HandleRecord*;
+using Layout = struct LayoutRecord*;
+using Operation = struct OperationRecord*;
+using Preference = struct PreferenceRecord*;
+
+// May be written to a file and read again by the same version of the library.
+struct Algorithm {
+  uint64_t data[8];
+};
+struct Heuristic {
+  Algorithm algorithm;
+  size_t workspace_bytes;
+  int state;  // the other members count only where it is kSuccess
+  float waves;
+  int reserved[4];
+};
+
+// Status
+constexpr int kSuccess = 0;
+constexpr int kInvalidValue = 7;
+constexpr int kArchMismatch = 8;
+constexpr int kNotSupported = 15;
+
+// cudaDataType, cublasComputeType_t, cublasOperation_t
+constexpr int kTypeF32 = 0;
+constexpr int kTypeBF16 = 14;
+constexpr int kTypeE4M3 = 28;
+constexpr int kComputeF32 = 68;
+constexpr int32_t kPlain = 0;
+constexpr int32_t kTransposed = 1;
+
+// Attributes of an Operation
+constexpr int kTransposeA = 3;         // int32_t
+constexpr int kTransposeB = 4;         // int32_t
+constexpr int kScalePointerA = 17;     // const void*
+constexpr int kScalePointerB = 18;     // const void*
+constexpr int kFastAccumulation = 25;  // int8_t
+constexpr int kScaleModeA = 31;        // int32_t
+constexpr int kScaleModeB = 32;        // int32_t
+
+// Scale modes: one F32 for the matrix; one F32 for each row of A (column of B).
+constexpr int32_t kScaleScalar = 0;
+constexpr int32_t kScaleOuterVector = 3;
+
+// Attributes of a Preference
+constexpr int kMaxWorkspace = 1;  // uint64_t
+constexpr int kAlignmentA = 5;    // uint32_t
+constexpr int kAlignmentB = 6;    // uint32_t
+constexpr int kAlignmentC = 7;    // uint32_t
+constexpr int kAlignmentD = 8;    // uint32_t
+
+// Since which version (GetVersion) E4M3 products know kScaleOuterVector.
+constexpr int64_t kOuterVectorVersion = 120900;
+
+struct Functions {
+  size_t (*get_version)();
+  const char* (*status_name)(int status);
+  int (*create)(Handle*);
+  int (*destroy)(Handle);
+  int (*layout_create)(Layout*, int type, uint64_t rows, uint64_t cols, int64_t ld);
+  int (*layout_destroy)(Layout);
+  int (*operation_create)(Operation*, int compute_type, int scale_type);
+  int (*operation_destroy)(Operation);
+  int (*operation_set)(Operation, int attribute, const void* value, size_t bytes);
+  int (*preference_create)(Preference*);
+  int (*preference_destroy)(Preference);
+  int (*preference_set)(Preference, int attribute, const void* value, size_t bytes);
+  int (*find_algorithms)(Handle, Operation, Layout a, Layout b, Layout c, Layout d, Preference,
+                         int count, Heuristic* results, int* num_results);
+  int (*check_algorithm)(Handle, Operation, Layout a, Layout b, Layout c, Layout d,
+                         const Algorithm*, Heuristic* result);
+  int (*multiply)(Handle, Operation, const void* alpha, const void* a, Layout, const void* b,
+                  Layout, const void* beta, const void* c, Layout, void* d, Layout,
+                  const Algorithm*, void* workspace, size_t workspace_bytes, void* stream);
+};
+
+}  // namespace cublaslt
+
+// The opened library. It stays loaded until the program ends: CUDA's libraries hold threads and
+// handlers of their own, which outlive whoever opened them. Thread safety: const methods by any
+// thread.
+class CublasLtLibrary {
+ public:
+  // Opens `path`. If that is empty: the file that SLUICE_CUBLASLT names, if it is set; else
+  // libcublasLt.so.13, or .12, where the loader finds it, in lib64 of CUDA_HOME or CUDA_PATH, or in
+  // /usr/local/cuda/lib64. kNotFound names what was tried and what to install; kUnsupported for a
+  // library that lacks a function or is older than 12.
+  static Result<std::unique_ptr<const CublasLtLibrary>> Open(const std::string& path);
+  // Whether Open("") follows an order of the user's: a failure is then an error.
+  static bool IsNamedByUser();
+
+  const cublaslt::Functions& functions() const { return functions_; }
+  int64_t version() const { return version_; }  // 130002: 13.0.2
+  std::string Describe() const;                 // "cuBLASLt 13.0.2 (libcublasLt.so.13)"
+
+ private:
+  CublasLtLibrary() = default;
+
+  cublaslt::Functions functions_{};
+  int64_t version_ = 0;
+  std::string file_;
+};
+
+}  // namespace sluice::device

@@ -1,0 +1,117 @@
+#include "kernels/cuda/cublaslt_library.h"
+
+#include <dlfcn.h>
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+
+#include "kernels/cuda/library_linear_testing.h"
+
+namespace sluice::device {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Sets a variable of the environment until it goes.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~ScopedVariable() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(CublasLtLibrary, OpensTheFileThatIsNamed) {
+  ResetFakeCublasLt();
+  const auto library = CublasLtLibrary::Open(SLUICE_FAKE_CUBLASLT);
+  ASSERT_TRUE(library.has_value()) << library.error().message;
+  EXPECT_EQ((*library)->version(), 130002);
+  EXPECT_THAT((*library)->Describe(), AllOf(HasSubstr("cuBLASLt 13.0.2"), HasSubstr("fake")));
+}
+
+TEST(CublasLtLibrary, FollowsTheEnvironment) {
+  ResetFakeCublasLt();
+  EXPECT_FALSE(CublasLtLibrary::IsNamedByUser());
+  {
+    const ScopedVariable variable("SLUICE_CUBLASLT", SLUICE_FAKE_CUBLASLT);
+    EXPECT_TRUE(CublasLtLibrary::IsNamedByUser());
+    const auto library = CublasLtLibrary::Open("");
+    ASSERT_TRUE(library.has_value()) << library.error().message;
+    EXPECT_THAT((*library)->Describe(), HasSubstr("fake"));
+  }
+  const ScopedVariable variable("SLUICE_CUBLASLT", "/nowhere/libcublasLt.so.13");
+  const auto library = CublasLtLibrary::Open("");
+  ASSERT_FALSE(library.has_value());
+  EXPECT_EQ(library.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(library.error().message,
+              AllOf(HasSubstr("/nowhere/libcublasLt.so.13"), HasSubstr("install the CUDA toolkit"),
+                    HasSubstr("SLUICE_CUBLASLT")));
+}
+
+TEST(CublasLtLibrary, RefusesWhatIsNoCublasLt) {
+  ResetFakeCublasLt();
+  const auto other = CublasLtLibrary::Open("libm.so.6");
+  ASSERT_FALSE(other.has_value());
+  EXPECT_EQ(other.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(other.error().message, HasSubstr("no function cublasLtGetVersion"));
+}
+
+TEST(CublasLtLibrary, RefusesOldVersions) {
+  ResetFakeCublasLt().version = 111103;
+  const auto old = CublasLtLibrary::Open(SLUICE_FAKE_CUBLASLT);
+  ASSERT_FALSE(old.has_value());
+  EXPECT_EQ(old.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(old.error().message, HasSubstr("111103"));
+}
+
+// Records need no GPU, so the library itself says whether it knows our numbers.
+TEST(CublasLtLibrary, OpensTheRealOneWhereThereIsOne) {
+  const auto library = CublasLtLibrary::Open("");
+  if (!library.has_value())
+    GTEST_SKIP() << "no libcublasLt.so.13 or .12 here: install the CUDA toolkit's cuBLAS to test";
+  EXPECT_THAT((*library)->Describe(), testing::ContainsRegex("cuBLASLt 1[23]\\."));
+  const cublaslt::Functions& f = (*library)->functions();
+  EXPECT_STREQ(f.status_name(cublaslt::kNotSupported), "CUBLAS_STATUS_NOT_SUPPORTED");
+
+  cublaslt::Layout layout = nullptr;
+  ASSERT_EQ(f.layout_create(&layout, cublaslt::kTypeE4M3, 64, 32, 64), cublaslt::kSuccess);
+  EXPECT_EQ(f.layout_destroy(layout), cublaslt::kSuccess);
+
+  cublaslt::Operation operation = nullptr;
+  ASSERT_EQ(f.operation_create(&operation, cublaslt::kComputeF32, cublaslt::kTypeF32),
+            cublaslt::kSuccess);
+  const auto set = [&](int attribute, auto value) {
+    EXPECT_EQ(f.operation_set(operation, attribute, &value, sizeof(value)), cublaslt::kSuccess)
+        << attribute;
+    EXPECT_NE(f.operation_set(operation, attribute, &value, sizeof(value) + 1), cublaslt::kSuccess)
+        << attribute << " has another size";
+  };
+  set(cublaslt::kTransposeA, cublaslt::kTransposed);
+  set(cublaslt::kTransposeB, cublaslt::kPlain);
+  set(cublaslt::kFastAccumulation, int8_t{0});
+  set(cublaslt::kScalePointerA, static_cast<const void*>(nullptr));
+  set(cublaslt::kScalePointerB, static_cast<const void*>(nullptr));
+  if ((*library)->version() >= cublaslt::kOuterVectorVersion) {
+    set(cublaslt::kScaleModeA, cublaslt::kScaleOuterVector);
+    set(cublaslt::kScaleModeB, cublaslt::kScaleOuterVector);
+  }
+  EXPECT_EQ(f.operation_destroy(operation), cublaslt::kSuccess);
+
+  cublaslt::Preference preference = nullptr;
+  ASSERT_EQ(f.preference_create(&preference), cublaslt::kSuccess);
+  const auto prefer = [&](int attribute, auto value) {
+    EXPECT_EQ(f.preference_set(preference, attribute, &value, sizeof(value)), cublaslt::kSuccess)
+        << attribute;
+  };
+  prefer(cublaslt::kMaxWorkspace, uint64_t{1} << 25);
+  prefer(cublaslt::kAlignmentA, uint32_t{16});
+  prefer(cublaslt::kAlignmentB, uint32_t{16});
+  prefer(cublaslt::kAlignmentC, uint32_t{16});
+  prefer(cublaslt::kAlignmentD, uint32_t{16});
+  EXPECT_EQ(f.preference_destroy(preference), cublaslt::kSuccess);
+}
+
+}  // namespace
+}  // namespace sluice::device

@@ -1,0 +1,36 @@
+// What tests tell, and ask, the stand-in for cuBLASLt (tests/fake_cublaslt): a shared library with
+// the real one's functions, for streams that are EmulatedQueues. It computes plain products when
+// the queue is waited for, and refuses whatever is not described completely and consistently.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::device {
+
+struct FakeCublasLtState {
+  // Told.
+  int64_t version = 130002;
+  bool refuse_all = false;     // no algorithm for anything
+  bool refuse_scales = false;  // none for products with scales
+  bool fail = false;           // products fail when they are enqueued
+  // Counted.
+  int64_t num_searches = 0;
+  int64_t num_checks = 0;
+  int64_t num_products = 0;    // enqueued
+  int64_t num_records = 0;     // that were made and not yet destroyed
+  int last_algorithm = -1;     // of the last product enqueued
+  double seconds = 0;          // that products took so far, as they ran
+  const char* complaint = "";  // about the last call that was refused
+};
+
+// The stand-in's algorithms, in the order in which it proposes them. The middle one is the fastest
+// that fits a workspace below 64 MiB, and takes even m alone.
+constexpr int kFakeSlow = 0, kFakeFast = 1, kFakeLarge = 2;
+constexpr double kFakeSeconds[] = {3e-6, 1e-6, 0.5e-6};
+constexpr uint64_t kFakeWorkspace[] = {0, 64 << 10, 64 << 20};
+
+// Its function of this name, `extern "C"`, returns the state.
+using FakeCublasLtFunction = FakeCublasLtState* (*)();
+constexpr const char* kFakeCublasLtName = "FakeCublasLt";
+
+}  // namespace sluice::device

@@ -1,0 +1,332 @@
+#include "kernels/cuda/library_linear.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace sluice::device {
+
+using namespace cublaslt;
+
+namespace {
+
+constexpr int kProposals = 8;
+constexpr int kRounds = 2;
+constexpr int kProductsPerRound = 4;
+// Kinds of products that are remembered; then all are forgotten and asked for again.
+constexpr size_t kMaxChoices = 4096;
+// Addresses and, in bytes, leading dimensions: what tensor cores need.
+constexpr int64_t kAlignment = 16;
+constexpr int kUnknownError = 999;  // cudaErrorUnknown
+
+int TypeOf(Number number) {
+  switch (number) {
+    case Number::kF32: return kTypeF32;
+    case Number::kBF16: return kTypeBF16;
+    case Number::kF8: return kTypeE4M3;
+  }
+  return kTypeF32;
+}
+
+int64_t SizeOf(Number number) {
+  switch (number) {
+    case Number::kF32: return 4;
+    case Number::kBF16: return 2;
+    case Number::kF8: return 1;
+  }
+  return 1;
+}
+
+bool IsAligned(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) % kAlignment == 0;
+}
+
+// What the library would refuse, or read slowly, whatever the algorithm.
+bool IsPlausible(const LibraryProduct& product) {
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  if (product.m > kMax || product.n > kMax || product.k > kMax) return false;
+  if (!IsAligned(product.w) || !IsAligned(product.x) || !IsAligned(product.y)) return false;
+  if (product.k * SizeOf(product.type) % kAlignment != 0) return false;
+  if (product.type != Number::kF8) return true;
+  return product.n % 16 == 0 && product.k % 16 == 0 &&
+         product.y_stride * SizeOf(product.y_type) % kAlignment == 0;
+}
+
+}  // namespace
+
+// Ownership: of the library's records.
+class LibraryLinear::Description {
+ public:
+  Description(const Functions& f, const LibraryProduct& product, const Options& options) : f_(f) {
+    const int type = TypeOf(product.type);
+    const auto m = static_cast<uint64_t>(product.m), n = static_cast<uint64_t>(product.n),
+               k = static_cast<uint64_t>(product.k);
+    Require(f.layout_create(&a_, type, k, n, product.k));
+    Require(f.layout_create(&b_, type, k, m, product.k));
+    Require(f.layout_create(&d_, TypeOf(product.y_type), n, m, product.y_stride));
+    Require(f.operation_create(&operation_, kComputeF32, kTypeF32));
+    Set(kTransposeA, kTransposed);
+    Set(kTransposeB, kPlain);
+    if (product.type == Number::kF8)
+      Set(kFastAccumulation, static_cast<int8_t>(options.fast_accumulation ? 1 : 0));
+    if (product.w_scales != nullptr) {
+      Set(kScaleModeA, kScaleOuterVector);
+      Set(kScaleModeB, kScaleOuterVector);
+      Set(kScalePointerA, product.w_scales);
+      Set(kScalePointerB, product.x_scales);
+    }
+    Require(f.preference_create(&preference_));
+    Prefer(kMaxWorkspace, static_cast<uint64_t>(options.workspace_bytes));
+    for (const int attribute : {kAlignmentA, kAlignmentB, kAlignmentC, kAlignmentD})
+      Prefer(attribute, static_cast<uint32_t>(kAlignment));
+  }
+  ~Description() {
+    if (preference_ != nullptr) f_.preference_destroy(preference_);
+    if (operation_ != nullptr) f_.operation_destroy(operation_);
+    for (const Layout layout : {a_, b_, d_})
+      if (layout != nullptr) f_.layout_destroy(layout);
+  }
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+
+  // False: the library does not know a part of it.
+  bool is_complete() const { return is_complete_; }
+  Layout a() const { return a_; }
+  Layout b() const { return b_; }
+  Layout d() const { return d_; }
+  Operation operation() const { return operation_; }
+  Preference preference() const { return preference_; }
+
+ private:
+  void Require(int status) { is_complete_ = is_complete_ && status == kSuccess; }
+  template <typename T>
+  void Set(int attribute, T value) {
+    if (is_complete_) Require(f_.operation_set(operation_, attribute, &value, sizeof(value)));
+  }
+  template <typename T>
+  void Prefer(int attribute, T value) {
+    if (is_complete_) Require(f_.preference_set(preference_, attribute, &value, sizeof(value)));
+  }
+
+  const Functions& f_;
+  Layout a_ = nullptr, b_ = nullptr, d_ = nullptr;
+  Operation operation_ = nullptr;
+  Preference preference_ = nullptr;
+  bool is_complete_ = true;
+};
+
+LibraryLinear::LibraryLinear(Device& device, Options options,
+                             std::unique_ptr<const CublasLtLibrary> library)
+    : device_(device),
+      options_(std::move(options)),
+      library_(std::move(library)),
+      f_(library_->functions()),
+      tactics_(options_.tactics, {.device = device.info().name,
+                                  .compute_capability = device.info().compute_capability(),
+                                  .library_version = library_->version()}) {}
+
+Result<std::unique_ptr<LibraryLinear>> LibraryLinear::Create(Device& device, Options options) {
+  ASSIGN_OR_RETURN(auto library, CublasLtLibrary::Open(options.library));
+  std::unique_ptr<LibraryLinear> result(
+      new LibraryLinear(device, std::move(options), std::move(library)));
+  // The library starts on the thread's current device, which a stream's handle sets.
+  ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
+  stream->handle();
+  const int status = result->f_.create(&result->handle_);
+  if (status != kSuccess) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{} does not start on {}: {}: expected a library that knows this "
+                    "device; install the cuBLAS of a newer CUDA toolkit",
+                    result->Describe(), device.info().name, result->f_.status_name(status)));
+  }
+  return result;
+}
+
+LibraryLinear::~LibraryLinear() {
+  if (handle_ != nullptr) f_.destroy(handle_);
+}
+
+bool LibraryLinear::HasRowScales() const {
+  // Only Hopper's kernels take them.
+  return device_.info().compute_capability() == 90 && library_->version() >= kOuterVectorVersion;
+}
+
+int64_t LibraryLinear::Bucket(int64_t m) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(m, 1))));
+}
+
+LibraryLinear::Kind LibraryLinear::KindOf(const LibraryProduct& product) {
+  return {.n = product.n,
+          .k = product.k,
+          .bucket = Bucket(product.m),
+          .y_stride = product.y_stride,
+          .type = product.type,
+          .y_type = product.y_type,
+          .scaled = product.w_scales != nullptr};
+}
+
+std::string LibraryLinear::KeyOf(const Kind& kind) {
+  return fmt::format("{} to {}{}, n {}, k {}, stride {}, m to {}",
+                     kind.type == Number::kF8 ? "e4m3" : "bf16",
+                     kind.y_type == Number::kF32 ? "f32" : "bf16", kind.scaled ? " scaled" : "",
+                     kind.n, kind.k, kind.y_stride, kind.bucket);
+}
+
+int LibraryLinear::Propose(const Description& description, int count, Heuristic* proposals) const {
+  int found = 0;
+  const int status = f_.find_algorithms(handle_, description.operation(), description.a(),
+                                        description.b(), description.d(), description.d(),
+                                        description.preference(), count, proposals, &found);
+  if (status != kSuccess) return 0;
+  Heuristic* end = std::remove_if(
+      proposals, proposals + std::clamp(found, 0, count), [&](const Heuristic& proposal) {
+        return proposal.state != kSuccess ||
+               proposal.workspace_bytes > static_cast<size_t>(options_.workspace_bytes);
+      });
+  return static_cast<int>(end - proposals);
+}
+
+bool LibraryLinear::Check(const Description& description, const Algorithm& algorithm,
+                          size_t& workspace_bytes) const {
+  Heuristic result{};
+  if (f_.check_algorithm(handle_, description.operation(), description.a(), description.b(),
+                         description.d(), description.d(), &algorithm, &result) != kSuccess)
+    return false;
+  workspace_bytes = result.workspace_bytes;
+  return workspace_bytes <= static_cast<size_t>(options_.workspace_bytes);
+}
+
+const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product,
+                                                   const Description& description) {
+  if (choices_.size() >= kMaxChoices) choices_.clear();
+  const Kind kind = KindOf(product);
+  const auto [place, is_new] = choices_.try_emplace(kind);
+  Choice& choice = place->second;
+  if (is_new) {
+    // What the file says is taken like a proposal: only if the library still accepts it.
+    if (const Tactic* tactic = tactics_.Find(KeyOf(kind)); tactic != nullptr) {
+      std::copy(tactic->algorithm.begin(), tactic->algorithm.end(), choice.algorithm.data);
+      choice.tuned = true;
+    }
+  }
+  if (choice.refused || choice.checked_m == product.m) return choice;
+  if ((choice.tuned || !is_new) && Check(description, choice.algorithm, choice.workspace_bytes)) {
+    choice.checked_m = product.m;
+    return choice;
+  }
+  Heuristic proposal;
+  if (Propose(description, 1, &proposal) == 0) {
+    choice.refused = true;
+    return choice;
+  }
+  choice = {.algorithm = proposal.algorithm,
+            .workspace_bytes = proposal.workspace_bytes,
+            .checked_m = product.m};
+  return choice;
+}
+
+bool LibraryLinear::CanRun(const LibraryProduct& product) {
+  if (!IsPlausible(product)) return false;
+  const Description description(f_, product, options_);
+  return description.is_complete() && !Choose(product, description).refused;
+}
+
+LibraryOutcome LibraryLinear::Multiply(const StreamHandle& stream, const LibraryProduct& product,
+                                       const Description& description, const Algorithm& algorithm,
+                                       size_t workspace_bytes) const {
+  const float one = 1, zero = 0;
+  const int status =
+      f_.multiply(handle_, description.operation(), &one, product.w, description.a(), product.x,
+                  description.b(), &zero, product.y, description.d(), product.y, description.d(),
+                  &algorithm, product.workspace, workspace_bytes, stream.native);
+  if (status == kSuccess) return LibraryOutcome::kEnqueued;
+  if (status == kInvalidValue || status == kArchMismatch || status == kNotSupported)
+    return LibraryOutcome::kRefused;
+  LOG_ERROR("kernels", "cublasLtMatmul ({}): {}", KeyOf(KindOf(product)), f_.status_name(status));
+  if (stream.failure->kernel == nullptr) *stream.failure = {"cublasLtMatmul", kUnknownError};
+  return LibraryOutcome::kFailed;
+}
+
+LibraryOutcome LibraryLinear::Run(const StreamHandle& stream, const LibraryProduct& product) {
+  CHECK((product.w_scales == nullptr) == (product.x_scales == nullptr), "scales of one side only");
+  if (!IsPlausible(product)) return LibraryOutcome::kRefused;
+  const Description description(f_, product, options_);
+  if (!description.is_complete()) return LibraryOutcome::kRefused;
+  const Choice& choice = Choose(product, description);
+  if (choice.refused) return LibraryOutcome::kRefused;
+  const LibraryOutcome outcome =
+      Multiply(stream, product, description, choice.algorithm, choice.workspace_bytes);
+  if (outcome == LibraryOutcome::kRefused) choices_[KindOf(product)] = {.refused = true};
+  return outcome;
+}
+
+Result<double> LibraryLinear::Measure(DeviceStream& stream, const LibraryProduct& product,
+                                      const Description& description, const Heuristic& proposal,
+                                      DeviceEvent& begin, DeviceEvent& end) const {
+  double best = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < kRounds; ++round) {
+    // The first product of a round loads the algorithm's code and warms the clock.
+    for (int i = 0; i <= kProductsPerRound; ++i) {
+      if (i == 1) stream.Record(begin);
+      if (Multiply(stream.handle(), product, description, proposal.algorithm,
+                   proposal.workspace_bytes) != LibraryOutcome::kEnqueued) {
+        RETURN_IF_ERROR(stream.Synchronize());
+        return std::numeric_limits<double>::infinity();
+      }
+    }
+    stream.Record(end);
+    RETURN_IF_ERROR(stream.Synchronize());
+    ASSIGN_OR_RETURN(const double seconds, end.SecondsSince(begin));
+    best = std::min(best, seconds / kProductsPerRound);
+  }
+  return best;
+}
+
+Status LibraryLinear::Tune(DeviceStream& stream, const LibraryProduct& product) {
+  if (!IsPlausible(product)) return {};
+  const Description description(f_, product, options_);
+  if (!description.is_complete()) return {};
+  const Choice& known = Choose(product, description);
+  if (known.tuned || known.refused) return {};
+
+  std::array<Heuristic, kProposals> proposals;
+  const int count = Propose(description, kProposals, proposals.data());
+  ASSIGN_OR_RETURN(const auto begin, device_.CreateEvent());
+  ASSIGN_OR_RETURN(const auto end, device_.CreateEvent());
+  const Heuristic* best = nullptr;
+  double best_seconds = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < count; ++i) {
+    const Heuristic& proposal = proposals[static_cast<size_t>(i)];
+    ASSIGN_OR_RETURN(const double seconds,
+                     Measure(stream, product, description, proposal, *begin, *end));
+    if (seconds < best_seconds) {
+      best = &proposal;
+      best_seconds = seconds;
+    }
+  }
+  const Kind kind = KindOf(product);
+  if (best == nullptr) {
+    choices_[kind] = {.refused = true};
+    return {};
+  }
+  choices_[kind] = {.tuned = true,
+                    .algorithm = best->algorithm,
+                    .workspace_bytes = best->workspace_bytes,
+                    .checked_m = product.m};
+  Tactic tactic{.workspace_bytes = static_cast<int64_t>(best->workspace_bytes),
+                .seconds = best_seconds};
+  std::copy(std::begin(best->algorithm.data), std::end(best->algorithm.data),
+            tactic.algorithm.begin());
+  tactics_.Put(KeyOf(kind), tactic);
+  return {};
+}
+
+}  // namespace sluice::device

@@ -1,0 +1,119 @@
+// One matrix product by cuBLASLt: its description in the library's terms, and the choice of
+// algorithm.
+//
+// The library thinks in columns. Row-major W [n, k] is to it a k x n matrix A, x [m, k] a k x m
+// matrix B, and y [m, n] the n x m matrix D = A^T B.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "kernels/cuda/cublaslt_library.h"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/tactic_cache.h"
+
+namespace sluice::device {
+
+// y = x W^T, scaled where scales are given. Addresses are the device's, of multiples of 16 bytes.
+struct LibraryProduct {
+  int64_t m = 0, n = 0, k = 0;
+  Number type = Number::kBF16;    // of x and W: kBF16 or kF8; kF8: n and k are multiples of 16
+  Number y_type = Number::kBF16;  // kBF16 or kF32
+  int64_t y_stride = 0;
+  const void* w = nullptr;
+  const void* x = nullptr;
+  void* y = nullptr;
+  // [n] and [m]: both, or neither. Only where HasRowScales() and for kF8.
+  const float* w_scales = nullptr;
+  const float* x_scales = nullptr;
+  void* workspace = nullptr;  // of the size given at the start, aligned to 256 bytes
+};
+
+enum class LibraryOutcome : uint8_t {
+  kEnqueued,
+  kRefused,  // nothing was enqueued; the library has no algorithm for this
+  kFailed,   // the failure is noted in the stream
+};
+
+// Ownership: the device outlives it. Thread safety: one thread at a time.
+class LibraryLinear {
+ public:
+  struct Options {
+    std::string library = {};            // CublasLtLibrary::Open
+    std::filesystem::path tactics = {};  // TacticCache
+    int64_t workspace_bytes = 0;
+    bool fast_accumulation = false;  // of kF8
+  };
+  // Opens the library and starts it on the device.
+  static Result<std::unique_ptr<LibraryLinear>> Create(Device& device, Options options);
+  ~LibraryLinear();
+  LibraryLinear(const LibraryLinear&) = delete;
+  LibraryLinear& operator=(const LibraryLinear&) = delete;
+
+  // Whether kF8 products with scales a row of W and of x may be asked for.
+  bool HasRowScales() const;
+  // Whether Run would find an algorithm. Asks the library at most once for each kind of product.
+  bool CanRun(const LibraryProduct& product);
+  // Enqueues the product: by the algorithm that Tune found for products of this kind, else by the
+  // first that the library proposes.
+  LibraryOutcome Run(const StreamHandle& stream, const LibraryProduct& product);
+  // Measures what the library proposes for the product and keeps the fastest for all of its kind,
+  // unless that was done already. Waits for the stream.
+  Status Tune(DeviceStream& stream, const LibraryProduct& product);
+  Status SaveTactics() { return tactics_.Save(); }
+
+  std::string Describe() const { return library_->Describe(); }
+  // The rows that products of `m` rows are measured with: the power of two from m up.
+  static int64_t Bucket(int64_t m);
+
+ private:
+  class Description;  // a product in the library's terms
+
+  // Products of a kind share an algorithm.
+  struct Kind {
+    int64_t n, k, bucket, y_stride;
+    Number type, y_type;
+    bool scaled;
+    auto operator<=>(const Kind&) const = default;
+  };
+  struct Choice {
+    bool refused = false;
+    bool tuned = false;
+    cublaslt::Algorithm algorithm{};
+    size_t workspace_bytes = 0;
+    int64_t checked_m = 0;  // for which the library has accepted the algorithm
+  };
+
+  LibraryLinear(Device& device, Options options, std::unique_ptr<const CublasLtLibrary> library);
+  static Kind KindOf(const LibraryProduct& product);
+  static std::string KeyOf(const Kind& kind);
+  // The choice for this very product: valid for its m.
+  const Choice& Choose(const LibraryProduct& product, const Description& description);
+  // Up to `count` proposals of the library, those that can run; returns how many.
+  int Propose(const Description& description, int count, cublaslt::Heuristic* proposals) const;
+  // Whether the algorithm can compute the product, and in how much workspace.
+  bool Check(const Description& description, const cublaslt::Algorithm& algorithm,
+             size_t& workspace_bytes) const;
+  LibraryOutcome Multiply(const StreamHandle& stream, const LibraryProduct& product,
+                          const Description& description, const cublaslt::Algorithm& algorithm,
+                          size_t workspace_bytes) const;
+  // Seconds of one product, the best of some rounds; none if the library does not run it.
+  Result<double> Measure(DeviceStream& stream, const LibraryProduct& product,
+                         const Description& description, const cublaslt::Heuristic& proposal,
+                         DeviceEvent& begin, DeviceEvent& end) const;
+
+  Device& device_;
+  const Options options_;
+  const std::unique_ptr<const CublasLtLibrary> library_;
+  const cublaslt::Functions& f_;
+  cublaslt::Handle handle_ = nullptr;
+  TacticCache tactics_;
+  std::map<Kind, Choice> choices_;
+};
+
+}  // namespace sluice::device

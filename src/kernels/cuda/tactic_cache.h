@@ -1,0 +1,62 @@
+// Which algorithm of a library was fastest for which product: measured once, kept in a file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "base/result.h"
+
+namespace sluice::device {
+
+// What was chosen for one product.
+struct Tactic {
+  std::array<uint64_t, 8> algorithm{};  // the library's own words
+  int64_t workspace_bytes = 0;
+  double seconds = 0;  // of one product, as measured
+};
+
+// For what a file of tactics is good: anything else makes them worthless.
+struct TacticOwner {
+  std::string device;          // "NVIDIA H200"
+  int compute_capability = 0;  // 90
+  int64_t library_version = 0;
+};
+
+// Thread safety: one thread at a time.
+class TacticCache {
+ public:
+  // More products than any model has; beyond that nothing is added.
+  static constexpr size_t kMaxTactics = 4096;
+
+  // Reads `path` (empty: nothing is read or written). A file that is not there makes an empty
+  // cache; so does one that is damaged, or another device's, library's or program's: the log says
+  // so, and Save replaces it.
+  TacticCache(std::filesystem::path path, TacticOwner owner);
+
+  // Null if there is none. `key`: the product, in words, at most 200 characters.
+  const Tactic* Find(const std::string& key) const;
+  void Put(const std::string& key, const Tactic& tactic);
+  size_t size() const { return tactics_.size(); }
+
+  // Writes the file where something was Put since. Whoever reads it meanwhile sees the old file or
+  // the new one, whole. Of two programs that save at once, one's work is lost.
+  Status Save();
+
+ private:
+  Status Read(const std::string& text);
+  std::string Write() const;
+
+  std::filesystem::path path_;
+  TacticOwner owner_;
+  std::map<std::string, Tactic> tactics_;
+  bool changed_ = false;
+};
+
+// Where tactics are kept unless somebody says otherwise: sluice/tactics.json in XDG_CACHE_HOME or
+// ~/.cache; empty where there is neither.
+std::filesystem::path DefaultTacticsPath();
+
+}  // namespace sluice::device
