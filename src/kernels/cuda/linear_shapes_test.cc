@@ -1,0 +1,141 @@
+#include "kernels/cuda/linear_shapes.h"
+
+#include <gmock/gmock.h>
+
+namespace sluice::device {
+namespace {
+
+using testing::HasSubstr;
+
+Weights Plain(int64_t n, int64_t k, Codes type = Codes::kBF16) {
+  return {.codes = nullptr,
+          .type = type,
+          .group_scales = nullptr,
+          .group_type = GroupScales::kNone,
+          .group = 0,
+          .block_rows = 0,
+          .row_scales = nullptr,
+          .n = n,
+          .k = k};
+}
+
+TEST(LinearSplit, FillsALargeDeviceWithRangesThatCoverK) {
+  // The matrices of Llama 3.3 70B in E4M3: qkv, o, gate and up, down.
+  EXPECT_EQ(LinearSplitOf(10240, 8192, Codes::kF8).ranges, 4);
+  EXPECT_EQ(LinearSplitOf(8192, 8192, Codes::kF8).ranges, 4);
+  EXPECT_EQ(LinearSplitOf(57344, 8192, Codes::kF8).ranges, 1);
+  EXPECT_EQ(LinearSplitOf(8192, 28672, Codes::kF8).ranges, 4);
+  for (const Codes type : {Codes::kBF16, Codes::kF8, Codes::kF4}) {
+    for (const int64_t n : {1, 100, 5120, 202048}) {
+      for (int64_t k = 32; k < 20000; k += 992) {
+        const LinearSplit split = LinearSplitOf(n, k, type);
+        EXPECT_GE(split.stages * LinearStageK(type), k);
+        EXPECT_LT((split.stages - 1) * LinearStageK(type), k);
+        // Every range has a stage at least.
+        EXPECT_GE(split.ranges * split.stages_per_range, split.stages);
+        EXPECT_LT((split.ranges - 1) * split.stages_per_range, split.stages);
+        EXPECT_LE(split.ranges, 16);
+      }
+    }
+  }
+}
+
+TEST(LinearTokenTiles, AreEnoughHoweverRowsFallOnExperts) {
+  EXPECT_EQ(LinearTokenTiles(33, 0, 16), 3);
+  // 1 expert with all rows; 4 with 1 more than a tile; all with one.
+  EXPECT_GE(LinearTokenTiles(64, 8, 16), 4);
+  EXPECT_GE(LinearTokenTiles(68, 4, 16), 8);
+  EXPECT_EQ(LinearTokenTiles(8, 128, 16), 8);
+  EXPECT_EQ(LinearTokenTiles(0, 128, 16), 0);
+}
+
+TEST(LinearScratch, IsBoundedInRows) {
+  const Weights w = Plain(8192, 8192, Codes::kF8);
+  EXPECT_EQ(LinearScratchBytes(w, 1), 4 * 8192 * 4);
+  EXPECT_EQ(LinearScratchBytes(w, 64), 64 * 4 * 8192 * 4);
+  EXPECT_EQ(LinearScratchBytes(w, 100000), LinearScratchBytes(w, 64));
+  EXPECT_EQ(LinearScratchBytes(Plain(57344, 8192, Codes::kF8), 64), 0);
+}
+
+std::string Refusal(const Weights& w) {
+  const Status status = CheckLinearWeights(w);
+  if (status) return "";
+  EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
+  return status.error().message;
+}
+
+TEST(CheckLinearWeights, TakesTheFormatsOfCheckpoints) {
+  EXPECT_EQ(Refusal(Plain(1, 8)), "");
+  EXPECT_EQ(Refusal(Plain(5, 48, Codes::kI8)), "");
+  Weights w = Plain(5, 160, Codes::kF8);
+  w.group_type = GroupScales::kBlock;
+  w.group = w.block_rows = 128;
+  EXPECT_EQ(Refusal(w), "");
+  w = Plain(5, 96, Codes::kF4);
+  w.group_type = GroupScales::kE4M3;
+  w.group = 16;
+  EXPECT_EQ(Refusal(w), "");
+}
+
+TEST(CheckLinearWeights, NamesWhatItRefuses) {
+  EXPECT_THAT(Refusal(Plain(0, 8)), HasSubstr("BF16 weights [0, 8]: expected at least one row"));
+  EXPECT_THAT(Refusal(Plain(3, 12)), HasSubstr("multiples of 8"));
+  EXPECT_THAT(Refusal(Plain(3, 40, Codes::kF8)), HasSubstr("multiples of 16"));
+  EXPECT_THAT(Refusal(Plain(int64_t{1} << 23, 64)), HasSubstr("at most 4194240 rows"));
+  EXPECT_THAT(Refusal(Plain(3, 64, Codes::kF4)), HasSubstr("no scales of groups"));
+  Weights w = Plain(3, 64, Codes::kF4);
+  w.group_type = GroupScales::kE8M0;
+  w.group = 16;
+  EXPECT_THAT(Refusal(w), HasSubstr("E8M0 scales of groups of 16"));
+  w.group_type = GroupScales::kE4M3;
+  w.group = 32;
+  EXPECT_THAT(Refusal(w), HasSubstr("E4M3 scales of groups of 32"));
+  w = Plain(3, 64, Codes::kF8);
+  w.group_type = GroupScales::kBlock;
+  w.group = 48;
+  w.block_rows = 8;
+  EXPECT_THAT(Refusal(w), HasSubstr("blocks of 8 x 48"));
+  w.group = 32;
+  w.type = Codes::kI8;
+  EXPECT_THAT(Refusal(w), HasSubstr("for E4M3 weights"));
+}
+
+TEST(CheckLinear, NamesWhatItRefuses) {
+  const auto refusal = [](const LinearArgs& args) {
+    const Status status = CheckLinear(args);
+    return status ? "" : status.error().message;
+  };
+  LinearArgs args = {};
+  args.w = Plain(8, 64);
+  args.x_type = args.y_type = Number::kBF16;
+  args.y_stride = 8;
+  EXPECT_EQ(refusal(args), "");
+  args.y_stride = 7;
+  EXPECT_THAT(refusal(args), HasSubstr("stride 7; expected a stride of 8"));
+  args.y_stride = 8;
+  args.y_type = Number::kF8;
+  EXPECT_THAT(refusal(args), HasSubstr("E4M3 results"));
+  args.y_type = Number::kF32;
+  args.x_type = Number::kF32;
+  EXPECT_THAT(refusal(args), HasSubstr("F32 inputs"));
+  args.x_type = Number::kF8;
+  EXPECT_THAT(refusal(args), HasSubstr("E4M3 inputs are for E4M3 weights"));
+  args.w.type = Codes::kF8;
+  EXPECT_THAT(refusal(args), HasSubstr("expected scales of the inputs"));
+  const float scale = 1;
+  args.x_scales = &scale;
+  EXPECT_EQ(refusal(args), "");
+
+  GroupedLinearArgs grouped = {};
+  grouped.linear = args;
+  EXPECT_FALSE(CheckGroupedLinear(grouped).has_value());
+  const int32_t row_begin[2] = {0, 1};
+  grouped.num_experts = 1;
+  grouped.row_begin = row_begin;
+  EXPECT_TRUE(CheckGroupedLinear(grouped).has_value());
+  grouped.codes_stride = 40;
+  EXPECT_THAT(CheckGroupedLinear(grouped).error().message, HasSubstr("40 bytes apart"));
+}
+
+}  // namespace
+}  // namespace sluice::device
