@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/usage.h"
 #include "cli/version.h"
+#include "device/device.h"
 #include "hardware/cpu_features.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
