@@ -178,6 +178,11 @@ bool DeviceLinear::RunExpanded(const StreamHandle& stream, const LinearArgs& arg
   const Weights& w = args.w;
   const int64_t chunk = ExpandedRows(options_, w);
   void* expanded = Advance(args.scratch, RoundUp(options_.workspace_bytes, 256));
+  // Results in BF16 are rounded once more if scales of rows come after them, results in F32 are
+  // not: there the codes of all formats but blocks stay exact.
+  const bool scales_later = args.y_type == Number::kF32 && w.row_scales != nullptr;
+  Weights source = w;
+  if (scales_later) source.row_scales = nullptr;
   const auto product_at = [&](int64_t row) {
     return ProductOf(args, Number::kBF16, expanded, row, std::min(chunk, w.n - row));
   };
@@ -186,15 +191,16 @@ bool DeviceLinear::RunExpanded(const StreamHandle& stream, const LinearArgs& arg
   if (!library_->CanRun(product_at(0)) || !library_->CanRun(product_at(last))) return false;
   for (int64_t row = 0; row < w.n; row += chunk) {
     const LibraryProduct product = product_at(row);
-    kernels_.expand_weights(
-        stream,
-        {.w = w, .first_row = row, .rows = product.n, .out = static_cast<uint16_t*>(expanded)});
+    kernels_.expand_weights(stream, {.w = source,
+                                     .first_row = row,
+                                     .rows = product.n,
+                                     .out = static_cast<uint16_t*>(expanded)});
     const LibraryOutcome outcome = library_->Run(stream, product);
     if (outcome == LibraryOutcome::kRefused) return false;
     if (outcome == LibraryOutcome::kFailed) break;
   }
   ++counts_.library;
-  FinishResults(stream, args, /*row_scales=*/nullptr, /*x_scales=*/nullptr);
+  FinishResults(stream, args, scales_later ? w.row_scales : nullptr, /*x_scales=*/nullptr);
   return true;
 }
 

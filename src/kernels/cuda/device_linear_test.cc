@@ -22,8 +22,8 @@ constexpr float kUntouched = -77;
 
 // Plain stand-ins for the kernels that DeviceLinear calls, which run when the queue is waited for.
 
-// The value of a weight, its scales included.
-float ValueOf(const Weights& w, int64_t n, int64_t k) {
+// The value of a weight but for the scale of its row.
+float CodeOf(const Weights& w, int64_t n, int64_t k) {
   constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
   const int64_t index = n * w.k + k;
   float value = 0;
@@ -53,7 +53,10 @@ float ValueOf(const Weights& w, int64_t n, int64_t k) {
       break;
     }
   }
-  return value * (w.row_scales == nullptr ? 1.0f : w.row_scales[n]);
+  return value;
+}
+float ValueOf(const Weights& w, int64_t n, int64_t k) {
+  return CodeOf(w, n, k) * (w.row_scales == nullptr ? 1.0f : w.row_scales[n]);
 }
 
 float InputOf(const LinearArgs& args, int64_t m, int64_t k) {
@@ -116,11 +119,14 @@ void PlainScale(const StreamHandle& stream, const ScaleResultsArgs& args) {
   });
 }
 
-DeviceKernels PlainKernels() {
+enum class Kernels : uint8_t { kPlain, kEmulated };
+
+DeviceKernels KernelsOf(Kernels kind) {
   DeviceKernels kernels{};
-  kernels.linear = PlainLinear;
-  kernels.expand_weights = PlainExpand;
-  kernels.scale_results = PlainScale;
+  const bool is_plain = kind == Kernels::kPlain;
+  kernels.linear = is_plain ? PlainLinear : emulated::LaunchLinear;
+  kernels.expand_weights = is_plain ? PlainExpand : emulated::LaunchExpandWeights;
+  kernels.scale_results = is_plain ? PlainScale : emulated::LaunchScaleResults;
   return kernels;
 }
 
@@ -139,7 +145,7 @@ constexpr Format kFormats[] = {
     kBf16,
     kF8,
     {"f8, bf16 inputs", Codes::kF8, GroupScales::kNone, 0, true, Number::kBF16},
-    {"f8 blocks", Codes::kF8, GroupScales::kBlock, 16, false, Number::kBF16},
+    {"f8 blocks", Codes::kF8, GroupScales::kBlock, 32, false, Number::kBF16},
     {"i8", Codes::kI8, GroupScales::kNone, 0, true, Number::kBF16},
     {"nvfp4", Codes::kF4, GroupScales::kE4M3, 16, true, Number::kBF16},
     {"mxfp4", Codes::kF4, GroupScales::kE8M0, 32, false, Number::kBF16},
@@ -165,7 +171,7 @@ struct Problem {
               .k = k};
     codes = format.codes == Codes::kBF16
                 ? BufferOf(device, kernels::ToBFloat16(random.Normal(n * k)))
-                : Bytes(device, CodeBytes(format.codes, n * k), 0, 0x7E);
+                : Numbers(device, CodeBytes(format.codes, n * k));
     args.w.codes = codes.data();
     if (format.groups == GroupScales::kBlock)
       groups = BufferOf(device, Positive((n + 31) / 32 * ((k + format.group - 1) / format.group)));
@@ -182,7 +188,7 @@ struct Problem {
     if (format.x_type == Number::kBF16) {
       x = BufferOf(device, kernels::ToBFloat16(random.Normal(m * k)));
     } else {
-      x = Bytes(device, m * k, 0, 0x7E);
+      x = Numbers(device, m * k);
       x_scales = BufferOf(device, Positive(m));
     }
     args.x = x.data();
@@ -199,6 +205,15 @@ struct Problem {
     args.y = y.data();
   }
 
+  // Any code but E4M3's NaNs.
+  DeviceBuffer Numbers(Device& device, int64_t count) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(count));
+    for (uint8_t& byte : bytes) {
+      const int64_t code = random.Integer(0, 0xFD);
+      byte = static_cast<uint8_t>(code < 0x7F ? code : code + 1);
+    }
+    return BufferOf(device, bytes);
+  }
   DeviceBuffer Bytes(Device& device, int64_t count, int64_t low, int64_t high) {
     std::vector<uint8_t> bytes(static_cast<size_t>(count));
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.Integer(low, high));
@@ -210,7 +225,7 @@ struct Problem {
     return values;
   }
 
-  // `expanded`: the weights were rounded to BF16.
+  // `expanded`: the library had the weights in BF16, with the scales of rows for results in BF16.
   void ExpectResults(bool expanded) const {
     int num_wrong = 0;
     for (int64_t m = 0; m < args.m; ++m) {
@@ -222,7 +237,8 @@ struct Problem {
           double sum = 0, size = 0;
           for (int64_t k = 0; k < args.w.k; ++k) {
             float weight = ValueOf(args.w, n, k);
-            if (expanded) weight = ToFloat(ToBFloat16(weight));
+            const bool is_rounded = args.y_type == Number::kBF16 || args.w.row_scales == nullptr;
+            if (expanded && is_rounded) weight = ToFloat(ToBFloat16(weight));
             const double term =
                 static_cast<double>(InputOf(args, m, k)) * static_cast<double>(weight);
             sum += term;
@@ -246,7 +262,7 @@ struct Problem {
   LinearArgs args{};
 };
 
-class DeviceLinearTest : public testing::Test {
+class DeviceLinearTest : public testing::TestWithParam<Kernels> {
  protected:
   static DeviceLinearOptions Options() {
     return {
@@ -276,17 +292,23 @@ class DeviceLinearTest : public testing::Test {
   }
 
   FakeCublasLtState& fake_ = ResetFakeCublasLt();
-  const DeviceKernels kernels_ = PlainKernels();
+  const DeviceKernels kernels_ = KernelsOf(GetParam());
   std::unique_ptr<ClockDevice> device_;
   std::unique_ptr<DeviceLinear> linear_;
   std::unique_ptr<DeviceStream> stream_;
 };
 
+INSTANTIATE_TEST_SUITE_P(Kernels, DeviceLinearTest,
+                         testing::Values(Kernels::kPlain, Kernels::kEmulated),
+                         [](const testing::TestParamInfo<Kernels>& info) {
+                           return info.param == Kernels::kPlain ? "Plain" : "Emulated";
+                         });
+
 bool IsExpanded(const Format& format) {
   return format.codes != Codes::kBF16 && format.x_type != Number::kF8;
 }
 
-TEST_F(DeviceLinearTest, ServesEveryFormatByTheLibrary) {
+TEST_P(DeviceLinearTest, ServesEveryFormatByTheLibrary) {
   Open();
   EXPECT_THAT(linear_->library(), HasSubstr("cuBLASLt 13.0.2"));
   int64_t count = 0;
@@ -309,7 +331,7 @@ TEST_F(DeviceLinearTest, ServesEveryFormatByTheLibrary) {
   EXPECT_EQ(linear_->counts().refused, 0);
 }
 
-TEST_F(DeviceLinearTest, ServesSmallStepsByOwnKernels) {
+TEST_P(DeviceLinearTest, ServesSmallStepsByOwnKernels) {
   Open();
   for (const Format& format : kFormats) {
     Problem problem(*device_, format, kMaxSkinnyRows, 32, 32, Number::kF32, true);
@@ -324,7 +346,7 @@ TEST_F(DeviceLinearTest, ServesSmallStepsByOwnKernels) {
   EXPECT_EQ(linear_->counts().own, static_cast<int64_t>(std::size(kFormats)));
 }
 
-TEST_F(DeviceLinearTest, ScalesAfterwardsWhereTheLibraryDoesNot) {
+TEST_P(DeviceLinearTest, ScalesAfterwardsWhereTheLibraryDoesNot) {
   const auto expect_served = [&] {
     for (const Number y_type : {Number::kF32, Number::kBF16}) {
       Problem problem(*device_, kF8, 70, 48, 64, y_type, true);
@@ -342,7 +364,7 @@ TEST_F(DeviceLinearTest, ScalesAfterwardsWhereTheLibraryDoesNot) {
   expect_served();
 }
 
-TEST_F(DeviceLinearTest, ServesByOwnKernelsWhatTheLibraryRefuses) {
+TEST_P(DeviceLinearTest, ServesByOwnKernelsWhatTheLibraryRefuses) {
   Open();
   fake_.refuse_all = true;
   int64_t count = 0;
@@ -359,7 +381,7 @@ TEST_F(DeviceLinearTest, ServesByOwnKernelsWhatTheLibraryRefuses) {
   EXPECT_EQ(fake_.num_products, 0);
 }
 
-TEST_F(DeviceLinearTest, ServesE4m3ByOwnKernelsWhereTheLibraryCannot) {
+TEST_P(DeviceLinearTest, ServesE4m3ByOwnKernelsWhereTheLibraryCannot) {
   const auto expect_own = [&](int64_t n) {
     Problem problem(*device_, kF8, 66, n, 64, Number::kF32, false);
     Run(problem);
@@ -374,7 +396,7 @@ TEST_F(DeviceLinearTest, ServesE4m3ByOwnKernelsWhereTheLibraryCannot) {
   EXPECT_EQ(fake_.num_products, 0);
 }
 
-TEST_F(DeviceLinearTest, FailsTheStreamWhereTheLibraryFails) {
+TEST_P(DeviceLinearTest, FailsTheStreamWhereTheLibraryFails) {
   Open();
   fake_.fail = true;
   for (const Format& format : {kFormats[0], kFormats[4]}) {
@@ -387,7 +409,7 @@ TEST_F(DeviceLinearTest, FailsTheStreamWhereTheLibraryFails) {
   }
 }
 
-TEST_F(DeviceLinearTest, UsesNoLibraryWhereItMustNot) {
+TEST_P(DeviceLinearTest, UsesNoLibraryWhereItMustNot) {
   DeviceLinearOptions none = Options(), invariant = Options(), unnamed = Options();
   none.use_library = false;
   invariant.batch_invariant = true;
@@ -406,7 +428,7 @@ TEST_F(DeviceLinearTest, UsesNoLibraryWhereItMustNot) {
   }
 }
 
-TEST_F(DeviceLinearTest, RefusesWhatCannotBe) {
+TEST_P(DeviceLinearTest, RefusesWhatCannotBe) {
   ClockDevice device({}, &fake_.seconds);
   DeviceLinearOptions options = Options();
   options.library = "/nowhere/libcublasLt.so.13";
@@ -420,7 +442,7 @@ TEST_F(DeviceLinearTest, RefusesWhatCannotBe) {
   EXPECT_EQ(linear.error().code, ErrorCode::kInvalidArgument);
 }
 
-TEST_F(DeviceLinearTest, PlansTheScratchThatItTakes) {
+TEST_P(DeviceLinearTest, PlansTheScratchThatItTakes) {
   Open();
   for (const Format& format : kFormats) {
     for (const int64_t n : {48, 128, 304, 1000}) {
@@ -447,7 +469,7 @@ TEST_F(DeviceLinearTest, PlansTheScratchThatItTakes) {
   EXPECT_LT(DeviceLinear::PlannedScratchBytes(info, {.batch_invariant = true}, w, 8192), 128 << 20);
 }
 
-TEST_F(DeviceLinearTest, TunesWhatItWillRun) {
+TEST_P(DeviceLinearTest, TunesWhatItWillRun) {
   Open();
   EXPECT_THAT(linear_->TuningRows(64), ElementsAre());
   EXPECT_THAT(linear_->TuningRows(100), ElementsAre(100));
