@@ -39,6 +39,11 @@ struct AttentionLaunch {
   int num_stages;     // tiles of keys and values in shared memory, 1 or 2
 };
 
+// Of a block, in shared memory; see `fold` below.
+__host__ __device__ constexpr int FoldedNumbers(int own_steps) {
+  return (own_steps * 8 + 4) * kThreads;
+}
+
 // By what two sums, taken relative to their largest scores, are to be multiplied before they are
 // added.
 __device__ __forceinline__ void Fold(float& largest, float other_largest, float& factor,
@@ -59,7 +64,9 @@ __device__ __forceinline__ float Finish(float sum, float factor) {
 }
 
 template <bool kIsE4m3, int kDim, int kRows>
-__global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionLaunch launch) {
+__global__ void __launch_bounds__(kThreads, kRows == kWideTileRows ? 1
+                                            : kIsE4m3              ? 4
+                                                      : 3) AttentionKernel(AttentionLaunch launch) {
   using Tile = KvTile<kIsE4m3, kDim>;
   constexpr bool kIsWide = kRows == kWideTileRows;
   constexpr int kPositions = Tile::kPositions;
@@ -81,12 +88,11 @@ __global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionLaunch laun
   const int num_heads = min(launch.head_tiles.heads, group - first_head);
 
   unsigned char* const stages = SharedMemory();
-  auto* const folded_sums =
+  auto* const folded =
       reinterpret_cast<float*>(stages + launch.num_stages * 2 * tile.bytes()) + thread;
   const int num_own_steps = kIsWide ? tile.steps() : (tile.steps() + kWarps - 1) / kWarps;
   // Of narrow tiles alone: weights [16, kPositions + 8], and each warp's largest scores of 16 rows.
-  auto* const weights =
-      reinterpret_cast<uint16_t*>(folded_sums - thread + num_own_steps * 8 * kThreads);
+  auto* const weights = reinterpret_cast<uint16_t*>(folded - thread + FoldedNumbers(num_own_steps));
   auto* const warps_largest = reinterpret_cast<float*>(weights + 16 * (kPositions + 8));
 
   // This lane's rows g and g + 8 of its warp's 16.
@@ -94,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionLaunch laun
   const uint16_t* query[2];
   SLUICE_UNROLL
   for (int r = 0; r < 2; ++r) {
-    const int row = (kIsWide ? warp * 16 : 0) + g + 8 * r;
+    const int row = (kIsWide ? warp : static_cast<int>(blockIdx.z)) * 16 + g + 8 * r;
     token[r] = row / launch.head_tiles.heads;
     head[r] = kv_head * group + first_head + row % launch.head_tiles.heads;
     if (token[r] < item.num_tokens && row % launch.head_tiles.heads < num_heads) {
@@ -114,11 +120,11 @@ __global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionLaunch laun
       query[r] = nullptr;
     }
   }
-  uint32_t kept_query[kDim > 0 ? Tile::kMaxSteps : 1][4];
+  uint32_t kept_query[kDim > 0 ? Tile::kMaxSteps / kLoads : 1][kLoads][4];
   if constexpr (kDim > 0) {
     SLUICE_UNROLL
     for (int step = 0; step < Tile::kMaxSteps; ++step)
-      tile.LoadQuery(kept_query[step], query, step);
+      tile.LoadQuery(kept_query[step / kLoads][step % kLoads], query, step);
   }
 
   const auto copy_tile = [&](int index) {
@@ -143,10 +149,6 @@ __global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionLaunch laun
   float largest[2] = {kNothing, kNothing};
   float weight_sums[4] = {0, 0, 0, 0};
   float sums[kOwnSteps][2][4];
-  // Of the ranges before it.
-  float folded_largest[2] = {kNothing, kNothing};
-  float folded_weights[2] = {0, 0};
-  bool has_folded = false;
   const auto clear_sums = [&] {
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) largest[r] = kNothing;
@@ -158,32 +160,35 @@ __global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionLaunch laun
       for (int i = 0; i < 8; ++i) sums[j][i / 4][i % 4] = 0;
     }
   };
-  // Puts the range under way to those before it.
-  const auto fold = [&] {
+  // Puts a range's results to those of the ranges before it, which lie in shared memory: each
+  // thread's sums, then its rows' largest scores and sums of weights.
+  const auto fold = [&](bool is_first) {
+    float* const folded_rows = folded + num_own_steps * 8 * kThreads;
     float factor[2] = {0, 0}, new_factor[2] = {1, 1};
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
-      if (has_folded) {
-        Fold(folded_largest[r], largest[r], factor[r], new_factor[r]);
-        folded_weights[r] =
-            FoldSum(folded_weights[r], factor[r], weight_sums[2 * r], new_factor[r]);
-      } else {
-        folded_largest[r] = largest[r];
-        folded_weights[r] = weight_sums[2 * r];
+      if (!is_first) {
+        float folded_largest = folded_rows[r * kThreads];
+        Fold(folded_largest, largest[r], factor[r], new_factor[r]);
+        largest[r] = folded_largest;
+        weight_sums[2 * r] =
+            FoldSum(folded_rows[(2 + r) * kThreads], factor[r], weight_sums[2 * r], new_factor[r]);
       }
+      folded_rows[r * kThreads] = largest[r];
+      folded_rows[(2 + r) * kThreads] = weight_sums[2 * r];
     }
     SLUICE_UNROLL
     for (int j = 0; j < kOwnSteps; ++j) {
       if (j >= num_own_steps) break;
       SLUICE_UNROLL
       for (int i = 0; i < 8; ++i) {
-        float& folded = folded_sums[(j * 8 + i) * kThreads];
-        const float sum = sums[j][i / 4][i % 4];
+        float& sum = sums[j][i / 4][i % 4];
+        float& before = folded[(j * 8 + i) * kThreads];
         const int r = i % 4 / 2;
-        folded = has_folded ? FoldSum(folded, factor[r], sum, new_factor[r]) : sum;
+        if (!is_first) sum = FoldSum(before, factor[r], sum, new_factor[r]);
+        before = sum;
       }
     }
-    has_folded = true;
   };
 
   clear_sums();
@@ -205,26 +210,26 @@ __global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionLaunch laun
       SLUICE_UNROLL
       for (int i = 0; i < 4; ++i) scores[n][i] = 0;
     }
-    SLUICE_UNROLL
-    for (int step = 0; step < tile.steps(); step += kLoads) {
-      uint32_t read_query[kLoads][4];
-      SLUICE_UNROLL
-      for (int i = 0; i < kLoads; ++i) {
-        if constexpr (kDim > 0) {
-          SLUICE_UNROLL
-          for (int j = 0; j < 4; ++j) read_query[i][j] = kept_query[step + i][j];
-        } else {
-          tile.LoadQuery(read_query[i], query, step + i);
-        }
-      }
+    const auto add_scores = [&](const uint32_t(&q)[kLoads][4], int step) {
       SLUICE_UNROLL
       for (int n = 0; n < kOwnGroups; ++n) {
         uint32_t b[kLoads][2];
         tile.LoadKeys(b, keys, (first_group + n) * 8, step);
         SLUICE_UNROLL
         for (int i = 0; i < kLoads; ++i) {
-          if (step + i < tile.steps()) MmaBf16(scores[n], read_query[i], b[i]);
+          if (step + i < tile.steps()) MmaBf16(scores[n], q[i], b[i]);
         }
+      }
+    };
+    if constexpr (kDim > 0) {
+      SLUICE_UNROLL
+      for (int i = 0; i < Tile::kMaxSteps / kLoads; ++i) add_scores(kept_query[i], i * kLoads);
+    } else {
+      for (int step = 0; step < tile.steps(); step += kLoads) {
+        uint32_t q[kLoads][4];
+        SLUICE_UNROLL
+        for (int i = 0; i < kLoads; ++i) tile.LoadQuery(q[i], query, step + i);
+        add_scores(q, step);
       }
     }
 
@@ -326,7 +331,7 @@ __global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionLaunch laun
 
     const bool is_last = index + 1 == end_tile;
     if (!is_last && (index + 1) * kPositions % kAttentionSplit == 0) {
-      fold();
+      fold((index + 1) * kPositions - item.begin <= kAttentionSplit);
       clear_sums();
     }
     if (launch.num_stages == 1 && !is_last) {
@@ -334,25 +339,14 @@ __global__ void __launch_bounds__(kThreads) AttentionKernel(AttentionLaunch laun
       copy_tile(index + 1);
     }
   }
-  if (has_folded) {
-    fold();
-    SLUICE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      largest[r] = folded_largest[r];
-      weight_sums[2 * r] = folded_weights[r];
-    }
-    SLUICE_UNROLL
-    for (int j = 0; j < kOwnSteps; ++j) {
-      if (j >= num_own_steps) break;
-      SLUICE_UNROLL
-      for (int i = 0; i < 8; ++i) sums[j][i / 4][i % 4] = folded_sums[(j * 8 + i) * kThreads];
-    }
-  }
+  if ((item.end - 1) / kAttentionSplit > item.begin / kAttentionSplit) fold(/*is_first=*/false);
 
   SLUICE_UNROLL
   for (int r = 0; r < 2; ++r) {
-    if (query[r] == nullptr) continue;
-    uint16_t* out = args.out + (query[r] - args.q);
+    if (last_seen[r] < 0) continue;
+    const int row = slice.first_row + item.first_token + token[r];
+    uint16_t* out =
+        args.out + (static_cast<int64_t>(row) * args.num_heads + head[r]) * tile.head_dim();
     float* partial = nullptr;
     if (item.partial >= 0) {
       partial = args.partials +
@@ -438,15 +432,15 @@ __global__ void __launch_bounds__(kThreads) MergeKernel(AttentionLaunch launch) 
 }
 
 template <bool kIsE4m3, int kDim, int kRows>
-void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_item,
-                 int num_items) {
+void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_item, int num_items,
+                 int parts = 1) {
   using Tile = KvTile<kIsE4m3, kDim>;
   constexpr int kMostShared = 99 * 1024;  // the least that a block may have on any device
   const AttentionArgs& args = launch.attention;
   const Tile tile{args.cache.head_dim};
   const bool is_wide = kRows == kWideTileRows;
   const int own_steps = is_wide ? tile.steps() : (tile.steps() + kWarps - 1) / kWarps;
-  int other_bytes = own_steps * 8 * kThreads * static_cast<int>(sizeof(float));
+  int other_bytes = FoldedNumbers(own_steps) * static_cast<int>(sizeof(float));
   if (!is_wide) other_bytes += 16 * (Tile::kPositions + 8) * 2 + kWarps * 16 * 4;
   launch.first_item = first_item;
   launch.num_stages = 2 * 2 * tile.bytes() + other_bytes <= kMostShared ? 2 : 1;
@@ -456,6 +450,7 @@ void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_i
       {.grid_x = static_cast<unsigned>(num_items),
        .grid_y = static_cast<unsigned>(args.cache.num_kv_heads * launch.head_tiles.per_group),
        .threads = kThreads,
+       .grid_z = static_cast<unsigned>(parts),
        .shared_bytes = static_cast<unsigned>(shared_bytes)},
       launch);
 }
@@ -463,9 +458,15 @@ void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_i
 template <bool kIsE4m3, int kDim>
 void LaunchItems(const StreamHandle& stream, const AttentionLaunch& launch) {
   const int num_wide = launch.attention.num_wide_items;
-  LaunchTiles<kIsE4m3, kDim, kWideTileRows>(stream, launch, 0, num_wide);
-  LaunchTiles<kIsE4m3, kDim, kNarrowTileRows>(stream, launch, num_wide,
-                                              launch.attention.num_items - num_wide);
+  const int num_narrow = launch.attention.num_items - num_wide;
+  if constexpr (kDim > 0) {
+    LaunchTiles<kIsE4m3, kDim, kWideTileRows>(stream, launch, 0, num_wide);
+  } else {
+    // Registers would not hold the sums of 16 rows of any size: blocks of 16 rows make a wide tile.
+    LaunchTiles<kIsE4m3, kDim, kNarrowTileRows>(stream, launch, 0, num_wide,
+                                                kWideTileRows / kNarrowTileRows);
+  }
+  LaunchTiles<kIsE4m3, kDim, kNarrowTileRows>(stream, launch, num_wide, num_narrow);
 }
 
 template <bool kIsE4m3>

@@ -52,7 +52,6 @@ struct KvTile {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int row_bytes = head_dim() * kNumberBytes;
     const int count = kRows * pieces();
-    SLUICE_UNROLL
     for (int begin = 0; begin < count; begin += 32) {
       const int row = (begin + lane) / pieces(), piece = (begin + lane) % pieces();
       const int64_t at = __shfl_sync(0xFFFFFFFFu, offset, row % kRows);
