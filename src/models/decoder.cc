@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
@@ -12,6 +11,7 @@
 #include "models/layers/linear.h"
 #include "models/layers/mlp.h"
 #include "models/layers/moe.h"
+#include "models/step_check.h"
 
 namespace sluice {
 namespace {
@@ -22,33 +22,6 @@ void MoveRow(std::byte* data, int64_t from, int64_t to, int64_t row_bytes) {
 }
 
 }  // namespace
-
-void DecoderModel::CheckInput(const StepInput& input, const KvCache& cache) const {
-  const auto rows = static_cast<int64_t>(input.tokens.size());
-  CHECK_LE(rows, options_.max_rows);
-  CHECK_EQ(input.positions.size(), input.tokens.size());
-  CHECK_EQ(input.num_groups, cache.num_groups());
-  CHECK_EQ(static_cast<int64_t>(input.slices.size()) % input.num_groups, 0);
-  CHECK_LE(static_cast<int64_t>(input.SlicesOf(0).size()), options_.max_slices);
-  CHECK_LE(static_cast<int64_t>(input.logit_rows.size()), options_.max_logit_rows);
-  CHECK(cache.layer(0).layout.type == options_.kv_type &&
-            cache.layer(0).layout.block_size == options_.block_size,
-        "the KV cache was allocated with other options than the model");
-  int64_t next_row = 0;
-  for (const kernels::AttentionSlice& slice : input.SlicesOf(0)) {
-    CHECK_EQ(slice.first_row, next_row);
-    next_row += slice.num_tokens;
-    CHECK_LE(int64_t{slice.context} + slice.num_tokens, options_.max_context);
-  }
-  CHECK_EQ(next_row, rows);
-  for (const int32_t token : input.tokens)
-    CHECK(token >= 0 && token < spec_.vocab_size, "token {}", token);
-  int32_t last = -1;
-  for (const int32_t row : input.logit_rows) {
-    CHECK(row > last && row < rows, "logit row {} after {} of {} rows", row, last, rows);
-    last = row;
-  }
-}
 
 void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width, ElementType type) {
   auto* residual = reinterpret_cast<std::byte*>(workspace_.residual());
@@ -68,7 +41,7 @@ void DecoderModel::PrepareThread(const ThreadPool& pool) {
 
 void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,
                            float* logits) {
-  CheckInput(input, cache);
+  CheckStepInput(spec_, options_, input, cache);
   auto rows = static_cast<int64_t>(input.tokens.size());
   if (rows == 0) return;
   const int64_t hidden_size = spec_.hidden_size;

@@ -26,7 +26,6 @@ class DecoderModel final : public Model {
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override;
 
  private:
-  void CheckInput(const StepInput& input, const KvCache& cache) const;
   // Moves the rows whose logits are wanted to the front of `residual` and of `attended`, whose rows
   // hold `q_width` numbers of `type`.
   void KeepLogitRows(const StepInput& input, int64_t q_width, ElementType type);

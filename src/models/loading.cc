@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "kernels/linear.h"
 #include "models/decoder.h"
 #include "models/registry.h"
@@ -96,33 +95,6 @@ Status CheckExperts(const DecoderWeights& weights) {
     }
   }
   return {};
-}
-
-// Says where the scales of an FP8 cache come from.
-void LogKvScales(const DecoderWeights& weights) {
-  int64_t stored = 0;
-  float least = 1, most = 1;
-  for (const LayerWeights& layer : weights.layers) {
-    const KvScales& scales = layer.attention.kv_scales;
-    const auto [low, high] = std::minmax(scales.k, scales.v);
-    least = &layer == weights.layers.data() ? low : std::min(least, low);
-    most = &layer == weights.layers.data() ? high : std::max(most, high);
-    stored += scales.stored;
-  }
-  const auto layers = static_cast<int64_t>(weights.layers.size());
-  if (stored == 0) {
-    LOG_INFO(
-        "models",
-        "the KV cache is FP8 with scales of 1.0: the checkpoint has none for its {} layers, so "
-        "keys and values beyond 448 are cut off",
-        layers);
-    return;
-  }
-  LOG_INFO("models", "the KV cache is FP8 with the checkpoint's scales, {:.4g} to {:.4g}{}", least,
-           most,
-           stored == layers
-               ? ""
-               : fmt::format("; {} of {} layers have none and use 1.0", layers - stored, layers));
 }
 
 }  // namespace

@@ -29,6 +29,9 @@ struct ModelOptions {
   ActivationRounding activation_format = ActivationRounding::kAuto;
   // On a device: a row's result does not depend on the rest of the step. On the CPU it never does.
   bool batch_invariant = false;
+  // On a device: the file that keeps which kernels of the vendor's library were measured to be the
+  // fastest, from one start to the next. Empty: they are measured at every start.
+  std::filesystem::path linear_tactics;
   uint64_t dummy_seed = 0;                   // of the random weights of kDummy
   ElementType kv_type = ElementType::kBF16;  // BF16, F16, F32 or F8_E4M3
   int block_size = 16;                       // tokens in a KV block

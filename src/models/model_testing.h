@@ -45,6 +45,10 @@ class Runner {
       : options_(options), pool_(num_threads) {
     Load("", config);
   }
+  // Of a model and a cache for these options that somebody else made.
+  Runner(std::unique_ptr<Model> model, std::unique_ptr<KvCache> cache, const ModelOptions& options,
+         int num_threads)
+      : options_(options), pool_(num_threads), model_(std::move(model)), cache_(std::move(cache)) {}
 
   // One slice of a step: the next `count` tokens of `sequence`, with the logits of all of them.
   struct Part {
@@ -97,6 +101,10 @@ class Runner {
     return all;
   }
 
+  int64_t BlocksPerSequence() const { return BlocksPerSequence(options_); }
+  static int64_t BlocksPerSequence(const ModelOptions& options) {
+    return (options.max_context + options.block_size - 1) / options.block_size;
+  }
   void Forget(int sequence) { ContextOf(sequence) = 0; }
   Model& model() { return *model_; }
   KvCache& cache() { return *cache_; }
@@ -110,9 +118,6 @@ class Runner {
   }
 
  private:
-  int64_t BlocksPerSequence() const {
-    return (options_.max_context + options_.block_size - 1) / options_.block_size;
-  }
   int32_t& ContextOf(int sequence) {
     contexts_.resize(std::max(contexts_.size(), static_cast<size_t>(sequence) + 1));
     return contexts_[static_cast<size_t>(sequence)];

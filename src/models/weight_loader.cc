@@ -12,13 +12,11 @@
 #include "base/log.h"
 #include "kernels/linear.h"
 #include "models/matrix_source.h"
+#include "models/packing_sink.h"
 
 namespace sluice {
 namespace {
 
-// Bytes of a tensor packed between two calls of the progress function; then their pages are given
-// back.
-constexpr int64_t kChunkBytes = int64_t{32} << 20;
 constexpr const char* kHead = "lm_head.weight";
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
 
@@ -244,60 +242,14 @@ class Inspection {
   std::map<ElementType, int64_t> modules_of_type_;
 };
 
-// Rows that make a chunk; a whole number of panels.
-int64_t ChunkRows(int64_t row_bytes) {
-  return std::max<int64_t>(
-             1, kChunkBytes / std::max<int64_t>(row_bytes, 1) / kernels::PackedMatrix::kPanelRows) *
-         kernels::PackedMatrix::kPanelRows;
-}
-
-// Packs one part below the rows that are already there.
-void PackPart(ThreadPool& pool, const StoredLinear& part, bool decodes, int64_t first_row,
-              kernels::PackedMatrix& target, ProgressMeter& meter) {
-  const StoredMatrix& source = part.matrix;
-  const StoredTensor& tensor = *part.tensors.front();
-  const auto begin = static_cast<uint64_t>(source.data - tensor.bytes().data());
-  const int64_t row_bytes = source.cols * BitsPerElement(source.format.type) / 8;
-  const int64_t chunk_rows = ChunkRows(decodes ? source.cols * 4 : row_bytes);
-  std::vector<float> values;
-  for (int64_t row = 0; row < source.rows; row += chunk_rows) {
-    const int64_t rows = std::min(chunk_rows, source.rows - row);
-    if (decodes) {
-      values.resize(static_cast<size_t>(rows * source.cols));
-      pool.ParallelFor(rows, 1, [&](int64_t from, int64_t to) {
-        for (int64_t i = from; i < to; ++i)
-          DecodeStoredRow(source, row + i, values.data() + i * source.cols);
-      });
-      kernels::PackRows(pool, target, first_row + row,
-                        PlainMatrix(values.data(), ElementType::kF32, rows, source.cols), 0, rows);
-    } else {
-      kernels::PackRows(pool, target, first_row + row, source, row, rows);
-    }
-    // The rows of a transposed matrix lie all over it.
-    if (!source.transposed) {
-      tensor.Release(begin + static_cast<uint64_t>(row * row_bytes),
-                     static_cast<uint64_t>(rows * row_bytes));
-    }
-    meter.Add(rows * row_bytes);
-  }
-  if (source.transposed) tensor.Release(begin, static_cast<uint64_t>(DataBytes(source)));
-  if (source.scales == nullptr) return;
-  const StoredTensor& scales = *part.tensors[1];
-  scales.Release(static_cast<uint64_t>(source.scales - scales.bytes().data()),
-                 static_cast<uint64_t>(ScaleBytes(source)));
-  meter.Add(ScaleBytes(source));
-}
-
 }  // namespace
 
 int64_t ParameterBytes(const ParameterList& list, const QuantizationScheme& scheme,
                        ElementType compute_type) {
   int64_t bytes = 0;
   for (const MatrixParameter& matrix : list.matrices) {
-    std::vector<DataFormat> planned;
-    for (const ParameterPart& part : matrix.parts)
-      planned.push_back(scheme.PlannedFormat(part.name));
-    bytes += kernels::PackedBytes(PackedFormat(planned, compute_type), matrix.rows(), matrix.cols);
+    bytes += kernels::PackedBytes(PlannedMatrixFormat(matrix, scheme, compute_type), matrix.rows(),
+                                  matrix.cols);
   }
   for (const VectorParameter& vector : list.vectors)
     bytes += vector.rows() * static_cast<int64_t>(sizeof(float));
@@ -313,7 +265,7 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
   return inspection.Finish();
 }
 
-Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint,
+Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
                       const LoadProgress& progress) {
   int64_t total = 0;
@@ -330,13 +282,12 @@ Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpo
   for (const MatrixParameter& matrix : list.matrices) {
     ASSIGN_OR_RETURN(const MatrixSource source,
                      FindMatrix(matrix, checkpoint, scheme, compute_type));
-    ASSIGN_OR_RETURN(*matrix.target,
-                     kernels::AllocatePacked(source.packed, matrix.rows(), matrix.cols,
-                                             matrix.parts.front().name.c_str()));
+    RETURN_IF_ERROR(sink.Begin(matrix, source.packed));
     if (matrix.inputs != nullptr) *matrix.inputs = source.inputs;
     int64_t first_row = 0;
     for (const StoredLinear& part : source.parts) {
-      PackPart(pool, part, source.decodes, first_row, *matrix.target, meter);
+      RETURN_IF_ERROR(sink.AddStored(part, source.decodes, first_row,
+                                     [&meter](int64_t bytes) { meter.Add(bytes); }));
       first_row += part.matrix.rows;
     }
   }
@@ -356,6 +307,39 @@ Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpo
     parameter.target->tensors.clear();  // The checkpoint is closed after loading.
   }
   return {};
+}
+
+Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint,
+                      const QuantizationScheme& scheme, ElementType compute_type,
+                      const LoadProgress& progress) {
+  PackingSink sink(pool);
+  return LoadParameters(sink, list, checkpoint, scheme, compute_type, progress);
+}
+
+void LogKvScales(const DecoderWeights& weights) {
+  int64_t stored = 0;
+  float least = 1, most = 1;
+  for (const LayerWeights& layer : weights.layers) {
+    const KvScales& scales = layer.attention.kv_scales;
+    const auto [low, high] = std::minmax(scales.k, scales.v);
+    least = &layer == weights.layers.data() ? low : std::min(least, low);
+    most = &layer == weights.layers.data() ? high : std::max(most, high);
+    stored += scales.stored;
+  }
+  const auto layers = static_cast<int64_t>(weights.layers.size());
+  if (stored == 0) {
+    LOG_INFO(
+        "models",
+        "the KV cache is FP8 with scales of 1.0: the checkpoint has none for its {} layers, so "
+        "keys and values beyond 448 are cut off",
+        layers);
+    return;
+  }
+  LOG_INFO("models", "the KV cache is FP8 with the checkpoint's scales, {:.4g} to {:.4g}{}", least,
+           most,
+           stored == layers
+               ? ""
+               : fmt::format("; {} of {} layers have none and use 1.0", layers - stored, layers));
 }
 
 }  // namespace sluice

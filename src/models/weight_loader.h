@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/scheme.h"
+#include "models/matrix_sink.h"
 #include "models/model.h"
 #include "models/weights.h"
 
@@ -17,6 +18,10 @@ namespace sluice {
 // keep their exact values, BF16 as BF16, F16 and F32 as F32. Parts of unlike formats in one matrix
 // (q in FP8, k in BF16) become plain numbers in the compute type. REQUIRES: `stored` is not empty.
 DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compute_type);
+
+// The same of a matrix whose parts are stored as the configuration plans it.
+DataFormat PlannedMatrixFormat(const MatrixParameter& matrix, const QuantizationScheme& scheme,
+                               ElementType compute_type);
 
 // Bytes that the parameters take when everything is stored as the configuration plans it.
 int64_t ParameterBytes(const ParameterList& list, const QuantizationScheme& scheme,
@@ -31,8 +36,13 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
 // The same for the model that `config` describes.
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint);
 
-// Packs every parameter straight from the mapped files, in parallel, and gives their pages back as
-// it goes. REQUIRES: CheckParameters succeeded.
+// Reads every parameter straight from the mapped files, matrices into the sink, vectors into their
+// targets. REQUIRES: CheckParameters succeeded.
+Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpoint& checkpoint,
+                      const QuantizationScheme& scheme, ElementType compute_type,
+                      const LoadProgress& progress);
+
+// The same with matrices packed into their targets, in parallel.
 Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
                       const LoadProgress& progress);
@@ -40,8 +50,14 @@ Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpo
 // Fills the parameters with random numbers of a size that keeps activations finite (norms with 1),
 // in the formats that the configuration plans. The values depend on the seed and the modules' names
 // alone, not on the number of threads.
+Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t seed,
+                           const QuantizationScheme& scheme, ElementType compute_type,
+                           const LoadProgress& progress);
 Status FillDummyParameters(ThreadPool& pool, const ParameterList& list, uint64_t seed,
                            const QuantizationScheme& scheme, ElementType compute_type,
                            const LoadProgress& progress);
+
+// Says where the scales of an FP8 cache come from.
+void LogKvScales(const DecoderWeights& weights);
 
 }  // namespace sluice

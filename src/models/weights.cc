@@ -83,6 +83,7 @@ void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, 
             MoeWeights& weights) {
   AddLinear(list, {{fmt::format("{}.{}", layer, spec.router_module), spec.num_experts}},
             hidden_size, /*has_bias=*/false, weights.router);
+  list.matrices.back().plain_on_device = true;
   const std::string prefix = fmt::format("{}.{}", layer, spec.experts_module);
   AddExperts(list, prefix, spec,
              {{"gate_proj", spec.intermediate_size}, {"up_proj", spec.intermediate_size}},
@@ -105,7 +106,8 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights) {
   weights.layers.resize(spec.layers.size());
   list.matrices.push_back({.parts = {{"model.embed_tokens", spec.vocab_size}},
                            .cols = spec.hidden_size,
-                           .target = &weights.embedding});
+                           .target = &weights.embedding,
+                           .plain_on_device = true});
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const std::string prefix = fmt::format("model.layers.{}", i);
     LayerWeights& layer = weights.layers[i];

@@ -92,6 +92,8 @@ struct MatrixParameter {
   kernels::PackedMatrix* target = nullptr;
   LinearInputs* inputs = nullptr;  // may be null: nobody wants to know
   std::optional<FusedExpert> fused = {};
+  // No product of rounded inputs reads it (the embedding, the router): devices hold it as BF16.
+  bool plain_on_device = false;
 
   int64_t rows() const;
 };

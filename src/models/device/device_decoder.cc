@@ -1,0 +1,364 @@
+#include "models/device/device_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "base/check.h"
+#include "models/step_check.h"
+
+namespace sluice {
+namespace {
+
+using device::Number;
+
+int64_t BytesOf(Number type) {
+  return type == Number::kF32 ? 4 : type == Number::kBF16 ? 2 : 1;
+}
+
+device::KvArrays ArraysOf(const kernels::KvCacheView& view, const DeviceLayerWeights& weights) {
+  return {.k = view.k,
+          .v = view.v,
+          .type = view.layout.type == ElementType::kF8E4M3 ? Number::kF8 : Number::kBF16,
+          .k_scale = weights.k_scale,
+          .v_scale = weights.v_scale,
+          .num_kv_heads = view.layout.num_kv_heads,
+          .head_dim = view.layout.head_dim,
+          .block_size = view.layout.block_size};
+}
+
+}  // namespace
+
+DeviceDecoder::DeviceDecoder(ModelConfig config, const ModelOptions& options, DecoderSpec spec,
+                             Parts parts)
+    : Model(std::move(config)),
+      options_(options),
+      spec_(std::move(spec)),
+      parts_(std::move(parts)) {}
+
+DeviceDecoder::~DeviceDecoder() {
+  // Nothing may run any more when the memory goes; what failed was told by the step that failed.
+  static_cast<void>(parts_.stream->Synchronize());
+  if (pinned_logits_ != nullptr) parts_.device.Unpin(pinned_logits_);
+}
+
+Status DeviceDecoder::Tune() {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  const int64_t logit_rows = std::min(options_.max_logit_rows, options_.max_rows);
+  // What the arrays hold does not matter.
+  const auto tune = [&](const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t most,
+                        int64_t y, Number y_type) -> Status {
+    if (weights.matrix.n == 0) return {};
+    for (const int64_t rows : parts_.linear->TuningRows(most))
+      RETURN_IF_ERROR(
+          parts_.linear->Tune(*parts_.stream, ProductOf(weights, x, rows, At(y), y_type)));
+    return {};
+  };
+  for (const DeviceLayerWeights& layer : parts_.weights.layers) {
+    RETURN_IF_ERROR(
+        tune(layer.qkv, Normed(layer.qkv.inputs), options_.max_rows, layout.qkv, layout.wide));
+    device::RowsOut x = RowsAt(layout.attended, layout.attended_scales, layer.output.inputs);
+    RETURN_IF_ERROR(tune(layer.output, x, options_.max_rows, layout.delta, Number::kF32));
+    RETURN_IF_ERROR(tune(layer.gate_up, Normed(layer.gate_up.inputs), layout.mlp_rows,
+                         layout.gate_up, layout.wide));
+    x = RowsAt(layout.activated, layout.activated_scales, layer.down.inputs);
+    RETURN_IF_ERROR(tune(layer.down, x, layout.mlp_rows, layout.delta, Number::kF32));
+  }
+  const DeviceLinearWeights& head = parts_.weights.head;
+  RETURN_IF_ERROR(tune(head, Normed(head.inputs), logit_rows, layout.logits, Number::kF32));
+  RETURN_IF_ERROR(parts_.stream->Synchronize());
+  return parts_.linear->SaveTactics();
+}
+
+void DeviceDecoder::PrepareLogits(std::span<float> logits) {
+  if (pinned_logits_ != nullptr) parts_.device.Unpin(pinned_logits_);
+  pinned_logits_ = nullptr;
+  if (logits.empty()) return;
+  if (parts_.device.Pin(logits.data(), static_cast<int64_t>(logits.size_bytes())))
+    pinned_logits_ = logits.data();
+}
+
+device::RowsOut DeviceDecoder::RowsAt(int64_t data, int64_t scales,
+                                      const DeviceInputs& inputs) const {
+  return {.data = At(data),
+          .type = inputs.type,
+          .scales = inputs.type == Number::kF8 ? At<float>(scales) : nullptr,
+          .row_scale = inputs.row_scale,
+          .static_scale = inputs.static_scale};
+}
+
+device::RowsOut DeviceDecoder::Normed(const DeviceInputs& inputs) const {
+  return RowsAt(parts_.layout.normed, parts_.layout.normed_scales, inputs);
+}
+
+void DeviceDecoder::Norm(const Rows& rows, const float* delta, const float* weight,
+                         const DeviceInputs& inputs, float* out_f32) {
+  parts_.kernels.rms_norm(parts_.stream->handle(), {.residual = rows.residual,
+                                                    .delta = delta,
+                                                    .delta_type = Number::kF32,
+                                                    .weight = weight,
+                                                    .eps = spec_.norm_eps,
+                                                    .rows = rows.count,
+                                                    .cols = spec_.hidden_size,
+                                                    .out = Normed(inputs),
+                                                    .out_f32 = out_f32});
+}
+
+device::LinearArgs DeviceDecoder::ProductOf(const DeviceLinearWeights& weights,
+                                            const device::RowsOut& x, int64_t rows, void* y,
+                                            Number y_type) const {
+  return {.w = weights.matrix,
+          .x = x.data,
+          .x_type = x.type,
+          .x_scales = x.scales,
+          .m = rows,
+          .y = y,
+          .y_type = y_type,
+          .y_stride = weights.matrix.n,
+          .bias = weights.bias,
+          .scratch = At(parts_.layout.linear_scratch)};
+}
+
+void DeviceDecoder::Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x,
+                             int64_t rows, void* y, Number y_type) {
+  parts_.linear->Run(*parts_.stream, ProductOf(weights, x, rows, y, y_type));
+}
+
+void DeviceDecoder::MultiplyExperts(const DeviceExpertWeights& weights, int64_t num_experts,
+                                    const device::RowsOut& x, int64_t pairs, void* y,
+                                    Number y_type) {
+  const device::Weights& first = weights.first.matrix;
+  parts_.kernels.grouped_linear(parts_.stream->handle(),
+                                {.linear = {.w = first,
+                                            .x = x.data,
+                                            .x_type = x.type,
+                                            .x_scales = x.scales,
+                                            .m = pairs,
+                                            .y = y,
+                                            .y_type = y_type,
+                                            .y_stride = first.n,
+                                            .bias = nullptr,
+                                            .scratch = At(parts_.layout.linear_scratch)},
+                                 .num_experts = num_experts,
+                                 .codes_stride = weights.codes_stride,
+                                 .group_scales_stride = weights.group_scales_stride,
+                                 .row_scales_stride = weights.row_scales_stride,
+                                 .row_begin = At<int32_t>(parts_.layout.row_begin)});
+}
+
+// silu(gate) * up of the rows that the last product wrote to `gate_up`.
+device::RowsOut DeviceDecoder::Activate(const DeviceInputs& inputs, int64_t rows, int64_t width) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  const device::RowsOut out = RowsAt(layout.activated, layout.activated_scales, inputs);
+  parts_.kernels.silu_mul(
+      parts_.stream->handle(),
+      {.x = At(layout.gate_up), .x_type = layout.wide, .rows = rows, .width = width, .out = out});
+  return out;
+}
+
+void DeviceDecoder::ProjectAndAppend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
+                                     const device::KvArrays& cache, int64_t group, int64_t rows) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  Multiply(weights.qkv, Normed(weights.qkv.inputs), rows, At(layout.qkv), layout.wide);
+  device::RopeAppendArgs args = {};
+  args.qkv = At(layout.qkv);
+  args.qkv_type = layout.wide;
+  args.rows = rows;
+  args.num_heads = spec.num_heads;
+  args.q_norm = weights.q_norm;
+  args.k_norm = weights.k_norm;
+  args.norms_after_rope = spec.qk_norm == QkNorm::kAfterRopeUnweighted;
+  args.eps = spec_.norm_eps;
+  args.rope = spec.rope;
+  args.interleaved = spec.rope_style == kernels::RopeStyle::kInterleaved;
+  args.cos_sin = At<float>(layout.cos_sin);
+  args.positions = parts_.inputs.positions();
+  if (spec.temperature_tuning) {
+    args.temperature_floor = static_cast<float>(spec.temperature_tuning->floor_scale);
+    args.temperature_scale = static_cast<float>(spec.temperature_tuning->attn_scale);
+  }
+  args.slots = parts_.inputs.slots(group);
+  args.q = At<uint16_t>(layout.q);
+  args.cache = cache;
+  parts_.kernels.rope_append(parts_.stream->handle(), args);
+}
+
+void DeviceDecoder::Attend(const AttentionSpec& spec, const device::KvArrays& cache,
+                           int64_t group) {
+  device::AttentionArgs args = parts_.inputs.Attention(spec.span, group);
+  args.q = At<uint16_t>(parts_.layout.q);
+  args.num_heads = spec.num_heads;
+  args.scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
+  args.cache = cache;
+  args.partials = At<float>(parts_.layout.partials);
+  args.out = At<uint16_t>(parts_.layout.attended);
+  parts_.kernels.attention(parts_.stream->handle(), args);
+}
+
+// After the last attention no row depends on another: the rest is computed for the wanted rows
+// alone.
+DeviceDecoder::Rows DeviceDecoder::KeepLogitRows(const AttentionSpec& spec, int64_t rows) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  const StreamHandle handle = parts_.stream->handle();
+  const auto take = [&](int64_t from, int64_t row_bytes, int64_t to) {
+    parts_.kernels.take_rows(handle, {.in = At(from),
+                                      .indices = parts_.inputs.logit_rows(),
+                                      .rows = rows,
+                                      .row_bytes = row_bytes,
+                                      .out = At(to)});
+  };
+  take(layout.residual, spec_.hidden_size * 4, layout.last_residual);
+  take(layout.attended, spec.q_width() * 2, layout.attended_last);
+  return {At<float>(layout.last_residual), rows};
+}
+
+void DeviceDecoder::ProjectOutput(const AttentionSpec& spec, const DeviceLayerWeights& weights,
+                                  const uint16_t* attended, int64_t rows) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  device::RowsOut x = RowsAt(layout.attended_f8, layout.attended_scales, weights.output.inputs);
+  if (x.type == Number::kF8) {
+    parts_.kernels.convert_rows(
+        parts_.stream->handle(),
+        {.x = attended, .x_type = Number::kBF16, .rows = rows, .cols = spec.q_width(), .out = x});
+  } else {
+    x.data = const_cast<uint16_t*>(attended);
+  }
+  Multiply(weights.output, x, rows, At(layout.delta), Number::kF32);
+}
+
+void DeviceDecoder::Mlp(const MlpSpec& spec, const DeviceLayerWeights& weights, int64_t rows) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  const int64_t hidden = spec_.hidden_size;
+  for (int64_t first = 0; first < rows; first += layout.mlp_rows) {
+    const int64_t count = std::min(layout.mlp_rows, rows - first);
+    device::RowsOut x = Normed(weights.gate_up.inputs);
+    x.data = static_cast<std::byte*>(x.data) + first * hidden * BytesOf(x.type);
+    if (x.scales != nullptr) x.scales += first;
+    Multiply(weights.gate_up, x, count, At(layout.gate_up), layout.wide);
+    x = Activate(weights.down.inputs, count, spec.intermediate_size);
+    Multiply(weights.down, x, count, At<float>(layout.delta) + first * hidden, Number::kF32);
+  }
+}
+
+// The router, from inputs in F32: a choice between two experts that are nearly as good should not
+// hang on their rounding. Then the MLP that sees every token, and the chosen experts.
+void DeviceDecoder::Moe(const LayerSpec& layer, const DeviceLayerWeights& weights, int64_t rows) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  const MoeSpec& spec = *layer.moe;
+  parts_.kernels.router(parts_.stream->handle(),
+                        {.x = At<float>(layout.normed_f32),
+                         .weight = weights.router,
+                         .rows = rows,
+                         .k = spec_.hidden_size,
+                         .num_experts = spec.num_experts,
+                         .top_k = static_cast<int>(spec.top_k),
+                         .sigmoid = spec.score == kernels::RouterScore::kSigmoid,
+                         .normalize = spec.normalize,
+                         .logits = At<float>(layout.router_logits),
+                         .chosen = At<int32_t>(layout.chosen),
+                         .expert_weights = At<float>(layout.expert_weights)});
+  const bool has_shared = layer.mlp.intermediate_size > 0;
+  if (has_shared) Mlp(layer.mlp, weights, rows);
+  const int64_t most = layout.moe_pairs / spec.top_k;
+  for (int64_t first = 0; first < rows; first += most)
+    RunChosen(spec, weights, first, std::min(most, rows - first), has_shared);
+}
+
+// The experts of rows [first, first + count), into `delta`.
+void DeviceDecoder::RunChosen(const MoeSpec& spec, const DeviceLayerWeights& weights, int64_t first,
+                              int64_t count, bool add) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  const StreamHandle handle = parts_.stream->handle();
+  const int64_t hidden = spec_.hidden_size, pairs = count * spec.top_k;
+  const auto top_k = static_cast<int>(spec.top_k);
+  const float* expert_weights = At<float>(layout.expert_weights) + first * spec.top_k;
+  parts_.kernels.group_by_expert(handle, {.chosen = At<int32_t>(layout.chosen) + first * spec.top_k,
+                                          .rows = count,
+                                          .top_k = top_k,
+                                          .num_experts = spec.num_experts,
+                                          .order = At<int32_t>(layout.order),
+                                          .place = At<int32_t>(layout.place),
+                                          .row_begin = At<int32_t>(layout.row_begin)});
+  device::RowsOut x =
+      RowsAt(layout.gathered, layout.gathered_scales, weights.expert_gate_up.first.inputs);
+  parts_.kernels.gather_rows(handle, {.x = At<float>(layout.normed_f32) + first * hidden,
+                                      .order = At<int32_t>(layout.order),
+                                      .pairs = pairs,
+                                      .cols = hidden,
+                                      .top_k = top_k,
+                                      .weights = spec.scale_inputs ? expert_weights : nullptr,
+                                      .out = x});
+  MultiplyExperts(weights.expert_gate_up, spec.num_experts, x, pairs, At(layout.gate_up),
+                  layout.wide);
+  x = Activate(weights.expert_down.first.inputs, pairs, spec.intermediate_size);
+  MultiplyExperts(weights.expert_down, spec.num_experts, x, pairs, At(layout.expert_results),
+                  Number::kF32);
+  parts_.kernels.combine_experts(handle, {.y = At(layout.expert_results),
+                                          .y_type = Number::kF32,
+                                          .place = At<int32_t>(layout.place),
+                                          .weights = spec.scale_inputs ? nullptr : expert_weights,
+                                          .rows = count,
+                                          .cols = hidden,
+                                          .top_k = top_k,
+                                          .add = add,
+                                          .sum = At<float>(layout.delta) + first * hidden});
+}
+
+void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float* logits) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  const DeviceDecoderWeights& weights = parts_.weights;
+  const StreamHandle handle = parts_.stream->handle();
+  const int64_t hidden = spec_.hidden_size;
+  Rows rows = {At<float>(layout.residual), static_cast<int64_t>(input.tokens.size())};
+  float* const delta = At<float>(layout.delta);
+  parts_.inputs.Send(*parts_.stream, input);
+  parts_.kernels.embedding(handle, {.tokens = parts_.inputs.tokens(),
+                                    .table = weights.embedding,
+                                    .rows = rows.count,
+                                    .cols = hidden,
+                                    .out = rows.residual});
+  const int head_dim = spec_.layers.front().attention.head_dim;
+  parts_.kernels.rope_table(handle, {.positions = parts_.inputs.positions(),
+                                     .frequencies = weights.rope_frequencies,
+                                     .rows = rows.count,
+                                     .head_dim = head_dim,
+                                     .cos_sin = At<float>(layout.cos_sin)});
+  for (size_t i = 0; i < spec_.layers.size(); ++i) {
+    const LayerSpec& layer = spec_.layers[i];
+    const DeviceLayerWeights& mine = weights.layers[i];
+    const auto index = static_cast<int64_t>(i);
+    const int64_t group = cache.group(index);
+    const device::KvArrays arrays = ArraysOf(cache.layer(index), mine);
+    Norm(rows, i == 0 ? nullptr : delta, mine.attention_norm, mine.qkv.inputs, nullptr);
+    ProjectAndAppend(layer.attention, mine, arrays, group, rows.count);
+    const bool is_last = i + 1 == spec_.layers.size();
+    if (is_last && input.logit_rows.empty()) return;
+    Attend(layer.attention, arrays, group);
+    const uint16_t* attended = At<uint16_t>(layout.attended);
+    if (is_last && input.logit_rows.size() < input.tokens.size()) {
+      rows = KeepLogitRows(layer.attention, static_cast<int64_t>(input.logit_rows.size()));
+      attended = At<uint16_t>(layout.attended_last);
+    }
+    ProjectOutput(layer.attention, mine, attended, rows.count);
+    Norm(rows, delta, mine.mlp_norm, mine.gate_up.inputs,
+         layer.moe ? At<float>(layout.normed_f32) : nullptr);
+    if (layer.moe)
+      Moe(layer, mine, rows.count);
+    else
+      Mlp(layer.mlp, mine, rows.count);
+  }
+  Norm(rows, delta, weights.final_norm, weights.head.inputs, nullptr);
+  Multiply(weights.head, Normed(weights.head.inputs), rows.count, At(layout.logits), Number::kF32);
+  parts_.stream->CopyToHost(logits, At(layout.logits), rows.count * spec_.vocab_size * 4);
+}
+
+void DeviceDecoder::Forward(ThreadPool& /*threads*/, const StepInput& input, KvCache& cache,
+                            float* logits) {
+  CheckStepInput(spec_, options_, input, cache);
+  if (input.tokens.empty()) return;
+  Enqueue(input, cache, logits);
+  if (const Status status = parts_.stream->Synchronize(); !status)
+    throw std::runtime_error(status.error().message);
+}
+
+}  // namespace sluice

@@ -1,0 +1,82 @@
+// The decoder on a device: it computes what a DecoderSpec describes, with the fused kernels.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "device/device.h"
+#include "kernels/cuda/device_linear.h"
+#include "models/decoder_spec.h"
+#include "models/device/device_step.h"
+#include "models/device/device_weights.h"
+#include "models/device/device_workspace.h"
+#include "models/model.h"
+
+namespace sluice {
+
+// Ownership: the device and the memory of weights and workspace outlive it.
+class DeviceDecoder final : public Model {
+ public:
+  struct Parts {
+    Device& device;
+    const device::DeviceKernels& kernels;
+    std::unique_ptr<DeviceStream> stream;
+    std::unique_ptr<device::DeviceLinear> linear;
+    DeviceDecoderWeights weights;
+    DeviceWorkspaceLayout layout;
+    std::byte* workspace = nullptr;
+    DeviceStepInputs inputs;
+  };
+
+  DeviceDecoder(ModelConfig config, const ModelOptions& options, DecoderSpec spec, Parts parts);
+  ~DeviceDecoder() override;
+
+  // Lets the products' kernels be chosen by measuring them, where there is a choice. To be called
+  // before the first step.
+  Status Tune();
+
+  void PrepareLogits(std::span<float> logits) override;
+  void Forward(ThreadPool& threads, const StepInput& input, KvCache& cache, float* logits) override;
+
+ private:
+  // Of the step that is being enqueued.
+  struct Rows {
+    float* residual = nullptr;
+    int64_t count = 0;
+  };
+
+  template <typename T = void>
+  T* At(int64_t offset) const {
+    return reinterpret_cast<T*>(parts_.workspace + offset);
+  }
+  device::RowsOut RowsAt(int64_t data, int64_t scales, const DeviceInputs& inputs) const;
+  device::RowsOut Normed(const DeviceInputs& inputs) const;
+  void Norm(const Rows& rows, const float* delta, const float* weight, const DeviceInputs& inputs,
+            float* out_f32);
+  device::LinearArgs ProductOf(const DeviceLinearWeights& weights, const device::RowsOut& x,
+                               int64_t rows, void* y, device::Number y_type) const;
+  void Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t rows, void* y,
+                device::Number y_type);
+  void MultiplyExperts(const DeviceExpertWeights& weights, int64_t num_experts,
+                       const device::RowsOut& x, int64_t pairs, void* y, device::Number y_type);
+  device::RowsOut Activate(const DeviceInputs& inputs, int64_t rows, int64_t width);
+
+  void ProjectAndAppend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
+                        const device::KvArrays& cache, int64_t group, int64_t rows);
+  void Attend(const AttentionSpec& spec, const device::KvArrays& cache, int64_t group);
+  Rows KeepLogitRows(const AttentionSpec& spec, int64_t rows);
+  void ProjectOutput(const AttentionSpec& spec, const DeviceLayerWeights& weights,
+                     const uint16_t* attended, int64_t rows);
+  void Mlp(const MlpSpec& spec, const DeviceLayerWeights& weights, int64_t rows);
+  void Moe(const LayerSpec& spec, const DeviceLayerWeights& weights, int64_t rows);
+  void RunChosen(const MoeSpec& spec, const DeviceLayerWeights& weights, int64_t first,
+                 int64_t count, bool add);
+  void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
+
+  ModelOptions options_;
+  DecoderSpec spec_;
+  Parts parts_;
+  void* pinned_logits_ = nullptr;
+};
+
+}  // namespace sluice

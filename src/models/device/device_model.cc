@@ -1,0 +1,273 @@
+// PlanDeviceModel and LoadDeviceModel.
+#include "models/device/device_model.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "device/device_pool.h"
+#include "device/uploader.h"
+#include "kernels/cuda/device_kernel_tables.h"
+#include "kernels/cuda/device_linear.h"
+#include "kernels/cuda/linear_shapes.h"
+#include "models/device/device_decoder.h"
+#include "models/device/device_sink.h"
+#include "models/matrix_source.h"
+#include "models/registry.h"
+#include "models/weight_loader.h"
+#include "models/workspace.h"
+
+namespace sluice {
+namespace {
+
+// Products multiply BF16; plain weights are rounded to it.
+constexpr ElementType kComputeType = ElementType::kBF16;
+
+Status CheckOptions(const ModelOptions& options) {
+  if (options.compute_type != kComputeType) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("the CUDA backend computes in bfloat16, not in {}: use --dtype "
+                            "bfloat16 or auto, or serve on the CPU",
+                            ElementTypeName(options.compute_type)),
+                "dtype");
+  }
+  if (options.kv_type != ElementType::kBF16 && options.kv_type != ElementType::kF8E4M3) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("the CUDA backend keeps keys and values in bfloat16 or fp8, not in {}: "
+                            "use --kv-cache-dtype bfloat16, fp8 or auto, or serve on the CPU",
+                            ElementTypeName(options.kv_type)),
+                "kv_cache_dtype");
+  }
+  CHECK(options.block_size > 0 && options.max_rows > 0 && options.max_slices > 0 &&
+        options.max_context > 0 && options.max_logit_rows > 0);
+  return {};
+}
+
+Status CheckSpec(const DecoderSpec& spec) {
+  const AttentionSpec& attention = spec.layers.front().attention;
+  constexpr int64_t kMostHidden = 16384;  // of a row that one block of threads norms
+  if (attention.head_dim % 8 != 0 || attention.head_dim < 32 || attention.head_dim > 256) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("head_dim is {}: attention on a device takes multiples of 8 from 32 to "
+                            "256; serve this model on the CPU",
+                            attention.head_dim),
+                "head_dim");
+  }
+  if (spec.hidden_size > kMostHidden) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("hidden_size is {}: devices take up to {}; serve this model on the CPU",
+                            spec.hidden_size, kMostHidden),
+                "hidden_size");
+  }
+  return {};
+}
+
+Result<DecoderSpec> Describe(const ModelConfig& config, const ModelOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  ASSIGN_OR_RETURN(DecoderSpec spec, DescribeModel(config));
+  RETURN_IF_ERROR(CheckSpec(spec));
+  return spec;
+}
+
+KvGroups GroupsOf(const DecoderSpec& spec, const ModelOptions& options) {
+  std::vector<kernels::AttentionSpan> spans;
+  for (const LayerSpec& layer : spec.layers) spans.push_back(layer.attention.span);
+  return KvGroups::For(spans, options.max_context);
+}
+
+// Inputs are rounded as the checkpoint says where the device multiplies such numbers.
+bool RoundsToE4m3(const ModelOptions& options, const DeviceInfo& device) {
+  constexpr int kFirstWithE4m3 = 89;
+  return options.activation_format != ModelOptions::ActivationRounding::kBf16 &&
+         device.compute_capability() >= kFirstWithE4m3;
+}
+
+device::DeviceLinearOptions LinearOptionsOf(const ModelOptions& options) {
+  device::DeviceLinearOptions linear;
+  linear.batch_invariant = options.batch_invariant;
+  linear.tactics = options.linear_tactics;
+  return linear;
+}
+
+int64_t LinearScratch(const DecoderSpec& spec, const ModelOptions& options,
+                      const DeviceInfo& device, const DeviceDecoderWeights& weights) {
+  const device::DeviceLinearOptions linear = LinearOptionsOf(options);
+  const int64_t moe_pairs = DeviceWorkspaceLayout::For(spec, options).moe_pairs;
+  int64_t bytes = 0;
+  const auto product = [&](const DeviceLinearWeights& layer) {
+    if (layer.matrix.n == 0) return;
+    bytes = std::max(bytes, device::DeviceLinear::PlannedScratchBytes(device, linear, layer.matrix,
+                                                                      options.max_rows));
+  };
+  for (const DeviceLayerWeights& layer : weights.layers) {
+    for (const DeviceLinearWeights* one :
+         {&layer.qkv, &layer.output, &layer.gate_up, &layer.down}) {
+      product(*one);
+    }
+    if (layer.router == nullptr) continue;
+    for (const DeviceExpertWeights* experts : {&layer.expert_gate_up, &layer.expert_down})
+      bytes = std::max(bytes, device::LinearScratchBytes(experts->first.matrix, moe_pairs));
+  }
+  product(weights.head);
+  return bytes;
+}
+
+DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& options,
+                                   const DeviceInfo& device, const DeviceDecoderWeights& weights) {
+  DeviceWorkspaceNeeds needs;
+  needs.attention_partials =
+      device::AttentionPartialsBytes(DeviceStepInputs::LimitsOf(spec, options));
+  needs.linear_scratch = LinearScratch(spec, options, device, weights);
+  needs.step_inputs =
+      DeviceStepInputs::MaxBytes(spec, options, GroupsOf(spec, options).num_groups());
+  return DeviceWorkspaceLayout::For(spec, options, needs);
+}
+
+std::vector<DataFormat> PlannedFormats(const ParameterList& list,
+                                       const QuantizationScheme& scheme) {
+  std::vector<DataFormat> formats;
+  for (const MatrixParameter& matrix : list.matrices)
+    formats.push_back(PlannedMatrixFormat(matrix, scheme, kComputeType));
+  return formats;
+}
+
+Result<std::vector<DataFormat>> StoredFormats(const ParameterList& list,
+                                              const Checkpoint& checkpoint,
+                                              const QuantizationScheme& scheme) {
+  std::vector<DataFormat> formats;
+  for (const MatrixParameter& matrix : list.matrices) {
+    ASSIGN_OR_RETURN(const MatrixSource source,
+                     FindMatrix(matrix, checkpoint, scheme, kComputeType));
+    formats.push_back(source.packed);
+  }
+  return formats;
+}
+
+// Bytes of the weights that a step of one token reads: all but the embedding's table and the
+// experts that are not chosen.
+int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
+                         const DecoderWeights& unfilled, const DeviceWeightLayout& layout) {
+  std::set<const kernels::PackedMatrix*> unread;
+  if (!spec.tied_head) unread.insert(&unfilled.embedding);
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    if (!spec.layers[i].moe) continue;
+    const MoeWeights& moe = unfilled.layers[i].moe;
+    for (const ExpertWeights* experts : {&moe.gate_up, &moe.down}) {
+      for (auto e = static_cast<size_t>(spec.layers[i].moe->top_k); e < experts->matrices.size();
+           ++e)
+        unread.insert(&experts->matrices[e]);
+    }
+  }
+  int64_t bytes = layout.total_bytes();
+  for (size_t i = 0; i < list.matrices.size(); ++i) {
+    if (unread.contains(list.matrices[i].target))
+      bytes -= layout.matrix(i).end - layout.matrix(i).codes;
+  }
+  return bytes;
+}
+
+// Fills `list`'s parameters in `memory`.
+Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const ParameterList& list,
+            const DeviceWeightLayout& layout, std::byte* memory, const Checkpoint* checkpoint,
+            const QuantizationScheme& scheme, uint64_t dummy_seed, const LoadProgress& progress) {
+  DeviceSink sink(parts, layout, memory);
+  if (checkpoint == nullptr) {
+    RETURN_IF_ERROR(FillDummyParameters(sink, list, dummy_seed, scheme, kComputeType, progress));
+  } else {
+    RETURN_IF_ERROR(LoadParameters(sink, list, *checkpoint, scheme, kComputeType, progress));
+  }
+  for (size_t i = 0; i < list.vectors.size(); ++i)
+    RETURN_IF_ERROR(sink.Put(layout.vector(i), *list.vectors[i].target));
+  RETURN_IF_ERROR(sink.Put(layout.rope_frequencies(), spec.rope_frequencies));
+  RETURN_IF_ERROR(parts.stream.Synchronize());
+  RETURN_IF_ERROR(parts.uploader.Finish());
+  if (checkpoint != nullptr) {
+    LOG_INFO("models", "the weights reached the device at {:.2f} GB/s",
+             parts.uploader.bytes_per_second() / 1e9);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOptions& options,
+                                    const DeviceInfo& device) {
+  ASSIGN_OR_RETURN(const DecoderSpec spec, Describe(config, options));
+  DecoderWeights unfilled;
+  const ParameterList list = ListParameters(spec, unfilled);
+  ASSIGN_OR_RETURN(const DeviceWeightLayout layout,
+                   DeviceWeightLayout::For(spec, list, PlannedFormats(list, *config.scheme)));
+  // Sizes alone are asked for; the address is nobody's.
+  auto* const nowhere = reinterpret_cast<std::byte*>(DevicePool::kAlignment);
+  const DeviceDecoderWeights weights =
+      PlaceWeights(spec, list, unfilled, layout, RoundsToE4m3(options, device), nowhere);
+  ModelMemory memory;
+  memory.weight_bytes = layout.total_bytes();
+  memory.token_weight_bytes = TokenWeightBytes(spec, list, unfilled, layout);
+  memory.workspace_bytes = WorkspaceFor(spec, options, device, weights).total_bytes;
+  memory.kv_bytes_per_block =
+      KvCache::BytesPerBlock(KvLayoutOf(spec, options), static_cast<int64_t>(spec.layers.size()));
+  memory.kv_groups = GroupsOf(spec, options);
+  return memory;
+}
+
+Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
+                                               ThreadPool& threads,
+                                               const std::filesystem::path& folder,
+                                               ModelConfig config, const ModelOptions& options,
+                                               const LoadProgress& progress) {
+  ASSIGN_OR_RETURN(DecoderSpec spec, Describe(config, options));
+  const QuantizationScheme& scheme = *config.scheme;
+  DecoderWeights loaded;
+  const ParameterList list = ListParameters(spec, loaded);
+  std::optional<Checkpoint> checkpoint;
+  std::vector<DataFormat> formats;
+  if (options.load_format == ModelOptions::LoadFormat::kDummy) {
+    formats = PlannedFormats(list, scheme);
+  } else {
+    ASSIGN_OR_RETURN(checkpoint, Checkpoint::Open(folder));
+    RETURN_IF_ERROR(CheckParameters(list, *checkpoint, scheme, spec.tied_head));
+    ASSIGN_OR_RETURN(formats, StoredFormats(list, *checkpoint, scheme));
+  }
+  ASSIGN_OR_RETURN(const DeviceWeightLayout layout, DeviceWeightLayout::For(spec, list, formats));
+  ASSIGN_OR_RETURN(void* const weights_memory, pool.Take(layout.total_bytes(), "the weights"));
+  auto* const memory = static_cast<std::byte*>(weights_memory);
+
+  const device::DeviceKernels& kernels = device::KernelsOf(device.info().kind);
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> stream, device.CreateStream());
+  {
+    ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(device));
+    RETURN_IF_ERROR(Fill({uploader, threads, kernels, *stream}, spec, list, layout, memory,
+                         checkpoint ? &*checkpoint : nullptr, scheme, options.dummy_seed,
+                         progress));
+  }
+  if (options.kv_type == ElementType::kF8E4M3) LogKvScales(loaded);
+  DeviceDecoderWeights weights =
+      PlaceWeights(spec, list, loaded, layout, RoundsToE4m3(options, device.info()), memory);
+  const DeviceWorkspaceLayout workspace_layout =
+      WorkspaceFor(spec, options, device.info(), weights);
+  ASSIGN_OR_RETURN(void* const workspace,
+                   pool.Take(workspace_layout.total_bytes, "the workspace of a step"));
+  auto* const workspace_bytes = static_cast<std::byte*>(workspace);
+  ASSIGN_OR_RETURN(auto linear,
+                   device::DeviceLinear::Create(device, kernels, LinearOptionsOf(options)));
+  ASSIGN_OR_RETURN(auto inputs, DeviceStepInputs::Create(
+                                    device, spec, options, GroupsOf(spec, options).num_groups(),
+                                    workspace_bytes + workspace_layout.step_inputs));
+  auto model = std::make_unique<DeviceDecoder>(std::move(config), options, std::move(spec),
+                                               DeviceDecoder::Parts{.device = device,
+                                                                    .kernels = kernels,
+                                                                    .stream = std::move(stream),
+                                                                    .linear = std::move(linear),
+                                                                    .weights = std::move(weights),
+                                                                    .layout = workspace_layout,
+                                                                    .workspace = workspace_bytes,
+                                                                    .inputs = std::move(inputs)});
+  RETURN_IF_ERROR(model->Tune());
+  return model;
+}
+
+}  // namespace sluice

@@ -1,0 +1,266 @@
+// Plans, refusals, random weights, faults, and the promise of own kernels, on the emulated device.
+#include "models/device/device_model.h"
+
+#include <cstring>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint_testing.h"
+#include "kernels/linear.h"
+#include "models/device/device_model_testing.h"
+#include "models/device/device_weights.h"
+#include "models/weight_loader.h"
+#include "tensor/float4.h"
+#include "tensor/float8.h"
+
+namespace sluice {
+namespace {
+
+using testing::DataFolder;
+using testing::DeviceRunner;
+using ::testing::HasSubstr;
+using testing::LogitRows;
+using testing::Runner;
+using testing::SmallOptions;
+
+ModelOptions DeviceOptions(ElementType kv_type = ElementType::kBF16) {
+  ModelOptions options = SmallOptions(ElementType::kBF16, kv_type);
+  options.max_rows = options.max_logit_rows = options.max_context = 96;
+  options.max_slices = 3;
+  return options;
+}
+
+std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> tokens(count);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 128);
+  return tokens;
+}
+
+std::string PlanFailure(const char* name, const ModelOptions& options) {
+  const auto config = LoadModelConfig(DataFolder(name));
+  EXPECT_TRUE(config);
+  const auto memory = PlanDeviceModel(*config, options, EmulatedDevice().info());
+  return memory ? "planned" : memory.error().message;
+}
+
+TEST(DeviceModelTest, WhatItCannotDoIsRefusedByName) {
+  ModelOptions options = DeviceOptions();
+  options.compute_type = ElementType::kF32;
+  EXPECT_THAT(PlanFailure("llama-bf16", options), HasSubstr("computes in bfloat16"));
+  EXPECT_THAT(PlanFailure("llama-bf16", DeviceOptions(ElementType::kF16)),
+              HasSubstr("bfloat16 or fp8, not in F16"));
+  EXPECT_THAT(PlanFailure("tiny-llama-bias", DeviceOptions()),
+              HasSubstr("multiple of 8 inputs; serve this model on the CPU"));
+}
+
+TEST(DeviceModelTest, ADeviceTooSmallIsNamed) {
+  EmulatedDevice device;
+  const auto config = LoadModelConfig(DataFolder("llama-bf16"));
+  auto pool = DevicePool::Allocate(device, 4096, "a model");
+  ASSERT_TRUE(pool);
+  ThreadPool threads(1);
+  const auto model =
+      LoadDeviceModel(device, *pool, threads, DataFolder("llama-bf16"), *config, DeviceOptions());
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(model.error().message, HasSubstr("the weights"));
+}
+
+struct PromiseCase {
+  const char* name;
+  ElementType kv_type;
+  ModelOptions::ActivationRounding rounding = ModelOptions::ActivationRounding::kAuto;
+};
+
+class DevicePromiseTest : public ::testing::TestWithParam<PromiseCase> {};
+
+// Own kernels alone serve an emulated device: what a row gives depends on its own sequence.
+TEST_P(DevicePromiseTest, CutsAndCompanionsDoNotMatter) {
+  ModelOptions options = DeviceOptions(GetParam().kv_type);
+  options.activation_format = GetParam().rounding;
+  DeviceRunner device(DataFolder(GetParam().name), options);
+  Runner& runner = device.runner();
+  const std::vector<int32_t> tokens = SomeTokens(60, 5), others = SomeTokens(35, 6);
+  const LogitRows expected = runner.RunAlone(tokens, tokens.size());
+  EXPECT_TRUE(runner.RunAlone(tokens, 17) == expected);
+  for (int sequence = 0; sequence < 3; ++sequence) runner.Forget(sequence);
+  const auto first = tokens.begin(), middle = first + 33;
+  LogitRows got = runner.RunStep({{1, others}, {0, {first, middle}}, {2, {7}}})[1];
+  for (auto token = middle; token < middle + 2; ++token) {
+    LogitRows next = runner.RunStep({{0, {*token}}, {1, {3}}})[0];
+    std::move(next.begin(), next.end(), std::back_inserter(got));
+  }
+  LogitRows rest = runner.RunStep({{0, {middle + 2, tokens.end()}}, {2, others}})[0];
+  std::move(rest.begin(), rest.end(), std::back_inserter(got));
+  EXPECT_TRUE(got == expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DevicePromiseTest,
+                         ::testing::Values(PromiseCase{"llama-bf16", ElementType::kBF16},
+                                           PromiseCase{"tiny-mistral-window", ElementType::kBF16},
+                                           PromiseCase{"tiny-qwen2-window", ElementType::kF8E4M3},
+                                           PromiseCase{"qwen3-modelopt-fp8", ElementType::kF8E4M3},
+                                           PromiseCase{"qwen3-llmc-fp8-block", ElementType::kBF16},
+                                           PromiseCase{"qwen3-moe-llmc-nvfp4", ElementType::kBF16},
+                                           PromiseCase{"llama4-quark-fp8", ElementType::kF8E4M3}),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(DeviceModelTest, TheWantedRowsAreTheSameAlone) {
+  DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
+  Runner& runner = device.runner();
+  const std::vector<int32_t> tokens = SomeTokens(30, 4);
+  const LogitRows expected = runner.RunAlone(tokens, tokens.size());
+  const std::vector<int32_t> table = runner.BlockTable(1);
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::vector<kernels::AttentionSlice> slices = {
+      {0, static_cast<int32_t>(tokens.size()), 0, table.data()}};
+  for (const std::vector<int32_t>& rows : {std::vector<int32_t>{29}, {3, 4, 20}, {}}) {
+    const size_t vocabulary = expected[0].size();
+    std::vector<float> logits(rows.size() * vocabulary, -1);
+    runner.model().PrepareLogits(logits);
+    runner.model().Forward(runner.pool(), {tokens, positions, slices, rows}, runner.cache(),
+                           logits.data());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto begin = logits.begin() + static_cast<ptrdiff_t>(i * vocabulary);
+      EXPECT_TRUE(std::equal(begin, begin + static_cast<ptrdiff_t>(vocabulary),
+                             expected[static_cast<size_t>(rows[i])].begin()))
+          << rows[i];
+    }
+    runner.model().PrepareLogits({});
+  }
+}
+
+TEST(DeviceModelTest, AFaultFailsItsStepAndTheNextOneWorks) {
+  DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
+  Runner& runner = device.runner();
+  const std::vector<int32_t> tokens = SomeTokens(5, 1);
+  const LogitRows expected = runner.RunAlone(tokens, tokens.size());
+  device.device().FailNextLaunch();
+  EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
+  EXPECT_TRUE(runner.RunAlone(tokens, tokens.size()) == expected);
+  device.device().FailNextCopy();
+  EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
+  EXPECT_TRUE(runner.RunAlone(tokens, tokens.size()) == expected);
+  device.device().Lose();
+  EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
+  EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
+}
+
+// The values of a row of a matrix in the device's memory, which is the host's where emulated.
+std::vector<float> DecodeDeviceRow(const device::Weights& w, int64_t row) {
+  std::vector<float> values(static_cast<size_t>(w.k));
+  const auto* bytes = static_cast<const uint8_t*>(w.codes);
+  for (int64_t k = 0; k < w.k; ++k) {
+    const int64_t index = row * w.k + k;
+    float value = 0;
+    switch (w.type) {
+      case device::Codes::kBF16:
+        value = ToFloat(BFloat16{static_cast<const uint16_t*>(w.codes)[index]});
+        break;
+      case device::Codes::kF8: value = ToFloat(Float8E4M3{bytes[index]}); break;
+      case device::Codes::kI8: value = static_cast<float>(static_cast<int8_t>(bytes[index])); break;
+      case device::Codes::kF4:
+        value = Float4ToFloat(k % 2 == 0 ? bytes[index / 2] & 0xF : bytes[index / 2] >> 4);
+        break;
+    }
+    float scale = 1;
+    if (w.group_type == device::GroupScales::kBlock) {
+      const int64_t groups = (w.k + w.group - 1) / w.group;
+      scale = static_cast<const float*>(w.group_scales)[row / w.block_rows * groups + k / w.group];
+    } else if (w.group_type != device::GroupScales::kNone) {
+      const uint8_t code =
+          static_cast<const uint8_t*>(w.group_scales)[row * (w.k / w.group) + k / w.group];
+      scale = w.group_type == device::GroupScales::kE4M3 ? ToFloat(Float8E4M3{code})
+                                                         : PowerOfTwoToFloat(code);
+    }
+    values[static_cast<size_t>(k)] =
+        value * scale * (w.row_scales == nullptr ? 1.0f : w.row_scales[row]);
+  }
+  return values;
+}
+
+// Loads the checkpoint twice, for the CPU and for a device, and compares every value.
+void ExpectSameWeights(const std::filesystem::path& folder, ModelOptions::LoadFormat format) {
+  const auto config = LoadModelConfig(folder);
+  ASSERT_TRUE(config) << config.error().message;
+  const auto spec = DescribeModel(*config);
+  DecoderWeights expected;
+  const ParameterList list = ListParameters(*spec, expected);
+  ThreadPool threads(2);
+  const bool is_dummy = format == ModelOptions::LoadFormat::kDummy;
+  const auto checkpoint = Checkpoint::Open(folder);
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  ASSERT_TRUE(
+      is_dummy
+          ? FillDummyParameters(threads, list, 7, *config->scheme, ElementType::kBF16, {})
+          : LoadParameters(threads, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
+  ModelOptions options = DeviceOptions();
+  options.load_format = format;
+  options.dummy_seed = 7;
+  EmulatedDevice device;
+  const auto memory = PlanDeviceModel(*config, options, device.info());
+  ASSERT_TRUE(memory) << memory.error().message;
+  const int64_t model_bytes = memory->weight_bytes + memory->workspace_bytes;
+  auto pool = DevicePool::Allocate(device, model_bytes + DevicePool::kAlignment, "a model");
+  ASSERT_TRUE(pool);
+  const auto model = LoadDeviceModel(device, *pool, threads, folder, *config, options);
+  ASSERT_TRUE(model) << model.error().message;
+  // The weights are the first that is taken of the pool.
+  std::vector<DataFormat> formats;
+  for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
+  const auto layout = DeviceWeightLayout::For(*spec, list, formats);
+  ASSERT_TRUE(layout) << layout.error().message;
+  EXPECT_EQ(layout->total_bytes(), memory->weight_bytes);
+  const auto behind = pool->Take(DevicePool::kAlignment, "what lies behind the model");
+  ASSERT_TRUE(behind);
+  std::byte* const weights = static_cast<std::byte*>(*behind) - model_bytes;
+  for (size_t i = 0; i < list.matrices.size(); ++i) {
+    const MatrixParameter& matrix = list.matrices[i];
+    const device::Weights w = layout->matrix(i).At(weights);
+    std::vector<float> row(static_cast<size_t>(matrix.cols));
+    for (int64_t n = 0; n < matrix.rows(); ++n) {
+      kernels::DecodeRow(*matrix.target, n, row.data());
+      ASSERT_EQ(DecodeDeviceRow(w, n), row) << matrix.parts.front().name << " row " << n;
+    }
+  }
+  for (size_t i = 0; i < list.vectors.size(); ++i) {
+    ASSERT_EQ(std::memcmp(weights + layout->vector(i), list.vectors[i].target->data(),
+                          list.vectors[i].target->size() * sizeof(float)),
+              0)
+        << list.vectors[i].parts.front().name;
+  }
+}
+
+class DeviceWeightsTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DeviceWeightsTest, StoredOnesHaveTheValuesOfTheCpu) {
+  ExpectSameWeights(DataFolder(GetParam()), ModelOptions::LoadFormat::kAuto);
+}
+
+TEST_P(DeviceWeightsTest, RandomOnesHaveTheValuesOfTheCpu) {
+  ExpectSameWeights(DataFolder(GetParam()), ModelOptions::LoadFormat::kDummy);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceWeightsTest,
+                         ::testing::Values("llama-tied-bf16-sharded", "tiny-qwen2-window",
+                                           "tiny-qwen3-moe-mixed", "tiny-llama4-mixed",
+                                           "qwen3-modelopt-fp8", "qwen3-llmc-fp8-block",
+                                           "qwen3-llmc-int8-w8a8", "qwen3-moe-llmc-nvfp4",
+                                           "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
+                                           "llama4-modelopt-nvfp4"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace sluice

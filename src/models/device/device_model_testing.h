@@ -1,0 +1,61 @@
+// For tests: a model on the emulated device.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "device/device_pool.h"
+#include "device/emulated_device.h"
+#include "models/device/device_model.h"
+#include "models/model_testing.h"
+#include "models/registry.h"
+#include "models/workspace.h"
+
+namespace sluice::testing {
+
+// Takes exactly what the plan says. Steps are run by `runner`.
+class DeviceRunner {
+ public:
+  DeviceRunner(const std::filesystem::path& folder, const ModelOptions& options,
+               const EmulatedDeviceOptions& device_options = {})
+      : device_(device_options) {
+    const auto config = LoadModelConfig(folder);
+    EXPECT_TRUE(config) << (config ? "" : config.error().message);
+    auto memory = PlanDeviceModel(*config, options, device_.info());
+    EXPECT_TRUE(memory) << (memory ? "" : memory.error().message);
+    memory_ = *memory;
+    const int64_t blocks = Runner::BlocksPerSequence(options) * options.max_slices;
+    const int64_t kv_bytes = DevicePool::Padded(memory_.kv_bytes_per_block * blocks);
+    auto pool = DevicePool::Allocate(
+        device_, memory_.weight_bytes + memory_.workspace_bytes + kv_bytes, "a model");
+    EXPECT_TRUE(pool) << (pool ? "" : pool.error().message);
+    pool_ = std::make_unique<DevicePool>(*std::move(pool));
+    ThreadPool threads(2);
+    auto model = LoadDeviceModel(device_, *pool_, threads, folder, *config, options);
+    EXPECT_TRUE(model) << (model ? "" : model.error().message);
+    EXPECT_EQ(pool_->used_bytes(), memory_.weight_bytes + memory_.workspace_bytes);
+    const auto kv = pool_->Take(kv_bytes, "the KV cache");
+    EXPECT_TRUE(kv) << (kv ? "" : kv.error().message);
+    EXPECT_EQ(pool_->used_bytes(), pool_->size_bytes());
+    // One group of all layers: the runner gives each sequence one table.
+    auto cache = std::make_unique<KvCache>(
+        KvCache::Wrap(KvLayoutOf(*DescribeModel(*config), options),
+                      KvGroups::Uniform(config->num_hidden_layers), blocks, *kv));
+    runner_ = std::make_unique<Runner>(*std::move(model), std::move(cache), options, 1);
+  }
+
+  Runner& runner() { return *runner_; }
+  EmulatedDevice& device() { return device_; }
+  const ModelMemory& memory() const { return memory_; }
+  DevicePool& pool() { return *pool_; }
+
+ private:
+  EmulatedDevice device_;
+  ModelMemory memory_;
+  std::unique_ptr<DevicePool> pool_;
+  std::unique_ptr<Runner> runner_;
+};
+
+}  // namespace sluice::testing

@@ -1,0 +1,254 @@
+#include "models/device/device_sink.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "models/dummy_rows.h"
+#include "tensor/bfloat16.h"
+#include "tensor/float4.h"
+#include "tensor/float8.h"
+#include "tensor/stored_matrix.h"
+
+namespace sluice {
+namespace {
+
+using ScaleLayout = DataFormat::ScaleLayout;
+
+// Bytes of a file copied between two calls of the progress function; then their pages are given
+// back.
+constexpr int64_t kStoredChunkBytes = int64_t{32} << 20;
+// Of rows that are made on the host.
+constexpr int64_t kMadeChunkBytes = int64_t{16} << 20;
+// Rows of a transposed matrix that are turned at once: their numbers of one input fill whole cache
+// lines.
+constexpr int64_t kTurnedRows = 64;
+
+int64_t CeilDivide(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+float ScaleAt(const std::byte* scales, ElementType type, int64_t index) {
+  switch (type) {
+    case ElementType::kF32: {
+      float value;
+      std::memcpy(&value, scales + index * 4, 4);
+      return value;
+    }
+    case ElementType::kBF16:
+    case ElementType::kF16: {
+      uint16_t bits;
+      std::memcpy(&bits, scales + index * 2, 2);
+      return type == ElementType::kF16 ? HalfToFloat(bits) : ToFloat(BFloat16{bits});
+    }
+    case ElementType::kF8E8M0:
+    case ElementType::kU8: return PowerOfTwoToFloat(std::to_integer<uint8_t>(scales[index]));
+    default: CHECK(false, "not the type of a scale: {}", ElementTypeName(type));
+  }
+  return 0;
+}
+
+float RowScaleOf(const StoredMatrix& source, int64_t row) {
+  switch (source.format.scale_layout) {
+    case ScaleLayout::kPerTensor:
+      return ScaleAt(source.scales, source.format.scale_type, 0) * source.second_scale;
+    case ScaleLayout::kPerRow:
+      return ScaleAt(source.scales, source.format.scale_type, row) * source.second_scale;
+    default: return source.second_scale;
+  }
+}
+
+// Rows [begin, end) of a matrix whose `units` of T a row lie one below the other, `rows` apart.
+template <typename T>
+void TurnRows(const std::byte* data, int64_t rows, int64_t units, int64_t begin, int64_t end,
+              std::byte* out) {
+  for (int64_t first = begin; first < end; first += kTurnedRows) {
+    const int64_t last = std::min(end, first + kTurnedRows);
+    for (int64_t unit = 0; unit < units; ++unit) {
+      const std::byte* from = data + unit * rows * static_cast<int64_t>(sizeof(T));
+      for (int64_t row = first; row < last; ++row) {
+        std::memcpy(out + ((row - begin) * units + unit) * static_cast<int64_t>(sizeof(T)),
+                    from + row * static_cast<int64_t>(sizeof(T)), sizeof(T));
+      }
+    }
+  }
+}
+
+void DecodeRows(const StoredMatrix& source, int64_t begin, int64_t end, std::byte* out) {
+  std::vector<float> values(static_cast<size_t>(source.cols));
+  std::vector<BFloat16> rounded(values.size());
+  for (int64_t row = begin; row < end; ++row) {
+    DecodeStoredRow(source, row, values.data());
+    std::transform(values.begin(), values.end(), rounded.begin(),
+                   [](float value) { return ToBFloat16(value); });
+    std::memcpy(out + (row - begin) * source.cols * 2, rounded.data(), rounded.size() * 2);
+  }
+}
+
+bool IsPlain(const DataFormat& format) {
+  return format.scale_layout == ScaleLayout::kNone;
+}
+
+}  // namespace
+
+Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*format*/) {
+  place_ = &layout_.matrix(next_++);
+  CHECK(place_->rows == matrix.rows() && place_->cols == matrix.cols);
+  return {};
+}
+
+Status DeviceSink::AddStored(const StoredLinear& part, bool /*decodes*/, int64_t first_row,
+                             const Done& done) {
+  const StoredMatrix& source = part.matrix;
+  const bool plain = IsPlain(place_->format);
+  const int64_t row_bytes = place_->row_bytes();
+  if (plain && source.format.type != ElementType::kBF16) {
+    RETURN_IF_ERROR(PutMadeRows(
+        source, first_row,
+        [&](int64_t begin, int64_t end, std::byte* out) { DecodeRows(source, begin, end, out); },
+        done));
+  } else if (source.transposed) {
+    RETURN_IF_ERROR(PutMadeRows(
+        source, first_row,
+        [&](int64_t begin, int64_t end, std::byte* out) {
+          if (plain)
+            TurnRows<uint16_t>(source.data, source.rows, source.cols, begin, end, out);
+          else
+            TurnRows<uint8_t>(source.data, source.rows, row_bytes, begin, end, out);
+        },
+        done));
+  } else {
+    RETURN_IF_ERROR(PutStoredRows(part, first_row, done));
+  }
+  const StoredTensor& tensor = *part.tensors.front();
+  tensor.Release(static_cast<uint64_t>(source.data - tensor.bytes().data()),
+                 static_cast<uint64_t>(DataBytes(source)));
+  if (source.scales == nullptr) return {};
+  if (!plain) RETURN_IF_ERROR(PutScales(source, first_row));
+  const StoredTensor& scales = *part.tensors[1];
+  scales.Release(static_cast<uint64_t>(source.scales - scales.bytes().data()),
+                 static_cast<uint64_t>(ScaleBytes(source)));
+  done(ScaleBytes(source));
+  return {};
+}
+
+// The bytes as they are.
+Status DeviceSink::PutStoredRows(const StoredLinear& part, int64_t first_row, const Done& done) {
+  const StoredTensor& tensor = *part.tensors.front();
+  const auto begin = static_cast<uint64_t>(part.matrix.data - tensor.bytes().data());
+  const int64_t total = DataBytes(part.matrix);
+  std::byte* to = memory_ + place_->codes + first_row * place_->row_bytes();
+  for (int64_t offset = 0; offset < total; offset += kStoredChunkBytes) {
+    const int64_t bytes = std::min(kStoredChunkBytes, total - offset);
+    RETURN_IF_ERROR(
+        parts_.uploader.Copy(parts_.threads, to + offset, part.matrix.data + offset, bytes));
+    tensor.Release(begin + static_cast<uint64_t>(offset), static_cast<uint64_t>(bytes));
+    done(bytes);
+  }
+  return {};
+}
+
+Status DeviceSink::PutMadeRows(const StoredMatrix& source, int64_t first_row, const FillRows& fill,
+                               const Done& done) {
+  const int64_t row_bytes = place_->row_bytes();
+  const int64_t chunk_rows = std::max<int64_t>(1, kMadeChunkBytes / row_bytes);
+  const int64_t stored_row_bytes = source.cols * BitsPerElement(source.format.type) / 8;
+  for (int64_t row = 0; row < source.rows; row += chunk_rows) {
+    const int64_t rows = std::min(chunk_rows, source.rows - row);
+    made_.resize(static_cast<size_t>(rows * row_bytes));
+    parts_.threads.ParallelFor(rows, kTurnedRows, [&](int64_t begin, int64_t end) {
+      fill(row + begin, row + end, made_.data() + begin * row_bytes);
+    });
+    RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads,
+                                         memory_ + place_->codes + (first_row + row) * row_bytes,
+                                         made_.data(), rows * row_bytes));
+    done(rows * stored_row_bytes);
+  }
+  return {};
+}
+
+Status DeviceSink::PutScales(const StoredMatrix& source, int64_t first_row) {
+  if (source.format.scale_layout == ScaleLayout::kPerBlock) {
+    RETURN_IF_ERROR(PutBlockScales(source, first_row));
+  } else if (source.format.scale_layout == ScaleLayout::kPerGroup) {
+    const int64_t groups = place_->groups();
+    std::byte* to = memory_ + *place_->group_scales + first_row * groups;
+    const std::byte* from = source.scales;
+    if (source.transposed) {
+      made_.resize(static_cast<size_t>(source.rows * groups));
+      TurnRows<uint8_t>(source.scales, source.rows, groups, 0, source.rows, made_.data());
+      from = made_.data();
+    }
+    RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads, to, from, source.rows * groups));
+  }
+  if (!place_->row_scales) return {};
+  std::vector<float> scales(static_cast<size_t>(source.rows));
+  for (int64_t row = 0; row < source.rows; ++row)
+    scales[static_cast<size_t>(row)] = RowScaleOf(source, row);
+  return Put(*place_->row_scales + first_row * 4, scales);
+}
+
+// A row of scales for each of the place's blocks, which may be smaller than the checkpoint's.
+Status DeviceSink::PutBlockScales(const StoredMatrix& source, int64_t first_row) {
+  const int64_t groups = place_->groups(), block_rows = place_->block_rows;
+  const int64_t stored_blocks = CeilDivide(source.rows, source.format.block_rows);
+  CHECK_EQ(first_row % block_rows, 0);
+  const int64_t blocks = CeilDivide(source.rows, block_rows);
+  std::vector<float> scales(static_cast<size_t>(blocks * groups));
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t stored = block * block_rows / source.format.block_rows;
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t index =
+          source.transposed ? group * stored_blocks + stored : stored * groups + group;
+      scales[static_cast<size_t>(block * groups + group)] =
+          ScaleAt(source.scales, source.format.scale_type, index) * source.second_scale;
+    }
+  }
+  return Put(*place_->group_scales + first_row / block_rows * groups * 4, scales);
+}
+
+Status DeviceSink::Put(int64_t offset, std::span<const float> values) {
+  return parts_.uploader.Copy(parts_.threads, memory_ + offset, values.data(),
+                              static_cast<int64_t>(values.size_bytes()));
+}
+
+Status DeviceSink::AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
+                             const Done& done) {
+  const DeviceMatrixPlace& place = *place_;
+  const DummyNumbers numbers = DummyNumbers::For(place.format, place.cols);
+  const device::Weights weights = place.At(memory_);
+  const StreamHandle handle = parts_.stream.handle();
+  parts_.kernels.random_codes(handle, {.out = memory_ + place.codes + first_row * place.row_bytes(),
+                                       .type = weights.type,
+                                       .tensor_seed = tensor_seed,
+                                       .first_row = 0,
+                                       .rows = rows,
+                                       .cols = place.cols,
+                                       .scale = numbers.plain_scale});
+  // The only factor of codes that have no scales of groups or blocks.
+  const bool rows_only = weights.group_type == device::GroupScales::kNone;
+  if (!rows_only) {
+    const bool blocks = weights.group_type == device::GroupScales::kBlock;
+    const int64_t group_rows = blocks ? place.block_rows : 1;
+    const int64_t bytes = blocks ? 4 : 1;
+    parts_.kernels.random_scales(
+        handle,
+        {.out = memory_ + *place.group_scales + first_row / group_rows * place.groups() * bytes,
+         .type = weights.group_type,
+         .tensor_seed = tensor_seed,
+         .count = CeilDivide(rows, group_rows) * place.groups(),
+         .value = blocks ? numbers.scale : static_cast<float>(numbers.scale_power)});
+  }
+  if (place.row_scales) {
+    parts_.kernels.random_scales(handle,
+                                 {.out = memory_ + *place.row_scales + first_row * 4,
+                                  .type = device::GroupScales::kBlock,
+                                  .tensor_seed = tensor_seed,
+                                  .count = rows,
+                                  .value = rows_only ? numbers.scale : numbers.second_scale});
+  }
+  done(rows * place.row_bytes());
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+// Brings matrices to a device, in the layout that kernels there read.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "device/device.h"
+#include "device/uploader.h"
+#include "kernels/cuda/device_kernels.h"
+#include "models/device/device_weights.h"
+#include "models/matrix_sink.h"
+
+namespace sluice {
+
+// The matrices come in the order of the list that the layout was made for. Stored ones pass through
+// the uploader, random ones are made on the device, on `stream`: both must be waited for.
+class DeviceSink final : public MatrixSink {
+ public:
+  struct Parts {
+    Uploader& uploader;
+    ThreadPool& threads;
+    const device::DeviceKernels& kernels;
+    DeviceStream& stream;
+  };
+
+  DeviceSink(const Parts& parts, const DeviceWeightLayout& layout, std::byte* memory)
+      : parts_(parts), layout_(layout), memory_(memory) {}
+
+  Status Begin(const MatrixParameter& matrix, const DataFormat& format) override;
+  Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row,
+                   const Done& done) override;
+  Status AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
+                   const Done& done) override;
+
+  // A vector of numbers to its place in the memory.
+  Status Put(int64_t offset, std::span<const float> values);
+
+ private:
+  // Writes rows [begin, end) of a part, one behind the other.
+  using FillRows = std::function<void(int64_t begin, int64_t end, std::byte* out)>;
+
+  Status PutStoredRows(const StoredLinear& part, int64_t first_row, const Done& done);
+  Status PutMadeRows(const StoredMatrix& source, int64_t first_row, const FillRows& fill,
+                     const Done& done);
+  Status PutScales(const StoredMatrix& source, int64_t first_row);
+  Status PutBlockScales(const StoredMatrix& source, int64_t first_row);
+
+  Parts parts_;
+  const DeviceWeightLayout& layout_;
+  std::byte* memory_;
+  size_t next_ = 0;
+  const DeviceMatrixPlace* place_ = nullptr;  // of the matrix that was begun last
+  std::vector<std::byte> made_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,150 @@
+#include "models/device/device_step.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "device/device_pool.h"
+
+namespace sluice {
+namespace {
+
+std::vector<kernels::AttentionSpan> SpansOf(const DecoderSpec& spec) {
+  std::vector<kernels::AttentionSpan> spans;
+  for (const LayerSpec& layer : spec.layers) {
+    if (std::find(spans.begin(), spans.end(), layer.attention.span) == spans.end())
+      spans.push_back(layer.attention.span);
+  }
+  return spans;
+}
+
+int64_t TableEntries(int64_t tokens, int64_t block_size) {
+  return (tokens + block_size - 1) / block_size;
+}
+
+}  // namespace
+
+device::AttentionLimits DeviceStepInputs::LimitsOf(const DecoderSpec& spec,
+                                                   const ModelOptions& options) {
+  const AttentionSpec& attention = spec.layers.front().attention;
+  return {.max_rows = options.max_rows,
+          .max_slices = options.max_slices,
+          .max_context = options.max_context,
+          .num_heads = attention.num_heads,
+          .num_kv_heads = attention.num_kv_heads,
+          .head_dim = attention.head_dim};
+}
+
+int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& spec, const ModelOptions& options,
+                                   int64_t num_groups) {
+  const device::AttentionLimits limits = LimitsOf(spec, options);
+  const int64_t slices = std::min(options.max_slices, options.max_rows);
+  int64_t bytes = 0;
+  const auto take = [&](int64_t count, size_t element_bytes) {
+    bytes += DevicePool::Padded(count * static_cast<int64_t>(element_bytes));
+  };
+  take(options.max_rows, sizeof(int32_t));  // tokens
+  take(options.max_rows, sizeof(int32_t));  // positions
+  take(std::min(options.max_logit_rows, options.max_rows), sizeof(int32_t));
+  take(num_groups * options.max_rows, sizeof(int64_t));  // slots
+  take(slices, sizeof(device::AttentionSliceInfo));
+  take(num_groups * slices * TableEntries(options.max_context, options.block_size),
+       sizeof(int32_t));
+  for (size_t i = 0; i < SpansOf(spec).size(); ++i) {
+    take(device::MaxAttentionItems(limits), sizeof(device::AttentionItem));
+    take(device::MaxAttentionMerges(limits), sizeof(device::AttentionMerge));
+  }
+  return bytes;
+}
+
+Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderSpec& spec,
+                                                  const ModelOptions& options, int64_t num_groups,
+                                                  std::byte* memory) {
+  DeviceStepInputs inputs;
+  inputs.block_size_ = options.block_size;
+  inputs.limits_ = LimitsOf(spec, options);
+  for (const kernels::AttentionSpan& span : SpansOf(spec))
+    inputs.plans_.push_back({.span = span, .plan = device::AttentionPlan(inputs.limits_)});
+  ASSIGN_OR_RETURN(inputs.host_, device.AllocatePinned(MaxBytes(spec, options, num_groups),
+                                                       "the inputs of a step"));
+  inputs.device_memory_ = memory;
+  return inputs;
+}
+
+template <typename T>
+std::span<T> DeviceStepInputs::Take(int64_t count, int64_t& offset) {
+  offset = end_;
+  end_ += DevicePool::Padded(count * static_cast<int64_t>(sizeof(T)));
+  CHECK_LE(end_, host_.size_bytes());
+  return {reinterpret_cast<T*>(host_.As<std::byte>() + offset), static_cast<size_t>(count)};
+}
+
+void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input) {
+  end_ = 0;
+  num_rows_ = static_cast<int64_t>(input.tokens.size());
+  const auto copy = [&](std::span<const int32_t> from, int64_t& offset) {
+    std::ranges::copy(from, Take<int32_t>(static_cast<int64_t>(from.size()), offset).begin());
+  };
+  copy(input.tokens, tokens_);
+  copy(input.positions, positions_);
+  copy(input.logit_rows, logit_rows_);
+  WriteTables(input);
+  stream.CopyToDevice(device_memory_, host_.data(), end_);
+}
+
+// Slices, block tables and slots, and the plans of attention.
+void DeviceStepInputs::WriteTables(const StepInput& input) {
+  const std::span<const kernels::AttentionSlice> first = input.SlicesOf(0);
+  const auto slices = Take<device::AttentionSliceInfo>(static_cast<int64_t>(first.size()), slices_);
+  table_entries_ = 0;
+  for (size_t i = 0; i < first.size(); ++i) {
+    slices[i] = {.first_row = static_cast<int32_t>(first[i].first_row),
+                 .num_tokens = first[i].num_tokens,
+                 .context = first[i].context,
+                 .table = static_cast<int32_t>(table_entries_)};
+    table_entries_ += TableEntries(first[i].context + first[i].num_tokens, block_size_);
+  }
+  const auto tables = Take<int32_t>(input.num_groups * table_entries_, tables_);
+  const auto slots = Take<int64_t>(input.num_groups * num_rows_, slots_);
+  for (int64_t group = 0; group < input.num_groups; ++group) {
+    int32_t* table = tables.data() + group * table_entries_;
+    int64_t* slot = slots.data() + group * num_rows_;
+    for (const kernels::AttentionSlice& slice : input.SlicesOf(group)) {
+      const int32_t end = slice.context + slice.num_tokens;
+      table = std::copy_n(slice.block_table, TableEntries(end, block_size_), table);
+      for (int32_t position = slice.context; position < end; ++position) {
+        *slot++ = int64_t{slice.block_table[position / block_size_]} * block_size_ +
+                  position % block_size_;
+      }
+    }
+  }
+  for (SpanPlan& mine : plans_) {
+    device::PlanAttention(limits_, slices, mine.span, mine.plan);
+    std::ranges::copy(mine.plan.items, Take<device::AttentionItem>(
+                                           static_cast<int64_t>(mine.plan.items.size()), mine.items)
+                                           .begin());
+    std::ranges::copy(
+        mine.plan.merges,
+        Take<device::AttentionMerge>(static_cast<int64_t>(mine.plan.merges.size()), mine.merges)
+            .begin());
+  }
+}
+
+device::AttentionArgs DeviceStepInputs::Attention(const kernels::AttentionSpan& span,
+                                                  int64_t group) const {
+  const auto found = std::find_if(plans_.begin(), plans_.end(),
+                                  [&](const SpanPlan& plan) { return plan.span == span; });
+  CHECK(found != plans_.end());
+  device::AttentionArgs args = {};
+  args.chunk = span.chunk;
+  args.window = span.window;
+  args.items = OnDevice<device::AttentionItem>(found->items);
+  args.num_items = static_cast<int>(found->plan.items.size());
+  args.num_wide_items = found->plan.num_wide_items;
+  args.merges = OnDevice<device::AttentionMerge>(found->merges);
+  args.num_merges = static_cast<int>(found->plan.merges.size());
+  args.slices = OnDevice<device::AttentionSliceInfo>(slices_);
+  args.tables = OnDevice<int32_t>(tables_) + group * table_entries_;
+  return args;
+}
+
+}  // namespace sluice

@@ -1,0 +1,73 @@
+// What a step brings to a device: tokens, positions, where keys and values go, and how attention is
+// shared out. All of it is laid out in one page-locked buffer and copied at once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/device.h"
+#include "kernels/cuda/attention_plan.h"
+#include "models/decoder_spec.h"
+#include "models/model.h"
+
+namespace sluice {
+
+// Ownership: owns the host's buffer; the device's is the caller's and outlives it; move-only.
+class DeviceStepInputs {
+ public:
+  // Bytes of the largest step within the options, on either side.
+  static int64_t MaxBytes(const DecoderSpec& spec, const ModelOptions& options, int64_t num_groups);
+  // What attention may be asked for.
+  static device::AttentionLimits LimitsOf(const DecoderSpec& spec, const ModelOptions& options);
+
+  // `memory`: MaxBytes on the device, aligned to 256.
+  static Result<DeviceStepInputs> Create(Device& device, const DecoderSpec& spec,
+                                         const ModelOptions& options, int64_t num_groups,
+                                         std::byte* memory);
+
+  // Lays out the step and enqueues its copy. The stream must have passed the copy of the step
+  // before. Allocates nothing.
+  void Send(DeviceStream& stream, const StepInput& input);
+
+  // Of the step that was sent last, on the device.
+  const int32_t* tokens() const { return OnDevice<int32_t>(tokens_); }
+  const int32_t* positions() const { return OnDevice<int32_t>(positions_); }
+  const int32_t* logit_rows() const { return OnDevice<int32_t>(logit_rows_); }
+  const int64_t* slots(int64_t group) const {
+    return OnDevice<int64_t>(slots_) + group * num_rows_;
+  }
+  // The items, slices and tables of layers with this span in this group of the cache; the rest is
+  // left to the caller.
+  device::AttentionArgs Attention(const kernels::AttentionSpan& span, int64_t group) const;
+
+ private:
+  // A layer's share of the work where it sees what `span` says.
+  struct SpanPlan {
+    kernels::AttentionSpan span;
+    device::AttentionPlan plan;
+    int64_t items = 0, merges = 0;  // offsets
+  };
+
+  DeviceStepInputs() = default;
+  template <typename T>
+  const T* OnDevice(int64_t offset) const {
+    return reinterpret_cast<const T*>(device_memory_ + offset);
+  }
+  // The next `count` elements of the host's buffer, and where they begin.
+  template <typename T>
+  std::span<T> Take(int64_t count, int64_t& offset);
+  void WriteTables(const StepInput& input);
+
+  int block_size_ = 0;
+  device::AttentionLimits limits_;
+  std::vector<SpanPlan> plans_;
+  DeviceBuffer host_;
+  std::byte* device_memory_ = nullptr;
+  int64_t end_ = 0;  // bytes of the step
+  int64_t num_rows_ = 0;
+  int64_t table_entries_ = 0;  // of one group
+  int64_t tokens_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0, slices_ = 0, tables_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,269 @@
+#include "models/device/device_weights.h"
+
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "kernels/cuda/linear_shapes.h"
+#include "kernels/panel_layout.h"
+
+namespace sluice {
+namespace {
+
+using ScaleLayout = DataFormat::ScaleLayout;
+constexpr int64_t kAlignment = 256;
+
+int64_t CeilDivide(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+class Cutter {
+ public:
+  int64_t Take(int64_t bytes) {
+    const int64_t offset = end_;
+    end_ += CeilDivide(bytes, kAlignment) * kAlignment;
+    return offset;
+  }
+  int64_t end() const { return end_; }
+
+ private:
+  int64_t end_ = 0;
+};
+
+bool IsPowerOfTwo(ElementType type) {
+  return type == ElementType::kF8E8M0 || type == ElementType::kU8;
+}
+
+// Scales of rows stand beside the codes of tensors and rows, and where groups have a second scale.
+bool HasRowScales(const DataFormat& format) {
+  switch (format.scale_layout) {
+    case ScaleLayout::kPerTensor:
+    case ScaleLayout::kPerRow: return true;
+    case ScaleLayout::kPerGroup: return !IsPowerOfTwo(format.scale_type) || format.has_second_scale;
+    default: return format.has_second_scale;
+  }
+}
+
+// The largest divisor of the format's block that ends where the parts do.
+int64_t BlockRows(const MatrixParameter& matrix, const DataFormat& format) {
+  int64_t rows = format.block_rows;
+  for (size_t i = 0; i + 1 < matrix.parts.size(); ++i) rows = std::gcd(rows, matrix.parts[i].rows);
+  return rows;
+}
+
+Status CheckMatrix(const std::string& name, const DataFormat& format, int64_t cols) {
+  if (!kernels::PanelKindOf(format)) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: weights of {} in this layout of scales have no kernels on a "
+                            "device; those have: BF16, F16 and F32 without scales; F8_E4M3 with "
+                            "one scale, a scale per row, or per block; I8 with one scale or a "
+                            "scale per row; NVFP4; MXFP4",
+                            name, ElementTypeName(format.type)),
+                name);
+  }
+  const int64_t bits = BitsPerElement(format.type);
+  if (cols * bits % 128 != 0) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} has {} inputs of {}: kernels of devices take rows of whole 16 "
+                            "bytes, a multiple of {} inputs; serve this model on the CPU",
+                            name, cols, ElementTypeName(format.type), 128 / bits),
+                name);
+  }
+  if (format.group_size != 0 && format.scale_layout == ScaleLayout::kPerGroup &&
+      cols % format.group_size != 0) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: expected inputs in whole groups of {}, found {} inputs", name,
+                            format.group_size, cols),
+                name);
+  }
+  return {};
+}
+
+DeviceMatrixPlace Place(const MatrixParameter& matrix, const DataFormat& format, Cutter& cutter) {
+  DeviceMatrixPlace place{.format = format, .rows = matrix.rows(), .cols = matrix.cols};
+  place.codes = cutter.Take(place.rows * place.row_bytes());
+  if (format.scale_layout == ScaleLayout::kPerGroup) {
+    place.group_scales = cutter.Take(place.rows * place.groups());
+  } else if (format.scale_layout == ScaleLayout::kPerBlock) {
+    place.block_rows = BlockRows(matrix, format);
+    place.group_scales = cutter.Take(CeilDivide(place.rows, place.block_rows) * place.groups() * 4);
+  }
+  if (HasRowScales(format)) place.row_scales = cutter.Take(place.rows * 4);
+  place.end = cutter.end();
+  return place;
+}
+
+DeviceInputs InputsOf(const LinearInputs& inputs, const device::Weights& weights,
+                      bool rounds_to_e4m3) {
+  using Kind = ActivationFormat::Kind;
+  if (!rounds_to_e4m3 || weights.type != device::Codes::kF8 ||
+      weights.group_type != device::GroupScales::kNone) {
+    return {};
+  }
+  if (inputs.format.kind == Kind::kFp8Static)
+    return {device::Number::kF8, device::RowScale::kStatic, inputs.scale};
+  if (inputs.format.kind == Kind::kFp8PerToken)
+    return {device::Number::kF8, device::RowScale::kPerToken, 1};
+  return {};
+}
+
+// Finds parameters by the targets that the list gives them.
+class Places {
+ public:
+  Places(const ParameterList& list, const DeviceWeightLayout& layout, bool rounds_to_e4m3,
+         std::byte* memory)
+      : layout_(layout), rounds_to_e4m3_(rounds_to_e4m3), memory_(memory) {
+    for (size_t i = 0; i < list.matrices.size(); ++i) matrices_[list.matrices[i].target] = i;
+    for (size_t i = 0; i < list.vectors.size(); ++i) vectors_[list.vectors[i].target] = i;
+  }
+
+  const DeviceMatrixPlace& PlaceOf(const kernels::PackedMatrix& target) const {
+    return layout_.matrix(matrices_.at(&target));
+  }
+  device::Weights Matrix(const kernels::PackedMatrix& target) const {
+    return PlaceOf(target).At(memory_);
+  }
+  const uint16_t* Bf16(const kernels::PackedMatrix& target) const {
+    CHECK(PlaceOf(target).format.type == ElementType::kBF16);
+    return static_cast<const uint16_t*>(Matrix(target).codes);
+  }
+  // Null for a vector that the model does not have.
+  const float* Vector(const std::vector<float>& target) const {
+    const auto found = vectors_.find(&target);
+    if (found == vectors_.end()) return nullptr;
+    return reinterpret_cast<const float*>(memory_ + layout_.vector(found->second));
+  }
+  DeviceLinearWeights Linear(const LinearWeights& weights) const {
+    DeviceLinearWeights linear{.matrix = Matrix(weights.matrix), .bias = Vector(weights.bias)};
+    linear.inputs = InputsOf(weights.inputs, linear.matrix, rounds_to_e4m3_);
+    return linear;
+  }
+  DeviceExpertWeights Experts(const ExpertWeights& weights) const {
+    DeviceExpertWeights experts;
+    experts.first.matrix = Matrix(weights.matrices.front());
+    experts.first.inputs = InputsOf(weights.inputs.front(), experts.first.matrix, rounds_to_e4m3_);
+    // Rows of all experts are written at once, so with one scale: where the experts' own differ,
+    // their inputs are not rounded.
+    for (const LinearInputs& inputs : weights.inputs) {
+      if (InputsOf(inputs, experts.first.matrix, rounds_to_e4m3_) != experts.first.inputs)
+        experts.first.inputs = {};
+    }
+    if (weights.matrices.size() < 2) return experts;
+    const int64_t stride = PlaceOf(weights.matrices[1]).codes - PlaceOf(weights.matrices[0]).codes;
+    experts.codes_stride = experts.group_scales_stride = stride;
+    experts.row_scales_stride = stride / static_cast<int64_t>(sizeof(float));
+    return experts;
+  }
+
+ private:
+  const DeviceWeightLayout& layout_;
+  bool rounds_to_e4m3_;
+  std::byte* memory_;
+  std::map<const kernels::PackedMatrix*, size_t> matrices_;
+  std::map<const std::vector<float>*, size_t> vectors_;
+};
+
+}  // namespace
+
+int64_t DeviceMatrixPlace::groups() const {
+  return format.group_size == 0 ? 0 : CeilDivide(cols, format.group_size);
+}
+
+device::Weights DeviceMatrixPlace::At(std::byte* memory) const {
+  device::Weights weights = {};
+  weights.codes = memory + codes;
+  switch (format.type) {
+    case ElementType::kF8E4M3: weights.type = device::Codes::kF8; break;
+    case ElementType::kI8: weights.type = device::Codes::kI8; break;
+    case ElementType::kF4E2M1: weights.type = device::Codes::kF4; break;
+    default: weights.type = device::Codes::kBF16;
+  }
+  if (group_scales) {
+    weights.group_scales = memory + *group_scales;
+    weights.group = format.group_size;
+    weights.block_rows = static_cast<int>(block_rows);
+    weights.group_type = format.scale_layout == ScaleLayout::kPerBlock ? device::GroupScales::kBlock
+                         : IsPowerOfTwo(format.scale_type)             ? device::GroupScales::kE8M0
+                                                                       : device::GroupScales::kE4M3;
+  }
+  if (row_scales) weights.row_scales = reinterpret_cast<const float*>(memory + *row_scales);
+  weights.n = rows;
+  weights.k = cols;
+  return weights;
+}
+
+Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
+                                                   const ParameterList& list,
+                                                   const std::vector<DataFormat>& formats) {
+  CHECK_EQ(formats.size(), list.matrices.size());
+  DeviceWeightLayout layout;
+  Cutter cutter;
+  for (size_t i = 0; i < list.matrices.size(); ++i) {
+    const MatrixParameter& matrix = list.matrices[i];
+    DataFormat format = formats[i];
+    if (matrix.plain_on_device) format = {.type = ElementType::kBF16};
+    RETURN_IF_ERROR(CheckMatrix(matrix.parts.front().name, format, matrix.cols));
+    // All experts of a layer go through one product.
+    if (matrix.fused && matrix.fused->expert > 0 && format != layout.matrices_.back().format) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("{} is stored in another format ({}) than the expert before it ({}); "
+                              "all experts of a layer must have one format",
+                              matrix.parts.front().name, ElementTypeName(format.type),
+                              ElementTypeName(layout.matrices_.back().format.type)),
+                  matrix.parts.front().name);
+    }
+    layout.matrices_.push_back(Place(matrix, format, cutter));
+    const auto nowhere = reinterpret_cast<std::byte*>(kAlignment);
+    if (const Status status = device::CheckLinearWeights(layout.matrices_.back().At(nowhere));
+        !status) {
+      return Fail(status.error().code,
+                  fmt::format("{}: {}", matrix.parts.front().name, status.error().message),
+                  matrix.parts.front().name);
+    }
+  }
+  for (const VectorParameter& vector : list.vectors)
+    layout.vectors_.push_back(cutter.Take(vector.rows() * 4));
+  layout.rope_frequencies_ =
+      cutter.Take(static_cast<int64_t>(spec.rope_frequencies.size() * sizeof(float)));
+  layout.total_bytes_ = cutter.end();
+  return layout;
+}
+
+DeviceDecoderWeights PlaceWeights(const DecoderSpec& spec, const ParameterList& list,
+                                  const DecoderWeights& loaded, const DeviceWeightLayout& layout,
+                                  bool rounds_to_e4m3, std::byte* memory) {
+  const Places places(list, layout, rounds_to_e4m3, memory);
+  DeviceDecoderWeights weights;
+  weights.embedding = places.Bf16(loaded.embedding);
+  weights.rope_frequencies = reinterpret_cast<const float*>(memory + layout.rope_frequencies());
+  weights.final_norm = places.Vector(loaded.final_norm);
+  if (spec.tied_head)
+    weights.head.matrix = places.Matrix(loaded.embedding);
+  else
+    weights.head = places.Linear(loaded.head);
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const LayerWeights& from = loaded.layers[i];
+    DeviceLayerWeights& to = weights.layers.emplace_back();
+    to.attention_norm = places.Vector(from.attention_norm);
+    to.mlp_norm = places.Vector(from.mlp_norm);
+    to.q_norm = places.Vector(from.attention.q_norm);
+    to.k_norm = places.Vector(from.attention.k_norm);
+    to.k_scale = from.attention.kv_scales.k;
+    to.v_scale = from.attention.kv_scales.v;
+    to.qkv = places.Linear(from.attention.qkv);
+    to.output = places.Linear(from.attention.output);
+    if (spec.layers[i].mlp.intermediate_size > 0) {
+      to.gate_up = places.Linear(from.mlp.gate_up);
+      to.down = places.Linear(from.mlp.down);
+    }
+    if (!spec.layers[i].moe) continue;
+    to.router = places.Bf16(from.moe.router.matrix);
+    to.expert_gate_up = places.Experts(from.moe.gate_up);
+    to.expert_down = places.Experts(from.moe.down);
+  }
+  return weights;
+}
+
+}  // namespace sluice

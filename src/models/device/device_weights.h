@@ -1,0 +1,107 @@
+// The parameters of a decoder on a device: where each lies in one piece of memory, and what the
+// kernels are told of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/cuda/device_kernels.h"
+#include "models/decoder_spec.h"
+#include "models/model.h"
+#include "models/weights.h"
+
+namespace sluice {
+
+// One matrix: bytes from the begin of the weights' memory.
+struct DeviceMatrixPlace {
+  DataFormat format;  // BF16 without scales, or a narrow format that kernels expand
+  int64_t rows = 0;
+  int64_t cols = 0;
+  // Of scales of blocks: the rows that one covers, the checkpoint's or a divisor of them, so that
+  // no block reaches over two parts of the matrix.
+  int64_t block_rows = 0;
+  int64_t codes = 0;
+  std::optional<int64_t> group_scales = {};
+  std::optional<int64_t> row_scales = {};
+  int64_t end = 0;
+
+  int64_t row_bytes() const { return cols * BitsPerElement(format.type) / 8; }
+  // Scales of groups or blocks in a row of them.
+  int64_t groups() const;
+  device::Weights At(std::byte* memory) const;
+};
+
+// Where everything lies. Matrices of equal shape and format that follow each other in the list, as
+// those of experts do, are equally far apart.
+class DeviceWeightLayout {
+ public:
+  // `formats`: what each matrix of the list makes together (PackedFormat with BF16). kUnsupported
+  // names a matrix that no kernel takes, and why.
+  static Result<DeviceWeightLayout> For(const DecoderSpec& spec, const ParameterList& list,
+                                        const std::vector<DataFormat>& formats);
+
+  const DeviceMatrixPlace& matrix(size_t index) const { return matrices_[index]; }
+  int64_t vector(size_t index) const { return vectors_[index]; }
+  int64_t rope_frequencies() const { return rope_frequencies_; }
+  int64_t total_bytes() const { return total_bytes_; }
+
+ private:
+  std::vector<DeviceMatrixPlace> matrices_;  // as in the list
+  std::vector<int64_t> vectors_;             // of F32, as in the list
+  int64_t rope_frequencies_ = 0;             // F32 [head_dim / 2]
+  int64_t total_bytes_ = 0;
+};
+
+// How rows are written that a product reads.
+struct DeviceInputs {
+  device::Number type = device::Number::kBF16;
+  device::RowScale row_scale = device::RowScale::kStatic;
+  float static_scale = 1;
+
+  friend bool operator==(const DeviceInputs&, const DeviceInputs&) = default;
+};
+
+struct DeviceLinearWeights {
+  device::Weights matrix = {};
+  const float* bias = nullptr;
+  DeviceInputs inputs = {};
+};
+
+// The same linear layer of every expert.
+struct DeviceExpertWeights {
+  DeviceLinearWeights first;
+  int64_t codes_stride = 0, group_scales_stride = 0;  // bytes from one expert to the next
+  int64_t row_scales_stride = 0;                      // elements
+};
+
+struct DeviceLayerWeights {
+  const float* attention_norm = nullptr;
+  const float* mlp_norm = nullptr;
+  const float* q_norm = nullptr;  // null where there is none before rope
+  const float* k_norm = nullptr;
+  float k_scale = 1, v_scale = 1;  // of an FP8 cache
+  DeviceLinearWeights qkv, output;
+  DeviceLinearWeights gate_up, down;  // empty where every MLP is an expert
+  const uint16_t* router = nullptr;   // BF16 [experts, hidden]
+  DeviceExpertWeights expert_gate_up, expert_down;
+};
+
+struct DeviceDecoderWeights {
+  const uint16_t* embedding = nullptr;  // BF16 [vocab, hidden]
+  const float* rope_frequencies = nullptr;
+  const float* final_norm = nullptr;
+  DeviceLinearWeights head;  // the embedding's table where they are tied
+  std::vector<DeviceLayerWeights> layers;
+};
+
+// Addresses from places. `loaded`: the weights whose targets `list` names, with inputs, vectors and
+// scales filled in; its matrices are not looked at. `rounds_to_e4m3`: whether inputs are, where the
+// checkpoint says so.
+DeviceDecoderWeights PlaceWeights(const DecoderSpec& spec, const ParameterList& list,
+                                  const DecoderWeights& loaded, const DeviceWeightLayout& layout,
+                                  bool rounds_to_e4m3, std::byte* memory);
+
+}  // namespace sluice

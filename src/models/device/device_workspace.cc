@@ -1,0 +1,86 @@
+#include "models/device/device_workspace.h"
+
+#include <algorithm>
+
+#include "device/device_pool.h"
+
+namespace sluice {
+namespace {
+
+// The MLP's intermediates are the widest arrays. Going through in parts bounds them; at this many
+// rows a product is long limited by arithmetic.
+constexpr int64_t kMlpRows = 2048;
+constexpr int64_t kMoePairs = 8192;
+
+}  // namespace
+
+DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
+                                                 const ModelOptions& options,
+                                                 const DeviceWorkspaceNeeds& needs) {
+  const AttentionSpec& attention = spec.layers.front().attention;
+  const int64_t rows = options.max_rows, hidden = spec.hidden_size;
+  const int64_t logit_rows = std::min(options.max_logit_rows, rows);
+  int64_t intermediate = 0, experts = 0, top_k = 0, expert_intermediate = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    intermediate = std::max(intermediate, layer.mlp.intermediate_size);
+    if (!layer.moe) continue;
+    experts = std::max(experts, layer.moe->num_experts);
+    top_k = std::max(top_k, layer.moe->top_k);
+    expert_intermediate = std::max(expert_intermediate, layer.moe->intermediate_size);
+  }
+  DeviceWorkspaceLayout layout;
+  layout.wide = experts > 0 ? device::Number::kF32 : device::Number::kBF16;
+  const int64_t wide_bytes = experts > 0 ? 4 : 2;
+  constexpr int64_t kRowBytes = 2;
+  layout.mlp_rows = std::min(rows, kMlpRows);
+  if (experts > 0) layout.moe_pairs = std::max(top_k, std::min(rows * top_k, kMoePairs));
+
+  int64_t end = 0;
+  const auto take = [&](int64_t bytes) {
+    const int64_t offset = end;
+    end += DevicePool::Padded(bytes);
+    return offset;
+  };
+  layout.residual = take(rows * hidden * 4);
+  layout.delta = take(rows * hidden * 4);
+  layout.last_residual = take(logit_rows * hidden * 4);
+  layout.normed = take(rows * hidden * kRowBytes);
+  layout.cos_sin = take(rows * attention.head_dim * 4);
+  layout.normed_scales = take(rows * 4);
+  layout.logits = take(logit_rows * spec.vocab_size * 4);
+  layout.step_inputs = take(needs.step_inputs);
+  layout.linear_scratch = take(needs.linear_scratch);
+
+  const int64_t shared = end;
+  layout.qkv = take(rows * attention.qkv_width() * wide_bytes);
+  layout.q = take(rows * attention.q_width() * 2);
+  layout.attended = take(rows * attention.q_width() * 2);
+  layout.attended_last = take(logit_rows * attention.q_width() * 2);
+  layout.attended_f8 = take(rows * attention.q_width());
+  layout.attended_scales = take(rows * 4);
+  layout.partials = take(needs.attention_partials);
+  const int64_t attention_end = end;
+
+  end = shared;
+  const int64_t widest =
+      std::max(layout.mlp_rows * intermediate, layout.moe_pairs * expert_intermediate);
+  layout.gate_up = take(2 * widest * wide_bytes);
+  layout.activated = take(widest * kRowBytes);
+  layout.activated_scales = take(std::max(layout.mlp_rows, layout.moe_pairs) * 4);
+  if (experts > 0) {
+    layout.normed_f32 = take(rows * hidden * 4);
+    layout.router_logits = take(rows * experts * 4);
+    layout.chosen = take(rows * top_k * 4);
+    layout.expert_weights = take(rows * top_k * 4);
+    layout.order = take(layout.moe_pairs * 4);
+    layout.place = take(layout.moe_pairs * 4);
+    layout.row_begin = take((experts + 1) * 4);
+    layout.gathered = take(layout.moe_pairs * hidden * kRowBytes);
+    layout.gathered_scales = take(layout.moe_pairs * 4);
+    layout.expert_results = take(layout.moe_pairs * hidden * 4);
+  }
+  layout.total_bytes = std::max(end, attention_end);
+  return layout;
+}
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+// The memory of a step on a device, laid out once for the largest step.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/device_kernels.h"
+#include "models/decoder_spec.h"
+#include "models/model.h"
+
+namespace sluice {
+
+// What the layout needs to know of others' parts of it.
+struct DeviceWorkspaceNeeds {
+  int64_t attention_partials = 0;  // bytes
+  int64_t linear_scratch = 0;      // bytes
+  int64_t step_inputs = 0;         // bytes
+};
+
+// Byte offsets of the step's arrays, aligned to 256. The arrays of the attention share memory with
+// those of the MLP and the experts: they are never alive together.
+//
+// "Row type" is what a product reads: BF16, or E4M3, which takes less. "Wide type" is `wide`.
+struct DeviceWorkspaceLayout {
+  // What products write that a nonlinear function reads: keys, values, gates. In models with
+  // experts it is F32, since a rounding moves the choice between two experts that are nearly as
+  // good; in others BF16 halves what is written and read again.
+  device::Number wide = device::Number::kBF16;
+
+  int64_t residual = 0;       // F32 [rows, hidden]
+  int64_t delta = 0;          // F32 [rows, hidden]: what the last sub-layer adds to the residual
+  int64_t last_residual = 0;  // F32 [logit rows, hidden]: of the rows whose logits are wanted
+  int64_t normed = 0;         // [rows, hidden], row type
+  int64_t cos_sin = 0;        // F32 [rows, head_dim]
+  int64_t normed_scales = 0;  // F32 [rows], of rows of E4M3
+  int64_t logits = 0;         // F32 [logit rows, vocab]
+  int64_t step_inputs = 0;
+  int64_t linear_scratch = 0;
+
+  int64_t qkv = 0;              // [rows, qkv_width], wide type
+  int64_t q = 0;                // BF16 [rows, q_width]
+  int64_t attended = 0;         // BF16 [rows, q_width]
+  int64_t attended_last = 0;    // BF16 [logit rows, q_width]
+  int64_t attended_f8 = 0;      // E4M3 [rows, q_width]
+  int64_t attended_scales = 0;  // F32 [rows]
+  int64_t partials = 0;         // of the attention
+
+  int64_t mlp_rows = 0;   // rows that go through the MLP at once
+  int64_t gate_up = 0;    // [mlp_rows, 2 * intermediate] or experts' [moe_pairs, ..], wide type
+  int64_t activated = 0;  // the same with [.., intermediate], row type
+  int64_t activated_scales = 0;  // F32 [mlp_rows, or moe_pairs]
+
+  // In layers with experts.
+  int64_t normed_f32 = 0;       // F32 [rows, hidden]
+  int64_t router_logits = 0;    // F32 [rows, experts]
+  int64_t chosen = 0;           // I32 [rows, top_k]
+  int64_t expert_weights = 0;   // F32 [rows, top_k]
+  int64_t moe_pairs = 0;        // most pairs of a row and an expert that are computed at once
+  int64_t order = 0;            // I32 [moe_pairs]
+  int64_t place = 0;            // I32 [moe_pairs]
+  int64_t row_begin = 0;        // I32 [experts + 1]
+  int64_t gathered = 0;         // [moe_pairs, hidden], row type
+  int64_t gathered_scales = 0;  // F32 [moe_pairs]
+  int64_t expert_results = 0;   // F32 [moe_pairs, hidden]
+
+  int64_t total_bytes = 0;
+
+  // Without needs, for the sizes alone that others' needs depend on.
+  static DeviceWorkspaceLayout For(const DecoderSpec& spec, const ModelOptions& options,
+                                   const DeviceWorkspaceNeeds& needs = {});
+};
+
+}  // namespace sluice

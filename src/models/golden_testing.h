@@ -1,0 +1,82 @@
+// For tests: the golden files of tests/data/checkpoints, made with transformers.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "models/model_testing.h"
+
+namespace sluice::testing {
+
+inline std::vector<int32_t> Ids(const json::Value& array) {
+  std::vector<int32_t> ids;
+  for (const json::Value& id : array.as_array())
+    ids.push_back(static_cast<int32_t>(id.as_integer()));
+  return ids;
+}
+
+struct GoldenCase {
+  std::vector<int32_t> prompt, positions, greedy;
+  std::vector<std::vector<int32_t>> top_ids;
+  std::vector<std::vector<double>> top_logprobs;
+  std::vector<double> margins;
+};
+
+inline std::vector<GoldenCase> ReadGolden(const std::filesystem::path& file) {
+  const auto text = ReadFile(file);
+  EXPECT_TRUE(text) << (text ? "" : text.error().message);
+  const auto golden = json::Parse(*text);
+  EXPECT_TRUE(golden);
+  std::vector<GoldenCase> cases;
+  for (const json::Value& value : golden->Find("cases")->as_array()) {
+    GoldenCase golden_case;
+    golden_case.prompt = Ids(*value.Find("prompt"));
+    golden_case.positions = Ids(*value.Find("positions"));
+    golden_case.greedy = Ids(*value.Find("greedy"));
+    for (const json::Value& margin : value.Find("margin")->as_array())
+      golden_case.margins.push_back(margin.as_double());
+    for (const json::Value& row : value.Find("top_ids")->as_array())
+      golden_case.top_ids.push_back(Ids(row));
+    for (const json::Value& row : value.Find("top_logprobs")->as_array()) {
+      auto& logprobs = golden_case.top_logprobs.emplace_back();
+      for (const json::Value& x : row.as_array()) logprobs.push_back(x.as_double());
+    }
+    cases.push_back(std::move(golden_case));
+  }
+  return cases;
+}
+
+// The largest root mean square over the golden positions of the error of the golden 20 logprobs.
+inline double WorstRms(const GoldenCase& golden, const LogitRows& logits) {
+  double worst = 0;
+  for (size_t i = 0; i < golden.positions.size(); ++i) {
+    const std::vector<double> got = LogSoftmax(logits[static_cast<size_t>(golden.positions[i])]);
+    double sum = 0;
+    for (size_t k = 0; k < golden.top_ids[i].size(); ++k) {
+      const double error =
+          got[static_cast<size_t>(golden.top_ids[i][k])] - golden.top_logprobs[i][k];
+      sum += error * error;
+    }
+    worst = std::max(worst, std::sqrt(sum / static_cast<double>(golden.top_ids[i].size())));
+  }
+  return worst;
+}
+
+// Greedy tokens after the prompt must be the golden ones up to the first whose lead is within
+// `tolerance`.
+inline void ExpectGreedy(Runner& runner, const GoldenCase& golden, double tolerance) {
+  int32_t token = Greedy(runner.RunAlone(golden.prompt, 64).back());
+  for (size_t i = 0; i < golden.greedy.size() && golden.margins[i] >= tolerance; ++i) {
+    ASSERT_EQ(token, golden.greedy[i])
+        << "token " << i << " after a prompt of " << golden.prompt.size();
+    token = Greedy(runner.RunStep({{0, {token}}})[0].back());
+  }
+}
+
+}  // namespace sluice::testing

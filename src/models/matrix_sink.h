@@ -1,0 +1,35 @@
+// Where a decoder's matrices go while they are loaded: packed for the CPU, or to a device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "base/result.h"
+#include "checkpoint/scheme.h"
+#include "models/weights.h"
+#include "tensor/data_format.h"
+
+namespace sluice {
+
+// Takes one matrix after the other, and of each the parts from top to bottom. Thread safety: one
+// thread at a time.
+class MatrixSink {
+ public:
+  // Told how many more bytes of the checkpoint were read or made up.
+  using Done = std::function<void(int64_t bytes)>;
+
+  virtual ~MatrixSink() = default;
+
+  // The matrix that the next parts belong to, and the format that they make together
+  // (PackedFormat).
+  virtual Status Begin(const MatrixParameter& matrix, const DataFormat& format) = 0;
+  // Rows [first_row, first_row + part.matrix.rows) of it, from the mapped file, whose pages are
+  // given back. Where `decodes`, the part's values are taken instead of its codes.
+  virtual Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row,
+                           const Done& done) = 0;
+  // Rows [first_row, first_row + rows) of it, the random tensor of this seed (dummy_rows.h).
+  virtual Status AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
+                           const Done& done) = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,87 @@
+#include "models/packing_sink.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/linear.h"
+
+namespace sluice {
+namespace {
+
+// Bytes of a tensor packed between two calls of the progress function; then their pages are given
+// back.
+constexpr int64_t kChunkBytes = int64_t{32} << 20;
+
+constexpr int64_t kRandomChunkBytes = int64_t{8} << 20;
+
+// Rows that make a chunk; a whole number of panels.
+int64_t ChunkRows(int64_t row_bytes) {
+  return std::max<int64_t>(
+             1, kChunkBytes / std::max<int64_t>(row_bytes, 1) / kernels::PackedMatrix::kPanelRows) *
+         kernels::PackedMatrix::kPanelRows;
+}
+
+}  // namespace
+
+Status PackingSink::Begin(const MatrixParameter& matrix, const DataFormat& format) {
+  target_ = matrix.target;
+  ASSIGN_OR_RETURN(*target_, kernels::AllocatePacked(format, matrix.rows(), matrix.cols,
+                                                     matrix.parts.front().name.c_str()));
+  return {};
+}
+
+Status PackingSink::AddStored(const StoredLinear& part, bool decodes, int64_t first_row,
+                              const Done& done) {
+  const StoredMatrix& source = part.matrix;
+  const StoredTensor& tensor = *part.tensors.front();
+  const auto begin = static_cast<uint64_t>(source.data - tensor.bytes().data());
+  const int64_t row_bytes = source.cols * BitsPerElement(source.format.type) / 8;
+  const int64_t chunk_rows = ChunkRows(decodes ? source.cols * 4 : row_bytes);
+  std::vector<float> values;
+  for (int64_t row = 0; row < source.rows; row += chunk_rows) {
+    const int64_t rows = std::min(chunk_rows, source.rows - row);
+    if (decodes) {
+      values.resize(static_cast<size_t>(rows * source.cols));
+      pool_.ParallelFor(rows, 1, [&](int64_t from, int64_t to) {
+        for (int64_t i = from; i < to; ++i)
+          DecodeStoredRow(source, row + i, values.data() + i * source.cols);
+      });
+      kernels::PackRows(pool_, *target_, first_row + row,
+                        PlainMatrix(values.data(), ElementType::kF32, rows, source.cols), 0, rows);
+    } else {
+      kernels::PackRows(pool_, *target_, first_row + row, source, row, rows);
+    }
+    // The rows of a transposed matrix lie all over it.
+    if (!source.transposed) {
+      tensor.Release(begin + static_cast<uint64_t>(row * row_bytes),
+                     static_cast<uint64_t>(rows * row_bytes));
+    }
+    done(rows * row_bytes);
+  }
+  if (source.transposed) tensor.Release(begin, static_cast<uint64_t>(DataBytes(source)));
+  if (source.scales == nullptr) return {};
+  const StoredTensor& scales = *part.tensors[1];
+  scales.Release(static_cast<uint64_t>(source.scales - scales.bytes().data()),
+                 static_cast<uint64_t>(ScaleBytes(source)));
+  done(ScaleBytes(source));
+  return {};
+}
+
+Status PackingSink::AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
+                              const Done& done) {
+  RandomRows random(target_->format, target_->cols);
+  // Whole panels and whole blocks.
+  const int64_t unit =
+      std::max<int64_t>(kernels::PackedMatrix::kPanelRows, target_->format.block_rows);
+  const int64_t chunk_rows =
+      std::max<int64_t>(1, kRandomChunkBytes / random.row_bytes() / unit) * unit;
+  for (int64_t start = 0; start < rows; start += chunk_rows) {
+    const int64_t count = std::min(chunk_rows, rows - start);
+    const StoredMatrix chunk = random.Fill(pool_, tensor_seed, start, count);
+    kernels::PackRows(pool_, *target_, first_row + start, chunk, 0, count);
+    done(count * random.row_bytes());
+  }
+  return {};
+}
+
+}  // namespace sluice

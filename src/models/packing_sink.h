@@ -1,0 +1,25 @@
+// Packs matrices for the CPU, into the targets of their parameters.
+#pragma once
+
+#include "base/thread_pool.h"
+#include "models/dummy_rows.h"
+#include "models/matrix_sink.h"
+
+namespace sluice {
+
+class PackingSink final : public MatrixSink {
+ public:
+  explicit PackingSink(ThreadPool& pool) : pool_(pool) {}
+
+  Status Begin(const MatrixParameter& matrix, const DataFormat& format) override;
+  Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row,
+                   const Done& done) override;
+  Status AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
+                   const Done& done) override;
+
+ private:
+  ThreadPool& pool_;
+  kernels::PackedMatrix* target_ = nullptr;  // of the matrix that was begun last
+};
+
+}  // namespace sluice

@@ -1,0 +1,35 @@
+#include "models/step_check.h"
+
+#include "base/check.h"
+
+namespace sluice {
+
+void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const StepInput& input,
+                    const KvCache& cache) {
+  const auto rows = static_cast<int64_t>(input.tokens.size());
+  CHECK_LE(rows, options.max_rows);
+  CHECK_EQ(input.positions.size(), input.tokens.size());
+  CHECK_EQ(input.num_groups, cache.num_groups());
+  CHECK_EQ(static_cast<int64_t>(input.slices.size()) % input.num_groups, 0);
+  CHECK_LE(static_cast<int64_t>(input.SlicesOf(0).size()), options.max_slices);
+  CHECK_LE(static_cast<int64_t>(input.logit_rows.size()), options.max_logit_rows);
+  CHECK(cache.layer(0).layout.type == options.kv_type &&
+            cache.layer(0).layout.block_size == options.block_size,
+        "the KV cache was allocated with other options than the model");
+  int64_t next_row = 0;
+  for (const kernels::AttentionSlice& slice : input.SlicesOf(0)) {
+    CHECK_EQ(slice.first_row, next_row);
+    next_row += slice.num_tokens;
+    CHECK_LE(int64_t{slice.context} + slice.num_tokens, options.max_context);
+  }
+  CHECK_EQ(next_row, rows);
+  for (const int32_t token : input.tokens)
+    CHECK(token >= 0 && token < spec.vocab_size, "token {}", token);
+  int32_t last = -1;
+  for (const int32_t row : input.logit_rows) {
+    CHECK(row > last && row < rows, "logit row {} after {} of {} rows", row, last, rows);
+    last = row;
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,14 @@
+// What every model demands of a step.
+#pragma once
+
+#include "models/decoder_spec.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+
+namespace sluice {
+
+// CHECKs the input against the limits, the cache against the options.
+void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const StepInput& input,
+                    const KvCache& cache);
+
+}  // namespace sluice
