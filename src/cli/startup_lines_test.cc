@@ -65,7 +65,6 @@ TEST(CheckSettings, ContradictionsNameBothOptions) {
   EXPECT_THAT(error({"m", "--fingerprint-mode", "custom"}), HasSubstr("--fingerprint-value"));
   EXPECT_THAT(error({"m", "--fingerprint-value", "x"}), HasSubstr("--fingerprint-mode"));
   EXPECT_THAT(error({"m", "--model", "n"}), HasSubstr("'m' by its place and 'n' by --model"));
-  EXPECT_THAT(error({"m", "--device", "cuda"}), HasSubstr("--device cpu"));
   EXPECT_THAT(error({"m", "-q", "bogus"}), HasSubstr("Unknown quantization method: bogus"));
   EXPECT_THAT(
       error({"m", "--cudagraph-capture-sizes", "1", "2", "-cc.cudagraph_capture_sizes", "[1,2]"}),
