@@ -1,42 +1,18 @@
 #include "sampler/draw.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
+#include "kernels/draw_weights.h"
 #include "kernels/sampling.h"
 
 namespace sluice {
 namespace {
 
-constexpr float kBucketsPerNat = 32;  // the buckets cover exp(0) down to exp(-32)
-constexpr int64_t kSumBlock = 256;    // weights are summed in blocks of so many
-
-// exp(-x) for x >= 0, relative error below 1e-7; 0 from 87 on. Without branches or calls, so that
-// loops over it vectorise.
-inline float ExpOfMinus(float x) {
-  const float clamped = std::min(x, 87.0f);
-  const float shifted =
-      clamped * -1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer in the low bits
-  const float n = shifted - 12582912.0f;
-  const float r = (-clamped - n * 0.693359375f) + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  const float e = p * r * r + r + 1.0f;
-  const int32_t exponent =
-      (std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(12582912.0f) + 127) << 23;
-  return x < 87.0f ? e * std::bit_cast<float>(exponent) : 0.0f;
-}
-
-inline int32_t Bucket(float distance) {
-  return static_cast<int32_t>(
-      std::min(distance * kBucketsPerNat, float{DrawScratch::kNumBuckets - 1}));
-}
+using kernels::DrawBucket;
+using kernels::ExpOfMinus;
+using kernels::kDrawSumBlock;
 
 float KthLargest(std::span<const float> logits, int64_t k, DrawScratch& scratch) {
   constexpr int64_t kFewEnoughToCollect = 1024;
@@ -59,8 +35,8 @@ void CutTail(std::span<const float> logits, float largest, float scale, double t
   for (int64_t i = 0; i < count; ++i) {
     const float weight = weights[static_cast<size_t>(i)];
     if (weight == 0) continue;
-    const int32_t bucket = Bucket((largest - logits[static_cast<size_t>(i)]) * scale);
-    scratch.bucket_weight[static_cast<size_t>(bucket)] += static_cast<double>(weight);
+    const int32_t bucket = DrawBucket((largest - logits[static_cast<size_t>(i)]) * scale);
+    scratch.bucket_weight[static_cast<size_t>(bucket)] += kernels::BucketWeight(weight);
   }
   double total = 0;
   for (const double weight : scratch.bucket_weight) total += weight;
@@ -75,18 +51,19 @@ void CutTail(std::span<const float> logits, float largest, float scale, double t
   for (int64_t i = 0; i < count; ++i) {
     const size_t index = static_cast<size_t>(i);
     if (weights[index] == 0) continue;
-    const int32_t bucket = Bucket((largest - logits[index]) * scale);
+    const int32_t bucket = DrawBucket((largest - logits[index]) * scale);
     if (bucket == edge) scratch.sorted.emplace_back(static_cast<int32_t>(i), logits[index]);
     if (bucket > edge) weights[index] = 0;
   }
   std::sort(scratch.sorted.begin(), scratch.sorted.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
+  double inside = 0;  // exact, as every sum of a bucket
   for (const auto& entry : scratch.sorted) {
     float& weight = weights[static_cast<size_t>(entry.first)];
-    const double own = static_cast<double>(weight);
-    if (before >= target) weight = 0;
-    before += own;
+    const double own = kernels::BucketWeight(weight);
+    if (before + inside >= target) weight = 0;
+    inside += own;
   }
 }
 
@@ -105,19 +82,19 @@ double SumBlock(const float* weights, int64_t count) {
 int32_t Select(std::span<const float> weights, double uniform) {
   const int64_t count = static_cast<int64_t>(weights.size());
   const auto block = [&](int64_t begin) {
-    return SumBlock(weights.data() + begin, std::min(kSumBlock, count - begin));
+    return SumBlock(weights.data() + begin, std::min(kDrawSumBlock, count - begin));
   };
   double total = 0;
-  for (int64_t begin = 0; begin < count; begin += kSumBlock) total += block(begin);
+  for (int64_t begin = 0; begin < count; begin += kDrawSumBlock) total += block(begin);
   const double target = uniform * total;
   double before = 0;
   int64_t last = 0;  // rounding may leave the target just beyond the last weight
-  for (int64_t begin = 0; begin < count; begin += kSumBlock) {
+  for (int64_t begin = 0; begin < count; begin += kDrawSumBlock) {
     const double sum = block(begin);
     if (sum == 0) continue;
     const bool here = before + sum > target;
     double reached = before;
-    for (int64_t i = begin; i < std::min(begin + kSumBlock, count); ++i) {
+    for (int64_t i = begin; i < std::min(begin + kDrawSumBlock, count); ++i) {
       if (weights[static_cast<size_t>(i)] == 0) continue;
       last = i;
       if (!here) continue;

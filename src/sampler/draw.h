@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/draw_weights.h"
 #include "sampler/sampling_params.h"
 
 namespace sluice {
@@ -15,7 +16,7 @@ namespace sluice {
 struct DrawScratch {
   explicit DrawScratch(int64_t vocab_size);
 
-  static constexpr int kNumBuckets = 1024;
+  static constexpr int kNumBuckets = kernels::kDrawBuckets;
   std::vector<float> weights;                     // [vocab_size]
   std::vector<std::pair<int32_t, float>> sorted;  // of one bucket, or the largest
   std::array<double, kNumBuckets> bucket_weight{};
@@ -28,8 +29,9 @@ struct DrawScratch {
 //   top_p: of what is left, the likeliest whose weights before them add up to less than top_p stay
 //   (equals by rising id).
 // No full sort: the weights are summed into buckets of nearly equal logits, and only the bucket at
-// the edge is sorted. All sums have a fixed order. REQUIRES: no NaN; `largest` is the largest logit
-// and finite; temperature > 0.
+// the edge is sorted. All sums have a fixed order or are exact: a device that sums in another way
+// draws the same token (SampleRowsArgs of kernels/cuda/device_kernels.h). REQUIRES: no NaN;
+// `largest` is the largest logit and finite; temperature > 0.
 int32_t DrawToken(std::span<const float> logits, float largest, const SamplingParams& params,
                   double uniform, DrawScratch& scratch);
 

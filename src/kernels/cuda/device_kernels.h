@@ -40,8 +40,8 @@ struct EmbeddingArgs {
 };
 
 // residual += delta where delta is not null (the sum is written back); then out = weight * residual
-// * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where that is not null. REQUIRES:
-// cols <= 32768.
+// * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where that is not null.
+// REQUIRES: cols <= 32768.
 struct RmsNormArgs {
   float* residual;  // [rows, cols]
   const void* delta;
@@ -129,7 +129,7 @@ struct AttentionArgs {
   int num_heads;
   float scale;
   KvArrays cache;
-  int32_t chunk, window;  // of the span; 0: none
+  int32_t chunk, window;       // of the span; 0: none
   const AttentionItem* items;  // of wide tiles first, then of narrow ones (attention_tiles.h)
   int num_items;
   int num_wide_items;
@@ -212,7 +212,8 @@ struct GroupedLinearArgs {
   const int32_t* row_begin;                   // [num_experts + 1], on the device
 };
 
-// BF16 values of rows [first_row, first_row + rows) of a matrix: [rows, k].
+// BF16 values of rows [first_row, first_row + rows) of a matrix: [rows, k]. Without scales of rows
+// (a null row_scales) they are exact but for the scales of blocks.
 struct ExpandWeightsArgs {
   Weights w;
   int64_t first_row, rows;
@@ -284,6 +285,28 @@ struct ArgMaxArgs {
   int32_t* has_nan;
 };
 
+// How a token is drawn from a row: settings of sampler/sampling_params.h, as DrawToken uses them.
+struct DrawSettings {
+  float scale;     // 1 / temperature; 0: the largest, as arg_max does
+  float farthest;  // -log(min_p); infinity: off
+  int32_t top_k;   // 0: off
+  double top_p;    // 1: off
+  double uniform;  // the row's random number, in [0, 1)
+};
+
+enum class DrawError : int32_t { kNone, kNan, kNoFiniteLogit };
+
+// tokens[i] = the token that DrawToken (sampler/draw.h) draws from logits[i, :], the same on every
+// device. Where there is none to draw, tokens[i] = -1 and errors[i] says why. REQUIRES: cols <=
+// 2^20.
+struct SampleRowsArgs {
+  const float* logits;  // [rows, cols]
+  int64_t rows, cols;
+  const DrawSettings* settings;  // [rows], on the device
+  int32_t* tokens;
+  DrawError* errors;
+};
+
 // The random codes of dummy_weights.cc: row i of the tensor whose hashed name is `tensor_seed`,
 // from `first_row` of that tensor on.
 struct RandomCodesArgs {
@@ -339,6 +362,7 @@ struct DeviceKernels {
   void (*gather_rows)(const StreamHandle&, const GatherRowsArgs&);
   void (*combine_experts)(const StreamHandle&, const CombineExpertsArgs&);
   void (*arg_max)(const StreamHandle&, const ArgMaxArgs&);
+  void (*sample_rows)(const StreamHandle&, const SampleRowsArgs&);
   void (*random_codes)(const StreamHandle&, const RandomCodesArgs&);
   void (*random_scales)(const StreamHandle&, const RandomScalesArgs&);
   void (*instruction)(const StreamHandle&, const InstructionArgs&);
@@ -365,6 +389,7 @@ struct DeviceKernels {
   void LaunchGatherRows(const StreamHandle&, const device::GatherRowsArgs&);         \
   void LaunchCombineExperts(const StreamHandle&, const device::CombineExpertsArgs&); \
   void LaunchArgMax(const StreamHandle&, const device::ArgMaxArgs&);                 \
+  void LaunchSampleRows(const StreamHandle&, const device::SampleRowsArgs&);         \
   void LaunchRandomCodes(const StreamHandle&, const device::RandomCodesArgs&);       \
   void LaunchRandomScales(const StreamHandle&, const device::RandomScalesArgs&);     \
   void LaunchInstruction(const StreamHandle&, const device::InstructionArgs&);

@@ -19,4 +19,9 @@ __device__ __forceinline__ int32_t IndexOfKey(uint64_t key) {
   return static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
 }
 
+// The number of the upper half of a key.
+__device__ __forceinline__ float FloatOfOrdered(uint32_t ordered) {
+  return FloatFromBits(ordered & 0x80000000u ? ordered & 0x7FFFFFFFu : ~ordered);
+}
+
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -1,0 +1,270 @@
+// A block for each row. It goes over the row once for each thing that it has to learn: the largest
+// logit, the k-th largest, the weights of buckets, the end of top_p inside a bucket, the sums that
+// the random number is looked up in. Weights are computed anew each time, so that no memory is
+// needed beside the logits.
+#include "kernels/cuda/device_rows.h"
+#include "kernels/cuda/ordered_key.h"
+#include "kernels/draw_weights.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+namespace {
+
+using device::DrawError;
+
+constexpr unsigned kThreads = 1024;
+constexpr int kDigits = 256;  // a key is looked for eight bits at a time
+constexpr int kBuckets = kernels::kDrawBuckets;
+constexpr int64_t kSumBlock = kernels::kDrawSumBlock;
+
+// The block's shared memory.
+struct Shared {
+  uint64_t reduced[3][32];  // for BlockMax: a place for each of the calls in a row
+  double sums[kBuckets];    // of buckets, then of the values of a digit
+  uint32_t counts[kDigits];
+  float weights[kSumBlock];
+  double found_sum;
+  int32_t found;
+  // Then double [blocks of a row]: sums of the weights before and in each.
+};
+
+struct Row {
+  const float* logits;
+  int64_t cols;
+  device::DrawSettings settings;
+  float largest;
+  float smallest;  // that top_k leaves
+  int32_t edge;    // the last bucket that top_p leaves, kBuckets without top_p
+  uint64_t cut;    // the smallest key that it leaves there
+};
+
+// What the weights of row.cut apart make of element `i`.
+__device__ __forceinline__ float WeightBeforeTopP(const Row& row, float logit, float distance) {
+  const bool stays = distance <= row.settings.farthest && logit >= row.smallest;
+  return stays ? kernels::ExpOfMinus(distance) : 0.0f;
+}
+
+__device__ __forceinline__ float Distance(const Row& row, float logit) {
+  return (row.largest - logit) * row.settings.scale;
+}
+
+__device__ __forceinline__ float Weight(const Row& row, int64_t i) {
+  const float logit = row.logits[i], distance = Distance(row, logit);
+  if (row.edge < kBuckets) {
+    const int32_t bucket = kernels::DrawBucket(distance);
+    if (bucket > row.edge || (bucket == row.edge && OrderedKey(logit, i) < row.cut)) return 0;
+  }
+  return WeightBeforeTopP(row, logit, distance);
+}
+
+// Block. Of the sums of a digit's values: the largest value `v` for which reaches(the sum of those
+// from v on) holds, and the sum of those above v; -1 if there is none. The sums are exact.
+template <typename T, typename Reaches>
+__device__ __forceinline__ void FindDigit(const T* sums, Shared& shared, const Reaches& reaches) {
+  if (threadIdx.x < 32) {
+    constexpr int kEach = kDigits / 32;
+    const auto lane = static_cast<int>(threadIdx.x);
+    const int top = kDigits - 1 - lane * kEach;  // the lane's values: this one and those below
+    T own = 0;
+    for (int i = 0; i < kEach; ++i) own += sums[top - i];
+    T above = own;  // of all lanes up to this one, then of those before
+    for (unsigned delta = 1; delta < 32; delta <<= 1) {
+      const T other = __shfl_up_sync(0xFFFFFFFFu, above, delta);
+      if (threadIdx.x >= delta) above += other;
+    }
+    const unsigned all = __ballot_sync(0xFFFFFFFFu, reaches(above));
+    if (all == 0 && lane == 0) shared.found = -1;
+    if (all != 0 && lane == __ffs(static_cast<int>(all)) - 1) {
+      above -= own;
+      int value = top;
+      while (!reaches(above + sums[value])) above += sums[value--];
+      shared.found = value;
+      shared.found_sum = static_cast<double>(above);
+    }
+  }
+  __syncthreads();
+}
+
+// Block. The k-th largest logit.
+__device__ __forceinline__ float KthLargest(const Row& row, Shared& shared) {
+  uint64_t prefix = 0;
+  auto remaining = static_cast<uint32_t>(row.settings.top_k);
+  for (int shift = 56; shift >= 32; shift -= 8) {
+    for (unsigned i = threadIdx.x; i < kDigits; i += blockDim.x) shared.counts[i] = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < row.cols; i += blockDim.x) {
+      const uint64_t key = OrderedKey(row.logits[i], 0);
+      if (shift == 56 || key >> (shift + 8) == prefix)
+        atomicAdd(&shared.counts[key >> shift & 0xFF], 1u);
+    }
+    __syncthreads();
+    FindDigit(shared.counts, shared, [&](uint32_t count) { return count >= remaining; });
+    prefix = prefix << 8 | static_cast<uint64_t>(shared.found);
+    remaining -= static_cast<uint32_t>(shared.found_sum);
+    __syncthreads();
+  }
+  return FloatOfOrdered(static_cast<uint32_t>(prefix));
+}
+
+// Block. Sets the row's edge and cut for its top_p.
+__device__ __forceinline__ void CutTail(Row& row, Shared& shared) {
+  for (unsigned i = threadIdx.x; i < kBuckets; i += blockDim.x) shared.sums[i] = 0;
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < row.cols; i += blockDim.x) {
+    const float logit = row.logits[i], distance = Distance(row, logit);
+    const float weight = WeightBeforeTopP(row, logit, distance);
+    if (weight != 0)
+      atomicAdd(&shared.sums[kernels::DrawBucket(distance)], kernels::BucketWeight(weight));
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {  // one by one: these sums are rounded
+    double sum = 0;
+    for (int i = 0; i < kBuckets; ++i) shared.sums[i] = sum += shared.sums[i];
+  }
+  __syncthreads();
+  const double target = row.settings.top_p * shared.sums[kBuckets - 1];
+  uint32_t rank = 1;  // the lower the bucket the higher; the last one without asking
+  for (unsigned i = threadIdx.x; i < kBuckets; i += blockDim.x) {
+    if (shared.sums[i] >= target && rank < kBuckets - i) rank = kBuckets - i;
+  }
+  rank = BlockMax(rank, reinterpret_cast<uint32_t*>(shared.reduced[0]));
+  row.edge = kBuckets - static_cast<int32_t>(rank);
+  const double before = row.edge == 0 ? 0.0 : shared.sums[row.edge - 1];
+  double inside = 0;
+  uint64_t prefix = 0;
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < kDigits; i += blockDim.x) shared.sums[i] = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < row.cols; i += blockDim.x) {
+      const float logit = row.logits[i], distance = Distance(row, logit);
+      if (kernels::DrawBucket(distance) != row.edge) continue;
+      const uint64_t key = OrderedKey(logit, i);
+      if (shift != 56 && key >> (shift + 8) != prefix) continue;
+      const float weight = WeightBeforeTopP(row, logit, distance);
+      if (weight != 0) atomicAdd(&shared.sums[key >> shift & 0xFF], kernels::BucketWeight(weight));
+    }
+    __syncthreads();
+    FindDigit(shared.sums, shared, [&](double sum) { return before + (inside + sum) >= target; });
+    if (shared.found < 0) {  // all of the bucket stays
+      row.cut = 0;
+      return;
+    }
+    prefix = prefix << 8 | static_cast<uint64_t>(shared.found);
+    inside += shared.found_sum;
+  }
+  row.cut = prefix;
+}
+
+// Block. The element that the row's random number selects; see Select of sampler/draw.cc, whose
+// order of sums this is.
+__device__ __forceinline__ int32_t Select(const Row& row, Shared& shared, double* sums) {
+  const int64_t blocks = (row.cols + kSumBlock - 1) / kSumBlock;
+  const int64_t groups_end = row.cols / 8 * 8;  // what is beyond is added one by one
+  const unsigned lane = threadIdx.x % 32, place = lane % 8;
+  uint64_t last_with_weight = 0;  // block + 1
+  // Eight lanes take a block of weights.
+  for (int64_t first = threadIdx.x / 32 * 4; first < blocks; first += blockDim.x / 32 * 4) {
+    const int64_t block = first + lane / 8, begin = block * kSumBlock;
+    const int64_t block_end = begin + kSumBlock < row.cols ? begin + kSumBlock : row.cols;
+    const int64_t end = block_end < groups_end ? block_end : groups_end;
+    float partial = 0;
+    for (int64_t i = begin + place; i < end; i += 8) partial += Weight(row, i);
+    double sum = 0;
+    for (int i = 0; i < 8; ++i)
+      sum += static_cast<double>(
+          __shfl_sync(0xFFFFFFFFu, partial, static_cast<int>(lane / 8 * 8) + i));
+    if (block >= blocks || place != 0) continue;
+    for (int64_t i = end > begin ? end : begin; i < block_end; ++i)
+      sum += static_cast<double>(Weight(row, i));
+    sums[block] = sum;
+    if (sum != 0) last_with_weight = static_cast<uint64_t>(block) + 1;
+  }
+  last_with_weight = BlockMax(last_with_weight, shared.reduced[1]);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double sum = 0;
+    for (int64_t i = 0; i < blocks; ++i) sums[i] = sum += sums[i];
+  }
+  __syncthreads();
+  const double target = row.settings.uniform * sums[blocks - 1];
+  uint64_t rank = 0;
+  for (int64_t i = threadIdx.x; i < blocks; i += blockDim.x) {
+    const auto own = static_cast<uint64_t>(blocks - i);
+    if (sums[i] > target && rank < own) rank = own;
+  }
+  rank = BlockMax(rank, shared.reduced[2]);
+  // Rounding may leave the target just beyond the last weight.
+  const int64_t here =
+      rank != 0 ? blocks - static_cast<int64_t>(rank) : static_cast<int64_t>(last_with_weight) - 1;
+  const int64_t begin = here * kSumBlock;
+  const int64_t count = begin + kSumBlock < row.cols ? kSumBlock : row.cols - begin;
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
+    shared.weights[i] = Weight(row, begin + i);
+  __syncthreads();
+  if (threadIdx.x != 0) return 0;
+  double reached = here == 0 ? 0.0 : sums[here - 1];
+  int64_t last = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (shared.weights[i] == 0) continue;
+    last = i;
+    reached += static_cast<double>(shared.weights[i]);
+    if (reached > target) break;
+  }
+  return static_cast<int32_t>(begin + last);
+}
+
+__global__ void __launch_bounds__(kThreads) SampleRowsKernel(device::SampleRowsArgs args) {
+  Shared& shared = *reinterpret_cast<Shared*>(SharedMemory());
+  auto* block_sums = reinterpret_cast<double*>(SharedMemory() + sizeof(Shared));
+  const int64_t index = blockIdx.x;
+  Row row{};
+  row.logits = args.logits + index * args.cols;
+  row.cols = args.cols;
+  row.settings = args.settings[index];
+  uint64_t best = 0;
+  uint64_t has_nan = 0;
+  for (int64_t i = threadIdx.x; i < row.cols; i += blockDim.x) {
+    const float logit = row.logits[i];
+    const uint64_t key = OrderedKey(logit, i);
+    best = key > best ? key : best;
+    has_nan |= logit != logit;
+  }
+  best = BlockMax(best, shared.reduced[0]);
+  has_nan = BlockMax(has_nan, shared.reduced[1]);
+  __syncthreads();
+  row.largest = row.logits[IndexOfKey(best)];
+  const bool is_finite = (BitsOf(row.largest) & 0x7F800000u) != 0x7F800000u;
+  if (has_nan != 0 || !is_finite) {
+    if (threadIdx.x == 0) {
+      args.tokens[index] = -1;
+      args.errors[index] = has_nan != 0 ? DrawError::kNan : DrawError::kNoFiniteLogit;
+    }
+    return;
+  }
+  int32_t token = IndexOfKey(best);
+  if (row.settings.scale != 0) {
+    row.smallest = FloatFromBits(0xFF800000u);
+    row.edge = kBuckets;
+    if (row.settings.top_k > 0 && row.settings.top_k < row.cols)
+      row.smallest = KthLargest(row, shared);
+    if (row.settings.top_p < 1) CutTail(row, shared);
+    __syncthreads();
+    token = Select(row, shared, block_sums);
+  }
+  if (threadIdx.x != 0) return;
+  args.tokens[index] = token;
+  args.errors[index] = DrawError::kNone;
+}
+
+}  // namespace
+
+void LaunchSampleRows(const StreamHandle& stream, const device::SampleRowsArgs& args) {
+  const int64_t blocks = (args.cols + kSumBlock - 1) / kSumBlock;
+  LaunchShape shape;
+  shape.grid_x = static_cast<unsigned>(args.rows);
+  shape.threads = kThreads;
+  shape.shared_bytes = static_cast<unsigned>(sizeof(Shared) + blocks * sizeof(double));
+  Launch<SampleRowsKernel>(stream, "sample_rows", shape, args);
+}
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE
