@@ -26,6 +26,7 @@ ARROWS = {
     "sampler": ["kernels", "base"],
     "engine": ["scheduler", "sampler", "models", "cache", "kernels", "device", "checkpoint", "tensor", "hardware",
                "base"],
+    "selftest": ["engine", "quantize", "models", "kernels", "device", "checkpoint", "tensor", "hardware", "base"],
     "server": ["engine", "chat", "tokenizer", "checkpoint", "base"],
     "client": ["base"],
     "eval": ["client", "chat", "tokenizer", "base"],

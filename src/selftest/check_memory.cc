@@ -1,0 +1,127 @@
+// Copies, fills, events and page-locked memory of the device layer.
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "selftest/check_run.h"
+#include "selftest/test_numbers.h"
+
+namespace sluice::selftest {
+namespace {
+
+std::vector<uint32_t> RandomWords(int64_t count, uint64_t seed) {
+  TestNumbers numbers(seed);
+  std::vector<uint32_t> words(static_cast<size_t>(count));
+  for (uint32_t& word : words) word = static_cast<uint32_t>(numbers.Bits());
+  return words;
+}
+
+void CompareWords(Comparison& comparison, std::span<const uint32_t> got,
+                  std::span<const uint32_t> expected) {
+  for (size_t i = 0; i < expected.size(); ++i) comparison.AddEqual(got[i], expected[i]);
+}
+
+// Host to device, on the device, and back, through memory that is pinned or not.
+Status CheckCopies(CheckRun& run, Comparison& comparison, int64_t count, bool pinned) {
+  Device& device = run.device().device();
+  DeviceStream& stream = run.device().stream();
+  const std::vector<uint32_t> words = RandomWords(count, 11);
+  const int64_t bytes = count * 4;
+  ASSIGN_OR_RETURN(const DeviceBuffer first, device.Allocate(bytes, "copies"));
+  ASSIGN_OR_RETURN(const DeviceBuffer second, device.Allocate(bytes, "copies"));
+  std::vector<uint32_t> plain(static_cast<size_t>(count));
+  DeviceBuffer locked;
+  if (pinned) {
+    ASSIGN_OR_RETURN(locked, device.AllocatePinned(bytes, "copies"));
+  }
+  uint32_t* host = pinned ? locked.As<uint32_t>() : plain.data();
+  std::copy(words.begin(), words.end(), host);
+  stream.CopyToDevice(first.data(), host, bytes);
+  stream.CopyOnDevice(second.data(), first.data(), bytes);
+  stream.Fill(first.data(), 0, bytes);
+  RETURN_IF_ERROR(stream.Synchronize());
+  std::fill(host, host + count, 0);
+  stream.CopyToHost(host, second.data(), bytes);
+  RETURN_IF_ERROR(stream.Synchronize());
+  CompareWords(comparison, {host, static_cast<size_t>(count)}, words);
+  stream.CopyToHost(host, first.data(), bytes);
+  RETURN_IF_ERROR(stream.Synchronize());
+  CompareWords(comparison, {host, static_cast<size_t>(count)},
+               std::vector<uint32_t>(static_cast<size_t>(count), 0));
+  return {};
+}
+
+// A second stream reads what the first wrote, after an event alone.
+Status CheckEvents(CheckRun& run, Comparison& comparison) {
+  constexpr int64_t kCount = 1 << 16;
+  Device& device = run.device().device();
+  ASSIGN_OR_RETURN(const auto writer, device.CreateStream());
+  ASSIGN_OR_RETURN(const auto reader, device.CreateStream());
+  ASSIGN_OR_RETURN(const auto written, device.CreateEvent());
+  ASSIGN_OR_RETURN(const auto read, device.CreateEvent());
+  ASSIGN_OR_RETURN(const DeviceBuffer memory, device.Allocate(kCount * 4, "events"));
+  ASSIGN_OR_RETURN(const DeviceBuffer in, device.AllocatePinned(kCount * 4, "events"));
+  ASSIGN_OR_RETURN(const DeviceBuffer out, device.AllocatePinned(kCount * 4, "events"));
+  for (uint64_t round = 0; round < 4; ++round) {
+    const std::vector<uint32_t> words = RandomWords(kCount, 20 + round);
+    std::copy(words.begin(), words.end(), in.As<uint32_t>());
+    writer->WaitFor(*read);
+    writer->CopyToDevice(memory.data(), in.data(), kCount * 4);
+    writer->Record(*written);
+    reader->WaitFor(*written);
+    reader->CopyToHost(out.data(), memory.data(), kCount * 4);
+    reader->Record(*read);
+    RETURN_IF_ERROR(read->Synchronize());
+    CompareWords(comparison, {out.As<uint32_t>(), static_cast<size_t>(kCount)}, words);
+  }
+  RETURN_IF_ERROR(writer->Synchronize());
+  return reader->Synchronize();
+}
+
+// Memory of the host that was there already, page-locked, as weights are uploaded from.
+Status CheckPin(CheckRun& run, Comparison& comparison) {
+  constexpr int64_t kCount = 1 << 16;
+  Device& device = run.device().device();
+  DeviceStream& stream = run.device().stream();
+  std::vector<uint32_t> words = RandomWords(kCount, 31), back(static_cast<size_t>(kCount));
+  const bool is_pinned = device.Pin(words.data(), kCount * 4);
+  ASSIGN_OR_RETURN(const DeviceBuffer memory, device.Allocate(kCount * 4, "pinning"));
+  stream.CopyToDevice(memory.data(), words.data(), kCount * 4);
+  stream.CopyToHost(back.data(), memory.data(), kCount * 4);
+  const Status status = stream.Synchronize();
+  if (is_pinned) device.Unpin(words.data());
+  RETURN_IF_ERROR(status);
+  CompareWords(comparison, back, words);
+  return {};
+}
+
+// More than there is: a message instead of a failure later.
+Status CheckTooMuch(CheckRun& run, Comparison& comparison) {
+  Device& device = run.device().device();
+  const auto buffer = device.Allocate(device.info().total_bytes * 2, "too much");
+  comparison.AddEqual(!buffer && buffer.error().code == ErrorCode::kResourceExhausted, 1);
+  RETURN_IF_ERROR(run.device().stream().Synchronize());
+  return {};
+}
+
+}  // namespace
+
+void CheckMemory(CheckRun& run) {
+  for (const bool pinned : {false, true}) {
+    for (const int64_t count : {int64_t{1}, int64_t{1000}, int64_t{1} << 20}) {
+      run.Case("copies", fmt::format("{} bytes, {}", count * 4, pinned ? "pinned" : "pageable"),
+               [&](CaseMemory&, Comparison& comparison) {
+                 return CheckCopies(run, comparison, count, pinned);
+               });
+    }
+  }
+  run.Case("events", "two streams, 4 rounds",
+           [&](CaseMemory&, Comparison& comparison) { return CheckEvents(run, comparison); });
+  run.Case("pinned in place", "262144 bytes",
+           [&](CaseMemory&, Comparison& comparison) { return CheckPin(run, comparison); });
+  run.Case("allocation", "twice the memory is refused",
+           [&](CaseMemory&, Comparison& comparison) { return CheckTooMuch(run, comparison); });
+}
+
+}  // namespace sluice::selftest

@@ -1,0 +1,299 @@
+// Positions: the table of rope, and the way of a row's projections to its q and its cache slot.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "kernels/rope.h"
+#include "selftest/check_run.h"
+#include "selftest/test_numbers.h"
+#include "selftest/tolerances.h"
+
+namespace sluice::selftest {
+namespace {
+
+using device::Number;
+
+std::vector<float> Frequencies(int head_dim) {
+  return kernels::RopeFrequencies(
+      head_dim, 500000.0,
+      kernels::Llama3RopeScaling{
+          .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 8192});
+}
+
+Status CheckRopeTable(CheckRun& run, CaseMemory& memory, Comparison& comparison, int head_dim,
+                      int64_t rows) {
+  TestNumbers numbers(51);
+  const std::vector<float> frequencies = Frequencies(head_dim);
+  std::vector<int32_t> positions(static_cast<size_t>(rows));
+  for (int32_t& position : positions) position = static_cast<int32_t>(numbers.Integer(0, 131071));
+  positions[0] = 0;
+  const int32_t* device_positions = memory.In(positions);
+  const float* device_frequencies = memory.In(frequencies);
+  float* out = memory.Out<float>(rows * head_dim);
+  if (!memory.ok()) return memory.status();
+  run.device().kernels().rope_table(run.device().handle(),
+                                    {device_positions, device_frequencies, rows, head_dim, out});
+  const auto got = memory.Read(out, rows * head_dim);
+  if (!memory.ok()) return memory.status();
+  const size_t half = static_cast<size_t>(head_dim) / 2;
+  for (size_t row = 0; row < positions.size(); ++row) {
+    for (size_t i = 0; i < half; ++i) {
+      // The angle itself is a product in F32 (kernels/rope.h).
+      const double angle = static_cast<float>(positions[row]) * frequencies[i];
+      const size_t at = row * 2 * half + i;
+      const double cosine = std::cos(angle), sine = std::sin(angle);
+      comparison.Add(got[at], cosine, cosine - MathError(cosine), cosine + MathError(cosine));
+      comparison.Add(got[at + half], sine, sine - MathError(sine), sine + MathError(sine));
+    }
+  }
+  return {};
+}
+
+// What a model asks of rope_append.
+struct RopeCase {
+  const char* name;
+  int num_heads, num_kv_heads, head_dim;
+  bool rope = true;
+  bool interleaved = false;
+  bool norms_before = false, norms_after = false;
+  bool temperature = false;
+  Number qkv_type = Number::kF32;
+  Number cache_type = Number::kBF16;
+};
+
+struct RopeSample {
+  std::vector<float> qkv;  // as the device has it
+  std::vector<float> q_norm, k_norm, cos_sin;
+  std::vector<int32_t> positions;
+  std::vector<int64_t> slots;
+};
+
+constexpr float kEps = 1e-6f, kFloor = 8192, kScale = 0.1f;
+constexpr float kKScale = 0.0625f * 1.3f, kVScale = 0.03125f * 1.7f;
+constexpr int kBlockSize = 16;
+
+// A head of q (or of k) as it leaves the kernel, and the bounds of its errors.
+void ExactHead(const RopeCase& c, const RopeSample& sample, int64_t row, const float* head,
+               const std::vector<float>& norm, bool is_q, std::vector<double>& values,
+               std::vector<double>& errors) {
+  const int dim = c.head_dim, half = dim / 2;
+  std::vector<double> x(head, head + dim), size(static_cast<size_t>(dim));
+  double roundings = 0;
+  const double norm_roundings = dim / 2.0 + kMathUnits + 5;
+  const auto inverse_root = [&](const std::vector<double>& of) {
+    double squares = 0;
+    for (const double value : of) squares += value * value;
+    return 1 / std::sqrt(squares / dim + kEps);
+  };
+  if (c.norms_before) {
+    const double factor = inverse_root(x);
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= norm[i] * factor;
+    roundings += norm_roundings;
+  }
+  for (size_t i = 0; i < x.size(); ++i) size[i] = std::abs(x[i]);
+  if (c.rope) {
+    const float* cosines = sample.cos_sin.data() + row * dim;
+    for (int i = 0; i < half; ++i) {
+      const auto first = static_cast<size_t>(c.interleaved ? 2 * i : i);
+      const auto second = static_cast<size_t>(c.interleaved ? 2 * i + 1 : i + half);
+      const double a = x[first], b = x[second], cosine = cosines[i], sine = cosines[half + i];
+      x[first] = a * cosine - b * sine;
+      x[second] = a * sine + b * cosine;
+      size[first] = std::abs(a * cosine) + std::abs(b * sine);
+      size[second] = std::abs(a * sine) + std::abs(b * cosine);
+    }
+    roundings += 2;
+  }
+  double factor = 1;
+  if (c.norms_after) {
+    factor *= inverse_root(x);
+    roundings += norm_roundings + 2 * roundings;
+  }
+  if (is_q && c.temperature) {
+    const auto position = static_cast<float>(sample.positions[static_cast<size_t>(row)]);
+    factor *= std::log1p(std::floor((position + 1.0f) / kFloor)) * kScale + 1.0;
+    roundings += kMathUnits + 3;
+  }
+  roundings += 1;
+  for (size_t i = 0; i < x.size(); ++i) {
+    values.push_back(x[i] * factor);
+    errors.push_back(size[i] * factor * Gamma(roundings));
+  }
+}
+
+RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
+  TestNumbers numbers(52);
+  RopeSample sample;
+  sample.qkv = numbers.Normals(rows * (c.num_heads + 2 * c.num_kv_heads) * c.head_dim);
+  if (c.qkv_type == Number::kBF16) {
+    for (float& value : sample.qkv) value = FromBf16Bits(ToBFloat16(value).bits);
+  }
+  for (auto* norm : {&sample.q_norm, &sample.k_norm}) {
+    norm->resize(static_cast<size_t>(c.head_dim));
+    for (float& value : *norm) value = numbers.Uniform(0.5f, 1.5f);
+  }
+  const std::vector<float> frequencies = Frequencies(c.head_dim);
+  for (int64_t row = 0; row < rows; ++row) {
+    sample.positions.push_back(static_cast<int32_t>(numbers.Integer(0, 40000)));
+    // Slots in no order, none twice.
+    sample.slots.push_back((row * 7 + 3) % num_slots);
+    for (const bool is_sine : {false, true}) {
+      for (const float frequency : frequencies) {
+        const float angle = static_cast<float>(sample.positions.back()) * frequency;
+        sample.cos_sin.push_back(is_sine ? std::sin(angle) : std::cos(angle));
+      }
+    }
+  }
+  return sample;
+}
+
+// A number of the cache, or, where nothing was to be written, the bytes that stood there.
+template <typename T>
+void CompareCache(const RopeCase& c, const std::vector<T>& got, const std::vector<double>& values,
+                  const std::vector<double>& errors, const std::vector<bool>& written, float scale,
+                  Comparison& comparison) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!written[i]) {
+      comparison.AddEqual(got[i], static_cast<T>(~T{0}));
+    } else if (c.cache_type == Number::kF8) {
+      const double value = values[i] / scale;
+      comparison.AddE4m3(static_cast<uint8_t>(got[i]), value,
+                         errors[i] / scale + std::abs(value) * Gamma(3));
+    } else {
+      comparison.AddBf16(static_cast<uint16_t>(got[i]), values[i], errors[i]);
+    }
+  }
+}
+
+template <typename T>
+Status CheckRopeAppend(CheckRun& run, CaseMemory& memory, Comparison& comparison, const RopeCase& c,
+                       int64_t rows) {
+  const int64_t num_slots = (rows + 5 + kBlockSize - 1) / kBlockSize * kBlockSize;
+  const RopeSample sample = MakeSample(c, rows, num_slots);
+  const int64_t cache_count = num_slots * c.num_kv_heads * c.head_dim;
+  device::RopeAppendArgs args{};
+  args.qkv = c.qkv_type == Number::kBF16
+                 ? static_cast<const void*>(memory.In(ToBf16Bits(sample.qkv)))
+                 : memory.In(sample.qkv);
+  args.qkv_type = c.qkv_type;
+  args.rows = rows;
+  args.num_heads = c.num_heads;
+  if (c.norms_before) {
+    args.q_norm = memory.In(sample.q_norm);
+    args.k_norm = memory.In(sample.k_norm);
+  }
+  args.norms_after_rope = c.norms_after;
+  args.eps = kEps;
+  args.rope = c.rope;
+  args.interleaved = c.interleaved;
+  args.cos_sin = memory.In(sample.cos_sin);
+  args.positions = memory.In(sample.positions);
+  args.temperature_floor = c.temperature ? kFloor : 0;
+  args.temperature_scale = kScale;
+  args.slots = memory.In(sample.slots);
+  args.q = memory.Out<uint16_t>(rows * c.num_heads * c.head_dim);
+  T* const k = memory.Out<T>(cache_count);
+  T* const v = memory.Out<T>(cache_count);
+  args.cache = {k, v, c.cache_type, kKScale, kVScale, c.num_kv_heads, c.head_dim, kBlockSize};
+  if (!memory.ok()) return memory.status();
+  run.device().kernels().rope_append(run.device().handle(), args);
+  const auto got_q = memory.Read<uint16_t>(args.q, rows * c.num_heads * c.head_dim);
+  const auto got_k = memory.Read<T>(k, cache_count), got_v = memory.Read<T>(v, cache_count);
+  if (!memory.ok()) return memory.status();
+
+  std::vector<double> k_values(got_k.size()), k_errors(got_k.size()), v_values(got_k.size());
+  std::vector<bool> written(got_k.size());
+  size_t q_index = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* from = sample.qkv.data() + row * (c.num_heads + 2 * c.num_kv_heads) * c.head_dim;
+    for (int head = 0; head < c.num_heads + c.num_kv_heads; ++head) {
+      const bool is_q = head < c.num_heads;
+      std::vector<double> values, errors;
+      ExactHead(c, sample, row, from + head * c.head_dim, is_q ? sample.q_norm : sample.k_norm,
+                is_q, values, errors);
+      const int64_t slot = sample.slots[static_cast<size_t>(row)];
+      for (int i = 0; i < c.head_dim; ++i) {
+        const auto at = static_cast<size_t>(i);
+        if (is_q) {
+          comparison.AddBf16(got_q[q_index++], values[at], errors[at]);
+          continue;
+        }
+        const int kv_head = head - c.num_heads;
+        const auto place = static_cast<size_t>(
+            ((slot / kBlockSize * c.num_kv_heads + kv_head) * kBlockSize + slot % kBlockSize) *
+                c.head_dim +
+            i);
+        k_values[place] = values[at];
+        k_errors[place] = errors[at];
+        v_values[place] = from[(head + c.num_kv_heads) * c.head_dim + i];
+        written[place] = true;
+      }
+    }
+  }
+  CompareCache(c, got_k, k_values, k_errors, written, kKScale, comparison);
+  CompareCache(c, got_v, v_values, std::vector<double>(got_v.size(), 0), written, kVScale,
+               comparison);
+  return {};
+}
+
+constexpr RopeCase kRopeCases[] = {
+    {.name = "Llama 3", .num_heads = 8, .num_kv_heads = 2, .head_dim = 128},
+    {.name = "Llama 3, fp8 cache",
+     .num_heads = 8,
+     .num_kv_heads = 2,
+     .head_dim = 128,
+     .qkv_type = Number::kBF16,
+     .cache_type = Number::kF8},
+    {.name = "Llama 3.2",
+     .num_heads = 4,
+     .num_kv_heads = 1,
+     .head_dim = 64,
+     .qkv_type = Number::kBF16},
+    {.name = "Qwen3",
+     .num_heads = 4,
+     .num_kv_heads = 2,
+     .head_dim = 128,
+     .norms_before = true,
+     .cache_type = Number::kF8},
+    {.name = "Llama 4, rope",
+     .num_heads = 5,
+     .num_kv_heads = 1,
+     .head_dim = 128,
+     .interleaved = true,
+     .norms_after = true,
+     .qkv_type = Number::kBF16},
+    {.name = "Llama 4, no rope",
+     .num_heads = 5,
+     .num_kv_heads = 1,
+     .head_dim = 128,
+     .rope = false,
+     .temperature = true},
+};
+
+}  // namespace
+
+void CheckRope(CheckRun& run) {
+  for (const int head_dim : {64, 128}) {
+    run.Case("rope_table", fmt::format("7 positions below 131072, heads of {}", head_dim),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               return CheckRopeTable(run, memory, comparison, head_dim, 7);
+             });
+  }
+  std::vector<int64_t> row_counts = {1, 6};
+  if (run.with_large_shapes()) row_counts.push_back(257);
+  for (const RopeCase& rope_case : kRopeCases) {
+    for (const int64_t rows : row_counts) {
+      run.Case("rope_append",
+               fmt::format("{} rows, {} + {} heads, {}", rows, rope_case.num_heads,
+                           rope_case.num_kv_heads, rope_case.name),
+               [&](CaseMemory& memory, Comparison& comparison) {
+                 return rope_case.cache_type == Number::kF8
+                            ? CheckRopeAppend<uint8_t>(run, memory, comparison, rope_case, rows)
+                            : CheckRopeAppend<uint16_t>(run, memory, comparison, rope_case, rows);
+               });
+    }
+  }
+}
+
+}  // namespace sluice::selftest

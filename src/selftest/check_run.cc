@@ -1,0 +1,135 @@
+#include "selftest/check_run.h"
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+namespace sluice::selftest {
+namespace {
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string RowText(const CheckRow& row) {
+  const char* verdict = row.skipped ? "skipped" : row.passed ? "pass" : "FAIL";
+  std::string text = fmt::format("{:<26} {:<46} ", row.name, row.shape);
+  if (row.skipped || row.numbers == 0) {
+    text += fmt::format("{:>10} {:>10}  {}", "", "", verdict);
+  } else {
+    text += fmt::format("{:>10.3g} {:>10.3g}  {}", row.worst_error, row.worst_bound, verdict);
+  }
+  if (!row.message.empty()) text += ": " + row.message;
+  return text;
+}
+
+}  // namespace
+
+void CheckRun::Add(CheckRow row) {
+  row.part = part_;
+  if (print_) {
+    if (rows_.empty())
+      print_(fmt::format("{:<26} {:<46} {:>10} {:>10}", "operator", "shape", "error", "bound"));
+    print_(RowText(row));
+  }
+  rows_.push_back(std::move(row));
+}
+
+void CheckRun::Case(std::string_view name, std::string shape, const Check& check) {
+  if (lost_) return;
+  const double begin = Now();
+  Comparison comparison;
+  Status status;
+  {
+    CaseMemory memory(device_);
+    status = check(memory, comparison);
+    if (status && !memory.ok()) status = memory.status();
+  }
+  CheckRow row;
+  row.name = name;
+  row.shape = std::move(shape);
+  row.passed = status.has_value() && comparison.passed();
+  row.numbers = comparison.count();
+  row.failed = comparison.failed();
+  row.worst_error = comparison.worst_error();
+  row.worst_bound = comparison.worst_bound();
+  row.seconds = Now() - begin;
+  if (!status) {
+    row.message = status.error().message;
+    lost_ = device_.is_lost();
+    if (lost_) row.message += "; the device is lost, nothing more can be checked";
+  } else if (comparison.count() == 0) {
+    row.message = "nothing was compared";
+  } else if (!comparison.passed()) {
+    row.message = fmt::format("{} of {}; {}", row.failed, row.numbers, comparison.first_failure());
+  }
+  Add(std::move(row));
+}
+
+void CheckRun::Skip(std::string_view name, std::string shape, std::string why) {
+  if (lost_) return;
+  CheckRow row;
+  row.name = name;
+  row.shape = std::move(shape);
+  row.skipped = true;
+  row.message = std::move(why);
+  Add(std::move(row));
+}
+
+void CheckRun::Fail(std::string_view name, std::string shape, const Error& error) {
+  if (lost_) return;
+  CheckRow row;
+  row.name = name;
+  row.shape = std::move(shape);
+  row.message = error.message;
+  Add(std::move(row));
+}
+
+bool CheckRun::passed() const {
+  bool any = false;
+  for (const CheckRow& row : rows_) {
+    if (row.skipped) continue;
+    if (!row.passed) return false;
+    any = true;
+  }
+  return any && !lost_;
+}
+
+json::Value CheckRun::ToJson() const {
+  json::Value::Array rows;
+  for (const CheckRow& row : rows_) {
+    json::Value value{json::Value::Object{}};
+    value.Set("part", row.part);
+    value.Set("operator", row.name);
+    value.Set("shape", row.shape);
+    value.Set("result", row.skipped ? "skipped" : row.passed ? "pass" : "fail");
+    value.Set("numbers", row.numbers);
+    value.Set("failed", row.failed);
+    value.Set("worst_error", row.worst_error);
+    value.Set("bound", row.worst_bound);
+    value.Set("seconds", row.seconds);
+    value.Set("message", row.message);
+    rows.push_back(std::move(value));
+  }
+  return json::Value(std::move(rows));
+}
+
+std::span<const CheckPart> CheckParts() {
+  static constexpr CheckPart kParts[] = {
+      {"instructions", "tensor-core products, moves through shared memory, conversions of numbers",
+       CheckInstructions},
+      {"memory", "copies, fills, events, page-locked memory", CheckMemory},
+      {"rows", "embedding, norms, activations, quantized rows", CheckRows},
+      {"rope", "positions, and keys and values on their way into the cache", CheckRope},
+      {"linear", "matrix products in every format of weights", CheckLinear},
+      {"grouped-linear", "matrix products of experts", CheckGroupedLinear},
+      {"attention", "attention over the paged cache", CheckAttention},
+      {"experts", "routing to experts and back", CheckExperts},
+      {"logits", "the most likely token", CheckLogits},
+      {"dummy-weights", "random weights made on the device", CheckDummyWeights},
+      {"models", "the demo model in every format against the CPU", CheckModels},
+  };
+  return kParts;
+}
+
+}  // namespace sluice::selftest

@@ -1,0 +1,98 @@
+// One run of the checks: what is asked for, and the table of what came out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "selftest/comparison.h"
+#include "selftest/device_under_test.h"
+
+namespace sluice::selftest {
+
+struct CheckRow {
+  std::string part, name, shape;
+  bool passed = false;
+  bool skipped = false;
+  int64_t numbers = 0, failed = 0;
+  double worst_error = 0, worst_bound = 0;
+  double seconds = 0;
+  std::string message;  // why it failed or was skipped
+};
+
+// The model that is run in all formats.
+struct DemoModel {
+  std::filesystem::path folder;
+  std::vector<std::vector<int32_t>> prompts;  // token ids; empty: there is none
+  std::string missing;                        // why
+};
+
+// Thread safety: one thread at a time.
+class CheckRun {
+ public:
+  // `print` gets each line of the table as soon as it is known.
+  CheckRun(const DeviceUnderTest& device, DemoModel demo_model,
+           std::function<void(const std::string&)> print)
+      : device_(device), demo_model_(std::move(demo_model)), print_(std::move(print)) {}
+
+  // Runs one check and writes its row: passed where it returns success and all that it compared
+  // passed. Nothing more runs once the device is lost.
+  using Check = std::function<Status(CaseMemory&, Comparison&)>;
+  void Case(std::string_view name, std::string shape, const Check& check);
+  // A row that says why something was not checked.
+  void Skip(std::string_view name, std::string shape, std::string why);
+  // A row for what is wrong before anything could be compared.
+  void Fail(std::string_view name, std::string shape, const Error& error);
+
+  const DeviceUnderTest& device() const { return device_; }
+  const std::filesystem::path& demo_model() const { return demo_model_.folder; }
+  const std::vector<std::vector<int32_t>>& prompts() const { return demo_model_.prompts; }
+  const std::string& demo_model_missing() const { return demo_model_.missing; }
+  // Shapes of real models' layers come on top of small ones.
+  bool with_large_shapes() const { return !device_.is_emulated(); }
+
+  void BeginPart(std::string_view part) { part_ = part; }
+  bool lost() const { return lost_; }
+  const std::vector<CheckRow>& rows() const { return rows_; }
+  bool passed() const;
+  json::Value ToJson() const;
+
+ private:
+  void Add(CheckRow row);
+
+  const DeviceUnderTest& device_;
+  DemoModel demo_model_;
+  std::function<void(const std::string&)> print_;
+  std::string part_;
+  std::vector<CheckRow> rows_;
+  bool lost_ = false;
+};
+
+// What `--part` names.
+struct CheckPart {
+  std::string_view name;
+  std::string_view summary;
+  void (*run)(CheckRun&);
+};
+// In the order in which they build on one another.
+std::span<const CheckPart> CheckParts();
+
+void CheckInstructions(CheckRun& run);
+void CheckMemory(CheckRun& run);
+void CheckRows(CheckRun& run);
+void CheckRope(CheckRun& run);
+void CheckLinear(CheckRun& run);
+void CheckGroupedLinear(CheckRun& run);
+void CheckAttention(CheckRun& run);
+void CheckExperts(CheckRun& run);
+void CheckLogits(CheckRun& run);
+void CheckDummyWeights(CheckRun& run);
+void CheckModels(CheckRun& run);
+
+}  // namespace sluice::selftest

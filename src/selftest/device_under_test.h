@@ -1,0 +1,95 @@
+// The device that is checked or measured, and the memory of one check.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "kernels/cuda/device_kernels.h"
+
+namespace sluice::selftest {
+
+// Thread safety: one thread at a time.
+class DeviceUnderTest {
+ public:
+  static Result<DeviceUnderTest> Open(DeviceKind kind, int ordinal);
+
+  Device& device() const { return *device_; }
+  DeviceStream& stream() const { return *stream_; }
+  StreamHandle handle() const { return stream_->handle(); }
+  const device::DeviceKernels& kernels() const { return *kernels_; }
+  bool is_emulated() const { return device_->info().kind == DeviceKind::kEmulated; }
+  // Tensor cores of a GPU may cut off what they add up instead of rounding it.
+  bool has_e4m3_products() const {
+    return is_emulated() || device_->info().compute_capability() >= 89;
+  }
+  // Nothing works on it any more: it fails again after its failure was reported.
+  bool is_lost() const { return !stream_->Synchronize(); }
+
+ private:
+  DeviceUnderTest() = default;
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceStream> stream_;
+  const device::DeviceKernels* kernels_ = nullptr;
+};
+
+// Memory on the device for one check. The first failure is kept and everything after it does
+// nothing, so that a check looks once before it launches and once at its end.
+class CaseMemory {
+ public:
+  explicit CaseMemory(const DeviceUnderTest& device) : device_(device) {}
+
+  // A copy of `values` on the device.
+  template <typename T>
+  const T* In(const std::vector<T>& values) {
+    return static_cast<const T*>(
+        Copy(std::as_bytes(std::span<const T>(values)), /*is_output=*/false));
+  }
+  // The same for an array that the kernel changes.
+  template <typename T>
+  T* InOut(const std::vector<T>& values) {
+    return static_cast<T*>(Copy(std::as_bytes(std::span<const T>(values)), /*is_output=*/true));
+  }
+  // `count` elements of bytes 0xFF: NaN in every type of numbers. What lies behind them is watched.
+  template <typename T>
+  T* Out(int64_t count) {
+    return static_cast<T*>(Fill(count * static_cast<int64_t>(sizeof(T))));
+  }
+  // Waits for the device and reads what stands at `from`, of this memory. Fails where a kernel
+  // wrote behind an output.
+  template <typename T>
+  std::vector<T> Read(const T* from, int64_t count) {
+    std::vector<T> values(static_cast<size_t>(count));
+    ReadBytes(from, std::as_writable_bytes(std::span<T>(values)));
+    return values;
+  }
+
+  bool ok() const { return status_.has_value(); }
+  const Status& status() const { return status_; }
+
+ private:
+  struct Piece {
+    DeviceBuffer buffer;
+    int64_t size = 0;
+    bool is_output = false;
+  };
+
+  void* Copy(std::span<const std::byte> bytes, bool is_output);
+  void* Fill(int64_t bytes);
+  Piece* Take(int64_t bytes, bool is_output);
+  void ReadBytes(const void* from, std::span<std::byte> to);
+  void CheckGuards();
+
+  const DeviceUnderTest& device_;
+  std::list<Piece> pieces_;
+  Status status_;
+};
+
+}  // namespace sluice::selftest

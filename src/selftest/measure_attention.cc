@@ -1,0 +1,70 @@
+// Attention of Llama 3 70B's heads: decode at the batches and contexts of the recipes, and prompts.
+#include <fmt/format.h>
+
+#include "selftest/attention_step.h"
+#include "selftest/measure_run.h"
+
+namespace sluice::selftest {
+namespace {
+
+using device::Number;
+
+constexpr AttentionHeads kLlama70Heads = {64, 8, 128};
+
+struct Batch {
+  int sequences;
+  int32_t tokens, context;
+};
+
+void MeasureStep(MeasureRun& run, const Batch& batch, Number type, bool is_prefill) {
+  AttentionShape shape;
+  shape.heads = kLlama70Heads;
+  shape.type = type;
+  shape.slices.assign(static_cast<size_t>(batch.sequences), {batch.tokens, batch.context});
+  const AttentionStep step(shape, /*with_numbers=*/false);
+  CaseMemory memory(run.device());
+  // Layers have caches of their own: a launch finds nothing of the one before in the device's
+  // cache.
+  const int64_t copies = is_prefill ? 1 : run.CopiesBeyondCache(step.kv_bytes());
+  std::vector<device::AttentionArgs> args;
+  for (int64_t copy = 0; copy < copies; ++copy) args.push_back(step.Upload(memory));
+  for (size_t copy = 0; memory.ok() && copy < args.size(); ++copy)
+    step.FillOnDevice(run.device(), args[copy]);
+  const double peak = run.limits().bf16_teraflops;  // the products of attention are BF16
+  run.Measure({.name = is_prefill ? "prefill attention" : "decode attention",
+               .shape = fmt::format("{} x {} tokens after {}, {}", batch.sequences, batch.tokens,
+                                    batch.context, type == Number::kF8 ? "fp8" : "bf16"),
+               .unit = is_prefill ? MeasureUnit::kTeraflops : MeasureUnit::kGigabytes,
+               .amount = is_prefill ? step.flops() : step.kv_bytes(),
+               .limit = is_prefill ? peak : run.limits().copy_gigabytes},
+              memory, [&](int64_t turn) {
+                run.device().kernels().attention(run.device().handle(),
+                                                 args[static_cast<size_t>(turn) % args.size()]);
+              });
+}
+
+}  // namespace
+
+void MeasureDecodeAttention(MeasureRun& run) {
+  for (const Number type : {Number::kF8, Number::kBF16}) {
+    for (const Batch& batch : {Batch{1, 1, 1536},
+                               {8, 1, 1536},
+                               {64, 1, 1536},
+                               {256, 1, 1536},
+                               {1, 1, 8704},
+                               {64, 1, 8704},
+                               {1, 1, 131000}}) {
+      if (!run.lost()) MeasureStep(run, batch, type, /*is_prefill=*/false);
+    }
+  }
+}
+
+void MeasurePrefillAttention(MeasureRun& run) {
+  for (const Number type : {Number::kF8, Number::kBF16}) {
+    for (const Batch& batch : {Batch{8, 1024, 0}, {1, 8192, 0}, {1, 2048, 30000}, {64, 32, 1024}}) {
+      if (!run.lost()) MeasureStep(run, batch, type, /*is_prefill=*/true);
+    }
+  }
+}
+
+}  // namespace sluice::selftest

@@ -1,0 +1,80 @@
+// What the device can do at most: the figures that all others are compared with.
+#include <fmt/format.h>
+
+#include "selftest/measure_run.h"
+#include "selftest/measured_products.h"
+
+namespace sluice::selftest {
+namespace {
+
+void MeasureCopies(MeasureRun& run) {
+  constexpr int64_t kBytes = int64_t{2} << 30;
+  DeviceStream& stream = run.device().stream();
+  CaseMemory memory(run.device());
+  uint8_t* first = memory.Out<uint8_t>(kBytes);
+  uint8_t* second = memory.Out<uint8_t>(kBytes);
+  run.limits().copy_gigabytes = run.Measure(
+      {.name = "copy on the device", .shape = "2 GiB, read and written", .amount = 2.0 * kBytes},
+      memory, [&](int64_t turn) {
+        stream.CopyOnDevice(turn % 2 == 0 ? second : first, turn % 2 == 0 ? first : second, kBytes);
+      });
+}
+
+void MeasureBus(MeasureRun& run) {
+  constexpr int64_t kBytes = int64_t{256} << 20;
+  DeviceStream& stream = run.device().stream();
+  CaseMemory memory(run.device());
+  uint8_t* on_device = memory.Out<uint8_t>(kBytes);
+  auto pinned = run.device().device().AllocatePinned(kBytes, "measuring the bus");
+  if (!pinned) {
+    run.Skip("host to device", "256 MiB, pinned", pinned.error().message);
+    return;
+  }
+  run.Measure({.name = "host to device", .shape = "256 MiB, pinned", .amount = kBytes}, memory,
+              [&](int64_t) { stream.CopyToDevice(on_device, pinned->data(), kBytes); });
+  run.Measure({.name = "device to host", .shape = "256 MiB, pinned", .amount = kBytes}, memory,
+              [&](int64_t) { stream.CopyToHost(pinned->data(), on_device, kBytes); });
+}
+
+// The library's product of 8192^3: what the tensor cores are seen to do.
+double MeasurePeak(MeasureRun& run, device::DeviceLinear& products, const WeightFormat& format) {
+  constexpr int64_t kSize = 8192;
+  CaseMemory memory(run.device());
+  const MeasuredProduct product(run.device(), memory, products, format, kSize, kSize, kSize, 1);
+  if (memory.ok()) {
+    const Status tuned = products.Tune(run.device().stream(), product.args(0));
+    if (!tuned) {
+      run.Skip("peak", format.name, tuned.error().message);
+      return 0;
+    }
+  }
+  return run.Measure(
+      {.name = "library's product",
+       .shape = fmt::format("8192 x 8192 x 8192, {}", format.name),
+       .unit = MeasureUnit::kTeraflops,
+       .amount = product.flops()},
+      memory, [&](int64_t turn) { products.Run(run.device().stream(), product.args(turn)); });
+}
+
+}  // namespace
+
+void MeasureLimitsOfDevice(MeasureRun& run) {
+  MeasureCopies(run);
+  MeasureBus(run);
+  const auto products =
+      device::DeviceLinear::Create(run.device().device(), run.device().kernels(), {});
+  if (!products || (*products)->library().empty()) {
+    run.Skip("library's product", "8192 x 8192 x 8192",
+             products ? "cuBLASLt was not found: there is no peak to compare with"
+                      : products.error().message);
+    return;
+  }
+  for (const WeightFormat& format : WeightFormats()) {
+    if (format.type == device::Codes::kBF16)
+      run.limits().bf16_teraflops = MeasurePeak(run, **products, format);
+    if (format.e4m3_inputs && run.device().has_e4m3_products())
+      run.limits().fp8_teraflops = MeasurePeak(run, **products, format);
+  }
+}
+
+}  // namespace sluice::selftest

@@ -1,0 +1,81 @@
+// Matrix products of Llama 3 70B's layers: with few rows, where reading the weights is the limit,
+// and with many, where arithmetic is.
+#include <fmt/format.h>
+
+#include "selftest/measure_run.h"
+#include "selftest/measured_products.h"
+
+namespace sluice::selftest {
+namespace {
+
+using device::Codes;
+
+// Formats that the targets and the recipes name.
+bool IsMeasured(const DeviceUnderTest& device, const WeightFormat& format) {
+  if (format.e4m3_inputs && !device.has_e4m3_products()) return false;
+  return format.type != Codes::kI8;
+}
+
+std::unique_ptr<device::DeviceLinear> Products(MeasureRun& run, const char* name) {
+  auto products = device::DeviceLinear::Create(run.device().device(), run.device().kernels(), {});
+  if (!products) {
+    run.Skip(name, "", products.error().message);
+    return nullptr;
+  }
+  return *std::move(products);
+}
+
+void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, const MeasuredShape& shape,
+                    const WeightFormat& format, int64_t m, bool is_skinny) {
+  CaseMemory memory(run.device());
+  const int64_t copies =
+      is_skinny ? run.CopiesBeyondCache(MeasuredProduct::WeightBytes(format, shape.n, shape.k)) : 1;
+  const MeasuredProduct product(run.device(), memory, products, format, m, shape.n, shape.k,
+                                copies);
+  const std::string text = fmt::format("{} x {} x {}, {}", m, shape.n, shape.k, format.name);
+  if (memory.ok() && !is_skinny) {
+    if (const Status tuned = products.Tune(run.device().stream(), product.args(0)); !tuned) {
+      run.Skip(shape.name, text, tuned.error().message);
+      return;
+    }
+  }
+  // Weights of codes without E4M3 inputs are multiplied as BF16.
+  const double peak = format.e4m3_inputs ? run.limits().fp8_teraflops : run.limits().bf16_teraflops;
+  run.Measure({.name = shape.name,
+               .shape = text,
+               .unit = is_skinny ? MeasureUnit::kGigabytes : MeasureUnit::kTeraflops,
+               .amount = is_skinny ? product.bytes() : product.flops(),
+               .limit = is_skinny ? run.limits().copy_gigabytes : peak},
+              memory,
+              [&](int64_t turn) { products.Run(run.device().stream(), product.args(turn)); });
+}
+
+}  // namespace
+
+void MeasureSkinnyProducts(MeasureRun& run) {
+  const auto products = Products(run, "skinny products");
+  if (products == nullptr) return;
+  for (const WeightFormat& format : WeightFormats()) {
+    if (!IsMeasured(run.device(), format)) continue;
+    for (const MeasuredShape& shape : kLlama70Layers) {
+      for (const int64_t m : {1, 8, 16, 64}) {
+        if (!run.lost()) MeasureProduct(run, *products, shape, format, m, /*is_skinny=*/true);
+      }
+    }
+  }
+}
+
+void MeasureLargeProducts(MeasureRun& run) {
+  const auto products = Products(run, "large products");
+  if (products == nullptr) return;
+  for (const WeightFormat& format : WeightFormats()) {
+    if (!IsMeasured(run.device(), format)) continue;
+    for (const MeasuredShape& shape : kLlama70Layers) {
+      for (const int64_t m : {1024, 8192}) {
+        if (!run.lost()) MeasureProduct(run, *products, shape, format, m, /*is_skinny=*/false);
+      }
+    }
+  }
+}
+
+}  // namespace sluice::selftest

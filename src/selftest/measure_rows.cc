@@ -1,0 +1,149 @@
+// Norms and fusions: bytes that must move, against the bandwidth.
+#include <fmt/format.h>
+
+#include "selftest/measure_run.h"
+
+namespace sluice::selftest {
+namespace {
+
+using device::Number;
+using device::RowScale;
+
+constexpr int64_t kHidden = 8192, kIntermediate = 28672, kVocabulary = 128256;
+
+// Several arrays of `count` elements, which launches take turns with.
+template <typename T>
+std::vector<T*> Arrays(CaseMemory& memory, int64_t count, int64_t copies) {
+  std::vector<T*> arrays;
+  for (int64_t i = 0; i < copies; ++i) arrays.push_back(memory.Out<T>(count));
+  return arrays;
+}
+template <typename T>
+T* Of(const std::vector<T*>& arrays, int64_t turn) {
+  return arrays[static_cast<size_t>(turn) % arrays.size()];
+}
+
+void MeasureNorm(MeasureRun& run, int64_t rows) {
+  CaseMemory memory(run.device());
+  const double bytes = static_cast<double>(rows * kHidden) * (4 + 4 + 2 + 1);
+  const int64_t copies = run.CopiesBeyondCache(bytes);
+  const auto residuals = Arrays<float>(memory, rows * kHidden, copies);
+  const auto deltas = Arrays<uint16_t>(memory, rows * kHidden, copies);
+  const auto outs = Arrays<uint8_t>(memory, rows * kHidden, copies);
+  float* scales = memory.Out<float>(rows);
+  const float* weight = memory.In(std::vector<float>(kHidden, 1.0f));
+  run.Measure({.name = "add, norm, fp8",
+               .shape = fmt::format("{} x {}", rows, kHidden),
+               .amount = bytes,
+               .limit = run.limits().copy_gigabytes},
+              memory, [&](int64_t turn) {
+                run.device().kernels().rms_norm(
+                    run.device().handle(),
+                    {Of(residuals, turn),
+                     Of(deltas, turn),
+                     Number::kBF16,
+                     weight,
+                     1e-5f,
+                     rows,
+                     kHidden,
+                     {Of(outs, turn), Number::kF8, scales, RowScale::kPerToken, 1},
+                     nullptr});
+              });
+}
+
+void MeasureSilu(MeasureRun& run, int64_t rows) {
+  CaseMemory memory(run.device());
+  const double bytes = static_cast<double>(rows * kIntermediate) * (2 * 2 + 1);
+  const int64_t copies = run.CopiesBeyondCache(bytes);
+  const auto inputs = Arrays<uint16_t>(memory, 2 * rows * kIntermediate, copies);
+  const auto outs = Arrays<uint8_t>(memory, rows * kIntermediate, copies);
+  float* scales = memory.Out<float>(rows);
+  for (const RowScale scale : {RowScale::kStatic, RowScale::kPerToken}) {
+    run.Measure({.name = "silu, mul, fp8",
+                 .shape = fmt::format("{} x {}, {}", rows, kIntermediate,
+                                      scale == RowScale::kStatic ? "static" : "per token"),
+                 .amount = bytes,
+                 .limit = run.limits().copy_gigabytes},
+                memory, [&](int64_t turn) {
+                  run.device().kernels().silu_mul(
+                      run.device().handle(), {Of(inputs, turn),
+                                              Number::kBF16,
+                                              rows,
+                                              kIntermediate,
+                                              {Of(outs, turn), Number::kF8, scales, scale, 1}});
+                });
+  }
+}
+
+void MeasureRopeAppend(MeasureRun& run, int64_t rows) {
+  constexpr int kHeads = 64, kKvHeads = 8, kDim = 128;
+  CaseMemory memory(run.device());
+  const int64_t width = (kHeads + 2 * kKvHeads) * kDim;
+  const double bytes = static_cast<double>(rows) *
+                       (static_cast<double>(width) * 2 + kHeads * kDim * 2 + 2 * kKvHeads * kDim);
+  const int64_t copies = run.CopiesBeyondCache(bytes);
+  const auto inputs = Arrays<uint16_t>(memory, rows * width, copies);
+  const auto queries = Arrays<uint16_t>(memory, rows * kHeads * kDim, copies);
+  std::vector<int64_t> slots;
+  std::vector<int32_t> positions;
+  for (int64_t row = 0; row < rows; ++row) {
+    slots.push_back(row);
+    positions.push_back(static_cast<int32_t>(row));
+  }
+  const int64_t* device_slots = memory.In(slots);
+  const int32_t* device_positions = memory.In(positions);
+  const float* cos_sin = memory.In(std::vector<float>(static_cast<size_t>(rows * kDim), 0.5f));
+  const int64_t cache_bytes = (rows + 15) / 16 * 16 * kKvHeads * kDim;
+  uint8_t* k = memory.Out<uint8_t>(cache_bytes);
+  uint8_t* v = memory.Out<uint8_t>(cache_bytes);
+  run.Measure({.name = "rope, append fp8",
+               .shape = fmt::format("{} x (64 + 2 x 8) x 128", rows),
+               .amount = bytes,
+               .limit = run.limits().copy_gigabytes},
+              memory, [&](int64_t turn) {
+                device::RopeAppendArgs args{};
+                args.qkv = Of(inputs, turn);
+                args.qkv_type = Number::kBF16;
+                args.rows = rows;
+                args.num_heads = kHeads;
+                args.rope = true;
+                args.cos_sin = cos_sin;
+                args.positions = device_positions;
+                args.slots = device_slots;
+                args.q = Of(queries, turn);
+                args.cache = {k, v, Number::kF8, 1, 1, kKvHeads, kDim, 16};
+                run.device().kernels().rope_append(run.device().handle(), args);
+              });
+}
+
+void MeasureArgMax(MeasureRun& run, int64_t rows) {
+  CaseMemory memory(run.device());
+  const double bytes = static_cast<double>(rows * kVocabulary) * 4;
+  const auto logits = Arrays<float>(memory, rows * kVocabulary, run.CopiesBeyondCache(bytes));
+  int32_t* tokens = memory.Out<int32_t>(rows);
+  int32_t* has_nan = memory.Out<int32_t>(rows);
+  run.Measure({.name = "arg_max",
+               .shape = fmt::format("{} x {}", rows, kVocabulary),
+               .amount = bytes,
+               .limit = run.limits().copy_gigabytes},
+              memory, [&](int64_t turn) {
+                run.device().kernels().arg_max(
+                    run.device().handle(), {Of(logits, turn), rows, kVocabulary, tokens, has_nan});
+              });
+}
+
+}  // namespace
+
+void MeasureRows(MeasureRun& run) {
+  for (const int64_t rows : {64, 256, 8192}) {
+    if (run.lost()) return;
+    MeasureNorm(run, rows);
+    MeasureSilu(run, rows);
+    MeasureRopeAppend(run, rows);
+  }
+  for (const int64_t rows : {1, 64, 256}) {
+    if (!run.lost()) MeasureArgMax(run, rows);
+  }
+}
+
+}  // namespace sluice::selftest

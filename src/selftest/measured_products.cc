@@ -1,0 +1,64 @@
+#include "selftest/measured_products.h"
+
+namespace sluice::selftest {
+
+using device::Codes;
+using device::GroupScales;
+using device::Number;
+
+double MeasuredProduct::WeightBytes(const WeightFormat& format, int64_t n, int64_t k) {
+  return static_cast<double>(n) * static_cast<double>(k) * format.bits_per_weight() / 8;
+}
+
+MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memory,
+                                 device::DeviceLinear& products, const WeightFormat& format,
+                                 int64_t m, int64_t n, int64_t k, int64_t copies) {
+  const auto& kernels = device.kernels();
+  const StreamHandle stream = device.handle();
+  const auto fill = [&](Codes type, int64_t rows, int64_t cols, uint64_t seed) -> const void* {
+    const int64_t bits = type == Codes::kBF16 ? 16 : type == Codes::kF4 ? 4 : 8;
+    uint8_t* out = memory.Out<uint8_t>(rows * cols * bits / 8);
+    if (memory.ok()) kernels.random_codes(stream, {out, type, seed, 0, rows, cols, 0x1p-19f});
+    return out;
+  };
+  const auto ones = [&](int64_t count) {
+    return memory.In(std::vector<float>(static_cast<size_t>(count), 1.0f));
+  };
+  device::LinearArgs args{};
+  args.m = m;
+  args.x_type = format.e4m3_inputs ? Number::kF8 : Number::kBF16;
+  args.x = fill(format.e4m3_inputs ? Codes::kF8 : Codes::kBF16, m, k, 1);
+  if (format.e4m3_inputs) args.x_scales = ones(m);
+  args.y_type = Number::kBF16;
+  args.y_stride = n;
+  args.y = memory.Out<uint16_t>(m * n);
+  device::Weights w{};
+  w.type = format.type;
+  w.group_type = format.group_type;
+  w.group = format.group;
+  w.block_rows = format.block_rows;
+  w.n = n;
+  w.k = k;
+  if (format.has_row_scales) w.row_scales = ones(n);
+  args.w = w;
+  args.scratch = memory.Out<uint8_t>(products.ScratchBytes(w, m) + 256);
+  for (int64_t copy = 0; copy < copies; ++copy) {
+    args.w.codes = fill(format.type, n, k, 100 + static_cast<uint64_t>(copy));
+    if (format.group_type != GroupScales::kNone) {
+      const int64_t groups = (k + format.group - 1) / format.group;
+      const bool is_block = format.group_type == GroupScales::kBlock;
+      const int64_t count =
+          is_block ? (n + format.block_rows - 1) / format.block_rows * groups : n * groups;
+      uint8_t* scales = memory.Out<uint8_t>(count * (is_block ? 4 : 1));
+      if (memory.ok())
+        kernels.random_scales(stream, {scales, format.group_type, 7, count, is_block ? 1.0f : 127});
+      args.w.group_scales = scales;
+    }
+    args_.push_back(args);
+  }
+  bytes_ = WeightBytes(format, n, k) + static_cast<double>(m * k * (format.e4m3_inputs ? 1 : 2)) +
+           static_cast<double>(m * n * 2);
+  flops_ = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+}  // namespace sluice::selftest

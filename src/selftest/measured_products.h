@@ -1,0 +1,40 @@
+// A product of the shapes that are measured, with random weights made on the device.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cuda/device_linear.h"
+#include "selftest/device_under_test.h"
+#include "selftest/test_weights.h"
+
+namespace sluice::selftest {
+
+struct MeasuredShape {
+  const char* name;
+  int64_t n, k;
+};
+// The layers of Llama 3 70B.
+inline constexpr MeasuredShape kLlama70Layers[] = {
+    {"qkv", 10240, 8192}, {"o", 8192, 8192}, {"gate, up", 57344, 8192}, {"down", 8192, 28672}};
+
+class MeasuredProduct {
+ public:
+  // `copies` of the weights, which launches take turns with. Results are BF16.
+  MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memory, device::DeviceLinear& products,
+                  const WeightFormat& format, int64_t m, int64_t n, int64_t k, int64_t copies);
+
+  const device::LinearArgs& args(int64_t turn) const {
+    return args_[static_cast<size_t>(turn) % args_.size()];
+  }
+  static double WeightBytes(const WeightFormat& format, int64_t n, int64_t k);
+  // Of weights, inputs and results.
+  double bytes() const { return bytes_; }
+  double flops() const { return flops_; }
+
+ private:
+  std::vector<device::LinearArgs> args_;
+  double bytes_ = 0, flops_ = 0;
+};
+
+}  // namespace sluice::selftest

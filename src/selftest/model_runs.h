@@ -1,0 +1,63 @@
+// The same sequences through a model on the CPU and through one on a device.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+#include "selftest/device_under_test.h"
+
+namespace sluice::selftest {
+
+// A model with its cache, loaded for a few short sequences. Thread safety: one thread at a time.
+class LoadedModel {
+ public:
+  // On the CPU.
+  static Result<std::unique_ptr<LoadedModel>> Load(ThreadPool& pool,
+                                                   const std::filesystem::path& folder,
+                                                   const ModelOptions& options);
+  static Result<std::unique_ptr<LoadedModel>> LoadOn(const DeviceUnderTest& device,
+                                                     ThreadPool& pool,
+                                                     const std::filesystem::path& folder,
+                                                     const ModelOptions& options);
+  virtual ~LoadedModel() = default;
+
+  // Logits of every token of every sequence, [sequence][token][vocabulary]: the first
+  // `prefill[s]` tokens of each in two steps whose second is cut elsewhere in each sequence, then
+  // one token a step of all sequences together. A failed step is an error.
+  using Logits = std::vector<std::vector<std::vector<float>>>;
+  Result<Logits> Run(const std::vector<std::vector<int32_t>>& sequences,
+                     const std::vector<int64_t>& prefill);
+
+  // What the model says after each prompt, the most likely token each time.
+  Result<std::vector<std::vector<int32_t>>> Continue(
+      const std::vector<std::vector<int32_t>>& prompts, int64_t count);
+
+ protected:
+  explicit LoadedModel(ThreadPool& pool, const ModelOptions& options)
+      : pool_(pool), options_(options) {}
+
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<KvCache> cache_;
+
+ private:
+  struct Part {
+    size_t sequence;
+    int64_t begin, end;  // tokens
+  };
+  Status Step(const std::vector<std::vector<int32_t>>& sequences, const std::vector<Part>& parts,
+              Logits& logits);
+
+  ThreadPool& pool_;
+  ModelOptions options_;
+};
+
+// Limits that fit the sequences of this check.
+ModelOptions SmallModelOptions(int64_t sequences, int64_t tokens);
+
+}  // namespace sluice::selftest

@@ -1,0 +1,131 @@
+// Exact products, their bounds, and the comparison of a device's with them: what dense and grouped
+// products share.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "selftest/comparison.h"
+#include "selftest/device_under_test.h"
+#include "selftest/test_numbers.h"
+#include "selftest/test_weights.h"
+#include "selftest/tolerances.h"
+
+namespace sluice::selftest {
+
+// y [m, n] with a row stride, F32 or BF16.
+class ProductOutput {
+ public:
+  ProductOutput(CaseMemory& memory, device::Number type, int64_t m, int64_t n, int64_t stride)
+      : memory_(memory), type_(type), m_(m), n_(n), stride_(stride) {
+    if (type == device::Number::kF32)
+      f32_ = memory.Out<float>(m * stride);
+    else
+      bf16_ = memory.Out<uint16_t>(m * stride);
+  }
+
+  void* data() const { return f32_ != nullptr ? static_cast<void*>(f32_) : bf16_; }
+  int64_t stride() const { return stride_; }
+
+  void Read() {
+    if (f32_ != nullptr)
+      got_f32_ = memory_.Read<float>(f32_, m_ * stride_);
+    else
+      got_bf16_ = memory_.Read<uint16_t>(bf16_, m_ * stride_);
+  }
+  void Compare(int64_t m, int64_t n, double expected, double error, Comparison& comparison) const {
+    const auto i = static_cast<size_t>(m * stride_ + n);
+    if (type_ == device::Number::kF32)
+      comparison.AddF32(got_f32_[i], expected, error);
+    else
+      comparison.AddBf16(got_bf16_[i], expected, error);
+  }
+  int64_t BitsAt(int64_t m, int64_t n) const {
+    const auto i = static_cast<size_t>(m * stride_ + n);
+    if (type_ == device::Number::kBF16) return got_bf16_[i];
+    uint32_t bits;
+    std::memcpy(&bits, &got_f32_[i], 4);
+    return bits;
+  }
+  // What stands between the rows was not written.
+  void CompareGaps(Comparison& comparison) const {
+    const int64_t untouched = type_ == device::Number::kF32 ? 0xFFFFFFFF : 0xFFFF;
+    for (int64_t m = 0; m < m_; ++m) {
+      for (int64_t n = n_; n < stride_; ++n) comparison.AddEqual(BitsAt(m, n), untouched);
+    }
+  }
+
+ private:
+  CaseMemory& memory_;
+  device::Number type_;
+  int64_t m_, n_, stride_;
+  float* f32_ = nullptr;
+  uint16_t* bf16_ = nullptr;
+  std::vector<float> got_f32_;
+  std::vector<uint16_t> got_bf16_;
+};
+
+// Which results of a large matrix are compared: all of a small one.
+class SampledPlaces {
+ public:
+  SampledPlaces(int64_t m, int64_t n) {
+    TestNumbers numbers(65);
+    constexpr int64_t kAll = 1 << 14, kRows = 6, kColumns = 96;
+    const bool all = m * n <= kAll;
+    for (int64_t i = 0; i < (all ? m : std::min(m, kRows)); ++i)
+      rows_.push_back(all || m <= kRows ? i : i == 0 ? m - 1 : numbers.Integer(0, m - 1));
+    for (int64_t i = 0; i < (all ? n : std::min(n, kColumns)); ++i)
+      columns_.push_back(all || n <= kColumns ? i : i == 0 ? n - 1 : numbers.Integer(0, n - 1));
+  }
+  const std::vector<int64_t>& rows() const { return rows_; }
+  const std::vector<int64_t>& columns() const { return columns_; }
+
+ private:
+  std::vector<int64_t> rows_, columns_;
+};
+
+// The exact results of one expert's rows.
+struct ProductRows {
+  const TestWeights& weights;
+  int64_t expert;
+  const TestInputs& x;
+  int64_t k;
+  const std::vector<float>& bias;
+  NumberKind kind;
+  bool e4m3_inputs;
+
+  // visit(m, expected, error) for each of `rows` and output n.
+  template <typename Visit>
+  void ForColumn(const DeviceUnderTest& device, int64_t n, const std::vector<int64_t>& rows,
+                 const Visit& visit) const {
+    std::vector<double> w;
+    weights.DecodeRow(expert, n, w);
+    const double row_scale = weights.RowScale(expert, n);
+    // The sum; each part of it that is scaled by itself; the scales of row and input, the bias.
+    const double relative = kind == NumberKind::kIntegers
+                                ? 0
+                                : ProductError(device, static_cast<double>(k), e4m3_inputs) +
+                                      Gamma(2.0 * static_cast<double>(weights.scaled_sums()) + 4);
+    for (const int64_t m : rows) {
+      double sum = 0, size = 0;
+      const double* from = x.values.data() + m * k;
+      for (int64_t i = 0; i < k; ++i) {
+        const double product = from[i] * w[static_cast<size_t>(i)];
+        sum += product;
+        size += std::abs(product);
+      }
+      const double scale = row_scale * (x.scales.empty() ? 1.0 : x.scales[static_cast<size_t>(m)]);
+      double expected = sum * scale;
+      size *= scale;
+      if (!bias.empty()) {
+        expected += bias[static_cast<size_t>(n)];
+        size += std::abs(bias[static_cast<size_t>(n)]);
+      }
+      visit(m, expected, size * relative);
+    }
+  }
+};
+
+}  // namespace sluice::selftest

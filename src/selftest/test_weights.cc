@@ -1,0 +1,230 @@
+#include "selftest/test_weights.h"
+
+#include <cmath>
+
+#include "selftest/test_numbers.h"
+#include "tensor/float8.h"
+
+namespace sluice::selftest {
+namespace {
+
+using device::Codes;
+using device::GroupScales;
+using device::Number;
+
+constexpr WeightFormat kFormats[] = {
+    {.name = "bf16", .type = Codes::kBF16},
+    {.name = "fp8", .type = Codes::kF8, .has_row_scales = true},
+    {.name = "fp8 x fp8", .type = Codes::kF8, .has_row_scales = true, .e4m3_inputs = true},
+    {.name = "block fp8",
+     .type = Codes::kF8,
+     .group_type = GroupScales::kBlock,
+     .group = 128,
+     .block_rows = 128},
+    {.name = "int8", .type = Codes::kI8, .has_row_scales = true},
+    {.name = "nvfp4",
+     .type = Codes::kF4,
+     .group_type = GroupScales::kE4M3,
+     .group = 16,
+     .has_row_scales = true},
+    {.name = "mxfp4", .type = Codes::kF4, .group_type = GroupScales::kE8M0, .group = 32},
+};
+
+constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
+// Codes that random bytes become.
+void CodeTable(Codes type, NumberKind kind, uint8_t (&table)[256]) {
+  for (int byte = 0; byte < 256; ++byte) {
+    auto code = static_cast<uint8_t>(byte);
+    const int integer = byte % 7 - 3;  // -3 to 3
+    if (type == Codes::kF8) {
+      if (kind == NumberKind::kIntegers)
+        code = ToFloat8E4M3(static_cast<float>(integer)).bits;
+      else if ((byte & 0x7F) == 0x7F)
+        code = 0;  // no NaN
+    } else if (type == Codes::kI8) {
+      if (kind == NumberKind::kIntegers)
+        code = static_cast<uint8_t>(static_cast<int8_t>(integer));
+      else if (byte == 0x80)
+        code = 0;  // -128 is no code
+    }
+    table[byte] = code;
+  }
+}
+
+}  // namespace
+
+double WeightFormat::bits_per_weight() const {
+  const double code_bits = type == Codes::kBF16 ? 16 : type == Codes::kF4 ? 4 : 8;
+  if (group_type == GroupScales::kE4M3 || group_type == GroupScales::kE8M0)
+    return code_bits + 8.0 / group;
+  return code_bits;
+}
+
+std::span<const WeightFormat> WeightFormats() {
+  return kFormats;
+}
+
+const char* NumberKindName(NumberKind kind) {
+  return kind == NumberKind::kIntegers ? "integers" : "free";
+}
+
+TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t experts, int64_t n,
+                         int64_t k)
+    : format_(format), experts_(experts), n_(n), k_(k) {
+  TestNumbers numbers(61);
+  const bool is_exact = kind == NumberKind::kIntegers;
+  codes_.resize(static_cast<size_t>(experts * codes_stride()));
+  if (format.type == Codes::kBF16) {
+    for (size_t i = 0; i < codes_.size(); i += 2) {
+      const float value = is_exact ? static_cast<float>(numbers.Integer(-3, 3)) : numbers.Normal();
+      const uint16_t bits = ToBFloat16(value).bits;
+      std::memcpy(codes_.data() + i, &bits, 2);
+    }
+  } else {
+    uint8_t table[256];
+    CodeTable(format.type, kind, table);
+    numbers.Fill(codes_.data(), static_cast<int64_t>(codes_.size()), table);
+  }
+  const int64_t groups = experts * group_scales_stride();
+  if (format.group_type == GroupScales::kBlock) {
+    block_scales_.resize(static_cast<size_t>(groups / 4));
+    for (float& scale : block_scales_)
+      scale = is_exact ? numbers.PowerOfTwo(-1, 1) : numbers.Uniform(0.01f, 2);
+  } else if (format.group_type != GroupScales::kNone) {
+    group_bytes_.resize(static_cast<size_t>(groups));
+    for (uint8_t& scale : group_bytes_) {
+      if (format.group_type == GroupScales::kE8M0)
+        scale =
+            static_cast<uint8_t>(is_exact ? numbers.Integer(126, 128) : numbers.Integer(110, 140));
+      else  // the codes of 0.5, 1 and 2, or any but NaN
+        scale = static_cast<uint8_t>(is_exact ? 0x30 + 8 * numbers.Integer(0, 2)
+                                              : numbers.Integer(0, 0x7E));
+    }
+  }
+  if (format.has_row_scales) {
+    row_scales_.resize(static_cast<size_t>(experts * n));
+    for (float& scale : row_scales_)
+      scale = is_exact ? numbers.PowerOfTwo(-2, 2) : numbers.Uniform(0.01f, 2);
+  }
+}
+
+int64_t TestWeights::codes_stride() const {
+  const int64_t bits = format_.type == Codes::kBF16 ? 16 : format_.type == Codes::kF4 ? 4 : 8;
+  return n_ * k_ * bits / 8;
+}
+
+int64_t TestWeights::GroupsOfRow() const {
+  return format_.group > 0 ? (k_ + format_.group - 1) / format_.group : 0;
+}
+
+int64_t TestWeights::group_scales_stride() const {
+  if (format_.group_type == GroupScales::kNone) return 0;
+  if (format_.group_type == GroupScales::kBlock)
+    return (n_ + format_.block_rows - 1) / format_.block_rows * GroupsOfRow() * 4;
+  return n_ * GroupsOfRow();
+}
+
+int64_t TestWeights::scaled_sums() const {
+  return format_.group_type == GroupScales::kBlock ? GroupsOfRow() : 0;
+}
+
+device::Weights TestWeights::Upload(CaseMemory& memory) const {
+  device::Weights w{};
+  w.codes = memory.In(codes_);
+  w.type = format_.type;
+  w.group_type = format_.group_type;
+  w.group = format_.group;
+  w.block_rows = format_.block_rows;
+  if (!block_scales_.empty()) w.group_scales = memory.In(block_scales_);
+  if (!group_bytes_.empty()) w.group_scales = memory.In(group_bytes_);
+  if (!row_scales_.empty()) w.row_scales = memory.In(row_scales_);
+  w.n = n_;
+  w.k = k_;
+  return w;
+}
+
+double TestWeights::GroupScale(int64_t expert, int64_t row, int64_t group) const {
+  const int64_t groups = GroupsOfRow();
+  switch (format_.group_type) {
+    case GroupScales::kNone: return 1;
+    case GroupScales::kBlock:
+      return block_scales_[static_cast<size_t>(expert * group_scales_stride() / 4 +
+                                               row / format_.block_rows * groups + group)];
+    case GroupScales::kE4M3:
+      return ToFloat(
+          Float8E4M3{group_bytes_[static_cast<size_t>((expert * n_ + row) * groups + group)]});
+    case GroupScales::kE8M0:
+      return std::ldexp(
+          1.0, group_bytes_[static_cast<size_t>((expert * n_ + row) * groups + group)] - 127);
+  }
+  return 1;
+}
+
+void TestWeights::DecodeRow(int64_t expert, int64_t row, std::vector<double>& out) const {
+  out.resize(static_cast<size_t>(k_));
+  const uint8_t* codes = codes_.data() + expert * codes_stride() + row * (codes_stride() / n_);
+  for (int64_t k = 0; k < k_; ++k) {
+    double value = 0;
+    switch (format_.type) {
+      case Codes::kBF16: {
+        uint16_t bits;
+        std::memcpy(&bits, codes + 2 * k, 2);
+        value = FromBf16Bits(bits);
+        break;
+      }
+      case Codes::kF8: value = ToFloat(Float8E4M3{codes[k]}); break;
+      case Codes::kI8: value = static_cast<int8_t>(codes[k]); break;
+      case Codes::kF4: {
+        const int code = codes[k / 2] >> (k % 2 * 4) & 15;
+        value = (code & 8) != 0 ? -kE2m1[code & 7] : kE2m1[code & 7];
+        break;
+      }
+    }
+    out[static_cast<size_t>(k)] = value;
+  }
+  if (format_.group_type == GroupScales::kNone) return;
+  for (int64_t group = 0; group < GroupsOfRow(); ++group) {
+    const double scale = GroupScale(expert, row, group);
+    for (int64_t k = group * format_.group; k < std::min(k_, (group + 1) * format_.group); ++k)
+      out[static_cast<size_t>(k)] *= scale;
+  }
+}
+
+double TestWeights::RowScale(int64_t expert, int64_t row) const {
+  return row_scales_.empty() ? 1 : row_scales_[static_cast<size_t>(expert * n_ + row)];
+}
+
+TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind kind, int64_t m,
+                      int64_t k) {
+  TestNumbers numbers(62);
+  TestInputs inputs;
+  inputs.values.resize(static_cast<size_t>(m * k));
+  if (format.e4m3_inputs) {
+    inputs.type = Number::kF8;
+    std::vector<uint8_t> codes(static_cast<size_t>(m * k));
+    for (size_t i = 0; i < codes.size(); ++i) {
+      const float value = kind == NumberKind::kIntegers ? static_cast<float>(numbers.Integer(-1, 1))
+                                                        : numbers.Normal() * 100;
+      codes[i] = ToFloat8E4M3(value).bits;
+      inputs.values[i] = ToFloat(Float8E4M3{codes[i]});
+    }
+    for (int64_t row = 0; row < m; ++row)
+      inputs.scales.push_back(kind == NumberKind::kIntegers ? numbers.PowerOfTwo(-2, 2)
+                                                            : numbers.Uniform(0.01f, 2));
+    inputs.data = memory.In(codes);
+    inputs.device_scales = memory.In(inputs.scales);
+  } else {
+    std::vector<uint16_t> bits(static_cast<size_t>(m * k));
+    for (size_t i = 0; i < bits.size(); ++i) {
+      const float value = kind == NumberKind::kIntegers ? static_cast<float>(numbers.Integer(-2, 2))
+                                                        : numbers.Normal();
+      bits[i] = ToBFloat16(value).bits;
+      inputs.values[i] = FromBf16Bits(bits[i]);
+    }
+    inputs.data = memory.In(bits);
+  }
+  return inputs;
+}
+
+}  // namespace sluice::selftest

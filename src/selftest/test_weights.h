@@ -1,0 +1,76 @@
+// Weight matrices in every format, on the device and as exact values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "selftest/device_under_test.h"
+
+namespace sluice::selftest {
+
+struct WeightFormat {
+  const char* name;
+  device::Codes type;
+  device::GroupScales group_type = device::GroupScales::kNone;
+  int group = 0;
+  int block_rows = 0;
+  bool has_row_scales = false;
+  // E4M3 inputs with a scale a row, instead of BF16 ones.
+  bool e4m3_inputs = false;
+
+  double bits_per_weight() const;
+};
+// BF16, FP8 (with BF16 and E4M3 inputs), block FP8, INT8, NVFP4, MXFP4.
+std::span<const WeightFormat> WeightFormats();
+
+// What the numbers are.
+//   kIntegers: small integers, and scales that are powers of two: every sum of products with small
+//   integers is exact in F32, in any order, and in narrower sums of tensor cores too. The result
+//   has one right answer, and a wrong index shows. kFree: all codes and scales there are.
+enum class NumberKind { kIntegers, kFree };
+const char* NumberKindName(NumberKind kind);
+
+// `experts` matrices [n, k] of one format, one behind the other.
+class TestWeights {
+ public:
+  TestWeights(const WeightFormat& format, NumberKind kind, int64_t experts, int64_t n, int64_t k);
+
+  // Copies them to the device. The strides of experts are bytes of codes, bytes of group scales,
+  // elements of row scales.
+  device::Weights Upload(CaseMemory& memory) const;
+  int64_t codes_stride() const;
+  int64_t group_scales_stride() const;
+  int64_t row_scales_stride() const { return format_.has_row_scales ? n_ : 0; }
+
+  // Row n of expert e, without its row scale: out [k].
+  void DecodeRow(int64_t expert, int64_t row, std::vector<double>& out) const;
+  double RowScale(int64_t expert, int64_t row) const;
+  // Rows of k that were added up with one scale each: the roundings that scales cause.
+  int64_t scaled_sums() const;
+
+ private:
+  double GroupScale(int64_t expert, int64_t row, int64_t group) const;
+  int64_t GroupsOfRow() const;
+
+  WeightFormat format_;
+  int64_t experts_, n_, k_;
+  std::vector<uint8_t> codes_;
+  std::vector<uint8_t> group_bytes_;  // kE4M3, kE8M0
+  std::vector<float> block_scales_;   // kBlock
+  std::vector<float> row_scales_;
+};
+
+// Inputs [m, k] on the device and as exact values.
+struct TestInputs {
+  std::vector<double> values;  // [m, k], without their scales
+  std::vector<float> scales;   // [m], of E4M3
+  const void* data = nullptr;
+  const float* device_scales = nullptr;
+  device::Number type = device::Number::kBF16;
+};
+TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind kind, int64_t m,
+                      int64_t k);
+
+}  // namespace sluice::selftest
