@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-cuda demo test test-fast test-deploy test-clients lint format bench bench-recipe clean docs
+.PHONY: build build-cuda dist demo test test-fast test-deploy test-dist test-clients lint format bench bench-recipe clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -27,6 +27,13 @@ build/cuda/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset cuda --log-level=WARNING $(if $(CUDA_ARCHITECTURES),"-DSLUICE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)")
 	@touch $@
 
+# A folder that runs on any x86-64 Linux of glibc 2.36 or later, and its archive, in build/dist; of build-cuda with
+# DIST_PRESET=cuda.
+DIST_PRESET ?= release
+dist: $(if $(filter cuda,$(DIST_PRESET)),build-cuda,build)
+	@tools/install_packages.sh dist
+	@tools/dist.sh $(DIST_PRESET)
+
 demo: build
 	@tools/install_packages.sh demo
 	@tools/demo.sh
@@ -44,6 +51,10 @@ test-fast:
 # Runs the steps of deploy/Dockerfile in Debian roots of their own, without a container engine; slow, needs root.
 test-deploy:
 	@python3 tests/deploy/test_dockerfile.py
+
+# Runs what `make dist` made where there is nothing but glibc; needs root.
+test-dist: dist
+	@python3 tests/deploy/test_dist.py build/dist
 
 # Real client programs against the server, each in a virtual environment of its own; slow at its first run, needs the network.
 test-clients: $(if $(SLUICE_BIN),,build)
@@ -70,4 +81,4 @@ bench-recipe: build
 	@python3 tools/bench_recipe.py
 
 clean:
-	rm -rf build .venv .venv-cuda .venv-lm-eval .venv-schemathesis .venv-clients
+	rm -rf build .venv .venv-cuda .venv-cuobjdump .venv-lm-eval .venv-schemathesis .venv-clients

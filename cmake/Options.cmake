@@ -2,6 +2,7 @@
 set(SLUICE_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, 'address,undefined' or 'thread'")
 option(SLUICE_WERROR "Treat warnings as errors" ON)
 option(SLUICE_CUDA "Build the CUDA backend; needs nvcc (cmake/Cuda.cmake)" OFF)
+set(SLUICE_PLAIN_BUILD "" CACHE PATH "With SLUICE_CUDA: a finished build without it, to link against (src/cli)")
 
 add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)

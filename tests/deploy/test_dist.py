@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Unpacks what `make dist` made in a root that holds glibc's libraries and nothing else, and uses it there.
+
+Usage: test_dist.py FOLDER|ARCHIVE.tar.xz ...    of a folder, all its archives. Needs root, for chroot: `make test-dist`.
+No shell, no /dev, no environment, and of /proc what the loader needs to know where a program lies: what runs there runs
+on every Linux with that glibc.
+"""
+import contextlib
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+# Of glibc: the loader, and what programs link to.
+GLIBC = ["libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2"]
+LOADER = pathlib.Path("/lib64/ld-linux-x86-64.so.2")
+START_TIMEOUT_S = 120
+
+
+def make_root(folder):
+    """This machine's glibc, where the loader looks for it."""
+    out = subprocess.run(["/sbin/ldconfig", "-p"], check=True, capture_output=True, text=True).stdout
+    known = dict(reversed(re.findall(r"^\t(\S+) \(libc6,x86-64.*\) => (\S+)$", out, re.M)))
+    for source in [LOADER, *(pathlib.Path(known[name]) for name in GLIBC)]:
+        target = folder / str(source).lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+    (folder / "tmp").mkdir()
+    (folder / "proc").mkdir()
+
+
+class Checks:
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def check(self, what, good, detail=""):
+        self.passed += bool(good)
+        self.failed += not good
+        print("%s  %s%s" % ("ok    " if good else "FAILED", what, "" if good else ": %s" % str(detail)[-2000:]), flush=True)
+
+
+class Root:
+    def __init__(self, folder, home):
+        self.folder, self.home = folder, home
+
+    def argv(self, *words):
+        return ["/usr/sbin/chroot", str(self.folder), "%s/bin/%s" % (self.home, words[0]), *words[1:]]
+
+    def run(self, *words):
+        return subprocess.run(self.argv(*words), env={}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=120)
+
+
+def ask(url, body=None):
+    data = json.dumps(body).encode() if body else None
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def serve(checks, root, log):
+    with open(log, "wb") as out:
+        server = subprocess.Popen(root.argv("vllm", "serve", "%s/models/abacus" % root.home, "--host", "127.0.0.1", "--port", "0"),
+                                  env={}, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        url, end = None, time.time() + START_TIMEOUT_S
+        while not url and server.poll() is None and time.time() < end:
+            time.sleep(0.1)
+            found = re.search(r"at (http://127\.0\.0\.1:\d+), ready", log.read_text(errors="replace"))
+            url = found and found.group(1)
+        checks.check("vllm serve becomes ready", url, log.read_text(errors="replace"))
+        if url:
+            model = ask(url + "/v1/models")["data"][0]["id"]
+            answer = ask(url + "/v1/completions", {"model": model, "prompt": "2 + 2 =", "max_tokens": 8, "temperature": 0})
+            checks.check("it answers", answer["usage"]["completion_tokens"] > 0 and answer["choices"][0]["text"], answer)
+            server.terminate()
+            checks.check("it ends when asked", server.wait(timeout=60) == 0, log.read_text(errors="replace"))
+    finally:
+        if server.poll() is None:
+            server.kill()
+            server.wait()
+
+
+@contextlib.contextmanager
+def proc_in(folder):
+    subprocess.run(["mount", "-t", "proc", "-o", "ro", "proc", folder / "proc"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder / "proc"], check=True)
+
+
+def use(checks, archive):
+    print(archive.name)
+    with tempfile.TemporaryDirectory(prefix="sluice-dist-") as scratch, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(scratch) / "root"
+        make_root(folder)
+        stack.enter_context(proc_in(folder))
+        place = folder / "somewhere else"  # it is relocatable
+        place.mkdir()
+        subprocess.run(["tar", "--extract", "--file", archive.resolve(), "--directory", place], check=True)
+        (name,) = [entry.name for entry in place.iterdir()]
+        root = Root(folder, "/somewhere else/" + name)
+        result = root.run("sluice", "version", "--json")
+        checks.check("sluice version", result.returncode == 0 and json.loads(result.stdout), result.stdout)
+        result = root.run("sluice", "doctor")
+        checks.check("sluice doctor", result.returncode == 0 and "cpu" in result.stdout.lower(), result.stdout)
+        result = root.run("trtllm-serve", "--help")
+        checks.check("trtllm-serve --help", result.returncode == 0 and result.stdout, result.stdout)
+        serve(checks, root, pathlib.Path(scratch) / "log")
+
+
+def main(words):
+    archives = [a for w in map(pathlib.Path, words) for a in (sorted(w.glob("*.tar.xz")) if w.is_dir() else [w])]
+    checks = Checks()
+    for archive in archives:
+        use(checks, archive)
+    print("%d passed, %d failed" % (checks.passed, checks.failed + (not archives)))
+    return 1 if checks.failed or not archives else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+#!/bin/sh
+# Makes build/dist/NAME and NAME.tar.xz: the program of a build, the libraries it needs beside glibc, the bundled model,
+# licences, documents. The folder can be put anywhere on an x86-64 Linux with glibc 2.36 or later.
+# Usage: tools/dist.sh [release|cuda]
+set -eu
+cd "$(dirname "$0")/.."
+preset="${1:-release}"
+build="build/$preset"
+newest_glibc=2.36
+most_bytes=$((60 * 1024 * 1024))
+# What every glibc brings; everything else comes along.
+glibc_libraries='^(ld-linux-x86-64\.so\.2|libc\.so\.6|libm\.so\.6|libdl\.so\.2|librt\.so\.1|libpthread\.so\.0|libresolv\.so\.2)$'
+
+fail() {
+  echo "tools/dist.sh: $*" >&2
+  exit 1
+}
+[ -x "$build/bin/sluice" ] || fail "$build/bin/sluice is not there: expected a finished build; run make dist DIST_PRESET=$preset"
+
+version="$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")"
+name="sluice-$version-linux-$(uname -m)"
+[ "$preset" = release ] || name="$name-$preset"
+folder="build/dist/$name"
+rm -rf "$folder" "$folder.tar.xz"
+mkdir -p "$folder/lib" "$folder/licenses"
+cmake --install "$build" --prefix "$PWD/$folder" --strip >/dev/null
+cp -R models "$folder/models"
+cp -R docs "$folder/docs"
+cp README.md LICENSE CHANGELOG.md "$folder/"
+
+# Libraries, under the names by which they are looked for, and their packages' licences. Headers that are compiled in
+# have licences too.
+needed="$(ldd "$build/bin/sluice" | awk '$2 == "=>" {print $1 "=" $3}')"
+packages=""
+for item in $needed; do
+  soname="${item%%=*}"
+  file="${item#*=}"
+  if echo "$soname" | grep -Eq "$glibc_libraries"; then continue; fi
+  [ -f "$file" ] || fail "$build/bin/sluice needs $soname, which this machine does not have"
+  cp -L "$file" "$folder/lib/$soname"
+  strip --strip-unneeded "$folder/lib/$soname"
+  real="$(realpath "$file")"
+  owner="$(dpkg-query --search "$real" 2>/dev/null || dpkg-query --search "${real#/usr}" 2>/dev/null)" || fail "$real is of no Debian package"
+  packages="$packages ${owner%%:*}"
+done
+for package in $packages libboost1.81-dev libexpected-dev; do
+  cp -L "/usr/share/doc/$package/copyright" "$folder/licenses/$package.txt"
+done
+# Packages without a text of their own refer to Debian's copies.
+for license in $(cat "$folder"/licenses/*.txt | grep -o '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' | sort -u); do
+  cp -L "$license" "$folder/licenses/$(basename "$license").license"
+done
+if grep -q '^SLUICE_CUDA:BOOL=ON' "$build/CMakeCache.txt"; then
+  cat >"$folder/licenses/cuda-runtime.txt" <<END
+The program holds the CUDA runtime (libcudart_static), Copyright NVIDIA Corporation, which the End User License
+Agreement of the CUDA toolkit, Attachment A, lets be distributed with programs: docs.nvidia.com/cuda/eula.
+END
+fi
+
+# What is needed must be in the folder or of glibc, and of a glibc that is old enough.
+for file in "$folder/bin/sluice" "$folder"/lib/*.so*; do
+  for needed in $(objdump -p "$file" | awk '$1 == "NEEDED" {print $2}'); do
+    [ -e "$folder/lib/$needed" ] || echo "$needed" | grep -Eq "$glibc_libraries" || fail "$file needs $needed, which is not there"
+  done
+  newest="$(objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sort -u -V | tail -n 1 | cut -d_ -f2)"
+  [ "$(printf '%s\n' "$newest" "$newest_glibc" | sort -V | tail -n 1)" = "$newest_glibc" ] ||
+    fail "$file needs glibc $newest: expected $newest_glibc at most; build on Debian 12"
+done
+objdump -p "$folder/bin/sluice" | grep -q 'RPATH *\$ORIGIN/../lib' || fail "$folder/bin/sluice does not look for its libraries in ../lib"
+
+when="$(git log -1 --format=%ct 2>/dev/null || date +%s)"
+tar --create --directory build/dist --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$when" "$name" | xz -T0 >"$folder.tar.xz"
+bytes="$(stat -c %s "$folder.tar.xz")"
+[ "$bytes" -le "$most_bytes" ] || fail "$folder.tar.xz has $bytes bytes: expected $most_bytes at most"
+env -i "$folder/bin/sluice" version >/dev/null || fail "$folder/bin/sluice does not start"
+echo "$folder.tar.xz: $bytes bytes; unpacked $(du -sm "$folder" | cut -f1) MiB"
