@@ -145,7 +145,8 @@ int Examine(Operation operation, Layout a, Layout b, Layout c, Layout d, Product
     return Refuse("a scale mode without scales, or the other way round");
   if (product.scale_a != nullptr && (!is_f8 || state.refuse_scales))
     return Refuse("scales", kNotSupported);
-  if (state.refuse_all) return Refuse("everything, as told", kNotSupported);
+  if (state.refuse_all || d->rows == state.refuse_rows)
+    return Refuse("everything, as told", kNotSupported);
   return kSuccess;
 }
 

@@ -12,6 +12,7 @@ struct FakeCublasLtState {
   int64_t version = 130002;
   bool refuse_all = false;     // no algorithm for anything
   bool refuse_scales = false;  // none for products with scales
+  uint64_t refuse_rows = 0;    // none for products with so many rows of weights
   bool fail = false;           // products fail when they are enqueued
   // Counted.
   int64_t num_searches = 0;

@@ -381,6 +381,16 @@ TEST_P(DeviceLinearTest, ServesByOwnKernelsWhatTheLibraryRefuses) {
   EXPECT_EQ(fake_.num_products, 0);
 }
 
+TEST_P(DeviceLinearTest, StartsNothingThatTheLibraryWillNotFinish) {
+  Open();
+  Problem problem(*device_, kFormats[4], 66, 304, 64, Number::kF32, true);
+  fake_.refuse_rows = 304 - 2 * 128;  // of the last chunk
+  Run(problem);
+  problem.ExpectResults(false);
+  EXPECT_EQ(linear_->counts().refused, 1);
+  EXPECT_EQ(fake_.num_products, 0);
+}
+
 TEST_P(DeviceLinearTest, ServesE4m3ByOwnKernelsWhereTheLibraryCannot) {
   const auto expect_own = [&](int64_t n) {
     Problem problem(*device_, kF8, 66, n, 64, Number::kF32, false);

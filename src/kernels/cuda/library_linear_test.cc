@@ -161,6 +161,22 @@ TEST_F(LibraryLinearTest, TakesShapesThatTileNothing) {
   }
 }
 
+TEST_F(LibraryLinearTest, TakesRowsFromTheMiddleOfABuffer) {
+  Open();
+  Problem problem(*device_, 3, 16, 8, Number::kBF16, Number::kF32, 20, false);
+  LibraryProduct product = problem.product;
+  product.m = 2;
+  product.x = problem.x.As<uint16_t>() + 8;  // 16 bytes on
+  product.y = problem.y.As<float>() + 20;    // 80 bytes on
+  ASSERT_EQ(library_->Run(stream_->handle(), product), LibraryOutcome::kEnqueued)
+      << fake_.complaint;
+  product = problem.product;
+  product.m = 1;
+  ASSERT_EQ(library_->Run(stream_->handle(), product), LibraryOutcome::kEnqueued);
+  ASSERT_TRUE(stream_->Synchronize().has_value());
+  problem.ExpectProduct();
+}
+
 TEST_F(LibraryLinearTest, RefusesWhatTensorCoresCannotRead) {
   Open();
   Problem problem(*device_, 4, 48, 32, Number::kBF16, Number::kF32, 48, false);
