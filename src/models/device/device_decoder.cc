@@ -17,11 +17,12 @@ int64_t BytesOf(Number type) {
 }
 
 device::KvArrays ArraysOf(const kernels::KvCacheView& view, const DeviceLayerWeights& weights) {
+  const bool is_f8 = view.layout.type == ElementType::kF8E4M3;
   return {.k = view.k,
           .v = view.v,
-          .type = view.layout.type == ElementType::kF8E4M3 ? Number::kF8 : Number::kBF16,
-          .k_scale = weights.k_scale,
-          .v_scale = weights.v_scale,
+          .type = is_f8 ? Number::kF8 : Number::kBF16,
+          .k_scale = is_f8 ? weights.k_scale : 1,
+          .v_scale = is_f8 ? weights.v_scale : 1,
           .num_kv_heads = view.layout.num_kv_heads,
           .head_dim = view.layout.head_dim,
           .block_size = view.layout.block_size};
