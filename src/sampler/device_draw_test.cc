@@ -92,10 +92,9 @@ TEST(DeviceDraw, DrawsTheTokensOfTheCpu) {
     const std::vector<SamplingParams> all = ManySettings(cols);
     for (const std::vector<float>& row : ManyRows(cols, random)) {
       for (size_t i = 0; i < all.size(); ++i) {
-        // The ends of the interval, too.
-        const double number = i % 7 == 0   ? 0.0
-                              : i % 7 == 1 ? std::nextafter(1.0, 0.0)
-                                           : uniform(random.engine());
+        // The ends of the interval, the middle of equal weights, and what rounding could ask for.
+        constexpr double kEnds[] = {0.0, 1 - 0x1p-53, 0.5, 1.0};
+        const double number = i % 7 < 4 ? kEnds[i % 7] : uniform(random.engine());
         logits.insert(logits.end(), row.begin(), row.end());
         settings.push_back(SettingsOf(all[i], number));
         expected.push_back(DrawOnCpu(row, all[i], number));

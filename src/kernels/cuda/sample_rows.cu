@@ -208,7 +208,7 @@ __device__ __forceinline__ int32_t Select(const Row& row, Shared& shared, double
     if (shared.weights[i] == 0) continue;
     last = i;
     reached += static_cast<double>(shared.weights[i]);
-    if (reached > target) break;
+    if (rank != 0 && reached > target) break;
   }
   return static_cast<int32_t>(begin + last);
 }
