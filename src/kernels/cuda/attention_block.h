@@ -1,0 +1,408 @@
+// What one block of threads does for attention: a tile of query rows against a range of positions.
+//
+// In a wide tile each of the four warps has 16 rows of its own; in a narrow one the warps share 16
+// rows: each takes a quarter of the positions of the scores, then a quarter of the columns of the
+// sums. Either way a row's numbers come from the same operations in the same order: positions in
+// tiles at fixed multiples, whose weights are rounded to BF16, and ranges of kAttentionSplit
+// positions folded one after the other, here or by the kernel that merges.
+#pragma once
+
+#include "kernels/cuda/attention_fold.h"
+#include "kernels/cuda/attention_fragments.h"
+#include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/device_kernels.h"
+
+namespace sluice::SLUICE_DEVICE_NAMESPACE {
+
+struct AttentionLaunch {
+  device::AttentionArgs attention;
+  int first_item;
+  device::HeadTiles head_tiles;
+  float score_scale;  // from q . codes to exponents of 2
+  int num_stages;     // tiles of keys and of values in shared memory, 1 or 2
+};
+
+constexpr int kAttentionWarps = 4;
+constexpr int kAttentionThreads = kAttentionWarps * 32;
+
+// The members are a thread's registers. A lane's two rows are rows g and g + 8 of its warp's 16, in
+// the words of MmaBf16.
+template <bool kIsE4m3, int kDim, int kRows>
+class AttentionBlock {
+ public:
+  using Tile = KvTile<kIsE4m3, kDim>;
+  static constexpr bool kIsWide = kRows == device::kWideTileRows;
+  static constexpr int kWarps = kAttentionWarps;
+  static constexpr int kThreads = kAttentionThreads;
+  static constexpr int kPositions = Tile::kPositions;
+
+  __device__ __forceinline__ AttentionBlock(const AttentionLaunch& launch,
+                                            const device::AttentionItem& item)
+      : launch_(launch), item_(item), tile_{launch.attention.cache.head_dim} {
+    const device::AttentionArgs& args = launch.attention;
+    const device::AttentionSliceInfo slice = args.slices[item.slice];
+    table_ = args.tables + slice.table;
+    const int group = args.num_heads / args.cache.num_kv_heads;
+    const int heads = launch.head_tiles.heads;
+    kv_head_ = static_cast<int>(blockIdx.y) / launch.head_tiles.per_group;
+    const int first_head = static_cast<int>(blockIdx.y) % launch.head_tiles.per_group * heads;
+    const uint16_t* query[2];
+    SLUICE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const int row = (kIsWide ? Warp() : static_cast<int>(blockIdx.z)) * 16 + Lane() / 4 + 8 * r;
+      const int token = item.first_token + row / heads, head = first_head + row % heads;
+      const bool is_row = token < item.first_token + item.num_tokens && head < group;
+      const int position = slice.context + token;
+      const int in_chunk = args.chunk > 0 ? position / args.chunk * args.chunk : 0;
+      const int in_window =
+          args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
+      first_seen_[r] = is_row ? max(in_chunk, in_window) : 0x7FFFFFFF;
+      last_seen_[r] = is_row ? position : -1;
+      place_[r] = (slice.first_row + token) * args.num_heads + kv_head_ * group + head;
+      query[r] = is_row ? args.q + static_cast<int64_t>(place_[r]) * tile_.head_dim() : nullptr;
+      if constexpr (kDim == 0) query_[r] = query[r];
+    }
+    partial_shift_ = (item.partial - slice.first_row - item.first_token) * args.num_heads;
+    if constexpr (kDim > 0) {
+      SLUICE_UNROLL
+      for (int step = 0; step < Tile::kMaxSteps; ++step)
+        tile_.LoadQuery(kept_query_[step / kLoads][step % kLoads], query, step);
+    }
+  }
+
+  // Bytes of shared memory: stages of keys and values; results of the ranges before the one under
+  // way; of narrow tiles, weights of all warps and each warp's largest scores.
+  static int SharedBytes(const Tile& tile, int num_stages) {
+    const int own = kIsWide ? tile.steps() : (tile.steps() + kWarps - 1) / kWarps;
+    const int narrow = kIsWide ? 0 : 16 * kWeightStride * 2 + kWarps * 16 * 4;
+    return num_stages * 2 * tile.bytes() + (own * 8 + 4) * kThreads * 4 + narrow;
+  }
+
+  __device__ __forceinline__ void Run() {
+    ClearSums();
+    const int first_tile = item_.begin / kPositions;
+    const int end_tile = (item_.end + kPositions - 1) / kPositions;
+    CopyTile(first_tile);
+    for (int index = first_tile; index < end_tile; ++index) {
+      AsyncWait<0>();
+      __syncthreads();  // this tile is there, and nobody reads the one before
+      const bool is_last = index + 1 == end_tile;
+      if (launch_.num_stages == 2 && !is_last) CopyTile(index + 1);
+      float scores[kOwnGroups][4];
+      ComputeScores(index, scores);
+      uint32_t weights[kPositions / 16][4];
+      WeighScores(scores, weights);
+      AddValues(index, weights);
+      if (!is_last && (index + 1) * kPositions % device::kAttentionSplit == 0) {
+        Fold((index + 1) * kPositions - item_.begin <= device::kAttentionSplit);
+        ClearSums();
+      }
+      if (launch_.num_stages == 1 && !is_last) {
+        __syncthreads();
+        CopyTile(index + 1);
+      }
+    }
+    if ((item_.end - 1) / device::kAttentionSplit > item_.begin / device::kAttentionSplit)
+      Fold(/*is_first=*/false);
+    Write();
+  }
+
+ private:
+  static constexpr int kLoads = Tile::kStepsOfLoad;
+  static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // of eight positions
+  static constexpr int kOwnSteps =
+      kIsWide ? Tile::kMaxSteps : (Tile::kMaxSteps + kWarps - 1) / kWarps;
+  static constexpr int kWeightStride = kPositions + 8;
+
+  static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
+  static __device__ int Warp() { return static_cast<int>(threadIdx.x) / 32; }
+  static __device__ int FirstGroup() { return kIsWide ? 0 : Warp() * kOwnGroups; }
+  // The step of 16 columns that are this warp's j-th.
+  static __device__ int Step(int j) { return kIsWide ? j : Warp() + j * kWarps; }
+  __device__ int NumOwnSteps() const {
+    return kIsWide ? tile_.steps() : (tile_.steps() + kWarps - 1) / kWarps;
+  }
+
+  __device__ unsigned char* Keys(int index) const {
+    return SharedMemory() + index % launch_.num_stages * 2 * tile_.bytes();
+  }
+  __device__ unsigned char* Values(int index) const { return Keys(index) + tile_.bytes(); }
+  // This thread's results of earlier ranges: number i is at i * kThreads.
+  __device__ float* Folded() const {
+    return reinterpret_cast<float*>(Keys(0) + launch_.num_stages * 2 * tile_.bytes()) + threadIdx.x;
+  }
+  // [16, kWeightStride]
+  __device__ uint16_t* SharedWeights() const {
+    return reinterpret_cast<uint16_t*>(Folded() - threadIdx.x + (NumOwnSteps() * 8 + 4) * kThreads);
+  }
+  // [kWarps, 16]
+  __device__ float* SharedLargest() const {
+    return reinterpret_cast<float*>(SharedWeights() + 16 * kWeightStride);
+  }
+
+  __device__ __forceinline__ void CopyTile(int index) const {
+    constexpr int kOwnRows = kPositions / kWarps;
+    const device::KvArrays& cache = launch_.attention.cache;
+    const int position = index * kPositions + Warp() * kOwnRows + Lane();
+    int64_t offset = -1;
+    if (Lane() < kOwnRows && position >= item_.begin && position < item_.end) {
+      const int64_t block = table_[position / cache.block_size];
+      offset = ((block * cache.num_kv_heads + kv_head_) * cache.block_size +
+                position % cache.block_size) *
+               tile_.head_dim() * Tile::kNumberBytes;
+    }
+    tile_.template Copy<kOwnRows>(
+        Keys(index), Values(index), static_cast<const unsigned char*>(cache.k),
+        static_cast<const unsigned char*>(cache.v), Warp() * kOwnRows, offset);
+    AsyncCommit();
+  }
+
+  __device__ __forceinline__ void ClearSums() {
+    SLUICE_UNROLL
+    for (int r = 0; r < 2; ++r) largest_[r] = kNoScore;
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) weight_sums_[i] = 0;
+    SLUICE_UNROLL
+    for (int j = 0; j < kOwnSteps; ++j) {
+      SLUICE_UNROLL
+      for (int i = 0; i < 8; ++i) sums_[j][i / 4][i % 4] = 0;
+    }
+  }
+
+  // Products of queries and keys; those of positions that a row does not see count nothing.
+  __device__ __forceinline__ void ComputeScores(int index, float (&scores)[kOwnGroups][4]) const {
+    SLUICE_UNROLL
+    for (int n = 0; n < kOwnGroups; ++n) {
+      SLUICE_UNROLL
+      for (int i = 0; i < 4; ++i) scores[n][i] = 0;
+    }
+    if constexpr (kDim > 0) {
+      SLUICE_UNROLL
+      for (int i = 0; i < Tile::kMaxSteps / kLoads; ++i)
+        AddScores(index, i * kLoads, kept_query_[i], scores);
+    } else {
+      for (int step = 0; step < tile_.steps(); step += kLoads) {
+        uint32_t query[kLoads][4];
+        SLUICE_UNROLL
+        for (int i = 0; i < kLoads; ++i) tile_.LoadQuery(query[i], query_, step + i);
+        AddScores(index, step, query, scores);
+      }
+    }
+    SLUICE_UNROLL
+    for (int n = 0; n < kOwnGroups; ++n) {
+      SLUICE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int position = index * kPositions + (FirstGroup() + n) * 8 + 2 * (Lane() % 4) + i % 2;
+        if (position < first_seen_[i / 2] || position > last_seen_[i / 2]) scores[n][i] = kNoScore;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void AddScores(int index, int step, const uint32_t (&query)[kLoads][4],
+                                            float (&scores)[kOwnGroups][4]) const {
+    SLUICE_UNROLL
+    for (int n = 0; n < kOwnGroups; ++n) {
+      uint32_t b[kLoads][2];
+      tile_.LoadKeys(b, Keys(index), (FirstGroup() + n) * 8, step);
+      SLUICE_UNROLL
+      for (int i = 0; i < kLoads; ++i) {
+        if (step + i < tile_.steps()) MmaBf16(scores[n], query[i], b[i]);
+      }
+    }
+  }
+
+  // The weights of all positions of the tile as operands a, relative to the largest score so far;
+  // what was summed before is brought to the same.
+  __device__ __forceinline__ void WeighScores(const float (&scores)[kOwnGroups][4],
+                                              uint32_t (&weights)[kPositions / 16][4]) {
+    float tile_largest[2];
+    FindLargest(scores, tile_largest);
+    float factor[2], reference[2];
+    SLUICE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const float next = fmaxf(largest_[r], tile_largest[r] * launch_.score_scale);
+      reference[r] = ExponentReference(next);
+      factor[r] = exp2f(largest_[r] - reference[r]);
+      largest_[r] = next;
+    }
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) weight_sums_[i] *= factor[i / 2];
+    SLUICE_UNROLL
+    for (int j = 0; j < kOwnSteps; ++j) {
+      SLUICE_UNROLL
+      for (int i = 0; i < 8; ++i) sums_[j][i / 4][i % 4] *= factor[i % 4 / 2];
+    }
+    uint32_t own[kOwnGroups][2];
+    SLUICE_UNROLL
+    for (int n = 0; n < kOwnGroups; ++n) {
+      SLUICE_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        const float first = fmaf(scores[n][2 * r], launch_.score_scale, -reference[r]);
+        const float second = fmaf(scores[n][2 * r + 1], launch_.score_scale, -reference[r]);
+        own[n][r] = PackBf16(exp2f(first), exp2f(second));
+      }
+    }
+    if constexpr (kIsWide) {
+      SLUICE_UNROLL
+      for (int k = 0; k < kPositions / 16; ++k) {
+        SLUICE_UNROLL
+        for (int i = 0; i < 4; ++i) weights[k][i] = own[2 * k + i / 2][i % 2];
+      }
+    } else {
+      ShareWeights(own, weights);
+    }
+  }
+
+  // The largest score of each of this lane's rows in the tile.
+  __device__ __forceinline__ void FindLargest(const float (&scores)[kOwnGroups][4],
+                                              float (&tile_largest)[2]) const {
+    SLUICE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      float value = kNoScore;
+      SLUICE_UNROLL
+      for (int n = 0; n < kOwnGroups; ++n)
+        value = fmaxf(value, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+      SLUICE_UNROLL
+      for (int mask = 1; mask <= 2; mask *= 2)
+        value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, mask));
+      tile_largest[r] = value;
+    }
+    if constexpr (!kIsWide) {
+      float* const shared = SharedLargest() + Lane() / 4;
+      if (Lane() % 4 == 0) {
+        shared[Warp() * 16] = tile_largest[0];
+        shared[Warp() * 16 + 8] = tile_largest[1];
+      }
+      __syncthreads();
+      SLUICE_UNROLL
+      for (int warp = 0; warp < kWarps; ++warp) {
+        tile_largest[0] = fmaxf(tile_largest[0], shared[warp * 16]);
+        tile_largest[1] = fmaxf(tile_largest[1], shared[warp * 16 + 8]);
+      }
+    }
+  }
+
+  // From each warp's weights to those of all warps.
+  __device__ __forceinline__ void ShareWeights(const uint32_t (&own)[kOwnGroups][2],
+                                               uint32_t (&weights)[kPositions / 16][4]) const {
+    uint16_t* const shared = SharedWeights();
+    SLUICE_UNROLL
+    for (int n = 0; n < kOwnGroups; ++n) {
+      SLUICE_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        uint16_t* const pair = shared + (Lane() / 4 + 8 * r) * kWeightStride +
+                               (FirstGroup() + n) * 8 + 2 * (Lane() % 4);
+        pair[0] = static_cast<uint16_t>(own[n][r]);
+        pair[1] = static_cast<uint16_t>(own[n][r] >> 16);
+      }
+    }
+    __syncthreads();
+    SLUICE_UNROLL
+    for (int k = 0; k < kPositions / 16; ++k)
+      LoadMatrix4(weights[k], shared + Lane() % 16 * kWeightStride + k * 16 + Lane() / 16 * 8);
+  }
+
+  // Adds weights times values, and the weights themselves, rounded as they are.
+  __device__ __forceinline__ void AddValues(int index,
+                                            const uint32_t (&weights)[kPositions / 16][4]) {
+    SLUICE_UNROLL
+    for (int k = 0; k < kPositions / 16; k += 2) {
+      const uint32_t ones[2] = {0x3F803F80u, 0x3F803F80u};
+      MmaBf16(weight_sums_, weights[k], ones);
+      MmaBf16(weight_sums_, weights[k + 1], ones);
+      SLUICE_UNROLL
+      for (int j = 0; j < kOwnSteps; ++j) {
+        if (Step(j) >= tile_.steps()) break;
+        uint32_t b[2][2][2];
+        tile_.LoadValues(b, Values(index), k * 16, Step(j));
+        SLUICE_UNROLL
+        for (int i = 0; i < 4; ++i) MmaBf16(sums_[j][i % 2], weights[k + i / 2], b[i / 2][i % 2]);
+      }
+    }
+  }
+
+  // Puts the results of the range that ended to those of the ranges before it, in shared memory and
+  // here.
+  __device__ __forceinline__ void Fold(bool is_first) {
+    float* const folded = Folded();
+    float* const folded_rows = folded + NumOwnSteps() * 8 * kThreads;
+    float factor[2] = {0, 0}, new_factor[2] = {1, 1};
+    SLUICE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      float& weight_sum = weight_sums_[2 * r];
+      if (!is_first) {
+        float largest = folded_rows[r * kThreads];
+        FoldLargest(largest, largest_[r], factor[r], new_factor[r]);
+        largest_[r] = largest;
+        weight_sum = FoldSum(folded_rows[(2 + r) * kThreads], factor[r], weight_sum, new_factor[r]);
+      }
+      folded_rows[r * kThreads] = largest_[r];
+      folded_rows[(2 + r) * kThreads] = weight_sum;
+    }
+    SLUICE_UNROLL
+    for (int j = 0; j < kOwnSteps; ++j) {
+      if (j >= NumOwnSteps()) break;
+      SLUICE_UNROLL
+      for (int i = 0; i < 8; ++i) {
+        float& sum = sums_[j][i / 4][i % 4];
+        float& before = folded[(j * 8 + i) * kThreads];
+        const int r = i % 4 / 2;
+        if (!is_first) sum = FoldSum(before, factor[r], sum, new_factor[r]);
+        before = sum;
+      }
+    }
+  }
+
+  // Writes the rows' results, or their partial results.
+  __device__ __forceinline__ void Write() const {
+    const device::AttentionArgs& args = launch_.attention;
+    SLUICE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      if (last_seen_[r] < 0) continue;
+      uint16_t* const out = args.out + static_cast<int64_t>(place_[r]) * tile_.head_dim();
+      float* const partial = args.partials + static_cast<int64_t>(place_[r] + partial_shift_) *
+                                                 (tile_.head_dim() + device::kPartialExtraNumbers);
+      const bool is_partial = item_.partial >= 0;
+      if (is_partial && Lane() % 4 == 0 && (kIsWide || Warp() == 0)) {
+        partial[tile_.head_dim()] = largest_[r];
+        partial[tile_.head_dim() + 1] = weight_sums_[2 * r];
+      }
+      const float last_factor = args.cache.v_scale / weight_sums_[2 * r];
+      SLUICE_UNROLL
+      for (int j = 0; j < kOwnSteps; ++j) {
+        SLUICE_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          float first, second;
+          const int column = tile_.Neighbours(first, second, sums_[j], r, Step(j), half);
+          if (column >= tile_.head_dim()) continue;
+          if (is_partial) {
+            *reinterpret_cast<float2*>(partial + column) = make_float2(first, second);
+          } else {
+            *reinterpret_cast<uint32_t*>(out + column) =
+                PackBf16(FinishSum(first, last_factor), FinishSum(second, last_factor));
+          }
+        }
+      }
+    }
+  }
+
+  const AttentionLaunch& launch_;
+  const device::AttentionItem item_;
+  const Tile tile_;
+  const int32_t* table_;  // of blocks
+  int kv_head_;
+  int first_seen_[2], last_seen_[2];  // positions; of no row: none
+  int place_[2];                      // row of the step * num_heads + head
+  int partial_shift_;                 // from there to the place of partial results
+  const uint16_t* query_[2];          // kDim == 0
+  uint32_t kept_query_[kDim > 0 ? Tile::kMaxSteps / kLoads : 1][kLoads][4];  // kDim > 0
+
+  // Of the range under way, relative to the largest score, in units of score_scale. Every column of
+  // weight_sums_ holds the same.
+  float largest_[2];
+  float weight_sums_[4];
+  float sums_[kOwnSteps][2][4];
+};
+
+}  // namespace sluice::SLUICE_DEVICE_NAMESPACE
