@@ -251,8 +251,10 @@ Status DeviceLinear::Tune(DeviceStream& stream, const LinearArgs& args) {
   return {};
 }
 
-Status DeviceLinear::SaveTactics() {
-  return library_ == nullptr ? Status() : library_->SaveTactics();
+void DeviceLinear::SaveTactics() {
+  if (library_ == nullptr) return;
+  if (const Status status = library_->SaveTactics(); !status)
+    LOG_WARNING("kernels", "{}", status.error().message);
 }
 
 std::string DeviceLinear::library() const {

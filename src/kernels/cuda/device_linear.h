@@ -78,8 +78,9 @@ class DeviceLinear {
   // known already. The product runs, many times. Waits for the stream; never while a graph is
   // captured. y and x as in Run, of args.m rows; what they hold does not matter.
   Status Tune(DeviceStream& stream, const LinearArgs& args);
-  // Writes what Tune found, where there is something new and a place for it.
-  Status SaveTactics();
+  // Writes what Tune found, where there is something new and a place for it. Where that fails the
+  // log says so: what is not kept is measured again at the next start.
+  void SaveTactics();
 
   // "cuBLASLt 13.0.2 (path)", or "" where own kernels serve everything.
   std::string library() const;

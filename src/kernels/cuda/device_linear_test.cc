@@ -1,5 +1,7 @@
 #include "kernels/cuda/device_linear.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -432,7 +434,7 @@ TEST_P(DeviceLinearTest, UsesNoLibraryWhereItMustNot) {
     Run(problem);
     problem.ExpectResults(false);
     ASSERT_TRUE(linear_->Tune(*stream_, problem.args).has_value());
-    EXPECT_TRUE(linear_->SaveTactics().has_value());
+    linear_->SaveTactics();
     EXPECT_EQ(linear_->counts().own, 1);
     EXPECT_EQ(fake_.num_products, 0);
   }
@@ -477,6 +479,25 @@ TEST_P(DeviceLinearTest, PlansTheScratchThatItTakes) {
                   .k = 16384};
   EXPECT_EQ(DeviceLinear::PlannedScratchBytes(info, {}, w, 8192), (32 + 128) << 20);
   EXPECT_LT(DeviceLinear::PlannedScratchBytes(info, {.batch_invariant = true}, w, 8192), 128 << 20);
+}
+
+TEST_P(DeviceLinearTest, KeepsTacticsWhereItIsToldAndCan) {
+  const auto file = std::filesystem::temp_directory_path() /
+                    fmt::format("sluice-device-linear-{}.json", getpid());
+  std::filesystem::remove(file);
+  DeviceLinearOptions options = Options();
+  for (const auto& path : {file, file / "below a file.json"}) {
+    options.tactics = path;
+    Open(options);
+    Problem problem(*device_, kBf16, 128, 48, 64, Number::kF32, false);
+    const DeviceBuffer scratch =
+        *device_->Allocate(linear_->ScratchBytes(problem.args.w, 128), "scratch");
+    problem.args.scratch = scratch.data();
+    ASSERT_TRUE(linear_->Tune(*stream_, problem.args).has_value());
+    linear_->SaveTactics();  // the second time into no folder: that is no reason to stop
+    EXPECT_TRUE(std::filesystem::is_regular_file(file));
+  }
+  std::filesystem::remove(file);
 }
 
 TEST_P(DeviceLinearTest, TunesWhatItWillRun) {

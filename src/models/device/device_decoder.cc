@@ -68,7 +68,8 @@ Status DeviceDecoder::Tune() {
   const DeviceLinearWeights& head = parts_.weights.head;
   RETURN_IF_ERROR(tune(head, Normed(head.inputs), logit_rows, layout.logits, Number::kF32));
   RETURN_IF_ERROR(parts_.stream->Synchronize());
-  return parts_.linear->SaveTactics();
+  parts_.linear->SaveTactics();
+  return {};
 }
 
 void DeviceDecoder::PrepareLogits(std::span<float> logits) {
