@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Builds and runs the test suites; the last line is `N passed, N failed`.
 
-Usage: tests/run.py all | fast | SUITE...    suites: unit e2e asan tsan
+Usage: tests/run.py all | fast | SUITE...    suites: unit e2e asan tsan cuda
 Exits with 1 where a test failed or a suite ran nothing.
 """
 import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,8 @@ VENV = ROOT / ".venv"
 VENVS = {VENV: ROOT / "tests" / "requirements.txt",
          ROOT / ".venv-lm-eval": ROOT / "tests" / "requirements-lm-eval.txt",
          ROOT / ".venv-schemathesis": ROOT / "tests" / "requirements-schemathesis.txt"}
+CUDA_VENV = ROOT / ".venv-cuobjdump"
+CUDA_ARCHITECTURE = "90a"
 PROGRAM_TIMEOUT_S = 600
 # Folders whose threads are worth the price of the thread sanitizer.
 TSAN_FOLDERS = ["base", "engine", "server"]
@@ -50,21 +53,22 @@ def run(argv, **kw):
     return subprocess.run([str(a) for a in argv], cwd=ROOT, **kw)
 
 
-def build(preset, targets=()):
+def build(preset, targets=(), name=None, options=()):
     """Configures where needed and builds; the build's own errors are the message."""
-    folder = ROOT / "build" / preset
+    name = name or preset
+    folder = ROOT / "build" / name
     start = time.time()
     if not (folder / "build.ninja").exists():
-        run(["cmake", "--preset", preset, "--log-level=WARNING"], check=True, stdout=subprocess.DEVNULL)
+        run(["cmake", "--preset", preset, "-B", folder, "--log-level=WARNING", *options], check=True, stdout=subprocess.DEVNULL)
     argv = ["cmake", "--build", folder]
     if targets:
         argv += ["--target", *targets]
     result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode:
         print("\n".join(line for line in result.stdout.splitlines() if not line.startswith("["))[-6000:])
-        print("0 passed, 1 failed (build of %s)" % preset)
+        print("0 passed, 1 failed (build of %s)" % name)
         sys.exit(1)
-    print("build %-18s (%.1f s)" % (preset, time.time() - start), flush=True)
+    print("build %-18s (%.1f s)" % (name, time.time() - start), flush=True)
     return folder
 
 
@@ -153,8 +157,64 @@ def e2e(tally):
     tally.add("e2e", total - bad - skipped, bad, time.time() - start, result.stdout[-8000:] if bad else "")
 
 
-SUITES = {"unit": unit, "e2e": e2e, "asan": asan, "tsan": tsan}
-GROUPS = {"all": ["unit", "e2e", "asan", "tsan"], "fast": ["unit"]}
+def cuobjdump(folder):
+    """The toolkit's, or one from its wheel."""
+    found = next(folder.glob("CMakeFiles/*/CMakeCUDACompiler.cmake")).read_text()
+    nvcc = re.search(r'^set\(CMAKE_CUDA_COMPILER "(.*)"\)$', found, re.M).group(1)
+    beside = pathlib.Path(nvcc).resolve().parent / "cuobjdump"
+    if beside.exists():
+        return beside
+    make_venv(CUDA_VENV, ROOT / "tests" / "requirements-cuda.txt")
+    return next(CUDA_VENV.glob("lib/python3*/site-packages/nvidia/*/bin/cuobjdump"))
+
+
+def cuda(tally):
+    """Compiles the CUDA part for one architecture, and looks at the program that holds it: it needs no GPU to start."""
+    release = build("release", ["sluice"])
+    run(["tools/cuda_toolkit.sh"], check=True)
+    folder = build("cuda", ["sluice_over_plain"], "cuda-test",
+                   ["-DSLUICE_CUDA_ARCHITECTURES=%s" % CUDA_ARCHITECTURE, "-DSLUICE_PLAIN_BUILD=%s" % release])
+    start = time.time()
+    program = folder / "bin" / "sluice_over_plain"
+    faults = []
+    total = 0
+
+    def check(what, good, found):
+        nonlocal total
+        total += 1
+        if not good:
+            faults.append("%s; found:\n%s" % (what, found))
+
+    def output(*argv):
+        result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        return result.returncode, result.stdout
+
+    tool = cuobjdump(folder)
+    compiled = ".sm_%s.cubin" % CUDA_ARCHITECTURE
+    kernels = sorted((ROOT / "src" / "kernels" / "cuda").glob("*.cu"))
+    for kernel in kernels:
+        _, listed = output(tool, "--list-elf", next(folder.rglob(kernel.name + ".o")))
+        check("expected code of %s for sm_%s alone" % (kernel.name, CUDA_ARCHITECTURE),
+              compiled in listed and listed.count(".sm_") == 1, listed)
+    _, listed = output(tool, "--list-elf", program)
+    check("expected %d files of code in the program" % len(kernels),
+          listed.count(compiled) == len(kernels) == listed.count(".sm_"), listed)
+    _, listed = output(tool, "--list-ptx", program)
+    check("expected no PTX, which a driver would compile at run time", ".ptx" not in listed, listed)
+    _, listed = output("ldd", program)
+    check("expected no library of CUDA to be needed", not re.search(r"libcu|libnv|not found", listed), listed)
+    code, said = output(program, "version")
+    check("expected it to start without a GPU", code == 0, said)
+    code, said = output(program, "doctor")
+    check("expected doctor to speak of CUDA", code == 0 and re.search(r"cuda", said, re.I), said)
+    if not pathlib.Path("/dev/nvidiactl").exists():
+        code, said = output(program, "serve", "models/abacus", "--device", "cuda", "--port", "0")
+        check("expected --device cuda to say that there is no driver", code != 0 and "driver" in said, said)
+    tally.add("cuda", total - len(faults), len(faults), time.time() - start, "\n".join(faults)[-8000:])
+
+
+SUITES = {"unit": unit, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda}
+GROUPS = {"all": ["unit", "e2e", "asan", "tsan", "cuda"], "fast": ["unit"]}
 
 
 def main(words):
