@@ -27,6 +27,11 @@ if(nvcc_failed OR nvcc_found VERSION_LESS SLUICE_CUDA_NEEDED)
           "${SLUICE_CUDA_NEEDED} or later. Name another nvcc with CUDACXX and remove ${CMAKE_BINARY_DIR}.")
 endif()
 
+if(nvcc_found VERSION_LESS 12.9 AND SLUICE_CUDA_ARCHITECTURES MATCHES 121)
+  message(FATAL_ERROR "SLUICE_CUDA: code for compute capability 12.1 needs CUDA 12.9 or later, and ${CMAKE_CUDA_COMPILER} is "
+          "of ${nvcc_found}: leave it out of SLUICE_CUDA_ARCHITECTURES (${SLUICE_CUDA_ARCHITECTURES}).")
+endif()
+
 # CMake 3.25 does not know 120a and 121a: the flags are given below instead.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
 if(NOT CMAKE_CUDA_COMPILER_LAUNCHER AND CMAKE_CXX_COMPILER_LAUNCHER)
