@@ -90,18 +90,18 @@ template <bool kIsE4m3, int kDim, int kRows>
 void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_item, int num_items,
                  int parts = 1) {
   using Block = AttentionBlock<kIsE4m3, kDim, kRows>;
-  constexpr int kMostShared = 99 * 1024;  // the least that a block may have on any device
+  static_assert(Block::SharedBytes({16 * Block::Tile::kMaxSteps}) <= 99 * 1024,
+                "what a block may have on every device of compute capability 8.0 or later");
   const AttentionArgs& args = launch.attention;
   const typename Block::Tile tile{args.cache.head_dim};
   launch.first_item = first_item;
-  launch.num_stages = Block::SharedBytes(tile, 2) <= kMostShared ? 2 : 1;
   Launch<AttentionKernel<kIsE4m3, kDim, kRows>>(
       stream, "attention",
       {.grid_x = static_cast<unsigned>(num_items),
        .grid_y = static_cast<unsigned>(args.cache.num_kv_heads * launch.head_tiles.per_group),
        .threads = kAttentionThreads,
        .grid_z = static_cast<unsigned>(parts),
-       .shared_bytes = static_cast<unsigned>(Block::SharedBytes(tile, launch.num_stages))},
+       .shared_bytes = static_cast<unsigned>(Block::SharedBytes(tile))},
       launch);
 }
 

@@ -20,7 +20,6 @@ struct AttentionLaunch {
   int first_item;
   device::HeadTiles head_tiles;
   float score_scale;  // from q . codes to exponents of 2
-  int num_stages;     // tiles of keys and of values in shared memory, 1 or 2
 };
 
 constexpr int kAttentionWarps = 4;
@@ -73,10 +72,10 @@ class AttentionBlock {
 
   // Bytes of shared memory: stages of keys and values; results of the ranges before the one under
   // way; of narrow tiles, weights of all warps and each warp's largest scores.
-  static int SharedBytes(const Tile& tile, int num_stages) {
+  static constexpr int SharedBytes(const Tile& tile) {
     const int own = kIsWide ? tile.steps() : (tile.steps() + kWarps - 1) / kWarps;
     const int narrow = kIsWide ? 0 : 16 * kWeightStride * 2 + kWarps * 16 * 4;
-    return num_stages * 2 * tile.bytes() + (own * 8 + 4) * kThreads * 4 + narrow;
+    return kStages * 2 * tile.bytes() + (own * 8 + 4) * kThreads * 4 + narrow;
   }
 
   __device__ __forceinline__ void Run() {
@@ -88,7 +87,7 @@ class AttentionBlock {
       AsyncWait<0>();
       __syncthreads();  // this tile is there, and nobody reads the one before
       const bool is_last = index + 1 == end_tile;
-      if (launch_.num_stages == 2 && !is_last) CopyTile(index + 1);
+      if (!is_last) CopyTile(index + 1);
       float scores[kOwnGroups][4];
       ComputeScores(index, scores);
       uint32_t weights[kPositions / 16][4];
@@ -98,10 +97,6 @@ class AttentionBlock {
         Fold((index + 1) * kPositions - item_.begin <= device::kAttentionSplit);
         ClearSums();
       }
-      if (launch_.num_stages == 1 && !is_last) {
-        __syncthreads();
-        CopyTile(index + 1);
-      }
     }
     if ((item_.end - 1) / device::kAttentionSplit > item_.begin / device::kAttentionSplit)
       Fold(/*is_first=*/false);
@@ -109,6 +104,7 @@ class AttentionBlock {
   }
 
  private:
+  static constexpr int kStages = 2;  // while one tile is computed the next one is copied
   static constexpr int kLoads = Tile::kStepsOfLoad;
   static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // of eight positions
   static constexpr int kOwnSteps =
@@ -125,12 +121,12 @@ class AttentionBlock {
   }
 
   __device__ unsigned char* Keys(int index) const {
-    return SharedMemory() + index % launch_.num_stages * 2 * tile_.bytes();
+    return SharedMemory() + index % kStages * 2 * tile_.bytes();
   }
   __device__ unsigned char* Values(int index) const { return Keys(index) + tile_.bytes(); }
   // This thread's results of earlier ranges: number i is at i * kThreads.
   __device__ float* Folded() const {
-    return reinterpret_cast<float*>(Keys(0) + launch_.num_stages * 2 * tile_.bytes()) + threadIdx.x;
+    return reinterpret_cast<float*>(Keys(0) + kStages * 2 * tile_.bytes()) + threadIdx.x;
   }
   // [16, kWeightStride]
   __device__ uint16_t* SharedWeights() const {

@@ -33,11 +33,13 @@ struct KvTile {
 
   int any_dim;
 
-  __host__ __device__ int head_dim() const { return kDim > 0 ? kDim : any_dim; }
-  __host__ __device__ int steps() const { return (head_dim() + 15) / 16; }
-  __host__ __device__ int pieces() const { return steps() * kNumberBytes; }
-  __host__ __device__ int row_pieces() const { return kIsSwizzled ? pieces() : pieces() | 1; }
-  __host__ __device__ int bytes() const { return kPositions * row_pieces() * 16; }
+  __host__ __device__ constexpr int head_dim() const { return kDim > 0 ? kDim : any_dim; }
+  __host__ __device__ constexpr int steps() const { return (head_dim() + 15) / 16; }
+  __host__ __device__ constexpr int pieces() const { return steps() * kNumberBytes; }
+  __host__ __device__ constexpr int row_pieces() const {
+    return kIsSwizzled ? pieces() : pieces() | 1;
+  }
+  __host__ __device__ constexpr int bytes() const { return kPositions * row_pieces() * 16; }
 
   __device__ unsigned char* Piece(unsigned char* tile, int row, int piece) const {
     return tile + (row * row_pieces() + (kIsSwizzled ? piece ^ (row & 7) : piece)) * 16;

@@ -303,8 +303,8 @@ TEST_F(DeviceAttention, AgreesWithTheReference) {
         bounds += static_cast<double>(bound) * bound;
       }
     }
-    // The roundings are independent of one another.
-    EXPECT_LE(squares, bounds / 16);
+    // Most roundings are off by less, and those of a row's weights cancel in part.
+    EXPECT_LE(squares, bounds / 32);
   }
 }
 

@@ -123,7 +123,9 @@ struct AttentionMerge {
 };
 
 // out[row, h, :] = softmax(scale * q . K) V over what the row sees (AttentionSpan of
-// kernels/attention.h). Every item runs for each KV head.
+// kernels/attention.h). Every item runs for each KV head. Weights are rounded to BF16 before they are
+// summed. A value that is no number reaches, of its own sequence, even rows that do not see it:
+// those that share a tile with one that does. head_dim: a multiple of 8 from 32 to 256.
 struct AttentionArgs {
   const uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   int num_heads;
