@@ -172,8 +172,9 @@ def cuda(tally):
     """Compiles the CUDA part for one architecture, and looks at the program that holds it: it needs no GPU to start."""
     release = build("release", ["sluice"])
     run(["tools/cuda_toolkit.sh"], check=True)
-    folder = build("cuda", ["sluice_over_plain"], "cuda-test",
+    folder = build("cuda", ["sluice_over_plain", "cuda_device_test"], "cuda-test",
                    ["-DSLUICE_CUDA_ARCHITECTURES=%s" % CUDA_ARCHITECTURE, "-DSLUICE_PLAIN_BUILD=%s" % release])
+    run_gtest(tally, "cuda device", folder / "bin" / "cuda_device_test")
     start = time.time()
     program = folder / "bin" / "sluice_over_plain"
     faults = []
@@ -210,7 +211,7 @@ def cuda(tally):
     if not pathlib.Path("/dev/nvidiactl").exists():
         code, said = output(program, "serve", "models/abacus", "--device", "cuda", "--port", "0")
         check("expected --device cuda to say that there is no driver", code != 0 and "driver" in said, said)
-    tally.add("cuda", total - len(faults), len(faults), time.time() - start, "\n".join(faults)[-8000:])
+    tally.add("cuda program", total - len(faults), len(faults), time.time() - start, "\n".join(faults)[-8000:])
 
 
 SUITES = {"unit": unit, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda}

@@ -143,7 +143,7 @@ class Builder:
             elif word == "WORKDIR":
                 stage.workdir = rest
                 stage.inside(".").mkdir(parents=True, exist_ok=True)
-            elif word == "ENV":
+            elif word in ("ENV", "ARG"):
                 name, _, value = rest.partition("=")
                 stage.environment[name] = value
             elif word == "ENTRYPOINT":
