@@ -52,9 +52,9 @@ inline std::vector<GoldenCase> ReadGolden(const std::filesystem::path& file) {
   return cases;
 }
 
-// The largest root mean square over the golden positions of the error of the golden 20 logprobs.
-inline double WorstRms(const GoldenCase& golden, const LogitRows& logits) {
-  double worst = 0;
+// The root mean square of the error of the golden 20 logprobs, at each golden position.
+inline std::vector<double> RmsOfPositions(const GoldenCase& golden, const LogitRows& logits) {
+  std::vector<double> rms;
   for (size_t i = 0; i < golden.positions.size(); ++i) {
     const std::vector<double> got = LogSoftmax(logits[static_cast<size_t>(golden.positions[i])]);
     double sum = 0;
@@ -63,9 +63,14 @@ inline double WorstRms(const GoldenCase& golden, const LogitRows& logits) {
           got[static_cast<size_t>(golden.top_ids[i][k])] - golden.top_logprobs[i][k];
       sum += error * error;
     }
-    worst = std::max(worst, std::sqrt(sum / static_cast<double>(golden.top_ids[i].size())));
+    rms.push_back(std::sqrt(sum / static_cast<double>(golden.top_ids[i].size())));
   }
-  return worst;
+  return rms;
+}
+
+// The largest of them.
+inline double WorstRms(const GoldenCase& golden, const LogitRows& logits) {
+  return std::ranges::max(RmsOfPositions(golden, logits));
 }
 
 // Greedy tokens after the prompt must be the golden ones up to the first whose lead is within

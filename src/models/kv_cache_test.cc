@@ -70,5 +70,26 @@ TEST(KvCache, LayersOfDifferentGroupsShareTheArraysOfTheirSlot) {
             10 * layout.BlockElements());
 }
 
+TEST(KvCache, OverMemoryOfTheCallerIsLaidOutAsItsOwn) {
+  const kernels::KvLayout layout{
+      .num_kv_heads = 2, .head_dim = 32, .block_size = 16, .type = ElementType::kBF16};
+  const KvGroups groups = KvGroups::For(Repeat({AttentionSpan{.chunk = 64}, {}}, 3), 1000);
+  const auto own = KvCache::Allocate(layout, groups, 10);
+  ASSERT_TRUE(own);
+  // Nobody reads or writes it.
+  auto* const memory = reinterpret_cast<std::byte*>(uintptr_t{1} << 32);
+  const KvCache wrapped = KvCache::Wrap(layout, groups, 10, memory);
+  EXPECT_EQ(wrapped.num_blocks(), 10);
+  for (int64_t layer = 0; layer < groups.num_layers(); ++layer) {
+    EXPECT_EQ(wrapped.group(layer), own->group(layer));
+    EXPECT_EQ(
+        static_cast<std::byte*>(wrapped.layer(layer).k) - memory,
+        static_cast<std::byte*>(own->layer(layer).k) - static_cast<std::byte*>(own->layer(0).k));
+    EXPECT_EQ(
+        static_cast<std::byte*>(wrapped.layer(layer).v) - memory,
+        static_cast<std::byte*>(own->layer(layer).v) - static_cast<std::byte*>(own->layer(0).k));
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -78,8 +78,8 @@ class Model {
   // thread needs besides the workspace, so that no step allocates.
   virtual void PrepareThread(const ThreadPool& /*pool*/) {}
 
-  // To be called once with the memory that every call of Forward will write its logits to: a
-  // device's copies to it then run beside the host. It must outlive the model.
+  // To be called with the memory that every call of Forward will write its logits to: a device's
+  // copies to it then run beside the host. And with nothing before that memory goes.
   virtual void PrepareLogits(std::span<float> /*logits*/) {}
 
   // Computes the step: appends K and V of every row to `cache` and writes logits

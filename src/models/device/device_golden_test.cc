@@ -1,4 +1,7 @@
 // Models on the emulated device against transformers (golden_test.cc says what the files hold).
+#include <algorithm>
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "models/device/device_model_testing.h"
@@ -12,40 +15,109 @@ using testing::DeviceRunner;
 using testing::GoldenCase;
 using testing::SmallOptions;
 
-struct DeviceGoldenCase {
-  const char* name;
-  ElementType kv_type;
-  ModelOptions::ActivationRounding rounding;
-  const char* file;
-  double tolerance;
-};
-
-class DeviceGoldenTest : public ::testing::TestWithParam<DeviceGoldenCase> {};
-
-TEST_P(DeviceGoldenTest, StaysNearTransformers) {
-  const std::filesystem::path folder = DataFolder(GetParam().name);
-  ModelOptions options = SmallOptions(ElementType::kBF16, GetParam().kv_type);
-  options.activation_format = GetParam().rounding;
+ModelOptions GoldenOptions(ElementType kv_type, ModelOptions::ActivationRounding rounding) {
+  ModelOptions options = SmallOptions(ElementType::kBF16, kv_type);
+  options.activation_format = rounding;
   options.max_slices = 1;
-  DeviceRunner device(folder, options);
-  for (const GoldenCase& golden : testing::ReadGolden(folder / GetParam().file)) {
-    const double rms = testing::WorstRms(golden, device.runner().RunAlone(golden.prompt, 512));
-    EXPECT_LE(rms, GetParam().tolerance) << "prompt of " << golden.prompt.size();
+  return options;
+}
+
+std::string TestName(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// Without experts, inputs of BF16: as near as the CPU computing in BF16 (DefaultModeTest), whose
+// bound this is. Measured: at most 0.024.
+class DeviceDenseTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DeviceDenseTest, StaysNearTransformers) {
+  constexpr double kTolerance = 0.03;
+  const std::filesystem::path folder = DataFolder(GetParam());
+  DeviceRunner device(folder,
+                      GoldenOptions(ElementType::kBF16, ModelOptions::ActivationRounding::kBf16));
+  for (const GoldenCase& golden : testing::ReadGolden(folder / "golden.json")) {
+    const double rms = testing::WorstRms(golden, device.runner().RunAlone(golden.prompt, 64));
+    RecordProperty(fmt::format("rms_{}", golden.prompt.size()), fmt::format("{:.4f}", rms));
+    EXPECT_LE(rms, kTolerance) << "prompt of " << golden.prompt.size();
+    testing::ExpectGreedy(device.runner(), golden, 2 * kTolerance);
   }
 }
 
-using Rounding = ModelOptions::ActivationRounding;
-INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceGoldenTest,
-                         ::testing::Values(DeviceGoldenCase{"llama-bf16", ElementType::kBF16,
-                                                            Rounding::kAuto, "golden.json", 0.05},
-                                           DeviceGoldenCase{"qwen3-bf16", ElementType::kBF16,
-                                                            Rounding::kAuto, "golden.json", 0.05}),
-                         [](const auto& info) {
-                           std::string name = info.param.name;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name +
-                                  (info.param.rounding == Rounding::kBf16 ? "_bf16_inputs" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceDenseTest,
+                         ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
+                                           "tiny-qwen3-bias", "tiny-mistral-window",
+                                           "tiny-qwen2-window", "qwen3-modelopt-fp8",
+                                           "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8"),
+                         TestName);
+
+// With experts: inputs and keys are rounded to BF16 once, where the CPU keeps more, and now and
+// then that flips the choice between two experts that are nearly as good, which changes a row as a
+// whole. So the middle of all positions is bounded, not the worst. Measured: at most 0.02.
+class DeviceExpertsTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DeviceExpertsTest, MostRowsStayNearTransformers) {
+  const std::filesystem::path folder = DataFolder(GetParam());
+  DeviceRunner device(folder,
+                      GoldenOptions(ElementType::kBF16, ModelOptions::ActivationRounding::kBf16));
+  std::vector<double> all;
+  for (const GoldenCase& golden : testing::ReadGolden(folder / "golden.json")) {
+    const std::vector<double> rms =
+        testing::RmsOfPositions(golden, device.runner().RunAlone(golden.prompt, 64));
+    all.insert(all.end(), rms.begin(), rms.end());
+  }
+  ASSERT_GE(all.size(), 7u);
+  std::ranges::sort(all);
+  const double middle = all[all.size() / 2];
+  RecordProperty("middle", fmt::format("{:.4f}", middle));
+  EXPECT_LE(middle, 0.03);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceExpertsTest,
+                         ::testing::Values("tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
+                                           "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4",
+                                           "llama4-quark-fp8", "llama4-modelopt-nvfp4"),
+                         TestName);
+
+// Inputs and the cache rounded to E4M3 as the checkpoint says. What comes before such a rounding is
+// BF16 here and F32 in the golden files: of E4M3's codes, 1/16 apart, every fiftieth or so falls to
+// the neighbour, the next layer's inputs differ by a percent, and of those more fall. After a few
+// layers the rounding errors are others than the golden ones, of the same size: 0.16 (or 0.4 with
+// experts) is what no rounding at all differs by. Measured: at most 0.143 and 0.247.
+void ExpectRounded(const char* name, double tolerance) {
+  const std::filesystem::path folder = DataFolder(name);
+  DeviceRunner device(folder,
+                      GoldenOptions(ElementType::kF8E4M3, ModelOptions::ActivationRounding::kAuto));
+  std::vector<double> all;
+  for (const GoldenCase& golden : testing::ReadGolden(folder / "golden_fakequant.json")) {
+    const std::vector<double> rms =
+        testing::RmsOfPositions(golden, device.runner().RunAlone(golden.prompt, 64));
+    all.insert(all.end(), rms.begin(), rms.end());
+  }
+  ASSERT_GE(all.size(), 7u);
+  std::ranges::sort(all);
+  EXPECT_LE(all[all.size() / 2], tolerance);
+}
+
+TEST(DeviceRoundedInputsTest, StaysAsNearAsItsRoundingErrors) {
+  ExpectRounded("qwen3-modelopt-fp8", 0.16);
+  ExpectRounded("llama4-quark-fp8", 0.3);
+}
+
+// A prompt of one token averages nothing over positions: measured 0.093 with the checkpoint's
+// rounding of inputs, 0.138 without.
+TEST(DeviceRoundedInputsTest, IsNearerWithTheCheckpointsRoundingThanWithout) {
+  const std::filesystem::path folder = DataFolder("qwen3-modelopt-fp8");
+  const std::vector<GoldenCase> cases = testing::ReadGolden(folder / "golden_fakequant.json");
+  std::vector<double> rms;
+  for (const auto rounding :
+       {ModelOptions::ActivationRounding::kCheckpoint, ModelOptions::ActivationRounding::kBf16}) {
+    DeviceRunner device(folder, GoldenOptions(ElementType::kF8E4M3, rounding));
+    rms.push_back(testing::WorstRms(cases[0], device.runner().RunAlone(cases[0].prompt, 64)));
+  }
+  EXPECT_LT(rms[0], 0.8 * rms[1]);
+}
 
 }  // namespace
 }  // namespace sluice

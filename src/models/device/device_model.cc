@@ -78,13 +78,6 @@ KvGroups GroupsOf(const DecoderSpec& spec, const ModelOptions& options) {
   return KvGroups::For(spans, options.max_context);
 }
 
-// Inputs are rounded as the checkpoint says where the device multiplies such numbers.
-bool RoundsToE4m3(const ModelOptions& options, const DeviceInfo& device) {
-  constexpr int kFirstWithE4m3 = 89;
-  return options.activation_format != ModelOptions::ActivationRounding::kBf16 &&
-         device.compute_capability() >= kFirstWithE4m3;
-}
-
 device::DeviceLinearOptions LinearOptionsOf(const ModelOptions& options) {
   device::DeviceLinearOptions linear;
   linear.batch_invariant = options.batch_invariant;

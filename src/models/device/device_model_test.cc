@@ -262,5 +262,53 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceWeightsTest,
                            return name;
                          });
 
+// The inputs of a checkpoint's layers on a device of this compute capability.
+DeviceDecoderWeights PlacedWeights(const char* name, ModelOptions::ActivationRounding rounding,
+                                   int compute_major) {
+  const auto config = LoadModelConfig(DataFolder(name));
+  const auto spec = DescribeModel(*config);
+  DecoderWeights loaded;
+  const ParameterList list = ListParameters(*spec, loaded);
+  ThreadPool threads(1);
+  const auto checkpoint = Checkpoint::Open(DataFolder(name));
+  EXPECT_TRUE(LoadParameters(threads, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
+  std::vector<DataFormat> formats;
+  for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
+  const auto layout = DeviceWeightLayout::For(*spec, list, formats);
+  EXPECT_TRUE(layout);
+  ModelOptions options = DeviceOptions();
+  options.activation_format = rounding;
+  DeviceInfo info;
+  info.compute_major = compute_major;
+  return PlaceWeights(*spec, list, loaded, *layout, RoundsToE4m3(options, info),
+                      reinterpret_cast<std::byte*>(DevicePool::kAlignment));
+}
+
+TEST(DeviceInputsTest, AreRoundedAsTheCheckpointSaysWhereTheDeviceMultipliesE4m3) {
+  using Rounding = ModelOptions::ActivationRounding;
+  const char* const name = "qwen3-modelopt-fp8";
+  for (const auto rounding : {Rounding::kAuto, Rounding::kCheckpoint}) {
+    const DeviceInputs inputs = PlacedWeights(name, rounding, 9).layers[0].down.inputs;
+    EXPECT_EQ(inputs.type, device::Number::kF8);
+    EXPECT_EQ(inputs.row_scale, device::RowScale::kStatic);
+    EXPECT_GT(inputs.static_scale, 0);
+    EXPECT_NE(inputs.static_scale, 1);
+  }
+  EXPECT_EQ(PlacedWeights(name, Rounding::kBf16, 9).layers[0].down.inputs, DeviceInputs());
+  EXPECT_EQ(PlacedWeights(name, Rounding::kAuto, 8).layers[0].down.inputs, DeviceInputs());
+  // Scales of blocks are not multiplied in E4M3, and other formats than E4M3 are not either.
+  for (const char* other : {"qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8"})
+    EXPECT_EQ(PlacedWeights(other, Rounding::kCheckpoint, 9).layers[0].down.inputs, DeviceInputs());
+}
+
+TEST(DeviceInputsTest, OfExpertsWithScalesOfTheirOwnStayAsTheyAre) {
+  const DeviceDecoderWeights weights =
+      PlacedWeights("llama4-quark-fp8", ModelOptions::ActivationRounding::kAuto, 9);
+  const DeviceLayerWeights& layer = weights.layers[1];
+  ASSERT_NE(layer.router, nullptr);
+  EXPECT_EQ(layer.gate_up.inputs.type, device::Number::kF8);
+  EXPECT_EQ(layer.expert_gate_up.first.inputs, DeviceInputs());
+}
+
 }  // namespace
 }  // namespace sluice

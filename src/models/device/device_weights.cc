@@ -231,6 +231,12 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
   return layout;
 }
 
+bool RoundsToE4m3(const ModelOptions& options, const DeviceInfo& device) {
+  constexpr int kFirstWithE4m3 = 89;
+  return options.activation_format != ModelOptions::ActivationRounding::kBf16 &&
+         device.compute_capability() >= kFirstWithE4m3;
+}
+
 DeviceDecoderWeights PlaceWeights(const DecoderSpec& spec, const ParameterList& list,
                                   const DecoderWeights& loaded, const DeviceWeightLayout& layout,
                                   bool rounds_to_e4m3, std::byte* memory) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/device.h"
 #include "kernels/cuda/device_kernels.h"
 #include "models/decoder_spec.h"
 #include "models/model.h"
@@ -97,9 +98,12 @@ struct DeviceDecoderWeights {
   std::vector<DeviceLayerWeights> layers;
 };
 
+// Whether inputs of products are rounded to E4M3 where the checkpoint says so: the options want it
+// and the device multiplies such numbers.
+bool RoundsToE4m3(const ModelOptions& options, const DeviceInfo& device);
+
 // Addresses from places. `loaded`: the weights whose targets `list` names, with inputs, vectors and
-// scales filled in; its matrices are not looked at. `rounds_to_e4m3`: whether inputs are, where the
-// checkpoint says so.
+// scales filled in; its matrices are not looked at. `rounds_to_e4m3`: RoundsToE4m3.
 DeviceDecoderWeights PlaceWeights(const DecoderSpec& spec, const ParameterList& list,
                                   const DecoderWeights& loaded, const DeviceWeightLayout& layout,
                                   bool rounds_to_e4m3, std::byte* memory);
