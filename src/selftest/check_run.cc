@@ -122,6 +122,7 @@ std::span<const CheckPart> CheckParts() {
       {"rows", "embedding, norms, activations, quantized rows", CheckRows},
       {"rope", "positions, and keys and values on their way into the cache", CheckRope},
       {"linear", "matrix products in every format of weights", CheckLinear},
+      {"library", "matrix products of many rows by cuBLASLt", CheckLibrary},
       {"grouped-linear", "matrix products of experts", CheckGroupedLinear},
       {"attention", "attention over the paged cache", CheckAttention},
       {"experts", "routing to experts and back", CheckExperts},

@@ -88,6 +88,7 @@ void CheckMemory(CheckRun& run);
 void CheckRows(CheckRun& run);
 void CheckRope(CheckRun& run);
 void CheckLinear(CheckRun& run);
+void CheckLibrary(CheckRun& run);
 void CheckGroupedLinear(CheckRun& run);
 void CheckAttention(CheckRun& run);
 void CheckExperts(CheckRun& run);

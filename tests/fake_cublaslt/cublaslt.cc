@@ -95,6 +95,29 @@ void Store(void* data, int type, int64_t index, float value) {
     static_cast<float*>(data)[index] = value;
 }
 
+// The columns of a matrix, one behind the other.
+std::vector<double> Columns(const void* data, const LayoutRecord& layout) {
+  std::vector<double> values;
+  values.reserve(layout.rows * layout.cols);
+  for (int64_t column = 0; column < static_cast<int64_t>(layout.cols); ++column) {
+    for (int64_t row = 0; row < static_cast<int64_t>(layout.rows); ++row)
+      values.push_back(static_cast<double>(Load(data, layout.type, column * layout.ld + row)));
+  }
+  return values;
+}
+
+double Dot(const double* a, const double* b, int64_t count) {
+  double sums[8] = {};  // so that the compiler may use vectors
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    for (int64_t lane = 0; lane < 8; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  }
+  for (; i < count; ++i) sums[0] += a[i] * b[i];
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
 // A product, as far as its description says; all layouts are columns.
 struct Product {
   int64_t m, n, k;  // in the library's terms: D is m x n
@@ -293,13 +316,11 @@ int cublasLtMatmul(Handle handle, Operation operation, const void* alpha, const 
   state.last_algorithm = index;
   static_cast<EmulatedQueue*>(stream)->Enqueue([=] {
     if (used > 0) memset(workspace, 0xFF, used);
+    const std::vector<double> a_values = Columns(a, product.a), b_values = Columns(b, product.b);
     for (int64_t j = 0; j < product.n; ++j) {
       for (int64_t i = 0; i < product.m; ++i) {
-        double sum = 0;
-        for (int64_t p = 0; p < product.k; ++p) {
-          sum += static_cast<double>(Load(a, product.a.type, i * product.a.ld + p)) *
-                 static_cast<double>(Load(b, product.b.type, j * product.b.ld + p));
-        }
+        double sum =
+            Dot(a_values.data() + i * product.k, b_values.data() + j * product.k, product.k);
         if (product.scale_a != nullptr)
           sum *= static_cast<double>(product.scale_a[i]) * static_cast<double>(product.scale_b[j]);
         Store(d, product.d.type, j * product.d.ld + i, factor * static_cast<float>(sum));
