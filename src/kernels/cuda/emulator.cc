@@ -140,8 +140,9 @@ class Machine {
     position_.thread = thread.index;
     thread.fiber = std::move(thread.fiber).resume();
     if (!thread.is_done) return;
-    if (!thread.open_group.empty() || !thread.groups.empty())
-      Die("a thread ended with asynchronous copies under way");
+    bool is_copying = !thread.open_group.empty();
+    for (const auto& group : thread.groups) is_copying |= !group.empty();
+    if (is_copying) Die("a thread ended with asynchronous copies under way");
     --warps_[thread.index.x / kLanes].num_lanes;
   }
 

@@ -177,5 +177,25 @@ TEST(EmulatorDeathTest, NamesTheKernelWhoseThreadsWaitForEver) {
   EXPECT_DEATH(stream.queue.RunAll(), "stuck.*warp");
 }
 
+struct LastCopyArgs {
+  const uint16_t* from;
+  bool copies;
+};
+
+void EndWithAGroup(LastCopyArgs args) {
+  if (args.copies) AsyncCopy16(SharedMemory(), args.from, true);
+  AsyncCommit();
+}
+
+// A group of nothing may be under way at the end, as the last one of a pipeline is.
+TEST(EmulatorDeathTest, NamesTheKernelThatEndsBeforeItsCopies) {
+  alignas(16) uint16_t from[8] = {};
+  Stream stream;
+  Launch<EndWithAGroup>(stream.handle, "pipeline", {.shared_bytes = 16}, LastCopyArgs{from, false});
+  stream.queue.RunAll();
+  Launch<EndWithAGroup>(stream.handle, "hasty", {.shared_bytes = 16}, LastCopyArgs{from, true});
+  EXPECT_DEATH(stream.queue.RunAll(), "hasty.*copies");
+}
+
 }  // namespace
 }  // namespace sluice::emulated
