@@ -34,6 +34,7 @@ EngineCore::EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const Cor
       scheduler_(options.limits, blocks_, index_.get()),
       sampler_(model.config().vocab_size, pool.num_threads()),
       logits_(std::move(logits)) {
+  model_.PrepareLogits(logits_.As<float>());
   const size_t rows = static_cast<size_t>(options.limits.max_num_batched_tokens);
   const size_t sequences = static_cast<size_t>(options.limits.max_num_seqs);
   const size_t logit_rows = static_cast<size_t>(options.max_logit_rows());
@@ -46,6 +47,10 @@ EngineCore::EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const Cor
   job_sequences_.reserve(sequences);
   prompt_jobs_.reserve(logit_rows);
   prompt_places_.reserve(logit_rows);
+}
+
+EngineCore::~EngineCore() {
+  model_.PrepareLogits({});  // Their memory goes before the model.
 }
 
 void EngineCore::Add(std::unique_ptr<ActiveRequest> request) {

@@ -44,6 +44,10 @@ class EngineCore {
                                                     const CoreOptions& options,
                                                     EngineObserver* observer, OnEnd on_end);
 
+  EngineCore(const EngineCore&) = delete;
+  EngineCore& operator=(const EngineCore&) = delete;
+  ~EngineCore();
+
   void Add(std::unique_ptr<ActiveRequest> request);
   // The request leaves with no more news. Unknown handles are ignored.
   void Abort(RequestHandle handle);

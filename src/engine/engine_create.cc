@@ -3,14 +3,40 @@
 #include <memory>
 
 #include "base/log.h"
+#include "device/device.h"
+#include "device/device_pool.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_plan.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
+#include "kernels/cuda/tactic_cache.h"
 #include "kernels/dispatch.h"
+#include "models/device/device_model.h"
 
 namespace sluice {
 namespace {
+
+// The device that `word` of --device asks for; null: the CPU.
+Result<std::unique_ptr<Device>> ChooseDevice(const std::string& word) {
+  if (word == "cpu") return nullptr;
+  if (word == "emulated") return OpenDevice(DeviceKind::kEmulated, 0);
+  if (word == "cuda") return OpenDevice(DeviceKind::kCuda, 0);
+  if (word != "auto") {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("device must be auto, cpu, cuda or emulated, got \"{}\"", word),
+                "device");
+  }
+  if (!BuiltWithCuda()) return nullptr;
+  const auto devices = ListCudaDevices();
+  if (devices) return OpenDevice(DeviceKind::kCuda, 0);
+  LOG_WARNING("engine", "computing on the CPU: {}", devices.error().message);
+  return nullptr;
+}
+
+Result<MemoryLimits> MemoryOf(Device& device) {
+  ASSIGN_OR_RETURN(const int64_t free_bytes, device.FreeBytes());
+  return MemoryLimits{.total_bytes = device.info().total_bytes, .available_bytes = free_bytes};
+}
 
 // Writes to the pages of the first blocks, on all threads, so that the first requests do not wait
 // for the machine to hand out memory. The other pages are reserved and come when the cache first
@@ -59,6 +85,7 @@ EngineInfo InfoOf(const EnginePlan& plan, const EngineConfig& config, const Mode
   info.kv_bytes = plan.kv_bytes;
   info.dtype = plan.dtype == ElementType::kF32 ? "float32" : "bfloat16";
   info.kv_cache_dtype = KvTypeName(plan.kv_type);
+  info.device = "cpu";
   info.isa = kernels::IsaName(kernels::CurrentIsa());
   info.num_threads = plan.num_threads;
   return info;
@@ -79,49 +106,81 @@ CoreOptions CoreOptionsOf(const EnginePlan& plan, const EngineConfig& config) {
   return options;
 }
 
+// Takes the plan's memory on the device at once, then fills it.
+Status LoadOnDevice(const EnginePlan& plan, const EngineConfig& config, const ModelConfig& model,
+                    const kernels::KvLayout& layout, const LoadProgress& progress,
+                    EngineLoop::Parts& parts) {
+  ASSIGN_OR_RETURN(DevicePool pool,
+                   DevicePool::Allocate(*parts.device,
+                                        DevicePool::Padded(plan.weight_bytes) +
+                                            DevicePool::Padded(plan.workspace_bytes) +
+                                            DevicePool::Padded(plan.kv_bytes),
+                                        "weights, workspace and KV cache"));
+  parts.device_pool = std::make_unique<DevicePool>(std::move(pool));
+  ModelOptions options = ModelOptionsOf(plan, config);
+  if (parts.device->info().kind == DeviceKind::kCuda)
+    options.linear_tactics = device::DefaultTacticsPath();
+  ASSIGN_OR_RETURN(parts.model, LoadDeviceModel(*parts.device, *parts.device_pool, *parts.pool,
+                                                config.model_folder, model, options, progress));
+  ASSIGN_OR_RETURN(void* const memory, parts.device_pool->Take(plan.kv_bytes, "the KV cache"));
+  parts.cache =
+      std::make_unique<KvCache>(KvCache::Wrap(layout, plan.kv_groups, plan.num_blocks, memory));
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
-  if (config.device != "auto" && config.device != "cpu") {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("--device {}: this program computes on the CPU; say --device cpu, or "
-                            "leave it out",
-                            config.device),
-                "device");
-  }
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa));
   ASSIGN_OR_RETURN(const ModelConfig model_config, LoadModelConfig(config.model_folder));
   ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(config.model_folder));
-  ASSIGN_OR_RETURN(const EnginePlan plan, PlanEngine(config, model_config, ReadMemoryLimits(),
-                                                     DetectTopology(), PlanModel));
+  EngineLoop::Parts parts;
+  ASSIGN_OR_RETURN(parts.device, ChooseDevice(config.device));
+  Device* const device = parts.device.get();
+  MemoryLimits memory = ReadMemoryLimits();
+  PlanModelFunction plan_model = PlanModel;
+  if (device != nullptr) {
+    ASSIGN_OR_RETURN(memory, MemoryOf(*device));
+    plan_model = [device](const ModelConfig& model, const ModelOptions& options, int) {
+      return PlanDeviceModel(model, options, device->info());
+    };
+  }
+  ASSIGN_OR_RETURN(const EnginePlan plan,
+                   PlanEngine(config, model_config, memory, DetectTopology(), plan_model,
+                              device != nullptr ? &device->info() : nullptr));
   if (hooks.print_plan) {
     for (const std::string& line : MemoryTable(plan, config.block_size)) hooks.print_plan(line);
   }
 
-  EngineLoop::Parts parts;
   // Not pinned: the threads of the server share these cores, and the kernel places the workers
   // better around them.
   parts.pool = std::make_unique<ThreadPool>(plan.num_threads);
-  ASSIGN_OR_RETURN(
-      parts.model,
-      LoadModel(*parts.pool, config.model_folder, model_config, ModelOptionsOf(plan, config),
-                hooks.load_progress ? hooks.load_progress : LoadProgress()));
+  const LoadProgress progress = hooks.load_progress ? hooks.load_progress : LoadProgress();
   kernels::KvLayout layout;
   layout.num_kv_heads = static_cast<int>(model_config.num_key_value_heads);
   layout.head_dim = static_cast<int>(model_config.head_dim);
   layout.block_size = config.block_size;
   layout.type = plan.kv_type;
-  ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(layout, plan.kv_groups, plan.num_blocks));
-  WarmCache(*parts.pool, cache);
-  parts.cache = std::make_unique<KvCache>(std::move(cache));
+  EngineInfo info = InfoOf(plan, config, model_config, generation);
+  if (device != nullptr) {
+    RETURN_IF_ERROR(LoadOnDevice(plan, config, model_config, layout, progress, parts));
+    info.device = device->info().kind == DeviceKind::kCuda ? "cuda" : "emulated";
+    info.isa = device->info().name;
+  } else {
+    ASSIGN_OR_RETURN(parts.model, LoadModel(*parts.pool, config.model_folder, model_config,
+                                            ModelOptionsOf(plan, config), progress));
+    ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(layout, plan.kv_groups, plan.num_blocks));
+    WarmCache(*parts.pool, cache);
+    parts.cache = std::make_unique<KvCache>(std::move(cache));
+  }
 
   CoreOptions core_options = CoreOptionsOf(plan, config);
   core_options.eos_token_ids = EndTokens(model_config, generation);
   LoopOptions loop_options;
   loop_options.drain_seconds = config.drain_seconds;
   loop_options.seed = config.seed;
-  return EngineLoop::Start(std::move(parts), InfoOf(plan, config, model_config, generation),
-                           core_options, std::move(loop_options), hooks.observer);
+  return EngineLoop::Start(std::move(parts), std::move(info), core_options, std::move(loop_options),
+                           hooks.observer);
 }
 
 }  // namespace sluice
