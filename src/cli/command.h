@@ -43,6 +43,8 @@ Result<int> RunBatch(const options::Settings& settings);
 Result<int> RunTokenizeCommand(const options::Settings& settings);
 Result<int> RunRenderCommand(const options::Settings& settings);
 Result<int> RunExplainOptions(const options::Settings& settings);
+Result<int> RunSelftest(const options::Settings& settings);
+Result<int> RunKernelBench(const options::Settings& settings);
 Result<int> RunCollectEnv(const options::Settings& settings);
 Result<int> RunVersion(const options::Settings& settings);
 

@@ -45,6 +45,10 @@ std::span<const Command> Commands() {
       {"explain-options", "[WORD] [--dialect vllm]",
        "say what each option, key and variable of the dialects does here", options::kExplainOptions,
        RunExplainOptions, 1},
+      {"selftest", "[--device cuda|emulated] [--part NAME]...",
+       "hold every operator of a device against the CPU", options::kSelftest, RunSelftest, 0},
+      {"kernel-bench", "[--device cuda] [--part NAME]...",
+       "time a device's kernels beside what bounds them", options::kKernelBench, RunKernelBench, 0},
       {"collect-env", "", "print what a bug report needs", options::kCollectEnv, RunCollectEnv, 0},
       {"version", "[--json]", "say which build this is", options::kVersion, RunVersion, 0},
   };

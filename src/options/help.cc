@@ -91,6 +91,8 @@ constexpr std::pair<Command, std::string_view> kCommandNames[] = {
     {kRecipe, "recipe"},
     {kQuantize, "quantize"},
     {kDiff, "diff"},
+    {kSelftest, "selftest"},
+    {kKernelBench, "kernel-bench"},
 };
 
 std::string CommandsOf(const Option& option) {

@@ -42,6 +42,8 @@ enum Command : uint32_t {
   kRecipe = 1 << 16,
   kQuantize = 1 << 17,
   kDiff = 1 << 18,
+  kSelftest = 1 << 19,
+  kKernelBench = 1 << 20,
 };
 // Those that may run an engine in their own process.
 inline constexpr uint32_t kEngineCommands =

@@ -16,6 +16,7 @@ std::vector<Option> ClientRows();  // chat, complete, bench and the small tools
 std::vector<Option> BenchServeRows();  // bench serve, bench sweep
 std::vector<Option> EvalRows();        // sluice eval
 std::vector<Option> QuantizeRows();    // sluice quantize, sluice diff
+std::vector<Option> SelftestRows();    // sluice selftest, sluice kernel-bench
 
 // Options of `vllm serve` and `trtllm-serve` that change nothing here, or that cannot be had.
 std::vector<Option> ParallelRows();  // several devices and machines

@@ -9,7 +9,7 @@ std::span<const Option> Table() {
     std::vector<Option> rows;
     for (const auto& part :
          {ModelRows(), EngineRows(), ServerRows(), ClientRows(), BenchServeRows(), EvalRows(),
-          QuantizeRows(), ParallelRows(), CompilerRows(), LoadingRows(), MediaRows(),
+          QuantizeRows(), SelftestRows(), ParallelRows(), CompilerRows(), LoadingRows(), MediaRows(),
           FrontendRows(), TrtllmRows(), RetiredRows()}) {
       rows.insert(rows.end(), part.begin(), part.end());
     }

@@ -7,7 +7,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda/attention_plan.h"
-#include "selftest/device_under_test.h"
+#include "selftest/checked_device.h"
 
 namespace sluice::selftest {
 

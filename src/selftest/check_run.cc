@@ -127,6 +127,7 @@ std::span<const CheckPart> CheckParts() {
       {"attention", "attention over the paged cache", CheckAttention},
       {"experts", "routing to experts and back", CheckExperts},
       {"logits", "the most likely token", CheckLogits},
+      {"draws", "tokens drawn from logits", CheckDraws},
       {"dummy-weights", "random weights made on the device", CheckDummyWeights},
       {"models", "the demo model in every format against the CPU", CheckModels},
   };

@@ -11,8 +11,8 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "selftest/checked_device.h"
 #include "selftest/comparison.h"
-#include "selftest/device_under_test.h"
 
 namespace sluice::selftest {
 
@@ -93,6 +93,7 @@ void CheckGroupedLinear(CheckRun& run);
 void CheckAttention(CheckRun& run);
 void CheckExperts(CheckRun& run);
 void CheckLogits(CheckRun& run);
+void CheckDraws(CheckRun& run);
 void CheckDummyWeights(CheckRun& run);
 void CheckModels(CheckRun& run);
 

@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "selftest/device_under_test.h"
+#include "selftest/checked_device.h"
 
 namespace sluice::selftest {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/cuda/device_linear.h"
-#include "selftest/device_under_test.h"
+#include "selftest/checked_device.h"
 #include "selftest/test_weights.h"
 
 namespace sluice::selftest {

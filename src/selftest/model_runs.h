@@ -10,7 +10,7 @@
 #include "base/thread_pool.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
-#include "selftest/device_under_test.h"
+#include "selftest/checked_device.h"
 
 namespace sluice::selftest {
 

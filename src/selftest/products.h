@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "selftest/checked_device.h"
 #include "selftest/comparison.h"
-#include "selftest/device_under_test.h"
 #include "selftest/test_numbers.h"
 #include "selftest/test_weights.h"
 #include "selftest/tolerances.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "selftest/device_under_test.h"
+#include "selftest/checked_device.h"
 
 namespace sluice::selftest {
 

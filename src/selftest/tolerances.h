@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "selftest/checked_device.h"
 #include "selftest/comparison.h"
-#include "selftest/device_under_test.h"
 
 namespace sluice::selftest {
 

@@ -23,7 +23,9 @@ class DeviceUnderTest {
   Device& device() const { return *device_; }
   DeviceStream& stream() const { return *stream_; }
   StreamHandle handle() const { return stream_->handle(); }
-  const device::DeviceKernels& kernels() const { return *kernels_; }
+  const device::DeviceKernels& kernels() const { return kernels_; }
+  // For tests of the checks.
+  void ReplaceKernels(const device::DeviceKernels& kernels) { kernels_ = kernels; }
   bool is_emulated() const { return device_->info().kind == DeviceKind::kEmulated; }
   // Tensor cores of a GPU may cut off what they add up instead of rounding it.
   bool has_e4m3_products() const {
@@ -37,7 +39,7 @@ class DeviceUnderTest {
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceStream> stream_;
-  const device::DeviceKernels* kernels_ = nullptr;
+  device::DeviceKernels kernels_ = {};
 };
 
 // Memory on the device for one check. The first failure is kept and everything after it does

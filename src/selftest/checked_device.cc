@@ -1,7 +1,9 @@
-#include "selftest/device_under_test.h"
+#include "selftest/checked_device.h"
 
 #include <algorithm>
 #include <array>
+
+#include <fmt/format.h>
 
 #include "kernels/cuda/device_kernel_tables.h"
 
@@ -17,7 +19,7 @@ Result<DeviceUnderTest> DeviceUnderTest::Open(DeviceKind kind, int ordinal) {
   DeviceUnderTest opened;
   ASSIGN_OR_RETURN(opened.device_, OpenDevice(kind, ordinal));
   ASSIGN_OR_RETURN(opened.stream_, opened.device_->CreateStream());
-  opened.kernels_ = &device::KernelsOf(kind);
+  opened.kernels_ = device::KernelsOf(kind);
   return opened;
 }
 

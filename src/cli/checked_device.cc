@@ -1,0 +1,50 @@
+#include "cli/checked_device.h"
+
+#include <fstream>
+
+#include "cli/progress.h"
+
+namespace sluice::cli {
+
+Result<selftest::DeviceUnderTest> OpenCheckedDevice(const options::Settings& settings) {
+  const bool is_emulated = settings.TextOr("checked-device") == "emulated";
+  return selftest::DeviceUnderTest::Open(is_emulated ? DeviceKind::kEmulated : DeviceKind::kCuda,
+                                         0);
+}
+
+std::string DeviceLine(const DeviceInfo& info) {
+  std::string text = fmt::format("{}, compute capability {}.{}, {}", info.name, info.compute_major,
+                                 info.compute_minor, FormatBytes(info.total_bytes));
+  if (info.kind == DeviceKind::kCuda) {
+    text += fmt::format(", driver {}.{}, runtime {}.{}", info.driver_version / 1000,
+                        info.driver_version % 1000 / 10, info.runtime_version / 1000,
+                        info.runtime_version % 1000 / 10);
+  }
+  return text;
+}
+
+json::Value DeviceJson(const DeviceInfo& info) {
+  json::Value value{json::Value::Object{}};
+  value.Set("kind", info.kind == DeviceKind::kCuda ? "cuda" : "emulated");
+  value.Set("name", info.name);
+  value.Set("compute_capability", info.compute_capability());
+  value.Set("multiprocessors", info.num_multiprocessors);
+  value.Set("total_bytes", info.total_bytes);
+  value.Set("l2_bytes", info.l2_bytes);
+  value.Set("driver_version", info.driver_version);
+  value.Set("runtime_version", info.runtime_version);
+  return value;
+}
+
+Status WriteReport(const options::Settings& settings, const json::Value& value) {
+  const auto file = settings.Text("report-json");
+  if (!file) return {};
+  std::ofstream out(*file, std::ios::binary | std::ios::trunc);
+  out << json::Write(value) << '\n';
+  out.close();
+  if (out) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("--json {}: the file cannot be written", *file), "json");
+}
+
+}  // namespace sluice::cli

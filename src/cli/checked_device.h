@@ -1,0 +1,58 @@
+// What `selftest` and `kernel-bench` share: the device, the choice of parts, the file of results.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "options/settings.h"
+#include "selftest/checked_device.h"
+
+namespace sluice::cli {
+
+Result<selftest::DeviceUnderTest> OpenCheckedDevice(const options::Settings& settings);
+
+// "NVIDIA H200, compute capability 9.0, 139.8 GiB, driver 13.0, runtime 13.0".
+std::string DeviceLine(const DeviceInfo& info);
+json::Value DeviceJson(const DeviceInfo& info);
+
+// Writes `value` to the file of --json, where one is named.
+Status WriteReport(const options::Settings& settings, const json::Value& value);
+
+// The parts of --part in the order of `all`; all where none is named. kInvalidArgument for an
+// unknown name.
+template <typename Part>
+Result<std::vector<const Part*>> ChosenParts(const options::Settings& settings,
+                                             std::span<const Part> all) {
+  const std::vector<std::string> names = settings.List("part");
+  std::vector<const Part*> chosen;
+  std::string known;
+  for (const Part& part : all) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", part.name);
+    bool is_named = names.empty();
+    for (const std::string& name : names) is_named = is_named || name == part.name;
+    if (is_named) chosen.push_back(&part);
+  }
+  for (const std::string& name : names) {
+    bool is_known = false;
+    for (const Part& part : all) is_known = is_known || name == part.name;
+    if (!is_known) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--part: expected one of {}; got \"{}\"", known, name), "part");
+    }
+  }
+  return chosen;
+}
+
+// The parts and what they are.
+template <typename Part>
+void PrintParts(std::span<const Part> all) {
+  for (const Part& part : all) fmt::print("{:<16} {}\n", part.name, part.summary);
+}
+
+}  // namespace sluice::cli

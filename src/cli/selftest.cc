@@ -1,0 +1,92 @@
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "cli/checked_device.h"
+#include "cli/command.h"
+#include "cli/text_chunks.h"
+#include "selftest/check_run.h"
+
+namespace sluice::cli {
+namespace {
+
+// Where the bundled model is: beside the program's folder, or in the source tree it was built in,
+// or here.
+std::filesystem::path BundledModel() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path bin = program.parent_path();
+  for (const std::filesystem::path& root :
+       {bin / "..", bin / ".." / ".." / "..", std::filesystem::path(".")}) {
+    const std::filesystem::path folder = root / "models" / "abacus";
+    if (std::filesystem::exists(folder / "config.json", error)) return folder.lexically_normal();
+  }
+  return {};
+}
+
+// Parts of its held-out questions and answers.
+selftest::DemoModel FindDemoModel(const options::Settings& settings, bool is_emulated) {
+  constexpr int64_t kPromptTokens = 40;
+  const int64_t prompts = is_emulated ? 3 : 16;
+  selftest::DemoModel model;
+  model.folder = settings.TextOr("checked-model");
+  if (model.folder.empty()) model.folder = BundledModel();
+  if (model.folder.empty()) {
+    model.missing = "models/abacus was not found beside the program; name it with --model";
+    return model;
+  }
+  auto chunks = ReadTextChunks(model.folder / "heldout.jsonl", model.folder, kPromptTokens,
+                               prompts * kPromptTokens);
+  if (!chunks) {
+    model.missing = chunks.error().message;
+    return model;
+  }
+  model.prompts = *std::move(chunks);
+  return model;
+}
+
+}  // namespace
+
+Result<int> RunSelftest(const options::Settings& settings) {
+  if (settings.Flag("list-parts")) {
+    PrintParts(selftest::CheckParts());
+    return 0;
+  }
+  ASSIGN_OR_RETURN(const auto parts, ChosenParts(settings, selftest::CheckParts()));
+  ASSIGN_OR_RETURN(const auto device, OpenCheckedDevice(settings));
+  const DeviceInfo& info = device.device().info();
+  fmt::print("device: {}\n", DeviceLine(info));
+  const auto begin = std::chrono::steady_clock::now();
+  selftest::CheckRun run(device, FindDemoModel(settings, device.is_emulated()),
+                         [](const std::string& line) {
+                           fmt::print("{}\n", line);
+                           std::fflush(stdout);
+                         });
+  for (const selftest::CheckPart* part : parts) {
+    if (run.lost()) break;
+    run.BeginPart(part->name);
+    part->run(run);
+  }
+  int64_t passed = 0, failed = 0, skipped = 0;
+  for (const selftest::CheckRow& row : run.rows())
+    ++(row.skipped ? skipped : row.passed ? passed : failed);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  fmt::print("{} passed, {} failed, {} skipped in {:.1f} s on {}{}\n", passed, failed, skipped,
+             seconds, info.name, run.lost() ? "; the device was lost" : "");
+
+  json::Value report{json::Value::Object{}};
+  report.Set("device", DeviceJson(info));
+  report.Set("passed", passed);
+  report.Set("failed", failed);
+  report.Set("skipped", skipped);
+  report.Set("lost", run.lost());
+  report.Set("seconds", seconds);
+  report.Set("rows", run.ToJson());
+  RETURN_IF_ERROR(WriteReport(settings, report));
+  return run.passed() ? 0 : 1;
+}
+
+}  // namespace sluice::cli
