@@ -48,7 +48,8 @@ Status CheckOptions(const ModelOptions& options) {
 
 Status CheckSpec(const DecoderSpec& spec) {
   const AttentionSpec& attention = spec.layers.front().attention;
-  constexpr int64_t kMostHidden = 16384;  // of a row that one block of threads norms
+  constexpr int64_t kMostHidden = 32768;  // of a row that one block of threads norms
+  constexpr int64_t kMostExperts = 512;
   if (attention.head_dim % 8 != 0 || attention.head_dim < 32 || attention.head_dim > 256) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("head_dim is {}: attention on a device takes multiples of 8 from 32 to "
@@ -61,6 +62,14 @@ Status CheckSpec(const DecoderSpec& spec) {
                 fmt::format("hidden_size is {}: devices take up to {}; serve this model on the CPU",
                             spec.hidden_size, kMostHidden),
                 "hidden_size");
+  }
+  for (const LayerSpec& layer : spec.layers) {
+    if (!layer.moe || layer.moe->num_experts <= kMostExperts) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("layers have {} experts: devices take up to {}; serve this model on "
+                            "the CPU",
+                            layer.moe->num_experts, kMostExperts),
+                "num_experts");
   }
   return {};
 }
@@ -162,6 +171,42 @@ int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
   return bytes;
 }
 
+// Says what of the checkpoint's rounding of inputs the device does not do.
+void LogUnroundedInputs(const ModelOptions& options, const DecoderWeights& loaded,
+                        const DeviceDecoderWeights& weights) {
+  using Rounding = ModelOptions::ActivationRounding;
+  if (options.activation_format == Rounding::kBf16) return;
+  int64_t asked = 0, rounded = 0;
+  const auto count = [&](const LinearInputs& inputs, const DeviceLinearWeights& mine) {
+    if (inputs.format.kind == ActivationFormat::Kind::kNone) return;
+    ++asked;
+    rounded += mine.inputs.type == device::Number::kF8;
+  };
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    const LayerWeights& from = loaded.layers[i];
+    const DeviceLayerWeights& to = weights.layers[i];
+    count(from.attention.qkv.inputs, to.qkv);
+    count(from.attention.output.inputs, to.output);
+    if (to.gate_up.matrix.n > 0) {
+      count(from.mlp.gate_up.inputs, to.gate_up);
+      count(from.mlp.down.inputs, to.down);
+    }
+    if (to.router == nullptr) continue;
+    count(from.moe.gate_up.inputs.front(), to.expert_gate_up.first);
+    count(from.moe.down.inputs.front(), to.expert_down.first);
+  }
+  if (rounded == asked) return;
+  const std::string text = fmt::format(
+      "the checkpoint rounds the inputs of {} linear layers, the device those of {}: FP8 by tensor "
+      "or by token with FP8 weights, where the experts of a layer have one scale; the inputs of "
+      "the others are bfloat16",
+      asked, rounded);
+  if (options.activation_format == Rounding::kCheckpoint)
+    LOG_WARNING("models", "{}", text);
+  else
+    LOG_INFO("models", "{}", text);
+}
+
 // Fills `list`'s parameters in `memory`.
 Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const ParameterList& list,
             const DeviceWeightLayout& layout, std::byte* memory, const Checkpoint* checkpoint,
@@ -240,6 +285,7 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
   if (options.kv_type == ElementType::kF8E4M3) LogKvScales(loaded);
   DeviceDecoderWeights weights =
       PlaceWeights(spec, list, loaded, layout, RoundsToE4m3(options, device.info()), memory);
+  LogUnroundedInputs(options, loaded, weights);
   const DeviceWorkspaceLayout workspace_layout =
       WorkspaceFor(spec, options, device.info(), weights);
   ASSIGN_OR_RETURN(void* const workspace,

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,6 +40,19 @@ std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
   return tokens;
 }
 
+// Over the rows, the middle of the root mean square of the differences of log probabilities.
+double MiddleDifference(const LogitRows& a, const LogitRows& b) {
+  std::vector<double> rms;
+  for (size_t row = 0; row < a.size(); ++row) {
+    const std::vector<double> x = testing::LogSoftmax(a[row]), y = testing::LogSoftmax(b[row]);
+    double sum = 0;
+    for (size_t i = 0; i < x.size(); ++i) sum += (x[i] - y[i]) * (x[i] - y[i]);
+    rms.push_back(std::sqrt(sum / static_cast<double>(x.size())));
+  }
+  std::ranges::sort(rms);
+  return rms[rms.size() / 2];
+}
+
 std::string PlanFailure(const char* name, const ModelOptions& options) {
   const auto config = LoadModelConfig(DataFolder(name));
   EXPECT_TRUE(config);
@@ -68,6 +82,38 @@ TEST(DeviceModelTest, ADeviceTooSmallIsNamed) {
   EXPECT_EQ(model.error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(model.error().message, HasSubstr("the weights"));
 }
+
+// Every family and format on both backends, each from its own weights: the middle of all rows,
+// since with experts single rows may take another one. Measured: at most 0.02.
+class DeviceAgainstCpuTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DeviceAgainstCpuTest, LogitsAgree) {
+  ModelOptions options = DeviceOptions();
+  options.activation_format = ModelOptions::ActivationRounding::kBf16;
+  const std::vector<int32_t> tokens = SomeTokens(40, 2);
+  const auto folder = DataFolder(GetParam());
+  const double difference =
+      MiddleDifference(DeviceRunner(folder, options).runner().RunAlone(tokens, 40),
+                       Runner(folder, options, 2).RunAlone(tokens, 40));
+  RecordProperty("difference", fmt::format("{:.4f}", difference));
+  EXPECT_LE(difference, 0.03);
+}
+
+std::string CheckpointName(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceAgainstCpuTest,
+                         ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
+                                           "tiny-mistral-window", "tiny-qwen2-window",
+                                           "tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
+                                           "qwen3-modelopt-fp8", "qwen3-llmc-fp8-block",
+                                           "qwen3-llmc-int8-w8a8", "qwen3-moe-llmc-nvfp4",
+                                           "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
+                                           "llama4-modelopt-nvfp4"),
+                         CheckpointName);
 
 struct PromiseCase {
   const char* name;
@@ -136,6 +182,79 @@ TEST(DeviceModelTest, TheWantedRowsAreTheSameAlone) {
     }
     runner.model().PrepareLogits({});
   }
+}
+
+// Layers that see a chunk alone have blocks and tables of their own.
+TEST(DeviceModelTest, GroupsOfTheCacheGiveTheSameLogits) {
+  const char* const name = "tiny-llama4-mixed";
+  const ModelOptions options = DeviceOptions();
+  DeviceRunner device(DataFolder(name), options);
+  Runner& runner = device.runner();
+  const std::vector<int32_t> tokens = SomeTokens(50, 8);
+  const LogitRows expected = runner.RunAlone(tokens, tokens.size());
+  const KvGroups& groups = device.memory().kv_groups;
+  ASSERT_GT(groups.num_groups(), 1);
+  const int64_t per_sequence = Runner::BlocksPerSequence(options);
+  const auto spec = DescribeModel(*LoadModelConfig(DataFolder(name)));
+  KvCache cache = KvCache::Wrap(KvLayoutOf(*spec, options), groups,
+                                per_sequence * groups.num_groups(), device.kv_memory());
+  std::vector<std::vector<int32_t>> tables(static_cast<size_t>(groups.num_groups()));
+  for (int64_t block = per_sequence * groups.num_groups() - 1; block >= 0; --block)
+    tables[static_cast<size_t>(block % groups.num_groups())].push_back(static_cast<int32_t>(block));
+  const size_t vocabulary = expected[0].size();
+  int32_t context = 0;
+  for (const int32_t count : {33, 1, 16}) {
+    std::vector<int32_t> positions(static_cast<size_t>(count)), rows(positions.size());
+    std::iota(positions.begin(), positions.end(), context);
+    std::iota(rows.begin(), rows.end(), 0);
+    std::vector<kernels::AttentionSlice> slices;
+    for (std::vector<int32_t>& table : tables) {
+      slices.push_back({0, count, context, table.data()});
+    }
+    std::vector<float> logits(rows.size() * vocabulary);
+    const auto mine = std::span(tokens).subspan(static_cast<size_t>(context), rows.size());
+    runner.model().Forward(runner.pool(), {mine, positions, slices, rows, groups.num_groups()},
+                           cache, logits.data());
+    for (size_t row = 0; row < rows.size(); ++row) {
+      EXPECT_TRUE(std::equal(expected[static_cast<size_t>(context) + row].begin(),
+                             expected[static_cast<size_t>(context) + row].end(),
+                             logits.begin() + static_cast<ptrdiff_t>(row * vocabulary)))
+          << context << " + " << row;
+    }
+    context += count;
+  }
+}
+
+// Beyond the range of positions that one block of threads takes, sequences of one token are split.
+TEST(DeviceModelTest, LongSequencesGiveTheSameLogitsTokenByToken) {
+  ModelOptions options = DeviceOptions();
+  options.max_rows = options.max_logit_rows = options.max_context = 640;
+  options.max_slices = 1;
+  DeviceRunner device(DataFolder("tiny-qwen3-bias"), options);
+  const std::vector<int32_t> tokens = SomeTokens(600, 9);
+  const LogitRows expected = device.runner().RunAlone(tokens, tokens.size());
+  const size_t first = 592;
+  device.runner().RunAlone({tokens.begin(), tokens.begin() + first}, first);
+  for (size_t i = first; i < tokens.size(); ++i)
+    EXPECT_TRUE(device.runner().RunStep({{0, {tokens[i]}}})[0][0] == expected[i]) << i;
+}
+
+// Random weights have one scale for the inputs of all experts, which are then rounded.
+TEST(DeviceModelTest, ExpertsWithRoundedInputsStayNearTheCpu) {
+  ModelOptions options = DeviceOptions();
+  options.load_format = ModelOptions::LoadFormat::kDummy;
+  options.activation_format = ModelOptions::ActivationRounding::kCheckpoint;
+  const auto folder = DataFolder("llama4-quark-fp8");
+  const std::vector<int32_t> tokens = SomeTokens(60, 3);
+  DeviceRunner device(folder, options);
+  const LogitRows got = device.runner().RunAlone(tokens, tokens.size());
+  const LogitRows rounded = Runner(*LoadModelConfig(folder), options, 2).RunAlone(tokens, 60);
+  options.activation_format = ModelOptions::ActivationRounding::kBf16;
+  const LogitRows plain = Runner(*LoadModelConfig(folder), options, 2).RunAlone(tokens, 60);
+  const double near = MiddleDifference(got, rounded), far = MiddleDifference(plain, rounded);
+  RecordProperty("near", fmt::format("{:.4f}", near));
+  RecordProperty("far", fmt::format("{:.4f}", far));
+  EXPECT_LT(near, far);
 }
 
 TEST(DeviceModelTest, AFaultFailsItsStepAndTheNextOneWorks) {
@@ -256,11 +375,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceWeightsTest,
                                            "qwen3-llmc-int8-w8a8", "qwen3-moe-llmc-nvfp4",
                                            "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
                                            "llama4-modelopt-nvfp4"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         CheckpointName);
 
 // The inputs of a checkpoint's layers on a device of this compute capability.
 DeviceDecoderWeights PlacedWeights(const char* name, ModelOptions::ActivationRounding rounding,

@@ -39,6 +39,7 @@ class DeviceRunner {
     const auto kv = pool_->Take(kv_bytes, "the KV cache");
     EXPECT_TRUE(kv) << (kv ? "" : kv.error().message);
     EXPECT_EQ(pool_->used_bytes(), pool_->size_bytes());
+    kv_memory_ = *kv;
     // One group of all layers: the runner gives each sequence one table.
     auto cache = std::make_unique<KvCache>(
         KvCache::Wrap(KvLayoutOf(*DescribeModel(*config), options),
@@ -49,12 +50,13 @@ class DeviceRunner {
   Runner& runner() { return *runner_; }
   EmulatedDevice& device() { return device_; }
   const ModelMemory& memory() const { return memory_; }
-  DevicePool& pool() { return *pool_; }
+  void* kv_memory() { return kv_memory_; }
 
  private:
   EmulatedDevice device_;
   ModelMemory memory_;
   std::unique_ptr<DevicePool> pool_;
+  void* kv_memory_ = nullptr;
   std::unique_ptr<Runner> runner_;
 };
 
