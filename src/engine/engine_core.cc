@@ -43,6 +43,7 @@ EngineCore::EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const Cor
   slices_.reserve(sequences * options.limits.groups.size());
   first_logit_.reserve(sequences);
   logit_rows_.reserve(logit_rows);
+  if (model.draws_tokens()) draws_.reserve(logit_rows);
   jobs_.resize(sequences);
   job_sequences_.reserve(sequences);
   prompt_jobs_.reserve(logit_rows);
@@ -212,7 +213,26 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
       slices_.push_back(slice);
     }
   }
-  return {tokens_, positions_, slices_, logit_rows_, num_groups};
+  return {tokens_, positions_, slices_, logit_rows_, num_groups, PlanDraws(plan)};
+}
+
+std::span<TokenDraw> EngineCore::PlanDraws(const StepPlan& plan) {
+  draws_.clear();
+  if (!model_.draws_tokens()) return {};
+  draws_.resize(logit_rows_.size());
+  bool any = false;
+  for (size_t i = 0; i < plan.slices.size(); ++i) {
+    const PlannedSlice& slice = plan.slices[i];
+    if (!slice.samples || slice.all_rows) continue;
+    const auto& sequence = static_cast<const ActiveSequence&>(*slice.sequence);
+    const TokenHistory history{sequence.tokens, sequence.num_prompt_tokens};
+    if (!IsPlainDraw(*sequence.sampling.params, history)) continue;
+    TokenDraw& draw = draws_[static_cast<size_t>(first_logit_[i])];
+    draw.is_wanted = true;
+    draw.settings = PlainDraw(sequence.sampling, history);
+    any = true;
+  }
+  return any ? std::span(draws_) : std::span<TokenDraw>();
 }
 
 std::span<const float> EngineCore::LogitsOf(int64_t index) const {
@@ -269,6 +289,11 @@ void EngineCore::Sample(const StepPlan& plan) {
     job.logits = LogitsOf(first_logit_[i] + (slice.all_rows ? slice.num_tokens - 1 : 0));
     job.sequence = &sequence.sampling;
     job.history = {sequence.tokens, sequence.num_prompt_tokens};
+    job.is_drawn = false;
+    if (!draws_.empty()) {
+      const TokenDraw& draw = draws_[static_cast<size_t>(first_logit_[i])];
+      if (draw.is_wanted) SetDrawn(job, draw.token, draw.error);
+    }
     job_sequences_.push_back(&sequence);
   }
   sampler_.Sample(pool_, std::span(jobs_).first(job_sequences_.size()));

@@ -74,6 +74,8 @@ class EngineCore {
 
   void LogPreemptions(const StepPlan& plan) const;
   StepInput BuildInput(const StepPlan& plan);
+  // Asks the model to draw the tokens of the rows from which nothing else is wanted.
+  std::span<TokenDraw> PlanDraws(const StepPlan& plan);
   std::span<const float> LogitsOf(int64_t index) const;
   void TakePromptLogprobs(const StepPlan& plan);
   void Sample(const StepPlan& plan);
@@ -105,14 +107,15 @@ class EngineCore {
   std::vector<std::unique_ptr<ActiveRequest>> graveyard_;
 
   // The arrays of a step.
-  Buffer logits_;                                             // [max_logit_rows, vocab_size] F32
-  std::vector<int32_t> tokens_, positions_;                   // [max_num_batched_tokens]
-  std::vector<kernels::AttentionSlice> slices_;               // [groups, max_num_seqs]
-  std::vector<int32_t> logit_rows_;                           // [max_logit_rows]
-  std::vector<int32_t> first_logit_;                          // by slice: index into logit_rows_
-  std::vector<SampleJob> jobs_;                               // [max_num_seqs]
-  std::vector<ActiveSequence*> job_sequences_;                // likewise
-  std::vector<PromptLogprobJob> prompt_jobs_;                 // [max_logit_rows]
+  Buffer logits_;                                // [max_logit_rows, vocab_size] F32
+  std::vector<int32_t> tokens_, positions_;      // [max_num_batched_tokens]
+  std::vector<kernels::AttentionSlice> slices_;  // [groups, max_num_seqs]
+  std::vector<int32_t> logit_rows_;              // [max_logit_rows]
+  std::vector<int32_t> first_logit_;             // by slice: index into logit_rows_
+  std::vector<TokenDraw> draws_;                 // likewise, where the model draws tokens
+  std::vector<SampleJob> jobs_;                  // [max_num_seqs]
+  std::vector<ActiveSequence*> job_sequences_;   // likewise
+  std::vector<PromptLogprobJob> prompt_jobs_;    // [max_logit_rows]
   std::vector<std::optional<TokenLogprobs>*> prompt_places_;  // where their results go
 };
 

@@ -15,6 +15,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine_loop.h"
+#include "kernels/sampling.h"
+#include "sampler/draw.h"
 
 namespace sluice::testing {
 
@@ -98,11 +100,15 @@ class FakeModel final : public Model {
           Logits(context_, logits);
           if (!intact) std::reverse(logits, logits + kVocab);
         }
+        if (!input.draws.empty()) Draw(input.draws[next_row], logits);
         logits += kVocab;
       }
     }
   }
+  bool draws_tokens() const override { return draws; }
 
+  bool draws = false;  // tokens, where it is asked for them
+  std::atomic<int64_t> num_drawn{0};
   std::chrono::microseconds delay{0};
   std::atomic<bool> hang{false};
   bool fast = false;  // constant logits
@@ -113,6 +119,28 @@ class FakeModel final : public Model {
   int32_t& Slot(const kernels::AttentionSlice& slice, int32_t position) {
     return slots_[static_cast<size_t>(slice.block_table[position / block_size_] * block_size_ +
                                       position % block_size_)];
+  }
+
+  // Does what a device does, and leaves no logits.
+  void Draw(TokenDraw& draw, float* logits) {
+    if (!draw.is_wanted) return;
+    ++num_drawn;
+    const std::span<const float> row(logits, kVocab);
+    if (std::any_of(row.begin(), row.end(), [](float x) { return std::isnan(x); })) {
+      draw.error = device::DrawError::kNan;
+    } else {
+      const int32_t best = kernels::ArgMax(row);
+      SamplingParams params;
+      params.temperature =
+          draw.settings.scale == 0 ? 0 : 1 / static_cast<double>(draw.settings.scale);
+      params.top_k = draw.settings.top_k;
+      params.top_p = draw.settings.top_p;
+      params.min_p = std::exp(-static_cast<double>(draw.settings.farthest));
+      draw.token = params.temperature == 0
+                       ? best
+                       : DrawToken(row, logits[best], params, draw.settings.uniform, draw_scratch_);
+    }
+    std::fill(logits, logits + kVocab, std::nanf(""));
   }
 
   // Looks at what the groups but the first hold for a slice, and writes what its tokens add. False
@@ -137,6 +165,7 @@ class FakeModel final : public Model {
 
   int block_size_;
   const std::vector<CacheGroup> groups_;
+  DrawScratch draw_scratch_{kVocab};
   std::vector<int32_t> slots_;
   std::vector<int32_t> context_;
 };

@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/model_config.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/device_kernels.h"
 #include "models/kv_cache.h"
 
 namespace sluice {
@@ -52,6 +53,15 @@ struct ModelMemory {
   KvGroups kv_groups = {};
 };
 
+// How the token of a row of logits is drawn by a model that draws tokens itself.
+struct TokenDraw {
+  bool is_wanted = false;  // false: the row's logits are wanted instead
+  device::DrawSettings settings = {};
+  // Out: the token, or -1 and why there is none.
+  int32_t token = -1;
+  device::DrawError error = device::DrawError::kNone;
+};
+
 // One step over a mixed batch. Rows are the tokens of all slices, one slice after the other.
 struct StepInput {
   std::span<const int32_t> tokens;     // [rows]
@@ -60,6 +70,8 @@ struct StepInput {
   std::span<const kernels::AttentionSlice> slices;
   std::span<const int32_t> logit_rows;  // rows whose logits are wanted, ascending
   int64_t num_groups = 1;
+  // [logit_rows.size()], of models that draw tokens; empty: all rows' logits are wanted.
+  std::span<TokenDraw> draws = {};
 
   std::span<const kernels::AttentionSlice> SlicesOf(int64_t group) const {
     const size_t count = slices.size() / static_cast<size_t>(num_groups);
@@ -78,13 +90,18 @@ class Model {
   // thread needs besides the workspace, so that no step allocates.
   virtual void PrepareThread(const ThreadPool& /*pool*/) {}
 
+  // Whether StepInput::draws may ask for tokens: those that DrawToken of sampler/draw.h draws, or
+  // the largest, so that their logits need not leave the device.
+  virtual bool draws_tokens() const { return false; }
+
   // To be called with the memory that every call of Forward will write its logits to: a device's
   // copies to it then run beside the host. And with nothing before that memory goes.
   virtual void PrepareLogits(std::span<float> /*logits*/) {}
 
   // Computes the step: appends K and V of every row to `cache` and writes logits
-  // [logit_rows.size(), vocab_size] F32. Row i of the result depends only on its own sequence's
-  // tokens (the CPU promise). REQUIRES: sizes within the options' limits.
+  // [logit_rows.size(), vocab_size] F32; of rows whose token is drawn they are unspecified. Row i
+  // of the result depends only on its own sequence's tokens (the CPU promise). REQUIRES: sizes
+  // within the options' limits.
   virtual void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) = 0;
 
  protected:

@@ -113,15 +113,24 @@ DrawScratch::DrawScratch(int64_t vocab_size) : weights(static_cast<size_t>(vocab
   sorted.reserve(static_cast<size_t>(vocab_size));
 }
 
+device::DrawSettings DrawSettingsOf(const SamplingParams& params, double uniform) {
+  device::DrawSettings settings = {};
+  settings.scale = params.temperature == 0 ? 0.0f : static_cast<float>(1 / params.temperature);
+  settings.farthest = params.min_p > 0 ? static_cast<float>(-std::log(params.min_p))
+                                       : std::numeric_limits<float>::infinity();
+  settings.top_k =
+      static_cast<int32_t>(std::min<int64_t>(params.top_k, std::numeric_limits<int32_t>::max()));
+  settings.top_p = params.top_p;
+  settings.uniform = uniform;
+  return settings;
+}
+
 int32_t DrawToken(std::span<const float> logits, float largest, const SamplingParams& params,
                   double uniform, DrawScratch& scratch) {
   const int64_t count = static_cast<int64_t>(logits.size());
-  const float scale = static_cast<float>(1 / params.temperature);
-  const float farthest = params.min_p > 0 ? static_cast<float>(-std::log(params.min_p))
-                                          : std::numeric_limits<float>::infinity();
-  const float smallest = params.top_k > 0 && params.top_k < count
-                             ? KthLargest(logits, params.top_k, scratch)
-                             : -std::numeric_limits<float>::infinity();
+  const auto [scale, farthest, top_k, top_p, number] = DrawSettingsOf(params, uniform);
+  const float smallest = top_k > 0 && top_k < count ? KthLargest(logits, top_k, scratch)
+                                                    : -std::numeric_limits<float>::infinity();
   float* weights = scratch.weights.data();
   for (int64_t i = 0; i < count; ++i) {
     const float distance = (largest - logits[static_cast<size_t>(i)]) * scale;
@@ -129,8 +138,8 @@ int32_t DrawToken(std::span<const float> logits, float largest, const SamplingPa
     const bool stays = (distance <= farthest) & (logits[static_cast<size_t>(i)] >= smallest);
     weights[i] = stays ? weight : 0.0f;
   }
-  if (params.top_p < 1) CutTail(logits, largest, scale, params.top_p, scratch);
-  return Select(scratch.weights, uniform);
+  if (top_p < 1) CutTail(logits, largest, scale, top_p, scratch);
+  return Select(scratch.weights, number);
 }
 
 }  // namespace sluice

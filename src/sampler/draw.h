@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/device_kernels.h"
 #include "kernels/draw_weights.h"
 #include "sampler/sampling_params.h"
 
@@ -21,6 +22,10 @@ struct DrawScratch {
   std::vector<std::pair<int32_t, float>> sorted;  // of one bucket, or the largest
   std::array<double, kNumBuckets> bucket_weight{};
 };
+
+// The same settings for a device that draws tokens (sample_rows of kernels/cuda/device_kernels.h);
+// a temperature of 0 takes the largest logit.
+device::DrawSettings DrawSettingsOf(const SamplingParams& params, double uniform);
 
 // The token that `uniform` in [0, 1) selects from softmax(logits / temperature) after the cuts, in
 // this order:

@@ -62,6 +62,22 @@ void MakeDrawn(std::span<const float> logits, const SamplingParams& params,
 
 }  // namespace
 
+bool IsPlainDraw(const SamplingParams& params, const TokenHistory& history) {
+  return !params.logprobs && !NeedsProcessing(params, history);
+}
+
+device::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history) {
+  return DrawSettingsOf(*sequence.params, UniformAt(sequence.seed, history.output().size()));
+}
+
+void SetDrawn(SampleJob& job, int32_t token, device::DrawError error) {
+  job.is_drawn = true;
+  job.token = token;
+  job.error = {};
+  if (error == device::DrawError::kNan) job.error = kNotANumber;
+  if (error == device::DrawError::kNoFiniteLogit) job.error = kNoFiniteLogit;
+}
+
 Sampler::Scratch::Scratch(int64_t vocab_size)
     : processed(static_cast<size_t>(vocab_size)), draw(vocab_size) {}
 
@@ -82,6 +98,7 @@ void Sampler::Sample(ThreadPool& pool, std::span<SampleJob> jobs) {
 }
 
 void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
+  if (job.is_drawn) return;
   const SamplingParams& params = *job.sequence->params;
   job.token = -1;
   job.error = {};

@@ -34,6 +34,8 @@ struct SampleJob {
   int32_t token = -1;
   std::string_view error;
   TokenLogprobs logprobs;  // where params->logprobs is set
+  // The model has drawn the token (SetDrawn): nothing is left to do.
+  bool is_drawn = false;
 };
 
 // The logprobs of a prompt token, given the logits before it.
@@ -44,6 +46,13 @@ struct PromptLogprobJob {
   std::string_view error;  // out
   TokenLogprobs logprobs;  // out
 };
+
+// Whether nothing but drawing is asked of the next token's logits, so that a model that draws
+// tokens (Model::draws_tokens) may do it; and how it does.
+bool IsPlainDraw(const SamplingParams& params, const TokenHistory& history);
+device::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history);
+// Takes what the model drew.
+void SetDrawn(SampleJob& job, int32_t token, device::DrawError error);
 
 // Semantics: logprobs as params->logprobs_mode says; ProcessLogits; temperature 0 takes the largest
 // (the lowest id of equals); else DrawToken with the random number of (seed, number of output

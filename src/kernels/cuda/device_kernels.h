@@ -123,8 +123,8 @@ struct AttentionMerge {
 };
 
 // out[row, h, :] = softmax(scale * q . K) V over what the row sees (AttentionSpan of
-// kernels/attention.h). Every item runs for each KV head. Weights are rounded to BF16 before they are
-// summed. A value that is no number reaches, of its own sequence, even rows that do not see it:
+// kernels/attention.h). Every item runs for each KV head. Weights are rounded to BF16 before they
+// are summed. A value that is no number reaches, of its own sequence, even rows that do not see it:
 // those that share a tile with one that does. head_dim: a multiple of 8 from 32 to 256.
 struct AttentionArgs {
   const uint16_t* q;  // BF16 [rows, num_heads, head_dim]
@@ -298,9 +298,11 @@ struct DrawSettings {
 
 enum class DrawError : int32_t { kNone, kNan, kNoFiniteLogit };
 
+constexpr int64_t kMostDrawnTokens = int64_t{1} << 20;
+
 // tokens[i] = the token that DrawToken (sampler/draw.h) draws from logits[i, :], the same on every
 // device. Where there is none to draw, tokens[i] = -1 and errors[i] says why. REQUIRES: cols <=
-// 2^20.
+// kMostDrawnTokens.
 struct SampleRowsArgs {
   const float* logits;  // [rows, cols]
   int64_t rows, cols;

@@ -306,6 +306,28 @@ void DeviceDecoder::RunChosen(const MoeSpec& spec, const DeviceLayerWeights& wei
                                           .sum = At<float>(layout.delta) + first * hidden});
 }
 
+void DeviceDecoder::FinishLogits(const StepInput& input, float* logits) {
+  auto* const on_device = At<float>(parts_.layout.logits);
+  const auto copy = [&](size_t begin, size_t end) {
+    const int64_t offset = static_cast<int64_t>(begin) * spec_.vocab_size;
+    const int64_t count = static_cast<int64_t>(end - begin) * spec_.vocab_size;
+    if (count > 0) parts_.stream->CopyToHost(logits + offset, on_device + offset, count * 4);
+  };
+  const size_t rows = input.logit_rows.size();
+  if (input.draws.empty()) return copy(0, rows);
+  device::SampleRowsArgs args = parts_.inputs.Draws();
+  args.logits = on_device;
+  args.cols = spec_.vocab_size;
+  parts_.kernels.sample_rows(parts_.stream->handle(), args);
+  parts_.inputs.ReceiveDraws(*parts_.stream);
+  size_t begin = 0;  // of rows that were not drawn
+  for (size_t row = 0; row <= rows; ++row) {
+    if (row < rows && !input.draws[row].is_wanted) continue;
+    copy(begin, row);
+    begin = row + 1;
+  }
+}
+
 void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float* logits) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
   const DeviceDecoderWeights& weights = parts_.weights;
@@ -351,7 +373,7 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
   }
   Norm(rows, delta, weights.final_norm, weights.head.inputs, nullptr);
   Multiply(weights.head, Normed(weights.head.inputs), rows.count, At(layout.logits), Number::kF32);
-  parts_.stream->CopyToHost(logits, At(layout.logits), rows.count * spec_.vocab_size * 4);
+  FinishLogits(input, logits);
 }
 
 void DeviceDecoder::Forward(ThreadPool& /*threads*/, const StepInput& input, KvCache& cache,
@@ -361,6 +383,7 @@ void DeviceDecoder::Forward(ThreadPool& /*threads*/, const StepInput& input, KvC
   Enqueue(input, cache, logits);
   if (const Status status = parts_.stream->Synchronize(); !status)
     throw std::runtime_error(status.error().message);
+  parts_.inputs.ReadDraws(input.draws);
 }
 
 }  // namespace sluice

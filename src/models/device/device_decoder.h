@@ -35,6 +35,7 @@ class DeviceDecoder final : public Model {
   // before the first step.
   Status Tune();
 
+  bool draws_tokens() const override { return spec_.vocab_size <= device::kMostDrawnTokens; }
   void PrepareLogits(std::span<float> logits) override;
   void Forward(ThreadPool& threads, const StepInput& input, KvCache& cache, float* logits) override;
 
@@ -72,6 +73,8 @@ class DeviceDecoder final : public Model {
   void RunChosen(const MoeSpec& spec, const DeviceLayerWeights& weights, int64_t first,
                  int64_t count, bool add);
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
+  // Draws the tokens that the step asks for, and copies the other rows of logits to the host.
+  void FinishLogits(const StepInput& input, float* logits);
 
   ModelOptions options_;
   DecoderSpec spec_;

@@ -44,7 +44,11 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& spec, const ModelOptions& 
   };
   take(options.max_rows, sizeof(int32_t));  // tokens
   take(options.max_rows, sizeof(int32_t));  // positions
-  take(std::min(options.max_logit_rows, options.max_rows), sizeof(int32_t));
+  const int64_t logit_rows = std::min(options.max_logit_rows, options.max_rows);
+  take(logit_rows, sizeof(int32_t));
+  take(logit_rows, sizeof(device::DrawSettings));
+  take(logit_rows, sizeof(int32_t));                     // tokens that were drawn
+  take(logit_rows, sizeof(device::DrawError));           // or why not
   take(num_groups * options.max_rows, sizeof(int64_t));  // slots
   take(slices, sizeof(device::AttentionSliceInfo));
   take(num_groups * slices * TableEntries(options.max_context, options.block_size),
@@ -88,7 +92,46 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input) {
   copy(input.positions, positions_);
   copy(input.logit_rows, logit_rows_);
   WriteTables(input);
+  WriteDraws(input.draws);
   stream.CopyToDevice(device_memory_, host_.data(), end_);
+  // What comes back has its place behind what was sent.
+  Take<int32_t>(num_draws_, drawn_tokens_);
+  Take<device::DrawError>(num_draws_, drawn_errors_);
+}
+
+void DeviceStepInputs::WriteDraws(std::span<const TokenDraw> draws) {
+  num_draws_ = static_cast<int64_t>(draws.size());
+  const auto settings = Take<device::DrawSettings>(num_draws_, settings_);
+  // Rows whose logits are wanted get a token that nobody takes.
+  device::DrawSettings largest = {};
+  largest.top_p = 1;
+  std::ranges::transform(draws, settings.begin(), [&](const TokenDraw& draw) {
+    return draw.is_wanted ? draw.settings : largest;
+  });
+}
+
+device::SampleRowsArgs DeviceStepInputs::Draws() const {
+  device::SampleRowsArgs args = {};
+  args.rows = num_draws_;
+  args.settings = OnDevice<device::DrawSettings>(settings_);
+  args.tokens = reinterpret_cast<int32_t*>(device_memory_ + drawn_tokens_);
+  args.errors = reinterpret_cast<device::DrawError*>(device_memory_ + drawn_errors_);
+  return args;
+}
+
+void DeviceStepInputs::ReceiveDraws(DeviceStream& stream) {
+  stream.CopyToHost(host_.As<std::byte>() + drawn_tokens_, device_memory_ + drawn_tokens_,
+                    end_ - drawn_tokens_);
+}
+
+void DeviceStepInputs::ReadDraws(std::span<TokenDraw> draws) const {
+  const auto* tokens = reinterpret_cast<const int32_t*>(host_.As<std::byte>() + drawn_tokens_);
+  const auto* errors =
+      reinterpret_cast<const device::DrawError*>(host_.As<std::byte>() + drawn_errors_);
+  for (size_t i = 0; i < draws.size(); ++i) {
+    draws[i].token = tokens[i];
+    draws[i].error = errors[i];
+  }
 }
 
 // Slices, block tables and slots, and the plans of attention.

@@ -1,5 +1,6 @@
-// What a step brings to a device: tokens, positions, where keys and values go, and how attention is
-// shared out. All of it is laid out in one page-locked buffer and copied at once.
+// What a step brings to a device: tokens, positions, where keys and values go, how attention is
+// shared out, how tokens are drawn. All of it is laid out in one page-locked buffer and copied at
+// once. The tokens that were drawn come back the same way.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,12 @@ class DeviceStepInputs {
   const int64_t* slots(int64_t group) const {
     return OnDevice<int64_t>(slots_) + group * num_rows_;
   }
+  // How each row's token is drawn, and where it goes. REQUIRES: the step has draws.
+  device::SampleRowsArgs Draws() const;
+  // Enqueues the copy of what was drawn; ReadDraws takes it once the stream has passed that.
+  void ReceiveDraws(DeviceStream& stream);
+  void ReadDraws(std::span<TokenDraw> draws) const;
+
   // The items, slices and tables of layers with this span in this group of the cache; the rest is
   // left to the caller.
   device::AttentionArgs Attention(const kernels::AttentionSpan& span, int64_t group) const;
@@ -58,6 +65,7 @@ class DeviceStepInputs {
   template <typename T>
   std::span<T> Take(int64_t count, int64_t& offset);
   void WriteTables(const StepInput& input);
+  void WriteDraws(std::span<const TokenDraw> draws);
 
   int block_size_ = 0;
   device::AttentionLimits limits_;
@@ -68,6 +76,7 @@ class DeviceStepInputs {
   int64_t num_rows_ = 0;
   int64_t table_entries_ = 0;  // of one group
   int64_t tokens_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0, slices_ = 0, tables_ = 0;
+  int64_t num_draws_ = 0, settings_ = 0, drawn_tokens_ = 0, drawn_errors_ = 0;
 };
 
 }  // namespace sluice
