@@ -1,10 +1,13 @@
 // The demo model, plain and quantized in every layout, on the device against the CPU.
 //
 // The reference is the CPU with F32 activations, and F32 keys and values where those are not FP8.
-// The CPU's own BF16 arithmetic is some way off it; a device rounds at the same places in other
-// orders, so its root mean square error must be at most twice the CPU's. The answers are the CPU's:
-// where its most likely token leads by more than six such errors of the device, the device must
-// choose the same.
+// The CPU's own BF16 arithmetic is some way off it: it rounds the inputs of products, keys and
+// values. A device rounds the results of products, queries and attention's weights as well: at most
+// three roundings for each of the CPU's. Errors that have nothing to do with one another add up to
+// their root, sqrt(3) of the CPU's, and as such figures scatter by up to twice over few positions,
+// the bound of the root mean square is 2 * sqrt(3) times the CPU's.
+// The answers are the CPU's: where its most likely token leads by more than six of the device's
+// root mean square errors, the device must choose the same.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -44,6 +47,7 @@ constexpr ModelFormat kFormats[] = {
 
 constexpr int64_t kAnswerTokens = 12;
 constexpr size_t kTopTokens = 20;
+constexpr double kErrorOfCpu = 2 * 1.7320508;
 
 // A folder that is gone when this is.
 class TemporaryFolder {
@@ -148,11 +152,11 @@ Status CheckModel(CheckRun& run, ThreadPool& pool, Comparison& comparison,
   ASSIGN_OR_RETURN(const Logits cpu_logits, cpu->Run(sequences, prefill));
   ASSIGN_OR_RETURN(const Logits device_logits, device->Run(sequences, prefill));
 
-  const double bound = 2 * ErrorOf(cpu_logits, exact_logits);
-  comparison.Add(ErrorOf(device_logits, exact_logits), 0, 0, bound);
+  const double error = ErrorOf(device_logits, exact_logits);
+  comparison.Add(error, 0, 0, kErrorOfCpu * ErrorOf(cpu_logits, exact_logits));
   for (size_t s = 0; s < sequences.size(); ++s) {
     for (size_t t = prompts[s].size() - 1; t + 1 < sequences[s].size(); ++t) {
-      if (LeadOf(exact_logits[s][t]) <= 6 * bound) continue;  // nearly a tie
+      if (LeadOf(exact_logits[s][t]) <= 6 * error) continue;  // nearly a tie
       comparison.AddEqual(kernels::ArgMax(device_logits[s][t]), sequences[s][t + 1]);
     }
   }

@@ -1,0 +1,66 @@
+"""selftest, kernel-bench and tools/gpu_report.sh where there is no GPU: on the emulated device."""
+import json
+import os
+import subprocess
+
+from serving import ABACUS, BIN, ROOT, run
+
+
+def test_selftest_passes_on_the_emulator(tmp_path):
+    report = tmp_path / "rows.json"
+    done = run("selftest", "--device", "emulated", "--part", "instructions", "--part", "linear", "--part", "attention", "--json", report)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(report.read_text())
+    assert rows["failed"] == 0 and rows["passed"] == len(rows["rows"]) > 90
+    assert {row["part"] for row in rows["rows"]} == {"instructions", "linear", "attention"}
+    # Exact data leave no room.
+    assert all(row["bound"] == 0 for row in rows["rows"] if row["part"] == "linear" and "integers" in row["shape"] and "bf16" not in row["shape"])
+
+
+def test_without_a_gpu_both_commands_say_why():
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    for command in ("selftest", "kernel-bench"):
+        done = run(command, "--device", "cuda", env=environment)
+        assert done.returncode == 3 and "CUDA" in done.stderr, done.stdout + done.stderr
+        assert "pass" not in done.stdout
+
+
+def test_the_emulators_speed_is_not_measured():
+    done = run("kernel-bench", "--device", "emulated")
+    assert done.returncode == 3 and "says nothing" in done.stderr
+
+
+def test_unknown_parts_are_named():
+    done = run("selftest", "--device", "emulated", "--part", "algebra")
+    assert done.returncode == 2 and "algebra" in done.stderr and "grouped-linear" in done.stderr
+    listed = run("selftest", "--list")
+    assert listed.returncode == 0 and "attention" in listed.stdout
+
+
+def gpu_report(out, *words):
+    return subprocess.run([ROOT / "tools" / "gpu_report.sh", "--device", "emulated", "--model", ABACUS, "--short", "--out", out, *words],
+                          capture_output=True, text=True, timeout=170, env={**os.environ, "SLUICE_BIN": str(BIN)})
+
+
+def test_gpu_report_runs_goes_on_and_cuts(tmp_path):
+    done = gpu_report(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    parts = report["parts"]
+    assert parts["selftest"]["status"] == "done" and parts["selftest"]["failed"] == 0
+    assert parts["kernel-bench"] == {**parts["kernel-bench"], "status": "skipped", "why": "emulated"}
+    assert parts["launch"]["ready_seconds"] > 0
+    assert parts["ladder-16-2"]["completed"] == 2 and parts["ladder-16-2"]["output_tokens_per_second"] > 0
+    assert "skipped: emulated" in done.stdout and "output tokens/s" in done.stdout
+
+    # One part is run anew, the others are there.
+    (tmp_path / "ladder-16-1.json").unlink()
+    again = gpu_report(tmp_path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.stdout.count("there already") == 3 and "== ladder-16-1 (at most" in again.stdout
+
+    # No time: every part that is missing says so.
+    cut = gpu_report(tmp_path / "cut", "--budget", "1")
+    assert cut.returncode == 1
+    parts = json.loads((tmp_path / "cut" / "report.json").read_text())["parts"]
+    assert {part["status"] for part in parts.values()} == {"cut", "failed"}
