@@ -19,12 +19,13 @@ $(BUILD)/build.ninja: CMakePresets.json packages.txt
 # The same program with CUDA kernels, in build/cuda; it also runs where there is no GPU. Where there is no nvcc, the
 # toolkit comes from PyPI into a virtual environment. CUDA_ARCHITECTURES=90a compiles for one kind of GPU alone.
 build-cuda: build/cuda/build.ninja
+	@$(if $(CUDA_ARCHITECTURES),cmake -B build/cuda --log-level=WARNING "-DSLUICE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)" >/dev/null)
 	@cmake --build build/cuda --target sluice
 
 build/cuda/build.ninja: CMakePresets.json packages.txt
 	@tools/install_packages.sh build
 	@tools/cuda_toolkit.sh
-	@cmake --preset cuda --log-level=WARNING $(if $(CUDA_ARCHITECTURES),"-DSLUICE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)")
+	@cmake --preset cuda --log-level=WARNING
 	@touch $@
 
 # A folder that runs on any x86-64 Linux of glibc 2.36 or later, and its archive, in build/dist; of build-cuda with
