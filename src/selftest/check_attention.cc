@@ -84,7 +84,7 @@ Status CheckStep(CheckRun& run, CaseMemory& memory, Comparison& comparison,
   const auto got = memory.Read<uint16_t>(args.out, count);
   if (!memory.ok()) return memory.status();
   // All rows and heads of small steps; of large ones as many as a second allows.
-  constexpr double kMaxWork = 2e8;
+  constexpr double kMaxWork = 1e8;
   const double work = static_cast<double>(count) * step.mean_context() * 2;
   const auto stride = static_cast<int64_t>(std::ceil(work / kMaxWork));
   const int64_t pairs = step.rows() * shape.heads.num_heads;

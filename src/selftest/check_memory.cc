@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/thread_pool.h"
+#include "device/uploader.h"
 #include "selftest/check_run.h"
 #include "selftest/test_numbers.h"
 
@@ -96,6 +98,42 @@ Status CheckPin(CheckRun& run, Comparison& comparison) {
   return {};
 }
 
+// The way of weights to a device: pieces of all sizes through two small buffers.
+Status CheckUploader(CheckRun& run, Comparison& comparison) {
+  constexpr int64_t kChunk = 64 << 10;
+  Device& device = run.device().device();
+  ThreadPool pool(2);
+  ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(device, kChunk));
+  std::vector<std::vector<uint32_t>> pieces;
+  std::vector<DeviceBuffer> places;
+  for (const int64_t count : {1, 63, 64, 20000, 16384, 5, 100001}) {
+    pieces.push_back(RandomWords(count, 40 + pieces.size()));
+    ASSIGN_OR_RETURN(DeviceBuffer place, device.Allocate(count * 4, "an upload"));
+    places.push_back(std::move(place));
+    const std::vector<uint32_t>& words = pieces.back();
+    if (pieces.size() % 2 == 0) {
+      RETURN_IF_ERROR(uploader.Copy(pool, places.back().data(), words.data(), count * 4));
+    } else {
+      RETURN_IF_ERROR(uploader.Fill(
+          places.back().data(), count * 4,
+          [&](std::byte* chunk, int64_t offset, int64_t size) -> Status {
+            std::memcpy(chunk, reinterpret_cast<const std::byte*>(words.data()) + offset,
+                        static_cast<size_t>(size));
+            return {};
+          }));
+    }
+  }
+  RETURN_IF_ERROR(uploader.Finish());
+  DeviceStream& stream = run.device().stream();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    std::vector<uint32_t> back(pieces[i].size());
+    stream.CopyToHost(back.data(), places[i].data(), static_cast<int64_t>(back.size()) * 4);
+    RETURN_IF_ERROR(stream.Synchronize());
+    CompareWords(comparison, back, pieces[i]);
+  }
+  return {};
+}
+
 // More than there is: a message instead of a failure later.
 Status CheckTooMuch(CheckRun& run, Comparison& comparison) {
   Device& device = run.device().device();
@@ -120,6 +158,8 @@ void CheckMemory(CheckRun& run) {
            [&](CaseMemory&, Comparison& comparison) { return CheckEvents(run, comparison); });
   run.Case("pinned in place", "262144 bytes",
            [&](CaseMemory&, Comparison& comparison) { return CheckPin(run, comparison); });
+  run.Case("uploads", "7 pieces through 64 KiB",
+           [&](CaseMemory&, Comparison& comparison) { return CheckUploader(run, comparison); });
   run.Case("allocation", "twice the memory is refused",
            [&](CaseMemory&, Comparison& comparison) { return CheckTooMuch(run, comparison); });
 }

@@ -1,4 +1,6 @@
 // Attention of Llama 3 70B's heads: decode at the batches and contexts of the recipes, and prompts.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "selftest/attention_step.h"
@@ -16,7 +18,10 @@ struct Batch {
   int32_t tokens, context;
 };
 
-void MeasureStep(MeasureRun& run, const Batch& batch, Number type, bool is_prefill) {
+void MeasureStep(MeasureRun& run, Batch batch, Number type, bool is_prefill) {
+  batch.sequences = static_cast<int>(run.Size(batch.sequences, 2));
+  batch.tokens = static_cast<int32_t>(run.Size(batch.tokens, std::min(batch.tokens, 4)));
+  batch.context = static_cast<int32_t>(run.Size(batch.context, std::min(batch.context, 40)));
   AttentionShape shape;
   shape.heads = kLlama70Heads;
   shape.type = type;

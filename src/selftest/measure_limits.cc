@@ -8,39 +8,43 @@ namespace sluice::selftest {
 namespace {
 
 void MeasureCopies(MeasureRun& run) {
-  constexpr int64_t kBytes = int64_t{2} << 30;
+  const int64_t bytes = run.Size(int64_t{2} << 30, 1 << 16);
   DeviceStream& stream = run.device().stream();
   CaseMemory memory(run.device());
-  uint8_t* first = memory.Out<uint8_t>(kBytes);
-  uint8_t* second = memory.Out<uint8_t>(kBytes);
+  uint8_t* first = memory.Out<uint8_t>(bytes);
+  uint8_t* second = memory.Out<uint8_t>(bytes);
   run.limits().copy_gigabytes = run.Measure(
-      {.name = "copy on the device", .shape = "2 GiB, read and written", .amount = 2.0 * kBytes},
+      {.name = "copy on the device",
+       .shape = "2 GiB, read and written",
+       .amount = 2.0 * static_cast<double>(bytes)},
       memory, [&](int64_t turn) {
-        stream.CopyOnDevice(turn % 2 == 0 ? second : first, turn % 2 == 0 ? first : second, kBytes);
+        stream.CopyOnDevice(turn % 2 == 0 ? second : first, turn % 2 == 0 ? first : second, bytes);
       });
 }
 
 void MeasureBus(MeasureRun& run) {
-  constexpr int64_t kBytes = int64_t{256} << 20;
+  const int64_t bytes = run.Size(int64_t{256} << 20, 1 << 16);
   DeviceStream& stream = run.device().stream();
   CaseMemory memory(run.device());
-  uint8_t* on_device = memory.Out<uint8_t>(kBytes);
-  auto pinned = run.device().device().AllocatePinned(kBytes, "measuring the bus");
+  uint8_t* on_device = memory.Out<uint8_t>(bytes);
+  auto pinned = run.device().device().AllocatePinned(bytes, "measuring the bus");
   if (!pinned) {
     run.Skip("host to device", "256 MiB, pinned", pinned.error().message);
     return;
   }
-  run.Measure({.name = "host to device", .shape = "256 MiB, pinned", .amount = kBytes}, memory,
-              [&](int64_t) { stream.CopyToDevice(on_device, pinned->data(), kBytes); });
-  run.Measure({.name = "device to host", .shape = "256 MiB, pinned", .amount = kBytes}, memory,
-              [&](int64_t) { stream.CopyToHost(pinned->data(), on_device, kBytes); });
+  run.Measure(
+      {.name = "host to device", .shape = "256 MiB, pinned", .amount = static_cast<double>(bytes)},
+      memory, [&](int64_t) { stream.CopyToDevice(on_device, pinned->data(), bytes); });
+  run.Measure(
+      {.name = "device to host", .shape = "256 MiB, pinned", .amount = static_cast<double>(bytes)},
+      memory, [&](int64_t) { stream.CopyToHost(pinned->data(), on_device, bytes); });
 }
 
 // The library's product of 8192^3: what the tensor cores are seen to do.
 double MeasurePeak(MeasureRun& run, device::DeviceLinear& products, const WeightFormat& format) {
-  constexpr int64_t kSize = 8192;
+  const int64_t size = run.Size(8192, 128);
   CaseMemory memory(run.device());
-  const MeasuredProduct product(run.device(), memory, products, format, kSize, kSize, kSize, 1);
+  const MeasuredProduct product(run.device(), memory, products, format, size, size, size, 1);
   if (memory.ok()) {
     const Status tuned = products.Tune(run.device().stream(), product.args(0));
     if (!tuned) {

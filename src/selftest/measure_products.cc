@@ -25,8 +25,10 @@ std::unique_ptr<device::DeviceLinear> Products(MeasureRun& run, const char* name
   return *std::move(products);
 }
 
-void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, const MeasuredShape& shape,
+void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, MeasuredShape shape,
                     const WeightFormat& format, int64_t m, bool is_skinny) {
+  shape.n = run.Size(shape.n, 64);
+  shape.k = run.Size(shape.k, 256);
   CaseMemory memory(run.device());
   const int64_t copies =
       is_skinny ? run.CopiesBeyondCache(MeasuredProduct::WeightBytes(format, shape.n, shape.k)) : 1;
@@ -71,7 +73,7 @@ void MeasureLargeProducts(MeasureRun& run) {
   for (const WeightFormat& format : WeightFormats()) {
     if (!IsMeasured(run.device(), format)) continue;
     for (const MeasuredShape& shape : kLlama70Layers) {
-      for (const int64_t m : {1024, 8192}) {
+      for (const int64_t m : {run.Size(1024, 80), run.Size(8192, 96)}) {
         if (!run.lost()) MeasureProduct(run, *products, shape, format, m, /*is_skinny=*/false);
       }
     }

@@ -9,8 +9,6 @@ namespace {
 using device::Number;
 using device::RowScale;
 
-constexpr int64_t kHidden = 8192, kIntermediate = 28672, kVocabulary = 128256;
-
 // Several arrays of `count` elements, which launches take turns with.
 template <typename T>
 std::vector<T*> Arrays(CaseMemory& memory, int64_t count, int64_t copies) {
@@ -24,16 +22,17 @@ T* Of(const std::vector<T*>& arrays, int64_t turn) {
 }
 
 void MeasureNorm(MeasureRun& run, int64_t rows) {
+  const int64_t hidden = run.Size(8192, 64);
   CaseMemory memory(run.device());
-  const double bytes = static_cast<double>(rows * kHidden) * (4 + 4 + 2 + 1);
+  const double bytes = static_cast<double>(rows * hidden) * (4 + 4 + 2 + 1);
   const int64_t copies = run.CopiesBeyondCache(bytes);
-  const auto residuals = Arrays<float>(memory, rows * kHidden, copies);
-  const auto deltas = Arrays<uint16_t>(memory, rows * kHidden, copies);
-  const auto outs = Arrays<uint8_t>(memory, rows * kHidden, copies);
+  const auto residuals = Arrays<float>(memory, rows * hidden, copies);
+  const auto deltas = Arrays<uint16_t>(memory, rows * hidden, copies);
+  const auto outs = Arrays<uint8_t>(memory, rows * hidden, copies);
   float* scales = memory.Out<float>(rows);
-  const float* weight = memory.In(std::vector<float>(kHidden, 1.0f));
+  const float* weight = memory.In(std::vector<float>(static_cast<size_t>(hidden), 1.0f));
   run.Measure({.name = "add, norm, fp8",
-               .shape = fmt::format("{} x {}", rows, kHidden),
+               .shape = fmt::format("{} x {}", rows, hidden),
                .amount = bytes,
                .limit = run.limits().copy_gigabytes},
               memory, [&](int64_t turn) {
@@ -45,22 +44,23 @@ void MeasureNorm(MeasureRun& run, int64_t rows) {
                      weight,
                      1e-5f,
                      rows,
-                     kHidden,
+                     hidden,
                      {Of(outs, turn), Number::kF8, scales, RowScale::kPerToken, 1},
                      nullptr});
               });
 }
 
 void MeasureSilu(MeasureRun& run, int64_t rows) {
+  const int64_t intermediate = run.Size(28672, 64);
   CaseMemory memory(run.device());
-  const double bytes = static_cast<double>(rows * kIntermediate) * (2 * 2 + 1);
+  const double bytes = static_cast<double>(rows * intermediate) * (2 * 2 + 1);
   const int64_t copies = run.CopiesBeyondCache(bytes);
-  const auto inputs = Arrays<uint16_t>(memory, 2 * rows * kIntermediate, copies);
-  const auto outs = Arrays<uint8_t>(memory, rows * kIntermediate, copies);
+  const auto inputs = Arrays<uint16_t>(memory, 2 * rows * intermediate, copies);
+  const auto outs = Arrays<uint8_t>(memory, rows * intermediate, copies);
   float* scales = memory.Out<float>(rows);
   for (const RowScale scale : {RowScale::kStatic, RowScale::kPerToken}) {
     run.Measure({.name = "silu, mul, fp8",
-                 .shape = fmt::format("{} x {}, {}", rows, kIntermediate,
+                 .shape = fmt::format("{} x {}, {}", rows, intermediate,
                                       scale == RowScale::kStatic ? "static" : "per token"),
                  .amount = bytes,
                  .limit = run.limits().copy_gigabytes},
@@ -69,7 +69,7 @@ void MeasureSilu(MeasureRun& run, int64_t rows) {
                       run.device().handle(), {Of(inputs, turn),
                                               Number::kBF16,
                                               rows,
-                                              kIntermediate,
+                                              intermediate,
                                               {Of(outs, turn), Number::kF8, scales, scale, 1}});
                 });
   }
@@ -117,31 +117,32 @@ void MeasureRopeAppend(MeasureRun& run, int64_t rows) {
 }
 
 void MeasureArgMax(MeasureRun& run, int64_t rows) {
+  const int64_t vocabulary = run.Size(128256, 256);
   CaseMemory memory(run.device());
-  const double bytes = static_cast<double>(rows * kVocabulary) * 4;
-  const auto logits = Arrays<float>(memory, rows * kVocabulary, run.CopiesBeyondCache(bytes));
+  const double bytes = static_cast<double>(rows * vocabulary) * 4;
+  const auto logits = Arrays<float>(memory, rows * vocabulary, run.CopiesBeyondCache(bytes));
   int32_t* tokens = memory.Out<int32_t>(rows);
   int32_t* has_nan = memory.Out<int32_t>(rows);
   run.Measure({.name = "arg_max",
-               .shape = fmt::format("{} x {}", rows, kVocabulary),
+               .shape = fmt::format("{} x {}", rows, vocabulary),
                .amount = bytes,
                .limit = run.limits().copy_gigabytes},
               memory, [&](int64_t turn) {
                 run.device().kernels().arg_max(
-                    run.device().handle(), {Of(logits, turn), rows, kVocabulary, tokens, has_nan});
+                    run.device().handle(), {Of(logits, turn), rows, vocabulary, tokens, has_nan});
               });
 }
 
 }  // namespace
 
 void MeasureRows(MeasureRun& run) {
-  for (const int64_t rows : {64, 256, 8192}) {
+  for (const int64_t rows : {run.Size(64, 1), run.Size(256, 2), run.Size(8192, 3)}) {
     if (run.lost()) return;
     MeasureNorm(run, rows);
     MeasureSilu(run, rows);
     MeasureRopeAppend(run, rows);
   }
-  for (const int64_t rows : {1, 64, 256}) {
+  for (const int64_t rows : {int64_t{1}, run.Size(64, 2), run.Size(256, 3)}) {
     if (!run.lost()) MeasureArgMax(run, rows);
   }
 }

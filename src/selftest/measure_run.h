@@ -53,6 +53,11 @@ class MeasureRun {
   // A row without a figure.
   void Skip(std::string name, std::string shape, std::string why);
 
+  // Measurements run on the emulator too, in shapes that are small, to show that they run.
+  int64_t Size(int64_t size, int64_t emulated) const {
+    return device_.is_emulated() ? emulated : size;
+  }
+
   // How many copies of `bytes` of data keep launches that take turns from finding it in the cache.
   int64_t CopiesBeyondCache(double bytes) const;
 

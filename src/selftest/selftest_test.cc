@@ -1,11 +1,13 @@
 // That the checks pass on the emulator, and that they would not pass anything.
 #include <cmath>
+#include <map>
 
 #include <gmock/gmock.h>
 
 #include "kernels/cuda/device_kernel_tables.h"
 #include "selftest/check_run.h"
 #include "selftest/comparison.h"
+#include "selftest/measure_run.h"
 #include "tensor/bfloat16.h"
 #include "tensor/float8.h"
 
@@ -103,6 +105,31 @@ TEST(Checks, CatchKernelsThatAreSlightlyWrong) {
     }
   }
   EXPECT_FALSE(run.lost());
+}
+
+// What a GPU will be asked is allocated, launched and waited for; no time passes on the emulator.
+TEST(Measurements, RunOnTheEmulatorInSmallShapes) {
+  auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
+  ASSERT_TRUE(device);
+  MeasureRun run(*device, {});
+  for (const MeasurePart& part : MeasureParts()) {
+    run.BeginPart(part.name);
+    part.run(run);
+  }
+  EXPECT_FALSE(run.failed());
+  EXPECT_FALSE(run.lost());
+  std::map<std::string, int> rows;
+  const json::Value report = run.ToJson();
+  for (const json::Value& row : report.as_array()) {
+    ++rows[row.Find("part")->as_string()];
+    if (row.Find("kernel")->as_string() == "library's product") continue;  // there is none
+    EXPECT_EQ(row.Find("message")->as_string(), "") << row.Find("shape")->as_string();
+  }
+  EXPECT_EQ(rows["skinny"], 6 * 4 * 4);
+  EXPECT_EQ(rows["large"], 6 * 4 * 2);
+  EXPECT_EQ(rows["decode"], 2 * 7);
+  EXPECT_EQ(rows["prefill"], 2 * 4);
+  EXPECT_EQ(rows["rows"], 3 * 4 + 3);
 }
 
 }  // namespace
