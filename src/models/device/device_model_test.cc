@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint_testing.h"
 #include "kernels/linear.h"
+#include "kernels/sampling.h"
 #include "models/device/device_model_testing.h"
 #include "models/device/device_weights.h"
 #include "models/weight_loader.h"
@@ -181,6 +182,40 @@ TEST(DeviceModelTest, TheWantedRowsAreTheSameAlone) {
           << rows[i];
     }
     runner.model().PrepareLogits({});
+  }
+}
+
+// Rows whose tokens the device draws, between rows whose logits are wanted.
+TEST(DeviceModelTest, DrawnRowsBringTheirTokensAndTheOthersTheirLogits) {
+  DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
+  Runner& runner = device.runner();
+  ASSERT_TRUE(runner.model().draws_tokens());
+  const std::vector<int32_t> tokens = SomeTokens(30, 4);
+  const LogitRows expected = runner.RunAlone(tokens, tokens.size());
+  const std::vector<int32_t> table = runner.BlockTable(1), rows = {3, 4, 9, 20, 29};
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::vector<kernels::AttentionSlice> slices = {
+      {0, static_cast<int32_t>(tokens.size()), 0, table.data()}};
+  std::vector<TokenDraw> draws(rows.size());
+  for (const size_t drawn : {1, 2, 4}) {
+    draws[drawn].is_wanted = true;
+    draws[drawn].settings.top_p = 1;  // the rest is 0: the largest
+  }
+  const size_t vocabulary = expected[0].size();
+  std::vector<float> logits(rows.size() * vocabulary, -1);
+  runner.model().Forward(runner.pool(), {tokens, positions, slices, rows, 1, draws}, runner.cache(),
+                         logits.data());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::vector<float>& row = expected[static_cast<size_t>(rows[i])];
+    const auto begin = logits.begin() + static_cast<ptrdiff_t>(i * vocabulary);
+    if (draws[i].is_wanted) {
+      EXPECT_EQ(draws[i].token, kernels::ArgMax(row)) << i;
+      EXPECT_EQ(draws[i].error, device::DrawError::kNone);
+      EXPECT_EQ(*begin, -1) << "not copied";
+    } else {
+      EXPECT_TRUE(std::equal(row.begin(), row.end(), begin)) << i;
+    }
   }
 }
 

@@ -1,0 +1,67 @@
+"""A server whose model lives on a device: the kernels of GPUs, run by the emulator."""
+import math
+
+import pytest
+
+from serving import ABACUS, at_once, run, serving
+
+FLAGS = ["--max-model-len", 512, "--max-num-seqs", 8, "--max-num-batched-tokens", 64, "--block-size", 16]
+PROMPTS = ["Tom has 3 apples", "Noah has 12 pens and buys 7 more.", "Grace reads 4 pages a day for 6 days. " * 3]
+# Both compute in bfloat16, and round in other places.
+LOGPROB_TOLERANCE = 0.06
+
+
+def ask(server, prompt, **fields):
+    choice = server.complete(prompt, max_tokens=20, logprobs=3, ignore_eos=True, **fields)
+    return choice["text"], tuple(choice["logprobs"]["token_logprobs"])
+
+
+@pytest.fixture(scope="module")
+def device():
+    with serving(ABACUS, "--device", "emulated", *FLAGS) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def alone(device):
+    return [ask(device, prompt) for prompt in PROMPTS]
+
+
+def test_the_answers_are_the_cpus(alone):
+    with serving(ABACUS, "--device", "cpu", *FLAGS) as cpu:
+        for prompt, (text, logprobs) in zip(PROMPTS, alone):
+            expected_text, expected = ask(cpu, prompt)
+            assert text == expected_text
+            assert all(math.isclose(a, b, abs_tol=LOGPROB_TOLERANCE) for a, b in zip(logprobs, expected))
+
+
+def test_a_crowd_changes_nothing(device, alone):
+    jobs = [lambda p=p: ask(device, p) for p in PROMPTS]
+    assert at_once(jobs * 2) == alone * 2
+    assert device.metric("vllm:prefix_cache_hits_total") > 0
+
+
+def test_tokens_drawn_on_the_device_are_those_that_the_sampler_draws(device):
+    """Logprobs keep a row on the host; without them the device draws."""
+    for prompt in PROMPTS:
+        fields = {"temperature": 0.8, "top_p": 0.9, "seed": 11}
+        drawn = device.complete(prompt, max_tokens=20, ignore_eos=True, **fields)["text"]
+        assert drawn == ask(device, prompt, **fields)[0]
+
+
+def test_the_memory_plan_is_the_devices(device):
+    assert "of 4096.0 MiB on emulated" in device.log()
+
+
+@pytest.mark.parametrize("flags, param", [(["--dtype", "float32"], "dtype"), (["--gpu-memory-utilization", 0.001], "memory")])
+def test_what_a_device_cannot_do_is_refused_at_start(flags, param):
+    result = run("serve", ABACUS, "--device", "emulated", "--port", 0, *flags)
+    assert result.returncode not in (0, None) and param in result.stderr
+
+
+def test_without_a_gpu_cuda_is_refused_and_never_replaced_by_the_cpu():
+    result = run("complete", ABACUS, "--device", "cuda", "--prompt", "x")
+    if result.returncode == 0:
+        pytest.skip("this machine has a GPU")
+    assert result.returncode == 3 and result.stdout == ""
+    assert "CUDA" in result.stderr or "driver" in result.stderr or "GPU" in result.stderr
