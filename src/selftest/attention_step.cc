@@ -44,21 +44,30 @@ AttentionStep::AttentionStep(const AttentionShape& shape, bool with_numbers) : s
   const auto size = static_cast<size_t>(CacheElements() * BytesOf(shape.type));
   k_.assign(size, 0xFF);
   v_.assign(size, 0xFF);
+  TestNumbers::Table<uint8_t> key_codes, value_codes;
+  TestNumbers::Table<uint16_t> bf16;
+  for (size_t i = 0; i < bf16.size(); ++i) {
+    const float number = numbers.Normal();
+    key_codes[i] = ToFloat8E4M3(number / kKScale).bits;
+    value_codes[i] = ToFloat8E4M3(number / kVScale).bits;
+    bf16[i] = ToBFloat16(number).bits;
+  }
+  std::vector<uint16_t> head_numbers(static_cast<size_t>(heads.head_dim));
+  const auto fill_bf16 = [&](uint8_t* out) {
+    numbers.FillFrom(bf16, head_numbers.data(), heads.head_dim);
+    std::memcpy(out, head_numbers.data(), head_numbers.size() * 2);
+  };
   for (size_t slice = 0; slice < shape.slices.size(); ++slice) {
     const int32_t end = shape.slices[slice].context + shape.slices[slice].num_tokens;
     for (int32_t position = 0; position < end; ++position) {
       for (int head = 0; head < heads.num_kv_heads; ++head) {
         const size_t at = Offset(slice, position, head, 0);
-        for (size_t d = 0; d < static_cast<size_t>(heads.head_dim); ++d) {
-          const float key = numbers.Normal(), value = numbers.Normal();
-          if (shape.type == Number::kF8) {
-            k_[at + d] = ToFloat8E4M3(key / kKScale).bits;
-            v_[at + d] = ToFloat8E4M3(value / kVScale).bits;
-          } else {
-            const uint16_t key_bits = ToBFloat16(key).bits, value_bits = ToBFloat16(value).bits;
-            std::memcpy(k_.data() + 2 * (at + d), &key_bits, 2);
-            std::memcpy(v_.data() + 2 * (at + d), &value_bits, 2);
-          }
+        if (shape.type == Number::kF8) {
+          numbers.FillFrom(key_codes, k_.data() + at, heads.head_dim);
+          numbers.FillFrom(value_codes, v_.data() + at, heads.head_dim);
+        } else {
+          fill_bf16(k_.data() + 2 * at);
+          fill_bf16(v_.data() + 2 * at);
         }
       }
     }

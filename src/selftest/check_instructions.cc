@@ -230,8 +230,7 @@ Status CheckMath(CheckRun& run, CaseMemory& memory, Comparison& comparison, size
   if (!memory.ok()) return memory.status();
   for (size_t i = 0; i < values.size(); ++i) {
     const double expected = function.exact(static_cast<double>(values[i]));
-    comparison.Add(got[index * values.size() + i], expected, expected - MathError(expected),
-                   expected + MathError(expected));
+    comparison.AddWithin(got[index * values.size() + i], expected, MathError(expected));
   }
   return {};
 }

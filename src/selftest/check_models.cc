@@ -153,7 +153,7 @@ Status CheckModel(CheckRun& run, ThreadPool& pool, Comparison& comparison,
   ASSIGN_OR_RETURN(const Logits device_logits, device->Run(sequences, prefill));
 
   const double error = ErrorOf(device_logits, exact_logits);
-  comparison.Add(error, 0, 0, kErrorOfCpu * ErrorOf(cpu_logits, exact_logits));
+  comparison.AddWithin(error, 0, kErrorOfCpu * ErrorOf(cpu_logits, exact_logits));
   for (size_t s = 0; s < sequences.size(); ++s) {
     for (size_t t = prompts[s].size() - 1; t + 1 < sequences[s].size(); ++t) {
       if (LeadOf(exact_logits[s][t]) <= 6 * error) continue;  // nearly a tie

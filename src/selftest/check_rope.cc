@@ -43,8 +43,8 @@ Status CheckRopeTable(CheckRun& run, CaseMemory& memory, Comparison& comparison,
       const double angle = static_cast<float>(positions[row]) * frequencies[i];
       const size_t at = row * 2 * half + i;
       const double cosine = std::cos(angle), sine = std::sin(angle);
-      comparison.Add(got[at], cosine, cosine - MathError(cosine), cosine + MathError(cosine));
-      comparison.Add(got[at + half], sine, sine - MathError(sine), sine + MathError(sine));
+      comparison.AddWithin(got[at], cosine, MathError(cosine));
+      comparison.AddWithin(got[at + half], sine, MathError(sine));
     }
   }
   return {};

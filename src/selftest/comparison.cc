@@ -21,6 +21,13 @@ float NearestE4m3(double value) {
   return ToFloat(ToFloat8E4M3(static_cast<float>(value)));
 }
 
+// How far the value that was rounded to `got` must have been from `expected`: what is nearer to got
+// than to its neighbours becomes got.
+double Needed(double below, double got, double above, double expected) {
+  const double low = (below + got) / 2, high = (got + above) / 2;
+  return expected < low ? low - expected : expected > high ? expected - high : 0;
+}
+
 }  // namespace
 
 double Gamma(double roundings, double unit) {
@@ -28,46 +35,59 @@ double Gamma(double roundings, double unit) {
   return sum < 1 ? sum / (1 - sum) : std::numeric_limits<double>::infinity();
 }
 
-void Comparison::Add(double got, double expected, double low, double high) {
+void Comparison::Add(double got, double expected, double low, double high, double needed,
+                     double error) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const int64_t index = count_++;
-  const bool same_kind = std::isnan(got) == std::isnan(expected);
   const bool inside = std::isnan(expected) ? std::isnan(got) : low <= got && got <= high;
-  const double infinity = std::numeric_limits<double>::infinity();
-  double error = same_kind ? std::abs(got - expected) : infinity;
-  if (std::isnan(error)) error = 0;  // both NaN, or the same infinity
-  const double bound = std::max({high - expected, expected - low, 0.0});
-  double ratio = 0;
-  if (!inside) ratio = bound > 0 ? std::max(error / bound, 1.0) : infinity;
-  if (inside && bound > 0) ratio = error / bound;
+  if (std::isnan(got) != std::isnan(expected)) needed = kInfinity;
+  if (std::isnan(needed)) needed = 0;  // both NaN, or the same infinity
+  double ratio = error > 0 ? needed / error : 0;
+  if (!inside) ratio = std::max(error > 0 ? ratio : kInfinity, 1.0);
   if (ratio > worst_ratio_) {
     worst_ratio_ = ratio;
-    worst_error_ = error;
-    worst_bound_ = bound;
+    worst_error_ = inside || needed > 0 ? needed : std::abs(got - expected);
+    worst_bound_ = error;
   }
   if (inside) return;
   if (failed_++ == 0) {
     first_failure_ = fmt::format("number {}: got {:.9g}, expected {:.9g} +- {:.3g}", index, got,
-                                 expected, bound);
+                                 expected, error);
   }
 }
 
 void Comparison::AddF32(float got, double expected, double error) {
-  Add(got, expected, static_cast<float>(expected - error), static_cast<float>(expected + error));
+  const double needed =
+      Needed(std::nextafter(got, -INFINITY), got, std::nextafter(got, INFINITY), expected);
+  Add(got, expected, static_cast<float>(expected - error), static_cast<float>(expected + error),
+      needed, error);
 }
 
 void Comparison::AddBf16(uint16_t got, double expected, double error) {
-  Add(ToFloat(BFloat16{got}), expected, NearestBf16(expected - error),
-      NearestBf16(expected + error));
+  const float number = ToFloat(BFloat16{got});
+  // Neighbours are a step of the last place away; both below a power of two, which is no harm.
+  const double step = std::ldexp(1.0, std::ilogb(std::max(std::abs(number), 0x1p-126f)) - 7);
+  Add(number, expected, NearestBf16(expected - error), NearestBf16(expected + error),
+      Needed(number - step, number, number + step, expected), error);
 }
 
 void Comparison::AddE4m3(uint8_t got, double expected, double error) {
-  Add(ToFloat(Float8E4M3{got}), expected, NearestE4m3(expected - error),
-      NearestE4m3(expected + error));
+  const float number = ToFloat(Float8E4M3{got});
+  const double step =
+      std::ldexp(1.0, std::max(std::ilogb(std::max(std::abs(number), 0x1p-9f)), -6) - 3);
+  const double below = number == -kFloat8E4M3Max ? -INFINITY : number - step;
+  const double above = number == kFloat8E4M3Max ? INFINITY : number + step;
+  Add(number, expected, NearestE4m3(expected - error), NearestE4m3(expected + error),
+      Needed(below, number, above, expected), error);
 }
 
 void Comparison::AddEqual(int64_t got, int64_t expected) {
   const auto exact = static_cast<double>(expected);
-  Add(static_cast<double>(got), exact, exact, exact);
+  Add(static_cast<double>(got), exact, exact, exact, std::abs(static_cast<double>(got) - exact), 0);
+}
+
+void Comparison::AddWithin(double got, double expected, double error) {
+  Add(got, expected, expected - error, expected + error, std::abs(got - expected), error);
 }
 
 }  // namespace sluice::selftest

@@ -14,7 +14,7 @@ namespace sluice::selftest {
 
 // Half a step of F32's and BF16's last place, relative to the number.
 inline constexpr double kUnitF32 = 0x1p-24;
-inline constexpr double kUnitBF16 = 0x1p-9;
+inline constexpr double kUnitBF16 = 0x1p-8;
 
 // The relative error of `roundings` roundings of unit `unit` in a row (Higham's gamma).
 double Gamma(double roundings, double unit = kUnitF32);
@@ -29,19 +29,23 @@ class Comparison {
   void AddE4m3(uint8_t got, double expected, double error);
   // What has no rounding: codes, indices, bits.
   void AddEqual(int64_t got, int64_t expected);
-  // Anything else, measured in its own unit.
-  void Add(double got, double expected, double low, double high);
+  // Anything else, measured in its own unit: at most `error` away.
+  void AddWithin(double got, double expected, double error);
 
   bool passed() const { return failed_ == 0 && count_ > 0; }
   int64_t count() const { return count_; }
   int64_t failed() const { return failed_; }
-  // Of the number that came closest to its bound or went farthest beyond it.
+  // Of the number that came closest to its bound or went farthest beyond it: the least error before
+  // the last rounding that explains it, and the bound.
   double worst_error() const { return worst_error_; }
   double worst_bound() const { return worst_bound_; }
   // "number 17: got 3.5, expected 3.25"; empty where all passed.
   const std::string& first_failure() const { return first_failure_; }
 
  private:
+  // `low` and `high`: what passes. `needed`: the least error that explains `got`.
+  void Add(double got, double expected, double low, double high, double needed, double error);
+
   int64_t count_ = 0;
   int64_t failed_ = 0;
   double worst_ratio_ = -1;

@@ -1,6 +1,7 @@
 // Numbers to check kernels with: the same in every run, and fast enough to fill gigabytes.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -49,6 +50,18 @@ class TestNumbers {
   // 2^low, ..., 2^high.
   float PowerOfTwo(int low, int high) {
     return std::ldexp(1.0f, static_cast<int>(Integer(low, high)));
+  }
+  // Each number one of the table's, as fast as memory takes them.
+  template <typename T>
+  using Table = std::array<T, 4096>;
+  template <typename T>
+  void FillFrom(const Table<T>& table, T* out, int64_t count) {
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+      const uint64_t bits = Bits();
+      for (int n = 0; n < 4; ++n) out[i + n] = table[bits >> (16 * n) & 0xFFF];
+    }
+    for (; i < count; ++i) out[i] = table[Bits() & 0xFFF];
   }
   // Each byte one of table[0..255].
   void Fill(uint8_t* out, int64_t count, const uint8_t (&table)[256]) {

@@ -76,10 +76,15 @@ TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t ex
   const bool is_exact = kind == NumberKind::kIntegers;
   codes_.resize(static_cast<size_t>(experts * codes_stride()));
   if (format.type == Codes::kBF16) {
-    for (size_t i = 0; i < codes_.size(); i += 2) {
+    TestNumbers::Table<uint16_t> table;
+    for (uint16_t& bits : table) {
       const float value = is_exact ? static_cast<float>(numbers.Integer(-3, 3)) : numbers.Normal();
-      const uint16_t bits = ToBFloat16(value).bits;
-      std::memcpy(codes_.data() + i, &bits, 2);
+      bits = ToBFloat16(value).bits;
+    }
+    std::vector<uint16_t> row(static_cast<size_t>(k));
+    for (int64_t i = 0; i < experts * n; ++i) {
+      numbers.FillFrom(table, row.data(), k);
+      std::memcpy(codes_.data() + 2 * i * k, row.data(), row.size() * 2);
     }
   } else {
     uint8_t table[256];
