@@ -143,22 +143,36 @@ double AttentionStep::flops() const {
   return pairs * 4 * shape_.heads.num_heads * shape_.heads.head_dim;
 }
 
+void AttentionStep::UploadPlan(CaseMemory& memory,
+                               const std::vector<device::AttentionSliceInfo>& infos,
+                               device::AttentionArgs& args) const {
+  device::AttentionLimits limits;
+  limits.max_slices = static_cast<int64_t>(infos.size());
+  for (const device::AttentionSliceInfo& info : infos) {
+    limits.max_rows += info.num_tokens;
+    limits.max_context = std::max<int64_t>(limits.max_context, info.context + info.num_tokens);
+  }
+  limits.num_heads = shape_.heads.num_heads;
+  limits.num_kv_heads = shape_.heads.num_kv_heads;
+  limits.head_dim = shape_.heads.head_dim;
+  device::AttentionPlan plan(limits);
+  device::PlanAttention(limits, infos, shape_.span, plan);
+  args.items = plan.items.empty() ? nullptr : memory.In(plan.items);
+  args.num_items = static_cast<int>(plan.items.size());
+  args.num_wide_items = plan.num_wide_items;
+  args.merges = plan.merges.empty() ? nullptr : memory.In(plan.merges);
+  args.num_merges = static_cast<int>(plan.merges.size());
+  args.slices = memory.In(infos);
+  args.partials = static_cast<float*>(
+      static_cast<void*>(memory.Out<uint8_t>(device::AttentionPartialsBytes(limits) + 256)));
+}
+
 device::AttentionArgs AttentionStep::Upload(CaseMemory& memory) const {
   const AttentionHeads& heads = shape_.heads;
-  device::AttentionLimits limits;
-  limits.max_rows = rows_;
-  limits.max_slices = static_cast<int64_t>(infos_.size());
-  for (const auto& slice : shape_.slices)
-    limits.max_context = std::max<int64_t>(limits.max_context, slice.context + slice.num_tokens);
-  limits.num_heads = heads.num_heads;
-  limits.num_kv_heads = heads.num_kv_heads;
-  limits.head_dim = heads.head_dim;
-  device::AttentionPlan plan(limits);
-  device::PlanAttention(limits, infos_, shape_.span, plan);
-
-  device::AttentionArgs args{};
   const int64_t query_elements = rows_ * heads.num_heads * heads.head_dim;
   const int64_t cache_bytes = CacheElements() * BytesOf(shape_.type);
+  device::AttentionArgs args{};
+  UploadPlan(memory, infos_, args);
   args.q = q_.empty() ? memory.Out<uint16_t>(query_elements) : memory.In(q_);
   args.num_heads = heads.num_heads;
   args.scale = 1 / std::sqrt(static_cast<float>(heads.head_dim));
@@ -167,26 +181,28 @@ device::AttentionArgs AttentionStep::Upload(CaseMemory& memory) const {
     return numbers.empty() ? memory.Out<uint8_t>(cache_bytes)
                            : const_cast<uint8_t*>(memory.In(numbers));
   };
-  args.cache = {cache(k_),
-                cache(v_),
-                shape_.type,
-                shape_.type == Number::kF8 ? kKScale : 1,
-                shape_.type == Number::kF8 ? kVScale : 1,
-                heads.num_kv_heads,
-                heads.head_dim,
-                shape_.block_size};
+  const bool is_f8 = shape_.type == Number::kF8;
+  args.cache = {cache(k_),           cache(v_),          shape_.type,    is_f8 ? kKScale : 1,
+                is_f8 ? kVScale : 1, heads.num_kv_heads, heads.head_dim, shape_.block_size};
   args.chunk = shape_.span.chunk;
   args.window = shape_.span.window;
-  args.items = plan.items.empty() ? nullptr : memory.In(plan.items);
-  args.num_items = static_cast<int>(plan.items.size());
-  args.num_wide_items = plan.num_wide_items;
-  args.merges = plan.merges.empty() ? nullptr : memory.In(plan.merges);
-  args.num_merges = static_cast<int>(plan.merges.size());
-  args.slices = memory.In(infos_);
   args.tables = memory.In(tables_);
-  args.partials = static_cast<float*>(
-      static_cast<void*>(memory.Out<uint8_t>(device::AttentionPartialsBytes(limits) + 256)));
   args.out = memory.Out<uint16_t>(query_elements);
+  return args;
+}
+
+device::AttentionArgs AttentionStep::UploadLastToken(CaseMemory& memory,
+                                                     const device::AttentionArgs& whole,
+                                                     size_t slice) const {
+  const int64_t row_elements = int64_t{shape_.heads.num_heads} * shape_.heads.head_dim;
+  device::AttentionSliceInfo info = infos_[slice];
+  device::AttentionArgs args = whole;
+  args.q += (info.first_row + info.num_tokens - 1) * row_elements;
+  info.context += info.num_tokens - 1;
+  info.first_row = 0;
+  info.num_tokens = 1;
+  UploadPlan(memory, {info}, args);
+  args.out = memory.Out<uint16_t>(row_elements);
   return args;
 }
 

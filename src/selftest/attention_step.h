@@ -34,6 +34,10 @@ class AttentionStep {
 
   // Plans the step and copies everything to the device. Unused parts of the cache are NaN.
   device::AttentionArgs Upload(CaseMemory& memory) const;
+  // The last token of a slice alone, in a step of its own over the same cache: its bits must be
+  // those that it has in `whole`. Results are [1, num_heads, head_dim].
+  device::AttentionArgs UploadLastToken(CaseMemory& memory, const device::AttentionArgs& whole,
+                                        size_t slice) const;
   // Makes random numbers on the device, for a step that has only their places.
   void FillOnDevice(const DeviceUnderTest& device, const device::AttentionArgs& args) const;
 
@@ -61,6 +65,9 @@ class AttentionStep {
   double Stored(const std::vector<uint8_t>& array, size_t element) const;
 
   int64_t CacheElements() const;
+  // Plans attention of `infos` and copies the plan to the device.
+  void UploadPlan(CaseMemory& memory, const std::vector<device::AttentionSliceInfo>& infos,
+                  device::AttentionArgs& args) const;
 
   AttentionShape shape_;
   int64_t rows_ = 0, num_blocks_ = 0;
