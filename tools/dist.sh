@@ -26,6 +26,10 @@ mkdir -p "$folder/lib" "$folder/licenses"
 cmake --install "$build" --prefix "$PWD/$folder" --strip >/dev/null
 cp -R models "$folder/models"
 cp -R docs "$folder/docs"
+# What proves and measures it on a machine with a GPU.
+mkdir -p "$folder/tools" "$folder/benchmarks"
+cp tools/gpu_report.sh tools/gpu_report.py "$folder/tools/"
+cp -R benchmarks/llama-3.3-70b-fp8-shape "$folder/benchmarks/"
 cp README.md LICENSE CHANGELOG.md "$folder/"
 
 # Libraries, under the names by which they are looked for, and their packages' licences. Headers that are compiled in
