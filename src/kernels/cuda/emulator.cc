@@ -15,6 +15,8 @@ namespace {
 
 constexpr unsigned kLanes = 32;
 constexpr int kMostBytes = 64;  // that a lane gives to a collective
+constexpr unsigned kMostBlocksYZ = 65535;
+constexpr unsigned kMostSharedBytes = 99 * 1024;  // the least of the devices that are compiled for
 constexpr size_t kStackBytes = size_t{64} << 10;
 
 struct PendingCopy {
@@ -49,6 +51,9 @@ class Machine {
     name_ = name;
     if (grid.threads == 0 || grid.threads > 1024 || grid.threads % kLanes != 0)
       Die("a block has 32 to 1024 threads, in whole warps");
+    if (grid.x > 0x7FFFFFFFu || grid.y > kMostBlocksYZ || grid.z > kMostBlocksYZ)
+      Die("a grid has at most 2^31 - 1 x 65535 x 65535 blocks");
+    if (grid.shared_bytes > kMostSharedBytes) Die("a block has at most 99 KiB of shared memory");
     body_ = &body;
     // New for each launch: a checker of addresses sees what lies beyond its end.
     shared_ = std::make_unique<unsigned char[]>(grid.shared_bytes + 128);

@@ -4,9 +4,9 @@
 // at barriers and at what a warp does together. It is made to find mistakes: shared memory holds
 // NaNs when a block begins, asynchronous copies arrive only when they are waited for, launches run
 // only when the stream is waited for, the order of the threads can be reversed (a kernel whose
-// result changes lacks a barrier), and a block whose threads do not all reach a barrier ends the
-// program with the kernel's name. Thread safety: each thread of the host has an emulator of its
-// own.
+// result changes lacks a barrier), and a block whose threads do not all reach a barrier, or a
+// launch that a device would refuse, ends the program with the kernel's name. Thread safety: each
+// thread of the host has an emulator of its own.
 #pragma once
 
 #include <math.h>

@@ -197,5 +197,16 @@ TEST(EmulatorDeathTest, NamesTheKernelThatEndsBeforeItsCopies) {
   EXPECT_DEATH(stream.queue.RunAll(), "hasty.*copies");
 }
 
+TEST(EmulatorDeathTest, RefusesLaunchesThatADeviceRefuses) {
+  const auto launch = [](const LaunchShape& shape) {
+    Stream stream;
+    Launch<Reverse>(stream.handle, "reverse", shape, ReverseArgs{});
+    stream.queue.RunAll();
+  };
+  EXPECT_DEATH(launch({.threads = 33}), "reverse.*whole warps");
+  EXPECT_DEATH(launch({.grid_y = 65536}), "reverse.*65535");
+  EXPECT_DEATH(launch({.shared_bytes = 100 * 1024}), "reverse.*shared memory");
+}
+
 }  // namespace
 }  // namespace sluice::emulated
