@@ -1,6 +1,9 @@
 // What the device can do at most: the figures that all others are compared with.
 #include <fmt/format.h>
 
+#include "base/thread_pool.h"
+#include "device/uploader.h"
+#include "hardware/topology.h"
 #include "selftest/measure_run.h"
 #include "selftest/measured_products.h"
 
@@ -22,6 +25,30 @@ void MeasureCopies(MeasureRun& run) {
       });
 }
 
+// The way of weights: from memory that is not page-locked, through two buffers that are.
+void MeasureUpload(MeasureRun& run, double bus_gigabytes) {
+  const int64_t bytes = run.Size(int64_t{2} << 30, 1 << 16);
+  const MeasureRun::Work work = {.name = "upload of weights",
+                                 .shape = "2 GiB of the host's memory",
+                                 .amount = static_cast<double>(bytes),
+                                 .limit = bus_gigabytes};
+  const auto measure = [&]() -> Result<double> {
+    ThreadPool pool(DetectTopology().DefaultThreads());
+    const std::vector<uint8_t> weights(static_cast<size_t>(bytes), 1);
+    ASSIGN_OR_RETURN(const DeviceBuffer place, run.device().device().Allocate(bytes, "an upload"));
+    ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(run.device().device()));
+    RETURN_IF_ERROR(uploader.Copy(pool, place.data(), weights.data(), bytes));
+    RETURN_IF_ERROR(uploader.Finish());
+    return work.amount / uploader.bytes_per_second();
+  };
+  const Result<double> seconds = measure();
+  if (!seconds) {
+    run.Skip(work.name, work.shape, seconds.error().message);
+    return;
+  }
+  run.Note(work, *seconds);
+}
+
 void MeasureBus(MeasureRun& run) {
   const int64_t bytes = run.Size(int64_t{256} << 20, 1 << 16);
   DeviceStream& stream = run.device().stream();
@@ -32,12 +59,13 @@ void MeasureBus(MeasureRun& run) {
     run.Skip("host to device", "256 MiB, pinned", pinned.error().message);
     return;
   }
-  run.Measure(
+  const double bus = run.Measure(
       {.name = "host to device", .shape = "256 MiB, pinned", .amount = static_cast<double>(bytes)},
       memory, [&](int64_t) { stream.CopyToDevice(on_device, pinned->data(), bytes); });
   run.Measure(
       {.name = "device to host", .shape = "256 MiB, pinned", .amount = static_cast<double>(bytes)},
       memory, [&](int64_t) { stream.CopyToHost(pinned->data(), on_device, bytes); });
+  MeasureUpload(run, bus);
 }
 
 // The library's product of 8192^3: what the tensor cores are seen to do.

@@ -41,6 +41,18 @@ void MeasureRun::Add(MeasureRow row) {
   rows_.push_back(std::move(row));
 }
 
+void MeasureRun::Note(const Work& work, double seconds) {
+  MeasureRow row;
+  row.name = work.name;
+  row.shape = work.shape;
+  row.unit = work.unit;
+  row.limit = work.limit;
+  row.seconds = seconds;
+  const double scale = work.unit == MeasureUnit::kGigabytes ? 1e9 : 1e12;
+  row.achieved = seconds > 0 ? work.amount / seconds / scale : 0;
+  Add(std::move(row));
+}
+
 void MeasureRun::Skip(std::string name, std::string shape, std::string why) {
   MeasureRow row;
   row.name = std::move(name);

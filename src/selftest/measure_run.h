@@ -50,6 +50,8 @@ class MeasureRun {
   // Warms up, times groups of launches by events and writes a row with the median. Returns what was
   // achieved, in the unit; 0 where it failed.
   double Measure(const Work& work, CaseMemory& memory, const LaunchTurn& launch);
+  // A row for work that was timed elsewhere.
+  void Note(const Work& work, double seconds);
   // A row without a figure.
   void Skip(std::string name, std::string shape, std::string why);
 

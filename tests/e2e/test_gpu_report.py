@@ -17,6 +17,11 @@ def test_selftest_passes_on_the_emulator(tmp_path):
     assert all(row["bound"] == 0 for row in rows["rows"] if row["part"] == "linear" and "integers" in row["shape"] and "bf16" not in row["shape"])
 
 
+def test_the_bundled_model_agrees_with_the_cpu_in_every_format():
+    done = run("selftest", "--device", "emulated", "--part", "models", timeout=170)
+    assert done.returncode == 0 and "8 passed, 0 failed" in done.stdout, done.stdout + done.stderr
+
+
 def test_without_a_gpu_both_commands_say_why():
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     for command in ("selftest", "kernel-bench"):
