@@ -38,6 +38,13 @@ function(sluice_folder name)
     add_executable(${name}_test ${tests})
     target_compile_definitions(${name}_test PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     target_link_libraries(${name}_test PRIVATE ${library} ${ARG_TEST_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
+    # Tests are compiled to be there soon, and half of the work of a build is theirs. Those of some folders compute much
+    # themselves, which takes long without any optimisation under a sanitizer.
+    if(SLUICE_SANITIZE AND NOT name MATCHES "^(kernels|models|tensor|sampler)$")
+      target_compile_options(${name}_test PRIVATE -O0)
+    else()
+      target_compile_options(${name}_test PRIVATE -O1)
+    endif()
     add_test(NAME ${name} COMMAND ${name}_test)
   endif()
   if(benchmarks)

@@ -82,7 +82,7 @@ std::vector<std::vector<float>> ManyRows(int64_t cols, kernels::Random& random) 
   return rows;
 }
 
-TEST(DeviceDraw, DrawsTheTokensOfTheCpu) {
+TEST(DeviceDraw, HeavyDrawsTheTokensOfTheCpu) {
   kernels::Random random(1);
   std::uniform_real_distribution<double> uniform(0, 1);
   for (const int64_t cols : {5, 300, 2100}) {

@@ -357,9 +357,11 @@ class AttentionBlock {
     for (int r = 0; r < 2; ++r) {
       if (last_seen_[r] < 0) continue;
       uint16_t* const out = args.out + static_cast<int64_t>(place_[r]) * tile_.head_dim();
-      float* const partial = args.partials + static_cast<int64_t>(place_[r] + partial_shift_) *
-                                                 (tile_.head_dim() + device::kPartialExtraNumbers);
       const bool is_partial = item_.partial >= 0;
+      float* const partial =
+          is_partial ? args.partials + static_cast<int64_t>(place_[r] + partial_shift_) *
+                                           (tile_.head_dim() + device::kPartialExtraNumbers)
+                     : nullptr;
       if (is_partial && Lane() % 4 == 0 && (kIsWide || Warp() == 0)) {
         partial[tile_.head_dim()] = largest_[r];
         partial[tile_.head_dim() + 1] = weight_sums_[2 * r];

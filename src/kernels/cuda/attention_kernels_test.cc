@@ -310,7 +310,7 @@ TEST_F(DeviceAttention, AgreesWithTheReference) {
 
 // Queries of zero weigh alike all that a row sees, exactly; position p is 1 in column p % head_dim
 // alone: the results count what was seen.
-TEST_F(DeviceAttention, SeesEveryPositionOnce) {
+TEST_F(DeviceAttention, HeavySeesEveryPositionOnce) {
   for (DeviceShape shape : kShapes) {
     SCOPED_TRACE(shape.Name());
     shape.v_scale = 1;
@@ -347,7 +347,7 @@ TEST_F(DeviceAttention, SeesEveryPositionOnce) {
 
 // A row's bits, whether it is decoded or part of a prompt's chunk, of whatever size, alone or among
 // others, with its positions split or not.
-TEST_F(DeviceAttention, RowsKeepTheirBits) {
+TEST_F(DeviceAttention, HeavyRowsKeepTheirBits) {
   const DeviceShape shapes[] = {
       {8, 1, 128, 16, kBF16},
       {5, 1, 128, 16, kF8},

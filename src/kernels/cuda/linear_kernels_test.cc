@@ -161,7 +161,7 @@ TEST_P(LinearKernels, AddBiasKeepToTheirStrideAndRoundToBf16) {
 }
 
 // Ranges of k side by side up to 64 rows, in one block beyond: all tiles, all ways, same bits.
-TEST_P(LinearKernels, GiveARowTheSameBitsInEveryBatch) {
+TEST_P(LinearKernels, HeavyGiveARowTheSameBitsInEveryBatch) {
   kernels::Random random(3);
   for (const auto& [n, k] : {std::pair<int64_t, int64_t>{20, 4096}, {70, 96}}) {
     const WeightsSample w(random, GetParam(), n, k);

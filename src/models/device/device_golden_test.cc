@@ -32,7 +32,7 @@ std::string TestName(const ::testing::TestParamInfo<const char*>& info) {
 // bound this is. Measured: at most 0.024.
 class DeviceDenseTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(DeviceDenseTest, StaysNearTransformers) {
+TEST_P(DeviceDenseTest, HeavyStaysNearTransformers) {
   constexpr double kTolerance = 0.03;
   const std::filesystem::path folder = DataFolder(GetParam());
   DeviceRunner device(folder,
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceDenseTest,
 // whole. So the middle of all positions is bounded, not the worst. Measured: at most 0.02.
 class DeviceExpertsTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(DeviceExpertsTest, MostRowsStayNearTransformers) {
+TEST_P(DeviceExpertsTest, HeavyMostRowsStayNearTransformers) {
   const std::filesystem::path folder = DataFolder(GetParam());
   DeviceRunner device(folder,
                       GoldenOptions(ElementType::kBF16, ModelOptions::ActivationRounding::kBf16));
@@ -100,14 +100,14 @@ void ExpectRounded(const char* name, double tolerance) {
   EXPECT_LE(all[all.size() / 2], tolerance);
 }
 
-TEST(DeviceRoundedInputsTest, StaysAsNearAsItsRoundingErrors) {
+TEST(DeviceRoundedInputsTest, HeavyStaysAsNearAsItsRoundingErrors) {
   ExpectRounded("qwen3-modelopt-fp8", 0.16);
   ExpectRounded("llama4-quark-fp8", 0.3);
 }
 
 // A prompt of one token averages nothing over positions: measured 0.093 with the checkpoint's
 // rounding of inputs, 0.138 without.
-TEST(DeviceRoundedInputsTest, IsNearerWithTheCheckpointsRoundingThanWithout) {
+TEST(DeviceRoundedInputsTest, HeavyIsNearerWithTheCheckpointsRoundingThanWithout) {
   const std::filesystem::path folder = DataFolder("qwen3-modelopt-fp8");
   const std::vector<GoldenCase> cases = testing::ReadGolden(folder / "golden_fakequant.json");
   std::vector<double> rms;

@@ -88,7 +88,7 @@ TEST(DeviceModelTest, ADeviceTooSmallIsNamed) {
 // since with experts single rows may take another one. Measured: at most 0.02.
 class DeviceAgainstCpuTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(DeviceAgainstCpuTest, LogitsAgree) {
+TEST_P(DeviceAgainstCpuTest, HeavyLogitsAgree) {
   ModelOptions options = DeviceOptions();
   options.activation_format = ModelOptions::ActivationRounding::kBf16;
   const std::vector<int32_t> tokens = SomeTokens(40, 2);
@@ -125,7 +125,7 @@ struct PromiseCase {
 class DevicePromiseTest : public ::testing::TestWithParam<PromiseCase> {};
 
 // Own kernels alone serve an emulated device: what a row gives depends on its own sequence.
-TEST_P(DevicePromiseTest, CutsAndCompanionsDoNotMatter) {
+TEST_P(DevicePromiseTest, HeavyCutsAndCompanionsDoNotMatter) {
   ModelOptions options = DeviceOptions(GetParam().kv_type);
   options.activation_format = GetParam().rounding;
   DeviceRunner device(DataFolder(GetParam().name), options);
@@ -261,7 +261,7 @@ TEST(DeviceModelTest, GroupsOfTheCacheGiveTheSameLogits) {
 }
 
 // Beyond the range of positions that one block of threads takes, sequences of one token are split.
-TEST(DeviceModelTest, LongSequencesGiveTheSameLogitsTokenByToken) {
+TEST(DeviceModelTest, HeavyLongSequencesGiveTheSameLogitsTokenByToken) {
   ModelOptions options = DeviceOptions();
   options.max_rows = options.max_logit_rows = options.max_context = 640;
   options.max_slices = 1;
