@@ -9,8 +9,8 @@ std::span<const Option> Table() {
     std::vector<Option> rows;
     for (const auto& part :
          {ModelRows(), EngineRows(), ServerRows(), ClientRows(), BenchServeRows(), EvalRows(),
-          QuantizeRows(), SelftestRows(), ParallelRows(), CompilerRows(), LoadingRows(), MediaRows(),
-          FrontendRows(), TrtllmRows(), RetiredRows()}) {
+          QuantizeRows(), SelftestRows(), ParallelRows(), CompilerRows(), LoadingRows(),
+          MediaRows(), FrontendRows(), TrtllmRows(), RetiredRows()}) {
       rows.insert(rows.end(), part.begin(), part.end());
     }
     return rows;
