@@ -64,7 +64,8 @@ std::vector<Option> EngineRows() {
        .default_value = "256",
        .group = kScheduling,
        .commands = kEngineCommands,
-       .help = "Most sequences in one step.",
+       .help =
+           "Most sequences in one step. Default on a device of 70 GiB or more (not A100): 1024.",
        .range = {1, 65536},
        .trtllm = "--max_batch_size"},
       {.name = "max-num-batched-tokens",
@@ -72,7 +73,9 @@ std::vector<Option> EngineRows() {
        .default_value = "2048",
        .group = kScheduling,
        .commands = kEngineCommands,
-       .help = "Most tokens in one step; a longer prompt is computed in chunks.",
+       .help =
+           "Most tokens in one step; a longer prompt is computed in chunks. Default on a device of "
+           "70 GiB or more (not A100): 8192, of 160 GiB or more: 16384.",
        .range = {1, 1e7},
        .trtllm = "--max_num_tokens"},
       {.name = "enable-chunked-prefill",
