@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "cli/progress.h"
+#include "device/device_bytes.h"
 
 namespace sluice::cli {
 
@@ -16,9 +17,8 @@ std::string DeviceLine(const DeviceInfo& info) {
   std::string text = fmt::format("{}, compute capability {}.{}, {}", info.name, info.compute_major,
                                  info.compute_minor, FormatBytes(info.total_bytes));
   if (info.kind == DeviceKind::kCuda) {
-    text += fmt::format(", driver {}.{}, runtime {}.{}", info.driver_version / 1000,
-                        info.driver_version % 1000 / 10, info.runtime_version / 1000,
-                        info.runtime_version % 1000 / 10);
+    text += fmt::format(", driver {}, runtime {}", CudaVersionText(info.driver_version),
+                        CudaVersionText(info.runtime_version));
   }
   return text;
 }

@@ -5,13 +5,10 @@
 #include <fmt/format.h>
 
 #include "cli/progress.h"
+#include "device/device_bytes.h"
 
 namespace sluice::cli {
 namespace {
-
-std::string Version(int version) {  // "13.0" of 13000
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
 
 Result<int64_t> FreeBytesOf(int ordinal) {
   ASSIGN_OR_RETURN(const auto device, OpenDevice(DeviceKind::kCuda, ordinal));
@@ -31,8 +28,8 @@ json::Value GpuJson(const GpuFinding& gpu) {
              gpu.problem.empty() ? json::Value(gpu.free_bytes) : json::Value());
   object.Set("memory_bus_bits", json::Value(gpu.info.memory_bus_bits));
   object.Set("l2_bytes", json::Value(gpu.info.l2_bytes));
-  object.Set("driver_cuda_version", json::Value(Version(gpu.info.driver_version)));
-  object.Set("runtime_cuda_version", json::Value(Version(gpu.info.runtime_version)));
+  object.Set("driver_cuda_version", json::Value(CudaVersionText(gpu.info.driver_version)));
+  object.Set("runtime_cuda_version", json::Value(CudaVersionText(gpu.info.runtime_version)));
   object.Set("problem", gpu.problem.empty() ? json::Value() : json::Value(gpu.problem));
   return object;
 }
@@ -71,7 +68,8 @@ std::string GpuLines(const GpuFindings& findings) {
                     fmt::format("gpu {}", gpu.info.ordinal), gpu.info.name, memory,
                     gpu.info.compute_major, gpu.info.compute_minor, gpu.info.num_multiprocessors);
     text += fmt::format("           driver for CUDA {}, program built with CUDA {}\n",
-                        Version(gpu.info.driver_version), Version(gpu.info.runtime_version));
+                        CudaVersionText(gpu.info.driver_version),
+                        CudaVersionText(gpu.info.runtime_version));
     if (!gpu.problem.empty()) text += fmt::format("           cannot be used: {}\n", gpu.problem);
   }
   return text;

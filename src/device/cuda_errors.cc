@@ -4,11 +4,9 @@
 
 #include <fmt/format.h>
 
-namespace sluice {
+#include "device/device_bytes.h"
 
-std::string CudaVersionText(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
+namespace sluice {
 
 bool IsFatalCudaError(cudaError_t code) {
   switch (code) {

@@ -9,9 +9,6 @@
 
 namespace sluice {
 
-// "13.0" of 13000.
-std::string CudaVersionText(int version);
-
 // Whether the process can do nothing on the device after it, whatever is called.
 bool IsFatalCudaError(cudaError_t code);
 

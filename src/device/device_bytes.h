@@ -1,4 +1,4 @@
-// Sizes of device memory in messages.
+// Sizes of device memory and versions of CUDA in messages.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,11 @@ inline std::string DeviceBytesText(int64_t bytes) {  // "512 bytes", "1.50 MiB",
   if (bytes < (int64_t{1} << 20)) return fmt::format("{} bytes", bytes);
   const double mib = static_cast<double>(bytes) / (1 << 20);
   return mib < 1024 ? fmt::format("{:.2f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
+}
+
+// "13.0" of 13000, as the CUDA runtime counts.
+inline std::string CudaVersionText(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 // What an allocation that did not fit tells.
