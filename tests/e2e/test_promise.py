@@ -13,8 +13,6 @@ FLAGS = {
     "chunks of 64": ["--max-num-batched-tokens", 64, "--max-num-seqs", 16, "--no-enable-prefix-caching"],
     "prefix cache": ["--enable-prefix-caching"],
     "one thread": ["--threads", 1, "--no-enable-prefix-caching"],
-    # Blocks for about a third of the prompts: sequences are preempted and computed again.
-    "preemption": ["--num-gpu-blocks-override", 64, "--max-model-len", 1000, "--no-enable-prefix-caching"],
 }
 
 
@@ -32,13 +30,32 @@ def alone():
 
 @pytest.mark.parametrize("how", FLAGS)
 def test_same_answers(alone, how):
-    flags = FLAGS[how] if "--max-model-len" in FLAGS[how] else ["--max-model-len", 4096, *FLAGS[how]]
-    with serving(ABACUS, *flags) as server:
+    with serving(ABACUS, "--max-model-len", 4096, *FLAGS[how]) as server:
         for seed, want in alone.items():
             jobs = [lambda p=p: ask(server, p, seed) for p in PROMPTS]
             assert at_once(jobs) == want
             assert at_once(jobs * 2) == want * 2
-        if how == "preemption":
-            assert server.metric("vllm:num_preemptions_total") > 0
         if how == "prefix cache":
             assert server.metric("vllm:prefix_cache_hits_total") > 0
+
+
+def test_same_answers_after_preemption():
+    """Eight prompts of one request have room together until they have grown: some are preempted and computed again."""
+    prompts = ["Ann has %d pears. " % (10 + i) * 10 for i in range(8)]
+    body = {"model": "m", "max_tokens": 64, "logprobs": 5, "ignore_eos": True, "temperature": 0.8, "seed": 11}
+
+    def answers(server, prompt):
+        status, answer = server.post("/v1/completions", {**body, "prompt": prompt})
+        assert status == 200, answer
+        return [(c["text"], c["logprobs"]["token_logprobs"]) for c in answer["choices"]], answer["usage"]["prompt_tokens"]
+
+    tokens_of_cache = 16 * 64
+    with serving(ABACUS, "--max-model-len", 1000, "--no-enable-prefix-caching") as server:
+        alone = [answers(server, prompt) for prompt in prompts]
+        assert server.metric("vllm:num_preemptions_total") == 0
+    num_prompt_tokens = sum(tokens for _, tokens in alone)
+    assert num_prompt_tokens < tokens_of_cache < num_prompt_tokens + 64 * len(prompts)
+    with serving(ABACUS, "--max-model-len", 1000, "--no-enable-prefix-caching", "--num-gpu-blocks-override", tokens_of_cache // 16) as server:
+        together, _ = answers(server, prompts)
+        assert server.metric("vllm:num_preemptions_total") > 0
+    assert together == [choice for choices, _ in alone for choice in choices]
