@@ -109,6 +109,17 @@ TEST(DeviceDraw, HeavyDrawsTheTokensOfTheCpu) {
   }
 }
 
+TEST(DeviceDraw, TakesTheFirstOfTheLargestAtTemperatureZero) {
+  std::vector<float> row(9000, -1.0f);
+  const auto largest = [&row] {
+    return DrawOnDevice(row, static_cast<int64_t>(row.size()), {SettingsOf(Params(0, 1, 0, 0), 0)});
+  };
+  EXPECT_EQ(largest(), (std::vector<int32_t>{0, 0}));
+  row[8999] = row[4500] = 0.0f;
+  row[3000] = -0.0f;
+  EXPECT_EQ(largest(), (std::vector<int32_t>{3000, 0}));
+}
+
 TEST(DeviceDraw, SaysWhichRowsHaveNothingToDraw) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> logits = {0, nan,       1,          -kInfinity, -kInfinity, -kInfinity,

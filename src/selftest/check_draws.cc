@@ -67,8 +67,9 @@ Status CheckDraw(CheckRun& run, CaseMemory& memory, Comparison& comparison, int6
     }
   }
   const auto rows = static_cast<int64_t>(expected.size());
-  logits[static_cast<size_t>((rows - 1) * cols)] = std::nanf("");
-  expected.back() = -1;
+  // The last two have nothing to draw.
+  std::fill(logits.end() - 2 * cols, logits.end() - cols, -kInfinity);
+  *(logits.end() - cols) = std::nanf("");
   const float* device_logits = memory.In(logits);
   const device::DrawSettings* device_settings = memory.In(settings);
   int32_t* tokens = memory.Out<int32_t>(rows);
@@ -80,8 +81,10 @@ Status CheckDraw(CheckRun& run, CaseMemory& memory, Comparison& comparison, int6
   const auto got_errors = memory.Read(errors, rows);
   if (!memory.ok()) return memory.status();
   for (size_t i = 0; i < expected.size(); ++i) {
-    const auto error = expected[i] < 0 ? device::DrawError::kNan : device::DrawError::kNone;
-    comparison.AddEqual(got[i], expected[i]);
+    const auto error = i + 1 == expected.size()   ? device::DrawError::kNan
+                       : i + 2 == expected.size() ? device::DrawError::kNoFiniteLogit
+                                                  : device::DrawError::kNone;
+    comparison.AddEqual(got[i], error == device::DrawError::kNone ? expected[i] : -1);
     comparison.AddEqual(static_cast<int64_t>(got_errors[i]), static_cast<int64_t>(error));
   }
   return {};
@@ -90,10 +93,11 @@ Status CheckDraw(CheckRun& run, CaseMemory& memory, Comparison& comparison, int6
 }  // namespace
 
 void CheckDraws(CheckRun& run) {
-  std::vector<int64_t> widths = {1, 1003};
-  if (run.with_large_shapes()) widths.insert(widths.end(), {128256, 202048});
+  std::vector<int64_t> widths = {1, 100, 1003};
+  if (run.with_large_shapes()) widths.insert(widths.end(), {128256, 151936, 202048});
   for (const int64_t cols : widths) {
-    run.Case("sample_rows", fmt::format("24 x {}, top_k, top_p, min_p, equals, NaN", cols),
+    run.Case("sample_rows",
+             fmt::format("24 x {}, top_k, top_p, min_p, equals, NaN, infinities", cols),
              [&](CaseMemory& memory, Comparison& comparison) {
                return CheckDraw(run, memory, comparison, cols);
              });

@@ -126,7 +126,6 @@ std::span<const CheckPart> CheckParts() {
       {"grouped-linear", "matrix products of experts", CheckGroupedLinear},
       {"attention", "attention over the paged cache", CheckAttention},
       {"experts", "routing to experts and back", CheckExperts},
-      {"logits", "the most likely token", CheckLogits},
       {"draws", "tokens drawn from logits", CheckDraws},
       {"dummy-weights", "random weights made on the device", CheckDummyWeights},
       {"models", "the demo model in every format against the CPU", CheckModels},

@@ -92,7 +92,6 @@ void CheckLibrary(CheckRun& run);
 void CheckGroupedLinear(CheckRun& run);
 void CheckAttention(CheckRun& run);
 void CheckExperts(CheckRun& run);
-void CheckLogits(CheckRun& run);
 void CheckDraws(CheckRun& run);
 void CheckDummyWeights(CheckRun& run);
 void CheckModels(CheckRun& run);

@@ -116,20 +116,24 @@ void MeasureRopeAppend(MeasureRun& run, int64_t rows) {
               });
 }
 
-void MeasureArgMax(MeasureRun& run, int64_t rows) {
+void MeasureDraws(MeasureRun& run, int64_t rows) {
   const int64_t vocabulary = run.Size(128256, 256);
   CaseMemory memory(run.device());
   const double bytes = static_cast<double>(rows * vocabulary) * 4;
   const auto logits = Arrays<float>(memory, rows * vocabulary, run.CopiesBeyondCache(bytes));
+  // Of temperature 0: the row is read once.
+  const auto* settings =
+      memory.In(std::vector<device::DrawSettings>(static_cast<size_t>(rows), {0, 0, 0, 1, 0}));
   int32_t* tokens = memory.Out<int32_t>(rows);
-  int32_t* has_nan = memory.Out<int32_t>(rows);
-  run.Measure({.name = "arg_max",
-               .shape = fmt::format("{} x {}", rows, vocabulary),
+  auto* errors = memory.Out<device::DrawError>(rows);
+  run.Measure({.name = "sample_rows",
+               .shape = fmt::format("{} x {}, the largest", rows, vocabulary),
                .amount = bytes,
                .limit = run.limits().copy_gigabytes},
               memory, [&](int64_t turn) {
-                run.device().kernels().arg_max(
-                    run.device().handle(), {Of(logits, turn), rows, vocabulary, tokens, has_nan});
+                run.device().kernels().sample_rows(
+                    run.device().handle(),
+                    {Of(logits, turn), rows, vocabulary, settings, tokens, errors});
               });
 }
 
@@ -143,7 +147,7 @@ void MeasureRows(MeasureRun& run) {
     MeasureRopeAppend(run, rows);
   }
   for (const int64_t rows : {int64_t{1}, run.Size(64, 2), run.Size(256, 3)}) {
-    if (!run.lost()) MeasureArgMax(run, rows);
+    if (!run.lost()) MeasureDraws(run, rows);
   }
 }
 

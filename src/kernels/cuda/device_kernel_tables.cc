@@ -12,8 +12,8 @@ namespace {
         backend::LaunchConvertRows, backend::LaunchTakeRows, backend::LaunchLinear,              \
         backend::LaunchGroupedLinear, backend::LaunchExpandWeights, backend::LaunchScaleResults, \
         backend::LaunchRouter, backend::LaunchGroupByExpert, backend::LaunchGatherRows,          \
-        backend::LaunchCombineExperts, backend::LaunchArgMax, backend::LaunchSampleRows,         \
-        backend::LaunchRandomCodes, backend::LaunchRandomScales, backend::LaunchInstruction      \
+        backend::LaunchCombineExperts, backend::LaunchSampleRows, backend::LaunchRandomCodes,    \
+        backend::LaunchRandomScales, backend::LaunchInstruction                                  \
   }
 
 constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);

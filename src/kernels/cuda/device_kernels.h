@@ -278,18 +278,9 @@ struct CombineExpertsArgs {
   float* sum;
 };
 
-// tokens[i] = index of the largest of logits[i, :], the first of equals; NaN counts as smaller than
-// everything. has_nan[i] = 1 where a row has one.
-struct ArgMaxArgs {
-  const float* logits;  // [rows, cols]
-  int64_t rows, cols;
-  int32_t* tokens;
-  int32_t* has_nan;
-};
-
 // How a token is drawn from a row: settings of sampler/sampling_params.h, as DrawToken uses them.
 struct DrawSettings {
-  float scale;     // 1 / temperature; 0: the largest, as arg_max does
+  float scale;     // 1 / temperature; 0: the largest, the first of equals
   float farthest;  // -log(min_p); infinity: off
   int32_t top_k;   // 0: off
   double top_p;    // 1: off
@@ -365,7 +356,6 @@ struct DeviceKernels {
   void (*group_by_expert)(const StreamHandle&, const GroupByExpertArgs&);
   void (*gather_rows)(const StreamHandle&, const GatherRowsArgs&);
   void (*combine_experts)(const StreamHandle&, const CombineExpertsArgs&);
-  void (*arg_max)(const StreamHandle&, const ArgMaxArgs&);
   void (*sample_rows)(const StreamHandle&, const SampleRowsArgs&);
   void (*random_codes)(const StreamHandle&, const RandomCodesArgs&);
   void (*random_scales)(const StreamHandle&, const RandomScalesArgs&);
@@ -392,7 +382,6 @@ struct DeviceKernels {
   void LaunchGroupByExpert(const StreamHandle&, const device::GroupByExpertArgs&);   \
   void LaunchGatherRows(const StreamHandle&, const device::GatherRowsArgs&);         \
   void LaunchCombineExperts(const StreamHandle&, const device::CombineExpertsArgs&); \
-  void LaunchArgMax(const StreamHandle&, const device::ArgMaxArgs&);                 \
   void LaunchSampleRows(const StreamHandle&, const device::SampleRowsArgs&);         \
   void LaunchRandomCodes(const StreamHandle&, const device::RandomCodesArgs&);       \
   void LaunchRandomScales(const StreamHandle&, const device::RandomScalesArgs&);     \
