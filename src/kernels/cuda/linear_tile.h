@@ -16,6 +16,7 @@
 #include "kernels/cuda/linear_formats.h"
 #include "kernels/cuda/linear_plan.h"
 #include "kernels/cuda/linear_result.h"
+#include "kernels/cuda/nvf4_scales.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 
@@ -89,24 +90,55 @@ __device__ __forceinline__ TokenRange FindTokens(const device::GroupedLinearArgs
   return {0, 0, 0};
 }
 
-// Copies a stage of kTileRows rows; what lies beyond the matrix becomes zeros.
+// Copies stages of a tile of rows to shared memory; what lies beyond the matrix becomes zeros. All
+// that a thread needs is worked out once: a stage costs it little more than the copies.
 template <int kBits, int kStageK, int kTileRows, int kThreads>
-__device__ __forceinline__ void CopyStage(unsigned char* shared, const unsigned char* rows,
-                                          int64_t row_bytes, int64_t num_rows, int64_t stage) {
-  constexpr int kChunks = kStageK * kBits / 128;
-  constexpr int kStep = kThreads / kChunks;
-  static_assert(kTileRows % kStep == 0);
-  const int chunk = static_cast<int>(threadIdx.x) % kChunks;
-  const int first = static_cast<int>(threadIdx.x) / kChunks;
-  const int64_t offset = (stage * kChunks + chunk) * 16;
-  const bool is_inside = offset < row_bytes;
-  SLUICE_UNROLL
-  for (int row = first; row < first + kTileRows; row += kStep) {
-    const bool is_valid = is_inside && row < num_rows;
-    AsyncCopy16(shared + ChunkOffset<kBits, kStageK>(row, chunk),
-                is_valid ? rows + row * row_bytes + offset : rows, is_valid);
+class StageCopier {
+ public:
+  // The tile's rows begin at `rows`; the matrix has `num_rows` from there on.
+  __device__ __forceinline__ StageCopier(const unsigned char* rows, int64_t row_bytes,
+                                         int64_t num_rows, int64_t first_stage)
+      : any_(rows), step_(row_bytes * kStep) {
+    const int chunk = static_cast<int>(threadIdx.x) % kChunks;
+    const int first = static_cast<int>(threadIdx.x) / kChunks;
+    const int64_t offset = (first_stage * kChunks + chunk) * 16;
+    from_ = rows + first * row_bytes + offset;
+    left_ = row_bytes - offset;
+    to_ = ChunkOffset<kBits, kStageK>(first, chunk);
+    num_copies_ = num_rows <= first ? 0
+                                    : static_cast<int>(min(static_cast<int64_t>(kCopies),
+                                                           (num_rows - first + kStep - 1) / kStep));
   }
-}
+
+  // The next stage. `shared`: where its rows go.
+  __device__ __forceinline__ void Copy(unsigned char* shared) {
+    const unsigned char* from = from_;
+    const int num_copies = left_ > 0 ? num_copies_ : 0;
+    SLUICE_UNROLL
+    for (int i = 0; i < kCopies; ++i) {
+      const bool is_valid = i < num_copies;
+      AsyncCopy16(shared + to_ + i * kStep * kRowBytes, is_valid ? from : any_, is_valid);
+      from += step_;
+    }
+    from_ += kRowBytes;
+    left_ -= kRowBytes;
+  }
+
+ private:
+  static constexpr int kRowBytes = kStageK * kBits / 8;  // of a stage
+  static constexpr int kChunks = kRowBytes / 16;
+  static constexpr int kStep = kThreads / kChunks;
+  static constexpr int kCopies = kTileRows / kStep;
+  // The rows of a thread have their chunk at the same place: ChunkOffset mixes in no bits above.
+  static_assert(kTileRows % kStep == 0 && kStep % 8 == 0);
+
+  const unsigned char* any_;   // an address to name where nothing is read
+  const unsigned char* from_;  // of the next stage
+  const int64_t step_;         // from one row of this thread to the next
+  int64_t left_;               // bytes of a row from from_ on
+  int to_;
+  int num_copies_;  // of rows that there are
+};
 
 // Scales of groups and blocks, which each lane loads for its own rows a stage before it needs them.
 // Raw bits; 0 beyond the end of k.
@@ -128,6 +160,8 @@ struct StageScales {
         const int64_t row = min(first_row + r * 16 + half * 8, w.n - 1);
         if constexpr (T::kHasBlocks)
           rows[r][half] = static_cast<const float*>(scales) + row / w.block_rows * per_row;
+        else if constexpr (kF == Format::kNvF4)
+          rows[r][half] = static_cast<const uint8_t*>(scales) + device::NvF4ScaleRow(row, per_row);
         else
           rows[r][half] = static_cast<const uint8_t*>(scales) + row * per_row;
       }
@@ -139,7 +173,7 @@ struct StageScales {
     for (int unit = 0; unit < T::kUnits; ++unit) {
       const int64_t at = stage * T::kUnits + unit;
       const bool is_inside = at < units && (unit == 0 || is_per_unit);
-      const int64_t index = kF == Format::kNvF4   ? at * 2 + t / 2
+      const int64_t index = kF == Format::kNvF4   ? device::NvF4ScaleGroup(at * 2 + t / 2)
                             : kF == Format::kMxF4 ? at
                                                   : at * 32 / group;
       SLUICE_UNROLL
@@ -303,16 +337,18 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
   }
 
   unsigned char* shared = SharedMemory();
-  const auto copy = [&](int64_t stage, int slot) {
+  StageCopier<T::kBits, T::kStageK, Shape::kRows, Shape::kThreads> weight_copier(
+      weight_rows, weight_bytes, w.n - first_n, begin);
+  StageCopier<T::kInputBits, T::kStageK, kTokens, Shape::kThreads> input_copier(
+      input_rows, input_bytes, tokens.count, begin);
+  const auto copy_next = [&](int slot) {
     unsigned char* to = shared + slot * Shape::kStageBytes;
-    CopyStage<T::kBits, T::kStageK, Shape::kRows, Shape::kThreads>(to, weight_rows, weight_bytes,
-                                                                   w.n - first_n, stage);
-    CopyStage<T::kInputBits, T::kStageK, kTokens, Shape::kThreads>(
-        to + Shape::kWeightBytes, input_rows, input_bytes, tokens.count, stage);
+    weight_copier.Copy(to);
+    input_copier.Copy(to + Shape::kWeightBytes);
   };
   SLUICE_UNROLL
   for (int i = 0; i < Shape::kStages - 1; ++i) {
-    if (begin + i < end) copy(begin + i, i);
+    if (begin + i < end) copy_next(i);
     AsyncCommit();
   }
 
@@ -322,8 +358,7 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
     AsyncWait<Shape::kStages - 2>();
     __syncthreads();
     // Every warp is done with the slot of the stage before.
-    const int64_t ahead = stage + Shape::kStages - 1;
-    if (ahead < end) copy(ahead, slot == 0 ? Shape::kStages - 1 : slot - 1);
+    if (stage + Shape::kStages - 1 < end) copy_next(slot == 0 ? Shape::kStages - 1 : slot - 1);
     AsyncCommit();
     if constexpr (T::kHasGroups || T::kHasBlocks) {
       scales.Advance();
