@@ -1,6 +1,7 @@
 // Random weights: a device must make the numbers that a CPU makes.
 #include <fmt/format.h>
 
+#include "kernels/cuda/nvf4_scales.h"
 #include "kernels/random_bits.h"
 #include "selftest/check_run.h"
 #include "selftest/test_numbers.h"
@@ -45,11 +46,13 @@ Status CheckCodes(CheckRun& run, CaseMemory& memory, Comparison& comparison, Cod
 }
 
 Status CheckScales(CheckRun& run, CaseMemory& memory, Comparison& comparison, GroupScales type) {
-  constexpr int64_t kCount = 1000;
+  constexpr int64_t kCount = 1000, kFirstRow = 100, kGroups = 10;  // kE4M3: of 100 rows more
+  static_assert(device::NvF4ScaleBytes(kFirstRow + kCount / kGroups, kGroups) <= kCount * 4);
   const float value = type == GroupScales::kE8M0 ? 121 : 0.0123f;
   uint8_t* out = memory.Out<uint8_t>(kCount * 4);
   if (!memory.ok()) return memory.status();
-  run.device().kernels().random_scales(run.device().handle(), {out, type, kSeed, kCount, value});
+  run.device().kernels().random_scales(run.device().handle(),
+                                       {out, type, kSeed, kCount, value, kFirstRow, kGroups});
   const auto got = memory.Read(out, kCount * 4);
   if (!memory.ok()) return memory.status();
   for (int64_t i = 0; i < kCount; ++i) {
@@ -58,8 +61,12 @@ Status CheckScales(CheckRun& run, CaseMemory& memory, Comparison& comparison, Gr
       std::memcpy(&scale, got.data() + 4 * i, 4);
       comparison.AddF32(scale, value, 0);
     } else {
-      comparison.AddEqual(got[static_cast<size_t>(i)],
-                          type == GroupScales::kE8M0 ? 121 : kernels::RandomE4m3Scale(kSeed, i));
+      const bool is_e4m3 = type == GroupScales::kE4M3;
+      const int64_t at = is_e4m3 ? device::NvF4ScaleRow(kFirstRow + i / kGroups, kGroups) +
+                                       device::NvF4ScaleGroup(i % kGroups)
+                                 : i;
+      comparison.AddEqual(got[static_cast<size_t>(at)],
+                          is_e4m3 ? kernels::RandomE4m3Scale(kSeed, i) : 121);
     }
   }
   return {};

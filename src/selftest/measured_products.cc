@@ -1,5 +1,7 @@
 #include "selftest/measured_products.h"
 
+#include "kernels/cuda/nvf4_scales.h"
+
 namespace sluice::selftest {
 
 using device::Codes;
@@ -49,9 +51,20 @@ MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memo
       const bool is_block = format.group_type == GroupScales::kBlock;
       const int64_t count =
           is_block ? (n + format.block_rows - 1) / format.block_rows * groups : n * groups;
-      uint8_t* scales = memory.Out<uint8_t>(count * (is_block ? 4 : 1));
-      if (memory.ok())
-        kernels.random_scales(stream, {scales, format.group_type, 7, count, is_block ? 1.0f : 127});
+      const bool is_nvf4 = format.group_type == GroupScales::kE4M3;
+      const int64_t bytes =
+          is_nvf4 ? device::NvF4ScaleBytes(n, groups) : count * (is_block ? 4 : 1);
+      uint8_t* scales = memory.Out<uint8_t>(bytes);
+      if (memory.ok()) {
+        device.stream().Fill(scales, 0, bytes);
+        kernels.random_scales(stream, {.out = scales,
+                                       .type = format.group_type,
+                                       .tensor_seed = 7,
+                                       .count = count,
+                                       .value = is_block ? 1.0f : 127,
+                                       .first_row = 0,
+                                       .groups = groups});
+      }
       args.w.group_scales = scales;
     }
     args_.push_back(args);

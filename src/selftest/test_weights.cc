@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/cuda/nvf4_scales.h"
 #include "selftest/test_numbers.h"
 #include "tensor/float8.h"
 
@@ -127,6 +128,7 @@ int64_t TestWeights::group_scales_stride() const {
   if (format_.group_type == GroupScales::kNone) return 0;
   if (format_.group_type == GroupScales::kBlock)
     return (n_ + format_.block_rows - 1) / format_.block_rows * GroupsOfRow() * 4;
+  if (format_.group_type == GroupScales::kE4M3) return device::NvF4ScaleBytes(n_, GroupsOfRow());
   return n_ * GroupsOfRow();
 }
 
@@ -157,8 +159,9 @@ double TestWeights::GroupScale(int64_t expert, int64_t row, int64_t group) const
       return block_scales_[static_cast<size_t>(expert * group_scales_stride() / 4 +
                                                row / format_.block_rows * groups + group)];
     case GroupScales::kE4M3:
-      return ToFloat(
-          Float8E4M3{group_bytes_[static_cast<size_t>((expert * n_ + row) * groups + group)]});
+      return ToFloat(Float8E4M3{group_bytes_[static_cast<size_t>(expert * group_scales_stride() +
+                                                                 device::NvF4ScaleRow(row, groups) +
+                                                                 device::NvF4ScaleGroup(group))]});
     case GroupScales::kE8M0:
       return std::ldexp(
           1.0, group_bytes_[static_cast<size_t>((expert * n_ + row) * groups + group)] - 127);

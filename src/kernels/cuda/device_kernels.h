@@ -170,7 +170,7 @@ struct TakeRowsArgs {
 enum class Codes : uint8_t { kBF16, kF8, kI8, kF4 };
 enum class GroupScales : uint8_t {
   kNone,
-  kE4M3,   // [n, k / group]
+  kE4M3,   // [n, k / group] in the order of nvf4_scales.h
   kE8M0,   // [n, k / group]
   kBlock,  // F32 [ceil(n / block_rows), ceil(k / group)]
 };
@@ -312,12 +312,15 @@ struct RandomCodesArgs {
   float scale;  // kBF16: uniform in [-32768, 32767] * scale
 };
 // Scales of random groups: kE4M3 from 0.5 to 1.875 (as dummy_weights.cc), kE8M0 and F32 constant.
+// Those of kE4M3 are rows of `groups` scales, from row `first_row` of the matrix at `out` on
+// (nvf4_scales.h); what stands between them is not touched.
 struct RandomScalesArgs {
   void* out;
   GroupScales type;
   uint64_t tensor_seed;
   int64_t count;
-  float value;  // kBlock: the scale; kE8M0: its code
+  float value;                        // kBlock: the scale; kE8M0: its code
+  int64_t first_row = 0, groups = 1;  // kE4M3
 };
 
 // One instruction of device_code.h by itself; instructions.cu says what each reads and writes.

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "kernels/cuda/library_linear_testing.h"
+#include "kernels/cuda/nvf4_scales.h"
 #include "kernels/kernel_testing.h"
 #include "tensor/bfloat16.h"
 #include "tensor/float8.h"
@@ -43,9 +44,11 @@ float CodeOf(const Weights& w, int64_t n, int64_t k) {
   const int64_t group = n * (w.k / std::max(w.group, 1)) + k / std::max(w.group, 1);
   switch (w.group_type) {
     case GroupScales::kNone: break;
-    case GroupScales::kE4M3:
-      value *= ToFloat(static_cast<const Float8E4M3*>(w.group_scales)[group]);
+    case GroupScales::kE4M3: {
+      const int64_t at = NvF4ScaleRow(n, w.k / w.group) + NvF4ScaleGroup(k / w.group);
+      value *= ToFloat(static_cast<const Float8E4M3*>(w.group_scales)[at]);
       break;
+    }
     case GroupScales::kE8M0:
       value *= std::ldexp(1.0f, static_cast<const uint8_t*>(w.group_scales)[group] - 127);
       break;
@@ -178,7 +181,7 @@ struct Problem {
     if (format.groups == GroupScales::kBlock)
       groups = BufferOf(device, Positive((n + 31) / 32 * ((k + format.group - 1) / format.group)));
     else if (format.groups == GroupScales::kE4M3)
-      groups = Bytes(device, n * k / format.group, 0x28, 0x40);
+      groups = NvF4Scales(device, n, k / format.group);
     else if (format.groups == GroupScales::kE8M0)
       groups = Bytes(device, n * k / format.group, 122, 130);
     args.w.group_scales = groups.data();
@@ -219,6 +222,15 @@ struct Problem {
   DeviceBuffer Bytes(Device& device, int64_t count, int64_t low, int64_t high) {
     std::vector<uint8_t> bytes(static_cast<size_t>(count));
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.Integer(low, high));
+    return BufferOf(device, bytes);
+  }
+  DeviceBuffer NvF4Scales(Device& device, int64_t rows, int64_t count) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(NvF4ScaleBytes(rows, count)));
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t group = 0; group < count; ++group)
+        bytes[static_cast<size_t>(NvF4ScaleRow(row, count) + NvF4ScaleGroup(group))] =
+            static_cast<uint8_t>(random.Integer(0x28, 0x40));
+    }
     return BufferOf(device, bytes);
   }
   std::vector<float> Positive(int64_t count) {

@@ -5,6 +5,7 @@
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/linear_plan.h"
+#include "kernels/cuda/nvf4_scales.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
@@ -42,8 +43,10 @@ __device__ __forceinline__ float GroupScale(const device::Weights& w, int64_t ro
   const int64_t per_row = (w.k + w.group - 1) / w.group, column = k / w.group;
   if (w.group_type == GroupScales::kBlock)
     return static_cast<const float*>(w.group_scales)[row / w.block_rows * per_row + column];
-  const uint8_t byte = static_cast<const uint8_t*>(w.group_scales)[row * per_row + column];
-  return w.group_type == GroupScales::kE4M3 ? E4m3ToFloat(byte) : E8m0ToFloat(byte);
+  const auto* bytes = static_cast<const uint8_t*>(w.group_scales);
+  if (w.group_type == GroupScales::kE4M3)
+    return E4m3ToFloat(bytes[device::NvF4ScaleRow(row, per_row) + device::NvF4ScaleGroup(column)]);
+  return E8m0ToFloat(bytes[row * per_row + column]);
 }
 
 }  // namespace

@@ -241,9 +241,8 @@ TEST_P(LinearKernels, KeepNanInItsColumn) {
     w.codes()[7 * kK + 33] = 0x7F;
     w.codes()[9 * kK + 50] = 0xFF;
   } else {
-    const auto per_row = static_cast<size_t>(kK / GetParam().group);
-    w.group_scales()[7 * per_row + 1] = GetParam().group_type == GroupScales::kE4M3 ? 0x7F : 0xFF;
-    w.group_scales()[9 * per_row] = 0xFF;
+    w.group_scales()[w.ScaleAt(7, 1)] = GetParam().group_type == GroupScales::kE4M3 ? 0x7F : 0xFF;
+    w.group_scales()[w.ScaleAt(9, 0)] = 0xFF;
   }
   const InputSample x(random, GetParam().x_type, 3, kK);
   const std::vector<float> y = Runner::Linear(w, x, 0, 3);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/nvf4_scales.h"
 #include "kernels/stored_matrix_testing.h"
 
 namespace sluice::device {
@@ -53,12 +54,13 @@ class WeightsSample {
     }
     scale_cols_ = format.group == 0 ? 0 : (k + format.group - 1) / format.group;
     if (format.group_type == GroupScales::kBlock) {
-      scale_rows_ = (n + format.block_rows - 1) / format.block_rows;
-      block_scales_ = random.Normal(scale_rows_ * scale_cols_ * experts);
+      const int64_t rows = (n + format.block_rows - 1) / format.block_rows;
+      scale_bytes_ = rows * scale_cols_ * 4;
+      block_scales_ = random.Normal(rows * scale_cols_ * experts);
     } else if (format.group != 0) {
-      scale_rows_ = n;
-      group_scales_.resize(static_cast<size_t>(scale_rows_ * scale_cols_ * experts));
       const bool is_e4m3 = format.group_type == GroupScales::kE4M3;
+      scale_bytes_ = is_e4m3 ? NvF4ScaleBytes(n, scale_cols_) : n * scale_cols_;
+      group_scales_.resize(static_cast<size_t>(scale_bytes_ * experts));
       for (uint8_t& scale : group_scales_)
         scale = static_cast<uint8_t>(is_e4m3 ? random.Integer(0, 0x7E) : random.Integer(117, 135));
     }
@@ -84,9 +86,7 @@ class WeightsSample {
   double Number(int64_t n, int64_t k, int64_t expert = 0) const {
     double scale = 1;
     if (format_.group != 0) {
-      const int64_t row = format_.group_type == GroupScales::kBlock ? n / format_.block_rows : n;
-      const auto at =
-          static_cast<size_t>((expert * scale_rows_ + row) * scale_cols_ + k / format_.group);
+      const size_t at = ScaleAt(n, k / format_.group, expert);
       scale = format_.group_type == GroupScales::kBlock  ? block_scales_[at]
               : format_.group_type == GroupScales::kE4M3 ? kernels::E4M3Formula(group_scales_[at])
                                                          : kernels::E8M0Formula(group_scales_[at]);
@@ -98,8 +98,16 @@ class WeightsSample {
   }
 
   int64_t codes_stride() const { return codes_stride_; }
-  int64_t group_scales_stride() const {
-    return scale_rows_ * scale_cols_ * (format_.group_type == GroupScales::kBlock ? 4 : 1);
+  int64_t group_scales_stride() const { return scale_bytes_; }
+  // Where the scale of a row's group stands.
+  size_t ScaleAt(int64_t n, int64_t group, int64_t expert = 0) const {
+    int64_t at = expert * scale_bytes_;
+    switch (format_.group_type) {
+      case GroupScales::kBlock: at = at / 4 + n / format_.block_rows * scale_cols_ + group; break;
+      case GroupScales::kE4M3: at += NvF4ScaleRow(n, scale_cols_) + NvF4ScaleGroup(group); break;
+      default: at += n * scale_cols_ + group;
+    }
+    return static_cast<size_t>(at);
   }
   std::vector<uint8_t>& codes() { return codes_; }
   std::vector<uint8_t>& group_scales() { return group_scales_; }
@@ -122,7 +130,8 @@ class WeightsSample {
 
   WeightsFormat format_;
   int64_t n_, k_;
-  int64_t codes_stride_ = 0, scale_rows_ = 0, scale_cols_ = 0;
+  int64_t codes_stride_ = 0, scale_cols_ = 0;
+  int64_t scale_bytes_ = 0;  // of an expert
   std::vector<uint8_t> codes_, group_scales_;
   std::vector<float> block_scales_, row_scales_;
 };

@@ -1,5 +1,6 @@
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/nvf4_scales.h"
 #include "kernels/random_bits.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
@@ -50,12 +51,14 @@ __global__ void RandomCodesKernel(device::RandomCodesArgs args) {
 __global__ void RandomScalesKernel(device::RandomScalesArgs args) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= args.count) return;
+  auto* const bytes = static_cast<uint8_t*>(args.out);
   if (args.type == device::GroupScales::kBlock)
     static_cast<float*>(args.out)[i] = args.value;
+  else if (args.type == device::GroupScales::kE8M0)
+    bytes[i] = static_cast<uint8_t>(args.value);
   else
-    static_cast<uint8_t*>(args.out)[i] = args.type == device::GroupScales::kE8M0
-                                             ? static_cast<uint8_t>(args.value)
-                                             : kernels::RandomE4m3Scale(args.tensor_seed, i);
+    bytes[device::NvF4ScaleRow(args.first_row + i / args.groups, args.groups) +
+          device::NvF4ScaleGroup(i % args.groups)] = kernels::RandomE4m3Scale(args.tensor_seed, i);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "kernels/cuda/device_kernel_testing.h"
+#include "kernels/cuda/nvf4_scales.h"
 #include "kernels/random_bits.h"
 
 namespace sluice::emulated {
@@ -83,12 +84,6 @@ TEST(DeviceRandomScales, AreRandomOrConstant) {
               {.out = out, .type = type, .tensor_seed = kSeed, .count = count, .value = value});
         });
   };
-  const std::vector<uint8_t> e4m3 = make(GroupScales::kE4M3, 0, 1);
-  for (int64_t i = 0; i < count; ++i) {
-    EXPECT_EQ(e4m3[i], 0x30 + (kernels::MixBits(kSeed + static_cast<uint64_t>(i)) & 0xF));
-    const float scale = ToFloat(Float8E4M3{e4m3[i]});
-    EXPECT_TRUE(scale >= 0.5f && scale <= 1.875f) << scale;
-  }
   EXPECT_EQ(make(GroupScales::kE8M0, 121, 1), std::vector<uint8_t>(count, 121));
   const std::vector<uint8_t> block = make(GroupScales::kBlock, 0.0625f, 4);
   for (int64_t i = 0; i < count; ++i) {
@@ -96,6 +91,36 @@ TEST(DeviceRandomScales, AreRandomOrConstant) {
     memcpy(&value, block.data() + i * 4, 4);
     EXPECT_EQ(value, 0.0625f);
   }
+}
+
+// Rows of a matrix of 140 rows: they reach over the end of a tile of scales.
+TEST(DeviceRandomScales, OfGroupsStandWhereProductsLookForThem) {
+  const int64_t rows = 40, first_row = 100, groups = 6;
+  const int64_t bytes = device::NvF4ScaleBytes(first_row + rows, groups);
+  EXPECT_EQ(bytes, 2 * 2 * 512);
+  const auto scales =
+      ResultOfBothOrders<uint8_t>(bytes, 0xEE, [&](const StreamHandle& stream, uint8_t* out) {
+        LaunchRandomScales(stream, {.out = out,
+                                    .type = device::GroupScales::kE4M3,
+                                    .tensor_seed = kSeed,
+                                    .count = rows * groups,
+                                    .value = 0,
+                                    .first_row = first_row,
+                                    .groups = groups});
+      });
+  std::vector<uint8_t> expected(static_cast<size_t>(bytes), 0xEE);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t group = 0; group < groups; ++group) {
+      // Byte by byte as the PTX ISA has it.
+      const int64_t r = first_row + row, tile = r / 128 * 2 + group / 4;
+      const auto at = static_cast<size_t>(tile * 512 + r % 32 * 16 + r % 128 / 32 * 4 + group % 4);
+      const uint64_t index = static_cast<uint64_t>(row * groups + group);
+      expected[at] = static_cast<uint8_t>(0x30 + (kernels::MixBits(kSeed + index) & 0xF));
+      const float scale = ToFloat(Float8E4M3{expected[at]});
+      EXPECT_TRUE(scale >= 0.5f && scale <= 1.875f) << scale;
+    }
+  }
+  EXPECT_EQ(scales, expected);
 }
 
 }  // namespace

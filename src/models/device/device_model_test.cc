@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_testing.h"
+#include "kernels/cuda/nvf4_scales.h"
 #include "kernels/linear.h"
 #include "kernels/sampling.h"
 #include "models/device/device_model_testing.h"
@@ -330,10 +331,14 @@ std::vector<float> DecodeDeviceRow(const device::Weights& w, int64_t row) {
       const int64_t groups = (w.k + w.group - 1) / w.group;
       scale = static_cast<const float*>(w.group_scales)[row / w.block_rows * groups + k / w.group];
     } else if (w.group_type != device::GroupScales::kNone) {
-      const uint8_t code =
-          static_cast<const uint8_t*>(w.group_scales)[row * (w.k / w.group) + k / w.group];
-      scale = w.group_type == device::GroupScales::kE4M3 ? ToFloat(Float8E4M3{code})
-                                                         : PowerOfTwoToFloat(code);
+      const auto* codes = static_cast<const uint8_t*>(w.group_scales);
+      const int64_t groups = w.k / w.group, group = k / w.group;
+      if (w.group_type == device::GroupScales::kE4M3) {
+        scale = ToFloat(
+            Float8E4M3{codes[device::NvF4ScaleRow(row, groups) + device::NvF4ScaleGroup(group)]});
+      } else {
+        scale = PowerOfTwoToFloat(codes[row * groups + group]);
+      }
     }
     values[static_cast<size_t>(k)] =
         value * scale * (w.row_scales == nullptr ? 1.0f : w.row_scales[row]);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/cuda/nvf4_scales.h"
 #include "models/dummy_rows.h"
 #include "tensor/bfloat16.h"
 #include "tensor/float4.h"
@@ -94,6 +95,7 @@ bool IsPlain(const DataFormat& format) {
 Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*format*/) {
   place_ = &layout_.matrix(next_++);
   CHECK(place_->rows == matrix.rows() && place_->cols == matrix.cols);
+  nvf4_scales_.clear();
   return {};
 }
 
@@ -179,13 +181,36 @@ Status DeviceSink::PutScales(const StoredMatrix& source, int64_t first_row) {
       TurnRows<uint8_t>(source.scales, source.rows, groups, 0, source.rows, made_.data());
       from = made_.data();
     }
-    RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads, to, from, source.rows * groups));
+    if (place_->has_nvf4_scales())
+      RETURN_IF_ERROR(PutNvF4Scales(from, first_row, source.rows));
+    else
+      RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads, to, from, source.rows * groups));
   }
   if (!place_->row_scales) return {};
   std::vector<float> scales(static_cast<size_t>(source.rows));
   for (int64_t row = 0; row < source.rows; ++row)
     scales[static_cast<size_t>(row)] = RowScaleOf(source, row);
   return Put(*place_->row_scales + first_row * 4, scales);
+}
+
+// Rows of scales in the order of devices. Parts of a matrix meet inside a tile of rows: what it
+// holds of the part before goes up again with the next.
+Status DeviceSink::PutNvF4Scales(const std::byte* scales, int64_t first_row, int64_t rows) {
+  constexpr int64_t kTileRows = device::kNvF4TileRows;
+  const int64_t groups = place_->groups();
+  nvf4_scales_.resize(static_cast<size_t>(place_->group_scale_bytes()));  // zeros
+  parts_.threads.ParallelFor(rows, kTurnedRows, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::byte* to = nvf4_scales_.data() + device::NvF4ScaleRow(first_row + row, groups);
+      for (int64_t group = 0; group < groups; ++group)
+        to[device::NvF4ScaleGroup(group)] = scales[row * groups + group];
+    }
+  });
+  const int64_t tile_rows_bytes = device::NvF4ScaleBytes(kTileRows, groups);
+  const int64_t begin = first_row / kTileRows * tile_rows_bytes;
+  const int64_t end = CeilDivide(first_row + rows, kTileRows) * tile_rows_bytes;
+  return parts_.uploader.Copy(parts_.threads, memory_ + *place_->group_scales + begin,
+                              nvf4_scales_.data() + begin, end - begin);
 }
 
 // A row of scales for each of the place's blocks, which may be smaller than the checkpoint's.
@@ -231,13 +256,19 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t ro
     const bool blocks = weights.group_type == device::GroupScales::kBlock;
     const int64_t group_rows = blocks ? place.block_rows : 1;
     const int64_t bytes = blocks ? 4 : 1;
+    std::byte* out = memory_ + *place.group_scales;
+    if (!place.has_nvf4_scales())
+      out += first_row / group_rows * place.groups() * bytes;
+    else if (first_row == 0)  // what no row of the matrix has
+      parts_.stream.Fill(out, 0, place.group_scale_bytes());
     parts_.kernels.random_scales(
-        handle,
-        {.out = memory_ + *place.group_scales + first_row / group_rows * place.groups() * bytes,
-         .type = weights.group_type,
-         .tensor_seed = tensor_seed,
-         .count = CeilDivide(rows, group_rows) * place.groups(),
-         .value = blocks ? numbers.scale : static_cast<float>(numbers.scale_power)});
+        handle, {.out = out,
+                 .type = weights.group_type,
+                 .tensor_seed = tensor_seed,
+                 .count = CeilDivide(rows, group_rows) * place.groups(),
+                 .value = blocks ? numbers.scale : static_cast<float>(numbers.scale_power),
+                 .first_row = first_row,
+                 .groups = place.groups()});
   }
   if (place.row_scales) {
     parts_.kernels.random_scales(handle,

@@ -44,6 +44,7 @@ class DeviceSink final : public MatrixSink {
   Status PutMadeRows(const StoredMatrix& source, int64_t first_row, const FillRows& fill,
                      const Done& done);
   Status PutScales(const StoredMatrix& source, int64_t first_row);
+  Status PutNvF4Scales(const std::byte* scales, int64_t first_row, int64_t rows);
   Status PutBlockScales(const StoredMatrix& source, int64_t first_row);
 
   Parts parts_;
@@ -52,6 +53,8 @@ class DeviceSink final : public MatrixSink {
   size_t next_ = 0;
   const DeviceMatrixPlace* place_ = nullptr;  // of the matrix that was begun last
   std::vector<std::byte> made_;
+  std::vector<std::byte>
+      nvf4_scales_;  // of the matrix that was begun last, as far as they are there
 };
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "kernels/cuda/linear_shapes.h"
+#include "kernels/cuda/nvf4_scales.h"
 #include "kernels/panel_layout.h"
 
 namespace sluice {
@@ -85,10 +86,10 @@ DeviceMatrixPlace Place(const MatrixParameter& matrix, const DataFormat& format,
   DeviceMatrixPlace place{.format = format, .rows = matrix.rows(), .cols = matrix.cols};
   place.codes = cutter.Take(place.rows * place.row_bytes());
   if (format.scale_layout == ScaleLayout::kPerGroup) {
-    place.group_scales = cutter.Take(place.rows * place.groups());
+    place.group_scales = cutter.Take(place.group_scale_bytes());
   } else if (format.scale_layout == ScaleLayout::kPerBlock) {
     place.block_rows = BlockRows(matrix, format);
-    place.group_scales = cutter.Take(CeilDivide(place.rows, place.block_rows) * place.groups() * 4);
+    place.group_scales = cutter.Take(place.group_scale_bytes());
   }
   if (HasRowScales(format)) place.row_scales = cutter.Take(place.rows * 4);
   place.end = cutter.end();
@@ -169,6 +170,15 @@ class Places {
 
 int64_t DeviceMatrixPlace::groups() const {
   return format.group_size == 0 ? 0 : CeilDivide(cols, format.group_size);
+}
+
+int64_t DeviceMatrixPlace::group_scale_bytes() const {
+  if (block_rows > 0) return CeilDivide(rows, block_rows) * groups() * 4;
+  return has_nvf4_scales() ? device::NvF4ScaleBytes(rows, groups()) : rows * groups();
+}
+
+bool DeviceMatrixPlace::has_nvf4_scales() const {
+  return format.scale_layout == ScaleLayout::kPerGroup && !IsPowerOfTwo(format.scale_type);
 }
 
 device::Weights DeviceMatrixPlace::At(std::byte* memory) const {

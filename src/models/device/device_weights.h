@@ -32,6 +32,8 @@ struct DeviceMatrixPlace {
   int64_t row_bytes() const { return cols * BitsPerElement(format.type) / 8; }
   // Scales of groups or blocks in a row of them.
   int64_t groups() const;
+  int64_t group_scale_bytes() const;
+  bool has_nvf4_scales() const;  // E4M3 ones, in the order of kernels/cuda/nvf4_scales.h
   device::Weights At(std::byte* memory) const;
 };
 
