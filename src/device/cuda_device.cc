@@ -177,6 +177,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(DeviceInfo info) : info_(std::move(info)), home_{info_.ordinal, &health_} {}
 
   const DeviceInfo& info() const override { return info_; }
+  Status CheckAlive() const override { return health_.Check(); }
 
   // Makes the driver's context: the first call that can fail.
   Status Enter() {

@@ -108,6 +108,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual const DeviceInfo& info() const = 0;
+  // The error that ended it, after which nothing works on it until the program is started again.
+  virtual Status CheckAlive() const = 0;
   // Memory that nobody holds now.
   virtual Result<int64_t> FreeBytes() = 0;
   // Not zeroed, aligned to 256 bytes. kResourceExhausted names `what`, the size, and what is free.

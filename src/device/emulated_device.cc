@@ -141,6 +141,11 @@ EmulatedDevice::~EmulatedDevice() {
   CHECK(allocated_.empty() && pinned_.empty(), "memory outlives its device");
 }
 
+Status EmulatedDevice::CheckAlive() const {
+  if (is_lost_) return Lost();
+  return {};
+}
+
 Result<int64_t> EmulatedDevice::FreeBytes() {
   if (is_lost_) return Lost();
   const std::lock_guard lock(mutex_);

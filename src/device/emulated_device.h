@@ -27,6 +27,7 @@ class EmulatedDevice final : public Device {
   ~EmulatedDevice() override;
 
   const DeviceInfo& info() const override { return info_; }
+  Status CheckAlive() const override;
   Result<int64_t> FreeBytes() override;
   Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) override;
   Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) override;

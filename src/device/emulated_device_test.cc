@@ -189,7 +189,9 @@ TEST(EmulatedDevice, ALostDeviceFailsForEver) {
   uint8_t host = 5;
   stream->CopyToHost(&host, memory.data(), 1);
   stream->Record(*event);
+  EXPECT_TRUE(device.CheckAlive());
   device.Lose();
+  EXPECT_FALSE(device.CheckAlive());
   for (int i = 0; i < 2; ++i) {
     const Status status = stream->Synchronize();
     ASSERT_FALSE(status);

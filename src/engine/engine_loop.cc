@@ -68,6 +68,9 @@ EngineLoop::~EngineLoop() {
 
 Result<RequestHandle> EngineLoop::Submit(Request request) {
   if (shutting_down_.load()) return Fail(ErrorCode::kUnavailable, "the server is shutting down");
+  if (is_device_lost_.load())
+    return Fail(ErrorCode::kUnavailable,
+                "the device is lost; the server computes again when it has been restarted");
   const RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
   RETURN_IF_ERROR(CheckRequest(request, limits));
   const int64_t tokens = static_cast<int64_t>(request.prompt.size()) * request.num_sequences;
@@ -169,6 +172,17 @@ void EngineLoop::CheckIdle() {
   broken_ = true;
 }
 
+// After a step that failed: where nothing will ever run again, no request is to find out by itself.
+void EngineLoop::CheckDevice() {
+  if (parts_.device == nullptr || is_device_lost_.load()) return;
+  if (const Status alive = parts_.device->CheckAlive(); !alive) {
+    LOG_ERROR("engine", "the device is lost, all requests are refused: restart the server ({})",
+              alive.error().message);
+    is_device_lost_ = true;
+    broken_ = true;
+  }
+}
+
 bool EngineLoop::TakeCommands(std::vector<Command>& taken) {
   taken.clear();
   std::unique_lock lock(mutex_);
@@ -211,6 +225,7 @@ void EngineLoop::Run() {
     if (core_->has_work()) {
       const bool ok = core_->Step();
       failed_steps_.store(ok ? 0 : failed_steps_.load() + 1);
+      if (!ok) CheckDevice();
     }
     NoteProgress();
     if (!core_->has_work()) {

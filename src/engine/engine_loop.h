@@ -83,6 +83,7 @@ class EngineLoop final : public Engine {
   void OnEnd(const ActiveRequest& request);
   void NoteProgress();
   void CheckIdle();
+  void CheckDevice();
 
   Parts parts_;
   const EngineInfo info_;
@@ -104,7 +105,8 @@ class EngineLoop final : public Engine {
   std::atomic<int64_t> last_progress_{0};   // ticks of Clock
   std::atomic<bool> idle_{true};
   std::atomic<int> failed_steps_{0};  // in a row
-  std::atomic<bool> broken_{false};   // the accounts of blocks are wrong
+  std::atomic<bool> broken_{false};   // the accounts of blocks are wrong, or the device is lost
+  std::atomic<bool> is_device_lost_{false};
 
   std::thread thread_;  // last: it uses all of the above
 };

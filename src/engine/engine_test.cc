@@ -233,6 +233,26 @@ TEST(Engine, C8AFailedStepFailsItsRequestsAndTheEngineServesOn) {
   EXPECT_TRUE(fake.WaitForIdle());
 }
 
+TEST(Engine, C8ALostDeviceFailsItsRequestsAndNoneIsTakenAfterwards) {
+  FakeEngine fake({.has_device = true});
+  const std::vector<int32_t> poisoned = {1, FakeModel::kPoison, 2};
+  EXPECT_TRUE(fake.Ask(poisoned, GreedyFor(4))->error);
+  EXPECT_TRUE(fake.WaitForIdle());
+  EXPECT_TRUE(fake.engine->healthy()) << "a step that failed is not the device's end";
+  fake.device->Lose();
+  const auto sink = fake.Ask(poisoned, GreedyFor(4));
+  ASSERT_TRUE(sink->error);
+  EXPECT_EQ(sink->error->code, ErrorCode::kInternal);
+  EXPECT_TRUE(fake.WaitForIdle());
+  for (int i = 0; i < 30000 && fake.engine->healthy(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_FALSE(fake.engine->healthy());
+  const auto late = fake.Submit({1, 2}, GreedyFor(1), std::make_shared<CollectingSink>());
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(late.error().message.find("device is lost"), std::string::npos);
+}
+
 TEST(Engine, C8NanFailsThatRequestAlone) {
   FakeEngine fake({});
   fake.model->delay = std::chrono::microseconds(200);

@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/emulated_device.h"
 #include "engine/engine_loop.h"
 #include "kernels/sampling.h"
 #include "sampler/draw.h"
@@ -272,11 +273,17 @@ struct FakeEngine {
     bool prefix_caching = true;
     std::vector<CacheGroup> groups = {CacheGroup{}};
     int num_threads = 1;
+    bool has_device = false;  // that nothing runs on
     LoopOptions loop = {};
   };
 
   explicit FakeEngine(Options options) {
     EngineLoop::Parts parts;
+    if (options.has_device) {
+      auto emulated = std::make_unique<EmulatedDevice>();
+      device = emulated.get();
+      parts.device = std::move(emulated);
+    }
     parts.pool = std::make_unique<ThreadPool>(options.num_threads);
     auto fake = std::make_unique<FakeModel>(options.block_size, options.num_blocks, options.groups);
     model = fake.get();
@@ -336,6 +343,7 @@ struct FakeEngine {
   }
 
   CountingObserver observer;
+  EmulatedDevice* device = nullptr;
   FakeModel* model = nullptr;
   std::unique_ptr<Engine> engine;
 };

@@ -74,6 +74,7 @@ class ClockDevice final : public Device {
       : device_(options), clock_(clock) {}
 
   const DeviceInfo& info() const override { return device_.info(); }
+  Status CheckAlive() const override { return device_.CheckAlive(); }
   Result<int64_t> FreeBytes() override { return device_.FreeBytes(); }
   Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) override {
     return device_.Allocate(bytes, what);
