@@ -1,12 +1,42 @@
 #include "device/cuda_errors.h"
 
 #include <cstdlib>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "device/device_bytes.h"
 
 namespace sluice {
+namespace {
+
+// What to do about a driver that is there and cannot be used; empty where only the error is known.
+const char* AdviceOn(cudaError_t code) {
+  switch (code) {
+    case cudaErrorStubLibrary:
+      return "the libcuda.so.1 that was loaded is the toolkit's stub for linking: take its folder "
+             "(stubs) out of LD_LIBRARY_PATH";
+    case cudaErrorSystemNotReady:
+      return "machines with NVSwitch need the service nvidia-fabricmanager, of the driver's "
+             "version: start it (`systemctl status nvidia-fabricmanager`)";
+    case cudaErrorSystemDriverMismatch:
+      return "the driver's kernel module and its libcuda.so.1 are of different versions: restart "
+             "the machine after an update, and let no library of an image stand in front of the "
+             "host's";
+    case cudaErrorCompatNotSupportedOnDevice:
+      return "the image's compatibility package (cuda-compat) does not run on this GPU: take its "
+             "folder out of LD_LIBRARY_PATH, or update the driver";
+    case cudaErrorInitializationError:
+    case cudaErrorOperatingSystem:
+    case cudaErrorNotPermitted:
+    case cudaErrorUnknown:
+      return "the driver does not answer this process: look at `nvidia-smi`, at /dev/nvidia* and "
+             "the module nvidia_uvm, and whether the container was given its GPUs (`--gpus all`)";
+    default: return "";
+  }
+}
+
+}  // namespace
 
 bool IsFatalCudaError(cudaError_t code) {
   switch (code) {
@@ -40,6 +70,8 @@ Error CudaFailure(const std::string& purpose, cudaError_t code) {
       fmt::format("{}: {} ({})", purpose, cudaGetErrorName(code), cudaGetErrorString(code));
   if (code == cudaErrorNoKernelImageForDevice)
     text += "; build the program with this GPU in SLUICE_CUDA_ARCHITECTURES";
+  else if (code == cudaErrorMemoryAllocation)
+    text += "; programs that `nvidia-smi` lists hold the device's memory";
   else if (code == cudaErrorDevicesUnavailable)
     text +=
         "; another program holds the GPU for itself, or the driver is resetting it: "
@@ -57,7 +89,8 @@ Error CudaFailure(const std::string& purpose, cudaError_t code) {
 
 Error NoCudaDevice(cudaError_t code, int driver_version, int runtime_version) {
   std::string text;
-  if (driver_version == 0) {
+  const std::string_view advice = AdviceOn(code);
+  if (driver_version == 0 && code != cudaErrorStubLibrary) {
     text = fmt::format(
         "no NVIDIA driver was found (libcuda.so.1 does not load: {}); install one for CUDA {} or "
         "later, or start the container with its GPUs (`--gpus all`)",
@@ -82,6 +115,7 @@ Error NoCudaDevice(cudaError_t code, int driver_version, int runtime_version) {
         "built with CUDA {}",
         cudaGetErrorName(code), cudaGetErrorString(code), CudaVersionText(driver_version),
         CudaVersionText(runtime_version));
+    if (!advice.empty()) text += fmt::format("; {}", advice);
   }
   return {ErrorCode::kUnsupported, std::move(text), {}};
 }

@@ -87,6 +87,25 @@ TEST_F(CudaDeviceTest, SaysWhyThereIsNone) {
   EXPECT_THAT(ListError().message, HasSubstr("cudaErrorInvalidValue"));
 }
 
+TEST_F(CudaDeviceTest, SaysWhatToDoAboutADriverThatCannotBeUsed) {
+  const std::pair<cudaError_t, const char*> cases[] = {
+      {cudaErrorSystemNotReady, "start it (`systemctl status nvidia-fabricmanager`)"},
+      {cudaErrorSystemDriverMismatch, "different versions: restart the machine"},
+      {cudaErrorCompatNotSupportedOnDevice, "(cuda-compat) does not run on this GPU"},
+      {cudaErrorInitializationError, "/dev/nvidia*"},
+      {cudaErrorUnknown, "nvidia_uvm"},
+  };
+  for (const auto& [code, advice] : cases) {
+    TheMachine().count_error = code;
+    EXPECT_THAT(ListError().message,
+                AllOf(HasSubstr("could not be counted"), HasSubstr(advice),
+                      HasSubstr("driver for CUDA 13.1, program built with CUDA 13.0")));
+  }
+  TheMachine().driver_version = 0;
+  TheMachine().count_error = cudaErrorStubLibrary;
+  EXPECT_THAT(ListError().message, HasSubstr("out of LD_LIBRARY_PATH"));
+}
+
 TEST_F(CudaDeviceTest, RefusesWhatItsKernelsDoNotRunOn) {
   TheMachine().compute_major = 7;
   TheMachine().compute_minor = 5;
@@ -108,6 +127,13 @@ TEST_F(CudaDeviceTest, AContextThatCannotBeMadeIsAnError) {
   const auto device = OpenDevice(DeviceKind::kCuda, 0);
   ASSERT_FALSE(device);
   EXPECT_THAT(device.error().message, HasSubstr("selecting CUDA device 0 (Fake GPU 0)"));
+  // Others hold all of the memory.
+  TheMachine().next["cudaSetDevice"] = cudaErrorMemoryAllocation;
+  const auto full = OpenDevice(DeviceKind::kCuda, 0);
+  ASSERT_FALSE(full);
+  EXPECT_THAT(full.error().message,
+              AllOf(HasSubstr("selecting CUDA device 0 (Fake GPU 0)"),
+                    HasSubstr("`nvidia-smi` lists hold the device's memory")));
 }
 
 TEST_F(CudaDeviceTest, NamesWhatDidNotFit) {
@@ -215,9 +241,13 @@ TEST_F(CudaDeviceTest, ALostDeviceFailsForEver) {
   const auto stream = *device->CreateStream();
   const auto event = *device->CreateEvent();
   auto memory = device->Allocate(64, "test");
+  TheMachine().next["cudaStreamSynchronize"] = cudaErrorInvalidConfiguration;
+  EXPECT_FALSE(stream->Synchronize());
+  EXPECT_TRUE(device->CheckAlive()) << "a step that failed is not the device's end";
   TheMachine().sticky = cudaErrorIllegalAddress;
   const Status first = stream->Synchronize();
   ASSERT_FALSE(first);
+  EXPECT_EQ(device->CheckAlive().error().message, first.error().message);
   EXPECT_THAT(first.error().message,
               AllOf(HasSubstr("running a stream's kernels and copies: cudaErrorIllegalAddress"),
                     HasSubstr("restart the program")));
