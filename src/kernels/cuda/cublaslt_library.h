@@ -99,11 +99,14 @@ struct Functions {
 // thread.
 class CublasLtLibrary {
  public:
-  // Opens `path`. If that is empty: the file that SLUICE_CUBLASLT names, if it is set; else
-  // libcublasLt.so.13, or .12, where the loader finds it, in lib64 of CUDA_HOME or CUDA_PATH, or in
-  // /usr/local/cuda/lib64. kNotFound names what was tried and what to install; kUnsupported for a
-  // library that lacks a function or is older than 12.
+  // Opens `path`. If that is empty: the file that SLUICE_CUBLASLT names, if it is set; else the
+  // first of UsualFiles that is there. kNotFound names what was tried and what to install;
+  // kUnsupported for a library that lacks a function or is older than 12.
   static Result<std::unique_ptr<const CublasLtLibrary>> Open(const std::string& path);
+  // libcublasLt.so.13, then .12, each where the loader finds it, in lib64 of CUDA_HOME, CUDA_PATH
+  // and /usr/local/cuda, and among the packages of the python3 that PATH shows, where pip puts it
+  // (nvidia-cublas).
+  static std::vector<std::string> UsualFiles();
   // Whether Open("") follows an order of the user's: a failure is then an error.
   static bool IsNamedByUser();
 

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 
@@ -11,7 +13,9 @@ namespace sluice::device {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 // Sets a variable of the environment until it goes.
 class ScopedVariable {
@@ -48,6 +52,27 @@ TEST(CublasLtLibrary, FollowsTheEnvironment) {
   EXPECT_THAT(library.error().message,
               AllOf(HasSubstr("/nowhere/libcublasLt.so.13"), HasSubstr("install the CUDA toolkit"),
                     HasSubstr("SLUICE_CUBLASLT")));
+}
+
+TEST(CublasLtLibrary, LooksAmongThePackagesOfThePythonInThePath) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(testing::TempDir()) / "cublaslt_python";
+  const fs::path folder = root / "env/lib/python3.12/site-packages/nvidia/cu13/lib";
+  fs::create_directories(folder);
+  fs::create_directories(root / "empty");
+  fs::create_directories(root / "env/bin");
+  std::ofstream(root / "env/bin/python3") << "";
+  const std::string found = (folder / "libcublasLt.so.13").string();
+  const std::string before = getenv("PATH");
+  setenv("PATH", ((root / "empty").string() + "::" + (root / "env/bin").string()).c_str(), 1);
+  const std::vector<std::string> files = CublasLtLibrary::UsualFiles();
+  setenv("PATH", (root / "empty").c_str(), 1);
+  EXPECT_THAT(CublasLtLibrary::UsualFiles(), Not(Contains(found)));
+  setenv("PATH", before.c_str(), 1);
+  fs::remove_all(root);
+  EXPECT_EQ(files.front(), "libcublasLt.so.13");
+  EXPECT_THAT(files, Contains(found));
+  EXPECT_THAT(files, Contains("/usr/local/cuda/lib64/libcublasLt.so.12"));
 }
 
 TEST(CublasLtLibrary, RefusesWhatIsNoCublasLt) {
