@@ -4,9 +4,11 @@
 
 #include "base/log.h"
 #include "device/device.h"
+#include "device/device_bytes.h"
 #include "device/device_pool.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_plan.h"
+#include "engine/warm_up.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
 #include "kernels/cuda/tactic_cache.h"
@@ -125,6 +127,19 @@ Status LoadOnDevice(const EnginePlan& plan, const EngineConfig& config, const Mo
   ASSIGN_OR_RETURN(void* const memory, parts.device_pool->Take(plan.kv_bytes, "the KV cache"));
   parts.cache =
       std::make_unique<KvCache>(KvCache::Wrap(layout, plan.kv_groups, plan.num_blocks, memory));
+  // The emulator has nothing to load, and is slow.
+  const bool is_emulated = parts.device->info().kind == DeviceKind::kEmulated;
+  const WarmUpLimits most = is_emulated
+                                ? WarmUpLimits{.max_rows = 2, .max_slices = 1, .max_context = 32}
+                                : WarmUpLimits{};
+  RETURN_IF_ERROR(WarmUp(*parts.model, *parts.pool, *parts.cache,
+                         {.max_rows = std::min(most.max_rows, plan.max_num_batched_tokens),
+                          .max_slices = std::min(most.max_slices, plan.max_num_seqs),
+                          .max_context = std::min(most.max_context, plan.max_model_len),
+                          .block_size = config.block_size}));
+  ASSIGN_OR_RETURN(const int64_t free_bytes, parts.device->FreeBytes());
+  LOG_INFO("engine", "of {}'s memory {} stay free", parts.device->info().name,
+           DeviceBytesText(free_bytes));
   return {};
 }
 

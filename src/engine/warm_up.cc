@@ -1,0 +1,96 @@
+#include "engine/warm_up.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <limits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace sluice {
+namespace {
+
+struct StepShape {
+  int64_t slices = 1;
+  int64_t tokens = 1;   // of each
+  int64_t context = 0;  // of each
+  bool draws = true;    // a token for each slice; else its logits
+};
+
+// One up to the limits: products run by other kernels from 17, 33, and 65 rows on.
+std::vector<StepShape> ShapesWithin(const WarmUpLimits& limits) {
+  const int64_t most = std::min(limits.max_rows, limits.max_slices);
+  std::vector<StepShape> shapes = {{.tokens = 1}, {.context = limits.max_context - 1}};
+  for (const int64_t slices : {17, 33, 64})
+    if (slices <= most) shapes.push_back({.slices = slices, .context = 1});
+  for (const int64_t tokens : {int64_t{2}, std::min(limits.max_rows, limits.max_context)})
+    if (tokens <= limits.max_rows) shapes.push_back({.tokens = tokens, .draws = false});
+  return shapes;
+}
+
+// Memory of one step after the other.
+struct StepMemory {
+  std::vector<int32_t> tokens, positions, logit_rows, table;
+  std::vector<kernels::AttentionSlice> slices;
+  std::vector<TokenDraw> draws;
+  std::vector<float> logits;
+};
+
+StepInput Describe(const StepShape& shape, int64_t num_groups, int block_size, StepMemory& memory) {
+  const int64_t end = shape.context + shape.tokens;
+  memory = {};
+  memory.table.assign(static_cast<size_t>((end + block_size - 1) / block_size), 0);
+  for (int64_t slice = 0; slice < shape.slices; ++slice) {
+    const auto first_row = static_cast<int64_t>(memory.tokens.size());
+    for (int64_t i = 0; i < shape.tokens; ++i) {
+      memory.tokens.push_back(0);
+      memory.positions.push_back(static_cast<int32_t>(shape.context + i));
+    }
+    memory.slices.push_back({first_row, static_cast<int32_t>(shape.tokens),
+                             static_cast<int32_t>(shape.context), memory.table.data()});
+    memory.logit_rows.push_back(static_cast<int32_t>(memory.tokens.size()) - 1);
+    if (!shape.draws) continue;
+    TokenDraw& draw = memory.draws.emplace_back();
+    draw.is_wanted = true;
+    draw.settings = {.scale = slice % 2 == 0 ? 0.0f : 1.0f,
+                     .farthest = std::numeric_limits<float>::infinity(),
+                     .top_k = 0,
+                     .top_p = 0.5,
+                     .uniform = 0.5};
+  }
+  const std::vector<kernels::AttentionSlice> once = memory.slices;
+  for (int64_t group = 1; group < num_groups; ++group)
+    memory.slices.insert(memory.slices.end(), once.begin(), once.end());
+  return {memory.tokens,     memory.positions, memory.slices,
+          memory.logit_rows, num_groups,       memory.draws};
+}
+
+}  // namespace
+
+Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits& limits) {
+  const auto begin = std::chrono::steady_clock::now();
+  StepMemory memory;
+  const std::vector<StepShape> shapes = ShapesWithin(limits);
+  for (StepShape shape : shapes) {
+    if (!model.draws_tokens()) shape.draws = false;
+    const StepInput input = Describe(shape, cache.num_groups(), limits.block_size, memory);
+    memory.logits.resize(memory.logit_rows.size() * static_cast<size_t>(model.config().vocab_size));
+    try {
+      model.Forward(pool, input, cache, memory.logits.data());
+    } catch (const std::exception& exception) {
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("a first step of {} sequences and {} tokens, before any request, "
+                              "failed: {}",
+                              shape.slices, shape.slices * shape.tokens, exception.what()));
+    }
+  }
+  LOG_INFO("engine", "the kernels are loaded: {} steps before the first request took {:.2f} s",
+           shapes.size(),
+           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return {};
+}
+
+}  // namespace sluice
