@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json_lines.h"
+
 namespace sluice::json {
 namespace {
 
@@ -66,6 +68,24 @@ TEST(Json, ComparesLikePython) {
   EXPECT_EQ(Value(true), Value(1));
   EXPECT_EQ(*Parse(R"({"a":1,"b":2})"), *Parse(R"({"b":2,"a":1})"));
   EXPECT_FALSE(Value("1") == Value(1));
+}
+
+TEST(JsonLines, GivesEveryLineItsNumberAndNamesTheOneThatIsWrong) {
+  const auto read = [](std::string_view text, const ParseLimits& limits = {}) {
+    std::string seen;
+    const Status status =
+        ForEachLine(text, "a.jsonl", limits, [&](const Value& value, int64_t line) -> Status {
+          if (value.is_null()) return Fail(ErrorCode::kInvalidData, "no null");
+          seen += std::to_string(line) + "=" + Write(value) + " ";
+          return {};
+        });
+    return seen + (status ? "end" : status.error().message);
+  };
+  EXPECT_EQ(read("1\n \t\r\n\n[2]\r\n\"c\""), "1=1 4=[2] 5=\"c\" end");
+  EXPECT_EQ(read(""), "end");
+  EXPECT_EQ(read("{}\nnull\n3"), "1={} a.jsonl:2: no null");
+  EXPECT_EQ(read("\n1 2").find("a.jsonl:2: invalid JSON"), 0u);
+  EXPECT_EQ(read("[1,2]", {.max_bytes = 4}).find("a.jsonl:1: JSON text of 5 bytes"), 0u);
 }
 
 }  // namespace

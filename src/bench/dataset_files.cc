@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_lines.h"
 #include "base/python_random.h"
 #include "bench/dataset_parts.h"
 #include "bench/exact_text.h"
@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{2} << 30;
 
-tl::unexpected<Error> Damaged(const std::string& path, std::string_view what) {
-  return Fail(ErrorCode::kInvalidData, fmt::format("--dataset-path {}: {}", path, what),
+tl::unexpected<Error> Damaged(std::string_view place, std::string_view what) {
+  return Fail(ErrorCode::kInvalidData, fmt::format("--dataset-path {}: {}", place, what),
               "dataset-path");
 }
 
@@ -125,23 +125,16 @@ Result<Dataset> MakeCustom(const DatasetOptions& options, const Tokenizer* token
     json::Value value;
   };
   std::vector<Line> lines;
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    begin = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    auto value = json::Parse(line);
-    if (!value)
-      return Damaged(options.path, fmt::format("line {}: {}", number, value.error().message));
-    const json::Value* prompt = value->Find("prompt");
+  const auto take = [&](json::Value value, int64_t number) -> Status {
+    const json::Value* prompt = value.Find("prompt");
     if (prompt == nullptr || !prompt->is_string()) {
-      return Damaged(options.path,
-                     fmt::format("line {}: expected an object with a text \"prompt\"", number));
+      return Fail(ErrorCode::kInvalidData, "expected an object with a text \"prompt\"");
     }
-    lines.push_back({number, *std::move(value)});
-  }
+    lines.push_back({number, std::move(value)});
+    return {};
+  };
+  if (const Status read = json::ForEachLine(text, options.path, {}, take); !read)
+    return Fail(ErrorCode::kInvalidData, "--dataset-path " + read.error().message, "dataset-path");
   if (lines.empty()) return Damaged(options.path, "the file has no lines");
   if (options.shuffle) PythonRandom(options.seed).Shuffle(lines);
 
@@ -155,10 +148,9 @@ Result<Dataset> MakeCustom(const DatasetOptions& options, const Tokenizer* token
     } else {
       const json::Value* count = line.value.Find("output_tokens");
       if (count == nullptr || !count->is_integer() || count->as_integer() < 1) {
-        return Damaged(options.path,
-                       fmt::format("line {}: expected a whole number \"output_tokens\" of at least "
-                                   "1; or give --custom-output-len for all",
-                                   line.number));
+        return Damaged(fmt::format("{}:{}", options.path, line.number),
+                       "expected a whole number \"output_tokens\" of at least 1; or give "
+                       "--custom-output-len for all");
       }
       prompt.output_tokens = count->as_integer();
     }

@@ -186,7 +186,7 @@ TEST(Custom, LinesInOrderWithTheirLengths) {
   EXPECT_EQ(data->prompts[0].text, "a b");
   EXPECT_EQ(data->prompts[1].output_tokens, 20);
   options.output_len = -1;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("line 3"));
+  EXPECT_THAT(ErrorOf(options), HasSubstr(":3: expected a whole number"));
   options.num_prompts = 1;
   EXPECT_EQ(MakeDataset(options, nullptr)->prompts[0].output_tokens, 3);
   options.apply_chat_template = [](const std::string& text) -> Result<std::string> {
@@ -198,7 +198,7 @@ TEST(Custom, LinesInOrderWithTheirLengths) {
 TEST(Custom, DamagedLinesAreNamed) {
   const DatasetFile file("{\"prompt\": \"a\"}\n{\"text\": 1}\n");
   EXPECT_THAT(ErrorOf({.kind = DatasetOptions::Kind::kCustom, .path = file.path()}),
-              HasSubstr("line 2"));
+              HasSubstr(":2: expected an object"));
 }
 
 TEST(Sonnet, PromptsShareTheirBeginningAndKeepTheirLength) {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_lines.h"
 #include "tokenizer/tokenizer.h"
 
 namespace sluice::cli {
@@ -41,30 +41,17 @@ Result<std::vector<std::string>> ReadDocuments(const std::filesystem::path& file
   const std::string extension = file.extension().string();
   if (extension != ".jsonl" && extension != ".json") return std::vector<std::string>{text};
   std::vector<std::string> documents;
-  int number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    size_t end = text.find('\n', begin);
-    if (end == std::string::npos) end = text.size();
-    const std::string_view line(text.data() + begin, end - begin);
-    begin = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    auto value = json::Parse(line);
-    if (!value) {
-      return tl::unexpected<Error>(
-          std::move(value).error().In(fmt::format("{}:{}", file.string(), number)));
-    }
-    std::string document = TextOf(*value);
+  const auto take = [&](const json::Value& line, int64_t) -> Status {
+    std::string document = TextOf(line);
     if (document.empty()) {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{}:{}: expected an object with \"text\", \"prompt\", \"question\" or "
-                      "\"messages\"",
-                      file.string(), number),
-          file.string());
+      return Fail(ErrorCode::kInvalidArgument,
+                  "expected an object with \"text\", \"prompt\", \"question\" or \"messages\"",
+                  file.string());
     }
     documents.push_back(std::move(document));
-  }
+    return {};
+  };
+  RETURN_IF_ERROR(json::ForEachLine(text, file.string(), {}, take));
   return documents;
 }
 

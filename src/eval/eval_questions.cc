@@ -1,13 +1,12 @@
 #include "eval/eval_questions.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_lines.h"
 
 namespace sluice {
 namespace {
@@ -23,8 +22,7 @@ Result<std::string> TextField(const json::Value& row, std::string_view key) {
                           value == nullptr ? "none" : json::TypeName(value->type())));
 }
 
-Result<EvalQuestion> ParseLine(std::string_view line) {
-  ASSIGN_OR_RETURN(const json::Value row, json::Parse(line, kLineLimits));
+Result<EvalQuestion> QuestionOf(const json::Value& row) {
   if (!row.is_object()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("expected a JSON object, found {}", json::TypeName(row.type())));
@@ -40,20 +38,12 @@ Result<EvalQuestion> ParseLine(std::string_view line) {
 Result<std::vector<EvalQuestion>> ReadEvalQuestions(const std::filesystem::path& file) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxFileBytes));
   std::vector<EvalQuestion> questions;
-  size_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    begin = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    auto question = ParseLine(line);
-    if (!question) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}:{}: {}", file.string(), number, question.error().message));
-    }
-    questions.push_back(*std::move(question));
-  }
+  const auto take = [&](const json::Value& row, int64_t) -> Status {
+    ASSIGN_OR_RETURN(EvalQuestion question, QuestionOf(row));
+    questions.push_back(std::move(question));
+    return {};
+  };
+  RETURN_IF_ERROR(json::ForEachLine(text, file.string(), kLineLimits, take));
   if (questions.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} holds no questions: expected JSON lines with \"question\" and "
