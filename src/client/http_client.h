@@ -14,7 +14,6 @@ namespace sluice {
 
 struct ClientResponse {
   int status = 0;
-  std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
 };
 
@@ -39,6 +38,9 @@ class HttpClient {
   const Url& url() const { return url_; }
 
  private:
+  Result<ClientResponse> Send(const std::string& request,
+                              const std::function<bool(std::string_view data)>& on_event,
+                              int cancel_fd) const;
   std::string Head(std::string_view method, std::string_view path, size_t body_size) const;
 
   const Url url_;
