@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "server/api/request_body.h"
+
 namespace sluice {
 
 struct Api::Route {
@@ -13,6 +15,16 @@ struct Api::Route {
   void (Api::*inline_handler)(const HttpRequest&, Writer) = nullptr;
   void (Api::*worker_handler)(const HttpRequest&, Writer, Model, Ticket) = nullptr;
 };
+
+template <ApiStatus (Api::*handler)(const HttpRequest&, const json::Value&, Api::Writer, Api::Model,
+                                    Api::Ticket)>
+void Api::WithBody(const HttpRequest& request, Writer writer, Model model, Ticket ticket) {
+  const ApiResult<json::Value> body = ParseRequestBody(request);
+  const ApiStatus status =
+      body ? (this->*handler)(request, *body, writer, std::move(model), std::move(ticket))
+           : ApiStatus(tl::unexpected<ApiError>(body.error()));
+  if (!status) writer->Send(Refusal(status.error()));
+}
 
 std::span<const Api::Route> Api::Routes() {
   using enum RouteGate;
@@ -45,7 +57,7 @@ std::span<const Api::Route> Api::Routes() {
         "CompletionRequest",
         "Completion"},
        nullptr,
-       &Api::Completions},
+       &Api::WithBody<&Api::Completions>},
       {{"/v1/chat/completions",
         {"POST"},
         kAlways,
@@ -53,7 +65,7 @@ std::span<const Api::Route> Api::Routes() {
         "ChatRequest",
         "ChatCompletion"},
        nullptr,
-       &Api::Chat},
+       &Api::WithBody<&Api::Chat>},
       {{"/v1/chat/completions/batch",
         {"POST"},
         kAlways,
@@ -61,7 +73,7 @@ std::span<const Api::Route> Api::Routes() {
         "BatchChatRequest",
         "ChatCompletion"},
        nullptr,
-       &Api::BatchChat},
+       &Api::WithBody<&Api::BatchChat>},
       {{"/invocations",
         {"POST"},
         kAlways,
@@ -69,7 +81,7 @@ std::span<const Api::Route> Api::Routes() {
         "InvocationRequest",
         ""},
        nullptr,
-       &Api::Invocations},
+       &Api::WithBody<&Api::Invocations>},
       {{"/tokenize",
         {"POST"},
         kAlways,
@@ -77,10 +89,10 @@ std::span<const Api::Route> Api::Routes() {
         "TokenizeRequest",
         "Tokens"},
        nullptr,
-       &Api::Tokenize},
+       &Api::WithBody<&Api::Tokenize>},
       {{"/detokenize", {"POST"}, kAlways, "The text of token ids.", "DetokenizeRequest", "Text"},
        nullptr,
-       &Api::Detokenize},
+       &Api::WithBody<&Api::Detokenize>},
       {{"/health_generate", {"GET"}, kTrtllm, "Computes one token.", "", "text"},
        nullptr,
        &Api::HealthGenerate},

@@ -83,13 +83,7 @@ class Api : public HttpHandler {
 
   // On a worker. `ticket` counts the request as pending while it lives.
   using Ticket = std::shared_ptr<void>;
-  void Completions(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void Chat(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void BatchChat(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void Invocations(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
   void HealthGenerate(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void Tokenize(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void Detokenize(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
   void Refused(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
   void ResetCache(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
   void ResetNothing(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
@@ -100,17 +94,25 @@ class Api : public HttpHandler {
   void AbortRequests(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
   void CollectiveRpc(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
 
-  ApiStatus RunCompletions(const HttpRequest& request, const json::Value& body, Writer writer,
-                           Model model, Ticket ticket);
-  ApiStatus RunChat(const HttpRequest& request, const json::Value& body, Writer writer, Model model,
-                    Ticket ticket);
-  ApiStatus RunBatchChat(const HttpRequest& request, const json::Value& body, Writer writer,
-                         Model model, Ticket ticket);
+  // Of these `handler` takes the body; what the body's parser or it refuses is answered.
+  template <ApiStatus (Api::*handler)(const HttpRequest&, const json::Value&, Writer, Model,
+                                      Ticket)>
+  void WithBody(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  ApiStatus Completions(const HttpRequest& request, const json::Value& body, Writer writer,
+                        Model model, Ticket ticket);
+  ApiStatus Chat(const HttpRequest& request, const json::Value& body, Writer writer, Model model,
+                 Ticket ticket);
+  ApiStatus BatchChat(const HttpRequest& request, const json::Value& body, Writer writer,
+                      Model model, Ticket ticket);
+  ApiStatus Invocations(const HttpRequest& request, const json::Value& body, Writer writer,
+                        Model model, Ticket ticket);
+  ApiStatus Tokenize(const HttpRequest& request, const json::Value& body, Writer writer,
+                     Model model, Ticket ticket);
+  ApiStatus Detokenize(const HttpRequest& request, const json::Value& body, Writer writer,
+                       Model model, Ticket ticket);
   ApiStatus StartChat(const HttpRequest& request, const ChatRequest& decoded,
                       std::span<const ConversationFields> conversations, Writer writer, Model model,
                       Ticket ticket);
-  ApiResult<std::string> RunTokenize(const json::Value& body, const ModelContext& model);
-  ApiResult<std::string> RunDetokenize(const json::Value& body, const ModelContext& model);
 
   const ServerConfig config_;
   Metrics* const metrics_;

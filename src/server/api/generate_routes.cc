@@ -10,7 +10,6 @@
 #include "server/api/field_reader.h"
 #include "server/api/load_report.h"
 #include "server/api/python_text.h"
-#include "server/api/request_body.h"
 
 namespace sluice {
 namespace {
@@ -113,41 +112,15 @@ void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
 
 }  // namespace
 
-void Api::Completions(const HttpRequest& request, Writer writer, Model model, Ticket ticket) {
-  ApiResult<json::Value> body = ParseRequestBody(request);
-  if (!body) return writer->Send(Refusal(body.error()));
-  const ApiStatus status =
-      RunCompletions(request, *body, writer, std::move(model), std::move(ticket));
-  if (!status) writer->Send(Refusal(status.error()));
+ApiStatus Api::Invocations(const HttpRequest& request, const json::Value& body, Writer writer,
+                           Model model, Ticket ticket) {
+  return body.Find("messages") != nullptr
+             ? Chat(request, body, std::move(writer), std::move(model), std::move(ticket))
+             : Completions(request, body, std::move(writer), std::move(model), std::move(ticket));
 }
 
-void Api::Chat(const HttpRequest& request, Writer writer, Model model, Ticket ticket) {
-  ApiResult<json::Value> body = ParseRequestBody(request);
-  if (!body) return writer->Send(Refusal(body.error()));
-  const ApiStatus status = RunChat(request, *body, writer, std::move(model), std::move(ticket));
-  if (!status) writer->Send(Refusal(status.error()));
-}
-
-void Api::BatchChat(const HttpRequest& request, Writer writer, Model model, Ticket ticket) {
-  ApiResult<json::Value> body = ParseRequestBody(request);
-  if (!body) return writer->Send(Refusal(body.error()));
-  const ApiStatus status =
-      RunBatchChat(request, *body, writer, std::move(model), std::move(ticket));
-  if (!status) writer->Send(Refusal(status.error()));
-}
-
-void Api::Invocations(const HttpRequest& request, Writer writer, Model model, Ticket ticket) {
-  ApiResult<json::Value> body = ParseRequestBody(request);
-  if (!body) return writer->Send(Refusal(body.error()));
-  const bool is_chat = body->Find("messages") != nullptr;
-  const ApiStatus status =
-      is_chat ? RunChat(request, *body, writer, std::move(model), std::move(ticket))
-              : RunCompletions(request, *body, writer, std::move(model), std::move(ticket));
-  if (!status) writer->Send(Refusal(status.error()));
-}
-
-ApiStatus Api::RunCompletions(const HttpRequest& request, const json::Value& body, Writer writer,
-                              Model model, Ticket ticket) {
+ApiStatus Api::Completions(const HttpRequest& request, const json::Value& body, Writer writer,
+                           Model model, Ticket ticket) {
   API_ASSIGN_OR_RETURN(CompletionRequest decoded, DecodeCompletionRequest(body, config_));
   SamplingFields& fields = decoded.sampling;
   API_RETURN_IF_ERROR(model->CheckName(fields.model));
@@ -213,15 +186,15 @@ ApiStatus Api::RunCompletions(const HttpRequest& request, const json::Value& bod
   return {};
 }
 
-ApiStatus Api::RunChat(const HttpRequest& request, const json::Value& body, Writer writer,
-                       Model model, Ticket ticket) {
+ApiStatus Api::Chat(const HttpRequest& request, const json::Value& body, Writer writer, Model model,
+                    Ticket ticket) {
   API_ASSIGN_OR_RETURN(const ChatRequest decoded, DecodeChatRequest(body, config_));
   return StartChat(request, decoded, {&decoded.conversation, 1}, std::move(writer),
                    std::move(model), std::move(ticket));
 }
 
-ApiStatus Api::RunBatchChat(const HttpRequest& request, const json::Value& body, Writer writer,
-                            Model model, Ticket ticket) {
+ApiStatus Api::BatchChat(const HttpRequest& request, const json::Value& body, Writer writer,
+                         Model model, Ticket ticket) {
   API_ASSIGN_OR_RETURN(const BatchChatRequest decoded, DecodeBatchChatRequest(body, config_));
   return StartChat(request, decoded.common, decoded.conversations, std::move(writer),
                    std::move(model), std::move(ticket));

@@ -9,11 +9,11 @@
 #include "server/api/chat.h"
 #include "server/api/field_reader.h"
 #include "server/api/prompt.h"
-#include "server/api/request_body.h"
 
 namespace sluice {
 
-ApiResult<std::string> Api::RunTokenize(const json::Value& body, const ModelContext& model) {
+ApiStatus Api::Tokenize(const HttpRequest&, const json::Value& body, Writer writer, Model model,
+                        Ticket) {
   if (!body.is_object()) return NotAnObject(body, 2);
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
@@ -24,8 +24,8 @@ ApiResult<std::string> Api::RunTokenize(const json::Value& body, const ModelCont
   if (body.Find("messages") != nullptr) {
     const ConversationFields conversation = ReadConversation(reader);
     if (!errors.empty()) return ValidationFailed(errors);
-    API_RETURN_IF_ERROR(model.CheckName(name));
-    API_ASSIGN_OR_RETURN(text, RenderConversation(conversation, model));
+    API_RETURN_IF_ERROR(model->CheckName(name));
+    API_ASSIGN_OR_RETURN(text, RenderConversation(conversation, *model));
     add_special_tokens = conversation.add_special_tokens;
   } else {
     const json::Value* prompt = body.Find("prompt");
@@ -41,28 +41,30 @@ ApiResult<std::string> Api::RunTokenize(const json::Value& body, const ModelCont
       reader.AddMissing("messages");
       return ValidationFailed(errors);
     }
-    API_RETURN_IF_ERROR(model.CheckName(name));
+    API_RETURN_IF_ERROR(model->CheckName(name));
     API_RETURN_IF_ERROR(CheckText(text, "prompt"));
   }
-  const std::vector<int32_t> tokens = model.tokenizer->Encode(text, add_special_tokens);
+  const std::vector<int32_t> tokens = model->tokenizer->Encode(text, add_special_tokens);
   std::string answer = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":)", tokens.size(),
-                                   model.max_model_len);
+                                   model->max_model_len);
   AppendTokenIds(answer, tokens);
   answer += R"(,"token_strs":)";
   if (return_strings) {
     answer.push_back('[');
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (i > 0) answer.push_back(',');
-      json::AppendString(answer, model.tokenizer->IdToToken(tokens[i]));
+      json::AppendString(answer, model->tokenizer->IdToToken(tokens[i]));
     }
     answer.push_back(']');
   } else {
     answer += "null";
   }
-  return answer + "}";
+  writer->Send(JsonResponse(answer + "}"));
+  return {};
 }
 
-ApiResult<std::string> Api::RunDetokenize(const json::Value& body, const ModelContext& model) {
+ApiStatus Api::Detokenize(const HttpRequest&, const json::Value& body, Writer writer, Model model,
+                          Ticket) {
   if (!body.is_object()) return NotAnObject(body);
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
@@ -77,7 +79,7 @@ ApiResult<std::string> Api::RunDetokenize(const json::Value& body, const ModelCo
     ids = reader.OptionalInts("tokens", {.min = 0}).value_or(std::vector<int64_t>{});
   }
   if (!errors.empty()) return ValidationFailed(errors);
-  API_RETURN_IF_ERROR(model.CheckName(name));
+  API_RETURN_IF_ERROR(model->CheckName(name));
   std::vector<int32_t> tokens;
   tokens.reserve(ids.size());
   for (const int64_t id : ids) {
@@ -87,22 +89,9 @@ ApiResult<std::string> Api::RunDetokenize(const json::Value& body, const ModelCo
     tokens.push_back(static_cast<int32_t>(id));
   }
   std::string answer = R"({"prompt":)";
-  json::AppendString(answer, model.tokenizer->Decode(tokens, false));
-  return answer + "}";
-}
-
-void Api::Tokenize(const HttpRequest& request, Writer writer, Model model, Ticket) {
-  ApiResult<json::Value> body = ParseRequestBody(request);
-  if (!body) return writer->Send(Refusal(body.error()));
-  ApiResult<std::string> answer = RunTokenize(*body, *model);
-  writer->Send(answer ? JsonResponse(*std::move(answer)) : Refusal(answer.error()));
-}
-
-void Api::Detokenize(const HttpRequest& request, Writer writer, Model model, Ticket) {
-  ApiResult<json::Value> body = ParseRequestBody(request);
-  if (!body) return writer->Send(Refusal(body.error()));
-  ApiResult<std::string> answer = RunDetokenize(*body, *model);
-  writer->Send(answer ? JsonResponse(*std::move(answer)) : Refusal(answer.error()));
+  json::AppendString(answer, model->tokenizer->Decode(tokens, false));
+  writer->Send(JsonResponse(answer + "}"));
+  return {};
 }
 
 }  // namespace sluice
