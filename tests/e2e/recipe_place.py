@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 
-from serving import ABACUS, BIN, DATA, ROOT
+from serving import ABACUS, BIN, DATA, PATIENCE_S, ROOT
 
 RECIPES = DATA / "recipes"
 FENCE = re.compile(r"^[ ]*```")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+# What a recipe sees of the caller's shell: its other variables (PORT, MODEL) would be read by the scripts.
+INHERITED = {"HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SLUICE_CPU_ISA"}
 # Brings the loopback of a new network up without any tool.
 LOOPBACK_UP = """import fcntl, socket, struct
 s = socket.socket(); name = b"lo"
@@ -73,7 +75,8 @@ class Place:
         for pip in ("pip", "pip3"):
             self.stand_in(pip, 'echo "$*" >> %s' % (folder / "pip.log"))
         (self.bin / "python").symlink_to(sys.executable)
-        self.environment = {**os.environ, "PATH": "%s:%s:%s" % (self.bin, BIN, os.environ["PATH"]), "HF_HOME": str(folder / "hf"),
+        inherited = {name: value for name, value in os.environ.items() if name in INHERITED}
+        self.environment = {**inherited, "PATH": "%s:%s:%s" % (self.bin, BIN, os.environ["PATH"]), "HF_HOME": str(folder / "hf"),
                             "HF_TOKEN": "x", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
                             "PYTHONPATH": str(BIN.parent / "python")}
         self.inside, self.keeper = self.own_network()
@@ -129,34 +132,34 @@ class Place:
             self.keeper.stdin.close()
             self.keeper.wait()
 
-    def shell(self, script, timeout=60):
+    def shell(self, script, timeout=PATIENCE_S):
         return subprocess.run([*self.inside, "bash", "-c", script], cwd=self.folder, env=self.environment, capture_output=True,
                               text=True, timeout=timeout, stdin=subprocess.DEVNULL)
 
-    def run(self, script, timeout=60):
+    def run(self, script, timeout=PATIENCE_S):
         """What a block that must succeed prints."""
         result = self.shell(script, timeout)
         assert result.returncode == 0, "exit %d\n%s\n%s" % (result.returncode, result.stdout[-2000:], result.stderr[-2000:])
         return result.stdout
 
-    def python(self, script, timeout=60):
+    def python(self, script, timeout=PATIENCE_S):
         result = subprocess.run([*self.inside, sys.executable, "-c", script], cwd=self.folder, env=self.environment,
                                 capture_output=True, text=True, timeout=timeout)
         assert result.returncode == 0, result.stderr[-2000:]
         return result.stdout
 
     @contextlib.contextmanager
-    def launched(self, script, url, ready_s=60):
+    def launched(self, script, url):
         """Runs a launch block as it stands, `&` and all, until the server says that it is ready; ends what it started."""
         with open(self.log, "w") as log:
             process = subprocess.Popen([*self.inside, "bash", "-c", script], cwd=self.folder, env=self.environment, stdout=log,
                                        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
-            end = time.time() + ready_s
+            end = time.monotonic() + PATIENCE_S
             while "Application startup complete" not in self.log.read_text(errors="replace"):
                 # A server in the background ends without its block noticing.
                 stopped = process.poll() not in (None, 0) or re.search(r"^error: ", self.log.read_text(errors="replace"), re.M)
-                assert not stopped and time.time() < end, self.log.read_text()[-3000:]
+                assert not stopped and time.monotonic() < end, self.log.read_text()[-3000:]
                 time.sleep(0.05)
             assert self.run("curl -s -o /dev/null -w '%%{http_code}' %s/health" % url) == "200"
             yield
@@ -164,8 +167,8 @@ class Place:
             # The block's shell may be gone while the server that it left runs on in its group.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-            end = time.time() + 15
-            while time.time() < end:
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
                 process.poll()
                 try:
                     os.killpg(process.pid, 0)

@@ -1,9 +1,11 @@
 """A server that ends with the test, and plain HTTP to talk to it."""
 import contextlib
+import functools
 import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -12,16 +14,47 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN") or ROOT / "build" / "release" / "bin")
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN") or ROOT / "build" / "release" / "bin").resolve()
 DATA = ROOT / "tests" / "data"
 ABACUS = ROOT / "models" / "abacus"
-READY_S = 60
+# More than anything here needs on a slow and busy machine: only what hangs takes so long.
+PATIENCE_S = 300
+READY = re.compile(r"serving .* at http://\S*:(\d+), ready in")
+# What the caller's shell sets for the program, its dialects and the libraries of its clients is no matter of a test; forced
+# kernels are, by SLUICE_CPU_ISA.
+FOREIGN = re.compile(r"(SLUICE|VLLM|TRTLLM|TLLM|HF|HUGGING_FACE|TRANSFORMERS|OPENAI|HIP|CUDA|NCCL)_.*|.*_proxy", re.I)
+for variable in [name for name in os.environ if FOREIGN.fullmatch(name) and name not in ("SLUICE_BIN", "SLUICE_CPU_ISA")]:
+    del os.environ[variable]
 
 
 def free_port():
+    """A port that was free a moment ago: who binds it must be ready to find it taken."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+@functools.cache
+def deaf_socket():
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    return listener
+
+
+def deaf_port():
+    """A port at which nobody answers: it is taken as long as the tests run, and not listened at."""
+    return deaf_socket().getsockname()[1]
+
+
+def wait_until(condition, what, seconds=PATIENCE_S):
+    """The first true value of `condition`; `what`: the words of the failure, or a callable that gives them."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, "after %d s: %s" % (seconds, what() if callable(what) else what)
+        time.sleep(0.02)
 
 
 class Server:
@@ -32,7 +65,7 @@ class Server:
     def log(self):
         return pathlib.Path(self.log_path).read_text(errors="replace")
 
-    def request(self, method, path, body=None, headers=None, timeout=60, only_headers=None):
+    def request(self, method, path, body=None, headers=None, timeout=PATIENCE_S, only_headers=None):
         """(status, headers, bytes). A body that is no bytes is sent as JSON; `only_headers` leaves its Content-Type out."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
@@ -66,7 +99,7 @@ class Server:
                   if line.startswith((name + "{", name + " "))]
         return sum(values) if values else None
 
-    def stop(self, signal_number=signal.SIGTERM, timeout=15):
+    def stop(self, signal_number=signal.SIGTERM, timeout=PATIENCE_S):
         self.process.send_signal(signal_number)
         return self.process.wait(timeout)
 
@@ -75,39 +108,48 @@ def command(*words, program="sluice"):
     return [str(BIN / program), *map(str, words)]
 
 
-def run(*words, program="sluice", timeout=60, env=None, **kw):
+def run(*words, program="sluice", timeout=PATIENCE_S, env=None, **kw):
     """Runs the program to its end."""
     return subprocess.run(command(*words, program=program), capture_output=True, text=True, timeout=timeout,
                           env={**os.environ, **(env or {})}, **kw)
 
 
+def wait_until_ready(process, log):
+    """Waits until a server says in its log that it serves; its port."""
+    def port():
+        found = READY.search(pathlib.Path(log).read_text(errors="replace"))
+        assert found or process.poll() is None, "the server ended at start: " + pathlib.Path(log).read_text(errors="replace")
+        return found and int(found[1])
+
+    return wait_until(port, lambda: "not ready: " + pathlib.Path(log).read_text(errors="replace"))
+
+
+def end(process):
+    """Ends a process; one that does not listen is killed."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 @contextlib.contextmanager
 def serving(model, *flags, program="sluice", name="m", env=None):
-    """Starts `serve model flags` under the served name `name`; yields when /health is 200; ends it by its own process."""
-    port = free_port()
+    """Starts `serve model flags` under the served name `name` at a port of the system's choice; yields when /health is 200;
+    ends it by its own process."""
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
-        process = subprocess.Popen(command("serve", model, "--host", "127.0.0.1", "--port", port, "--served-model-name", name,
+        process = subprocess.Popen(command("serve", model, "--host", "127.0.0.1", "--port", 0, "--served-model-name", name,
                                            *flags, program=program),
                                    stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
-        server = Server(process, port, log.name)
         try:
-            end = time.time() + READY_S
-            while True:
-                assert process.poll() is None, "the server ended at start: " + server.log()
-                with contextlib.suppress(OSError):
-                    if server.get("/health", timeout=2)[0] == 200:
-                        break
-                assert time.time() < end, "not ready: " + server.log()
-                time.sleep(0.05)
+            server = Server(process, wait_until_ready(process, log.name), log.name)
+            status, text = server.get("/health")
+            assert status == 200, text
             yield server
         finally:
-            if process.poll() is None:
-                process.terminate()
-                try:
-                    process.wait(10)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            end(process)
 
 
 def at_once(jobs):

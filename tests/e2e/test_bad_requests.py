@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from serving import ABACUS, at_once, serving
+from serving import ABACUS, PATIENCE_S, at_once, serving
 
 GOOD = {"model": "m", "prompt": "Tom has 3", "max_tokens": 4, "temperature": 0}
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
@@ -88,7 +88,7 @@ def test_neighbours_are_untouched(server):
 def test_broken_http(server):
     for head in (b"NONSENSE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -4\r\n\r\n",
                  b"GET /health HTTP/1.1\r\n" + b"X: " + b"y" * (3 << 20) + b"\r\n\r\n"):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as client:
             try:
                 client.sendall(head)
                 reply = client.recv(4096)

@@ -7,12 +7,11 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 
 import pytest
 
-from serving import ABACUS, BIN, DATA, free_port, run, serving
+from serving import ABACUS, BIN, DATA, end, run, serving, wait_until_ready
 
 # The launches of the recipes, as they are printed there but for the port (which a test must choose).
 LLAMA33 = """\
@@ -106,27 +105,17 @@ def in_cache(folder, name, source):
 
 
 @contextlib.contextmanager
-def launched(script, folder, port):
-    """Runs a launch block; yields its log once /health is 200."""
+def launched(script, folder):
+    """Runs a launch block, at a port of the system's choice; yields its log and that port once it serves."""
     log = folder / "server.log"
     env = {**os.environ, "HF_HOME": str(folder), "PATH": "%s:%s" % (BIN, os.environ["PATH"])}
     with open(log, "w") as out:
         process = subprocess.Popen(["bash", "-c", script], cwd=folder, env=env, stdout=out, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL)
     try:
-        end = time.time() + 60
-        while True:
-            assert process.poll() is None, log.read_text()
-            with contextlib.suppress(OSError):
-                with urllib.request.urlopen("http://127.0.0.1:%d/health" % port, timeout=2) as answer:
-                    if answer.status == 200:
-                        break
-            assert time.time() < end, log.read_text()
-            time.sleep(0.05)
-        yield log
+        yield log, wait_until_ready(process, log)
     finally:
-        process.terminate()
-        process.wait(15)
+        end(process)
 
 
 @pytest.mark.parametrize("script, words", [
@@ -139,14 +128,15 @@ def launched(script, folder, port):
 ], ids=["nvidia", "trtllm", "amd", "yaml"])
 def test_launches_of_the_recipes(tmp_path, script, words):
     in_cache(tmp_path, "nvidia/Some-Model-FP4", ABACUS)
-    port = free_port()
-    with launched(script.replace("PORT", str(port)).replace("KV\n", "fp8\n").replace("KV ", "fp8 "), tmp_path, port) as log:
+    with launched(script.replace("PORT", "0").replace("KV\n", "fp8\n").replace("KV ", "fp8 "), tmp_path) as (log, port):
+        with urllib.request.urlopen("http://127.0.0.1:%d/health" % port) as answer:
+            assert answer.status == 200
         with urllib.request.urlopen("http://127.0.0.1:%d/v1/models" % port) as answer:
             names = [card["id"] for card in json.load(answer)["data"]]
         assert "nvidia/Some-Model-FP4" in names
         if script is AMD:  # clients copy the name with its slash
             assert "nvidia/Some-Model-FP4/" in names
-        text = log.read_text()
+    text = log.read_text()
     for word in words:
         assert word in text, text
 
@@ -266,10 +256,9 @@ def test_run_batch(tmp_path):
 
 
 def test_the_older_module_of_vllm(tmp_path):
-    port = free_port()
-    script = "exec %s -m vllm.entrypoints.openai.api_server --model %s --port %d" % (sys.executable, ABACUS, port)
+    script = "exec %s -m vllm.entrypoints.openai.api_server --model %s --port 0" % (sys.executable, ABACUS)
     environment = "export PYTHONPATH=%s\n" % (pathlib.Path(BIN).parent / "python")
-    with launched(environment + script, tmp_path, port) as log:
+    with launched(environment + script, tmp_path) as (log, _):
         assert "non-default args" in log.read_text()
 
 

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from serving import ABACUS, free_port, run
+from serving import ABACUS, deaf_port, run
 
 SUMS = ABACUS / "heldout.jsonl"
 FEW = ("--num-fewshot", 0, "--limit", 20)
@@ -49,7 +49,7 @@ def test_a_drop_below_the_baseline_fails(baseline, abacus, tmp_path):
     (("no-such.jsonl", "--model", ABACUS), None, "no-such.jsonl"),
     ((SUMS, "--model", ABACUS, "--baseline", SUMS), 2, "--baseline"),
     ((SUMS, "--model", ABACUS, "--num-fewshot", 600), 2, "--num-fewshot needs 601 solved examples, found 510"),
-    ((SUMS, "--base-url", "http://127.0.0.1:%d" % free_port(), "--model", "m", "--max-retries", 0, *FEW), 5, "question"),
+    ((SUMS, "--base-url", "http://127.0.0.1:%d" % deaf_port(), "--model", "m", "--max-retries", 0, *FEW), 5, "question"),
 ])
 def test_what_is_wrong_is_said(words, code, message):
     result = run("eval", *words)

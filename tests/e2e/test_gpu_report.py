@@ -3,7 +3,7 @@ import json
 import os
 import subprocess
 
-from serving import ABACUS, BIN, ROOT, run
+from serving import ABACUS, BIN, PATIENCE_S, ROOT, run
 
 
 def test_selftest_passes_on_the_emulator(tmp_path):
@@ -18,7 +18,7 @@ def test_selftest_passes_on_the_emulator(tmp_path):
 
 
 def test_the_bundled_model_agrees_with_the_cpu_in_every_format():
-    done = run("selftest", "--device", "emulated", "--part", "models", timeout=170)
+    done = run("selftest", "--device", "emulated", "--part", "models", timeout=2 * PATIENCE_S)
     assert done.returncode == 0 and "8 passed, 0 failed" in done.stdout, done.stdout + done.stderr
 
 
@@ -44,7 +44,7 @@ def test_unknown_parts_are_named():
 
 def gpu_report(out, *words):
     return subprocess.run([ROOT / "tools" / "gpu_report.sh", "--device", "emulated", "--model", ABACUS, "--short", "--out", out, *words],
-                          capture_output=True, text=True, timeout=170, env={**os.environ, "SLUICE_BIN": str(BIN)})
+                          capture_output=True, text=True, timeout=2 * PATIENCE_S, env={**os.environ, "SLUICE_BIN": str(BIN)})
 
 
 def test_gpu_report_runs_goes_on_and_cuts(tmp_path):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from serving import ABACUS, DATA, ROOT, run, serving
+from serving import ABACUS, DATA, PATIENCE_S, ROOT, run, serving
 
 LM_EVAL = ROOT / ".venv-lm-eval" / "bin" / "lm_eval"
 MODEL = "nvidia/Llama-3.3-70B-Instruct-FP8"
@@ -70,7 +70,7 @@ def lm_eval(place, name, *words):
     environment = {**os.environ, "HF_HOME": str(place / "hf"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1",
                    "TRANSFORMERS_OFFLINE": "1"}
     result = subprocess.run([LM_EVAL, *words, "--include_path", place, "--log_samples", "--output_path", out], cwd=place,
-                            env=environment, capture_output=True, text=True, timeout=180)
+                            env=environment, capture_output=True, text=True, timeout=3 * PATIENCE_S)
     assert result.returncode == 0, result.stderr[-3000:]
     return Outcome(out)
 

@@ -2,7 +2,7 @@
 import json
 import re
 
-from serving import DATA
+from serving import DATA, wait_until
 
 # Arithmetic about GPUs that vLLM shows with --enable-mfu-metrics; nothing here computes on one.
 ABSENT = {"vllm:estimated_flops_per_gpu_total", "vllm:estimated_read_bytes_per_gpu_total", "vllm:estimated_write_bytes_per_gpu_total"}
@@ -41,6 +41,8 @@ def test_families_are_those_of_vllm(abacus):
 
 
 def test_requests_count(abacus):
+    """An answer is counted before it is sent, so that who has it finds it there."""
+    wait_until(lambda: not abacus.metric("vllm:num_requests_running"), "requests of earlier tests still run")
     before = {name: abacus.metric(name) for name in ("vllm:request_success_total", "vllm:generation_tokens_total", "vllm:prompt_tokens_total")}
     abacus.complete("Anna has 3 apples", max_tokens=5, ignore_eos=True)
     assert abacus.metric("vllm:request_success_total") == before["vllm:request_success_total"] + 1

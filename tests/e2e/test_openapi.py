@@ -2,7 +2,7 @@
 import json
 import subprocess
 
-from serving import ABACUS, ROOT, serving
+from serving import ABACUS, PATIENCE_S, ROOT, serving
 
 SCHEMATHESIS = ROOT / ".venv-schemathesis" / "bin" / "schemathesis"
 # Two checks do not fit: vLLM's API takes numbers and booleans in strings, which the schemas do not say; and limits between fields
@@ -15,7 +15,7 @@ def test_schemathesis(tmp_path):
         outcome = subprocess.run(
             [SCHEMATHESIS, "run", server.url + "/openapi.json", "--max-examples", "5", "--max-time", "15", "--workers", "1", "--seed", "1",
              "--request-timeout", "60", "--exclude-checks", LEFT_OUT, "--no-color"],
-            capture_output=True, text=True, timeout=180, cwd=tmp_path)
+            capture_output=True, text=True, timeout=2 * PATIENCE_S, cwd=tmp_path)
         assert outcome.returncode == 0, outcome.stdout[-5000:] + outcome.stderr[-2000:]
         assert server.get("/health")[0] == 200
         # Whatever came in, nobody was answered with a fault of the server.

@@ -44,7 +44,7 @@ def quantized(tmp_path_factory):
     def make(layout):
         target = folder / layout
         if not target.exists():
-            result = run("quantize", ABACUS, target, "--to", layout, "--kv-cache", "fp8", "--calibrate", text, timeout=120)
+            result = run("quantize", ABACUS, target, "--to", layout, "--kv-cache", "fp8", "--calibrate", text)
             assert result.returncode == 0, result.stderr
         return target
 
@@ -65,9 +65,9 @@ def test_every_shell_block_is_run_or_listed(number):
         assert re.search(r"^\| %03d \| %d \| .* \| %s \|$" % (number, line, re.escape(reason)), page, re.M), (line, reason)
 
 
-def bench(place, number, script, like, timeout=120):
+def bench(place, number, script, like):
     """Runs a bench; its table has every line of the printed one, in order."""
-    output = place.run(script, timeout)
+    output = place.run(script)
     want = table_lines(block_at(number, like).text)
     assert want and lacks(want, table_lines(output)) is None, output
     assert re.search(r"^Successful requests: +\d+", output, re.M)
@@ -89,7 +89,7 @@ def test_000(tmp_path, quantized):
             answer = json.loads(p.run(block_at(0, 170).text))
             assert missing(example(0, "cmpl-"), answer) is None
             assert answer["model"] == model and answer["usage"]["completion_tokens"] <= 20
-            scores(p.run(block_at(0, 185).text, 180))
+            scores(p.run(block_at(0, 185).text))
             assert (tmp_path / "pip.log").read_text() == "install lm-eval[api]==0.4.9.1\n"
             bench(p, 0, smaller(block_at(0, 216).text, random_input_len=48, random_output_len=24, num_prompts=96, max_concurrency=48),
                   245)
@@ -120,7 +120,7 @@ def test_001(tmp_path, quantized):
             printed = example(1, "cmpl-")
             assert missing(printed, answer) is None
             assert list(answer["choices"][0]) == list(printed["choices"][0])
-            scores(p.run(block_at(1, 234).text, 180))
+            scores(p.run(block_at(1, 234).text))
             # As it stands the here-document loses its variables, and the script's loop has nothing to go through.
             p.run(block_at(1, 272).text)
             assert p.run(block_at(1, 314).text) == ""
@@ -200,7 +200,7 @@ def test_003(tmp_path, line, model, layout, quantized):
             if layout == "quark-fp8":
                 p.add_lm_eval()
                 # A tokenizer is looked up by this name too, which may not end in a slash.
-                scores(p.run('model="%s"\n' % model + block_at(3, 196).text, 180))
+                scores(p.run('model="%s"\n' % model + block_at(3, 196).text))
 
 
 @pytest.mark.parametrize("capability, model, checkpoint", [
@@ -221,7 +221,7 @@ def test_004(tmp_path, capability, model, checkpoint):
                                 max_concurrency=16), 235)
             if capability == "10.0":
                 p.add_lm_eval(6)
-                scores(p.run(asked.sub(model, block_at(4, 176).text), 180))
+                scores(p.run(asked.sub(model, block_at(4, 176).text)))
 
 
 @pytest.mark.parametrize("name, sizes", [
@@ -234,7 +234,7 @@ def test_004(tmp_path, capability, model, checkpoint):
 def test_the_scripts_follow_them(tmp_path, name, sizes):
     with place(tmp_path, {}) as p:
         p.stand_in("lm_eval", 'echo "$*" > %s' % (tmp_path / "lm_eval.log"))
-        output = p.run("%s MODEL=%s %s/recipes/%s.sh" % (sizes, ABACUS, ROOT, name), 120)
+        output = p.run("%s MODEL=%s %s/recipes/%s.sh" % (sizes, ABACUS, ROOT, name))
         assert "Serving Benchmark Result" in output and '"object":"' in output.replace('": "', '":"')
         assert "Failed requests:                         0" in output or "001" in name
         if "002" not in name:
