@@ -16,7 +16,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -46,12 +45,6 @@ SHORT_LADDER = [
 SHORT_SELFTEST = ["instructions", "memory", "logits"]
 READY_TARGET_S = 20
 SELFTEST_S, BENCH_S = 100, 80
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def find_bin(dist):
@@ -175,6 +168,12 @@ class Report:
         return folder
 
     def ready(self):
+        """The port is the system's choice, which the log tells."""
+        if self.url is None:
+            found = re.search(r"serving .* at (http://\S+), ready in", self.log_path("server").read_text(errors="replace"))
+            if not found:
+                return False
+            self.url = found[1]
         try:
             with urllib.request.urlopen(self.url + "/health", timeout=2) as reply:
                 return reply.status == 200
@@ -184,10 +183,9 @@ class Report:
     def start_server(self, seconds):
         ladder = self.ladder()
         longest = max(rung[1] + rung[2] for rung in ladder) + 64
-        port = free_port()
-        self.url = "http://127.0.0.1:%d" % port
+        self.url = None
         words = [str(self.bin / "vllm"), "serve", str(self.model_folder()), "--device", self.options.device, "--load-format", "dummy",
-                 "--host", "127.0.0.1", "--port", str(port), "--max-model-len", str(longest),
+                 "--host", "127.0.0.1", "--port", "0", "--max-model-len", str(longest),
                  "--max-num-seqs", str(max(rung[3] for rung in ladder)), *self.options.serve_options.split()]
         start = time.time()
         with open(self.log_path("server"), "w") as out:
