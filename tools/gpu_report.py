@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Proves and measures a device in under nine minutes, part by part, and prints one table.
 
-Every part has a budget of seconds. What does not end in it is cut and reported as cut; a part that finds no time left
-is not begun. Each part leaves a JSON file in the output folder, and is not run again while that is there and whole
-(--again runs all). At the end report.json holds everything.
+Every part runs in a process of its own with a budget of seconds: one that crashes, or that has to be cut, takes nothing
+of the others with it, and the device starts afresh. A part that finds no time left is not begun. Each part leaves a JSON
+file in the output folder, and is not run again while that is there and whole (--again runs all). report.json and
+table.txt hold everything that is known, after every part.
 
 The program: SLUICE_BIN (a folder), else the folder of a distribution that this script lies in or --dist names, else
 build/cuda/bin. Random weights, random prompts, one wave of requests as large as the concurrency: its beginning and its
 end are in the figures, which a long run would show less of.
 """
 import argparse
+import ctypes
 import json
 import os
 import pathlib
@@ -27,24 +29,32 @@ TOKENIZER = ROOT / "models" / "abacus"
 TOTAL_S = 530
 READY_S = 90
 STOP_S = 20
+LIST_S = 30
+# Where driver libraries are on machines whose loader is not told.
+DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu/nvidia/current")
 
 # Output tokens a second on one H200: what is aimed for, and what reading weights and cache at 4.3 TB/s and arithmetic at
 # 1,400 TFLOP/s allow when prompts and answers take turns (docs/benchmarking.md).
 LADDER = [
     # name, prompt tokens, answer tokens, concurrency, budget in seconds, target, bound
-    ("ladder-1024-1", 1024, 1024, 1, 45, 50, 60),
-    ("ladder-1024-8", 1024, 1024, 8, 45, 377, 453),
-    ("ladder-1024-64", 1024, 1024, 64, 60, 2059, 2418),
-    ("ladder-1024-256", 1024, 1024, 256, 100, 3942, 4517),
-    ("ladder-8192-64", 8192, 1024, 64, 130, 575, 653),
+    ("ladder-1024-1", 1024, 1024, 1, 40, 50, 60),
+    ("ladder-1024-8", 1024, 1024, 8, 40, 377, 453),
+    ("ladder-1024-64", 1024, 1024, 64, 55, 2059, 2418),
+    ("ladder-1024-256", 1024, 1024, 256, 110, 3942, 4517),
+    ("ladder-8192-64", 8192, 1024, 64, 140, 575, 653),
 ]
+# Room for the cache: 256 sequences of 2,048 tokens, and 64 of 9,216, do not fit one H200 whole (docs/cuda.md).
+LADDER_OPTIONS = "--gpu-memory-utilization 0.96"
 SHORT_LADDER = [
     ("ladder-16-1", 16, 6, 1, 40, None, None),
     ("ladder-16-2", 16, 6, 2, 40, None, None),
 ]
-SHORT_SELFTEST = ["instructions", "memory", "logits"]
+SHORT_SELFTEST = ["instructions", "memory", "draws"]
 READY_TARGET_S = 20
-SELFTEST_S, BENCH_S = 100, 80
+NO_DEVICE = 3  # the exit code
+# Of all parts of a command together, and of each.
+SELFTEST_S, SELFTEST_PART_S = 110, 45
+BENCH_S, BENCH_PART_S = 80, 30
 
 
 def find_bin(dist):
@@ -56,6 +66,22 @@ def find_bin(dist):
     sys.exit("no program: set SLUICE_BIN to the folder of sluice, name a distribution with --dist, or run make build-cuda")
 
 
+def environment():
+    """Of the programs that are run: the driver is found where it usually is, if the loader does not know it."""
+    variables = dict(os.environ)
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        found = [folder for folder in DRIVER_FOLDERS if os.path.exists(os.path.join(folder, "libcuda.so.1"))]
+        if found:
+            variables["LD_LIBRARY_PATH"] = os.pathsep.join(found + [variables[key] for key in ("LD_LIBRARY_PATH",) if variables.get(key)])
+    return variables
+
+
+class Stopped(Exception):
+    """The report itself was told to end."""
+
+
 class Report:
     def __init__(self, options):
         self.options = options
@@ -64,7 +90,10 @@ class Report:
         self.out.mkdir(parents=True, exist_ok=True)
         self.begin = time.time()
         self.emulated = options.device == "emulated"
+        self.environment = environment()
+        self.children = []
         self.server = None
+        self.num_servers = 0
         self.url = None
         self.parts = {}
 
@@ -73,6 +102,11 @@ class Report:
 
     def log_path(self, name):
         return self.out / (name + ".log")
+
+    def keep(self, name, result):
+        unfinished = self.out / (name + ".json.partial")
+        unfinished.write_text(json.dumps(result, indent=1) + "\n")
+        unfinished.replace(self.out / (name + ".json"))
 
     def part(self, name, budget, body):
         """Runs a part unless its result is there; `body` gets the seconds it may take and returns a dictionary."""
@@ -94,29 +128,46 @@ class Report:
             start = time.time()
             try:
                 result = body(seconds)
-            except OSError as error:
-                result = {"status": "failed", "why": str(error)}
+            except Stopped:
+                self.parts[name] = {"status": "cut", "why": "the report was told to end", "seconds": round(time.time() - start, 2)}
+                raise
+            except Exception as error:  # whatever one part runs into, the others are still worth their time
+                result = {"status": "failed", "why": "%s: %s" % (type(error).__name__, error)}
             result.setdefault("seconds", round(time.time() - start, 2))
+            if result["status"] != "done":
+                print("   %s: %s" % (result["status"], result.get("why", "")), flush=True)
         self.parts[name] = result
-        unfinished = self.out / (name + ".json.partial")
-        unfinished.write_text(json.dumps(result, indent=1) + "\n")
-        unfinished.replace(path)
+        self.keep(name, result)
+        self.write()
+
+    def begin_process(self, words, out):
+        """In a session of its own, so that it ends with all that it starts."""
+        process = subprocess.Popen([str(word) for word in words], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                   env=self.environment, start_new_session=True)
+        self.children.append(process)
+        return process
+
+    def end_process(self, process, first=signal.SIGTERM, seconds=STOP_S):
+        """One that does not even end when it is killed, waiting in the driver, is left alone."""
+        for number, patience in ((first, seconds), (signal.SIGKILL, 5)):
+            if process.poll() is None:
+                try:
+                    os.killpg(process.pid, number)
+                    process.wait(patience)
+                except (OSError, subprocess.TimeoutExpired):
+                    pass
+        self.children.remove(process)
 
     def run(self, words, seconds, log):
-        """Runs the program with its output shown and kept: (exit code, or None where it was cut)."""
+        """Runs the program with its output kept: its exit code, or None where it was cut."""
         with open(self.log_path(log), "w") as out:
-            process = subprocess.Popen([str(self.bin / words[0]), *words[1:]], stdout=out, stderr=subprocess.STDOUT)
+            process = self.begin_process([self.bin / words[0], *words[1:]], out)
             try:
-                code = process.wait(seconds)
+                return process.wait(seconds)
             except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGINT)
-                try:
-                    process.wait(5)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-                code = None
-        return code
+                return None
+            finally:
+                self.end_process(process, signal.SIGINT, 5)
 
     def last_line(self, log):
         lines = [line for line in self.log_path(log).read_text(errors="replace").splitlines() if line.strip()]
@@ -124,35 +175,64 @@ class Report:
 
     # selftest and kernel-bench
 
-    def selftest(self, seconds):
-        path = self.out / "selftest-rows.json"
-        words = ["sluice", "selftest", "--device", self.options.device, "--json", str(path)]
-        if self.options.short:
-            for part in SHORT_SELFTEST:
-                words += ["--part", part]
-        path.unlink(missing_ok=True)
-        code = self.run(words, seconds, "selftest")
-        if code is None:
-            return {"status": "cut", "why": "not done in %d s; %s" % (seconds, self.last_line("selftest"))}
-        if not path.exists():
-            return {"status": "failed", "code": code, "why": self.last_line("selftest")}
-        rows = json.loads(path.read_text())
-        failed = ["%s, %s: %s" % (row["operator"], row["shape"], row["message"]) for row in rows["rows"] if row["result"] == "fail"]
-        return {"status": "done" if code == 0 else "failed", "code": code, "passed": rows["passed"], "failed": rows["failed"],
-                "skipped": rows["skipped"], "device": rows["device"], "failures": failed, "rows": rows["rows"]}
+    def listed(self, command):
+        """The names of a command's parts."""
+        code = self.run(["sluice", command, "--list"], LIST_S, command + "-list")
+        lines = self.log_path(command + "-list").read_text(errors="replace").splitlines()
+        if code != 0 or not lines:
+            raise OSError("%s --list: %s" % (command, self.last_line(command + "-list") or "exit code %s" % code))
+        return [line.split()[0] for line in lines if line.strip()]
 
-    def kernel_bench(self, seconds):
-        if self.emulated:
-            return {"status": "skipped", "why": "emulated"}
-        path = self.out / "kernel-bench-rows.json"
+    def rows_of(self, command, name, seconds):
+        label = command + "-" + name
+        path = self.out / (label + "-rows.json")
         path.unlink(missing_ok=True)
-        code = self.run(["sluice", "kernel-bench", "--device", self.options.device, "--json", str(path)], seconds, "kernel-bench")
+        code = self.run(["sluice", command, "--device", self.options.device, "--part", name, "--json", path], seconds, label)
         if code is None:
-            return {"status": "cut", "why": "not done in %d s; %s" % (seconds, self.last_line("kernel-bench"))}
+            return {"status": "cut", "why": "not done in %d s; %s" % (seconds, self.last_line(label))}
         if not path.exists():
-            return {"status": "failed", "code": code, "why": self.last_line("kernel-bench")}
-        rows = json.loads(path.read_text())
-        return {"status": "done" if code == 0 else "failed", "code": code, "device": rows["device"], "rows": rows["rows"]}
+            ended = "exit code %d" % code if code >= 0 else "ended by signal %d" % -code
+            return {"status": "failed", "code": code, "why": "%s; %s" % (ended, self.last_line(label))}
+        found = json.loads(path.read_text())
+        result = {"status": "done" if code == 0 else "failed", "code": code, "device": found["device"], "rows": found["rows"]}
+        if code != 0:
+            bad = [row for row in found["rows"] if row.get("result") == "fail" or row.get("message", "").startswith("failed")]
+            result["why"] = "; ".join("%s, %s: %s" % (row.get("operator", row.get("kernel")), row["shape"], row["message"]) for row in bad[:3])
+        return result
+
+    def all_parts(self, command, names, budget, part_budget):
+        """Runs a command part by part; what all of them say stands under the command's name."""
+        end = time.time() + budget
+        begin, mine = time.time(), []
+        for name in names:
+            label = command + "-" + name
+            mine.append(label)
+            self.part(label, min(part_budget, max(1, end - time.time())), lambda seconds, n=name: self.rows_of(command, n, seconds))
+            if self.parts[label].get("code") == NO_DEVICE:
+                break  # the others would say the same
+        parts = [self.parts[label] for label in mine]
+        rows, seen = [], set()
+        for part in parts:
+            for row in part.get("rows", []):  # every run of kernel-bench measures the limits first
+                key = (row["part"], row.get("operator", row.get("kernel")), row["shape"])
+                if key not in seen or "result" in row:
+                    rows.append(row)
+                seen.add(key)
+        bad = ["%s %s" % (name, part["status"]) for name, part in zip(names, parts) if part["status"] != "done"]
+        if parts[-1].get("code") == NO_DEVICE:
+            bad = [parts[-1]["why"]]
+        result = {"status": "done" if not bad else "failed", "device": next((part["device"] for part in parts if part.get("device")), None),
+                  "seconds": round(time.time() - begin, 2), "rows": rows, **({"why": ", ".join(bad)} if bad else {})}
+        for count, word in (("passed", "pass"), ("failed", "fail"), ("skipped", "skipped")):
+            result[count] = sum(row.get("result") == word for row in rows)
+        self.parts[command] = result
+
+    def try_all_parts(self, command, names, budget, part_budget):
+        try:
+            self.all_parts(command, names or self.listed(command), budget, self.options.part_budget or part_budget)
+        except OSError as error:
+            self.parts[command] = {"status": "failed", "why": str(error)}
+            print("== %s: failed: %s" % (command, error), flush=True)
 
     # the server
 
@@ -170,7 +250,7 @@ class Report:
     def ready(self):
         """The port is the system's choice, which the log tells."""
         if self.url is None:
-            found = re.search(r"serving .* at (http://\S+), ready in", self.log_path("server").read_text(errors="replace"))
+            found = re.search(r"serving .* at (http://\S+), ready in", self.log_path(self.server_log()).read_text(errors="replace"))
             if not found:
                 return False
             self.url = found[1]
@@ -180,42 +260,45 @@ class Report:
         except OSError:
             return False
 
+    def server_log(self):
+        return "server" if self.num_servers < 2 else "server-%d" % self.num_servers
+
     def start_server(self, seconds):
+        self.stop_server()
         ladder = self.ladder()
         longest = max(rung[1] + rung[2] for rung in ladder) + 64
         self.url = None
-        words = [str(self.bin / "vllm"), "serve", str(self.model_folder()), "--device", self.options.device, "--load-format", "dummy",
-                 "--host", "127.0.0.1", "--port", "0", "--max-model-len", str(longest),
-                 "--max-num-seqs", str(max(rung[3] for rung in ladder)), *self.options.serve_options.split()]
+        self.num_servers += 1
+        further = self.options.serve_options
+        if further is None:
+            further = "" if self.options.short else LADDER_OPTIONS
+        words = [self.bin / "vllm", "serve", self.model_folder(), "--device", self.options.device, "--load-format", "dummy",
+                 "--host", "127.0.0.1", "--port", 0, "--max-model-len", longest,
+                 "--max-num-seqs", max(rung[3] for rung in ladder), *further.split()]
         start = time.time()
-        with open(self.log_path("server"), "w") as out:
-            self.server = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT)
+        with open(self.log_path(self.server_log()), "w") as out:
+            self.server = self.begin_process(words, out)
         while time.time() - start < seconds:
             if self.server.poll() is not None:
-                code, self.server = self.server.returncode, None
-                return {"status": "failed", "code": code, "why": "the server did not start: " + self.last_line("server")}
+                code = self.server.returncode
+                self.stop_server()
+                return {"status": "failed", "code": code, "why": "the server did not start: " + self.last_line(self.server_log())}
             if self.ready():
                 return {"status": "done", "ready_seconds": round(time.time() - start, 2)}
             time.sleep(0.05)
         self.stop_server()
-        return {"status": "cut", "why": "not ready in %d s" % seconds}
+        return {"status": "cut", "why": "not ready in %d s; %s" % (seconds, self.last_line(self.server_log()))}
 
     def stop_server(self):
-        if self.server is None:
-            return
-        self.server.send_signal(signal.SIGTERM)
-        try:
-            self.server.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self.server.kill()
-            self.server.wait()
+        if self.server is not None:
+            self.end_process(self.server)
         self.server = None
 
-    def generated_tokens(self):
-        """By the server's own counter."""
+    def counter(self, name):
+        """Of the server's own."""
         with urllib.request.urlopen(self.url + "/metrics", timeout=5) as reply:
             text = reply.read().decode()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("vllm:generation_tokens_total"))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("vllm:" + name))
 
     # the ladder
 
@@ -223,24 +306,25 @@ class Report:
         return SHORT_LADDER if self.options.short else LADDER
 
     def rung(self, name, prompt, answer, concurrency, seconds):
-        if self.server is None:
-            started = self.start_server(min(READY_S, seconds))
+        if self.server is None or not self.ready():
+            started = self.start_server(min(READY_S, self.left()))
             if started["status"] != "done":
                 return started
-            seconds = max(5, seconds - started["ready_seconds"])
+        seconds = min(seconds, self.left())
         file = name + "-bench.json"
         (self.out / file).unlink(missing_ok=True)
-        before, start = self.generated_tokens(), time.time()
+        tokens_before, preempted_before, start = self.counter("generation_tokens_total"), self.counter("num_preemptions_total"), time.time()
         code = self.run(["vllm", "bench", "serve", "--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1], "--model",
-                         str(self.model_folder()), "--trust-remote-code", "--dataset-name", "random", "--random-input-len", str(prompt),
-                         "--random-output-len", str(answer), "--ignore-eos", "--max-concurrency", str(concurrency), "--num-prompts",
-                         str(concurrency), "--save-result", "--result-dir", str(self.out), "--result-filename", file], seconds, name)
+                         self.model_folder(), "--trust-remote-code", "--dataset-name", "random", "--random-input-len", prompt,
+                         "--random-output-len", answer, "--ignore-eos", "--max-concurrency", concurrency, "--num-prompts", concurrency,
+                         "--ready-check-timeout-sec", "0", "--save-result", "--result-dir", self.out, "--result-filename", file],
+                        seconds, name)
         elapsed = time.time() - start
         if self.server.poll() is not None:
-            self.server = None
-            return {"status": "failed", "why": "the server ended: " + self.last_line("server")}
+            self.stop_server()
+            return {"status": "failed", "why": "the server ended: " + self.last_line(self.server_log())}
         if code is None:
-            tokens = self.generated_tokens() - before
+            tokens = self.counter("generation_tokens_total") - tokens_before
             return {"status": "cut", "output_tokens_per_second": round(tokens / elapsed, 2),
                     "why": "cut after %d s; by the server's counter, prompts included in the time" % elapsed}
         if code != 0 or not (self.out / file).exists():
@@ -248,6 +332,7 @@ class Report:
         result = json.loads((self.out / file).read_text())
         keys = ("completed", "failed", "output_throughput", "total_token_throughput", "mean_ttft_ms", "median_tpot_ms", "duration")
         figures = {key: result[key] for key in keys if key in result}
+        figures["preemptions"] = self.counter("num_preemptions_total") - preempted_before
         whole = result["completed"] == concurrency
         return {"status": "done" if whole else "failed", "output_tokens_per_second": round(result["output_throughput"], 2), **figures,
                 **({} if whole else {"why": "%d of %d requests failed" % (concurrency - result["completed"], concurrency)})}
@@ -266,7 +351,9 @@ class Report:
     def table(self):
         def state(name):
             part = self.parts.get(name, {"status": "not run"})
-            return part["status"] if part["status"] == "done" else "%s%s" % (part["status"], ": " + part["why"] if part.get("why") else "")
+            if part["status"] == "done":
+                return "done, %d preemptions" % part["preemptions"] if part.get("preemptions") else "done"
+            return "%s%s" % (part["status"], ": " + part["why"] if part.get("why") else "")
 
         lines = []
         part = self.parts.get("selftest", {})
@@ -292,42 +379,64 @@ class Report:
                           self.parts.get(name, {}).get("output_tokens_per_second"), target, bound, state(name)))
         return lines
 
-    def print_table(self):
+    def table_text(self):
         def text(value):
             return "" if value is None else str(value)
 
         rows = [("", "measured", "target", "bound", "")] + [tuple(map(text, line)) for line in self.table()]
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
-        print()
-        for row in rows:
-            print("  ".join([row[0].ljust(widths[0])] + [row[i].rjust(widths[i]) for i in (1, 2, 3)] + [row[4]]).rstrip())
+        return "".join("  ".join([row[0].ljust(widths[0])] + [row[i].rjust(widths[i]) for i in (1, 2, 3)] + [row[4]]).rstrip() + "\n"
+                       for row in rows)
+
+    def version(self):
+        try:
+            done = subprocess.run([str(self.bin / "sluice"), "version", "--json"], capture_output=True, text=True, timeout=LIST_S)
+            return json.loads(done.stdout) if done.returncode == 0 else {}
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            return {}
 
     def write(self):
-        version = subprocess.run([str(self.bin / "sluice"), "version", "--json"], capture_output=True, text=True)
-        report = {"device": self.options.device, "short": self.options.short, "model": str(self.model_folder()),
-                  "program": json.loads(version.stdout) if version.returncode == 0 else {},
-                  "seconds": round(time.time() - self.begin, 1), "parts": self.parts,
+        report = {"device": self.options.device, "short": self.options.short, "model": str(self.options.model or SHAPE),
+                  "program": self.program, "seconds": round(time.time() - self.begin, 1), "parts": self.parts,
                   "table": [dict(zip(("what", "measured", "target", "bound", "status"), line)) for line in self.table()]}
-        (self.out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        for name, text in (("report.json", json.dumps(report, indent=1) + "\n"), ("table.txt", self.table_text())):
+            unfinished = self.out / (name + ".partial")
+            unfinished.write_text(text)
+            unfinished.replace(self.out / name)
+
+    def run_parts(self):
+        self.try_all_parts("selftest", SHORT_SELFTEST if self.options.short else None, SELFTEST_S, SELFTEST_PART_S)
+        if self.emulated:
+            self.parts["kernel-bench"] = {"status": "skipped", "why": "emulated"}
+        else:
+            self.try_all_parts("kernel-bench", None, BENCH_S, BENCH_PART_S)
+        self.part("launch", READY_S, self.start_server)
+        launched = self.parts["launch"]["status"] == "done"
+        for name, prompt, answer, concurrency, budget, _, _ in self.ladder():
+            if launched:
+                self.part(name, budget, lambda seconds, r=(name, prompt, answer, concurrency): self.rung(*r, seconds))
+            else:
+                self.parts[name] = {"status": "failed", "why": "no server"}
 
     def all(self):
+        self.program = self.version()
         try:
-            self.part("selftest", SELFTEST_S, self.selftest)
-            self.part("kernel-bench", BENCH_S, self.kernel_bench)
-            self.part("launch", READY_S, self.start_server)
-            launched = self.parts["launch"]["status"] == "done"
-            for name, prompt, answer, concurrency, budget, _, _ in self.ladder():
-                if launched:
-                    self.part(name, budget, lambda seconds, r=(name, prompt, answer, concurrency): self.rung(*r, seconds))
-                else:
-                    self.parts[name] = {"status": "failed", "why": "no server"}
+            self.run_parts()
+        except Stopped:
+            print("\ntold to end: what is missing is run by the next call", flush=True)
         finally:
-            self.stop_server()
-        self.print_table()
-        self.write()
-        print("\n%s after %.0f s; details in %s" % (self.out / "report.json", time.time() - self.begin, self.out))
+            for child in list(self.children):
+                self.end_process(child)
+            self.write()
+        print("\n%s\n%s after %.0f s; details in %s" % (self.table_text(), self.out / "report.json", time.time() - self.begin, self.out))
         states = {part["status"] for part in self.parts.values()}
         return 0 if states <= {"done", "skipped"} else 1
+
+
+def stop(number, frame):
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)  # once is enough
+    raise Stopped
 
 
 def main():
@@ -339,7 +448,11 @@ def main():
     parser.add_argument("--short", action="store_true", help="few checks and tiny requests: tries the script itself")
     parser.add_argument("--again", action="store_true", help="run parts whose results are there")
     parser.add_argument("--budget", type=float, default=TOTAL_S, help="seconds in all (default: %d)" % TOTAL_S)
-    parser.add_argument("--serve-options", default="", help="further options of the server, as one word")
+    parser.add_argument("--part-budget", type=float, help="seconds of each part of selftest (default: %d) and kernel-bench (%d)"
+                        % (SELFTEST_PART_S, BENCH_PART_S))
+    parser.add_argument("--serve-options", help="further options of the server, as one word (default: %s)" % LADDER_OPTIONS)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop)
     sys.exit(Report(parser.parse_args()).all())
 
 

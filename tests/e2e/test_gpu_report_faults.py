@@ -1,0 +1,89 @@
+"""tools/gpu_report.sh with a program whose parts crash and hang: the others' results are there all the same."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from serving import PATIENCE_S, ROOT
+
+# Stands in for the program: parts that do well, fail, crash, hang whatever signal comes, or find no device.
+PROGRAM = """#!/bin/sh
+case "$*" in
+  version*) echo '{"version": "stand-in"}' ;;
+  "selftest --list") for part in $STAND_IN_PARTS; do echo "$part  of the stand-in"; done ;;
+  "kernel-bench --list") echo limits ;;
+  *"--part good"*|*"--part limits"*|*"--part bad"*)
+    while [ "$1" != --part ]; do shift; done; part="$2"
+    while [ "$1" != --json ]; do shift; done
+    result=pass; [ "$part" = bad ] && result=fail
+    echo '{"device": {"name": "stand-in"}, "rows": [{"part": "'$part'", "operator": "sum", "kernel": "sum", "shape": "1",
+           "result": "'$result'", "message": "off by one", "achieved": 1, "limit": 1}]}' >"$2"
+    [ "$part" != bad ] ;;
+  *"--part crash"*) echo "about to crash"; kill -SEGV $$ ;;
+  *"--part hang"*) trap '' INT TERM; echo "about to hang"; while :; do sleep 1; done ;;
+  *"--part nothing"*) echo "no GPU"; exit 3 ;;
+  serve*) echo "no GPU"; exit 3 ;;
+esac
+"""
+
+
+@pytest.fixture
+def report(tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sluice", "vllm"):
+        (folder / name).write_text(PROGRAM)
+        (folder / name).chmod(0o755)
+
+    def start(parts, *words):
+        return subprocess.Popen([ROOT / "tools" / "gpu_report.sh", "--out", tmp_path / "out", *words], stdout=subprocess.PIPE, text=True,
+                                env={**os.environ, "SLUICE_BIN": str(folder), "STAND_IN_PARTS": parts})
+
+    return start
+
+
+def parts_in(folder):
+    return json.loads((folder / "out" / "report.json").read_text())["parts"]
+
+
+def test_what_crashes_or_hangs_costs_its_own_result_alone(report, tmp_path):
+    process = report("good crash hang bad", "--part-budget", "1")
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    parts = parts_in(tmp_path)
+    assert parts["selftest-good"]["status"] == "done"
+    assert parts["selftest-crash"]["status"] == "failed" and "ended by signal 11; about to crash" in parts["selftest-crash"]["why"]
+    assert parts["selftest-hang"]["status"] == "cut" and "not done in 1 s; about to hang" in parts["selftest-hang"]["why"]
+    assert parts["selftest-bad"]["status"] == "failed" and "sum, 1: off by one" in parts["selftest-bad"]["why"]
+    whole = parts["selftest"]
+    assert (whole["passed"], whole["failed"], whole["status"]) == (1, 1, "failed")
+    assert whole["why"] == "crash failed, hang cut, bad failed"
+    assert parts["kernel-bench"]["status"] == "done" and parts["launch"]["status"] == "failed"
+    table = (tmp_path / "out" / "table.txt").read_text()
+    assert table in output and "1 of 2" in table and "did not start: no GPU" in table
+
+    # What did well is not run again.
+    again, _ = report("good crash bad").communicate(timeout=PATIENCE_S)
+    assert "== selftest-good: there already" in again and "== selftest-crash (at most" in again
+
+
+def test_without_a_device_one_part_says_so(report, tmp_path):
+    report("nothing good").communicate(timeout=PATIENCE_S)
+    parts = parts_in(tmp_path)
+    assert "selftest-good" not in parts and parts["selftest"]["why"] == "exit code 3; no GPU"
+
+
+def test_a_report_that_is_told_to_end_prints_what_it_knows(report, tmp_path):
+    process = report("good hang")
+    while not (tmp_path / "out" / "selftest-hang.log").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1 and "selftest, rows passed" in output and "told to end" in output
+    parts = parts_in(tmp_path)
+    assert parts["selftest-good"]["status"] == "done" and parts["selftest-hang"]["status"] == "cut"
+    assert not (tmp_path / "out" / "selftest-hang.json").exists(), "the next call runs it"
