@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "models/device/device_model.h"
+
 namespace sluice {
 namespace {
 
@@ -284,6 +286,48 @@ TEST(EnginePlanOnDevice, ComputesInBfloat16) {
   EXPECT_EQ(PlanOnDevice(config).error().param, "kv_cache_dtype");
   config.kv_cache_dtype = "fp8";
   EXPECT_EQ(PlanOnDevice(config)->kv_type, ElementType::kF8E4M3);
+}
+
+// The load that tools/gpu_report.sh puts on one H200, of whose 150.1 GB the driver shows 149.5
+// free.
+TEST(EnginePlanOnDevice, Llama70BInFp8OnOneH200) {
+  const auto model = LoadModelConfig(SLUICE_SOURCE_DIR "/benchmarks/llama-3.3-70b-fp8-shape");
+  ASSERT_TRUE(model) << model.error().message;
+  const MemoryLimits memory{.total_bytes = 150'100'000'000, .available_bytes = 149'500'000'000};
+  DeviceInfo device;
+  device.name = "NVIDIA H200";
+  device.compute_major = 9;
+  EngineConfig config;
+  config.dummy_weights = true;
+  config.memory_utilization = 0.96;
+  config.max_model_len = 8192 + 1024 + 64;
+  config.max_num_seqs = 256;
+  Topology topology;
+  topology.logical_cpus = 4;
+  topology.core_cpus = {0, 2};
+  const auto plan_model = [&](const ModelConfig& planned, const ModelOptions& options, int) {
+    return PlanDeviceModel(planned, options, device);
+  };
+  const auto plan = PlanEngine(config, *model, memory, topology, plan_model, &device);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->kv_type, ElementType::kF8E4M3);
+  EXPECT_EQ(plan->max_num_batched_tokens, 8192);
+  // By hand: products of E4M3 and a factor for each of their rows, both tables in BF16, norms, and
+  // padding; 163,840 bytes of keys and values a token.
+  const int64_t products = 80 * int64_t{8192} * (10240 + 8192 + 57344 + 28672);
+  const int64_t factors = 80 * int64_t{4} * (10240 + 8192 + 57344 + 8192);
+  const int64_t tables = 2 * int64_t{2} * 128256 * 8192, norms = 161 * int64_t{4} * 8192;
+  EXPECT_NEAR(static_cast<double>(plan->weight_bytes),
+              static_cast<double>(products + factors + tables + norms), 1e5);
+  EXPECT_EQ(plan->kv_bytes_per_block, 16 * int64_t{163'840});
+  EXPECT_LT(plan->workspace_bytes, int64_t{2'000'000'000});
+  const int64_t tokens = plan->num_blocks * 16;
+  const int64_t fixed = plan->weight_bytes + plan->workspace_bytes + 256 * kMiB;
+  EXPECT_NEAR(static_cast<double>(tokens), (0.96 * 150.1e9 - static_cast<double>(fixed)) / 163'840,
+              32);
+  EXPECT_GE(tokens / 9216, 45) << "sequences of 8,192 tokens and answers of 1,024, at once";
+  RecordProperty("tokens", static_cast<int>(tokens));
+  RecordProperty("workspace_mib", static_cast<int>(plan->workspace_bytes / kMiB));
 }
 
 }  // namespace
