@@ -54,7 +54,7 @@ READY_TARGET_S = 20
 NO_DEVICE = 3  # the exit code
 # Of all parts of a command together, and of each.
 SELFTEST_S, SELFTEST_PART_S = 110, 45
-BENCH_S, BENCH_PART_S = 80, 30
+BENCH_S, BENCH_PART_S = 100, 30
 
 
 def find_bin(dist):
