@@ -1,10 +1,12 @@
 #include "models/device/device_decoder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <stdexcept>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "models/step_check.h"
 
 namespace sluice {
@@ -46,6 +48,12 @@ DeviceDecoder::~DeviceDecoder() {
 Status DeviceDecoder::Tune() {
   const DeviceWorkspaceLayout& layout = parts_.layout;
   const int64_t logit_rows = std::min(options_.max_logit_rows, options_.max_rows);
+  if (parts_.linear->TuningRows(options_.max_rows).empty()) return {};
+  LOG_INFO("models",
+           "choosing among the algorithms of {}: what no earlier start measured is "
+           "measured now",
+           parts_.linear->library());
+  const auto begin = std::chrono::steady_clock::now();
   // What the arrays hold does not matter.
   const auto tune = [&](const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t most,
                         int64_t y, Number y_type) -> Status {
@@ -69,6 +77,8 @@ Status DeviceDecoder::Tune() {
   RETURN_IF_ERROR(tune(head, Normed(head.inputs), logit_rows, layout.logits, Number::kF32));
   RETURN_IF_ERROR(parts_.stream->Synchronize());
   parts_.linear->SaveTactics();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  LOG_INFO("models", "the algorithms are chosen after {:.1f} s", seconds.count());
   return {};
 }
 
