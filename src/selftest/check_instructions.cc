@@ -3,12 +3,14 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <type_traits>
 
 #include <fmt/format.h>
 
 #include "selftest/check_run.h"
 #include "selftest/test_numbers.h"
 #include "selftest/tolerances.h"
+#include "tensor/float16.h"
 #include "tensor/float4.h"
 
 namespace sluice::selftest {
@@ -24,18 +26,23 @@ void Launch(CheckRun& run, Instruction instruction, const void* a, const void* b
 }
 
 // d = sum over tiles of a b, tiles [16, depth] and [depth, 8] one behind the other.
-template <typename T>
+template <Instruction kInstruction>
 Status CheckTiles(CheckRun& run, CaseMemory& memory, Comparison& comparison, bool is_exact) {
-  constexpr bool kIsBf16 = sizeof(T) == 2;
-  constexpr int kDepth = kIsBf16 ? 16 : 32;
+  constexpr bool kIsE4m3 = kInstruction == Instruction::kMmaE4m3;
+  constexpr bool kIsF16 = kInstruction == Instruction::kMmaF16;
+  using T = std::conditional_t<kIsE4m3, uint8_t, uint16_t>;
+  constexpr int kDepth = kIsE4m3 ? 32 : 16;
   constexpr int kTiles = 8;
   TestNumbers numbers(1);
   const auto encode = [](float value) {
-    return static_cast<T>(kIsBf16 ? ToBFloat16(value).bits : ToFloat8E4M3(value).bits);
+    return static_cast<T>(kIsE4m3  ? ToFloat8E4M3(value).bits
+                          : kIsF16 ? ToFloat16(value).bits
+                                   : ToBFloat16(value).bits);
   };
   const auto decode = [](T code) -> double {
-    if constexpr (kIsBf16) return FromBf16Bits(code);
-    return ToFloat(Float8E4M3{static_cast<uint8_t>(code)});
+    if constexpr (kIsE4m3) return ToFloat(Float8E4M3{code});
+    if constexpr (kIsF16) return HalfToFloat(code);
+    return FromBf16Bits(code);
   };
   std::vector<T> a(kTiles * 16 * kDepth), b(kTiles * kDepth * 8);
   for (auto* values : {&a, &b}) {
@@ -46,11 +53,10 @@ Status CheckTiles(CheckRun& run, CaseMemory& memory, Comparison& comparison, boo
   const T* device_b = memory.In(b);
   float* d = memory.Out<float>(128);
   if (!memory.ok()) return memory.status();
-  Launch(run, kIsBf16 ? Instruction::kMmaBf16 : Instruction::kMmaE4m3, device_a, device_b, kTiles,
-         d);
+  Launch(run, kInstruction, device_a, device_b, kTiles, d);
   const std::vector<float> got = memory.Read(d, 128);
   if (!memory.ok()) return memory.status();
-  const double relative = is_exact ? 0 : ProductError(run.device(), kTiles * kDepth, !kIsBf16);
+  const double relative = is_exact ? 0 : ProductError(run.device(), kTiles * kDepth, kIsE4m3);
   for (int row = 0; row < 16; ++row) {
     for (int col = 0; col < 8; ++col) {
       double sum = 0, size = 0;
@@ -184,6 +190,44 @@ Status CheckEncode(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
   return {};
 }
 
+// What rounding to F16 makes of a number; it has infinities, which ToFloat16 has not.
+float RoundedToF16(float value) {
+  if (std::abs(value) >= 65520) return std::copysign(std::numeric_limits<float>::infinity(), value);
+  return HalfToFloat(ToFloat16(value).bits);
+}
+
+// As numbers rather than as bits: what NaN looks like does not matter.
+void CompareHalves(Comparison& comparison, uint32_t got, float low, float high) {
+  CompareBits(comparison, HalfToFloat(static_cast<uint16_t>(got)), RoundedToF16(low));
+  CompareBits(comparison, HalfToFloat(static_cast<uint16_t>(got >> 16)), RoundedToF16(high));
+}
+
+Status CheckHalves(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
+  std::vector<float> values = BorderNumbers();
+  for (int i = 0; i < 0x7C00; i += 13) {  // ties of F16 and their neighbours
+    const float low = HalfToFloat(static_cast<uint16_t>(i));
+    const float high = HalfToFloat(static_cast<uint16_t>(i + 1));
+    const float tie = std::isinf(high) ? 65520.0f : (low + high) / 2;
+    for (const float towards : {0.0f, tie, 1e9f}) values.push_back(std::nextafter(tie, towards));
+  }
+  const auto count = static_cast<int64_t>(values.size());
+  const float* in = memory.In(values);
+  uint32_t* out = memory.Out<uint32_t>(count + 128);
+  if (!memory.ok()) return memory.status();
+  Launch(run, Instruction::kHalves, in, nullptr, count, out);
+  const std::vector<uint32_t> got = memory.Read(out, count + 128);
+  if (!memory.ok()) return memory.status();
+  for (size_t i = 0; i < values.size(); ++i)
+    CompareHalves(comparison, got[i], values[i], values[values.size() - 1 - i]);
+  for (size_t pair = 0; pair < 128; ++pair) {
+    const auto number = [pair](size_t i) {
+      return ToFloat(Float8E4M3{static_cast<uint8_t>(2 * pair + i)});
+    };
+    CompareHalves(comparison, got[values.size() + pair], number(0), number(1));
+  }
+  return {};
+}
+
 Status CheckWarp(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
   TestNumbers numbers(3);
   const std::vector<float> values = numbers.Integers(32, 100);
@@ -255,6 +299,7 @@ void CheckInstructions(CheckRun& run) {
   };
   simple("decode", "every code of BF16, E4M3, E8M0, E2M1", CheckDecode);
   simple("encode", "numbers, ties and their neighbours", CheckEncode);
+  simple("halves", "F16 of numbers and their neighbours, and of every code of E4M3", CheckHalves);
   simple("ldmatrix", "4 of 8 x 8, plain and transposed", CheckLoadMatrix);
   simple("cp.async", "2 stages, with zeros for invalid pieces", CheckAsyncCopy);
   simple("warp", "sum, largest, shuffle, ballot", CheckWarp);
@@ -262,7 +307,11 @@ void CheckInstructions(CheckRun& run) {
     const char* data = is_exact ? "integers" : "normal";
     run.Case("mma bf16", fmt::format("16 x 128 x 8, {}", data),
              [&](CaseMemory& memory, Comparison& comparison) {
-               return CheckTiles<uint16_t>(run, memory, comparison, is_exact);
+               return CheckTiles<Instruction::kMmaBf16>(run, memory, comparison, is_exact);
+             });
+    run.Case("mma f16", fmt::format("16 x 128 x 8, {}", data),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               return CheckTiles<Instruction::kMmaF16>(run, memory, comparison, is_exact);
              });
     if (!run.device().has_e4m3_products()) {
       run.Skip("mma e4m3", "16 x 256 x 8", "needs compute capability 8.9");
@@ -270,7 +319,7 @@ void CheckInstructions(CheckRun& run) {
     }
     run.Case("mma e4m3", fmt::format("16 x 256 x 8, {}", data),
              [&](CaseMemory& memory, Comparison& comparison) {
-               return CheckTiles<uint8_t>(run, memory, comparison, is_exact);
+               return CheckTiles<Instruction::kMmaE4m3>(run, memory, comparison, is_exact);
              });
   }
   for (size_t i = 0; i < std::size(kMathFunctions); ++i) {

@@ -95,6 +95,8 @@ void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_i
   const AttentionArgs& args = launch.attention;
   const typename Block::Tile tile{args.cache.head_dim};
   launch.first_item = first_item;
+  launch.tile_blocks = Block::Tile::kPositions / args.cache.block_size;
+  launch.tile_rows_left = Block::Tile::kPositions % args.cache.block_size;
   Launch<AttentionKernel<kIsE4m3, kDim, kRows>>(
       stream, "attention",
       {.grid_x = static_cast<unsigned>(num_items),

@@ -3,8 +3,9 @@
 // In a wide tile each of the four warps has 16 rows of its own; in a narrow one the warps share 16
 // rows: each takes a quarter of the positions of the scores, then a quarter of the columns of the
 // sums. Either way a row's numbers come from the same operations in the same order: positions in
-// tiles at fixed multiples, whose weights are rounded to BF16, and ranges of kAttentionSplit
-// positions folded one after the other, here or by the kernel that merges.
+// tiles at fixed multiples, whose weights are rounded to BF16 (F16 with a cache of E4M3), and
+// ranges of kAttentionSplit positions folded one after the other, here or by the kernel that
+// merges.
 #pragma once
 
 #include "kernels/cuda/attention_fold.h"
@@ -19,7 +20,8 @@ struct AttentionLaunch {
   device::AttentionArgs attention;
   int first_item;
   device::HeadTiles head_tiles;
-  float score_scale;  // from q . codes to exponents of 2
+  float score_scale;                // from q . codes to exponents of 2
+  int tile_blocks, tile_rows_left;  // a tile's positions over the block's, and what is left
 };
 
 constexpr int kAttentionWarps = 4;
@@ -68,6 +70,7 @@ class AttentionBlock {
       for (int step = 0; step < Tile::kMaxSteps; ++step)
         tile_.LoadQuery(kept_query_[step / kLoads][step % kLoads], query, step);
     }
+    if constexpr (kIsE4m3) ConvertQueries();
   }
 
   // Bytes of shared memory: stages of keys and values; results of the ranges before the one under
@@ -82,6 +85,7 @@ class AttentionBlock {
     ClearSums();
     const int first_tile = item_.begin / kPositions;
     const int end_tile = (item_.end + kPositions - 1) / kPositions;
+    BeginTiles(first_tile);
     CopyTile(first_tile);
     for (int index = first_tile; index < end_tile; ++index) {
       AsyncWait<0>();
@@ -106,10 +110,14 @@ class AttentionBlock {
  private:
   static constexpr int kStages = 2;  // while one tile is computed the next one is copied
   static constexpr int kLoads = Tile::kStepsOfLoad;
+  static constexpr int kOwnRows = kPositions / kWarps;  // of a tile, that a warp copies
   static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // of eight positions
   static constexpr int kOwnSteps =
       kIsWide ? Tile::kMaxSteps : (Tile::kMaxSteps + kWarps - 1) / kWarps;
   static constexpr int kWeightStride = kPositions + 8;
+  // All weights are taken times 2^this, which their sum divides out: so that of a weight of F16
+  // nothing is lost down to 2^-29 of the largest.
+  static constexpr float kWeightExponent = kIsE4m3 ? 15 : 0;
 
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ int Warp() { return static_cast<int>(threadIdx.x) / 32; }
@@ -118,6 +126,35 @@ class AttentionBlock {
   static __device__ int Step(int j) { return kIsWide ? j : Warp() + j * kWarps; }
   __device__ int NumOwnSteps() const {
     return kIsWide ? tile_.steps() : (tile_.steps() + kWarps - 1) / kWarps;
+  }
+
+  // Brings queries to F16.
+  __device__ __forceinline__ void ConvertQueries() {
+    query_exponents_[0] = query_exponents_[1] = 0;
+    if constexpr (kDim > 0) {
+      SLUICE_UNROLL
+      for (int step = 0; step < Tile::kMaxSteps; ++step)
+        Tile::FindQueryExponents(kept_query_[step / kLoads][step % kLoads], query_exponents_);
+    } else {
+      for (int step = 0; step < tile_.steps(); ++step) {
+        uint32_t query[4];
+        tile_.LoadQuery(query, query_, step);
+        Tile::FindQueryExponents(query, query_exponents_);
+      }
+    }
+    Tile::ShareQueryExponents(query_exponents_);
+    if constexpr (kDim > 0) {
+      SLUICE_UNROLL
+      for (int step = 0; step < Tile::kMaxSteps; ++step)
+        Tile::ConvertQuery(kept_query_[step / kLoads][step % kLoads], query_exponents_);
+    }
+    SLUICE_UNROLL
+    for (int r = 0; r < 2; ++r)
+      score_scales_[r] = launch_.score_scale * Tile::InverseQueryScale(query_exponents_[r]);
+  }
+  // From products of a row to exponents of 2.
+  __device__ float ScoreScale(int r) const {
+    return kIsE4m3 ? score_scales_[r] : launch_.score_scale;
   }
 
   __device__ unsigned char* Keys(int index) const {
@@ -137,21 +174,39 @@ class AttentionBlock {
     return reinterpret_cast<float*>(SharedWeights() + 16 * kWeightStride);
   }
 
-  __device__ __forceinline__ void CopyTile(int index) const {
-    constexpr int kOwnRows = kPositions / kWarps;
-    const device::KvArrays& cache = launch_.attention.cache;
+  // Where this lane's row of a tile is: tiles are taken one after the other.
+  __device__ __forceinline__ void BeginTiles(int index) {
     const int position = index * kPositions + Warp() * kOwnRows + Lane();
-    int64_t offset = -1;
-    if (Lane() < kOwnRows && position >= item_.begin && position < item_.end) {
-      const int64_t block = table_[position / cache.block_size];
-      offset = ((block * cache.num_kv_heads + kv_head_) * cache.block_size +
-                position % cache.block_size) *
-               tile_.head_dim() * Tile::kNumberBytes;
-    }
+    next_table_place_ = position / launch_.attention.cache.block_size;
+    next_row_in_block_ = position % launch_.attention.cache.block_size;
+    LoadBlock(index);
+  }
+  // The block of this lane's row of tile `index`, long before it is used.
+  __device__ __forceinline__ void LoadBlock(int index) {
+    const int position = index * kPositions + Warp() * kOwnRows + Lane();
+    if (Lane() < kOwnRows && position >= item_.begin && position < item_.end)
+      next_block_ = table_[next_table_place_];
+    else
+      next_block_ = Tile::kNoRow;
+  }
+  // Copies tile `index`, whose turn it is.
+  __device__ __forceinline__ void CopyTile(int index) {
+    const device::KvArrays& cache = launch_.attention.cache;
+    const int32_t row =
+        next_block_ == Tile::kNoRow
+            ? Tile::kNoRow
+            : (next_block_ * cache.num_kv_heads + kv_head_) * cache.block_size + next_row_in_block_;
     tile_.template Copy<kOwnRows>(
         Keys(index), Values(index), static_cast<const unsigned char*>(cache.k),
-        static_cast<const unsigned char*>(cache.v), Warp() * kOwnRows, offset);
+        static_cast<const unsigned char*>(cache.v), Warp() * kOwnRows, row);
     AsyncCommit();
+    next_table_place_ += launch_.tile_blocks;
+    next_row_in_block_ += launch_.tile_rows_left;
+    if (next_row_in_block_ >= cache.block_size) {
+      next_row_in_block_ -= cache.block_size;
+      ++next_table_place_;
+    }
+    LoadBlock(index + 1);
   }
 
   __device__ __forceinline__ void ClearSums() {
@@ -181,7 +236,10 @@ class AttentionBlock {
       for (int step = 0; step < tile_.steps(); step += kLoads) {
         uint32_t query[kLoads][4];
         SLUICE_UNROLL
-        for (int i = 0; i < kLoads; ++i) tile_.LoadQuery(query[i], query_, step + i);
+        for (int i = 0; i < kLoads; ++i) {
+          tile_.LoadQuery(query[i], query_, step + i);
+          if constexpr (kIsE4m3) Tile::ConvertQuery(query[i], query_exponents_);
+        }
         AddScores(index, step, query, scores);
       }
     }
@@ -203,7 +261,7 @@ class AttentionBlock {
       tile_.LoadKeys(b, Keys(index), (FirstGroup() + n) * 8, step);
       SLUICE_UNROLL
       for (int i = 0; i < kLoads; ++i) {
-        if (step + i < tile_.steps()) MmaBf16(scores[n], query[i], b[i]);
+        if (step + i < tile_.steps()) Tile::Multiply(scores[n], query[i], b[i]);
       }
     }
   }
@@ -217,10 +275,11 @@ class AttentionBlock {
     float factor[2], reference[2];
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
-      const float next = fmaxf(largest_[r], tile_largest[r] * launch_.score_scale);
+      const float next = fmaxf(largest_[r], tile_largest[r] * ScoreScale(r));
       reference[r] = ExponentReference(next);
       factor[r] = exp2f(largest_[r] - reference[r]);
       largest_[r] = next;
+      reference[r] -= kWeightExponent;
     }
     SLUICE_UNROLL
     for (int i = 0; i < 4; ++i) weight_sums_[i] *= factor[i / 2];
@@ -234,9 +293,9 @@ class AttentionBlock {
     for (int n = 0; n < kOwnGroups; ++n) {
       SLUICE_UNROLL
       for (int r = 0; r < 2; ++r) {
-        const float first = fmaf(scores[n][2 * r], launch_.score_scale, -reference[r]);
-        const float second = fmaf(scores[n][2 * r + 1], launch_.score_scale, -reference[r]);
-        own[n][r] = PackBf16(exp2f(first), exp2f(second));
+        const float first = fmaf(scores[n][2 * r], ScoreScale(r), -reference[r]);
+        const float second = fmaf(scores[n][2 * r + 1], ScoreScale(r), -reference[r]);
+        own[n][r] = Tile::Pack(exp2f(first), exp2f(second));
       }
     }
     if constexpr (kIsWide) {
@@ -304,16 +363,17 @@ class AttentionBlock {
                                             const uint32_t (&weights)[kPositions / 16][4]) {
     SLUICE_UNROLL
     for (int k = 0; k < kPositions / 16; k += 2) {
-      const uint32_t ones[2] = {0x3F803F80u, 0x3F803F80u};
-      MmaBf16(weight_sums_, weights[k], ones);
-      MmaBf16(weight_sums_, weights[k + 1], ones);
+      const uint32_t ones[2] = {Tile::kOnes, Tile::kOnes};
+      Tile::Multiply(weight_sums_, weights[k], ones);
+      Tile::Multiply(weight_sums_, weights[k + 1], ones);
       SLUICE_UNROLL
       for (int j = 0; j < kOwnSteps; ++j) {
         if (Step(j) >= tile_.steps()) break;
         uint32_t b[2][2][2];
         tile_.LoadValues(b, Values(index), k * 16, Step(j));
         SLUICE_UNROLL
-        for (int i = 0; i < 4; ++i) MmaBf16(sums_[j][i % 2], weights[k + i / 2], b[i / 2][i % 2]);
+        for (int i = 0; i < 4; ++i)
+          Tile::Multiply(sums_[j][i % 2], weights[k + i / 2], b[i / 2][i % 2]);
       }
     }
   }
@@ -389,14 +449,20 @@ class AttentionBlock {
   const device::AttentionItem item_;
   const Tile tile_;
   const int32_t* table_;  // of blocks
+  // Of this lane's row of the tile that is copied next: its place in the table, its block (kNoRow:
+  // the item has no such position), and where in it.
+  int next_table_place_, next_row_in_block_;
+  int32_t next_block_;
   int kv_head_;
   int first_seen_[2], last_seen_[2];  // positions; of no row: none
   int place_[2];                      // row of the step * num_heads + head
   int partial_shift_;                 // from there to the place of partial results
   const uint16_t* query_[2];          // kDim == 0
+  uint32_t query_exponents_[2];       // kIsE4m3
+  float score_scales_[2];             // kIsE4m3
   uint32_t kept_query_[kDim > 0 ? Tile::kMaxSteps / kLoads : 1][kLoads][4];  // kDim > 0
 
-  // Of the range under way, relative to the largest score, in units of score_scale. Every column of
+  // Of the range under way, relative to the largest score, an exponent of 2. Every column of
   // weight_sums_ holds the same.
   float largest_[2];
   float weight_sums_[4];

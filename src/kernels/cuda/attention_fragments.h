@@ -6,22 +6,11 @@
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-// Four E4M3 codes to BF16, exactly: the first and third in `even`, the others in `odd`.
-__device__ __forceinline__ void DecodeE4m3x4(uint32_t codes, uint32_t& even, uint32_t& odd) {
-  constexpr uint32_t kSigns = 0x80008000u, kMagnitudes = 0x07F007F0u;
-  constexpr uint32_t k2To120 = 0x7B807B80u;  // from the bias of E4M3 to that of BF16
-  even = FmaBf16x2((codes << 8 & kSigns) | (codes << 4 & kMagnitudes), k2To120, kSigns);
-  odd = FmaBf16x2((codes & kSigns) | (codes >> 4 & kMagnitudes), k2To120, kSigns);
-  const uint32_t nan = ((codes & 0x7F7F7F7Fu) + 0x01010101u) & 0x80808080u;
-  if (nan != 0) {
-    even |= (nan >> 7 & 0x00010001u) * 0x7FC0u;
-    odd |= (nan >> 15 & 0x00010001u) * 0x7FC0u;
-  }
-}
-
 // Where one head's keys (or values) of consecutive positions lie in shared memory, as stored: a row
 // a position, in pieces of 16 bytes, of which those of eight rows at one place are in different
-// banks. kDim 0: any head size up to 256, in whole steps of 16, with zeros beyond head_dim.
+// banks. Products are of BF16, or of F16, which E4M3 turns into with one instruction for two codes;
+// queries are brought to the range of F16 by a power of two for each row. kDim 0: any head size up
+// to 256, in whole steps of 16, with zeros beyond head_dim.
 template <bool kIsE4m3, int kDim>
 struct KvTile {
   static constexpr int kPositions = kDim == 0 ? 32 : 64;
@@ -45,27 +34,30 @@ struct KvTile {
     return tile + (row * row_pieces() + (kIsSwizzled ? piece ^ (row & 7) : piece)) * 16;
   }
 
-  // Warp. Copies rows [first_row, first_row + kRows) of keys and of values. Lane l gives the offset
-  // of row first_row + l in both arrays; a negative one makes a row of zeros.
+  // Warp. Copies rows [first_row, first_row + kRows) of keys and of values. Lane l gives the row of
+  // both arrays that row first_row + l is; kNoRow makes a row of zeros.
+  static constexpr int32_t kNoRow = -1;
   template <int kRows>
   __device__ void Copy(unsigned char* keys, unsigned char* values, const unsigned char* all_keys,
-                       const unsigned char* all_values, int first_row, int64_t offset) const {
+                       const unsigned char* all_values, int first_row, int32_t array_row) const {
     static_assert(kRows <= 32);
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int row_bytes = head_dim() * kNumberBytes;
     const int count = kRows * pieces();
     for (int begin = 0; begin < count; begin += 32) {
       const int row = (begin + lane) / pieces(), piece = (begin + lane) % pieces();
-      const int64_t at = __shfl_sync(0xFFFFFFFFu, offset, row % kRows);
+      const int32_t from_row = __shfl_sync(0xFFFFFFFFu, array_row, row % kRows);
       if (begin + lane >= count) continue;
       unsigned char* key = Piece(keys, first_row + row, piece);
       unsigned char* value = Piece(values, first_row + row, piece);
+      const bool is_row = from_row != kNoRow;
+      const int64_t at = static_cast<int64_t>(is_row ? from_row : 0) * row_bytes;
       if (kDim == 0 && row_bytes % 16 != 0) {
-        CopyHalves(key, all_keys, at, piece * 16, row_bytes);
-        CopyHalves(value, all_values, at, piece * 16, row_bytes);
+        CopyHalves(key, all_keys + at, is_row, piece * 16, row_bytes);
+        CopyHalves(value, all_values + at, is_row, piece * 16, row_bytes);
       } else {
-        const bool is_valid = at >= 0 && piece * 16 < row_bytes;
-        const int64_t from = is_valid ? at + piece * 16 : 0;
+        const bool is_valid = is_row && piece * 16 < row_bytes;
+        const int64_t from = piece * 16 < row_bytes ? at + piece * 16 : 0;
         AsyncCopy16(key, all_keys + from, is_valid);
         AsyncCopy16(value, all_values + from, is_valid);
       }
@@ -73,7 +65,7 @@ struct KvTile {
   }
 
   // Warp. For scores of 16 query rows against the eight positions from `position` on:
-  // steps [step, step + kStepsOfLoad) of the keys as operand b of MmaBf16, of which those beyond
+  // steps [step, step + kStepsOfLoad) of the keys as operand b of Multiply, of which those beyond
   // steps() are unspecified. The order of a step's 16 numbers is that of LoadQuery.
   __device__ void LoadKeys(uint32_t (&b)[kStepsOfLoad][2], unsigned char* tile, int position,
                            int step) const {
@@ -84,7 +76,7 @@ struct KvTile {
     SLUICE_UNROLL
     for (int i = 0; i < kStepsOfLoad; ++i) {
       if constexpr (kIsE4m3) {
-        DecodeE4m3x4(codes[i], b[i][0], b[i][1]);
+        E4m3x4ToF16(codes[i], b[i][0], b[i][1]);
       } else {
         b[i][0] = codes[2 * i];
         b[i][1] = codes[2 * i + 1];
@@ -92,8 +84,22 @@ struct KvTile {
     }
   }
 
-  // Operand a of a step: of two query rows of BF16, this lane's rows g and g + 8; null is a row of
-  // zeros.
+  // Warp. d += a b.
+  static __device__ __forceinline__ void Multiply(float (&d)[4], const uint32_t (&a)[4],
+                                                  const uint32_t (&b)[2]) {
+    if constexpr (kIsE4m3)
+      MmaF16(d, a, b);
+    else
+      MmaBf16(d, a, b);
+  }
+  // Two numbers, or two ones, of an operand of Multiply.
+  static __device__ __forceinline__ uint32_t Pack(float low, float high) {
+    return kIsE4m3 ? PackF16(low, high) : PackBf16(low, high);
+  }
+  static constexpr uint32_t kOnes = kIsE4m3 ? 0x3C003C00u : 0x3F803F80u;
+
+  // Of two query rows, this lane's rows g and g + 8, what it needs for a step, as stored in BF16;
+  // null is a row of zeros. Operand a once ConvertQuery has had it.
   __device__ void LoadQuery(uint32_t (&a)[4], const uint16_t* const (&rows)[2], int step) const {
     const int t = static_cast<int>(threadIdx.x) % 4;
     SLUICE_UNROLL
@@ -104,8 +110,8 @@ struct KvTile {
         const int d = step * 16 + 4 * t;
         if (d >= head_dim()) continue;
         const uint2 pairs = *reinterpret_cast<const uint2*>(rows[r] + d);
-        a[r] = (pairs.x & 0xFFFFu) | pairs.y << 16;
-        a[r + 2] = pairs.x >> 16 | (pairs.y & 0xFFFF0000u);
+        a[r] = pairs.x;
+        a[r + 2] = pairs.y;
       } else {
         const int d = step * 16 + 2 * t;
         if (d < head_dim()) a[r] = Pair(rows[r] + d);
@@ -114,8 +120,46 @@ struct KvTile {
     }
   }
 
+  // Of E4M3 alone. From what LoadQuery gave for all steps of the two rows: their largest exponents
+  // so far; in the end those of all four lanes of a row, by ShareQueryExponents.
+  static __device__ __forceinline__ void FindQueryExponents(const uint32_t (&a)[4],
+                                                            uint32_t (&exponents)[2]) {
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      exponents[i % 2] = max(exponents[i % 2], a[i] >> 23 & 0xFFu);
+      exponents[i % 2] = max(exponents[i % 2], a[i] >> 7 & 0xFFu);
+    }
+  }
+  // Warp.
+  static __device__ __forceinline__ void ShareQueryExponents(uint32_t (&exponents)[2]) {
+    // Below this the power of two or its inverse would not be normal; scores are 0 there anyway.
+    constexpr uint32_t kLeast = 15;
+    SLUICE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      SLUICE_UNROLL
+      for (int mask = 1; mask <= 2; mask *= 2)
+        exponents[r] = max(exponents[r], __shfl_xor_sync(0xFFFFFFFFu, exponents[r], mask));
+      exponents[r] = max(exponents[r], kLeast);
+    }
+  }
+  // The power of two that brings the largest number of a row to [2^14, 2^15), and its inverse.
+  static __device__ __forceinline__ float QueryScale(uint32_t exponent) {
+    return FloatFromBits((268 - exponent) << 23);
+  }
+  static __device__ __forceinline__ float InverseQueryScale(uint32_t exponent) {
+    return FloatFromBits((exponent - 14) << 23);
+  }
+  static __device__ __forceinline__ void ConvertQuery(uint32_t (&a)[4],
+                                                      const uint32_t (&exponents)[2]) {
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const float scale = QueryScale(exponents[i % 2]);
+      a[i] = PackF16(FloatFromBits(a[i] << 16) * scale, FloatFromBits(a[i] & 0xFFFF0000u) * scale);
+    }
+  }
+
   // Warp. For sums over 16 positions from `position` + 16 * i on, i < 2: step `step` of the values
-  // as operands b of MmaBf16 for two groups n of eight columns. Number e of row r of the results d
+  // as operands b of Multiply for two groups n of eight columns. Number e of row r of the results d
   // of both, d[n][2 * r + e], is that of Column().
   __device__ void LoadValues(uint32_t (&b)[2][2][2], unsigned char* tile, int position,
                              int step) const {
@@ -125,7 +169,9 @@ struct KvTile {
       // A column of pairs of codes: even columns become n = 0, odd ones n = 1.
       LoadMatrix4Transposed(codes, Piece(tile, position + lane, step));
       SLUICE_UNROLL
-      for (int i = 0; i < 4; ++i) DecodeE4m3x4(codes[i], b[i / 2][0][i % 2], b[i / 2][1][i % 2]);
+      for (int i = 0; i < 4; ++i) {
+        E4m3x4ToF16(__byte_perm(codes[i], 0, 0x3120), b[i / 2][0][i % 2], b[i / 2][1][i % 2]);
+      }
     } else {
       SLUICE_UNROLL
       for (int i = 0; i < 2; ++i) {
@@ -160,13 +206,13 @@ struct KvTile {
     return numbers[0] | static_cast<uint32_t>(numbers[1]) << 16;
   }
   // 16 bytes of a row whose size is a multiple of 8 alone.
-  static __device__ void CopyHalves(unsigned char* to, const unsigned char* from, int64_t row,
+  static __device__ void CopyHalves(unsigned char* to, const unsigned char* row, bool is_row,
                                     int begin, int row_bytes) {
     auto* halves = reinterpret_cast<uint2*>(to);
     for (int i = 0; i < 2; ++i) {
       const int at = begin + 8 * i;
-      halves[i] = row >= 0 && at < row_bytes ? *reinterpret_cast<const uint2*>(from + row + at)
-                                             : make_uint2(0, 0);
+      halves[i] =
+          is_row && at < row_bytes ? *reinterpret_cast<const uint2*>(row + at) : make_uint2(0, 0);
     }
   }
 };

@@ -94,6 +94,9 @@ class CachedSequences {
       reinterpret_cast<uint16_t*>(buffer->data())[at] = emulated::FloatToBf16(number);
   }
 
+  // What the kernels' queries are multiplied by, and their scale divided: a power of two.
+  void set_query_factor(float factor) { query_factor_ = factor; }
+
   // The results of the emulated kernels, token by token.
   std::vector<Row> Run(const std::vector<Part>& parts, int64_t max_partial_tokens = 2048) {
     std::vector<AttentionSliceInfo> slices;
@@ -108,7 +111,8 @@ class CachedSequences {
                         static_cast<int32_t>(tables.size())});
       const std::vector<int32_t> table = TableFor(part);
       tables.insert(tables.end(), table.begin(), table.end());
-      for (const float number : QueriesOf(part)) queries.push_back(emulated::FloatToBf16(number));
+      for (const float number : QueriesOf(part))
+        queries.push_back(emulated::FloatToBf16(number * query_factor_));
       limits.max_rows += part.count;
       limits.max_slices += 1;
       limits.max_context = std::max<int64_t>(limits.max_context, part.context + part.count);
@@ -124,7 +128,7 @@ class CachedSequences {
     const AttentionArgs args{
         .q = queries.data(),
         .num_heads = shape_.num_heads,
-        .scale = Scale(),
+        .scale = Scale() / query_factor_,
         .cache = {keys_.data(), values_.data(), shape_.type, shape_.k_scale, shape_.v_scale,
                   shape_.num_kv_heads, shape_.head_dim, shape_.block_size},
         .chunk = shape_.span.chunk,
@@ -237,6 +241,7 @@ class CachedSequences {
   DeviceShape shape_;
   std::vector<int> lengths_;
   Random random_;
+  float query_factor_ = 1;
   std::vector<std::vector<int32_t>> tables_;
   std::vector<std::vector<float>> queries_;
   Buffer keys_, values_;
@@ -416,18 +421,32 @@ TEST_F(DeviceAttention, PassesOnWhatIsNoNumber) {
   }
 }
 
+// Queries far beyond the numbers of F16, which a cache of E4M3 is multiplied in.
+TEST_F(DeviceAttention, TakesQueriesOfAnySize) {
+  for (const DeviceShape& shape :
+       {DeviceShape{8, 1, 128, 16, kF8}, {3, 3, 64, 7, kF8}, {5, 1, 40, 4, kF8}}) {
+    CachedSequences sequences(shape, {100, 70});
+    const std::vector<Part> parts = {{0, 99, 1}, {1, 20, 50}};
+    const auto expected = sequences.Run(parts);
+    for (const float factor : {0x1p60f, 0x1p-60f}) {
+      sequences.set_query_factor(factor);
+      EXPECT_EQ(expected, sequences.Run(parts)) << shape.Name() << ", " << factor;
+    }
+  }
+}
+
 struct DecodeArgs {
   uint16_t* numbers;  // [256]
 };
 
 void DecodeKernel(DecodeArgs args) {
   for (uint32_t code = threadIdx.x * 4; code < 256; code += 128) {
-    uint32_t even, odd;
-    emulated::DecodeE4m3x4(code * 0x01010101u + 0x03020100u, even, odd);
-    args.numbers[code] = static_cast<uint16_t>(even);
-    args.numbers[code + 1] = static_cast<uint16_t>(odd);
-    args.numbers[code + 2] = static_cast<uint16_t>(even >> 16);
-    args.numbers[code + 3] = static_cast<uint16_t>(odd >> 16);
+    uint32_t low, high;
+    emulated::E4m3x4ToF16(code * 0x01010101u + 0x03020100u, low, high);
+    args.numbers[code] = static_cast<uint16_t>(low);
+    args.numbers[code + 1] = static_cast<uint16_t>(low >> 16);
+    args.numbers[code + 2] = static_cast<uint16_t>(high);
+    args.numbers[code + 3] = static_cast<uint16_t>(high >> 16);
   }
 }
 
@@ -439,10 +458,16 @@ TEST_F(DeviceAttention, DecodesEveryCodeExactly) {
   queue.RunAll();
   for (int code = 0; code < 256; ++code) {
     const float expected = emulated::E4m3ToFloat(static_cast<uint8_t>(code));
-    const float number = emulated::Bf16ToFloat(numbers[code]);
-    EXPECT_EQ(std::isnan(expected), std::isnan(number)) << code;
-    if (!std::isnan(expected)) {
-      EXPECT_EQ(emulated::BitsOf(expected), emulated::BitsOf(number)) << code;
+    // E4M3's least number is 2^-9: all but 0 are normal numbers of F16.
+    const int magnitude_bits = numbers[code] & 0x7FFF;
+    const bool is_nan = magnitude_bits > 0x7C00;
+    const auto mantissa =
+        static_cast<float>(magnitude_bits == 0 ? 0 : (magnitude_bits & 0x3FF) + 0x400);
+    const float magnitude = std::ldexp(mantissa, (magnitude_bits >> 10) - 25);
+    EXPECT_EQ(std::isnan(expected), is_nan) << code;
+    if (!is_nan) {
+      EXPECT_EQ(std::abs(expected), magnitude) << code;
+      EXPECT_EQ(std::signbit(expected), numbers[code] >> 15 != 0) << code;
     }
   }
 }

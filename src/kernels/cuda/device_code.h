@@ -129,6 +129,51 @@ __device__ __forceinline__ void MmaBf16(float (&d)[4], const uint32_t (&a)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// Warp. The same with F16 for BF16.
+__device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4],
+                                       const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+      "{%8,%9}, {%0,%1,%2,%3};\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Two numbers as F16, to nearest even, the first in the low half; beyond 65504 they are infinite.
+__device__ __forceinline__ uint32_t PackF16(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+// Four E4M3 codes as F16, exactly: the two lower bytes in `low`, of them the first in the low half.
+// NaN stays NaN.
+__device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
+  asm("{\n"
+      "  .reg .b16 first, second;\n"
+      "  mov.b32 {first, second}, %2;\n"
+      "  cvt.rn.f16x2.e4m3x2 %0, first;\n"
+      "  cvt.rn.f16x2.e4m3x2 %1, second;\n"
+      "}\n"
+      : "=&r"(low), "=r"(high)
+      : "r"(codes));
+#else
+  SLUICE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t two = half == 0 ? codes & 0xFFFFu : codes >> 16;
+    const uint32_t bytes = (two & 0xFFu) | (two & 0xFF00u) << 8;
+    // The exponent's bias rises from 7 to 15: a product that is exact for subnormal codes as well.
+    const uint32_t raised = (bytes & 0x00800080u) << 8 | (bytes & 0x007F007Fu) << 7;
+    uint32_t pair;
+    asm("mul.rn.f16x2 %0, %1, %2;\n" : "=r"(pair) : "r"(raised), "r"(0x5C005C00u));
+    // The sum reaches the highest bit of the bytes 0x7F alone.
+    const uint32_t nan = ((bytes & 0x007F007Fu) + 0x00010001u) & 0x00800080u;
+    (half == 0 ? low : high) = pair | (nan >> 7) * 0x7FFFu;
+  }
+#endif
+}
+
 // Warp. d += a b: a [16, 32] and b [32, 8] E4M3, d [16, 8] F32. With g = lane / 4, t = lane % 4:
 //   a[0]: row g, columns 4t..4t+3;  a[1]: row g+8;  a[2]: row g, columns 4t+16..4t+19;  a[3]: row
 //   g+8 b[0]: rows 4t..4t+3 of column g;  b[1]: rows 4t+16..4t+19 d as of MmaBf16.
@@ -139,6 +184,21 @@ constexpr bool kHasE4m3Mma = false;
 __device__ __forceinline__ void MmaE4m3(float (&)[4], const uint32_t (&)[4],
                                         const uint32_t (&)[2]) {
   __trap();
+}
+#elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
+// These have the instruction in name alone: the compiler makes products of F16 of it, each sum of
+// 32 from zero on and added afterwards. Products of F16 that add up by themselves take less.
+constexpr bool kHasE4m3Mma = true;
+__device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
+                                        const uint32_t (&b)[2]) {
+  uint32_t low_a[4], high_a[4], low_b[2], high_b[2];
+  SLUICE_UNROLL
+  for (int i = 0; i < 4; ++i) E4m3x4ToF16(a[i], low_a[i], high_a[i]);
+  SLUICE_UNROLL
+  for (int i = 0; i < 2; ++i) E4m3x4ToF16(b[i], low_b[i], high_b[i]);
+  // In what order the columns of a meet the rows of b does not matter, as long as both agree.
+  MmaF16(d, {low_a[0], low_a[1], high_a[0], high_a[1]}, {low_b[0], high_b[0]});
+  MmaF16(d, {low_a[2], low_a[3], high_a[2], high_a[3]}, {low_b[1], high_b[1]});
 }
 #else
 constexpr bool kHasE4m3Mma = true;
@@ -174,12 +234,15 @@ using emulator::AsyncCommit;
 using emulator::AsyncCopy16;
 using emulator::AsyncWait;
 using emulator::BitsOf;
+using emulator::E4m3x4ToF16;
 using emulator::FloatFromBits;
 using emulator::FmaBf16x2;
 using emulator::LoadMatrix4;
 using emulator::LoadMatrix4Transposed;
 using emulator::MmaBf16;
 using emulator::MmaE4m3;
+using emulator::MmaF16;
+using emulator::PackF16;
 using emulator::SharedMemory;
 constexpr bool kHasE4m3Mma = true;
 

@@ -63,7 +63,7 @@ struct RopeTableArgs {
 };
 
 // How keys and values are stored: [blocks, num_kv_heads, block_size, head_dim] each, kBF16 or kF8
-// (code = E4M3(x / scale)).
+// (code = E4M3(x / scale)); fewer than 2^31 rows of head_dim.
 struct KvArrays {
   void* k;
   void* v;
@@ -124,8 +124,9 @@ struct AttentionMerge {
 
 // out[row, h, :] = softmax(scale * q . K) V over what the row sees (AttentionSpan of
 // kernels/attention.h). Every item runs for each KV head. Weights are rounded to BF16 before they
-// are summed. A value that is no number reaches, of its own sequence, even rows that do not see it:
-// those that share a tile with one that does. head_dim: a multiple of 8 from 32 to 256.
+// are summed, with a cache of kF8 to F16. A value that is no number reaches, of its own sequence,
+// even rows that do not see it: those that share a tile with one that does. head_dim: a multiple of
+// 8 from 32 to 256.
 struct AttentionArgs {
   const uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   int num_heads;
@@ -326,11 +327,13 @@ struct RandomScalesArgs {
 // One instruction of device_code.h by itself; instructions.cu says what each reads and writes.
 enum class Instruction : uint8_t {
   kMmaBf16,
+  kMmaF16,
   kMmaE4m3,
   kLoadMatrix,
   kAsyncCopy,
   kDecode,
   kEncode,
+  kHalves,
   kWarp,
   kMath,
 };

@@ -223,6 +223,35 @@ float E4m3(uint8_t code) {
   return code & 0x80 ? -magnitude : magnitude;
 }
 
+// NaN as the instruction makes it.
+uint16_t ToF16(float value) {
+  const uint32_t bits = BitsOf(value);
+  const uint32_t sign = bits >> 16 & 0x8000u;
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  constexpr uint32_t kNan = 0x7F800000u, kTooLarge = 0x477FF000u, kLeastNormal = 0x38800000u;
+  uint32_t code;
+  if (magnitude > kNan)
+    return 0x7FFF;
+  else if (magnitude >= kTooLarge)
+    code = 0x7C00;
+  else if (magnitude < kLeastNormal)
+    code = BitsOf(FloatFromBits(magnitude) + 0.5f) - BitsOf(0.5f);
+  else
+    code = ((magnitude + 0xFFFu + (magnitude >> 13 & 1u)) >> 13) - (112u << 10);
+  return static_cast<uint16_t>(code | sign);
+}
+
+float F16(const unsigned char* bytes) {
+  uint16_t bits;
+  memcpy(&bits, bytes, 2);
+  const uint32_t magnitude = bits & 0x7FFFu;
+  // The exponent's bias rises from 15 to 127.
+  const float value = magnitude > 0x7C00u    ? NAN
+                      : magnitude == 0x7C00u ? INFINITY
+                                             : FloatFromBits(magnitude << 13) * 0x1p112f;
+  return bits & 0x8000u ? -value : value;
+}
+
 float Bf16(const unsigned char* bytes) {
   uint16_t bits;
   memcpy(&bits, bytes, 2);
@@ -384,6 +413,20 @@ void LoadMatrix4Transposed(uint32_t (&registers)[4], const void* shared_row) {
 
 void MmaBf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   Mma("MmaBf16", d, a, b, CombineMma<2, Bf16>);
+}
+
+void MmaF16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  Mma("MmaF16", d, a, b, CombineMma<2, F16>);
+}
+
+uint32_t PackF16(float low, float high) {
+  return ToF16(low) | static_cast<uint32_t>(ToF16(high)) << 16;
+}
+
+void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
+  const auto number = [codes](int i) { return E4m3(static_cast<uint8_t>(codes >> 8 * i)); };
+  low = PackF16(number(0), number(1));
+  high = PackF16(number(2), number(3));
 }
 
 void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {

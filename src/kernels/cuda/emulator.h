@@ -77,7 +77,10 @@ void AsyncWait() {
 void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row);
 void LoadMatrix4Transposed(uint32_t (&registers)[4], const void* shared_row);
 void MmaBf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+void MmaF16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+uint32_t PackF16(float low, float high);
+void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high);
 
 inline float FloatFromBits(uint32_t bits) {
   float value;
@@ -156,6 +159,13 @@ inline int __clz(int bits) {
 }  // NOLINT
 inline int __ffs(int bits) {
   return __builtin_ffs(bits);
+}  // NOLINT
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
+  const uint64_t bytes = low | static_cast<uint64_t>(high) << 32;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<unsigned>(bytes >> (selector >> 4 * i & 7) * 8 & 0xFF) << 8 * i;
+  return result;
 }  // NOLINT
 inline float rsqrtf(float x) {
   return 1.0f / sqrtf(x);

@@ -58,8 +58,9 @@ struct MmaArgs {
   float* d;        // [16, 8]
 };
 
-template <int kPerRegister>
+template <int kPerRegister, bool kIsF16>
 uint32_t PackNumbers(const float (&values)[kPerRegister]) {
+  if constexpr (kIsF16) return PackF16(values[0], values[1]);
   uint32_t bits = 0;
   for (int i = 0; i < kPerRegister; ++i) {
     const uint32_t code = kPerRegister == 2 ? FloatToBf16(values[i]) : FloatToE4m3(values[i]);
@@ -68,7 +69,7 @@ uint32_t PackNumbers(const float (&values)[kPerRegister]) {
   return bits;
 }
 
-template <int kPerRegister>
+template <int kPerRegister, bool kIsF16>
 void MultiplyKernel(MmaArgs args) {
   constexpr int kDepth = 8 * kPerRegister;
   const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4;
@@ -78,30 +79,32 @@ void MultiplyKernel(MmaArgs args) {
     float values[kPerRegister];
     for (int i = 0; i < kPerRegister; ++i)
       values[i] = args.a[(g + r % 2 * 8) * kDepth + kPerRegister * t + i + r / 2 * kDepth / 2];
-    a[r] = PackNumbers<kPerRegister>(values);
+    a[r] = PackNumbers<kPerRegister, kIsF16>(values);
   }
   for (int r = 0; r < 2; ++r) {
     float values[kPerRegister];
     for (int i = 0; i < kPerRegister; ++i)
       values[i] = args.b[(kPerRegister * t + i + r * kDepth / 2) * 8 + g];
-    b[r] = PackNumbers<kPerRegister>(values);
+    b[r] = PackNumbers<kPerRegister, kIsF16>(values);
   }
-  if constexpr (kPerRegister == 2)
+  if constexpr (kIsF16)
+    MmaF16(d, a, b);
+  else if constexpr (kPerRegister == 2)
     MmaBf16(d, a, b);
   else
     MmaE4m3(d, a, b);
   for (int r = 0; r < 4; ++r) args.d[(g + r / 2 * 8) * 8 + 2 * t + r % 2] = d[r];
 }
 
-template <int kPerRegister>
+template <int kPerRegister, bool kIsF16 = false>
 void ExpectProduct() {
   constexpr int kDepth = 8 * kPerRegister;
   std::vector<float> a(16 * kDepth), b(kDepth * 8), d(16 * 8);
   for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 7) - 3;
   for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 5) - 2;
   Stream stream;
-  Launch<MultiplyKernel<kPerRegister>>(stream.handle, "multiply", {},
-                                       MmaArgs{a.data(), b.data(), d.data()});
+  Launch<MultiplyKernel<kPerRegister, kIsF16>>(stream.handle, "multiply", {},
+                                               MmaArgs{a.data(), b.data(), d.data()});
   stream.queue.RunAll();
   for (size_t m = 0; m < 16; ++m) {
     for (size_t n = 0; n < 8; ++n) {
@@ -114,6 +117,7 @@ void ExpectProduct() {
 
 TEST(Emulator, MultipliesTiles) {
   ExpectProduct<2>();
+  ExpectProduct<2, /*kIsF16=*/true>();
   ExpectProduct<4>();
 }
 
@@ -164,6 +168,33 @@ TEST(DeviceNumbers, AreThoseOfTheHost) {
   constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
   for (uint32_t code = 0; code < 16; ++code)
     EXPECT_EQ(E2m1ToFloat(code), code & 8 ? -kE2m1[code & 7] : kE2m1[code & 7]);
+}
+
+// Of F16: the bits of numbers, of ties between neighbours, and of what is beside them.
+TEST(DeviceNumbers, RoundToF16) {
+  const auto low = [](float value) { return PackF16(value, 1.0f) & 0xFFFFu; };
+  EXPECT_EQ(PackF16(1.0f, -2.0f), 0xC0003C00u);
+  EXPECT_EQ(low(65504.0f), 0x7BFFu);
+  EXPECT_EQ(low(65519.9f), 0x7BFFu);
+  EXPECT_EQ(low(65520.0f), 0x7C00u);
+  EXPECT_EQ(low(-INFINITY), 0xFC00u);
+  EXPECT_EQ(low(NAN), 0x7FFFu);
+  EXPECT_EQ(low(1.0f + 0x1p-11f), 0x3C00u);  // a tie, to even
+  EXPECT_EQ(low(1.0f + 0x1.8p-10f), 0x3C02u);
+  EXPECT_EQ(low(1.0f + 0x1.002p-11f), 0x3C01u);
+  EXPECT_EQ(low(0x1p-14f), 0x0400u);
+  EXPECT_EQ(low(0x1.ff8p-15f), 0x03FFu);  // subnormal numbers
+  EXPECT_EQ(low(0x1.ffcp-15f), 0x0400u);
+  EXPECT_EQ(low(-0x1p-24f), 0x8001u);
+  EXPECT_EQ(low(0x1p-25f), 0x0000u);
+  EXPECT_EQ(low(0x1.8p-24f), 0x0002u);
+  uint32_t first, second;
+  E4m3x4ToF16(0xFE7E3801u, first, second);  // 2^-9, 1, 448, -448
+  EXPECT_EQ(first, 0x3C001800u);
+  EXPECT_EQ(second, 0xDF005F00u);
+  E4m3x4ToF16(0xFF7F8000u, first, second);  // 0, -0, NaN, NaN
+  EXPECT_EQ(first, 0x80000000u);
+  EXPECT_EQ(second & 0x7C007C00u, 0x7C007C00u);
 }
 
 void Stuck(ReverseArgs) {

@@ -21,7 +21,7 @@ __device__ __forceinline__ uint32_t PackTileNumbers(const T* from, int stride) {
   return bits;
 }
 
-template <typename T>
+template <typename T, bool kIsF16 = false>
 __device__ __forceinline__ void MultiplyTiles(const InstructionArgs& args) {
   constexpr int kPerRegister = 4 / static_cast<int>(sizeof(T));
   constexpr int kDepth = 8 * kPerRegister;
@@ -39,7 +39,9 @@ __device__ __forceinline__ void MultiplyTiles(const InstructionArgs& args) {
       const int row = kPerRegister * t + r * kDepth / 2;
       b[r] = PackTileNumbers(b_tile + row * 8 + g, 8);
     }
-    if constexpr (kPerRegister == 2)
+    if constexpr (kIsF16)
+      MmaF16(d, a, b);
+    else if constexpr (kPerRegister == 2)
       MmaBf16(d, a, b);
     else
       MmaE4m3(d, a, b);
@@ -50,6 +52,10 @@ __device__ __forceinline__ void MultiplyTiles(const InstructionArgs& args) {
 
 __global__ void MmaBf16Kernel(InstructionArgs args) {
   MultiplyTiles<uint16_t>(args);
+}
+
+__global__ void MmaF16Kernel(InstructionArgs args) {
+  MultiplyTiles<uint16_t, /*kIsF16=*/true>(args);
 }
 
 __global__ void MmaE4m3Kernel(InstructionArgs args) {
@@ -118,6 +124,19 @@ __global__ void EncodeKernel(InstructionArgs args) {
       FloatToBf16(value) | static_cast<uint32_t>(FloatToE4m3(value)) << 16;
 }
 
+// Numbers and codes as F16 in pairs: out [count + 128] of 32 bits: number i with number count - 1 -
+// i above it; then those of the E4M3 codes in their order. REQUIRES: count >= 64.
+__global__ void HalvesKernel(InstructionArgs args) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const auto* numbers = static_cast<const float*>(args.a);
+  auto* out = static_cast<uint32_t*>(args.out);
+  if (i < args.count) out[i] = PackF16(numbers[i], numbers[args.count - 1 - i]);
+  if (i < 64) {
+    const uint32_t codes = static_cast<uint32_t>(i) * 0x04040404u + 0x03020100u;
+    E4m3x4ToF16(codes, out[args.count + 2 * i], out[args.count + 2 * i + 1]);
+  }
+}
+
 // Of 32 numbers: out [4, 32] = the sum, the largest, the neighbour to the left in a ring, and how
 // many are positive.
 __global__ void WarpKernel(InstructionArgs args) {
@@ -149,6 +168,7 @@ void LaunchInstruction(const StreamHandle& stream, const InstructionArgs& args) 
   const auto blocks = static_cast<unsigned>((args.count + 127) / 128);
   switch (args.instruction) {
     case Instruction::kMmaBf16: return Launch<MmaBf16Kernel>(stream, "mma_bf16", {}, args);
+    case Instruction::kMmaF16: return Launch<MmaF16Kernel>(stream, "mma_f16", {}, args);
     case Instruction::kMmaE4m3: return Launch<MmaE4m3Kernel>(stream, "mma_e4m3", {}, args);
     case Instruction::kLoadMatrix:
       return Launch<LoadMatrixKernel>(stream, "load_matrix", {.shared_bytes = 512}, args);
@@ -159,6 +179,8 @@ void LaunchInstruction(const StreamHandle& stream, const InstructionArgs& args) 
       return Launch<DecodeKernel>(stream, "decode", {.grid_x = 256, .threads = 256}, args);
     case Instruction::kEncode:
       return Launch<EncodeKernel>(stream, "encode", {.grid_x = blocks, .threads = 128}, args);
+    case Instruction::kHalves:
+      return Launch<HalvesKernel>(stream, "halves", {.grid_x = blocks, .threads = 128}, args);
     case Instruction::kWarp: return Launch<WarpKernel>(stream, "warp", {}, args);
     case Instruction::kMath:
       return Launch<MathKernel>(stream, "math", {.grid_x = blocks, .threads = 128}, args);
