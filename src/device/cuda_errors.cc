@@ -71,7 +71,9 @@ Error CudaFailure(const std::string& purpose, cudaError_t code) {
   if (code == cudaErrorNoKernelImageForDevice)
     text += "; build the program with this GPU in SLUICE_CUDA_ARCHITECTURES";
   else if (code == cudaErrorMemoryAllocation)
-    text += "; programs that `nvidia-smi` lists hold the device's memory";
+    text +=
+        "; the device's memory is full: end what `nvidia-smi` lists besides, or lower "
+        "--gpu-memory-utilization";
   else if (code == cudaErrorDevicesUnavailable)
     text +=
         "; another program holds the GPU for itself, or the driver is resetting it: "

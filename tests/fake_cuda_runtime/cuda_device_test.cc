@@ -131,9 +131,8 @@ TEST_F(CudaDeviceTest, AContextThatCannotBeMadeIsAnError) {
   TheMachine().next["cudaSetDevice"] = cudaErrorMemoryAllocation;
   const auto full = OpenDevice(DeviceKind::kCuda, 0);
   ASSERT_FALSE(full);
-  EXPECT_THAT(full.error().message,
-              AllOf(HasSubstr("selecting CUDA device 0 (Fake GPU 0)"),
-                    HasSubstr("`nvidia-smi` lists hold the device's memory")));
+  EXPECT_THAT(full.error().message, AllOf(HasSubstr("selecting CUDA device 0 (Fake GPU 0)"),
+                                          HasSubstr("the device's memory is full")));
 }
 
 TEST_F(CudaDeviceTest, NamesWhatDidNotFit) {
