@@ -21,8 +21,11 @@
 
 namespace sluice {
 
+class AnswerWriter;
 struct ChatRequest;
 struct ConversationFields;
+struct GenerationRequest;
+struct SamplingFields;
 
 // Answers requests: quick ones on the I/O thread that brings them, those with a body on the worker
 // pool. Thread safety: all methods may be called from any thread.
@@ -113,6 +116,8 @@ class Api : public HttpHandler {
   ApiStatus StartChat(const HttpRequest& request, const ChatRequest& decoded,
                       std::span<const ConversationFields> conversations, Writer writer, Model model,
                       Ticket ticket);
+  void Start(GenerationRequest generation, const SamplingFields& fields, Writer writer,
+             std::unique_ptr<AnswerWriter> answer, Model model, Ticket ticket);
 
   const ServerConfig config_;
   Metrics* const metrics_;

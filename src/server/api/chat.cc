@@ -18,34 +18,29 @@ void AppendBytes(std::string& out, std::string_view text) {
   out.push_back(']');
 }
 
-class ChatAnswer : public AnswerWriter {
+class ChatAnswer : public OpenAiAnswer {
  public:
   ChatAnswer(ChatAnswerOptions options, std::shared_ptr<ResponseWriter> writer)
-      : options_(std::move(options)),
-        writer_(std::move(writer)),
-        choices_(options_.conversations.size() * static_cast<size_t>(options_.n)),
-        clock_(options_.identity.clock) {
-    for (const auto& conversation : options_.conversations)
+      : OpenAiAnswer(std::move(options.common),
+                     options.common.stream ? "chat.completion.chunk" : "chat.completion",
+                     options.conversations.size() * static_cast<size_t>(options.common.n),
+                     std::move(writer)),
+        return_prompt_text_(options.return_prompt_text),
+        conversations_(std::move(options.conversations)),
+        choices_(conversations_.size() * static_cast<size_t>(options_.n)) {
+    for (const auto& conversation : conversations_)
       prompt_tokens_ += static_cast<int64_t>(conversation.prompt_tokens.size());
-    const AnswerIdentity& identity = options_.identity;
-    head_ = R"({"id":)";
-    json::AppendString(head_, identity.id);
-    head_ += fmt::format(R"(,"object":"chat.completion{}","created":{},"model":)",
-                         options_.stream ? ".chunk" : "", identity.created);
-    json::AppendString(head_, identity.model);
-    head_ += R"(,"choices":[)";
   }
 
   void OnPrompt(int, PromptResult result) override {
-    clock_.OnQueued(result.queue_seconds);
+    Count(result);
     result_ = std::move(result);
   }
 
   void OnDelta(ChoiceDelta delta) override {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
     choice.num_tokens += static_cast<int64_t>(delta.tokens.size());
-    completion_tokens_ += static_cast<int64_t>(delta.tokens.size());
-    clock_.OnTokens(static_cast<int64_t>(delta.tokens.size()));
+    Count(delta);
     std::string logprobs;
     if (options_.logprobs) AppendLogprobs(logprobs, choice, delta);
     if (!options_.stream) {
@@ -86,36 +81,11 @@ class ChatAnswer : public AnswerWriter {
     event += "}]";
     AppendChunkUsage(event, choice.num_tokens);
     if (delta.finish && !options_.include_usage && !IsTrtllm()) AppendFingerprint(event);
-    event.push_back('}');
-    event += kEventEnd;
-    writer_->WriteChunk(event);
+    WriteEvent(std::move(event));
   }
 
   void OnDone() override {
-    const bool details = options_.model->config.enable_prompt_tokens_details;
-    if (options_.stream) {
-      if (options_.include_usage) {
-        std::string event = "data: " + head_ + R"(],"usage":)";
-        AppendUsage(event, prompt_tokens_, completion_tokens_);
-        if (details) {
-          event += fmt::format(
-              R"(,"prompt_tokens_details":{{"cached_tokens":{},"created_cache_tokens":0}})",
-              result_.cached_tokens);
-        }
-        event.push_back('}');
-        if (!IsTrtllm()) AppendFingerprint(event);
-        if (TellsTimes()) {
-          event += R"(,"metrics":)";
-          clock_.AppendTo(event, /*whole=*/false);
-        }
-        event.push_back('}');
-        event += kEventEnd;
-        writer_->WriteChunk(event);
-      }
-      writer_->WriteChunk(kDoneEvent);
-      writer_->EndStream();
-      return;
-    }
+    if (options_.stream) return EndStream(R"(,"created_cache_tokens":0)");
     std::string body = head_;
     for (size_t i = 0; i < choices_.size(); ++i) AppendChoice(body, i);
     if (IsTrtllm()) {
@@ -124,47 +94,16 @@ class ChatAnswer : public AnswerWriter {
       body += R"(},"prompt_token_ids":null})";
       return Send(std::move(body));
     }
-    body += R"(],"service_tier":null)";
-    AppendFingerprint(body);
-    body += R"(,"usage":)";
-    AppendUsage(body, prompt_tokens_, completion_tokens_);
-    body += R"(,"prompt_tokens_details":)";
-    if (details) {
-      body +=
-          fmt::format(R"({{"cached_tokens":{},"created_cache_tokens":0,"multimodal_tokens":null}})",
-                      result_.cached_tokens);
-    } else {
-      body += "null";
-    }
-    body += R"(,"completion_tokens_details":null},"prompt_logprobs":)";
+    AppendWholeUsage(body, R"(,"created_cache_tokens":0)");
+    body += R"(,"prompt_logprobs":)";
     if (options_.prompt_logprobs) {
-      AppendPromptLogprobs(body, *options_.model->tokenizer,
-                           options_.conversations[0].prompt_tokens, result_,
-                           static_cast<size_t>(*options_.prompt_logprobs));
+      AppendPromptLogprobs(body, *options_.model->tokenizer, conversations_[0].prompt_tokens,
+                           result_, static_cast<size_t>(*options_.prompt_logprobs));
     } else {
       body += "null";
     }
     AppendPrompt(body);
-    body += R"(,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":)";
-    if (TellsTimes()) {
-      clock_.AppendTo(body, /*whole=*/true);
-    } else {
-      body += "null";
-    }
-    body.push_back('}');
-    Send(std::move(body));
-  }
-
-  void OnSilence() override {
-    if (!options_.stream) return;
-    StartStream();
-    writer_->WriteChunk(kSilenceEvent);
-  }
-
-  void OnFailure(const ApiError& error) override {
-    if (!streaming_) return writer_->Send(ErrorResponse(error, options_.identity.dialect));
-    writer_->WriteChunk(ErrorEvent(error));
-    writer_->EndStream();
+    SendWhole(std::move(body));
   }
 
  private:
@@ -178,21 +117,7 @@ class ChatAnswer : public AnswerWriter {
   };
 
   const ChatAnswerOptions::Conversation& ConversationOf(size_t choice) const {
-    return options_.conversations[choice / static_cast<size_t>(options_.n)];
-  }
-
-  void Send(std::string body) {
-    HttpResponse response = JsonResponse(std::move(body));
-    if (options_.identity.decorate) options_.identity.decorate(response);
-    writer_->Send(std::move(response));
-  }
-
-  void StartStream() {
-    if (streaming_) return;
-    streaming_ = true;
-    HttpResponse response;
-    response.content_type = "text/event-stream; charset=utf-8";
-    writer_->StartStream(std::move(response));
+    return conversations_[choice / static_cast<size_t>(options_.n)];
   }
 
   // With the first tokens of any choice come the roles of all, then what is echoed.
@@ -209,9 +134,7 @@ class ChatAnswer : public AnswerWriter {
                    : R"(,"content":""},"logprobs":null,"finish_reason":null}])";
       AppendChunkUsage(event, 0);
       if (!IsTrtllm()) AppendPrompt(event);
-      event.push_back('}');
-      event += kEventEnd;
-      writer_->WriteChunk(event);
+      WriteEvent(std::move(event));
     }
     for (size_t i = 0; i < choices_.size(); ++i) {
       if (ConversationOf(i).echo.empty()) continue;
@@ -220,15 +143,9 @@ class ChatAnswer : public AnswerWriter {
       json::AppendString(event, ConversationOf(i).echo);
       event += R"(},"logprobs":null,"finish_reason":null}])";
       AppendChunkUsage(event, 0);
-      event.push_back('}');
-      event += kEventEnd;
-      writer_->WriteChunk(event);
+      WriteEvent(std::move(event));
     }
   }
-
-  // Times of several sequences would be nobody's.
-  bool TellsTimes() const { return options_.identity.tell_times && choices_.size() == 1; }
-  bool IsTrtllm() const { return options_.identity.dialect == ApiDialect::kTrtllm; }
 
   void AppendChunkUsage(std::string& event, int64_t completion_tokens) const {
     if (!options_.continuous_usage) {
@@ -242,29 +159,17 @@ class ChatAnswer : public AnswerWriter {
 
   void AppendPrompt(std::string& out) const {
     out += R"(,"prompt_token_ids":)";
-    const bool single = options_.conversations.size() == 1;
+    const bool single = conversations_.size() == 1;
     if (options_.return_token_ids && single) {
-      AppendTokenIds(out, options_.conversations[0].prompt_tokens);
+      AppendTokenIds(out, conversations_[0].prompt_tokens);
     } else {
       out += "null";
     }
     out += R"(,"prompt_text":)";
-    if (options_.return_prompt_text && single) {
-      json::AppendString(out, options_.conversations[0].prompt_text);
+    if (return_prompt_text_ && single) {
+      json::AppendString(out, conversations_[0].prompt_text);
     } else {
       out += "null";
-    }
-  }
-
-  // Left out of a stream, null in a whole body where there is none.
-  void AppendFingerprint(std::string& out) const {
-    const std::string& fingerprint = options_.identity.fingerprint;
-    if (fingerprint.empty() && options_.stream) return;
-    out += R"(,"system_fingerprint":)";
-    if (fingerprint.empty()) {
-      out += "null";
-    } else {
-      json::AppendString(out, fingerprint);
     }
   }
 
@@ -330,14 +235,11 @@ class ChatAnswer : public AnswerWriter {
     body += R"(,"routed_experts":null})";
   }
 
-  const ChatAnswerOptions options_;
-  const std::shared_ptr<ResponseWriter> writer_;
+  const bool return_prompt_text_;
+  const std::vector<ChatAnswerOptions::Conversation> conversations_;
   std::vector<Choice> choices_;
   PromptResult result_;
-  std::string head_;  // of the body and of every chunk, up to the choices
-  int64_t prompt_tokens_ = 0, completion_tokens_ = 0;
-  RequestClock clock_;
-  bool streaming_ = false, roles_sent_ = false;
+  bool roles_sent_ = false;
 };
 
 }  // namespace

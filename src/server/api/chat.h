@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/api/answer_json.h"
-#include "server/api/generation.h"
+#include "server/api/openai_answer.h"
 #include "server/api/sampling_fields.h"
 
 namespace sluice {
@@ -49,15 +48,7 @@ ApiResult<std::string> RenderConversation(const ConversationFields& conversation
                                           const ModelContext& model);
 
 struct ChatAnswerOptions {
-  AnswerIdentity identity;
-  std::shared_ptr<const ModelContext> model;
-  int n = 1;  // choices a conversation
-  bool stream = false;
-  bool include_usage = false, continuous_usage = false;
-  bool return_token_ids = false;
-  bool tokens_as_ids = false;
-  std::optional<int32_t> logprobs;  // how many alternatives a token has
-  std::optional<int32_t> prompt_logprobs;
+  AnswerOptions common;
   bool return_prompt_text = false;
   struct Conversation {
     std::string role = "assistant";

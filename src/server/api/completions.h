@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/api/answer_json.h"
-#include "server/api/generation.h"
+#include "server/api/openai_answer.h"
 #include "server/api/sampling_fields.h"
 
 namespace sluice {
@@ -26,20 +25,11 @@ struct CompletionRequest {
 ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body,
                                                      const ServerConfig& config);
 
-// What an answer needs to know of its request.
 struct CompletionAnswerOptions {
-  AnswerIdentity identity;
-  std::shared_ptr<const ModelContext> model;
-  int n = 1;
-  bool stream = false;
-  bool include_usage = false, continuous_usage = false;
+  AnswerOptions common;
   bool echo = false;
   bool drop_output = false;  // max_tokens 0: the one token that is computed is not shown
   bool detokenize = true;    // false: ids instead of text
-  bool return_token_ids = false;
-  bool tokens_as_ids = false;
-  std::optional<int32_t> logprobs;
-  std::optional<int32_t> prompt_logprobs;
   struct PromptInfo {
     std::vector<int32_t> tokens;
     std::string text;  // to be echoed

@@ -52,12 +52,27 @@ ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& 
   return *priority;
 }
 
-ApiResult<GenerationRequest> MakeGeneration(const HttpRequest& request,
-                                            const AnswerIdentity& identity,
+AnswerOptions MakeOptions(AnswerIdentity identity, std::shared_ptr<const ModelContext> model,
+                          const SamplingFields& fields, const SamplingParams& sampling) {
+  AnswerOptions options;
+  options.identity = std::move(identity);
+  options.model = std::move(model);
+  options.n = static_cast<int>(fields.n);
+  options.stream = fields.stream;
+  options.include_usage = fields.include_usage;
+  options.continuous_usage = fields.continuous_usage_stats;
+  options.return_token_ids = fields.return_token_ids;
+  options.tokens_as_ids = fields.return_tokens_as_token_ids;
+  options.logprobs = sampling.logprobs;
+  options.prompt_logprobs = sampling.prompt_logprobs;
+  return options;
+}
+
+ApiResult<GenerationRequest> MakeGeneration(const HttpRequest& request, const std::string& id,
                                             const SamplingFields& fields,
                                             const ServerConfig& config) {
   GenerationRequest generation;
-  generation.id = identity.id;
+  generation.id = id;
   generation.n = static_cast<int>(fields.n);
   generation.stop = fields.stop;
   generation.include_stop = fields.include_stop_str_in_output;
@@ -136,9 +151,11 @@ ApiStatus Api::Completions(const HttpRequest& request, const json::Value& body, 
   }
 
   CompletionAnswerOptions options;
-  options.identity = MakeIdentity("cmpl-", request, fields, *model, metrics_);
+  options.common = MakeOptions(MakeIdentity("cmpl-", request, fields, *model, metrics_), model,
+                               fields, sampling);
+  if (!decoded.detokenize) options.common.return_token_ids = true;
   API_ASSIGN_OR_RETURN(GenerationRequest generation,
-                       MakeGeneration(request, options.identity, fields, config_));
+                       MakeGeneration(request, options.common.identity.id, fields, config_));
   std::string shown;
   for (size_t i = 0; i < num_prompts; ++i) {
     API_ASSIGN_OR_RETURN(
@@ -161,28 +178,13 @@ ApiStatus Api::Completions(const HttpRequest& request, const json::Value& body, 
     options.prompts.push_back(std::move(info));
     generation.prompts.push_back(std::move(prompt));
   }
-  options.model = model;
-  options.n = generation.n;
-  options.stream = fields.stream;
-  options.include_usage = fields.include_usage;
-  options.continuous_usage = fields.continuous_usage_stats;
   options.echo = decoded.echo;
   options.drop_output = drop_output;
   options.detokenize = decoded.detokenize;
-  options.return_token_ids = fields.return_token_ids || !decoded.detokenize;
-  options.tokens_as_ids = fields.return_tokens_as_token_ids;
-  options.logprobs = sampling.logprobs;
-  options.prompt_logprobs = sampling.prompt_logprobs;
   LogRequest(config_, generation, generation.sampling[0], shown);
   auto answer = MakeCompletionAnswer(std::move(options), writer);
-  if (fields.use_beam_search) {
-    BeamRequest beam = MakeBeam(std::move(generation), fields, *model);
-    BeamSearch::Start(std::move(model), &pool_, active_, std::move(writer), std::move(beam),
-                      std::move(answer), std::move(ticket));
-    return {};
-  }
-  Generation::Start(std::move(model), &pool_, active_, std::move(writer), std::move(generation),
-                    std::move(answer), std::move(ticket));
+  Start(std::move(generation), fields, std::move(writer), std::move(answer), std::move(model),
+        std::move(ticket));
   return {};
 }
 
@@ -208,9 +210,10 @@ ApiStatus Api::StartChat(const HttpRequest& request, const ChatRequest& decoded,
   API_ASSIGN_OR_RETURN(const SamplingParams sampling, ResolveSampling(fields, *model));
 
   ChatAnswerOptions options;
-  options.identity = MakeIdentity("chatcmpl-", request, fields, *model, metrics_);
+  options.common = MakeOptions(MakeIdentity("chatcmpl-", request, fields, *model, metrics_), model,
+                               fields, sampling);
   API_ASSIGN_OR_RETURN(GenerationRequest generation,
-                       MakeGeneration(request, options.identity, fields, config_));
+                       MakeGeneration(request, options.common.identity.id, fields, config_));
   for (const ConversationFields& conversation : conversations) {
     ChatAnswerOptions::Conversation shown;
     Prompt prompt;
@@ -242,26 +245,23 @@ ApiStatus Api::StartChat(const HttpRequest& request, const ChatRequest& decoded,
     generation.prompts.push_back(std::move(prompt));
   }
   options.return_prompt_text = decoded.return_prompt_text;
-  options.model = model;
-  options.n = generation.n;
-  options.stream = fields.stream;
-  options.include_usage = fields.include_usage;
-  options.continuous_usage = fields.continuous_usage_stats;
-  options.return_token_ids = fields.return_token_ids;
-  options.tokens_as_ids = fields.return_tokens_as_token_ids;
-  options.logprobs = sampling.logprobs;
-  options.prompt_logprobs = sampling.prompt_logprobs;
   LogRequest(config_, generation, generation.sampling[0], options.conversations[0].prompt_text);
   auto answer = MakeChatAnswer(std::move(options), writer);
+  Start(std::move(generation), fields, std::move(writer), std::move(answer), std::move(model),
+        std::move(ticket));
+  return {};
+}
+
+void Api::Start(GenerationRequest generation, const SamplingFields& fields, Writer writer,
+                std::unique_ptr<AnswerWriter> answer, Model model, Ticket ticket) {
   if (fields.use_beam_search) {
     BeamRequest beam = MakeBeam(std::move(generation), fields, *model);
     BeamSearch::Start(std::move(model), &pool_, active_, std::move(writer), std::move(beam),
                       std::move(answer), std::move(ticket));
-    return {};
+  } else {
+    Generation::Start(std::move(model), &pool_, active_, std::move(writer), std::move(generation),
+                      std::move(answer), std::move(ticket));
   }
-  Generation::Start(std::move(model), &pool_, active_, std::move(writer), std::move(generation),
-                    std::move(answer), std::move(ticket));
-  return {};
 }
 
 // --- trtllm-serve's check that a token can be computed
