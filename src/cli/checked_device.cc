@@ -23,19 +23,6 @@ std::string DeviceLine(const DeviceInfo& info) {
   return text;
 }
 
-json::Value DeviceJson(const DeviceInfo& info) {
-  json::Value value{json::Value::Object{}};
-  value.Set("kind", info.kind == DeviceKind::kCuda ? "cuda" : "emulated");
-  value.Set("name", info.name);
-  value.Set("compute_capability", info.compute_capability());
-  value.Set("multiprocessors", info.num_multiprocessors);
-  value.Set("total_bytes", info.total_bytes);
-  value.Set("l2_bytes", info.l2_bytes);
-  value.Set("driver_version", info.driver_version);
-  value.Set("runtime_version", info.runtime_version);
-  return value;
-}
-
 Status WriteReport(const options::Settings& settings, const json::Value& value) {
   const auto file = settings.Text("report-json");
   if (!file) return {};

@@ -19,7 +19,6 @@ Result<selftest::DeviceUnderTest> OpenCheckedDevice(const options::Settings& set
 
 // "NVIDIA H200, compute capability 9.0, 139.8 GiB, driver 13.0, runtime 13.0".
 std::string DeviceLine(const DeviceInfo& info);
-json::Value DeviceJson(const DeviceInfo& info);
 
 // Writes `value` to the file of --json, where one is named.
 Status WriteReport(const options::Settings& settings, const json::Value& value);

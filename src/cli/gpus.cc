@@ -15,26 +15,23 @@ Result<int64_t> FreeBytesOf(int ordinal) {
   return device->FreeBytes();
 }
 
-json::Value GpuJson(const GpuFinding& gpu) {
+}  // namespace
+
+json::Value DeviceJson(const DeviceInfo& info) {
   json::Value object{json::Value::Object{}};
-  object.Set("index", json::Value(gpu.info.ordinal));
-  object.Set("name", json::Value(gpu.info.name));
-  object.Set("uuid", json::Value(gpu.info.uuid));
-  object.Set("compute_capability",
-             json::Value(fmt::format("{}.{}", gpu.info.compute_major, gpu.info.compute_minor)));
-  object.Set("multiprocessors", json::Value(gpu.info.num_multiprocessors));
-  object.Set("memory_total_bytes", json::Value(gpu.info.total_bytes));
-  object.Set("memory_free_bytes",
-             gpu.problem.empty() ? json::Value(gpu.free_bytes) : json::Value());
-  object.Set("memory_bus_bits", json::Value(gpu.info.memory_bus_bits));
-  object.Set("l2_bytes", json::Value(gpu.info.l2_bytes));
-  object.Set("driver_cuda_version", json::Value(CudaVersionText(gpu.info.driver_version)));
-  object.Set("runtime_cuda_version", json::Value(CudaVersionText(gpu.info.runtime_version)));
-  object.Set("problem", gpu.problem.empty() ? json::Value() : json::Value(gpu.problem));
+  object.Set("kind", info.kind == DeviceKind::kCuda ? "cuda" : "emulated");
+  object.Set("index", info.ordinal);
+  object.Set("name", info.name);
+  object.Set("uuid", info.uuid);
+  object.Set("compute_capability", fmt::format("{}.{}", info.compute_major, info.compute_minor));
+  object.Set("multiprocessors", info.num_multiprocessors);
+  object.Set("memory_total_bytes", info.total_bytes);
+  object.Set("memory_bus_bits", info.memory_bus_bits);
+  object.Set("l2_bytes", info.l2_bytes);
+  object.Set("driver_cuda_version", CudaVersionText(info.driver_version));
+  object.Set("runtime_cuda_version", CudaVersionText(info.runtime_version));
   return object;
 }
-
-}  // namespace
 
 GpuFindings ExamineGpus() {
   GpuFindings findings;
@@ -77,7 +74,12 @@ std::string GpuLines(const GpuFindings& findings) {
 
 void AddGpuFields(const GpuFindings& findings, json::Value& object) {
   json::Value::Array gpus;
-  for (const GpuFinding& gpu : findings.gpus) gpus.push_back(GpuJson(gpu));
+  for (const GpuFinding& gpu : findings.gpus) {
+    json::Value& entry = gpus.emplace_back(DeviceJson(gpu.info));
+    entry.Set("memory_free_bytes",
+              gpu.problem.empty() ? json::Value(gpu.free_bytes) : json::Value());
+    entry.Set("problem", gpu.problem.empty() ? json::Value() : json::Value(gpu.problem));
+  }
   object.Set("gpus", json::Value(std::move(gpus)));
   object.Set("gpus_reason", findings.gpus.empty() ? json::Value(findings.reason) : json::Value());
 }

@@ -1,4 +1,4 @@
-// What `sluice doctor` tells of GPUs.
+// What `sluice doctor` tells of GPUs, and a device as JSON.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 #include "device/device.h"
 
 namespace sluice::cli {
+
+json::Value DeviceJson(const DeviceInfo& info);
 
 struct GpuFinding {
   DeviceInfo info;

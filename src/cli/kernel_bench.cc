@@ -2,6 +2,7 @@
 
 #include "cli/checked_device.h"
 #include "cli/command.h"
+#include "cli/gpus.h"
 #include "selftest/measure_run.h"
 
 namespace sluice::cli {
@@ -25,11 +26,7 @@ Result<int> RunKernelBench(const options::Settings& settings) {
   // The other parts compare with what this one finds.
   const selftest::MeasurePart* limits = &selftest::MeasureParts().front();
   if (parts.front() != limits) parts.insert(parts.begin(), limits);
-  for (const selftest::MeasurePart* part : parts) {
-    if (run.lost()) break;
-    run.BeginPart(part->name);
-    part->run(run);
-  }
+  for (const selftest::MeasurePart* part : parts) run.RunPart(*part);
   json::Value report{json::Value::Object{}};
   report.Set("device", DeviceJson(device.device().info()));
   report.Set("lost", run.lost());

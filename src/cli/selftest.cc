@@ -6,6 +6,7 @@
 
 #include "cli/checked_device.h"
 #include "cli/command.h"
+#include "cli/gpus.h"
 #include "cli/text_chunks.h"
 #include "selftest/check_run.h"
 
@@ -64,11 +65,7 @@ Result<int> RunSelftest(const options::Settings& settings) {
                            fmt::print("{}\n", line);
                            std::fflush(stdout);
                          });
-  for (const selftest::CheckPart* part : parts) {
-    if (run.lost()) break;
-    run.BeginPart(part->name);
-    part->run(run);
-  }
+  for (const selftest::CheckPart* part : parts) run.RunPart(*part);
   int64_t passed = 0, failed = 0, skipped = 0;
   for (const selftest::CheckRow& row : run.rows())
     ++(row.skipped ? skipped : row.passed ? passed : failed);

@@ -33,6 +33,8 @@ struct DemoModel {
   std::string missing;                        // why
 };
 
+struct CheckPart;
+
 // Thread safety: one thread at a time.
 class CheckRun {
  public:
@@ -41,8 +43,11 @@ class CheckRun {
            std::function<void(const std::string&)> print)
       : device_(device), demo_model_(std::move(demo_model)), print_(std::move(print)) {}
 
+  // Nothing runs once the device is lost.
+  void RunPart(const CheckPart& part);
+
   // Runs one check and writes its row: passed where it returns success and all that it compared
-  // passed. Nothing more runs once the device is lost.
+  // passed.
   using Check = std::function<Status(CaseMemory&, Comparison&)>;
   void Case(std::string_view name, std::string shape, const Check& check);
   // A row that says why something was not checked.
@@ -57,7 +62,6 @@ class CheckRun {
   // Shapes of real models' layers come on top of small ones.
   bool with_large_shapes() const { return !device_.is_emulated(); }
 
-  void BeginPart(std::string_view part) { part_ = part; }
   bool lost() const { return lost_; }
   const std::vector<CheckRow>& rows() const { return rows_; }
   bool passed() const;

@@ -29,6 +29,12 @@ std::string RowText(const MeasureRow& row) {
 
 }  // namespace
 
+void MeasureRun::RunPart(const MeasurePart& part) {
+  if (lost_) return;
+  part_ = part.name;
+  part.run(*this);
+}
+
 void MeasureRun::Add(MeasureRow row) {
   row.part = part_;
   if (print_) {

@@ -30,13 +30,19 @@ struct MeasuredLimits {
   double copy_gigabytes = 0;  // read and written, of a large copy on the device
   double bf16_teraflops = 0;  // of the library's product of 8192^3
   double fp8_teraflops = 0;
+  double nvf4_teraflops = 0;
 };
+
+struct MeasurePart;
 
 // Thread safety: one thread at a time.
 class MeasureRun {
  public:
   MeasureRun(const DeviceUnderTest& device, std::function<void(const std::string&)> print)
       : device_(device), print_(std::move(print)) {}
+
+  // Nothing runs once the device is lost.
+  void RunPart(const MeasurePart& part);
 
   // Launches something; `turn` counts up with every call, so that launches can take turns with
   // data.
@@ -65,7 +71,6 @@ class MeasureRun {
 
   const DeviceUnderTest& device() const { return device_; }
   MeasuredLimits& limits() { return limits_; }
-  void BeginPart(std::string_view part) { part_ = part; }
   bool lost() const { return lost_; }
   bool failed() const { return failed_; }
   json::Value ToJson() const;

@@ -57,9 +57,7 @@ TEST(Comparison, TakesNaNForNaNAlone) {
 CheckRun RunParts(const DeviceUnderTest& device, std::initializer_list<std::string_view> names) {
   CheckRun run(device, {}, {});
   for (const CheckPart& part : CheckParts()) {
-    if (std::find(names.begin(), names.end(), part.name) == names.end()) continue;
-    run.BeginPart(part.name);
-    part.run(run);
+    if (std::find(names.begin(), names.end(), part.name) != names.end()) run.RunPart(part);
   }
   return run;
 }
@@ -112,10 +110,7 @@ TEST(Measurements, RunOnTheEmulatorInSmallShapes) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
   MeasureRun run(*device, {});
-  for (const MeasurePart& part : MeasureParts()) {
-    run.BeginPart(part.name);
-    part.run(run);
-  }
+  for (const MeasurePart& part : MeasureParts()) run.RunPart(part);
   EXPECT_FALSE(run.failed());
   EXPECT_FALSE(run.lost());
   std::map<std::string, int> rows;
