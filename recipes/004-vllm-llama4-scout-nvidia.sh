@@ -49,22 +49,4 @@ EOF
     --max-num-seqs 512
 }
 
-ask() {
-  curl -sS "$URL/v1/completions" -H "Content-Type: application/json" \
-    -d '{ "model": "'"$NAME"'", "prompt": "San Francisco is a", "max_tokens": 20, "temperature": 0 }'
-  echo
-}
-
-accuracy() {
-  score --model local-completions --tasks gsm8k --model_args \
-    "base_url=$URL/v1/completions,model=$NAME,tokenized_requests=False,tokenizer_backend=None,num_concurrent=128,timeout=120,max_retries=5"
-}
-
-bench() {
-  vllm bench serve --host 127.0.0.1 --port "$PORT" --model "$NAME" --tokenizer "$MODEL" --trust-remote-code \
-    --dataset-name random --random-input-len "$INPUT_LEN" --random-output-len "$OUTPUT_LEN" --ignore-eos \
-    --max-concurrency "$CONCURRENCY" --num-prompts "$NUM_PROMPTS" \
-    --save-result --result-filename vllm_benchmark_serving_results.json
-}
-
 follow "$@"

@@ -1,6 +1,7 @@
 # What the recipes share: their steps, and a server that ends with the script. Sourced by the others.
 #
-# A recipe defines URL and the functions launch, ask, accuracy and bench, and then calls `follow "$@"`.
+# A recipe defines URL, the function launch, and those of ask, accuracy and bench that differ from these; then it calls
+# `follow "$@"`.
 
 usage() {
   echo "usage: [MODEL=FOLDER_OR_ID] $0 [launch | ask | accuracy | bench | all]"
@@ -33,6 +34,25 @@ score() {
     return 0
   fi
   lm_eval "$@"
+}
+
+# What recipes 000 and 004 say alike, of the variables of their heads.
+ask() {
+  curl -sS "$URL/v1/completions" -H "Content-Type: application/json" \
+    -d '{ "model": "'"$NAME"'", "prompt": "San Francisco is a", "max_tokens": 20, "temperature": 0 }'
+  echo
+}
+
+accuracy() {
+  score --model local-completions --tasks gsm8k --model_args \
+    "base_url=$URL/v1/completions,model=$NAME,tokenized_requests=False,tokenizer_backend=None,num_concurrent=128,timeout=120,max_retries=5"
+}
+
+bench() {
+  vllm bench serve --host 127.0.0.1 --port "$PORT" --model "$NAME" --tokenizer "$MODEL" --trust-remote-code \
+    --dataset-name random --random-input-len "$INPUT_LEN" --random-output-len "$OUTPUT_LEN" --ignore-eos \
+    --max-concurrency "$CONCURRENCY" --num-prompts "$NUM_PROMPTS" \
+    --save-result --result-filename vllm_benchmark_serving_results.json
 }
 
 follow() {
