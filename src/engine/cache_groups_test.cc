@@ -74,6 +74,7 @@ TEST_P(EngineGroups, ACrowdGetsTheAnswersOfOneAlone) {
     options.num_blocks += MostBlocks(group, options.max_model_len, 24, options.block_size);
   options.num_blocks += 8;
   FakeEngine fake(options);
+  fake.model->hang = true;  // until all have come
   std::vector<std::pair<std::vector<int32_t>, std::shared_ptr<CollectingSink>>> asked;
   for (int i = 0; i < 60; ++i) {
     std::vector<int32_t> prompt = Prompt(static_cast<int>(random() % 3), 1 + random() % 80);
@@ -82,6 +83,7 @@ TEST_P(EngineGroups, ACrowdGetsTheAnswersOfOneAlone) {
     ASSERT_TRUE(fake.Submit(prompt, GreedyFor(20), sink, 2));
     asked.emplace_back(std::move(prompt), std::move(sink));
   }
+  fake.model->hang = false;
   for (const auto& [prompt, sink] : asked) {
     ASSERT_TRUE(sink->WaitForEnd());
     for (const auto& sequence : sink->sequences)

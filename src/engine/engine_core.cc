@@ -46,6 +46,7 @@ EngineCore::EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const Cor
   if (model.draws_tokens()) draws_.reserve(logit_rows);
   jobs_.resize(sequences);
   job_sequences_.reserve(sequences);
+  news_.reserve(sequences);
   prompt_jobs_.reserve(logit_rows);
   prompt_places_.reserve(logit_rows);
 }
@@ -155,7 +156,7 @@ bool EngineCore::Step() {
     stats.generated_tokens += slice.samples;
   }
   const Clock::time_point now = Clock::now();
-  for (size_t i = 0; i < job_sequences_.size(); ++i) Deliver(*job_sequences_[i], jobs_[i], now);
+  for (size_t i = 0; i < job_sequences_.size(); ++i) Take(*job_sequences_[i], jobs_[i], now);
   graveyard_.clear();
   if (observer_ != nullptr) {
     const StepStats state = Stats();
@@ -167,6 +168,7 @@ bool EngineCore::Step() {
     stats.step_seconds = SecondsBetween(start, now);
     observer_->OnStep(stats);
   }
+  TellSinks();
   return true;
 }
 
@@ -317,11 +319,14 @@ std::optional<FinishReason> EngineCore::EndOf(const ActiveSequence& sequence, in
   return std::nullopt;
 }
 
-void EngineCore::Deliver(ActiveSequence& sequence, SampleJob& job, Clock::time_point now) {
+void EngineCore::Take(ActiveSequence& sequence, SampleJob& job, Clock::time_point now) {
   ActiveRequest& request = *sequence.request;
   if (request.ended) return;
+  StepNews& news = news_.emplace_back();
+  news.sink = request.request.sink;
   if (!job.error.empty()) {
-    FailRequest(request, {ErrorCode::kInternal, std::string(job.error), ""});
+    news.error = Error{ErrorCode::kInternal, std::string(job.error), ""};
+    Bury(request, FinishReason::kError);
     return;
   }
   sequence.tokens.push_back(job.token);
@@ -335,25 +340,34 @@ void EngineCore::Deliver(ActiveSequence& sequence, SampleJob& job, Clock::time_p
   request.last_token = now;
   sequence.last_update = now;
 
-  SequenceUpdate update;
+  SequenceUpdate& update = news.update;
   update.sequence = sequence.index;
   update.tokens.assign(1, job.token);
   if (sequence.sampling.params->logprobs) update.logprobs.push_back(std::move(job.logprobs));
   update.finish = EndOf(sequence, job.token, update.stop_token);
 
-  const std::shared_ptr<RequestSink> sink = request.request.sink;
   if (!request.prompt_sent) {
     request.prompt_sent = true;
     request.prompt.cached_tokens = request.sequences.front()->cached_tokens;
     request.prompt.queue_seconds =
         SecondsBetween(request.request.arrival, request.first_scheduled.value_or(now));
-    sink->OnPrompt(std::move(request.prompt));
+    news.prompt = std::move(request.prompt);
   }
   if (update.finish) {
     FinishSequence(sequence);
     if (request.num_unfinished == 0) Bury(request, *update.finish);
   }
-  sink->OnUpdate(std::move(update));
+}
+
+void EngineCore::TellSinks() {
+  for (StepNews& news : news_) {
+    if (news.prompt) news.sink->OnPrompt(*std::move(news.prompt));
+    if (news.error)
+      news.sink->OnError(*std::move(news.error));
+    else
+      news.sink->OnUpdate(std::move(news.update));
+  }
+  news_.clear();
 }
 
 void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {

@@ -31,9 +31,9 @@ struct CoreOptions {
 };
 
 // A step: plan, fill the arrays, Model::Forward, sample, append, check for the end, free, tell the
-// sinks. Everything a step needs is allocated in the constructor; a step allocates only the news it
-// hands to sinks. Thread safety: one thread at a time.   Ownership: owns the requests until they
-// end; model, cache, pool and observer outlive it.
+// observer, tell the sinks. Everything a step needs is allocated in the constructor; a step
+// allocates only the news it hands to sinks. Thread safety: one thread at a time.   Ownership: owns
+// the requests until they end; model, cache, pool and observer outlive it.
 class EngineCore {
  public:
   // Called when a request has ended, just before its last news.
@@ -79,7 +79,9 @@ class EngineCore {
   std::span<const float> LogitsOf(int64_t index) const;
   void TakePromptLogprobs(const StepPlan& plan);
   void Sample(const StepPlan& plan);
-  void Deliver(ActiveSequence& sequence, SampleJob& job, Clock::time_point now);
+  // Appends the sampled token, ends what it ends, and notes the news.
+  void Take(ActiveSequence& sequence, SampleJob& job, Clock::time_point now);
+  void TellSinks();
   void FailStep(const StepPlan& plan, const std::string& reason);
   StepStats Stats() const;
 
@@ -115,7 +117,15 @@ class EngineCore {
   std::vector<TokenDraw> draws_;                 // likewise, where the model draws tokens
   std::vector<SampleJob> jobs_;                  // [max_num_seqs]
   std::vector<ActiveSequence*> job_sequences_;   // likewise
-  std::vector<PromptLogprobJob> prompt_jobs_;    // [max_logit_rows]
+  // What the sinks hear of the step, once the observer has.
+  struct StepNews {
+    std::shared_ptr<RequestSink> sink;
+    std::optional<PromptResult> prompt;
+    std::optional<Error> error;  // in place of the update
+    SequenceUpdate update;
+  };
+  std::vector<StepNews> news_;                                // [max_num_seqs]
+  std::vector<PromptLogprobJob> prompt_jobs_;                 // [max_logit_rows]
   std::vector<std::optional<TokenLogprobs>*> prompt_places_;  // where their results go
 };
 

@@ -67,6 +67,7 @@ TEST(Engine, CrowdGetsTheAnswersOfOneAlone) {
     std::shared_ptr<CollectingSink> sink;
     RequestHandle handle;
   };
+  fake.model->hang = true;  // until all have come
   std::mt19937 random(3);
   std::vector<Asked> all;
   for (unsigned i = 0; i < 120; ++i) {
@@ -78,6 +79,7 @@ TEST(Engine, CrowdGetsTheAnswersOfOneAlone) {
   for (Asked& asked : all) {
     if (asked.leaves) fake.engine->Abort(asked.handle);
   }
+  fake.model->hang = false;
   for (Asked& asked : all) {
     if (asked.leaves) continue;
     ASSERT_TRUE(asked.sink->WaitForEnd());
@@ -91,18 +93,46 @@ TEST(Engine, CrowdGetsTheAnswersOfOneAlone) {
 
 TEST(Engine, C7AnAbortedRequestIsGoneAfterOneStep) {
   FakeEngine fake({});
-  fake.model->delay = std::chrono::microseconds(500);
+  fake.model->allowed_steps = 5;
   const auto sink = std::make_shared<CollectingSink>();
   const RequestHandle handle = *fake.Submit(Prompt(1, 10), GreedyFor(400), sink);
   ASSERT_TRUE(sink->WaitForTokens(3));
-  const int64_t before = fake.model->steps;
   fake.engine->Abort(handle);
+  fake.model->allowed_steps = 1000;
   EXPECT_TRUE(fake.WaitForIdle());
-  EXPECT_LE(fake.model->steps - before, 3)
-      << "the step under way, and the one that may start before the call";
+  EXPECT_LE(fake.model->steps, 6) << "the five that were let through, and the one under way";
   const std::lock_guard lock(sink->mutex);
   EXPECT_FALSE(sink->sequences[0].finish) << "the sink hears nothing of it";
   EXPECT_FALSE(sink->error);
+}
+
+// /metrics and the accounts of a benchmark are read by whoever has just got an answer.
+TEST(Engine, TokensAreCountedBeforeTheSinkHearsOfThem) {
+  class Sink final : public RequestSink {
+   public:
+    explicit Sink(const testing::CountingObserver& observer) : observer_(observer) {}
+    void OnPrompt(PromptResult) override { EXPECT_EQ(observer_.prompt_tokens, 10); }
+    void OnUpdate(SequenceUpdate update) override {
+      EXPECT_EQ(observer_.generated_tokens, ++num_tokens_);
+      if (!update.finish) return;
+      EXPECT_EQ(observer_.running, 0);
+      ended = true;
+    }
+    void OnError(Error error) override { ADD_FAILURE() << error.message; }
+    std::atomic<bool> ended{false};
+
+   private:
+    const testing::CountingObserver& observer_;
+    int64_t num_tokens_ = 0;
+  };
+  FakeEngine fake({});
+  Request request;
+  request.prompt = Prompt(1, 10);
+  request.sampling = GreedyFor(20);
+  const auto sink = std::make_shared<Sink>(fake.observer);
+  request.sink = sink;
+  ASSERT_TRUE(fake.engine->Submit(std::move(request)));
+  EXPECT_TRUE(fake.Eventually([&] { return sink->ended.load(); }));
 }
 
 TEST(Engine, EndTokensStopTokensAndMinTokens) {
@@ -147,17 +177,18 @@ TEST(Engine, TheContextEndsASequence) {
 
 TEST(Engine, StopSequenceEndsOneAndItsSiblingsGoOn) {
   FakeEngine fake({});
-  fake.model->delay = std::chrono::microseconds(300);
+  fake.model->allowed_steps = 5;
   SamplingParams params = GreedyFor(60);
   const auto sink = std::make_shared<CollectingSink>(2);
   const RequestHandle handle = *fake.Submit(Prompt(1, 10), params, sink, 2);
   ASSERT_TRUE(sink->WaitForTokens(2, 1));
   fake.engine->StopSequence(handle, 1);
+  fake.model->allowed_steps = 1000;
   ASSERT_TRUE(sink->WaitForEnd());
   EXPECT_EQ(sink->sequences[0].finish, FinishReason::kLength);
   EXPECT_EQ(sink->sequences[0].tokens.size(), 60u);
   EXPECT_EQ(sink->sequences[1].finish, FinishReason::kStop);
-  EXPECT_LT(sink->sequences[1].tokens.size(), 60u);
+  EXPECT_LE(sink->sequences[1].tokens.size(), 6u);
   EXPECT_TRUE(fake.WaitForIdle());
   EXPECT_EQ(fake.observer.finished, 1);
 }
@@ -255,10 +286,13 @@ TEST(Engine, C8ALostDeviceFailsItsRequestsAndNoneIsTakenAfterwards) {
 
 TEST(Engine, C8NanFailsThatRequestAlone) {
   FakeEngine fake({});
-  fake.model->delay = std::chrono::microseconds(200);
+  fake.model->hang = true;  // so that both are in one step
   const auto neighbour = std::make_shared<CollectingSink>();
+  const auto bad = std::make_shared<CollectingSink>();
   ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(100), neighbour));
-  const auto bad = fake.Ask({1, 2, FakeModel::kNanToken}, GreedyFor(4));
+  ASSERT_TRUE(fake.Submit({1, 2, FakeModel::kNanToken}, GreedyFor(4), bad));
+  fake.model->hang = false;
+  ASSERT_TRUE(bad->WaitForEnd());
   ASSERT_TRUE(bad->error);
   EXPECT_NE(bad->error->message.find("NaN"), std::string::npos);
   SamplingParams params = GreedyFor(4);
@@ -275,17 +309,16 @@ TEST(Engine, C8HealthIsProgress) {
   fake.model->hang = true;
   const auto sink = std::make_shared<CollectingSink>();
   ASSERT_TRUE(fake.Submit(Prompt(1, 4), GreedyFor(2), sink));
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_FALSE(fake.engine->healthy());
+  EXPECT_TRUE(fake.Eventually([&] { return !fake.engine->healthy(); }));
   fake.model->hang = false;
   ASSERT_TRUE(sink->WaitForEnd());
   EXPECT_TRUE(fake.WaitForIdle());
-  EXPECT_TRUE(fake.engine->healthy());
+  EXPECT_TRUE(fake.Eventually([&] { return fake.engine->healthy(); }));
 }
 
 TEST(Engine, C9DrainLetsRunningRequestsFinish) {
-  FakeEngine fake({});
-  fake.model->delay = std::chrono::microseconds(200);
+  FakeEngine fake({.loop = {.drain_seconds = 300}});
+  fake.model->allowed_steps = 3;
   const auto sink = std::make_shared<CollectingSink>();
   ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(50), sink));
   ASSERT_TRUE(sink->WaitForTokens(1));
@@ -293,6 +326,7 @@ TEST(Engine, C9DrainLetsRunningRequestsFinish) {
   const auto late = fake.Submit(Prompt(1, 10), GreedyFor(1), std::make_shared<CollectingSink>());
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
+  fake.model->allowed_steps = 1000;
   ASSERT_TRUE(sink->WaitForEnd());
   EXPECT_EQ(sink->tokens().size(), 50u);
   EXPECT_TRUE(fake.WaitForIdle());
@@ -300,11 +334,13 @@ TEST(Engine, C9DrainLetsRunningRequestsFinish) {
 
 TEST(Engine, C9AfterTheGraceTimeTheRestIsAborted) {
   FakeEngine fake({.loop = {.drain_seconds = 0.02}});
-  fake.model->delay = std::chrono::milliseconds(1);
+  fake.model->allowed_steps = 3;
   const auto sink = std::make_shared<CollectingSink>(2);
   ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(400), sink, 2));
   ASSERT_TRUE(sink->WaitForTokens(1));
   fake.engine->BeginShutdown();
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  fake.model->allowed_steps = 1000;
   ASSERT_TRUE(sink->WaitForEnd());
   EXPECT_EQ(sink->sequences[0].finish, FinishReason::kAbort);
   EXPECT_EQ(sink->sequences[1].finish, FinishReason::kAbort);
@@ -315,7 +351,7 @@ TEST(Engine, DestructionEndsWhatRuns) {
   const auto sink = std::make_shared<CollectingSink>();
   {
     FakeEngine fake({});
-    fake.model->delay = std::chrono::milliseconds(1);
+    fake.model->delay = std::chrono::milliseconds(20);  // All 400 would take eight seconds.
     ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(400), sink));
     ASSERT_TRUE(sink->WaitForTokens(1));
   }
@@ -397,10 +433,15 @@ TEST(Engine, IdleUsesNoCpu) {
     return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
            1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   };
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const double before = cpu_seconds();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_LT(cpu_seconds() - before, 0.02);
+  // On a busy machine the threads may fall asleep late; those that never do show in every window.
+  double used = 1;
+  for (int window = 0; window < 20 && used >= 0.02; ++window) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const double before = cpu_seconds();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    used = cpu_seconds() - before;
+  }
+  EXPECT_LT(used, 0.02);
 }
 
 // What a model that draws tokens answers to requests of every kind, or one that leaves it to us.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -72,7 +73,8 @@ class FakeModel final : public Model {
 
   void Forward(ThreadPool&, const StepInput& input, KvCache&, float* logits) override {
     if (delay.count() > 0) std::this_thread::sleep_for(delay);
-    while (hang) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (hang || steps >= allowed_steps)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ++steps;
     for (const int32_t token : input.tokens) {
       if (token == kPoison) throw std::runtime_error("poison");
@@ -112,6 +114,9 @@ class FakeModel final : public Model {
   std::atomic<int64_t> num_drawn{0};
   std::chrono::microseconds delay{0};
   std::atomic<bool> hang{false};
+  // The step after so many waits until it is raised: what is asked of the engine meanwhile is sure
+  // to find it at work.
+  std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};
   bool fast = false;  // constant logits
   std::atomic<int64_t> steps{0};
   int64_t largest_step = 0;
@@ -208,17 +213,17 @@ class CollectingSink final : public RequestSink {
     changed.notify_all();
   }
 
-  // Waits for the end of all sequences or an error. False after half a minute.
+  // Waits for the end of all sequences or an error. False after two minutes.
   bool WaitForEnd() {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::seconds(30), [this] {
+    return changed.wait_for(lock, std::chrono::minutes(2), [this] {
       return error || std::all_of(sequences.begin(), sequences.end(),
                                   [](const auto& s) { return s.finish.has_value(); });
     });
   }
   bool WaitForTokens(size_t count, size_t sequence = 0) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::seconds(30),
+    return changed.wait_for(lock, std::chrono::minutes(2),
                             [&] { return sequences[sequence].tokens.size() >= count || error; });
   }
   const std::vector<int32_t>& tokens() const { return sequences[0].tokens; }
@@ -236,9 +241,6 @@ class CollectingSink final : public RequestSink {
 class CountingObserver final : public EngineObserver {
  public:
   void OnStep(const StepStats& stats) override {
-    used_blocks = stats.used_blocks;
-    running = stats.running;
-    waiting = stats.waiting;
     preemptions += stats.preemptions;
     prompt_tokens += stats.prompt_tokens;
     generated_tokens += stats.generated_tokens;
@@ -247,6 +249,10 @@ class CountingObserver final : public EngineObserver {
       ++steps;
       host_seconds = host_seconds + stats.step_seconds - stats.model_seconds;
     }
+    // Last: who sees that nothing runs finds all of it counted.
+    used_blocks = stats.used_blocks;
+    running = stats.running;
+    waiting = stats.waiting;
   }
   void OnFirstToken(double) override { ++first_tokens; }
   void OnInterToken(double) override { ++inter_tokens; }
@@ -330,16 +336,21 @@ struct FakeEngine {
     return sink;
   }
 
-  // True once everything has ended and the observer has heard of it.
-  bool WaitForIdle() {
-    for (int i = 0; i < 30000; ++i) {
-      if (engine->num_unfinished() == 0 && observer.running == 0 && observer.waiting == 0 &&
-          observer.used_blocks == 0) {
-        return true;
-      }
+  // False if it does not come to hold within two minutes.
+  template <typename Condition>
+  bool Eventually(Condition condition) {
+    for (int i = 0; i < 120000; ++i) {
+      if (condition()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return false;
+  }
+  // True once everything has ended and the observer has heard of it.
+  bool WaitForIdle() {
+    return Eventually([this] {
+      return engine->num_unfinished() == 0 && observer.running == 0 && observer.waiting == 0 &&
+             observer.used_blocks == 0;
+    });
   }
 
   CountingObserver observer;

@@ -42,7 +42,8 @@ struct RequestStats {
   std::optional<double> first_token_seconds;  // arrival to first token; none if there was no token
 };
 
-// Called on the engine's thread; must not block.
+// Called on the engine's thread; must not block. What a step adds is told here before the sinks
+// hear of it: who has an answer finds it counted.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;

@@ -2,6 +2,7 @@
 // runs, on the chunks of the prompt, on the prefix cache, on the number of threads or on
 // preemptions.
 #include <algorithm>
+#include <atomic>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -53,6 +54,21 @@ struct Subject {
   int64_t few_blocks;  // of all layers: enough for one sequence and a little more
 };
 
+// Keeps the engine's thread until it is opened: what is submitted meanwhile runs together.
+class GateSink final : public RequestSink {
+ public:
+  void OnPrompt(PromptResult) override {}
+  void OnUpdate(SequenceUpdate) override { opened_.wait(false); }
+  void OnError(Error error) override { ADD_FAILURE() << error.message; }
+  void Open() {
+    opened_ = true;
+    opened_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> opened_{false};
+};
+
 class Promise : public ::testing::TestWithParam<Subject> {
  protected:
   struct Run {
@@ -87,6 +103,14 @@ class Promise : public ::testing::TestWithParam<Subject> {
     for (int round = 0; round < run.rounds; ++round) {
       answers.clear();
       std::vector<std::shared_ptr<CollectingSink>> sinks;
+      const auto gate = std::make_shared<GateSink>();
+      if (run.at_once) {
+        Request first;
+        first.prompt = {1};
+        first.sampling = testing::GreedyFor(1);
+        first.sink = gate;
+        EXPECT_TRUE((*engine)->Submit(std::move(first)));
+      }
       for (const Question& question : Questions((*engine)->info().model.vocab_size)) {
         Request request;
         request.prompt = question.prompt;
@@ -98,6 +122,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
           EXPECT_TRUE(sinks.back()->WaitForEnd());
         }
       }
+      gate->Open();
       for (const auto& sink : sinks) {
         EXPECT_TRUE(sink->WaitForEnd());
         Answer& answer = answers.emplace_back();
