@@ -80,10 +80,15 @@ double ProcessCpuSeconds() {
 TEST(ThreadPool, AnIdlePoolUsesNoCpu) {
   ThreadPool pool(4);
   pool.Run([](int) {});
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  const double before = ProcessCpuSeconds();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_LT(ProcessCpuSeconds() - before, 0.005);
+  // On a busy machine the workers may fall asleep late; those that never do show in every window.
+  double used = 1;
+  for (int window = 0; window < 20 && used >= 0.005; ++window) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const double before = ProcessCpuSeconds();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    used = ProcessCpuSeconds() - before;
+  }
+  EXPECT_LT(used, 0.005);
 }
 
 TEST(ThreadPool, PinsWorkersAndCaller) {

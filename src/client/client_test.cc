@@ -195,11 +195,20 @@ TEST(OpenAiClient, CanBeCancelled) {
 }
 
 TEST(OpenAiClient, SaysWhenNobodyAnswers) {
-  const OpenAiClient client(*ParseUrl("127.0.0.1:1"), "");
+  const int deaf = socket(AF_INET, SOCK_STREAM, 0);  // bound, and not listened at
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(deaf, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(getsockname(deaf, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string place = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const OpenAiClient client(*ParseUrl(place), "");
   const auto models = client.ListModels();
   ASSERT_FALSE(models);
   EXPECT_EQ(models.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(models.error().message, HasSubstr("127.0.0.1:1"));
+  EXPECT_THAT(models.error().message, HasSubstr(place));
+  close(deaf);
 }
 
 }  // namespace

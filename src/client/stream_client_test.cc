@@ -260,12 +260,14 @@ TEST(StreamClient, AConnectionThatIsClosedWithoutAnAnswer) {
 }
 
 TEST(StreamClient, NobodyListens) {
-  Url url;
-  {
-    ScriptedServer server([](int, int) { return ""; });
-    url = server.url();
-  }
-  const auto client = ClientOf(url);
+  const int deaf = socket(AF_INET, SOCK_STREAM, 0);  // bound, and not listened at
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(deaf, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(getsockname(deaf, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const auto client = ClientOf({"127.0.0.1", ntohs(address.sin_port), ""});
   std::vector<Recorder> recorders(3);
   for (Recorder& recorder : recorders) client->Post("/x", "", "{}", recorder);
   RunToEnd(*client);
@@ -273,6 +275,7 @@ TEST(StreamClient, NobodyListens) {
     EXPECT_EQ(recorder.end.status, 0);
     EXPECT_THAT(recorder.end.error, HasSubstr("Cannot connect to host 127.0.0.1"));
   }
+  close(deaf);
   EXPECT_FALSE(StreamClient::Create({.url = {"no.such.host.invalid", 80, ""}}));
 }
 
@@ -283,7 +286,7 @@ TEST(StreamClient, WaitsNoLongerThanToldAndStopsWhenCancelled) {
   client->Post("/x", "", "{}", recorder);
   const double start = MonotonicSeconds();
   while (MonotonicSeconds() < start + 0.05) ASSERT_TRUE(client->Poll(start + 0.05, -1));
-  EXPECT_LT(MonotonicSeconds(), start + 5);
+  EXPECT_LT(MonotonicSeconds(), start + 60);
   const int cancel = eventfd(1, 0);
   while (client->Poll(kForever, cancel)) {
   }

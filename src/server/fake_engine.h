@@ -52,6 +52,16 @@ class FakeEngine : public Engine {
     if (thread_.joinable()) thread_.join();
   }
 
+  // While it is held it takes requests and makes no step, so that what was submitted is sure to
+  // run.
+  void Hold(bool is_held) {
+    {
+      std::lock_guard lock(mutex_);
+      is_held_ = is_held;
+    }
+    wake_.notify_all();
+  }
+
   EngineInfo& mutable_info() { return info_; }
   const EngineInfo& info() const override { return info_; }
 
@@ -113,8 +123,8 @@ class FakeEngine : public Engine {
   void Loop() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      if (running_.empty()) {
-        wake_.wait(lock, [this] { return stopping_ || !running_.empty(); });
+      if (running_.empty() || is_held_) {
+        wake_.wait(lock, [this] { return stopping_ || (!running_.empty() && !is_held_); });
         continue;
       }
       std::vector<std::function<void()>> news;
@@ -181,7 +191,7 @@ class FakeEngine : public Engine {
   std::set<std::pair<RequestHandle, int>> stopped_;
   std::vector<Request> requests_;
   RequestHandle last_handle_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false, is_held_ = false;
   std::atomic<bool> shutting_down_{false};
   std::atomic<int> num_aborted_{0};
   std::atomic<int64_t> num_steps_{0};

@@ -26,7 +26,14 @@ class RoutesTest : public ServerTest {
   static ServerConfig Dev() {
     ServerConfig config = DefaultConfig();
     config.dev_mode = true;
+    config.enable_server_load_tracking = true;
     return config;
+  }
+  // Waits until so many requests have come and not ended, held ones among them.
+  bool LoadBecomes(int count) {
+    return Eventually([&] {
+      return Ask("GET", "/load").body == R"({"server_load":)" + std::to_string(count) + "}";
+    });
   }
   std::string Detail(const std::string& method, const std::string& path) {
     const Answer answer = Ask(method, path, method == "POST" ? "{}" : "");
@@ -154,7 +161,8 @@ TEST_F(RoutesTest, PauseHoldsRequestsBackAndResumeLetsThemGo) {
   EXPECT_EQ(Ask("GET", "/is_paused").body, R"({"is_paused":true})");
   Waiting waiting;
   AskLater(waiting, "\"max_tokens\":2");
-  std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(LoadBecomes(1));
+  std::this_thread::sleep_for(50ms);  // In which one that is not held would reach the engine.
   EXPECT_EQ(engine_.requests().size(), 0u);
   EXPECT_EQ(Ask("POST", "/resume").body, R"({"status":"resumed"})");
   waiting.thread.join();
@@ -171,9 +179,9 @@ TEST_F(RoutesTest, HeldRequestsOfClientsThatLeaveAreForgotten) {
   TestSocket gone(server_->port());
   gone.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
             body);
-  std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(LoadBecomes(1));
   gone.Close();
-  std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(LoadBecomes(0));
   Ask("POST", "/resume");
   EXPECT_EQ(Ask("POST", "/v1/completions", body).status, 200);
   EXPECT_EQ(engine_.requests().size(), 1u);
@@ -208,21 +216,20 @@ TEST_F(RoutesTest, SeveralPromptsWithSeveralAnswersEach) {
 
 TEST_F(RoutesTest, AbortEndsWhatRunsAndWhatIsHeld) {
   engine_.script = [](const Request&) { return FakeEngine::Script{std::vector<int32_t>(400, 82)}; };
-  engine_.step_time = 5ms;
+  engine_.step_time = 50ms;
   Start(Dev());
   for (const bool held : {false, true}) {
     if (held) Ask("POST", "/pause");
     Waiting waiting;
     AskLater(waiting, "\"max_tokens\":400,\"stream\":true,\"request_id\":\"x1\"");
-    if (held) {
-      std::this_thread::sleep_for(50ms);
-    } else {
-      ASSERT_TRUE(Eventually([&] { return engine_.num_steps() > 3; }));
-    }
+    ASSERT_TRUE(held ? LoadBecomes(1) : Eventually([&] { return engine_.num_steps() > 3; }));
     EXPECT_EQ(Ask("POST", "/abort_requests", R"({"request_ids":["other"]})").body,
               R"({"status":"aborted","aborted":0})");
-    EXPECT_EQ(Ask("POST", "/abort_requests", R"({"request_ids":["x1"]})").body,
-              R"({"status":"aborted","aborted":1})");
+    // One that has come is not yet held while its prompt is read.
+    EXPECT_TRUE(Eventually([&] {
+      return Ask("POST", "/abort_requests", R"({"request_ids":["x1"]})").body ==
+             R"({"status":"aborted","aborted":1})";
+    }));
     waiting.thread.join();
     EXPECT_EQ(waiting.answer.status, 200);
     EXPECT_EQ(At(waiting.answer.events().back(), {"choices", "0", "finish_reason"}),
@@ -237,14 +244,28 @@ TEST_F(RoutesTest, QuietStreamsAreKeptAlive) {
   config.sse_keep_alive_seconds = 0.05;
   Start(config);
   Ask("POST", "/pause");
-  Waiting waiting;
-  AskLater(waiting, "\"max_tokens\":2,\"stream\":true");
-  std::this_thread::sleep_for(300ms);
+  const std::string body = R"({"prompt":"a","max_tokens":2,"stream":true})";
+  TestSocket socket(server_->port());
+  socket.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
+              body);
+  std::string all;
+  static constexpr std::string_view kLine = ": keep-alive\n\n";
+  for (size_t at = 0, lines = 0; lines < 2;) {
+    const size_t found = all.find(kLine, at);
+    if (found != std::string::npos) {
+      at = found + kLine.size();
+      ++lines;
+      continue;
+    }
+    const std::string piece = socket.Read();
+    ASSERT_FALSE(piece.empty()) << all;
+    all += piece;
+  }
   Ask("POST", "/resume");
-  waiting.thread.join();
-  EXPECT_THAT(waiting.answer.body, testing::StartsWith(": keep-alive\n\n: keep-alive\n\n"));
-  EXPECT_EQ(waiting.answer.events().size(), 2u);
-  EXPECT_TRUE(waiting.answer.body.ends_with("data: [DONE]\n\n"));
+  const Answer answer = Parse(all + socket.ReadAll());
+  EXPECT_THAT(answer.body, testing::StartsWith(": keep-alive\n\n: keep-alive\n\n"));
+  EXPECT_EQ(answer.events().size(), 2u);
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n"));
 }
 
 TEST_F(RoutesTest, SleepAndOtherDevelopmentRoutes) {

@@ -88,7 +88,7 @@ class TestSocket {
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
     inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-    timeval limit{10, 0};
+    timeval limit{120, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   }
@@ -155,7 +155,9 @@ class ServerTest : public testing::Test {
                      headers + (body.empty() ? "" : "Content-Type: application/json\r\n"),
                      body.size()) +
                 body);
-    const std::string all = socket.ReadAll();
+    return Parse(socket.ReadAll());
+  }
+  static ServerAnswer Parse(const std::string& all) {
     ServerAnswer answer;
     const size_t split = all.find("\r\n\r\n");
     EXPECT_NE(split, std::string::npos) << all;
@@ -188,7 +190,7 @@ class ServerTest : public testing::Test {
   }
   template <typename Condition>
   bool Eventually(Condition condition) {
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 12000; ++i) {
       if (condition()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
