@@ -52,6 +52,7 @@ SHORT_LADDER = [
 SHORT_SELFTEST = ["instructions", "memory", "draws"]
 READY_TARGET_S = 20
 NO_DEVICE = 3  # the exit code
+STATUS_WIDTH = 120
 # Of all parts of a command together, and of each.
 SELFTEST_S, SELFTEST_PART_S = 110, 45
 BENCH_S, BENCH_PART_S = 100, 30
@@ -66,6 +67,9 @@ def find_bin(dist):
     sys.exit("no program: set SLUICE_BIN to the folder of sluice, name a distribution with --dist, or run make build-cuda")
 
 
+LIBC = ctypes.CDLL(None)
+
+
 def environment():
     """Of the programs that are run: the driver is found where it usually is, if the loader does not know it."""
     variables = dict(os.environ)
@@ -76,6 +80,14 @@ def environment():
         if found:
             variables["LD_LIBRARY_PATH"] = os.pathsep.join(found + [variables[key] for key in ("LD_LIBRARY_PATH",) if variables.get(key)])
     return variables
+
+
+def bind_to_parent():
+    """Of a child, before its program: a group of its own, to be ended with all that it starts; and nothing keeps the device
+    after a report that was killed."""
+    os.setpgid(0, 0)
+    PR_SET_PDEATHSIG = 1
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 class Stopped(Exception):
@@ -141,9 +153,8 @@ class Report:
         self.write()
 
     def begin_process(self, words, out):
-        """In a session of its own, so that it ends with all that it starts."""
         process = subprocess.Popen([str(word) for word in words], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                   env=self.environment, start_new_session=True)
+                                   env=self.environment, preexec_fn=bind_to_parent)
         self.children.append(process)
         return process
 
@@ -202,15 +213,18 @@ class Report:
 
     def all_parts(self, command, names, budget, part_budget):
         """Runs a command part by part; what all of them say stands under the command's name."""
-        end = time.time() + budget
-        begin, mine = time.time(), []
-        for name in names:
+        begin = time.time()
+        for done, name in enumerate(names, 1):
             label = command + "-" + name
-            mine.append(label)
-            self.part(label, min(part_budget, max(1, end - time.time())), lambda seconds, n=name: self.rows_of(command, n, seconds))
+            seconds = min(part_budget, max(1, begin + budget - time.time()))
+            self.part(label, seconds, lambda seconds, n=name: self.rows_of(command, n, seconds))
+            self.parts[command] = dict(self.summary(command, names[:done]), seconds=round(time.time() - begin, 2))
+            self.write()
             if self.parts[label].get("code") == NO_DEVICE:
                 break  # the others would say the same
-        parts = [self.parts[label] for label in mine]
+
+    def summary(self, command, names):
+        parts = [self.parts[command + "-" + name] for name in names]
         rows, seen = [], set()
         for part in parts:
             for row in part.get("rows", []):  # every run of kernel-bench measures the limits first
@@ -222,10 +236,10 @@ class Report:
         if parts[-1].get("code") == NO_DEVICE:
             bad = [parts[-1]["why"]]
         result = {"status": "done" if not bad else "failed", "device": next((part["device"] for part in parts if part.get("device")), None),
-                  "seconds": round(time.time() - begin, 2), "rows": rows, **({"why": ", ".join(bad)} if bad else {})}
+                  "rows": rows, **({"why": ", ".join(bad)} if bad else {})}
         for count, word in (("passed", "pass"), ("failed", "fail"), ("skipped", "skipped")):
             result[count] = sum(row.get("result") == word for row in rows)
-        self.parts[command] = result
+        return result
 
     def try_all_parts(self, command, names, budget, part_budget):
         try:
@@ -353,7 +367,8 @@ class Report:
             part = self.parts.get(name, {"status": "not run"})
             if part["status"] == "done":
                 return "done, %d preemptions" % part["preemptions"] if part.get("preemptions") else "done"
-            return "%s%s" % (part["status"], ": " + part["why"] if part.get("why") else "")
+            text = "%s%s" % (part["status"], ": " + part["why"] if part.get("why") else "")
+            return text if len(text) <= STATUS_WIDTH else text[:STATUS_WIDTH - 3] + "..."
 
         lines = []
         part = self.parts.get("selftest", {})

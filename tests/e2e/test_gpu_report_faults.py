@@ -1,6 +1,7 @@
 """tools/gpu_report.sh with a program whose parts crash and hang: the others' results are there all the same."""
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -23,7 +24,7 @@ case "$*" in
            "result": "'$result'", "message": "off by one", "achieved": 1, "limit": 1}]}' >"$2"
     [ "$part" != bad ] ;;
   *"--part crash"*) echo "about to crash"; kill -SEGV $$ ;;
-  *"--part hang"*) trap '' INT TERM; echo "about to hang"; while :; do sleep 1; done ;;
+  *"--part hang"*) trap '' INT TERM; echo $$ >"$STAND_IN_PID"; echo "about to hang"; while :; do sleep 1; done ;;
   *"--part nothing"*) echo "no GPU"; exit 3 ;;
   serve*) echo "no GPU"; exit 3 ;;
 esac
@@ -40,9 +41,18 @@ def report(tmp_path):
 
     def start(parts, *words):
         return subprocess.Popen([ROOT / "tools" / "gpu_report.sh", "--out", tmp_path / "out", *words], stdout=subprocess.PIPE, text=True,
-                                env={**os.environ, "SLUICE_BIN": str(folder), "STAND_IN_PARTS": parts})
+                                env={**os.environ, "SLUICE_BIN": str(folder), "STAND_IN_PARTS": parts,
+                                     "STAND_IN_PID": str(tmp_path / "pid")})
 
     return start
+
+
+def runs(pid):
+    """Neither gone nor dead and not yet noticed by its new parent."""
+    try:
+        return pathlib.Path("/proc", pid, "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def parts_in(folder):
@@ -87,3 +97,19 @@ def test_a_report_that_is_told_to_end_prints_what_it_knows(report, tmp_path):
     parts = parts_in(tmp_path)
     assert parts["selftest-good"]["status"] == "done" and parts["selftest-hang"]["status"] == "cut"
     assert not (tmp_path / "out" / "selftest-hang.json").exists(), "the next call runs it"
+
+
+def test_a_report_that_is_killed_leaves_its_table_and_nothing_running(report, tmp_path):
+    process = report("good hang")
+    pid_file = tmp_path / "pid"
+    while not (pid_file.exists() and pid_file.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait(timeout=PATIENCE_S)
+    assert parts_in(tmp_path)["selftest-good"]["status"] == "done"
+    assert "1 of 1" in (tmp_path / "out" / "table.txt").read_text()
+    end = time.time() + PATIENCE_S
+    while runs(pid_file.read_text().strip()):
+        assert time.time() < end, "it still runs"
+        time.sleep(0.05)
