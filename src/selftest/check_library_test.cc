@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "device/emulated_device.h"
+
 namespace sluice::selftest {
 namespace {
 
@@ -17,6 +19,43 @@ TEST(CheckLibrary, PassesWithTheStandIn) {
   for (const CheckRow& row : run.rows())
     EXPECT_TRUE(row.passed) << row.name << " " << row.shape << ": " << row.message;
   EXPECT_GT(run.rows().size(), 30u);
+}
+
+Result<DeviceUnderTest> Blackwell() {
+  return DeviceUnderTest::Of(
+      std::make_unique<EmulatedDevice>(EmulatedDeviceOptions{.compute_major = 10}));
+}
+
+void PackOtherRows(const StreamHandle& stream, const device::PackNvF4Args& args) {
+  device::PackNvF4Args other = args;
+  other.x += args.cols;
+  --other.rows;
+  emulated::LaunchPackNvF4(stream, args);
+  emulated::LaunchPackNvF4(stream, other);
+}
+
+TEST(CheckLibrary, MultipliesNvF4AsItIsOnBlackwell) {
+  for (const bool is_right : {true, false}) {
+    auto device = Blackwell();
+    ASSERT_TRUE(device);
+    device::DeviceKernels kernels = device->kernels();
+    if (!is_right) kernels.pack_nvf4 = PackOtherRows;
+    device->ReplaceKernels(kernels);
+    CheckRun run(*device, {}, {});
+    CheckLibraryProducts(run, WithStandIn());
+    int64_t count = 0;
+    for (const CheckRow& row : run.rows()) {
+      if (row.skipped) {
+        EXPECT_EQ(row.shape, "4 products") << "those with 130 rows, no multiple of 16, twice";
+        continue;
+      }
+      const bool is_nvf4 = row.shape.find("nvfp4 x nvfp4") != std::string::npos &&
+                           row.shape.find("x 130 x") == std::string::npos;
+      count += is_nvf4;
+      EXPECT_EQ(row.passed, is_right || !is_nvf4) << row.shape << ": " << row.message;
+    }
+    EXPECT_EQ(count, 4);
+  }
 }
 
 TEST(CheckLibrary, SaysThatThereIsNone) {

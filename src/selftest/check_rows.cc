@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/rms_norm.h"
+#include "selftest/check_nvf4_rows.h"
 #include "selftest/check_run.h"
 #include "selftest/row_outputs.h"
 #include "selftest/test_numbers.h"
@@ -238,6 +239,7 @@ void CheckRows(CheckRun& run) {
       }
     }
   }
+  CheckNvF4Rows(run);
   for (const int64_t row_bytes : {16, 64, 2048}) {
     run.Case("take_rows", fmt::format("9 rows of {} bytes", row_bytes),
              [&](CaseMemory& memory, Comparison& comparison) {

@@ -16,10 +16,15 @@ constexpr uint8_t kGuard = 0xA5;
 }  // namespace
 
 Result<DeviceUnderTest> DeviceUnderTest::Open(DeviceKind kind, int ordinal) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(kind, ordinal));
+  return Of(std::move(device));
+}
+
+Result<DeviceUnderTest> DeviceUnderTest::Of(std::unique_ptr<Device> device) {
   DeviceUnderTest opened;
-  ASSIGN_OR_RETURN(opened.device_, OpenDevice(kind, ordinal));
+  opened.device_ = std::move(device);
   ASSIGN_OR_RETURN(opened.stream_, opened.device_->CreateStream());
-  opened.kernels_ = device::KernelsOf(kind);
+  opened.kernels_ = device::KernelsOf(opened.device_->info().kind);
   return opened;
 }
 

@@ -19,6 +19,8 @@ namespace sluice::selftest {
 class DeviceUnderTest {
  public:
   static Result<DeviceUnderTest> Open(DeviceKind kind, int ordinal);
+  // One that was opened already.
+  static Result<DeviceUnderTest> Of(std::unique_ptr<Device> device);
 
   Device& device() const { return *device_; }
   DeviceStream& stream() const { return *stream_; }
@@ -31,6 +33,8 @@ class DeviceUnderTest {
   bool has_e4m3_products() const {
     return is_emulated() || device_->info().compute_capability() >= 89;
   }
+  // Of NVFP4 weights and NVFP4 inputs, by the library.
+  bool has_nvf4_products() const { return device_->info().compute_capability() >= 100; }
   // Nothing works on it any more: it fails again after its failure was reported.
   bool is_lost() const { return !stream_->Synchronize(); }
 

@@ -106,6 +106,8 @@ void MeasureLimitsOfDevice(MeasureRun& run) {
       run.limits().bf16_teraflops = MeasurePeak(run, **products, format);
     if (format.e4m3_inputs && run.device().has_e4m3_products())
       run.limits().fp8_teraflops = MeasurePeak(run, **products, format);
+    if (format.nvf4_inputs && run.device().has_nvf4_products())
+      run.limits().nvf4_teraflops = MeasurePeak(run, **products, format);
   }
 }
 

@@ -13,6 +13,7 @@ using device::Codes;
 // Formats that the targets and the recipes name.
 bool IsMeasured(const DeviceUnderTest& device, const WeightFormat& format) {
   if (format.e4m3_inputs && !device.has_e4m3_products()) return false;
+  if (format.nvf4_inputs && !device.has_nvf4_products()) return false;
   return format.type != Codes::kI8;
 }
 
@@ -41,8 +42,10 @@ void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, MeasuredSha
       return;
     }
   }
-  // Weights of codes without E4M3 inputs are multiplied as BF16.
-  const double peak = format.e4m3_inputs ? run.limits().fp8_teraflops : run.limits().bf16_teraflops;
+  // Codes without inputs of their own kind are multiplied as BF16.
+  const double peak = format.e4m3_inputs   ? run.limits().fp8_teraflops
+                      : format.nvf4_inputs ? run.limits().nvf4_teraflops
+                                           : run.limits().bf16_teraflops;
   run.Measure({.name = shape.name,
                .shape = text,
                .unit = is_skinny ? MeasureUnit::kGigabytes : MeasureUnit::kTeraflops,

@@ -30,7 +30,7 @@ MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memo
   args.m = m;
   args.x_type = format.e4m3_inputs ? Number::kF8 : Number::kBF16;
   args.x = fill(format.e4m3_inputs ? Codes::kF8 : Codes::kBF16, m, k, 1);
-  if (format.e4m3_inputs) args.x_scales = ones(m);
+  if (format.e4m3_inputs || format.nvf4_inputs) args.x_scales = ones(m);
   args.y_type = Number::kBF16;
   args.y_stride = n;
   args.y = memory.Out<uint16_t>(m * n);

@@ -28,6 +28,12 @@ constexpr WeightFormat kFormats[] = {
      .group_type = GroupScales::kE4M3,
      .group = 16,
      .has_row_scales = true},
+    {.name = "nvfp4 x nvfp4",
+     .type = Codes::kF4,
+     .group_type = GroupScales::kE4M3,
+     .group = 16,
+     .has_row_scales = true,
+     .nvf4_inputs = true},
     {.name = "mxfp4", .type = Codes::kF4, .group_type = GroupScales::kE8M0, .group = 32},
 };
 
@@ -98,9 +104,12 @@ TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t ex
     for (float& scale : block_scales_)
       scale = is_exact ? numbers.PowerOfTwo(-1, 1) : numbers.Uniform(0.01f, 2);
   } else if (format.group_type != GroupScales::kNone) {
-    group_bytes_.resize(static_cast<size_t>(groups));
-    for (uint8_t& scale : group_bytes_) {
-      if (format.group_type == GroupScales::kE8M0)
+    group_bytes_.resize(static_cast<size_t>(groups));  // zeros, which no row has
+    const bool is_e4m3 = format.group_type == GroupScales::kE4M3;
+    for (int64_t i = 0; i < experts * n * GroupsOfRow(); ++i) {
+      const int64_t row = i / GroupsOfRow();
+      uint8_t& scale = group_bytes_[GroupByteAt(row / n, row % n, i % GroupsOfRow())];
+      if (!is_e4m3)
         scale =
             static_cast<uint8_t>(is_exact ? numbers.Integer(126, 128) : numbers.Integer(110, 140));
       else  // the codes of 0.5, 1 and 2, or any but NaN
@@ -151,6 +160,14 @@ device::Weights TestWeights::Upload(CaseMemory& memory) const {
   return w;
 }
 
+size_t TestWeights::GroupByteAt(int64_t expert, int64_t row, int64_t group) const {
+  const int64_t groups = GroupsOfRow();
+  const int64_t in_matrix = format_.group_type == GroupScales::kE4M3
+                                ? device::NvF4ScaleRow(row, groups) + device::NvF4ScaleGroup(group)
+                                : row * groups + group;
+  return static_cast<size_t>(expert * group_scales_stride() + in_matrix);
+}
+
 double TestWeights::GroupScale(int64_t expert, int64_t row, int64_t group) const {
   const int64_t groups = GroupsOfRow();
   switch (format_.group_type) {
@@ -159,12 +176,9 @@ double TestWeights::GroupScale(int64_t expert, int64_t row, int64_t group) const
       return block_scales_[static_cast<size_t>(expert * group_scales_stride() / 4 +
                                                row / format_.block_rows * groups + group)];
     case GroupScales::kE4M3:
-      return ToFloat(Float8E4M3{group_bytes_[static_cast<size_t>(expert * group_scales_stride() +
-                                                                 device::NvF4ScaleRow(row, groups) +
-                                                                 device::NvF4ScaleGroup(group))]});
+      return ToFloat(Float8E4M3{group_bytes_[GroupByteAt(expert, row, group)]});
     case GroupScales::kE8M0:
-      return std::ldexp(
-          1.0, group_bytes_[static_cast<size_t>((expert * n_ + row) * groups + group)] - 127);
+      return std::ldexp(1.0, group_bytes_[GroupByteAt(expert, row, group)] - 127);
   }
   return 1;
 }
@@ -217,20 +231,32 @@ TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind
       codes[i] = ToFloat8E4M3(value).bits;
       inputs.values[i] = ToFloat(Float8E4M3{codes[i]});
     }
-    for (int64_t row = 0; row < m; ++row)
-      inputs.scales.push_back(kind == NumberKind::kIntegers ? numbers.PowerOfTwo(-2, 2)
-                                                            : numbers.Uniform(0.01f, 2));
     inputs.data = memory.In(codes);
-    inputs.device_scales = memory.In(inputs.scales);
   } else {
     std::vector<uint16_t> bits(static_cast<size_t>(m * k));
+    float group_scale = 1;
     for (size_t i = 0; i < bits.size(); ++i) {
-      const float value = kind == NumberKind::kIntegers ? static_cast<float>(numbers.Integer(-2, 2))
-                                                        : numbers.Normal();
+      float value = kind == NumberKind::kIntegers ? static_cast<float>(numbers.Integer(-2, 2))
+                                                  : numbers.Normal();
+      if (format.nvf4_inputs) {
+        // Codes of a group, 6 among them, times its scale.
+        if (i % 16 == 0 && kind == NumberKind::kFree)
+          group_scale = ToFloat(Float8E4M3{static_cast<uint8_t>(numbers.Integer(0x20, 0x48))});
+        const auto code =
+            kind == NumberKind::kIntegers ? numbers.Integer(2, 4) : numbers.Integer(0, 7);
+        value = kE2m1[i / 16 % 16 == i % 16 ? 7 : code] * group_scale;
+        if (numbers.Integer(0, 1) == 0) value = -value;
+      }
       bits[i] = ToBFloat16(value).bits;
       inputs.values[i] = FromBf16Bits(bits[i]);
     }
     inputs.data = memory.In(bits);
+  }
+  if (format.e4m3_inputs || format.nvf4_inputs) {
+    for (int64_t row = 0; row < m; ++row)
+      inputs.scales.push_back(kind == NumberKind::kIntegers ? numbers.PowerOfTwo(-2, 2)
+                                                            : numbers.Uniform(0.01f, 2));
+    inputs.device_scales = memory.In(inputs.scales);
   }
   return inputs;
 }

@@ -19,10 +19,13 @@ struct WeightFormat {
   bool has_row_scales = false;
   // E4M3 inputs with a scale a row, instead of BF16 ones.
   bool e4m3_inputs = false;
+  // BF16 inputs that are NVFP4 numbers (RowScale::kNvF4), with a scale a row.
+  bool nvf4_inputs = false;
 
   double bits_per_weight() const;
 };
-// BF16, FP8 (with BF16 and E4M3 inputs), block FP8, INT8, NVFP4, MXFP4.
+// BF16, FP8 (with BF16 and E4M3 inputs), block FP8, INT8, NVFP4 (with BF16 and NVFP4 inputs),
+// MXFP4.
 std::span<const WeightFormat> WeightFormats();
 
 // What the numbers are.
@@ -53,6 +56,7 @@ class TestWeights {
  private:
   double GroupScale(int64_t expert, int64_t row, int64_t group) const;
   int64_t GroupsOfRow() const;
+  size_t GroupByteAt(int64_t expert, int64_t row, int64_t group) const;  // in group_bytes_
 
   WeightFormat format_;
   int64_t experts_, n_, k_;
@@ -65,7 +69,7 @@ class TestWeights {
 // Inputs [m, k] on the device and as exact values.
 struct TestInputs {
   std::vector<double> values;  // [m, k], without their scales
-  std::vector<float> scales;   // [m], of E4M3
+  std::vector<float> scales;   // [m], of E4M3 and NVFP4
   const void* data = nullptr;
   const float* device_scales = nullptr;
   device::Number type = device::Number::kBF16;

@@ -1,12 +1,17 @@
 // A stand-in for cuBLASLt on the CPU; see kernels/cuda/cublaslt_testing.h.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "device/emulated_queue.h"
 #include "kernels/cuda/cublaslt_library.h"
 #include "kernels/cuda/cublaslt_testing.h"
+#include "kernels/cuda/nvf4_scales.h"
 #include "tensor/bfloat16.h"
+#include "tensor/float4.h"
 #include "tensor/float8.h"
 
 namespace sluice::device::cublaslt {
@@ -86,6 +91,10 @@ int64_t SizeOf(int type) {
 float Load(const void* data, int type, int64_t index) {
   if (type == kTypeBF16) return ToFloat(static_cast<const sluice::BFloat16*>(data)[index]);
   if (type == kTypeE4M3) return ToFloat(static_cast<const sluice::Float8E4M3*>(data)[index]);
+  if (type == kTypeE2M1) {
+    const uint8_t byte = static_cast<const uint8_t*>(data)[index / 2];
+    return sluice::Float4ToFloat(index % 2 == 0 ? byte & 15 : byte >> 4);
+  }
   return static_cast<const float*>(data)[index];
 }
 void Store(void* data, int type, int64_t index, float value) {
@@ -106,6 +115,30 @@ std::vector<double> Columns(const void* data, const LayoutRecord& layout) {
   return values;
 }
 
+// The same of E2M1 numbers with scales of groups (their signs do not count). Scales of rows and
+// groups that fill tiles must be zeros: else nothing is a number.
+std::vector<double> ScaledColumns(const void* data, const LayoutRecord& layout,
+                                  const void* group_scales) {
+  std::vector<double> values = Columns(data, layout);
+  if (group_scales == nullptr) return values;
+  const auto columns = static_cast<int64_t>(layout.cols), rows = static_cast<int64_t>(layout.rows);
+  const int64_t groups = rows / kNvF4Group;
+  const auto* bytes = static_cast<const uint8_t*>(group_scales);
+  const auto scale_at = [&](int64_t column, int64_t group) {
+    const int64_t at = NvF4ScaleRow(column, groups) + NvF4ScaleGroup(group);
+    return static_cast<double>(ToFloat(sluice::Float8E4M3{static_cast<uint8_t>(bytes[at] & 0x7F)}));
+  };
+  for (int64_t i = 0; i < columns * rows; ++i)
+    values[static_cast<size_t>(i)] *= scale_at(i / rows, i % rows / kNvF4Group);
+  for (int64_t column = 0; column % kNvF4TileRows != 0 || column < columns; ++column) {
+    for (int64_t group = 0; group % kNvF4TileGroups != 0 || group < groups; ++group) {
+      if ((column >= columns || group >= groups) && scale_at(column, group) != 0)
+        std::fill(values.begin(), values.end(), std::nan(""));
+    }
+  }
+  return values;
+}
+
 double Dot(const double* a, const double* b, int64_t count) {
   double sums[8] = {};  // so that the compiler may use vectors
   int64_t i = 0;
@@ -122,9 +155,15 @@ double Dot(const double* a, const double* b, int64_t count) {
 struct Product {
   int64_t m, n, k;  // in the library's terms: D is m x n
   LayoutRecord a, b, d;
-  const float* scale_a;
+  const float* scale_a;  // of rows
   const float* scale_b;
+  const void* groups_a;  // E4M3
+  const void* groups_b;
 };
+
+bool IsAligned(const void* address, uint64_t alignment) {
+  return address != nullptr && reinterpret_cast<uintptr_t>(address) % alignment == 0;
+}
 
 int Examine(Operation operation, Layout a, Layout b, Layout c, Layout d, Product& product) {
   if (operation == nullptr || a == nullptr || b == nullptr || c == nullptr || d == nullptr)
@@ -143,13 +182,18 @@ int Examine(Operation operation, Layout a, Layout b, Layout c, Layout d, Product
     if (layout->ld < static_cast<int64_t>(layout->rows) || layout->rows == 0 || layout->cols == 0)
       return Refuse("a leading dimension shorter than a column, or no columns");
   const bool is_f8 = a->type == kTypeE4M3;
-  if (a->type != b->type || (a->type != kTypeBF16 && !is_f8)) return Refuse("types of A and B");
+  const bool is_f4 = a->type == kTypeE2M1;
+  if (a->type != b->type || (a->type != kTypeBF16 && !is_f8 && !is_f4))
+    return Refuse("types of A and B");
   if (d->type != kTypeBF16 && d->type != kTypeF32) return Refuse("type of D");
   if (is_f8 && (a->rows % 16 != 0 || d->rows % 16 != 0 || a->ld % 16 != 0 || b->ld % 16 != 0 ||
                 d->ld * SizeOf(d->type) % 16 != 0))
     return Refuse("E4M3 with dimensions that are no multiples of 16");
+  if (is_f4 && (a->rows % 32 != 0 || d->rows % 16 != 0 || a->ld % 32 != 0 || b->ld % 32 != 0 ||
+                d->ld * SizeOf(d->type) % 16 != 0))
+    return Refuse("E2M1 with rows that are no multiples of 16 bytes");
   if (!is_f8 && Get(attributes, kFastAccumulation, int8_t{0}) != 0)
-    return Refuse("fast accumulation of BF16");
+    return Refuse("fast accumulation of other numbers than E4M3");
 
   const float* none = nullptr;
   product = {.m = static_cast<int64_t>(d->rows),
@@ -159,10 +203,21 @@ int Examine(Operation operation, Layout a, Layout b, Layout c, Layout d, Product
              .b = *b,
              .d = *d,
              .scale_a = Get(attributes, kScalePointerA, none),
-             .scale_b = Get(attributes, kScalePointerB, none)};
+             .scale_b = Get(attributes, kScalePointerB, none),
+             .groups_a = nullptr,
+             .groups_b = nullptr};
   const int32_t mode_a = Get(attributes, kScaleModeA, kScaleScalar);
   const int32_t mode_b = Get(attributes, kScaleModeB, kScaleScalar);
   if (mode_a != mode_b) return Refuse("scale modes that differ", kNotSupported);
+  if (is_f4 != (mode_a == kScaleGroups16))
+    return Refuse("E2M1 without scales of groups, or others with them", kNotSupported);
+  if (is_f4) {
+    product.groups_a = std::exchange(product.scale_a, nullptr);
+    product.groups_b = std::exchange(product.scale_b, nullptr);
+    if (!IsAligned(product.groups_a, 16) || !IsAligned(product.groups_b, 16))
+      return Refuse("scales of groups that are missing or not aligned");
+    if (state.version < kGroups16Version || state.refuse_f4) return Refuse("E2M1", kNotSupported);
+  }
   if ((product.scale_a != nullptr) != (mode_a == kScaleOuterVector) ||
       (product.scale_b != nullptr) != (mode_b == kScaleOuterVector))
     return Refuse("a scale mode without scales, or the other way round");
@@ -183,10 +238,6 @@ int ExamineAlgorithm(const Product& product, const Algorithm* algorithm) {
   if (algorithm->data[1] == kFakeFast && product.n % 2 != 0)
     return Refuse("an algorithm for even numbers alone");
   return kSuccess;
-}
-
-bool IsAligned(const void* address, uint64_t alignment) {
-  return address != nullptr && reinterpret_cast<uintptr_t>(address) % alignment == 0;
 }
 
 }  // namespace
@@ -316,7 +367,8 @@ int cublasLtMatmul(Handle handle, Operation operation, const void* alpha, const 
   state.last_algorithm = index;
   static_cast<EmulatedQueue*>(stream)->Enqueue([=] {
     if (used > 0) memset(workspace, 0xFF, used);
-    const std::vector<double> a_values = Columns(a, product.a), b_values = Columns(b, product.b);
+    const std::vector<double> a_values = ScaledColumns(a, product.a, product.groups_a);
+    const std::vector<double> b_values = ScaledColumns(b, product.b, product.groups_b);
     for (int64_t j = 0; j < product.n; ++j) {
       for (int64_t i = 0; i < product.m; ++i) {
         double sum =

@@ -43,6 +43,7 @@ constexpr int kNotSupported = 15;
 constexpr int kTypeF32 = 0;
 constexpr int kTypeBF16 = 14;
 constexpr int kTypeE4M3 = 28;
+constexpr int kTypeE2M1 = 33;
 constexpr int kComputeF32 = 68;
 constexpr int32_t kPlain = 0;
 constexpr int32_t kTransposed = 1;
@@ -56,8 +57,10 @@ constexpr int kFastAccumulation = 25;  // int8_t
 constexpr int kScaleModeA = 31;        // int32_t
 constexpr int kScaleModeB = 32;        // int32_t
 
-// Scale modes: one F32 for the matrix; one F32 for each row of A (column of B).
+// Scale modes: one F32 for the matrix; one E4M3 for each 16 numbers of a column, as nvf4_scales.h
+// orders them; one F32 for each row of A (column of B).
 constexpr int32_t kScaleScalar = 0;
+constexpr int32_t kScaleGroups16 = 1;
 constexpr int32_t kScaleOuterVector = 3;
 
 // Attributes of a Preference
@@ -67,7 +70,9 @@ constexpr int kAlignmentB = 6;    // uint32_t
 constexpr int kAlignmentC = 7;    // uint32_t
 constexpr int kAlignmentD = 8;    // uint32_t
 
-// Since which version (GetVersion) E4M3 products know kScaleOuterVector.
+// Since which version (GetVersion) there are products of E2M1 with kScaleGroups16, and E4M3 products
+// know kScaleOuterVector.
+constexpr int64_t kGroups16Version = 120800;
 constexpr int64_t kOuterVectorVersion = 120900;
 
 struct Functions {

@@ -11,7 +11,8 @@ struct FakeCublasLtState {
   // Told.
   int64_t version = 130002;
   bool refuse_all = false;     // no algorithm for anything
-  bool refuse_scales = false;  // none for products with scales
+  bool refuse_scales = false;  // none for products with scales of rows
+  bool refuse_f4 = false;      // none for products of E2M1
   uint64_t refuse_rows = 0;    // none for products with so many rows of weights
   bool fail = false;           // products fail when they are enqueued
   // Counted.

@@ -34,6 +34,8 @@ static_assert(kAlignmentD == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 static_assert(kScaleModeA == CUBLASLT_MATMUL_DESC_A_SCALE_MODE);
 static_assert(kScaleModeB == CUBLASLT_MATMUL_DESC_B_SCALE_MODE);
 static_assert(kScaleScalar == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
+static_assert(kScaleGroups16 == CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3);
+static_assert(kTypeE2M1 == CUDA_R_4F_E2M1);
 static_assert(kScaleOuterVector == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
 #endif
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));

@@ -54,9 +54,39 @@ std::vector<T> ResultOfBothOrders(int64_t size, T filler,
 using LaunchRows = std::function<void(const StreamHandle&, int64_t first, int64_t count,
                                       const device::RowsOut& out)>;
 
-// Expects of a kernel that BF16 and E4M3 rows are its own F32 rows rounded as the CPU rounds them,
-// that a row alone is the row of the batch, and that the order of threads does not show. Returns
-// the F32 rows [rows, cols].
+// Expects of a kernel that rows of RowScale::kNvF4 are its F32 rows rounded as the CPU rounds them:
+// the device's numbers lack the tensor's scale, which is a power of two here.
+inline void ExpectNvF4Rows(const std::vector<float>& f32, int64_t rows, int64_t cols,
+                           const LaunchRows& launch) {
+  ThreadPool pool(1);
+  for (const float static_scale : {0x1p-8f, 0x1p3f, 0x1p-20f}) {
+    std::vector<float> scales(static_cast<size_t>(rows), -1), expected(f32.size());
+    const auto bf16 = ResultOfBothOrders<uint16_t>(rows * cols, 0xFFFF,
+                                                   [&](const StreamHandle& stream, uint16_t* out) {
+                                                     launch(stream, 0, rows,
+                                                            {.data = out,
+                                                             .type = device::Number::kBF16,
+                                                             .scales = scales.data(),
+                                                             .row_scale = device::RowScale::kNvF4,
+                                                             .static_scale = static_scale});
+                                                   });
+    kernels::RoundRows(
+        pool, {.kind = ActivationFormat::Kind::kNvfp4, .group_size = 16}, static_scale,
+        {.data = f32.data(), .type = ElementType::kF32, .rows = rows, .cols = cols, .stride = cols},
+        expected.data());
+    EXPECT_EQ(scales, std::vector<float>(static_cast<size_t>(rows), static_scale));
+    for (size_t i = 0; i < f32.size(); ++i) {
+      const float value = ToFloat(BFloat16{bf16[i]}) * static_scale;
+      const bool both_nan = value != value && expected[i] != expected[i];
+      EXPECT_TRUE(value == expected[i] || both_nan)
+          << value << " instead of " << expected[i] << ", NVFP4 at " << static_scale;
+    }
+  }
+}
+
+// Expects of a kernel that BF16, E4M3 and NVFP4 rows are its own F32 rows rounded as the CPU rounds
+// them, that a row alone is the row of the batch, and that the order of threads does not show.
+// Returns the F32 rows [rows, cols].
 inline std::vector<float> ExpectRoundedRows(int64_t rows, int64_t cols, const LaunchRows& launch) {
   using device::Number;
   const auto f32 =
@@ -107,6 +137,7 @@ inline std::vector<float> ExpectRoundedRows(int64_t rows, int64_t cols, const La
           << value << " instead of " << expected[i] << (per_token ? ", per token" : ", static");
     }
   }
+  if (cols % 16 == 0) ExpectNvF4Rows(f32, rows, cols, launch);
   return f32;
 }
 

@@ -4,8 +4,9 @@
 //
 // Free of includes that the CUDA compiler would have to read in every kernel's file.
 //
-// Types: `Number` says how an array's numbers are stored; F8 is E4M3. Rows are dense unless a
-// stride is named. Sums are F32. A row's result never depends on the other rows of the launch.
+// Types: `Number` says how an array's numbers are stored; F8 is E4M3, F4 is E2M1. Rows are dense
+// unless a stride is named. Sums are F32. A row's result never depends on the other rows of the
+// launch.
 #pragma once
 
 #include <stdint.h>
@@ -14,19 +15,29 @@
 
 namespace sluice::device {
 
-enum class Number : uint8_t { kF32, kBF16, kF8 };
+enum class Number : uint8_t {
+  kF32,
+  kBF16,
+  kF8,
+  kF4,  // two in a byte; in products of a library alone
+};
 
-// What becomes of a row's numbers when they are written as kF8.
+// How a row's numbers are rounded when they are written as kF8; kNvF4, when as kBF16.
 enum class RowScale : uint8_t {
   kStatic,    // code = E4M3(x / static_scale); the row's scale is static_scale
   kPerToken,  // scale = amax / 448 of the row (1 for a row of zeros), code = E4M3(x / scale)
+  // NVFP4: of each 16 neighbours s = E4M3(amax / 6 / static_scale), and what is written is the
+  // number E2M1(x / (s * static_scale)) * s, which BF16 holds exactly; the row's scale is
+  // static_scale. So every product may read such rows, and pack_nvf4 makes codes of them for a
+  // library that multiplies those. Rows are of whole groups.
+  kNvF4,
 };
 
 // Where a kernel writes rows that the next matrix product reads.
 struct RowsOut {
   void* data = nullptr;  // [rows, cols]
   Number type = Number::kBF16;
-  float* scales = nullptr;  // [rows], of kF8 alone
+  float* scales = nullptr;  // [rows], of kF8 and kNvF4; else not written
   RowScale row_scale = RowScale::kStatic;
   float static_scale = 1;
 };
@@ -152,12 +163,21 @@ struct SiluMulArgs {
   RowsOut out;
 };
 
-// x (kF32 or kBF16) [rows, cols] to `out`.
+// x (kF32 or kBF16) [rows, cols] to `out`. For kNvF4 both may be the same rows of BF16.
 struct ConvertRowsArgs {
   const void* x;
   Number x_type;
   int64_t rows, cols;
   RowsOut out;
+};
+
+// Rows written as RowScale::kNvF4 as codes, two in a byte, the even column in the low half, and
+// scales of their groups in the order of nvf4_scales.h: the same numbers.
+struct PackNvF4Args {
+  const uint16_t* x;  // BF16 [rows, cols], aligned to 16 bytes
+  int64_t rows, cols;
+  uint8_t* codes;   // [rows, cols / 2], aligned to 8 bytes
+  uint8_t* scales;  // NvF4ScaleBytes(rows, cols / 16), all of which are written
 };
 
 // out[i, :] = in[indices[i], :], rows of `row_bytes` bytes, a multiple of 16. `in` and `out` apart.
@@ -191,11 +211,12 @@ struct Weights {
 };
 
 // y = x W^T (+ bias). x: kBF16, or kF8 with a scale a row for weights of kF8 without group scales.
+// kBF16 rows with a scale are those of RowScale::kNvF4, for weights of kF4 with kE4M3 scales.
 struct LinearArgs {
   Weights w;
   const void* x;  // [m, k]
   Number x_type;
-  const float* x_scales;  // [m], kF8
+  const float* x_scales;  // [m]; null: 1
   int64_t m;
   void* y;        // [m, n], row stride y_stride
   Number y_type;  // kF32 or kBF16
@@ -353,6 +374,7 @@ struct DeviceKernels {
   void (*attention)(const StreamHandle&, const AttentionArgs&);
   void (*silu_mul)(const StreamHandle&, const SiluMulArgs&);
   void (*convert_rows)(const StreamHandle&, const ConvertRowsArgs&);
+  void (*pack_nvf4)(const StreamHandle&, const PackNvF4Args&);
   void (*take_rows)(const StreamHandle&, const TakeRowsArgs&);
   void (*linear)(const StreamHandle&, const LinearArgs&);
   void (*grouped_linear)(const StreamHandle&, const GroupedLinearArgs&);
@@ -379,6 +401,7 @@ struct DeviceKernels {
   void LaunchAttention(const StreamHandle&, const device::AttentionArgs&);           \
   void LaunchSiluMul(const StreamHandle&, const device::SiluMulArgs&);               \
   void LaunchConvertRows(const StreamHandle&, const device::ConvertRowsArgs&);       \
+  void LaunchPackNvF4(const StreamHandle&, const device::PackNvF4Args&);             \
   void LaunchTakeRows(const StreamHandle&, const device::TakeRowsArgs&);             \
   void LaunchLinear(const StreamHandle&, const device::LinearArgs&);                 \
   void LaunchGroupedLinear(const StreamHandle&, const device::GroupedLinearArgs&);   \

@@ -7,11 +7,13 @@
 #include "base/log.h"
 #include "kernels/cuda/library_linear.h"
 #include "kernels/cuda/linear_shapes.h"
+#include "kernels/cuda/nvf4_scales.h"
 
 namespace sluice::device {
 namespace {
 
 constexpr int kFirstWithF8 = 89;        // compute capability
+constexpr int kFirstWithNvF4 = 100;     // compute capability
 constexpr int64_t kF8Multiple = 16;     // of n and k, in the library's products of E4M3
 constexpr int64_t kRowsMultiple = 128;  // of a chunk of expanded weights: whole tiles
 // Log lines about what the library refused; a model has fewer shapes.
@@ -51,13 +53,33 @@ bool WantsLibrary(const DeviceInfo& info, const DeviceLinearOptions& options) {
   return info.kind == DeviceKind::kCuda || !options.library.empty();
 }
 
-int64_t ScratchWith(bool library, const DeviceLinearOptions& options, const Weights& w,
-                    int64_t max_m) {
+bool HasNvF4Scales(const Weights& w) {
+  return w.type == Codes::kF4 && w.group_type == GroupScales::kE4M3;
+}
+
+// Inputs that were rounded to NVFP4.
+bool HasNvF4Inputs(const LinearArgs& args) {
+  return args.x_type == Number::kBF16 && args.x_scales != nullptr;
+}
+
+// Packed inputs: codes, then scales.
+int64_t PackedCodeBytes(int64_t m, int64_t k) {
+  return RoundUp(m * k / 2, 256);
+}
+int64_t PackedBytes(int64_t m, int64_t k) {
+  return PackedCodeBytes(m, k) + NvF4ScaleBytes(m, k / kNvF4Group);
+}
+
+int64_t ScratchWith(bool library, int compute_capability, const DeviceLinearOptions& options,
+                    const Weights& w, int64_t max_m) {
   const int64_t own = LinearScratchBytes(w, max_m);
   if (!library || max_m <= kMaxSkinnyRows) return own;
-  int64_t bytes = RoundUp(options.workspace_bytes, 256);
-  if (w.type != Codes::kBF16) bytes += ExpandedRows(options, w) * w.k * 2;
-  return std::max(own, bytes);
+  // Of expanded weights or packed inputs: never both.
+  int64_t operands = 0;
+  if (w.type != Codes::kBF16) operands = ExpandedRows(options, w) * w.k * 2;
+  if (HasNvF4Scales(w) && compute_capability >= kFirstWithNvF4)
+    operands = std::max(operands, PackedBytes(max_m, w.k));
+  return std::max(own, RoundUp(options.workspace_bytes, 256) + operands);
 }
 
 // The product of rows [first_row, first_row + rows) of W, whose codes are at `codes`.
@@ -125,26 +147,32 @@ DeviceLinear::Way DeviceLinear::Choose(const LinearArgs& args) const {
                       w.k % kF8Multiple == 0;
     return fits ? Way::kDirect : Way::kOwn;
   }
+  if (HasNvF4Inputs(args) && library_->HasNvF4() && library_->CanRun(NvF4Product(args)))
+    return Way::kNvF4;
   return w.type == Codes::kBF16 ? Way::kDirect : Way::kExpanded;
 }
 
 int64_t DeviceLinear::ScratchBytes(const Weights& w, int64_t max_m) const {
-  return ScratchWith(library_ != nullptr, options_, w, max_m);
+  return ScratchWith(library_ != nullptr, compute_capability_, options_, w, max_m);
 }
 
 int64_t DeviceLinear::PlannedScratchBytes(const DeviceInfo& info,
                                           const DeviceLinearOptions& options, const Weights& w,
                                           int64_t max_m) {
-  return ScratchWith(WantsLibrary(info, options), options, w, max_m);
+  return ScratchWith(WantsLibrary(info, options), info.compute_capability(), options, w, max_m);
 }
 
 void DeviceLinear::Run(DeviceStream& stream, const LinearArgs& args) {
   if (args.m == 0 || args.w.n == 0) return;
   const StreamHandle handle = stream.handle();
-  const Way way = Choose(args);
+  Way way = Choose(args);
+  if (way == Way::kNvF4) {
+    if (RunNvF4(handle, args)) return;
+    way = Way::kExpanded;
+  }
   if (way == Way::kDirect && RunDirect(handle, args)) return;
   if (way == Way::kExpanded && RunExpanded(handle, args)) return;
-  if (way != Way::kOwn) NoteRefused(args);
+  if (way != Way::kOwn) NoteRefused(args, "", "own kernels serve it");
   ++counts_.own;
   kernels_.linear(handle, args);
 }
@@ -174,6 +202,33 @@ bool DeviceLinear::RunDirect(const StreamHandle& stream, const LinearArgs& args)
   return true;
 }
 
+LibraryProduct DeviceLinear::NvF4Product(const LinearArgs& args) const {
+  LibraryProduct product =
+      ProductOf(args, Number::kF4, args.w.codes, /*first_row=*/0, /*rows=*/args.w.n);
+  void* codes = Advance(args.scratch, RoundUp(options_.workspace_bytes, 256));
+  product.x = codes;
+  product.w_scales = args.w.group_scales;
+  product.x_scales = Advance(codes, PackedCodeBytes(args.m, args.w.k));
+  return product;
+}
+
+bool DeviceLinear::RunNvF4(const StreamHandle& stream, const LinearArgs& args) {
+  const LibraryProduct product = NvF4Product(args);
+  kernels_.pack_nvf4(stream,
+                     {.x = static_cast<const uint16_t*>(args.x),
+                      .rows = args.m,
+                      .cols = args.w.k,
+                      .codes = static_cast<uint8_t*>(const_cast<void*>(product.x)),
+                      .scales = static_cast<uint8_t*>(const_cast<void*>(product.x_scales))});
+  const LibraryOutcome outcome = library_->Run(stream, product);
+  if (outcome == LibraryOutcome::kRefused) return false;
+  ++counts_.library;
+  ++counts_.nvf4;
+  if (outcome == LibraryOutcome::kEnqueued)
+    FinishResults(stream, args, args.w.row_scales, args.x_scales);
+  return true;
+}
+
 bool DeviceLinear::RunExpanded(const StreamHandle& stream, const LinearArgs& args) {
   const Weights& w = args.w;
   const int64_t chunk = ExpandedRows(options_, w);
@@ -200,7 +255,9 @@ bool DeviceLinear::RunExpanded(const StreamHandle& stream, const LinearArgs& arg
     if (outcome == LibraryOutcome::kFailed) break;
   }
   ++counts_.library;
-  FinishResults(stream, args, scales_later ? w.row_scales : nullptr, /*x_scales=*/nullptr);
+  if (HasNvF4Inputs(args) && compute_capability_ >= kFirstWithNvF4)
+    NoteRefused(args, " with NVFP4 inputs", "its weights are expanded to BF16");
+  FinishResults(stream, args, scales_later ? w.row_scales : nullptr, args.x_scales);
   return true;
 }
 
@@ -217,14 +274,15 @@ void DeviceLinear::FinishResults(const StreamHandle& stream, const LinearArgs& a
                                   .bias = args.bias});
 }
 
-void DeviceLinear::NoteRefused(const LinearArgs& args) {
+void DeviceLinear::NoteRefused(const LinearArgs& args, const char* inputs, const char* instead) {
   ++counts_.refused;
   if (refused_shapes_.size() >= kMaxRefusedShapes) return;
-  const std::string shape = fmt::format("{} [{}, {}] to {}", NameOf(args.w.type), args.w.n,
-                                        args.w.k, args.y_type == Number::kF32 ? "F32" : "BF16");
+  const std::string shape =
+      fmt::format("{}{} [{}, {}] to {}", NameOf(args.w.type), inputs, args.w.n, args.w.k,
+                  args.y_type == Number::kF32 ? "F32" : "BF16");
   if (refused_shapes_.insert(shape).second)
-    LOG_WARNING("kernels", "{} has no algorithm for {} of {} rows: own kernels serve it, slower",
-                library(), shape, args.m);
+    LOG_WARNING("kernels", "{} has no algorithm for {} of {} rows: {}, slower", library(), shape,
+                args.m, instead);
 }
 
 std::vector<int64_t> DeviceLinear::TuningRows(int64_t max_m) const {
@@ -239,6 +297,7 @@ Status DeviceLinear::Tune(DeviceStream& stream, const LinearArgs& args) {
   switch (Choose(args)) {
     case Way::kOwn: return {};
     case Way::kDirect: return library_->Tune(stream, DirectProduct(args));
+    case Way::kNvF4: return library_->Tune(stream, NvF4Product(args));
     case Way::kExpanded: break;
   }
   // What the chunks hold does not matter for the time they take, so nothing is expanded.

@@ -2,8 +2,9 @@
 //
 // Steps of few rows are bound by reading the weights: own kernels, which read each weight once.
 // Larger steps go to the vendor's library (cuBLASLt), found when the program runs: BF16 and E4M3
-// weights as they are, all others expanded to BF16 a chunk of rows at a time. What the library is
-// not there for, or refuses, own kernels serve as well.
+// weights as they are, NVFP4 weights that meet NVFP4 inputs on Blackwell too, all others expanded
+// to BF16 a chunk of rows at a time. What the library is not there for, or refuses, own kernels
+// serve as well. NVFP4 inputs are the same numbers whichever way they go (RowScale::kNvF4).
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,9 @@ struct DeviceLinearOptions {
 struct DeviceLinearCounts {
   int64_t own = 0;
   int64_t library = 0;
-  int64_t refused = 0;  // of `own`: those that the library would have been given
+  int64_t nvf4 = 0;  // of `library`: NVFP4 weights by NVFP4 inputs
+  // Those that the library would have been given: by own kernels, or from expanded weights.
+  int64_t refused = 0;
 };
 
 // Ownership: the device and the kernels outlive it. Thread safety: one thread at a time.
@@ -90,18 +93,23 @@ class DeviceLinear {
   DeviceLinear(const DeviceKernels& kernels, const DeviceLinearOptions& options,
                int compute_capability);
 
-  // How the library would compute a product: not at all, as it is, or from expanded weights.
-  enum class Way : uint8_t { kOwn, kDirect, kExpanded };
+  // How the library would compute a product: not at all, as it is, from codes that the inputs are
+  // packed to, or from expanded weights.
+  enum class Way : uint8_t { kOwn, kDirect, kNvF4, kExpanded };
   Way Choose(const LinearArgs& args) const;
   // The product of weights as they are, with the scales that the library takes.
   LibraryProduct DirectProduct(const LinearArgs& args) const;
-  // False: refused, and to be computed by own kernels.
+  // The product of NVFP4 weights as they are, with the inputs packed in the scratch.
+  LibraryProduct NvF4Product(const LinearArgs& args) const;
+  // False: refused, and to be computed otherwise.
+  bool RunNvF4(const StreamHandle& stream, const LinearArgs& args);
   bool RunDirect(const StreamHandle& stream, const LinearArgs& args);
   bool RunExpanded(const StreamHandle& stream, const LinearArgs& args);
   // Applies what the library did not: scales of rows and the bias.
   void FinishResults(const StreamHandle& stream, const LinearArgs& args, const float* row_scales,
                      const float* x_scales);
-  void NoteRefused(const LinearArgs& args);
+  // Counts, and says in the log once for each shape what serves it instead.
+  void NoteRefused(const LinearArgs& args, const char* inputs, const char* instead);
 
   const DeviceKernels& kernels_;
   const DeviceLinearOptions options_;

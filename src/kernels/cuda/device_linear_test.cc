@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -25,9 +26,10 @@ constexpr float kUntouched = -77;
 
 // Plain stand-ins for the kernels that DeviceLinear calls, which run when the queue is waited for.
 
+constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
 // The value of a weight but for the scale of its row.
 float CodeOf(const Weights& w, int64_t n, int64_t k) {
-  constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
   const int64_t index = n * w.k + k;
   float value = 0;
   switch (w.type) {
@@ -66,9 +68,10 @@ float ValueOf(const Weights& w, int64_t n, int64_t k) {
 
 float InputOf(const LinearArgs& args, int64_t m, int64_t k) {
   const int64_t index = m * args.w.k + k;
-  if (args.x_type == Number::kBF16) return ToFloat(static_cast<const BFloat16*>(args.x)[index]);
-  return ToFloat(static_cast<const Float8E4M3*>(args.x)[index]) *
-         (args.x_scales == nullptr ? 1.0f : args.x_scales[m]);
+  const float value = args.x_type == Number::kBF16
+                          ? ToFloat(static_cast<const BFloat16*>(args.x)[index])
+                          : ToFloat(static_cast<const Float8E4M3*>(args.x)[index]);
+  return value * (args.x_scales == nullptr ? 1.0f : args.x_scales[m]);
 }
 
 void StoreResult(void* y, Number type, int64_t index, float value) {
@@ -109,6 +112,29 @@ void PlainExpand(const StreamHandle& stream, const ExpandWeightsArgs& args) {
   });
 }
 
+// Of groups whose largest number is 6 times their scale.
+void PlainPack(const StreamHandle& stream, const PackNvF4Args& args) {
+  Enqueue(stream, [args] {
+    const int64_t groups = args.cols / kNvF4Group;
+    memset(args.scales, 0, static_cast<size_t>(NvF4ScaleBytes(args.rows, groups)));
+    memset(args.codes, 0, static_cast<size_t>(args.rows * args.cols / 2));
+    const auto value = [&](int64_t i) { return ToFloat(BFloat16{args.x[i]}); };
+    for (int64_t i = 0; i < args.rows * args.cols; ++i) {
+      const int64_t begin = i / kNvF4Group * kNvF4Group;
+      float largest = 0;
+      for (int64_t j = begin; j < begin + kNvF4Group; ++j)
+        largest = std::max(largest, std::abs(value(j)));
+      args.scales[NvF4ScaleRow(i / args.cols, groups) +
+                  NvF4ScaleGroup(i % args.cols / kNvF4Group)] = ToFloat8E4M3(largest / 6).bits;
+      const float* const code =
+          std::find(kE2m1, std::end(kE2m1), std::abs(value(i)) / (largest / 6));
+      ASSERT_NE(code, std::end(kE2m1));
+      const auto bits = static_cast<uint8_t>(code - kE2m1 + (value(i) < 0 ? 8 : 0));
+      args.codes[i / 2] |= static_cast<uint8_t>(bits << (i % 2 * 4));
+    }
+  });
+}
+
 void PlainScale(const StreamHandle& stream, const ScaleResultsArgs& args) {
   Enqueue(stream, [args] {
     for (int64_t m = 0; m < args.m; ++m) {
@@ -131,6 +157,7 @@ DeviceKernels KernelsOf(Kernels kind) {
   const bool is_plain = kind == Kernels::kPlain;
   kernels.linear = is_plain ? PlainLinear : emulated::LaunchLinear;
   kernels.expand_weights = is_plain ? PlainExpand : emulated::LaunchExpandWeights;
+  kernels.pack_nvf4 = is_plain ? PlainPack : emulated::LaunchPackNvF4;
   kernels.scale_results = is_plain ? PlainScale : emulated::LaunchScaleResults;
   return kernels;
 }
@@ -143,16 +170,21 @@ struct Format {
   int group;
   bool row_scales;
   Number x_type;
+  bool nvf4_inputs = false;
 };
 constexpr Format kBf16{"bf16", Codes::kBF16, GroupScales::kNone, 0, false, Number::kBF16};
 constexpr Format kF8{"f8", Codes::kF8, GroupScales::kNone, 0, true, Number::kF8};
+constexpr Format kNvF4{"nvfp4", Codes::kF4, GroupScales::kE4M3, 16, true, Number::kBF16};
+constexpr Format kNvF4Inputs{"nvfp4 x nvfp4", Codes::kF4, GroupScales::kE4M3, 16, true,
+                             Number::kBF16,   true};
 constexpr Format kFormats[] = {
     kBf16,
     kF8,
     {"f8, bf16 inputs", Codes::kF8, GroupScales::kNone, 0, true, Number::kBF16},
     {"f8 blocks", Codes::kF8, GroupScales::kBlock, 32, false, Number::kBF16},
     {"i8", Codes::kI8, GroupScales::kNone, 0, true, Number::kBF16},
-    {"nvfp4", Codes::kF4, GroupScales::kE4M3, 16, true, Number::kBF16},
+    kNvF4,
+    kNvF4Inputs,
     {"mxfp4", Codes::kF4, GroupScales::kE8M0, 32, false, Number::kBF16},
 };
 
@@ -190,7 +222,10 @@ struct Problem {
 
     args.x_type = format.x_type;
     args.m = m;
-    if (format.x_type == Number::kBF16) {
+    if (format.nvf4_inputs) {
+      x = BufferOf(device, kernels::ToBFloat16(NvF4Rows(m * k)));
+      x_scales = BufferOf(device, Positive(m));
+    } else if (format.x_type == Number::kBF16) {
       x = BufferOf(device, kernels::ToBFloat16(random.Normal(m * k)));
     } else {
       x = Numbers(device, m * k);
@@ -232,6 +267,15 @@ struct Problem {
             static_cast<uint8_t>(random.Integer(0x28, 0x40));
     }
     return BufferOf(device, bytes);
+  }
+  std::vector<float> NvF4Rows(int64_t count) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < count; ++i) {
+      const float scale = ToFloat(Float8E4M3{static_cast<uint8_t>(0x28 + i / 16 * 7 % 24)});
+      const float code = kE2m1[i % 16 == 5 ? 7 : random.Integer(0, 7)];
+      values.push_back((random.Integer(0, 1) == 0 ? code : -code) * scale);
+    }
+    return values;
   }
   std::vector<float> Positive(int64_t count) {
     std::vector<float> values = random.Normal(count);
@@ -420,6 +464,67 @@ TEST_P(DeviceLinearTest, ServesE4m3ByOwnKernelsWhereTheLibraryCannot) {
   EXPECT_EQ(fake_.num_products, 0);
 }
 
+constexpr EmulatedDeviceOptions kBlackwell{.compute_major = 10};
+
+TEST_P(DeviceLinearTest, MultipliesNvF4ByNvF4AsTheyAreOnBlackwell) {
+  for (const EmulatedDeviceOptions& device :
+       {kBlackwell, EmulatedDeviceOptions{.compute_major = 12}}) {
+    Open(Options(), device);
+    int64_t count = 0;
+    for (const Number y_type : {Number::kF32, Number::kBF16}) {
+      for (const bool has_bias : {false, true}) {
+        // Scales that fill tiles, and others.
+        for (const auto& [m, n, k] : {std::array<int64_t, 3>{66, 48, 96}, {128, 304, 64}}) {
+          SCOPED_TRACE(fmt::format("{} x {} x {}, y {}, bias {}", m, n, k, static_cast<int>(y_type),
+                                   has_bias));
+          Problem problem(*device_, kNvF4Inputs, m, n, k, y_type, has_bias);
+          Run(problem);
+          problem.ExpectResults(false);
+          EXPECT_EQ(linear_->counts().nvf4, ++count) << fake_.complaint;
+        }
+      }
+    }
+    EXPECT_EQ(linear_->counts().library, count);
+    EXPECT_EQ(linear_->counts().refused, 0);
+    EXPECT_EQ(fake_.num_products, count);
+    fake_.num_products = 0;
+  }
+}
+
+TEST_P(DeviceLinearTest, ExpandsNvF4WeightsWhereTheirInputsAreNot) {
+  Open(Options(), kBlackwell);
+  Problem problem(*device_, kNvF4, 66, 48, 64, Number::kF32, true);
+  Run(problem);
+  problem.ExpectResults(true);
+  EXPECT_EQ(linear_->counts().library, 1);
+  EXPECT_EQ(linear_->counts().nvf4, 0);
+  EXPECT_EQ(linear_->counts().refused, 0);
+}
+
+// The same numbers go another way.
+TEST_P(DeviceLinearTest, ExpandsNvF4WeightsWhereTheLibraryRefusesThem) {
+  const auto expect_expanded = [&](int64_t n) {
+    Problem problem(*device_, kNvF4Inputs, 66, n, 64, Number::kBF16, true);
+    for (int i = 1; i <= 2; ++i) {
+      Run(problem);
+      problem.ExpectResults(true);
+      EXPECT_EQ(linear_->counts().library, i) << fake_.complaint;
+      EXPECT_EQ(linear_->counts().refused, i);
+    }
+    EXPECT_EQ(linear_->counts().nvf4, 0);
+    EXPECT_EQ(linear_->counts().own, 0);
+  };
+  fake_.refuse_f4 = true;
+  Open(Options(), kBlackwell);
+  expect_expanded(48);
+  fake_.refuse_f4 = false;
+  Open(Options(), kBlackwell);
+  expect_expanded(40);  // no multiple of 16
+  fake_.version = 120700;
+  Open(Options(), kBlackwell);
+  expect_expanded(48);
+}
+
 TEST_P(DeviceLinearTest, FailsTheStreamWhereTheLibraryFails) {
   Open();
   fake_.fail = true;
@@ -467,13 +572,16 @@ TEST_P(DeviceLinearTest, RefusesWhatCannotBe) {
 }
 
 TEST_P(DeviceLinearTest, PlansTheScratchThatItTakes) {
-  Open();
-  for (const Format& format : kFormats) {
-    for (const int64_t n : {48, 128, 304, 1000}) {
-      const Problem problem(*device_, format, 1, n, 64, Number::kF32, false);
-      for (const int64_t m : {1, 64, 65, 4096}) {
-        EXPECT_EQ(linear_->ScratchBytes(problem.args.w, m),
-                  DeviceLinear::PlannedScratchBytes(device_->info(), Options(), problem.args.w, m));
+  for (const EmulatedDeviceOptions& device : {kBlackwell, EmulatedDeviceOptions{}}) {
+    Open(Options(), device);
+    for (const Format& format : kFormats) {
+      for (const int64_t n : {48, 128, 304, 1000}) {
+        const Problem problem(*device_, format, 1, n, 64, Number::kF32, false);
+        for (const int64_t m : {1, 64, 65, 4096}) {
+          EXPECT_EQ(
+              linear_->ScratchBytes(problem.args.w, m),
+              DeviceLinear::PlannedScratchBytes(device_->info(), Options(), problem.args.w, m));
+        }
       }
     }
   }
@@ -513,7 +621,7 @@ TEST_P(DeviceLinearTest, KeepsTacticsWhereItIsToldAndCan) {
 }
 
 TEST_P(DeviceLinearTest, TunesWhatItWillRun) {
-  Open();
+  Open(Options(), kBlackwell);
   EXPECT_THAT(linear_->TuningRows(64), ElementsAre());
   EXPECT_THAT(linear_->TuningRows(100), ElementsAre(100));
   EXPECT_THAT(linear_->TuningRows(1000), ElementsAre(128, 256, 512, 1000));
@@ -533,10 +641,11 @@ TEST_P(DeviceLinearTest, TunesWhatItWillRun) {
     step.args.scratch = scratch.data();
     linear_->Run(*stream_, step.args);
     ASSERT_TRUE(stream_->Synchronize().has_value());
-    step.ExpectResults(IsExpanded(format));
+    step.ExpectResults(IsExpanded(format) && !format.nvf4_inputs);
     EXPECT_EQ(fake_.last_algorithm, kFakeFast);
     EXPECT_EQ(fake_.num_searches, searches);
   }
+  EXPECT_EQ(linear_->counts().nvf4, 1);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // What kernels that go over rows of numbers share: wide loads and stores, sums and maxima of a
-// block, and rounding of a row to E4M3 as RowsOut asks.
+// block, and rounding of a row to E4M3 or NVFP4 as RowsOut asks.
 //
 // A thread works on vectors of eight neighbouring numbers. `wide`: every vector of the launch is
 // whole and aligned (IsWide of each array), so that it moves in 16-byte pieces; else numbers move
@@ -23,6 +23,13 @@ inline bool IsWide(const device::RowsOut& out, int64_t cols) {
 
 __host__ __device__ __forceinline__ bool IsPerToken(const device::RowsOut& out) {
   return out.type == device::Number::kF8 && out.row_scale == device::RowScale::kPerToken;
+}
+
+__host__ __device__ __forceinline__ bool IsNvF4(const device::RowsOut& out) {
+  return out.type == device::Number::kBF16 && out.row_scale == device::RowScale::kNvF4;
+}
+__host__ __device__ __forceinline__ bool HasRowScales(const device::RowsOut& out) {
+  return out.type == device::Number::kF8 || IsNvF4(out);
 }
 
 // Threads for a row of `cols` numbers, at most `limit`: a function of `cols` alone, so that a row's
@@ -171,6 +178,28 @@ __device__ __forceinline__ float PerTokenScale(uint32_t largest_bits) {
   return scale == 0 ? 1.0f : scale;
 }
 
+// The nearest E2M1 number (0, .5, 1, 1.5, 2, 3, 4, 6), ties to the even code; beyond +-6 becomes
+// +-6. NaN becomes 6.
+__device__ __forceinline__ float RoundToE2m1(float value) {
+  constexpr float kMax = 6.0f;
+  const uint32_t sign = BitsOf(value) & 0x80000000u;
+  const float magnitude = FloatFromBits(BitsOf(value) & 0x7FFFFFFFu);
+  const float clamped = magnitude < kMax ? magnitude : kMax;
+  // Numbers whose step of F32 is that of E2M1 here: .5 up to 2, 1 up to 4, then 2.
+  const float magic = clamped < 2.0f ? 0x1.8p22f : (clamped < 4.0f ? 0x1.8p23f : 0x1.8p24f);
+  return FloatFromBits(BitsOf((clamped + magic) - magic) | sign);
+}
+
+// Half a group of RowScale::kNvF4, whose largest magnitude has these bits.
+__device__ __forceinline__ void RoundToNvF4(uint32_t largest_bits, float static_scale,
+                                            float (&values)[kVector]) {
+  const float scale = E4m3ToFloat(FloatToE4m3(FloatFromBits(largest_bits) / 6.0f / static_scale));
+  const float whole = scale * static_scale;
+  SLUICE_UNROLL
+  for (int i = 0; i < kVector; ++i)
+    values[i] = whole == 0 ? 0.0f : RoundToE2m1(values[i] / whole) * scale;
+}
+
 // Block, of a launch of RowsShape. Writes row `row` of `out`. load(col, count, values) gives
 // numbers [col, col + count) of the row, zeros after them, the same at every call.
 template <typename Load>
@@ -179,6 +208,22 @@ __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row
   const int64_t first = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kVector;
   const int64_t step = int64_t{gridDim.y} * blockDim.x * kVector;
   float scale = out.static_scale;
+  if (IsNvF4(out)) {
+    if (blockIdx.y == 0 && threadIdx.x == 0) out.scales[row] = scale;
+    // Whole groups: a thread reads all of what it writes, before it does.
+    for (int64_t col = 2 * first; col < cols; col += 2 * step) {
+      float values[2][kVector];
+      load(col, kVector, values[0]);
+      load(col + kVector, kVector, values[1]);
+      const uint32_t low = LargestBits(values[0]), high = LargestBits(values[1]);
+      for (int half = 0; half < 2; ++half) {
+        RoundToNvF4(low > high ? low : high, scale, values[half]);
+        StoreVector(out.data, out.type, row * cols + col + half * kVector, kVector, wide,
+                    values[half], scale);
+      }
+    }
+    return;
+  }
   if (IsPerToken(out)) {
     uint32_t largest = 0;
     for (int64_t col = first; col < cols; col += step) {

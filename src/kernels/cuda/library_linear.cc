@@ -31,17 +31,29 @@ int TypeOf(Number number) {
     case Number::kF32: return kTypeF32;
     case Number::kBF16: return kTypeBF16;
     case Number::kF8: return kTypeE4M3;
+    case Number::kF4: return kTypeE2M1;
   }
   return kTypeF32;
 }
 
-int64_t SizeOf(Number number) {
+int64_t BitsOf(Number number) {
   switch (number) {
-    case Number::kF32: return 4;
-    case Number::kBF16: return 2;
-    case Number::kF8: return 1;
+    case Number::kF32: return 32;
+    case Number::kBF16: return 16;
+    case Number::kF8: return 8;
+    case Number::kF4: return 4;
   }
-  return 1;
+  return 8;
+}
+
+const char* NameOf(Number number) {
+  switch (number) {
+    case Number::kF32: return "f32";
+    case Number::kBF16: return "bf16";
+    case Number::kF8: return "e4m3";
+    case Number::kF4: return "e2m1";
+  }
+  return "";
 }
 
 bool IsAligned(const void* address) {
@@ -53,10 +65,11 @@ bool IsPlausible(const LibraryProduct& product) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   if (product.m > kMax || product.n > kMax || product.k > kMax) return false;
   if (!IsAligned(product.w) || !IsAligned(product.x) || !IsAligned(product.y)) return false;
-  if (product.k * SizeOf(product.type) % kAlignment != 0) return false;
-  if (product.type != Number::kF8) return true;
+  if (!IsAligned(product.w_scales) || !IsAligned(product.x_scales)) return false;
+  if (product.k * BitsOf(product.type) % (kAlignment * 8) != 0) return false;
+  if (product.type != Number::kF8 && product.type != Number::kF4) return true;
   return product.n % 16 == 0 && product.k % 16 == 0 &&
-         product.y_stride * SizeOf(product.y_type) % kAlignment == 0;
+         product.y_stride * BitsOf(product.y_type) % (kAlignment * 8) == 0;
 }
 
 }  // namespace
@@ -77,8 +90,9 @@ class LibraryLinear::Description {
     if (product.type == Number::kF8)
       Set(kFastAccumulation, static_cast<int8_t>(options.fast_accumulation ? 1 : 0));
     if (product.w_scales != nullptr) {
-      Set(kScaleModeA, kScaleOuterVector);
-      Set(kScaleModeB, kScaleOuterVector);
+      const int32_t mode = product.type == Number::kF4 ? kScaleGroups16 : kScaleOuterVector;
+      Set(kScaleModeA, mode);
+      Set(kScaleModeB, mode);
       Set(kScalePointerA, product.w_scales);
       Set(kScalePointerB, product.x_scales);
     }
@@ -159,6 +173,10 @@ bool LibraryLinear::HasRowScales() const {
   return device_.info().compute_capability() == 90 && library_->version() >= kOuterVectorVersion;
 }
 
+bool LibraryLinear::HasNvF4() const {
+  return device_.info().compute_capability() >= 100 && library_->version() >= kGroups16Version;
+}
+
 int64_t LibraryLinear::Bucket(int64_t m) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(m, 1))));
 }
@@ -174,10 +192,9 @@ LibraryLinear::Kind LibraryLinear::KindOf(const LibraryProduct& product) {
 }
 
 std::string LibraryLinear::KeyOf(const Kind& kind) {
-  return fmt::format("{} to {}{}, n {}, k {}, stride {}, m to {}",
-                     kind.type == Number::kF8 ? "e4m3" : "bf16",
-                     kind.y_type == Number::kF32 ? "f32" : "bf16", kind.scaled ? " scaled" : "",
-                     kind.n, kind.k, kind.y_stride, kind.bucket);
+  return fmt::format("{} to {}{}, n {}, k {}, stride {}, m to {}", NameOf(kind.type),
+                     NameOf(kind.y_type), kind.scaled ? " scaled" : "", kind.n, kind.k,
+                     kind.y_stride, kind.bucket);
 }
 
 int LibraryLinear::Propose(const Description& description, int count, Heuristic* proposals) const {
@@ -257,6 +274,7 @@ LibraryOutcome LibraryLinear::Multiply(const StreamHandle& stream, const Library
 
 LibraryOutcome LibraryLinear::Run(const StreamHandle& stream, const LibraryProduct& product) {
   CHECK((product.w_scales == nullptr) == (product.x_scales == nullptr), "scales of one side only");
+  CHECK(product.type != Number::kF4 || product.w_scales != nullptr, "E2M1 without scales");
   if (!IsPlausible(product)) return LibraryOutcome::kRefused;
   const Description description(f_, product, options_);
   if (!description.is_complete()) return LibraryOutcome::kRefused;

@@ -22,15 +22,17 @@ namespace sluice::device {
 // y = x W^T, scaled where scales are given. Addresses are the device's, of multiples of 16 bytes.
 struct LibraryProduct {
   int64_t m = 0, n = 0, k = 0;
-  Number type = Number::kBF16;    // of x and W: kBF16 or kF8; kF8: n and k are multiples of 16
+  // Of x and W: kBF16; kF8: n and k are multiples of 16; kF4: n is one of 16, k of 32.
+  Number type = Number::kBF16;
   Number y_type = Number::kBF16;  // kBF16 or kF32
   int64_t y_stride = 0;
   const void* w = nullptr;
   const void* x = nullptr;
   void* y = nullptr;
-  // [n] and [m]: both, or neither. Only where HasRowScales() and for kF8.
-  const float* w_scales = nullptr;
-  const float* x_scales = nullptr;
+  // Both, or neither. kF8, where HasRowScales(): F32 [n] and [m]. kF4, where HasNvF4(), and never
+  // without: E4M3 of each 16 numbers of a row, as nvf4_scales.h orders them.
+  const void* w_scales = nullptr;
+  const void* x_scales = nullptr;
   void* workspace = nullptr;  // of the size given at the start, aligned to 256 bytes
 };
 
@@ -57,6 +59,8 @@ class LibraryLinear {
 
   // Whether kF8 products with scales a row of W and of x may be asked for.
   bool HasRowScales() const;
+  // Whether kF4 products may be asked for.
+  bool HasNvF4() const;
   // Whether Run would find an algorithm. Asks the library at most once for each kind of product.
   bool CanRun(const LibraryProduct& product);
   // Enqueues the product: by the algorithm that Tune found for products of this kind, else by the

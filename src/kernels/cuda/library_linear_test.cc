@@ -241,6 +241,18 @@ TEST_F(LibraryLinearTest, ScalesRowsOnHopperAlone) {
   EXPECT_FALSE(library_->HasRowScales());
 }
 
+TEST_F(LibraryLinearTest, MultipliesNvF4OnBlackwellAlone) {
+  Open();
+  EXPECT_FALSE(library_->HasNvF4());
+  for (const int major : {10, 12}) {
+    Open({.workspace_bytes = kWorkspace}, {.compute_major = major});
+    EXPECT_TRUE(library_->HasNvF4());
+  }
+  fake_.version = 120700;
+  Open({.workspace_bytes = kWorkspace}, {.compute_major = 10});
+  EXPECT_FALSE(library_->HasNvF4());
+}
+
 TEST_F(LibraryLinearTest, KeepsWhatIsFastestAndRemembersIt) {
   const auto path = std::filesystem::temp_directory_path() /
                     fmt::format("sluice-library-linear-{}.json", getpid());
@@ -342,6 +354,70 @@ TEST_F(LibraryLinearTest, TheStandInRefusesIncompleteProducts) {
   f.preference_destroy(preference);
   f.operation_destroy(operation);
   for (const Layout layout : {a, b, d}) f.layout_destroy(layout);
+  f.destroy(handle);
+}
+
+// Of E2M1 above all what would be computed wrongly: scales that are not the numbers' own.
+TEST_F(LibraryLinearTest, TheStandInRefusesE2m1WithoutItsScales) {
+  using namespace cublaslt;  // NOLINT
+  const auto opened = CublasLtLibrary::Open(SLUICE_FAKE_CUBLASLT);
+  ASSERT_TRUE(opened.has_value());
+  const Functions& f = (*opened)->functions();
+  Handle handle;
+  Layout a, b, odd, d;
+  Operation operation;
+  Preference preference;
+  ASSERT_EQ(f.create(&handle), kSuccess);
+  ASSERT_EQ(f.layout_create(&a, kTypeE2M1, 32, 16, 32), kSuccess);
+  ASSERT_EQ(f.layout_create(&b, kTypeE2M1, 32, 4, 32), kSuccess);
+  ASSERT_EQ(f.layout_create(&odd, kTypeE2M1, 32, 16, 40), kSuccess);
+  ASSERT_EQ(f.layout_create(&d, kTypeF32, 16, 4, 16), kSuccess);
+  ASSERT_EQ(f.operation_create(&operation, kComputeF32, kTypeF32), kSuccess);
+  ASSERT_EQ(f.preference_create(&preference), kSuccess);
+  Heuristic result{};
+  int count = 0;
+  const auto search = [&](Layout first) {
+    return f.find_algorithms(handle, operation, first, b, d, d, preference, 1, &result, &count);
+  };
+  const auto set = [&](int attribute, auto value) {
+    EXPECT_EQ(f.operation_set(operation, attribute, &value, sizeof(value)), kSuccess);
+  };
+  set(kTransposeA, kTransposed);
+  alignas(256) uint8_t scales[512] = {}, x[256] = {};
+  alignas(256) float y[16 * 4] = {};
+  set(kScalePointerA, static_cast<const void*>(scales));
+  set(kScalePointerB, static_cast<const void*>(scales));
+  EXPECT_EQ(search(a), kNotSupported) << "one scale for each matrix";
+  set(kScaleModeA, kScaleGroups16);
+  EXPECT_EQ(search(a), kNotSupported) << "scale modes that differ";
+  set(kScaleModeB, kScaleGroups16);
+  EXPECT_EQ(search(a), kSuccess) << fake_.complaint;
+  EXPECT_EQ(search(odd), kInvalidValue) << "rows that are no multiples of 16 bytes";
+  set(kScalePointerB, static_cast<const void*>(scales + 8));
+  EXPECT_EQ(search(a), kInvalidValue) << "scales that are not aligned";
+  set(kScalePointerB, static_cast<const void*>(nullptr));
+  EXPECT_EQ(search(a), kInvalidValue) << "no scales";
+  set(kScalePointerB, static_cast<const void*>(scales));
+  set(kFastAccumulation, int8_t{1});
+  EXPECT_EQ(search(a), kInvalidValue) << "fast accumulation";
+  set(kFastAccumulation, int8_t{0});
+
+  // Zeros, unless what fills a tile of scales is none: row 20 of 16.
+  const float one = 1, zero = 0;
+  for (const bool is_filled : {false, true}) {
+    scales[20 * 16] = is_filled ? 0x38 : 0;
+    EmulatedQueue queue;
+    ASSERT_EQ(search(a), kSuccess);
+    ASSERT_EQ(f.multiply(handle, operation, &one, x, a, x, b, &zero, y, d, y, d, &result.algorithm,
+                         nullptr, 0, &queue),
+              kSuccess)
+        << fake_.complaint;
+    queue.RunAll();
+    EXPECT_EQ(std::isnan(y[0]), is_filled);
+  }
+  f.preference_destroy(preference);
+  f.operation_destroy(operation);
+  for (const Layout layout : {a, b, odd, d}) f.layout_destroy(layout);
   f.destroy(handle);
 }
 

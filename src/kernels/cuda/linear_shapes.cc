@@ -84,10 +84,17 @@ Status CheckLinear(const LinearArgs& args) {
                       "BF16 inputs");
       break;
     case Number::kF32: return Refuse(args.w, "found F32 inputs; expected BF16 or E4M3");
+    case Number::kF4: return Refuse(args.w, "found E2M1 inputs; expected such numbers as BF16");
   }
-  if ((args.x_type == Number::kF8) != (args.x_scales != nullptr))
-    return Refuse(args.w, "expected scales of the inputs exactly where those are E4M3");
-  if (args.y_type == Number::kF8) return Refuse(args.w, "found E4M3 results; expected F32 or BF16");
+  const bool is_nvf4 = args.w.type == Codes::kF4 && args.w.group_type == GroupScales::kE4M3;
+  if (args.x_type == Number::kF8 ? args.x_scales == nullptr : args.x_scales != nullptr && !is_nvf4)
+    return Refuse(args.w,
+                  "expected scales of the inputs where those are E4M3, and else at most "
+                  "where the weights are NVFP4");
+  if (args.y_type == Number::kF8 || args.y_type == Number::kF4) {
+    return Refuse(args.w, args.y_type == Number::kF8 ? "found E4M3 results; expected F32 or BF16"
+                                                     : "found E2M1 results; expected F32 or BF16");
+  }
   if (args.m < 0 || args.y_stride < args.w.n) {
     return Refuse(args.w, fmt::format("found {} rows of results with stride {}; expected a stride "
                                       "of {} or more",

@@ -126,6 +126,20 @@ TEST(CheckLinear, NamesWhatItRefuses) {
   args.x_scales = &scale;
   EXPECT_EQ(refusal(args), "");
 
+  LinearArgs nvf4 = args;
+  nvf4.x_type = Number::kBF16;
+  EXPECT_THAT(refusal(nvf4), HasSubstr("where the weights are NVFP4"));
+  nvf4.w.type = Codes::kF4;
+  nvf4.w.group_type = GroupScales::kE4M3;
+  nvf4.w.group = 16;
+  nvf4.w.group_scales = &scale;
+  EXPECT_EQ(refusal(nvf4), "");
+  nvf4.x_type = Number::kF4;
+  EXPECT_THAT(refusal(nvf4), HasSubstr("E2M1 inputs"));
+  nvf4.x_type = Number::kBF16;
+  nvf4.y_type = Number::kF4;
+  EXPECT_THAT(refusal(nvf4), HasSubstr("E2M1 results"));
+
   GroupedLinearArgs grouped = {};
   grouped.linear = args;
   EXPECT_FALSE(CheckGroupedLinear(grouped).has_value());

@@ -51,14 +51,19 @@ __global__ void __launch_bounds__(kMaxThreads) RmsNormKernel(RmsNormLaunch launc
   float scale = args.out.static_scale;
   if (IsPerToken(args.out))
     scale = PerTokenScale(BlockMax(largest, reinterpret_cast<uint32_t*>(shared + 32)));
-  if (args.out.type == device::Number::kF8 && threadIdx.x == 0) args.out.scales[row] = scale;
+  if (HasRowScales(args.out) && threadIdx.x == 0) args.out.scales[row] = scale;
   SLUICE_UNROLL
   for (int i = 0; i < kVectors; ++i) {
     const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
     const int count = VectorCount(col, cols);
-    StoreVector(args.out.data, args.out.type, row_begin + col, count, wide, values[i], scale);
     if (args.out_f32 != nullptr)
       StoreVector(args.out_f32, device::Number::kF32, row_begin + col, count, wide, values[i], 1);
+    if (IsNvF4(args.out)) {
+      // The other half of the group is a neighbour's.
+      const uint32_t own = LargestBits(values[i]), other = __shfl_xor_sync(0xFFFFFFFFu, own, 1);
+      RoundToNvF4(own > other ? own : other, scale, values[i]);
+    }
+    StoreVector(args.out.data, args.out.type, row_begin + col, count, wide, values[i], scale);
   }
 }
 

@@ -94,7 +94,7 @@ device::RowsOut DeviceDecoder::RowsAt(int64_t data, int64_t scales,
                                       const DeviceInputs& inputs) const {
   return {.data = At(data),
           .type = inputs.type,
-          .scales = inputs.type == Number::kF8 ? At<float>(scales) : nullptr,
+          .scales = inputs.is_rounded() ? At<float>(scales) : nullptr,
           .row_scale = inputs.row_scale,
           .static_scale = inputs.static_scale};
 }
@@ -225,15 +225,16 @@ DeviceDecoder::Rows DeviceDecoder::KeepLogitRows(const AttentionSpec& spec, int6
 }
 
 void DeviceDecoder::ProjectOutput(const AttentionSpec& spec, const DeviceLayerWeights& weights,
-                                  const uint16_t* attended, int64_t rows) {
+                                  uint16_t* attended, int64_t rows) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
-  device::RowsOut x = RowsAt(layout.attended_f8, layout.attended_scales, weights.output.inputs);
-  if (x.type == Number::kF8) {
+  const DeviceInputs& inputs = weights.output.inputs;
+  device::RowsOut x = RowsAt(layout.attended_f8, layout.attended_scales, inputs);
+  // Rows of E4M3 are others than those of BF16; those of NVFP4 take the place of the unrounded.
+  if (inputs.type == Number::kBF16) x.data = attended;
+  if (inputs.is_rounded()) {
     parts_.kernels.convert_rows(
         parts_.stream->handle(),
         {.x = attended, .x_type = Number::kBF16, .rows = rows, .cols = spec.q_width(), .out = x});
-  } else {
-    x.data = const_cast<uint16_t*>(attended);
   }
   Multiply(weights.output, x, rows, At(layout.delta), Number::kF32);
 }
@@ -368,7 +369,7 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
     const bool is_last = i + 1 == spec_.layers.size();
     if (is_last && input.logit_rows.empty()) return;
     Attend(layer.attention, arrays, group);
-    const uint16_t* attended = At<uint16_t>(layout.attended);
+    uint16_t* attended = At<uint16_t>(layout.attended);
     if (is_last && input.logit_rows.size() < input.tokens.size()) {
       rows = KeepLogitRows(layer.attention, static_cast<int64_t>(input.logit_rows.size()));
       attended = At<uint16_t>(layout.attended_last);

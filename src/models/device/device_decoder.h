@@ -67,7 +67,7 @@ class DeviceDecoder final : public Model {
   void Attend(const AttentionSpec& spec, const device::KvArrays& cache, int64_t group);
   Rows KeepLogitRows(const AttentionSpec& spec, int64_t rows);
   void ProjectOutput(const AttentionSpec& spec, const DeviceLayerWeights& weights,
-                     const uint16_t* attended, int64_t rows);
+                     uint16_t* attended, int64_t rows);
   void Mlp(const MlpSpec& spec, const DeviceLayerWeights& weights, int64_t rows);
   void Moe(const LayerSpec& spec, const DeviceLayerWeights& weights, int64_t rows);
   void RunChosen(const MoeSpec& spec, const DeviceLayerWeights& weights, int64_t first,

@@ -180,7 +180,7 @@ void LogUnroundedInputs(const ModelOptions& options, const DecoderWeights& loade
   const auto count = [&](const LinearInputs& inputs, const DeviceLinearWeights& mine) {
     if (inputs.format.kind == ActivationFormat::Kind::kNone) return;
     ++asked;
-    rounded += mine.inputs.type == device::Number::kF8;
+    rounded += mine.inputs.is_rounded();
   };
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     const LayerWeights& from = loaded.layers[i];
@@ -198,8 +198,9 @@ void LogUnroundedInputs(const ModelOptions& options, const DecoderWeights& loade
   if (rounded == asked) return;
   const std::string text = fmt::format(
       "the checkpoint rounds the inputs of {} linear layers, the device those of {}: FP8 by tensor "
-      "or by token with FP8 weights, where the experts of a layer have one scale; the inputs of "
-      "the others are bfloat16",
+      "or by token with FP8 weights, NVFP4 with NVFP4 weights (by default on GPUs of compute "
+      "capability 10.0 and later, and not for experts), where the experts of a layer have one "
+      "scale; the inputs of the others are bfloat16",
       asked, rounded);
   if (options.activation_format == Rounding::kCheckpoint)
     LOG_WARNING("models", "{}", text);
@@ -241,7 +242,7 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   // Sizes alone are asked for; the address is nobody's.
   auto* const nowhere = reinterpret_cast<std::byte*>(DevicePool::kAlignment);
   const DeviceDecoderWeights weights =
-      PlaceWeights(spec, list, unfilled, layout, RoundsToE4m3(options, device), nowhere);
+      PlaceWeights(spec, list, unfilled, layout, DeviceRounding::For(options, device), nowhere);
   ModelMemory memory;
   memory.weight_bytes = layout.total_bytes();
   memory.token_weight_bytes = TokenWeightBytes(spec, list, unfilled, layout);
@@ -284,7 +285,7 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
   }
   if (options.kv_type == ElementType::kF8E4M3) LogKvScales(loaded);
   DeviceDecoderWeights weights =
-      PlaceWeights(spec, list, loaded, layout, RoundsToE4m3(options, device.info()), memory);
+      PlaceWeights(spec, list, loaded, layout, DeviceRounding::For(options, device.info()), memory);
   LogUnroundedInputs(options, loaded, weights);
   const DeviceWorkspaceLayout workspace_layout =
       WorkspaceFor(spec, options, device.info(), weights);

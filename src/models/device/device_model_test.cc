@@ -152,7 +152,9 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DevicePromiseTest,
                                            PromiseCase{"tiny-qwen2-window", ElementType::kF8E4M3},
                                            PromiseCase{"qwen3-modelopt-fp8", ElementType::kF8E4M3},
                                            PromiseCase{"qwen3-llmc-fp8-block", ElementType::kBF16},
-                                           PromiseCase{"qwen3-moe-llmc-nvfp4", ElementType::kBF16},
+                                           PromiseCase{
+                                               "qwen3-moe-llmc-nvfp4", ElementType::kBF16,
+                                               ModelOptions::ActivationRounding::kCheckpoint},
                                            PromiseCase{"llama4-quark-fp8", ElementType::kF8E4M3}),
                          [](const auto& info) {
                            std::string name = info.param.name;
@@ -435,7 +437,7 @@ DeviceDecoderWeights PlacedWeights(const char* name, ModelOptions::ActivationRou
   options.activation_format = rounding;
   DeviceInfo info;
   info.compute_major = compute_major;
-  return PlaceWeights(*spec, list, loaded, *layout, RoundsToE4m3(options, info),
+  return PlaceWeights(*spec, list, loaded, *layout, DeviceRounding::For(options, info),
                       reinterpret_cast<std::byte*>(DevicePool::kAlignment));
 }
 
@@ -454,6 +456,32 @@ TEST(DeviceInputsTest, AreRoundedAsTheCheckpointSaysWhereTheDeviceMultipliesE4m3
   // Scales of blocks are not multiplied in E4M3, and other formats than E4M3 are not either.
   for (const char* other : {"qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8"})
     EXPECT_EQ(PlacedWeights(other, Rounding::kCheckpoint, 9).layers[0].down.inputs, DeviceInputs());
+}
+
+// By default where a library multiplies such numbers; experts meet own kernels.
+TEST(DeviceInputsTest, AreRoundedToNvF4WhereThatGainsSpeedOrIsAskedFor) {
+  using Rounding = ModelOptions::ActivationRounding;
+  const auto layer = [](Rounding rounding, int compute_major) {
+    return PlacedWeights("qwen3-moe-llmc-nvfp4", rounding, compute_major).layers[0];
+  };
+  for (const int major : {10, 12}) {
+    const DeviceLayerWeights weights = layer(Rounding::kAuto, major);
+    EXPECT_EQ(weights.qkv.inputs.type, device::Number::kBF16);
+    EXPECT_EQ(weights.qkv.inputs.row_scale, device::RowScale::kNvF4);
+    EXPECT_TRUE(weights.qkv.inputs.is_rounded());
+    EXPECT_GT(weights.qkv.inputs.static_scale, 0);
+    EXPECT_NE(weights.qkv.inputs.static_scale, 1);
+    EXPECT_EQ(weights.expert_gate_up.first.inputs, DeviceInputs());
+  }
+  EXPECT_EQ(layer(Rounding::kAuto, 9).qkv.inputs, DeviceInputs());
+  EXPECT_EQ(layer(Rounding::kBf16, 10).qkv.inputs, DeviceInputs());
+  EXPECT_TRUE(layer(Rounding::kCheckpoint, 9).qkv.inputs.is_rounded());
+
+  ModelOptions options = DeviceOptions();
+  options.batch_invariant = true;
+  DeviceInfo blackwell;
+  blackwell.compute_major = 10;
+  EXPECT_FALSE(DeviceRounding::For(options, blackwell).nvf4) << "own kernels gain nothing";
 }
 
 TEST(DeviceInputsTest, OfExpertsWithScalesOfTheirOwnStayAsTheyAre) {

@@ -96,26 +96,29 @@ DeviceMatrixPlace Place(const MatrixParameter& matrix, const DataFormat& format,
   return place;
 }
 
-DeviceInputs InputsOf(const LinearInputs& inputs, const device::Weights& weights,
-                      bool rounds_to_e4m3) {
+DeviceInputs InputsOf(const LinearInputs& inputs, const device::Weights& weights, bool to_e4m3,
+                      bool to_nvf4) {
   using Kind = ActivationFormat::Kind;
-  if (!rounds_to_e4m3 || weights.type != device::Codes::kF8 ||
-      weights.group_type != device::GroupScales::kNone) {
-    return {};
-  }
-  if (inputs.format.kind == Kind::kFp8Static)
+  const bool e4m3_weights =
+      weights.type == device::Codes::kF8 && weights.group_type == device::GroupScales::kNone;
+  const bool nvf4_weights =
+      weights.type == device::Codes::kF4 && weights.group_type == device::GroupScales::kE4M3;
+  if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8Static)
     return {device::Number::kF8, device::RowScale::kStatic, inputs.scale};
-  if (inputs.format.kind == Kind::kFp8PerToken)
+  if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8PerToken)
     return {device::Number::kF8, device::RowScale::kPerToken, 1};
+  if (to_nvf4 && nvf4_weights && inputs.format.kind == Kind::kNvfp4 &&
+      inputs.format.group_size == device::kNvF4Group)
+    return {device::Number::kBF16, device::RowScale::kNvF4, inputs.scale};
   return {};
 }
 
 // Finds parameters by the targets that the list gives them.
 class Places {
  public:
-  Places(const ParameterList& list, const DeviceWeightLayout& layout, bool rounds_to_e4m3,
-         std::byte* memory)
-      : layout_(layout), rounds_to_e4m3_(rounds_to_e4m3), memory_(memory) {
+  Places(const ParameterList& list, const DeviceWeightLayout& layout,
+         const DeviceRounding& rounding, std::byte* memory)
+      : layout_(layout), rounding_(rounding), memory_(memory) {
     for (size_t i = 0; i < list.matrices.size(); ++i) matrices_[list.matrices[i].target] = i;
     for (size_t i = 0; i < list.vectors.size(); ++i) vectors_[list.vectors[i].target] = i;
   }
@@ -138,18 +141,20 @@ class Places {
   }
   DeviceLinearWeights Linear(const LinearWeights& weights) const {
     DeviceLinearWeights linear{.matrix = Matrix(weights.matrix), .bias = Vector(weights.bias)};
-    linear.inputs = InputsOf(weights.inputs, linear.matrix, rounds_to_e4m3_);
+    linear.inputs = InputsOf(weights.inputs, linear.matrix, rounding_.e4m3, rounding_.nvf4);
     return linear;
   }
   DeviceExpertWeights Experts(const ExpertWeights& weights) const {
     DeviceExpertWeights experts;
     experts.first.matrix = Matrix(weights.matrices.front());
-    experts.first.inputs = InputsOf(weights.inputs.front(), experts.first.matrix, rounds_to_e4m3_);
+    const auto inputs_of = [&](const LinearInputs& inputs) {
+      return InputsOf(inputs, experts.first.matrix, rounding_.e4m3, rounding_.nvf4_experts);
+    };
+    experts.first.inputs = inputs_of(weights.inputs.front());
     // Rows of all experts are written at once, so with one scale: where the experts' own differ,
     // their inputs are not rounded.
     for (const LinearInputs& inputs : weights.inputs) {
-      if (InputsOf(inputs, experts.first.matrix, rounds_to_e4m3_) != experts.first.inputs)
-        experts.first.inputs = {};
+      if (inputs_of(inputs) != experts.first.inputs) experts.first.inputs = {};
     }
     if (weights.matrices.size() < 2) return experts;
     const int64_t stride = PlaceOf(weights.matrices[1]).codes - PlaceOf(weights.matrices[0]).codes;
@@ -160,7 +165,7 @@ class Places {
 
  private:
   const DeviceWeightLayout& layout_;
-  bool rounds_to_e4m3_;
+  const DeviceRounding& rounding_;
   std::byte* memory_;
   std::map<const kernels::PackedMatrix*, size_t> matrices_;
   std::map<const std::vector<float>*, size_t> vectors_;
@@ -241,16 +246,21 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
   return layout;
 }
 
-bool RoundsToE4m3(const ModelOptions& options, const DeviceInfo& device) {
-  constexpr int kFirstWithE4m3 = 89;
-  return options.activation_format != ModelOptions::ActivationRounding::kBf16 &&
-         device.compute_capability() >= kFirstWithE4m3;
+DeviceRounding DeviceRounding::For(const ModelOptions& options, const DeviceInfo& device) {
+  using Rounding = ModelOptions::ActivationRounding;
+  constexpr int kFirstWithE4m3 = 89, kFirstWithNvF4 = 100;
+  if (options.activation_format == Rounding::kBf16) return {};
+  const bool always = options.activation_format == Rounding::kCheckpoint;
+  const int capability = device.compute_capability();
+  return {.e4m3 = capability >= kFirstWithE4m3,
+          .nvf4 = always || (capability >= kFirstWithNvF4 && !options.batch_invariant),
+          .nvf4_experts = always};
 }
 
 DeviceDecoderWeights PlaceWeights(const DecoderSpec& spec, const ParameterList& list,
                                   const DecoderWeights& loaded, const DeviceWeightLayout& layout,
-                                  bool rounds_to_e4m3, std::byte* memory) {
-  const Places places(list, layout, rounds_to_e4m3, memory);
+                                  const DeviceRounding& rounding, std::byte* memory) {
+  const Places places(list, layout, rounding, memory);
   DeviceDecoderWeights weights;
   weights.embedding = places.Bf16(loaded.embedding);
   weights.rope_frequencies = reinterpret_cast<const float*>(memory + layout.rope_frequencies());

@@ -64,6 +64,10 @@ struct DeviceInputs {
   device::RowScale row_scale = device::RowScale::kStatic;
   float static_scale = 1;
 
+  // Whether each row has a scale, as rounded ones do.
+  bool is_rounded() const {
+    return type == device::Number::kF8 || row_scale == device::RowScale::kNvF4;
+  }
   friend bool operator==(const DeviceInputs&, const DeviceInputs&) = default;
 };
 
@@ -100,14 +104,23 @@ struct DeviceDecoderWeights {
   std::vector<DeviceLayerWeights> layers;
 };
 
-// Whether inputs of products are rounded to E4M3 where the checkpoint says so: the options want it
-// and the device multiplies such numbers.
-bool RoundsToE4m3(const ModelOptions& options, const DeviceInfo& device);
+// To which numbers inputs of products are rounded where the checkpoint says so. In bfloat16 a
+// result is nearer to the unquantized model's; what rounding gains is the speed of narrower
+// products. So the default rounds where there are such: E4M3 since compute capability 8.9, and
+// NVFP4 since 10.0 by the library (not for experts, nor by own kernels alone). `checkpoint` rounds
+// to NVFP4 everywhere, which own kernels read as well as other numbers.
+struct DeviceRounding {
+  bool e4m3 = false;
+  bool nvf4 = false;          // inputs of dense layers
+  bool nvf4_experts = false;  // of experts
+
+  static DeviceRounding For(const ModelOptions& options, const DeviceInfo& device);
+};
 
 // Addresses from places. `loaded`: the weights whose targets `list` names, with inputs, vectors and
-// scales filled in; its matrices are not looked at. `rounds_to_e4m3`: RoundsToE4m3.
+// scales filled in; its matrices are not looked at.
 DeviceDecoderWeights PlaceWeights(const DecoderSpec& spec, const ParameterList& list,
                                   const DecoderWeights& loaded, const DeviceWeightLayout& layout,
-                                  bool rounds_to_e4m3, std::byte* memory);
+                                  const DeviceRounding& rounding, std::byte* memory);
 
 }  // namespace sluice

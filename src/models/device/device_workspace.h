@@ -19,7 +19,8 @@ struct DeviceWorkspaceNeeds {
 // Byte offsets of the step's arrays, aligned to 256. The arrays of the attention share memory with
 // those of the MLP and the experts: they are never alive together.
 //
-// "Row type" is what a product reads: BF16, or E4M3, which takes less. "Wide type" is `wide`.
+// "Row type" is what a product reads: BF16 (of NVFP4 numbers too), or E4M3, which takes less. "Wide
+// type" is `wide`.
 struct DeviceWorkspaceLayout {
   // What products write that a nonlinear function reads: keys, values, gates. In models with
   // experts it is F32, since a rounding moves the choice between two experts that are nearly as
@@ -31,7 +32,7 @@ struct DeviceWorkspaceLayout {
   int64_t last_residual = 0;  // F32 [logit rows, hidden]: of the rows whose logits are wanted
   int64_t normed = 0;         // [rows, hidden], row type
   int64_t cos_sin = 0;        // F32 [rows, head_dim]
-  int64_t normed_scales = 0;  // F32 [rows], of rows of E4M3
+  int64_t normed_scales = 0;  // F32 [rows], of rounded rows
   int64_t logits = 0;         // F32 [logit rows, vocab]
   int64_t step_inputs = 0;
   int64_t linear_scratch = 0;
