@@ -24,6 +24,7 @@ class FakeEngine : public Engine {
     std::vector<int32_t> tokens;
     FinishReason finish = FinishReason::kLength;
     std::optional<int32_t> stop_token = std::nullopt;
+    std::optional<Error> error = std::nullopt;  // behind the tokens, instead of an end
   };
   // Chooses the script of a request; called on the submitting thread.
   std::function<Script(const Request&)> script = [](const Request&) {
@@ -160,6 +161,11 @@ class FakeEngine : public Engine {
     }
     for (size_t i = 0; i < running.positions.size(); ++i) {
       if (running.done[i]) continue;
+      if (running.script.error && running.positions[i] >= running.script.tokens.size()) {
+        running.done.assign(running.done.size(), true);
+        news.push_back([sink, error = *running.script.error] { sink->OnError(error); });
+        return;
+      }
       SequenceUpdate update;
       update.sequence = static_cast<int>(i);
       size_t& position = running.positions[i];
@@ -172,7 +178,7 @@ class FakeEngine : public Engine {
           if (sampling.logprobs) update.logprobs.push_back(Logprobs(token, *sampling.logprobs));
         }
         ++position;
-        if (position >= running.script.tokens.size()) {
+        if (position >= running.script.tokens.size() && !running.script.error) {
           update.finish = running.script.finish;
           update.stop_token = running.script.stop_token;
         } else if (static_cast<int64_t>(position) >= sampling.max_tokens) {

@@ -95,6 +95,31 @@ TEST_F(ServerTest, StreamedCompletion) {
             R"({"prompt_tokens":22,"total_tokens":23,"completion_tokens":1})");
 }
 
+TEST_F(ServerTest, AStepThatFailsEndsItsRequestsWithAnError) {
+  const Error error{ErrorCode::kInternal, "the step failed: the device was lost", ""};
+  engine_.script = [&](const Request&) {
+    return FakeEngine::Script{.tokens = {342, 458}, .error = error};
+  };
+  Start();
+  const auto expect_error = [](const json::Value& body) {
+    EXPECT_EQ(At(body, {"error", "message"}), json::Value("the step failed: the device was lost"));
+    EXPECT_EQ(At(body, {"error", "type"}), json::Value("InternalServerError"));
+    EXPECT_EQ(At(body, {"error", "code"}), json::Value(500));
+  };
+  for (const Answer& whole : {Complete("\"max_tokens\":8"), Chat("\"max_tokens\":8")}) {
+    EXPECT_EQ(whole.status, 500);
+    expect_error(whole.json());
+  }
+  for (const Answer& streamed :
+       {Complete("\"max_tokens\":8,\"stream\":true"), Chat("\"max_tokens\":8,\"stream\":true")}) {
+    EXPECT_EQ(streamed.status, 200) << "sent before the step failed";
+    EXPECT_TRUE(streamed.body.ends_with("data: [DONE]\n\n"));
+    const std::vector<json::Value> events = streamed.events();
+    ASSERT_GE(events.size(), 2u);
+    expect_error(events.back());
+  }
+}
+
 TEST_F(ServerTest, StreamInterval) {
   engine_.script = [](const Request&) { return FakeEngine::Script{kTokens}; };
   Start();
