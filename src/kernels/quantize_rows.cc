@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 
 #include "base/check.h"
 #include "tensor/bfloat16.h"
+#include "tensor/float4.h"
 #include "tensor/float8.h"
 
 // The loops below are free of branches and of calls, so that the compiler turns them into vector
@@ -14,8 +14,6 @@
 // depend on how.
 namespace sluice::kernels {
 namespace {
-
-constexpr float kE2M1Max = 6.0f;
 
 float Load(float value) {
   return value;
@@ -52,7 +50,7 @@ inline float RoundE4M3(float value) {
 inline float RoundE2M1(float value) {
   const uint32_t sign = Bits(value) & kSignBit;
   const float magnitude = FromBits(Bits(value) & ~kSignBit);
-  const float clamped = magnitude < kE2M1Max ? magnitude : kE2M1Max;
+  const float clamped = magnitude < kFloat4Max ? magnitude : kFloat4Max;
   // Numbers whose step of F32 is that of E2M1 here: .5 up to 2, 1 up to 4, then 2.
   const float magic = clamped < 2.0f ? 0x1.8p22f : (clamped < 4.0f ? 0x1.8p23f : 0x1.8p24f);
   return FromBits(Bits((clamped + magic) - magic) | sign);
@@ -73,7 +71,7 @@ void RoundFp8(const T* x, int64_t count, float scale, float* out) {
 // One group of kNvfp4. The scale itself is E4M3, in units of the global scale.
 template <typename T>
 void RoundNvfp4Group(const T* x, int64_t count, float global_scale, float* out) {
-  const float scale = RoundE4M3(AbsMax(x, count) / kE2M1Max / global_scale) * global_scale;
+  const float scale = RoundE4M3(AbsMax(x, count) / kFloat4Max / global_scale) * global_scale;
   if (scale == 0) {
     std::fill_n(out, count, 0.0f);
     return;
@@ -81,14 +79,9 @@ void RoundNvfp4Group(const T* x, int64_t count, float global_scale, float* out) 
   for (int64_t i = 0; i < count; ++i) out[i] = RoundE2M1(Load(x[i]) / scale) * scale;
 }
 
-// The power of two of a group of kMxfp4, as an exponent: the largest magnitude rounded to a power
-// of two (from 1.75 on upwards), over the 4 that stands for it in E2M1. This is the rule "even" of
-// Quark and of vLLM's emulation.
 template <typename T>
 void RoundMxfp4Group(const T* x, int64_t count, float* out) {
-  const uint32_t power = (Bits(AbsMax(x, count)) + 0x00200000u) & 0x7F800000u;
-  const int exponent = std::max(static_cast<int>(power >> 23) - 127 - 2, -127);
-  const float scale = std::ldexp(1.0f, exponent);
+  const float scale = PowerOfTwoToFloat(PowerOfTwoScale(AbsMax(x, count)));
   for (int64_t i = 0; i < count; ++i) out[i] = RoundE2M1(Load(x[i]) / scale) * scale;
 }
 

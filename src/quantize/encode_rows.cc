@@ -12,7 +12,6 @@
 namespace sluice {
 namespace {
 
-constexpr float kFloat4Max = 6;
 // llm-compressor divides the range of 255 steps by two.
 constexpr float kInt8Range = 127.5f;
 
@@ -49,13 +48,6 @@ float ByteScale(const QuantizeTarget& target, float amax) {
   const float top = target.format.type == ElementType::kI8 ? kInt8Range : kFloat8E4M3Max;
   const float scale = RoundNumber(target.format.scale_type, amax / top);
   return scale > 0 ? scale : 1;  // too small for the type
-}
-
-// The exponent byte whose power of two brings the largest number of a group below 8: amax is
-// rounded to a power of two first, upwards from 1.75 times one on.
-uint8_t PowerOfTwoScale(float amax) {
-  const auto bits = (std::bit_cast<uint32_t>(amax) + 0x00200000u) & 0x7F800000u;
-  return static_cast<uint8_t>(std::max<int>(static_cast<int>(bits >> 23) - 2, 0));
 }
 
 // One group's codes under a scale; returns the squared error.

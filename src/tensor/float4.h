@@ -1,10 +1,13 @@
 // The narrow formats of 4-bit checkpoints: E2M1 numbers and the E8M0 powers of two that scale them.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
 namespace sluice {
+
+inline constexpr float kFloat4Max = 6.0f;
 
 // Sign, 2 bits of exponent, 1 of mantissa; no infinities, no NaN. Uses the low 4 bits of `code`.
 inline float Float4ToFloat(uint8_t code) {
@@ -17,6 +20,14 @@ inline float Float4ToFloat(uint8_t code) {
 inline float PowerOfTwoToFloat(uint8_t byte) {
   if (byte == 0xFF) return std::bit_cast<float>(0x7FC00000u);
   return std::bit_cast<float>(byte == 0 ? 0x00400000u : static_cast<uint32_t>(byte) << 23);
+}
+
+// The byte of the power of two that scales a group of E2M1 numbers: the group's largest magnitude
+// rounded to a power of two (from 1.75 on upwards), over the 4 that stands for it in E2M1. This is
+// the rule "even" of Quark and of vLLM's emulation.
+inline uint8_t PowerOfTwoScale(float amax) {
+  const uint32_t power = (std::bit_cast<uint32_t>(amax) + 0x00200000u) & 0x7F800000u;
+  return static_cast<uint8_t>(std::max(static_cast<int>(power >> 23) - 2, 0));
 }
 
 }  // namespace sluice
