@@ -7,6 +7,7 @@
 // The sums are exact, so their order does not matter.
 #pragma once
 
+#include "kernels/cpu/tiles_inl.h"
 #include "kernels/kernel_table.h"
 
 namespace sluice::kernels {
@@ -84,34 +85,13 @@ void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
   }
 }
 
-// A tile of 1 to kRows rows.
-template <int kRows, int kPanels>
-inline void MultiplyI8Rows(const LinearArgs& args, int64_t row, int64_t rows, int64_t panel) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return MultiplyI8Rows<kRows - 1, kPanels>(args, row, rows, panel);
-  }
-  MultiplyI8Tile<kRows, kPanels>(args, row, panel);
-}
-
-// Rows are cut into equal tiles of at most kMaxRows, panels into groups of kWidePanels as long as
-// there are as many.
 template <int kMaxRows, int kWidePanels>
 inline void MultiplyI8Range(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                             int64_t panel_begin, int64_t panel_end) {
-  const int64_t rows = row_end - row_begin;
-  const int64_t tiles = (rows + kMaxRows - 1) / kMaxRows;
-  for (int64_t panel = panel_begin; panel < panel_end;) {
-    const bool wide = panel_end - panel >= kWidePanels;
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t begin = row_begin + rows * tile / tiles;
-      const int64_t count = row_begin + rows * (tile + 1) / tiles - begin;
-      if (wide)
-        MultiplyI8Rows<kMaxRows, kWidePanels>(args, begin, count, panel);
-      else
-        MultiplyI8Rows<kMaxRows, 1>(args, begin, count, panel);
-    }
-    panel += wide ? kWidePanels : 1;
-  }
+  ForEachTile<kMaxRows, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
+                                     [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
+                                       MultiplyI8Tile<kRows, kPanels>(args, row, panel);
+                                     });
 }
 
 }  // namespace

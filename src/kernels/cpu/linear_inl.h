@@ -5,6 +5,7 @@
 // lanes are output rows.
 #pragma once
 
+#include "kernels/cpu/tiles_inl.h"
 #include "kernels/kernel_table.h"
 
 namespace sluice::kernels {
@@ -119,35 +120,14 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   StoreTile<kRows, kPanels>(args, row, panel, sums);
 }
 
-// A tile of 1 to kRows rows.
-template <bool kBf16Inputs, bool kBf16Weights, int kRows, int kPanels>
-inline void MultiplyRows(const LinearArgs& args, int64_t row, int64_t rows, int64_t panel) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows)
-      return MultiplyRows<kBf16Inputs, kBf16Weights, kRows - 1, kPanels>(args, row, rows, panel);
-  }
-  MultiplyTile<kBf16Inputs, kBf16Weights, kRows, kPanels>(args, row, panel);
-}
-
-// Rows are cut into equal tiles of at most kMaxRows, panels into groups of kWidePanels as long as
-// there are as many.
 template <bool kBf16Inputs, bool kBf16Weights, int kMaxRows, int kWidePanels>
 inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                           int64_t panel_begin, int64_t panel_end) {
-  const int64_t rows = row_end - row_begin;
-  const int64_t tiles = (rows + kMaxRows - 1) / kMaxRows;
-  for (int64_t panel = panel_begin; panel < panel_end;) {
-    const bool wide = panel_end - panel >= kWidePanels;
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t begin = row_begin + rows * tile / tiles;
-      const int64_t count = row_begin + rows * (tile + 1) / tiles - begin;
-      if (wide)
-        MultiplyRows<kBf16Inputs, kBf16Weights, kMaxRows, kWidePanels>(args, begin, count, panel);
-      else
-        MultiplyRows<kBf16Inputs, kBf16Weights, kMaxRows, 1>(args, begin, count, panel);
-    }
-    panel += wide ? kWidePanels : 1;
-  }
+  ForEachTile<kMaxRows, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
+                                     [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
+                                       MultiplyTile<kBf16Inputs, kBf16Weights, kRows, kPanels>(
+                                           args, row, panel);
+                                     });
 }
 
 }  // namespace

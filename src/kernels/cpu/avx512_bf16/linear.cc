@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512_bf16/kernels.h"
+#include "kernels/cpu/tiles_inl.h"
 
 namespace sluice::kernels::avx512_bf16 {
 namespace {
@@ -144,36 +145,14 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   }
 }
 
-// A tile of 1 to kRows rows.
-template <bool kExpand, int kRows, int kPanels>
-inline void MultiplyRows(const LinearArgs& args, int64_t row, int64_t rows, int64_t panel) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return MultiplyRows<kExpand, kRows - 1, kPanels>(args, row, rows, panel);
-  }
-  MultiplyTile<kExpand, kRows, kPanels>(args, row, panel);
-}
-
-// 32 registers hold 6 x 4 sums, four weights and one input. Rows are cut into equal tiles of at
-// most 6.
+// 32 registers hold 6 x 4 sums, four weights and one input.
 template <bool kExpand>
 inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                           int64_t panel_begin, int64_t panel_end) {
-  constexpr int kMaxRows = 6;
-  constexpr int kWidePanels = 4;
-  const int64_t rows = row_end - row_begin;
-  const int64_t tiles = (rows + kMaxRows - 1) / kMaxRows;
-  for (int64_t panel = panel_begin; panel < panel_end;) {
-    const bool wide = panel_end - panel >= kWidePanels;
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t begin = row_begin + rows * tile / tiles;
-      const int64_t count = row_begin + rows * (tile + 1) / tiles - begin;
-      if (wide)
-        MultiplyRows<kExpand, kMaxRows, kWidePanels>(args, begin, count, panel);
-      else
-        MultiplyRows<kExpand, kMaxRows, 1>(args, begin, count, panel);
-    }
-    panel += wide ? kWidePanels : 1;
-  }
+  ForEachTile<6, 4>(row_begin, row_end, panel_begin, panel_end,
+                    [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
+                      MultiplyTile<kExpand, kRows, kPanels>(args, row, panel);
+                    });
 }
 
 }  // namespace

@@ -1,0 +1,40 @@
+// How a matrix product of the CPU is cut into tiles of rows by panels.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::kernels {
+namespace {
+
+// Calls tile.operator()<rows, kPanels>(row, panel) with the number of rows, 1 to kRows.
+template <int kRows, int kPanels, typename Tile>
+inline void RunTile(int64_t row, int64_t rows, int64_t panel, const Tile& tile) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return RunTile<kRows - 1, kPanels>(row, rows, panel, tile);
+  }
+  tile.template operator()<kRows, kPanels>(row, panel);
+}
+
+// Rows are cut into equal tiles of at most kMaxRows, panels into groups of kWidePanels as long as
+// there are as many.
+template <int kMaxRows, int kWidePanels, typename Tile>
+inline void ForEachTile(int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end,
+                        const Tile& tile) {
+  const int64_t rows = row_end - row_begin;
+  const int64_t tiles = (rows + kMaxRows - 1) / kMaxRows;
+  for (int64_t panel = panel_begin; panel < panel_end;) {
+    const bool wide = panel_end - panel >= kWidePanels;
+    for (int64_t i = 0; i < tiles; ++i) {
+      const int64_t begin = row_begin + rows * i / tiles;
+      const int64_t count = row_begin + rows * (i + 1) / tiles - begin;
+      if (wide)
+        RunTile<kMaxRows, kWidePanels>(begin, count, panel, tile);
+      else
+        RunTile<kMaxRows, 1>(begin, count, panel, tile);
+    }
+    panel += wide ? kWidePanels : 1;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::kernels
