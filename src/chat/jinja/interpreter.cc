@@ -336,8 +336,8 @@ Interpreter::Flow Interpreter::ExecuteFor(const Statement& statement) {
   return Flow::kNext;
 }
 
-Value Interpreter::RunRecursiveLoop(const Statement& statement, const Value& iterable, int depth,
-                                    Activation* outer) {
+template <typename Body>
+Value Interpreter::RunInside(const Statement& statement, Activation* outer, const Body& run) {
   const Budget::Level level(budget_);
   auto activation = std::make_unique<Activation>(*statement.function, outer);
   Activation* const caller = std::exchange(frame_, activation.get());
@@ -347,13 +347,18 @@ Value Interpreter::RunRecursiveLoop(const Statement& statement, const Value& ite
     if (activation->is_captured) retained_.push_back(std::move(activation));
   };
   try {
-    RunLoop(statement, iterable, depth);
+    run();
   } catch (...) {
     leave();
     throw;
   }
   leave();
   return capture.Take();
+}
+
+Value Interpreter::RunRecursiveLoop(const Statement& statement, const Value& iterable, int depth,
+                                    Activation* outer) {
+  return RunInside(statement, outer, [&] { RunLoop(statement, iterable, depth); });
 }
 
 Interpreter::Flow Interpreter::RunLoop(const Statement& statement, const Value& iterable,
@@ -463,15 +468,7 @@ void Interpreter::BindParameters(const Statement& statement, Arguments& argument
 }
 
 Value Interpreter::CallMacro(const Statement& statement, Activation* outer, Arguments& arguments) {
-  const Budget::Level level(budget_);
-  auto activation = std::make_unique<Activation>(*statement.function, outer);
-  Activation* const caller = std::exchange(frame_, activation.get());
-  Capture capture(*this);
-  const auto leave = [&] {
-    frame_ = caller;
-    if (activation->is_captured) retained_.push_back(std::move(activation));
-  };
-  try {
+  return RunInside(statement, outer, [&] {
     BindParameters(statement, arguments);
     Enter(statement.scope);
     for (const Parameter& parameter : statement.parameters) {
@@ -485,12 +482,7 @@ Value Interpreter::CallMacro(const Statement& statement, Activation* outer, Argu
       }
     }
     Execute(statement.body);
-  } catch (...) {
-    leave();
-    throw;
-  }
-  leave();
-  return capture.Take();
+  });
 }
 
 }  // namespace sluice::jinja

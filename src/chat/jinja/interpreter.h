@@ -59,6 +59,9 @@ class Interpreter {
   void ExecuteSet(const Statement& statement);
   void ExecuteCallBlock(const Statement& statement);
   Flow RunLoop(const Statement& statement, const Value& iterable, int depth);
+  // What `run` writes in an activation of its own of the statement's function.
+  template <typename Body>
+  Value RunInside(const Statement& statement, Activation* outer, const Body& run);
   Value RunRecursiveLoop(const Statement& statement, const Value& iterable, int depth,
                          Activation* outer);
   Value CallMacro(const Statement& statement, Activation* outer, Arguments& arguments);
