@@ -69,7 +69,8 @@ void MeasureBus(MeasureRun& run) {
 }
 
 // The library's product of 8192^3: what the tensor cores are seen to do.
-double MeasurePeak(MeasureRun& run, device::DeviceLinear& products, const WeightFormat& format) {
+double MeasurePeak(MeasureRun& run, device::DeviceLinear& products, const WeightFormat& format,
+                   const std::string& how = "") {
   const int64_t size = run.Size(8192, 128);
   CaseMemory memory(run.device());
   const MeasuredProduct product(run.device(), memory, products, format, size, size, size, 1);
@@ -82,10 +83,17 @@ double MeasurePeak(MeasureRun& run, device::DeviceLinear& products, const Weight
   }
   return run.Measure(
       {.name = "library's product",
-       .shape = fmt::format("8192 x 8192 x 8192, {}", format.name),
+       .shape = fmt::format("8192 x 8192 x 8192, {}{}", format.name, how),
        .unit = MeasureUnit::kTeraflops,
        .amount = product.flops()},
       memory, [&](int64_t turn) { products.Run(run.device().stream(), product.args(turn)); });
+}
+
+// What sums in the tensor cores' own precision would gain, which no model's products use.
+void MeasureFastSums(MeasureRun& run, const WeightFormat& format) {
+  const auto products = device::DeviceLinear::Create(run.device().device(), run.device().kernels(),
+                                                     {.fast_accumulation = true});
+  if (products) MeasurePeak(run, **products, format, ", fast sums");
 }
 
 }  // namespace
@@ -104,8 +112,10 @@ void MeasureLimitsOfDevice(MeasureRun& run) {
   for (const WeightFormat& format : WeightFormats()) {
     if (format.type == device::Codes::kBF16)
       run.limits().bf16_teraflops = MeasurePeak(run, **products, format);
-    if (format.e4m3_inputs && run.device().has_e4m3_products())
+    if (format.e4m3_inputs && run.device().has_e4m3_products()) {
       run.limits().fp8_teraflops = MeasurePeak(run, **products, format);
+      MeasureFastSums(run, format);
+    }
     if (format.nvf4_inputs && run.device().has_nvf4_products())
       run.limits().nvf4_teraflops = MeasurePeak(run, **products, format);
   }

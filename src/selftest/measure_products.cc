@@ -10,7 +10,7 @@ namespace {
 
 using device::Codes;
 
-// Formats that the targets and the recipes name.
+// Formats that the recipes and the report's targets name.
 bool IsMeasured(const DeviceUnderTest& device, const WeightFormat& format) {
   if (format.e4m3_inputs && !device.has_e4m3_products()) return false;
   if (format.nvf4_inputs && !device.has_nvf4_products()) return false;
