@@ -206,6 +206,8 @@ class Report:
             return {"status": "failed", "code": code, "why": "%s; %s" % (ended, self.last_line(label))}
         found = json.loads(path.read_text())
         result = {"status": "done" if code == 0 else "failed", "code": code, "device": found["device"], "rows": found["rows"]}
+        if found["rows"] and not found.get("lost") and all(row.get("result") == "skipped" for row in found["rows"]):
+            return dict(result, status="skipped", why=found["rows"][0]["message"])
         if code != 0:
             bad = [row for row in found["rows"] if row.get("result") == "fail" or row.get("message", "").startswith("failed")]
             result["why"] = "; ".join("%s, %s: %s" % (row.get("operator", row.get("kernel")), row["shape"], row["message"]) for row in bad[:3])
@@ -232,7 +234,7 @@ class Report:
                 if key not in seen or "result" in row:
                     rows.append(row)
                 seen.add(key)
-        bad = ["%s %s" % (name, part["status"]) for name, part in zip(names, parts) if part["status"] != "done"]
+        bad = ["%s %s" % (name, part["status"]) for name, part in zip(names, parts) if part["status"] not in ("done", "skipped")]
         if parts[-1].get("code") == NO_DEVICE:
             bad = [parts[-1]["why"]]
         result = {"status": "done" if not bad else "failed", "device": next((part["device"] for part in parts if part.get("device")), None),

@@ -16,13 +16,13 @@ case "$*" in
   version*) echo '{"version": "stand-in"}' ;;
   "selftest --list") for part in $STAND_IN_PARTS; do echo "$part  of the stand-in"; done ;;
   "kernel-bench --list") echo limits ;;
-  *"--part good"*|*"--part limits"*|*"--part bad"*)
+  *"--part good"*|*"--part limits"*|*"--part bad"*|*"--part absent"*)
     while [ "$1" != --part ]; do shift; done; part="$2"
     while [ "$1" != --json ]; do shift; done
-    result=pass; [ "$part" = bad ] && result=fail
+    result=pass; [ "$part" = bad ] && result=fail; [ "$part" = absent ] && result=skipped
     echo '{"device": {"name": "stand-in"}, "rows": [{"part": "'$part'", "operator": "sum", "kernel": "sum", "shape": "1",
            "result": "'$result'", "message": "off by one", "achieved": 1, "limit": 1}]}' >"$2"
-    [ "$part" != bad ] ;;
+    [ $result = pass ] ;;
   *"--part crash"*) echo "about to crash"; kill -SEGV $$ ;;
   *"--part hang"*) trap '' INT TERM; echo $$ >"$STAND_IN_PID"; echo "about to hang"; while :; do sleep 1; done ;;
   *"--part nothing"*) echo "no GPU"; exit 3 ;;
@@ -60,11 +60,12 @@ def parts_in(folder):
 
 
 def test_what_crashes_or_hangs_costs_its_own_result_alone(report, tmp_path):
-    process = report("good crash hang bad", "--part-budget", "1")
+    process = report("good absent crash hang bad", "--part-budget", "1")
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     parts = parts_in(tmp_path)
     assert parts["selftest-good"]["status"] == "done"
+    assert parts["selftest-absent"]["status"] == "skipped" and parts["selftest-absent"]["why"] == "off by one"
     assert parts["selftest-crash"]["status"] == "failed" and "ended by signal 11; about to crash" in parts["selftest-crash"]["why"]
     assert parts["selftest-hang"]["status"] == "cut" and "not done in 1 s; about to hang" in parts["selftest-hang"]["why"]
     assert parts["selftest-bad"]["status"] == "failed" and "sum, 1: off by one" in parts["selftest-bad"]["why"]
