@@ -70,7 +70,7 @@ std::vector<Option> ModelRows() {
        .commands = kEngineCommands,
        .help = "Numbers that the inputs of quantized products are rounded to: bf16, or the "
                "checkpoint's own; auto is bf16 on a CPU, which is more accurate and costs nothing, "
-               "and the checkpoint's FP8 on a device that multiplies it.",
+               "and on a device the checkpoint's FP8 and NVFP4 where products of those are faster.",
        .choices = "auto|bf16|checkpoint"},
       {.name = "max-model-len",
        .type = Type::kInteger,

@@ -119,8 +119,9 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceAgainstCpuTest,
 
 struct PromiseCase {
   const char* name;
-  ElementType kv_type;
+  ElementType kv_type = ElementType::kBF16;
   ModelOptions::ActivationRounding rounding = ModelOptions::ActivationRounding::kAuto;
+  ModelOptions::LoadFormat load_format = ModelOptions::LoadFormat::kAuto;
 };
 
 class DevicePromiseTest : public ::testing::TestWithParam<PromiseCase> {};
@@ -277,23 +278,46 @@ TEST(DeviceModelTest, HeavyLongSequencesGiveTheSameLogitsTokenByToken) {
     EXPECT_TRUE(device.runner().RunStep({{0, {tokens[i]}}})[0][0] == expected[i]) << i;
 }
 
-// Random weights have one scale for the inputs of all experts, which are then rounded.
-TEST(DeviceModelTest, ExpertsWithRoundedInputsStayNearTheCpu) {
+// The device's results with rounded inputs are nearer to the CPU's with rounded inputs than the
+// CPU's without rounding are. Random weights have one scale for the inputs of all experts, which
+// are then rounded.
+class DeviceRoundedInputsTest : public ::testing::TestWithParam<PromiseCase> {};
+
+TEST_P(DeviceRoundedInputsTest, HeavyStayNearTheCpu) {
   ModelOptions options = DeviceOptions();
-  options.load_format = ModelOptions::LoadFormat::kDummy;
+  const bool is_dummy = GetParam().load_format == ModelOptions::LoadFormat::kDummy;
+  options.load_format = GetParam().load_format;
   options.activation_format = ModelOptions::ActivationRounding::kCheckpoint;
-  const auto folder = DataFolder("llama4-quark-fp8");
+  const auto folder = DataFolder(GetParam().name);
   const std::vector<int32_t> tokens = SomeTokens(60, 3);
   DeviceRunner device(folder, options);
   const LogitRows got = device.runner().RunAlone(tokens, tokens.size());
-  const LogitRows rounded = Runner(*LoadModelConfig(folder), options, 2).RunAlone(tokens, 60);
+  const auto on_cpu = [&] {
+    if (is_dummy) return Runner(*LoadModelConfig(folder), options, 2).RunAlone(tokens, 60);
+    return Runner(folder, options, 2).RunAlone(tokens, 60);
+  };
+  const LogitRows rounded = on_cpu();
   options.activation_format = ModelOptions::ActivationRounding::kBf16;
-  const LogitRows plain = Runner(*LoadModelConfig(folder), options, 2).RunAlone(tokens, 60);
+  const LogitRows plain = on_cpu();
   const double near = MiddleDifference(got, rounded), far = MiddleDifference(plain, rounded);
   RecordProperty("near", fmt::format("{:.4f}", near));
   RecordProperty("far", fmt::format("{:.4f}", far));
   EXPECT_LT(near, far);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoints, DeviceRoundedInputsTest,
+    ::testing::Values(PromiseCase{.name = "llama4-quark-fp8",
+                                  .load_format = ModelOptions::LoadFormat::kDummy},
+                      PromiseCase{.name = "qwen3-moe-llmc-nvfp4",
+                                  .load_format = ModelOptions::LoadFormat::kDummy},
+                      PromiseCase{.name = "qwen3-moe-llmc-nvfp4"}),
+    [](const auto& info) {
+      std::string name = info.param.name;
+      if (info.param.load_format == ModelOptions::LoadFormat::kDummy) name += "-random";
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 TEST(DeviceModelTest, AFaultFailsItsStepAndTheNextOneWorks) {
   DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());

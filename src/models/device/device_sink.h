@@ -53,8 +53,8 @@ class DeviceSink final : public MatrixSink {
   size_t next_ = 0;
   const DeviceMatrixPlace* place_ = nullptr;  // of the matrix that was begun last
   std::vector<std::byte> made_;
-  std::vector<std::byte>
-      nvf4_scales_;  // of the matrix that was begun last, as far as they are there
+  // Of the matrix that was begun last, as far as they have come.
+  std::vector<std::byte> nvf4_scales_;
 };
 
 }  // namespace sluice
