@@ -212,10 +212,10 @@ Status CheckHalves(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
   }
   const auto count = static_cast<int64_t>(values.size());
   const float* in = memory.In(values);
-  uint32_t* out = memory.Out<uint32_t>(count + 128);
+  uint32_t* out = memory.Out<uint32_t>(count + 256);
   if (!memory.ok()) return memory.status();
   Launch(run, Instruction::kHalves, in, nullptr, count, out);
-  const std::vector<uint32_t> got = memory.Read(out, count + 128);
+  const std::vector<uint32_t> got = memory.Read(out, count + 256);
   if (!memory.ok()) return memory.status();
   for (size_t i = 0; i < values.size(); ++i)
     CompareHalves(comparison, got[i], values[i], values[values.size() - 1 - i]);
@@ -224,6 +224,9 @@ Status CheckHalves(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
       return ToFloat(Float8E4M3{static_cast<uint8_t>(2 * pair + i)});
     };
     CompareHalves(comparison, got[values.size() + pair], number(0), number(1));
+    const uint32_t bf16 = got[values.size() + 128 + pair];
+    CompareBits(comparison, FromBf16Bits(static_cast<uint16_t>(bf16)), number(0));
+    CompareBits(comparison, FromBf16Bits(static_cast<uint16_t>(bf16 >> 16)), number(1));
   }
   return {};
 }
@@ -299,7 +302,8 @@ void CheckInstructions(CheckRun& run) {
   };
   simple("decode", "every code of BF16, E4M3, E8M0, E2M1", CheckDecode);
   simple("encode", "numbers, ties and their neighbours", CheckEncode);
-  simple("halves", "F16 of numbers and their neighbours, and of every code of E4M3", CheckHalves);
+  simple("halves", "F16 of numbers and their neighbours; every code of E4M3 as F16 and BF16",
+         CheckHalves);
   simple("ldmatrix", "4 of 8 x 8, plain and transposed", CheckLoadMatrix);
   simple("cp.async", "2 stages, with zeros for invalid pieces", CheckAsyncCopy);
   simple("warp", "sum, largest, shuffle, ballot", CheckWarp);

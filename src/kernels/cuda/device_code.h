@@ -21,9 +21,11 @@
 #include <cuda_runtime.h>
 #define SLUICE_DEVICE_NAMESPACE cuda
 #define SLUICE_UNROLL _Pragma("unroll")  // before a loop: arrays that it indexes are registers
+#define SLUICE_KEPT static  // before a variable of a device function: from one launch to the next
 #else
 #define SLUICE_DEVICE_NAMESPACE emulated
 #define SLUICE_UNROLL
+#define SLUICE_KEPT static thread_local
 #include "kernels/cuda/emulator.h"
 #endif
 
@@ -174,6 +176,24 @@ __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint3
 #endif
 }
 
+// The same as BF16.
+__device__ __forceinline__ void E4m3x4ToBf16(uint32_t codes, uint32_t& low, uint32_t& high) {
+  E4m3x4ToF16(codes, low, high);
+  SLUICE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    uint32_t& pair = half == 0 ? low : high;
+    asm("{\n"
+        "  .reg .b16 first, second;\n"
+        "  .reg .f32 first_number, second_number;\n"
+        "  mov.b32 {first, second}, %0;\n"
+        "  cvt.f32.f16 first_number, first;\n"
+        "  cvt.f32.f16 second_number, second;\n"
+        "  cvt.rn.bf16x2.f32 %0, second_number, first_number;\n"
+        "}\n"
+        : "+r"(pair));
+  }
+}
+
 // Warp. d += a b: a [16, 32] and b [32, 8] E4M3, d [16, 8] F32. With g = lane / 4, t = lane % 4:
 //   a[0]: row g, columns 4t..4t+3;  a[1]: row g+8;  a[2]: row g, columns 4t+16..4t+19;  a[3]: row
 //   g+8 b[0]: rows 4t..4t+3 of column g;  b[1]: rows 4t+16..4t+19 d as of MmaBf16.
@@ -234,6 +254,7 @@ using emulator::AsyncCommit;
 using emulator::AsyncCopy16;
 using emulator::AsyncWait;
 using emulator::BitsOf;
+using emulator::E4m3x4ToBf16;
 using emulator::E4m3x4ToF16;
 using emulator::FloatFromBits;
 using emulator::FmaBf16x2;

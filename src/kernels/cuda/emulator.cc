@@ -64,7 +64,9 @@ class Machine {
     for (unsigned z = 0; z < grid.z; ++z) {
       for (unsigned y = 0; y < grid.y; ++y) {
         for (unsigned x = 0; x < grid.x; ++x) {
-          position_.block = {x, y, z};
+          position_.block = order_ == Order::kForward
+                                ? Index3{x, y, z}
+                                : Index3{grid.x - 1 - x, grid.y - 1 - y, grid.z - 1 - z};
           memset(shared_.get(), 0xFF, grid.shared_bytes + 128);
           RunBlock();
         }
@@ -361,6 +363,10 @@ unsigned char* SharedMemory() {
   return TheMachine().SharedMemory();
 }
 
+void EndOfMisalignedVector() {
+  TheMachine().Die("a vector is read or written at an address that is no multiple of its size");
+}
+
 void WarpCollective(const char* what, const void* input, int input_bytes, void* output,
                     int output_bytes, Combine combine) {
   TheMachine().Collective(what, input, input_bytes, output, output_bytes, combine);
@@ -427,6 +433,14 @@ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {
   const auto number = [codes](int i) { return E4m3(static_cast<uint8_t>(codes >> 8 * i)); };
   low = PackF16(number(0), number(1));
   high = PackF16(number(2), number(3));
+}
+
+void E4m3x4ToBf16(uint32_t codes, uint32_t& low, uint32_t& high) {
+  const auto number = [codes](int i) {
+    return BitsOf(E4m3(static_cast<uint8_t>(codes >> 8 * i))) >> 16;
+  };
+  low = number(0) | number(1) << 16;
+  high = number(2) | number(3) << 16;
 }
 
 void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {

@@ -3,10 +3,10 @@
 // The blocks of a grid run one after the other; the threads of a block are fibers that take turns
 // at barriers and at what a warp does together. It is made to find mistakes: shared memory holds
 // NaNs when a block begins, asynchronous copies arrive only when they are waited for, launches run
-// only when the stream is waited for, the order of the threads can be reversed (a kernel whose
-// result changes lacks a barrier), and a block whose threads do not all reach a barrier, or a
-// launch that a device would refuse, ends the program with the kernel's name. Thread safety: each
-// thread of the host has an emulator of its own.
+// only when the stream is waited for, the order of blocks and threads can be reversed (a kernel
+// whose result changes lacks a barrier), and a block whose threads do not all reach a barrier, a
+// vector that is not aligned, or a launch that a device would refuse, ends the program with the
+// kernel's name. Thread safety: each thread of the host has an emulator of its own.
 #pragma once
 
 #include <math.h>
@@ -52,7 +52,7 @@ struct Grid {
 void Enqueue(const StreamHandle& stream, const char* name, const Grid& grid,
              std::function<void()> thread_body);
 
-// In which order the threads of a block run between two barriers.
+// In which order the blocks of a grid run, and the threads of a block between two barriers.
 enum class Order { kForward, kReverse };
 void SetOrder(Order order);
 
@@ -81,6 +81,17 @@ void MmaF16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void MmaE4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 uint32_t PackF16(float low, float high);
 void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high);
+void E4m3x4ToBf16(uint32_t codes, uint32_t& low, uint32_t& high);
+
+// Ends the program where a vector of kBytes is read or written at an address that is no multiple.
+[[noreturn]] void EndOfMisalignedVector();
+template <unsigned kBytes>
+void CheckVector(const void* to, const void* from) {
+  auto bits = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
+  // The compiler takes types at their word, which is what is in doubt.
+  asm volatile("" : "+r"(bits));
+  if (bits % kBytes != 0) EndOfMisalignedVector();
+}
 
 inline float FloatFromBits(uint32_t bits) {
   float value;
@@ -191,17 +202,49 @@ T max(T a, T b) {
   return a < b ? b : a;
 }
 
-// Vectors, for wide loads and stores of memory of any type, as in CUDA.
+// Vectors, for wide loads and stores of memory of any type, as in CUDA: at multiples of their size.
 struct alignas(8) [[gnu::may_alias]] uint2 {
+  uint2() = default;
+  uint2(unsigned a, unsigned b) : x(a), y(b) {}
+  uint2(const uint2& other) { *this = other; }
+  uint2& operator=(const uint2& other) {
+    ::sluice::emulator::CheckVector<8>(this, &other);
+    x = other.x, y = other.y;
+    return *this;
+  }
   unsigned x, y;
 };
 struct alignas(16) [[gnu::may_alias]] uint4 {
+  uint4() = default;
+  uint4(unsigned a, unsigned b, unsigned c, unsigned d) : x(a), y(b), z(c), w(d) {}
+  uint4(const uint4& other) { *this = other; }
+  uint4& operator=(const uint4& other) {
+    ::sluice::emulator::CheckVector<16>(this, &other);
+    x = other.x, y = other.y, z = other.z, w = other.w;
+    return *this;
+  }
   unsigned x, y, z, w;
 };
 struct alignas(8) [[gnu::may_alias]] float2 {
+  float2() = default;
+  float2(float a, float b) : x(a), y(b) {}
+  float2(const float2& other) { *this = other; }
+  float2& operator=(const float2& other) {
+    ::sluice::emulator::CheckVector<8>(this, &other);
+    x = other.x, y = other.y;
+    return *this;
+  }
   float x, y;
 };
 struct alignas(16) [[gnu::may_alias]] float4 {
+  float4() = default;
+  float4(float a, float b, float c, float d) : x(a), y(b), z(c), w(d) {}
+  float4(const float4& other) { *this = other; }
+  float4& operator=(const float4& other) {
+    ::sluice::emulator::CheckVector<16>(this, &other);
+    x = other.x, y = other.y, z = other.z, w = other.w;
+    return *this;
+  }
   float x, y, z, w;
 };
 inline uint2 make_uint2(unsigned x, unsigned y) {
@@ -220,5 +263,10 @@ template <typename T>
 T __ldg(const T* address) {  // NOLINT
   return *address;
 }
+template <typename T>
+T __ldcg(const T* address) {  // NOLINT
+  return *address;
+}
+inline void __threadfence() {}  // NOLINT: blocks run one after the other
 
 }  // namespace sluice::emulated

@@ -228,6 +228,30 @@ TEST(EmulatorDeathTest, NamesTheKernelThatEndsBeforeItsCopies) {
   EXPECT_DEATH(stream.queue.RunAll(), "hasty.*copies");
 }
 
+struct VectorArgs {
+  const float* from;
+  float* to;
+};
+
+void CopyVector(VectorArgs args) {
+  if (threadIdx.x == 0)
+    *reinterpret_cast<float4*>(args.to) = *reinterpret_cast<const float4*>(args.from);
+}
+
+// Where a sanitizer looks first, it is the one to say so.
+TEST(EmulatorDeathTest, NamesTheKernelWhoseVectorIsNotAligned) {
+  alignas(16) float from[8] = {1, 2, 3, 4, 5}, to[8] = {};
+  const auto launch = [&](int from_offset, int to_offset) {
+    Stream stream;
+    Launch<CopyVector>(stream.handle, "vector", {}, VectorArgs{from + from_offset, to + to_offset});
+    stream.queue.RunAll();
+  };
+  launch(4, 0);
+  EXPECT_EQ(to[0], 5);
+  EXPECT_DEATH(launch(1, 0), "vector.*no multiple|misaligned");
+  EXPECT_DEATH(launch(0, 2), "vector.*no multiple|misaligned");
+}
+
 TEST(EmulatorDeathTest, RefusesLaunchesThatADeviceRefuses) {
   const auto launch = [](const LaunchShape& shape) {
     Stream stream;

@@ -124,8 +124,9 @@ __global__ void EncodeKernel(InstructionArgs args) {
       FloatToBf16(value) | static_cast<uint32_t>(FloatToE4m3(value)) << 16;
 }
 
-// Numbers and codes as F16 in pairs: out [count + 128] of 32 bits: number i with number count - 1 -
-// i above it; then those of the E4M3 codes in their order. REQUIRES: count >= 64.
+// Numbers and codes as F16 in pairs: out [count + 256] of 32 bits: number i with number count - 1 -
+// i above it; then those of the E4M3 codes in their order, and the same in BF16. REQUIRES: count
+// >= 64.
 __global__ void HalvesKernel(InstructionArgs args) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const auto* numbers = static_cast<const float*>(args.a);
@@ -133,7 +134,9 @@ __global__ void HalvesKernel(InstructionArgs args) {
   if (i < args.count) out[i] = PackF16(numbers[i], numbers[args.count - 1 - i]);
   if (i < 64) {
     const uint32_t codes = static_cast<uint32_t>(i) * 0x04040404u + 0x03020100u;
-    E4m3x4ToF16(codes, out[args.count + 2 * i], out[args.count + 2 * i + 1]);
+    uint32_t* f16 = out + args.count + 2 * i;
+    E4m3x4ToF16(codes, f16[0], f16[1]);
+    E4m3x4ToBf16(codes, f16[128], f16[129]);
   }
 }
 

@@ -22,15 +22,15 @@ void LaunchProduct(const StreamHandle& stream, const device::GroupedLinearArgs& 
   const device::Weights& w = linear.w;
   if (linear.m == 0) return;
   LinearTileArgs args{product, device::LinearSplitOf(w.n, w.k, w.type), nullptr};
-  const bool has_partials = args.split.ranges > 1 && linear.m <= device::kMaxParallelSplitRows;
-  if (has_partials) args.partials = static_cast<float*>(linear.scratch);
   const int64_t groups = product.num_experts > 0 ? product.num_experts : 1;
   const int tokens = device::LinearTileTokens((linear.m + groups - 1) / groups);
-  TilesOf(linear)(stream, tokens, args);
-  if (has_partials) {
-    const bool is_nvf4 = w.type == device::Codes::kF4 && w.group_type == device::GroupScales::kE4M3;
-    LaunchCombineRanges(stream, args, is_nvf4 ? kNvF4Factor : 1.0f);
+  const int64_t tiles =
+      device::LinearTokenTiles(linear.m, product.num_experts, tokens) * device::LinearRowTiles(w.n);
+  if (args.split.ranges > 1 && linear.m <= device::kMaxParallelSplitRows &&
+      tiles <= kMostSplitTiles) {
+    args.partials = static_cast<float*>(linear.scratch);
   }
+  TilesOf(linear)(stream, tokens, args);
 }
 
 }  // namespace

@@ -14,25 +14,6 @@ __device__ __forceinline__ uint32_t SpreadBytes(uint32_t word, int pair) {
                    : (word >> 16 & 0xFFu) | (word >> 8 & 0xFF0000u);
 }
 
-// Four E4M3 codes. Exponent and mantissa move to where BF16 has them, which leaves the exponent's
-// bias of 7 instead of 127: a product with 2^120 puts that right, for subnormal codes as well.
-__device__ __forceinline__ void ExpandE4m3(uint32_t word, uint32_t& low, uint32_t& high) {
-  uint32_t pairs[2];
-  SLUICE_UNROLL
-  for (int pair = 0; pair < 2; ++pair) {
-    const uint32_t bytes = SpreadBytes(word, pair) << 8;
-    pairs[pair] =
-        FmaBf16x2((bytes & 0x80008000u) | (bytes >> 4 & 0x07F007F0u), 0x7B807B80u, kMinusZeros);
-  }
-  // 0x7F and 0xFF are NaN; the sum reaches the highest bit of those bytes alone.
-  const uint32_t nan = ((word & 0x7F7F7F7Fu) + 0x01010101u) & 0x80808080u;
-  if (nan != 0) {
-    for (int pair = 0; pair < 2; ++pair) pairs[pair] |= (SpreadBytes(nan, pair) >> 7) * 0x7FC0u;
-  }
-  low = pairs[0];
-  high = pairs[1];
-}
-
 // Four I8 codes: 128 + the low 7 bits, less 128 or, where the sign bit is set, 256.
 __device__ __forceinline__ void ExpandI8(uint32_t word, uint32_t& low, uint32_t& high) {
   uint32_t pairs[2];

@@ -92,8 +92,8 @@ __device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int 
       ExpandI8(codes.x, words[0], words[1]);
       ExpandI8(codes.y, words[2], words[3]);
     } else {
-      ExpandE4m3(codes.x, words[0], words[1]);
-      ExpandE4m3(codes.y, words[2], words[3]);
+      E4m3x4ToBf16(codes.x, words[0], words[1]);
+      E4m3x4ToBf16(codes.y, words[2], words[3]);
     }
   } else {
     const int offset = ChunkOffset<4, kStageK>(row, unit) + t * 4;

@@ -12,7 +12,4 @@ using LaunchLinearTiles = void(const StreamHandle& stream, int tokens, const Lin
 LaunchLinearTiles LaunchBf16Tiles, LaunchF8Tiles, LaunchF8InputTiles, LaunchF8BlockTiles,
     LaunchI8Tiles, LaunchNvF4Tiles, LaunchMxF4Tiles;
 
-// y from args.partials, once the tiles have written them.
-void LaunchCombineRanges(const StreamHandle& stream, const LinearTileArgs& args, float factor);
-
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear

@@ -12,7 +12,8 @@ namespace sluice::device {
 // Weight rows of a block.
 constexpr int kLinearTileRows = 64;
 // With up to so many rows of x the ranges of a split run side by side, each in blocks of its own
-// that write partial sums; beyond, there are blocks enough, and each runs through all ranges.
+// that write partial sums, which the last of them adds up; beyond, there are blocks enough, and
+// each runs through all ranges.
 constexpr int64_t kMaxParallelSplitRows = 64;
 
 struct LinearSplit {

@@ -23,7 +23,8 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 struct LinearTileArgs {
   device::GroupedLinearArgs product;  // num_experts: 0 where it is not grouped
   device::LinearSplit split;
-  // [ranges, m, n], for blocks of one range each (grid z); null: a block runs through all ranges.
+  // [ranges, m, n], for blocks of one range each (grid z), of which the last of a tile adds up all
+  // of them; null: a block runs through all ranges.
   float* partials;
 };
 
@@ -44,6 +45,8 @@ struct Tile {
   static constexpr int kMostBytes = 80 * 1024;
   static constexpr int kStages = kMostBytes / kStageBytes > 4 ? 4 : kMostBytes / kStageBytes;
   static constexpr unsigned kSharedBytes = kStages * kStageBytes;
+  // Blocks that registers are to suffice for, of those that a multiprocessor has shared memory for.
+  static constexpr int kBlocks = kTokens == 128 ? 1 : kTokens == 64 ? 2 : kTokens == 32 ? 4 : 5;
   static_assert(kStages >= 2 && kStageBytes % 128 == 0);
 };
 
@@ -279,8 +282,8 @@ __device__ __forceinline__ void MultiplyExpanded(const unsigned char* weights,
       LoadBf16Unit<kStageK>(inputs, token + j * 8, unit, t, b);
     } else {
       const uint2 codes = LoadByteUnit<kStageK>(inputs, token + j * 8, unit, t);
-      ExpandE4m3(codes.x, b[0], b[1]);
-      ExpandE4m3(codes.y, b[2], b[3]);
+      E4m3x4ToBf16(codes.x, b[0], b[1]);
+      E4m3x4ToBf16(codes.y, b[2], b[3]);
     }
     SLUICE_UNROLL
     for (int step = 0; step < 4; step += 2) {
@@ -289,6 +292,63 @@ __device__ __forceinline__ void MultiplyExpanded(const unsigned char* weights,
         MmaBf16(sums[r][j], {a[r][0][step], a[r][1][step], a[r][0][step + 1], a[r][1][step + 1]},
                 {b[step], b[step + 1]});
       }
+    }
+  }
+}
+
+// Tiles of products whose ranges run side by side, at most.
+constexpr int64_t kMostSplitTiles = 4096;
+
+// How many blocks of each tile have written their part; 0 before a launch and after it. So products
+// run on one stream of a device at a time.
+__device__ __forceinline__ unsigned& FinishedRanges(unsigned tile) {
+  SLUICE_KEPT unsigned finished[kMostSplitTiles];
+  return finished[tile];
+}
+
+// Block, whose parts are written. True for the last of a tile's blocks: then the parts of all of
+// them are there to be read, past the cache of this multiprocessor (__ldcg).
+__device__ __forceinline__ bool IsLastOfTile() {
+  auto* is_last = reinterpret_cast<int*>(SharedMemory());
+  __threadfence();
+  __syncthreads();  // all of this block's parts are visible, and nobody reads the stages
+  if (threadIdx.x == 0) {
+    unsigned& finished = FinishedRanges(blockIdx.y * gridDim.x + blockIdx.x);
+    *is_last = atomicAdd(&finished, 1u) == gridDim.z - 1;
+    if (*is_last) finished = 0;
+  }
+  __syncthreads();
+  __threadfence();
+  return *is_last != 0;
+}
+
+// Block. Adds up a tile's ranges, in order.
+template <int kThreads>
+__device__ __forceinline__ void CombineRanges(const LinearTileArgs& args, const TokenRange& tokens,
+                                              int64_t first_n, const ResultScales& result) {
+  constexpr int kRows = device::kLinearTileRows;
+  constexpr int kAtOnce = 4;  // sums of a thread, whose parts are read together
+  static_assert(kThreads % kRows == 0);
+  const device::LinearArgs& linear = args.product.linear;
+  const int64_t n = first_n + threadIdx.x % kRows;
+  if (n >= linear.w.n) return;
+  const int ranges = static_cast<int>(args.split.ranges);
+  for (int first = static_cast<int>(threadIdx.x) / kRows; first < tokens.count;
+       first += kAtOnce * (kThreads / kRows)) {
+    float totals[kAtOnce] = {};
+    for (int range = 0; range < ranges; ++range) {
+      SLUICE_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int in_tile = first + i * (kThreads / kRows);
+        if (in_tile >= tokens.count) continue;
+        totals[i] +=
+            __ldcg(args.partials + (range * linear.m + tokens.first + in_tile) * linear.w.n + n);
+      }
+    }
+    SLUICE_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int in_tile = first + i * (kThreads / kRows);
+      if (in_tile < tokens.count) result.Write(linear, tokens.first + in_tile, n, totals[i]);
     }
   }
 }
@@ -419,10 +479,12 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
       }
     }
   }
+  if (args.partials != nullptr && IsLastOfTile())
+    CombineRanges<Shape::kThreads>(args, tokens, first_n, result);
 }
 
 template <Format kF, int kTokens, bool kMultipliesE4m3>
-__global__ void __launch_bounds__(Tile<kF, kTokens>::kThreads)
+__global__ void __launch_bounds__(Tile<kF, kTokens>::kThreads, Tile<kF, kTokens>::kBlocks)
     LinearTileKernel(LinearTileArgs args) {
   // Where tensor cores lack E4M3, device code takes BF16 whatever the host asked for.
   RunTile<kF, kTokens, kMultipliesE4m3 && kHasE4m3Mma>(args);
