@@ -3,12 +3,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-struct CombineExpertsLaunch {
-  device::CombineExpertsArgs args;
-  bool wide;
-};
-
-__global__ void CombineExpertsKernel(CombineExpertsLaunch launch) {
+__global__ void CombineExpertsKernel(RowsLaunch<device::CombineExpertsArgs> launch) {
   const device::CombineExpertsArgs& args = launch.args;
   const int64_t row = blockIdx.x;
   const int64_t col = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kVector;
@@ -32,7 +27,7 @@ __global__ void CombineExpertsKernel(CombineExpertsLaunch launch) {
 void LaunchCombineExperts(const StreamHandle& stream, const device::CombineExpertsArgs& args) {
   const bool wide = IsWide(args.y, args.cols) && IsWide(args.sum, args.cols);
   Launch<CombineExpertsKernel>(stream, "combine_experts", RowsShape(args.rows, args.cols, false),
-                               CombineExpertsLaunch{args, wide});
+                               RowsLaunch<device::CombineExpertsArgs>{args, wide});
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -3,12 +3,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-struct ConvertRowsLaunch {
-  device::ConvertRowsArgs args;
-  bool wide;
-};
-
-__global__ void ConvertRowsKernel(ConvertRowsLaunch launch) {
+__global__ void ConvertRowsKernel(RowsLaunch<device::ConvertRowsArgs> launch) {
   const device::ConvertRowsArgs& args = launch.args;
   const int64_t row = blockIdx.x;
   WriteRow(args.out, row, args.cols, launch.wide,
@@ -23,7 +18,7 @@ void LaunchConvertRows(const StreamHandle& stream, const device::ConvertRowsArgs
   const bool wide = IsWide(args.x, args.cols) && IsWide(args.out, args.cols);
   Launch<ConvertRowsKernel>(stream, "convert_rows",
                             RowsShape(args.rows, args.cols, IsPerToken(args.out)),
-                            ConvertRowsLaunch{args, wide});
+                            RowsLaunch<device::ConvertRowsArgs>{args, wide});
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

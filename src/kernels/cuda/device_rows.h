@@ -32,6 +32,13 @@ __host__ __device__ __forceinline__ bool HasRowScales(const device::RowsOut& out
   return out.type == device::Number::kF8 || IsNvF4(out);
 }
 
+// What a kernel over rows is launched with.
+template <typename Args>
+struct RowsLaunch {
+  Args args;
+  bool wide;
+};
+
 // Threads for a row of `cols` numbers, at most `limit`: a function of `cols` alone, so that a row's
 // sums do not depend on the batch.
 inline unsigned RowThreads(int64_t cols, unsigned limit) {

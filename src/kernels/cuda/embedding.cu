@@ -3,12 +3,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-struct EmbeddingLaunch {
-  device::EmbeddingArgs args;
-  bool wide;
-};
-
-__global__ void EmbeddingKernel(EmbeddingLaunch launch) {
+__global__ void EmbeddingKernel(RowsLaunch<device::EmbeddingArgs> launch) {
   const device::EmbeddingArgs& args = launch.args;
   const int64_t row = blockIdx.x;
   const int64_t col = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kVector;
@@ -25,7 +20,7 @@ __global__ void EmbeddingKernel(EmbeddingLaunch launch) {
 void LaunchEmbedding(const StreamHandle& stream, const device::EmbeddingArgs& args) {
   const bool wide = IsWide(args.table, args.cols) && IsWide(args.out, args.cols);
   Launch<EmbeddingKernel>(stream, "embedding", RowsShape(args.rows, args.cols, false),
-                          EmbeddingLaunch{args, wide});
+                          RowsLaunch<device::EmbeddingArgs>{args, wide});
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -3,12 +3,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-struct GatherRowsLaunch {
-  device::GatherRowsArgs args;
-  bool wide;
-};
-
-__global__ void GatherRowsKernel(GatherRowsLaunch launch) {
+__global__ void GatherRowsKernel(RowsLaunch<device::GatherRowsArgs> launch) {
   const device::GatherRowsArgs& args = launch.args;
   const int64_t place = blockIdx.x;
   const int32_t pair = args.order[place];
@@ -27,7 +22,7 @@ void LaunchGatherRows(const StreamHandle& stream, const device::GatherRowsArgs& 
   const bool wide = IsWide(args.x, args.cols) && IsWide(args.out, args.cols);
   Launch<GatherRowsKernel>(stream, "gather_rows",
                            RowsShape(args.pairs, args.cols, IsPerToken(args.out)),
-                           GatherRowsLaunch{args, wide});
+                           RowsLaunch<device::GatherRowsArgs>{args, wide});
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -5,14 +5,10 @@ namespace {
 
 constexpr unsigned kMaxThreads = 512;
 
-struct RmsNormLaunch {
-  device::RmsNormArgs args;
-  bool wide;
-};
-
 // A block for each row, which it holds in registers: kVectors vectors a thread.
 template <int kVectors>
-__global__ void __launch_bounds__(kMaxThreads) RmsNormKernel(RmsNormLaunch launch) {
+__global__ void __launch_bounds__(kMaxThreads)
+    RmsNormKernel(RowsLaunch<device::RmsNormArgs> launch) {
   const device::RmsNormArgs& args = launch.args;
   const bool wide = launch.wide;
   auto* shared = reinterpret_cast<float*>(SharedMemory());
@@ -80,7 +76,7 @@ void LaunchRmsNorm(const StreamHandle& stream, const device::RmsNormArgs& args) 
   shape.shared_bytes = 64 * sizeof(float);
   const int64_t vectors =
       (cols + int64_t{shape.threads} * kVector - 1) / (int64_t{shape.threads} * kVector);
-  const RmsNormLaunch launch{args, wide};
+  const RowsLaunch<device::RmsNormArgs> launch{args, wide};
   if (vectors <= 1)
     Launch<RmsNormKernel<1>>(stream, "rms_norm", shape, launch);
   else if (vectors <= 2)

@@ -9,14 +9,10 @@ constexpr int kRows = 8;           // that share a read of the weights
 constexpr unsigned kExperts = 8;   // of a block: a warp each
 constexpr unsigned kChoosers = 4;  // rows of a block that chooses, a warp each
 
-struct RouterLaunch {
-  device::RouterArgs args;
-  bool wide;
-};
-
 // Lane l sums the products of vectors l, l + 32, ... in their order; then the lanes' sums are
 // added.
-__global__ void __launch_bounds__(kExperts * 32) RouterLogitsKernel(RouterLaunch launch) {
+__global__ void __launch_bounds__(kExperts * 32)
+    RouterLogitsKernel(RowsLaunch<device::RouterArgs> launch) {
   const device::RouterArgs& args = launch.args;
   const int64_t expert = int64_t{blockIdx.y} * kExperts + threadIdx.x / 32;
   if (expert >= args.num_experts) return;
@@ -103,7 +99,8 @@ void LaunchRouter(const StreamHandle& stream, const device::RouterArgs& args) {
   shape.grid_x = static_cast<unsigned>((args.rows + kRows - 1) / kRows);
   shape.grid_y = static_cast<unsigned>((args.num_experts + kExperts - 1) / kExperts);
   shape.threads = kExperts * 32;
-  Launch<RouterLogitsKernel>(stream, "router_logits", shape, RouterLaunch{args, wide});
+  Launch<RouterLogitsKernel>(stream, "router_logits", shape,
+                             RowsLaunch<device::RouterArgs>{args, wide});
   LaunchShape choice;
   choice.grid_x = static_cast<unsigned>((args.rows + kChoosers - 1) / kChoosers);
   choice.threads = kChoosers * 32;

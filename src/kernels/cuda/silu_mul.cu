@@ -3,12 +3,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-struct SiluMulLaunch {
-  device::SiluMulArgs args;
-  bool wide;
-};
-
-__global__ void SiluMulKernel(SiluMulLaunch launch) {
+__global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
   const device::SiluMulArgs& args = launch.args;
   const int64_t row = blockIdx.x;
   // A row's scale needs all its results before the first is written: they are computed twice, which
@@ -29,7 +24,7 @@ __global__ void SiluMulKernel(SiluMulLaunch launch) {
 void LaunchSiluMul(const StreamHandle& stream, const device::SiluMulArgs& args) {
   const bool wide = IsWide(args.x, args.width) && IsWide(args.out, args.width);
   Launch<SiluMulKernel>(stream, "silu_mul", RowsShape(args.rows, args.width, IsPerToken(args.out)),
-                        SiluMulLaunch{args, wide});
+                        RowsLaunch<device::SiluMulArgs>{args, wide});
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE
