@@ -59,7 +59,7 @@ Status Uploader::Copy(ThreadPool& pool, void* to, const void* from, int64_t byte
 }
 
 Status Uploader::Finish() {
-  const Status status = stream_->Synchronize();
+  Status status = stream_->Synchronize();
   used_ = 0;  // everything has arrived: the current chunk is free
   end_ = Clock::now();
   return status;
