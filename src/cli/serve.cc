@@ -18,6 +18,10 @@
 namespace sluice::cli {
 namespace {
 
+// What a server gets on top of the time of its running requests: for the step under way, and for
+// giving back memory.
+constexpr std::chrono::seconds kEndTime(60);
+
 // 1048576 as 1,048,576.
 std::string Grouped(int64_t number) {
   std::string digits = std::to_string(number);
@@ -100,6 +104,8 @@ Result<int> RunServe(const options::Settings& settings) {
     LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
              engine_config.drain_seconds);
     serving->server().BeginDrain();
+    EndWithin(std::chrono::duration<double>(engine_config.drain_seconds) + kEndTime,
+              "a step, or the device, did not come to its end: the server ends without it");
   });
   const auto load_start = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(serving->Load(engine_config, model, /*quiet=*/false));

@@ -53,6 +53,15 @@ SignalWatcher::~SignalWatcher() {
   thread_.join();
 }
 
+void EndWithin(std::chrono::duration<double> time, std::string why) {
+  std::thread([time, why = std::move(why)] {
+    std::this_thread::sleep_for(time);
+    std::fprintf(stderr, "error: %s\n", why.c_str());
+    std::fflush(nullptr);
+    std::_Exit(1);
+  }).detach();
+}
+
 InterruptDescriptor::InterruptDescriptor() {
   const sigset_t set = SetOf({SIGINT});
   fd_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

@@ -1,9 +1,11 @@
 // SIGINT and SIGTERM as events instead of interruptions.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <functional>
 #include <initializer_list>
+#include <string>
 #include <thread>
 
 namespace sluice::cli {
@@ -30,6 +32,10 @@ class SignalWatcher {
  private:
   std::thread thread_;
 };
+
+// From now on the process has so long to end by itself; then it ends with 1, and says why on
+// stderr. For what may never return: a kernel that hangs on a GPU, a driver that does not answer.
+void EndWithin(std::chrono::duration<double> time, std::string why);
 
 // A descriptor that becomes readable when SIGINT arrives, for those who wait for several things at
 // a time. Ownership: closes it when destroyed.   REQUIRES: BlockSignals({SIGINT}) was called.
