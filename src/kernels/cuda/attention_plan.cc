@@ -62,16 +62,25 @@ void VisitTiles(const TileTokens& tokens, bool narrow, std::span<const Attention
   }
 }
 
-// The least number of ranges from which on tiles are split: all of them, unless their partial
-// results would not fit.
+// Blocks that keep a large device busy: four for each of 132 multiprocessors.
+constexpr int64_t kBusyBlocks = 512;
+
+// The least number of ranges from which on tiles are split: those that would take longer than all
+// of them take together on a busy device, since what is split is written, read and combined on top.
+// Fewer, where their partial results would not fit.
 int32_t LeastRangesToSplit(const AttentionLimits& limits, const TileTokens& tokens,
                            std::span<const AttentionSliceInfo> slices,
                            const kernels::AttentionSpan& span) {
+  int64_t all_ranges = 0;
   std::array<int64_t, 32> partials{};  // of tiles of [2^i, 2^(i + 1)) ranges
   VisitTiles(tokens, true, slices, span, [&](int32_t, const PlannedTile& tile) {
     const auto ranges = static_cast<uint32_t>(tile.NumRanges());
+    all_ranges += ranges;
     partials[static_cast<size_t>(std::bit_width(ranges)) - 1] += int64_t{ranges} * tile.num_tokens;
   });
+  const int64_t head_tiles =
+      int64_t{limits.num_kv_heads} * HeadTilesOf(limits.num_heads, limits.num_kv_heads).per_group;
+  const int64_t fair = all_ranges * head_tiles / kBusyBlocks;
   const int64_t room = MaxPartialTokens(limits);
   int64_t total = 0;
   size_t i = partials.size() - 1;
@@ -79,7 +88,9 @@ int32_t LeastRangesToSplit(const AttentionLimits& limits, const TileTokens& toke
     total += partials[i];
     if (total > room) break;
   }
-  return i + 1 < 31 ? int32_t{1} << (i + 1) : INT32_MAX;
+  if (i + 1 >= 31) return INT32_MAX;
+  return static_cast<int32_t>(
+      std::max(int64_t{1} << (i + 1), std::min(fair + 1, int64_t{INT32_MAX})));
 }
 
 }  // namespace

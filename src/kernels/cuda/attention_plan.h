@@ -2,8 +2,9 @@
 // which positions, and whose partial results are combined (AttentionItem and AttentionMerge of
 // device_kernels.h; attention_tiles.h).
 //
-// Slices of few tokens become narrow tiles, whose positions are split so that a few long sequences
-// keep the whole device busy; others become wide ones. Neither choice shows in the results.
+// Slices of few tokens become narrow tiles, whose positions are split where that keeps the whole
+// device busy, as of a few long sequences; others become wide ones. Neither choice shows in the
+// results.
 #pragma once
 
 #include <cstdint>
