@@ -198,7 +198,7 @@ def cuda(tally):
             faults.append("%s; found:\n%s" % (what, found))
 
     def output(*argv):
-        result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PROGRAM_TIMEOUT_S)
         return result.returncode, result.stdout
 
     tool = cuobjdump(folder)
