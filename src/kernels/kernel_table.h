@@ -95,7 +95,7 @@ struct KernelTable {
   // How many neighbouring panels the linear functions like to be given at once; at most 4.
   int panels_per_unit;
   int64_t expand_rows;
-  // Whether linear_bf16 and linear_bf16_packed take block scales, where block_steps divides 64.
+  // Whether linear_bf16 and linear_bf16_packed take block scales, where block_steps divides 16.
   bool has_block_scales;
   ExpandFunction expand_i8;
   ExpandFunction expand_f8;
@@ -106,7 +106,7 @@ struct KernelTable {
   // into scratch memory (each call a range of the pack_units() units), then multiplied. The results
   // are those of linear_bf16 (whose weights may be codes) and linear_i8.
   int64_t packed_min_rows;
-  int packed_panels_per_unit;
+  int packed_panels_per_unit;  // at most; even
   int64_t packed_lines_bytes;
   int64_t (*packed_x_bytes)(int64_t rows, int64_t row_bytes);
   int64_t (*pack_units)(int64_t rows, int64_t row_bytes);

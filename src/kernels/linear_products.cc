@@ -16,6 +16,15 @@ int64_t Units(int64_t count, int64_t per_unit) {
   return (count + per_unit - 1) / per_unit;
 }
 
+// Panels of a unit on packed activations: what the kernels like most, or fewer where the threads
+// would not get some units each.
+int64_t PackedPanelsPerUnit(int64_t panels, int num_threads) {
+  constexpr int64_t kUnitsPerThread = 4;
+  int64_t per_unit = Kernels().packed_panels_per_unit;
+  while (per_unit > 2 && Units(panels, per_unit) < kUnitsPerThread * num_threads) per_unit /= 2;
+  return per_unit;
+}
+
 int64_t PackedRows(int64_t rows) {
   return Units(rows, kPackedRowMultiple) * kPackedRowMultiple;
 }
@@ -65,7 +74,8 @@ void LinearProducts::AddRows(const LinearPlan& plan, const LinearArgs& args, Pac
   product.packed = packed;
   product.rows = rows;
   product.panels = NumPanels(args.outputs);
-  product.panels_per_unit = is_packed ? kernels.packed_panels_per_unit : kernels.panels_per_unit;
+  product.panels_per_unit = is_packed ? PackedPanelsPerUnit(product.panels, pool_.num_threads())
+                                      : kernels.panels_per_unit;
   product.row_units = is_packed ? 1 : Units(rows, kRowsPerUnit);
   product.packed_offset = packed_bytes_;
   product.pack_units_before = pack_units_;

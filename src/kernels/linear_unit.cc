@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kPanelRows = PackedMatrix::kPanelRows;
 constexpr int64_t kStepBytes = 1024;    // of BF16 lines
 constexpr int64_t kMaxPanels = 4;       // the largest panels_per_unit
-constexpr int64_t kMaxBlockSteps = 64;  // see KernelTable::has_block_scales
+constexpr int64_t kMaxBlockSteps = 16;  // see KernelTable::has_block_scales
 
 int64_t Steps(int64_t cols) {
   return (cols + kPanelStepInputs - 1) / kPanelStepInputs;

@@ -15,9 +15,9 @@ void AttentionChunk(const AttentionChunkArgs& args);
 
 // Activations as whole tiles for products of many rows; see KernelTable. At most kPackedMaxRows
 // rows at once.
-constexpr int kPackedPanels = 8;
+constexpr int kPackedPanels = 16;
 constexpr int kPackedMaxRows = 512;
-constexpr int64_t kPackedLinesBytes = int64_t{512} << 10;
+constexpr int64_t kPackedLinesBytes = int64_t{256} << 10;
 int64_t PackedXBytes(int64_t rows, int64_t row_bytes);
 int64_t PackUnits(int64_t rows, int64_t row_bytes);
 void PackX(const LinearArgs& args, int64_t unit_begin, int64_t unit_end);

@@ -172,6 +172,7 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
   for (int64_t chunk = 0; chunk < steps; chunk += kChunkSteps) {
     lines.BeginChunk(chunk);
     const int64_t end = steps - chunk < kChunkSteps ? steps : chunk + kChunkSteps;
+    if (chunk % kAwakeSteps == 0) KeepVectorsAwake();
     for (int64_t step = chunk; step < end; ++step) {
       Step<kNumber, kRowTiles, kPanels>(x + step * kStepBytes, x_tile_bytes, x_row_bytes,
                                         lines.At(0, step), lines.At(1, step));

@@ -1,13 +1,15 @@
 // linear with AMX tiles for many activation rows, which were packed into whole tiles before.
 //
-// The packed activations lie as [block of 4096 bytes of inputs][tile of 16 rows][step of 64 bytes]
+// The packed activations lie as [block of 1024 bytes of inputs][tile of 16 rows][step of 64 bytes]
 // [16][64], padded with zeros. The panels of narrow codes expand once for all rows. In a block of
 // inputs some panels' lines stay in L2 while all rows pass by; the sums wait in memory between
 // blocks. Every output element is the same chain of tile steps as in linear.cc.
 //
-// Measured on a Granite Rapids core (3.07 TFLOP/s of tile products alone, 2.47 with the operands in
-// L1): operands from L2 give 1.8 TFLOP/s, and sums that go to memory and back cost as much as four
-// steps. So blocks are long, and what comes next is brought to L2 meanwhile.
+// Measured on a Granite Rapids core (3.17 TFLOP/s of tile products of zeros, 2.55 of other numbers,
+// with the operands in L1): where both operands come from L2 it is 1.9, as a core has few buffers
+// for lines on their way to L1, and lines that are on their way from memory to L2 take them too. So
+// a block of two tiles of rows is as long as L1 holds it, the weights pass by L1, and what comes
+// next is fetched evenly all the time.
 #include <immintrin.h>
 
 #include "kernels/cpu/amx/kernels.h"
@@ -16,7 +18,7 @@
 namespace sluice::kernels::amx {
 namespace {
 
-constexpr int64_t kBlockSteps = 64;
+constexpr int64_t kBlockSteps = 16;  // a multiple of the steps that share a scale
 // Results larger than this would push the operands out of L2, so they are written past it: 30 %
 // faster.
 constexpr int64_t kStreamBytes = int64_t{2} << 20;
@@ -70,24 +72,61 @@ void PackX(const LinearArgs& args, int64_t unit_begin, int64_t unit_end) {
 
 namespace {
 
-// Brings the next lines of a stretch of memory to L2, a few at each step, while the present ones
-// are worked on.
+enum class Fetch { kToL2, kToWrite };
+
+// Fetches stretches of memory, some lines at each step, while the present ones are worked on.
+template <Fetch kFetch>
 class Prefetcher {
  public:
-  Prefetcher(const uint8_t* begin, int64_t bytes) : next_(begin), end_(begin + bytes) {}
-  template <int kLines>
+  // `count` stretches of `bytes`, each `stride` bytes after the one before, over `steps` steps.
+  Prefetcher(const void* begin, int64_t bytes, int64_t stride, int64_t count, int64_t steps)
+      : next_(static_cast<const char*>(begin)),
+        bytes_(bytes),
+        skip_(stride - bytes),
+        stretches_(count),
+        lines_((count * bytes / kLineBytes + steps - 1) / steps),
+        left_(bytes) {}
   void Step() {
-    if (next_ >= end_) return;
-#pragma GCC unroll 8
-    for (int i = 0; i < kLines; ++i)
-      _mm_prefetch(reinterpret_cast<const char*>(next_ + i * 64), _MM_HINT_T1);
-    next_ += kLines * 64;
+    if (stretches_ == 0) return;
+    for (int64_t i = 0; i < lines_; ++i) {
+      if constexpr (kFetch == Fetch::kToL2)
+        _mm_prefetch(next_ + i * kLineBytes, _MM_HINT_T1);
+      else
+        __builtin_prefetch(next_ + i * kLineBytes, 1);
+    }
+    next_ += lines_ * kLineBytes;
+    left_ -= lines_ * kLineBytes;
+    if (left_ > 0) return;
+    next_ += left_ + skip_;
+    left_ = bytes_;
+    --stretches_;
   }
 
  private:
-  const uint8_t* next_;
-  const uint8_t* end_;
+  const char* next_;
+  int64_t bytes_;  // of a stretch
+  int64_t skip_;   // from the end of one to the next
+  int64_t stretches_;
+  int64_t lines_;  // of a step
+  int64_t left_;   // bytes of the present stretch
 };
+
+// What is fetched while two tiles of rows meet two panels: the next rows, the panels of the next
+// block, and the place of the next sums.
+struct Ahead {
+  Prefetcher<Fetch::kToL2>& x;
+  Prefetcher<Fetch::kToL2>& w;
+  Prefetcher<Fetch::kToWrite> sums;
+
+  void Step() {
+    x.Step();
+    w.Step();
+    sums.Step();
+  }
+};
+
+// The sums of two tiles of rows and two panels: [row tile][panel][16][16].
+using PairSums = float[4][kTileRows * kPanelRows];
 
 // The lines of a pair of panels in one block of inputs; the last step's apart, as it may be a
 // padded copy.
@@ -96,11 +135,10 @@ struct PanelPair {
   const uint8_t* last[2];
 };
 
-// Multiplies two tiles of rows by two panels; `sums`: the four tiles of sums, read unless `start`.
+// Multiplies two tiles of rows by two panels; `sums` are read unless `start`.
 template <Number kNumber>
 inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
-                         int64_t steps, bool start, float (*sums)[kTileRows * kPanelRows],
-                         Prefetcher& x_ahead, Prefetcher& w_ahead) {
+                         int64_t steps, bool start, PairSums& sums, Ahead& ahead) {
   if (start) {
     _tile_zero(0);
     _tile_zero(1);
@@ -112,23 +150,19 @@ inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& 
     _tile_loadd(2, sums[2], 64);
     _tile_loadd(3, sums[3], 64);
   }
-  const auto step_of = [&](int64_t step, const uint8_t* w0, const uint8_t* w1)
-      __attribute__((always_inline)) {
+  for (int64_t step = 0; step < steps; ++step) {
+    const bool is_last = step + 1 == steps;
+    ahead.Step();
+    if (step % kAwakeSteps == 0) KeepVectorsAwake();
     _tile_loadd(4, x0 + step * kTileBytes, 64);
-    _tile_loadd(6, w0, 64);
+    _tile_stream_loadd(6, is_last ? panels.last[0] : panels.w[0] + step * kTileBytes, 64);
     SLUICE_AMX_MULTIPLY(0, 4, 6);
-    _tile_loadd(7, w1, 64);
+    _tile_stream_loadd(7, is_last ? panels.last[1] : panels.w[1] + step * kTileBytes, 64);
     SLUICE_AMX_MULTIPLY(1, 4, 7);
     _tile_loadd(5, x1 + step * kTileBytes, 64);
     SLUICE_AMX_MULTIPLY(2, 5, 6);
     SLUICE_AMX_MULTIPLY(3, 5, 7);
-  };
-  for (int64_t step = 0; step + 1 < steps; ++step) {
-    x_ahead.Step<8>();
-    w_ahead.Step<2>();
-    step_of(step, panels.w[0] + step * kTileBytes, panels.w[1] + step * kTileBytes);
   }
-  step_of(steps - 1, panels.last[0], panels.last[1]);
   _tile_stored(0, sums[0], 64);
   _tile_stored(1, sums[1], 64);
   _tile_stored(2, sums[2], 64);
@@ -138,10 +172,10 @@ inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& 
 // The same where every `block_steps` steps have scales (of panel p: from scales[p] on, 16 a block):
 // `sums` are the totals.
 inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
-                                 int64_t steps, bool start, float (*sums)[kTileRows * kPanelRows],
+                                 int64_t steps, bool start, PairSums& sums,
                                  const float* const (&scales)[2], int64_t block_steps,
-                                 Prefetcher& x_ahead, Prefetcher& w_ahead) {
-  alignas(64) float block_sums[4][kTileRows * kPanelRows];
+                                 Ahead& ahead) {
+  alignas(64) PairSums block_sums;
   if (start) __builtin_memset(sums, 0, sizeof(block_sums));
   for (int64_t first = 0; first < steps; first += block_steps) {
     const int64_t count = steps - first < block_steps ? steps - first : block_steps;
@@ -152,7 +186,7 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
       block.last[p] = has_last ? panels.last[p] : block.w[p] + (count - 1) * kTileBytes;
     }
     MultiplyPair<Number::kBf16>(x0 + first * kTileBytes, x1 + first * kTileBytes, block, count,
-                                true, block_sums, x_ahead, w_ahead);
+                                true, block_sums, ahead);
     for (int i = 0; i < 4; ++i)
       FoldBlock(block_sums[i], scales[i % 2] + first / block_steps * kPanelRows, kTileRows,
                 sums[i]);
@@ -162,9 +196,8 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
 // Writes the sums of two tiles of rows to y, row by row: a column of tiles would touch a page for
 // every line.
 template <Number kNumber>
-inline void StoreRows(const LinearArgs& args, int64_t first_row,
-                      const float (*sums)[kTileRows * kPanelRows], int64_t panel_begin,
-                      int64_t panel_end) {
+inline void StoreRows(const LinearArgs& args, int64_t first_row, const PairSums* sums,
+                      int64_t panel_begin, int64_t panel_end) {
   const int64_t rows =
       args.rows - first_row < 2 * kTileRows ? args.rows - first_row : 2 * kTileRows;
   const bool stream = args.rows * args.outputs * 4 > kStreamBytes;
@@ -172,8 +205,7 @@ inline void StoreRows(const LinearArgs& args, int64_t first_row,
     const int64_t tile = r / kTileRows * 2;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
       const int64_t i = panel - panel_begin;
-      StoreSum<kNumber>(args, first_row + r,
-                        sums[i / 2 * 4 + tile + i % 2] + r % kTileRows * kPanelRows,
+      StoreSum<kNumber>(args, first_row + r, sums[i / 2][tile + i % 2] + r % kTileRows * kPanelRows,
                         panel * kPanelRows, stream);
     }
   }
@@ -193,8 +225,8 @@ inline const uint8_t* LinesOf(const LinearArgs& args, int64_t panel, int64_t fir
 
 template <Number kNumber>
 inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t panel_end) {
-  // [row tile pair][panel pair * row tile * panel][16][16], of the thread's stack.
-  alignas(64) float sums[kPackedMaxRows / 32][kPackedPanels * 2][kTileRows * kPanelRows];
+  // [pair of row tiles][pair of panels], of the thread's stack.
+  alignas(64) PairSums sums[kPackedMaxRows / 32][kPackedPanels / 2];
   alignas(64) uint8_t padded[kPackedPanels][kTileBytes];  // last steps of less than 64 bytes
   PanelPair pairs[kPackedPanels / 2];
   const int64_t row_bytes = args.cols * kNumberBytes<kNumber>;
@@ -231,28 +263,40 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
     const uint8_t* block = BlockOf(args, first_step / kBlockSteps);
     const int64_t tile_bytes = block_steps * kTileBytes;
     const int64_t step_bytes = args.expand == nullptr ? kTileBytes : args.code_step_bytes;
-    Prefetcher w_ahead(static_cast<const uint8_t*>(args.w) + panel_end * args.panel_bytes +
-                           first_step * step_bytes,
-                       block_steps * step_bytes * panels_ahead);
+    // What comes next: the next block of these panels or the first of the next ones.
+    const int64_t next_panel = is_last ? panel_end : panel_begin;
+    const int64_t next_step = is_last ? 0 : first_step + kBlockSteps;
+    const int64_t next_steps = steps - next_step < kBlockSteps ? steps - next_step : kBlockSteps;
+    const int64_t pair_steps = panel_pairs * block_steps;
+    Prefetcher<Fetch::kToL2> w_ahead(static_cast<const uint8_t*>(args.w) +
+                                         next_panel * args.panel_bytes + next_step * step_bytes,
+                                     next_steps * step_bytes, args.panel_bytes,
+                                     is_last ? panels_ahead : panel_end - panel_begin,
+                                     row_pairs * pair_steps);
     for (int64_t row_pair = 0; row_pair < row_pairs; ++row_pair) {
       const uint8_t* x = block + row_pair * 2 * tile_bytes;
-      Prefetcher x_ahead(x + 2 * tile_bytes, row_pair + 1 < row_pairs ? 2 * tile_bytes : 0);
-      // Sums that need not wait for another block stay in one place, and so in L1.
-      auto* row_sums = sums[steps <= kBlockSteps ? 0 : row_pair];
+      // After the last rows of a block, the first of the next.
+      Prefetcher<Fetch::kToL2> x_ahead(x + 2 * tile_bytes, 2 * tile_bytes, 0,
+                                       is_last && row_pair + 1 == row_pairs ? 0 : 1, pair_steps);
+      // Sums that need not wait for another block stay in one place, and so in the caches.
+      const bool stays = steps <= kBlockSteps;
+      PairSums* row_sums = sums[stays ? 0 : row_pair];
+      PairSums* next_row_sums = sums[stays ? 0 : (row_pair + 1) % row_pairs];
       for (int64_t pair = 0; pair < panel_pairs; ++pair) {
+        const PairSums& next_sums = pair + 1 < panel_pairs ? row_sums[pair + 1] : next_row_sums[0];
+        Ahead ahead{x_ahead, w_ahead, {next_sums, sizeof(PairSums), 0, 1, block_steps}};
         if (kNumber == Number::kBf16 && args.block_scales != nullptr) {
           const int64_t panel = panel_begin + 2 * pair;
           const float* scales = args.block_scales + panel * args.panel_block_scales +
                                 first_step / args.block_steps * kPanelRows;
           const bool alone = panel + 1 == panel_end;
-          MultiplyPairOfBlocks(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
-                               row_sums + pair * 4,
-                               {scales, alone ? scales : scales + args.panel_block_scales},
-                               args.block_steps, x_ahead, w_ahead);
+          MultiplyPairOfBlocks(
+              x, x + tile_bytes, pairs[pair], block_steps, first_step == 0, row_sums[pair],
+              {scales, alone ? scales : scales + args.panel_block_scales}, args.block_steps, ahead);
           continue;
         }
         MultiplyPair<kNumber>(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
-                              row_sums + pair * 4, x_ahead, w_ahead);
+                              row_sums[pair], ahead);
       }
       if (is_last)
         StoreRows<kNumber>(args, row_pair * 2 * kTileRows, row_sums, panel_begin, panel_end);
