@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/ascii.h"
 #include "base/log.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/schemes/settings.h"
@@ -48,12 +49,12 @@ ElementType PlainTypeOf(const json::Value& config) {
 std::string MethodOf(const QuantizationSettings& settings) {
   for (const char* key : {"quant_method", "method"}) {
     const json::Value* value = settings.block.Find(key);
-    if (value != nullptr && value->is_string()) return LowerCase(value->as_string());
+    if (value != nullptr && value->is_string()) return AsciiLower(value->as_string());
   }
   // ModelOpt's sidecar names the producer instead; its older ones do not even that.
   const json::Value* producer = settings.block.Find("producer");
   const json::Value* name = producer == nullptr ? nullptr : producer->Find("name");
-  if (name != nullptr && name->is_string()) return LowerCase(name->as_string());
+  if (name != nullptr && name->is_string()) return AsciiLower(name->as_string());
   if (settings.where == "hf_quant_config.json" && settings.block.Find("quantization") != nullptr)
     return "modelopt";
   // compression_config had no quant_method at first.
@@ -114,7 +115,7 @@ Result<std::shared_ptr<const QuantizationScheme>> ParseScheme(const json::Value&
 }
 
 Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_view option) {
-  const std::string wanted = LowerCase(option);
+  const std::string wanted = AsciiLower(option);
   const std::string_view method = scheme.Method();
   // "modelopt" is the word for all of ModelOpt's formats.
   const bool fits = wanted == method || (wanted == "modelopt" && method.starts_with("modelopt")) ||

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
+
 namespace sluice {
 namespace {
 
@@ -15,12 +17,7 @@ tl::unexpected<Error> NoHttp(std::string_view what) {
 }
 
 bool EqualNoCase(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
-    const auto lower = [](char c) {
-      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    };
-    return lower(x) == lower(y);
-  });
+  return AsciiLower(a) == AsciiLower(b);
 }
 
 std::string_view Trimmed(std::string_view text) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
+
 namespace sluice {
 namespace {
 
@@ -37,7 +39,7 @@ size_t FlexibleMatchEnd(std::string_view text, size_t begin) {
 std::string Normalized(std::string_view text) {
   std::string plain;
   for (const char c : text) {
-    if (c != ',' && c != '$') plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    if (c != ',' && c != '$') plain += AsciiLower(c);
   }
   if (const size_t mark = plain.rfind(kMark); mark != std::string::npos)
     plain.erase(0, mark + kMark.size());

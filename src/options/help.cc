@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "options/compilation.h"
 #include "options/trtllm_keys.h"
 #include "options/values.h"
@@ -16,12 +17,6 @@ namespace {
 
 constexpr size_t kColumns = 100;
 constexpr size_t kIndent = 6;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return lower;
-}
 
 std::string Wrap(std::string_view text) {
   std::string result;
@@ -44,15 +39,15 @@ std::string Wrap(std::string_view text) {
 std::string FlagOf(const Option& option) {
   if (option.type == Type::kFlag) return fmt::format("--{0}, --no-{0}", FlagName(option));
   if (option.type == Type::kChoice) return fmt::format("--{} {}", FlagName(option), option.choices);
-  std::string value = Lower(TypeName(option.type));
+  std::string value = AsciiLower(TypeName(option.type));
   if (option.type == Type::kStrings) value = "text...";
   return fmt::format("--{} <{}>", FlagName(option), value);
 }
 
 bool Matches(const Option& option, std::string_view filter) {
-  const std::string wanted = Lower(filter);
+  const std::string wanted = AsciiLower(filter);
   return wanted.empty() || wanted == "all" ||
-         Lower(option.group).find(wanted) != std::string::npos ||
+         AsciiLower(option.group).find(wanted) != std::string::npos ||
          option.name.find(wanted) != std::string_view::npos;
 }
 

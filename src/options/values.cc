@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/ascii.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -40,12 +41,6 @@ constexpr Unit kUnits[] = {
     {"T", kKibi* kKibi* kKibi* kKibi, true},
 };
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return lower;
-}
-
 tl::unexpected<Error> Bad(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
 }
@@ -59,7 +54,7 @@ Status CheckRange(const Option& option, double value) {
 
 Result<std::string> CheckChoice(const Option& option, std::string_view word) {
   for (std::string_view choice : Split(option.choices, '|')) {
-    if (Lower(choice) == Lower(word)) return std::string(choice);
+    if (AsciiLower(choice) == AsciiLower(word)) return std::string(choice);
   }
   return Bad(
       fmt::format("expected {}, found '{}'", fmt::join(Split(option.choices, '|'), ", "), word));
@@ -172,7 +167,7 @@ Result<int64_t> ParseInteger(std::string_view text) {
 }
 
 Result<bool> ParseFlag(std::string_view text) {
-  const std::string lower = Lower(text);
+  const std::string lower = AsciiLower(text);
   for (std::string_view yes : {"true", "1", "yes", "on"}) {
     if (lower == yes) return true;
   }

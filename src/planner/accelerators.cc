@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
+
 namespace sluice {
 namespace {
 
@@ -22,11 +24,7 @@ constexpr Accelerator kAccelerators[] = {
 };
 
 bool SameName(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](char x, char y) { return lower(x) == lower(y); });
+  return AsciiLower(a) == AsciiLower(b);
 }
 
 }  // namespace

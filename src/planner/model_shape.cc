@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
+
 namespace sluice {
 namespace {
 
@@ -42,9 +44,7 @@ std::string LowerName(std::string_view id) {
   while (id.ends_with('/')) id.remove_suffix(1);
   if (const size_t slash = id.rfind('/'); slash != std::string_view::npos)
     id.remove_prefix(slash + 1);
-  std::string lower(id);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return lower;
+  return AsciiLower(id);
 }
 
 class ConfigReader {

@@ -1,13 +1,13 @@
 // Figures in a recipe's prose and tables, held against arithmetic: sizes of weights and caches,
 // speeds that no memory is fast enough for.
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <regex>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "recipe/findings.h"
 
 namespace sluice {
@@ -29,12 +29,6 @@ struct Claim {
 struct Amount {
   double low = 0, high = 0;
 };
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
 
 bool Has(const std::string& text, std::initializer_list<std::string_view> words) {
   return std::any_of(words.begin(), words.end(),
@@ -241,7 +235,7 @@ std::vector<Claim> ClaimsOf(const RecipeFacts& facts, const StoredModel& model) 
   std::vector<std::string> headings;
   int table_line = 0;  // where the table goes on
   const auto add_line = [&](int line, const std::string& text) {
-    if (text.size() <= kMaxLine) claims.push_back({line, Lower(text), text, model});
+    if (text.size() <= kMaxLine) claims.push_back({line, AsciiLower(text), text, model});
   };
   for (const ProseLine& line : facts.document.prose) {
     if (!line.text.starts_with('|')) {
@@ -254,7 +248,7 @@ std::vector<Claim> ClaimsOf(const RecipeFacts& facts, const StoredModel& model) 
     table_line = line.line + 1;
     for (size_t i = 1; i < cells.size(); ++i) {
       const StoredModel column = i < headings.size() ? ModelOfHeading(headings[i], model) : model;
-      claims.push_back({line.line, Lower(cells[0] + " " + cells[i]), cells[i], column});
+      claims.push_back({line.line, AsciiLower(cells[0] + " " + cells[i]), cells[i], column});
     }
   }
   for (const ShellScript& script : facts.scripts) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "tokenizer/unicode_data.h"
 
@@ -140,7 +141,7 @@ std::string Fold(std::string_view name) {
   std::string out;
   for (const char c : name) {
     if (c == ' ' || c == '-' || c == '_') continue;
-    out.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
+    out.push_back(AsciiLower(c));
   }
   return out;
 }

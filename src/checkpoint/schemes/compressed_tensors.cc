@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/ascii.h"
 #include "base/log.h"
 #include "checkpoint/schemes/linear_layout.h"
 #include "checkpoint/schemes/module_pattern.h"
@@ -41,12 +42,12 @@ Result<QuantizationArgs> ReadArgs(const json::Value& value, const std::string& w
   ASSIGN_OR_RETURN(const auto type, fields.String("type"));
   ASSIGN_OR_RETURN(const auto strategy, fields.String("strategy"));
   ASSIGN_OR_RETURN(args.group_size, fields.Integer("group_size", -1, 1 << 20));
-  args.type = LowerCase(type.value_or("int"));
-  args.strategy = LowerCase(strategy.value_or(args.group_size ? "group" : "tensor"));
+  args.type = AsciiLower(type.value_or("int"));
+  args.strategy = AsciiLower(strategy.value_or(args.group_size ? "group" : "tensor"));
   const json::Value* dynamic = value.Find("dynamic");
   args.dynamic = dynamic == nullptr || IsEmptySetting(*dynamic) ? "false"
                  : dynamic->is_bool()                           ? "true"
-                 : dynamic->is_string()                         ? LowerCase(dynamic->as_string())
+                 : dynamic->is_string()                         ? AsciiLower(dynamic->as_string())
                                                                 : json::Write(*dynamic);
   const json::Value* block = value.Find("block_structure");
   if (block != nullptr && !IsEmptySetting(*block)) {

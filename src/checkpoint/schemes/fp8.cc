@@ -2,6 +2,7 @@
 // tensor (AutoFP8, Quark's fp8 mode).
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "checkpoint/schemes/linear_layout.h"
 #include "checkpoint/schemes/module_pattern.h"
 #include "checkpoint/schemes/settings.h"
@@ -74,7 +75,7 @@ SchemeResult ReadFp8(const SchemeSource& source) {
   }
   const JsonFields fields(block, where + ".");
   ASSIGN_OR_RETURN(const auto activations, fields.String("activation_scheme"));
-  const bool is_static = activations && LowerCase(*activations) == "static";
+  const bool is_static = activations && AsciiLower(*activations) == "static";
   ASSIGN_OR_RETURN(const auto size, ReadBlockSize(block, where));
   LinearLayout layout;
   if (size) {

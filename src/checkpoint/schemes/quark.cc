@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "base/log.h"
 #include "checkpoint/schemes/linear_layout.h"
 #include "checkpoint/schemes/module_pattern.h"
@@ -204,7 +205,7 @@ Status CheckAlgorithms(const json::Value& block, const std::string& where) {
                                                                  "autosmoothquant"};
     const json::Value* name = algorithm.Find("name");
     if (name != nullptr && name->is_string() &&
-        std::find(kOfWeightsAlone.begin(), kOfWeightsAlone.end(), LowerCase(name->as_string())) !=
+        std::find(kOfWeightsAlone.begin(), kOfWeightsAlone.end(), AsciiLower(name->as_string())) !=
             kOfWeightsAlone.end()) {
       return {};
     }
@@ -257,7 +258,7 @@ SchemeResult ReadQuark(const SchemeSource& source) {
   ASSIGN_OR_RETURN(const json::Value* by_type, fields.Object("layer_type_quant_config"));
   if (by_type != nullptr) {
     for (const auto& [type, value] : by_type->as_object()) {
-      const std::string name = LowerCase(type);
+      const std::string name = AsciiLower(type);
       if (name.find("linear") == std::string::npos) {
         return UnsupportedSetting(where, "layer_type_quant_config", json::Value(type),
                                   "linear layers alone");

@@ -5,15 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace sluice {
+#include "base/ascii.h"
 
-std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
+namespace sluice {
 
 bool IsEmptySetting(const json::Value& value) {
   if (value.is_null()) return true;
@@ -51,7 +45,7 @@ Status CheckString(const json::Value& object, const std::string& where, std::str
   const json::Value* value = object.Find(name);
   if (value == nullptr || value->is_null()) return {};
   if (value->is_string() &&
-      std::find(allowed.begin(), allowed.end(), LowerCase(value->as_string())) != allowed.end()) {
+      std::find(allowed.begin(), allowed.end(), AsciiLower(value->as_string())) != allowed.end()) {
     return {};
   }
   return UnsupportedSetting(where, name, *value, fmt::format("{}", fmt::join(allowed, " or ")));
@@ -77,7 +71,7 @@ Result<bool> ReadKvCacheScheme(const json::Value* value, const std::string& wher
   if (value == nullptr || IsEmptySetting(*value)) return false;
   constexpr const char* kSupported = "FP8 with one scale for the keys and one for the values";
   if (value->is_string()) {
-    const std::string text = LowerCase(value->as_string());
+    const std::string text = AsciiLower(value->as_string());
     if (text == "fp8" || text == "fp8_e4m3" || text == "static") return true;
     if (text == "none" || text == "auto") return false;
     return UnsupportedSetting(where, name, *value, kSupported);
@@ -90,7 +84,7 @@ Result<bool> ReadKvCacheScheme(const json::Value* value, const std::string& wher
   RETURN_IF_ERROR(CheckBool(*value, inside, "symmetric", true));
   RETURN_IF_ERROR(CheckBool(*value, inside, "dynamic", false));
   RETURN_IF_ERROR(CheckString(*value, inside, "strategy", {"tensor"}));
-  if (bits.value_or(8) != 8 || LowerCase(type.value_or("float")) != "float")
+  if (bits.value_or(8) != 8 || AsciiLower(type.value_or("float")) != "float")
     return UnsupportedSetting(where, name, *value, kSupported);
   return true;
 }

@@ -46,8 +46,6 @@ Status CheckBool(const json::Value& object, const std::string& where, std::strin
 Status CheckEmpty(const json::Value& object, const std::string& where, std::string_view name,
                   std::string_view why);
 
-std::string LowerCase(std::string_view text);
-
 tl::unexpected<Error> UnsupportedSetting(const std::string& where, std::string_view name,
                                          const json::Value& found, std::string_view supported);
 

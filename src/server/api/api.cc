@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/ascii.h"
 #include "server/api/request_body.h"
 
 namespace sluice {
@@ -253,15 +254,11 @@ bool Api::Authorized(const HttpRequest& head) const {
   const std::string* header = head.Header("authorization");
   if (header == nullptr) return false;
   const size_t space = header->find(' ');
-  std::string scheme = header->substr(0, space);
-  for (char& c : scheme) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
   const std::string_view given =
       space == std::string::npos ? "" : std::string_view(*header).substr(space + 1);
   bool known = false;
   for (const std::string& key : config_.api_keys) known |= !key.empty() && SameKey(given, key);
-  return known && scheme == "bearer";
+  return known && AsciiLower(header->substr(0, space)) == "bearer";
 }
 
 std::optional<HttpResponse> Api::CheckHead(const HttpRequest& head) {

@@ -5,19 +5,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/ascii.h"
+
 namespace sluice {
 namespace {
 
 bool Has(const std::vector<std::string>& list, std::string_view value) {
   return std::find(list.begin(), list.end(), value) != list.end();
-}
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
 }
 
 }  // namespace
@@ -30,7 +24,7 @@ Cors::Cors(const ServerConfig& config)
       credentials_(config.allow_credentials) {
   if (Has(methods_, "*"))
     methods_ = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY"};
-  for (const std::string& header : config.allowed_headers) headers_.push_back(Lower(header));
+  for (const std::string& header : config.allowed_headers) headers_.push_back(AsciiLower(header));
 }
 
 bool Cors::IsAllowed(const std::string& origin) const {
@@ -67,7 +61,7 @@ std::optional<HttpResponse> Cors::Preflight(const HttpRequest& request) const {
       const size_t end = std::min(headers->find(',', begin), headers->size());
       const size_t first = headers->find_first_not_of(" \t", begin);
       if (first < end) {
-        std::string name = Lower(std::string_view(*headers).substr(first, end - first));
+        std::string name = AsciiLower(std::string_view(*headers).substr(first, end - first));
         name.resize(name.find_last_not_of(" \t") + 1);
         static constexpr std::string_view kSafe[] = {"accept", "accept-language",
                                                      "content-language", "content-type"};

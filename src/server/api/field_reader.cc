@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "server/api/python_text.h"
 
 namespace sluice {
@@ -12,14 +13,6 @@ namespace {
 
 constexpr size_t kMaxReported = 10;
 constexpr size_t kMaxErrors = 1000;  // Of a hostile list; more are not even counted.
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -172,7 +165,7 @@ std::optional<bool> FieldReader::ParseBool(const json::Value& value, std::string
     const double number = value.as_double();
     if (number == 0 || number == 1) return number == 1;
   } else if (value.is_string()) {
-    const std::string text = Lower(value.as_string());
+    const std::string text = AsciiLower(value.as_string());
     for (const std::string_view word : {"1", "on", "t", "true", "y", "yes"}) {
       if (text == word) return true;
     }

@@ -4,18 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "base/json.h"
 
 namespace sluice {
 namespace {
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 json::Value Object(std::initializer_list<std::pair<std::string, json::Value>> members) {
   json::Value result{json::Value::Object{}};
@@ -50,7 +43,7 @@ json::Value Answer(std::string_view schema) {
 }
 
 json::Value Operation(const RouteSpec& route, std::string_view method) {
-  std::string id = Lower(method);
+  std::string id = AsciiLower(method);
   for (const char c : route.path)
     id.push_back((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '_');
   json::Value operation = Object({{"summary", std::string(route.summary)}, {"operationId", id}});
@@ -106,7 +99,7 @@ std::string OpenApiDocument(const std::vector<const RouteSpec*>& routes,
     if (route->summary.empty()) continue;
     json::Value item{json::Value::Object{}};
     for (const std::string_view method : MethodsOf(*route))
-      item.Set(Lower(method), Operation(*route, method));
+      item.Set(AsciiLower(method), Operation(*route, method));
     paths.Set(std::string(route->path), std::move(item));
   }
   json::Value document = Object({

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
 #include "server/api/field_reader.h"
 #include "server/api/python_text.h"
@@ -317,10 +318,7 @@ std::optional<std::string> FromWideEncoding(std::string_view body) {
 bool IsJsonContentType(const HttpRequest& request) {
   const std::string* header = request.Header("content-type");
   if (header == nullptr) return false;
-  std::string type = header->substr(0, header->find(';'));
-  for (char& c : type) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  const std::string type = AsciiLower(header->substr(0, header->find(';')));
   const size_t end = type.find_last_not_of(" \t");
   return type.substr(0, end == std::string::npos ? 0 : end + 1) == "application/json";
 }

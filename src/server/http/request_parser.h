@@ -7,6 +7,7 @@
 
 #include <boost/beast/http/basic_parser.hpp>
 
+#include "base/ascii.h"
 #include "server/http/http_types.h"
 
 namespace sluice {
@@ -49,10 +50,7 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
       error = boost::beast::http::error::header_limit;
       return;
     }
-    fields_.push_back({std::string(name), std::string(value)});
-    for (char& c : fields_.back().name) {
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
+    fields_.push_back({AsciiLower(name), std::string(value)});
   }
   void on_header_impl(error_code& error) override { error = {}; }
   void on_body_init_impl(const boost::optional<uint64_t>&, error_code& error) override {
