@@ -170,7 +170,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   // Not pinned: the threads of the server share these cores, and the kernel places the workers
   // better around them.
   parts.pool = std::make_unique<ThreadPool>(plan.num_threads);
-  const LoadProgress progress = hooks.load_progress ? hooks.load_progress : LoadProgress();
+  const LoadProgress progress = std::move(hooks.load_progress);
   kernels::KvLayout layout;
   layout.num_kv_heads = static_cast<int>(model_config.num_key_value_heads);
   layout.head_dim = static_cast<int>(model_config.head_dim);
