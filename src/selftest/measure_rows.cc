@@ -1,4 +1,4 @@
-// Norms and fusions: bytes that must move, against the bandwidth.
+// Norms, fusions and draws: bytes that must move, against the bandwidth.
 #include <fmt/format.h>
 
 #include "selftest/measure_run.h"

@@ -155,7 +155,7 @@ std::span<const MeasurePart> MeasureParts() {
       {"decode", "attention of one token a sequence, against the bandwidth",
        MeasureDecodeAttention},
       {"prefill", "attention of prompts, against the peak", MeasurePrefillAttention},
-      {"rows", "norms and fusions, against the bandwidth", MeasureRows},
+      {"rows", "norms, fusions and draws, against the bandwidth", MeasureRows},
   };
   return kParts;
 }
