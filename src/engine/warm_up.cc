@@ -25,9 +25,10 @@ std::vector<StepShape> ShapesWithin(const WarmUpLimits& limits) {
   const int64_t most = std::min(limits.max_rows, limits.max_slices);
   std::vector<StepShape> shapes = {{.tokens = 1}, {.context = limits.max_context - 1}};
   for (const int64_t slices : {17, 33, 64})
-    if (slices <= most) shapes.push_back({.slices = slices, .context = 1});
-  for (const int64_t tokens : {int64_t{2}, std::min(limits.max_rows, limits.max_context)})
-    if (tokens <= limits.max_rows) shapes.push_back({.tokens = tokens, .draws = false});
+    if (slices <= most) shapes.push_back({.slices = slices});
+  const int64_t longest = std::min(limits.max_rows, limits.max_context);
+  for (const int64_t tokens : {std::min<int64_t>(2, longest), longest})
+    shapes.push_back({.tokens = tokens, .draws = false});
   return shapes;
 }
 

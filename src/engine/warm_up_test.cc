@@ -1,12 +1,16 @@
 #include "engine/warm_up.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
 
 #include <gmock/gmock.h>
 
+#include "device/device_pool.h"
+#include "device/emulated_device.h"
 #include "engine/engine_testing.h"
+#include "models/device/device_model.h"
 
 namespace sluice {
 namespace {
@@ -83,6 +87,42 @@ TEST(WarmUp, TheSmallestLimitsAreKept) {
   EXPECT_EQ(model.all_rows, std::set<int64_t>{1});
   EXPECT_EQ(model.longest, 1);
   EXPECT_EQ(model.num_drawing, 0);
+}
+
+// A model with groups of the cache, experts and FP8 inputs.
+TEST(WarmUp, RunsOnADevice) {
+  const std::filesystem::path folder =
+      std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/checkpoints/llama4-quark-fp8";
+  const auto config = LoadModelConfig(folder);
+  ASSERT_TRUE(config) << config.error().message;
+  ModelOptions options;
+  options.load_format = ModelOptions::LoadFormat::kDummy;
+  options.max_rows = 70;
+  options.max_slices = options.max_logit_rows = 64;
+  options.max_context = 300;
+  EmulatedDevice device;
+  const auto memory = PlanDeviceModel(*config, options, device.info());
+  ASSERT_TRUE(memory) << memory.error().message;
+  constexpr int64_t kBlocks = 2;
+  const int64_t kv_bytes = DevicePool::Padded(memory->kv_bytes_per_block * kBlocks);
+  auto pool = DevicePool::Allocate(
+      device, memory->weight_bytes + memory->workspace_bytes + kv_bytes, "a model");
+  ASSERT_TRUE(pool) << pool.error().message;
+  ThreadPool threads(1);
+  const auto model = LoadDeviceModel(device, *pool, threads, folder, *config, options);
+  ASSERT_TRUE(model) << model.error().message;
+  kernels::KvLayout layout;
+  layout.num_kv_heads = static_cast<int>(config->num_key_value_heads);
+  layout.head_dim = static_cast<int>(config->head_dim);
+  layout.block_size = options.block_size;
+  layout.type = options.kv_type;
+  KvCache cache =
+      KvCache::Wrap(layout, memory->kv_groups, kBlocks, *pool->Take(kv_bytes, "the KV cache"));
+  const WarmUpLimits limits{.max_rows = 70, .max_context = 300};
+  const Status status = WarmUp(**model, threads, cache, limits);
+  EXPECT_TRUE(status) << status.error().message;
+  device.FailNextLaunch();
+  EXPECT_FALSE(WarmUp(**model, threads, cache, limits));
 }
 
 TEST(WarmUp, AStepThatFailsIsToldAtStart) {
