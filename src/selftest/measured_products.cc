@@ -30,7 +30,10 @@ MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memo
   args.m = m;
   args.x_type = format.e4m3_inputs ? Number::kF8 : Number::kBF16;
   args.x = fill(format.e4m3_inputs ? Codes::kF8 : Codes::kBF16, m, k, 1);
-  if (format.e4m3_inputs || format.nvf4_inputs) args.x_scales = ones(m);
+  if (format.e4m3_inputs || format.nvf4_inputs) {
+    args.x_scales = ones(m);
+    args.same_x_scale = 1;
+  }
   args.y_type = Number::kBF16;
   args.y_stride = n;
   args.y = memory.Out<uint16_t>(m * n);
@@ -41,7 +44,10 @@ MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memo
   w.block_rows = format.block_rows;
   w.n = n;
   w.k = k;
-  if (format.has_row_scales) w.row_scales = ones(n);
+  if (format.has_row_scales) {
+    w.row_scales = ones(n);
+    w.same_row_scale = 1;
+  }
   args.w = w;
   args.scratch = memory.Out<uint8_t>(products.ScratchBytes(w, m) + 256);
   for (int64_t copy = 0; copy < copies; ++copy) {

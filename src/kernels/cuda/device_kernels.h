@@ -208,6 +208,9 @@ struct Weights {
   int block_rows;           // kBlock
   const float* row_scales;  // [n]; null: 1
   int64_t n, k;
+  // All of row_scales, where they are one number that the host knows; else 0. Kernels read
+  // row_scales.
+  float same_row_scale = 0;
 };
 
 // y = x W^T (+ bias). x: kBF16, or kF8 with a scale a row for weights of kF8 without group scales.
@@ -224,6 +227,7 @@ struct LinearArgs {
   const float* bias;  // [n] or null
   // Scratch for partial sums, LinearScratchBytes (linear_shapes.h).
   void* scratch;
+  float same_x_scale = 0;  // of x_scales, as same_row_scale of row_scales
 };
 
 // The same for experts of equal shape, one behind the other in memory: rows [row_begin[e],

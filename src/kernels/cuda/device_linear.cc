@@ -62,6 +62,13 @@ bool HasNvF4Inputs(const LinearArgs& args) {
   return args.x_type == Number::kBF16 && args.x_scales != nullptr;
 }
 
+// Whether the scales of rows of W and of x are a factor of the whole product. Results in BF16 are
+// then rounded once, and not read and written again.
+bool HasOneScale(const LinearArgs& args) {
+  return args.w.row_scales != nullptr && args.x_scales != nullptr && args.w.same_row_scale != 0 &&
+         args.same_x_scale != 0;
+}
+
 // Packed inputs: codes, then scales.
 int64_t PackedCodeBytes(int64_t m, int64_t k) {
   return RoundUp(m * k / 2, 256);
@@ -187,6 +194,8 @@ LibraryProduct DeviceLinear::DirectProduct(const LinearArgs& args) const {
     // A library that has no algorithm with scales may have one without.
     if (!library_->CanRun(product)) product.w_scales = product.x_scales = nullptr;
   }
+  if (product.w_scales == nullptr && HasOneScale(args))
+    product.factor = args.w.same_row_scale * args.same_x_scale;
   return product;
 }
 
@@ -196,7 +205,7 @@ bool DeviceLinear::RunDirect(const StreamHandle& stream, const LinearArgs& args)
   if (outcome == LibraryOutcome::kRefused) return false;
   ++counts_.library;
   if (outcome == LibraryOutcome::kFailed) return true;
-  const bool is_scaled = product.w_scales != nullptr;
+  const bool is_scaled = product.w_scales != nullptr || HasOneScale(args);
   FinishResults(stream, args, is_scaled ? nullptr : args.w.row_scales,
                 is_scaled || args.x_type != Number::kF8 ? nullptr : args.x_scales);
   return true;
@@ -209,6 +218,7 @@ LibraryProduct DeviceLinear::NvF4Product(const LinearArgs& args) const {
   product.x = codes;
   product.w_scales = args.w.group_scales;
   product.x_scales = Advance(codes, PackedCodeBytes(args.m, args.w.k));
+  if (HasOneScale(args)) product.factor = args.w.same_row_scale * args.same_x_scale;
   return product;
 }
 
@@ -224,8 +234,11 @@ bool DeviceLinear::RunNvF4(const StreamHandle& stream, const LinearArgs& args) {
   if (outcome == LibraryOutcome::kRefused) return false;
   ++counts_.library;
   ++counts_.nvf4;
-  if (outcome == LibraryOutcome::kEnqueued)
-    FinishResults(stream, args, args.w.row_scales, args.x_scales);
+  if (outcome == LibraryOutcome::kEnqueued) {
+    const bool is_scaled = HasOneScale(args);
+    FinishResults(stream, args, is_scaled ? nullptr : args.w.row_scales,
+                  is_scaled ? nullptr : args.x_scales);
+  }
   return true;
 }
 

@@ -491,6 +491,43 @@ TEST_P(DeviceLinearTest, MultipliesNvF4ByNvF4AsTheyAreOnBlackwell) {
   }
 }
 
+int64_t num_scalings;
+void CountScaling(const StreamHandle& stream, const ScaleResultsArgs& args) {
+  ++num_scalings;
+  PlainScale(stream, args);
+}
+
+// One scale of W and one of x, told to the host, are the product's factor: its results are rounded
+// once.
+TEST_P(DeviceLinearTest, LeavesOneScaleToTheLibrary) {
+  DeviceKernels kernels = kernels_;
+  kernels.scale_results = CountScaling;
+  for (const Format& format : {kNvF4Inputs, kF8}) {
+    for (const bool is_told : {true, false}) {
+      for (const bool has_bias : {true, false}) {
+        SCOPED_TRACE(fmt::format("{}, told {}, bias {}", format.name, is_told, has_bias));
+        // E4M3 products take scales of rows on Hopper alone.
+        device_ = std::make_unique<ClockDevice>(kBlackwell, &fake_.seconds);
+        linear_ = *DeviceLinear::Create(*device_, kernels, Options());
+        stream_ = *device_->CreateStream();
+        Problem problem(*device_, format, 66, 48, 64, Number::kBF16, has_bias);
+        std::fill_n(problem.row_scales.As<float>(), 48, 0.37f);
+        std::fill_n(problem.x_scales.As<float>(), 66, 0.013f);
+        if (is_told) {
+          problem.args.w.same_row_scale = 0.37f;
+          problem.args.same_x_scale = 0.013f;
+        }
+        num_scalings = 0;
+        Run(problem);
+        problem.ExpectResults(false);
+        EXPECT_EQ(linear_->counts().library, 1) << fake_.complaint;
+        EXPECT_EQ(num_scalings, is_told && !has_bias ? 0 : 1);
+        linear_.reset();
+      }
+    }
+  }
+}
+
 TEST_P(DeviceLinearTest, ExpandsNvF4WeightsWhereTheirInputsAreNot) {
   Open(Options(), kBlackwell);
   Problem problem(*device_, kNvF4, 66, 48, 64, Number::kF32, true);

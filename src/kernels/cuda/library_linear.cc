@@ -259,11 +259,11 @@ bool LibraryLinear::CanRun(const LibraryProduct& product) {
 LibraryOutcome LibraryLinear::Multiply(const StreamHandle& stream, const LibraryProduct& product,
                                        const Description& description, const Algorithm& algorithm,
                                        size_t workspace_bytes) const {
-  const float one = 1, zero = 0;
+  const float zero = 0;
   const int status =
-      f_.multiply(handle_, description.operation(), &one, product.w, description.a(), product.x,
-                  description.b(), &zero, product.y, description.d(), product.y, description.d(),
-                  &algorithm, product.workspace, workspace_bytes, stream.native);
+      f_.multiply(handle_, description.operation(), &product.factor, product.w, description.a(),
+                  product.x, description.b(), &zero, product.y, description.d(), product.y,
+                  description.d(), &algorithm, product.workspace, workspace_bytes, stream.native);
   if (status == kSuccess) return LibraryOutcome::kEnqueued;
   if (status == kInvalidValue || status == kArchMismatch || status == kNotSupported)
     return LibraryOutcome::kRefused;

@@ -19,7 +19,8 @@
 
 namespace sluice::device {
 
-// y = x W^T, scaled where scales are given. Addresses are the device's, of multiples of 16 bytes.
+// y = x W^T * factor, scaled where scales are given. Addresses are the device's, of multiples of 16
+// bytes.
 struct LibraryProduct {
   int64_t m = 0, n = 0, k = 0;
   // Of x and W: kBF16; kF8: n and k are multiples of 16; kF4: n is one of 16, k of 32.
@@ -33,6 +34,7 @@ struct LibraryProduct {
   // without: E4M3 of each 16 numbers of a row, as nvf4_scales.h orders them.
   const void* w_scales = nullptr;
   const void* x_scales = nullptr;
+  float factor = 1;
   void* workspace = nullptr;  // of the size given at the start, aligned to 256 bytes
 };
 

@@ -128,7 +128,8 @@ device::LinearArgs DeviceDecoder::ProductOf(const DeviceLinearWeights& weights,
           .y_type = y_type,
           .y_stride = weights.matrix.n,
           .bias = weights.bias,
-          .scratch = At(parts_.layout.linear_scratch)};
+          .scratch = At(parts_.layout.linear_scratch),
+          .same_x_scale = x.row_scale == device::RowScale::kPerToken ? 0 : x.static_scale};
 }
 
 void DeviceDecoder::Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x,

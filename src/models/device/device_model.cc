@@ -208,9 +208,9 @@ void LogUnroundedInputs(const ModelOptions& options, const DecoderWeights& loade
     LOG_INFO("models", "{}", text);
 }
 
-// Fills `list`'s parameters in `memory`.
+// Fills `list`'s parameters in `memory`, and in `layout` what is known of them then.
 Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const ParameterList& list,
-            const DeviceWeightLayout& layout, std::byte* memory, const Checkpoint* checkpoint,
+            DeviceWeightLayout& layout, std::byte* memory, const Checkpoint* checkpoint,
             const QuantizationScheme& scheme, uint64_t dummy_seed, const LoadProgress& progress) {
   DeviceSink sink(parts, layout, memory);
   if (checkpoint == nullptr) {
@@ -223,6 +223,7 @@ Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const Param
   RETURN_IF_ERROR(sink.Put(layout.rope_frequencies(), spec.rope_frequencies));
   RETURN_IF_ERROR(parts.stream.Synchronize());
   RETURN_IF_ERROR(parts.uploader.Finish());
+  layout.SetSameRowScales(sink.same_row_scales());
   if (checkpoint != nullptr) {
     LOG_INFO("models", "the weights reached the device at {:.2f} GB/s",
              parts.uploader.bytes_per_second() / 1e9);
@@ -271,7 +272,7 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
     RETURN_IF_ERROR(CheckParameters(list, *checkpoint, scheme, spec.tied_head));
     ASSIGN_OR_RETURN(formats, StoredFormats(list, *checkpoint, scheme));
   }
-  ASSIGN_OR_RETURN(const DeviceWeightLayout layout, DeviceWeightLayout::For(spec, list, formats));
+  ASSIGN_OR_RETURN(DeviceWeightLayout layout, DeviceWeightLayout::For(spec, list, formats));
   ASSIGN_OR_RETURN(void* const weights_memory, pool.Take(layout.total_bytes(), "the weights"));
   auto* const memory = static_cast<std::byte*>(weights_memory);
 

@@ -9,10 +9,12 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_testing.h"
+#include "kernels/cuda/device_kernel_tables.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/linear.h"
 #include "kernels/sampling.h"
 #include "models/device/device_model_testing.h"
+#include "models/device/device_sink.h"
 #include "models/device/device_weights.h"
 #include "models/weight_loader.h"
 #include "tensor/float4.h"
@@ -442,6 +444,52 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceWeightsTest,
                                            "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
                                            "llama4-modelopt-nvfp4"),
                          CheckpointName);
+
+TEST(DeviceSinkTest, KnowsWhichScalesOfRowsAreOneNumber) {
+  int64_t same = 0, different = 0;
+  for (const char* name : {"qwen3-modelopt-fp8", "qwen3-moe-llmc-nvfp4", "qwen3-llmc-int8-w8a8"}) {
+    for (const bool is_dummy : {false, true}) {
+      SCOPED_TRACE(name);
+      const auto config = LoadModelConfig(DataFolder(name));
+      const auto spec = DescribeModel(*config);
+      DecoderWeights loaded;
+      const ParameterList list = ListParameters(*spec, loaded);
+      ThreadPool threads(2);
+      const auto checkpoint = Checkpoint::Open(DataFolder(name));
+      ASSERT_TRUE(
+          LoadParameters(threads, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
+      std::vector<DataFormat> formats;
+      for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
+      const auto layout = DeviceWeightLayout::For(*spec, list, formats);
+      ASSERT_TRUE(layout);
+      EmulatedDevice device;
+      const auto stream = *device.CreateStream();
+      Uploader uploader = *Uploader::Create(device);
+      const DeviceBuffer buffer = *device.Allocate(layout->total_bytes(), "the weights");
+      auto* const memory = buffer.As<std::byte>();
+      DeviceSink sink({uploader, threads, device::KernelsOf(DeviceKind::kEmulated), *stream},
+                      *layout, memory);
+      ASSERT_TRUE(
+          is_dummy
+              ? FillDummyParameters(sink, list, 7, *config->scheme, ElementType::kBF16, {})
+              : LoadParameters(sink, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
+      ASSERT_TRUE(stream->Synchronize());
+      ASSERT_TRUE(uploader.Finish());
+      const std::vector<float> scales = sink.same_row_scales();
+      ASSERT_EQ(scales.size(), list.matrices.size());
+      for (size_t i = 0; i < scales.size(); ++i) {
+        const device::Weights w = layout->matrix(i).At(memory);
+        const float* const begin = w.row_scales;
+        float expected = 0;
+        if (begin != nullptr && std::count(begin, begin + w.n, *begin) == w.n) expected = *begin;
+        EXPECT_EQ(scales[i], expected) << list.matrices[i].parts.front().name;
+        if (begin != nullptr) ++(expected != 0 ? same : different);
+      }
+    }
+  }
+  EXPECT_GT(same, 0);
+  EXPECT_GT(different, 0);
+}
 
 // The inputs of a checkpoint's layers on a device of this compute capability.
 DeviceDecoderWeights PlacedWeights(const char* name, ModelOptions::ActivationRounding rounding,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 #include "kernels/cuda/nvf4_scales.h"
@@ -96,6 +97,8 @@ Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*form
   place_ = &layout_.matrix(next_++);
   CHECK(place_->rows == matrix.rows() && place_->cols == matrix.cols);
   nvf4_scales_.clear();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  row_scales_.emplace_back(kInfinity, -kInfinity);
   return {};
 }
 
@@ -190,6 +193,7 @@ Status DeviceSink::PutScales(const StoredMatrix& source, int64_t first_row) {
   std::vector<float> scales(static_cast<size_t>(source.rows));
   for (int64_t row = 0; row < source.rows; ++row)
     scales[static_cast<size_t>(row)] = RowScaleOf(source, row);
+  NoteRowScales(scales);
   return Put(*place_->row_scales + first_row * 4, scales);
 }
 
@@ -232,6 +236,20 @@ Status DeviceSink::PutBlockScales(const StoredMatrix& source, int64_t first_row)
   return Put(*place_->group_scales + first_row / block_rows * groups * 4, scales);
 }
 
+void DeviceSink::NoteRowScales(std::span<const float> scales) {
+  auto& [least, most] = row_scales_.back();
+  for (const float scale : scales) {
+    least = std::min(least, scale);
+    most = std::max(most, scale);
+  }
+}
+
+std::vector<float> DeviceSink::same_row_scales() const {
+  std::vector<float> same;
+  for (const auto& [least, most] : row_scales_) same.push_back(least == most ? least : 0);
+  return same;
+}
+
 Status DeviceSink::Put(int64_t offset, std::span<const float> values) {
   return parts_.uploader.Copy(parts_.threads, memory_ + offset, values.data(),
                               static_cast<int64_t>(values.size_bytes()));
@@ -271,12 +289,13 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t ro
                  .groups = place.groups()});
   }
   if (place.row_scales) {
-    parts_.kernels.random_scales(handle,
-                                 {.out = memory_ + *place.row_scales + first_row * 4,
-                                  .type = device::GroupScales::kBlock,
-                                  .tensor_seed = tensor_seed,
-                                  .count = rows,
-                                  .value = rows_only ? numbers.scale : numbers.second_scale});
+    const float scale = rows_only ? numbers.scale : numbers.second_scale;
+    NoteRowScales({&scale, 1});
+    parts_.kernels.random_scales(handle, {.out = memory_ + *place.row_scales + first_row * 4,
+                                          .type = device::GroupScales::kBlock,
+                                          .tensor_seed = tensor_seed,
+                                          .count = rows,
+                                          .value = scale});
   }
   done(rows * place.row_bytes());
   return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -33,6 +34,10 @@ class DeviceSink final : public MatrixSink {
   Status AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
                    const Done& done) override;
 
+  // For each matrix of the list the number that all its scales of rows are; 0 where it has none, or
+  // several.
+  std::vector<float> same_row_scales() const;
+
   // A vector of numbers to its place in the memory.
   Status Put(int64_t offset, std::span<const float> values);
 
@@ -46,12 +51,15 @@ class DeviceSink final : public MatrixSink {
   Status PutScales(const StoredMatrix& source, int64_t first_row);
   Status PutNvF4Scales(const std::byte* scales, int64_t first_row, int64_t rows);
   Status PutBlockScales(const StoredMatrix& source, int64_t first_row);
+  void NoteRowScales(std::span<const float> scales);
 
   Parts parts_;
   const DeviceWeightLayout& layout_;
   std::byte* memory_;
   size_t next_ = 0;
   const DeviceMatrixPlace* place_ = nullptr;  // of the matrix that was begun last
+  // The smallest and the largest scale of a row, of each matrix so far.
+  std::vector<std::pair<float, float>> row_scales_;
   std::vector<std::byte> made_;
   // Of the matrix that was begun last, as far as they have come.
   std::vector<std::byte> nvf4_scales_;

@@ -206,7 +206,13 @@ device::Weights DeviceMatrixPlace::At(std::byte* memory) const {
   if (row_scales) weights.row_scales = reinterpret_cast<const float*>(memory + *row_scales);
   weights.n = rows;
   weights.k = cols;
+  weights.same_row_scale = same_row_scale;
   return weights;
+}
+
+void DeviceWeightLayout::SetSameRowScales(const std::vector<float>& scales) {
+  CHECK_EQ(scales.size(), matrices_.size());
+  for (size_t i = 0; i < scales.size(); ++i) matrices_[i].same_row_scale = scales[i];
 }
 
 Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,

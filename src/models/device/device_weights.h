@@ -27,6 +27,8 @@ struct DeviceMatrixPlace {
   int64_t codes = 0;
   std::optional<int64_t> group_scales = {};
   std::optional<int64_t> row_scales = {};
+  float same_row_scale =
+      0;  // all of them, where they are one number; known after they are uploaded
   int64_t end = 0;
 
   int64_t row_bytes() const { return cols * BitsPerElement(format.type) / 8; }
@@ -47,6 +49,8 @@ class DeviceWeightLayout {
                                         const std::vector<DataFormat>& formats);
 
   const DeviceMatrixPlace& matrix(size_t index) const { return matrices_[index]; }
+  // Of what was uploaded: DeviceSink::same_row_scales.
+  void SetSameRowScales(const std::vector<float>& scales);
   int64_t vector(size_t index) const { return vectors_[index]; }
   int64_t rope_frequencies() const { return rope_frequencies_; }
   int64_t total_bytes() const { return total_bytes_; }
