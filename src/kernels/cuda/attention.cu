@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(kAttentionThreads, BlocksTogether(kIsE4m3, kRo
 // Folds the partial results of a merge's rows; a warp for each head.
 __global__ void __launch_bounds__(kAttentionThreads) MergeKernel(AttentionLaunch launch) {
   constexpr int kMostPairs = 256 / 2 / 32;  // of columns, of a lane
+  constexpr int kAtOnce = 4;                // partial results that are read together
   const AttentionArgs& args = launch.attention;
   const AttentionMerge merge = args.merges[blockIdx.x];
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -44,31 +45,47 @@ __global__ void __launch_bounds__(kAttentionThreads) MergeKernel(AttentionLaunch
   for (int token = 0; token < merge.num_tokens; ++token) {
     float largest = kNoScore, weights = 0;
     float2 sums[kMostPairs] = {};
-    for (int i = 0; i < merge.num_partials; ++i) {
-      const float* partial =
-          args.partials +
-          (static_cast<int64_t>(merge.first_partial + i * merge.num_tokens + token) *
-               args.num_heads +
-           head) *
-              (head_dim + kPartialExtraNumbers);
-      float factor = 0, new_factor = 1;
-      if (i == 0) {
-        largest = partial[head_dim];
-        weights = partial[head_dim + 1];
-      } else {
-        FoldLargest(largest, partial[head_dim], factor, new_factor);
-        weights = FoldSum(weights, factor, partial[head_dim + 1], new_factor);
+    for (int first = 0; first < merge.num_partials; first += kAtOnce) {
+      float part_largest[kAtOnce], part_weights[kAtOnce];
+      float2 part_sums[kAtOnce][kMostPairs];
+      SLUICE_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i >= merge.num_partials) continue;
+        const float* partial =
+            args.partials +
+            (static_cast<int64_t>(merge.first_partial + (first + i) * merge.num_tokens + token) *
+                 args.num_heads +
+             head) *
+                (head_dim + kPartialExtraNumbers);
+        part_largest[i] = partial[head_dim];
+        part_weights[i] = partial[head_dim + 1];
+        SLUICE_UNROLL
+        for (int j = 0; j < kMostPairs; ++j) {
+          const int column = 2 * (lane + 32 * j);
+          if (column < head_dim)
+            part_sums[i][j] = *reinterpret_cast<const float2*>(partial + column);
+        }
       }
       SLUICE_UNROLL
-      for (int j = 0; j < kMostPairs; ++j) {
-        const int column = 2 * (lane + 32 * j);
-        if (column >= head_dim) continue;
-        const float2 sum = *reinterpret_cast<const float2*>(partial + column);
-        if (i == 0) {
-          sums[j] = sum;
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i >= merge.num_partials) continue;
+        float factor = 0, new_factor = 1;
+        if (first + i == 0) {
+          largest = part_largest[i];
+          weights = part_weights[i];
         } else {
-          sums[j].x = FoldSum(sums[j].x, factor, sum.x, new_factor);
-          sums[j].y = FoldSum(sums[j].y, factor, sum.y, new_factor);
+          FoldLargest(largest, part_largest[i], factor, new_factor);
+          weights = FoldSum(weights, factor, part_weights[i], new_factor);
+        }
+        SLUICE_UNROLL
+        for (int j = 0; j < kMostPairs; ++j) {
+          if (2 * (lane + 32 * j) >= head_dim) continue;
+          if (first + i == 0) {
+            sums[j] = part_sums[i][j];
+          } else {
+            sums[j].x = FoldSum(sums[j].x, factor, part_sums[i][j].x, new_factor);
+            sums[j].y = FoldSum(sums[j].y, factor, part_sums[i][j].y, new_factor);
+          }
         }
       }
     }

@@ -50,9 +50,18 @@ void Launch(const StreamHandle& stream, const char* name, const LaunchShape& sha
   constexpr unsigned kSharedWithoutAsking = 48 * 1024;
   cudaError_t code = cudaSuccess;
   if (shape.shared_bytes > kSharedWithoutAsking) {
-    code = cudaFuncSetAttribute(reinterpret_cast<const void*>(kKernel),
-                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                static_cast<int>(shape.shared_bytes));
+    // What was asked for before, of each device, so as not to ask at every launch.
+    constexpr int kDevices = 16;
+    static thread_local unsigned granted[kDevices] = {};
+    int device = 0;
+    code = cudaGetDevice(&device);
+    const bool is_known = device >= 0 && device < kDevices;
+    if (code == cudaSuccess && !(is_known && granted[device] >= shape.shared_bytes)) {
+      code = cudaFuncSetAttribute(reinterpret_cast<const void*>(kKernel),
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(shape.shared_bytes));
+      if (code == cudaSuccess && is_known) granted[device] = shape.shared_bytes;
+    }
   }
   if (code == cudaSuccess) {
     kKernel<<<dim3(shape.grid_x, shape.grid_y, shape.grid_z), shape.threads, shape.shared_bytes,
