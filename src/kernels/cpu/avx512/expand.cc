@@ -98,6 +98,35 @@ inline __m512 ScalesOfE8M0(__m512i codes) {
   return _mm512_castsi512_ps(bits);
 }
 
+// Whether one of the scales makes a product of a number other than zero that is not a normal number
+// of BF16, or is NaN: those outside of 2^-125 to 2^125.
+inline bool HaveUnusualE8M0(__m128i codes) {
+  const __m128i above_least = _mm_sub_epi8(codes, _mm_set1_epi8(2));
+  const __m128i limit = _mm_set1_epi8(static_cast<char>(251));
+  return _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(above_least, limit), above_least)) != 0;
+}
+
+// One step with any scales.
+__attribute__((noinline)) void ExpandUnusualMxfp4(const uint8_t* codes, const uint8_t* scales,
+                                                  uint8_t* lines) {
+  const __m512 numbers = NumbersOfE2M1();
+  const __m512 group_scales = ScalesOfE8M0(Bytes(scales));
+  for (int i = 0; i < 4; ++i)
+    ExpandWords4(Load(codes + i * kVectorBytes), numbers, group_scales,
+                 lines + 4 * i * kVectorBytes);
+}
+
+// The numbers of E2M1 in BF16, twice: the index's bit above the code does not matter.
+struct E2M1Table {
+  alignas(64) uint16_t words[32] = {};
+  constexpr E2M1Table() {
+    constexpr uint16_t kMagnitudes[8] = {0, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040, 0x4080, 0x40C0};
+    for (int i = 0; i < 32; ++i)
+      words[i] = static_cast<uint16_t>(kMagnitudes[i % 8] | (i & 8) << 12);
+  }
+};
+constexpr E2M1Table kBf16OfE2M1;
+
 }  // namespace
 
 void ExpandI8(const uint8_t* codes, const uint8_t* /*scales*/, int64_t steps, uint8_t* lines) {
@@ -144,15 +173,35 @@ void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
   }
 }
 
+// A scale is a power of two, so its exponent is added to those of the numbers but zero.
 void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
-  const __m512 numbers = NumbersOfE2M1();
+  const __m512i numbers = _mm512_load_si512(kBf16OfE2M1.words);
   for (int64_t step = 0; step < steps; ++step) {
-    const __m512 group_scales = ScalesOfE8M0(Bytes(scales + step * kPanelRows));
     const uint8_t* from = codes + step * kStepBytes4;
+    const uint8_t* step_scales = scales + step * kPanelRows;
     uint8_t* to = lines + step * kStepBytes;
+    const __m128i scale_codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(step_scales));
+    if (HaveUnusualE8M0(scale_codes)) [[unlikely]] {
+      ExpandUnusualMxfp4(from, step_scales, to);
+      continue;
+    }
+    const __m512i exponents = _mm512_slli_epi32(
+        _mm512_sub_epi32(_mm512_cvtepu8_epi32(scale_codes), _mm512_set1_epi32(127)), 23);
+    const __m512i both = _mm512_or_si512(exponents, _mm512_srli_epi32(exponents, 16));
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      ExpandWords4(Load(from + i * kVectorBytes), numbers, group_scales, to + 4 * i * kVectorBytes);
+      const __m512i words = Load(from + i * kVectorBytes);
+      const auto line = [&](int j, __m512i indices) __attribute__((always_inline)) {
+        const __m512i number = _mm512_permutexvar_epi16(indices, numbers);
+        const __mmask32 is_not_zero =
+            _mm512_test_epi16_mask(words, _mm512_set1_epi16(static_cast<short>(7 << 4 * j)));
+        _mm512_storeu_si512(to + (4 * i + j) * kVectorBytes,
+                            _mm512_mask_add_epi16(number, is_not_zero, number, both));
+      };
+      line(0, words);
+      line(1, _mm512_srli_epi16(words, 4));
+      line(2, _mm512_srli_epi16(words, 8));
+      line(3, _mm512_srli_epi16(words, 12));
     }
   }
 }
