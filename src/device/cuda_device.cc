@@ -13,6 +13,7 @@
 #include "device/architectures.h"
 #include "device/cuda_errors.h"
 #include "device/device_bytes.h"
+#include "device/library_failure.h"
 
 #ifndef SLUICE_CUDA_ARCHITECTURES
 #error "SLUICE_CUDA_ARCHITECTURES names what the kernels are compiled for (cmake/Cuda.cmake)"
@@ -139,9 +140,7 @@ class CudaStream final : public DeviceStream {
     const LaunchFailure failure = std::exchange(launch_failure_, {});
     RETURN_IF_ERROR(home_.health->Check());
     const cudaError_t code = home_.Try([&] { return cudaStreamSynchronize(stream_); });
-    if (failure.kernel != nullptr)
-      return home_.Report(fmt::format("launching kernel {}", failure.kernel).c_str(),
-                          static_cast<cudaError_t>(failure.code));
+    if (failure.kernel != nullptr) return ReportLaunch(failure, code);
     if (noted) return tl::unexpected<Error>(*noted);
     return home_.Report("running a stream's kernels and copies", code);
   }
@@ -154,6 +153,16 @@ class CudaStream final : public DeviceStream {
   }
 
  private:
+  // `code`: what the stream said afterwards. Where that is the device's end it says more than what
+  // failed on the way.
+  Status ReportLaunch(const LaunchFailure& failure, cudaError_t code) const {
+    const std::string purpose = fmt::format("launching kernel {}", failure.kernel);
+    if (IsFatalCudaError(code)) return home_.Report(purpose.c_str(), code);
+    if (failure.code == kFailedInLibrary)
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("{} failed; the log tells its library's reason", failure.kernel));
+    return home_.Report(purpose.c_str(), static_cast<cudaError_t>(failure.code));
+  }
   void Note(const std::string& purpose, cudaError_t code) {
     Error error = home_.health->Failure(purpose, code);
     if (!noted_) noted_ = std::move(error);

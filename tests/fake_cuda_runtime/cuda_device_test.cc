@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "device/device.h"
+#include "device/library_failure.h"
 #include "device/uploader.h"
 #include "fake_cuda_runtime.h"
 
@@ -197,6 +198,23 @@ TEST_F(CudaDeviceTest, ReportsTheFirstLaunchThatFailed) {
   EXPECT_EQ(status.error().message,
             "launching kernel Attention: cudaErrorInvalidConfiguration (in words)");
   EXPECT_TRUE(stream->Synchronize());
+}
+
+TEST_F(CudaDeviceTest, AFailureOfALibraryIsNotTheDevicesEnd) {
+  const auto device = Open(0);
+  const auto stream = *device->CreateStream();
+  *stream->handle().failure = {"cublasLtMatmul", kFailedInLibrary};
+  const Status status = stream->Synchronize();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message, "cublasLtMatmul failed; the log tells its library's reason");
+  EXPECT_TRUE(device->CheckAlive());
+  EXPECT_TRUE(stream->Synchronize());
+  // Unless the device says so.
+  *stream->handle().failure = {"cublasLtMatmul", kFailedInLibrary};
+  TheMachine().next["cudaStreamSynchronize"] = cudaErrorIllegalAddress;
+  EXPECT_THAT(stream->Synchronize().error().message,
+              HasSubstr("launching kernel cublasLtMatmul: cudaErrorIllegalAddress"));
+  EXPECT_FALSE(device->CheckAlive());
 }
 
 TEST_F(CudaDeviceTest, ReportsTheFirstCopyThatFailed) {

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "device/library_failure.h"
 
 namespace sluice::device {
 
@@ -24,7 +25,6 @@ constexpr int kProductsPerRound = 4;
 constexpr size_t kMaxChoices = 4096;
 // Addresses and, in bytes, leading dimensions: what tensor cores need.
 constexpr int64_t kAlignment = 16;
-constexpr int kUnknownError = 999;  // cudaErrorUnknown
 
 int TypeOf(Number number) {
   switch (number) {
@@ -268,7 +268,7 @@ LibraryOutcome LibraryLinear::Multiply(const StreamHandle& stream, const Library
   if (status == kInvalidValue || status == kArchMismatch || status == kNotSupported)
     return LibraryOutcome::kRefused;
   LOG_ERROR("kernels", "cublasLtMatmul ({}): {}", KeyOf(KindOf(product)), f_.status_name(status));
-  if (stream.failure->kernel == nullptr) *stream.failure = {"cublasLtMatmul", kUnknownError};
+  if (stream.failure->kernel == nullptr) *stream.failure = {"cublasLtMatmul", kFailedInLibrary};
   return LibraryOutcome::kFailed;
 }
 
