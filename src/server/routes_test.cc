@@ -180,6 +180,7 @@ TEST_F(RoutesTest, HeldRequestsOfClientsThatLeaveAreForgotten) {
   gone.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
             body);
   EXPECT_TRUE(LoadBecomes(1));
+  std::this_thread::sleep_for(50ms);  // In which it comes to be held; it is forgotten either way.
   gone.Close();
   EXPECT_TRUE(LoadBecomes(0));
   Ask("POST", "/resume");
