@@ -49,15 +49,14 @@ struct LibraryCase {
   bool has_bias;
 };
 
-// Compares sampled results with the exact ones.
-void CompareResults(const DeviceUnderTest& device, const LibraryCase& test,
+// Compares sampled results with the exact ones. `is_nvf4`: NVFP4 weights met NVFP4 inputs as they
+// are.
+void CompareResults(const DeviceUnderTest& device, const LibraryCase& test, bool is_nvf4,
                     const TestWeights& weights, const TestInputs& x, const std::vector<float>& bias,
                     const ProductOutput& y, Comparison& comparison) {
   const auto& [shape, format, kind, y_type, has_bias] = test;
   const bool is_bf16 = y_type == Number::kBF16, is_free = kind == NumberKind::kFree;
-  // Where NVFP4 weights meet NVFP4 inputs as they are, nothing of this is rounded.
-  const bool is_expanded = format.type != Codes::kBF16 && !format.e4m3_inputs &&
-                           !(format.nvf4_inputs && device.has_nvf4_products());
+  const bool is_expanded = format.type != Codes::kBF16 && !format.e4m3_inputs && !is_nvf4;
   // Sums of integers, and products with powers of two, are exact.
   double relative = 0;
   if (is_free) {
@@ -121,10 +120,12 @@ Status CheckLibraryProduct(CheckRun& run, DeviceLinear& products, CaseMemory& me
     ProductOutput y(memory, test.y_type, shape.m, shape.n, args.y_stride);
     if (!memory.ok()) return memory.status();
     args.y = y.data();
+    const int64_t nvf4_before = products.counts().nvf4;
     products.Run(run.device().stream(), args);
     y.Read();
     if (!memory.ok()) return memory.status();
-    CompareResults(run.device(), test, weights, x, bias, y, comparison);
+    CompareResults(run.device(), test, products.counts().nvf4 > nvf4_before, weights, x, bias, y,
+                   comparison);
   }
   return {};
 }
