@@ -6,6 +6,7 @@
 
 #include "cli/progress.h"
 #include "device/device_bytes.h"
+#include "kernels/cuda/cublaslt_library.h"
 
 namespace sluice::cli {
 namespace {
@@ -49,6 +50,8 @@ GpuFindings ExamineGpus() {
     else
       gpu.problem = std::move(free).error().message;
   }
+  auto library = device::CublasLtLibrary::Open("");
+  findings.library = library ? (*library)->Describe() : std::move(library).error().message;
   return findings;
 }
 
@@ -69,7 +72,7 @@ std::string GpuLines(const GpuFindings& findings) {
                         CudaVersionText(gpu.info.runtime_version));
     if (!gpu.problem.empty()) text += fmt::format("           cannot be used: {}\n", gpu.problem);
   }
-  return text;
+  return text + fmt::format("products   of many rows: {}\n", findings.library);
 }
 
 void AddGpuFields(const GpuFindings& findings, json::Value& object) {
@@ -82,6 +85,7 @@ void AddGpuFields(const GpuFindings& findings, json::Value& object) {
   }
   object.Set("gpus", json::Value(std::move(gpus)));
   object.Set("gpus_reason", findings.gpus.empty() ? json::Value(findings.reason) : json::Value());
+  object.Set("cublaslt", findings.gpus.empty() ? json::Value() : json::Value(findings.library));
 }
 
 }  // namespace sluice::cli

@@ -20,14 +20,16 @@ struct GpuFinding {
 
 struct GpuFindings {
   std::vector<GpuFinding> gpus;
-  std::string reason;  // why there are none
+  std::string reason;   // why there are none
+  std::string library;  // of large matrix products, or why it was not found; where there are some
 };
 
 // Opens each GPU that the driver shows, which takes some 300 MB of its memory for a moment.
 GpuFindings ExamineGpus();
 
 std::string GpuLines(const GpuFindings& findings);
-// Adds "gpus", an array, and "gpus_reason", null where there are some.
+// Adds "gpus", an array, "gpus_reason", null where there are some, and "cublaslt", null where there
+// are none.
 void AddGpuFields(const GpuFindings& findings, json::Value& object);
 
 }  // namespace sluice::cli

@@ -20,7 +20,7 @@ GpuFindings OneGpu() {
   gpu.info.driver_version = 13010;
   gpu.info.runtime_version = 13000;
   gpu.free_bytes = int64_t{139} << 30;
-  return {.gpus = {gpu}, .reason = ""};
+  return {.gpus = {gpu}, .reason = "", .library = "cuBLASLt 13.0.2 (libcublasLt.so.13)"};
 }
 
 TEST(Gpus, AreListedWithTheirMemory) {
@@ -28,7 +28,8 @@ TEST(Gpus, AreListedWithTheirMemory) {
   EXPECT_EQ(GpuLines(findings),
             "gpu 1      NVIDIA H200, 139.00 GiB free of 140.00 GiB, compute capability 9.0, 132 "
             "multiprocessors\n"
-            "           driver for CUDA 13.1, program built with CUDA 13.0\n");
+            "           driver for CUDA 13.1, program built with CUDA 13.0\n"
+            "products   of many rows: cuBLASLt 13.0.2 (libcublasLt.so.13)\n");
   json::Value object{json::Value::Object{}};
   AddGpuFields(findings, object);
   const std::string text = json::Write(object);
@@ -38,6 +39,7 @@ TEST(Gpus, AreListedWithTheirMemory) {
   EXPECT_THAT(text, HasSubstr(R"("driver_cuda_version":"13.1")"));
   EXPECT_THAT(text, HasSubstr(R"("problem":null)"));
   EXPECT_THAT(text, HasSubstr(R"("gpus_reason":null)"));
+  EXPECT_THAT(text, HasSubstr(R"("cublaslt":"cuBLASLt 13.0.2 )"));
 }
 
 TEST(Gpus, ThatCannotBeUsedSayWhy) {
@@ -60,6 +62,7 @@ TEST(Gpus, TheirAbsenceHasAReason) {
   AddGpuFields(findings, object);
   EXPECT_THAT(json::Write(object), HasSubstr(R"("gpus":[])"));
   EXPECT_THAT(json::Write(object), HasSubstr(R"("gpus_reason":")"));
+  EXPECT_THAT(json::Write(object), HasSubstr(R"("cublaslt":null)"));
 }
 
 }  // namespace
