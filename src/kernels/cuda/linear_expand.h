@@ -30,15 +30,10 @@ __device__ __forceinline__ void ExpandI8(uint32_t word, uint32_t& low, uint32_t&
 // Codes 2 * pair and 2 * pair + 1 of the eight E2M1 codes of `word`, times 2^-126: BF16's bits with
 // E2M1's bias of 1 instead of 127.
 __device__ __forceinline__ uint32_t RaisedE2m1(uint32_t word, int pair) {
-  const uint32_t byte = word >> (8 * pair) & 0xFFu;
-  const uint32_t codes = byte << 12 | byte << 24;  // at the top of both halves
+  // Of both halves the highest 4 bits; what is below them does not matter.
+  const uint32_t codes =
+      __byte_perm(word << 4, word, static_cast<unsigned>(pair * 0x1111 + 0x4400));
   return (codes & 0x80008000u) | (codes >> 6 & 0x01C001C0u);
-}
-
-// A number that BF16 holds exactly, in both halves.
-__device__ __forceinline__ uint32_t TwiceBf16(float value) {
-  const uint32_t bits = BitsOf(value);
-  return (bits & 0xFFFF0000u) | bits >> 16;
 }
 
 // E8M0 in BF16 needs no detour through F32.

@@ -44,6 +44,7 @@ struct Traits {
 // What the sums of NVFP4 lack: its scales, which reach 448, are taken times 2^118 instead of 2^126,
 // to stay in the range of BF16.
 constexpr float kNvF4Factor = 0x1p8f;
+constexpr uint32_t kNvF4Raise = 0x7A807A80u;  // 2^118, twice in BF16
 
 // Rows in shared memory: `kStageK` numbers each, in chunks of 16 bytes. Chunk c of a row lies where
 // the row's number mixes its bits in, so that the lanes of a warp that read at once, the same
@@ -79,7 +80,8 @@ __device__ __forceinline__ uint2 LoadByteUnit(const unsigned char* shared, int r
   return *reinterpret_cast<const uint2*>(shared + offset);
 }
 
-// The same as BF16. `scale`: raw bits of the scale of the lane's group, for formats that have one.
+// The same as BF16. `scale`: of the lane's group, for formats that have one: of E8M0 its raw bits,
+// of NVFP4 twice the scale times 2^118 in BF16.
 template <Format kF>
 __device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int row, int unit,
                                                int t, uint32_t scale, uint32_t (&words)[4]) {
@@ -99,11 +101,12 @@ __device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int 
     const int offset = ChunkOffset<4, kStageK>(row, unit) + t * 4;
     const uint32_t codes = *reinterpret_cast<const uint32_t*>(shared + offset);
     if constexpr (kF == Format::kNvF4) {
-      const uint32_t factors = TwiceBf16(E4m3ToFloat(static_cast<uint8_t>(scale)) * 0x1p118f);
+      SLUICE_UNROLL
       for (int pair = 0; pair < 4; ++pair)
-        words[pair] = FmaBf16x2(RaisedE2m1(codes, pair), factors, kMinusZeros);
+        words[pair] = FmaBf16x2(RaisedE2m1(codes, pair), scale, kMinusZeros);
     } else {
       const uint32_t factors = TwiceE8m0(scale);
+      SLUICE_UNROLL
       for (int pair = 0; pair < 4; ++pair) {
         // Twice, since the product of both factors is beyond BF16.
         const uint32_t numbers = FmaBf16x2(RaisedE2m1(codes, pair), 0x7E807E80u, kMinusZeros);

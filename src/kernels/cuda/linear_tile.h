@@ -46,7 +46,10 @@ struct Tile {
   static constexpr int kStages = kMostBytes / kStageBytes > 4 ? 4 : kMostBytes / kStageBytes;
   static constexpr unsigned kSharedBytes = kStages * kStageBytes;
   // Blocks that registers are to suffice for, of those that a multiprocessor has shared memory for.
-  static constexpr int kBlocks = kTokens == 128 ? 1 : kTokens == 64 ? 2 : kTokens == 32 ? 4 : 5;
+  static constexpr int kBlocks = kTokens == 128                                    ? 1
+                                 : kTokens == 64                                   ? 2
+                                 : kTokens == 32 || T::kHasGroups || T::kHasBlocks ? 4
+                                                                                   : 5;
   static_assert(kStages >= 2 && kStageBytes % 128 == 0);
 };
 
@@ -144,7 +147,7 @@ class StageCopier {
 };
 
 // Scales of groups and blocks, which each lane loads for its own rows a stage before it needs them.
-// Raw bits; 0 beyond the end of k.
+// Raw bits, of NVFP4 the factors that LoadWeightUnit takes; 0 beyond the end of k.
 template <Format kF, int kTokens>
 struct StageScales {
   using T = Traits<kF>;
@@ -154,6 +157,7 @@ struct StageScales {
                                         int64_t first_row) {
     units = (w.k + 31) / 32;
     group = w.group;
+    row_tiles = (w.k + 63) / 64;
     is_per_unit = T::kHasGroups || w.group % T::kStageK != 0;
     const int64_t per_row = (w.k + w.group - 1) / w.group;
     SLUICE_UNROLL
@@ -171,14 +175,19 @@ struct StageScales {
     }
   }
 
-  __device__ __forceinline__ void Load(int64_t stage, int t) {
+  __device__ __forceinline__ void Load(int64_t stage) {
+    if constexpr (kF == Format::kNvF4)
+      LoadTiles(stage);
+    else
+      LoadUnits(stage);
+  }
+
+  __device__ __forceinline__ void LoadUnits(int64_t stage) {
     SLUICE_UNROLL
     for (int unit = 0; unit < T::kUnits; ++unit) {
       const int64_t at = stage * T::kUnits + unit;
       const bool is_inside = at < units && (unit == 0 || is_per_unit);
-      const int64_t index = kF == Format::kNvF4   ? device::NvF4ScaleGroup(at * 2 + t / 2)
-                            : kF == Format::kMxF4 ? at
-                                                  : at * 32 / group;
+      const int64_t index = kF == Format::kMxF4 ? at : at * 32 / group;
       SLUICE_UNROLL
       for (int r = 0; r < Shape::kRowTiles; ++r) {
         SLUICE_UNROLL
@@ -195,19 +204,49 @@ struct StageScales {
     }
   }
 
-  __device__ __forceinline__ void Advance() {
+  // Of kNvF4: four scales at once, as they stand beside each other (nvf4_scales.h), of two units.
+  __device__ __forceinline__ void LoadTiles(int64_t stage) {
+    SLUICE_UNROLL
+    for (int i = 0; i < T::kUnits / 2; ++i) {
+      const int64_t tile = stage * (T::kUnits / 2) + i;
+      SLUICE_UNROLL
+      for (int r = 0; r < Shape::kRowTiles; ++r) {
+        SLUICE_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const auto* row = static_cast<const uint8_t*>(rows[r][half]);
+          next[r][half][i] =
+              tile < row_tiles
+                  ? __ldg(reinterpret_cast<const uint32_t*>(row + tile * device::kNvF4TileBytes))
+                  : 0;
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Advance(int t) {
     SLUICE_UNROLL
     for (int r = 0; r < Shape::kRowTiles; ++r) {
       SLUICE_UNROLL
       for (int half = 0; half < 2; ++half) {
         SLUICE_UNROLL
-        for (int unit = 0; unit < T::kUnits; ++unit) now[r][half][unit] = next[r][half][unit];
+        for (int unit = 0; unit < T::kUnits; ++unit) {
+          if constexpr (kF == Format::kNvF4) {
+            // Lanes of t < 2 have numbers of a unit's first group, the others of its second.
+            uint32_t pairs[2];
+            E4m3x4ToBf16(next[r][half][unit / 2], pairs[0], pairs[1]);
+            const uint32_t twice = __byte_perm(pairs[unit % 2], 0, t < 2 ? 0x1010 : 0x3232);
+            now[r][half][unit] = FmaBf16x2(twice, kNvF4Raise, kMinusZeros);
+          } else {
+            now[r][half][unit] = next[r][half][unit];
+          }
+        }
       }
     }
   }
 
   const void* rows[Shape::kRowTiles][2];
   int64_t units;
+  int64_t row_tiles;  // kNvF4: of scales
   int group;
   bool is_per_unit;
   uint32_t now[Shape::kRowTiles][2][T::kUnits] = {}, next[Shape::kRowTiles][2][T::kUnits] = {};
@@ -393,7 +432,7 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
                  static_cast<const unsigned char*>(w.group_scales) +
                      tokens.expert * args.product.group_scales_stride,
                  first_n + row);
-    scales.Load(begin, t);
+    scales.Load(begin);
   }
 
   unsigned char* shared = SharedMemory();
@@ -421,8 +460,8 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
     if (stage + Shape::kStages - 1 < end) copy_next(slot == 0 ? Shape::kStages - 1 : slot - 1);
     AsyncCommit();
     if constexpr (T::kHasGroups || T::kHasBlocks) {
-      scales.Advance();
-      if (stage + 1 < end) scales.Load(stage + 1, t);
+      scales.Advance(t);
+      if (stage + 1 < end) scales.Load(stage + 1);
     }
 
     const unsigned char* weights = shared + slot * Shape::kStageBytes;
