@@ -49,19 +49,27 @@ struct SubnormalTable {
 };
 constexpr SubnormalTable kSubnormals;
 
+// The same with fewer instructions, but one on the port of the permutations.
+inline __m512i ShuffledPairs(__m512 first, __m512 second) {
+  const __m512i upper_halves =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15));
+  return _mm512_mask_shuffle_epi8(_mm512_castps_si512(second), 0x3333333333333333,
+                                  _mm512_castps_si512(first), upper_halves);
+}
+
 // One vector of 4-bit codes times the scales of its rows: four lines.
 inline void ExpandWords4(__m512i words, __m512 numbers, __m512 scales, uint8_t* lines) {
   const auto value = [&](__m512i codes) __attribute__((always_inline)) {
     return _mm512_mul_ps(_mm512_permutexvar_ps(codes, numbers), scales);
   };
   const __m512i second = _mm512_srli_epi32(words, 16);
-  _mm512_storeu_si512(lines, Pairs(value(words), value(second)));
-  _mm512_storeu_si512(lines + kVectorBytes, Pairs(value(_mm512_srli_epi32(words, 4)),
-                                                  value(_mm512_srli_epi32(words, 20))));
-  _mm512_storeu_si512(lines + 2 * kVectorBytes, Pairs(value(_mm512_srli_epi32(words, 8)),
-                                                      value(_mm512_srli_epi32(words, 24))));
-  _mm512_storeu_si512(lines + 3 * kVectorBytes, Pairs(value(_mm512_srli_epi32(words, 12)),
-                                                      value(_mm512_srli_epi32(words, 28))));
+  _mm512_storeu_si512(lines, ShuffledPairs(value(words), value(second)));
+  _mm512_storeu_si512(lines + kVectorBytes, ShuffledPairs(value(_mm512_srli_epi32(words, 4)),
+                                                          value(_mm512_srli_epi32(words, 20))));
+  _mm512_storeu_si512(lines + 2 * kVectorBytes, ShuffledPairs(value(_mm512_srli_epi32(words, 8)),
+                                                              value(_mm512_srli_epi32(words, 24))));
+  _mm512_storeu_si512(lines + 3 * kVectorBytes, ShuffledPairs(value(_mm512_srli_epi32(words, 12)),
+                                                              value(_mm512_srli_epi32(words, 28))));
 }
 
 inline __m512 NumbersOfE2M1() {
@@ -73,20 +81,15 @@ inline __m512i Bytes(const uint8_t* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 
-// The numbers below 2^-6 and NaN come from tables.
-inline __m512 ScalesOfE4M3(__m512i codes) {
-  const __m512 subnormals = _mm512_setr_ps(0.0f, 0x1p-9f, 0x2p-9f, 0x3p-9f, 0x4p-9f, 0x5p-9f,
-                                           0x6p-9f, 0x7p-9f, 0, 0, 0, 0, 0, 0, 0, 0);
-  const __m512i magnitude = _mm512_and_si512(codes, _mm512_set1_epi32(0x7F));
-  const __m512i normal =
-      _mm512_add_epi32(_mm512_slli_epi32(magnitude, 20), _mm512_set1_epi32(120 << 23));
-  __m512i bits = _mm512_castps_si512(_mm512_mask_permutexvar_ps(
-      _mm512_castsi512_ps(normal), _mm512_testn_epi32_mask(codes, _mm512_set1_epi32(0x78)),
-      magnitude, subnormals));
-  bits = _mm512_mask_mov_epi32(bits, _mm512_cmpeq_epi32_mask(magnitude, _mm512_set1_epi32(0x7F)),
-                               _mm512_set1_epi32(0x7FC00000));
-  const __m512i sign = _mm512_slli_epi32(_mm512_and_si512(codes, _mm512_set1_epi32(0x80)), 24);
-  return _mm512_castsi512_ps(_mm512_or_si512(bits, sign));
+// Scales of E4M3 in F16, where the same bits stand for 2^-8 of them, those below 2^-6 too.
+inline __m512i HalvesOfE4M3(__m256i codes) {
+  const __m512i in_top_byte = _mm512_slli_epi16(_mm512_cvtepu8_epi16(codes), 8);
+  const __m512i halves = _mm512_and_si512(_mm512_srai_epi16(in_top_byte, 1),
+                                          _mm512_set1_epi16(static_cast<short>(0xBFFF)));
+  const __m512i magnitudes = _mm512_and_si512(halves, _mm512_set1_epi16(0x7FFF));
+  return _mm512_mask_mov_epi16(halves,
+                               _mm512_cmpeq_epi16_mask(magnitudes, _mm512_set1_epi16(0x7F << 7)),
+                               _mm512_set1_epi16(0x7E00));  // NaN
 }
 
 inline __m512 ScalesOfE8M0(__m512i codes) {
@@ -163,13 +166,19 @@ void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_
 }
 
 void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
-  const __m512 numbers = NumbersOfE2M1();
-  for (int64_t group = 0; group < 2 * steps; ++group) {
-    const __m512 group_scales = ScalesOfE4M3(Bytes(scales + group * kPanelRows));
-    const uint8_t* from = codes + group * kStepBytes4 / 2;
-    uint8_t* to = lines + group * kStepBytes / 2;
-    ExpandWords4(Load(from), numbers, group_scales, to);
-    ExpandWords4(Load(from + kVectorBytes), numbers, group_scales, to + 4 * kVectorBytes);
+  const __m512 numbers = _mm512_mul_ps(NumbersOfE2M1(), _mm512_set1_ps(0x1p8f));
+  for (int64_t step = 0; step < steps; ++step) {
+    const __m512i both = HalvesOfE4M3(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales + step * 2 * kPanelRows)));
+    const __m512 group_scales[2] = {_mm512_cvtph_ps(_mm512_castsi512_si256(both)),
+                                    _mm512_cvtph_ps(_mm512_extracti64x4_epi64(both, 1))};
+    const uint8_t* from = codes + step * kStepBytes4;
+    uint8_t* to = lines + step * kStepBytes;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      ExpandWords4(Load(from + i * kVectorBytes), numbers, group_scales[i / 2],
+                   to + 4 * i * kVectorBytes);
+    }
   }
 }
 
