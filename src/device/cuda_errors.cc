@@ -112,11 +112,11 @@ Error NoCudaDevice(cudaError_t code, int driver_version, int runtime_version) {
     else
       text += "; `nvidia-smi -L` must list one";
   } else {
-    text = fmt::format(
-        "the CUDA devices could not be counted: {} ({}); driver for CUDA {}, program "
-        "built with CUDA {}",
-        cudaGetErrorName(code), cudaGetErrorString(code), CudaVersionText(driver_version),
-        CudaVersionText(runtime_version));
+    text = fmt::format("the CUDA devices could not be counted: {} ({})", cudaGetErrorName(code),
+                       cudaGetErrorString(code));
+    if (driver_version != 0)
+      text += fmt::format("; driver for CUDA {}, program built with CUDA {}",
+                          CudaVersionText(driver_version), CudaVersionText(runtime_version));
     if (!advice.empty()) text += fmt::format("; {}", advice);
   }
   return {ErrorCode::kUnsupported, std::move(text), {}};
