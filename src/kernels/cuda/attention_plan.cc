@@ -80,7 +80,7 @@ int32_t LeastRangesToSplit(const AttentionLimits& limits, const TileTokens& toke
   });
   const int64_t head_tiles =
       int64_t{limits.num_kv_heads} * HeadTilesOf(limits.num_heads, limits.num_kv_heads).per_group;
-  const int64_t fair = all_ranges * head_tiles / kBusyBlocks;
+  const int64_t fair = (all_ranges * head_tiles + kBusyBlocks / 2) / kBusyBlocks;
   const int64_t room = MaxPartialTokens(limits);
   int64_t total = 0;
   size_t i = partials.size() - 1;

@@ -132,10 +132,12 @@ TEST(AttentionPlan, SplitsNothingWhereTilesAloneKeepADeviceBusy) {
   std::vector<AttentionSliceInfo> slices;
   for (int i = 0; i < 64; ++i) slices.push_back({i, 1, 1536, 0});  // with 8 heads: 512 tiles
   EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 64U);
+  for (int i = 0; i < 64; i += 2) slices[static_cast<size_t>(i)].context = 1100;  // of 3 ranges
+  EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 64U);
   slices.push_back({64, 1, 20000, 0});  // but one that all would wait for, of 40 ranges
   EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 64U + 40U);
   slices.resize(16);
-  EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 16U * 4U);
+  EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 8U * 3U + 8U * 4U);
 }
 
 TEST(AttentionPlan, SplitsTheLongestAloneWhereRoomIsScarce) {
