@@ -112,9 +112,10 @@ std::vector<Option> HttpRows() {
        .type = Type::kNumber,
        .default_value = "30",
        .group = kGroup,
-       .help = "Seconds that running requests get to finish after SIGTERM or SIGINT; 0 aborts "
-               "them; a second signal exits "
-               "at once.",
+       .help =
+           "Seconds that running requests get to finish after SIGTERM or SIGINT; 0 aborts "
+           "them; a second signal exits at once, and a step or a device that comes to no end does "
+           "not keep the server for more than a minute longer.",
        .range = {0, 86400},
        .aliases = "--drain-timeout"},
       {.name = "api-server-count",
