@@ -17,6 +17,12 @@ namespace fs = std::filesystem;
 constexpr const char* kVariable = "SLUICE_CUBLASLT";
 constexpr int64_t kOldestVersion = 120000;
 
+// Null where the caller's environment names none.
+const char* FileOfUser() {
+  const char* value = std::getenv(kVariable);
+  return value != nullptr && *value != 0 ? value : nullptr;
+}
+
 // Appends the folders below `prefix`, where a Python lives, that hold pip's packages of cuBLAS.
 void AddPackageFolders(const fs::path& prefix, std::vector<std::string>& folders) {
   std::error_code error;
@@ -101,14 +107,15 @@ std::vector<std::string> CublasLtLibrary::UsualFiles() {
 }
 
 bool CublasLtLibrary::IsNamedByUser() {
-  const char* value = std::getenv(kVariable);
-  return value != nullptr && *value != 0;
+  return FileOfUser() != nullptr;
 }
 
 Result<std::unique_ptr<const CublasLtLibrary>> CublasLtLibrary::Open(const std::string& path) {
   std::vector<std::string> files = {path};
-  if (path.empty())
-    files = IsNamedByUser() ? std::vector<std::string>{std::getenv(kVariable)} : UsualFiles();
+  if (path.empty()) {
+    const char* named = FileOfUser();
+    files = named != nullptr ? std::vector<std::string>{named} : UsualFiles();
+  }
 
   void* library = nullptr;
   std::string file, reason;

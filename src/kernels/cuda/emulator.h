@@ -121,41 +121,41 @@ inline uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
 
 // CUDA's own functions, as far as kernels use them.
 namespace sluice::emulated {
-
+// NOLINTBEGIN
 inline void __syncthreads() {
   ::sluice::emulator::BlockBarrier();
-}  // NOLINT
-inline void __syncwarp() {  // NOLINT
+}
+inline void __syncwarp() {
   unsigned char nothing = 0, all[32];
   ::sluice::emulator::WarpGather(&nothing, 1, all);
 }
 template <typename T>
-T __shfl_sync(unsigned /*mask*/, T value, int lane) {  // NOLINT
+T __shfl_sync(unsigned /*mask*/, T value, int lane) {
   T all[32];
   ::sluice::emulator::WarpGather(&value, sizeof(T), all);
   return all[lane & 31];
 }
 template <typename T>
-T __shfl_xor_sync(unsigned /*mask*/, T value, int lane_mask) {  // NOLINT
+T __shfl_xor_sync(unsigned /*mask*/, T value, int lane_mask) {
   T all[32];
   ::sluice::emulator::WarpGather(&value, sizeof(T), all);
   return all[(threadIdx.x & 31) ^ static_cast<unsigned>(lane_mask)];
 }
 template <typename T>
-T __shfl_up_sync(unsigned /*mask*/, T value, unsigned delta) {  // NOLINT
+T __shfl_up_sync(unsigned /*mask*/, T value, unsigned delta) {
   T all[32];
   ::sluice::emulator::WarpGather(&value, sizeof(T), all);
   const unsigned lane = threadIdx.x & 31;
   return all[lane >= delta ? lane - delta : lane];
 }
 template <typename T>
-T __shfl_down_sync(unsigned /*mask*/, T value, unsigned delta) {  // NOLINT
+T __shfl_down_sync(unsigned /*mask*/, T value, unsigned delta) {
   T all[32];
   ::sluice::emulator::WarpGather(&value, sizeof(T), all);
   const unsigned lane = threadIdx.x & 31;
   return all[lane + delta < 32 ? lane + delta : lane];
 }
-inline unsigned __ballot_sync(unsigned /*mask*/, int predicate) {  // NOLINT
+inline unsigned __ballot_sync(unsigned /*mask*/, int predicate) {
   int all[32];
   ::sluice::emulator::WarpGather(&predicate, sizeof(int), all);
   unsigned bits = 0;
@@ -164,20 +164,20 @@ inline unsigned __ballot_sync(unsigned /*mask*/, int predicate) {  // NOLINT
 }
 inline int __popc(unsigned bits) {
   return __builtin_popcount(bits);
-}  // NOLINT
+}
 inline int __clz(int bits) {
   return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits));
-}  // NOLINT
+}
 inline int __ffs(int bits) {
   return __builtin_ffs(bits);
-}  // NOLINT
+}
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
   const uint64_t bytes = low | static_cast<uint64_t>(high) << 32;
   unsigned result = 0;
   for (int i = 0; i < 4; ++i)
     result |= static_cast<unsigned>(bytes >> (selector >> 4 * i & 7) * 8 & 0xFF) << 8 * i;
   return result;
-}  // NOLINT
+}
 inline float rsqrtf(float x) {
   return 1.0f / sqrtf(x);
 }
@@ -260,13 +260,13 @@ inline float4 make_float4(float x, float y, float z, float w) {
   return {x, y, z, w};
 }
 template <typename T>
-T __ldg(const T* address) {  // NOLINT
+T __ldg(const T* address) {
   return *address;
 }
 template <typename T>
-T __ldcg(const T* address) {  // NOLINT
+T __ldcg(const T* address) {
   return *address;
 }
-inline void __threadfence() {}  // NOLINT: blocks run one after the other
-
+inline void __threadfence() {}  // blocks run one after the other
+// NOLINTEND
 }  // namespace sluice::emulated

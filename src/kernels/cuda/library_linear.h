@@ -85,7 +85,7 @@ class LibraryLinear {
     int64_t n, k, bucket, y_stride;
     Number type, y_type;
     bool scaled;
-    auto operator<=>(const Kind&) const = default;
+    auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   struct Choice {
     bool refused = false;

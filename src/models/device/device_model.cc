@@ -2,6 +2,7 @@
 #include "models/device/device_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include <fmt/format.h>
@@ -241,7 +242,7 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   ASSIGN_OR_RETURN(const DeviceWeightLayout layout,
                    DeviceWeightLayout::For(spec, list, PlannedFormats(list, *config.scheme)));
   // Sizes alone are asked for; the address is nobody's.
-  auto* const nowhere = reinterpret_cast<std::byte*>(DevicePool::kAlignment);
+  auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
   const DeviceDecoderWeights weights =
       PlaceWeights(spec, list, unfilled, layout, DeviceRounding::For(options, device), nowhere);
   ModelMemory memory;
