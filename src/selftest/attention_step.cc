@@ -79,8 +79,8 @@ int64_t AttentionStep::CacheElements() const {
 }
 
 size_t AttentionStep::Offset(size_t slice, int32_t position, int kv_head, int d) const {
-  const int64_t block =
-      tables_[static_cast<size_t>(infos_[slice].table + position / shape_.block_size)];
+  const int64_t place = infos_[slice].table + position / shape_.block_size;
+  const int64_t block = tables_[static_cast<size_t>(place)];
   const AttentionHeads& heads = shape_.heads;
   return static_cast<size_t>(
       ((block * heads.num_kv_heads + kv_head) * shape_.block_size + position % shape_.block_size) *

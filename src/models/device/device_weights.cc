@@ -1,5 +1,6 @@
 #include "models/device/device_weights.h"
 
+#include <bit>
 #include <map>
 #include <numeric>
 
@@ -236,7 +237,7 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
                   matrix.parts.front().name);
     }
     layout.matrices_.push_back(Place(matrix, format, cutter));
-    const auto nowhere = reinterpret_cast<std::byte*>(kAlignment);
+    const auto nowhere = std::bit_cast<std::byte*>(kAlignment);
     if (const Status status = device::CheckLinearWeights(layout.matrices_.back().At(nowhere));
         !status) {
       return Fail(status.error().code,
