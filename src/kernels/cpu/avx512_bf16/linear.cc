@@ -35,7 +35,7 @@ inline void MultiplyLast(const uint16_t* x, int64_t x_stride, int64_t pairs,
 
 constexpr int64_t kStepPairs = 16;
 constexpr int64_t kStepBytes = kStepPairs * kLineBytes;
-// How far ahead codes are fetched.
+// How far ahead codes and their scales are fetched.
 constexpr int64_t kBytesAhead = 4096;
 
 // Expands one step of some panels' codes.
@@ -45,9 +45,12 @@ inline void ExpandStep(const LinearArgs& args, int64_t panel, int64_t step,
   for (int p = 0; p < kPanels; ++p) {
     const uint8_t* codes = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes +
                            step * args.code_step_bytes;
-    args.expand(codes,
-                args.scales + (panel + p) * args.panel_scale_bytes + step * args.scale_step_bytes,
-                1, lines[p]);
+    const uint8_t* scales =
+        args.scales + (panel + p) * args.panel_scale_bytes + step * args.scale_step_bytes;
+    args.expand(codes, scales, 1, lines[p]);
+    const uint8_t* scales_ahead =
+        scales + kBytesAhead / args.code_step_bytes * args.scale_step_bytes;
+    _mm_prefetch(reinterpret_cast<const char*>(scales_ahead), _MM_HINT_T0);
     const uint8_t* ahead = codes + kBytesAhead;
     // Past the end of the panel: of the one that follows this group.
     if (step * args.code_step_bytes + kBytesAhead >= args.panel_bytes)
