@@ -56,6 +56,26 @@ __device__ __forceinline__ float Weight(const Row& row, int64_t i) {
   return WeightBeforeTopP(row, logit, distance);
 }
 
+// visit(i, logit) for this thread's elements of a row, which it reads several at a time: the way to
+// them is long.
+template <typename Visit>
+__device__ __forceinline__ void VisitLogits(const Row& row, const Visit& visit) {
+  constexpr int kAtOnce = 4;
+  for (int64_t first = threadIdx.x; first < row.cols; first += kAtOnce * int64_t{blockDim.x}) {
+    float logits[kAtOnce];
+    SLUICE_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t i = first + j * int64_t{blockDim.x};
+      logits[j] = i < row.cols ? row.logits[i] : 0;
+    }
+    SLUICE_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t i = first + j * int64_t{blockDim.x};
+      if (i < row.cols) visit(i, logits[j]);
+    }
+  }
+}
+
 // Block. Of the sums of a digit's values: the largest value `v` for which reaches(the sum of those
 // from v on) holds, and the sum of those above v; -1 if there is none. The sums are exact.
 template <typename T, typename Reaches>
@@ -91,11 +111,11 @@ __device__ __forceinline__ float KthLargest(const Row& row, Shared& shared) {
   for (int shift = 56; shift >= 32; shift -= 8) {
     for (unsigned i = threadIdx.x; i < kDigits; i += blockDim.x) shared.counts[i] = 0;
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < row.cols; i += blockDim.x) {
-      const uint64_t key = OrderedKey(row.logits[i], 0);
+    VisitLogits(row, [&](int64_t, float logit) {
+      const uint64_t key = OrderedKey(logit, 0);
       if (shift == 56 || key >> (shift + 8) == prefix)
         atomicAdd(&shared.counts[key >> shift & 0xFF], 1u);
-    }
+    });
     __syncthreads();
     FindDigit(shared.counts, shared, [&](uint32_t count) { return count >= remaining; });
     prefix = prefix << 8 | static_cast<uint64_t>(shared.found);
@@ -109,12 +129,12 @@ __device__ __forceinline__ float KthLargest(const Row& row, Shared& shared) {
 __device__ __forceinline__ void CutTail(Row& row, Shared& shared) {
   for (unsigned i = threadIdx.x; i < kBuckets; i += blockDim.x) shared.sums[i] = 0;
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < row.cols; i += blockDim.x) {
-    const float logit = row.logits[i], distance = Distance(row, logit);
+  VisitLogits(row, [&](int64_t, float logit) {
+    const float distance = Distance(row, logit);
     const float weight = WeightBeforeTopP(row, logit, distance);
     if (weight != 0)
       atomicAdd(&shared.sums[kernels::DrawBucket(distance)], kernels::BucketWeight(weight));
-  }
+  });
   __syncthreads();
   if (threadIdx.x == 0) {  // one by one: these sums are rounded
     double sum = 0;
@@ -135,14 +155,14 @@ __device__ __forceinline__ void CutTail(Row& row, Shared& shared) {
     __syncthreads();
     for (unsigned i = threadIdx.x; i < kDigits; i += blockDim.x) shared.sums[i] = 0;
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < row.cols; i += blockDim.x) {
-      const float logit = row.logits[i], distance = Distance(row, logit);
-      if (kernels::DrawBucket(distance) != row.edge) continue;
+    VisitLogits(row, [&](int64_t i, float logit) {
+      const float distance = Distance(row, logit);
+      if (kernels::DrawBucket(distance) != row.edge) return;
       const uint64_t key = OrderedKey(logit, i);
-      if (shift != 56 && key >> (shift + 8) != prefix) continue;
+      if (shift != 56 && key >> (shift + 8) != prefix) return;
       const float weight = WeightBeforeTopP(row, logit, distance);
       if (weight != 0) atomicAdd(&shared.sums[key >> shift & 0xFF], kernels::BucketWeight(weight));
-    }
+    });
     __syncthreads();
     FindDigit(shared.sums, shared, [&](double sum) { return before + (inside + sum) >= target; });
     if (shared.found < 0) {  // all of the bucket stays
@@ -223,12 +243,11 @@ __global__ void __launch_bounds__(kThreads) SampleRowsKernel(device::SampleRowsA
   row.settings = args.settings[index];
   uint64_t best = 0;
   uint64_t has_nan = 0;
-  for (int64_t i = threadIdx.x; i < row.cols; i += blockDim.x) {
-    const float logit = row.logits[i];
+  VisitLogits(row, [&](int64_t i, float logit) {
     const uint64_t key = OrderedKey(logit, i);
     best = key > best ? key : best;
     has_nan |= logit != logit;
-  }
+  });
   best = BlockMax(best, shared.reduced[0]);
   has_nan = BlockMax(has_nan, shared.reduced[1]);
   __syncthreads();
