@@ -70,8 +70,8 @@ constexpr int kAlignmentB = 6;    // uint32_t
 constexpr int kAlignmentC = 7;    // uint32_t
 constexpr int kAlignmentD = 8;    // uint32_t
 
-// Since which version (GetVersion) there are products of E2M1 with kScaleGroups16, and E4M3 products
-// know kScaleOuterVector.
+// Since which version (GetVersion) there are products of E2M1 with kScaleGroups16, and E4M3
+// products know kScaleOuterVector.
 constexpr int64_t kGroups16Version = 120800;
 constexpr int64_t kOuterVectorVersion = 120900;
 

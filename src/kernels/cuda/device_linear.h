@@ -51,7 +51,9 @@ struct DeviceLinearCounts {
   int64_t refused = 0;
 };
 
-// Ownership: the device and the kernels outlive it. Thread safety: one thread at a time.
+// Ownership: the device and the kernels outlive it. Thread safety: one thread at a time, and of a
+// device one stream: where the sum of a product is split, its blocks count themselves in memory
+// that all products of a format share.
 class DeviceLinear {
  public:
   // Says in the log which library it found, or why none and what that costs. Fails for a library
