@@ -89,7 +89,7 @@ class DictData final : public Heap {
   using Entry = std::pair<Value, Value>;
   DictData();
   const std::vector<Entry>& entries() const { return entries_; }
-  size_t size() const { return entries_.size(); }
+  size_t size() const;
   // The value of an equal key, or null. Fails (TypeError) if the key cannot be hashed.
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
@@ -231,6 +231,9 @@ class Value {
 };
 
 inline DictData::DictData() : Heap(96) {}
+inline size_t DictData::size() const {
+  return entries_.size();
+}
 
 // The arguments of a call.
 struct Arguments {
