@@ -30,7 +30,8 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   const AttentionStep::RowPlace place = step.PlaceOf(row);
   const int kv_head = head / (shape.heads.num_heads / shape.heads.num_kv_heads);
   const int32_t first = shape.span.FirstSeen(place.position), last = place.position;
-  const auto count = static_cast<size_t>(last - first + 1);
+  const int64_t num_seen = last - first + 1;
+  const auto count = static_cast<size_t>(num_seen);
   std::vector<double> scores(count), score_errors(count);
   double largest = -1e300;
   for (size_t i = 0; i < count; ++i) {
