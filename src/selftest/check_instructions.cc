@@ -57,17 +57,17 @@ Status CheckTiles(CheckRun& run, CaseMemory& memory, Comparison& comparison, boo
   const std::vector<float> got = memory.Read(d, 128);
   if (!memory.ok()) return memory.status();
   const double relative = is_exact ? 0 : ProductError(run.device(), kTiles * kDepth, kIsE4m3);
-  for (int row = 0; row < 16; ++row) {
-    for (int col = 0; col < 8; ++col) {
+  for (size_t row = 0; row < 16; ++row) {
+    for (size_t col = 0; col < 8; ++col) {
       double sum = 0, size = 0;
-      for (int k = 0; k < kTiles * kDepth; ++k) {
-        const int tile = k / kDepth, inner = k % kDepth;
-        const double product = decode(a[static_cast<size_t>((tile * 16 + row) * kDepth + inner)]) *
-                               decode(b[static_cast<size_t>((tile * kDepth + inner) * 8 + col)]);
+      for (size_t k = 0; k < kTiles * kDepth; ++k) {
+        const size_t tile = k / kDepth, inner = k % kDepth;
+        const double product = decode(a[(tile * 16 + row) * kDepth + inner]) *
+                               decode(b[(tile * kDepth + inner) * 8 + col]);
         sum += product;
         size += std::abs(product);
       }
-      comparison.AddF32(got[static_cast<size_t>(row * 8 + col)], sum, relative * size);
+      comparison.AddF32(got[row * 8 + col], sum, relative * size);
     }
   }
   return {};
