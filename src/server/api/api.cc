@@ -19,6 +19,7 @@ struct Api::Route {
 
 template <ApiStatus (Api::*handler)(const HttpRequest&, const json::Value&, Api::Writer, Api::Model,
                                     Api::Ticket)>
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the signature is that of Route's handlers
 void Api::WithBody(const HttpRequest& request, Writer writer, Model model, Ticket ticket) {
   const ApiResult<json::Value> body = ParseRequestBody(request);
   const ApiStatus status =
