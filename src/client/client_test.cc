@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/client_testing.h"
 #include "client/event_stream.h"
 #include "client/openai_client.h"
 #include "client/url.h"
@@ -195,20 +196,13 @@ TEST(OpenAiClient, CanBeCancelled) {
 }
 
 TEST(OpenAiClient, SaysWhenNobodyAnswers) {
-  const int deaf = socket(AF_INET, SOCK_STREAM, 0);  // bound, and not listened at
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(deaf, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(getsockname(deaf, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  const std::string place = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const DeafPort port;
+  const std::string place = "127.0.0.1:" + std::to_string(port.number());
   const OpenAiClient client(*ParseUrl(place), "");
   const auto models = client.ListModels();
   ASSERT_FALSE(models);
   EXPECT_EQ(models.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(models.error().message, HasSubstr(place));
-  close(deaf);
 }
 
 }  // namespace

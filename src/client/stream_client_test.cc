@@ -12,6 +12,7 @@
 #include <limits>
 #include <thread>
 
+#include "client/client_testing.h"
 #include "client/response_parser.h"
 
 namespace sluice {
@@ -260,14 +261,8 @@ TEST(StreamClient, AConnectionThatIsClosedWithoutAnAnswer) {
 }
 
 TEST(StreamClient, NobodyListens) {
-  const int deaf = socket(AF_INET, SOCK_STREAM, 0);  // bound, and not listened at
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(deaf, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(getsockname(deaf, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  const auto client = ClientOf({"127.0.0.1", ntohs(address.sin_port), ""});
+  const DeafPort port;
+  const auto client = ClientOf({"127.0.0.1", port.number(), ""});
   std::vector<Recorder> recorders(3);
   for (Recorder& recorder : recorders) client->Post("/x", "", "{}", recorder);
   RunToEnd(*client);
@@ -275,7 +270,6 @@ TEST(StreamClient, NobodyListens) {
     EXPECT_EQ(recorder.end.status, 0);
     EXPECT_THAT(recorder.end.error, HasSubstr("Cannot connect to host 127.0.0.1"));
   }
-  close(deaf);
   EXPECT_FALSE(StreamClient::Create({.url = {"no.such.host.invalid", 80, ""}}));
 }
 
