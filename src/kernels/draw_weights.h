@@ -4,17 +4,11 @@
 
 #include <stdint.h>
 
-#ifdef __CUDACC__
-#define SLUICE_ON_DEVICE_TOO __host__ __device__
-#else
-#ifndef SLUICE_ON_DEVICE_TOO
-#define SLUICE_ON_DEVICE_TOO
-#endif
-#endif
-
 #ifndef __CUDA_ARCH__
 #include <bit>
 #endif
+
+#include "kernels/on_device_too.h"
 
 namespace sluice::kernels {
 

@@ -1,15 +1,11 @@
 // The random numbers of parameters that no checkpoint holds (--load-format dummy): the same on
 // every kind of device, for every way of cutting a tensor into pieces. Read by the CUDA compiler
-// too: free of other includes.
+// too: free of includes that it would have to read.
 #pragma once
 
 #include <stdint.h>
 
-#ifdef __CUDACC__
-#define SLUICE_ON_DEVICE_TOO __host__ __device__
-#else
-#define SLUICE_ON_DEVICE_TOO
-#endif
+#include "kernels/on_device_too.h"
 
 namespace sluice::kernels {
 

@@ -10,11 +10,7 @@
 
 #include <stdint.h>
 
-#ifdef __CUDACC__
-#define SLUICE_ON_DEVICE_TOO __host__ __device__
-#else
-#define SLUICE_ON_DEVICE_TOO
-#endif
+#include "kernels/on_device_too.h"
 
 namespace sluice::device {
 
@@ -39,5 +35,3 @@ SLUICE_ON_DEVICE_TOO constexpr int64_t NvF4ScaleGroup(int64_t group) {
 }
 
 }  // namespace sluice::device
-
-#undef SLUICE_ON_DEVICE_TOO
