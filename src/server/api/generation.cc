@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <deque>
+#include <iterator>
 #include <mutex>
+#include <utility>
 #include <variant>
 
 #include "base/log.h"
@@ -161,30 +163,42 @@ class GenerationImpl : public Generation {
     {
       std::lock_guard lock(mutex_);
       if (cancelled_) return;
-      if (!holding_ || !Merge(event)) events_.push_back(std::move(event));
+      Append(std::move(event));
       if (scheduled_ || holding_ || stage_ == Stage::kSubmitting) return;
       scheduled_ = true;
     }
     Run();
   }
 
-  // While the client is behind, a sequence's news is put into the update that waits for it.
-  bool Merge(Event& event) {
+  // Behind all that waits. While the client is behind, a sequence's news is put into the last
+  // update of it that waits: with the order of the queue the order of its tokens is kept.
+  // REQUIRES: mutex_ is held.
+  void Append(Event event) {
     auto* update = std::get_if<SequenceUpdate>(&event.news);
-    if (update == nullptr) return false;
-    const size_t index = static_cast<size_t>(event.prompt) * request_.n + update->sequence;
-    if (waiting_.empty()) waiting_.resize(choices_.size());
-    std::optional<SequenceUpdate>& slot = waiting_[index];
-    if (!slot) {
-      slot = std::move(*update);
-      return true;
+    if (update == nullptr) return events_.push_back(std::move(event));
+    if (last_updates_.empty()) last_updates_.resize(choices_.size());
+    SequenceUpdate*& last = last_updates_[ChoiceIndex(event.prompt, *update)];
+    if (!holding_ || last == nullptr) {
+      events_.push_back(std::move(event));
+      last = &std::get<SequenceUpdate>(events_.back().news);
+      return;
     }
-    slot->tokens.insert(slot->tokens.end(), update->tokens.begin(), update->tokens.end());
-    slot->logprobs.insert(slot->logprobs.end(), std::make_move_iterator(update->logprobs.begin()),
+    last->tokens.insert(last->tokens.end(), update->tokens.begin(), update->tokens.end());
+    last->logprobs.insert(last->logprobs.end(), std::make_move_iterator(update->logprobs.begin()),
                           std::make_move_iterator(update->logprobs.end()));
-    slot->finish = update->finish;
-    slot->stop_token = update->stop_token;
-    return true;
+    last->finish = update->finish;
+    last->stop_token = update->stop_token;
+  }
+
+  // REQUIRES: mutex_ is held.
+  std::deque<Event> TakeEvents() {
+    last_updates_.clear();
+    return std::exchange(events_, {});
+  }
+
+  size_t ChoiceIndex(int prompt, const SequenceUpdate& update) const {
+    return static_cast<size_t>(prompt) * static_cast<size_t>(request_.n) +
+           static_cast<size_t>(update.sequence);
   }
 
   void Schedule(bool writable) {
@@ -208,8 +222,7 @@ class GenerationImpl : public Generation {
       std::lock_guard lock(mutex_);
       if (cancelled_) return;
       cancelled_ = true;
-      events_.clear();
-      waiting_.clear();
+      TakeEvents();
       // Whoever works on it releases it.
       release = !scheduled_ && stage_ != Stage::kSubmitting;
       if (release) scheduled_ = true;
@@ -240,12 +253,7 @@ class GenerationImpl : public Generation {
           scheduled_ = false;
           return;
         }
-        batch.swap(events_);
-        for (size_t i = 0; i < waiting_.size(); ++i) {
-          if (waiting_[i])
-            batch.push_back({static_cast<int>(i) / request_.n, std::move(*waiting_[i])});
-        }
-        waiting_.clear();
+        batch = TakeEvents();
         if (batch.empty() && !cancelled_) {
           scheduled_ = false;
           return;
@@ -275,12 +283,9 @@ class GenerationImpl : public Generation {
       holding_ = false;
       return false;
     }
-    std::deque<Event> later;
-    later.swap(events_);
-    events_ = std::move(batch);
-    for (Event& event : later) {
-      if (!Merge(event)) events_.push_back(std::move(event));
-    }
+    std::deque<Event> later = TakeEvents();
+    for (Event& event : batch) Append(std::move(event));
+    for (Event& event : later) Append(std::move(event));
     scheduled_ = false;
     return true;
   }
@@ -333,8 +338,8 @@ class GenerationImpl : public Generation {
   }
 
   void Process(int prompt, SequenceUpdate update) {
-    const int index = prompt * request_.n + update.sequence;
-    Choice& choice = choices_[static_cast<size_t>(index)];
+    const size_t index = ChoiceIndex(prompt, update);
+    Choice& choice = choices_[index];
     if (choice.finished) return;
     ChoiceDelta& pending = choice.pending;
     // The token that ended the sequence counts, but is not shown.
@@ -370,7 +375,7 @@ class GenerationImpl : public Generation {
     if (!due && !update.finish) return;
     if (pending.tokens.empty() && !update.finish) return;
     choice.started = true;
-    pending.choice = index;
+    pending.choice = static_cast<int>(index);
     pending.text = choice.text.Take();
     if (model_->config.log_requests && model_->config.log_outputs) LogOutput(choice);
     if (request_.stream) {
@@ -393,8 +398,7 @@ class GenerationImpl : public Generation {
       writer.swap(writer_);
       cancelled_ = true;
       scheduled_ = true;
-      events_.clear();
-      waiting_.clear();
+      TakeEvents();
     }
     active_->Remove(this);
     answer_.reset();
@@ -415,7 +419,7 @@ class GenerationImpl : public Generation {
   std::mutex mutex_;  // guards what follows
   std::vector<RequestHandle> handles_;
   std::deque<Event> events_;
-  std::vector<std::optional<SequenceUpdate>> waiting_;  // one a choice, while the client is behind
+  std::vector<SequenceUpdate*> last_updates_;  // in events_, one a choice, or null
   Stage stage_ = Stage::kHeld;
   Clock::time_point last_event_ = Clock::now();
   bool scheduled_ = false;  // a task is queued or running

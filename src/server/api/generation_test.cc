@@ -1,0 +1,222 @@
+#include "server/api/generation.h"
+
+#include <atomic>
+#include <latch>
+#include <memory>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/server_testing.h"
+
+namespace sluice {
+namespace {
+
+using testing::ElementsAre;
+
+// Leaves it to the test to tell the sink what the sequences gained.
+class SilentEngine : public FakeEngine {
+ public:
+  Result<RequestHandle> Submit(Request request) override {
+    std::lock_guard lock(mutex_);
+    sinks_.push_back(request.sink);
+    return static_cast<RequestHandle>(sinks_.size());
+  }
+  std::vector<std::shared_ptr<RequestSink>> sinks() const {
+    std::lock_guard lock(mutex_);
+    return sinks_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<RequestSink>> sinks_;
+};
+
+// A client that reads when the test says so.
+class SlowClient : public ResponseWriter {
+ public:
+  void Send(HttpResponse) override {}
+  void StartStream(HttpResponse) override {}
+  void WriteChunk(std::string_view) override {}
+  void EndStream() override {}
+  bool backlogged() const override {
+    if (on_asked) on_asked();
+    return behind;
+  }
+  bool closed() const override { return false; }
+  void SetCallbacks(std::function<void()>, std::function<void()> on_writable) override {
+    on_writable_ = std::move(on_writable);
+  }
+  void CatchUp() {
+    behind = false;
+    on_writable_();
+  }
+
+  std::atomic<bool> behind{false};
+  std::function<void()> on_asked;
+
+ private:
+  std::function<void()> on_writable_;
+};
+
+// What was given to the client. Read it once `over` has been seen, or nothing is in progress.
+struct Heard {
+  std::vector<std::vector<int32_t>> deltas;  // tokens of each
+  std::vector<int32_t> tokens;
+  std::string failure;
+  std::atomic<bool> over{false};
+};
+
+class Listener : public AnswerWriter {
+ public:
+  explicit Listener(Heard* heard) : heard_(heard) {}
+  void OnPrompt(int, PromptResult) override {}
+  void OnDelta(ChoiceDelta delta) override {
+    heard_->tokens.insert(heard_->tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    heard_->deltas.push_back(std::move(delta.tokens));
+  }
+  void OnDone() override { heard_->over = true; }
+  void OnFailure(const ApiError& error) override {
+    heard_->failure = error.message;
+    heard_->over = true;
+  }
+
+ private:
+  Heard* const heard_;
+};
+
+// One stream of one sequence, on a pool of one thread, so that the test knows what has been done.
+class GenerationTest : public testing::Test {
+ protected:
+  GenerationTest() {
+    ServerConfig config;
+    config.served_model_names = {"abacus"};
+    auto model = ModelContext::Load(config, &engine_, kServerTestModel);
+    EXPECT_TRUE(model);
+    GenerationRequest request;
+    request.id = "cmpl-1";
+    request.prompts.resize(1);
+    request.prompts[0].tokens = {5};
+    request.sampling.resize(1);
+    request.stream = true;
+    pool_.Submit([this, model = *model, request] {
+      Generation::Start(model, &pool_, active_, client_, request,
+                        std::make_unique<Listener>(&heard_), nullptr);
+    });
+    Settle();
+  }
+  ~GenerationTest() override {
+    pool_.Stop();
+    client_->SetCallbacks(nullptr, nullptr);
+  }
+
+  // Returns once what was given to the pool so far is done, and what that gave to it.
+  void Settle() {
+    for (int i = 0; i < 3; ++i) {
+      std::latch done(1);
+      pool_.Submit([&] { done.count_down(); });
+      done.wait();
+    }
+  }
+  void Tell(std::vector<int32_t> tokens, bool is_last = false) {
+    SequenceUpdate update;
+    update.tokens = std::move(tokens);
+    if (is_last) update.finish = FinishReason::kLength;
+    engine_.sinks().at(0)->OnUpdate(std::move(update));
+  }
+
+  SilentEngine engine_;
+  std::shared_ptr<SlowClient> client_ = std::make_shared<SlowClient>();
+  std::shared_ptr<ActiveRequests> active_ = std::make_shared<ActiveRequests>();
+  Heard heard_;
+  WorkerPool pool_{1};
+};
+
+TEST_F(GenerationTest, GivesEachStepToAClientThatKeepsUp) {
+  for (int32_t token = 1; token <= 3; ++token) {
+    Tell({token}, token == 3);
+    Settle();
+  }
+  EXPECT_THAT(heard_.deltas, ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3)));
+  EXPECT_TRUE(heard_.over);
+}
+
+TEST_F(GenerationTest, JoinsStepsForAClientThatIsBehind) {
+  Tell({1});
+  Settle();
+  client_->behind = true;
+  for (int32_t token = 2; token <= 9; ++token) {
+    Tell({token}, token == 9);
+    Settle();
+  }
+  EXPECT_THAT(heard_.deltas, ElementsAre(ElementsAre(1)));
+  EXPECT_FALSE(heard_.over);
+  client_->CatchUp();
+  Settle();
+  EXPECT_THAT(heard_.deltas, ElementsAre(ElementsAre(1), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9)));
+  EXPECT_TRUE(heard_.over);
+}
+
+TEST_F(GenerationTest, KeepsTheOrderOfWhatComesBetweenCatchingUpAndTheNextWork) {
+  client_->behind = true;
+  Tell({1});
+  Settle();
+  Tell({2});
+  std::latch busy(1);
+  pool_.Submit([&] { busy.wait(); });
+  client_->CatchUp();
+  Tell({3}, /*is_last=*/true);
+  busy.count_down();
+  Settle();
+  EXPECT_THAT(heard_.tokens, ElementsAre(1, 2, 3));
+  EXPECT_TRUE(heard_.over);
+}
+
+TEST_F(GenerationTest, KeepsTheOrderOfWhatComesWhileItDecidesToHoldBack) {
+  client_->behind = true;
+  // It asks before and after it has said that it holds back.
+  int32_t next = 2;
+  client_->on_asked = [&] {
+    if (next <= 3) Tell({next++});
+  };
+  Tell({1});
+  Settle();
+  EXPECT_EQ(next, 4);
+  Tell({4}, /*is_last=*/true);
+  client_->CatchUp();
+  Settle();
+  EXPECT_THAT(heard_.tokens, ElementsAre(1, 2, 3, 4));
+  EXPECT_TRUE(heard_.over);
+}
+
+TEST_F(GenerationTest, GoesOnWhereTheClientCatchesUpWhileItDecidesToHoldBack) {
+  client_->behind = true;
+  int32_t next = 2;
+  client_->on_asked = [&] {
+    if (next > 3) return;
+    Tell({next++});
+    if (next == 4) client_->CatchUp();
+  };
+  Tell({1});
+  Settle();
+  Tell({4}, /*is_last=*/true);
+  Settle();
+  EXPECT_THAT(heard_.tokens, ElementsAre(1, 2, 3, 4));
+  EXPECT_TRUE(heard_.over);
+}
+
+TEST_F(GenerationTest, GivesWhatWasSaidBeforeAnErrorToAClientThatIsBehind) {
+  client_->behind = true;
+  Tell({1});
+  Settle();
+  Tell({2});
+  engine_.sinks().at(0)->OnError({ErrorCode::kInternal, "the device is lost", {}});
+  client_->CatchUp();
+  Settle();
+  EXPECT_THAT(heard_.tokens, ElementsAre(1, 2));
+  EXPECT_EQ(heard_.failure, "the device is lost");
+}
+
+}  // namespace
+}  // namespace sluice
