@@ -25,9 +25,11 @@ Uploader::~Uploader() {
 
 Status Uploader::NextChunk() {
   stream_->Record(*chunks_[current_].sent);
-  current_ ^= 1;
+  const int next = current_ ^ 1;
+  RETURN_IF_ERROR(chunks_[next].sent->Synchronize());
+  current_ = next;
   used_ = 0;
-  return chunks_[current_].sent->Synchronize();
+  return {};
 }
 
 Status Uploader::Fill(void* to, int64_t bytes, const FillChunk& fill) {
@@ -60,7 +62,7 @@ Status Uploader::Copy(ThreadPool& pool, void* to, const void* from, int64_t byte
 
 Status Uploader::Finish() {
   Status status = stream_->Synchronize();
-  used_ = 0;  // everything has arrived: the current chunk is free
+  if (status) used_ = 0;  // everything has arrived: the current chunk is free
   end_ = Clock::now();
   return status;
 }

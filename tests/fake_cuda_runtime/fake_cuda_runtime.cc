@@ -2,14 +2,22 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "device/emulated_queue.h"
 
 // What the runtime's handles point to.
 struct CUstream_st {
   int device;
+  std::shared_ptr<sluice::EmulatedQueue> queue = std::make_shared<sluice::EmulatedQueue>();
 };
 struct CUevent_st {
   int device;
-  bool recorded = false;
+  std::shared_ptr<sluice::EmulatedQueue> queue = {};  // that recorded it last; null: none
+  int64_t count = 0;                                  // of that queue's work, which stands before
+  bool passed() const { return queue->num_done() >= count; }
 };
 
 namespace fake_cuda {
@@ -20,12 +28,65 @@ struct Memory {
   size_t bytes;
 };
 
+// A copy or a fill that has yet to run.
+struct Transfer {
+  void* to;
+  const void* from;  // null: a fill
+  int byte;          // of a fill
+  size_t bytes;
+  bool is_lost = false;  // memory of it is gone
+
+  bool Touches(uintptr_t begin, size_t size) const {
+    const auto overlaps = [&](const void* data) {
+      const auto address = reinterpret_cast<uintptr_t>(data);
+      return data != nullptr && address < begin + size && begin < address + bytes;
+    };
+    return overlaps(to) || overlaps(from);
+  }
+  void Run() const {
+    if (is_lost) return;
+    if (from != nullptr)
+      memmove(to, from, bytes);
+    else
+      memset(to, byte, bytes);
+  }
+};
+
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 std::map<uintptr_t, Memory>& Memories() {
   static std::map<uintptr_t, Memory> memories;
   return memories;
+}
+
+std::set<std::shared_ptr<Transfer>>& Transfers() {
+  static std::set<std::shared_ptr<Transfer>> transfers;
+  return transfers;
+}
+// Host memory that is page-locked in place: bytes by address.
+std::map<uintptr_t, size_t>& Registered() {
+  static std::map<uintptr_t, size_t> registered;
+  return registered;
+}
+
+// What is under way to or from memory never arrives where the memory goes.
+void LoseTransfers(uintptr_t begin, size_t bytes) {
+  for (const std::shared_ptr<Transfer>& transfer : Transfers()) {
+    if (transfer->is_lost || !transfer->Touches(begin, bytes)) continue;
+    transfer->is_lost = true;
+    ++TheMachine().num_gone_too_early;
+  }
+}
+
+void Enqueue(cudaStream_t stream, const Transfer& what) {
+  auto transfer = std::make_shared<Transfer>(what);
+  Transfers().insert(transfer);
+  stream->queue->Enqueue([transfer] {
+    transfer->Run();
+    Transfers().erase(transfer);
+  });
+  if (TheMachine().copies_at_once) stream->queue->RunAll();
 }
 
 cudaError_t Answer(cudaError_t code) {
@@ -36,7 +97,11 @@ cudaError_t Answer(cudaError_t code) {
 // What a call answers before it does anything.
 cudaError_t Begin(const char* function) {
   Machine& machine = TheMachine();
-  if (machine.sticky != cudaSuccess) return Answer(machine.sticky);
+  if (machine.sticky != cudaSuccess) {
+    // On a device that is lost nothing runs any more.
+    for (const std::shared_ptr<Transfer>& transfer : Transfers()) transfer->is_lost = true;
+    return Answer(machine.sticky);
+  }
   const auto found = machine.next.find(function);
   if (found == machine.next.end()) return cudaSuccess;
   const cudaError_t code = found->second;
@@ -74,8 +139,10 @@ cudaError_t New(void** data, size_t bytes, int device) {
 }
 
 cudaError_t Delete(void* data) {
-  if (Memories().erase(reinterpret_cast<uintptr_t>(data)) == 0)
-    return Answer(cudaErrorInvalidValue);
+  const auto found = Memories().find(reinterpret_cast<uintptr_t>(data));
+  if (found == Memories().end()) return Answer(cudaErrorInvalidValue);
+  LoseTransfers(found->first, found->second.bytes);
+  Memories().erase(found);
   std::free(data);
   --TheMachine().num_alive;
   return cudaSuccess;
@@ -86,6 +153,12 @@ cudaError_t Delete(void* data) {
 Machine& TheMachine() {
   static Machine machine;
   return machine;
+}
+
+void ResetMachine() {
+  TheMachine() = {};
+  Transfers().clear();
+  Registered().clear();
 }
 
 cudaError_t LeftBehind() {
@@ -179,12 +252,18 @@ cudaError_t cudaFreeHost(void* data) {
   BEGIN();
   return fake_cuda::Delete(data);
 }
-cudaError_t cudaHostRegister(void* /*data*/, size_t /*bytes*/, unsigned /*flags*/) {
+cudaError_t cudaHostRegister(void* data, size_t bytes, unsigned /*flags*/) {
   BEGIN();
-  return cudaSuccess;
+  const bool is_new =
+      fake_cuda::Registered().emplace(reinterpret_cast<uintptr_t>(data), bytes).second;
+  return is_new ? cudaSuccess : Answer(cudaErrorHostMemoryAlreadyRegistered);
 }
-cudaError_t cudaHostUnregister(void* /*data*/) {
+cudaError_t cudaHostUnregister(void* data) {
   BEGIN();
+  const auto found = fake_cuda::Registered().find(reinterpret_cast<uintptr_t>(data));
+  if (found == fake_cuda::Registered().end()) return Answer(cudaErrorHostMemoryNotRegistered);
+  fake_cuda::LoseTransfers(found->first, found->second);
+  fake_cuda::Registered().erase(found);
   return cudaSuccess;
 }
 
@@ -197,6 +276,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   BEGIN();
+  if (stream->queue->num_done() < stream->queue->num_enqueued()) {
+    ++TheMachine().num_gone_too_early;
+    stream->queue->RunAll();  // the runtime lets it end
+  }
   delete stream;
   --TheMachine().num_alive;
   return cudaSuccess;
@@ -204,11 +287,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   BEGIN();
   BelongsTo(stream->device);
+  stream->queue->RunAll();
   return cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t /*event*/, unsigned /*flags*/) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   BEGIN();
   BelongsTo(stream->device);
+  if (event->queue == nullptr || event->queue == stream->queue) return cudaSuccess;
+  stream->queue->Enqueue([queue = event->queue, count = event->count] { queue->RunUntil(count); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
@@ -220,14 +306,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (to_device != (kind != cudaMemcpyDeviceToHost) ||
       from_device != (kind != cudaMemcpyHostToDevice))
     return Answer(cudaErrorInvalidValue);
-  memmove(to, from, bytes);
+  fake_cuda::Enqueue(stream, {.to = to, .from = from, .byte = 0, .bytes = bytes});
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t stream) {
   BEGIN();
   BelongsTo(stream->device);
   if (fake_cuda::DeviceOf(to, bytes) != stream->device) return Answer(cudaErrorInvalidValue);
-  memset(to, byte, bytes);
+  fake_cuda::Enqueue(stream, {.to = to, .from = nullptr, .byte = byte, .bytes = bytes});
   return cudaSuccess;
 }
 
@@ -246,17 +332,21 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   BEGIN();
   BelongsTo(stream->device);
-  event->recorded = true;
+  event->queue = stream->queue;
+  event->count = stream->queue->num_enqueued();
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   BEGIN();
   BelongsTo(event->device);
+  if (event->queue != nullptr) event->queue->RunUntil(event->count);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   BEGIN();
-  if (!begin->recorded || !end->recorded) return Answer(cudaErrorInvalidResourceHandle);
+  if (begin->queue == nullptr || end->queue == nullptr)
+    return Answer(cudaErrorInvalidResourceHandle);
+  if (!begin->passed() || !end->passed()) return Answer(cudaErrorNotReady);
   *milliseconds = 2.5f;
   return cudaSuccess;
 }

@@ -1,7 +1,9 @@
 // A stand-in for the CUDA runtime, so that what the program does with its answers is tested where
 // there is no GPU: a machine of two devices whose memory is the host's, whose calls can be made to
 // fail, and which minds rules that a real one punishes late: every call that belongs to a device is
-// made by a thread whose current device that is, and every copy is between the right memories.
+// made by a thread whose current device that is, every copy is between the right memories, and what
+// a copy needs stays until it is through. Copies run as late as the runtime allows, when somebody
+// waits for them, or at once: a program that is right cannot tell which.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +21,7 @@ struct Machine {
   int num_devices = 2;
   int compute_major = 9, compute_minor = 0;
   size_t total_bytes = size_t{1} << 20;  // of each device
+  bool copies_at_once = false;           // what is enqueued runs before the call returns
 
   // The next call of the function fails so.
   std::map<std::string, cudaError_t> next;
@@ -27,8 +30,13 @@ struct Machine {
 
   int64_t num_alive = 0;         // buffers, streams and events
   int64_t num_wrong_device = 0;  // calls by a thread whose current device was another one
+  // Memory that was freed, or no longer page-locked, before the copies and fills that use it were
+  // through, and streams that were destroyed before they were.
+  int64_t num_gone_too_early = 0;
 };
 Machine& TheMachine();
+// A new one, without work that an old one left behind.
+void ResetMachine();
 
 // What the calling thread's cudaGetLastError would return.
 cudaError_t LeftBehind();
