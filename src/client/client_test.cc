@@ -1,16 +1,18 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "client/client_testing.h"
 #include "client/event_stream.h"
+#include "client/http_client.h"
 #include "client/openai_client.h"
 #include "client/url.h"
 
@@ -66,16 +68,7 @@ TEST(EventStream, StopsWhereItIsTold) {
 class FakeServer {
  public:
   explicit FakeServer(std::vector<std::string> answers, bool hold_open = false) {
-    listener_ = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    socklen_t size = sizeof(address);
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    url_.host = "127.0.0.1";
-    url_.port = ntohs(address.sin_port);
-    listen(listener_, 8);
+    listener_ = ListenAt(&url_, 8);
     thread_ = std::thread([this, answers = std::move(answers), hold_open] {
       for (const std::string& answer : answers) {
         const int client = accept(listener_, nullptr, nullptr);
@@ -97,6 +90,7 @@ class FakeServer {
     });
   }
   ~FakeServer() {
+    shutdown(listener_, SHUT_RDWR);  // of connections that a failed test never made
     thread_.join();
     close(listener_);
   }
@@ -193,6 +187,109 @@ TEST(OpenAiClient, CanBeCancelled) {
   ASSERT_TRUE(end);
   EXPECT_TRUE(end->cancelled);
   EXPECT_EQ(end->text, "ab");
+}
+
+// More than anything here needs on a slow machine.
+constexpr auto kPatience = std::chrono::seconds(60);
+
+// Takes one connection and as much of the request as `wanted` bytes, calls `then` with the socket,
+// and reads no more. Closes when it is destroyed, or after a while: a client that hangs fails then.
+class StuckServer {
+ public:
+  StuckServer(size_t wanted, std::function<void(int client)> then) {
+    listener_ = ListenAt(&url_, 8);
+    thread_ = std::thread([this, wanted, then = std::move(then)] {
+      const int client = accept(listener_, nullptr, nullptr);
+      std::string bytes(wanted, ' ');
+      EXPECT_EQ(recv(client, bytes.data(), wanted, MSG_WAITALL), static_cast<ssize_t>(wanted));
+      then(client);
+      done_.get_future().wait_for(kPatience);
+      close(client);
+    });
+  }
+  ~StuckServer() {
+    done_.set_value();
+    thread_.join();
+    close(listener_);
+  }
+  const Url& url() const { return url_; }
+
+ private:
+  int listener_;
+  Url url_;
+  std::promise<void> done_;
+  std::thread thread_;
+};
+
+// More than the buffers of both ends of a connection hold.
+const std::string& LargeBody() {
+  static const std::string body(size_t{64} << 20, 'x');
+  return body;
+}
+
+class Event {
+ public:
+  Event() : fd_(eventfd(0, 0)) {}
+  ~Event() { close(fd_); }
+  void Set() {
+    const uint64_t one = 1;
+    EXPECT_EQ(write(fd_, &one, sizeof(one)), ssize_t{sizeof(one)});
+  }
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+bool IgnoreEvent(std::string_view) {
+  return true;
+}
+
+TEST(HttpClient, CanBeCancelledWhileItSends) {
+  Event cancel;
+  StuckServer server(1, [&](int) { cancel.Set(); });
+  const auto answer =
+      HttpClient(server.url()).PostStream("/", LargeBody(), IgnoreEvent, cancel.fd());
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, ErrorCode::kCancelled) << answer.error().message;
+}
+
+TEST(HttpClient, CanBeCancelledWhileItConnects) {
+  // With as many waiting as it lets wait, a listener does not even say no.
+  Url url;
+  const int listener = ListenAt(&url, 0);
+  std::vector<int> waiting;
+  for (int i = 0; i < 4; ++i) {
+    waiting.push_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    sockaddr_in address = LoopbackAt(url.port);
+    (void)connect(waiting.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  }
+  // Gone after a while, so that a client that cannot be cancelled fails here in the end.
+  std::promise<void> done;
+  std::thread patience([&, over = done.get_future()] {
+    over.wait_for(kPatience);
+    close(listener);
+  });
+  Event cancel;
+  cancel.Set();
+  const auto answer = HttpClient(url).PostStream("/", "{}", IgnoreEvent, cancel.fd());
+  done.set_value();
+  patience.join();
+  for (int fd : waiting) close(fd);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, ErrorCode::kCancelled) << answer.error().message;
+}
+
+// A server that refuses a request need not read it.
+TEST(HttpClient, ReadsAnAnswerThatComesBeforeAllIsSent) {
+  StuckServer server(1, [&](int client) {
+    const std::string text = Plain("413 Content Too Large", "{}");
+    EXPECT_EQ(write(client, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  });
+  const auto answer = HttpClient(server.url()).Post("/", LargeBody());
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->status, 413);
+  EXPECT_EQ(answer->body, "{}");
 }
 
 TEST(OpenAiClient, SaysWhenNobodyAnswers) {

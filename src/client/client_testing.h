@@ -6,17 +6,38 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "client/url.h"
 
 namespace sluice {
+
+inline sockaddr_in LoopbackAt(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+// A socket that listens at a free port of 127.0.0.1, of which `url` gets the address.
+inline int ListenAt(Url* url, int backlog) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = LoopbackAt(0);
+  socklen_t size = sizeof(address);
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  CHECK(bind(listener, any, size) == 0 && getsockname(listener, any, &size) == 0 &&
+            listen(listener, backlog) == 0,
+        "no free port");
+  url->host = "127.0.0.1";
+  url->port = ntohs(address.sin_port);
+  return listener;
+}
 
 // A port at 127.0.0.1 where nobody answers, however long the test takes: bound, and not listened
 // at.
 class DeafPort {
  public:
   DeafPort() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in address = LoopbackAt(0);
     socklen_t size = sizeof(address);
     auto* any = reinterpret_cast<sockaddr*>(&address);
     CHECK(bind(socket_, any, size) == 0 && getsockname(socket_, any, &size) == 0, "no free port");

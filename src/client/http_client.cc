@@ -14,12 +14,12 @@ namespace {
 constexpr size_t kMaxBodyBytes = size_t{1} << 30;
 
 // Gives pieces of the answer's body to `take` until it returns false or the body ends.
-Status ReadAnswer(ClientConnection& connection, int cancel_fd, ResponseParser& parser,
+Status ReadAnswer(ClientConnection& connection, ResponseParser& parser,
                   const std::function<bool(std::string_view)>& take) {
   std::string buffer;
   while (!parser.done()) {
     buffer.clear();
-    ASSIGN_OR_RETURN(const bool more, connection.Read(buffer, cancel_fd));
+    ASSIGN_OR_RETURN(const bool more, connection.Read(buffer));
     if (!more) return parser.End();
     for (std::string_view bytes = buffer; !bytes.empty() && !parser.done();) {
       ASSIGN_OR_RETURN(const std::string_view piece, parser.Take(bytes));
@@ -64,16 +64,21 @@ Result<ClientResponse> HttpClient::PostStream(
 Result<ClientResponse> HttpClient::Send(const std::string& request,
                                         const std::function<bool(std::string_view data)>& on_event,
                                         int cancel_fd) const {
-  ASSIGN_OR_RETURN(ClientConnection connection, ClientConnection::Open(url_));
-  RETURN_IF_ERROR(connection.Write(request));
+  ASSIGN_OR_RETURN(ClientConnection connection, ClientConnection::Open(url_, cancel_fd));
+  const Status sent = connection.Write(request);
+  if (!sent && sent.error().code != ErrorCode::kUnavailable)
+    return tl::unexpected<Error>(sent.error());
   ResponseParser parser;
   EventStream events;
   ClientResponse response;
-  RETURN_IF_ERROR(ReadAnswer(connection, cancel_fd, parser, [&](std::string_view piece) {
+  const Status read = ReadAnswer(connection, parser, [&](std::string_view piece) {
     if (parser.is_event_stream()) return events.Take(piece, on_event);
     response.body += piece;
     return response.body.size() <= kMaxBodyBytes;
-  }));
+  });
+  // A server that takes no more may have said why.
+  if (!sent && !parser.in_body()) return tl::unexpected<Error>(sent.error());
+  RETURN_IF_ERROR(read);
   if (response.body.size() > kMaxBodyBytes)
     return Fail(ErrorCode::kUnavailable, "the server's answer is no HTTP: its body is too long");
   response.status = parser.status();

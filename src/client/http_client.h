@@ -29,8 +29,9 @@ class HttpClient {
   Result<ClientResponse> Post(std::string_view path, std::string_view body) const;
 
   // Sends a request whose answer is a stream and calls `on_event` with the data of each event,
-  // until it returns false, the stream ends, or `cancel_fd` (-1: none) becomes readable; then the
-  // connection is closed. An answer that is not a stream is returned with its body.
+  // until it returns false, the stream ends, or `cancel_fd` (-1: none) becomes readable, be it
+  // while it connects or sends (kCancelled); then the connection is closed. An answer that is not a
+  // stream is returned with its body.
   Result<ClientResponse> PostStream(std::string_view path, std::string_view body,
                                     const std::function<bool(std::string_view data)>& on_event,
                                     int cancel_fd = -1) const;

@@ -258,7 +258,7 @@ class StreamClient::Loop {
       }
       if (sent < 0) {
         // An answer that refuses the request may be there all the same.
-        if (connection.reused && errno != EMSGSIZE) return Replace(connection);
+        if (connection.reused && !connection.parser.started()) return Replace(connection);
         connection.written = request.size();
         break;
       }
@@ -292,7 +292,9 @@ class StreamClient::Loop {
     StreamHandler* handler = connection.exchange.handler;
     StreamEnd end{connection.parser.status(), std::move(error), std::move(connection.body)};
     connection.busy = false;
-    if (end.error.empty() && options_.keep_alive && connection.parser.keep_alive()) {
+    // An answer may come before the server has taken all: the next request would be the rest of it.
+    const bool all_sent = connection.written == connection.exchange.request.size();
+    if (end.error.empty() && options_.keep_alive && connection.parser.keep_alive() && all_sent) {
       connection.body.clear();
       idle_.push_back(&connection);
     } else {

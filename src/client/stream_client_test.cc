@@ -101,23 +101,14 @@ class ScriptedServer {
  public:
   explicit ScriptedServer(std::function<std::string(int connection, int request)> answer)
       : answer_(std::move(answer)) {
-    listener_ = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    socklen_t size = sizeof(address);
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    url_.host = "127.0.0.1";
-    url_.port = ntohs(address.sin_port);
-    listen(listener_, 64);
+    listener_ = ListenAt(&url_, 64);
     thread_ = std::thread([this] { Accept(); });
   }
   ~ScriptedServer() {
     shutdown(listener_, SHUT_RDWR);
-    close(listener_);
     thread_.join();
     for (std::thread& thread : threads_) thread.join();
+    close(listener_);
   }
   const Url& url() const { return url_; }
   int num_connections() const { return num_connections_; }
@@ -258,6 +249,41 @@ TEST(StreamClient, AConnectionThatIsClosedWithoutAnAnswer) {
   client->Post("/x", "", "{}", closed);
   RunToEnd(*client);
   EXPECT_THAT(closed.end.error, HasSubstr("without an answer"));
+}
+
+// A server that refuses a request before it has read all of it reads the rest as such, whatever
+// comes behind.
+TEST(StreamClient, AnAnswerBeforeAllIsSentEndsTheConnection) {
+  const std::string refusal = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\n{}";
+  Url url;
+  const int listener = ListenAt(&url, 8);
+  std::thread server([&] {
+    const int first = accept(listener, nullptr, nullptr);
+    char byte = 0;
+    EXPECT_EQ(recv(first, &byte, 1, 0), 1);
+    EXPECT_EQ(write(first, refusal.data(), refusal.size()), std::ssize(refusal));
+    const int second = accept(listener, nullptr, nullptr);
+    EXPECT_EQ(write(second, refusal.data(), refusal.size()), std::ssize(refusal));
+    std::string rest(1 << 20, ' ');
+    while (second >= 0 && recv(second, rest.data(), rest.size(), 0) > 0) {
+    }
+    close(first);
+    close(second);
+  });
+  {
+    const auto client = *StreamClient::Create({.url = url, .timeout_seconds = 60});
+    Recorder large, small;
+    large.on_end = [&] { client->Post("/x", "", "{}", small); };
+    // More than the buffers of both ends hold.
+    client->Post("/x", "", std::string(size_t{64} << 20, 'x'), large);
+    RunToEnd(*client);
+    EXPECT_EQ(large.end.status, 413);
+    EXPECT_EQ(small.end.error, "");
+    EXPECT_EQ(small.end.status, 413);
+  }
+  shutdown(listener, SHUT_RDWR);
+  server.join();
+  close(listener);
 }
 
 TEST(StreamClient, NobodyListens) {
