@@ -350,9 +350,9 @@ TEST(Engine, C9AfterTheGraceTimeTheRestIsAborted) {
 TEST(Engine, DestructionEndsWhatRuns) {
   const auto sink = std::make_shared<CollectingSink>();
   {
-    FakeEngine fake({});
-    fake.model->delay = std::chrono::milliseconds(20);  // All 400 would take eight seconds.
-    ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(400), sink));
+    FakeEngine fake({.num_blocks = 1024, .max_model_len = 4000});
+    fake.model->delay = std::chrono::milliseconds(20);  // All 3900 would take more than a minute.
+    ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(3900), sink));
     ASSERT_TRUE(sink->WaitForTokens(1));
   }
   EXPECT_EQ(sink->sequences[0].finish, FinishReason::kAbort);
@@ -392,10 +392,12 @@ TEST(Engine, RefusesWhatItCannotTake) {
   refused({1}, params, "prompt_logprobs");
 
   fake.model->hang = true;
-  const auto sink = std::make_shared<CollectingSink>();
-  ASSERT_TRUE(fake.Submit({1}, GreedyFor(1), sink));
-  ASSERT_TRUE(fake.Submit({1}, GreedyFor(1), sink));
-  const auto full = fake.Submit({1}, GreedyFor(1), sink);
+  const auto submit = [&] {
+    return fake.Submit({1}, GreedyFor(1), std::make_shared<CollectingSink>());
+  };
+  ASSERT_TRUE(submit());
+  ASSERT_TRUE(submit());
+  const auto full = submit();
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().code, ErrorCode::kUnavailable);
   fake.engine->Abort(1);
