@@ -5,7 +5,11 @@
 #include <fstream>
 #include <mutex>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "checkpoint/model_config.h"
@@ -26,25 +30,44 @@ namespace fs = std::filesystem;
 constexpr int64_t kChunkNumbers = int64_t{4} << 20;
 constexpr int64_t kCopyBytes = int64_t{16} << 20;
 
-// A folder that is removed unless it is kept.
+// A folder that is removed unless it is kept, and that no other run works in meanwhile.
 class PartialFolder {
  public:
   static Result<PartialFolder> Create(fs::path path) {
     std::error_code error;
-    fs::remove_all(path, error);
-    if (!error) fs::create_directories(path, error);
-    if (error) {
+    fs::create_directories(path, error);
+    const auto cannot = [&] {
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("{}: cannot make this folder: {}", path.string(), error.message()),
                   path.string());
+    };
+    if (error) return cannot();
+    const int lock = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock < 0) {
+      error = std::error_code(errno, std::generic_category());
+      return cannot();
     }
-    return PartialFolder(std::move(path));
+    PartialFolder folder({}, lock);
+    // Where the file system has no locks nobody is refused.
+    const bool is_held = ::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (is_held || !folder.IsAt(path)) {
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("{}: another run works in this folder: wait for its end, or name "
+                              "another folder to write",
+                              path.string()),
+                  path.string());
+    }
+    folder.path_ = std::move(path);
+    RETURN_IF_ERROR(folder.Clear());
+    return folder;
   }
-  PartialFolder(PartialFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  PartialFolder(PartialFolder&& other) noexcept
+      : path_(std::exchange(other.path_, {})), lock_(std::exchange(other.lock_, -1)) {}
   PartialFolder& operator=(PartialFolder&&) = delete;
   ~PartialFolder() {
     std::error_code error;
     if (!path_.empty()) fs::remove_all(path_, error);
+    if (lock_ >= 0) ::close(lock_);
   }
 
   const fs::path& path() const { return path_; }
@@ -62,8 +85,30 @@ class PartialFolder {
   }
 
  private:
-  explicit PartialFolder(fs::path path) : path_(std::move(path)) {}
+  PartialFolder(fs::path path, int lock) : path_(std::move(path)), lock_(lock) {}
+
+  // Whether the folder that is locked still has this name: a run that ended takes its own away.
+  bool IsAt(const fs::path& path) const {
+    struct stat locked, named;
+    return ::fstat(lock_, &locked) == 0 && ::stat(path.c_str(), &named) == 0 &&
+           locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
+  }
+  // Removes what an interrupted run left.
+  Status Clear() const {
+    std::error_code error;
+    for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
+         entry.increment(error)) {
+      fs::remove_all(entry->path(), error);
+      if (error) break;
+    }
+    if (!error) return {};
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("{}: cannot empty this folder: {}", path_.string(), error.message()),
+                path_.string());
+  }
+
   fs::path path_;
+  int lock_ = -1;  // the folder, opened
 };
 
 // Decodes rows [begin, begin + rows) of a module, dense.
@@ -419,6 +464,8 @@ Status WriteConfiguration(const fs::path& folder, const ModelConfig& config,
 
 Status CheckRequest(const fs::path& out, const ModelConfig& config,
                     const QuantizeOptions& options) {
+  if (out.empty())
+    return Fail(ErrorCode::kInvalidArgument, "the folder to write has no name", "output");
   std::error_code error;
   if (fs::exists(out, error)) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -448,8 +495,11 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
 }  // namespace
 
 Result<QuantizeReport> QuantizeCheckpoint(ThreadPool& pool, const fs::path& source,
-                                          const fs::path& out, const QuantizeOptions& options,
+                                          const fs::path& target, const QuantizeOptions& options,
                                           const QuantizeProgress& progress) {
+  // Without a slash at its end, behind which "<out>.partial" would stand inside.
+  fs::path out = target.lexically_normal();
+  if (!out.has_filename()) out = out.parent_path();
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(source));
   RETURN_IF_ERROR(CheckRequest(out, config, options));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(source));

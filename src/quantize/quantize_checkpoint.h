@@ -40,6 +40,7 @@ using QuantizeProgress = std::function<void(int64_t done, int64_t total)>;
 // `source`. Works layer by layer: peak memory is about one layer (and, for calibration, the hidden
 // states of its text). `out` appears whole at the end: until then the work stands in a folder
 // beside it, "<out>.partial", that has no config.json and that a failure or the next run removes.
+// A run that meets another one at work there is refused: kUnavailable.
 Result<QuantizeReport> QuantizeCheckpoint(ThreadPool& pool, const std::filesystem::path& source,
                                           const std::filesystem::path& out,
                                           const QuantizeOptions& options,

@@ -1,5 +1,7 @@
 // Whole checkpoints: what is written loads, says what it is, and is close to its source.
+#include <sys/resource.h>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -186,6 +188,82 @@ TEST_F(QuantizeTest, WhatAnInterruptedRunLeftIsReplacedAndNeverLoads) {
   ASSERT_TRUE(QuantizeCheckpoint(pool_, Sample("llama-bf16"), out(), OptionsFor("block-fp8"), {}));
   EXPECT_FALSE(fs::exists(partial));
   EXPECT_TRUE(LoadModelConfig(out()));
+}
+
+// The work of the one that came first must not be mixed with that of the other.
+TEST_F(QuantizeTest, OfTwoRunsAtATimeTheSecondIsRefused) {
+  ThreadPool others(1);
+  Result<QuantizeReport> second = QuantizeReport();
+  int calls = 0;
+  const auto first = QuantizeCheckpoint(
+      pool_, Sample("llama-bf16"), out(), OptionsFor("block-fp8"), [&](int64_t, int64_t) {
+        if (++calls != 5) return;
+        second =
+            QuantizeCheckpoint(others, Sample("llama-bf16"), out(), OptionsFor("block-fp8"), {});
+      });
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_GT(calls, 5);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(second.error().message, HasSubstr("out.partial: another run works in this folder"));
+  EXPECT_FALSE(fs::exists(out().string() + ".partial"));
+  const auto weights = CompareWeights(pool_, Sample("llama-bf16"), out());
+  ASSERT_TRUE(weights) << weights.error().message;
+  for (const WeightDifference& weight : *weights)
+    EXPECT_LT(weight.relative_error, 0.04) << weight.module;
+}
+
+// No process may write a file of more bytes than this, as if the disk had no room for it.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(QuantizeTest, WhereThereIsNoRoomNothingIsLeft) {
+  // None for the weights; and, later, none for what stands beside them.
+  const auto weights = fs::file_size(Sample("llama-bf16") / "model.safetensors");
+  const fs::path source = folder_.path() / "source";
+  fs::create_directories(source);
+  for (const char* name : {"config.json", "model.safetensors"})
+    fs::copy_file(Sample("llama-bf16") / name, source / name);
+  std::ofstream(source / "notes.txt") << std::string(2 * weights, ' ');
+  const std::pair<rlim_t, const char*> cases[] = {{100'000, "cannot reserve space"},
+                                                  {weights * 3 / 2, "cannot copy the files"}};
+  for (const auto& [limit, message] : cases) {
+    Result<QuantizeReport> report = QuantizeReport();
+    {
+      const FileLimit none(limit);
+      report = QuantizeCheckpoint(pool_, source, out(), OptionsFor("block-fp8"), {});
+    }
+    ASSERT_FALSE(report);
+    EXPECT_THAT(report.error().message, HasSubstr(message));
+    EXPECT_FALSE(fs::exists(out()));
+    EXPECT_FALSE(fs::exists(out().string() + ".partial"));
+  }
+  EXPECT_TRUE(QuantizeCheckpoint(pool_, source, out(), OptionsFor("block-fp8"), {}));
+}
+
+TEST_F(QuantizeTest, TheFolderToWriteMayEndInASlash) {
+  const fs::path written = out() / "";
+  ASSERT_EQ(written.string().back(), '/');
+  const auto report =
+      QuantizeCheckpoint(pool_, Sample("llama-bf16"), written, OptionsFor("block-fp8"), {});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_TRUE(LoadModelConfig(out()));
+  EXPECT_FALSE(fs::exists(out() / ".partial"));
+  EXPECT_FALSE(QuantizeCheckpoint(pool_, Sample("llama-bf16"), "", OptionsFor("block-fp8"), {}));
 }
 
 TEST_F(QuantizeTest, ThreadsDoNotChangeWhatIsWritten) {

@@ -156,7 +156,9 @@ Status SafetensorsWriter::Finish() {
   const std::filesystem::path path = folder_ / "model.safetensors.index.json";
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file < 0) return tl::unexpected<Error>(SystemError(path, "create"));
-  const Status status = WriteAll(file, path, BytesOf(json::Write(index)), 0);
+  Status status = WriteAll(file, path, BytesOf(json::Write(index)), 0);
+  if (status && ::fsync(file) != 0)
+    status = tl::unexpected<Error>(SystemError(path, "write to disk"));
   ::close(file);
   return status;
 }
