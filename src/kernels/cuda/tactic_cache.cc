@@ -1,6 +1,7 @@
 #include "kernels/cuda/tactic_cache.h"
 
 #include <unistd.h>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -20,6 +21,9 @@ constexpr int64_t kFormat = 1;
 constexpr uint64_t kMaxFileBytes = uint64_t{8} << 20;
 constexpr size_t kMaxKeyBytes = 200;
 constexpr int64_t kMaxWorkspaceBytes = int64_t{1} << 40;
+constexpr auto kReadableByAll =
+    std::filesystem::perms::owner_read | std::filesystem::perms::owner_write |
+    std::filesystem::perms::group_read | std::filesystem::perms::others_read;
 
 tl::unexpected<Error> Damaged(const std::string& what) {
   return Fail(ErrorCode::kInvalidData, what);
@@ -141,9 +145,12 @@ Status TacticCache::Save() {
   std::error_code error;
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
   if (error) return fail(error.message());
-  // Of this process alone: two that save at once do not write into one file.
-  std::filesystem::path unfinished = path_;
-  unfinished += fmt::format(".{}.part", getpid());
+  // Of this cache alone: two that save at once do not write into one file. A process's number would
+  // not tell them apart, which is the same in many containers.
+  std::string unfinished = path_.string() + ".XXXXXX";
+  const int file = mkstemp(unfinished.data());
+  if (file < 0) return fail(std::generic_category().message(errno));
+  close(file);
   {
     std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
     const std::string text = Write();
@@ -151,6 +158,8 @@ Status TacticCache::Save() {
     out.close();
     if (!out) error = std::make_error_code(std::errc::io_error);
   }
+  // As others' files are: whoever shares the folder may read it.
+  if (!error) std::filesystem::permissions(unfinished, kReadableByAll, error);
   if (!error) std::filesystem::rename(unfinished, path_, error);
   if (error) {
     std::error_code ignored;

@@ -135,6 +135,19 @@ TEST_F(TacticCacheTest, IsBounded) {
   EXPECT_EQ(TacticCache(path_, kOwner).size(), 0u);
 }
 
+// In containers that share the folder, processes have the same number.
+TEST_F(TacticCacheTest, SharesNoUnfinishedFileWithAnotherProcess) {
+  fs::path others = path_;
+  others += fmt::format(".{}.part", getpid());
+  fs::create_directories(path_.parent_path());
+  std::ofstream unfinished(others);
+  const std::string text = Text();
+  ASSERT_FALSE(text.empty());
+  unfinished << "what the other one writes meanwhile" << std::flush;
+  EXPECT_EQ(Saved(), text);
+  EXPECT_TRUE(fs::exists(others));
+}
+
 TEST_F(TacticCacheTest, SaysWhereItCannotWrite) {
   Write("");
   TacticCache cache(path_ / "below a file.json", kOwner);
