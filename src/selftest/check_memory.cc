@@ -58,13 +58,14 @@ Status CheckCopies(CheckRun& run, Comparison& comparison, int64_t count, bool pi
 Status CheckEvents(CheckRun& run, Comparison& comparison) {
   constexpr int64_t kCount = 1 << 16;
   Device& device = run.device().device();
-  ASSIGN_OR_RETURN(const auto writer, device.CreateStream());
-  ASSIGN_OR_RETURN(const auto reader, device.CreateStream());
-  ASSIGN_OR_RETURN(const auto written, device.CreateEvent());
-  ASSIGN_OR_RETURN(const auto read, device.CreateEvent());
   ASSIGN_OR_RETURN(const DeviceBuffer memory, device.Allocate(kCount * 4, "events"));
   ASSIGN_OR_RETURN(const DeviceBuffer in, device.AllocatePinned(kCount * 4, "events"));
   ASSIGN_OR_RETURN(const DeviceBuffer out, device.AllocatePinned(kCount * 4, "events"));
+  ASSIGN_OR_RETURN(const auto written, device.CreateEvent());
+  ASSIGN_OR_RETURN(const auto read, device.CreateEvent());
+  // Last: they end before what they use.
+  ASSIGN_OR_RETURN(const auto writer, device.CreateStream());
+  ASSIGN_OR_RETURN(const auto reader, device.CreateStream());
   for (uint64_t round = 0; round < 4; ++round) {
     const std::vector<uint32_t> words = RandomWords(kCount, 20 + round);
     std::copy(words.begin(), words.end(), in.As<uint32_t>());
@@ -103,9 +104,9 @@ Status CheckUploader(CheckRun& run, Comparison& comparison) {
   constexpr int64_t kChunk = 64 << 10;
   Device& device = run.device().device();
   ThreadPool pool(2);
-  ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(device, kChunk));
   std::vector<std::vector<uint32_t>> pieces;
   std::vector<DeviceBuffer> places;
+  ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(device, kChunk));
   for (const int64_t count : {1, 63, 64, 20000, 16384, 5, 100001}) {
     pieces.push_back(RandomWords(count, 40 + pieces.size()));
     ASSIGN_OR_RETURN(DeviceBuffer place, device.Allocate(count * 4, "an upload"));

@@ -50,6 +50,7 @@ void CheckRun::Case(std::string_view name, std::string shape, const Check& check
     CaseMemory memory(device_);
     status = check(memory, comparison);
     if (status && !memory.ok()) status = memory.status();
+    if (status) status = device_.stream().Synchronize();
   }
   CheckRow row;
   row.name = name;

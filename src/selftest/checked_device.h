@@ -51,6 +51,10 @@ class DeviceUnderTest {
 class CaseMemory {
  public:
   explicit CaseMemory(const DeviceUnderTest& device) : device_(device) {}
+  // Waits for what may still use it.
+  ~CaseMemory() { static_cast<void>(device_.stream().Synchronize()); }
+  CaseMemory(const CaseMemory&) = delete;
+  CaseMemory& operator=(const CaseMemory&) = delete;
 
   // A copy of `values` on the device.
   template <typename T>

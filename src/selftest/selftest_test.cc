@@ -105,6 +105,29 @@ TEST(Checks, CatchKernelsThatAreSlightlyWrong) {
   EXPECT_FALSE(run.lost());
 }
 
+// What a check enqueued before it failed is through when its memory goes: the next one finds the
+// device as it was.
+TEST(Checks, ACheckThatFailsHalfwayIsNotTheDevicesEnd) {
+  auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
+  ASSERT_TRUE(device);
+  CheckRun run(*device, {}, {});
+  run.Case("halfway", "", [&](CaseMemory& memory, Comparison&) -> Status {
+    EXPECT_NE(memory.Out<float>(64), nullptr);
+    EXPECT_EQ(memory.Out<float>(device->device().info().total_bytes), nullptr);
+    return memory.status();
+  });
+  run.Case("next", "", [](CaseMemory& memory, Comparison& comparison) -> Status {
+    const std::vector<int32_t> values = {1, 2, 3};
+    const auto back = memory.Read(memory.In(values), 3);
+    for (size_t i = 0; i < 3; ++i) comparison.AddEqual(back[i], values[i]);
+    return memory.status();
+  });
+  EXPECT_FALSE(run.lost());
+  ASSERT_EQ(run.rows().size(), 2u);
+  EXPECT_THAT(run.rows()[0].message, HasSubstr("of device memory are needed"));
+  EXPECT_TRUE(run.rows()[1].passed) << run.rows()[1].message;
+}
+
 // What a GPU will be asked is allocated, launched and waited for; no time passes on the emulator.
 TEST(Measurements, RunOnTheEmulatorInSmallShapes) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
