@@ -61,7 +61,8 @@ class Lines {
   bool Next(std::string& line, int64_t& number) {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return next_read_ - next_written_ < ahead_; });
-    while (std::getline(in_, line)) {
+    // Answers that cannot be written are not worth the time.
+    while (out_ && std::getline(in_, line)) {
       if (IsBlank(line)) continue;
       number = next_read_++;
       return true;
@@ -173,11 +174,22 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
   for (std::thread& thread : threads) thread.join();
 
   out.close();
+  // A folder can be opened, and a disk can fail; neither is the end of the file.
+  if (in.bad()) {
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("--input-file {}: it cannot be read to its end, after {} requests; what "
+                    "was answered is in {}",
+                    input, lines.totals().requests, unfinished),
+        "input-file");
+  }
   std::error_code error;
   if (out) std::filesystem::rename(unfinished, output, error);
   if (!out || error) {
     return Fail(ErrorCode::kInternal,
-                fmt::format("--output-file {}: the answers could not be written", output),
+                fmt::format("--output-file {}: the answers could not be written; {} holds those "
+                            "that could",
+                            output, unfinished),
                 "output-file");
   }
   return lines.totals();

@@ -32,7 +32,9 @@ struct BatchTotals {
 
 // Answers every line of `input` by `answer`, which `workers` threads call side by side, and writes
 // the answers to `output` in the order of the lines; a file appears there only when it is whole.
-// Memory: a few lines for each worker. kNotFound for an input that cannot be read.
+// Memory: a few lines for each worker. kNotFound for an input that is not there, kInvalidData for
+// one that cannot be read to its end; stops early once answers cannot be written. What was answered
+// until then is left in `output`.part.
 using BatchWork = std::function<std::string(const std::string& line, bool& failed)>;
 Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& output, int workers,
                                  const BatchWork& answer);

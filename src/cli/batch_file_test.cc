@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -54,14 +55,21 @@ TEST(BatchFile, AnswersHaveTheShapeOfTheBatchApi) {
   EXPECT_EQ(bad.Find("error")->Find("error")->Find("message")->as_string(), "why");
 }
 
-TEST(BatchFile, AnswersComeInTheOrderOfTheLines) {
-  const auto folder = std::filesystem::temp_directory_path() / "sluice_batch_file_test";
-  std::filesystem::create_directories(folder);
+class BatchFolder : public testing::Test {
+ protected:
+  BatchFolder() { std::filesystem::create_directories(folder_); }
+  ~BatchFolder() override { std::filesystem::remove_all(folder_); }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / fmt::format("sluice_batch_file_test-{}", getpid());
+};
+
+TEST_F(BatchFolder, AnswersComeInTheOrderOfTheLines) {
   {
-    std::ofstream in(folder / "in.jsonl");
+    std::ofstream in(folder_ / "in.jsonl");
     for (int i = 0; i < 200; ++i) in << i << "\n\n";
   }
-  const auto totals = RunBatchFile(folder / "in.jsonl", folder / "out.jsonl", 8,
+  const auto totals = RunBatchFile(folder_ / "in.jsonl", folder_ / "out.jsonl", 8,
                                    [](const std::string& line, bool& failed) {
                                      const int number = std::stoi(line);
                                      if (number % 16 == 0)
@@ -74,10 +82,38 @@ TEST(BatchFile, AnswersComeInTheOrderOfTheLines) {
   EXPECT_EQ(totals->failed, 100);
   std::string expected;
   for (int i = 0; i < 200; ++i) expected += fmt::format("<{}>\n", i);
-  EXPECT_EQ(*ReadFile(folder / "out.jsonl", 1 << 20), expected);
-  EXPECT_FALSE(std::filesystem::exists(folder / "out.jsonl.part"));
-  EXPECT_EQ(RunBatchFile(folder / "none", folder / "o", 1, {}).error().code, ErrorCode::kNotFound);
-  std::filesystem::remove_all(folder);
+  EXPECT_EQ(*ReadFile(folder_ / "out.jsonl", 1 << 20), expected);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl.part"));
+}
+
+TEST_F(BatchFolder, InputThatCannotBeReadIsNoEmptyBatch) {
+  const auto answer = [](const std::string&, bool&) { return std::string(); };
+  const auto out = folder_ / "out.jsonl";
+  EXPECT_EQ(RunBatchFile(folder_ / "none", out, 1, answer).error().code, ErrorCode::kNotFound);
+  const auto of_folder = RunBatchFile(folder_, out, 2, answer);
+  ASSERT_FALSE(of_folder);
+  EXPECT_EQ(of_folder.error().code, ErrorCode::kInvalidData);
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST_F(BatchFolder, AFullDiskEndsTheWorkAtOnce) {
+  constexpr int kLines = 5000;
+  {
+    std::ofstream in(folder_ / "in.jsonl");
+    for (int i = 0; i < kLines; ++i) in << i << "\n";
+  }
+  std::filesystem::create_symlink("/dev/full", folder_ / "out.jsonl.part");
+  std::atomic<int> answered = 0;
+  const auto totals =
+      RunBatchFile(folder_ / "in.jsonl", folder_ / "out.jsonl", 2, [&](const std::string&, bool&) {
+        ++answered;
+        return std::string(1000, 'x');
+      });
+  ASSERT_FALSE(totals);
+  EXPECT_THAT(totals.error().message, HasSubstr("could not be written"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl"));
+  // Those that fit into the buffers of files.
+  EXPECT_LT(answered, kLines / 2);
 }
 
 }  // namespace

@@ -101,9 +101,10 @@ Status CheckReady(const BenchPlan& plan, const bench::Prompt& prompt, int cancel
   }
 }
 
-void Profile(const BenchPlan& plan, std::string_view path) {
+void Profile(const BenchPlan& plan, std::string_view path, int cancel_fd) {
   const HttpClient client(plan.load.url, {plan.load.headers.begin(), plan.load.headers.end()});
-  const auto response = client.Post(path, "{}");
+  const auto response = client.PostStream(
+      path, "{}", [](std::string_view) { return true; }, cancel_fd);
   if (!response || response->status != 200) {
     PrintError(fmt::format("warning: {}: {}\n", path,
                            response ? fmt::format("the server answers {}", response->status)
@@ -155,7 +156,7 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
   const int64_t num_prompts = static_cast<int64_t>(data.prompts.size());
   // From here on an interruption ends the load, not the program.
   BlockSignals({SIGINT});
-  const InterruptDescriptor interrupt;
+  InterruptDescriptor interrupt;
   if (plan.test_input || plan.ready_check_seconds > 0) {
     RETURN_IF_ERROR(CheckReady(plan, data.prompts[0], interrupt.fd()));
     if (!quiet) fmt::print("Initial test run completed.\n");
@@ -180,7 +181,7 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
   }
   if (!quiet) PrintTraffic(plan);
   std::fflush(stdout);
-  if (plan.profile) Profile(plan, "/start_profile");
+  if (plan.profile) Profile(plan, "/start_profile", interrupt.fd());
 
   BenchOutcome outcome;
   {
@@ -190,7 +191,11 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
                          plan.load, data.prompts, bench::PlanArrivals(plan.arrivals, num_prompts),
                          [&](int64_t done) { progress.Update(done); }, interrupt.fd()));
   }
-  if (plan.profile) Profile(plan, "/stop_profile");
+  if (plan.profile) {
+    interrupt
+        .Clear();  // the profile of an interrupted load is worth waiting for, unless told again
+    Profile(plan, "/stop_profile", interrupt.fd());
+  }
   outcome.metrics = bench::ComputeMetrics(
       outcome.load, plan.report.percentiles, plan.goodput, [&](const std::string& text) {
         if (plan.tokenizer == nullptr) return int64_t{1};

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -78,6 +79,7 @@ Result<int> RunBenchSweep(const options::Settings& settings) {
   sweep.date = plan.report.date;
   fmt::print("{}", bench::Sweep::TableHead(sweep.of_rates));
   int exit_code = 0;
+  std::optional<Error> failed;
   for (size_t i = 0; i < steps.size() && exit_code != 130; ++i) {
     if (sweep.of_rates) {
       plan.arrivals.requests_per_second = values[i];
@@ -91,13 +93,19 @@ Result<int> RunBenchSweep(const options::Settings& settings) {
                                                 : static_cast<int64_t>(5 * values[i]);
     // Other prompts at each step, so that none is in the server's prefix cache from the one before.
     plan.dataset.seed = plan.arrivals.seed + i;
-    ASSIGN_OR_RETURN(BenchOutcome outcome, RunBenchPlan(plan, /*quiet=*/true));
-    sweep.steps.push_back(
-        {steps[i], static_cast<int64_t>(outcome.load.records.size()), std::move(outcome.metrics)});
+    auto outcome = RunBenchPlan(plan, /*quiet=*/true);
+    if (!outcome) {
+      failed = std::move(outcome).error();
+      break;
+    }
+    sweep.steps.push_back({steps[i], static_cast<int64_t>(outcome->load.records.size()),
+                           std::move(outcome->metrics)});
     fmt::print("{}", bench::Sweep::TableLine(sweep.steps.back()));
     std::fflush(stdout);
-    exit_code = std::max(exit_code, outcome.exit_code);
+    exit_code = std::max(exit_code, outcome->exit_code);
   }
+  // A step that could not begin takes nothing of the earlier ones with it.
+  if (failed && sweep.steps.empty()) return tl::unexpected<Error>(*std::move(failed));
 
   const std::filesystem::path folder = settings.TextOr("result-dir");
   std::string stem = settings.TextOr("result-filename", "sweep-" + sweep.date);
@@ -108,6 +116,7 @@ Result<int> RunBenchSweep(const options::Settings& settings) {
     RETURN_IF_ERROR(WriteText(folder / (stem + ending), text));
     fmt::print("{}\n", (folder / (stem + ending)).string());
   }
+  if (failed) return tl::unexpected<Error>(*std::move(failed));
   return exit_code;
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "cli/command.h"
-#include "cli/exit_code.h"
 #include "cli/talk.h"
 
 namespace sluice::cli {
@@ -27,7 +26,6 @@ Result<int> RunChat(const options::Settings& settings) {
 
   const auto ask = [&](const std::string& question) -> Result<AnswerEnd> {
     history.push_back(Message("user", question));
-    talk->interrupt().Clear();
     auto answer = talk->client().Chat(talk->settings(), json::Value(history), PrintPiece,
                                       talk->interrupt().fd());
     fmt::print("\n");
@@ -43,18 +41,7 @@ Result<int> RunChat(const options::Settings& settings) {
     ASSIGN_OR_RETURN(const AnswerEnd end, ask(*question));
     return end.cancelled ? 130 : 0;
   }
-  int code = 0;
-  while (const auto line = talk->ReadLine("> ")) {
-    if (line->empty()) continue;
-    // A question that fails does not end the conversation.
-    if (const auto answer = ask(*line); !answer) {
-      fmt::print(stderr, "error: {}\n", answer.error().message);
-      code = ExitCode(answer.error().code);
-    } else {
-      code = 0;
-    }
-  }
-  return code;
+  return talk->ForEachLine(ask);
 }
 
 }  // namespace sluice::cli

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -81,7 +84,12 @@ int RunCommand(const Command& command, const std::vector<std::string>& words, Di
   if (const Status status = CheckSettings(settings); !status)
     return ReportFailure(settings, status.error());
   if (command.bit != options::kServe) SayWithoutEffect(settings);
-  const Result<int> code = command.run(settings);
+  Result<int> code = command.run(settings);
+  // What was not written was not done; of a server the answers are the result, and not its lines.
+  if (code && command.bit != options::kServe &&
+      (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+    code = Fail(ErrorCode::kInternal, fmt::format("standard output: {}", std::strerror(errno)));
+  }
   return code ? *code : ReportFailure(settings, code.error());
 }
 
@@ -106,9 +114,7 @@ bool IsHelp(const std::string& word) {
   return word == "help" || word == "--help" || word == "-h";
 }
 
-}  // namespace
-
-int Main(const std::vector<std::string>& arguments) {
+int RunArguments(const std::vector<std::string>& arguments) {
   const Dialect dialect = DialectOf(arguments.empty() ? "sluice" : arguments[0]);
   std::vector<std::string> words(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
   if (words.empty()) {
@@ -141,6 +147,17 @@ int Main(const std::vector<std::string>& arguments) {
   if (command == nullptr && dialect == Dialect::kTrtllm) command = FindCommand("serve");
   if (command == nullptr) return ReportUnknownCommand(dialect, words);
   return RunCommand(*command, words, dialect);
+}
+
+}  // namespace
+
+int Main(const std::vector<std::string>& arguments) {
+  try {
+    return RunArguments(arguments);
+  } catch (const std::system_error& problem) {  // so fmt::print tells of a full disk
+    fmt::print(stderr, "error: standard output: {}\n", problem.what());
+    return ExitCode(ErrorCode::kInternal);
+  }
 }
 
 }  // namespace sluice::cli

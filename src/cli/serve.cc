@@ -100,12 +100,13 @@ Result<int> RunServe(const options::Settings& settings) {
       std::fflush(nullptr);
       std::_Exit(0);
     }
+    // First of all, for the log may be a pipe that nobody reads.
+    EndWithin(std::chrono::duration<double>(engine_config.drain_seconds) + kEndTime,
+              "a step, or the device, did not come to its end: the server ends without it");
     if (settings.dialect() != options::Dialect::kSluice) PrintError("INFO:     Shutting down\n");
     LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
              engine_config.drain_seconds);
     serving->server().BeginDrain();
-    EndWithin(std::chrono::duration<double>(engine_config.drain_seconds) + kEndTime,
-              "a step, or the device, did not come to its end: the server ends without it");
   });
   const auto load_start = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(serving->Load(engine_config, model, /*quiet=*/false));

@@ -1,11 +1,14 @@
 #include "cli/signals.h"
 
+#include <poll.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <semaphore>
 #include <utility>
 
 #include "base/check.h"
@@ -18,6 +21,19 @@ sigset_t SetOf(std::initializer_list<int> signals) {
   sigemptyset(&set);
   for (int signal : signals) sigaddset(&set, signal);
   return set;
+}
+
+// Ends the process. What is still to be written is, unless nobody reads it: a full pipe holds up
+// whoever writes to it, for ever.
+[[noreturn]] void EndAtOnce(int code, const std::string& last_words) {
+  static std::binary_semaphore written(0);
+  std::thread([last_words] {
+    std::fputs(last_words.c_str(), stderr);
+    std::fflush(nullptr);
+    written.release();
+  }).detach();
+  static_cast<void>(written.try_acquire_for(std::chrono::seconds(2)));
+  std::_Exit(code);
 }
 
 }  // namespace
@@ -34,17 +50,13 @@ void IgnoreClosedPipes() {
 SignalWatcher::SignalWatcher(std::function<void(int signal)> on_first)
     : thread_([on_first = std::move(on_first)] {
         const sigset_t set = SetOf(kWatched);
-        bool first = true;
+        std::jthread first;
         while (true) {
           int signal = 0;
           if (sigwait(&set, &signal) != 0) continue;
           if (signal == SIGUSR1) return;
-          if (!first) {
-            std::fflush(nullptr);
-            std::_Exit(128 + signal);
-          }
-          first = false;
-          on_first(signal);
+          if (first.joinable()) EndAtOnce(128 + signal, "");
+          first = std::jthread(on_first, signal);
         }
       }) {}
 
@@ -56,10 +68,22 @@ SignalWatcher::~SignalWatcher() {
 void EndWithin(std::chrono::duration<double> time, std::string why) {
   std::thread([time, why = std::move(why)] {
     std::this_thread::sleep_for(time);
-    std::fprintf(stderr, "error: %s\n", why.c_str());
-    std::fflush(nullptr);
-    std::_Exit(1);
+    EndAtOnce(1, "error: " + why + "\n");
   }).detach();
+}
+
+EndOnInterrupt::EndOnInterrupt()
+    : over_(eventfd(0, EFD_CLOEXEC)), thread_([this] {
+        const InterruptDescriptor interrupt;
+        pollfd fds[2] = {{over_, POLLIN, 0}, {interrupt.fd(), POLLIN, 0}};
+        while (fds[0].revents == 0 && fds[1].revents == 0) poll(fds, 2, -1);
+        if (fds[0].revents == 0) std::_Exit(128 + SIGINT);
+      }) {}
+
+EndOnInterrupt::~EndOnInterrupt() {
+  CHECK(eventfd_write(over_, 1) == 0, "eventfd");
+  thread_.join();
+  close(over_);
 }
 
 InterruptDescriptor::InterruptDescriptor() {

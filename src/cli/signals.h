@@ -18,8 +18,9 @@ void BlockSignals(std::initializer_list<int> signals);
 // program.
 void IgnoreClosedPipes();
 
-// A thread that takes SIGINT and SIGTERM: the first one calls `on_first`, the second ends the
-// process at once with 128 + its number. REQUIRES: BlockSignals(kWatched) was called.
+// A thread that takes SIGINT and SIGTERM: the first one calls `on_first` on a thread of its own,
+// the second ends the process at once with 128 + its number, whatever `on_first` waits for.
+// REQUIRES: BlockSignals(kWatched) was called.
 inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM,
                                                         SIGUSR1};  // the last one ends the thread
 class SignalWatcher {
@@ -36,6 +37,20 @@ class SignalWatcher {
 // From now on the process has so long to end by itself; then it ends with 1, and says why on
 // stderr. For what may never return: a kernel that hangs on a GPU, a driver that does not answer.
 void EndWithin(std::chrono::duration<double> time, std::string why);
+
+// While it lives, SIGINT ends the process at once with 130: for what takes long and leaves nothing
+// half done. REQUIRES: BlockSignals({SIGINT}) was called.
+class EndOnInterrupt {
+ public:
+  EndOnInterrupt();
+  ~EndOnInterrupt();
+  EndOnInterrupt(const EndOnInterrupt&) = delete;
+  EndOnInterrupt& operator=(const EndOnInterrupt&) = delete;
+
+ private:
+  const int over_;  // an event
+  std::thread thread_;
+};
 
 // A descriptor that becomes readable when SIGINT arrives, for those who wait for several things at
 // a time. Ownership: closes it when destroyed.   REQUIRES: BlockSignals({SIGINT}) was called.

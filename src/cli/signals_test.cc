@@ -1,6 +1,10 @@
 #include "cli/signals.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <future>
 
 #include <gtest/gtest.h>
 
@@ -23,6 +27,80 @@ TEST(EndWithinDeathTest, LeavesAloneWhatEndsInTime) {
   const auto end = [] {
     EndWithin(duration<double>(3600), "too late");
     std::exit(7);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(7), "^$");
+}
+
+// Makes stderr a pipe that is full and that nobody reads, and sees to it that the process ends.
+void FillStandardError() {
+  alarm(60);
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  const std::string bytes(4096, 'x');
+  while (write(ends[1], bytes.data(), bytes.size()) > 0) {
+  }
+  fcntl(ends[1], F_SETFL, 0);
+  ASSERT_EQ(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+}
+
+TEST(EndWithinDeathTest, EndsAProcessWhoseLogNobodyReads) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang = [] {
+    FillStandardError();
+    EndWithin(duration<double>(0), "nobody hears it");
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  };
+  EXPECT_EXIT(hang(), testing::ExitedWithCode(1), "");
+}
+
+TEST(SignalWatcherDeathTest, ASecondSignalEndsWhateverTheFirstOneWaitsFor) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang = [] {
+    BlockSignals(kWatched);
+    FillStandardError();
+    std::promise<void> began;
+    const SignalWatcher watcher([&](int) {
+      began.set_value();
+      std::fputs("a line of the log", stderr);
+    });
+    kill(getpid(), SIGINT);
+    began.get_future().wait();
+    kill(getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  };
+  EXPECT_EXIT(hang(), testing::ExitedWithCode(128 + SIGTERM), "");
+}
+
+TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end = [] {
+    BlockSignals(kWatched);
+    std::promise<int> told;
+    const SignalWatcher watcher([&](int signal) { told.set_value(signal); });
+    kill(getpid(), SIGTERM);
+    std::exit(told.get_future().get());
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(SIGTERM), "^$");
+}
+
+TEST(EndOnInterruptDeathTest, EndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang = [] {
+    BlockSignals({SIGINT});
+    const EndOnInterrupt guard;
+    kill(getpid(), SIGINT);
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  };
+  EXPECT_EXIT(hang(), testing::ExitedWithCode(130), "^$");
+}
+
+TEST(EndOnInterruptDeathTest, LeavesLaterInterruptsToOthers) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end = [] {
+    BlockSignals({SIGINT});
+    { const EndOnInterrupt guard; }
+    kill(getpid(), SIGINT);
+    std::exit(InterruptDescriptor().Clear() ? 7 : 0);
   };
   EXPECT_EXIT(end(), testing::ExitedWithCode(7), "^$");
 }

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "cli/configs.h"
+#include "cli/exit_code.h"
 
 namespace sluice::cli {
 namespace {
@@ -27,6 +28,7 @@ std::string ApiKey(const options::Settings& settings) {
 
 Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings) {
   BlockSignals({SIGINT});
+  const EndOnInterrupt guard;
   auto talk = std::make_unique<Talk>();
   std::string url = settings.TextOr("url", "http://127.0.0.1:8000");
   if (HasModelArgument(settings)) {
@@ -65,11 +67,26 @@ Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings) {
 
 Talk::~Talk() = default;
 
-std::optional<std::string> Talk::ReadLine(const std::string& prompt) {
-  const bool terminal = isatty(STDIN_FILENO) != 0;
+int Talk::ForEachLine(const std::function<Result<AnswerEnd>(const std::string& line)>& ask) {
+  const bool is_terminal = isatty(STDIN_FILENO) != 0;
+  int code = 0;
+  while (const auto line = ReadLine(is_terminal)) {
+    if (line->empty()) continue;
+    const auto answer = ask(*line);
+    code = answer ? 0 : ExitCode(answer.error().code);
+    if (!answer) fmt::print(stderr, "error: {}\n", answer.error().message);
+    if (answer && answer->cancelled) {
+      if (!is_terminal) break;
+      interrupt_.Clear();
+    }
+  }
+  return !is_terminal && interrupt_.Clear() ? ExitCode(ErrorCode::kCancelled) : code;
+}
+
+std::optional<std::string> Talk::ReadLine(bool is_terminal) {
   const auto show = [&] {
-    if (!terminal) return;
-    fmt::print("{}", prompt);
+    if (!is_terminal) return;
+    fmt::print("> ");
     std::fflush(stdout);
   };
   show();
@@ -85,8 +102,9 @@ std::optional<std::string> Talk::ReadLine(const std::string& prompt) {
     }
     pollfd fds[2] = {{STDIN_FILENO, POLLIN, 0}, {interrupt_.fd(), POLLIN, 0}};
     if (poll(fds, 2, -1) < 0 && errno != EINTR) return std::nullopt;
-    if (fds[1].revents != 0 && interrupt_.Clear()) {
-      if (!terminal) return std::nullopt;
+    if (fds[1].revents != 0) {
+      if (!is_terminal) return std::nullopt;
+      interrupt_.Clear();
       input_.clear();
       fmt::print("\n(Ctrl-D leaves)\n");
       show();

@@ -17,6 +17,7 @@ namespace sluice::cli {
 class Talk {
  public:
   // With a model argument: starts it on a free port of the loopback. Otherwise connects to --url.
+  // Until it returns, SIGINT ends the process; then it is interrupt()'s.
   static Result<std::unique_ptr<Talk>> Start(const options::Settings& settings);
   ~Talk();
 
@@ -24,11 +25,16 @@ class Talk {
   const AnswerSettings& settings() const { return settings_; }
   InterruptDescriptor& interrupt() { return interrupt_; }
 
-  // The next line of standard input; nothing at its end. On a terminal it shows `prompt`, and
-  // Ctrl-C starts the line anew.
-  std::optional<std::string> ReadLine(const std::string& prompt);
+  // Asks each line of standard input, until it ends or, where it is no terminal, until SIGINT: an
+  // interrupted script must not go on with its next question. On a terminal that starts the line
+  // anew, or ends the answer alone. The exit code is that of the last question: one that fails does
+  // not end the conversation.
+  int ForEachLine(const std::function<Result<AnswerEnd>(const std::string& line)>& ask);
 
  private:
+  // Nothing at the end of the input, or when a script is interrupted.
+  std::optional<std::string> ReadLine(bool is_terminal);
+
   InterruptDescriptor interrupt_;
   std::unique_ptr<Serving> serving_;
   std::unique_ptr<OpenAiClient> client_;

@@ -1,6 +1,4 @@
 """`bench serve`, `sweep`, `latency` and `throughput` against the bundled model and against servers that misbehave."""
-import contextlib
-import http.server
 import json
 import os
 import re
@@ -13,6 +11,7 @@ import threading
 import pytest
 
 import serving as tools
+from recording import recording, stream, token
 from serving import ABACUS, DATA, PATIENCE_S, command, deaf_port, end, run, wait_until_ready
 
 RANDOM = ("--dataset-name", "random", "--random-input-len", 32, "--random-output-len", 8)
@@ -39,51 +38,6 @@ def saved(tmp_path, server, *words, code=0, **kw):
 
 def value_of(label, text):
     return float(re.search("^" + re.escape(label) + r" +(\S+)", text, re.M).group(1))
-
-
-class Recorded(http.server.BaseHTTPRequestHandler):
-    """Answers every completion by a script and keeps what was asked."""
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.seen.append((self.path, dict(self.headers), body))
-        status, kind, text = self.server.script(len(self.server.seen) - 1, body)
-        if status == 0:
-            self.close_connection = True
-            return
-        data = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args):
-        pass
-
-
-def stream(*events, done=True):
-    return 200, "text/event-stream", "".join("data: %s\n\n" % json.dumps(e) for e in events) + ("data: [DONE]\n\n" if done else "")
-
-
-def token(text):
-    return {"choices": [{"index": 0, "text": text, "finish_reason": None}]}
-
-
-@contextlib.contextmanager
-def recording(script):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorded)
-    server.daemon_threads = True
-    server.seen, server.script, server.port = [], script, server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_table_has_every_line_in_order(abacus):
@@ -267,7 +221,7 @@ def test_interrupted_run_prints_what_it_has():
 def test_ready_check_and_warmups():
     calls = lambda i, body: (503, "application/json", "{}") if i < 1 else stream(token("a"))
     with recording(calls) as server:
-        result = bench(server.port, *RANDOM, "--num-prompts", 2, "--ready-check-timeout-sec", 5)
+        result = bench(server.port, *RANDOM, "--num-prompts", 2, "--ready-check-timeout-sec", PATIENCE_S)
         assert result.returncode == 0 and "Initial test run completed." in result.stdout
     with recording(lambda i, body: (404, "application/json", '{"error": {"message": "no model"}}')) as server:
         result = bench(server.port, *RANDOM, "--num-prompts", 2, program="trtllm-serve")

@@ -5,7 +5,7 @@ import sys
 
 import jinja2
 
-from serving import ABACUS, PATIENCE_S, ROOT, deaf_port, events, run, serving, wait_until
+from serving import ABACUS, PATIENCE_S, ROOT, command, deaf_port, events, run, serving, wait_until
 
 
 def test_lm_eval_generate(abacus):
@@ -113,6 +113,14 @@ def test_inspect_and_version():
     assert json.loads(run("inspect", ABACUS, "--json").stdout)
     assert json.loads(run("version", "--json").stdout)["version"]
     assert run("help", "serve").stdout.count("--") > 50
+
+
+def test_output_that_cannot_be_written():
+    """Little is found out at the end, much while it is written."""
+    for words in (("version", "--json"), ("explain-options",)):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run(command(*words), stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+        assert result.returncode == 1 and "error: standard output: " in result.stderr and "No space left" in result.stderr, (words, result)
 
 
 def test_accuracy_of_the_bundled_model(abacus):

@@ -1,0 +1,98 @@
+"""Ctrl-C ends what waits for a server, whatever it waits for; what is known by then is kept."""
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+
+from recording import recording, stream, token
+from serving import ABACUS, PATIENCE_S, command, end, wait_until
+
+RANDOM = ("--model", "m", "--tokenizer", ABACUS, "--dataset-name", "random", "--random-input-len", 8, "--random-output-len", 2)
+
+
+@contextlib.contextmanager
+def stuck_at(path, number=0):
+    """A server that answers with a token, but for one request: the one of this number to this path. Yields it and an event: that one has come."""
+    asked, over = threading.Event(), threading.Event()
+
+    def script(i, body):
+        with server.lock:
+            place = server.seen[i][0], [other for other, _, _ in server.seen[:i]].count(path)
+        if place == (path, number):
+            asked.set()
+            over.wait(PATIENCE_S)
+        return stream(token("a"))
+
+    with recording(script) as server:
+        try:
+            yield server, asked
+        finally:
+            over.set()
+
+
+def interrupted(asked, *words, text=None):
+    """What the program prints that gets SIGINT once the server has been asked."""
+    process = subprocess.Popen(command(*words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        if text is not None:
+            process.stdin.write(text)
+            process.stdin.flush()
+        assert asked.wait(PATIENCE_S)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        end(process)
+    assert process.returncode == 130, (process.returncode, out, err)
+    return out
+
+
+def test_a_server_that_does_not_say_its_models():
+    with stuck_at("/v1/models") as (server, asked):
+        interrupted(asked, "chat", "--url", "http://127.0.0.1:%d" % server.port, "--quick", "x")
+
+
+def test_a_script_does_not_go_on_with_its_next_question():
+    for program, path in (("chat", "/v1/chat/completions"), ("complete", "/v1/completions")):
+        with stuck_at(path) as (server, asked):
+            interrupted(asked, program, "--url", "http://127.0.0.1:%d" % server.port, "--model-name", "m", text="one\ntwo\n")
+            assert len(server.seen) == 1
+
+
+def test_a_conversation_goes_on_with_the_next_question():
+    """On a terminal Ctrl-C ends an answer, not the program; Ctrl-D does that."""
+    with stuck_at("/v1/chat/completions") as (server, asked):
+        ours, its = os.openpty()
+        try:
+            process = subprocess.Popen(command("chat", "--url", "http://127.0.0.1:%d" % server.port, "--model-name", "m"), stdin=its,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            try:
+                os.write(ours, b"one\n")
+                assert asked.wait(PATIENCE_S)
+                process.send_signal(signal.SIGINT)
+                os.write(ours, b"two\n")
+                wait_until(lambda: len(server.seen) == 2, "the second question is not asked")
+                os.write(ours, b"\x04")
+                out, err = process.communicate(timeout=PATIENCE_S)
+            finally:
+                end(process)
+        finally:
+            os.close(ours)
+            os.close(its)
+    assert process.returncode == 0 and not err and out.splitlines() == ["> ", "> a", "> "], (process.returncode, out, err)
+
+
+def test_a_profile_that_does_not_begin():
+    with stuck_at("/start_profile") as (server, asked):
+        out = interrupted(asked, "bench", "serve", "--port", server.port, *RANDOM, "--num-prompts", 2, "--profile")
+        assert "Interrupted: " in out
+        assert "/stop_profile" in [path for path, _, _ in server.seen]
+
+
+def test_a_sweep_keeps_its_earlier_steps(tmp_path):
+    """A warm-up and two requests are the first step; the warm-up of the second one hangs."""
+    with stuck_at("/v1/completions", 3) as (server, asked):
+        interrupted(asked, "bench", "sweep", "--port", server.port, *RANDOM, "--concurrencies", "1,2", "--num-prompts", 2, "--num-warmups", 1,
+                    "--result-dir", tmp_path, "--result-filename", "s")
+    assert [step["completed"] for step in json.loads((tmp_path / "s.json").read_text())["steps"]] == [2]
