@@ -122,7 +122,7 @@ bool EngineCore::Step() {
       FailRequest(*requests_.begin()->second,
                   {ErrorCode::kInternal, "the request could not be scheduled", ""});
     }
-    graveyard_.clear();
+    Tell(StatsOf(plan));
     return false;
   }
   for (const PlannedSlice& slice : plan.slices) {
@@ -145,30 +145,18 @@ bool EngineCore::Step() {
   TakePromptLogprobs(plan);
   Sample(plan);
 
-  StepStats stats;
-  stats.preemptions = static_cast<int64_t>(plan.preempted.size());
-  stats.prefix_queries = plan.prefix_queries;
-  stats.prefix_hits = plan.prefix_hits;
+  StepStats stats = StatsOf(plan);
   for (const PlannedSlice& slice : plan.slices) {
     const bool decodes =
         slice.samples && slice.num_tokens == 1 && slice.first >= slice.sequence->num_prompt_tokens;
     if (!decodes) stats.prompt_tokens += slice.num_tokens;
-    stats.generated_tokens += slice.samples;
   }
   const Clock::time_point now = Clock::now();
-  for (size_t i = 0; i < job_sequences_.size(); ++i) Take(*job_sequences_[i], jobs_[i], now);
-  graveyard_.clear();
-  if (observer_ != nullptr) {
-    const StepStats state = Stats();
-    stats.running = state.running;
-    stats.waiting = state.waiting;
-    stats.used_blocks = state.used_blocks;
-    stats.total_blocks = state.total_blocks;
-    stats.model_seconds = SecondsBetween(model_start, model_end);
-    stats.step_seconds = SecondsBetween(start, now);
-    observer_->OnStep(stats);
-  }
-  TellSinks();
+  for (size_t i = 0; i < job_sequences_.size(); ++i)
+    stats.generated_tokens += Take(*job_sequences_[i], jobs_[i], now);
+  stats.model_seconds = SecondsBetween(model_start, model_end);
+  stats.step_seconds = SecondsBetween(start, now);
+  Tell(stats);
   return true;
 }
 
@@ -319,16 +307,15 @@ std::optional<FinishReason> EngineCore::EndOf(const ActiveSequence& sequence, in
   return std::nullopt;
 }
 
-void EngineCore::Take(ActiveSequence& sequence, SampleJob& job, Clock::time_point now) {
+bool EngineCore::Take(ActiveSequence& sequence, SampleJob& job, Clock::time_point now) {
   ActiveRequest& request = *sequence.request;
-  if (request.ended) return;
+  if (request.ended) return false;
+  if (!job.error.empty()) {
+    FailRequest(request, {ErrorCode::kInternal, std::string(job.error), ""});
+    return false;
+  }
   StepNews& news = news_.emplace_back();
   news.sink = request.request.sink;
-  if (!job.error.empty()) {
-    news.error = Error{ErrorCode::kInternal, std::string(job.error), ""};
-    Bury(request, FinishReason::kError);
-    return;
-  }
   sequence.tokens.push_back(job.token);
   ++request.num_generated;
   if (observer_ != nullptr) {
@@ -357,9 +344,18 @@ void EngineCore::Take(ActiveSequence& sequence, SampleJob& job, Clock::time_poin
     FinishSequence(sequence);
     if (request.num_unfinished == 0) Bury(request, *update.finish);
   }
+  return true;
 }
 
-void EngineCore::TellSinks() {
+void EngineCore::Tell(StepStats stats) {
+  graveyard_.clear();
+  if (observer_ != nullptr) {
+    stats.running = scheduler_.num_running();
+    stats.waiting = scheduler_.num_waiting();
+    stats.used_blocks = blocks_.num_held();
+    stats.total_blocks = blocks_.num_blocks();
+    observer_->OnStep(stats);
+  }
   for (StepNews& news : news_) {
     if (news.prompt) news.sink->OnPrompt(*std::move(news.prompt));
     if (news.error)
@@ -375,10 +371,9 @@ void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {
   // Removing sequences leaves the plan's slices alone.
   for (const PlannedSlice& slice : plan.slices) {
     ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
-    if (!request.ended)
-      FailRequest(request, {ErrorCode::kInternal, "the step failed: " + reason, ""});
+    FailRequest(request, {ErrorCode::kInternal, "the step failed: " + reason, ""});
   }
-  graveyard_.clear();
+  Tell(StatsOf(plan));
 }
 
 void EngineCore::FinishSequence(ActiveSequence& sequence) {
@@ -389,9 +384,10 @@ void EngineCore::FinishSequence(ActiveSequence& sequence) {
 
 void EngineCore::FailRequest(ActiveRequest& request, Error error) {
   if (request.ended) return;
-  const std::shared_ptr<RequestSink> sink = request.request.sink;
+  StepNews& news = news_.emplace_back();
+  news.sink = request.request.sink;
+  news.error = std::move(error);
   Bury(request, FinishReason::kError);
-  sink->OnError(std::move(error));
 }
 
 void EngineCore::Bury(ActiveRequest& request, FinishReason reason) {
@@ -428,17 +424,16 @@ void EngineCore::Bury(ActiveRequest& request, FinishReason reason) {
   if (on_end_) on_end_(request);
 }
 
-StepStats EngineCore::Stats() const {
+StepStats EngineCore::StatsOf(const StepPlan& plan) const {
   StepStats stats;
-  stats.running = scheduler_.num_running();
-  stats.waiting = scheduler_.num_waiting();
-  stats.used_blocks = blocks_.num_held();
-  stats.total_blocks = blocks_.num_blocks();
+  stats.preemptions = static_cast<int64_t>(plan.preempted.size());
+  stats.prefix_queries = plan.prefix_queries;
+  stats.prefix_hits = plan.prefix_hits;
   return stats;
 }
 
 void EngineCore::ReportIdle() {
-  if (observer_ != nullptr) observer_->OnStep(Stats());
+  Tell({});
 }
 
 }  // namespace sluice

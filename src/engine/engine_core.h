@@ -79,17 +79,20 @@ class EngineCore {
   std::span<const float> LogitsOf(int64_t index) const;
   void TakePromptLogprobs(const StepPlan& plan);
   void Sample(const StepPlan& plan);
-  // Appends the sampled token, ends what it ends, and notes the news.
-  void Take(ActiveSequence& sequence, SampleJob& job, Clock::time_point now);
-  void TellSinks();
+  // Appends the sampled token, ends what it ends, and notes the news. False if there was no token.
+  bool Take(ActiveSequence& sequence, SampleJob& job, Clock::time_point now);
   void FailStep(const StepPlan& plan, const std::string& reason);
-  StepStats Stats() const;
+  // What the plan adds, even where the step then fails.
+  StepStats StatsOf(const StepPlan& plan) const;
+  // Tells the observer what a step added and what there is now, then the sinks their news.
+  void Tell(StepStats stats);
 
   // Whether the token just appended ends the sequence.
   std::optional<FinishReason> EndOf(const ActiveSequence& sequence, int32_t token,
                                     std::optional<int32_t>& stop_token) const;
   // Its blocks are free from now on.
   void FinishSequence(ActiveSequence& sequence);
+  // Ends the request and notes the news.
   void FailRequest(ActiveRequest& request, Error error);
   // Releases what its sequences hold and takes it out of the table; it lives until the graveyard is
   // emptied.
