@@ -99,18 +99,13 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   // Puts bytes behind those that wait. `body_bytes` of them count as answer. Ignored unless
   // `exchange` is the current one.
   void Append(uint64_t exchange, std::string_view bytes, uint64_t body_bytes, bool end) {
-    bool post = false;
-    {
-      std::lock_guard lock(mutex_);
-      if (gone_ || exchange != exchange_ || ended_) return;
-      out_.append(bytes);
-      backlog_ += bytes.size();
-      response_bytes_ += body_bytes;
-      ended_ = end;
-      post = !flush_posted_;
-      flush_posted_ = true;
-    }
-    if (post) asio::post(io_->context, [self = shared_from_this()] { self->Flush(); });
+    std::lock_guard lock(mutex_);
+    if (gone_ || exchange != exchange_ || ended_) return;
+    out_.append(bytes);
+    backlog_ += bytes.size();
+    response_bytes_ += body_bytes;
+    ended_ = end;
+    if (!std::exchange(flush_posted_, true)) Post([self = shared_from_this()] { self->Flush(); });
   }
   void SetStatus(uint64_t exchange, int status, bool close_after) {
     std::lock_guard lock(mutex_);
@@ -119,8 +114,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     close_after_ = close_after_ || close_after;
   }
   void Abort(uint64_t exchange) {
-    if (Gone(exchange)) return;
-    asio::post(io_->context, [self = shared_from_this(), exchange] {
+    std::lock_guard lock(mutex_);
+    if (gone_ || exchange != exchange_) return;
+    Post([self = shared_from_this(), exchange] {
       bool current = false;
       {
         std::lock_guard lock(self->mutex_);
@@ -166,6 +162,10 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     on_writable.swap(on_writable_);
     return std::exchange(on_closed_, nullptr);
   }
+
+  // Until the connection is gone its thread runs; a task that came later would stay in the queue
+  // and hold the connection for ever.   REQUIRES: mutex_ is held, and gone_ is false.
+  void Post(std::function<void()> task) { asio::post(io_->context, std::move(task)); }
 
   void ArmRead() {
     if (read_armed_ || closed_ || saw_eof_) return;
@@ -363,7 +363,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
   }
 
+  // Once an exchange: its end is the end of State::kBusy.
   void EndRecord() {
+    state_ = State::kIdle;
     --core_->num_exchanges;
     HttpExchangeRecord record;
     record.client = client_;
@@ -403,7 +405,6 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       deadline_ = Clock::now() + kLinger;
       return ArmRead();
     }
-    state_ = State::kIdle;
     deadline_ = Clock::now() + Seconds(core_->config.keep_alive_seconds);
     Process();
     if (!closed_) ArmRead();
@@ -464,6 +465,8 @@ class Writer : public ResponseWriter {
   }
 
   void Send(HttpResponse response) override {
+    // The handler, which adds to the head, may be gone with the server.
+    if (closed()) return;
     std::string out = Head(response, fmt::format("content-length: {}\r\n", response.body.size()));
     const bool has_body = head_.method != "HEAD";
     if (has_body) out += response.body;
@@ -472,6 +475,7 @@ class Writer : public ResponseWriter {
   }
 
   void StartStream(HttpResponse response) override {
+    if (closed()) return;
     close_ = close_ || http10_;
     const std::string out = Head(response, http10_ ? "" : "transfer-encoding: chunked\r\n");
     started_ = true;

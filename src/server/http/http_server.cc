@@ -98,19 +98,21 @@ class HttpServerImpl : public HttpServer {
 
   void Stop() override {
     if (core_->stopped.exchange(true)) return;
+    // From the thread that accepts: the last connection that it gave to a thread gets there before
+    // the end.
     asio::post(core_->threads[0]->context, [this] {
       error_code ignored;
       acceptor_->close(ignored);
       retry_->cancel();
+      for (auto& io : core_->threads) {
+        asio::post(io->context, [io = io.get()] {
+          const auto connections = io->connections;
+          for (const auto& connection : connections) connection->Close();
+          io->tick.cancel();
+          io->work.reset();
+        });
+      }
     });
-    for (auto& io : core_->threads) {
-      asio::post(io->context, [io = io.get()] {
-        const auto connections = io->connections;
-        for (const auto& connection : connections) connection->Close();
-        io->tick.cancel();
-        io->work.reset();
-      });
-    }
     for (auto& io : core_->threads) {
       if (io->thread.joinable())
         io->thread.join();

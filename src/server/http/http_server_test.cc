@@ -10,6 +10,7 @@
 #include <chrono>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,9 +87,9 @@ class TestHandler : public HttpHandler {
     return response;
   }
   void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) override {
-    if (request.path == "/hold") {
+    if (request.path == "/hold" || request.path == "/late") {
       std::lock_guard lock(mutex);
-      writer->SetCallbacks([this] { ++closed; }, [] {});
+      if (request.path == "/hold") writer->SetCallbacks([this] { ++closed; }, [] {});
       held = writer;
       ++handled;  // Who sees it finds the writer.
       return;
@@ -112,6 +113,7 @@ class TestHandler : public HttpHandler {
     writer->Send(std::move(response));
   }
   std::vector<HttpHeader> CommonHeaders(const HttpRequest&, int) override {
+    ++headed;
     return {{"x-common", "1"}};
   }
 
@@ -132,7 +134,7 @@ class TestHandler : public HttpHandler {
   static constexpr size_t kFlood = size_t{32} << 20;
   std::mutex mutex;
   std::shared_ptr<ResponseWriter> held;
-  std::atomic<int> handled{0}, closed{0};
+  std::atomic<int> handled{0}, closed{0}, headed{0};
   std::atomic<size_t> flooded{0};
 };
 
@@ -299,7 +301,8 @@ TEST_F(HttpServerTest, LimitsTheNumberOfConnections) {
 
 TEST_F(HttpServerTest, TimesOutSlowRequests) {
   ServerConfig config;
-  config.header_timeout_seconds = 0.3;
+  // Long enough that a thread that was not run for a while has read what was sent before.
+  config.header_timeout_seconds = 1;
   config.body_timeout_seconds = 0.3;
   config.keep_alive_seconds = 0.3;
   Listen(config);
@@ -337,6 +340,66 @@ TEST_F(HttpServerTest, AnswersAQuickRequestOfAHalfClosedClient) {
   client.Send("GET /p HTTP/1.1\r\nHost: x\r\n\r\n");
   client.HalfClose();
   EXPECT_THAT(client.ReadAll(), HasSubstr("GET /p 0"));
+}
+
+TEST_F(HttpServerTest, AWriterOutlivesTheServerAndDoesNothing) {
+  Start();
+  Client client(server_->port());
+  client.Send("GET /hold HTTP/1.1\r\n\r\n");
+  ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
+  std::shared_ptr<ResponseWriter> writer = std::move(handler_.held);
+  server_.reset();
+  EXPECT_EQ(handler_.closed, 1);
+  writer->Send({});
+  writer.reset();
+  EXPECT_EQ(handler_.headed, 0) << "the handler may be gone by then";
+}
+
+// While one thread writes, the server ends: nothing is left that holds the connection.
+TEST_F(HttpServerTest, StopsWhileAStreamIsWritten) {
+  for (int i = 0; i < 100; ++i) {
+    auto token = std::make_shared<int>(i);
+    const std::weak_ptr<int> alive = token;
+    ServerConfig config;
+    config.host = "127.0.0.1";
+    config.port = 0;
+    config.io_threads = 2;
+    auto server = HttpServer::Listen(config, &handler_,
+                                     [token = std::move(token)](const HttpExchangeRecord&) {});
+    ASSERT_TRUE(server) << server.error().message;
+    (*server)->Start();
+    Client client((*server)->port());
+    const int before = handler_.handled;
+    client.Send("GET /hold HTTP/1.1\r\n\r\n");
+    ASSERT_TRUE(Eventually([&] { return handler_.handled > before; }));
+    std::atomic<bool> over{false};
+    std::thread writing([&, writer = std::move(handler_.held)] {
+      writer->StartStream({});
+      while (!over) writer->WriteChunk("x");
+    });
+    server->reset();
+    over = true;
+    writing.join();
+    EXPECT_TRUE(alive.expired()) << i;
+  }
+}
+
+TEST_F(HttpServerTest, CountsAnAnswerToAHalfClosedClientOnce) {
+  Start();
+  Client client(server_->port());
+  client.Send("GET /late HTTP/1.1\r\nHost: x\r\n\r\n");
+  ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
+  client.HalfClose();
+  // The server's one thread has seen it before it answers what came later.
+  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
+  HttpResponse response;
+  response.body = "late";
+  std::exchange(handler_.held, nullptr)->Send(std::move(response));
+  EXPECT_THAT(client.ReadAll(), HasSubstr("late"));
+  ASSERT_TRUE(Eventually([&] { return server_->num_connections() == 0; }));
+  EXPECT_EQ(server_->num_exchanges(), 0);
+  std::lock_guard lock(handler_.mutex);
+  EXPECT_THAT(statuses_, testing::ElementsAre(200, 200));
 }
 
 TEST_F(HttpServerTest, AnswersForADroppedRequest) {
