@@ -112,6 +112,7 @@ class ServerImpl : public Server {
  private:
   // Ends all connections and their work; the engine is not used after it.
   void Close() {
+    std::lock_guard lock(close_mutex_);  // Whoever comes second returns when all is closed, too.
     api_.BeginDrain();
     if (http_) http_->Stop();
     api_.Stop();
@@ -127,8 +128,9 @@ class ServerImpl : public Server {
   AccessLog access_log_;
   Api api_;
   std::unique_ptr<HttpServer> http_;
+  std::mutex close_mutex_;  // held by whoever closes
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   Engine* engine_ = nullptr;
   bool draining_ = false, stopping_ = false, running_ = false;

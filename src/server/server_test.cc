@@ -593,6 +593,17 @@ TEST_F(ServerTest, DrainsAndEnds) {
   EXPECT_EQ(code, 0);
 }
 
+// Once Run() has returned the engine may go: whoever closes, all is closed by then.
+TEST_F(ServerTest, StopsWhileItBeginsToRun) {
+  for (int i = 0; i < 30; ++i) {
+    Start();
+    std::thread stopping([&] { server_->Stop(); });
+    EXPECT_EQ(server_->Run(), 0);
+    stopping.join();
+    server_.reset();
+  }
+}
+
 TEST_F(ServerTest, RefusesWhatDisagrees) {
   Start(DefaultConfig(), /*attach=*/false);
   FakeEngine small(/*vocab_size=*/500);
