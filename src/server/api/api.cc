@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,17 +15,16 @@ namespace sluice {
 struct Api::Route {
   RouteSpec spec;
   void (Api::*inline_handler)(const HttpRequest&, Writer) = nullptr;
-  void (Api::*worker_handler)(const HttpRequest&, Writer, Model, Ticket) = nullptr;
+  void (Api::*worker_handler)(const HttpRequest&, Writer, Model) = nullptr;
 };
 
-template <ApiStatus (Api::*handler)(const HttpRequest&, const json::Value&, Api::Writer, Api::Model,
-                                    Api::Ticket)>
+template <ApiStatus (Api::*handler)(const HttpRequest&, const json::Value&, Api::Writer,
+                                    Api::Model)>
 // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature is that of Route's handlers
-void Api::WithBody(const HttpRequest& request, Writer writer, Model model, Ticket ticket) {
+void Api::WithBody(const HttpRequest& request, Writer writer, Model model) {
   const ApiResult<json::Value> body = ParseRequestBody(request);
-  const ApiStatus status =
-      body ? (this->*handler)(request, *body, writer, std::move(model), std::move(ticket))
-           : ApiStatus(tl::unexpected<ApiError>(body.error()));
+  const ApiStatus status = body ? (this->*handler)(request, *body, writer, std::move(model))
+                                : ApiStatus(tl::unexpected<ApiError>(body.error()));
   if (!status) writer->Send(Refusal(status.error()));
 }
 
@@ -155,6 +155,40 @@ bool SameKey(std::string_view given, std::string_view key) {
   }
   return difference == 0;
 }
+
+// The way back of a request that counts as pending: until its answer is complete, or nobody is left
+// who could give one. Whoever has the answer finds the request counted no more.
+class PendingWriter : public ResponseWriter {
+ public:
+  PendingWriter(std::shared_ptr<ResponseWriter> writer,
+                std::shared_ptr<std::atomic<int64_t>> pending)
+      : writer_(std::move(writer)), pending_(std::move(pending)) {}
+  ~PendingWriter() override { Leave(); }
+
+  void Send(HttpResponse response) override {
+    Leave();
+    writer_->Send(std::move(response));
+  }
+  void StartStream(HttpResponse response) override { writer_->StartStream(std::move(response)); }
+  void WriteChunk(std::string_view data) override { writer_->WriteChunk(data); }
+  void EndStream() override {
+    Leave();
+    writer_->EndStream();
+  }
+  bool backlogged() const override { return writer_->backlogged(); }
+  bool closed() const override { return writer_->closed(); }
+  void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) override {
+    writer_->SetCallbacks(std::move(on_closed), std::move(on_writable));
+  }
+
+ private:
+  void Leave() {
+    if (pending_ != nullptr) --*std::exchange(pending_, nullptr);
+  }
+
+  const std::shared_ptr<ResponseWriter> writer_;
+  std::shared_ptr<std::atomic<int64_t>> pending_;
+};
 
 ApiError Unavailable(std::string message) {
   ApiError error;
@@ -327,13 +361,12 @@ void Api::Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
         fmt::format("The server is at its limit of {} requests at a time; try again later.",
                     config_.max_pending_requests))));
   }
-  Ticket ticket(nullptr, [pending = pending_](void*) { --*pending; });
+  writer = std::make_shared<PendingWriter>(std::move(writer), pending_);
   const auto handler = route->worker_handler;
   pool_.Submit([this, handler, request = std::make_shared<HttpRequest>(std::move(request)),
-                writer = std::move(writer), current = std::move(current),
-                ticket = std::move(ticket)]() mutable {
+                writer = std::move(writer), current = std::move(current)]() mutable {
     if (writer->closed()) return;
-    (this->*handler)(*request, std::move(writer), std::move(current), std::move(ticket));
+    (this->*handler)(*request, std::move(writer), std::move(current));
   });
 }
 

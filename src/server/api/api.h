@@ -84,40 +84,37 @@ class Api : public HttpHandler {
   void IsSleeping(const HttpRequest& request, Writer writer);
   void WorldSize(const HttpRequest& request, Writer writer);
 
-  // On a worker. `ticket` counts the request as pending while it lives.
-  using Ticket = std::shared_ptr<void>;
-  void HealthGenerate(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void Refused(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void ResetCache(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void ResetNothing(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void Pause(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void Resume(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void Sleep(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void WakeUp(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void AbortRequests(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
-  void CollectiveRpc(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  // On a worker.
+  void HealthGenerate(const HttpRequest& request, Writer writer, Model model);
+  void Refused(const HttpRequest& request, Writer writer, Model model);
+  void ResetCache(const HttpRequest& request, Writer writer, Model model);
+  void ResetNothing(const HttpRequest& request, Writer writer, Model model);
+  void Pause(const HttpRequest& request, Writer writer, Model model);
+  void Resume(const HttpRequest& request, Writer writer, Model model);
+  void Sleep(const HttpRequest& request, Writer writer, Model model);
+  void WakeUp(const HttpRequest& request, Writer writer, Model model);
+  void AbortRequests(const HttpRequest& request, Writer writer, Model model);
+  void CollectiveRpc(const HttpRequest& request, Writer writer, Model model);
 
   // Of these `handler` takes the body; what the body's parser or it refuses is answered.
-  template <ApiStatus (Api::*handler)(const HttpRequest&, const json::Value&, Writer, Model,
-                                      Ticket)>
-  void WithBody(const HttpRequest& request, Writer writer, Model model, Ticket ticket);
+  template <ApiStatus (Api::*handler)(const HttpRequest&, const json::Value&, Writer, Model)>
+  void WithBody(const HttpRequest& request, Writer writer, Model model);
   ApiStatus Completions(const HttpRequest& request, const json::Value& body, Writer writer,
-                        Model model, Ticket ticket);
-  ApiStatus Chat(const HttpRequest& request, const json::Value& body, Writer writer, Model model,
-                 Ticket ticket);
+                        Model model);
+  ApiStatus Chat(const HttpRequest& request, const json::Value& body, Writer writer, Model model);
   ApiStatus BatchChat(const HttpRequest& request, const json::Value& body, Writer writer,
-                      Model model, Ticket ticket);
+                      Model model);
   ApiStatus Invocations(const HttpRequest& request, const json::Value& body, Writer writer,
-                        Model model, Ticket ticket);
+                        Model model);
   ApiStatus Tokenize(const HttpRequest& request, const json::Value& body, Writer writer,
-                     Model model, Ticket ticket);
+                     Model model);
   ApiStatus Detokenize(const HttpRequest& request, const json::Value& body, Writer writer,
-                       Model model, Ticket ticket);
+                       Model model);
   ApiStatus StartChat(const HttpRequest& request, const ChatRequest& decoded,
-                      std::span<const ConversationFields> conversations, Writer writer, Model model,
-                      Ticket ticket);
+                      std::span<const ConversationFields> conversations, Writer writer,
+                      Model model);
   void Start(GenerationRequest generation, const SamplingFields& fields, Writer writer,
-             std::unique_ptr<AnswerWriter> answer, Model model, Ticket ticket);
+             std::unique_ptr<AnswerWriter> answer, Model model);
 
   const ServerConfig config_;
   Metrics* const metrics_;

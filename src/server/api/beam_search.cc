@@ -33,15 +33,13 @@ class BeamSearchImpl : public BeamSearch {
  public:
   BeamSearchImpl(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                  std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
-                 BeamRequest request, std::unique_ptr<AnswerWriter> answer,
-                 std::shared_ptr<void> ticket)
+                 BeamRequest request, std::unique_ptr<AnswerWriter> answer)
       : model_(std::move(model)),
         pool_(pool),
         active_(std::move(active)),
         writer_(std::move(writer)),
         request_(std::move(request)),
-        answer_(std::move(answer)),
-        ticket_(std::move(ticket)) {}
+        answer_(std::move(answer)) {}
 
   void Begin() {
     const auto self = Self();
@@ -143,8 +141,14 @@ class BeamSearchImpl : public BeamSearch {
     for (Request& request : requests) {
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
       if (!handle) return Fail(FromError(handle.error()));
-      std::lock_guard lock(mutex_);
-      handles_.push_back(*handle);
+      {
+        std::lock_guard lock(mutex_);
+        if (!over_) {
+          handles_.push_back(*handle);
+          continue;
+        }
+      }
+      return model_->engine->Abort(*handle);  // Who ended it did not know this one.
     }
   }
 
@@ -239,7 +243,6 @@ class BeamSearchImpl : public BeamSearch {
   void Release() {
     active_->Remove(this);
     writer_.reset();
-    ticket_.reset();
   }
 
   const std::shared_ptr<const ModelContext> model_;
@@ -250,7 +253,6 @@ class BeamSearchImpl : public BeamSearch {
 
   std::mutex mutex_;  // guards what follows
   std::unique_ptr<AnswerWriter> answer_;
-  std::shared_ptr<void> ticket_;
   std::vector<Search> searches_;
   std::vector<TokenLogprobs> next_;  // one an open beam, in the order of the prompts
   size_t missing_ = 0;
@@ -323,10 +325,10 @@ std::vector<Beam> BestBeams(std::vector<Beam> completed, std::vector<Beam> open,
 void BeamSearch::Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                        std::shared_ptr<ActiveRequests> active,
                        std::shared_ptr<ResponseWriter> writer, BeamRequest request,
-                       std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket) {
+                       std::unique_ptr<AnswerWriter> answer) {
   const auto search =
       std::make_shared<BeamSearchImpl>(std::move(model), pool, std::move(active), std::move(writer),
-                                       std::move(request), std::move(answer), std::move(ticket));
+                                       std::move(request), std::move(answer));
   search->Begin();
 }
 

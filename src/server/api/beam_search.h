@@ -46,8 +46,7 @@ class BeamSearch : public AbortableRequest, public std::enable_shared_from_this<
   // REQUIRES: called on a worker thread.
   static void Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                     std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
-                    BeamRequest request, std::unique_ptr<AnswerWriter> answer,
-                    std::shared_ptr<void> ticket);
+                    BeamRequest request, std::unique_ptr<AnswerWriter> answer);
 };
 
 }  // namespace sluice

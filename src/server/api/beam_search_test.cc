@@ -1,7 +1,14 @@
 #include "server/api/beam_search.h"
 
+#include <atomic>
+#include <latch>
+#include <memory>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "server/server_testing.h"
 
 namespace sluice {
 namespace {
@@ -73,6 +80,76 @@ TEST(BestBeams, LengthPenaltyWeighsTheLength) {
   EXPECT_EQ(BestBeams({lengthy}, {brief}, request)[0].tokens.size(), 4u);
   request.length_penalty = 0;
   EXPECT_EQ(BestBeams({lengthy}, {brief}, request)[0].tokens.size(), 2u);
+}
+
+// Takes requests, tells nothing of them, and lets the test act within Submit().
+class DumbEngine : public FakeEngine {
+ public:
+  Result<RequestHandle> Submit(Request) override {
+    submitted.push_back(submitted.size() + 1);
+    if (on_submit) on_submit();
+    return submitted.back();
+  }
+  void Abort(RequestHandle handle) override { aborted.push_back(handle); }
+
+  std::vector<RequestHandle> submitted, aborted;
+  std::function<void()> on_submit;
+};
+
+class LeavingClient : public ResponseWriter {
+ public:
+  void Send(HttpResponse) override {}
+  void StartStream(HttpResponse) override {}
+  void WriteChunk(std::string_view) override {}
+  void EndStream() override {}
+  bool backlogged() const override { return false; }
+  bool closed() const override { return false; }
+  void SetCallbacks(std::function<void()> on_closed, std::function<void()>) override {
+    on_closed_ = std::move(on_closed);
+  }
+  void Leave() { std::exchange(on_closed_, nullptr)(); }
+
+ private:
+  std::function<void()> on_closed_;
+};
+
+class DeafAnswer : public AnswerWriter {
+ public:
+  void OnPrompt(int, PromptResult) override {}
+  void OnDelta(ChoiceDelta) override {}
+  void OnDone() override {}
+  void OnFailure(const ApiError&) override {}
+};
+
+TEST(BeamSearchTest, AClientThatLeavesWhileAStepIsSubmittedLeavesNothingBehind) {
+  DumbEngine engine;
+  ServerConfig config;
+  config.served_model_names = {"abacus"};
+  const auto model = ModelContext::Load(config, &engine, kServerTestModel);
+  ASSERT_TRUE(model) << model.error().message;
+  const auto client = std::make_shared<LeavingClient>();
+  const auto active = std::make_shared<ActiveRequests>();
+  BeamRequest request = Width(2);
+  request.common.id = "cmpl-1";
+  request.common.prompts.resize(4);
+  for (Prompt& prompt : request.common.prompts) prompt.tokens = {5};
+  request.common.sampling.resize(4);
+  for (SamplingParams& sampling : request.common.sampling) sampling.max_tokens = 3;
+  engine.on_submit = [&] {
+    if (engine.submitted.size() == 2) client->Leave();
+  };
+  WorkerPool pool(1);
+  std::latch done(1);
+  pool.Submit([&] {
+    BeamSearch::Start(*model, &pool, active, client, request, std::make_unique<DeafAnswer>());
+    done.count_down();
+  });
+  done.wait();
+  EXPECT_THAT(engine.submitted, ElementsAre(1, 2)) << "nothing after the client has left";
+  EXPECT_THAT(engine.aborted, testing::UnorderedElementsAre(1, 2));
+  bool idle = false;
+  active->Pause([&] { idle = true; });
+  EXPECT_TRUE(idle);
 }
 
 }  // namespace

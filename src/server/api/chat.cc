@@ -32,9 +32,9 @@ class ChatAnswer : public OpenAiAnswer {
       prompt_tokens_ += static_cast<int64_t>(conversation.prompt_tokens.size());
   }
 
-  void OnPrompt(int, PromptResult result) override {
-    Count(result);
-    result_ = std::move(result);
+  void OnPrompt(int prompt, PromptResult result) override {
+    Count(prompt, result);
+    if (prompt == 0) first_result_ = std::move(result);
   }
 
   void OnDelta(ChoiceDelta delta) override {
@@ -98,7 +98,7 @@ class ChatAnswer : public OpenAiAnswer {
     body += R"(,"prompt_logprobs":)";
     if (options_.prompt_logprobs) {
       AppendPromptLogprobs(body, *options_.model->tokenizer, conversations_[0].prompt_tokens,
-                           result_, static_cast<size_t>(*options_.prompt_logprobs));
+                           first_result_, static_cast<size_t>(*options_.prompt_logprobs));
     } else {
       body += "null";
     }
@@ -238,7 +238,7 @@ class ChatAnswer : public OpenAiAnswer {
   const bool return_prompt_text_;
   const std::vector<ChatAnswerOptions::Conversation> conversations_;
   std::vector<Choice> choices_;
-  PromptResult result_;
+  PromptResult first_result_;  // of the first conversation
   bool roles_sent_ = false;
 };
 

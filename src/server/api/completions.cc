@@ -97,7 +97,7 @@ class CompletionAnswer : public OpenAiAnswer {
   }
 
   void OnPrompt(int prompt, PromptResult result) override {
-    Count(result);
+    Count(prompt, result);
     results_[static_cast<size_t>(prompt)] = std::move(result);
   }
 

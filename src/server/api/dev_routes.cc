@@ -119,18 +119,18 @@ void Api::ServerInfo(const HttpRequest& request, Writer writer) {
   writer->Send(JsonResponse(json::Write(info)));
 }
 
-void Api::ResetCache(const HttpRequest&, Writer writer, Model model, Ticket) {
+void Api::ResetCache(const HttpRequest&, Writer writer, Model model) {
   const bool done = model->engine->ResetPrefixCache();
   writer->Send(JsonResponse(fmt::format(R"({{"success":{}}})", done)));
 }
 
-void Api::ResetNothing(const HttpRequest&, Writer writer, Model, Ticket) {
+void Api::ResetNothing(const HttpRequest&, Writer writer, Model) {
   HttpResponse response;
   response.content_type.clear();
   writer->Send(std::move(response));
 }
 
-void Api::Pause(const HttpRequest& request, Writer writer, Model model, Ticket) {
+void Api::Pause(const HttpRequest& request, Writer writer, Model model) {
   const ApiResult<std::string> mode =
       QueryChoice(request, "mode", {"abort", "wait", "keep"}, "'abort', 'wait' or 'keep'");
   if (!mode) return writer->Send(Refusal(mode.error()));
@@ -152,7 +152,7 @@ void Api::Pause(const HttpRequest& request, Writer writer, Model model, Ticket) 
   if (*mode == "abort") active_->AbortRunning();
 }
 
-void Api::Resume(const HttpRequest&, Writer writer, Model, Ticket) {
+void Api::Resume(const HttpRequest&, Writer writer, Model) {
   active_->Resume();
   writer->Send(JsonResponse(R"({"status":"resumed"})"));
 }
@@ -161,7 +161,7 @@ void Api::IsPaused(const HttpRequest&, Writer writer) {
   writer->Send(JsonResponse(fmt::format(R"({{"is_paused":{}}})", active_->paused())));
 }
 
-void Api::Sleep(const HttpRequest& request, Writer writer, Model model, Ticket) {
+void Api::Sleep(const HttpRequest& request, Writer writer, Model model) {
   const ApiResult<std::string> level = QueryChoice(request, "level", {"1", "0", "2"}, "0, 1 or 2");
   if (!level) return writer->Send(Refusal(level.error()));
   LOG_WARNING("server",
@@ -178,7 +178,7 @@ void Api::Sleep(const HttpRequest& request, Writer writer, Model model, Ticket) 
   active_->AbortRunning();
 }
 
-void Api::WakeUp(const HttpRequest& request, Writer writer, Model, Ticket) {
+void Api::WakeUp(const HttpRequest& request, Writer writer, Model) {
   sleeping_ = false;
   metrics_->SetSleeping(false);
   active_->Resume();
@@ -197,7 +197,7 @@ void Api::IsSleeping(const HttpRequest&, Writer writer) {
   writer->Send(JsonResponse(fmt::format(R"({{"is_sleeping":{}}})", sleeping_.load())));
 }
 
-void Api::AbortRequests(const HttpRequest& request, Writer writer, Model, Ticket) {
+void Api::AbortRequests(const HttpRequest& request, Writer writer, Model) {
   std::vector<std::string> ids;
   if (!request.body.empty()) {
     ApiResult<json::Value> body = ParseRequestBody(request);
@@ -216,7 +216,7 @@ void Api::WorldSize(const HttpRequest&, Writer writer) {
   writer->Send(JsonResponse(R"({"world_size":1})"));
 }
 
-void Api::CollectiveRpc(const HttpRequest& request, Writer writer, Model, Ticket) {
+void Api::CollectiveRpc(const HttpRequest& request, Writer writer, Model) {
   ApiError error;
   error.type = "Bad Request";
   const ApiResult<json::Value> body = ParseJsonAsPython(request.body);

@@ -128,14 +128,14 @@ void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
 }  // namespace
 
 ApiStatus Api::Invocations(const HttpRequest& request, const json::Value& body, Writer writer,
-                           Model model, Ticket ticket) {
+                           Model model) {
   return body.Find("messages") != nullptr
-             ? Chat(request, body, std::move(writer), std::move(model), std::move(ticket))
-             : Completions(request, body, std::move(writer), std::move(model), std::move(ticket));
+             ? Chat(request, body, std::move(writer), std::move(model))
+             : Completions(request, body, std::move(writer), std::move(model));
 }
 
 ApiStatus Api::Completions(const HttpRequest& request, const json::Value& body, Writer writer,
-                           Model model, Ticket ticket) {
+                           Model model) {
   API_ASSIGN_OR_RETURN(CompletionRequest decoded, DecodeCompletionRequest(body, config_));
   SamplingFields& fields = decoded.sampling;
   API_RETURN_IF_ERROR(model->CheckName(fields.model));
@@ -183,28 +183,27 @@ ApiStatus Api::Completions(const HttpRequest& request, const json::Value& body, 
   options.detokenize = decoded.detokenize;
   LogRequest(config_, generation, generation.sampling[0], shown);
   auto answer = MakeCompletionAnswer(std::move(options), writer);
-  Start(std::move(generation), fields, std::move(writer), std::move(answer), std::move(model),
-        std::move(ticket));
+  Start(std::move(generation), fields, std::move(writer), std::move(answer), std::move(model));
   return {};
 }
 
-ApiStatus Api::Chat(const HttpRequest& request, const json::Value& body, Writer writer, Model model,
-                    Ticket ticket) {
+ApiStatus Api::Chat(const HttpRequest& request, const json::Value& body, Writer writer,
+                    Model model) {
   API_ASSIGN_OR_RETURN(const ChatRequest decoded, DecodeChatRequest(body, config_));
   return StartChat(request, decoded, {&decoded.conversation, 1}, std::move(writer),
-                   std::move(model), std::move(ticket));
+                   std::move(model));
 }
 
 ApiStatus Api::BatchChat(const HttpRequest& request, const json::Value& body, Writer writer,
-                         Model model, Ticket ticket) {
+                         Model model) {
   API_ASSIGN_OR_RETURN(const BatchChatRequest decoded, DecodeBatchChatRequest(body, config_));
   return StartChat(request, decoded.common, decoded.conversations, std::move(writer),
-                   std::move(model), std::move(ticket));
+                   std::move(model));
 }
 
 ApiStatus Api::StartChat(const HttpRequest& request, const ChatRequest& decoded,
                          std::span<const ConversationFields> conversations, Writer writer,
-                         Model model, Ticket ticket) {
+                         Model model) {
   const SamplingFields& fields = decoded.sampling;
   API_RETURN_IF_ERROR(model->CheckName(fields.model));
   API_ASSIGN_OR_RETURN(const SamplingParams sampling, ResolveSampling(fields, *model));
@@ -247,27 +246,26 @@ ApiStatus Api::StartChat(const HttpRequest& request, const ChatRequest& decoded,
   options.return_prompt_text = decoded.return_prompt_text;
   LogRequest(config_, generation, generation.sampling[0], options.conversations[0].prompt_text);
   auto answer = MakeChatAnswer(std::move(options), writer);
-  Start(std::move(generation), fields, std::move(writer), std::move(answer), std::move(model),
-        std::move(ticket));
+  Start(std::move(generation), fields, std::move(writer), std::move(answer), std::move(model));
   return {};
 }
 
 void Api::Start(GenerationRequest generation, const SamplingFields& fields, Writer writer,
-                std::unique_ptr<AnswerWriter> answer, Model model, Ticket ticket) {
+                std::unique_ptr<AnswerWriter> answer, Model model) {
   if (fields.use_beam_search) {
     BeamRequest beam = MakeBeam(std::move(generation), fields, *model);
     BeamSearch::Start(std::move(model), &pool_, active_, std::move(writer), std::move(beam),
-                      std::move(answer), std::move(ticket));
+                      std::move(answer));
   } else {
     Generation::Start(std::move(model), &pool_, active_, std::move(writer), std::move(generation),
-                      std::move(answer), std::move(ticket));
+                      std::move(answer));
   }
 }
 
 // --- trtllm-serve's check that a token can be computed
 // ---------------------------------------------------------------------------------------------------
 
-void Api::HealthGenerate(const HttpRequest&, Writer writer, Model model, Ticket ticket) {
+void Api::HealthGenerate(const HttpRequest&, Writer writer, Model model) {
   // An answer of its own: what counts is that a token came.
   class Check : public AnswerWriter {
    public:
@@ -300,7 +298,7 @@ void Api::HealthGenerate(const HttpRequest&, Writer writer, Model model, Ticket 
   generation.sampling.push_back(std::move(params));
   auto answer = std::make_unique<Check>(writer);
   Generation::Start(std::move(model), &pool_, active_, std::move(writer), std::move(generation),
-                    std::move(answer), std::move(ticket));
+                    std::move(answer));
 }
 
 }  // namespace sluice

@@ -20,15 +20,13 @@ class GenerationImpl : public Generation {
  public:
   GenerationImpl(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                  std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
-                 GenerationRequest request, std::unique_ptr<AnswerWriter> answer,
-                 std::shared_ptr<void> ticket)
+                 GenerationRequest request, std::unique_ptr<AnswerWriter> answer)
       : model_(std::move(model)),
         pool_(pool),
         active_(std::move(active)),
         writer_(std::move(writer)),
         request_(std::move(request)),
-        answer_(std::move(answer)),
-        ticket_(std::move(ticket)) {
+        answer_(std::move(answer)) {
     StopRules rules;
     rules.strings = request_.stop;
     rules.include_in_output = request_.include_stop;
@@ -163,6 +161,10 @@ class GenerationImpl : public Generation {
     {
       std::lock_guard lock(mutex_);
       if (cancelled_) return;
+      if (std::holds_alternative<ServerAbort>(event.news)) {
+        ending_ = true;
+        holding_ = false;
+      }
       Append(std::move(event));
       if (scheduled_ || holding_ || stage_ == Stage::kSubmitting) return;
       scheduled_ = true;
@@ -279,7 +281,8 @@ class GenerationImpl : public Generation {
     // Looked at again, since the writer may have caught up before `holding_` was set.
     const bool behind = writer_->backlogged();
     lock.lock();
-    if (!behind || !holding_) {
+    // A client that has left meanwhile counts on whoever works on it to release it.
+    if (!behind || !holding_ || cancelled_ || ending_) {
       holding_ = false;
       return false;
     }
@@ -402,7 +405,6 @@ class GenerationImpl : public Generation {
     }
     active_->Remove(this);
     answer_.reset();
-    ticket_.reset();
   }
 
   const std::shared_ptr<const ModelContext> model_;
@@ -411,7 +413,6 @@ class GenerationImpl : public Generation {
   std::shared_ptr<ResponseWriter> writer_;
   GenerationRequest request_;
   std::unique_ptr<AnswerWriter> answer_;
-  std::shared_ptr<void> ticket_;
   std::vector<Choice> choices_;
   size_t num_open_ = 0;
   bool over_ = false;
@@ -425,6 +426,7 @@ class GenerationImpl : public Generation {
   bool scheduled_ = false;  // a task is queued or running
   bool holding_ = false;    // the client is behind
   bool cancelled_ = false;  // nothing more is wanted
+  bool ending_ = false;     // the operator ends it, which waits for no client
 };
 
 }  // namespace
@@ -432,10 +434,10 @@ class GenerationImpl : public Generation {
 void Generation::Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                        std::shared_ptr<ActiveRequests> active,
                        std::shared_ptr<ResponseWriter> writer, GenerationRequest request,
-                       std::unique_ptr<AnswerWriter> answer, std::shared_ptr<void> ticket) {
+                       std::unique_ptr<AnswerWriter> answer) {
   const auto generation =
       std::make_shared<GenerationImpl>(std::move(model), pool, std::move(active), std::move(writer),
-                                       std::move(request), std::move(answer), std::move(ticket));
+                                       std::move(request), std::move(answer));
   generation->Begin();
 }
 

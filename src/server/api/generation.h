@@ -69,8 +69,7 @@ class Generation : public AbortableRequest, public std::enable_shared_from_this<
   // `active` holds requests back; errors go to `answer`.
   static void Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                     std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
-                    GenerationRequest request, std::unique_ptr<AnswerWriter> answer,
-                    std::shared_ptr<void> ticket);
+                    GenerationRequest request, std::unique_ptr<AnswerWriter> answer);
 };
 
 }  // namespace sluice

@@ -23,10 +23,12 @@ class SilentEngine : public FakeEngine {
     sinks_.push_back(request.sink);
     return static_cast<RequestHandle>(sinks_.size());
   }
+  void Abort(RequestHandle) override { ++num_aborted; }
   std::vector<std::shared_ptr<RequestSink>> sinks() const {
     std::lock_guard lock(mutex_);
     return sinks_;
   }
+  std::atomic<int> num_aborted{0};
 
  private:
   mutable std::mutex mutex_;
@@ -42,22 +44,30 @@ class SlowClient : public ResponseWriter {
   void EndStream() override {}
   bool backlogged() const override {
     if (on_asked) on_asked();
-    return behind;
+    const bool answer = behind;
+    if (on_answered) on_answered();
+    return answer;
   }
   bool closed() const override { return false; }
-  void SetCallbacks(std::function<void()>, std::function<void()> on_writable) override {
+  void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) override {
+    on_closed_ = std::move(on_closed);
     on_writable_ = std::move(on_writable);
   }
   void CatchUp() {
     behind = false;
     on_writable_();
   }
+  void Leave() {
+    behind = false;
+    on_closed_();
+  }
 
   std::atomic<bool> behind{false};
-  std::function<void()> on_asked;
+  // While it is asked whether it is behind: before and after the answer is found.
+  std::function<void()> on_asked, on_answered;
 
  private:
-  std::function<void()> on_writable_;
+  std::function<void()> on_closed_, on_writable_;
 };
 
 // What was given to the client. Read it once `over` has been seen, or nothing is in progress.
@@ -102,7 +112,7 @@ class GenerationTest : public testing::Test {
     request.stream = true;
     pool_.Submit([this, model = *model, request] {
       Generation::Start(model, &pool_, active_, client_, request,
-                        std::make_unique<Listener>(&heard_), nullptr);
+                        std::make_unique<Listener>(&heard_));
     });
     Settle();
   }
@@ -124,6 +134,11 @@ class GenerationTest : public testing::Test {
     update.tokens = std::move(tokens);
     if (is_last) update.finish = FinishReason::kLength;
     engine_.sinks().at(0)->OnUpdate(std::move(update));
+  }
+  bool IsForgotten() {
+    bool idle = false;
+    active_->Pause([&] { idle = true; });
+    return idle;
   }
 
   SilentEngine engine_;
@@ -204,6 +219,70 @@ TEST_F(GenerationTest, GoesOnWhereTheClientCatchesUpWhileItDecidesToHoldBack) {
   Settle();
   EXPECT_THAT(heard_.tokens, ElementsAre(1, 2, 3, 4));
   EXPECT_TRUE(heard_.over);
+}
+
+TEST_F(GenerationTest, GoesOnWhereTheClientCatchesUpBeforeItHoldsBack) {
+  client_->behind = true;
+  int answers = 0;
+  client_->on_answered = [&] {
+    if (++answers == 2) client_->CatchUp();
+  };
+  Tell({1});
+  Settle();
+  Tell({2}, /*is_last=*/true);
+  Settle();
+  EXPECT_THAT(heard_.tokens, ElementsAre(1, 2));
+  EXPECT_TRUE(heard_.over);
+  EXPECT_TRUE(IsForgotten());
+}
+
+TEST_F(GenerationTest, IsForgottenWhereTheClientLeavesBeforeItHoldsBack) {
+  client_->behind = true;
+  int answers = 0;
+  client_->on_answered = [&] {
+    if (++answers == 2) client_->Leave();
+  };
+  Tell({1});
+  Settle();
+  EXPECT_GE(answers, 2);
+  EXPECT_EQ(engine_.num_aborted, 1);
+  EXPECT_TRUE(IsForgotten());
+}
+
+TEST_F(GenerationTest, IsForgottenWhereTheClientLeavesWhileItIsBehind) {
+  client_->behind = true;
+  Tell({1});
+  Settle();
+  client_->Leave();
+  Settle();
+  EXPECT_EQ(engine_.num_aborted, 1);
+  EXPECT_TRUE(IsForgotten());
+}
+
+TEST_F(GenerationTest, TheOperatorEndsItThoughTheClientIsBehind) {
+  client_->behind = true;
+  Tell({1});
+  Settle();
+  Tell({2});
+  EXPECT_EQ(active_->Abort({}), 1);
+  Settle();
+  EXPECT_EQ(engine_.num_aborted, 1);
+  EXPECT_TRUE(heard_.over);
+  EXPECT_THAT(heard_.tokens, ElementsAre(1, 2));
+  EXPECT_TRUE(IsForgotten());
+}
+
+TEST_F(GenerationTest, TheOperatorEndsItWhileItDecidesToHoldBack) {
+  client_->behind = true;
+  int answers = 0;
+  client_->on_answered = [&] {
+    if (++answers == 2) active_->Abort({});
+  };
+  Tell({1});
+  Settle();
+  EXPECT_EQ(engine_.num_aborted, 1);
+  EXPECT_TRUE(heard_.over);
+  EXPECT_TRUE(IsForgotten());
 }
 
 TEST_F(GenerationTest, GivesWhatWasSaidBeforeAnErrorToAClientThatIsBehind) {

@@ -34,7 +34,9 @@ void OpenAiAnswer::OnFailure(const ApiError& error) {
   writer_->EndStream();
 }
 
-void OpenAiAnswer::Count(const PromptResult& result) {
+void OpenAiAnswer::Count(int prompt, const PromptResult& result) {
+  if (prompt < last_prompt_) return;
+  last_prompt_ = prompt;
   cached_tokens_ = result.cached_tokens;
   clock_.OnQueued(result.queue_seconds);
 }

@@ -36,7 +36,7 @@ class OpenAiAnswer : public AnswerWriter {
                std::shared_ptr<ResponseWriter> writer);
 
   bool IsTrtllm() const { return options_.identity.dialect == ApiDialect::kTrtllm; }
-  void Count(const PromptResult& result);
+  void Count(int prompt, const PromptResult& result);
   void Count(const ChoiceDelta& delta);
 
   // A stream: its head, a chunk (`event` lacks the last brace), its end; what `created_cache` adds
@@ -61,7 +61,8 @@ class OpenAiAnswer : public AnswerWriter {
  private:
   const std::shared_ptr<ResponseWriter> writer_;
   const bool tells_times_;  // those of several sequences would be nobody's
-  int64_t cached_tokens_ = 0;
+  int last_prompt_ = 0;
+  int64_t cached_tokens_ = 0;  // of the last prompt, whenever it was worked on
   RequestClock clock_;
   bool streaming_ = false;
 };

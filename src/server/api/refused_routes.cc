@@ -62,7 +62,7 @@ ApiStatus RefuseScaling(const json::Value& body) {
 
 }  // namespace
 
-void Api::Refused(const HttpRequest& request, Writer writer, Model model, Ticket) {
+void Api::Refused(const HttpRequest& request, Writer writer, Model model) {
   const std::string_view path = WithoutRoot(request.path);
   if (path.ends_with("/render") || path.starts_with("/inference/"))
     return writer->Send(Refusal(ScaleOutClosed()));

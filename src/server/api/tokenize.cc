@@ -12,8 +12,7 @@
 
 namespace sluice {
 
-ApiStatus Api::Tokenize(const HttpRequest&, const json::Value& body, Writer writer, Model model,
-                        Ticket) {
+ApiStatus Api::Tokenize(const HttpRequest&, const json::Value& body, Writer writer, Model model) {
   if (!body.is_object()) return NotAnObject(body, 2);
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
@@ -63,8 +62,7 @@ ApiStatus Api::Tokenize(const HttpRequest&, const json::Value& body, Writer writ
   return {};
 }
 
-ApiStatus Api::Detokenize(const HttpRequest&, const json::Value& body, Writer writer, Model model,
-                          Ticket) {
+ApiStatus Api::Detokenize(const HttpRequest&, const json::Value& body, Writer writer, Model model) {
   if (!body.is_object()) return NotAnObject(body);
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);

@@ -1,0 +1,165 @@
+// The API without sockets: what a client can see at the moment when it has its answer.
+#include "server/api/api.h"
+
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/api/completions.h"
+#include "server/server_testing.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+// What a client has heard, and how many requests were pending when its answer was complete.
+struct Told {
+  int status = 0;
+  std::string body;
+  int64_t num_pending = -1;
+};
+
+class AttentiveClient : public ResponseWriter {
+ public:
+  explicit AttentiveClient(const Api* api) : api_(api) {}
+
+  void Send(HttpResponse response) override {
+    told_.status = response.status;
+    told_.body = std::move(response.body);
+    Complete();
+  }
+  void StartStream(HttpResponse response) override { told_.status = response.status; }
+  void WriteChunk(std::string_view data) override { told_.body += data; }
+  void EndStream() override { Complete(); }
+  bool backlogged() const override { return false; }
+  bool closed() const override { return false; }
+  void SetCallbacks(std::function<void()>, std::function<void()>) override {}
+
+  std::future<Told> told() { return promise_.get_future(); }
+
+ private:
+  void Complete() {
+    told_.num_pending = api_->num_pending();
+    promise_.set_value(told_);
+  }
+
+  const Api* const api_;
+  Told told_;
+  std::promise<Told> promise_;
+};
+
+class ApiTest : public testing::Test {
+ protected:
+  void Start(ServerConfig config = {}) {
+    config.served_model_names = {"abacus"};
+    api_ = std::make_unique<Api>(config, &metrics_);
+    auto model = ModelContext::Load(config, &engine_, kServerTestModel);
+    ASSERT_TRUE(model) << model.error().message;
+    model_ = *model;
+    api_->Attach(model_);
+  }
+  ~ApiTest() override {
+    engine_.End();
+    if (api_) api_->Stop();
+  }
+  Told Ask(const std::string& path, const std::string& body) {
+    HttpRequest request;
+    request.method = "POST";
+    request.target = request.path = path;
+    request.headers.push_back({"content-type", "application/json"});
+    request.body = body;
+    auto client = std::make_shared<AttentiveClient>(api_.get());
+    std::future<Told> told = client->told();
+    api_->Handle(std::move(request), std::move(client));
+    return told.get();
+  }
+
+  FakeEngine engine_;
+  Metrics metrics_;
+  std::shared_ptr<const ModelContext> model_;
+  std::unique_ptr<Api> api_;
+};
+
+// Whoever has its answer may ask the next thing at once, however few requests are let in.
+TEST_F(ApiTest, ARequestIsNoLongerPendingOnceItsAnswerIsComplete) {
+  ServerConfig config;
+  config.max_pending_requests = 1;
+  config.dev_mode = true;
+  Start(config);
+  const struct {
+    const char* path;
+    const char* body;
+    int status;
+  } requests[] = {
+      {"/v1/completions", R"({"prompt":"a","max_tokens":2})", 200},
+      {"/v1/completions", R"({"prompt":"a","max_tokens":2,"stream":true})", 200},
+      {"/v1/completions", R"({"prompt":"a","max_tokens":2,"use_beam_search":true})", 200},
+      {"/v1/completions", R"({"prompt":"a","max_tokens":-2})", 400},
+      {"/v1/completions", "{", 400},
+      {"/tokenize", R"({"prompt":"a"})", 200},
+      {"/v1/responses", "{}", 400},
+      {"/reset_prefix_cache", "", 200},
+      {"/pause", "", 200},
+      {"/resume", "", 200},
+  };
+  for (const auto& [path, body, status] : requests) {
+    const Told told = Ask(path, body);
+    EXPECT_EQ(told.status, status) << path << body << told.body;
+    EXPECT_EQ(told.num_pending, 0) << path << body;
+  }
+}
+
+TEST_F(ApiTest, ARequestIsPendingUntilItsAnswerIsComplete) {
+  ServerConfig config;
+  config.max_pending_requests = 1;
+  Start(config);
+  engine_.Hold(true);
+  HttpRequest first;
+  first.method = "POST";
+  first.target = first.path = "/v1/completions";
+  first.headers.push_back({"content-type", "application/json"});
+  first.body = R"({"prompt":"a","max_tokens":2})";
+  auto client = std::make_shared<AttentiveClient>(api_.get());
+  std::future<Told> told = client->told();
+  api_->Handle(std::move(first), std::move(client));
+  EXPECT_EQ(api_->num_pending(), 1);
+  EXPECT_EQ(Ask("/tokenize", R"({"prompt":"a"})").status, 503);
+  engine_.Hold(false);
+  EXPECT_EQ(told.get().status, 200);
+  EXPECT_EQ(Ask("/tokenize", R"({"prompt":"a"})").status, 200);
+}
+
+// The engine may answer the prompts of one request in any order; usage tells of the last prompt.
+TEST_F(ApiTest, CachedTokensDoNotDependOnTheOrderOfPrompts) {
+  ServerConfig config;
+  config.enable_prompt_tokens_details = true;
+  Start(config);
+  for (const std::vector<int>& order : {std::vector<int>{0, 1}, std::vector<int>{1, 0}}) {
+    CompletionAnswerOptions options;
+    options.common.model = model_;
+    options.prompts.resize(2);
+    auto client = std::make_shared<AttentiveClient>(api_.get());
+    std::future<Told> told = client->told();
+    const auto answer = MakeCompletionAnswer(std::move(options), client);
+    for (const int prompt : order) {
+      PromptResult result;
+      result.cached_tokens = 100 + prompt;
+      answer->OnPrompt(prompt, std::move(result));
+      ChoiceDelta delta;
+      delta.choice = prompt;
+      delta.finish = FinishReason::kLength;
+      answer->OnDelta(std::move(delta));
+    }
+    answer->OnDone();
+    EXPECT_THAT(told.get().body, HasSubstr(R"("prompt_tokens_details":{"cached_tokens":101,)"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice
