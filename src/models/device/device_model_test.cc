@@ -337,6 +337,47 @@ TEST(DeviceModelTest, AFaultFailsItsStepAndTheNextOneWorks) {
   EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
 }
 
+// The emulated device runs copies late and finds those whose memory went first: an error on the way
+// must leave none behind.
+TEST(DeviceModelTest, AFaultWhileLoadingIsToldAndTheNextLoadWorks) {
+  const auto config = LoadModelConfig(DataFolder("qwen3-modelopt-fp8"));
+  ASSERT_TRUE(config);
+  EmulatedDevice device;
+  ThreadPool threads(2);
+  const auto load = [&](ModelOptions::LoadFormat format, const LoadProgress& progress) {
+    ModelOptions options = DeviceOptions();
+    options.load_format = format;
+    const auto memory = PlanDeviceModel(*config, options, device.info());
+    EXPECT_TRUE(memory);
+    auto pool = DevicePool::Allocate(device, memory->weight_bytes + memory->workspace_bytes, "it");
+    EXPECT_TRUE(pool);
+    const auto model = LoadDeviceModel(device, *pool, threads, DataFolder("qwen3-modelopt-fp8"),
+                                       *config, options, progress);
+    return model ? std::string() : model.error().message;
+  };
+  for (const auto format : {ModelOptions::LoadFormat::kAuto, ModelOptions::LoadFormat::kDummy}) {
+    for (const int64_t share : {0, 50, 99}) {
+      // Somewhere on the way; of random weights the vectors alone are copied.
+      bool is_hit = false;
+      const std::string message = load(format, [&](int64_t done, int64_t total) {
+        if (is_hit || done * 100 < total * share) return;
+        is_hit = true;
+        device.FailNextCopy();
+      });
+      EXPECT_TRUE(is_hit);
+      EXPECT_THAT(message, HasSubstr("an injected fault"));
+      EXPECT_EQ(load(format, {}), "");
+      EXPECT_EQ(*device.FreeBytes(), device.info().total_bytes);
+    }
+  }
+  bool is_lost = false;
+  const std::string message =
+      load(ModelOptions::LoadFormat::kAuto, [&](int64_t done, int64_t total) {
+        if (!std::exchange(is_lost, is_lost || done * 2 > total) && is_lost) device.Lose();
+      });
+  EXPECT_THAT(message, HasSubstr("the emulated device was lost"));
+}
+
 // The values of a row of a matrix in the device's memory, which is the host's where emulated.
 std::vector<float> DecodeDeviceRow(const device::Weights& w, int64_t row) {
   std::vector<float> values(static_cast<size_t>(w.k));
