@@ -1,5 +1,6 @@
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -8,6 +9,7 @@
 
 #include "device/device.h"
 #include "device/library_failure.h"
+#include "device/shared_memory_grant.h"
 #include "device/uploader.h"
 #include "fake_cuda_runtime.h"
 
@@ -248,6 +250,32 @@ TEST_F(CudaDeviceTest, MeasuresTheTimeBetweenEvents) {
   EXPECT_FALSE(end->SecondsSince(*begin)) << "not passed yet";
   ASSERT_TRUE(end->Synchronize());
   EXPECT_NEAR(*end->SecondsSince(*begin), 2.5e-3, 1e-9);
+}
+
+TEST_F(CudaDeviceTest, ASmallerGrantOfSharedMemoryTakesBackNoLargerOne) {
+  // Kernels are addresses. Grants outlive a test, so each has kernels of its own.
+  static std::vector<std::unique_ptr<int>> kernels;
+  const int* const first = kernels.emplace_back(std::make_unique<int>()).get();
+  const int* const second = kernels.emplace_back(std::make_unique<int>()).get();
+  const auto grant = [](const void* kernel, int device, unsigned bytes) {
+    int code = -1;
+    std::thread([&] {
+      EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
+      code = GrantSharedMemory(kernel, device, bytes);
+      EXPECT_EQ(fake_cuda::LeftBehind(), cudaSuccess);
+    }).join();
+    return code;
+  };
+  EXPECT_EQ(grant(first, 0, 100'000), cudaSuccess);
+  EXPECT_EQ(grant(first, 0, 60'000), cudaSuccess);
+  EXPECT_EQ(grant(first, 1, 70'000), cudaSuccess);
+  EXPECT_EQ(grant(second, 0, 50'000), cudaSuccess);
+  EXPECT_EQ(grant(second, 0, 80'000), cudaSuccess);
+  EXPECT_EQ(grant(second, 0, 1'000'000), cudaErrorInvalidValue);
+  const auto& granted = TheMachine().shared_bytes;
+  EXPECT_EQ(granted.at({first, 0}), 100'000);
+  EXPECT_EQ(granted.at({first, 1}), 70'000);
+  EXPECT_EQ(granted.at({second, 0}), 80'000);
 }
 
 // What the machine may choose: that copies run when somebody waits for them, or at once.

@@ -229,6 +229,14 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  BEGIN();
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value > 232448)
+    return Answer(cudaErrorInvalidValue);
+  TheMachine().shared_bytes[{kernel, fake_cuda::current_device}] = value;
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   BEGIN();
   *total = TheMachine().total_bytes;

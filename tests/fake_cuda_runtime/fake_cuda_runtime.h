@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include <cuda_runtime_api.h>
 
@@ -27,6 +28,9 @@ struct Machine {
   std::map<std::string, cudaError_t> next;
   // Every call from now on fails so, as after an illegal address.
   cudaError_t sticky = cudaSuccess;
+
+  // What blocks of a kernel may take on a device.
+  std::map<std::pair<const void*, int>, int> shared_bytes;
 
   int64_t num_alive = 0;         // buffers, streams and events
   int64_t num_wrong_device = 0;  // calls by a thread whose current device was another one

@@ -19,6 +19,7 @@
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
+#include "device/shared_memory_grant.h"
 #define SLUICE_DEVICE_NAMESPACE cuda
 #define SLUICE_UNROLL _Pragma("unroll")  // before a loop: arrays that it indexes are registers
 #define SLUICE_KEPT static  // before a variable of a device function: from one launch to the next
@@ -50,16 +51,15 @@ void Launch(const StreamHandle& stream, const char* name, const LaunchShape& sha
   constexpr unsigned kSharedWithoutAsking = 48 * 1024;
   cudaError_t code = cudaSuccess;
   if (shape.shared_bytes > kSharedWithoutAsking) {
-    // What was asked for before, of each device, so as not to ask at every launch.
+    // What this thread asked for before, of each device, so as not to ask at every launch.
     constexpr int kDevices = 16;
     static thread_local unsigned granted[kDevices] = {};
     int device = 0;
     code = cudaGetDevice(&device);
     const bool is_known = device >= 0 && device < kDevices;
     if (code == cudaSuccess && !(is_known && granted[device] >= shape.shared_bytes)) {
-      code = cudaFuncSetAttribute(reinterpret_cast<const void*>(kKernel),
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(shape.shared_bytes));
+      code = static_cast<cudaError_t>(
+          GrantSharedMemory(reinterpret_cast<const void*>(kKernel), device, shape.shared_bytes));
       if (code == cudaSuccess && is_known) granted[device] = shape.shared_bytes;
     }
   }
