@@ -1,6 +1,7 @@
 // For tests: makes safetensors files.
 #pragma once
 
+#include <unistd.h>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -52,7 +53,8 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = fmt::format("sluice_{}_{}", test->test_suite_name(), test->name());
+    std::string name =
+        fmt::format("sluice_{}_{}_{}", test->test_suite_name(), test->name(), getpid());
     for (char& c : name) c = c == '/' ? '_' : c;
     path_ = std::filesystem::path(::testing::TempDir()) / name;
     std::filesystem::remove_all(path_);

@@ -1,5 +1,6 @@
 #include "hub/resolve.h"
 
+#include <unistd.h>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -16,9 +17,9 @@ const std::string kCommitB = "89abcdef0123456789abcdef0123456789abcdef";
 class ResolveTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ =
-        std::filesystem::path(::testing::TempDir()) /
-        ("resolve_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    root_ = std::filesystem::path(::testing::TempDir()) /
+            ("sluice_resolve_" + std::string(test->name()) + "_" + std::to_string(getpid()));
     std::filesystem::remove_all(root_);
     std::filesystem::create_directories(root_);
     environment_.home = (root_ / "home").string();

@@ -1,10 +1,13 @@
 #include "kernels/cuda/cublaslt_library.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "kernels/cuda/library_linear_testing.h"
@@ -17,14 +20,25 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-// Sets a variable of the environment until it goes.
+// Sets a variable of the environment, or takes it away (null), until it goes.
 class ScopedVariable {
  public:
-  ScopedVariable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~ScopedVariable() { unsetenv(name_); }
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    if (const char* before = getenv(name)) before_ = before;
+    Set(value);
+  }
+  ~ScopedVariable() { Set(before_ ? before_->c_str() : nullptr); }
 
  private:
+  void Set(const char* value) const {
+    if (value != nullptr)
+      setenv(name_, value, 1);
+    else
+      unsetenv(name_);
+  }
+
   const char* name_;
+  std::optional<std::string> before_;
 };
 
 TEST(CublasLtLibrary, OpensTheFileThatIsNamed) {
@@ -37,6 +51,7 @@ TEST(CublasLtLibrary, OpensTheFileThatIsNamed) {
 
 TEST(CublasLtLibrary, FollowsTheEnvironment) {
   ResetFakeCublasLt();
+  const ScopedVariable none("SLUICE_CUBLASLT", nullptr);
   EXPECT_FALSE(CublasLtLibrary::IsNamedByUser());
   {
     const ScopedVariable variable("SLUICE_CUBLASLT", SLUICE_FAKE_CUBLASLT);
@@ -56,19 +71,21 @@ TEST(CublasLtLibrary, FollowsTheEnvironment) {
 
 TEST(CublasLtLibrary, LooksAmongThePackagesOfThePythonInThePath) {
   namespace fs = std::filesystem;
-  const fs::path root = fs::path(testing::TempDir()) / "cublaslt_python";
+  const fs::path root =
+      fs::path(testing::TempDir()) / fmt::format("sluice-cublaslt-python-{}", getpid());
   const fs::path folder = root / "env/lib/python3.12/site-packages/nvidia/cu13/lib";
   fs::create_directories(folder);
   fs::create_directories(root / "empty");
   fs::create_directories(root / "env/bin");
   std::ofstream(root / "env/bin/python3") << "";
   const std::string found = (folder / "libcublasLt.so.13").string();
-  const std::string before = getenv("PATH");
-  setenv("PATH", ((root / "empty").string() + "::" + (root / "env/bin").string()).c_str(), 1);
-  const std::vector<std::string> files = CublasLtLibrary::UsualFiles();
-  setenv("PATH", (root / "empty").c_str(), 1);
-  EXPECT_THAT(CublasLtLibrary::UsualFiles(), Not(Contains(found)));
-  setenv("PATH", before.c_str(), 1);
+  const auto files_of = [](const std::string& path) {
+    const ScopedVariable variable("PATH", path.c_str());
+    return CublasLtLibrary::UsualFiles();
+  };
+  const std::vector<std::string> files =
+      files_of((root / "empty").string() + "::" + (root / "env/bin").string());
+  EXPECT_THAT(files_of((root / "empty").string()), Not(Contains(found)));
   fs::remove_all(root);
   EXPECT_EQ(files.front(), "libcublasLt.so.13");
   EXPECT_THAT(files, Contains(found));
