@@ -15,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/serving.h"
 #include "client/openai_client.h"
+#include "client/stream_client.h"
 #include "eval/eval_client.h"
 #include "eval/eval_prompts.h"
 #include "eval/eval_questions.h"
@@ -190,6 +191,7 @@ Result<int> RunEval(const options::Settings& settings) {
   if (const std::string key = ApiKeyOf(settings); !key.empty())
     headers["Authorization"] = "Bearer " + key;
   const HttpClient client(target.url, std::move(headers));
+  StreamClient::MaxConnections();  // raises the limit of open files
   const bool terminal = isatty(STDERR_FILENO) != 0;
   const auto answers = AskPrompts(client, prompts, options, [&](int64_t done, int64_t total) {
     if (terminal)

@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -69,6 +72,11 @@ std::optional<std::string> AnswerText(const json::Value& body, bool chat) {
 Result<std::string> AskOnce(const HttpClient& client, const std::string& request,
                             const EvalRequestOptions& options) {
   const Deadline deadline(options.timeout_seconds);
+  if (deadline.fd() < 0) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("cannot make a timer: {}; raise `ulimit -n` or lower --num-concurrent",
+                            std::strerror(errno)));
+  }
   auto response = client.PostStream(
       options.chat ? "/v1/chat/completions" : "/v1/completions", request,
       [](std::string_view) { return false; }, deadline.fd());
@@ -99,16 +107,19 @@ Result<std::string> AskOnce(const HttpClient& client, const std::string& request
   return *std::move(text);
 }
 
+// `wait` waits so long and says whether to try again.
 Result<std::string> AskWithRetries(const HttpClient& client, const std::string& request,
-                                   const EvalRequestOptions& options) {
+                                   const EvalRequestOptions& options,
+                                   const std::function<bool(std::chrono::milliseconds)>& wait) {
   constexpr auto kFirstPause = std::chrono::milliseconds(200);
   constexpr auto kLongestPause = std::chrono::milliseconds(5000);
   auto pause = kFirstPause;
   for (int retry = 0;; ++retry) {
     auto answer = AskOnce(client, request, options);
-    if (answer || answer.error().code != ErrorCode::kUnavailable || retry >= options.max_retries)
+    if (answer || answer.error().code != ErrorCode::kUnavailable || retry >= options.max_retries ||
+        !wait(pause)) {
       return answer;
-    std::this_thread::sleep_for(pause);
+    }
     pause = std::min(pause * 2, kLongestPause);
   }
 }
@@ -124,7 +135,12 @@ Result<std::vector<std::string>> AskPrompts(const HttpClient& client,
   size_t next = 0;
   int64_t done = 0;
   std::optional<Error> failed;
+  std::condition_variable over;  // once `failed` is set
 
+  const auto wait = [&](std::chrono::milliseconds pause) {
+    std::unique_lock lock(mutex);
+    return !over.wait_for(lock, pause, [&] { return failed.has_value(); });
+  };
   const auto work = [&] {
     while (true) {
       size_t mine;
@@ -133,10 +149,11 @@ Result<std::vector<std::string>> AskPrompts(const HttpClient& client,
         if (failed || next == prompts.size()) return;
         mine = next++;
       }
-      auto answer = AskWithRetries(client, RequestBody(prompts[mine], options), options);
+      auto answer = AskWithRetries(client, RequestBody(prompts[mine], options), options, wait);
       const std::lock_guard lock(mutex);
       if (!answer) {
         if (!failed) failed = std::move(answer).error().In(fmt::format("question {}", mine + 1));
+        over.notify_all();
         return;
       }
       answers[mine] = *std::move(answer);

@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "eval/answer_filters.h"
 #include "eval/eval_prompts.h"
@@ -120,7 +121,8 @@ TEST(EvalScore, Drops) {
 }
 
 TEST(EvalQuestions, NamesFileAndLine) {
-  const auto file = std::filesystem::temp_directory_path() / "sluice_eval_questions_test.jsonl";
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("sluice_eval_questions_test-" + std::to_string(getpid()) + "-test.jsonl");
   const auto read = [&](const char* text) {
     std::ofstream(file) << text;
     return ReadEvalQuestions(file);

@@ -48,6 +48,7 @@ def recording(script):
     server = Server(("127.0.0.1", 0), Recorded)
     server.lock = threading.Lock()
     server.seen, server.script, server.port = [], script, server.server_address[1]
+    server.url = "http://127.0.0.1:%d" % server.port
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

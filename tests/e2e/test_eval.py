@@ -1,9 +1,12 @@
 """`sluice eval` by itself: in process, compared with a baseline, and when something is wrong."""
 import json
+import resource
+import threading
 
 import pytest
 
-from serving import ABACUS, deaf_port, run
+from recording import recording
+from serving import ABACUS, PATIENCE_S, deaf_port, run
 
 SUMS = ABACUS / "heldout.jsonl"
 FEW = ("--num-fewshot", 0, "--limit", 20)
@@ -60,3 +63,25 @@ def test_what_is_wrong_is_said(words, code, message):
 def test_a_wrong_model_name_is_the_servers_error(abacus):
     result = run("eval", SUMS, "--base-url", abacus.url, "--model", "other", *FEW)
     assert result.returncode != 0 and "404" in result.stderr
+
+
+def test_more_questions_at_a_time_than_the_shell_lets_files_be_open():
+    """The limit is raised as far as it may be."""
+    at_once = 100
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4 * at_once:
+        pytest.skip("the hard limit of open files is %d" % hard)
+    all_here = threading.Event()
+
+    def script(i, body):
+        if i == at_once - 1:
+            all_here.set()
+        all_here.wait(PATIENCE_S)
+        return 200, "application/json", '{"choices": [{"text": "#### 1"}]}'
+
+    with recording(script) as server:
+        result = run("eval", SUMS, "--base-url", server.url, "--model", "m", "--num-fewshot", 0, "--limit", at_once, "--num-concurrent", at_once,
+                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard)))
+        all_here.set()
+    assert result.returncode == 0, result.stderr
+    assert "limit: %d" % at_once in result.stdout

@@ -50,13 +50,13 @@ def interrupted(asked, *words, text=None):
 
 def test_a_server_that_does_not_say_its_models():
     with stuck_at("/v1/models") as (server, asked):
-        interrupted(asked, "chat", "--url", "http://127.0.0.1:%d" % server.port, "--quick", "x")
+        interrupted(asked, "chat", "--url", server.url, "--quick", "x")
 
 
 def test_a_script_does_not_go_on_with_its_next_question():
     for program, path in (("chat", "/v1/chat/completions"), ("complete", "/v1/completions")):
         with stuck_at(path) as (server, asked):
-            interrupted(asked, program, "--url", "http://127.0.0.1:%d" % server.port, "--model-name", "m", text="one\ntwo\n")
+            interrupted(asked, program, "--url", server.url, "--model-name", "m", text="one\ntwo\n")
             assert len(server.seen) == 1
 
 
@@ -65,7 +65,7 @@ def test_a_conversation_goes_on_with_the_next_question():
     with stuck_at("/v1/chat/completions") as (server, asked):
         ours, its = os.openpty()
         try:
-            process = subprocess.Popen(command("chat", "--url", "http://127.0.0.1:%d" % server.port, "--model-name", "m"), stdin=its,
+            process = subprocess.Popen(command("chat", "--url", server.url, "--model-name", "m"), stdin=its,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             try:
                 os.write(ours, b"one\n")
