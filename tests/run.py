@@ -5,11 +5,13 @@ Usage: tests/run.py all | fast | SUITE...    suites: unit e2e asan tsan cuda
 Exits with 1 where a test failed or a suite ran nothing.
 """
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,8 +27,12 @@ VENVS = {VENV: ROOT / "tests" / "requirements.txt",
          ROOT / ".venv-schemathesis": ROOT / "tests" / "requirements-schemathesis.txt"}
 CUDA_VENV = ROOT / ".venv-cuobjdump"
 CUDA_ARCHITECTURE = "90a"
-# Only what hangs takes so long.
+# Only what hangs takes so long: a program, and all of e2e, of which one test may take this long.
 PROGRAM_TIMEOUT_S = 1800
+E2E_TIMEOUT_S = 5400
+E2E_TEST_S = 1200
+# Between the tries of a download.
+PAUSES_S = [10, 60]
 # Folders whose threads are worth the price of the thread sanitizer.
 TSAN_FOLDERS = ["base", "engine", "server"]
 # Folders that the address sanitizer leaves out for time: what they are made of has tests of its own, and they read
@@ -57,6 +63,83 @@ def run(argv, **kw):
     return subprocess.run([str(a) for a in argv], cwd=ROOT, **kw)
 
 
+def retried(argv):
+    """Runs a command that downloads; ends the run where it fails again and again."""
+    for pause in [*PAUSES_S, None]:
+        result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if result.returncode == 0:
+            return
+        print("%s\n%s: exit code %d%s" % (result.stdout[-3000:], " ".join(map(str, argv)), result.returncode,
+                                         "; again in %d s" % pause if pause is not None else ""), flush=True)
+        if pause is not None:
+            time.sleep(pause)
+    print("0 passed, 1 failed (download)")
+    sys.exit(1)
+
+
+def threads_of(pid):
+    """Where its threads are: running, or waiting for what."""
+    lines = []
+    for task in sorted(pathlib.Path("/proc", str(pid), "task").glob("*")):
+        try:
+            state = (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            lines.append("thread %s %s %s in %s" % (task.name, (task / "comm").read_text().strip(), state, (task / "wchan").read_text()))
+        except OSError:
+            pass  # it has ended
+    return lines
+
+
+def processes_in(folder):
+    """Those whose TMPDIR it is: a program, and whatever it started, in whatever session."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if b"TMPDIR=" + os.fsencode(folder) in (process / "environ").read_bytes().split(b"\0"):
+                found.append((int(process.name), (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")))
+        except OSError:
+            pass  # another user's, or it has ended
+    return found
+
+
+def run_in(folder, argv, timeout, environment):
+    """Exit code and output of a program whose TMPDIR is `folder`. Nothing that it started outlives it."""
+    # Not a pipe, which what it leaves behind would keep open.
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen([str(word) for word in argv], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                   env={**os.environ, **environment, "TMPDIR": str(folder)})
+        notes = []
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            code = 1
+            notes = ["not done in %d s" % timeout, *threads_of(process.pid)]
+        finally:
+            process.kill()
+            process.wait()
+            for _ in range(10):  # one may be starting another
+                for pid, words in processes_in(folder):
+                    notes.append("ended what was left: %d %s" % (pid, words))
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+        out.seek(0)
+        output = out.read().decode("utf-8", "replace")
+    return code, "\n".join([output, *notes])
+
+
+def without_passed(output):
+    """What GoogleTest prints, but for the tests that passed: what is left tells of those that failed and of the one that was running."""
+    kept, last = [], []
+    for line in output.splitlines():
+        if line.startswith("[ RUN "):
+            kept += last
+            last = [line]
+        elif line.startswith("[       OK ]"):
+            last = []
+        else:
+            last.append(line)
+    return "\n".join(kept + last)
+
+
 def build(preset, targets=(), name=None, options=()):
     """Configures where needed and builds; the build's own errors are the message."""
     name = name or preset
@@ -84,27 +167,21 @@ def unit_programs(folder, only=None):
 
 def run_gtest(tally, suite, program, test_filter="*", environment=None):
     start = time.time()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         report = pathlib.Path(scratch) / "report.json"
         # Temporary files of its own: two suites may run at a time, and nothing is found that an earlier one left.
         own_folder = pathlib.Path(scratch) / "tmp"
         own_folder.mkdir()
-        own = {"TMPDIR": str(own_folder), "TEST_TMPDIR": str(own_folder) + "/"}
-        argv = [program, "--gtest_output=json:%s" % report, "--gtest_filter=%s" % test_filter, "--gtest_brief=1"]
-        try:
-            result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PROGRAM_TIMEOUT_S,
-                         env={**os.environ, **own, **(environment or {})})
-            code, output = result.returncode, result.stdout.decode("utf-8", "replace")
-        except subprocess.TimeoutExpired as late:
-            code, output = 1, (late.stdout or b"").decode("utf-8", "replace") + "\nnot done in %d s" % PROGRAM_TIMEOUT_S
+        code, output = run_in(own_folder, [program, "--gtest_output=json:%s" % report, "--gtest_filter=%s" % test_filter],
+                              PROGRAM_TIMEOUT_S, {"TEST_TMPDIR": str(own_folder) + "/", **(environment or {})})
         passed = failed = 0
-        if report.exists():
+        if report.exists() and report.stat().st_size:
             cases = [c for s in json.loads(report.read_text())["testsuites"] for c in s["testsuite"]]
             failed = sum("failures" in c for c in cases)
             passed = sum("failures" not in c and c["result"] == "COMPLETED" for c in cases)
     if code and not failed:
         failed = 1  # it crashed, or a sanitizer spoke
-    tally.add(suite, passed, failed, time.time() - start, output[-4000:] if failed else "")
+    tally.add(suite, passed, failed, time.time() - start, without_passed(output)[-4000:] if failed else "")
 
 
 def run_units(tally, label, folder, only=None, test_filter="*", environment=None):
@@ -141,8 +218,7 @@ def make_venv(folder, requirements):
     start = time.time()
     shutil.rmtree(folder, ignore_errors=True)
     run([sys.executable, "-m", "venv", folder], check=True)
-    run([folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r",
-         requirements], check=True)
+    retried([folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r", requirements])
     shutil.copy(requirements, stamp)
     print("build %-18s (%.1f s)" % (folder.name, time.time() - start), flush=True)
 
@@ -152,20 +228,22 @@ def e2e(tally):
     for folder, requirements in VENVS.items():
         make_venv(folder, requirements)
     start = time.time()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         report = pathlib.Path(scratch) / "report.xml"
-        result = run([VENV / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=%s" % report,
-                      "--durations=5", "tests/e2e"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                     env={**os.environ, "TMPDIR": scratch, "PYTHONUTF8": "1"})
+        own_folder = pathlib.Path(scratch) / "tmp"
+        own_folder.mkdir()
+        code, output = run_in(own_folder, [VENV / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=%s" % report,
+                                           "-o", "faulthandler_timeout=%d" % E2E_TEST_S, "--durations=5", "tests/e2e"],
+                              E2E_TIMEOUT_S, {"PYTHONUTF8": "1"})
         total = bad = skipped = 0
         if report.exists():
             for node in xml.etree.ElementTree.parse(report).getroot().iter("testsuite"):
                 total += int(node.get("tests"))
                 bad += int(node.get("failures")) + int(node.get("errors"))
                 skipped += int(node.get("skipped"))
-    if result.returncode and not bad:
+    if code and not bad:
         bad = 1
-    tally.add("e2e", total - bad - skipped, bad, time.time() - start, result.stdout[-8000:] if bad else "")
+    tally.add("e2e", total - bad - skipped, bad, time.time() - start, output[-8000:] if bad else "")
 
 
 def cuobjdump(folder):

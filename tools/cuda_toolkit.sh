@@ -19,7 +19,12 @@ echo "no nvcc found: making $venv from $wanted (105 MB to fetch)"
 tools/install_packages.sh cuda
 rm -rf "$venv"
 python3 -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$wanted"
+for pause in 10 60 ""; do
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$wanted" && break
+  [ -n "$pause" ] || exit 1
+  echo "that failed; again in $pause s" >&2
+  sleep "$pause"
+done
 toolkit="$(echo "$PWD/$venv"/lib/python3*/site-packages/nvidia/cu13)"
 ln -s lib "$toolkit/lib64"
 ln -s "$toolkit" "$venv/toolkit"

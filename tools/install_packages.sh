@@ -23,5 +23,11 @@ done
 sudo=""
 [ "$(id -u)" = 0 ] || sudo="sudo"
 echo "installing Debian packages:$missing"
-$sudo apt-get update -qq
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+# Mirrors have bad minutes, and another program may hold the lock.
+for pause in 10 60 ""; do
+  $sudo apt-get -o Acquire::Retries=3 update -qq &&
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 \
+      install -y --no-install-recommends $missing && exit 0
+  [ -z "$pause" ] || { echo "that failed; again in $pause s" >&2; sleep "$pause"; }
+done
+exit 1

@@ -1,0 +1,66 @@
+"""tests/run.py where programs hang, leave something behind, or cannot be downloaded."""
+import importlib.util
+import re
+import time
+
+import pytest
+
+from serving import PATIENCE_S, ROOT, wait_until
+
+GOOD = """echo "[ RUN      ] A.Good"; echo chatter; echo "[       OK ] A.Good (0 ms)"
+"""
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    spec = importlib.util.spec_from_file_location("runner", ROOT / "tests" / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "PAUSES_S", [0, 0])
+    return module
+
+
+@pytest.fixture
+def gtest(runner, tmp_path, capfd):
+    """Runs a script in the place of a test program; what was counted and what was said."""
+    def go(script, timeout=PATIENCE_S):
+        program = tmp_path / "program"
+        program.write_text("#!/bin/sh\nreport=${1#--gtest_output=json:}\n" + script)
+        program.chmod(0o755)
+        runner.PROGRAM_TIMEOUT_S = timeout
+        tally = runner.Tally()
+        runner.run_gtest(tally, "unit", program)
+        return (tally.passed, tally.failed), capfd.readouterr().out
+
+    return go
+
+
+def test_a_program_that_hangs_is_told_of_and_ended(runner, gtest, tmp_path):
+    begin = time.monotonic()
+    counts, said = gtest(GOOD + """echo "[ RUN      ] A.Hangs"; (setsid sleep 1000 & echo $! >%s/pid); sleep 1000""" % tmp_path, timeout=5)
+    assert counts == (0, 1)
+    assert "A.Hangs" in said and "not done in 5 s" in said and re.search(r"thread \d+ ", said)
+    assert "A.Good" not in said and "chatter" not in said
+    assert "ended what was left" in said and "sleep 1000" in said
+    assert time.monotonic() - begin < PATIENCE_S
+    wait_until(lambda: not runner.processes_in(tmp_path), "something is left")
+
+
+def test_what_a_program_leaves_does_not_hold_up_the_rest(gtest):
+    counts, said = gtest("""echo '{"testsuites": [{"testsuite": [{"result": "COMPLETED"}]}]}' >$report; sleep 1000 &""")
+    assert counts == (1, 0) and "passed" in said
+
+
+def test_a_program_that_crashes_fails_with_its_last_test(gtest):
+    counts, said = gtest(GOOD + """echo "[ RUN      ] A.Crashes"; : >$report; kill -SEGV $$""")
+    assert counts == (0, 1) and "A.Crashes" in said and "A.Good" not in said
+
+
+def test_a_download_is_tried_again(runner, tmp_path, capfd):
+    tries = tmp_path / "tries"
+    runner.retried(["sh", "-c", "echo x >>%s; [ $(wc -l <%s) = 3 ]" % (tries, tries)])
+    assert tries.read_text() == "x\n" * 3
+    with pytest.raises(SystemExit):
+        runner.retried(["sh", "-c", "echo no network; exit 1"])
+    said = capfd.readouterr().out
+    assert "no network" in said and said.endswith("0 passed, 1 failed (download)\n")
