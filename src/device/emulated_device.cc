@@ -19,6 +19,15 @@ tl::unexpected<Error> Lost() {
   return Fail(ErrorCode::kInternal, "the emulated device was lost; restart the program");
 }
 
+// Whether one piece of this memory has all these bytes.
+bool Covers(const std::map<uintptr_t, int64_t>& memory, const void* data, int64_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const auto after = memory.upper_bound(address);
+  if (after == memory.begin()) return false;
+  const auto& [begin, size] = *std::prev(after);
+  return address + static_cast<uintptr_t>(bytes) <= begin + static_cast<uintptr_t>(size);
+}
+
 class EmulatedEvent final : public DeviceEvent {
  public:
   explicit EmulatedEvent(EmulatedDevice* device) : device_(device) {}
@@ -105,7 +114,11 @@ class EmulatedStream final : public DeviceStream {
     CHECK_GE(bytes, 0);
     if (bytes == 0) return;
     if (device_->TakeCopyFault()) return Note(fmt::format("{} failed: an injected fault", what));
+    const void* const host = kind == CopyKind::kToDevice ? from : to;
+    const bool was_locked = device_->IsLocked(host, bytes);
     queue_->Enqueue([=, this] {
+      if (was_locked && !device_->IsLocked(host, bytes))
+        return Note(fmt::format("{} of {} bytes: the page-locked memory went before", what, bytes));
       const bool to_fits =
           kind == CopyKind::kToHost ? !device_->Touches(to, bytes) : device_->Holds(to, bytes);
       const bool from_fits = kind == CopyKind::kToDevice ? !device_->Touches(from, bytes)
@@ -138,7 +151,7 @@ EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options) {
 }
 
 EmulatedDevice::~EmulatedDevice() {
-  CHECK(allocated_.empty() && pinned_.empty(), "memory outlives its device");
+  CHECK(allocated_.empty() && pinned_.empty() && locked_.empty(), "memory outlives its device");
 }
 
 Status EmulatedDevice::CheckAlive() const {
@@ -177,11 +190,16 @@ Result<DeviceBuffer> EmulatedDevice::AllocatePinned(int64_t bytes, const char* w
   return DeviceBuffer(this, data, bytes, /*is_host=*/true);
 }
 
-bool EmulatedDevice::Pin(void* /*data*/, int64_t /*bytes*/) {
-  return true;
+bool EmulatedDevice::Pin(void* data, int64_t bytes) {
+  if (is_lost_) return false;
+  const std::lock_guard lock(mutex_);
+  return locked_.emplace(reinterpret_cast<uintptr_t>(data), bytes).second;
 }
 
-void EmulatedDevice::Unpin(void* /*data*/) {}
+void EmulatedDevice::Unpin(void* data) {
+  const std::lock_guard lock(mutex_);
+  CHECK(locked_.erase(reinterpret_cast<uintptr_t>(data)) == 1, "memory that is not page-locked");
+}
 
 Result<std::unique_ptr<DeviceStream>> EmulatedDevice::CreateStream() {
   if (is_lost_) return Lost();
@@ -199,11 +217,12 @@ void EmulatedDevice::FailNextLaunch() {
 
 bool EmulatedDevice::Holds(const void* data, int64_t bytes) const {
   const std::lock_guard lock(mutex_);
-  const auto address = reinterpret_cast<uintptr_t>(data);
-  auto after = allocated_.upper_bound(address);
-  if (after == allocated_.begin()) return false;
-  const auto& [begin, size] = *std::prev(after);
-  return address + static_cast<uintptr_t>(bytes) <= begin + static_cast<uintptr_t>(size);
+  return Covers(allocated_, data, bytes);
+}
+
+bool EmulatedDevice::IsLocked(const void* data, int64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return Covers(pinned_, data, bytes) || Covers(locked_, data, bytes);
 }
 
 bool EmulatedDevice::Touches(const void* data, int64_t bytes) const {

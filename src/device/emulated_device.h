@@ -1,7 +1,8 @@
 // A device that the CPU plays: its memory is the host's, its streams are queues whose work runs
 // when somebody waits for it (emulated_queue.h), its kernels run in kernels/cuda/emulator.h. It is
 // made to find mistakes: memory that was never written holds 0xFF bytes (NaNs), and a copy whose
-// addresses are not those of the device's memory, or of memory freed meanwhile, fails.
+// addresses are not those of the device's memory, or of memory freed (of the host's: or no longer
+// page-locked) meanwhile, fails.
 #pragma once
 
 #include <atomic>
@@ -48,6 +49,8 @@ class EmulatedDevice final : public Device {
   // Whether all these bytes, or any of them, are the device's memory.
   bool Holds(const void* data, int64_t bytes) const;
   bool Touches(const void* data, int64_t bytes) const;
+  // Whether all these bytes are page-locked memory of the host.
+  bool IsLocked(const void* data, int64_t bytes) const;
 
  protected:
   void Free(void* data, bool is_host) override;
@@ -60,6 +63,7 @@ class EmulatedDevice final : public Device {
   mutable std::mutex mutex_;
   std::map<uintptr_t, int64_t> allocated_;  // sizes by address, of the device's memory
   std::map<uintptr_t, int64_t> pinned_;     // of the host's
+  std::map<uintptr_t, int64_t> locked_;     // of the host's that somebody else holds
   int64_t allocated_bytes_ = 0;
 };
 

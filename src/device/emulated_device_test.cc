@@ -151,6 +151,27 @@ TEST(EmulatedDevice, CopiesOnlyBetweenTheRightMemories) {
   EXPECT_TRUE(fails());
 }
 
+TEST(EmulatedDevice, FindsPageLockedMemoryThatGoesTooEarly) {
+  EmulatedDevice device;
+  const DeviceBuffer memory = Must(device.Allocate(64, "test"));
+  auto stream = Must(device.CreateStream());
+  std::vector<char> host(64);
+  ASSERT_TRUE(device.Pin(host.data(), 64));
+  EXPECT_FALSE(device.Pin(host.data(), 64)) << "it is";
+  stream->CopyToDevice(memory.data(), host.data(), 64);
+  ASSERT_TRUE(stream->Synchronize());
+  stream->CopyToHost(host.data() + 10, memory.data(), 20);
+  device.Unpin(host.data());
+  EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("page-locked memory went before"));
+  stream->CopyToHost(host.data(), memory.data(), 64);  // as any memory
+  EXPECT_TRUE(stream->Synchronize());
+  {
+    const DeviceBuffer pinned = Must(device.AllocatePinned(64, "test"));
+    stream->CopyToDevice(memory.data(), pinned.data(), 64);
+  }
+  EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("page-locked memory went before"));
+}
+
 TEST(EmulatedDevice, ReportsTheCopyThatFailedOnce) {
   EmulatedDevice device;
   const DeviceBuffer memory = Must(device.Allocate(4, "test"));
