@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from serving import ABACUS, BIN, DATA, end, run, serving, wait_until_ready
+from serving import ABACUS, BIN, DATA, PATIENCE_S, end, run, serving, wait_until_ready
 
 # The launches of the recipes, as they are printed there but for the port (which a test must choose).
 LLAMA33 = """\
@@ -129,9 +129,9 @@ def launched(script, folder):
 def test_launches_of_the_recipes(tmp_path, script, words):
     in_cache(tmp_path, "nvidia/Some-Model-FP4", ABACUS)
     with launched(script.replace("PORT", "0").replace("KV\n", "fp8\n").replace("KV ", "fp8 "), tmp_path) as (log, port):
-        with urllib.request.urlopen("http://127.0.0.1:%d/health" % port) as answer:
+        with urllib.request.urlopen("http://127.0.0.1:%d/health" % port, timeout=PATIENCE_S) as answer:
             assert answer.status == 200
-        with urllib.request.urlopen("http://127.0.0.1:%d/v1/models" % port) as answer:
+        with urllib.request.urlopen("http://127.0.0.1:%d/v1/models" % port, timeout=PATIENCE_S) as answer:
             names = [card["id"] for card in json.load(answer)["data"]]
         assert "nvidia/Some-Model-FP4" in names
         if script is AMD:  # clients copy the name with its slash
