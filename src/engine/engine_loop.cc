@@ -57,71 +57,86 @@ EngineLoop::EngineLoop(Parts parts, EngineInfo info, LoopOptions options)
 }
 
 EngineLoop::~EngineLoop() {
-  shutting_down_ = true;
   {
     const std::lock_guard lock(mutex_);
+    shutting_down_ = true;
     stopping_ = true;
   }
   wake_.notify_one();
   if (thread_.joinable()) thread_.join();
 }
 
+EngineLoop::Load EngineLoop::LoadOf(const Request& request) {
+  return {1, request.num_sequences,
+          static_cast<int64_t>(request.prompt.size()) * request.num_sequences};
+}
+
+Result<RequestHandle> EngineLoop::Reserve(const Load& load) {
+  const std::lock_guard lock(mutex_);
+  if (shutting_down_) return Fail(ErrorCode::kUnavailable, "the server is shutting down");
+  if (unfinished_.requests + load.requests > options_.max_unfinished ||
+      unfinished_.sequences + load.sequences > options_.max_unfinished_sequences ||
+      unfinished_.tokens + load.tokens > options_.max_unfinished_tokens) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("the queue is full: {} requests with {} sequences and {} prompt tokens "
+                            "are waiting or running; try again later",
+                            unfinished_.requests, unfinished_.sequences, unfinished_.tokens));
+  }
+  unfinished_.requests += load.requests;
+  unfinished_.sequences += load.sequences;
+  unfinished_.tokens += load.tokens;
+  return next_handle_++;
+}
+
+void EngineLoop::Release(const Load& load) {
+  const std::lock_guard lock(mutex_);
+  unfinished_.requests -= load.requests;
+  unfinished_.sequences -= load.sequences;
+  unfinished_.tokens -= load.tokens;
+}
+
+int64_t EngineLoop::num_unfinished() const {
+  const std::lock_guard lock(mutex_);
+  return unfinished_.requests;
+}
+
 Result<RequestHandle> EngineLoop::Submit(Request request) {
-  if (shutting_down_.load()) return Fail(ErrorCode::kUnavailable, "the server is shutting down");
   if (is_device_lost_.load())
     return Fail(ErrorCode::kUnavailable,
                 "the device is lost; the server computes again when it has been restarted");
   const RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
   RETURN_IF_ERROR(CheckRequest(request, limits));
-  const int64_t tokens = static_cast<int64_t>(request.prompt.size()) * request.num_sequences;
-  if (tokens > options_.max_unfinished_tokens) {
+  const Load load = LoadOf(request);
+  if (load.tokens > options_.max_unfinished_tokens) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} sequences of a prompt of {} tokens are more than this server holds "
                             "at a time; lower n",
                             request.num_sequences, request.prompt.size()),
                 "n");
   }
-  const int64_t unfinished = num_unfinished_.fetch_add(1) + 1;
-  const int64_t unfinished_tokens = num_unfinished_tokens_.fetch_add(tokens) + tokens;
-  if (unfinished > options_.max_unfinished || unfinished_tokens > options_.max_unfinished_tokens) {
-    num_unfinished_.fetch_sub(1);
-    num_unfinished_tokens_.fetch_sub(tokens);
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("the queue is full: {} requests with {} prompt tokens are waiting or "
-                            "running; try again later",
-                            unfinished - 1, unfinished_tokens - tokens));
-  }
-  const RequestHandle handle = next_handle_.fetch_add(1);
+  ASSIGN_OR_RETURN(const RequestHandle handle, Reserve(load));
   const bool siblings_wait = (options_.enable_prefix_caching && request.use_prefix_cache) ||
                              request.sampling.prompt_logprobs.has_value();
   auto active = MakeActiveRequest(handle, std::move(request), limits, options_.eos_token_ids,
                                   Mix(base_seed_ ^ Mix(handle)), siblings_wait);
-  bool taken = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!stopping_) {
-      queue_.push_back(AddCommand{std::move(active)});
-      taken = true;
-    }
-  }
-  if (!taken) {
-    num_unfinished_.fetch_sub(1);
-    num_unfinished_tokens_.fetch_sub(tokens);
+  if (!Push(AddCommand{std::move(active)})) {
+    Release(load);
     return Fail(ErrorCode::kUnavailable, "the server is shutting down");
   }
-  wake_.notify_one();
   return handle;
 }
 
-void EngineLoop::Push(Command command) {
+bool EngineLoop::Push(Command command) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_) return;  // whatever is asked of a request happens to it now anyway
+    if (stopping_) return false;
     queue_.push_back(std::move(command));
   }
   wake_.notify_one();
+  return true;
 }
 
+// Whatever is asked of a request happens to it anyway once the engine stops.
 void EngineLoop::Abort(RequestHandle handle) {
   Push(AbortCommand{handle});
 }
@@ -133,17 +148,14 @@ void EngineLoop::StopSequence(RequestHandle handle, int sequence) {
 bool EngineLoop::ResetPrefixCache() {
   ResetCommand command;
   std::future<bool> done = command.done.get_future();
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return false;
-    queue_.push_back(std::move(command));
-  }
-  wake_.notify_one();
-  return done.get();
+  return Push(std::move(command)) && done.get();
 }
 
 void EngineLoop::BeginShutdown() {
-  if (shutting_down_.exchange(true)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(shutting_down_, true)) return;
+  }
   drain_deadline_ = Now() + Ticks(options_.drain_seconds);
   LOG_INFO("engine", "shutting down: {} requests may finish within {} s", num_unfinished(),
            options_.drain_seconds);
@@ -159,9 +171,7 @@ void EngineLoop::NoteProgress() {
 }
 
 void EngineLoop::OnEnd(const ActiveRequest& request) {
-  num_unfinished_.fetch_sub(1);
-  num_unfinished_tokens_.fetch_sub(static_cast<int64_t>(request.request.prompt.size()) *
-                                   request.request.num_sequences);
+  Release(LoadOf(request.request));
 }
 
 void EngineLoop::CheckIdle() {

@@ -26,8 +26,9 @@ struct LoopOptions {
   // healthy() is false when neither a step nor the queue has moved for so long while there is work.
   double watchdog_seconds = 300;
   // Requests that are taken in and not finished; more are answered kUnavailable. Likewise their
-  // prompt tokens over all sequences, which bounds the memory of a long queue.
+  // sequences, and their prompt tokens over all sequences, which bounds the memory of a long queue.
   int64_t max_unfinished = 16384;
+  int64_t max_unfinished_sequences = 16 * int64_t{kMaxSequences};
   int64_t max_unfinished_tokens = int64_t{64} << 20;
   uint64_t seed = 0;  // of requests without one; 0: random
   bool enable_prefix_caching = true;
@@ -54,7 +55,7 @@ class EngineLoop final : public Engine {
   void Abort(RequestHandle handle) override;
   void StopSequence(RequestHandle handle, int sequence) override;
   bool healthy() const override;
-  int64_t num_unfinished() const override { return num_unfinished_.load(); }
+  int64_t num_unfinished() const override;
   void BeginShutdown() override;
   bool ResetPrefixCache() override;
 
@@ -73,13 +74,22 @@ class EngineLoop final : public Engine {
     std::promise<bool> done;
   };
   using Command = std::variant<AddCommand, AbortCommand, StopCommand, ResetCommand>;
+  // What LoopOptions's limits are of.
+  struct Load {
+    int64_t requests = 0, sequences = 0, tokens = 0;
+  };
+  static Load LoadOf(const Request& request);
 
   EngineLoop(Parts parts, EngineInfo info, LoopOptions options);
+  // Makes room for a request, or says why there is none.
+  Result<RequestHandle> Reserve(const Load& load);
+  void Release(const Load& load);
   void Run();
   // Sleeps until there is something to do; then takes the queue. False when the engine ends.
   bool TakeCommands(std::vector<Command>& taken);
   void Execute(Command& command);
-  void Push(Command command);
+  // False once the engine stops: then nothing is taken in.
+  bool Push(Command command);
   void OnEnd(const ActiveRequest& request);
   void NoteProgress();
   void CheckIdle();
@@ -91,16 +101,15 @@ class EngineLoop final : public Engine {
   std::unique_ptr<EngineCore> core_;
   uint64_t base_seed_ = 0;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Command>
-      queue_;  // guarded by mutex_; bounded by max_unfinished and a few commands a request
-  bool stopping_ = false;  // guarded by mutex_
+      queue_;        // guarded by mutex_; bounded by max_unfinished and a few commands a request
+  Load unfinished_;  // guarded by mutex_, like the next three
+  uint64_t next_handle_ = 1;
+  bool shutting_down_ = false;
+  bool stopping_ = false;
 
-  std::atomic<uint64_t> next_handle_{1};
-  std::atomic<int64_t> num_unfinished_{0};
-  std::atomic<int64_t> num_unfinished_tokens_{0};
-  std::atomic<bool> shutting_down_{false};
   std::atomic<int64_t> drain_deadline_{0};  // ticks of Clock; 0: none
   std::atomic<int64_t> last_progress_{0};   // ticks of Clock
   std::atomic<bool> idle_{true};
