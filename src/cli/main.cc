@@ -154,8 +154,8 @@ int RunArguments(const std::vector<std::string>& arguments) {
 int Main(const std::vector<std::string>& arguments) {
   try {
     return RunArguments(arguments);
-  } catch (const std::system_error& problem) {  // so fmt::print tells of a full disk
-    fmt::print(stderr, "error: standard output: {}\n", problem.what());
+  } catch (const std::system_error& problem) {  // fmt::print on a full disk; no more threads
+    fmt::print(stderr, "error: {}\n", problem.what());
     return ExitCode(ErrorCode::kInternal);
   }
 }
