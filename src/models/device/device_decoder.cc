@@ -392,7 +392,13 @@ void DeviceDecoder::Forward(ThreadPool& /*threads*/, const StepInput& input, KvC
                             float* logits) {
   CheckStepInput(spec_, options_, input, cache);
   if (input.tokens.empty()) return;
-  Enqueue(input, cache, logits);
+  try {
+    Enqueue(input, cache, logits);
+  } catch (...) {
+    // What was enqueued reads the inputs and writes the logits, which the caller takes for free.
+    static_cast<void>(parts_.stream->Synchronize());
+    throw;
+  }
   if (const Status status = parts_.stream->Synchronize(); !status)
     throw std::runtime_error(status.error().message);
   parts_.inputs.ReadDraws(input.draws);

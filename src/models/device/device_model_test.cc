@@ -1,8 +1,7 @@
-// Plans, refusals, random weights, faults, and the promise of own kernels, on the emulated device.
+// Plans, refusals, random weights, and the promise of own kernels, on the emulated device.
 #include "models/device/device_model.h"
 
 #include <cstring>
-#include <random>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -24,25 +23,12 @@ namespace sluice {
 namespace {
 
 using testing::DataFolder;
+using testing::DeviceOptions;
 using testing::DeviceRunner;
 using ::testing::HasSubstr;
 using testing::LogitRows;
 using testing::Runner;
-using testing::SmallOptions;
-
-ModelOptions DeviceOptions(ElementType kv_type = ElementType::kBF16) {
-  ModelOptions options = SmallOptions(ElementType::kBF16, kv_type);
-  options.max_rows = options.max_logit_rows = options.max_context = 96;
-  options.max_slices = 3;
-  return options;
-}
-
-std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<int32_t> tokens(count);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 128);
-  return tokens;
-}
+using testing::SomeTokens;
 
 // Over the rows, the middle of the root mean square of the differences of log probabilities.
 double MiddleDifference(const LogitRows& a, const LogitRows& b) {
@@ -320,63 +306,6 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
-
-TEST(DeviceModelTest, AFaultFailsItsStepAndTheNextOneWorks) {
-  DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
-  Runner& runner = device.runner();
-  const std::vector<int32_t> tokens = SomeTokens(5, 1);
-  const LogitRows expected = runner.RunAlone(tokens, tokens.size());
-  device.device().FailNextLaunch();
-  EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
-  EXPECT_TRUE(runner.RunAlone(tokens, tokens.size()) == expected);
-  device.device().FailNextCopy();
-  EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
-  EXPECT_TRUE(runner.RunAlone(tokens, tokens.size()) == expected);
-  device.device().Lose();
-  EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
-  EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
-}
-
-// The emulated device runs copies late and finds those whose memory went first: an error on the way
-// must leave none behind.
-TEST(DeviceModelTest, AFaultWhileLoadingIsToldAndTheNextLoadWorks) {
-  const auto config = LoadModelConfig(DataFolder("qwen3-modelopt-fp8"));
-  ASSERT_TRUE(config);
-  EmulatedDevice device;
-  ThreadPool threads(2);
-  const auto load = [&](ModelOptions::LoadFormat format, const LoadProgress& progress) {
-    ModelOptions options = DeviceOptions();
-    options.load_format = format;
-    const auto memory = PlanDeviceModel(*config, options, device.info());
-    EXPECT_TRUE(memory);
-    auto pool = DevicePool::Allocate(device, memory->weight_bytes + memory->workspace_bytes, "it");
-    EXPECT_TRUE(pool);
-    const auto model = LoadDeviceModel(device, *pool, threads, DataFolder("qwen3-modelopt-fp8"),
-                                       *config, options, progress);
-    return model ? std::string() : model.error().message;
-  };
-  for (const auto format : {ModelOptions::LoadFormat::kAuto, ModelOptions::LoadFormat::kDummy}) {
-    for (const int64_t share : {0, 50, 99}) {
-      // Somewhere on the way; of random weights the vectors alone are copied.
-      bool is_hit = false;
-      const std::string message = load(format, [&](int64_t done, int64_t total) {
-        if (is_hit || done * 100 < total * share) return;
-        is_hit = true;
-        device.FailNextCopy();
-      });
-      EXPECT_TRUE(is_hit);
-      EXPECT_THAT(message, HasSubstr("an injected fault"));
-      EXPECT_EQ(load(format, {}), "");
-      EXPECT_EQ(*device.FreeBytes(), device.info().total_bytes);
-    }
-  }
-  bool is_lost = false;
-  const std::string message =
-      load(ModelOptions::LoadFormat::kAuto, [&](int64_t done, int64_t total) {
-        if (!std::exchange(is_lost, is_lost || done * 2 > total) && is_lost) device.Lose();
-      });
-  EXPECT_THAT(message, HasSubstr("the emulated device was lost"));
-}
 
 // The values of a row of a matrix in the device's memory, which is the host's where emulated.
 std::vector<float> DecodeDeviceRow(const device::Weights& w, int64_t row) {

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <random>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -14,6 +16,20 @@
 #include "models/workspace.h"
 
 namespace sluice::testing {
+
+inline ModelOptions DeviceOptions(ElementType kv_type = ElementType::kBF16) {
+  ModelOptions options = SmallOptions(ElementType::kBF16, kv_type);
+  options.max_rows = options.max_logit_rows = options.max_context = 96;
+  options.max_slices = 3;
+  return options;
+}
+
+inline std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> tokens(count);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 128);
+  return tokens;
+}
 
 // Takes exactly what the plan says. Steps are run by `runner`.
 class DeviceRunner {
