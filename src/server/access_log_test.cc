@@ -1,8 +1,10 @@
 #include "server/access_log.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <string>
 #include <string_view>
 
 #include <gmock/gmock.h>
@@ -21,38 +23,53 @@ HttpExchangeRecord Record(std::string_view path, int status = 200) {
   return record;
 }
 
-// What `work` makes the log write.
+// What `work` makes the log write, of which `size` bytes are waited for: the log itself waits no
+// longer than a second for its thread.
 template <typename Work>
-std::string Written(const ServerConfig& config, Work work) {
-  testing::internal::CaptureStdout();
+std::string Written(const ServerConfig& config, size_t size, Work work) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
   {
-    AccessLog log(config);
+    AccessLog log(config, ends[1]);
     work(log);
   }
-  return testing::internal::GetCapturedStdout();
+  std::string text;
+  pollfd readable{ends[0], POLLIN, 0};
+  while (poll(&readable, 1, text.size() < size ? 120000 : 0) > 0) {
+    char buffer[4096];
+    const ssize_t count = read(ends[0], buffer, sizeof buffer);
+    if (count <= 0) break;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+  close(ends[0]);
+  close(ends[1]);
+  return text;
 }
 
 TEST(AccessLogTest, WritesAsUvicorn) {
-  EXPECT_EQ(Written({},
+  const std::string_view lines =
+      "INFO:     127.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n"
+      "INFO:     127.0.0.1:5 - \"GET /a%0Ab HTTP/1.1\" 404 Not Found\n";
+  EXPECT_EQ(Written({}, lines.size(),
                     [](AccessLog& log) {
                       log.Add(Record("/health"));
                       log.Add(Record("/a\nb", 404));
                     }),
-            "INFO:     127.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n"
-            "INFO:     127.0.0.1:5 - \"GET /a%0Ab HTTP/1.1\" 404 Not Found\n");
+            lines);
 }
 
 TEST(AccessLogTest, CanBeQuiet) {
+  const std::string_view line = "INFO:     127.0.0.1:5 - \"GET /v1/models HTTP/1.1\" 200 OK\n";
   ServerConfig config;
   config.quiet_access_paths = {"/health"};
-  EXPECT_EQ(Written(config,
+  EXPECT_EQ(Written(config, line.size(),
                     [](AccessLog& log) {
                       log.Add(Record("/health"));
                       log.Add(Record("/v1/models"));
                     }),
-            "INFO:     127.0.0.1:5 - \"GET /v1/models HTTP/1.1\" 200 OK\n");
+            line);
   config.disable_access_log = true;
-  EXPECT_EQ(Written(config, [](AccessLog& log) { log.Add(Record("/v1/models")); }), "");
+  EXPECT_EQ(Written(config, 0, [](AccessLog& log) { log.Add(Record("/v1/models")); }), "");
 }
 
 // Nobody reads the pipe: lines are dropped, and neither who adds them nor the end is held up.

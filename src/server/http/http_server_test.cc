@@ -8,6 +8,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <latch>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -355,20 +357,29 @@ TEST_F(HttpServerTest, AWriterOutlivesTheServerAndDoesNothing) {
   EXPECT_EQ(handler_.headed, 0) << "the handler may be gone by then";
 }
 
-// While one thread writes, the server ends: nothing is left that holds the connection.
-TEST_F(HttpServerTest, StopsWhileAStreamIsWritten) {
-  for (int i = 0; i < 100; ++i) {
-    auto token = std::make_shared<int>(i);
-    const std::weak_ptr<int> alive = token;
+// A server of two threads; what `record` holds lives as long as the server or a connection of it.
+class HttpStopTest : public HttpServerTest {
+ protected:
+  std::unique_ptr<HttpServer> StartAnother() {
+    auto token = std::make_shared<int>(0);
+    alive_ = token;
     ServerConfig config;
     config.host = "127.0.0.1";
     config.port = 0;
     config.io_threads = 2;
     auto server = HttpServer::Listen(config, &handler_,
                                      [token = std::move(token)](const HttpExchangeRecord&) {});
-    ASSERT_TRUE(server) << server.error().message;
+    EXPECT_TRUE(server) << server.error().message;
     (*server)->Start();
-    Client client((*server)->port());
+    return *std::move(server);
+  }
+  std::weak_ptr<int> alive_;
+};
+
+TEST_F(HttpStopTest, LeavesNothingWhileAStreamIsWritten) {
+  for (int i = 0; i < 40; ++i) {
+    std::unique_ptr<HttpServer> server = StartAnother();
+    Client client(server->port());
     const int before = handler_.handled;
     client.Send("GET /hold HTTP/1.1\r\n\r\n");
     ASSERT_TRUE(Eventually([&] { return handler_.handled > before; }));
@@ -377,10 +388,29 @@ TEST_F(HttpServerTest, StopsWhileAStreamIsWritten) {
       writer->StartStream({});
       while (!over) writer->WriteChunk("x");
     });
-    server->reset();
+    server.reset();
     over = true;
     writing.join();
-    EXPECT_TRUE(alive.expired()) << i;
+    EXPECT_TRUE(alive_.expired()) << i;
+  }
+}
+
+TEST_F(HttpStopTest, LeavesNothingWhileConnectionsAreMade) {
+  for (int i = 0; i < 60; ++i) {
+    std::unique_ptr<HttpServer> server = StartAnother();
+    std::atomic<bool> over{false};
+    std::latch made(1);
+    std::thread connecting([&, port = server->port()] {
+      for (int count = 0; !over; ++count) {
+        Client client(port);
+        if (count == 1) made.count_down();
+      }
+    });
+    made.wait();
+    server.reset();
+    over = true;
+    connecting.join();
+    EXPECT_TRUE(alive_.expired()) << i;
   }
 }
 
