@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -392,9 +393,12 @@ void EngineCore::FailRequest(ActiveRequest& request, Error error) {
 
 void EngineCore::Bury(ActiveRequest& request, FinishReason reason) {
   request.ended = true;
+  removed_.clear();
   for (const auto& sequence : request.sequences) {
-    if (!sequence->finished) FinishSequence(*sequence);
+    if (!std::exchange(sequence->finished, true)) removed_.push_back(sequence.get());
   }
+  scheduler_.Remove(removed_);
+  request.num_unfinished = 0;
   if (observer_ != nullptr) {
     const Clock::time_point now = Clock::now();
     const auto between = [](const auto& from, const auto& to) {

@@ -110,6 +110,7 @@ class EngineCore {
   Sampler sampler_;
   std::unordered_map<RequestHandle, std::unique_ptr<ActiveRequest>> requests_;
   std::vector<std::unique_ptr<ActiveRequest>> graveyard_;
+  std::vector<ScheduledSequence*> removed_;  // by Bury
 
   // The arrays of a step.
   Buffer logits_;                                // [max_logit_rows, vocab_size] F32

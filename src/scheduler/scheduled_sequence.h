@@ -28,9 +28,9 @@ struct ScheduledSequence {
   bool read_prefix_cache = true;
   bool wants_all_rows =
       false;  // logits of every prompt token (prompt_logprobs): small chunks, no cache reads
-  // A sibling that will leave the same prompt in the prefix cache: this one waits for it. Null:
-  // none.
-  const ScheduledSequence* leader = nullptr;
+  // A sibling that was added before and will leave the same prompt in the prefix cache: this one
+  // waits for it. Null: none.
+  ScheduledSequence* leader = nullptr;
 
   // Set by the scheduler.
   enum class State { kNew, kWaiting, kRunning } state = State::kNew;
@@ -43,6 +43,7 @@ struct ScheduledSequence {
   int64_t cached_tokens = 0;  // prompt tokens found in the prefix cache at first admission
   int64_t num_preemptions = 0;
   bool admitted_before = false;
+  bool leads = false;  // it is the leader of one that came later
 };
 
 }  // namespace sluice

@@ -52,6 +52,10 @@ void Scheduler::Add(ScheduledSequence& sequence) {
   CHECK(sequence.state == ScheduledSequence::State::kNew);
   CHECK(!sequence.tokens.empty());
   CHECK_LE(MostBlocks(limits_, sequence.max_total_tokens), pool_.num_blocks());
+  if (sequence.leader != nullptr) {
+    CHECK(sequence.leader->state != ScheduledSequence::State::kNew, "the leader is not here");
+    sequence.leader->leads = true;
+  }
   sequence.blocks = BlockTables(num_groups());
   sequence.order = next_order_++;
   sequence.waiting_since = step_;
@@ -59,14 +63,32 @@ void Scheduler::Add(ScheduledSequence& sequence) {
 }
 
 void Scheduler::Remove(ScheduledSequence& sequence) {
-  auto& list = sequence.state == ScheduledSequence::State::kRunning ? running_ : waiting_;
-  const auto found = std::find(list.begin(), list.end(), &sequence);
-  CHECK(found != list.end(), "the sequence is not here");
-  list.erase(found);
-  sequence.blocks.Clear();
-  sequence.state = ScheduledSequence::State::kNew;
+  ScheduledSequence* const only = &sequence;
+  Remove({&only, 1});
+}
+
+void Scheduler::Remove(std::span<ScheduledSequence* const> sequences) {
+  using State = ScheduledSequence::State;
+  bool any_ran = false, any_waited = false, any_led = false;
+  for (ScheduledSequence* sequence : sequences) {
+    CHECK(sequence->state != State::kNew, "the sequence is not here");
+    (sequence->state == State::kRunning ? any_ran : any_waited) = true;
+    any_led = any_led || sequence->leads;
+    sequence->blocks.Clear();
+    sequence->state = State::kNew;
+  }
+  const auto take_out = [&](std::vector<ScheduledSequence*>& list) {
+    if (sequences.size() == 1) {
+      list.erase(std::find(list.begin(), list.end(), sequences.front()));
+    } else {
+      std::erase_if(list, [](const auto* sequence) { return sequence->state == State::kNew; });
+    }
+  };
+  if (any_ran) take_out(running_);
+  if (any_waited) take_out(waiting_);
+  if (!any_led) return;
   for (ScheduledSequence* other : waiting_) {
-    if (other->leader == &sequence) other->leader = nullptr;
+    if (other->leader != nullptr && other->leader->state == State::kNew) other->leader = nullptr;
   }
 }
 

@@ -76,6 +76,8 @@ class Scheduler {
   void Add(ScheduledSequence& sequence);
   // Finished or aborted: its blocks are released now.
   void Remove(ScheduledSequence& sequence);
+  // Likewise of any number, in time of those and of the ones that are here.
+  void Remove(std::span<ScheduledSequence* const> sequences);
 
   // Plans the next step. The plan is valid until the next call; it does not change when sequences
   // are removed.

@@ -3,6 +3,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <random>
@@ -28,6 +29,7 @@ struct Options {
   int64_t priority = 0;
   bool all_rows = false;
   std::string salt = "";
+  ScheduledSequence* leader = nullptr;
 };
 
 SchedulerLimits FourTokenBlocks() {
@@ -60,6 +62,7 @@ class World {
     sequence->priority = options.priority;
     sequence->wants_all_rows = options.all_rows;
     sequence->cache_salt = options.salt;
+    sequence->leader = options.leader;
     scheduler_.Add(*sequence);
     all_.push_back(std::move(sequence));
     return *all_.back();
@@ -142,6 +145,7 @@ class World {
   }
 
   void Abort(Sequence& sequence) { scheduler_.Remove(sequence); }
+  void Abort(const std::vector<ScheduledSequence*>& sequences) { scheduler_.Remove(sequences); }
 
   Scheduler& scheduler() { return scheduler_; }
   BlockPool& pool() { return pool_; }
@@ -319,8 +323,8 @@ TEST(Scheduler, PreemptedSequenceComesBackThroughItsCachedBlocks) {
 TEST(Scheduler, SiblingsWaitForTheFirstAndShareItsPrompt) {
   World world(FourTokenBlocks(), 64, true);
   Sequence& first = world.Add("first", {.prompt = 24, .output = 4, .first_token = 7});
-  Sequence& second = world.Add("second", {.prompt = 24, .output = 4, .first_token = 7});
-  second.leader = &first;
+  Sequence& second =
+      world.Add("second", {.prompt = 24, .output = 4, .first_token = 7, .leader = &first});
   world.Add("other", {.prompt = 2, .output = 1});
   EXPECT_THAT(world.Step(), ElementsAre("first:16"));
   EXPECT_THAT(world.Step(), ElementsAre("first:8", "other:2"))
@@ -332,11 +336,35 @@ TEST(Scheduler, SiblingsWaitForTheFirstAndShareItsPrompt) {
 TEST(Scheduler, ASiblingWhoseFirstIsGoneStartsAnyway) {
   World world(FourTokenBlocks(), 64, true);
   Sequence& first = world.Add("first", {.prompt = 24, .output = 4, .first_token = 7});
-  Sequence& second = world.Add("second", {.prompt = 24, .output = 4, .first_token = 7});
-  second.leader = &first;
+  world.Add("second", {.prompt = 24, .output = 4, .first_token = 7, .leader = &first});
   world.Step();
   world.Abort(first);
   EXPECT_THAT(world.Step(), ElementsAre("second:8")) << "it finds what the first left";
+}
+
+// The largest requests that are taken in must not hold up everybody else when they go.
+TEST(Scheduler, ThousandsOfSequencesGoAtOnce) {
+  World world(FourTokenBlocks(), 64, true);
+  constexpr size_t kRequests = 4, kSiblings = 16384;
+  std::vector<ScheduledSequence*> requests[kRequests];
+  for (auto& siblings : requests) {
+    for (size_t i = 0; i < kSiblings; ++i) {
+      ScheduledSequence* leader = siblings.empty() ? nullptr : siblings.front();
+      siblings.push_back(&world.Add("s", {.first_token = 7, .leader = leader}));
+    }
+  }
+  world.Step();
+  const auto cpu_seconds = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double begin = cpu_seconds();
+  for (const auto& siblings : requests) world.Abort(siblings);
+  // One after the other, with a look at all that are left, they would take ten.
+  EXPECT_LT(cpu_seconds() - begin, 1);
+  EXPECT_FALSE(world.scheduler().has_work());
+  EXPECT_EQ(world.pool().num_held(), 0);
 }
 
 TEST(Scheduler, PromptLogprobsComputeEverythingInSmallChunks) {
@@ -409,8 +437,8 @@ TEST(SchedulerGroups, APrefixIsFoundAcrossChunks) {
 TEST(SchedulerGroups, SiblingsShareThePromptOfTheFirst) {
   World world(WithChunks(8), 64, true);
   Sequence& first = world.Add("first", {.prompt = 22, .output = 4, .first_token = 7});
-  Sequence& second = world.Add("second", {.prompt = 22, .output = 4, .first_token = 7});
-  second.leader = &first;
+  Sequence& second =
+      world.Add("second", {.prompt = 22, .output = 4, .first_token = 7, .leader = &first});
   world.Step();
   world.Step();
   world.Step();
@@ -450,16 +478,16 @@ TEST_P(RandomScheduler, KeepsTheContract) {
       if (random() % 2 == 0) options.first_token = static_cast<int>(random() % 3);
       options.priority = pick(-2, 2);
       options.all_rows = random() % 8 == 0;
-      Sequence& sequence = world.Add("s", options);
-      if (random() % 4 == 0 && !live.empty()) sequence.leader = live.back();
-      live.push_back(&sequence);
+      if (random() % 4 == 0 && !live.empty()) options.leader = live.back();
+      live.push_back(&world.Add("s", options));
     }
     world.Step();
     std::erase_if(live, [](const Sequence* sequence) { return sequence->finished_at >= 0; });
     if (!live.empty() && random() % 16 == 0) {
-      const size_t victim = random() % live.size();
-      world.Abort(*live[victim]);
-      live.erase(live.begin() + static_cast<int64_t>(victim));
+      const auto first = static_cast<int64_t>(random() % live.size());
+      const auto last = std::min<int64_t>(first + pick(1, 3), std::ssize(live));
+      world.Abort({live.begin() + first, live.begin() + last});
+      live.erase(live.begin() + first, live.begin() + last);
     }
     if (testing::Test::HasFailure()) return;
   }
