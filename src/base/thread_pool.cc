@@ -108,7 +108,7 @@ struct ThreadPool::State {
     while (true) {
       seen = start.Wait(spin, [&](uint32_t section) { return section != seen; });
       if (task == nullptr) return;
-      task(context, thread);
+      Call(task, context, thread);
       if (pending.word.fetch_sub(1, std::memory_order_seq_cst) == 1) pending.WakeSleepers();
     }
   }
@@ -120,6 +120,15 @@ struct ThreadPool::State {
     start.word.fetch_add(1, std::memory_order_seq_cst);
     start.WakeSleepers();
   }
+
+  void Stop() {
+    Begin(nullptr, nullptr);
+    for (std::thread& worker : workers) worker.join();
+  }
+
+  // A task that throws ends the program: were it to leave the calling thread's section, the others
+  // would go on with what is gone.
+  static void Call(Erased task, void* context, int thread) noexcept { task(context, thread); }
 };
 
 ThreadPool::ThreadPool(int num_threads, std::vector<int> cpus)
@@ -130,14 +139,17 @@ ThreadPool::ThreadPool(int num_threads, std::vector<int> cpus)
   state_->spin = num_threads <= usable;
   state_->cpus = std::move(cpus);
   state_->workers.reserve(static_cast<size_t>(num_threads - 1));
-  for (int thread = 1; thread < num_threads; ++thread) {
-    state_->workers.emplace_back([state = state_.get(), thread] { state->Work(thread); });
+  try {
+    for (int thread = 1; thread < num_threads; ++thread)
+      state_->workers.emplace_back([state = state_.get(), thread] { state->Work(thread); });
+  } catch (...) {
+    state_->Stop();
+    throw;
   }
 }
 
 ThreadPool::~ThreadPool() {
-  state_->Begin(nullptr, nullptr);
-  for (std::thread& worker : state_->workers) worker.join();
+  state_->Stop();
 }
 
 void ThreadPool::PinCaller() {
@@ -146,7 +158,7 @@ void ThreadPool::PinCaller() {
 
 void ThreadPool::RunErased(Erased task, void* context) {
   if (num_threads_ > 1) state_->Begin(task, context);
-  task(context, 0);
+  State::Call(task, context, 0);
   if (num_threads_ > 1) state_->pending.Wait(state_->spin, [](uint32_t left) { return left == 0; });
 }
 

@@ -2,13 +2,17 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace sluice {
@@ -90,6 +94,33 @@ TEST(ThreadPool, AnIdlePoolUsesNoCpu) {
   }
   EXPECT_LT(used, 0.005);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // They need address space.
+TEST(ThreadPoolDeathTest, AThreadThatIsRefusedEndsThoseBeforeIt) {
+  const auto try_it = [] {
+    long pages = 0;
+    if (FILE* file = std::fopen("/proc/self/statm", "r")) {
+      if (std::fscanf(file, "%ld", &pages) != 1) pages = 0;
+      std::fclose(file);
+    }
+    // Some threads' stacks still fit, those of hundreds do not.
+    rlimit limit{};
+    ::getrlimit(RLIMIT_STACK, &limit);
+    const auto stack = limit.rlim_cur == RLIM_INFINITY ? rlim_t{2} << 20 : limit.rlim_cur;
+    const auto bytes = static_cast<rlim_t>(pages * ::sysconf(_SC_PAGESIZE)) + 20 * stack;
+    limit = {bytes, bytes};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      ThreadPool pool(500);
+    } catch (const std::system_error&) {
+      std::_Exit(0);
+    }
+    std::_Exit(1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(try_it(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST(ThreadPool, PinsWorkersAndCaller) {
   cpu_set_t allowed;

@@ -1,6 +1,7 @@
 // Engine::Create: from options to a running engine.
 #include <algorithm>
 #include <memory>
+#include <system_error>
 
 #include "base/log.h"
 #include "device/device.h"
@@ -38,6 +39,18 @@ Result<std::unique_ptr<Device>> ChooseDevice(const std::string& word) {
 Result<MemoryLimits> MemoryOf(Device& device) {
   ASSIGN_OR_RETURN(const int64_t free_bytes, device.FreeBytes());
   return MemoryLimits{.total_bytes = device.info().total_bytes, .available_bytes = free_bytes};
+}
+
+Result<std::unique_ptr<ThreadPool>> StartThreads(int num_threads) {
+  try {
+    return std::make_unique<ThreadPool>(num_threads);
+  } catch (const std::system_error& error) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("the system refuses {} threads ({}): lower threads, or raise the "
+                            "limit of this process (ulimit -u, or its control group's pids.max)",
+                            num_threads, error.what()),
+                "threads");
+  }
 }
 
 // Writes to the pages of the first blocks, on all threads, so that the first requests do not wait
@@ -169,7 +182,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
 
   // Not pinned: the threads of the server share these cores, and the kernel places the workers
   // better around them.
-  parts.pool = std::make_unique<ThreadPool>(plan.num_threads);
+  ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.num_threads));
   const LoadProgress progress = std::move(hooks.load_progress);
   kernels::KvLayout layout;
   layout.num_kv_heads = static_cast<int>(model_config.num_key_value_heads);
