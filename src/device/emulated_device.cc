@@ -61,8 +61,8 @@ enum class CopyKind { kToDevice, kToHost, kOnDevice };
 
 class EmulatedStream final : public DeviceStream {
  public:
-  EmulatedStream(EmulatedDevice* device, std::atomic<int>* launch_fault)
-      : device_(device), queue_(std::make_shared<EmulatedQueue>(launch_fault)) {}
+  EmulatedStream(EmulatedDevice* device, std::atomic<int>* launch_fault, bool runs_at_once)
+      : device_(device), queue_(std::make_shared<EmulatedQueue>(launch_fault, runs_at_once)) {}
   // Work that nobody waited for is dropped: its memory may be gone.
   ~EmulatedStream() override { queue_->Drop(); }
 
@@ -138,7 +138,8 @@ class EmulatedStream final : public DeviceStream {
 
 }  // namespace
 
-EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options) {
+EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options)
+    : runs_at_once_(options.runs_at_once) {
   info_.kind = DeviceKind::kEmulated;
   info_.name = "emulated";
   info_.uuid = "emulated-0";
@@ -203,7 +204,7 @@ void EmulatedDevice::Unpin(void* data) {
 
 Result<std::unique_ptr<DeviceStream>> EmulatedDevice::CreateStream() {
   if (is_lost_) return Lost();
-  return std::make_unique<EmulatedStream>(this, &launch_fault_);
+  return std::make_unique<EmulatedStream>(this, &launch_fault_, runs_at_once_);
 }
 
 Result<std::unique_ptr<DeviceEvent>> EmulatedDevice::CreateEvent() {

@@ -18,6 +18,7 @@ namespace sluice {
 struct EmulatedDeviceOptions {
   int64_t total_bytes = int64_t{4} << 30;  // of memory; the host gives what is written alone
   int compute_major = 9, compute_minor = 0;
+  bool runs_at_once = false;  // instead of when somebody waits
 };
 
 // Thread safety: as Device, but streams that wait for each other's events are used by one thread
@@ -57,6 +58,7 @@ class EmulatedDevice final : public Device {
 
  private:
   DeviceInfo info_;
+  const bool runs_at_once_;
   std::atomic<bool> is_lost_ = false;
   std::atomic<bool> copy_fault_ = false;
   std::atomic<int> launch_fault_ = 0;

@@ -38,6 +38,20 @@ TEST(EmulatedDevice, RunsNothingBeforeItIsWaitedFor) {
   EXPECT_EQ(back, 8);
 }
 
+TEST(EmulatedDevice, RunsAllAtOnceWhereItIsTold) {
+  EmulatedDevice device({.runs_at_once = true});
+  const DeviceBuffer memory = Must(device.Allocate(4, "test"));
+  auto stream = Must(device.CreateStream());
+  int32_t host = 7;
+  int32_t back = 0;
+  stream->CopyToDevice(memory.data(), &host, 4);
+  host = 8;  // too late
+  stream->CopyToHost(&back, memory.data(), 4);
+  EXPECT_EQ(back, 7);
+  stream->CopyToDevice(&host, &host, 4);
+  EXPECT_FALSE(stream->Synchronize());
+}
+
 TEST(EmulatedDevice, KeepsTheOrderOfAStream) {
   EmulatedDevice device;
   const DeviceBuffer a = Must(device.Allocate(64, "a"));

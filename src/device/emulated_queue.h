@@ -1,6 +1,7 @@
 // The work of an emulated stream. Nothing runs when it is enqueued: it runs, in order, when
 // somebody waits for it. Whoever forgets to wait, or changes memory that a copy has yet to read,
-// sees wrong results in every test instead of once in a while on a device.
+// sees wrong results in every test instead of once in a while on a device. Whoever writes what a
+// copy reads after that was enqueued sees them where work runs at once.
 #pragma once
 
 #include <atomic>
@@ -15,12 +16,15 @@ class EmulatedQueue {
  public:
   EmulatedQueue() = default;
   // `launch_fault`, which outlives the queue: where it is not 0, the next launch fails with that
-  // code instead of being enqueued, and it becomes 0.
-  explicit EmulatedQueue(std::atomic<int>* launch_fault) : launch_fault_(launch_fault) {}
+  // code instead of being enqueued, and it becomes 0. `runs_at_once`: work runs before Enqueue
+  // returns, as early as a device may.
+  explicit EmulatedQueue(std::atomic<int>* launch_fault, bool runs_at_once = false)
+      : launch_fault_(launch_fault), runs_at_once_(runs_at_once) {}
 
   void Enqueue(std::function<void()> work) {
     work_.push_back(std::move(work));
     ++num_enqueued_;
+    if (runs_at_once_) RunAll();
   }
   // Runs until so many pieces of work are done since the beginning.
   void RunUntil(int64_t count) {
@@ -46,6 +50,7 @@ class EmulatedQueue {
   int64_t num_enqueued_ = 0;
   int64_t num_done_ = 0;
   std::atomic<int>* launch_fault_ = nullptr;
+  bool runs_at_once_ = false;
 };
 
 }  // namespace sluice

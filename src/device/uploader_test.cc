@@ -24,7 +24,8 @@ std::vector<uint8_t> Source(size_t size) {
   return bytes;
 }
 
-class UploaderTest : public testing::Test {
+// On a device that works as late as it may, and on one that works at once.
+class UploaderTest : public testing::TestWithParam<bool> {
  protected:
   Uploader Create(int64_t chunk_bytes) {
     auto uploader = Uploader::Create(device_, chunk_bytes);
@@ -40,13 +41,16 @@ class UploaderTest : public testing::Test {
     return {memory.As<uint8_t>(), memory.As<uint8_t>() + memory.size_bytes()};
   }
 
-  EmulatedDevice device_;
+  EmulatedDevice device_{{.runs_at_once = GetParam()}};
   ThreadPool pool_{3};
 };
 
+INSTANTIATE_TEST_SUITE_P(, UploaderTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Early" : "Late"; });
+
 // The emulated device reads a chunk only when somebody waits for it: one that is refilled too early
 // arrives twice.
-TEST_F(UploaderTest, NeverRefillsWhatIsOnItsWay) {
+TEST_P(UploaderTest, NeverRefillsWhatIsOnItsWay) {
   for (const int64_t chunk : {1, 256, 1000, 65536}) {
     for (const size_t size : {0, 1, 255, 256, 257, 512, 1024, 10'001, 300'007}) {
       Uploader uploader = Create(chunk);
@@ -60,7 +64,7 @@ TEST_F(UploaderTest, NeverRefillsWhatIsOnItsWay) {
   }
 }
 
-TEST_F(UploaderTest, TheSourceMayGoAtOnce) {
+TEST_P(UploaderTest, TheSourceMayGoAtOnce) {
   Uploader uploader = Create(512);
   const std::vector<uint8_t> expected = Source(3000);
   std::vector<uint8_t> source = expected;
@@ -71,7 +75,7 @@ TEST_F(UploaderTest, TheSourceMayGoAtOnce) {
   EXPECT_EQ(Bytes(memory), expected);
 }
 
-TEST_F(UploaderTest, PiecesOfAnySizeFollowEachOther) {
+TEST_P(UploaderTest, PiecesOfAnySizeFollowEachOther) {
   Uploader uploader = Create(1024);
   const std::vector<uint8_t> source = Source(40'000);
   const DeviceBuffer memory = Allocate(40'000);
@@ -89,7 +93,7 @@ TEST_F(UploaderTest, PiecesOfAnySizeFollowEachOther) {
   EXPECT_EQ(Bytes(memory), source);
 }
 
-TEST_F(UploaderTest, NeverCutsAnElement) {
+TEST_P(UploaderTest, NeverCutsAnElement) {
   Uploader uploader = Create(768);
   const DeviceBuffer memory = Allocate(10'000);
   std::vector<uint8_t> expected(10'000);
@@ -113,7 +117,7 @@ TEST_F(UploaderTest, NeverCutsAnElement) {
   EXPECT_EQ(Bytes(memory), expected);
 }
 
-TEST_F(UploaderTest, MeasuresItsSpeed) {
+TEST_P(UploaderTest, MeasuresItsSpeed) {
   Uploader uploader = Create(4096);
   EXPECT_EQ(uploader.bytes_per_second(), 0);
   const std::vector<uint8_t> source = Source(100'000);
@@ -125,7 +129,7 @@ TEST_F(UploaderTest, MeasuresItsSpeed) {
   EXPECT_EQ(uploader.bytes_per_second(), speed);  // the clock stopped
 }
 
-TEST_F(UploaderTest, TellsWhatWentWrong) {
+TEST_P(UploaderTest, TellsWhatWentWrong) {
   Uploader uploader = Create(256);
   const std::vector<uint8_t> source = Source(2000);
   const DeviceBuffer memory = Allocate(2000);
@@ -152,7 +156,7 @@ TEST_F(UploaderTest, TellsWhatWentWrong) {
   EXPECT_FALSE(uploader.Finish());
 }
 
-TEST_F(UploaderTest, IsRefusedByALostDevice) {
+TEST_P(UploaderTest, IsRefusedByALostDevice) {
   device_.Lose();
   EXPECT_FALSE(Uploader::Create(device_));
 }

@@ -177,6 +177,18 @@ TEST(DeviceModelTest, TheWantedRowsAreTheSameAlone) {
   }
 }
 
+// Whether copies and kernels run at once or when they are waited for, no bit tells.
+TEST(DeviceModelTest, WhenTheDeviceWorksDoesNotShow) {
+  for (const char* name : {"tiny-qwen2-window", "qwen3-moe-llmc-nvfp4"}) {
+    DeviceRunner late(DataFolder(name), DeviceOptions());
+    DeviceRunner early(DataFolder(name), DeviceOptions(), {.runs_at_once = true});
+    for (const size_t count : {20, 5, 33}) {
+      const std::vector<int32_t> tokens = SomeTokens(count, count);
+      EXPECT_TRUE(late.runner().RunAlone(tokens, 8) == early.runner().RunAlone(tokens, 8));
+    }
+  }
+}
+
 // Rows whose tokens the device draws, between rows whose logits are wanted.
 TEST(DeviceModelTest, DrawnRowsBringTheirTokensAndTheOthersTheirLogits) {
   DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
