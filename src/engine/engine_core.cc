@@ -11,22 +11,26 @@ namespace sluice {
 
 Result<std::unique_ptr<EngineCore>> EngineCore::Create(Model& model, KvCache& cache,
                                                        ThreadPool& pool, const CoreOptions& options,
-                                                       EngineObserver* observer, OnEnd on_end) {
+                                                       EngineObserver* observer, OnEnd on_end,
+                                                       OnFailedStep on_failed_step) {
   const int64_t bytes =
       options.max_logit_rows() * model.config().vocab_size * int64_t{sizeof(float)};
   ASSIGN_OR_RETURN(Buffer logits, Buffer::Allocate(static_cast<size_t>(bytes), "the logits"));
-  return std::unique_ptr<EngineCore>(
-      new EngineCore(model, cache, pool, options, observer, std::move(on_end), std::move(logits)));
+  return std::unique_ptr<EngineCore>(new EngineCore(model, cache, pool, options, observer,
+                                                    std::move(on_end), std::move(on_failed_step),
+                                                    std::move(logits)));
 }
 
 EngineCore::EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const CoreOptions& options,
-                       EngineObserver* observer, OnEnd on_end, Buffer logits)
+                       EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step,
+                       Buffer logits)
     : model_(model),
       cache_(cache),
       pool_(pool),
       options_(options),
       observer_(observer),
       on_end_(std::move(on_end)),
+      on_failed_step_(std::move(on_failed_step)),
       blocks_(options.num_blocks),
       index_(options.enable_prefix_caching
                  ? std::make_unique<PrefixIndex>(blocks_, options.limits.block_size,
@@ -123,6 +127,7 @@ bool EngineCore::Step() {
       FailRequest(*requests_.begin()->second,
                   {ErrorCode::kInternal, "the request could not be scheduled", ""});
     }
+    on_failed_step_();
     Tell(StatsOf(plan));
     return false;
   }
@@ -374,6 +379,7 @@ void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {
     ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
     FailRequest(request, {ErrorCode::kInternal, "the step failed: " + reason, ""});
   }
+  on_failed_step_();
   Tell(StatsOf(plan));
 }
 

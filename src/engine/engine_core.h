@@ -36,13 +36,16 @@ struct CoreOptions {
 // the requests until they end; model, cache, pool and observer outlive it.
 class EngineCore {
  public:
-  // Called when a request has ended, just before its last news.
+  // Called when a request has ended, before its last news.
   using OnEnd = std::function<void(const ActiveRequest& request)>;
+  // Called when a step has failed, before its requests hear of it.
+  using OnFailedStep = std::function<void()>;
 
   // kResourceExhausted if the machine refuses the memory of the logits.
   static Result<std::unique_ptr<EngineCore>> Create(Model& model, KvCache& cache, ThreadPool& pool,
                                                     const CoreOptions& options,
-                                                    EngineObserver* observer, OnEnd on_end);
+                                                    EngineObserver* observer, OnEnd on_end,
+                                                    OnFailedStep on_failed_step);
 
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
@@ -70,7 +73,7 @@ class EngineCore {
 
  private:
   EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const CoreOptions& options,
-             EngineObserver* observer, OnEnd on_end, Buffer logits);
+             EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step, Buffer logits);
 
   void LogPreemptions(const StepPlan& plan) const;
   StepInput BuildInput(const StepPlan& plan);
@@ -104,6 +107,7 @@ class EngineCore {
   const CoreOptions options_;
   EngineObserver* observer_;
   OnEnd on_end_;
+  OnFailedStep on_failed_step_;
   BlockPool blocks_;
   std::unique_ptr<PrefixIndex> index_;
   Scheduler scheduler_;

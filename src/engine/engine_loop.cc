@@ -37,10 +37,11 @@ Result<std::unique_ptr<Engine>> EngineLoop::Start(Parts parts, EngineInfo info,
   std::unique_ptr<EngineLoop> loop(
       new EngineLoop(std::move(parts), std::move(info), std::move(options)));
   EngineLoop* self = loop.get();
-  ASSIGN_OR_RETURN(
-      loop->core_,
-      EngineCore::Create(*loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool, core_options,
-                         observer, [self](const ActiveRequest& request) { self->OnEnd(request); }));
+  ASSIGN_OR_RETURN(loop->core_,
+                   EngineCore::Create(
+                       *loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool, core_options,
+                       observer, [self](const ActiveRequest& request) { self->OnEnd(request); },
+                       [self] { self->OnFailedStep(); }));
   loop->thread_ = std::thread([self] { self->Run(); });
   return std::unique_ptr<Engine>(std::move(loop));
 }
@@ -182,8 +183,9 @@ void EngineLoop::CheckIdle() {
   broken_ = true;
 }
 
-// After a step that failed: where nothing will ever run again, no request is to find out by itself.
-void EngineLoop::CheckDevice() {
+// Where nothing will ever run again, no request is to find out by itself.
+void EngineLoop::OnFailedStep() {
+  ++failed_steps_;
   if (parts_.device == nullptr || is_device_lost_.load()) return;
   if (const Status alive = parts_.device->CheckAlive(); !alive) {
     LOG_ERROR("engine", "the device is lost, all requests are refused: restart the server ({})",
@@ -233,9 +235,7 @@ void EngineLoop::Run() {
       core_->AbortAll();
     }
     if (core_->has_work()) {
-      const bool ok = core_->Step();
-      failed_steps_.store(ok ? 0 : failed_steps_.load() + 1);
-      if (!ok) CheckDevice();
+      if (core_->Step()) failed_steps_ = 0;
     }
     NoteProgress();
     if (!core_->has_work()) {

@@ -93,7 +93,7 @@ class EngineLoop final : public Engine {
   void OnEnd(const ActiveRequest& request);
   void NoteProgress();
   void CheckIdle();
-  void CheckDevice();
+  void OnFailedStep();
 
   Parts parts_;
   const EngineInfo info_;

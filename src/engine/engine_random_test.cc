@@ -3,6 +3,7 @@
 // the request alone, everybody hears of exactly one end, and nothing is left behind.
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -242,7 +243,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     cache_ = std::make_unique<KvCache>(*KvCache::Allocate(layout, 1, options.num_blocks));
     core_ = *EngineCore::Create(
         *model_, *cache_, pool_, options, &account_,
-        [this](const ActiveRequest& request) { ++asked_.at(request.handle - 1)->num_ends; });
+        [this](const ActiveRequest& request) { ++asked_.at(request.handle - 1)->num_ends; },
+        [this] { ++num_failed_steps_; });
   }
 
   SamplingParams RandomParams() {
@@ -344,6 +346,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     const bool ok = core_->Step();
     EXPECT_EQ(model_->steps, failed_before + 1) << "somebody is always computed";
     EXPECT_TRUE(ok || told_.is_step_failing);
+    EXPECT_EQ(std::exchange(num_failed_steps_, 0), ok ? 0 : 1);
     told_.is_step_failing = false;
     // The gauges are of now, whatever became of the step.
     EXPECT_EQ(account_.last.running, core_->scheduler().num_running());
@@ -392,6 +395,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   std::mt19937 random_;
   Reference reference_;
   bool caches_ = true;
+  int num_failed_steps_ = 0;
   Account account_;
   Told told_;
   std::vector<std::unique_ptr<Asked>> asked_;  // by handle - 1
