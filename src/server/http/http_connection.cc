@@ -30,6 +30,8 @@ constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
 // A refused body up to this size is still read, so that the client sees the answer and not a reset.
 constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
 constexpr auto kLinger = std::chrono::seconds(1);
+// What the records tell of a client that left before it was told anything.
+constexpr int kClientGone = 499;
 
 std::string DateNow() {
   const std::time_t now = std::time(nullptr);
@@ -140,10 +142,16 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
                     std::function<void()> on_writable) {
     {
       std::lock_guard lock(mutex_);
-      if (!gone_ && exchange == exchange_ && !half_closed_) {
+      const bool current = !gone_ && exchange == exchange_;
+      if (current && !half_closed_) {
         on_closed_ = std::move(on_closed);
         on_writable_ = std::move(on_writable);
         return;
+      }
+      // As in OnEof(), which came before the callbacks.
+      if (current && !ended_) {
+        Post([self = shared_from_this()] { self->Close(); });
+        gone_ = true;
       }
     }
     if (on_closed) on_closed();
@@ -301,7 +309,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     ended_ = false;
     half_closed_ = false;
     close_after_ = close_after_ || close_after;
-    status_ = 500;
+    status_ = 0;
     response_bytes_ = 0;
     return exchange_;
   }
@@ -377,7 +385,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     record.seconds = std::chrono::duration<double>(Clock::now() - request_started_).count();
     {
       std::lock_guard lock(mutex_);
-      record.status = status_;
+      record.status = status_ != 0 ? status_ : core_->stopped ? 503 : kClientGone;
       record.response_bytes = response_bytes_;
     }
     if (core_->record && !head_.method.empty()) core_->record(record);
@@ -436,7 +444,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   uint64_t exchange_ = 0, last_exchange_ = 0;  // 0: none
   bool ended_ = false, flush_posted_ = false, gone_ = false, half_closed_ = false,
        close_after_ = false;
-  int status_ = 0;
+  int status_ = 0;  // 0: the client has been told nothing
   uint64_t response_bytes_ = 0;
   std::function<void()> on_closed_, on_writable_;
 };

@@ -334,6 +334,8 @@ TEST_F(HttpServerTest, TellsWhenTheClientHasGone) {
   EXPECT_TRUE(Eventually([&] { return server_->num_exchanges() == 0; }));
   EXPECT_TRUE(handler_.held->closed());
   handler_.held->Send({});  // Does nothing.
+  std::lock_guard lock(handler_.mutex);
+  EXPECT_THAT(statuses_, testing::ElementsAre(499)) << "no fault of the server";
 }
 
 TEST_F(HttpServerTest, AnswersAQuickRequestOfAHalfClosedClient) {
@@ -430,6 +432,36 @@ TEST_F(HttpServerTest, CountsAnAnswerToAHalfClosedClientOnce) {
   EXPECT_EQ(server_->num_exchanges(), 0);
   std::lock_guard lock(handler_.mutex);
   EXPECT_THAT(statuses_, testing::ElementsAre(200, 200));
+}
+
+// Whether the client closes its side before or after there is somebody to tell: nothing is
+// answered.
+TEST_F(HttpServerTest, ClosesWhereAGenerationFindsItsClientHalfClosed) {
+  Start();
+  Client client(server_->port());
+  client.Send("GET /late HTTP/1.1\r\nHost: x\r\n\r\n");
+  ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
+  client.HalfClose();
+  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
+  bool told = false;
+  handler_.held->SetCallbacks([&] { told = true; }, nullptr);
+  EXPECT_TRUE(told);
+  handler_.held.reset();
+  EXPECT_EQ(client.ReadAll(), "");
+  ASSERT_TRUE(Eventually([&] { return server_->num_connections() == 0; }));
+  EXPECT_EQ(server_->num_exchanges(), 0);
+  std::lock_guard lock(handler_.mutex);
+  EXPECT_THAT(statuses_, testing::ElementsAre(200, 499));
+}
+
+TEST_F(HttpServerTest, TellsOfARequestThatTheServersEndCutOff) {
+  Start();
+  Client client(server_->port());
+  client.Send("GET /hold HTTP/1.1\r\n\r\n");
+  ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
+  server_->Stop();
+  EXPECT_EQ(client.ReadAll(), "");
+  EXPECT_THAT(statuses_, testing::ElementsAre(503));
 }
 
 TEST_F(HttpServerTest, AnswersForADroppedRequest) {

@@ -84,7 +84,7 @@ class HttpHandler {
 struct HttpExchangeRecord {
   std::string_view client, method, target, path;
   std::string_view version;  // "1.1"
-  int status = 0;
+  int status = 0;  // 499: the client left before it was told anything; 503: the server ended
   uint64_t request_bytes = 0;   // of the body
   uint64_t response_bytes = 0;  // of the body
   double seconds = 0;
