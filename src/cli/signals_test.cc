@@ -76,9 +76,13 @@ TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
   const auto end = [] {
     BlockSignals(kWatched);
     std::promise<int> told;
-    const SignalWatcher watcher([&](int signal) { told.set_value(signal); });
-    kill(getpid(), SIGTERM);
-    std::exit(told.get_future().get());
+    int signal = 0;
+    {
+      const SignalWatcher watcher([&](int number) { told.set_value(number); });
+      kill(getpid(), SIGTERM);
+      signal = told.get_future().get();
+    }
+    std::exit(signal);
   };
   EXPECT_EXIT(end(), testing::ExitedWithCode(SIGTERM), "^$");
 }
