@@ -405,7 +405,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   std::unique_ptr<EngineCore> core_;
 };
 
-TEST_P(RandomEngine, KeepsItsPromises) {
+TEST_P(RandomEngine, KeepsTheContract) {
   Open();
   const unsigned busy = static_cast<unsigned>(Pick(2, 8));
   for (int round = 0; round < 250 && !HasFailure(); ++round) {

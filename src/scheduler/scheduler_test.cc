@@ -362,7 +362,7 @@ TEST(Scheduler, ThousandsOfSequencesGoAtOnce) {
   const double begin = cpu_seconds();
   for (const auto& siblings : requests) world.Abort(siblings);
   // One after the other, with a look at all that are left, they would take ten.
-  EXPECT_LT(cpu_seconds() - begin, 1);
+  EXPECT_LT(cpu_seconds() - begin, 3);
   EXPECT_FALSE(world.scheduler().has_work());
   EXPECT_EQ(world.pool().num_held(), 0);
 }
