@@ -122,6 +122,7 @@ class Api : public HttpHandler {
   const std::shared_ptr<std::atomic<int64_t>> pending_ = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<bool> draining_{false};
   const std::shared_ptr<ActiveRequests> active_ = std::make_shared<ActiveRequests>();
+  std::mutex sleep_mutex_;  // of two who say otherwise at once, the later one is right in all
   std::atomic<bool> sleeping_{false};
   mutable std::mutex mutex_;  // guards model_
   Model model_;

@@ -68,16 +68,20 @@ class ApiTest : public testing::Test {
     engine_.End();
     if (api_) api_->Stop();
   }
-  Told Ask(const std::string& path, const std::string& body) {
+  std::future<Told> AskLater(const std::string& path, const std::string& body,
+                             const std::string& method = "POST") {
     HttpRequest request;
-    request.method = "POST";
+    request.method = method;
     request.target = request.path = path;
     request.headers.push_back({"content-type", "application/json"});
     request.body = body;
     auto client = std::make_shared<AttentiveClient>(api_.get());
     std::future<Told> told = client->told();
     api_->Handle(std::move(request), std::move(client));
-    return told.get();
+    return told;
+  }
+  Told Ask(const std::string& path, const std::string& body, const std::string& method = "POST") {
+    return AskLater(path, body, method).get();
   }
 
   FakeEngine engine_;
@@ -120,19 +124,27 @@ TEST_F(ApiTest, ARequestIsPendingUntilItsAnswerIsComplete) {
   config.max_pending_requests = 1;
   Start(config);
   engine_.Hold(true);
-  HttpRequest first;
-  first.method = "POST";
-  first.target = first.path = "/v1/completions";
-  first.headers.push_back({"content-type", "application/json"});
-  first.body = R"({"prompt":"a","max_tokens":2})";
-  auto client = std::make_shared<AttentiveClient>(api_.get());
-  std::future<Told> told = client->told();
-  api_->Handle(std::move(first), std::move(client));
+  std::future<Told> told = AskLater("/v1/completions", R"({"prompt":"a","max_tokens":2})");
   EXPECT_EQ(api_->num_pending(), 1);
   EXPECT_EQ(Ask("/tokenize", R"({"prompt":"a"})").status, 503);
   engine_.Hold(false);
   EXPECT_EQ(told.get().status, 200);
   EXPECT_EQ(Ask("/tokenize", R"({"prompt":"a"})").status, 200);
+}
+
+TEST_F(ApiTest, SleepingAndWakingAtOnceEndsAsOneOfThem) {
+  ServerConfig config;
+  config.dev_mode = true;
+  Start(config);
+  for (int i = 0; i < 50; ++i) {
+    std::future<Told> asleep = AskLater("/sleep", ""), awake = AskLater("/wake_up", "");
+    EXPECT_EQ(asleep.get().status, 200);
+    EXPECT_EQ(awake.get().status, 200);
+    const bool sleeps = Ask("/is_sleeping", "", "GET").body.find("true") != std::string::npos;
+    const bool paused = Ask("/is_paused", "", "GET").body.find("true") != std::string::npos;
+    ASSERT_EQ(sleeps, paused) << i;
+    Ask("/wake_up", "");
+  }
 }
 
 // The engine may answer the prompts of one request in any order; usage tells of the last prompt.

@@ -167,21 +167,27 @@ void Api::Sleep(const HttpRequest& request, Writer writer, Model model) {
   LOG_WARNING("server",
               "sleeping: requests are held back and the prefix cache is emptied; weights and cache "
               "stay in memory, which this server does not give back");
-  sleeping_ = true;
-  metrics_->SetSleeping(true);
-  active_->Pause([this, writer, model, level = *level] {
-    pool_.Submit([writer, model, level] {
-      model->engine->ResetPrefixCache();
-      writer->Send(JsonResponse(fmt::format(R"({{"status":"sleeping","level":{}}})", level)));
+  {
+    std::lock_guard lock(sleep_mutex_);
+    sleeping_ = true;
+    metrics_->SetSleeping(true);
+    active_->Pause([this, writer, model, level = *level] {
+      pool_.Submit([writer, model, level] {
+        model->engine->ResetPrefixCache();
+        writer->Send(JsonResponse(fmt::format(R"({{"status":"sleeping","level":{}}})", level)));
+      });
     });
-  });
+  }
   active_->AbortRunning();
 }
 
 void Api::WakeUp(const HttpRequest& request, Writer writer, Model) {
-  sleeping_ = false;
-  metrics_->SetSleeping(false);
-  active_->Resume();
+  {
+    std::lock_guard lock(sleep_mutex_);
+    sleeping_ = false;
+    metrics_->SetSleeping(false);
+    active_->Resume();
+  }
   std::string body = R"({"status":"awake","tags":)";
   if (const auto tags = QueryValue(request.query, "tags")) {
     body.push_back('[');
