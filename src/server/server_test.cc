@@ -23,19 +23,6 @@ using Socket = TestSocket;
 // What a real model answered: " wis", a broken character, " tu", another, " he", ...
 const std::vector<int32_t> kTokens = {342, 82, 226, 334, 232, 421, 198, 458, 54, 243, 458};
 
-TEST_F(ServerTest, AnswersWhileTheModelLoads) {
-  Start(DefaultConfig(), /*attach=*/false);
-  EXPECT_EQ(Ask("GET", "/health").status, 503);
-  EXPECT_EQ(Ask("GET", "/metrics").status, 200);
-  EXPECT_EQ(Complete("\"max_tokens\":1").status, 503);
-  Attach();
-  const Answer health = Ask("GET", "/health");
-  EXPECT_EQ(health.status, 200);
-  EXPECT_EQ(health.body, R"({"status":"ok"})");
-  engine_.is_healthy = false;
-  EXPECT_EQ(Ask("GET", "/health").status, 503);
-}
-
 TEST_F(ServerTest, Completion) {
   engine_.script = [](const Request&) { return FakeEngine::Script{kTokens}; };
   Start();
@@ -552,65 +539,6 @@ TEST_F(ServerTest, TokenizeAndDetokenize) {
     EXPECT_EQ(Ask("POST", "/detokenize", bad).status, 400) << bad;
   }
   EXPECT_EQ(At(Ask("GET", "/tokenizer_info").json(), {"eos_token"}), json::Value("<|eot_id|>"));
-}
-
-TEST_F(ServerTest, LimitsPendingRequests) {
-  engine_.Hold(true);
-  ServerConfig config = DefaultConfig();
-  config.max_pending_requests = 1;
-  Start(config);
-  const std::string body = R"({"prompt":"a","max_tokens":400})";
-  Socket first(server_->port());
-  first.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
-             body);
-  ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 1; }));
-  const Answer refused = Complete("\"max_tokens\":1");
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_THAT(refused.head, HasSubstr("retry-after: 1\r\n"));
-  first.Close();
-  ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 0; }));
-  EXPECT_TRUE(
-      Eventually([&] { return Ask("POST", "/tokenize", R"({"prompt":"a"})").status == 200; }));
-}
-
-TEST_F(ServerTest, DrainsAndEnds) {
-  engine_.script = [](const Request&) { return FakeEngine::Script{std::vector<int32_t>(40, 82)}; };
-  engine_.Hold(true);
-  Start();
-  int code = -1;
-  std::thread running([&] { code = server_->Run(); });
-  const std::string body = R"({"prompt":"a","max_tokens":40})";
-  Socket busy(server_->port());
-  busy.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
-            body);
-  ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 1; }));
-  server_->BeginDrain();
-  EXPECT_EQ(Complete("\"max_tokens\":1").status, 503);
-  EXPECT_EQ(Ask("GET", "/health").status, 503);
-  engine_.Hold(false);
-  EXPECT_THAT(busy.ReadAll(), HasSubstr("200 OK"));
-  running.join();
-  EXPECT_EQ(code, 0);
-}
-
-// Once Run() has returned the engine may go: whoever closes, all is closed by then.
-TEST_F(ServerTest, StopsWhileItBeginsToRun) {
-  for (int i = 0; i < 30; ++i) {
-    Start();
-    std::thread stopping([&] { server_->Stop(); });
-    EXPECT_EQ(server_->Run(), 0);
-    stopping.join();
-    server_.reset();
-  }
-}
-
-TEST_F(ServerTest, RefusesWhatDisagrees) {
-  Start(DefaultConfig(), /*attach=*/false);
-  FakeEngine small(/*vocab_size=*/500);
-  const Status attached = server_->Attach(&small, kServerTestModel);
-  ASSERT_FALSE(attached);
-  EXPECT_THAT(attached.error().message, HasSubstr("512 tokens"));
-  EXPECT_FALSE(server_->Attach(&engine_, SLUICE_SOURCE_DIR "/tests/data/server/none"));
 }
 
 }  // namespace
