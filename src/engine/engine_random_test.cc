@@ -259,6 +259,9 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     if (OneIn(6)) params.logprobs = static_cast<int32_t>(Pick(0, 3));
     if (OneIn(6)) params.min_tokens = Pick(1, 8);
     if (OneIn(6)) params.logit_bias = {{FakeModel::kEos, 15.0f}};
+    // Some of the siblings say in the end what fails them, or the step.
+    if (OneIn(20)) params.logit_bias = {{FakeModel::kNanToken, 13.0f}};
+    if (OneIn(60)) params.logit_bias = {{FakeModel::kPoison, 13.0f}};
     if (OneIn(6)) params.stop_token_ids = {static_cast<int32_t>(Pick(0, 20))};
     if (OneIn(9)) params.ignore_eos = true;
     if (OneIn(9)) params.bad_words = {{3}, {4, 5}};
