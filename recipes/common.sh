@@ -15,6 +15,14 @@ if ! command -v vllm >/dev/null && [ -x "$root/build/release/bin/vllm" ]; then
   export PATH="$root/build/release/bin:$PATH" PYTHONPATH="$root/build/release/python${PYTHONPATH:+:$PYTHONPATH}"
 fi
 
+# Another server at this address would be taken for the one that is launched.
+check_free() {
+  if curl -s -o /dev/null "$URL/"; then
+    echo "a server answers at $URL already: end it, or launch at another PORT" >&2
+    exit 1
+  fi
+}
+
 wait_until_ready() {
   until curl -sf -o /dev/null "$URL/health"; do
     kill -0 "$server" 2>/dev/null || { echo "the server ended before it was ready" >&2; exit 1; }
@@ -60,6 +68,7 @@ follow() {
     launch) launch ;;
     ask | accuracy | bench) "$1" ;;
     all)
+      check_free
       launch &
       server=$!
       trap end_server EXIT

@@ -243,6 +243,18 @@ def test_the_scripts_follow_them(tmp_path, name, sizes):
         assert p.shell("%s/recipes/%s.sh sing" % (ROOT, name)).returncode == 2
 
 
+def test_a_script_does_not_take_another_server_for_its_own(tmp_path):
+    with place(tmp_path, {}) as p:
+        (tmp_path / "health").write_text("")
+        # At a port of the system's choice, which it says.
+        result = p.shell("python -u -m http.server 0 --bind 127.0.0.1 >said 2>log & server=$!\n"
+                         "until port=$(grep -o 'port [0-9]*' said); do sleep 0.05; done\n"
+                         "PORT=${port#port } MODEL=%s %s/recipes/000-vllm-llama33-70b-nvidia.sh; code=$?; kill $server; exit $code"
+                         % (ABACUS, ROOT))
+        assert result.returncode == 1 and "answers at http://127.0.0.1:" in result.stderr and "already" in result.stderr
+        assert "/v1/" not in (tmp_path / "log").read_text()
+
+
 def test_the_compose_file_is_the_recipes(spark_words):
     service = block_at(2, 130).text.replace("nvcr.io/nvidia/vllm:25.09-py3", "sluice")
     written = (ROOT / "deploy" / "compose.yaml").read_text()
