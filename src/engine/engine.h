@@ -78,6 +78,7 @@ class Engine {
   virtual void BeginShutdown() = 0;
 
   // Empties the prefix cache of blocks that no sequence holds. Returns false if some were held.
+  // Waits for the engine's thread, so it is not for sinks and observers; all else is.
   virtual bool ResetPrefixCache() = 0;
 };
 
