@@ -10,17 +10,18 @@
 namespace sluice::cli {
 namespace {
 
-// One JSON object in the file; with `append` a further line of it.
+// One JSON object in the file; with `append` a further line of it, whole or not at all.
 Status WriteResult(const std::filesystem::path& path, const json::Value& result, bool append) {
   std::error_code error;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
-  const bool has_text =
-      append && std::filesystem::exists(path, error) && std::filesystem::file_size(path, error) > 0;
+  const bool is_there = append && std::filesystem::is_regular_file(path, error);
+  const uintmax_t old_size = is_there ? std::filesystem::file_size(path, error) : 0;
   std::ofstream file(path, append ? std::ios::app : std::ios::trunc);
-  if (has_text) file << '\n';
+  if (old_size > 0) file << '\n';
   file << json::Write(result);
   file.close();
   if (!file) {
+    if (is_there) std::filesystem::resize_file(path, old_size, error);
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--result-filename: cannot write {}", path.string()),
                 "result-filename");

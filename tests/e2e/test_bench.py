@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -75,6 +76,21 @@ def test_results_are_appended_as_lines(abacus, tmp_path):
                      "--result-dir", tmp_path / "new").returncode == 0
     lines = (tmp_path / "new" / "all.jsonl").read_text().split("\n")
     assert [json.loads(line)["label"] for line in lines] == ["one", "two"]
+
+
+def test_a_line_is_appended_whole_or_not_at_all(abacus, tmp_path):
+    path = tmp_path / "all.jsonl"
+    words = (*RANDOM, "--num-prompts", 2, "--append-result", "--result-filename", "all.jsonl", "--result-dir", tmp_path)
+    assert bench(abacus, *words).returncode == 0
+    before = path.read_text()
+    limit = len(before) + 100
+
+    def little_room():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails then, as on a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    result = bench(abacus, *words, preexec_fn=little_room)
+    assert result.returncode == 1 and "cannot write" in result.stderr and path.read_text() == before
 
 
 def test_file_name_of_its_own(abacus, tmp_path):
