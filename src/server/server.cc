@@ -76,7 +76,10 @@ class ServerImpl : public Server {
           LOG_INFO("engine", "{}", line);
       }
       if (!draining_) continue;
-      if (engine_ != nullptr && engine_->num_unfinished() > 0) continue;
+      if (engine_ != nullptr && engine_->num_unfinished() > 0) {
+        idle_since.reset();  // Perhaps of a request that came in while the drain began.
+        continue;
+      }
       if (!idle_since) idle_since = now;
       if (http_->num_exchanges() == 0 || now > *idle_since + kLastBytes) break;
     }
