@@ -14,6 +14,7 @@
 #include "cli/serving.h"
 #include "cli/signals.h"
 #include "cli/startup_lines.h"
+#include "client/stream_client.h"
 
 namespace sluice::cli {
 namespace {
@@ -89,6 +90,9 @@ Result<int> RunServe(const options::Settings& settings) {
   if (server_config.served_model_names.empty() && model.as_given != model.name)
     server_config.served_model_names = {model.as_given, model.name};
 
+  // Each connection is an open file, of which shells allow few: more clients than that would wait
+  // until others close theirs.
+  StreamClient::MaxConnections();
   ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Serving::Bind(server_config));
   // Before the model is there nothing runs that would have to finish.
   std::mutex mutex;

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from serving import ABACUS, DATA, PATIENCE_S, Server, command, end, free_port, run, serving, wait_until
+from serving import ABACUS, DATA, PATIENCE_S, Server, command, end, free_port, run, serving, wait_until, wait_until_ready
 
 LLAMA = DATA / "checkpoints" / "llama-bf16"
 
@@ -181,6 +181,23 @@ def test_health_while_loading_and_words_when_ready(tmp_path):
         wait_until(lambda: "Application startup complete." in server.log(), server.log)
         assert server.get("/health")[0] == 200
         assert server.stop(signal.SIGINT) == 0
+
+
+def test_more_connections_than_the_shell_lets_files_be_open(tmp_path):
+    """The limit is raised as far as it may be."""
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(["bash", "-c", 'ulimit -Sn 64; exec "$@"', "-", *command("serve", LLAMA, "--host", "127.0.0.1", "--port", 0)],
+                                   stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        server = Server(process, wait_until_ready(process, log.name), log.name)
+        with contextlib.ExitStack() as clients:
+            for _ in range(100):
+                client = clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
+                client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert client.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert "cannot accept" not in server.log()
+    finally:
+        end(process)
 
 
 def test_links():
