@@ -1,6 +1,7 @@
 // The environment, YAML files, and which of all sources wins.
 #include "options/sources.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,6 +86,20 @@ TEST_F(SourcesTest, YamlErrorsNameTheLine) {
   EXPECT_THAT(error("port: [1\n"), HasSubstr("c.yaml:"));
   EXPECT_THAT(error("- port\n"), HasSubstr("expected a mapping"));
   EXPECT_THAT(error("config: other.yaml\n"), HasSubstr("unknown key 'config'"));
+  EXPECT_THAT(error("compilation-config: " + std::string(40, '[') + std::string(40, ']') + "\n"),
+              HasSubstr("c.yaml:1: compilation-config: nested deeper than 32"));
+}
+
+// Each line stands for ten times the one before.
+TEST_F(SourcesTest, YamlAliasesCannotFillTheMemory) {
+  std::string text = "compilation-config:\n  a0: &a0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
+  for (int i = 1; i < 12; ++i) {
+    const std::string ten = fmt::format("*a{0}, *a{0}, *a{0}, *a{0}, *a{0}", i - 1);
+    text += fmt::format("  a{0}: &a{0} [{1}, {1}]\n", i, ten);
+  }
+  const auto resolved = Read({"--config", Write("c.yaml", text)});
+  ASSERT_FALSE(resolved);
+  EXPECT_THAT(resolved.error().message, HasSubstr("more than 20000 values"));
 }
 
 TEST_F(SourcesTest, ConfigMustBeAReadableYamlFile) {

@@ -18,6 +18,8 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr int kMaxDepth = 32;
+// Aliases let a short file stand for any number of values.
+constexpr int kMaxValues = 20000;
 
 // A quoted scalar is text; a plain one is what it looks like.
 json::Value ScalarToJson(const YAML::Node& node) {
@@ -33,13 +35,19 @@ json::Value ScalarToJson(const YAML::Node& node) {
   return json::Value(text);
 }
 
-Result<json::Value> ToJson(const YAML::Node& node, int depth) {
+// `room`: how many more values there may be.
+Result<json::Value> ToJson(const YAML::Node& node, int depth, int& room) {
   if (depth > kMaxDepth)
     return Fail(ErrorCode::kInvalidArgument, fmt::format("nested deeper than {}", kMaxDepth));
+  if (--room < 0) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("more than {} values, aliases counted as what they stand for", kMaxValues));
+  }
   if (node.IsSequence()) {
     json::Value::Array array;
     for (const YAML::Node& item : node) {
-      ASSIGN_OR_RETURN(json::Value value, ToJson(item, depth + 1));
+      ASSIGN_OR_RETURN(json::Value value, ToJson(item, depth + 1, room));
       array.push_back(std::move(value));
     }
     return json::Value(std::move(array));
@@ -47,12 +55,17 @@ Result<json::Value> ToJson(const YAML::Node& node, int depth) {
   if (node.IsMap()) {
     json::Value object{json::Value::Object{}};
     for (const auto& item : node) {
-      ASSIGN_OR_RETURN(json::Value value, ToJson(item.second, depth + 1));
+      ASSIGN_OR_RETURN(json::Value value, ToJson(item.second, depth + 1, room));
       object.Set(item.first.Scalar(), std::move(value));
     }
     return object;
   }
   return node.IsNull() ? json::Value() : ScalarToJson(node);
+}
+
+Result<json::Value> ToJson(const YAML::Node& node) {
+  int room = kMaxValues;
+  return ToJson(node, 0, room);
 }
 
 std::string PlaceOf(const std::filesystem::path& path, const YAML::Mark& mark) {
@@ -141,7 +154,7 @@ class File {
       return Bad(key_node.Mark(), fmt::format("'{}': {} takes no keys after a dot",
                                               key_node.Scalar(), FlagName(option)));
     }
-    auto json_value = ToJson(value, 0);
+    auto json_value = ToJson(value);
     if (!json_value)
       return Bad(key_node.Mark(),
                  fmt::format("{}: {}", key_node.Scalar(), json_value.error().message));
@@ -181,7 +194,7 @@ class File {
       }
       return words;
     }
-    ASSIGN_OR_RETURN(const json::Value object, ToJson(value, 0));
+    ASSIGN_OR_RETURN(const json::Value object, ToJson(value));
     return std::vector<std::string>{json::Write(object)};
   }
 
@@ -196,7 +209,7 @@ class File {
 Result<json::Value> ReadYamlObject(const std::filesystem::path& file) {
   ASSIGN_OR_RETURN(const YAML::Node root, LoadMapping(file));
   if (root.IsNull()) return json::Value(json::Value::Object{});
-  auto object = ToJson(root, 0);
+  auto object = ToJson(root);
   if (!object) return BadPlace(file, root.Mark(), object.error().message);
   return object;
 }
