@@ -54,11 +54,13 @@ class Cursor {
       ++next_;
     return next_ != begin;
   }
+  // Absent, and nothing is read, for a value that is none.
   std::optional<int64_t> Integer() {
     SkipSpace();
     int64_t value = 0;
     const auto [end, error] = std::from_chars(next_, end_, value);
     if (error != std::errc()) return std::nullopt;
+    if (end != end_ && (*end == '.' || *end == 'e' || *end == 'E')) return std::nullopt;
     next_ = end;
     return value;
   }

@@ -35,6 +35,15 @@ TEST(StreamChunk, Usage) {
   EXPECT_EQ(chunk.completion_tokens, 9);
 }
 
+TEST(StreamChunk, CountsThatAreNoIntegers) {
+  const StreamChunk chunk =
+      Scan(R"({"usage":{"prompt_tokens":5.0,"completion_tokens":1e2},"choices":[{"text":"a"}]})");
+  EXPECT_TRUE(chunk.has_usage);
+  EXPECT_EQ(chunk.prompt_tokens, std::nullopt);
+  EXPECT_EQ(chunk.completion_tokens, std::nullopt);
+  EXPECT_EQ(chunk.text, "a");
+}
+
 TEST(StreamChunk, Error) {
   EXPECT_EQ(Scan(R"({"error": {"message": "no", "code": 500}})").error,
             R"({"message": "no", "code": 500})");
