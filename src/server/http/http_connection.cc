@@ -237,7 +237,13 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
         if (!OnHead()) return;
       }
       if (parser_->is_done()) return Dispatch();
-      if (used == 0 || error == http::error::need_more) return;
+      if (used == 0 || error == http::error::need_more) break;
+    }
+    // The parser bounds the head; between the chunks of a body it waits for an end that need not
+    // come.
+    if (state_ == State::kBody && in_.size() > core_->config.max_header_bytes) {
+      Refuse(431, fmt::format("A chunk's header or the trailer is larger than {} bytes.",
+                              core_->config.max_header_bytes));
     }
   }
 

@@ -288,6 +288,21 @@ TEST_F(HttpServerTest, KeepsItsLimits) {
   EXPECT_THAT(Exchange("GET /" + std::string(3000, 'p')), StartsWith("HTTP/1.1 431 "));
 }
 
+TEST_F(HttpServerTest, LimitsWhatStandsBetweenChunks) {
+  ServerConfig config;
+  config.max_header_bytes = 2000;
+  Start(config);
+  const std::string head = "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n";
+  const std::string endless(3000, 'x');
+  for (const std::string& begin : {"2;" + endless, "0\r\nA: " + endless, "0\r\n" + endless})
+    EXPECT_THAT(Exchange(head + begin), StartsWith("HTTP/1.1 431 ")) << begin.substr(0, 8);
+  const std::string fits(1000, 'x');
+  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+                       "2;" +
+                       fits + "\r\nab\r\n0\r\nA: " + fits + "\r\n\r\n"),
+              HasSubstr("POST /p 2"));
+}
+
 TEST_F(HttpServerTest, LimitsTheNumberOfConnections) {
   ServerConfig config;
   config.max_connections = 2;

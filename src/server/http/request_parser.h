@@ -27,7 +27,7 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   const std::string& method() const { return method_; }
   const std::string& target() const { return target_; }
   int version() const { return version_; }               // 10 or 11
-  std::vector<HttpHeader>& fields() { return fields_; }  // in their order
+  std::vector<HttpHeader>& fields() { return fields_; }  // of the head, in their order
   std::string& body() { return body_; }
 
  private:
@@ -46,6 +46,7 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   void on_field_impl(boost::beast::http::field, string_view name, string_view value,
                      error_code& error) override {
     error = {};
+    if (is_header_done()) return;  // a trailer, which must not pass for what the head said
     if (fields_.size() >= kMaxFields) {
       error = boost::beast::http::error::header_limit;
       return;
