@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-cuda dist demo test test-fast test-deploy test-dist test-clients lint format bench bench-recipe clean docs
+.PHONY: build build-cuda dist demo test test-fast test-deploy test-dist test-clients fuzz lint format bench bench-recipe clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -60,6 +60,17 @@ test-dist: dist
 # Real client programs against the server, each in a virtual environment of its own; slow at its first run, needs the network.
 test-clients: $(if $(SLUICE_BIN),,build)
 	@python3 tests/clients/run_clients.py
+
+# All parsers of what comes from elsewhere, under libFuzzer and sanitizers; FUZZ_SECONDS each.
+FUZZ_SECONDS ?= 60
+fuzz: build/fuzz/build.ninja
+	@cmake --build build/fuzz --target fuzzers
+	@tools/fuzz.py --seconds $(FUZZ_SECONDS)
+
+build/fuzz/build.ninja: CMakePresets.json packages.txt
+	@tools/install_packages.sh build fuzz
+	@cmake --preset fuzz --log-level=WARNING
+	@touch $@
 
 lint: $(BUILD)/build.ninja
 	@tools/install_packages.sh build test lint

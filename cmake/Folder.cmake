@@ -2,7 +2,7 @@
 #
 # Declares the library of one folder of src/. `*.cc` of the folder and its sub-folders make the static library
 # sluice_NAME; `*_test.cc` make the program NAME_test, run by ctest under the folder's name; `*_benchmark.cc` make
-# NAME_benchmark (not built by default). CUDA_SOURCES are sources that need CUDA's headers: without SLUICE_CUDA they are
+# NAME_benchmark (not built by default); with SLUICE_FUZZ, each `X_fuzz.cc` makes X_fuzz. CUDA_SOURCES are sources that need CUDA's headers: without SLUICE_CUDA they are
 # left out. Those and the sources under CUDA_AWARE, and no others, see the macro SLUICE_CUDA.
 function(sluice_folder name)
   cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES;CUDA_AWARE" ${ARGN})
@@ -11,6 +11,8 @@ function(sluice_folder name)
   set(benchmarks ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER benchmarks INCLUDE REGEX "_benchmark\\.cc$")
+  set(fuzzers ${sources})
+  list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   list(FILTER sources EXCLUDE REGEX "_(test|benchmark|fuzz|main)\\.cc$")
   list(TRANSFORM ARG_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   list(TRANSFORM ARG_CUDA_AWARE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
@@ -46,6 +48,15 @@ function(sluice_folder name)
       target_compile_options(${name}_test PRIVATE -O1)
     endif()
     add_test(NAME ${name} COMMAND ${name}_test)
+  endif()
+  if(SLUICE_FUZZ)
+    foreach(source ${fuzzers})
+      get_filename_component(fuzzer ${source} NAME_WE)
+      add_executable(${fuzzer} EXCLUDE_FROM_ALL ${source})
+      target_link_libraries(${fuzzer} PRIVATE ${library})
+      target_link_options(${fuzzer} PRIVATE -fsanitize=fuzzer)
+      add_dependencies(fuzzers ${fuzzer})
+    endforeach()
   endif()
   if(benchmarks)
     add_executable(${name}_benchmark EXCLUDE_FROM_ALL ${benchmarks})

@@ -2,6 +2,7 @@
 set(SLUICE_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, 'address,undefined' or 'thread'")
 option(SLUICE_WERROR "Treat warnings as errors" ON)
 option(SLUICE_CUDA "Build the CUDA backend; needs nvcc (cmake/Cuda.cmake)" OFF)
+option(SLUICE_FUZZ "Build the fuzz targets with libFuzzer (target fuzzers); needs Clang" OFF)
 set(SLUICE_PLAIN_BUILD "" CACHE PATH "With SLUICE_CUDA: a finished build without it, to link against (src/cli)")
 
 add_library(sluice_flags INTERFACE)
@@ -19,4 +20,9 @@ if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all -Wno-maybe-uninitialized)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
+endif()
+if(SLUICE_FUZZ)
+  # GCC's warnings are the ones that count; Clang knows others by other names.
+  target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link -Wno-unknown-warning-option)
+  add_custom_target(fuzzers)
 endif()

@@ -239,7 +239,7 @@ std::vector<Option> TrafficRows() {
 }
 
 std::vector<Option> BodyRows() {
-  constexpr std::string_view kGroup = "Requests";
+  static constexpr std::string_view kGroup = "Requests";
   const auto number = [](std::string_view name, std::string_view flag, std::string_view help) {
     return Option{.name = name,
                   .type = Type::kNumber,

@@ -61,8 +61,8 @@ const uint8_t* ClassTable() {
       if (!(bits & (kLetter | kNumber | kSpace))) bits |= kVisible;
       classes[c] = bits;
     }
-    classes['\r'] |= kNewline;
-    classes['\n'] |= kNewline;
+    classes[uint8_t{'\r'}] |= kNewline;
+    classes[uint8_t{'\n'}] |= kNewline;
     return classes;
   }();
   return table;

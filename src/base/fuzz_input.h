@@ -1,0 +1,55 @@
+// What fuzz targets share. Fuzz targets alone include this.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::fuzz {
+
+// The input as text.
+inline std::string_view Text(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+// The pieces between the bytes `separator`; at least one.
+inline std::vector<std::string> Split(std::string_view text, char separator) {
+  std::vector<std::string> pieces;
+  for (size_t begin = 0;;) {
+    const size_t end = text.find(separator, begin);
+    pieces.emplace_back(text.substr(begin, end - begin));
+    if (end == std::string_view::npos) return pieces;
+    begin = end + 1;
+  }
+}
+
+// Writes the input to a file whose name ends as given, for what reads files only. The same file is
+// written again by the next call; it goes when the process ends.
+inline std::filesystem::path File(std::string_view extension, std::string_view content) {
+  struct Folder {
+    std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("sluice_fuzz_" + std::to_string(::getpid()));
+    Folder() { std::filesystem::create_directory(path); }
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  };
+  static const Folder folder;
+  std::filesystem::path path = folder.path / ("input" + std::string(extension));
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+// Ends the process, which is how a target tells that a promise was broken.
+inline void Require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace sluice::fuzz

@@ -1,0 +1,14 @@
+// Fuzz target: any bytes as a file of prompts: ShareGPT's JSON and lines of JSON.
+#include "base/fuzz_input.h"
+#include "bench/dataset.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  bench::DatasetOptions options;
+  options.kind = bench::DatasetOptions::Kind::kCustom;
+  options.num_prompts = 4;
+  options.path = fuzz::File(".jsonl", fuzz::Text(data, size));
+  const auto dataset = bench::MakeDataset(options, nullptr);
+  fuzz::Require(dataset.has_value() || !dataset.error().message.empty());
+  return 0;
+}

@@ -1,0 +1,25 @@
+// Fuzz target: any JSON as config.json and as generation_config.json. What is accepted has sizes
+// that a model can have.
+#include "base/fuzz_input.h"
+#include "checkpoint/model_config.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  const auto json = json::Parse(fuzz::Text(data, size));
+  if (!json) return 0;
+  if (const auto generation = ParseGenerationConfig(*json); !generation)
+    fuzz::Require(!generation.error().message.empty());
+  const auto shape = ParseModelShape(*json);
+  const auto config = ParseModelConfig(*json);
+  if (!config) {
+    fuzz::Require(!config.error().message.empty());
+    return 0;
+  }
+  fuzz::Require(shape.has_value());
+  fuzz::Require(config->vocab_size > 0 && config->hidden_size > 0 && config->head_dim > 0);
+  fuzz::Require(config->num_key_value_heads > 0 &&
+                config->num_attention_heads % config->num_key_value_heads == 0);
+  fuzz::Require(config->layer_attention.size() == static_cast<size_t>(config->num_hidden_layers));
+  fuzz::Require(config->scheme != nullptr);
+  return 0;
+}

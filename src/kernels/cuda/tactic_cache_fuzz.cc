@@ -1,0 +1,18 @@
+// Fuzz target: any bytes as a file of tactics. A damaged one is an empty one, and saving makes it
+// good again.
+#include "base/fuzz_input.h"
+#include "kernels/cuda/tactic_cache.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  const auto file = fuzz::File(".json", fuzz::Text(data, size));
+  const device::TacticOwner owner{"NVIDIA H200", 90, 130000};
+  device::TacticCache cache(file, owner);
+  const size_t before = cache.size();
+  fuzz::Require(before <= device::TacticCache::kMaxTactics);
+  cache.Put("a product", device::Tactic{});
+  fuzz::Require(cache.Save().has_value());
+  const device::TacticCache again(file, owner);
+  fuzz::Require(again.size() == cache.size());
+  return 0;
+}

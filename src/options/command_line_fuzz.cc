@@ -1,0 +1,14 @@
+// Fuzz target: any words, one a line, as a command line of both dialects.
+#include "base/fuzz_input.h"
+#include "options/option.h"
+#include "options/sources.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  const std::vector<std::string> words = fuzz::Split(fuzz::Text(data, size), '\n');
+  for (const options::Dialect dialect : {options::Dialect::kVllm, options::Dialect::kTrtllm}) {
+    const auto line = options::ReadCommandLine(words, options::kServe, dialect);
+    fuzz::Require(line.has_value() || !line.error().message.empty());
+  }
+  return 0;
+}

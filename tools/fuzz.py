@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Runs the fuzz targets of build/fuzz (make fuzz builds them), each from the test data and from what its earlier runs found.
+
+Usage: tools/fuzz.py [--seconds N] [--jobs N] [TARGET ...]
+Prints a line for each target; exits with 1 where one crashed, hung, or asked for too much memory. What did it is left in build/fuzz/found.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build/fuzz"
+DATA = ROOT / "tests/data"
+SYMBOLIZER = "/usr/lib/llvm-16/bin/llvm-symbolizer"
+INPUT_TIMEOUT_S = 20
+MEMORY_MIB = 3000
+
+
+def files(pattern):
+    return [path.read_bytes() for path in sorted(DATA.glob(pattern))]
+
+
+def json_files():
+    return files("**/*config.json") + files("schemes/*.json")
+
+
+def tokenizers():
+    return [text + b"\0 the 12 texts \xc3\xa9\n" for text in files("checkpoints/*/tokenizer.json")]
+
+
+def safetensors():
+    """Whole files, which the real ones are too large for."""
+    def file(tensors, metadata=None):
+        header, offset = {"__metadata__": metadata} if metadata else {}, 0
+        for name, dtype, shape, size in tensors:
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
+            offset += size
+        text = json.dumps(header).encode()
+        return struct.pack("<Q", len(text)) + text + bytes(offset)
+    return [file([]), file([("a", "F32", [2, 3], 24), ("b", "BF16", [], 2)], {"format": "pt"}),
+            file([("w", "F8_E4M3", [4, 4], 16), ("w_scale", "F32", [1], 4), ("p", "U8", [4, 2], 8), ("e", "I8", [0, 3], 0)])
+            ] + files("checkpoints/*/*.index.json")
+
+
+def client_requests():
+    return [json.loads(line) for line in (DATA / "clients/requests.jsonl").read_text().splitlines()]
+
+
+def bodies():
+    texts = [request["body"] for request in client_requests() if request.get("body")]
+    return [(text if isinstance(text, str) else json.dumps(text)).encode() for text in texts]
+
+
+def http_requests():
+    posts = [b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+             for body in bodies()]
+    return posts + [
+        b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n\r\n",
+        b"OPTIONS /v1/%7E?x=1 HTTP/1.0\r\nOrigin: b\r\nConnection: keep-alive\r\n\r\n"]
+
+
+def http_answers():
+    return [
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"11\r\ndata: {\"a\":1}\r\n\r\n\r\n5;x=1\r\n: c\r\n\r\n0\r\nT: a\r\n\r\n",
+        b"HTTP/1.1 404 No\r\nContent-Length: 10\r\nConnection: close\r\n\r\ndata: ab\n\n",
+        b"HTTP/1.0 200 OK\r\n\r\nid: 3\rdata: x\rdata: y\r\r",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]
+
+
+def stream_chunks():
+    return [
+        rb'{"id":"c","choices":[{"index":0,"text":" \u00e9\ud83d\ude00\n","logprobs":null,"finish_reason":null}],"usage":null}',
+        b'{"id":"c","choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":3,"completion_tokens":4}}',
+        b'{"error":{"message":"m","type":"t","code":400}}']
+
+
+def datasets():
+    return [b'{"prompt":"a b","output_tokens":3}\n{"prompt":"c"}\n\n',
+            b'[{"conversations":[{"from":"human","value":"x"},{"from":"gpt","value":"y"}]}]']
+
+
+def yaml_files():
+    return [b"max-num-seqs: 128\nkv_cache_dtype: fp8\nno-enable-prefix-caching: true\nserved-model-name: [a, b]\n"
+            b"compilation-config: {mode: 3, pass_config: {enable_fusion: true}}\ncompilation-config.level: 3\n",
+            b"cuda_graph_config:\n  enable_padding: true\n  max_batch_size: 720\nkv_cache_config:\n  dtype: fp8\nx: &a [1, 2]\ny: *a\n"]
+
+
+def command_lines():
+    return [b"models/x\n--tensor-parallel-size\n2\n--kv-cache-dtype=fp8\n--no-enable-prefix-caching\n-O3\n--served-model-name\na\nb\n--\nx",
+            b"--compilation-config.pass_config.enable_fusion\ntrue\n--compilation-config\n{\"cudagraph_mode\":\"FULL\"}\n-O{\"mode\":3}\n"
+            b"--max-num-batched-tokens\n8k\n--gpu_memory_utilization\n0.9"]
+
+
+def tactic_files():
+    tactic = {"algorithm": ["1"] + ["0"] * 7, "workspace_bytes": 4, "seconds": 0.5}
+    owner = {"format": 1, "program": "0.1.0", "device": "NVIDIA H200", "compute_capability": 90, "library_version": 130000}
+    return [json.dumps({**owner, "tactics": {"a": tactic}}).encode()]
+
+
+# Where each target starts.
+SEEDS = {
+    "json_fuzz": json_files,
+    "safetensors_fuzz": safetensors,
+    "scheme_fuzz": json_files,
+    "model_config_fuzz": json_files,
+    "tokenizer_fuzz": tokenizers,
+    "template_fuzz": lambda: files("chat_templates/templates/*"),
+    "request_fuzz": bodies,
+    "request_parser_fuzz": http_requests,
+    "response_fuzz": http_answers,
+    "stream_chunk_fuzz": stream_chunks,
+    "dataset_fuzz": datasets,
+    "yaml_fuzz": yaml_files,
+    "command_line_fuzz": command_lines,
+    "recipe_fuzz": lambda: files("recipes/*"),
+    "tactic_cache_fuzz": tactic_files,
+}
+
+
+def words_of(seeds):
+    """A dictionary of what stands in the seeds, so that the fuzzer need not find words letter by letter."""
+    words = {word for seed in seeds for word in re.findall(rb'"?[A-Za-z_][A-Za-z0-9_.-]{2,30}"?|\{%-?|-?%\}|\{\{|\}\}|&&|\\\n', seed)}
+    escaped = ("".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else "\\x%02x" % b for b in word) for word in sorted(words)[:2000])
+    return "".join('"%s"\n' % word for word in escaped)
+
+
+def run(target, seconds):
+    """The line to print, and whether nothing was found."""
+    program = BUILD / "bin" / target
+    if not program.exists():
+        return "%-20s is not built: run make fuzz" % target, False
+    work = BUILD / "corpus" / target
+    seeds = BUILD / "seeds" / target
+    found = BUILD / "found"
+    for folder in (work, found):
+        folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(seeds, ignore_errors=True)
+    seeds.mkdir(parents=True)
+    contents = SEEDS[target]()
+    for number, content in enumerate(contents):
+        (seeds / str(number)).write_bytes(content)
+    dictionary = BUILD / "seeds" / (target + ".dict")
+    dictionary.write_text(words_of(contents))
+    command = [program, "-max_total_time=%d" % seconds, "-timeout=%d" % INPUT_TIMEOUT_S, "-rss_limit_mb=%d" % MEMORY_MIB, "-dict=%s" % dictionary,
+               "-artifact_prefix=%s/%s-" % (found, target), "-print_final_stats=1", work, seeds]
+    log = BUILD / "corpus" / (target + ".log")
+    with open(log, "w") as out:
+        code = subprocess.run([str(word) for word in command], cwd=work, stdout=out, stderr=subprocess.STDOUT,
+                              env={**os.environ, "ASAN_SYMBOLIZER_PATH": SYMBOLIZER, "UBSAN_OPTIONS": "print_stacktrace=1"}).returncode
+    text = log.read_text(errors="replace")
+    runs = re.findall(r"number_of_executed_units: (\d+)", text)
+    covered = re.findall(r"cov: (\d+)", text)
+    line = "%-20s %9s inputs, %5s edges" % (target, runs[-1] if runs else "?", covered[-1] if covered else "?")
+    if code != 0:
+        line += ": exit status %d, see %s and %s" % (code, log.relative_to(ROOT), found.relative_to(ROOT))
+    return line, code == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=60, help="of each target")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="targets that run side by side")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="all: " + ", ".join(SEEDS))
+    arguments = parser.parse_args()
+    for target in arguments.targets:
+        if target not in SEEDS:
+            parser.error("%s: no such target" % target)
+    targets = arguments.targets or list(SEEDS)
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        failed = 0
+        for line, passed in pool.map(lambda target: run(target, arguments.seconds), targets):
+            print(line, flush=True)
+            failed += not passed
+    print("%d targets, %d found something" % (len(targets), failed))
+    sys.exit(failed != 0)
+
+
+if __name__ == "__main__":
+    main()
