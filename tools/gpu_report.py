@@ -3,24 +3,27 @@
 
 Every part runs in a process of its own with a budget of seconds: one that crashes, or that has to be cut, takes nothing
 of the others with it, and the device starts afresh. A part that finds no time left is not begun. Each part leaves a JSON
-file in the output folder, and is not run again while that is there and whole (--again runs all). report.json and
-table.txt hold everything that is known, after every part.
+file in the output folder, and is not run again while that is there, whole, and of the same device and model (--again
+runs all). report.json and table.txt hold everything that is known, after every part.
 
 The program: SLUICE_BIN (a folder), else the folder of a distribution that this script lies in or --dist names, else
 build/cuda/bin. Random weights, random prompts, one wave of requests as large as the concurrency: its beginning and its
 end are in the figures, which a long run would show less of.
 """
 import argparse
+import contextlib
 import ctypes
 import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import traceback
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -56,18 +59,47 @@ STATUS_WIDTH = 120
 # Of all parts of a command together, and of each.
 SELFTEST_S, SELFTEST_PART_S = 110, 45
 BENCH_S, BENCH_PART_S = 100, 30
+# With less left of its budget no part is begun.
+LEAST_S = 15
+# Of the output folder's disk: logs and rows take a few of them.
+LEAST_FREE_MIB = 16
+
+LIBC = ctypes.CDLL(None)
+# Of the server, whatever proxy the environment names.
+DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def say(text):
+    """To whoever watches; the report goes on where nobody does any more."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
 
 
 def find_bin(dist):
-    """The folder of the program."""
-    places = [os.environ.get("SLUICE_BIN"), dist and os.path.join(dist, "bin"), ROOT / "bin", ROOT / "build" / "cuda" / "bin"]
-    for place in places:
-        if place and (pathlib.Path(place) / "sluice").exists():
-            return pathlib.Path(place)
-    sys.exit("no program: set SLUICE_BIN to the folder of sluice, name a distribution with --dist, or run make build-cuda")
+    """The folder of the program. One that was named holds it, or nothing is run."""
+    named = os.environ.get("SLUICE_BIN") or (dist and os.path.join(dist, "bin"))
+    for place in [named] if named else [ROOT / "bin", ROOT / "build" / "cuda" / "bin"]:
+        if os.path.exists(os.path.join(place, "sluice")):
+            return pathlib.Path(place).resolve()
+    sys.exit("no program%s: set SLUICE_BIN to the folder of sluice, name a distribution with --dist, or run make build-cuda"
+             % (" in %s" % named if named else ""))
 
 
-LIBC = ctypes.CDLL(None)
+def make_out(name):
+    """The output folder, if it can be written."""
+    out = pathlib.Path(name)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        out = out.resolve()
+        probe = out / "probe.partial"
+        probe.write_text("a report can be kept here\n")
+        probe.unlink()
+        free = shutil.disk_usage(out).free >> 20
+    except OSError as error:
+        sys.exit("--out %s: a folder that can be written was expected: %s; name another one" % (name, error))
+    if free < LEAST_FREE_MIB:
+        sys.exit("--out %s: %d MiB of its disk are free, %d are needed; name another folder" % (name, free, LEAST_FREE_MIB))
+    return out
 
 
 def environment():
@@ -98,58 +130,91 @@ class Report:
     def __init__(self, options):
         self.options = options
         self.bin = find_bin(options.dist)
-        self.out = pathlib.Path(options.out)
-        self.out.mkdir(parents=True, exist_ok=True)
-        self.begin = time.time()
+        self.out = make_out(options.out)
+        self.begin = time.monotonic()
         self.emulated = options.device == "emulated"
         self.environment = environment()
         self.children = []
         self.server = None
         self.num_servers = 0
         self.url = None
-        self.parts = {}
+        self.program = {}
+        self.unsaved = None
+        self.parts = {} if options.again else self.found_parts()
 
     def left(self):
-        return self.options.budget - (time.time() - self.begin)
+        return self.options.budget - (time.monotonic() - self.begin)
 
     def log_path(self, name):
         return self.out / (name + ".log")
 
-    def keep(self, name, result):
-        unfinished = self.out / (name + ".json.partial")
-        unfinished.write_text(json.dumps(result, indent=1) + "\n")
-        unfinished.replace(self.out / (name + ".json"))
+    def save(self, name, text):
+        """A file of the output folder, whole or not at all. What a full disk does not take is in the table all the same."""
+        unfinished = self.out / (name + ".partial")
+        try:
+            unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(self.out / name)
+        except OSError as error:
+            if self.unsaved is None:
+                say("   %s cannot be written: %s" % (name, error))
+            self.unsaved = str(error)
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
 
-    def part(self, name, budget, body):
-        """Runs a part unless its result is there; `body` gets the seconds it may take and returns a dictionary."""
-        path = self.out / (name + ".json")
-        if path.exists() and not self.options.again:
+    def serve_options(self):
+        if self.options.serve_options is not None:
+            return self.options.serve_options
+        return "" if self.options.short else LADDER_OPTIONS
+
+    def setting(self, name):
+        """What a part's result is of: with another one it is run anew."""
+        of = {"device": self.options.device}
+        if not name.startswith(("selftest-", "kernel-bench-")):
+            model = self.options.model and str(pathlib.Path(self.options.model).resolve())
+            of.update(model=model or SHAPE.name, serve_options=self.serve_options())
+        return of
+
+    def found_parts(self):
+        """What earlier calls finished; what all parts of a command say stands under its name."""
+        parts = {}
+        for path in sorted(self.out.glob("*.json")):
             try:
-                found = json.loads(path.read_text())
-                if found.get("status") == "done":
-                    self.parts[name] = dict(found, reused=True)
-                    print("== %s: there already (--again runs it anew)" % name, flush=True)
-                    return
-            except ValueError:
-                pass  # cut short while it was written
-        seconds = min(budget, self.left())
-        if seconds < min(budget, 15):
-            result = {"status": "cut", "why": "no time left of %d s" % self.options.budget}
+                found = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue
+            if isinstance(found, dict) and found.get("status") == "done" and found.get("of") == self.setting(path.stem):
+                parts[path.stem] = dict(found, reused=True)
+        for command in ("selftest", "kernel-bench"):
+            of_command = [part for name, part in parts.items() if name.startswith(command + "-")]
+            if of_command:
+                parts[command] = self.summary(dict(zip(map(str, range(len(of_command))), of_command)))
+        return parts
+
+    def part(self, name, budget, body, end=None):
+        """Runs a part unless its result is there; `body` gets the seconds it may take and returns a dictionary. `end`: of what
+        several parts may take together."""
+        if self.parts.get(name, {}).get("reused"):
+            say("== %s: there already (--again runs it anew)" % name)
+            return
+        seconds = min(budget, self.left(), float("inf") if end is None else end - time.monotonic())
+        if seconds < min(budget, LEAST_S):
+            whose = "%d s" % self.options.budget if self.left() < LEAST_S else "what its command's parts may take together"
+            result = {"status": "cut", "why": "no time left of " + whose}
         else:
-            print("== %s (at most %d s)" % (name, seconds), flush=True)
-            start = time.time()
+            say("== %s (at most %d s)" % (name, seconds))
+            start = time.monotonic()
             try:
                 result = body(seconds)
             except Stopped:
-                self.parts[name] = {"status": "cut", "why": "the report was told to end", "seconds": round(time.time() - start, 2)}
+                self.parts[name] = {"status": "cut", "why": "the report was told to end", "seconds": round(time.monotonic() - start, 2)}
                 raise
             except Exception as error:  # whatever one part runs into, the others are still worth their time
                 result = {"status": "failed", "why": "%s: %s" % (type(error).__name__, error)}
-            result.setdefault("seconds", round(time.time() - start, 2))
+            result.setdefault("seconds", round(time.monotonic() - start, 2))
             if result["status"] != "done":
-                print("   %s: %s" % (result["status"], result.get("why", "")), flush=True)
-        self.parts[name] = result
-        self.keep(name, result)
+                say("   %s: %s" % (result["status"], result.get("why", "")))
+        self.parts[name] = dict(result, of=self.setting(name))
+        self.save(name + ".json", json.dumps(self.parts[name], indent=1) + "\n")
         self.write()
 
     def begin_process(self, words, out):
@@ -199,45 +264,49 @@ class Report:
         path = self.out / (label + "-rows.json")
         path.unlink(missing_ok=True)
         code = self.run(["sluice", command, "--device", self.options.device, "--part", name, "--json", path], seconds, label)
+        found = {}  # of a process that was cut, the rows that it had by then
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(path.read_text(encoding="utf-8"))
+        rows = found.get("rows", [])
+        result = {"status": "done" if code == 0 else "failed", "code": code, "device": found.get("device"), "rows": rows}
         if code is None:
-            return {"status": "cut", "why": "not done in %d s; %s" % (seconds, self.last_line(label))}
-        if not path.exists():
+            return dict(result, status="cut", why="not done in %d s; %s" % (seconds, self.last_line(label)))
+        if not found or not found.get("complete", True):
             ended = "exit code %d" % code if code >= 0 else "ended by signal %d" % -code
-            return {"status": "failed", "code": code, "why": "%s; %s" % (ended, self.last_line(label))}
-        found = json.loads(path.read_text())
-        result = {"status": "done" if code == 0 else "failed", "code": code, "device": found["device"], "rows": found["rows"]}
-        if found["rows"] and not found.get("lost") and all(row.get("result") == "skipped" for row in found["rows"]):
-            return dict(result, status="skipped", why=found["rows"][0]["message"])
+            return dict(result, status="failed", why="%s; %s" % (ended, self.last_line(label)))
+        if rows and not found.get("lost") and all(row.get("result") == "skipped" for row in rows):
+            return dict(result, status="skipped", why=rows[0]["message"])
         if code != 0:
-            bad = [row for row in found["rows"] if row.get("result") == "fail" or row.get("message", "").startswith("failed")]
-            result["why"] = "; ".join("%s, %s: %s" % (row.get("operator", row.get("kernel")), row["shape"], row["message"]) for row in bad[:3])
+            bad = [row for row in rows if row.get("result") == "fail" or row.get("message", "").startswith("failed")]
+            result["why"] = "; ".join("%s, %s: %s" % (row.get("operator", row.get("kernel")), row["shape"], row["message"])
+                                      for row in bad[:3]) or "exit code %d; %s" % (code, self.last_line(label))
         return result
 
     def all_parts(self, command, names, budget, part_budget):
         """Runs a command part by part; what all of them say stands under the command's name."""
-        begin = time.time()
-        for done, name in enumerate(names, 1):
+        begin = time.monotonic()
+        for name in names:
             label = command + "-" + name
-            seconds = min(part_budget, max(1, begin + budget - time.time()))
-            self.part(label, seconds, lambda seconds, n=name: self.rows_of(command, n, seconds))
-            self.parts[command] = dict(self.summary(command, names[:done]), seconds=round(time.time() - begin, 2))
+            self.part(label, part_budget, lambda seconds, n=name: self.rows_of(command, n, seconds), begin + budget)
+            known = {n: self.parts[command + "-" + n] for n in names if command + "-" + n in self.parts}
+            self.parts[command] = dict(self.summary(known), seconds=round(time.monotonic() - begin, 2))
             self.write()
             if self.parts[label].get("code") == NO_DEVICE:
                 break  # the others would say the same
 
-    def summary(self, command, names):
-        parts = [self.parts[command + "-" + name] for name in names]
+    def summary(self, parts):
+        """Of a command's parts by name."""
         rows, seen = [], set()
-        for part in parts:
+        for part in parts.values():
             for row in part.get("rows", []):  # every run of kernel-bench measures the limits first
                 key = (row["part"], row.get("operator", row.get("kernel")), row["shape"])
                 if key not in seen or "result" in row:
                     rows.append(row)
                 seen.add(key)
-        bad = ["%s %s" % (name, part["status"]) for name, part in zip(names, parts) if part["status"] not in ("done", "skipped")]
-        if parts[-1].get("code") == NO_DEVICE:
-            bad = [parts[-1]["why"]]
-        result = {"status": "done" if not bad else "failed", "device": next((part["device"] for part in parts if part.get("device")), None),
+        bad = ["%s %s" % (name, part["status"]) for name, part in parts.items() if part["status"] not in ("done", "skipped")]
+        bad = [part["why"] for part in parts.values() if part.get("code") == NO_DEVICE] or bad
+        result = {"status": "done" if not bad else "failed",
+                  "device": next((part["device"] for part in parts.values() if part.get("device")), None),
                   "rows": rows, **({"why": ", ".join(bad)} if bad else {})}
         for count, word in (("passed", "pass"), ("failed", "fail"), ("skipped", "skipped")):
             result[count] = sum(row.get("result") == word for row in rows)
@@ -248,14 +317,14 @@ class Report:
             self.all_parts(command, names or self.listed(command), budget, self.options.part_budget or part_budget)
         except OSError as error:
             self.parts[command] = {"status": "failed", "why": str(error)}
-            print("== %s: failed: %s" % (command, error), flush=True)
+            say("== %s: failed: %s" % (command, error))
 
     # the server
 
     def model_folder(self):
         """Llama 3.3 70B's configuration with a small tokenizer, or the model that was named."""
         if self.options.model:
-            return pathlib.Path(self.options.model)
+            return pathlib.Path(self.options.model).resolve()
         folder = self.out / "model"
         folder.mkdir(exist_ok=True)
         shutil.copy(SHAPE / "config.json", folder / "config.json")
@@ -271,7 +340,7 @@ class Report:
                 return False
             self.url = found[1]
         try:
-            with urllib.request.urlopen(self.url + "/health", timeout=2) as reply:
+            with DIRECTLY.open(self.url + "/health", timeout=2) as reply:
                 return reply.status == 200
         except OSError:
             return False
@@ -285,22 +354,19 @@ class Report:
         longest = max(rung[1] + rung[2] for rung in ladder) + 64
         self.url = None
         self.num_servers += 1
-        further = self.options.serve_options
-        if further is None:
-            further = "" if self.options.short else LADDER_OPTIONS
-        words = [self.bin / "vllm", "serve", self.model_folder(), "--device", self.options.device, "--load-format", "dummy",
+        words = [self.bin / "sluice", "serve", self.model_folder(), "--device", self.options.device, "--load-format", "dummy",
                  "--host", "127.0.0.1", "--port", 0, "--max-model-len", longest,
-                 "--max-num-seqs", max(rung[3] for rung in ladder), *further.split()]
-        start = time.time()
+                 "--max-num-seqs", max(rung[3] for rung in ladder), *shlex.split(self.serve_options())]
+        start = time.monotonic()
         with open(self.log_path(self.server_log()), "w") as out:
             self.server = self.begin_process(words, out)
-        while time.time() - start < seconds:
+        while time.monotonic() - start < seconds:
             if self.server.poll() is not None:
                 code = self.server.returncode
                 self.stop_server()
                 return {"status": "failed", "code": code, "why": "the server did not start: " + self.last_line(self.server_log())}
             if self.ready():
-                return {"status": "done", "ready_seconds": round(time.time() - start, 2)}
+                return {"status": "done", "ready_seconds": round(time.monotonic() - start, 2)}
             time.sleep(0.05)
         self.stop_server()
         return {"status": "cut", "why": "not ready in %d s; %s" % (seconds, self.last_line(self.server_log()))}
@@ -312,7 +378,7 @@ class Report:
 
     def counter(self, name):
         """Of the server's own."""
-        with urllib.request.urlopen(self.url + "/metrics", timeout=5) as reply:
+        with DIRECTLY.open(self.url + "/metrics", timeout=5) as reply:
             text = reply.read().decode()
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("vllm:" + name))
 
@@ -323,26 +389,29 @@ class Report:
 
     def rung(self, name, prompt, answer, concurrency, seconds):
         if self.server is None or not self.ready():
-            started = self.start_server(min(READY_S, self.left()))
+            started = self.start_server(min(self.options.ready_budget, self.left()))
             if started["status"] != "done":
                 return started
         seconds = min(seconds, self.left())
         file = name + "-bench.json"
         (self.out / file).unlink(missing_ok=True)
-        tokens_before, preempted_before, start = self.counter("generation_tokens_total"), self.counter("num_preemptions_total"), time.time()
-        code = self.run(["vllm", "bench", "serve", "--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1], "--model",
+        tokens_before, preempted_before, start = self.counter("generation_tokens_total"), self.counter("num_preemptions_total"), time.monotonic()
+        code = self.run(["sluice", "bench", "serve", "--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1], "--model",
                          self.model_folder(), "--trust-remote-code", "--dataset-name", "random", "--random-input-len", prompt,
                          "--random-output-len", answer, "--ignore-eos", "--max-concurrency", concurrency, "--num-prompts", concurrency,
                          "--ready-check-timeout-sec", "0", "--save-result", "--result-dir", self.out, "--result-filename", file],
                         seconds, name)
-        elapsed = time.time() - start
+        elapsed = time.monotonic() - start
         if self.server.poll() is not None:
             self.stop_server()
             return {"status": "failed", "why": "the server ended: " + self.last_line(self.server_log())}
         if code is None:
-            tokens = self.counter("generation_tokens_total") - tokens_before
-            return {"status": "cut", "output_tokens_per_second": round(tokens / elapsed, 2),
-                    "why": "cut after %d s; by the server's counter, prompts included in the time" % elapsed}
+            result = {"status": "cut", "why": "cut after %d s" % elapsed}
+            with contextlib.suppress(OSError):  # it does not answer
+                tokens = self.counter("generation_tokens_total") - tokens_before
+                result.update(output_tokens_per_second=round(tokens / elapsed, 2),
+                              why=result["why"] + "; by the server's counter, prompts included in the time")
+            return result
         if code != 0 or not (self.out / file).exists():
             return {"status": "failed", "code": code, "why": self.last_line(name)}
         result = json.loads((self.out / file).read_text())
@@ -357,7 +426,7 @@ class Report:
 
     def bench_rows(self, kernel_like, shape_like):
         rows = self.parts.get("kernel-bench", {}).get("rows", [])
-        return [row for row in rows if re.search(kernel_like, row["kernel"]) and re.search(shape_like, row["shape"]) and row["achieved"] > 0]
+        return [row for row in rows if re.search(kernel_like, row["kernel"]) and re.search(shape_like, row["shape"]) and (row["achieved"] or 0) > 0]
 
     def share_of_limit(self, rows):
         """The smallest share of the measured limit, in percent."""
@@ -414,12 +483,10 @@ class Report:
 
     def write(self):
         report = {"device": self.options.device, "short": self.options.short, "model": str(self.options.model or SHAPE),
-                  "program": self.program, "seconds": round(time.time() - self.begin, 1), "parts": self.parts,
+                  "program": self.program, "seconds": round(time.monotonic() - self.begin, 1), "parts": self.parts,
                   "table": [dict(zip(("what", "measured", "target", "bound", "status"), line)) for line in self.table()]}
-        for name, text in (("report.json", json.dumps(report, indent=1) + "\n"), ("table.txt", self.table_text())):
-            unfinished = self.out / (name + ".partial")
-            unfinished.write_text(text)
-            unfinished.replace(self.out / name)
+        self.save("report.json", json.dumps(report, indent=1) + "\n")
+        self.save("table.txt", self.table_text())
 
     def run_parts(self):
         self.try_all_parts("selftest", SHORT_SELFTEST if self.options.short else None, SELFTEST_S, SELFTEST_PART_S)
@@ -427,7 +494,7 @@ class Report:
             self.parts["kernel-bench"] = {"status": "skipped", "why": "emulated"}
         else:
             self.try_all_parts("kernel-bench", None, BENCH_S, BENCH_PART_S)
-        self.part("launch", READY_S, self.start_server)
+        self.part("launch", self.options.ready_budget, self.start_server)
         launched = self.parts["launch"]["status"] == "done"
         for name, prompt, answer, concurrency, budget, _, _ in self.ladder():
             if launched:
@@ -436,23 +503,36 @@ class Report:
                 self.parts[name] = {"status": "failed", "why": "no server"}
 
     def all(self):
-        self.program = self.version()
+        whole = False
         try:
+            self.program = self.version()
             self.run_parts()
+            whole = True
         except Stopped:
-            print("\ntold to end: what is missing is run by the next call", flush=True)
-        finally:
-            for child in list(self.children):
-                self.end_process(child)
-            self.write()
-        print("\n%s\n%s after %.0f s; details in %s" % (self.table_text(), self.out / "report.json", time.time() - self.begin, self.out))
+            say("\ntold to end: what is missing is run by the next call")
+        except Exception:  # what was measured until then is still to be seen
+            say(traceback.format_exc())
+        ignore_signals()  # once is enough, and nothing keeps the device or the table back
+        for child in list(self.children):
+            self.end_process(child)
+        self.write()
+        say("\n%s\n%s after %.0f s; details in %s" % (self.table_text(), self.out / "report.json", time.monotonic() - self.begin, self.out))
+        if self.unsaved is not None:
+            say("not all of it could be written: %s" % self.unsaved)
         states = {part["status"] for part in self.parts.values()}
-        return 0 if states <= {"done", "skipped"} else 1
+        return 0 if whole and self.unsaved is None and states <= {"done", "skipped"} else 1
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def ignore_signals():
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def stop(number, frame):
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # once is enough
+    ignore_signals()
     raise Stopped
 
 
@@ -467,10 +547,13 @@ def main():
     parser.add_argument("--budget", type=float, default=TOTAL_S, help="seconds in all (default: %d)" % TOTAL_S)
     parser.add_argument("--part-budget", type=float, help="seconds of each part of selftest (default: %d) and kernel-bench (%d)"
                         % (SELFTEST_PART_S, BENCH_PART_S))
+    parser.add_argument("--ready-budget", type=float, default=READY_S, help="seconds that the server may take to be ready (default: %d)" % READY_S)
     parser.add_argument("--serve-options", help="further options of the server, as one word (default: %s)" % LADDER_OPTIONS)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, stop)
-    sys.exit(Report(parser.parse_args()).all())
+    report = Report(parser.parse_args())
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, stop)
+    sys.exit(report.all())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 #include "cli/checked_device.h"
 
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "cli/progress.h"
 #include "device/device_bytes.h"
@@ -32,6 +34,19 @@ Status WriteReport(const options::Settings& settings, const json::Value& value) 
   if (out) return {};
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("--json {}: the file cannot be written", *file), "json");
+}
+
+void WriteReportSoFar(const options::Settings& settings, const json::Value& value) {
+  namespace fs = std::filesystem;
+  const auto file = settings.Text("report-json");
+  std::error_code error;
+  if (!file || (fs::exists(*file, error) && !fs::is_regular_file(*file, error))) return;
+  const std::string unfinished = *file + ".partial";
+  std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
+  out << json::Write(value) << '\n';
+  out.close();
+  if (out) fs::rename(unfinished, *file, error);
+  if (!out || error) fs::remove(unfinished, error);
 }
 
 }  // namespace sluice::cli

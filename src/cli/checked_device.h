@@ -23,6 +23,11 @@ std::string DeviceLine(const DeviceInfo& info);
 // Writes `value` to the file of --json, where one is named.
 Status WriteReport(const options::Settings& settings, const json::Value& value);
 
+// Puts `value`, what is known until now, in place of the file of --json, so that a run that is
+// ended leaves what it had. One that is no file, say a pipe, gets the whole report alone. Failures
+// are left for WriteReport to tell.
+void WriteReportSoFar(const options::Settings& settings, const json::Value& value);
+
 // The parts of --part in the order of `all`; all where none is named. kInvalidArgument for an
 // unknown name.
 template <typename Part>

@@ -6,6 +6,18 @@
 #include "selftest/measure_run.h"
 
 namespace sluice::cli {
+namespace {
+
+json::Value ReportOf(const selftest::MeasureRun& run, const DeviceInfo& info, bool is_complete) {
+  json::Value report{json::Value::Object{}};
+  report.Set("device", DeviceJson(info));
+  report.Set("complete", is_complete);
+  report.Set("lost", run.lost());
+  report.Set("rows", run.ToJson());
+  return report;
+}
+
+}  // namespace
 
 Result<int> RunKernelBench(const options::Settings& settings) {
   if (settings.Flag("list-parts")) {
@@ -18,20 +30,20 @@ Result<int> RunKernelBench(const options::Settings& settings) {
                 "the emulator's speed says nothing: run kernel-bench with --device cuda", "device");
   }
   ASSIGN_OR_RETURN(const auto device, OpenCheckedDevice(settings));
-  fmt::print("device: {}\n", DeviceLine(device.device().info()));
-  selftest::MeasureRun run(device, [](const std::string& line) {
+  const DeviceInfo& info = device.device().info();
+  fmt::print("device: {}\n", DeviceLine(info));
+  const selftest::MeasureRun* rows = nullptr;
+  selftest::MeasureRun run(device, [&](const std::string& line) {
     fmt::print("{}\n", line);
     std::fflush(stdout);
+    WriteReportSoFar(settings, ReportOf(*rows, info, false));
   });
+  rows = &run;
   // The other parts compare with what this one finds.
   const selftest::MeasurePart* limits = &selftest::MeasureParts().front();
   if (parts.front() != limits) parts.insert(parts.begin(), limits);
   for (const selftest::MeasurePart* part : parts) run.RunPart(*part);
-  json::Value report{json::Value::Object{}};
-  report.Set("device", DeviceJson(device.device().info()));
-  report.Set("lost", run.lost());
-  report.Set("rows", run.ToJson());
-  RETURN_IF_ERROR(WriteReport(settings, report));
+  RETURN_IF_ERROR(WriteReport(settings, ReportOf(run, info, true)));
   return run.failed() || run.lost() ? 1 : 0;
 }
 

@@ -48,6 +48,23 @@ selftest::DemoModel FindDemoModel(const options::Settings& settings, bool is_emu
   return model;
 }
 
+json::Value ReportOf(const selftest::CheckRun& run, const DeviceInfo& info, double seconds,
+                     bool is_complete) {
+  int64_t passed = 0, failed = 0, skipped = 0;
+  for (const selftest::CheckRow& row : run.rows())
+    ++(row.skipped ? skipped : row.passed ? passed : failed);
+  json::Value report{json::Value::Object{}};
+  report.Set("device", DeviceJson(info));
+  report.Set("complete", is_complete);
+  report.Set("passed", passed);
+  report.Set("failed", failed);
+  report.Set("skipped", skipped);
+  report.Set("lost", run.lost());
+  report.Set("seconds", seconds);
+  report.Set("rows", run.ToJson());
+  return report;
+}
+
 }  // namespace
 
 Result<int> RunSelftest(const options::Settings& settings) {
@@ -59,29 +76,23 @@ Result<int> RunSelftest(const options::Settings& settings) {
   ASSIGN_OR_RETURN(const auto device, OpenCheckedDevice(settings));
   const DeviceInfo& info = device.device().info();
   fmt::print("device: {}\n", DeviceLine(info));
-  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [begin = std::chrono::steady_clock::now()] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const selftest::CheckRun* rows = nullptr;
   selftest::CheckRun run(device, FindDemoModel(settings, device.is_emulated()),
-                         [](const std::string& line) {
+                         [&](const std::string& line) {
                            fmt::print("{}\n", line);
                            std::fflush(stdout);
+                           WriteReportSoFar(settings, ReportOf(*rows, info, seconds(), false));
                          });
+  rows = &run;
   for (const selftest::CheckPart* part : parts) run.RunPart(*part);
-  int64_t passed = 0, failed = 0, skipped = 0;
-  for (const selftest::CheckRow& row : run.rows())
-    ++(row.skipped ? skipped : row.passed ? passed : failed);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  fmt::print("{} passed, {} failed, {} skipped in {:.1f} s on {}{}\n", passed, failed, skipped,
-             seconds, info.name, run.lost() ? "; the device was lost" : "");
-
-  json::Value report{json::Value::Object{}};
-  report.Set("device", DeviceJson(info));
-  report.Set("passed", passed);
-  report.Set("failed", failed);
-  report.Set("skipped", skipped);
-  report.Set("lost", run.lost());
-  report.Set("seconds", seconds);
-  report.Set("rows", run.ToJson());
+  const json::Value report = ReportOf(run, info, seconds(), true);
+  fmt::print("{} passed, {} failed, {} skipped in {:.1f} s on {}{}\n",
+             report.Find("passed")->as_integer(), report.Find("failed")->as_integer(),
+             report.Find("skipped")->as_integer(), report.Find("seconds")->as_double(), info.name,
+             run.lost() ? "; the device was lost" : "");
   RETURN_IF_ERROR(WriteReport(settings, report));
   return run.passed() ? 0 : 1;
 }

@@ -33,12 +33,11 @@ void CheckRun::RunPart(const CheckPart& part) {
 
 void CheckRun::Add(CheckRow row) {
   row.part = part_;
-  if (print_) {
-    if (rows_.empty())
-      print_(fmt::format("{:<26} {:<46} {:>10} {:>10}", "operator", "shape", "error", "bound"));
-    print_(RowText(row));
-  }
   rows_.push_back(std::move(row));
+  if (!print_) return;
+  if (rows_.size() == 1)
+    print_(fmt::format("{:<26} {:<46} {:>10} {:>10}", "operator", "shape", "error", "bound"));
+  print_(RowText(rows_.back()));
 }
 
 void CheckRun::Case(std::string_view name, std::string shape, const Check& check) {

@@ -37,14 +37,13 @@ void MeasureRun::RunPart(const MeasurePart& part) {
 
 void MeasureRun::Add(MeasureRow row) {
   row.part = part_;
-  if (print_) {
-    if (rows_.empty()) {
-      print_(fmt::format("{:<24} {:<40} {:>10} {:>17} {:>9} {:>8}", "kernel", "shape", "us",
-                         "measured", "limit", "reached"));
-    }
-    print_(RowText(row));
-  }
   rows_.push_back(std::move(row));
+  if (!print_) return;
+  if (rows_.size() == 1) {
+    print_(fmt::format("{:<24} {:<40} {:>10} {:>17} {:>9} {:>8}", "kernel", "shape", "us",
+                       "measured", "limit", "reached"));
+  }
+  print_(RowText(rows_.back()));
 }
 
 void MeasureRun::Note(const Work& work, double seconds) {

@@ -1,7 +1,9 @@
 """selftest, kernel-bench and tools/gpu_report.sh where there is no GPU: on the emulated device."""
 import json
 import os
+import signal
 import subprocess
+import time
 
 from serving import ABACUS, BIN, PATIENCE_S, ROOT, run
 
@@ -11,7 +13,7 @@ def test_selftest_passes_on_the_emulator(tmp_path):
     done = run("selftest", "--device", "emulated", "--part", "instructions", "--part", "linear", "--part", "attention", "--json", report)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads(report.read_text())
-    assert rows["failed"] == 0 and rows["passed"] == len(rows["rows"]) > 90
+    assert rows["complete"] and rows["failed"] == 0 and rows["passed"] == len(rows["rows"]) > 90
     assert {row["part"] for row in rows["rows"]} == {"instructions", "linear", "attention"}
     # Exact data leave no room.
     assert all(row["bound"] == 0 for row in rows["rows"] if row["part"] == "linear" and "integers" in row["shape"] and "bf16" not in row["shape"])
@@ -20,6 +22,21 @@ def test_selftest_passes_on_the_emulator(tmp_path):
 def test_the_bundled_model_agrees_with_the_cpu_in_every_format():
     done = run("selftest", "--device", "emulated", "--part", "models", timeout=2 * PATIENCE_S)
     assert done.returncode == 0 and "8 passed, 0 failed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_selftest_that_is_ended_leaves_its_rows(tmp_path):
+    report = tmp_path / "rows.json"
+    process = subprocess.Popen([BIN / "sluice", "selftest", "--device", "emulated", "--json", report], stdout=subprocess.DEVNULL)
+    try:
+        while not report.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait(timeout=PATIENCE_S)
+    rows = json.loads(report.read_text())
+    assert process.returncode == -signal.SIGKILL and rows["complete"] is False
+    assert rows["rows"][0]["result"] == "pass"
 
 
 def test_without_a_gpu_both_commands_say_why():
@@ -43,8 +60,10 @@ def test_unknown_parts_are_named():
 
 
 def gpu_report(out, *words):
+    # The way to the server leads past any proxy.
+    proxies = {name: "http://127.0.0.1:9" for name in ("http_proxy", "HTTP_PROXY", "all_proxy")}
     return subprocess.run([ROOT / "tools" / "gpu_report.sh", "--device", "emulated", "--model", ABACUS, "--short", "--out", out, *words],
-                          capture_output=True, text=True, timeout=2 * PATIENCE_S, env={**os.environ, "SLUICE_BIN": str(BIN)})
+                          capture_output=True, text=True, timeout=2 * PATIENCE_S, env={**os.environ, **proxies, "SLUICE_BIN": str(BIN)})
 
 
 def test_gpu_report_runs_goes_on_and_cuts(tmp_path):

@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -18,13 +19,19 @@ case "$*" in
   version*) echo '{"version": "stand-in"}' ;;
   "selftest --list") for part in $STAND_IN_PARTS; do echo "$part  of the stand-in"; done ;;
   "kernel-bench --list") echo limits ;;
-  *"--part good"*|*"--part limits"*|*"--part bad"*|*"--part absent"*)
+  *"--part good"*|*"--part limits"*|*"--part bad"*|*"--part absent"*|*"--part half"*)
     while [ "$1" != --part ]; do shift; done; part="$2"
     while [ "$1" != --json ]; do shift; done
     result=pass; [ "$part" = bad ] && result=fail; [ "$part" = absent ] && result=skipped
-    echo '{"device": {"name": "stand-in"}, "rows": [{"part": "'$part'", "operator": "sum", "kernel": "sum", "shape": "1",
-           "result": "'$result'", "message": "off by one", "achieved": 1, "limit": 1}]}' >"$2"
+    complete=true; case "$part" in half*) complete=false ;; esac
+    echo '{"device": {"name": "stand-in"}, "complete": '$complete', "rows": [{"part": "'$part'", "operator": "sum", "kernel": "sum",
+           "shape": "1", "result": "'$result'", "message": "off by one", "achieved": null, "limit": 1}]}' >"$2"
+    [ $part = half-crash ] && kill -SEGV $$
+    [ $part = half-hang ] && sleep 600
     [ $result = pass ] ;;
+  *"--part ruin"*)
+    while [ "$1" != --json ]; do shift; done
+    rm -r "$(dirname "$2")"; echo "no folder any more" >"$(dirname "$2")" ;;
   *"--part crash"*) echo "about to crash"; kill -SEGV $$ ;;
   *"--part hang"*) trap '' INT TERM; echo $$ >"$STAND_IN_PID"; echo "about to hang"; while :; do sleep 1; done ;;
   *"--part nothing"*) echo "no GPU"; exit 3 ;;
@@ -41,10 +48,10 @@ def report(tmp_path):
         (folder / name).write_text(PROGRAM)
         (folder / name).chmod(0o755)
 
-    def start(parts, *words):
-        return subprocess.Popen([ROOT / "tools" / "gpu_report.sh", "--out", tmp_path / "out", *words], stdout=subprocess.PIPE, text=True,
+    def start(parts, *words, argv=(ROOT / "tools" / "gpu_report.sh",), **variables):
+        return subprocess.Popen([*argv, "--out", tmp_path / "out", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env={**os.environ, "SLUICE_BIN": str(folder), "STAND_IN_PARTS": parts,
-                                     "STAND_IN_PID": str(tmp_path / "pid")})
+                                     "STAND_IN_PID": str(tmp_path / "pid"), **variables})
 
     return start
 
@@ -81,6 +88,77 @@ def test_what_crashes_or_hangs_costs_its_own_result_alone(report, tmp_path):
     # What did well is not run again.
     again, _ = report("good crash bad").communicate(timeout=PATIENCE_S)
     assert "== selftest-good: there already" in again and "== selftest-crash (at most" in again
+
+
+def test_the_rows_of_a_part_that_was_cut_are_kept(report, tmp_path):
+    report("half-hang half-crash good", "--part-budget", str(BUDGET_S)).communicate(timeout=PATIENCE_S)
+    parts = parts_in(tmp_path)
+    assert (parts["selftest-half-hang"]["status"], parts["selftest-half-crash"]["status"]) == ("cut", "failed")
+    assert "ended by signal 11" in parts["selftest-half-crash"]["why"]
+    assert {row["part"] for row in parts["selftest"]["rows"]} == {"half-hang", "half-crash", "good"}
+    assert parts["selftest"]["why"] == "half-hang cut, half-crash failed"
+
+
+def test_a_part_is_not_begun_with_nothing_left_for_it(report, tmp_path):
+    program = "import gpu_report; gpu_report.SELFTEST_S = %d; gpu_report.main()" % BUDGET_S
+    report("hang good", "--part-budget", str(BUDGET_S), argv=(sys.executable, "-c", program),
+           PYTHONPATH=str(ROOT / "tools")).communicate(timeout=PATIENCE_S)
+    good = parts_in(tmp_path)["selftest-good"]
+    assert good["status"] == "cut" and "no time left" in good["why"] and "rows" not in good
+
+
+def test_results_of_another_device_are_not_taken_for_this_ones(report):
+    report("good", "--device", "emulated").communicate(timeout=PATIENCE_S)
+    other, _ = report("good").communicate(timeout=PATIENCE_S)
+    assert "== selftest-good (at most" in other and "there already" not in other
+    same, _ = report("good").communicate(timeout=PATIENCE_S)
+    assert "== selftest-good: there already" in same
+
+
+def test_the_table_knows_what_earlier_calls_measured(report, tmp_path):
+    report("good good-too").communicate(timeout=PATIENCE_S)
+    process = report("hang good good-too")
+    while not (tmp_path / "out" / "selftest-hang.log").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert "2 of 2" in output and "2 of 2" in (tmp_path / "out" / "table.txt").read_text()
+
+
+def test_what_cannot_be_written_is_printed_all_the_same(report):
+    process = report("good ruin")
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1 and "Traceback" not in output
+    assert "cannot be written" in output and "1 of 1" in output and "launch to ready" in output
+
+
+def test_what_cannot_work_is_told_at_once(report, tmp_path):
+    def said(*words, **variables):
+        process = report("good", *words, **variables)
+        output, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 1 and "Traceback" not in output, output
+        return output
+
+    (tmp_path / "file").write_text("")
+    assert "a folder that can be written was expected" in said("--out", tmp_path / "file" / "out")
+    # Nothing else is taken for the program that was named.
+    assert "no program in %s" % tmp_path in said(SLUICE_BIN=str(tmp_path))
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "python3").write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.8.2 || exit 1\n')
+    (old / "python3").chmod(0o755)
+    assert "3.9 or later in PATH, and nothing else; found Python 3.8.2" in said(PATH="%s:%s" % (old, os.environ["PATH"]))
+
+
+def test_under_nohup_a_terminal_that_goes_ends_nothing(report, tmp_path):
+    process = report("good hang", "--part-budget", str(BUDGET_S), argv=("nohup", ROOT / "tools" / "gpu_report.sh"))
+    while not (tmp_path / "out" / "selftest-hang.log").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGHUP)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert "told to end" not in output and parts_in(tmp_path)["launch"]["status"] == "failed"
 
 
 def test_without_a_device_one_part_says_so(report, tmp_path):
