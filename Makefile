@@ -17,10 +17,12 @@ $(BUILD)/build.ninja: CMakePresets.json packages.txt
 	@touch $@
 
 # The same program with CUDA kernels, in build/cuda; it also runs where there is no GPU. Where there is no nvcc, the
-# toolkit comes from PyPI into a virtual environment. CUDA_ARCHITECTURES=90a compiles for one kind of GPU alone.
+# toolkit comes from PyPI into a virtual environment. CUDA_ARCHITECTURES=90a compiles for one kind of GPU alone, from then
+# on, until others are named.
 build-cuda: build/cuda/build.ninja
 	@$(if $(CUDA_ARCHITECTURES),cmake -B build/cuda --log-level=WARNING "-DSLUICE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)" >/dev/null)
 	@cmake --build build/cuda --target sluice
+	@sed -n 's/^SLUICE_CUDA_ARCHITECTURES:[A-Z]*=/build\/cuda\/bin\/sluice has kernels for /p' build/cuda/CMakeCache.txt
 
 build/cuda/build.ninja: CMakePresets.json packages.txt
 	@tools/install_packages.sh build
