@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "checkpoint/scheme.h"
 #include "sampler/sampler.h"
@@ -260,16 +261,23 @@ tl::unexpected<Error> TooSmall(const EngineConfig& config, const EnginePlan& pla
                        : config.kv_cache_bytes                         ? "kv_cache_memory_bytes"
                        : config.memory_utilization || plan.on_device() ? "gpu_memory_utilization"
                                                                        : "kv_cache_memory_bytes";
-  return Fail(
-      ErrorCode::kResourceExhausted,
-      fmt::format("one sequence of max_model_len {} needs {} of KV cache, but {} is available for "
-                  "it. Lower "
-                  "max_model_len to at most {}{}",
-                  plan.max_model_len, Bytes(needed), Bytes(std::max<int64_t>(0, budget)), most,
-                  needed + plan.weight_bytes + plan.workspace_bytes <= plan.memory.available_bytes
-                      ? fmt::format(", or raise {}", option)
-                      : std::string()),
-      "max_model_len");
+  const bool is_outright = config.kv_cache_bytes || config.num_blocks_override;
+  const std::string beside =
+      is_outright ? ""
+                  : fmt::format(" beside {} of weights and {} of workspace",
+                                Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes));
+  std::vector<std::string> remedies;
+  if (most >= 2) remedies.push_back(fmt::format("lower max_model_len to at most {}", most));
+  if (needed + plan.weight_bytes + plan.workspace_bytes <= plan.memory.available_bytes)
+    remedies.push_back(fmt::format("raise {}", option));
+  if (remedies.empty())
+    remedies = {"use a smaller model", "lower max_num_batched_tokens and max_num_seqs"};
+  return Fail(ErrorCode::kResourceExhausted,
+              fmt::format("one sequence of max_model_len {} needs {} of KV cache, but {} is "
+                          "available for it{}; {}",
+                          plan.max_model_len, Bytes(needed), Bytes(std::max<int64_t>(0, budget)),
+                          beside, fmt::join(remedies, ", or ")),
+              "max_model_len");
 }
 
 // What is asked of a device must be free on it, as vLLM demands: a server that would take what

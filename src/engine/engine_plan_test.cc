@@ -9,6 +9,7 @@ namespace sluice {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
@@ -273,6 +274,17 @@ TEST(EnginePlanOnDevice, MemoryThatOthersHoldIsNotTaken) {
   EngineConfig config;
   config.memory_utilization = 0.5;
   EXPECT_TRUE(PlanOnDevice(config, 60 * 1024 * kMiB));
+}
+
+TEST(EnginePlanOnDevice, AShareThatLeavesNoCacheSaysWhatTakesIt) {
+  EngineConfig config;
+  config.memory_utilization = 0.001;
+  const auto plan = PlanOnDevice(config);
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message,
+              HasSubstr("0.0 MiB is available for it beside 100.0 MiB of weights and 10.0 MiB of "
+                        "workspace; raise gpu_memory_utilization"));
+  EXPECT_THAT(plan.error().message, Not(HasSubstr("max_model_len to")));
 }
 
 TEST(EnginePlanOnDevice, ComputesInBfloat16) {
