@@ -22,20 +22,42 @@ struct Descriptor {
 };
 
 tl::unexpected<Error> SystemError(const std::filesystem::path& path, const char* what) {
-  const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidData;
-  return Fail(code, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(errno)),
+  const int number = errno;
+  std::error_code ignored;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, ignored);
+  if (number == ENOENT && !target.empty()) {
+    // Not as good as absent: whoever made the link meant a file to be here.
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("cannot {} {}: it is a link to {}, which does not exist; download or "
+                            "link it again",
+                            what, path.string(), target.string()),
+                path.string());
+  }
+  const ErrorCode code = number == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidData;
+  return Fail(code, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(number)),
               path.string());
+}
+
+const char* KindOf(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return "something else";
 }
 
 // Opens a regular file and tells its size.
 Status OpenRegular(const std::filesystem::path& path, Descriptor& descriptor, uint64_t& size) {
-  descriptor.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK a pipe is opened only when somebody opens its other end, perhaps never; it
+  // means nothing for a regular file.
+  descriptor.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor.fd < 0) return SystemError(path, "open");
   struct stat info;
   if (::fstat(descriptor.fd, &info) != 0) return SystemError(path, "inspect");
   if (!S_ISREG(info.st_mode)) {
-    return Fail(ErrorCode::kInvalidData, fmt::format("{} is not a regular file", path.string()),
-                path.string());
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("{} must be a regular file, found {}", path.string(), KindOf(info.st_mode)),
+        path.string());
   }
   size = static_cast<uint64_t>(info.st_size);
   return {};

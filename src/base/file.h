@@ -11,7 +11,8 @@
 
 namespace sluice {
 
-// The whole file. kNotFound if it does not exist; kInvalidData if it is larger than `max_bytes`.
+// The whole file. kNotFound if it does not exist; kInvalidData if it is larger than `max_bytes`, no
+// regular file, or a link that leads nowhere.
 Result<std::string> ReadFile(const std::filesystem::path& path,
                              uint64_t max_bytes = uint64_t{1} << 30);
 

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 namespace sluice {
 namespace {
@@ -29,6 +30,29 @@ TEST_F(FileTest, SaysWhatIsWrong) {
   EXPECT_EQ(ReadFile(testing::TempDir()).error().code, ErrorCode::kInvalidData);
   EXPECT_NE(MappedFile::Open(path_.string() + ".absent").error().message.find("absent"),
             std::string::npos);
+}
+
+// A pipe that nobody writes to must not stop the program that was told to read it.
+TEST_F(FileTest, RefusesAPipeAtOnce) {
+  std::filesystem::remove(path_);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const std::string refusal = path_.string() + " must be a regular file, found a pipe";
+  EXPECT_EQ(ReadFile(path_).error().message, refusal);
+  EXPECT_EQ(MappedFile::Open(path_).error().message, refusal);
+  EXPECT_NE(ReadFile("/dev/zero").error().message.find("found a device"), std::string::npos);
+}
+
+// A file whose absence means defaults must not be passed over because its link is broken.
+TEST_F(FileTest, TellsABrokenLinkFromAnAbsentFile) {
+  std::filesystem::remove(path_);
+  std::filesystem::create_symlink("no_such_blob", path_);
+  const Error broken = ReadFile(path_).error();
+  EXPECT_EQ(broken.code, ErrorCode::kInvalidData);
+  EXPECT_NE(broken.message.find("it is a link to no_such_blob, which does not exist"),
+            std::string::npos);
+  std::filesystem::remove(path_);
+  std::filesystem::create_symlink(path_, path_);
+  EXPECT_EQ(ReadFile(path_).error().code, ErrorCode::kInvalidData);
 }
 
 TEST_F(FileTest, MapsAnEmptyFile) {

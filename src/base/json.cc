@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -263,6 +264,13 @@ Result<Value> Convert(od::value source, const ParseLimits& limits, int depth) {
   }
 }
 
+// " (line 3)", where people look for it; texts of one line have no use for it.
+std::string LineOf(std::string_view text, size_t offset) {
+  if (text.find('\n') == std::string_view::npos) return "";
+  const auto before = text.substr(0, offset);
+  return " (line " + std::to_string(1 + std::count(before.begin(), before.end(), '\n')) + ")";
+}
+
 }  // namespace
 
 Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
@@ -285,7 +293,14 @@ Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
     return std::move(array.as_array()[0]);
   }
   GET_OR_RETURN(od::value root, document.get_value().get(root));
-  ASSIGN_OR_RETURN(Value value, Convert(root, limits, 0));
+  Result<Value> value = Convert(root, limits, 0);
+  if (!value) {
+    Error error = std::move(value).error();
+    const char* location = nullptr;
+    if (!document.current_location().get(location))
+      error.message += LineOf(text, static_cast<size_t>(location - padded.data()));
+    return tl::unexpected<Error>(std::move(error));
+  }
   // After the whole document there is no location left.
   if (!document.current_location().error())
     return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");

@@ -47,6 +47,16 @@ TEST(Json, RefusesMalformedText) {
   }
 }
 
+TEST(Json, NamesTheLineOfWhatIsWrong) {
+  const auto message = [](const char* text) { return Parse(text).error().message; };
+  EXPECT_NE(message("{\n \"a\": 1,\n \"b\": NaN\n}").find("(line 3)"), std::string::npos)
+      << message("{\n \"a\": 1,\n \"b\": NaN\n}");
+  EXPECT_NE(message("{\n \"a\": 1\n \"b\": 2\n}").find("(line 3)"), std::string::npos)
+      << message("{\n \"a\": 1\n \"b\": 2\n}");
+  EXPECT_NE(message("[\n1,\n\n01]").find("(line 4)"), std::string::npos);
+  EXPECT_EQ(message("{\"a\": NaN}").find("line"), std::string::npos);
+}
+
 TEST(Json, LimitsDepth) {
   const std::string deep = std::string(100000, '[');
   EXPECT_FALSE(Parse(deep));

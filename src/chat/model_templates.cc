@@ -1,6 +1,7 @@
 #include "chat/model_templates.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/file.h"
 
@@ -42,13 +43,20 @@ Status AddMember(const json::Value& member, const std::string& file, Sources& so
   return {};
 }
 
+// Nothing if there is no such file; what is there and cannot be read is an error, since the next
+// source might hold another template.
+Result<std::optional<std::string>> ReadOptional(const fs::path& path) {
+  auto text = ReadFile(path, kMaxFileBytes);
+  if (text) return *std::move(text);
+  if (text.error().code == ErrorCode::kNotFound) return std::nullopt;
+  return tl::unexpected<Error>(std::move(text).error());
+}
+
 Result<Sources> ReadFolder(const fs::path& folder) {
   Sources sources;
+  ASSIGN_OR_RETURN(auto own, ReadOptional(folder / "chat_template.jinja"));
+  if (own) sources.emplace_back("default", *std::move(own));
   std::error_code error;
-  if (fs::is_regular_file(folder / "chat_template.jinja", error)) {
-    ASSIGN_OR_RETURN(std::string text, ReadFile(folder / "chat_template.jinja", kMaxFileBytes));
-    sources.emplace_back("default", std::move(text));
-  }
   std::vector<fs::path> others;
   for (fs::directory_iterator it(folder / "additional_chat_templates", error), end;
        !error && it != end; it.increment(error)) {
@@ -91,11 +99,10 @@ Result<ModelTemplates> ModelTemplates::Load(const fs::path& model_folder,
     if (!sources.empty()) result.origin_ = (model_folder / "chat_template.jinja").string();
   }
   if (sources.empty()) {
-    std::error_code error;
     const fs::path path = model_folder / "chat_template.json";
-    if (fs::is_regular_file(path, error)) {
-      ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
-      auto parsed = json::Parse(text);
+    ASSIGN_OR_RETURN(const auto text, ReadOptional(path));
+    if (text) {
+      auto parsed = json::Parse(*text);
       if (!parsed) return tl::unexpected<Error>(std::move(parsed).error().In(path.string()));
       if (const json::Value* member = parsed->Find("chat_template")) {
         RETURN_IF_ERROR(AddMember(*member, path.string(), sources));

@@ -55,6 +55,18 @@ TEST_F(ModelTemplatesTest, TheSourcesInTheirOrder) {
       "own");
 }
 
+// The next source might hold another template, and nobody would know.
+TEST_F(ModelTemplatesTest, AFileThatCannotBeReadIsNotPassedOver) {
+  const json::Value config = json::Parse(R"({"chat_template": "config"})").value();
+  for (const char* name : {"chat_template.json", "chat_template.jinja"}) {
+    fs::create_symlink("no_such_blob", folder_ / name);
+    const auto templates = ModelTemplates::Load(folder_, config, "");
+    ASSERT_FALSE(templates) << name;
+    EXPECT_NE(templates.error().message.find(name), std::string::npos) << templates.error().message;
+    fs::remove(folder_ / name);
+  }
+}
+
 TEST_F(ModelTemplatesTest, NamedTemplates) {
   const json::Value config =
       json::Parse(

@@ -176,7 +176,10 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
   std::map<std::string, std::vector<std::string>> tensors_of_file;
   for (const auto& [tensor, file] : index->weight_map) tensors_of_file[file].push_back(tensor);
   for (const auto& [name, tensors] : tensors_of_file) {
-    if (!std::filesystem::exists(folder_ / name)) {
+    // What is there and cannot be followed, a link to itself, is refused where it is opened.
+    std::error_code error;
+    if (std::filesystem::status(folder_ / name, error).type() ==
+        std::filesystem::file_type::not_found) {
       return Invalid(
           fmt::format("{}: shard {} is missing; it holds {} tensors ({}); download it again",
                       folder_.string(), name, tensors.size(), NamesText(tensors)),

@@ -76,6 +76,13 @@ TEST_F(CheckpointTest, AMissingShardNamesItsTensors) {
               AllOf(HasSubstr("two.safetensors is missing"), HasSubstr("2 tensors (b, c)")));
 }
 
+// Following it is an error of the system, and no exception.
+TEST_F(CheckpointTest, AShardThatLinksToItselfIsNamed) {
+  std::filesystem::create_symlink("two.safetensors", folder_.path() / "two.safetensors");
+  AddIndex(R"({"weight_map":{"b":"two.safetensors"}})");
+  EXPECT_THAT(Failure(), AllOf(HasSubstr("cannot open"), HasSubstr("two.safetensors")));
+}
+
 TEST_F(CheckpointTest, ATensorThatItsShardLacksIsNamed) {
   AddFile("one.safetensors", {{"a", "U8", {1}, "1"}});
   AddIndex(R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors"}})");

@@ -17,6 +17,15 @@ std::string ShortText(const json::Value& value) {
   return text;
 }
 
+std::string ShortName(std::string_view name) {
+  constexpr size_t kShown = 60;
+  std::string text;
+  json::AppendString(text, name.substr(0, kShown));
+  text = text.substr(1, text.size() - 2);  // The quotes.
+  if (name.size() > kShown) text += "...";
+  return text;
+}
+
 const json::Value* JsonFields::Given(std::string_view name) const {
   const json::Value* value = object_.Find(name);
   return value == nullptr || value->is_null() ? nullptr : value;

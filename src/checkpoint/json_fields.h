@@ -53,5 +53,7 @@ class JsonFields {
 
 // A value for an error message: its JSON text, cut short.
 std::string ShortText(const json::Value& value);
+// A name out of a file for an error message: one line, cut short.
+std::string ShortName(std::string_view name);
 
 }  // namespace sluice

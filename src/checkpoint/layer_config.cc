@@ -27,8 +27,8 @@ Result<std::optional<std::vector<std::string>>> ReadLayerTypes(
   for (const std::string& type : *types) {
     if (std::find(kinds.begin(), kinds.end(), type) == kinds.end()) {
       return Fail(ErrorCode::kUnsupported,
-                  fmt::format("layer_types '{}' is not supported by {}; supported is {}", type,
-                              config.architecture, fmt::join(kinds, ", ")),
+                  fmt::format("layer_types '{}' is not supported by {}; supported is {}",
+                              ShortName(type), config.architecture, fmt::join(kinds, ", ")),
                   "layer_types");
     }
   }

@@ -60,15 +60,15 @@ Result<const Architecture*> FindArchitecture(const JsonFields& fields) {
       return Unsupported(
           fmt::format(
               "architecture {} with model_type '{}' is not supported, expected model_type '{}'",
-              architecture.name, type, architecture.model_type),
+              architecture.name, ShortName(type), architecture.model_type),
           "model_type");
     }
     return &architecture;
   }
-  return Unsupported(
-      fmt::format("architecture {} is not supported; supported are {}",
-                  by_name ? names->front() : type, fmt::join(KnownArchitectures(), ", ")),
-      by_name ? "architectures" : "model_type");
+  return Unsupported(fmt::format("architecture {} is not supported; supported are {}",
+                                 ShortName(by_name ? names->front() : type),
+                                 fmt::join(KnownArchitectures(), ", ")),
+                     by_name ? "architectures" : "model_type");
 }
 
 // Settings that would change what the model computes and that are not implemented.
@@ -77,7 +77,8 @@ Status CheckRefused(const JsonFields& fields) {
     ASSIGN_OR_RETURN(const auto activation, fields.String(key));
     if (activation && *activation != "silu" && *activation != "swish") {
       return Unsupported(
-          fmt::format("{} '{}' is not supported; supported is silu", key, *activation), key);
+          fmt::format("{} '{}' is not supported; supported is silu", key, ShortName(*activation)),
+          key);
     }
   }
   ASSIGN_OR_RETURN(const auto partial, fields.Number("partial_rotary_factor", 0, 1));
@@ -149,7 +150,7 @@ Result<ElementType> ReadType(const JsonFields& fields) {
     if (*name == "float32") return ElementType::kF32;
     return Unsupported(
         fmt::format("{} '{}' is not supported; supported are bfloat16, float16 and float32", key,
-                    *name),
+                    ShortName(*name)),
         key);
   }
   return ElementType::kF32;  // The default of transformers.

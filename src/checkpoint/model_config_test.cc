@@ -213,6 +213,16 @@ TEST(ModelConfigTest, BadNumbersNameTheField) {
   }
 }
 
+// A damaged file must not fill the terminal, nor move its cursor.
+TEST(ModelConfigTest, LongAndUnprintableNamesAreShownShort) {
+  const std::string bad = "x\x1b[2J\n" + std::string(100'000, 'y');
+  for (const char* field : {"hidden_act", "dtype", "model_type"}) {
+    const Error error = Failure(fmt::format("{{\"{}\": {}}}", field, json::Write(bad)));
+    EXPECT_LT(error.message.size(), 400u) << field;
+    EXPECT_NE(error.message.find("x\\u001b[2J\\nyy"), std::string::npos) << error.message;
+  }
+}
+
 TEST(ModelConfigTest, MissingDimensionsAreNamed) {
   for (const char* field : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                             "num_attention_heads", "max_position_embeddings"}) {

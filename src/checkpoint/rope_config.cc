@@ -69,7 +69,7 @@ Result<RopeConfig> ParseRopeConfig(const json::Value& config) {
       return Fail(
           ErrorCode::kUnsupported,
           fmt::format("{}.rope_type '{}' is not supported; supported are default and llama3",
-                      block_name, *type),
+                      block_name, ShortName(*type)),
           fmt::format("{}.rope_type", block_name));
     }
     ASSIGN_OR_RETURN(rope.scaling, ParseLlama3(fields, top));

@@ -162,6 +162,13 @@ std::string ShapeText(std::span<const int64_t> shape) {
 
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file,
                                                  uint64_t file_size) {
+  constexpr std::string_view kLfsPointer = "version https://git-lfs";
+  if (std::string_view(reinterpret_cast<const char*>(file.data()), file.size())
+          .starts_with(kLfsPointer)) {
+    return Invalid(
+        "is only a pointer of Git LFS to the tensors: fetch them with `git lfs pull`, or download "
+        "the file again");
+  }
   if (file_size < kLengthBytes || file.size() < kLengthBytes) {
     return Invalid(fmt::format(
         "{} bytes are too few for a safetensors file; it may be cut short: download it again",

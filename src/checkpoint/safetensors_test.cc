@@ -38,6 +38,13 @@ TEST(SafetensorsTest, ReadsTensorsByOffset) {
   EXPECT_EQ(header->tensors[2].num_elements(), 1);
 }
 
+// What a clone without LFS leaves in place of every large file.
+TEST(SafetensorsTest, NamesAPointerOfGitLfs) {
+  EXPECT_THAT(
+      Parse("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n").error().message,
+      HasSubstr("git lfs pull"));
+}
+
 TEST(SafetensorsTest, AcceptsWhatTheFormatAllows) {
   const struct {
     const char* name;

@@ -65,6 +65,8 @@ std::string MethodOf(const QuantizationSettings& settings) {
 SchemeResult ReadScheme(SchemeSource source) {
   if (!source.config && !source.sidecar) return PlainScheme(source.plain_type);
   const QuantizationSettings& first = source.config ? *source.config : *source.sidecar;
+  // What a list or a number asks for nobody knows; guessing by the other keys might be wrong.
+  RETURN_IF_ERROR(JsonFields(first.block, first.where + ".").String("quant_method"));
   const std::string method = MethodOf(first);
   // Two statements of ModelOpt are read together; of other methods config.json alone counts.
   if (source.config && source.sidecar) {
@@ -83,9 +85,9 @@ SchemeResult ReadScheme(SchemeSource source) {
   return Fail(
       ErrorCode::kUnsupported,
       fmt::format("{} {}; supported are {}", first.where,
-                  method.empty()
-                      ? "names no quant_method"
-                      : fmt::format("has quant_method '{}', which is not supported", method),
+                  method.empty() ? "names no quant_method"
+                                 : fmt::format("has quant_method '{}', which is not supported",
+                                               ShortName(method)),
                   kMethods),
       "quant_method");
 }

@@ -17,9 +17,10 @@ constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
 // A JSON file of a model folder, or null where there is none.
 Result<json::Value> ReadOptionalJson(const std::filesystem::path& file) {
-  if (!std::filesystem::exists(file)) return json::Value();
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxConfigBytes));
-  auto value = json::Parse(text);
+  const auto text = ReadFile(file, kMaxConfigBytes);
+  if (!text && text.error().code == ErrorCode::kNotFound) return json::Value();
+  if (!text) return tl::unexpected<Error>(text.error());
+  auto value = json::Parse(*text);
   if (!value) return tl::unexpected<Error>(std::move(value).error().In(file.string()));
   return value;
 }

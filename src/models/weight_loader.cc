@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -201,8 +202,8 @@ class Inspection {
   void Add(std::string problem, std::string name) {
     if (problems_.empty()) first_name_ = std::move(name);
     // The experts of a fused tensor all meet the same problem.
-    if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end())
-      problems_.push_back(std::move(problem));
+    if (!told_.insert(problem).second) return;
+    problems_.push_back(std::move(problem));
   }
 
   void Use(const std::vector<const StoredTensor*>& tensors) {
@@ -236,6 +237,7 @@ class Inspection {
   std::set<std::string, std::less<>> used_;
   std::set<std::string, std::less<>> failed_modules_;
   std::vector<std::string> problems_;
+  std::unordered_set<std::string> told_;  // problems_, since there may be one for each tensor
   std::string first_name_;
   std::map<std::string, std::pair<int64_t, std::string>> surprises_;  // count, an example
   std::vector<std::string> mixed_;

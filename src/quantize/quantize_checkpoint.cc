@@ -415,30 +415,60 @@ Status CopyTensor(const StoredTensor& tensor, SafetensorsWriter& writer) {
 }
 
 // Tokenizers, templates and the like; weights and their configuration are written anew.
-Status CopyOtherFiles(const fs::path& source, const fs::path& target) {
+Result<std::vector<fs::path>> FindOtherFiles(const fs::path& source) {
   constexpr std::array<std::string_view, 7> kWeights = {".safetensors", ".bin",  ".pt", ".pth",
                                                         ".gguf",        ".onnx", ".h5"};
+  // No tokenizer or template is larger; whatever is, is weights by another name.
+  constexpr uintmax_t kLargestCopied = uintmax_t{1} << 30;
+  std::vector<fs::path> files;
   std::error_code error;
   for (fs::directory_iterator entry(source, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     const std::string extension = entry->path().extension().string();
-    std::error_code ignored;
-    if (!entry->is_regular_file(ignored) || name == "config.json" ||
-        name == "hf_quant_config.json" || name.ends_with(".index.json") || name.starts_with(".") ||
+    if (name == "config.json" || name == "hf_quant_config.json" || name.ends_with(".index.json") ||
+        name.starts_with(".") ||
         std::find(kWeights.begin(), kWeights.end(), extension) != kWeights.end()) {
       continue;
     }
-    fs::copy_file(entry->path(), target / name, error);
-    if (error) break;
-    // The source may be read-only; the copy is the user's own.
-    fs::permissions(target / name, fs::perms::owner_write, fs::perm_options::add, ignored);
+    std::error_code ignored;
+    if (entry->is_symlink(ignored) && !fs::exists(entry->path(), ignored)) {
+      return Fail(
+          ErrorCode::kInvalidData,
+          fmt::format("{} is a link to {}, which cannot be followed; download it again, or "
+                      "remove the link to do without the file",
+                      entry->path().string(), fs::read_symlink(entry->path(), ignored).string()),
+          entry->path().string());
+    }
+    if (!entry->is_regular_file(ignored)) continue;
+    if (const uintmax_t size = entry->file_size(ignored); size > kLargestCopied) {
+      LOG_WARNING("quantize", "{} is not copied: {} bytes are no tokenizer or template",
+                  entry->path().string(), size);
+      continue;
+    }
+    files.push_back(entry->path());
   }
-  if (!error) return {};
+  if (!error) return files;
   return Fail(ErrorCode::kUnavailable,
-              fmt::format("cannot copy the files of {} to {}: {}", source.string(), target.string(),
-                          error.message()),
+              fmt::format("cannot list the files of {}: {}", source.string(), error.message()),
               source.string());
+}
+
+Status CopyFiles(const std::vector<fs::path>& files, const fs::path& target) {
+  for (const fs::path& file : files) {
+    const fs::path copy = target / file.filename();
+    std::error_code error;
+    fs::copy_file(file, copy, error);
+    if (error) {
+      return Fail(
+          ErrorCode::kUnavailable,
+          fmt::format("cannot copy {} to {}: {}", file.string(), target.string(), error.message()),
+          file.string());
+    }
+    // The source may be read-only; the copy is the user's own.
+    fs::permissions(copy, fs::perms::owner_write, fs::perm_options::add, error);
+  }
+  return {};
 }
 
 Status WriteText(const fs::path& path, const std::string& text) {
@@ -508,6 +538,7 @@ Result<QuantizeReport> QuantizeCheckpoint(ThreadPool& pool, const fs::path& sour
   const ParameterList list = ListParameters(spec, weights);
   RETURN_IF_ERROR(CheckParameters(list, checkpoint, *config.scheme, spec.tied_head));
   ASSIGN_OR_RETURN(const QuantizePlan plan, PlanQuantization(config, checkpoint, list, options));
+  ASSIGN_OR_RETURN(const std::vector<fs::path> other_files, FindOtherFiles(source));
 
   fs::path partial_path = out;
   partial_path += ".partial";
@@ -537,7 +568,7 @@ Result<QuantizeReport> QuantizeCheckpoint(ThreadPool& pool, const fs::path& sour
     RETURN_IF_ERROR(quantizer.WriteLayer(layer, &statistics));
   }
   RETURN_IF_ERROR(writer.Finish());
-  RETURN_IF_ERROR(CopyOtherFiles(source, partial.path()));
+  RETURN_IF_ERROR(CopyFiles(other_files, partial.path()));
   RETURN_IF_ERROR(WriteConfiguration(partial.path(), config, plan, options));
   RETURN_IF_ERROR(partial.MoveTo(out));
   return QuantizeReport{.quantized_modules = quantizer.modules(),

@@ -156,6 +156,26 @@ TEST_F(QuantizeTest, CopiesWhatStandsBesideTheWeights) {
     EXPECT_TRUE(fs::exists(out() / name)) << name;
 }
 
+// Neither a file that nobody can read nor one that would fill the disk is passed on in silence.
+TEST_F(QuantizeTest, RefusesBrokenLinksAndLeavesHugeFilesOut) {
+  const fs::path source = out().string() + ".source";
+  fs::remove_all(source);
+  fs::copy(Sample("llama-bf16"), source);
+  std::ofstream(source / "notes.dat").close();
+  fs::resize_file(source / "notes.dat", uintmax_t{2} << 30);  // Sparse.
+  fs::create_symlink("no_such_blob", source / "merges.txt");
+  const auto broken = QuantizeCheckpoint(pool_, source, out(), OptionsFor("int8-w8a8"), {});
+  ASSERT_FALSE(broken);
+  EXPECT_THAT(broken.error().message,
+              HasSubstr("merges.txt is a link to no_such_blob, which cannot be followed"));
+  fs::remove(source / "merges.txt");
+  const auto report = QuantizeCheckpoint(pool_, source, out(), OptionsFor("int8-w8a8"), {});
+  EXPECT_TRUE(report) << report.error().message;
+  EXPECT_FALSE(fs::exists(out() / "notes.dat"));
+  EXPECT_TRUE(fs::exists(out() / "tokenizer.json"));
+  fs::remove_all(source);
+}
+
 TEST_F(QuantizeTest, RefusesByName) {
   const auto failure = [&](const char* source, const QuantizeOptions& options) {
     const auto report = QuantizeCheckpoint(pool_, Sample(source), out(), options, {});

@@ -53,6 +53,7 @@ class ScratchFolder {
 // Puts the place of a file into the words that name it.
 void PointToFiles(std::vector<std::string>& words, const RecipeCommands& commands,
                   const std::filesystem::path& folder, const ScratchFolder& scratch) {
+  std::error_code ignored;
   for (size_t i = 1; i < words.size(); ++i) {
     std::string flag = words[i - 1];
     std::replace(flag.begin(), flag.end(), '_', '-');
@@ -60,7 +61,7 @@ void PointToFiles(std::vector<std::string>& words, const RecipeCommands& command
     if (const auto shown = commands.files.find(words[i]); shown != commands.files.end()) {
       if (std::string path = scratch.Write(words[i], shown->second); !path.empty())
         words[i] = std::move(path);
-    } else if (std::filesystem::exists(folder / words[i])) {
+    } else if (std::filesystem::exists(folder / words[i], ignored)) {
       words[i] = (folder / words[i]).string();
     }
   }

@@ -17,10 +17,10 @@ constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
 // An optional JSON object beside the tokenizer: empty if there is no such file.
 Result<json::Value> ReadObject(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return json::Value(json::Value::Object{});
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  auto value = json::Parse(text);
+  const auto text = ReadFile(path, kMaxConfigBytes);
+  if (!text && text.error().code == ErrorCode::kNotFound) return json::Value(json::Value::Object{});
+  if (!text) return tl::unexpected<Error>(text.error());
+  auto value = json::Parse(*text);
   if (!value)
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("{}: {}", path.string(), value.error().message));
@@ -80,7 +80,9 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::filesystem::path& 
     ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTokenizerJsonBytes));
     ASSIGN_OR_RETURN(TokenizerJson parts, ReadTokenizerJson(text));
     ASSIGN_OR_RETURN(std::vector<AddedToken> late, LateTokens(tokenizer->config_, parts));
-    ASSIGN_OR_RETURN(tokenizer->pipeline_, Pipeline::Create(std::move(parts), std::move(late)));
+    auto pipeline = Pipeline::Create(std::move(parts), std::move(late));
+    if (!pipeline) return tl::unexpected<Error>(std::move(pipeline).error().In("tokenizer.json"));
+    tokenizer->pipeline_ = *std::move(pipeline);
     return {};
   };
   if (Status status = load(); !status)

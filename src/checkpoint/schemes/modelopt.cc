@@ -41,7 +41,7 @@ Result<LinearLayout> LayoutOf(std::string_view algorithm, std::optional<int64_t>
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("{}.quant_algo '{}' is not supported; supported are {} and "
                             "MIXED_PRECISION of them",
-                            where, algorithm, fmt::join(kAlgorithms, ", ")),
+                            where, ShortName(algorithm), fmt::join(kAlgorithms, ", ")),
                 where + ".quant_algo");
   }
   layout.name = algorithm;

@@ -191,7 +191,9 @@ Status CheckExport(const json::Value& block, const std::string& where, bool& has
   RETURN_IF_ERROR(CheckString(*exported, inside, "weight_format", {"real_quantized"}));
   RETURN_IF_ERROR(CheckString(*exported, inside, "pack_method", {"reorder", "order"}));
   const json::Value* group = exported->Find("kv_cache_group");
-  has_kv_group = group != nullptr && !IsEmptySetting(*group);
+  if (group == nullptr || IsEmptySetting(*group)) return {};
+  RETURN_IF_ERROR(JsonFields(*exported, inside + ".").Strings("kv_cache_group"));
+  has_kv_group = true;
   return {};
 }
 
