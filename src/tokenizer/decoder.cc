@@ -165,7 +165,7 @@ Result<char32_t> OneCharacter(const StepFields& fields, std::string_view name) {
   return *code_point;
 }
 
-Result<std::unique_ptr<Decoder::Step>> ParseStep(const StepFields& fields) {
+Result<std::unique_ptr<Decoder::Step>> ParseStep(const StepFields& fields, TextGrowth& growth) {
   using Step = std::unique_ptr<Decoder::Step>;
   const std::string& type = fields.type();
   if (type == "ByteLevel") return Step(new ByteLevelStep);
@@ -186,6 +186,7 @@ Result<std::unique_ptr<Decoder::Step>> ParseStep(const StepFields& fields) {
   if (type == "Replace") {
     ASSIGN_OR_RETURN(Pattern pattern, Pattern::Parse(fields.Find("pattern"), fields.where()));
     ASSIGN_OR_RETURN(std::string content, fields.String("content"));
+    RETURN_IF_ERROR(growth.Add(fields, pattern.Growth(content)));
     return Step(new ReplaceStep(std::move(pattern), std::move(content)));
   }
   if (type == "Strip") {
@@ -208,11 +209,12 @@ Result<Decoder> Decoder::Parse(const json::Value* value) {
   Decoder decoder;
   decoder.present_ = value != nullptr && !value->is_null();
   size_t count = 0;
+  TextGrowth growth;
   bool byte_level = false;
   RETURN_IF_ERROR(ForEachStep(
       value, "decoder", "decoders",
       [&](const StepFields& fields) -> Status {
-        ASSIGN_OR_RETURN(auto step, ParseStep(fields));
+        ASSIGN_OR_RETURN(auto step, ParseStep(fields, growth));
         byte_level = fields.type() == "ByteLevel";
         decoder.has_byte_fallback_ |= fields.type() == "ByteFallback";
         decoder.steps_.push_back(std::move(step));

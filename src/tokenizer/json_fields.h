@@ -86,6 +86,27 @@ class StepFields {
   std::string where_;
 };
 
+// What the steps of a pipeline together can make of a text: the replacements of a few kilobytes of
+// tokenizer.json could else turn one letter into more than the memory holds. Those of real
+// tokenizers stay below 10.
+class TextGrowth {
+ public:
+  // Counts one step after which a text is up to `factor` times as long.
+  Status Add(const StepFields& fields, size_t factor) {
+    constexpr size_t kMost = 1024;
+    total_ = factor > kMost / total_ ? kMost + 1 : total_ * factor;
+    if (total_ <= kMost) return {};
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} ({}): the replacements up to here can make a text more than {} "
+                            "times as long, which is not supported",
+                            fields.where(), fields.type(), kMost),
+                fields.where());
+  }
+
+ private:
+  size_t total_ = 1;
+};
+
 // Steps of type Sequence may hold others this deep, and a pipeline this many in all.
 inline constexpr int kMaxSequenceDepth = 8;
 inline constexpr size_t kMaxSteps = 256;

@@ -105,7 +105,7 @@ class PrependStep : public Normalizer::Step {
   std::string prefix_;
 };
 
-Result<std::unique_ptr<Normalizer::Step>> ParseStep(const StepFields& fields) {
+Result<std::unique_ptr<Normalizer::Step>> ParseStep(const StepFields& fields, TextGrowth& growth) {
   using Step = std::unique_ptr<Normalizer::Step>;
   const std::string& type = fields.type();
   if (type == "NFC") return Step(new FormStep(unicode::NormalForm::kNfc));
@@ -122,10 +122,12 @@ Result<std::unique_ptr<Normalizer::Step>> ParseStep(const StepFields& fields) {
   if (type == "Replace") {
     ASSIGN_OR_RETURN(Pattern pattern, Pattern::Parse(fields.Find("pattern"), fields.where()));
     ASSIGN_OR_RETURN(std::string content, fields.String("content"));
+    RETURN_IF_ERROR(growth.Add(fields, pattern.Growth(content)));
     return Step(new ReplaceStep(std::move(pattern), std::move(content)));
   }
   if (type == "Prepend") {
     ASSIGN_OR_RETURN(std::string prefix, fields.String("prepend"));
+    RETURN_IF_ERROR(growth.Add(fields, 1 + prefix.size()));  // Of a text of one byte.
     return Step(new PrependStep(std::move(prefix)));
   }
   return fields.UnsupportedType(
@@ -141,10 +143,11 @@ Normalizer::~Normalizer() = default;
 Result<Normalizer> Normalizer::Parse(const json::Value* value) {
   Normalizer normalizer;
   size_t count = 0;
+  TextGrowth growth;
   RETURN_IF_ERROR(ForEachStep(
       value, "normalizer", "normalizers",
       [&](const StepFields& fields) -> Status {
-        ASSIGN_OR_RETURN(auto step, ParseStep(fields));
+        ASSIGN_OR_RETURN(auto step, ParseStep(fields, growth));
         normalizer.steps_.push_back(std::move(step));
         return {};
       },

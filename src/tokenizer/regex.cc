@@ -145,6 +145,19 @@ void Pattern::Find(std::string_view text, std::vector<Span>& spans) const {
   if (previous != text.size()) spans.push_back({previous, text.size(), false});
 }
 
+size_t Pattern::Growth(std::string_view replacement) const {
+  size_t shortest = string_.size();
+  if (compiled_ != nullptr) {
+    uint32_t empty = 0, characters = 0;
+    pcre2_pattern_info(compiled_->code, PCRE2_INFO_MATCHEMPTY, &empty);
+    pcre2_pattern_info(compiled_->code, PCRE2_INFO_MINLENGTH, &characters);
+    // Empty matches stand before every byte and behind the last one, and the bytes stay.
+    if (empty != 0 || characters == 0) return 1 + 2 * replacement.size();
+    shortest = characters;
+  }
+  return std::max<size_t>(1, (replacement.size() + shortest - 1) / shortest);
+}
+
 std::string Pattern::Replace(std::string_view text, std::string_view replacement) const {
   std::string out;
   std::vector<Span> spans;

@@ -39,6 +39,8 @@ class Pattern {
 
   // `text` with every match replaced.
   std::string Replace(std::string_view text, std::string_view replacement) const;
+  // How many times as long Replace can make a text, at least 1.
+  size_t Growth(std::string_view replacement) const;
 
  private:
   struct Compiled;

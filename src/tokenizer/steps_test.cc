@@ -87,6 +87,46 @@ TEST(StepsTest, Decoders) {
   EXPECT_GT(count, 100);
 }
 
+// A few steps must not make more of a letter than the memory holds.
+TEST(StepsTest, ReplacementsThatGrowATextWithoutEndAreRefused) {
+  const auto sequence = [](const char* list, const std::string& pattern, size_t content,
+                           int steps) {
+    std::string all;
+    for (int i = 0; i < steps; ++i) {
+      if (i > 0) all += ",";
+      all += R"({"type":"Replace","pattern":)" + pattern + R"(,"content":")" +
+             std::string(content, 'a') + R"("})";
+    }
+    return json::Parse(std::string(R"({"type":"Sequence",")") + list + "\":[" + all + "]}").value();
+  };
+  const struct {
+    std::string pattern;
+    size_t content;
+    int steps;
+    bool accepted;
+  } kCases[] = {
+      {R"({"String":"a"})", 2, 40, false},      {R"({"String":"a"})", 1, 200, true},
+      {R"({"String":"a"})", 2, 10, true},       {R"({"String":"aa"})", 2, 200, true},
+      {R"({"Regex":"a+"})", 1, 200, true},      {R"({"Regex":"."})", 10'000, 1, false},
+      {R"x({"Regex":"(?=a)"})x", 1, 40, false}, {R"({"Regex":"a*"})", 1, 40, false},
+      {R"({"String":""})", 1, 40, false},
+  };
+  for (const auto& test : kCases) {
+    const json::Value normalizers = sequence("normalizers", test.pattern, test.content, test.steps);
+    const auto normalizer = Normalizer::Parse(&normalizers);
+    EXPECT_EQ(normalizer.has_value(), test.accepted) << test.pattern << test.steps;
+    const json::Value decoders = sequence("decoders", test.pattern, test.content, test.steps);
+    const auto decoder = Decoder::Parse(&decoders);
+    EXPECT_EQ(decoder.has_value(), test.accepted) << test.pattern << test.steps;
+    if (normalizer) {
+      EXPECT_LE(normalizer->Normalize("aaaa").size(), 4u * 1024);
+    }
+    if (!decoder) {
+      EXPECT_THAT(decoder.error().message, ::testing::HasSubstr("1024 times"));
+    }
+  }
+}
+
 TEST(StepsTest, WholeTokenizers) {
   const int count = ForEachCase(
       "tokenizer", [](const json::Value& whole) { return Tokenizer::Parse(json::Write(whole)); },
