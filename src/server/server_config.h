@@ -30,6 +30,9 @@ struct ServerConfig {
 
   // Limits.
   uint64_t max_body_bytes = uint64_t{64} << 20;
+  // Of all requests that are not answered and all answers that are not sent, together; at least two
+  // requests of the largest size. What is large and comes above it is answered 503.
+  uint64_t max_held_bytes = uint64_t{1} << 30;
   uint32_t max_header_bytes = 1 << 20;
   int max_connections = 4096;
   int max_pending_requests = 4096;  // taken in and not finished; more are answered 503
@@ -37,6 +40,8 @@ struct ServerConfig {
   double header_timeout_seconds = 30;  // from the first byte of a request to the end of its head
   double body_timeout_seconds = 120;
   double write_timeout_seconds = 300;  // a client that reads nothing for so long is dropped
+  // An answer that is sent as a whole may be so large; a request whose answer grows larger fails.
+  uint64_t max_answer_bytes = uint64_t{512} << 20;
   int io_threads = 1;
   int worker_threads = 2;  // rendering, encoding, detokenizing
 

@@ -29,6 +29,8 @@ constexpr size_t kBacklogLow = size_t{16} << 10;
 constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
 // A refused body up to this size is still read, so that the client sees the answer and not a reset.
 constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
+// What is smaller is taken in and sent however much is held: the number of connections bounds it.
+constexpr size_t kSmall = size_t{64} << 10;
 constexpr auto kLinger = std::chrono::seconds(1);
 // What the records tell of a client that left before it was told anything.
 constexpr int kClientGone = 499;
@@ -45,10 +47,20 @@ Clock::duration Seconds(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
+uint64_t HeadBytes(const HttpRequest& head) {
+  uint64_t bytes = head.target.size();
+  for (const HttpHeader& header : head.headers) bytes += header.name.size() + header.value.size();
+  return bytes;
+}
+
 class Connection : public HttpConnection, public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<HttpCore> core, HttpIoThread* io, tcp::socket socket)
-      : core_(std::move(core)), io_(io), socket_(std::move(socket)) {
+      : core_(std::move(core)),
+        io_(io),
+        socket_(std::move(socket)),
+        received_(&core_->held_bytes),
+        unsent_(&core_->held_bytes) {
     error_code error;
     const tcp::endpoint remote = socket_.remote_endpoint(error);
     if (!error) client_ = fmt::format("{}:{}", remote.address().to_string(), remote.port());
@@ -90,6 +102,16 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     socket_.close(ignored);
     const auto self = shared_from_this();
     std::function<void()> on_closed = TakeOnClosed();
+    // Nobody takes what waits; a handler at work may keep this connection for a while.
+    {
+      std::lock_guard lock(mutex_);
+      out_ = {};
+      unsent_.Set(0);
+    }
+    sending_ = {};
+    sent_ = 0;
+    in_ = {};
+    received_.Set(0);
     if (state_ == State::kBusy) EndRecord();
     io_->connections.erase(self);
     if (on_closed) on_closed();
@@ -105,6 +127,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (gone_ || exchange != exchange_ || ended_) return;
     out_.append(bytes);
     backlog_ += bytes.size();
+    unsent_.Set(backlog_);
     response_bytes_ += body_bytes;
     ended_ = end;
     if (!std::exchange(flush_posted_, true)) Post([self = shared_from_this()] { self->Flush(); });
@@ -159,6 +182,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   bool draining() const { return core_->draining; }
   const HttpCore& core() const { return *core_; }
+  std::atomic<uint64_t>* held_bytes() { return &core_->held_bytes; }
 
  private:
   enum class State { kIdle, kHead, kBody, kBusy, kLingering };
@@ -238,6 +262,14 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       }
       if (parser_->is_done()) return Dispatch();
       if (used == 0 || error == http::error::need_more) break;
+    }
+    const size_t body_bytes = parser_ ? parser_->body().size() : 0;
+    received_.Set(in_.size() + body_bytes);
+    const bool arrives = state_ == State::kHead || state_ == State::kBody;
+    if (arrives && in_.size() + body_bytes > kSmall && core_->IsFull()) {
+      return Refuse(503,
+                    "The server holds as many large requests and answers as it may; try again "
+                    "later.");
     }
     // The parser bounds the head; between the chunks of a body it waits for an end that need not
     // come.
@@ -365,7 +397,11 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       if (error) return Close();
       write_deadline_ = Clock::time_point::max();
       sent_ += size;
-      backlog_ -= size;
+      {
+        std::lock_guard lock(mutex_);
+        backlog_ -= size;
+        unsent_.Set(backlog_);
+      }
       if (backlog_ < kBacklogLow && wants_writable_.exchange(false)) {
         std::function<void()> on_writable;
         {
@@ -433,6 +469,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   State state_ = State::kIdle;
   bool closed_ = false, read_armed_ = false, saw_eof_ = false, writing_ = false, http10_ = false;
   std::string in_;
+  HeldBytes received_;  // in_ and the body as far as it has come
   std::optional<HttpRequestParser> parser_;
   HttpRequest head_;  // of the current request, without body
   std::optional<HttpResponse> early_;
@@ -447,6 +484,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   std::mutex mutex_;  // guards what follows
   std::string out_;
+  HeldBytes unsent_;                           // the backlog
   uint64_t exchange_ = 0, last_exchange_ = 0;  // 0: none
   bool ended_ = false, flush_posted_ = false, gone_ = false, half_closed_ = false,
        close_after_ = false;
@@ -457,13 +495,17 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
 class Writer : public ResponseWriter {
  public:
+  // `request`: how large it is, head and body.
   Writer(std::shared_ptr<Connection> connection, uint64_t exchange, HttpRequest head, bool http10,
-         bool close)
+         bool close, uint64_t request_bytes)
       : connection_(std::move(connection)),
         exchange_(exchange),
         head_(std::move(head)),
         http10_(http10),
-        close_(close) {}
+        close_(close),
+        held_(connection_->held_bytes()) {
+    held_.Set(request_bytes);
+  }
 
   ~Writer() override {
     if (complete_) return;
@@ -481,6 +523,8 @@ class Writer : public ResponseWriter {
   void Send(HttpResponse response) override {
     // The handler, which adds to the head, may be gone with the server.
     if (closed()) return;
+    if (response.body.size() > kSmall && connection_->core().IsFull(response.body.size()))
+      response = Full();
     std::string out = Head(response, fmt::format("content-length: {}\r\n", response.body.size()));
     const bool has_body = head_.method != "HEAD";
     if (has_body) out += response.body;
@@ -516,6 +560,14 @@ class Writer : public ResponseWriter {
   }
 
  private:
+  static HttpResponse Full() {
+    HttpResponse response;
+    response.status = 503;
+    response.headers.push_back({"retry-after", "1"});
+    response.body =
+        R"({"error":{"message":"The server holds as many large requests and answers as it may; try again later.","type":"ServiceUnavailableError","param":null,"code":503}})";
+    return response;
+  }
   std::string Head(const HttpResponse& response, std::string_view framing) {
     const bool close = close_ || connection_->draining();
     connection_->SetStatus(exchange_, response.status, close);
@@ -543,6 +595,8 @@ class Writer : public ResponseWriter {
   const HttpRequest head_;
   const bool http10_;
   bool close_;
+  // As long as somebody could answer the request, he may keep what he made of it.
+  HeldBytes held_;
   bool started_ = false, complete_ = false;
   std::string framed_;
 };
@@ -554,8 +608,10 @@ void Connection::Dispatch() {
   http10_ = parser_->version() < 11;
   const bool close = http10_ || !parser_->keep_alive();
   const uint64_t exchange = BeginExchange(close);
-  auto writer = std::make_shared<Writer>(shared_from_this(), exchange, head_, http10_,
-                                         close || !parser_->is_done());
+  auto writer =
+      std::make_shared<Writer>(shared_from_this(), exchange, head_, http10_,
+                               close || !parser_->is_done(), HeadBytes(head_) + request_bytes_);
+  received_.Set(in_.size());
   if (early_) return writer->Send(std::move(*early_));
   core_->handler->Handle(std::move(request), std::move(writer));
 }
@@ -563,7 +619,9 @@ void Connection::Dispatch() {
 void Connection::Refuse(int status, const std::string& message) {
   const uint64_t exchange = BeginExchange(true);
   SetStatus(exchange, status, true);
-  in_.clear();
+  in_ = {};
+  parser_.reset();
+  received_.Set(0);
   const bool plain = status == 400;
   const std::string body =
       plain ? message

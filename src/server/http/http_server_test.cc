@@ -111,6 +111,10 @@ class TestHandler : public HttpHandler {
     }
     HttpResponse response;
     response.content_type = "text/plain";
+    if (request.path == "/large") {
+      response.body = std::string(100'000, 'x');
+      return writer->Send(std::move(response));
+    }
     response.body = request.method + " " + request.path + " " + std::to_string(request.body.size());
     writer->Send(std::move(response));
   }
@@ -301,6 +305,32 @@ TEST_F(HttpServerTest, LimitsWhatStandsBetweenChunks) {
                        "2;" +
                        fits + "\r\nab\r\n0\r\nA: " + fits + "\r\n\r\n"),
               HasSubstr("POST /p 2"));
+}
+
+TEST_F(HttpServerTest, LimitsWhatAllRequestsTogetherHold) {
+  ServerConfig config;
+  config.max_held_bytes = 1'000'000;
+  config.max_body_bytes = 500'000;
+  Start(config);
+  const auto post = [](size_t length, size_t sent) {
+    return "POST /p HTTP/1.1\r\nConnection: close\r\nContent-Length: " + std::to_string(length) +
+           "\r\n\r\n" + std::string(sent, 'x');
+  };
+  const std::string large = post(200'000, 200'000),
+                    answer = "GET /large HTTP/1.1\r\nConnection: close\r\n\r\n";
+  EXPECT_THAT(Exchange(large), HasSubstr("POST /p 200000"));
+  std::vector<std::unique_ptr<Client>> slow;
+  for (int i = 0; i < 2; ++i) {
+    slow.push_back(std::make_unique<Client>(server_->port()));
+    slow.back()->Send(post(500'000, 499'000));
+  }
+  EXPECT_TRUE(Eventually([&] { return Exchange(large).starts_with("HTTP/1.1 503"); }));
+  EXPECT_THAT(Exchange(answer), StartsWith("HTTP/1.1 503"));
+  // What is small is served all the same.
+  EXPECT_THAT(Exchange(post(1000, 1000)), HasSubstr("POST /p 1000"));
+  slow.clear();
+  EXPECT_TRUE(Eventually([&] { return Exchange(large).starts_with("HTTP/1.1 200"); }));
+  EXPECT_THAT(Exchange(answer), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(HttpServerTest, LimitsTheNumberOfConnections) {
