@@ -12,6 +12,13 @@
 
 namespace sluice {
 
+namespace {
+
+// Parsing, rendering and encoding a body of this size takes milliseconds; of the largest, seconds.
+constexpr size_t kLargeBody = size_t{256} << 10;
+
+}  // namespace
+
 struct Api::Route {
   RouteSpec spec;
   void (Api::*inline_handler)(const HttpRequest&, Writer) = nullptr;
@@ -363,11 +370,14 @@ void Api::Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
   }
   writer = std::make_shared<PendingWriter>(std::move(writer), pending_);
   const auto handler = route->worker_handler;
-  pool_.Submit([this, handler, request = std::make_shared<HttpRequest>(std::move(request)),
-                writer = std::move(writer), current = std::move(current)]() mutable {
-    if (writer->closed()) return;
-    (this->*handler)(*request, std::move(writer), std::move(current));
-  });
+  const bool is_long = request.body.size() > kLargeBody;
+  pool_.Submit(
+      [this, handler, request = std::make_shared<HttpRequest>(std::move(request)),
+       writer = std::move(writer), current = std::move(current)]() mutable {
+        if (writer->closed()) return;
+        (this->*handler)(*request, std::move(writer), std::move(current));
+      },
+      is_long);
 }
 
 }  // namespace sluice

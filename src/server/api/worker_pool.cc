@@ -1,10 +1,12 @@
 #include "server/api/worker_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice {
 
-WorkerPool::WorkerPool(int num_threads) {
+WorkerPool::WorkerPool(int num_threads)
+    : most_long_(static_cast<size_t>(std::max(1, num_threads - 1))) {
   for (int i = 0; i < std::max(1, num_threads); ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -12,21 +14,22 @@ WorkerPool::~WorkerPool() {
   Stop();
 }
 
-void WorkerPool::Submit(std::function<void()> task) {
+void WorkerPool::Submit(std::function<void()> task, bool is_long) {
   {
     std::lock_guard lock(mutex_);
     if (stopping_) return;
-    tasks_.push_back(std::move(task));
+    (is_long ? long_ : short_).push_back({++num_tasks_, std::move(task)});
   }
   wake_.notify_one();
 }
 
 void WorkerPool::Stop() {
-  std::deque<std::function<void()>> dropped;
+  std::deque<Task> dropped_short, dropped_long;
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
-    dropped.swap(tasks_);
+    dropped_short.swap(short_);
+    dropped_long.swap(long_);
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) {
@@ -34,17 +37,30 @@ void WorkerPool::Stop() {
   }
 }
 
+std::deque<WorkerPool::Task>* WorkerPool::Next() {
+  const bool may_be_long = !long_.empty() && num_long_ < most_long_;
+  if (!may_be_long) return short_.empty() ? nullptr : &short_;
+  return short_.empty() || long_.front().number < short_.front().number ? &long_ : &short_;
+}
+
 void WorkerPool::Work() {
+  std::unique_lock lock(mutex_);
   while (true) {
-    std::function<void()> task;
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
-      if (stopping_) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
-    }
+    wake_.wait(lock, [this] { return stopping_ || Next() != nullptr; });
+    if (stopping_) return;
+    std::deque<Task>* const queue = Next();
+    const bool is_long = queue == &long_;
+    std::function<void()> task = std::move(queue->front().work);
+    queue->pop_front();
+    if (is_long) ++num_long_;
+    lock.unlock();
     task();
+    task = nullptr;  // What it holds goes without the lock.
+    lock.lock();
+    if (is_long) {
+      --num_long_;
+      if (!long_.empty()) wake_.notify_one();
+    }
   }
 }
 

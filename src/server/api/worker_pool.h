@@ -3,6 +3,8 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -11,27 +13,40 @@
 
 namespace sluice {
 
-// Runs tasks in order of arrival on a few threads. Whoever submits bounds the number of tasks: a
-// request has at most one in the queue at a time, and the number of requests is limited. Thread
-// safety: Submit may be called from any thread, also from a task.
+// Runs tasks in order of arrival on a few threads; of those that may take long, one thread fewer at
+// a time, so that they cannot hold up the others: a stream of tokens, a short prompt. Whoever
+// submits bounds the number of tasks: a request has at most one in the queue at a time, and the
+// number of requests is limited. Thread safety: Submit may be called from any thread, also from a
+// task.
 class WorkerPool {
  public:
+  // Two threads are the fewest with which short tasks need not wait for long ones.
   explicit WorkerPool(int num_threads);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Dropped without being run once Stop() has been called.
-  void Submit(std::function<void()> task);
+  // Dropped without being run once Stop() has been called. `is_long`: it may take long.
+  void Submit(std::function<void()> task, bool is_long = false);
   // Runs what is in progress to its end, drops the rest and joins the threads.
   void Stop();
 
  private:
-  void Work();
+  struct Task {
+    uint64_t number = 0;  // in order of arrival
+    std::function<void()> work;
+  };
 
-  std::mutex mutex_;
+  void Work();
+  // The queue of the task to be run next, or null.   REQUIRES: mutex_ is held.
+  std::deque<Task>* Next();
+
+  const size_t most_long_;
+  std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
-  std::deque<std::function<void()>> tasks_;
+  std::deque<Task> short_, long_;
+  uint64_t num_tasks_ = 0;
+  size_t num_long_ = 0;  // that run now
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
