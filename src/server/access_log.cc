@@ -13,6 +13,8 @@ namespace sluice {
 namespace {
 
 constexpr auto kLastLines = std::chrono::seconds(1);
+// Of a target, which may be as long as a request's head: what is longer is cut.
+constexpr size_t kMaxTargetBytes = 2048;
 
 // Past the C library's buffer: a thread that is stuck in it would hold up the end of the program.
 void WriteAll(int file, std::string_view text) {
@@ -56,9 +58,12 @@ AccessLog::~AccessLog() {
 }
 
 std::string AccessLog::Line(const HttpExchangeRecord& record) {
-  return fmt::format("INFO:     {} - \"{} {} HTTP/{}\" {} {}\n", record.client,
-                     PercentEncodeUnsafe(record.method), PercentEncodeUnsafe(record.target),
-                     record.version, record.status, HttpReason(record.status));
+  const bool is_long = record.target.size() > kMaxTargetBytes;
+  return fmt::format("INFO:     {} - \"{} {}{} HTTP/{}\" {} {}\n", record.client,
+                     PercentEncodeUnsafe(record.method),
+                     PercentEncodeUnsafe(record.target.substr(0, kMaxTargetBytes)),
+                     is_long ? "..." : "", record.version, record.status,
+                     HttpReason(record.status));
 }
 
 void AccessLog::Add(const HttpExchangeRecord& record) {

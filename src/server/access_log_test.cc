@@ -58,6 +58,19 @@ TEST(AccessLogTest, WritesAsUvicorn) {
             lines);
 }
 
+TEST(AccessLogTest, CutsLongTargets) {
+  HttpExchangeRecord record;
+  const std::string target = "/" + std::string(1 << 20, 'a');
+  record.client = "127.0.0.1:1";
+  record.method = "GET";
+  record.target = target;
+  record.version = "1.1";
+  record.status = 404;
+  const std::string line = AccessLog::Line(record);
+  EXPECT_LT(line.size(), 2200u);
+  EXPECT_THAT(line, testing::EndsWith("aaa... HTTP/1.1\" 404 Not Found\n"));
+}
+
 TEST(AccessLogTest, CanBeQuiet) {
   const std::string_view line = "INFO:     127.0.0.1:5 - \"GET /v1/models HTTP/1.1\" 200 OK\n";
   ServerConfig config;
