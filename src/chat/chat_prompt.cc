@@ -157,7 +157,8 @@ Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat f
       result.Set("reasoning", value);
       result.Set("reasoning_content", value);
     } else {
-      result.Set(name, value);
+      // Not Set(), whose search for the name would make a message of many names quadratic.
+      result.as_object().emplace_back(name, value);
     }
   }
   return result;
@@ -231,6 +232,13 @@ json::Value SpecialTokens(const json::Value& tokenizer_config,
   return result;
 }
 
+Status CheckTemplateKwargs(const json::Value& kwargs) {
+  if (Depth(kwargs) <= kMaxKwargsDepth && json::Write(kwargs).size() <= kMaxKwargsBytes) return {};
+  return Bad("chat_template_kwargs", "larger than " + std::to_string(kMaxKwargsBytes) +
+                                         " bytes or nested deeper than " +
+                                         std::to_string(kMaxKwargsDepth) + " levels");
+}
+
 Result<json::Value> NormalizeMessages(const json::Value& messages, ContentFormat format) {
   if (!messages.is_array()) {
     return Bad("messages", std::string("must be a list, not ") + json::TypeName(messages.type()));
@@ -257,11 +265,7 @@ Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
     return Bad("chat_template_kwargs",
                std::string("must be an object, not ") + json::TypeName(kwargs.type()));
   }
-  if (Depth(kwargs) > kMaxKwargsDepth || json::Write(kwargs).size() > kMaxKwargsBytes) {
-    return Bad("chat_template_kwargs", "larger than " + std::to_string(kMaxKwargsBytes) +
-                                           " bytes or nested deeper than " +
-                                           std::to_string(kMaxKwargsDepth) + " levels");
-  }
+  RETURN_IF_ERROR(CheckTemplateKwargs(kwargs));
   ASSIGN_OR_RETURN(
       json::Value normal,
       NormalizeMessages(messages, options.content_format.value_or(chat_template.content_format())));

@@ -36,6 +36,10 @@ json::Value SpecialTokens(const json::Value& tokenizer_config,
 Result<json::Value> NormalizeMessages(const json::Value& messages,
                                       ChatTemplate::ContentFormat format);
 
+// kInvalidArgument where chat_template_kwargs are larger or nested deeper than settings of a
+// template are; RenderChatPrompt says so too.
+Status CheckTemplateKwargs(const json::Value& kwargs);
+
 // `messages` as in the request. The result is tokenized without adding special tokens.
 // kInvalidArgument: bad messages, or what ChatTemplate::Render says.
 Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,

@@ -117,6 +117,9 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
   const int64_t length = static_cast<int64_t>(asked.prompt.size());
   if (params.prompt_logprobs) active->prompt.logprobs.resize(asked.prompt.size());
   active->num_unfinished = asked.num_sequences;
+  std::vector<int32_t> ends = eos_token_ids;
+  ends.insert(ends.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
+  const SharedList<int32_t> end_tokens = std::move(ends);
   for (int i = 0; i < asked.num_sequences; ++i) {
     auto sequence = std::make_unique<ActiveSequence>();
     sequence->request = active.get();
@@ -133,10 +136,7 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
     sequence->sampling.params = &params;
     sequence->sampling.seed =
         (params.seed ? static_cast<uint64_t>(*params.seed) : seed) + static_cast<uint64_t>(i);
-    sequence->sampling.end_tokens = eos_token_ids;
-    sequence->sampling.end_tokens.insert(sequence->sampling.end_tokens.end(),
-                                         params.stop_token_ids.begin(),
-                                         params.stop_token_ids.end());
+    sequence->sampling.end_tokens = end_tokens;
     active->sequences.push_back(std::move(sequence));
   }
   return active;

@@ -298,7 +298,7 @@ void EngineCore::Sample(const StepPlan& plan) {
 std::optional<FinishReason> EngineCore::EndOf(const ActiveSequence& sequence, int32_t token,
                                               std::optional<int32_t>& stop_token) const {
   const SamplingParams& params = *sequence.sampling.params;
-  const auto contains = [token](const std::vector<int32_t>& ids) {
+  const auto contains = [token](std::span<const int32_t> ids) {
     return std::find(ids.begin(), ids.end(), token) != ids.end();
   };
   if (sequence.num_output_tokens() > params.min_tokens) {

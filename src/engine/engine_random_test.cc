@@ -38,13 +38,13 @@ class Reference {
   Expected Sequence(const Request& request, uint64_t seed) {
     const SamplingParams& params = request.sampling;
     Expected expected;
-    SequenceSampling sampling{&params, seed, kEndTokens, {}};
-    sampling.end_tokens.insert(sampling.end_tokens.end(), params.stop_token_ids.begin(),
-                               params.stop_token_ids.end());
+    std::vector<int32_t> ends = kEndTokens;
+    ends.insert(ends.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
+    SequenceSampling sampling{&params, seed, std::move(ends), {}};
     std::vector<int32_t> tokens = request.prompt;
     const auto prompt = static_cast<int64_t>(tokens.size());
     const int64_t most = std::min(params.max_tokens, max_model_len_ - prompt);
-    const auto is_in = [](int32_t token, const std::vector<int32_t>& ids) {
+    const auto is_in = [](int32_t token, std::span<const int32_t> ids) {
       return std::find(ids.begin(), ids.end(), token) != ids.end();
     };
     while (!expected.finish) {

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/active_request.h"
 #include "engine/engine_testing.h"
 
 namespace sluice {
@@ -166,6 +167,19 @@ TEST(Engine, EndTokensStopTokensAndMinTokens) {
   sink = fake.Ask(prompt, params);
   EXPECT_EQ(sink->tokens(), std::vector<int32_t>(10, FakeModel::kEos));
   EXPECT_EQ(sink->sequences[0].finish, FinishReason::kLength);
+}
+
+// A list of stop tokens may be as long as the vocabulary, and a request have thousands of
+// sequences.
+TEST(Engine, SequencesShareTheListOfTheirEndTokens) {
+  Request request;
+  request.prompt = {1};
+  request.num_sequences = 2;
+  request.sampling.stop_token_ids = {7, 8};
+  const auto active = MakeActiveRequest(1, std::move(request), {64, 100}, {63}, 0, false);
+  const SharedList<int32_t>& first = active->sequences[0]->sampling.end_tokens;
+  EXPECT_EQ(std::vector<int32_t>(first.begin(), first.end()), (std::vector<int32_t>{63, 7, 8}));
+  EXPECT_EQ(first.data(), active->sequences[1]->sampling.end_tokens.data());
 }
 
 TEST(Engine, TheContextEndsASequence) {

@@ -12,10 +12,13 @@ constexpr float kLargestBias = 100;
 void MaskAllBut(std::span<const int32_t> allowed, std::span<float> logits) {
   // Without a second array: the allowed ones, in rising order, part the row into gaps.
   thread_local std::vector<int32_t> sorted;
-  sorted.assign(allowed.begin(), allowed.end());
-  std::sort(sorted.begin(), sorted.end());
+  if (!std::is_sorted(allowed.begin(), allowed.end())) {
+    sorted.assign(allowed.begin(), allowed.end());
+    std::sort(sorted.begin(), sorted.end());
+    allowed = sorted;
+  }
   size_t next = 0;
-  for (const int32_t token : sorted) {
+  for (const int32_t token : allowed) {
     const size_t index = static_cast<size_t>(token);
     if (index < next) continue;  // twice in the list
     std::fill(logits.begin() + static_cast<int64_t>(next), logits.begin() + token, kMasked);
@@ -24,8 +27,8 @@ void MaskAllBut(std::span<const int32_t> allowed, std::span<float> logits) {
   std::fill(logits.begin() + static_cast<int64_t>(next), logits.end(), kMasked);
 }
 
-void MaskBadWords(const std::vector<std::vector<int32_t>>& bad_words,
-                  std::span<const int32_t> output, std::span<float> logits) {
+void MaskBadWords(std::span<const std::vector<int32_t>> bad_words, std::span<const int32_t> output,
+                  std::span<float> logits) {
   for (const std::vector<int32_t>& word : bad_words) {
     if (word.empty() || word.size() - 1 > output.size()) continue;
     const std::span<const int32_t> tail = output.last(word.size() - 1);

@@ -19,8 +19,8 @@ namespace sluice {
 // What sampling keeps of one sequence between steps.
 struct SequenceSampling {
   const SamplingParams* params = nullptr;
-  uint64_t seed = 0;                // already of this sequence (seed + j)
-  std::vector<int32_t> end_tokens;  // masked before min_tokens
+  uint64_t seed = 0;               // already of this sequence (seed + j)
+  SharedList<int32_t> end_tokens;  // masked before min_tokens
   TokenCounts counts;
 };
 

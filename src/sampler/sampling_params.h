@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/shared_list.h"
+
 namespace sluice {
 
 // What the logprobs of answers are: of the model's own logits, or of what the token was drawn from
@@ -20,16 +22,16 @@ struct SamplingParams {
   double min_p = 0.0;        // [0, 1]
   double presence_penalty = 0.0;
   double frequency_penalty = 0.0;
-  double repetition_penalty = 1.0;                    // > 0
-  std::optional<int64_t> seed;                        // sequence j of a request uses seed + j
-  std::vector<std::pair<int32_t, float>> logit_bias;  // token, added to its logit
-  std::optional<std::vector<int32_t>> allowed_token_ids;
-  std::vector<std::vector<int32_t>> bad_words;  // token sequences that must not be completed
+  double repetition_penalty = 1.0;                   // > 0
+  std::optional<int64_t> seed;                       // sequence j of a request uses seed + j
+  SharedList<std::pair<int32_t, float>> logit_bias;  // token, added to its logit
+  std::optional<SharedList<int32_t>> allowed_token_ids;
+  SharedList<std::vector<int32_t>> bad_words;  // token sequences that must not be completed
 
   int64_t max_tokens = 16;  // >= 1
   int64_t min_tokens = 0;   // end tokens are masked before
   bool ignore_eos = false;
-  std::vector<int32_t> stop_token_ids;
+  SharedList<int32_t> stop_token_ids;
 
   // Logprobs of the chosen token and of the `*logprobs` best; -1: the whole vocabulary. Those of
   // the prompt are always of the raw logits.

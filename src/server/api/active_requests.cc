@@ -1,17 +1,18 @@
 #include "server/api/active_requests.h"
 
-#include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 namespace sluice {
 namespace {
 
+using IdSet = std::unordered_set<std::string_view>;
+
 // `id` is "cmpl-0123": both that and "0123" name it.
-bool Names(const std::vector<std::string>& ids, const std::string& id) {
+bool Names(const IdSet& ids, std::string_view id) {
   if (ids.empty()) return true;
   const size_t dash = id.find('-');
-  return std::any_of(ids.begin(), ids.end(), [&](const std::string& given) {
-    return given == id || (dash != std::string::npos && id.substr(dash + 1) == given);
-  });
+  return ids.contains(id) || (dash != std::string_view::npos && ids.contains(id.substr(dash + 1)));
 }
 
 }  // namespace
@@ -50,10 +51,11 @@ void ActiveRequests::Remove(const AbortableRequest* request) {
 
 std::vector<std::shared_ptr<AbortableRequest>> ActiveRequests::All(
     const std::vector<std::string>& ids) const {
+  const IdSet wanted(ids.begin(), ids.end());  // a list may be as long as a body
   std::vector<std::shared_ptr<AbortableRequest>> result;
   std::lock_guard lock(mutex_);
   const auto take = [&](const Entry& entry) {
-    if (!Names(ids, entry.id)) return;
+    if (!Names(wanted, entry.id)) return;
     if (auto request = entry.request.lock()) result.push_back(std::move(request));
   };
   for (const auto& [key, entry] : running_) take(entry);

@@ -137,6 +137,14 @@ void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,
   out.push_back(']');
 }
 
+size_t PromptLogprobBytes(const PromptResult& result) {
+  constexpr size_t kEntryBytes = 64;
+  size_t bytes = 0;
+  for (const auto& logprobs : result.logprobs)
+    bytes += kEntryBytes * (1 + (logprobs ? logprobs->top.size() : 0));
+  return bytes;
+}
+
 std::string ErrorEvent(const ApiError& error) {
   return "data: " + ErrorBody(error, /*spaced=*/true) + std::string(kEventEnd) +
          std::string(kDoneEvent);

@@ -57,6 +57,10 @@ inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
 inline constexpr std::string_view kSilenceEvent = ": keep-alive\n\n";
 // An error inside a stream, with spaces as the recordings of vLLM have it, followed by the end of
 // the stream.
+// How long AppendPromptLogprobs and AppendTokenIds write, about.
+size_t PromptLogprobBytes(const PromptResult& result);
+inline constexpr size_t kTokenIdBytes = 8;
+
 std::string ErrorEvent(const ApiError& error);
 
 }  // namespace sluice

@@ -23,7 +23,6 @@ namespace sluice {
 
 class AnswerWriter;
 struct ChatRequest;
-struct ConversationFields;
 struct GenerationRequest;
 struct SamplingFields;
 
@@ -110,9 +109,9 @@ class Api : public HttpHandler {
                      Model model);
   ApiStatus Detokenize(const HttpRequest& request, const json::Value& body, Writer writer,
                        Model model);
+  // `conversations`: the messages of each, with all else as `decoded` says.
   ApiStatus StartChat(const HttpRequest& request, const ChatRequest& decoded,
-                      std::span<const ConversationFields> conversations, Writer writer,
-                      Model model);
+                      std::span<const json::Value> conversations, Writer writer, Model model);
   void Start(GenerationRequest generation, const SamplingFields& fields, Writer writer,
              std::unique_ptr<AnswerWriter> answer, Model model);
 

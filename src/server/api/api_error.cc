@@ -32,6 +32,15 @@ tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view 
       fmt::format("{} is not supported by this server; leave `{}` out", feature, name), name);
 }
 
+ApiError AnswerTooLarge(uint64_t bytes) {
+  return BadParameter(
+             fmt::format("The answer is larger than the {} bytes that this server keeps for one; "
+                         "lower n, max_tokens or logprobs, leave echo out, or stream",
+                         bytes),
+             "n")
+      .value();
+}
+
 ApiError FromError(const Error& error) {
   ApiError result;
   result.message = error.message;

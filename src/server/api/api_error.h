@@ -37,6 +37,9 @@ tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view
 // A feature that requests can name and this server does not have.
 tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view name);
 
+// An answer of more than `bytes`.
+ApiError AnswerTooLarge(uint64_t bytes);
+
 // An error of another layer: 400, 404, 503 or 500 by its code.
 ApiError FromError(const Error& error);
 

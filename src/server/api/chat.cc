@@ -34,7 +34,9 @@ class ChatAnswer : public OpenAiAnswer {
 
   void OnPrompt(int prompt, PromptResult result) override {
     Count(prompt, result);
-    if (prompt == 0) first_result_ = std::move(result);
+    if (prompt != 0) return;
+    Keep(PromptLogprobBytes(result));
+    first_result_ = std::move(result);
   }
 
   void OnDelta(ChoiceDelta delta) override {
@@ -44,6 +46,7 @@ class ChatAnswer : public OpenAiAnswer {
     std::string logprobs;
     if (options_.logprobs) AppendLogprobs(logprobs, choice, delta);
     if (!options_.stream) {
+      Keep(delta.text.size() + logprobs.size() + kTokenIdBytes * delta.tokens.size());
       choice.text += delta.text;
       if (!logprobs.empty() && !choice.logprobs.empty()) choice.logprobs.push_back(',');
       choice.logprobs += logprobs;

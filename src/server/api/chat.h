@@ -36,16 +36,17 @@ ApiResult<ChatRequest> DecodeChatRequest(const json::Value& body, const ServerCo
 // Several conversations in `messages`, one answer each; what else the body says holds for all.
 struct BatchChatRequest {
   ChatRequest common;
-  std::vector<ConversationFields> conversations;
+  std::vector<json::Value> conversations;  // the messages of each
 };
 ApiResult<BatchChatRequest> DecodeBatchChatRequest(const json::Value& body,
                                                    const ServerConfig& config);
 
 // Reads and checks `messages` and its companions.
 ConversationFields ReadConversation(FieldReader& reader);
-// The prompt's text. 400: no template, a template that raises, messages that it cannot take.
+// The prompt's text of `messages`, with all else as `conversation` says. 400: no template, a
+// template that raises, messages that it cannot take.
 ApiResult<std::string> RenderConversation(const ConversationFields& conversation,
-                                          const ModelContext& model);
+                                          const json::Value& messages, const ModelContext& model);
 
 struct ChatAnswerOptions {
   AnswerOptions common;

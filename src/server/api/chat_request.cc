@@ -11,6 +11,8 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxConversations = 1024;
+// What all conversations of a batch share, once for each: every template is given it anew.
+constexpr size_t kMaxSharedBytes = size_t{64} << 20;
 
 // The first of the message types that vLLM tries; its errors stand first in what it reports.
 constexpr std::string_view kFirstMessageType = "ChatCompletionDeveloperMessageParam";
@@ -211,15 +213,15 @@ ConversationFields ReadConversation(FieldReader& reader) {
 }
 
 ApiResult<std::string> RenderConversation(const ConversationFields& conversation,
-                                          const ModelContext& model) {
+                                          const json::Value& messages, const ModelContext& model) {
   if (conversation.chat_template && !model.config.trust_request_chat_template) {
     return BadRequest(
         "Chat template is passed with request, but --trust-request-chat-template is not set. "
         "Refused request with untrusted "
         "chat template.");
   }
-  API_RETURN_IF_ERROR(CheckParts(conversation.messages, model.name()));
-  if (conversation.messages.as_array().empty()) {
+  API_RETURN_IF_ERROR(CheckParts(messages, model.name()));
+  if (messages.as_array().empty()) {
     return BadRequest(
         "Cannot apply chat template to an empty conversation. Provide at least one message.");
   }
@@ -231,6 +233,9 @@ ApiResult<std::string> RenderConversation(const ConversationFields& conversation
         "header that will prompt it to "
         "start a new assistant message instead.");
   }
+  // Before they are put into what the server was started with, one by one.
+  if (const Status small = CheckTemplateKwargs(conversation.chat_template_kwargs); !small)
+    return BadRequest(small.error().message);
   ChatPromptOptions options;
   options.tools = conversation.tools;
   options.documents = conversation.documents;
@@ -261,7 +266,7 @@ ApiResult<std::string> RenderConversation(const ConversationFields& conversation
         "own.");
   }
   Result<std::string> text =
-      RenderChatPrompt(*chat_template, model.special_tokens, conversation.messages, options);
+      RenderChatPrompt(*chat_template, model.special_tokens, messages, options);
   if (!text) return BadRequest(text.error().message);
   return *std::move(text);
 }
@@ -356,17 +361,22 @@ ApiResult<BatchChatRequest> DecodeBatchChatRequest(const json::Value& body,
   // What is left is a chat request with the first conversation; a batch is never streamed.
   json::Value first{json::Value::Object{}};
   for (const auto& [key, value] : body.as_object()) {
-    if (key != "messages" && key != "stream" && key != "stream_options") first.Set(key, value);
+    if (key != "messages" && key != "stream" && key != "stream_options")
+      first.as_object().emplace_back(key, value);
   }
-  first.Set("messages", conversations[0]);
+  first.as_object().emplace_back("messages", conversations[0]);
   API_ASSIGN_OR_RETURN(ChatRequest common, DecodeChatRequest(first, config));
-  BatchChatRequest request;
-  for (const json::Value& messages : conversations) {
-    ConversationFields conversation = common.conversation;
-    conversation.messages = messages;
-    request.conversations.push_back(std::move(conversation));
+  const size_t shared_bytes = json::Write(common.conversation.documents).size();
+  if (shared_bytes * conversations.size() > kMaxSharedBytes) {
+    return BadParameter(
+        fmt::format("documents of {} bytes for {} conversations are too much for one request; send "
+                    "fewer conversations at a time",
+                    shared_bytes, conversations.size()),
+        "documents");
   }
+  BatchChatRequest request;
   request.common = std::move(common);
+  request.conversations = conversations;
   return request;
 }
 

@@ -53,6 +53,10 @@ class LogprobColumns {
     tops_.push_back('}');
   }
 
+  size_t bytes() const {
+    return offsets_.size() + logprobs_.size() + tokens_.size() + tops_.size();
+  }
+
   void AppendTo(std::string& out) const {
     out.append(R"({"text_offset":[)")
         .append(offsets_)
@@ -98,6 +102,7 @@ class CompletionAnswer : public OpenAiAnswer {
 
   void OnPrompt(int prompt, PromptResult result) override {
     Count(prompt, result);
+    Keep(PromptLogprobBytes(result));
     results_[static_cast<size_t>(prompt)] = std::move(result);
   }
 
@@ -114,6 +119,7 @@ class CompletionAnswer : public OpenAiAnswer {
 
     LogprobColumns chunk_columns(options_);
     LogprobColumns& columns = options_.stream ? chunk_columns : choice.columns;
+    const size_t bytes_before = columns.bytes();
     if (options_.logprobs) {
       if (first && echo_) AddPrompt(prompt, columns, choice.offset);
       for (size_t i = 0; i < delta.logprobs.size() && !drop_output_; ++i) {
@@ -124,6 +130,9 @@ class CompletionAnswer : public OpenAiAnswer {
       }
     }
     if (!options_.stream) {
+      Keep(delta.text.size() + kTokenIdBytes * delta.tokens.size() + columns.bytes() -
+           bytes_before);
+      if (first) KeepPrompt(prompt);
       choice.text += delta.text;
       choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
       if (delta.finish) {
@@ -225,6 +234,12 @@ class CompletionAnswer : public OpenAiAnswer {
       columns.Add(tokens[i], std::span(tokens).first(i), known ? &*result.logprobs[i] : nullptr,
                   offset);
     }
+  }
+
+  // What is said of the prompt in each of its choices.
+  void KeepPrompt(size_t prompt) {
+    if (options_.return_token_ids) Keep(kTokenIdBytes * prompts_[prompt].tokens.size());
+    if (options_.prompt_logprobs) Keep(PromptLogprobBytes(results_[prompt]));
   }
 
   void AppendChoice(std::string& body, size_t index) {

@@ -14,11 +14,12 @@
 namespace sluice {
 namespace {
 
-AnswerIdentity MakeIdentity(std::string_view prefix, const HttpRequest& request,
-                            const SamplingFields& fields, const ModelContext& model,
-                            const Metrics* metrics) {
+ApiResult<AnswerIdentity> MakeIdentity(std::string_view prefix, const HttpRequest& request,
+                                       const SamplingFields& fields, const ModelContext& model,
+                                       const Metrics* metrics) {
   AnswerIdentity identity;
   const std::string* header = request.Header("x-request-id");
+  if (header != nullptr) API_RETURN_IF_ERROR(CheckNameLength("X-Request-Id", *header));
   const std::string id = header != nullptr   ? *header
                          : fields.request_id ? *fields.request_id
                                              : RandomHex(16);
@@ -151,8 +152,9 @@ ApiStatus Api::Completions(const HttpRequest& request, const json::Value& body, 
   }
 
   CompletionAnswerOptions options;
-  options.common = MakeOptions(MakeIdentity("cmpl-", request, fields, *model, metrics_), model,
-                               fields, sampling);
+  API_ASSIGN_OR_RETURN(AnswerIdentity identity,
+                       MakeIdentity("cmpl-", request, fields, *model, metrics_));
+  options.common = MakeOptions(std::move(identity), model, fields, sampling);
   if (!decoded.detokenize) options.common.return_token_ids = true;
   API_ASSIGN_OR_RETURN(GenerationRequest generation,
                        MakeGeneration(request, options.common.identity.id, fields, config_));
@@ -190,7 +192,7 @@ ApiStatus Api::Completions(const HttpRequest& request, const json::Value& body, 
 ApiStatus Api::Chat(const HttpRequest& request, const json::Value& body, Writer writer,
                     Model model) {
   API_ASSIGN_OR_RETURN(const ChatRequest decoded, DecodeChatRequest(body, config_));
-  return StartChat(request, decoded, {&decoded.conversation, 1}, std::move(writer),
+  return StartChat(request, decoded, {&decoded.conversation.messages, 1}, std::move(writer),
                    std::move(model));
 }
 
@@ -202,47 +204,55 @@ ApiStatus Api::BatchChat(const HttpRequest& request, const json::Value& body, Wr
 }
 
 ApiStatus Api::StartChat(const HttpRequest& request, const ChatRequest& decoded,
-                         std::span<const ConversationFields> conversations, Writer writer,
-                         Model model) {
+                         std::span<const json::Value> conversations, Writer writer, Model model) {
+  const ConversationFields& common = decoded.conversation;
   const SamplingFields& fields = decoded.sampling;
   API_RETURN_IF_ERROR(model->CheckName(fields.model));
   API_ASSIGN_OR_RETURN(const SamplingParams sampling, ResolveSampling(fields, *model));
 
   ChatAnswerOptions options;
-  options.common = MakeOptions(MakeIdentity("chatcmpl-", request, fields, *model, metrics_), model,
-                               fields, sampling);
+  API_ASSIGN_OR_RETURN(AnswerIdentity identity,
+                       MakeIdentity("chatcmpl-", request, fields, *model, metrics_));
+  options.common = MakeOptions(std::move(identity), model, fields, sampling);
   API_ASSIGN_OR_RETURN(GenerationRequest generation,
                        MakeGeneration(request, options.common.identity.id, fields, config_));
-  for (const ConversationFields& conversation : conversations) {
+  size_t repeated = 0;  // of the request, for each of its n choices
+  for (const json::Value& conversation : conversations) {
     ChatAnswerOptions::Conversation shown;
     Prompt prompt;
     if (decoded.prompt_ids) {
       API_ASSIGN_OR_RETURN(prompt, PromptFromIds(*decoded.prompt_ids, fields, *model));
     } else {
-      API_ASSIGN_OR_RETURN(std::string text, RenderConversation(conversation, *model));
+      API_ASSIGN_OR_RETURN(std::string text, RenderConversation(common, conversation, *model));
       if (decoded.return_prompt_text || config_.log_requests) shown.prompt_text = text;
       API_ASSIGN_OR_RETURN(
-          prompt, PromptFromText(std::move(text), conversation.add_special_tokens, fields, *model));
+          prompt, PromptFromText(std::move(text), common.add_special_tokens, fields, *model));
     }
     SamplingParams params = sampling;
     API_ASSIGN_OR_RETURN(
         params.max_tokens,
         ResolveMaxTokens(fields, *model, static_cast<int64_t>(prompt.tokens.size())));
     generation.sampling.push_back(std::move(params));
-    const json::Value::Array& messages = conversation.messages.as_array();
+    const json::Value::Array& messages = conversation.as_array();
     shown.role = config_.response_role;
     if (!messages.empty()) {
       const json::Value& last = messages.back();
-      if (!conversation.add_generation_prompt) shown.role = last.Find("role")->as_string();
+      if (!common.add_generation_prompt) shown.role = last.Find("role")->as_string();
       const json::Value* content = last.Find("content");
       if (decoded.echo && last.Find("role")->as_string() == shown.role && content != nullptr &&
           content->is_string())
         shown.echo = content->as_string();
     }
     shown.prompt_tokens = prompt.tokens;
+    repeated += shown.echo.size();
+    if (decoded.return_prompt_text) repeated += shown.prompt_text.size();
+    if (fields.return_token_ids) repeated += kTokenIdBytes * shown.prompt_tokens.size();
     options.conversations.push_back(std::move(shown));
     generation.prompts.push_back(std::move(prompt));
   }
+  // A stream starts with all of it at once.
+  if (repeated * static_cast<size_t>(fields.n) > config_.max_answer_bytes)
+    return tl::unexpected<ApiError>(AnswerTooLarge(config_.max_answer_bytes));
   options.return_prompt_text = decoded.return_prompt_text;
   LogRequest(config_, generation, generation.sampling[0], options.conversations[0].prompt_text);
   auto answer = MakeChatAnswer(std::move(options), writer);

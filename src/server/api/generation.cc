@@ -16,6 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// After so long a time on a worker others have their turn.
+constexpr auto kTurn = std::chrono::milliseconds(10);
+
 class GenerationImpl : public Generation {
  public:
   GenerationImpl(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
@@ -247,6 +250,7 @@ class GenerationImpl : public Generation {
   // ----------------------------------------------------------
 
   void Drain() {
+    const Clock::time_point start = Clock::now();
     while (true) {
       std::deque<Event> batch;
       {
@@ -265,8 +269,10 @@ class GenerationImpl : public Generation {
       if (batch.empty()) return Release();
       while (!batch.empty() && !over_) {
         if (request_.stream && HoldBack(batch)) return;
+        if (Clock::now() - start > kTurn) return Yield(batch);
         Process(std::move(batch.front()));
         batch.pop_front();
+        if (!over_ && answer_->is_too_large()) FailAsTooLarge();
       }
       if (over_) return Release();
     }
@@ -286,11 +292,31 @@ class GenerationImpl : public Generation {
       holding_ = false;
       return false;
     }
+    PutBack(batch);
+    scheduled_ = false;
+    return true;
+  }
+
+  // Before what came since it was taken.   REQUIRES: mutex_ is held.
+  void PutBack(std::deque<Event>& batch) {
     std::deque<Event> later = TakeEvents();
     for (Event& event : batch) Append(std::move(event));
     for (Event& event : later) Append(std::move(event));
-    scheduled_ = false;
-    return true;
+  }
+
+  // Goes on behind what waits for a worker.
+  void Yield(std::deque<Event>& batch) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!cancelled_) PutBack(batch);
+    }
+    Run();
+  }
+
+  void FailAsTooLarge() {
+    AbortAll();
+    over_ = true;
+    answer_->OnFailure(AnswerTooLarge(model_->config.max_answer_bytes));
   }
 
   void Process(Event event) {

@@ -42,6 +42,9 @@ class AnswerWriter {
   virtual void OnSilence() {}
   virtual void OnDone() = 0;
   virtual void OnFailure(const ApiError& error) = 0;
+  // What is kept for a whole answer has become more than a client may make the server keep: the
+  // request is to fail.
+  virtual bool is_too_large() const { return false; }
 };
 
 struct GenerationRequest {

@@ -74,6 +74,7 @@ class SlowClient : public ResponseWriter {
 struct Heard {
   std::vector<std::vector<int32_t>> deltas;  // tokens of each
   std::vector<int32_t> tokens;
+  size_t most_tokens = 1'000'000;  // more are too large an answer
   std::string failure;
   std::atomic<bool> over{false};
 };
@@ -91,6 +92,7 @@ class Listener : public AnswerWriter {
     heard_->failure = error.message;
     heard_->over = true;
   }
+  bool is_too_large() const override { return heard_->tokens.size() > heard_->most_tokens; }
 
  private:
   Heard* const heard_;
@@ -282,6 +284,18 @@ TEST_F(GenerationTest, TheOperatorEndsItWhileItDecidesToHoldBack) {
   Settle();
   EXPECT_EQ(engine_.num_aborted, 1);
   EXPECT_TRUE(heard_.over);
+  EXPECT_TRUE(IsForgotten());
+}
+
+TEST_F(GenerationTest, FailsWhereItsAnswerGrowsTooLarge) {
+  heard_.most_tokens = 3;
+  Tell({1, 2});
+  Tell({3, 4});
+  Tell({5}, /*is_last=*/true);
+  Settle();
+  EXPECT_EQ(engine_.num_aborted, 1);
+  EXPECT_THAT(heard_.failure, testing::HasSubstr("The answer is larger than"));
+  EXPECT_THAT(heard_.tokens, ElementsAre(1, 2, 3, 4));
   EXPECT_TRUE(IsForgotten());
 }
 

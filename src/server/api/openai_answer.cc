@@ -34,6 +34,10 @@ void OpenAiAnswer::OnFailure(const ApiError& error) {
   writer_->EndStream();
 }
 
+bool OpenAiAnswer::is_too_large() const {
+  return !options_.stream && kept_bytes_ > options_.model->config.max_answer_bytes;
+}
+
 void OpenAiAnswer::Count(int prompt, const PromptResult& result) {
   if (prompt < last_prompt_) return;
   last_prompt_ = prompt;

@@ -29,6 +29,7 @@ class OpenAiAnswer : public AnswerWriter {
  public:
   void OnSilence() override;
   void OnFailure(const ApiError& error) override;
+  bool is_too_large() const override;
 
  protected:
   // `object` is its name in the JSON.
@@ -38,6 +39,9 @@ class OpenAiAnswer : public AnswerWriter {
   bool IsTrtllm() const { return options_.identity.dialect == ApiDialect::kTrtllm; }
   void Count(int prompt, const PromptResult& result);
   void Count(const ChoiceDelta& delta);
+
+  // Of what a whole answer is made of, `bytes` more are kept.
+  void Keep(size_t bytes) { kept_bytes_ += bytes; }
 
   // A stream: its head, a chunk (`event` lacks the last brace), its end; what `created_cache` adds
   // stands behind the cached tokens.
@@ -65,6 +69,7 @@ class OpenAiAnswer : public AnswerWriter {
   int64_t cached_tokens_ = 0;  // of the last prompt, whenever it was worked on
   RequestClock clock_;
   bool streaming_ = false;
+  size_t kept_bytes_ = 0;
 };
 
 }  // namespace sluice

@@ -231,7 +231,7 @@ class PythonJsonReader {
   bool too_deep_ = false;
 };
 
-// Commas outside strings: nearly the number of values.
+// Commas and opening brackets outside strings: at least the number of values.
 size_t CountValues(std::string_view text) {
   size_t count = 1;
   bool inside = false;
@@ -245,7 +245,7 @@ size_t CountValues(std::string_view text) {
     } else if (c == '"') {
       inside = true;
     } else {
-      count += c == ',';
+      count += c == ',' || c == '[' || c == '{';
     }
   }
   return count;

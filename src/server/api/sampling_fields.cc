@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,8 @@ namespace {
 
 constexpr int64_t kMaxBeams = 64;
 constexpr int64_t kMaxPattern = 4096;  // Every token costs as much work as patterns are long.
+// Names that are kept with each sequence or written into each event of a stream.
+constexpr size_t kMaxNameBytes = 1024;
 constexpr double kSmallestTemperature = 0.01;  // Smaller ones would overflow the logits.
 
 // Python counts booleans as integers.
@@ -209,6 +212,15 @@ ApiStatus CheckIds(const std::vector<int64_t>& ids, std::string_view name, int64
       name, list);
 }
 
+// Each once, so that a list is never longer than the vocabulary. REQUIRES: they are in it.
+std::vector<int32_t> DistinctIds(const std::vector<int64_t>& ids) {
+  std::vector<int32_t> distinct(ids.begin(), ids.end());
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  distinct.shrink_to_fit();
+  return distinct;
+}
+
 ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& model,
                            SamplingParams& params) {
   std::vector<std::string> unreadable;
@@ -232,11 +244,19 @@ ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& mod
         "logit_bias", list);
   }
   API_RETURN_IF_ERROR(CheckIds(ids, "logit_bias", model.vocab_size));
+  // "7" and "07" are one token: the later one counts, as in Python's dict.
+  std::vector<std::pair<int32_t, float>> biases;
+  std::unordered_map<int64_t, size_t> places;
   for (size_t i = 0; i < ids.size(); ++i) {
-    params.logit_bias.emplace_back(
-        static_cast<int32_t>(ids[i]),
-        static_cast<float>(std::clamp(fields.logit_bias[i].second, -100.0, 100.0)));
+    const auto bias = static_cast<float>(std::clamp(fields.logit_bias[i].second, -100.0, 100.0));
+    const auto [place, added] = places.emplace(ids[i], biases.size());
+    if (added) {
+      biases.emplace_back(static_cast<int32_t>(ids[i]), bias);
+    } else {
+      biases[place->second].second = bias;
+    }
   }
+  params.logit_bias = std::move(biases);
   return {};
 }
 
@@ -248,6 +268,7 @@ ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& mode
                                     fields.bad_words.size(), model.config.max_bad_words),
                         "bad_words");
   }
+  std::vector<std::vector<int32_t>> words;
   for (const std::string& word : fields.bad_words) {
     if (word.empty()) {
       return BadRequest("bad_words cannot contain an empty string. Got bad_words=" +
@@ -258,9 +279,10 @@ ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& mode
     std::vector<int32_t> plain = model.tokenizer->Encode(text, false);
     std::vector<int32_t> spaced = model.tokenizer->Encode(" " + text, false);
     const bool differs = !plain.empty() && spaced.size() == plain.size() && spaced[0] != plain[0];
-    if (!plain.empty()) params.bad_words.push_back(std::move(plain));
-    if (differs) params.bad_words.push_back(std::move(spaced));
+    if (!plain.empty()) words.push_back(std::move(plain));
+    if (differs) words.push_back(std::move(spaced));
   }
+  params.bad_words = std::move(words);
   return {};
 }
 
@@ -277,6 +299,13 @@ ApiResult<int32_t> ResolveLogprobs(int64_t count, std::string_view kind, std::st
 }
 
 }  // namespace
+
+ApiStatus CheckNameLength(std::string_view field, std::string_view value) {
+  if (value.size() <= kMaxNameBytes) return {};
+  return BadParameter(
+      fmt::format("{} must have at most {} bytes, got {}", field, kMaxNameBytes, value.size()),
+      field);
+}
 
 ApiStatus CheckRawFields(const json::Value& body, bool is_chat) {
   std::optional<int64_t> prompt_logprobs;
@@ -412,6 +441,8 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   SamplingParams params;
   params.logprobs_mode = LogprobsModeOf(model.config.logprobs_mode);
   const SamplingDefaults& defaults = model.defaults;
+  if (fields.request_id) API_RETURN_IF_ERROR(CheckNameLength("request_id", *fields.request_id));
+  API_RETURN_IF_ERROR(CheckNameLength("cache_salt", fields.cache_salt));
   if (fields.n < 1) return BadRequest(fmt::format("n must be at least 1, got {}.", fields.n));
   if (fields.n > model.config.max_n) {
     return BadRequest(fmt::format(
@@ -491,7 +522,7 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   }
   API_RETURN_IF_ERROR(ResolveLogitBias(fields, model, params));
   API_RETURN_IF_ERROR(CheckIds(fields.stop_token_ids, "stop_token_ids", model.vocab_size));
-  params.stop_token_ids.assign(fields.stop_token_ids.begin(), fields.stop_token_ids.end());
+  params.stop_token_ids = DistinctIds(fields.stop_token_ids);
   if (fields.allowed_token_ids) {
     const std::vector<int64_t>& allowed = *fields.allowed_token_ids;
     if (allowed.empty()) {
@@ -504,7 +535,7 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
             PythonRepr(std::span(allowed).first(std::min<size_t>(allowed.size(), 20))));
       }
     }
-    params.allowed_token_ids.emplace(allowed.begin(), allowed.end());
+    params.allowed_token_ids = DistinctIds(allowed);
   }
   API_RETURN_IF_ERROR(ResolveBadWords(fields, model, params));
   API_RETURN_IF_ERROR(CheckRepetition(fields.repetition));

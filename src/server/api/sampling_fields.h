@@ -53,6 +53,9 @@ struct SamplingFields {
   bool return_tokens_as_token_ids = false;
 };
 
+// Of an id or a salt, which a server keeps many times over.
+ApiStatus CheckNameLength(std::string_view field, std::string_view value);
+
 // What vLLM looks at before it reads types: combinations of raw fields. `is_chat` words some of
 // them differently.
 ApiStatus CheckRawFields(const json::Value& body, bool is_chat);

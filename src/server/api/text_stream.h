@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "base/shared_list.h"
 #include "tokenizer/incremental_detokenizer.h"
 #include "tokenizer/tokenizer.h"
 
 namespace sluice {
 
 struct StopRules {
-  std::vector<std::string> strings;  // not empty ones
+  SharedList<std::string> strings;  // not empty ones
   bool include_in_output = false;
   int64_t min_tokens = 0;  // text of the first so many tokens is not searched
 };

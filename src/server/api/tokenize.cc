@@ -24,7 +24,7 @@ ApiStatus Api::Tokenize(const HttpRequest&, const json::Value& body, Writer writ
     const ConversationFields conversation = ReadConversation(reader);
     if (!errors.empty()) return ValidationFailed(errors);
     API_RETURN_IF_ERROR(model->CheckName(name));
-    API_ASSIGN_OR_RETURN(text, RenderConversation(conversation, *model));
+    API_ASSIGN_OR_RETURN(text, RenderConversation(conversation, conversation.messages, *model));
     add_special_tokens = conversation.add_special_tokens;
   } else {
     const json::Value* prompt = body.Find("prompt");
