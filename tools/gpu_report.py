@@ -413,7 +413,7 @@ class Report:
                               why=result["why"] + "; by the server's counter, prompts included in the time")
             return result
         if code != 0 or not (self.out / file).exists():
-            return {"status": "failed", "code": code, "why": self.last_line(name)}
+            return {"status": "failed", "code": code, "why": "exit code %d; %s" % (code, self.last_line(name))}
         result = json.loads((self.out / file).read_text())
         keys = ("completed", "failed", "output_throughput", "total_token_throughput", "mean_ttft_ms", "median_tpot_ms", "duration")
         figures = {key: result[key] for key in keys if key in result}

@@ -40,7 +40,10 @@ void WriteReportSoFar(const options::Settings& settings, const json::Value& valu
   namespace fs = std::filesystem;
   const auto file = settings.Text("report-json");
   std::error_code error;
-  if (!file || (fs::exists(*file, error) && !fs::is_regular_file(*file, error))) return;
+  if (!file) return;
+  // Of the name itself: /dev/stdout is a link, whatever it leads to.
+  const fs::file_type type = fs::symlink_status(*file, error).type();
+  if (type != fs::file_type::not_found && type != fs::file_type::regular) return;
   const std::string unfinished = *file + ".partial";
   std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
   out << json::Write(value) << '\n';

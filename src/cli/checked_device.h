@@ -24,8 +24,8 @@ std::string DeviceLine(const DeviceInfo& info);
 Status WriteReport(const options::Settings& settings, const json::Value& value);
 
 // Puts `value`, what is known until now, in place of the file of --json, so that a run that is
-// ended leaves what it had. One that is no file, say a pipe, gets the whole report alone. Failures
-// are left for WriteReport to tell.
+// ended leaves what it had. A name of something else, say a link or a pipe, gets the whole report
+// alone. Failures are left for WriteReport to tell.
 void WriteReportSoFar(const options::Settings& settings, const json::Value& value);
 
 // The parts of --part in the order of `all`; all where none is named. kInvalidArgument for an

@@ -39,6 +39,14 @@ def test_a_selftest_that_is_ended_leaves_its_rows(tmp_path):
     assert rows["rows"][0]["result"] == "pass"
 
 
+def test_a_report_goes_through_a_link(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "rows.json")
+    (tmp_path / "rows.json").write_text("of an earlier run")
+    done = run("selftest", "--device", "emulated", "--part", "draws", "--json", tmp_path / "link")
+    assert done.returncode == 0 and (tmp_path / "link").is_symlink()
+    assert json.loads((tmp_path / "rows.json").read_text())["complete"]
+
+
 def test_without_a_gpu_both_commands_say_why():
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     for command in ("selftest", "kernel-bench"):
