@@ -251,6 +251,7 @@ class GenerationImpl : public Generation {
 
   void Drain() {
     const Clock::time_point start = Clock::now();
+    bool worked = false;
     while (true) {
       std::deque<Event> batch;
       {
@@ -269,7 +270,8 @@ class GenerationImpl : public Generation {
       if (batch.empty()) return Release();
       while (!batch.empty() && !over_) {
         if (request_.stream && HoldBack(batch)) return;
-        if (Clock::now() - start > kTurn) return Yield(batch);
+        if (worked && Clock::now() - start > kTurn) return Yield(batch);
+        worked = true;
         Process(std::move(batch.front()));
         batch.pop_front();
         if (!over_ && answer_->is_too_large()) FailAsTooLarge();
