@@ -498,7 +498,7 @@ class Report:
         launched = self.parts["launch"]["status"] == "done"
         for name, prompt, answer, concurrency, budget, _, _ in self.ladder():
             if launched:
-                self.part(name, budget, lambda seconds, r=(name, prompt, answer, concurrency): self.rung(*r, seconds))
+                self.part(name, budget * self.options.patience, lambda seconds, r=(name, prompt, answer, concurrency): self.rung(*r, seconds))
             else:
                 self.parts[name] = {"status": "failed", "why": "no server"}
 
@@ -548,6 +548,7 @@ def main():
     parser.add_argument("--part-budget", type=float, help="seconds of each part of selftest (default: %d) and kernel-bench (%d)"
                         % (SELFTEST_PART_S, BENCH_PART_S))
     parser.add_argument("--ready-budget", type=float, default=READY_S, help="seconds that the server may take to be ready (default: %d)" % READY_S)
+    parser.add_argument("--patience", type=float, default=1, help="times the seconds that each load may take (default: 1)")
     parser.add_argument("--serve-options", help="further options of the server, as one word (default: %s)" % LADDER_OPTIONS)
     report = Report(parser.parse_args())
     for number in SIGNALS:

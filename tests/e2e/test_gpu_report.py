@@ -87,9 +87,9 @@ def test_gpu_report_runs_goes_on_and_cuts(tmp_path):
 
     # One part is run anew, the others are there.
     (tmp_path / "ladder-16-1.json").unlink()
-    again = gpu_report(tmp_path)
+    again = gpu_report(tmp_path, "--patience", "2")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert again.stdout.count("there already") == 5 and "== ladder-16-1 (at most" in again.stdout
+    assert again.stdout.count("there already") == 5 and "== ladder-16-1 (at most 80 s)" in again.stdout
 
     # No time: every part that is missing says so.
     cut = gpu_report(tmp_path / "cut", "--budget", "1")
