@@ -47,6 +47,31 @@ std::string Finish(json::Value record, json::Value body, json::Value error) {
   return json::Write(record);
 }
 
+enum class LineEnd { kLine, kInput, kTooLong };
+
+// std::getline that does not follow a line without an end (of a device, or of some other kind of
+// file) until the memory is full.
+LineEnd ReadLine(std::istream& in, std::string& line) {
+  line.clear();
+  std::streambuf& bytes = *in.rdbuf();
+  while (in.good()) {
+    int byte = EOF;
+    try {
+      byte = bytes.sbumpc();
+    } catch (const std::ios_base::failure&) {  // A folder, or a disk that fails.
+      in.setstate(std::ios::badbit);
+    }
+    if (byte == EOF) {
+      in.setstate(std::ios::eofbit);
+      break;
+    }
+    if (byte == '\n') return LineEnd::kLine;
+    if (line.size() == kMaxLineBytes) return LineEnd::kTooLong;
+    line.push_back(static_cast<char>(byte));
+  }
+  return line.empty() ? LineEnd::kInput : LineEnd::kLine;
+}
+
 bool IsBlank(const std::string& line) {
   return line.find_first_not_of(" \t\r") == std::string::npos;
 }
@@ -62,8 +87,12 @@ class Lines {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return next_read_ - next_written_ < ahead_; });
     // Answers that cannot be written are not worth the time.
-    while (out_ && std::getline(in_, line)) {
-      if (IsBlank(line)) continue;
+    while (out_ && too_long_ == 0) {
+      const LineEnd end = ReadLine(in_, line);
+      if (end == LineEnd::kInput) break;
+      ++lines_;
+      if (end == LineEnd::kTooLong) too_long_ = lines_;
+      if (end == LineEnd::kTooLong || IsBlank(line)) continue;
       number = next_read_++;
       return true;
     }
@@ -84,6 +113,8 @@ class Lines {
   }
 
   const BatchTotals& totals() const { return totals_; }
+  // The number of the line at which reading ended because it has no end, or 0.
+  int64_t too_long() const { return too_long_; }
 
  private:
   std::istream& in_;
@@ -91,6 +122,8 @@ class Lines {
   const int64_t ahead_;
   std::mutex mutex_;
   std::condition_variable room_;
+  int64_t lines_ = 0;
+  int64_t too_long_ = 0;
   int64_t next_read_ = 0;
   int64_t next_written_ = 0;
   std::map<int64_t, std::string> waiting_;
@@ -181,6 +214,14 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
         fmt::format("--input-file {}: it cannot be read to its end, after {} requests; what "
                     "was answered is in {}",
                     input, lines.totals().requests, unfinished),
+        "input-file");
+  }
+  if (lines.too_long() != 0) {
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("--input-file {}: line {} has more than {} bytes; expected one JSON object a "
+                    "line; what was answered is in {}",
+                    input, lines.too_long(), kMaxLineBytes, unfinished),
         "input-file");
   }
   std::error_code error;

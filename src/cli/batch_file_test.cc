@@ -116,5 +116,15 @@ TEST_F(BatchFolder, AFullDiskEndsTheWorkAtOnce) {
   EXPECT_LT(answered, kLines / 2);
 }
 
+// A device, or a file of another kind: neither the memory nor the time for it has an end.
+TEST_F(BatchFolder, ALineWithoutAnEndEndsTheRun) {
+  const auto totals = RunBatchFile("/dev/zero", folder_ / "out.jsonl", 2,
+                                   [](const std::string&, bool&) { return std::string("{}"); });
+  ASSERT_FALSE(totals);
+  EXPECT_EQ(totals.error().code, ErrorCode::kInvalidData);
+  EXPECT_THAT(totals.error().message, HasSubstr("/dev/zero: line 1 has more than 67108864 bytes"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl"));
+}
+
 }  // namespace
 }  // namespace sluice::cli

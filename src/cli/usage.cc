@@ -102,6 +102,22 @@ std::string VllmLine(const options::Settings& settings, const Error& error) {
   return "";
 }
 
+// What a damaged file holds must neither move the cursor nor fill the terminal.
+std::string Printable(std::string_view message) {
+  constexpr size_t kLongest = 8000;
+  std::string text;
+  for (const char c : message.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) {
+      text += fmt::format("\\x{:02x}", byte);
+    } else {
+      text += c;
+    }
+  }
+  if (message.size() > kLongest) text += "...";
+  return text;
+}
+
 }  // namespace
 
 std::string VersionIn(Dialect dialect) {
@@ -155,13 +171,13 @@ int ReportUsage(Dialect dialect, const Command& command, const Error& error) {
       return ExitCode(error.code);
     case Dialect::kSluice: break;
   }
-  fmt::print(stderr, "error: {}\n`sluice help {}` lists the options.\n", error.message,
+  fmt::print(stderr, "error: {}\n`sluice help {}` lists the options.\n", Printable(error.message),
              command.name);
   return ExitCode(error.code);
 }
 
 int ReportFailure(const options::Settings& settings, const Error& error) {
-  fmt::print(stderr, "error: {}\n", error.message);
+  fmt::print(stderr, "error: {}\n", Printable(error.message));
   if (settings.dialect() != Dialect::kVllm) return ExitCode(error.code);
   if (const std::string line = VllmLine(settings, error); !line.empty())
     fmt::print(stderr, "{}\n", line);
