@@ -185,7 +185,14 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
     return Fail(ErrorCode::kNotFound,
                 fmt::format("--input-file {}: {}", input, std::strerror(errno)), "input-file");
   }
-  const std::string unfinished = output + ".part";
+  // Pipes, devices and links to them (/dev/stdout) are written to as they are: what is renamed over
+  // them would take their place.
+  std::error_code error;
+  const auto kind = std::filesystem::symlink_status(output, error).type();
+  const bool in_place = kind != std::filesystem::file_type::not_found &&
+                        kind != std::filesystem::file_type::regular &&
+                        kind != std::filesystem::file_type::directory;
+  const std::string unfinished = in_place ? output : output + ".part";
   std::ofstream out(unfinished, std::ios::trunc);
   if (!out) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -224,8 +231,8 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
                     input, lines.too_long(), kMaxLineBytes, unfinished),
         "input-file");
   }
-  std::error_code error;
-  if (out) std::filesystem::rename(unfinished, output, error);
+  error.clear();
+  if (out && !in_place) std::filesystem::rename(unfinished, output, error);
   if (!out || error) {
     return Fail(ErrorCode::kInternal,
                 fmt::format("--output-file {}: the answers could not be written; {} holds those "

@@ -126,5 +126,17 @@ TEST_F(BatchFolder, ALineWithoutAnEndEndsTheRun) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl"));
 }
 
+// Nothing takes the place of a device, which a rename by the superuser would.
+TEST_F(BatchFolder, AnswersGoThroughALink) {
+  std::ofstream(folder_ / "in.jsonl") << "x\n";
+  std::ofstream(folder_ / "target").close();
+  std::filesystem::create_symlink("target", folder_ / "out.jsonl");
+  ASSERT_TRUE(RunBatchFile(folder_ / "in.jsonl", folder_ / "out.jsonl", 1,
+                           [](const std::string&, bool&) { return std::string("answer"); }));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "out.jsonl"));
+  EXPECT_EQ(*ReadFile(folder_ / "target"), "answer\n");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl.part"));
+}
+
 }  // namespace
 }  // namespace sluice::cli

@@ -105,6 +105,8 @@ Result<std::string> FindCommit(const std::filesystem::path& repository, const st
     why_not = fmt::format("{} names snapshot {}, which does not exist", ref.string(), commit);
     return std::string();
   }
+  // A reference that is there and cannot be read is damage, and no reason to take another commit.
+  if (text.error().code != ErrorCode::kNotFound) return tl::unexpected<Error>(text.error());
   const std::vector<std::string> snapshots = Snapshots(repository);
   if (revision.empty() && snapshots.size() == 1) return snapshots.front();
   why_not = fmt::format("{} does not exist", ref.string());

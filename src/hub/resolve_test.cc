@@ -109,6 +109,16 @@ TEST_F(ResolveTest, TheOnlySnapshotCountsWithoutRefs) {
   EXPECT_TRUE(Resolve("a/two", kCommitA));
 }
 
+// Damage is no reason to take another commit than the one that was meant.
+TEST_F(ResolveTest, AReferenceThatCannotBeReadIsNamed) {
+  const std::filesystem::path cache = root_ / "home/.cache/huggingface/hub";
+  AddModel(cache, "models--org--name", {kCommitA}, "");
+  std::filesystem::create_directories(cache / "models--org--name/refs/main");
+  const auto model = Resolve("org/name");
+  ASSERT_FALSE(model);
+  EXPECT_THAT(model.error().message, HasSubstr("refs/main must be a regular file"));
+}
+
 TEST_F(ResolveTest, FindsBranchesTagsAndCommits) {
   const auto cache = environment_.CacheFolder();
   AddModel(cache, "models--a--b", {kCommitA, kCommitB}, kCommitA);

@@ -202,6 +202,18 @@ TEST(LoadingTest, ManyTensorsOfNothingAreCounted) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
 }
 
+// It would leave an expert out and show nowhere else.
+TEST(LoadingTest, ARouterThatIsNotFiniteIsNamed) {
+  for (const uint16_t bits : {0x7FC0, 0x7F80, 0xFF80}) {
+    Copy copy("qwen3-moe-llmc-nvfp4");
+    TestTensor& router = copy.tensor("model.layers.0.mlp.gate.weight");
+    ASSERT_EQ(router.dtype, "BF16");
+    std::memcpy(router.data.data() + 10, &bits, 2);
+    EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.layers.0.mlp.gate.weight'"),
+                                      HasSubstr("at element 5, expected finite numbers")));
+  }
+}
+
 TEST(LoadingTest, QNormsDoNotFitLlama) {
   Copy copy("qwen3-bf16");
   copy.config().Set("architectures", json::Value::Array{"LlamaForCausalLM"});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
@@ -94,6 +95,23 @@ class ProgressMeter {
   int64_t total_ = 0;
 };
 
+// A problem with the numbers of a router, or "". One that is not finite leaves its expert out, or
+// always chooses it, and nothing shows; those of all other weights reach the logits, which every
+// step looks at.
+std::string RouterProblem(const StoredTensor& tensor) {
+  if (!IsPlainFloat(tensor.info->type)) return "";
+  const int64_t count = tensor.info->num_elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = ElementAt(tensor.bytes().data(), tensor.info->type, i);
+    if (std::isfinite(value)) continue;
+    return fmt::format(
+        "tensor '{}' in {} has {} at element {}, expected finite numbers; download "
+        "it again",
+        tensor.info->name, tensor.file->path().filename().string(), value, i);
+  }
+  return "";
+}
+
 // A problem with a vector's tensor, or "".
 std::string VectorProblem(const Checkpoint& checkpoint, const ParameterPart& part) {
   const std::vector<int64_t> shape = {part.rows};
@@ -148,6 +166,10 @@ class Inspection {
       }
       if (const Status status = CheckScales(part); !status)
         Add(status.error().message, status.error().param);
+      if (matrix.plain_on_device && matrix.parts[i].name + ".weight" != kEmbedding) {
+        const std::string problem = RouterProblem(*part.tensors.front());
+        if (!problem.empty()) Add(problem, part.tensors.front()->info->name);
+      }
     }
     if (source->decodes) mixed_.push_back(matrix.parts.front().name);
   }
