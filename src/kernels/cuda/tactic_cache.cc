@@ -143,6 +143,10 @@ Status TacticCache::Save() {
                     path_.string(), reason));
   };
   std::error_code error;
+  // A file that is renamed over a device, /dev/null for example, would take its place.
+  if (std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error))
+    return fail("it is no regular file");
+  error.clear();
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
   if (error) return fail(error.message());
   // Of this cache alone: two that save at once do not write into one file. A process's number would

@@ -158,6 +158,18 @@ TEST_F(TacticCacheTest, SaysWhereItCannotWrite) {
   EXPECT_THAT(status.error().message, testing::HasSubstr("below a file.json"));
 }
 
+// What is renamed over a device, as a way to keep nothing, would take its place.
+TEST_F(TacticCacheTest, ReplacesNothingButFiles) {
+  fs::create_directories(path_.parent_path());
+  fs::create_symlink("/dev/null", path_);
+  TacticCache cache(path_, kOwner);
+  cache.Put("key", Example());
+  const Status status = cache.Save();
+  ASSERT_FALSE(status.has_value());
+  EXPECT_THAT(status.error().message, testing::HasSubstr("no regular file"));
+  EXPECT_TRUE(fs::is_symlink(path_));
+}
+
 TEST(DefaultTacticsPath, FollowsTheCacheFolder) {
   const char* cache = getenv("XDG_CACHE_HOME");
   const std::string before = cache == nullptr ? "" : cache;
