@@ -279,6 +279,11 @@ Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
                                                  " bytes, at most " +
                                                  std::to_string(limits.max_bytes) + " are read");
   }
+  if (text.starts_with("\xEF\xBB\xBF")) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "invalid JSON: the text begins with a byte order mark; save it as UTF-8 without one");
+  }
   const simdjson::padded_string padded(text);
   od::parser parser;
   GET_OR_RETURN(od::document document, parser.iterate(padded).get(document));

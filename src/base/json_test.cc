@@ -57,6 +57,10 @@ TEST(Json, NamesTheLineOfWhatIsWrong) {
   EXPECT_EQ(message("{\"a\": NaN}").find("line"), std::string::npos);
 }
 
+TEST(Json, NamesAByteOrderMark) {
+  EXPECT_NE(Parse("\xEF\xBB\xBF{}").error().message.find("byte order mark"), std::string::npos);
+}
+
 TEST(Json, LimitsDepth) {
   const std::string deep = std::string(100000, '[');
   EXPECT_FALSE(Parse(deep));
