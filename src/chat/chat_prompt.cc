@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/json_count.h"
 #include "chat/jinja/text.h"
 
 namespace sluice {
@@ -36,6 +37,8 @@ constexpr std::string_view kOwnNames[] = {"messages",
 // Settings of a template are small; what is larger is not one.
 constexpr size_t kMaxKwargsBytes = size_t{16} << 10;
 constexpr int kMaxKwargsDepth = 16;
+// In the arguments of all calls of a conversation, together.
+constexpr size_t kMaxArgumentValues = size_t{1} << 20;
 
 int Depth(const json::Value& value) {
   int deepest = 0;
@@ -110,8 +113,10 @@ Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat f
 }
 
 // The arguments of calls as objects: that is what templates print as JSON. Where a model wrote
-// something else they stay the text they are: the conversation has to go on.
-Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::string& place) {
+// something else they stay the text they are: the conversation has to go on. `num_values`: how many
+// the arguments of the conversation hold so far.
+Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::string& place,
+                                       size_t& num_values) {
   if (!calls.is_array())
     return Bad(place, std::string("must be a list, not ") + json::TypeName(calls.type()));
   json::Value::Array result;
@@ -127,6 +132,12 @@ Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::stri
         (arguments->is_string() && arguments->as_string().empty())) {
       function.Set("arguments", json::Value::Object{});
     } else if (arguments->is_string()) {
+      num_values += json::CountValues(arguments->as_string());
+      if (num_values > kMaxArgumentValues) {
+        return Bad(at + ".function.arguments",
+                   "the arguments of all calls together hold more than " +
+                       std::to_string(kMaxArgumentValues) + " JSON values");
+      }
       if (auto parsed = json::Parse(arguments->as_string()))
         function.Set("arguments", *std::move(parsed));
     }
@@ -137,7 +148,7 @@ Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::stri
 }
 
 Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat format,
-                                     const std::string& place) {
+                                     const std::string& place, size_t& num_values) {
   if (!message.is_object())
     return Bad(place, std::string("must be an object, not ") + json::TypeName(message.type()));
   const json::Value* role = message.Find("role");
@@ -150,7 +161,8 @@ Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat f
   for (const auto& [name, value] : message.as_object()) {
     if (name == "role" || name == "content" || value.is_null()) continue;
     if (name == "tool_calls") {
-      ASSIGN_OR_RETURN(json::Value calls, NormalizeToolCalls(value, place + ".tool_calls"));
+      ASSIGN_OR_RETURN(json::Value calls,
+                       NormalizeToolCalls(value, place + ".tool_calls", num_values));
       // An empty list would send templates down the path of calls.
       if (!calls.as_array().empty()) result.Set(name, std::move(calls));
     } else if (name == "reasoning" || name == "reasoning_content") {
@@ -244,9 +256,11 @@ Result<json::Value> NormalizeMessages(const json::Value& messages, ContentFormat
     return Bad("messages", std::string("must be a list, not ") + json::TypeName(messages.type()));
   }
   json::Value::Array result;
+  size_t num_values = 0;
   for (size_t i = 0; i < messages.as_array().size(); ++i) {
-    ASSIGN_OR_RETURN(json::Value message, NormalizeMessage(messages.as_array()[i], format,
-                                                           "messages[" + std::to_string(i) + "]"));
+    ASSIGN_OR_RETURN(json::Value message,
+                     NormalizeMessage(messages.as_array()[i], format,
+                                      "messages[" + std::to_string(i) + "]", num_values));
     result.push_back(std::move(message));
   }
   return json::Value(std::move(result));

@@ -48,6 +48,23 @@ TEST(NormalizeMessages, CallsAndReasoning) {
       R"([{"role":"assistant","content":"x","reasoning":"r","reasoning_content":"r"}])");
 }
 
+// A text of brackets would become a hundred times as large.
+TEST(NormalizeMessages, ArgumentsHoldALimitedNumberOfValues) {
+  const auto normal = [](size_t lists) {
+    std::string text = "[";
+    for (size_t i = 0; i < lists; ++i) text += i == 0 ? "[]" : ",[]";
+    const json::Value call = json::Value::Object{
+        {"function", json::Value::Object{{"name", "f"}, {"arguments", text + "]"}}}};
+    const json::Value message =
+        json::Value::Object{{"role", "assistant"}, {"tool_calls", json::Value::Array{call, call}}};
+    return NormalizeMessages(json::Value(json::Value::Array{message}), Format::kString);
+  };
+  EXPECT_TRUE(normal(1000));
+  const auto refused = normal(300'000);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().param, "messages[0].tool_calls[1].function.arguments");
+}
+
 TEST(NormalizeMessages, MistakesNameThePlace) {
   EXPECT_EQ(Normal("5"), "messages: must be a list, not integer");
   EXPECT_EQ(Normal("[5]"), "messages[0]: must be an object, not integer");

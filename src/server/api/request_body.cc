@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/ascii.h"
+#include "base/json_count.h"
 #include "base/utf8.h"
 #include "server/api/field_reader.h"
 #include "server/api/python_text.h"
@@ -231,26 +232,6 @@ class PythonJsonReader {
   bool too_deep_ = false;
 };
 
-// Commas and opening brackets outside strings: at least the number of values.
-size_t CountValues(std::string_view text) {
-  size_t count = 1;
-  bool inside = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (inside) {
-      if (c == '\\')
-        ++i;
-      else if (c == '"')
-        inside = false;
-    } else if (c == '"') {
-      inside = true;
-    } else {
-      count += c == ',' || c == '[' || c == '{';
-    }
-  }
-  return count;
-}
-
 bool HasHugeInteger(const json::Value& value) {
   switch (value.type()) {
     case json::Type::kBigInteger: return value.as_string().size() > kMaxIntegerDigits;
@@ -326,7 +307,7 @@ bool IsJsonContentType(const HttpRequest& request) {
 }  // namespace
 
 ApiResult<json::Value> ParseJsonAsPython(std::string_view text) {
-  if (CountValues(text) > kMaxValues) {
+  if (json::CountValues(text) > kMaxValues) {
     return BadRequest(fmt::format("the request body holds more than {} JSON values", kMaxValues));
   }
   json::ParseLimits limits;
