@@ -1,7 +1,9 @@
 #include "base/log.h"
 
+#include <algorithm>
 #include <ctime>
 #include <memory>
+#include <string>
 
 #include <fmt/chrono.h>
 
@@ -57,6 +59,25 @@ const char* Name(LogLevel level) {
   return kNames[static_cast<int>(level)];
 }
 
+// A client's request id or a file's name must neither end a line nor steer a terminal.
+bool IsControl(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+}
+
+std::string OneLine(std::string_view message) {
+  std::string out;
+  for (const char c : message) {
+    if (!IsControl(c) || c == '\t') {
+      out.push_back(c);
+    } else if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 void SetLogStyle(LogStyle style) {
@@ -76,6 +97,11 @@ bool LogEnabled(LogLevel level) {
 
 void LogLine(LogLevel level, std::string_view component, std::string_view message) {
   const auto to = ToSpdlog(level);
+  std::string clean;
+  if (std::any_of(message.begin(), message.end(), IsControl)) {
+    clean = OneLine(message);
+    message = clean;
+  }
   switch (current_style) {
     case LogStyle::kSluice: Logger().log(to, "{} {} {}", Name(level), component, message); return;
     case LogStyle::kVllm: {

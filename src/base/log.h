@@ -1,4 +1,4 @@
-// Log lines. One line per call.
+// Log lines. One line per call: control characters of a message are written as escapes.
 // Thread safety: all functions may be called from any thread.
 #pragma once
 

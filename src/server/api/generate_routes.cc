@@ -53,6 +53,9 @@ ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& 
   return *priority;
 }
 
+// Characters of a list in the log.
+constexpr size_t kMaxLoggedList = 1000;
+
 AnswerOptions MakeOptions(AnswerIdentity identity, std::shared_ptr<const ModelContext> model,
                           const SamplingFields& fields, const SamplingParams& sampling) {
   AnswerOptions options;
@@ -107,23 +110,24 @@ void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
         config.max_log_length < 0 ? prompt.size() : static_cast<size_t>(config.max_log_length);
     shown = fmt::format("prompt: {}, ", PythonRepr(TrimToCharacters(prompt, limit)));
   }
-  LOG_INFO(
-      "server",
-      "Received request {}: {}params: SamplingParams(n={}, presence_penalty={}, "
-      "frequency_penalty={}, repetition_penalty={}, temperature={}, top_p={}, top_k={}, "
-      "min_p={}, seed={}, stop={}, stop_token_ids={}, ignore_eos={}, max_tokens={}, "
-      "min_tokens={}, logprobs={}, prompt_logprobs={}), prompts: {}, prompt tokens: {}, "
-      "lora_request: None.",
-      generation.id, shown, generation.n, PythonFloat(params.presence_penalty),
-      PythonFloat(params.frequency_penalty), PythonFloat(params.repetition_penalty),
-      PythonFloat(params.temperature), PythonFloat(params.top_p), params.top_k,
-      PythonFloat(params.min_p), params.seed ? std::to_string(*params.seed) : "None",
-      PythonRepr(generation.stop),
-      PythonRepr(std::vector<int64_t>(params.stop_token_ids.begin(), params.stop_token_ids.end())),
-      params.ignore_eos ? "True" : "False", params.max_tokens, params.min_tokens,
-      params.logprobs ? std::to_string(*params.logprobs) : "None",
-      params.prompt_logprobs ? std::to_string(*params.prompt_logprobs) : "None",
-      generation.prompts.size(), generation.prompts[0].tokens.size());
+  LOG_INFO("server",
+           "Received request {}: {}params: SamplingParams(n={}, presence_penalty={}, "
+           "frequency_penalty={}, repetition_penalty={}, temperature={}, top_p={}, top_k={}, "
+           "min_p={}, seed={}, stop={}, stop_token_ids={}, ignore_eos={}, max_tokens={}, "
+           "min_tokens={}, logprobs={}, prompt_logprobs={}), prompts: {}, prompt tokens: {}, "
+           "lora_request: None.",
+           generation.id, shown, generation.n, PythonFloat(params.presence_penalty),
+           PythonFloat(params.frequency_penalty), PythonFloat(params.repetition_penalty),
+           PythonFloat(params.temperature), PythonFloat(params.top_p), params.top_k,
+           PythonFloat(params.min_p), params.seed ? std::to_string(*params.seed) : "None",
+           TrimToCharacters(PythonRepr(generation.stop), kMaxLoggedList),
+           TrimToCharacters(PythonRepr(std::vector<int64_t>(params.stop_token_ids.begin(),
+                                                            params.stop_token_ids.end())),
+                            kMaxLoggedList),
+           params.ignore_eos ? "True" : "False", params.max_tokens, params.min_tokens,
+           params.logprobs ? std::to_string(*params.logprobs) : "None",
+           params.prompt_logprobs ? std::to_string(*params.prompt_logprobs) : "None",
+           generation.prompts.size(), generation.prompts[0].tokens.size());
 }
 
 }  // namespace
