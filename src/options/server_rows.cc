@@ -129,7 +129,9 @@ std::vector<Option> HttpRows() {
        .type = Type::kInteger,
        .default_value = "2",
        .group = kGroup,
-       .help = "Threads that render templates, encode and decode text.",
+       .help =
+           "Threads that render templates, encode and decode text; of several, one is kept free "
+           "of bodies larger than 256 KiB.",
        .range = {1, 256}},
   };
 }
