@@ -90,7 +90,12 @@ Result<YAML::Node> LoadMapping(const std::filesystem::path& path) {
     return Fail(ErrorCode::kInvalidArgument, "--config: " + text.error().message, "config");
   YAML::Node root;
   try {
-    root = YAML::Load(*text);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(*text);
+    // What stands in the others would be asked for and not done.
+    if (documents.size() > 1)
+      return BadPlace(path, documents[1].Mark(), "expected one document, found another behind ---");
+    if (documents.empty()) return YAML::Node();
+    root = documents.front();
   } catch (const YAML::Exception& error) {
     return BadPlace(path, error.mark, error.msg);
   }
