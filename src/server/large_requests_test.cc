@@ -126,6 +126,22 @@ TEST_F(LargeRequestsTest, WholeAnswersAreBounded) {
   }
 }
 
+TEST_F(LargeRequestsTest, RefusalsAreShort) {
+  Start();
+  const std::string large(1 << 20, 'k');
+  const ServerAnswer key = Complete(R"("logit_bias":{")" + large + R"(":"x"})");
+  EXPECT_EQ(key.status, 400);
+  EXPECT_THAT(key.body, HasSubstr("kkk...\""));
+  EXPECT_LT(key.body.size(), 40'000u);
+  // In the middle of no character.
+  std::string words;
+  for (int i = 0; i < 100'000; ++i) words += "\u00E9\u6F22";
+  const ServerAnswer word = Complete(R"("bad_words":[")" + words + R"(",""])");
+  EXPECT_EQ(word.status, 400);
+  EXPECT_LT(word.body.size(), 40'000u);
+  EXPECT_EQ(word.body.find("\uFFFD"), std::string::npos);
+}
+
 TEST_F(LargeRequestsTest, BracketsAreValues) {
   Start();
   const std::string nested = std::string(100, '[') + std::string(100, ']');
