@@ -497,7 +497,8 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
   if (out.empty())
     return Fail(ErrorCode::kInvalidArgument, "the folder to write has no name", "output");
   std::error_code error;
-  if (fs::exists(out, error)) {
+  // A link that leads nowhere is there too: the folder could not be renamed to it in the end.
+  if (const fs::file_status there = fs::symlink_status(out, error); fs::exists(there)) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} exists; nothing is overwritten: name another folder or remove it",
                             out.string()),

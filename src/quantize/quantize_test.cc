@@ -195,6 +195,10 @@ TEST_F(QuantizeTest, RefusesByName) {
   nothing.exclude = {"re:("};
   EXPECT_THAT(failure("llama-bf16", nothing), HasSubstr("--exclude"));
   EXPECT_FALSE(fs::exists(out()));
+  fs::create_symlink("nowhere", out());
+  EXPECT_THAT(failure("llama-bf16", OptionsFor("fp8-dynamic")),
+              HasSubstr("nothing is overwritten"));
+  fs::remove(out());
   fs::create_directories(out());
   EXPECT_THAT(failure("llama-bf16", OptionsFor("fp8-dynamic")),
               HasSubstr("nothing is overwritten"));
