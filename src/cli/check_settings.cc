@@ -89,18 +89,6 @@ Status CheckModel(const Settings& settings) {
   return {};
 }
 
-// A folder of its own would be passed over, and the model's own defaults taken for it.
-Status CheckGenerationConfig(const Settings& settings) {
-  const std::string source = settings.TextOr("generation-config", "auto");
-  if (source == "auto" || source == "vllm") return {};
-  return Fail(ErrorCode::kUnsupported,
-              fmt::format("--generation-config '{}' is not supported, only auto and vllm: put the "
-                          "generation_config.json into the model's folder, or give its values with "
-                          "--override-generation-config",
-                          source),
-              "generation-config");
-}
-
 Status CheckCaptureSizes(const Settings& settings) {
   const auto compilation = settings.Text("compilation-config");
   if (!compilation) return {};
@@ -127,7 +115,6 @@ Status CheckSettings(const Settings& settings) {
   RETURN_IF_ERROR(CheckModel(settings));
   RETURN_IF_ERROR(CheckQuantization(settings));
   RETURN_IF_ERROR(CheckCaptureSizes(settings));
-  RETURN_IF_ERROR(CheckGenerationConfig(settings));
   if (settings.Flag("enable-auto-tool-choice") && !settings.Given("tool-call-parser")) {
     return Contradiction(
         "--enable-auto-tool-choice requires --tool-call-parser: say how the model writes its calls",

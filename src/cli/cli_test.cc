@@ -91,6 +91,19 @@ TEST(Configs, OptionsReachTheConfigurations) {
   EXPECT_EQ(server.root_path, "/p");
 }
 
+TEST(Configs, GenerationConfigNamesAFolder) {
+  const auto folder_of = [](const std::string& source) {
+    return MakeEngineConfig(Read({"m", "--generation-config", source}), {});
+  };
+  EXPECT_EQ(folder_of("auto")->generation_config_folder, "");
+  EXPECT_EQ(folder_of("vllm")->generation_config_folder, "");
+  const std::string model = SLUICE_SOURCE_DIR "/models/abacus";
+  EXPECT_EQ(folder_of(model)->generation_config_folder, model);
+  const std::string without = SLUICE_SOURCE_DIR "/docs";
+  EXPECT_THAT(folder_of(without).error().message, HasSubstr("--generation-config " + without));
+  EXPECT_THAT(folder_of("/other/folder").error().message, HasSubstr("/other/folder"));
+}
+
 TEST(Configs, AutomaticLengthsAreLeftToTheEngine) {
   EXPECT_EQ(MakeEngineConfig(Read({"m", "--max-model-len", "auto"}), {})->max_model_len,
             std::nullopt);

@@ -35,6 +35,20 @@ Result<std::filesystem::path> Resolve(const options::Settings& settings, const s
   return resolved.folder;
 }
 
+// The folder that --generation-config names; "" for the model's own.
+Result<std::filesystem::path> GenerationConfigFolder(const options::Settings& settings) {
+  const std::string source = settings.TextOr("generation-config", "auto");
+  if (source == "auto" || source == "vllm") return std::filesystem::path();
+  auto folder = Resolve(settings, source, "");
+  if (!folder) return tl::unexpected(std::move(folder).error().In("--generation-config"));
+  if (std::filesystem::exists(*folder / "generation_config.json")) return folder;
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("--generation-config {}: expected auto, vllm or a folder with a "
+                          "generation_config.json, which {} has not",
+                          source, folder->string()),
+              "generation-config");
+}
+
 }  // namespace
 
 bool HasModelArgument(const options::Settings& settings) {
@@ -75,6 +89,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   }
   EngineConfig config;
   config.model_folder = model.folder;
+  ASSIGN_OR_RETURN(config.generation_config_folder, GenerationConfigFolder(settings));
   config.dtype = settings.TextOr("dtype");
   if (config.dtype == "float") config.dtype = "float32";
   if (config.dtype == "half") config.dtype = "float16";

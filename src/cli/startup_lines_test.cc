@@ -50,16 +50,6 @@ TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
   EXPECT_THAT(EffectBlock(Read({"m"}, Dialect::kVllm)), IsEmpty());
 }
 
-TEST(CheckSettings, NoOtherSourceOfDefaultsIsTakenForTheModels) {
-  const Status status =
-      CheckSettings(Read({"m", "--generation-config", "/other/folder"}, Dialect::kSluice));
-  ASSERT_FALSE(status);
-  EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
-  EXPECT_THAT(status.error().message, ::testing::HasSubstr("--generation-config '/other/folder'"));
-  for (const char* source : {"auto", "vllm"})
-    EXPECT_TRUE(CheckSettings(Read({"m", "--generation-config", source}, Dialect::kVllm)));
-}
-
 TEST(CheckSettings, ContradictionsNameBothOptions) {
   const auto error = [](const std::vector<std::string>& words) {
     const Status status = CheckSettings(Read(words, Dialect::kSluice));

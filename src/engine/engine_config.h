@@ -10,6 +10,7 @@ namespace sluice {
 
 struct EngineConfig {
   std::filesystem::path model_folder;
+  std::filesystem::path generation_config_folder;  // of generation_config.json; "": model_folder
 
   // Numbers.
   std::string dtype =

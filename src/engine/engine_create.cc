@@ -161,7 +161,10 @@ Status LoadOnDevice(const EnginePlan& plan, const EngineConfig& config, const Mo
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa));
   ASSIGN_OR_RETURN(const ModelConfig model_config, LoadModelConfig(config.model_folder));
-  ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(config.model_folder));
+  ASSIGN_OR_RETURN(const GenerationConfig generation,
+                   LoadGenerationConfig(config.generation_config_folder.empty()
+                                            ? config.model_folder
+                                            : config.generation_config_folder));
   EngineLoop::Parts parts;
   ASSIGN_OR_RETURN(parts.device, ChooseDevice(config.device));
   Device* const device = parts.device.get();

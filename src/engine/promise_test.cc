@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint_testing.h"
 #include "engine/engine_testing.h"
 
 namespace sluice {
@@ -196,6 +197,21 @@ TEST(EngineCreate, SaysItsPlanAndLoadsAnyShapeWithoutWeights) {
   request.sink = sink;
   ASSERT_TRUE((*engine)->Submit(std::move(request)));
   EXPECT_TRUE(sink->WaitForEnd());
+}
+
+TEST(EngineCreate, TakesTheDefaultsOfTheFolderThatIsGiven) {
+  const testing::TemporaryFolder folder;
+  testing::WriteFile(folder.path() / "generation_config.json",
+                     R"({"temperature": 0.25, "eos_token_id": [7, 9]})");
+  EngineConfig config;
+  config.model_folder = SLUICE_SOURCE_DIR "/tests/data/checkpoints/llama-bf16";
+  config.generation_config_folder = folder.path();
+  config.dummy_weights = true;
+  config.kv_cache_bytes = int64_t{16} << 20;
+  const auto engine = Engine::Create(config, {});
+  ASSERT_TRUE(engine) << engine.error().message;
+  EXPECT_EQ((*engine)->info().generation.temperature, 0.25);
+  EXPECT_EQ((*engine)->info().generation.eos_token_ids, (std::vector<int32_t>{7, 9}));
 }
 
 TEST(EngineCreate, NamesWhatIsMissing) {

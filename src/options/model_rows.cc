@@ -94,8 +94,8 @@ std::vector<Option> ModelRows() {
        .default_value = "auto",
        .group = kGroup,
        .commands = kServe | kChat | kComplete,
-       .help = "Where sampling defaults come from: auto reads the model's generation_config.json; "
-               "vllm uses none."},
+       .help = "Where sampling defaults come from: auto reads the model's generation_config.json, "
+               "a folder or model id that one's; vllm uses none."},
       {.name = "override-generation-config",
        .type = Type::kJson,
        .group = kGroup,
