@@ -31,6 +31,8 @@ constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
 constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
 // What is smaller is taken in and sent however much is held: the number of connections bounds it.
 constexpr size_t kSmall = size_t{64} << 10;
+constexpr const char* kFullMessage =
+    "The server holds as many large requests and answers as it may; try again later.";
 constexpr auto kLinger = std::chrono::seconds(1);
 // What the records tell of a client that left before it was told anything.
 constexpr int kClientGone = 499;
@@ -267,9 +269,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     received_.Set(in_.size() + body_bytes);
     const bool arrives = state_ == State::kHead || state_ == State::kBody;
     if (arrives && in_.size() + body_bytes > kSmall && core_->IsFull()) {
-      return Refuse(503,
-                    "The server holds as many large requests and answers as it may; try again "
-                    "later.");
+      return Refuse(503, kFullMessage);
     }
     // The parser bounds the head; between the chunks of a body it waits for an end that need not
     // come.
@@ -564,8 +564,9 @@ class Writer : public ResponseWriter {
     HttpResponse response;
     response.status = 503;
     response.headers.push_back({"retry-after", "1"});
-    response.body =
-        R"({"error":{"message":"The server holds as many large requests and answers as it may; try again later.","type":"ServiceUnavailableError","param":null,"code":503}})";
+    response.body = fmt::format(
+        R"({{"error":{{"message":"{}","type":"ServiceUnavailableError","param":null,"code":503}}}})",
+        kFullMessage);
     return response;
   }
   std::string Head(const HttpResponse& response, std::string_view framing) {
