@@ -9,24 +9,12 @@
 #include <fstream>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace sluice::fuzz {
 
 // The input as text.
 inline std::string_view Text(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
-}
-
-// The pieces between the bytes `separator`; at least one.
-inline std::vector<std::string> Split(std::string_view text, char separator) {
-  std::vector<std::string> pieces;
-  for (size_t begin = 0;;) {
-    const size_t end = text.find(separator, begin);
-    pieces.emplace_back(text.substr(begin, end - begin));
-    if (end == std::string_view::npos) return pieces;
-    begin = end + 1;
-  }
 }
 
 // Writes the input to a file whose name ends as given, for what reads files only. The same file is

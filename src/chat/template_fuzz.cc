@@ -1,5 +1,4 @@
-// Fuzz target: any bytes as a template, rendered with small limits. Built with
-// -fsanitize=fuzzer,address.
+// Fuzz target: any bytes as a template, rendered with small limits.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,6 +1,5 @@
-// Fuzz target: a tokenizer.json, a zero byte, a text. Build with clang++ -fsanitize=fuzzer,address;
-// seeds are the files of tests/data/tokenizers. tokenizer_fuzz_test.cc runs it over mutated seeds
-// in every build.
+// Fuzz target: a tokenizer.json, a zero byte, a text. tokenizer_fuzz_test.cc runs it over mutated
+// seeds in every build.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
