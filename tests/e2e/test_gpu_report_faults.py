@@ -115,14 +115,20 @@ def test_results_of_another_device_are_not_taken_for_this_ones(report):
     assert "== selftest-good: there already" in same
 
 
-def test_the_table_knows_what_earlier_calls_measured(report, tmp_path):
-    report("good good-too").communicate(timeout=PATIENCE_S)
-    process = report("hang good good-too")
+def end_while_a_part_hangs(process, tmp_path):
+    """Tells a report to end once its part `hang` has begun; what it printed."""
     while not (tmp_path / "out" / "selftest-hang.log").exists():
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=PATIENCE_S)
+    return output
+
+
+def test_the_table_knows_what_earlier_calls_measured(report, tmp_path):
+    report("good good-too").communicate(timeout=PATIENCE_S)
+    process = report("hang good good-too")
+    output = end_while_a_part_hangs(process, tmp_path)
     assert "2 of 2" in output and "2 of 2" in (tmp_path / "out" / "table.txt").read_text()
 
 
@@ -169,11 +175,7 @@ def test_without_a_device_one_part_says_so(report, tmp_path):
 
 def test_a_report_that_is_told_to_end_prints_what_it_knows(report, tmp_path):
     process = report("good hang")
-    while not (tmp_path / "out" / "selftest-hang.log").exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=PATIENCE_S)
+    output = end_while_a_part_hangs(process, tmp_path)
     assert process.returncode == 1 and "selftest, rows passed" in output and "told to end" in output
     parts = parts_in(tmp_path)
     assert parts["selftest-good"]["status"] == "done" and parts["selftest-hang"]["status"] == "cut"
