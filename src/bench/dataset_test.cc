@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/source_path_testing.h"
 
 namespace sluice::bench {
 namespace {
@@ -22,7 +23,7 @@ const Tokenizer& TokenizerOf(const std::string& name) {
   static std::map<std::string, std::unique_ptr<Tokenizer>> loaded;
   auto& tokenizer = loaded[name];
   if (tokenizer == nullptr) {
-    tokenizer = *Tokenizer::Load(std::string(SLUICE_SOURCE_DIR) + "/tests/data/tokenizers/" + name);
+    tokenizer = *Tokenizer::Load(SourcePath("tests/data/tokenizers/") + name);
   }
   return *tokenizer;
 }
@@ -71,8 +72,8 @@ TEST(RandomDataset, HasExactlyTheTokensAskedFor) {
 TEST(RandomDataset, IsVllmsForTheSameSeed) {
   const auto data = MakeDataset({.num_prompts = 12, .seed = 5, .input_len = 40}, &Llama3());
   ASSERT_TRUE(data);
-  const auto expected = json::Parse(
-      *ReadFile(std::string(SLUICE_SOURCE_DIR) + "/tests/data/bench/vllm_random_prompts.json"));
+  const auto expected =
+      json::Parse(*ReadFile(SourcePath("tests/data/bench/vllm_random_prompts.json")));
   ASSERT_TRUE(expected);
   const auto& prompts = expected->as_array();
   ASSERT_EQ(prompts.size(), 12u);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/source_path_testing.h"
 
 namespace sluice::bench {
 namespace {
@@ -103,8 +104,7 @@ TEST(ReportJson, HasEveryKeyOfARecordedRun) {
   result.records[0].ended = true;
   Metrics metrics = ComputeMetrics(result, {99}, {}, [](const std::string&) { return int64_t{0}; });
   const json::Value report = ReportJson(options, metrics, result);
-  const auto keys = json::Parse(
-      *ReadFile(std::string(SLUICE_SOURCE_DIR) + "/tests/data/bench/vllm_result_keys.json"));
+  const auto keys = json::Parse(*ReadFile(SourcePath("tests/data/bench/vllm_result_keys.json")));
   ASSERT_TRUE(keys);
   for (const json::Value& key : keys->as_array())
     EXPECT_NE(report.Find(key.as_string()), nullptr) << key.as_string();

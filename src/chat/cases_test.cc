@@ -8,13 +8,14 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/source_path_testing.h"
 #include "chat/chat_template.h"
 #include "chat/render_tool.h"
 
 namespace sluice {
 namespace {
 
-const char kFolder[] = SLUICE_SOURCE_DIR "/tests/data/chat_templates/";
+const std::string kFolder = SourcePath("tests/data/chat_templates/");
 
 RenderOptions FixedClock() {
   RenderOptions options;

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 
+#include "base/source_path_testing.h"
 #include "chat/template_fuzz.cc"  // NOLINT: the fuzz target itself, so that it is compiled and run with every test.
 
 namespace sluice {
@@ -16,8 +17,8 @@ namespace {
 
 TEST(ChatTemplateMutations, NeverCrash) {
   std::vector<std::string> seeds;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           SLUICE_SOURCE_DIR "/tests/data/chat_templates/templates")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(SourcePath("tests/data/chat_templates/templates"))) {
     seeds.push_back(ReadFile(entry.path()).value());
   }
   std::sort(seeds.begin(), seeds.end());

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/source_path_testing.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/configs.h"
@@ -97,9 +98,9 @@ TEST(Configs, GenerationConfigNamesAFolder) {
   };
   EXPECT_EQ(folder_of("auto")->generation_config_folder, "");
   EXPECT_EQ(folder_of("vllm")->generation_config_folder, "");
-  const std::string model = SLUICE_SOURCE_DIR "/models/abacus";
+  const std::string model = SourcePath("models/abacus");
   EXPECT_EQ(folder_of(model)->generation_config_folder, model);
-  const std::string without = SLUICE_SOURCE_DIR "/docs";
+  const std::string without = SourcePath("docs");
   EXPECT_THAT(folder_of(without).error().message, HasSubstr("--generation-config " + without));
   EXPECT_THAT(folder_of("/other/folder").error().message, HasSubstr("/other/folder"));
 }

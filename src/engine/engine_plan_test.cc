@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/source_path_testing.h"
 #include "models/device/device_model.h"
 
 namespace sluice {
@@ -303,7 +304,7 @@ TEST(EnginePlanOnDevice, ComputesInBfloat16) {
 // The load that tools/gpu_report.sh puts on one H200, of whose 150.1 GB the driver shows 149.5
 // free.
 TEST(EnginePlanOnDevice, Llama70BInFp8OnOneH200) {
-  const auto model = LoadModelConfig(SLUICE_SOURCE_DIR "/benchmarks/llama-3.3-70b-fp8-shape");
+  const auto model = LoadModelConfig(SourcePath("benchmarks/llama-3.3-70b-fp8-shape"));
   ASSERT_TRUE(model) << model.error().message;
   const MemoryLimits memory{.total_bytes = 150'100'000'000, .available_bytes = 149'500'000'000};
   DeviceInfo device;

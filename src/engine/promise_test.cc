@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/source_path_testing.h"
 #include "checkpoint/checkpoint_testing.h"
 #include "engine/engine_testing.h"
 
@@ -82,9 +83,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
     int rounds = 1;  // the answers of the last one are returned
   };
 
-  static std::string Folder() {
-    return std::string(SLUICE_SOURCE_DIR "/tests/data/checkpoints/") + GetParam().folder;
-  }
+  static std::string Folder() { return SourcePath("tests/data/checkpoints/") + GetParam().folder; }
 
   static std::vector<Answer> Answers(const Run& run, CountingObserver* observer = nullptr) {
     EngineConfig config;
@@ -179,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Promise,
 
 TEST(EngineCreate, SaysItsPlanAndLoadsAnyShapeWithoutWeights) {
   EngineConfig config;
-  config.model_folder = SLUICE_SOURCE_DIR "/tests/data/checkpoints/llama-bf16";
+  config.model_folder = SourcePath("tests/data/checkpoints/llama-bf16");
   config.dummy_weights = true;
   config.kv_cache_bytes = int64_t{16} << 20;
   std::vector<std::string> plan;
@@ -204,7 +203,7 @@ TEST(EngineCreate, TakesTheDefaultsOfTheFolderThatIsGiven) {
   testing::WriteFile(folder.path() / "generation_config.json",
                      R"({"temperature": 0.25, "eos_token_id": [7, 9]})");
   EngineConfig config;
-  config.model_folder = SLUICE_SOURCE_DIR "/tests/data/checkpoints/llama-bf16";
+  config.model_folder = SourcePath("tests/data/checkpoints/llama-bf16");
   config.generation_config_folder = folder.path();
   config.dummy_weights = true;
   config.kv_cache_bytes = int64_t{16} << 20;

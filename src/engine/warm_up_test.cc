@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/source_path_testing.h"
 #include "device/device_pool.h"
 #include "device/emulated_device.h"
 #include "engine/engine_testing.h"
@@ -93,7 +94,7 @@ TEST(WarmUp, TheSmallestLimitsAreKept) {
 // leaves it out: it cannot follow the emulator, which changes stacks.
 TEST(WarmUp, HeavyRunsOnADevice) {
   const std::filesystem::path folder =
-      std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/checkpoints/llama4-quark-fp8";
+      std::filesystem::path(SourcePath("tests/data/checkpoints/llama4-quark-fp8"));
   const auto config = LoadModelConfig(folder);
   ASSERT_TRUE(config) << config.error().message;
   ModelOptions options;

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/source_path_testing.h"
 #include "kernels/kernel_testing.h"
 
 namespace sluice::kernels {
@@ -44,7 +45,7 @@ Kind KindOf(const std::string& name) {
 class RoundRowsTest : public testing::Test {
  protected:
   void SetUp() override {
-    const auto text = ReadFile(SLUICE_SOURCE_DIR "/tests/data/activations/rounded_rows.json");
+    const auto text = ReadFile(SourcePath("tests/data/activations/rounded_rows.json"));
     ASSERT_TRUE(text) << text.error().message;
     golden_ = *json::Parse(*text);
     cols_ = golden_.Find("cols")->as_integer();

@@ -10,13 +10,14 @@
 
 #include <gtest/gtest.h>
 
+#include "base/source_path_testing.h"
 #include "checkpoint/model_config.h"
 #include "models/model.h"
 
 namespace sluice::testing {
 
 inline std::filesystem::path DataFolder(const std::string& name) {
-  return std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/checkpoints" / name;
+  return std::filesystem::path(SourcePath("tests/data/checkpoints")) / name;
 }
 
 inline ModelOptions SmallOptions(ElementType compute_type, ElementType kv_type) {

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/source_path_testing.h"
 #include "options/compilation.h"
 #include "options/names.h"
 #include "options/sources.h"
@@ -43,7 +44,7 @@ std::string NoteOn(const Settings& settings, std::string_view what) {
 }
 
 json::Value VllmOptions() {
-  const auto text = ReadFile(SLUICE_SOURCE_DIR "/tests/data/options/vllm_serve.json", 1 << 20);
+  const auto text = ReadFile(SourcePath("tests/data/options/vllm_serve.json"), 1 << 20);
   EXPECT_TRUE(text) << text.error().message;
   return *json::Parse(*text);
 }

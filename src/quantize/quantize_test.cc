@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/source_path_testing.h"
 #include "checkpoint/checkpoint_testing.h"
 #include "checkpoint/model_config.h"
 #include "checkpoint/scheme.h"
@@ -23,7 +24,7 @@ using ::testing::HasSubstr;
 using testing::TemporaryFolder;
 
 fs::path Sample(const std::string& name) {
-  return fs::path(SLUICE_SOURCE_DIR) / "tests/data/checkpoints" / name;
+  return std::filesystem::path(SourcePath("tests/data/checkpoints")) / name;
 }
 
 std::vector<std::vector<int32_t>> SomeTokens() {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/source_path_testing.h"
 #include "recipe/lint.h"
 #include "recipe/recipe_document.h"
 #include "recipe/shell_run.h"
@@ -34,8 +35,7 @@ RecipeReport Lint(const std::string& name, std::string_view text,
 }
 
 RecipeReport LintFile(const std::string& name) {
-  const auto text =
-      ReadFile(std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/recipes" / name);
+  const auto text = ReadFile(std::filesystem::path(SourcePath("tests/data/recipes")) / name);
   EXPECT_TRUE(text);
   return Lint(name, *text);
 }

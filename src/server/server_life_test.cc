@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/source_path_testing.h"
 #include "server/server_testing.h"
 
 namespace sluice {
@@ -84,7 +85,7 @@ TEST_F(ServerLifeTest, RefusesWhatDisagrees) {
   const Status attached = server_->Attach(&small, kServerTestModel);
   ASSERT_FALSE(attached);
   EXPECT_THAT(attached.error().message, HasSubstr("512 tokens"));
-  EXPECT_FALSE(server_->Attach(&engine_, SLUICE_SOURCE_DIR "/tests/data/server/none"));
+  EXPECT_FALSE(server_->Attach(&engine_, SourcePath("tests/data/server/none")));
 }
 
 }  // namespace

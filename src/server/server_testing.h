@@ -14,12 +14,13 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/source_path_testing.h"
 #include "server/fake_engine.h"
 #include "server/server.h"
 
 namespace sluice {
 
-inline const char* const kServerTestModel = SLUICE_SOURCE_DIR "/tests/data/server/model";
+inline const std::string kServerTestModel = SourcePath("tests/data/server/model");
 
 struct ServerAnswer {
   int status = 0;

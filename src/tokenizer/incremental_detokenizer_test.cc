@@ -2,13 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "base/source_path_testing.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice {
 namespace {
 
 std::unique_ptr<Tokenizer> LoadSample(const std::string& name) {
-  auto tokenizer = Tokenizer::Load(SLUICE_SOURCE_DIR "/tests/data/tokenizers/" + name);
+  auto tokenizer = Tokenizer::Load(SourcePath("tests/data/tokenizers/") + name);
   EXPECT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
   return *std::move(tokenizer);
 }

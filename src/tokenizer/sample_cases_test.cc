@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/source_path_testing.h"
 #include "tokenizer/incremental_detokenizer.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
@@ -108,7 +109,7 @@ int CheckFolders(const std::filesystem::path& root) {
 }
 
 TEST(SampleCasesTest, SmallVocabularies) {
-  EXPECT_GT(CheckFolders(SLUICE_SOURCE_DIR "/tests/data/tokenizers"), 1500);
+  EXPECT_GT(CheckFolders(SourcePath("tests/data/tokenizers")), 1500);
 }
 
 TEST(SampleCasesTest, RealVocabularies) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/source_path_testing.h"
 #include "tokenizer/decoder.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/pre_tokenizer.h"
@@ -33,8 +34,7 @@ std::vector<int32_t> Ids(const json::Value& array) {
 template <typename Parse, typename Check>
 int ForEachCase(const std::string& key, Parse&& parse, Check&& check) {
   const char* other = std::getenv("SLUICE_TOKENIZER_STEPS");  // Another file of the same kind.
-  std::ifstream file(other != nullptr ? other
-                                      : SLUICE_SOURCE_DIR "/tests/data/tokenizers/steps.jsonl");
+  std::ifstream file(other != nullptr ? other : SourcePath("tests/data/tokenizers/steps.jsonl"));
   int count = 0;
   for (std::string line; std::getline(file, line);) {
     const auto row = json::Parse(line);

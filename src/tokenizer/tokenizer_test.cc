@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/source_path_testing.h"
 #include "tokenizer/tokenize_tool.h"
 
 namespace sluice {
@@ -19,8 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kLlamaLike[] =
-    SLUICE_SOURCE_DIR "/tests/data/tokenizers/v03_llama3_ignore_merges_bos";
+constexpr char kLlamaLike[] = SourcePath("tests/data/tokenizers/v03_llama3_ignore_merges_bos");
 
 // A pre-tokenizer that splits by a regex, given as it stands in JSON.
 std::string Split(const std::string& regex) {

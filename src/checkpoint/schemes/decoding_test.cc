@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/source_path_testing.h"
 #include "checkpoint/model_config.h"
 #include "checkpoint/scheme.h"
 
@@ -81,7 +82,7 @@ void CheckFolder(const std::filesystem::path& folder, const std::filesystem::pat
 TEST(DecodingTest, EveryWeightOfPublishedFormatsDecodesExactly) {
   const char* folder = std::getenv("SLUICE_TEST_CHECKPOINTS");
   const char* sums = std::getenv("SLUICE_TEST_SUMS");
-  const std::filesystem::path data(SLUICE_SOURCE_DIR "/tests/data");
+  const std::filesystem::path data(SourcePath("tests/data"));
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(sums ? sums : data / "schemes")) {
     if (entry.path().extension() != ".json") continue;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/source_path_testing.h"
 #include "server/api/answer_json.h"
 
 namespace sluice {
@@ -9,7 +10,7 @@ namespace {
 
 const Tokenizer& TestTokenizer() {
   static const std::unique_ptr<Tokenizer> tokenizer =
-      *Tokenizer::Load(SLUICE_SOURCE_DIR "/tests/data/server/model");
+      *Tokenizer::Load(SourcePath("tests/data/server/model"));
   return *tokenizer;
 }
 
