@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kLlamaLike[] = SourcePath("tests/data/tokenizers/v03_llama3_ignore_merges_bos");
+const std::string kLlamaLike = SourcePath("tests/data/tokenizers/v03_llama3_ignore_merges_bos");
 
 // A pre-tokenizer that splits by a regex, given as it stands in JSON.
 std::string Split(const std::string& regex) {
