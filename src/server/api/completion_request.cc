@@ -1,9 +1,8 @@
+#include "server/api/completion_request.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
-
-#include "server/api/completions.h"
-#include "server/api/python_text.h"
 
 namespace sluice {
 namespace {
@@ -71,8 +70,8 @@ void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
 
 }  // namespace
 
-ApiResult<CompletionRequest> DecodeCompletionRequest(const json::Value& body,
-                                                     const ServerConfig& config) {
+ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
+                                                   const ServerConfig& config) {
   if (!body.is_object()) return NotAnObject(body);
   const json::Value* prompt = body.Find("prompt");
   const json::Value* embeds = body.Find("prompt_embeds");

@@ -6,6 +6,8 @@
 #include "server/api/api.h"
 #include "server/api/beam_search.h"
 #include "server/api/chat.h"
+#include "server/api/chat_request.h"
+#include "server/api/completion_request.h"
 #include "server/api/completions.h"
 #include "server/api/field_reader.h"
 #include "server/api/load_report.h"
@@ -141,7 +143,7 @@ ApiStatus Api::Invocations(const HttpRequest& request, const json::Value& body, 
 
 ApiStatus Api::Completions(const HttpRequest& request, const json::Value& body, Writer writer,
                            Model model) {
-  API_ASSIGN_OR_RETURN(CompletionRequest decoded, DecodeCompletionRequest(body, config_));
+  API_ASSIGN_OR_RETURN(CompletionRequest decoded, ReadCompletionRequest(body, config_));
   SamplingFields& fields = decoded.sampling;
   API_RETURN_IF_ERROR(model->CheckName(fields.model));
   const bool drop_output = decoded.echo && fields.max_tokens == 0;
@@ -195,14 +197,14 @@ ApiStatus Api::Completions(const HttpRequest& request, const json::Value& body, 
 
 ApiStatus Api::Chat(const HttpRequest& request, const json::Value& body, Writer writer,
                     Model model) {
-  API_ASSIGN_OR_RETURN(const ChatRequest decoded, DecodeChatRequest(body, config_));
+  API_ASSIGN_OR_RETURN(const ChatRequest decoded, ReadChatRequest(body, config_));
   return StartChat(request, decoded, {&decoded.conversation.messages, 1}, std::move(writer),
                    std::move(model));
 }
 
 ApiStatus Api::BatchChat(const HttpRequest& request, const json::Value& body, Writer writer,
                          Model model) {
-  API_ASSIGN_OR_RETURN(const BatchChatRequest decoded, DecodeBatchChatRequest(body, config_));
+  API_ASSIGN_OR_RETURN(const BatchChatRequest decoded, ReadBatchChatRequest(body, config_));
   return StartChat(request, decoded.common, decoded.conversations, std::move(writer),
                    std::move(model));
 }

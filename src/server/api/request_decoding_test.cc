@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/api/chat.h"
-#include "server/api/completions.h"
+#include "server/api/chat_request.h"
+#include "server/api/completion_request.h"
 #include "server/api/python_text.h"
 #include "server/api/request_body.h"
 
@@ -223,12 +223,12 @@ TEST(CompletionRequestTest, RefusesInVllmsWords) {
       {R"({"prompt":"a","watermarking":{"a":1}})", "Bad Request", "body.watermarking", "bool_type"},
   };
   for (const Refusal& test : cases)
-    ExpectRefused(DecodeCompletionRequest(Parse(test.body), ServerConfig{}), test);
+    ExpectRefused(ReadCompletionRequest(Parse(test.body), ServerConfig{}), test);
 }
 
 TEST(CompletionRequestTest, Takes) {
   const auto decode = [](std::string_view text) {
-    auto request = DecodeCompletionRequest(Parse(text), ServerConfig{});
+    auto request = ReadCompletionRequest(Parse(text), ServerConfig{});
     EXPECT_TRUE(request) << text << (request ? "" : request.error().message);
     return request ? *request : CompletionRequest{};
   };
@@ -303,15 +303,15 @@ TEST(ChatRequestTest, RefusesInVllmsWords) {
        "BadRequestError", nullptr, "one kind"},
   };
   for (const Refusal& test : cases)
-    ExpectRefused(DecodeChatRequest(Parse(test.body), ServerConfig{}), test);
+    ExpectRefused(ReadChatRequest(Parse(test.body), ServerConfig{}), test);
   for (const char* fine : {"{" MESSAGES "," TOOLS ",\"tool_choice\":\"none\"}",
                            "{" MESSAGES ",\"tools\":null}", R"({"messages":[{"role":"alien"}]})",
                            R"({"messages":[{"role":"assistant","content":null}]})",
                            "{" MESSAGES ",\"logprobs\":true,\"top_logprobs\":null}"}) {
-    const auto request = DecodeChatRequest(Parse(fine), ServerConfig{});
+    const auto request = ReadChatRequest(Parse(fine), ServerConfig{});
     EXPECT_TRUE(request) << fine << request.error().message;
   }
-  const auto both = DecodeChatRequest(
+  const auto both = ReadChatRequest(
       Parse("{" MESSAGES ",\"max_tokens\":3,\"max_completion_tokens\":6}"), ServerConfig{});
   EXPECT_EQ(both->sampling.max_tokens, 6);
 }
@@ -348,8 +348,8 @@ TEST(RequestFuzzTest, MutatedBodies) {
       continue;
     }
     ++decoded;
-    const auto completion = DecodeCompletionRequest(*value, ServerConfig{});
-    const auto chat = DecodeChatRequest(*value, ServerConfig{});
+    const auto completion = ReadCompletionRequest(*value, ServerConfig{});
+    const auto chat = ReadChatRequest(*value, ServerConfig{});
     for (const auto* error :
          {completion ? nullptr : &completion.error(), chat ? nullptr : &chat.error()}) {
       if (error == nullptr) continue;

@@ -1,8 +1,8 @@
 // Fuzz target: any bytes as the body of a completion and of a chat. What is refused is refused with
 // 400 and an answer that is JSON.
 #include "base/fuzz_input.h"
-#include "server/api/chat.h"
-#include "server/api/completions.h"
+#include "server/api/chat_request.h"
+#include "server/api/completion_request.h"
 #include "server/api/request_body.h"
 
 namespace {
@@ -29,8 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   static const ServerConfig config;
-  if (const auto completion = DecodeCompletionRequest(*body, config); !completion)
+  if (const auto completion = ReadCompletionRequest(*body, config); !completion)
     CheckError(completion.error());
-  if (const auto chat = DecodeChatRequest(*body, config); !chat) CheckError(chat.error());
+  if (const auto chat = ReadChatRequest(*body, config); !chat) CheckError(chat.error());
   return 0;
 }

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "server/api/answer_json.h"
 #include "server/api/api.h"
-#include "server/api/chat.h"
+#include "server/api/conversation.h"
 #include "server/api/field_reader.h"
 #include "server/api/prompt.h"
 

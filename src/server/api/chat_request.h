@@ -1,0 +1,34 @@
+// The requests of POST /v1/chat/completions and /v1/chat/completions/batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "server/api/conversation.h"
+#include "server/api/sampling_fields.h"
+
+namespace sluice {
+
+struct ChatRequest {
+  SamplingFields sampling;
+  ConversationFields conversation;
+  bool echo = false;
+  bool return_prompt_text = false;
+  // trtllm-serve: the prompt as token ids, in place of the rendered messages.
+  std::optional<std::vector<int64_t>> prompt_ids;
+};
+
+// Reads a parsed body. Errors: 400 for a field of the wrong type or value, and for a feature that
+// this server does not have.
+ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config);
+
+// Several conversations, each with an answer of its own; all other fields apply to every one.
+struct BatchChatRequest {
+  ChatRequest common;
+  std::vector<json::Value> conversations;  // the messages of each
+};
+ApiResult<BatchChatRequest> ReadBatchChatRequest(const json::Value& body,
+                                                 const ServerConfig& config);
+
+}  // namespace sluice
