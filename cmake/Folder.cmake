@@ -1,12 +1,17 @@
-# sluice_folder(NAME [DEPS targets ...] [TEST_DEPS targets ...] [CUDA_SOURCES x.cc ...] [CUDA_AWARE y.cc ...])
+# sluice_folder(NAME [DEPS targets ...] [TEST_DEPS targets ...] [CUDA_SOURCES x.cc ...] [CUDA_AWARE y.cc ...]
+#               [APART sub-folders ...])
 #
 # Declares the library of one folder of src/. `*.cc` of the folder and its sub-folders make the static library
 # sluice_NAME; `*_test.cc` make the program NAME_test, run by ctest under the folder's name; `*_benchmark.cc` make
 # NAME_benchmark (not built by default); with SLUICE_FUZZ, each `X_fuzz.cc` makes X_fuzz. CUDA_SOURCES are sources that need CUDA's headers: without SLUICE_CUDA they are
 # left out. Those and the sources under CUDA_AWARE, and no others, see the macro SLUICE_CUDA.
+# Sources in the sub-folders APART are left to the caller.
 function(sluice_folder name)
-  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES;CUDA_AWARE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES;CUDA_AWARE;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
+  foreach(subfolder ${ARG_APART})
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${subfolder}/")
+  endforeach()
   set(tests ${sources})
   set(benchmarks ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")

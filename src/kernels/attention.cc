@@ -6,13 +6,20 @@
 
 #include "base/check.h"
 #include "kernels/attention_layout.h"
+#include "kernels/float_result.h"
 #include "kernels/kernel_table.h"
+#include "kernels/reference/reference.h"
+#include "kernels/vector_kernel.h"
 #include "kernels/work_queue.h"
 #include "tensor/bfloat16.h"
 #include "tensor/float16.h"
 #include "tensor/float8.h"
 
 namespace sluice::kernels {
+
+SLUICE_VECTOR_KERNEL(DivideRow);
+SLUICE_VECTOR_KERNEL(DecodeE4M3);
+
 namespace {
 
 constexpr int kMaxHeadDim = 256;
@@ -112,9 +119,8 @@ struct Call {
   int tile_tokens() const { return std::max(1, kMaxTileRows / group()); }
 
   void StoreRow(int64_t row, int head, const float* values, float sum) const {
-    const int64_t offset = (row * num_heads + head) * head_dim() * (out_bf16 ? 2 : 4);
-    Kernels().divide(values, sum / v_scale, head_dim(), static_cast<std::byte*>(out) + offset,
-                     out_bf16);
+    const int64_t offset = (row * num_heads + head) * head_dim();
+    kDivideRow(values, sum / v_scale, head_dim(), ResultAt(out, offset, out_bf16), out_bf16);
   }
 };
 
@@ -171,7 +177,7 @@ void BringIntoPanels(const KvLayout& layout, const T* k_rows, const T* v_rows, i
 
 // A panel of keys, or of values, as the kernels read it.
 void DecodeKeys(const Float8E4M3* codes, int head_dim, BFloat16* panel) {
-  Kernels().decode_e4m3(&codes->bits, int64_t{kAttentionPanelPositions} * head_dim, &panel->bits);
+  kDecodeE4M3(&codes->bits, int64_t{kAttentionPanelPositions} * head_dim, &panel->bits);
 }
 void DecodeValues(const Float8E4M3* codes, int head_dim, BFloat16* panel) {
   DecodeKeys(codes, head_dim, panel);

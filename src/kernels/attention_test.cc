@@ -7,12 +7,16 @@
 #include <memory>
 #include <numeric>
 
-#include "kernels/kernel_table.h"
 #include "kernels/kernel_testing.h"
+#include "kernels/reference/reference.h"
+#include "kernels/vector_kernel.h"
 #include "tensor/float16.h"
 #include "tensor/float8.h"
 
 namespace sluice::kernels {
+
+SLUICE_VECTOR_KERNEL(DecodeE4M3);
+
 namespace {
 
 struct Shape {
@@ -358,7 +362,7 @@ TEST_P(AttentionTest, DecodesEveryCode) {
   std::vector<uint8_t> codes(512);
   std::vector<uint16_t> decoded(codes.size());
   for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i);
-  Kernels().decode_e4m3(codes.data(), static_cast<int64_t>(codes.size()), decoded.data());
+  kDecodeE4M3(codes.data(), static_cast<int64_t>(codes.size()), decoded.data());
   for (size_t i = 0; i < codes.size(); ++i) {
     const float expected = ToFloat(Float8E4M3{codes[i]});
     EXPECT_EQ(decoded[i], sluice::ToBFloat16(expected).bits) << i;

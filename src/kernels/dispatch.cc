@@ -13,6 +13,7 @@
 #include "kernels/cpu/tables.h"
 #endif
 #include "kernels/kernel_table.h"
+#include "kernels/vector_kernel.h"
 
 namespace sluice::kernels {
 namespace {
@@ -20,18 +21,19 @@ namespace {
 struct Variant {
   Isa isa;
   const KernelTable* table;
+  int vector_version;  // see VectorVersion()
   bool (*runs_here)(const CpuFeatures& features);
 };
 
 // The best last.
 constexpr std::array kVariants = {
-    Variant{Isa::kReference, &kReferenceKernels, [](const CpuFeatures&) { return true; }},
+    Variant{Isa::kReference, &kReferenceKernels, 0, [](const CpuFeatures&) { return true; }},
 #if defined(__x86_64__)
-    Variant{Isa::kAvx2, &kAvx2Kernels, [](const CpuFeatures& cpu) { return cpu.avx2; }},
-    Variant{Isa::kAvx512, &kAvx512Kernels, [](const CpuFeatures& cpu) { return cpu.avx512; }},
-    Variant{Isa::kAvx512Bf16, &kAvx512Bf16Kernels,
+    Variant{Isa::kAvx2, &kAvx2Kernels, 1, [](const CpuFeatures& cpu) { return cpu.avx2; }},
+    Variant{Isa::kAvx512, &kAvx512Kernels, 2, [](const CpuFeatures& cpu) { return cpu.avx512; }},
+    Variant{Isa::kAvx512Bf16, &kAvx512Bf16Kernels, 2,
             [](const CpuFeatures& cpu) { return cpu.avx512_bf16 && cpu.avx512_vnni; }},
-    Variant{Isa::kAmx, &kAmxKernels,
+    Variant{Isa::kAmx, &kAmxKernels, 2,
             [](const CpuFeatures& cpu) { return cpu.amx_bf16 && cpu.amx_int8; }},
 #endif
 };
@@ -60,6 +62,10 @@ const Variant& Current() {
 
 const KernelTable& Kernels() {
   return *Current().table;
+}
+
+int VectorVersion() {
+  return Current().vector_version;
 }
 
 std::string_view IsaName(Isa isa) {

@@ -1,6 +1,7 @@
-// What one implementation (ISA) of the kernels provides: single-threaded functions over raw
-// pointers and sizes. The operators (linear.cc, attention.cc, ...) check, cut the work over threads
-// and call these.
+// What one implementation (ISA) provides for matrix products and attention, which are written for
+// each ISA: single-threaded functions over raw pointers and sizes. linear.cc and attention.cc
+// check, divide the work among threads and call these. Operators whose sources are the same for
+// every ISA: vector_kernel.h.
 //
 // Files under cpu/<isa>/ are compiled with instructions that this machine may lack, so this header
 // has no inline code and includes nothing that has.
@@ -94,9 +95,9 @@ struct KernelTable {
   LinearFunction linear_i8;        // x I8, w I8; cols <= kMaxInt8Cols
   // How many neighbouring panels the linear functions like to be given at once; at most 4.
   int panels_per_unit;
-  int64_t expand_rows;
+  int64_t expand_rows = 0;
   // Whether linear_bf16 and linear_bf16_packed take block scales, where block_steps divides 16.
-  bool has_block_scales;
+  bool has_block_scales = false;
   ExpandFunction expand_i8;
   ExpandFunction expand_f8;
   ExpandFunction expand_nvfp4;
@@ -105,34 +106,18 @@ struct KernelTable {
   // Where not null: for products of packed_min_rows rows and more, activations are first packed
   // into scratch memory (each call a range of the pack_units() units), then multiplied. The results
   // are those of linear_bf16 (whose weights may be codes) and linear_i8.
-  int64_t packed_min_rows;
-  int packed_panels_per_unit;  // at most; even
-  int64_t packed_lines_bytes;
-  int64_t (*packed_x_bytes)(int64_t rows, int64_t row_bytes);
-  int64_t (*pack_units)(int64_t rows, int64_t row_bytes);
-  void (*pack_x)(const LinearArgs& args, int64_t unit_begin, int64_t unit_end);
-  void (*linear_bf16_packed)(const LinearArgs& args, int64_t panel_begin, int64_t panel_end);
-  void (*linear_i8_packed)(const LinearArgs& args, int64_t panel_begin, int64_t panel_end);
-
-  // One row; y: F32, or BF16 bits where y_bf16.
-  void (*rms_norm_row)(const float* x, const float* weight, float eps, int64_t cols, void* y,
-                       bool y_bf16);
-  void (*add)(float* sum, const float* delta, int64_t count);
-  void (*divide)(const float* x, float divisor, int64_t count, void* y,
-                 bool y_bf16);  // y = x / divisor
-  void (*silu_mul)(const float* gate, const float* up, int64_t count, void* y, bool y_bf16);
-  // One row of heads; cos_sin: head_dim / 2 cosines, then as many sines.
-  void (*rope_half)(float* x, int num_heads, int head_dim, const float* cos_sin);
-  void (*rope_interleaved)(float* x, int num_heads, int head_dim, const float* cos_sin);
+  int64_t packed_min_rows = 0;
+  int packed_panels_per_unit = 0;  // at most; even
+  int64_t packed_lines_bytes = 0;
+  int64_t (*packed_x_bytes)(int64_t rows, int64_t row_bytes) = nullptr;
+  int64_t (*pack_units)(int64_t rows, int64_t row_bytes) = nullptr;
+  void (*pack_x)(const LinearArgs& args, int64_t unit_begin, int64_t unit_end) = nullptr;
+  void (*linear_bf16_packed)(const LinearArgs& args, int64_t panel_begin,
+                             int64_t panel_end) = nullptr;
+  void (*linear_i8_packed)(const LinearArgs& args, int64_t panel_begin,
+                           int64_t panel_end) = nullptr;
 
   void (*attention_chunk)(const AttentionChunkArgs& args);
-  // E4M3 codes to BF16 bits, exactly. `count` is a multiple of 32.
-  void (*decode_e4m3)(const uint8_t* codes, int64_t count, uint16_t* bf16);
-
-  int64_t (*arg_max)(const float* x, int64_t count);
-  float (*largest)(const float* x, int64_t count);
-  double (*sum_exp)(const float* x, int64_t count, float shift);  // sum of exp(x - shift)
-  int64_t (*count_greater)(const float* x, int64_t count, float value);
 };
 
 // The table in use (dispatch.cc).

@@ -1,52 +1,70 @@
 #include "kernels/rms_norm.h"
 
-#include "base/check.h"
-#include "kernels/kernel_table.h"
+#include <cmath>
+
+#include "kernels/float_result.h"
+#include "kernels/vector_kernel.h"
 
 namespace sluice::kernels {
-namespace {
 
-bool IsBf16(ElementType type) {
-  CHECK(type == ElementType::kF32 || type == ElementType::kBF16,
-        "the norm's result is F32 or BF16, not {}", ElementTypeName(type));
-  return type == ElementType::kBF16;
+namespace reference {
+
+void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y,
+                bool y_bf16) {
+  double squares = 0;
+  for (int64_t i = 0; i < cols; ++i) squares += static_cast<double>(x[i]) * x[i];
+  const float mean = static_cast<float>(squares / static_cast<double>(cols));
+  const float factor = 1.0f / std::sqrt(mean + eps);
+  for (int64_t i = 0; i < cols; ++i) StoreResult(y, i, weight[i] * (x[i] * factor), y_bf16);
 }
 
-std::byte* RowOf(void* y, int64_t row, int64_t cols, bool bf16) {
-  return static_cast<std::byte*>(y) + row * cols * (bf16 ? 2 : 4);
+void AddRow(float* sum, const float* delta, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += delta[i];
 }
 
-}  // namespace
+}  // namespace reference
+
+SLUICE_VECTOR_KERNEL(RmsNormRow);
+SLUICE_VECTOR_KERNEL(AddRow);
 
 void RmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight, float eps,
              int64_t rows, int64_t cols, void* y, ElementType y_type) {
-  const bool bf16 = IsBf16(y_type);
-  const KernelTable& kernels = Kernels();
+  const bool bf16 = IsBf16Result(y_type);
   pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      kernels.rms_norm_row(x + row * x_stride, weight, eps, cols, RowOf(y, row, cols, bf16), bf16);
+      kRmsNormRow(x + row * x_stride, weight, eps, cols, ResultAt(y, row * cols, bf16), bf16);
     }
   });
 }
 
 void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const float* weight,
                 float eps, int64_t rows, int64_t cols, void* y, ElementType y_type) {
-  const bool bf16 = IsBf16(y_type);
-  const KernelTable& kernels = Kernels();
+  const bool bf16 = IsBf16Result(y_type);
   pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      kernels.add(residual + row * cols, delta + row * cols, cols);
-      kernels.rms_norm_row(residual + row * cols, weight, eps, cols, RowOf(y, row, cols, bf16),
-                           bf16);
+      kAddRow(residual + row * cols, delta + row * cols, cols);
+      kRmsNormRow(residual + row * cols, weight, eps, cols, ResultAt(y, row * cols, bf16), bf16);
+    }
+  });
+}
+
+void HeadRmsNorm(ThreadPool& pool, float* x, int64_t stride, const float* weight, float eps,
+                 int64_t rows, int num_heads, int head_dim) {
+  pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for (int head = 0; head < num_heads; ++head) {
+        // The mean is complete before the first element is written.
+        float* values = x + row * stride + int64_t{head} * head_dim;
+        kRmsNormRow(values, weight, eps, head_dim, values, /*y_bf16=*/false);
+      }
     }
   });
 }
 
 void ResidualAdd(ThreadPool& pool, float* residual, const float* delta, int64_t count) {
   constexpr int64_t kGrain = 4096;
-  const KernelTable& kernels = Kernels();
   pool.ParallelFor(count, kGrain, [&](int64_t begin, int64_t end) {
-    kernels.add(residual + begin, delta + begin, end - begin);
+    kAddRow(residual + begin, delta + begin, end - begin);
   });
 }
 

@@ -1,4 +1,5 @@
-// rms_norm: y = w * x / sqrt(mean(x^2) + eps), with the residual add in front where one is due.
+// rms_norm: y = w * x / sqrt(mean(x^2) + eps), of whole rows or of every attention head by itself
+// (the QK norm), and the residual add before it.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,13 @@ void RmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* we
 // the block's two steps; bit-equal to doing them one after the other.
 void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const float* weight,
                 float eps, int64_t rows, int64_t cols, void* y, ElementType y_type);
+
+// In place: each of the `num_heads` heads of each row becomes weight * (head * rsqrt(mean(head^2) +
+// eps)), in F32. x: F32, row i at x + i * stride, heads dense [num_heads, head_dim]; weight: F32
+// [head_dim], shared by all heads. Source: transformers modeling_qwen3.py Qwen3Attention (q_norm,
+// k_norm), in F32.
+void HeadRmsNorm(ThreadPool& pool, float* x, int64_t stride, const float* weight, float eps,
+                 int64_t rows, int num_heads, int head_dim);
 
 // residual += delta, F32, `count` elements.
 void ResidualAdd(ThreadPool& pool, float* residual, const float* delta, int64_t count);

@@ -4,9 +4,40 @@
 #include <numbers>
 
 #include "base/check.h"
-#include "kernels/kernel_table.h"
+#include "kernels/vector_kernel.h"
 
 namespace sluice::kernels {
+
+namespace reference {
+namespace {
+
+void Rotate(float& a, float& b, float cosine, float sine) {
+  const float rotated = a * cosine - b * sine;
+  b = a * sine + b * cosine;
+  a = rotated;
+}
+
+}  // namespace
+
+void RopeHalfRow(float* x, int num_heads, int head_dim, const float* cos_sin) {
+  const int half = head_dim / 2;
+  for (int head = 0; head < num_heads; ++head, x += head_dim) {
+    for (int i = 0; i < half; ++i) Rotate(x[i], x[half + i], cos_sin[i], cos_sin[half + i]);
+  }
+}
+
+void RopeInterleavedRow(float* x, int num_heads, int head_dim, const float* cos_sin) {
+  const int half = head_dim / 2;
+  for (int head = 0; head < num_heads; ++head, x += head_dim) {
+    for (int i = 0; i < half; ++i) Rotate(x[2 * i], x[2 * i + 1], cos_sin[i], cos_sin[half + i]);
+  }
+}
+
+}  // namespace reference
+
+SLUICE_VECTOR_KERNEL(RopeHalfRow);
+SLUICE_VECTOR_KERNEL(RopeInterleavedRow);
+
 namespace {
 
 double Scaled(double frequency, const Llama3RopeScaling& scaling) {
@@ -55,7 +86,7 @@ void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
 void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads,
                int head_dim, RopeStyle style, const float* cos_sin) {
   CHECK(head_dim > 0 && head_dim % 2 == 0, "rope needs an even head_dim, not {}", head_dim);
-  const auto rotate = style == RopeStyle::kHalf ? Kernels().rope_half : Kernels().rope_interleaved;
+  const auto& rotate = style == RopeStyle::kHalf ? kRopeHalfRow : kRopeInterleavedRow;
   pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       rotate(x + row * stride, num_heads, head_dim, cos_sin + row * head_dim);

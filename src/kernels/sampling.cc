@@ -4,21 +4,54 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "kernels/kernel_table.h"
+#include "kernels/vector_kernel.h"
 
 namespace sluice::kernels {
 
+namespace reference {
+
+int64_t ArgMax(const float* x, int64_t count) {
+  int64_t best = -1;
+  for (int64_t i = 0; i < count; ++i) {
+    if (!std::isnan(x[i]) && (best < 0 || x[i] > x[best])) best = i;
+  }
+  return best < 0 ? 0 : best;
+}
+
+float Largest(const float* x, int64_t count) {
+  return x[ArgMax(x, count)];
+}
+
+// Sum of exp(x - shift).
+double SumExp(const float* x, int64_t count, float shift) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += std::exp(x[i] - shift);
+  return sum;
+}
+
+int64_t CountGreater(const float* x, int64_t count, float value) {
+  int64_t greater = 0;
+  for (int64_t i = 0; i < count; ++i) greater += x[i] > value;
+  return greater;
+}
+
+}  // namespace reference
+
+SLUICE_VECTOR_KERNEL(ArgMax);
+SLUICE_VECTOR_KERNEL(Largest);
+SLUICE_VECTOR_KERNEL(SumExp);
+SLUICE_VECTOR_KERNEL(CountGreater);
+
 int32_t ArgMax(std::span<const float> logits) {
   CHECK(!logits.empty(), "no logits");
-  return static_cast<int32_t>(
-      Kernels().arg_max(logits.data(), static_cast<int64_t>(logits.size())));
+  return static_cast<int32_t>(kArgMax(logits.data(), static_cast<int64_t>(logits.size())));
 }
 
 LogSumExp ComputeLogSumExp(std::span<const float> logits) {
   CHECK(!logits.empty(), "no logits");
   const auto count = static_cast<int64_t>(logits.size());
-  const float largest = Kernels().largest(logits.data(), count);
-  return {largest, static_cast<float>(std::log(Kernels().sum_exp(logits.data(), count, largest)))};
+  const float largest = kLargest(logits.data(), count);
+  return {largest, static_cast<float>(std::log(kSumExp(logits.data(), count, largest)))};
 }
 
 void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, float>>& out) {
@@ -65,7 +98,7 @@ void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, f
 
 int32_t CountGreater(std::span<const float> logits, float value) {
   return static_cast<int32_t>(
-      Kernels().count_greater(logits.data(), static_cast<int64_t>(logits.size()), value));
+      kCountGreater(logits.data(), static_cast<int64_t>(logits.size()), value));
 }
 
 }  // namespace sluice::kernels

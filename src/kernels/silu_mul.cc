@@ -1,16 +1,27 @@
 #include "kernels/silu_mul.h"
 
-#include "base/check.h"
-#include "kernels/kernel_table.h"
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/float_result.h"
+#include "kernels/vector_kernel.h"
 
 namespace sluice::kernels {
 
+namespace reference {
+
+void SiluMulRow(const float* gate, const float* up, int64_t count, void* y, bool y_bf16) {
+  for (int64_t i = 0; i < count; ++i)
+    StoreResult(y, i, gate[i] / (1.0f + std::exp(-gate[i])) * up[i], y_bf16);
+}
+
+}  // namespace reference
+
+SLUICE_VECTOR_KERNEL(SiluMulRow);
+
 void SiluMul(ThreadPool& pool, const float* x, int64_t rows, int64_t width, void* y,
              ElementType y_type) {
-  CHECK(y_type == ElementType::kF32 || y_type == ElementType::kBF16,
-        "the result is F32 or BF16, not {}", ElementTypeName(y_type));
-  const bool bf16 = y_type == ElementType::kBF16;
-  const KernelTable& kernels = Kernels();
+  const bool bf16 = IsBf16Result(y_type);
   // Cut over all elements, so that one wide row spreads over the threads too.
   constexpr int64_t kGrain = 1024;
   pool.ParallelFor(rows * width, kGrain, [&](int64_t begin, int64_t end) {
@@ -19,8 +30,7 @@ void SiluMul(ThreadPool& pool, const float* x, int64_t rows, int64_t width, void
       const int64_t col = begin % width;
       const int64_t count = std::min(end - begin, width - col);
       const float* gate = x + row * 2 * width + col;
-      kernels.silu_mul(gate, gate + width, count,
-                       static_cast<std::byte*>(y) + begin * (bf16 ? 2 : 4), bf16);
+      kSiluMulRow(gate, gate + width, count, ResultAt(y, begin, bf16), bf16);
       begin += count;
     }
   });

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "kernels/cuda/device_kernel_testing.h"
-#include "kernels/head_rms_norm.h"
+#include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 
 namespace sluice::emulated {

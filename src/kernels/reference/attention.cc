@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/attention_layout.h"
+#include "kernels/float_result.h"
 #include "kernels/reference/reference.h"
 #include "tensor/bfloat16.h"
 #include "tensor/float8.h"
@@ -54,6 +55,10 @@ void AttentionChunk(const AttentionChunkArgs& args) {
     args.largest[row] = largest;
     args.sum[row] = sum;
   }
+}
+
+void DivideRow(const float* x, float divisor, int64_t count, void* y, bool y_bf16) {
+  for (int64_t i = 0; i < count; ++i) StoreResult(y, i, x[i] / divisor, y_bf16);
 }
 
 void DecodeE4M3(const uint8_t* codes, int64_t count, uint16_t* bf16) {

@@ -1,5 +1,6 @@
-// The plain version of every kernel: the oracle of the other versions' tests, and what runs on a
-// machine without any of their instructions. The functions' contracts stand in kernel_table.h.
+// Scalar versions of matrix products and attention: what the versions of the instruction sets are
+// tested against, and what runs on a machine with none of them. Contracts: kernel_table.h. Other
+// operators have their scalar version in their own source (vector_kernel.h).
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -18,17 +19,10 @@ void ExpandI8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_
 void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
 void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
 void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
-void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y, bool y_bf16);
-void Add(float* sum, const float* delta, int64_t count);
-void Divide(const float* x, float divisor, int64_t count, void* y, bool y_bf16);
-void SiluMul(const float* gate, const float* up, int64_t count, void* y, bool y_bf16);
-void RopeHalf(float* x, int num_heads, int head_dim, const float* cos_sin);
-void RopeInterleaved(float* x, int num_heads, int head_dim, const float* cos_sin);
 void AttentionChunk(const AttentionChunkArgs& args);
+// y = x / divisor; F32, or BF16 bits where y_bf16.
+void DivideRow(const float* x, float divisor, int64_t count, void* y, bool y_bf16);
+// E4M3 codes to BF16 bits, exactly. `count` is a multiple of 32.
 void DecodeE4M3(const uint8_t* codes, int64_t count, uint16_t* bf16);
-int64_t ArgMax(const float* x, int64_t count);
-float Largest(const float* x, int64_t count);
-double SumExp(const float* x, int64_t count, float shift);
-int64_t CountGreater(const float* x, int64_t count, float value);
 
 }  // namespace sluice::kernels::reference

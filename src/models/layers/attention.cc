@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kernels/attention.h"
-#include "kernels/head_rms_norm.h"
+#include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "models/layers/linear.h"
 

@@ -1,15 +1,15 @@
-// One chunk of attention, in the vector operations of a simd.h included before.
+// One chunk of attention, and what comes before and after.
 //
 // Per row: a score is one chain of multiply-adds over head_dim, the sum of weights is taken in
 // lanes of positions, an output element is one chain over the positions the row sees. None of it
 // depends on the other rows of the tile.
-#pragma once
+#include "kernels/cpu/ops/ops.h"
 
 #include "kernels/cpu/exp_inl.h"
 #include "kernels/cpu/linear_inl.h"
 #include "kernels/kernel_table.h"
 
-namespace sluice::kernels {
+namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
 constexpr int kTileRows = 4;
@@ -188,4 +188,24 @@ inline void AttentionChunkOf(const AttentionChunkArgs& args) {
 }
 
 }  // namespace
-}  // namespace sluice::kernels
+
+void AttentionChunk(const AttentionChunkArgs& args) {
+  if (args.bf16)
+    AttentionChunkOf<true>(args);
+  else
+    AttentionChunkOf<false>(args);
+}
+
+void DivideRow(const float* x, float divisor, int64_t count, void* y, bool y_bf16) {
+  const Floats divisors = Set(divisor);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Mask mask = FirstLanes(count - i);
+    StoreAs(y, i, Div(Load(x + i, mask), divisors), mask, y_bf16);
+  }
+}
+
+void DecodeE4M3(const uint8_t* codes, int64_t count, uint16_t* bf16) {
+  for (int64_t i = 0; i < count; i += kE4M3Codes) DecodeE4M3Codes(codes + i, bf16 + i);
+}
+
+}  // namespace sluice::kernels::SLUICE_ISA

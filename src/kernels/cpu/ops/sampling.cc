@@ -1,19 +1,20 @@
-// What sampling needs, in the vector operations of a simd.h included before.
-#pragma once
+#include "kernels/cpu/ops/ops.h"
 
 #include "kernels/cpu/exp_inl.h"
 
-namespace sluice::kernels {
+namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-inline Floats LoadOr(const float* x, int64_t count, Floats otherwise) {
+Floats LoadOr(const float* x, int64_t count, Floats otherwise) {
   if (count >= kLanes) return Load(x);
   const Mask mask = FirstLanes(count);
   return Select(mask, Load(x, mask), otherwise);
 }
 
+}  // namespace
+
 // NaN counts as smaller than everything.
-inline float LargestImpl(const float* x, int64_t count) {
+float Largest(const float* x, int64_t count) {
   const Floats lowest = Set(-__builtin_inff());
   Floats largest[4] = {lowest, lowest, lowest, lowest};
   int64_t i = 0;
@@ -24,8 +25,8 @@ inline float LargestImpl(const float* x, int64_t count) {
   return MaxLane(Max(Max(largest[0], largest[1]), Max(largest[2], largest[3])));
 }
 
-inline int64_t ArgMaxImpl(const float* x, int64_t count) {
-  const float largest = LargestImpl(x, count);
+int64_t ArgMax(const float* x, int64_t count) {
+  const float largest = Largest(x, count);
   const Floats wanted = Set(largest);
   for (int64_t i = 0; i < count; i += kLanes) {
     if (!Any(Equal(LoadOr(x + i, count - i, Set(__builtin_nanf(""))), wanted))) continue;
@@ -37,7 +38,7 @@ inline int64_t ArgMaxImpl(const float* x, int64_t count) {
 
 // Lanes over blocks of 64 vectors, the blocks' sums in double precision: exact to some units of F32
 // for any count.
-inline double SumExpImpl(const float* x, int64_t count, float shift) {
+double SumExp(const float* x, int64_t count, float shift) {
   constexpr int64_t kBlock = 64 * kLanes;
   const Floats shifts = Set(shift);
   double total = 0;
@@ -52,7 +53,7 @@ inline double SumExpImpl(const float* x, int64_t count, float shift) {
   return total;
 }
 
-inline int64_t CountGreaterImpl(const float* x, int64_t count, float value) {
+int64_t CountGreater(const float* x, int64_t count, float value) {
   const Floats limit = Set(value);
   int64_t greater = 0;
   for (int64_t i = 0; i < count; i += kLanes) {
@@ -62,5 +63,4 @@ inline int64_t CountGreaterImpl(const float* x, int64_t count, float value) {
   return greater;
 }
 
-}  // namespace
-}  // namespace sluice::kernels
+}  // namespace sluice::kernels::SLUICE_ISA

@@ -1,0 +1,42 @@
+#include "kernels/cpu/ops/ops.h"
+
+namespace sluice::kernels::SLUICE_ISA {
+namespace {
+
+// Sums in four vectors of lanes, joined at the end: an order that depends on `cols` alone.
+float SumOfSquares(const float* x, int64_t cols) {
+  Floats sums[4] = {Zero(), Zero(), Zero(), Zero()};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= cols; i += 4 * kLanes) {
+    for (int j = 0; j < 4; ++j) {
+      const Floats value = Load(x + i + j * kLanes);
+      sums[j] = MulAdd(value, value, sums[j]);
+    }
+  }
+  for (; i < cols; i += kLanes) {
+    const Floats value = Load(x + i, FirstLanes(cols - i));
+    sums[0] = MulAdd(value, value, sums[0]);
+  }
+  return SumLanes(Add(Add(sums[0], sums[1]), Add(sums[2], sums[3])));
+}
+
+}  // namespace
+
+void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, void* y,
+                bool y_bf16) {
+  const float mean = SumOfSquares(x, cols) / static_cast<float>(cols);
+  const Floats factor = Set(1.0f / __builtin_sqrtf(mean + eps));
+  for (int64_t i = 0; i < cols; i += kLanes) {
+    const Mask mask = FirstLanes(cols - i);
+    StoreAs(y, i, Mul(Load(weight + i, mask), Mul(Load(x + i, mask), factor)), mask, y_bf16);
+  }
+}
+
+void AddRow(float* sum, const float* delta, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Mask mask = FirstLanes(count - i);
+    Store(sum + i, Add(Load(sum + i, mask), Load(delta + i, mask)), mask);
+  }
+}
+
+}  // namespace sluice::kernels::SLUICE_ISA
