@@ -9,10 +9,9 @@
 
 namespace sluice::cli {
 
-Result<selftest::DeviceUnderTest> OpenCheckedDevice(const options::Settings& settings) {
+Result<checks::DeviceUnderTest> OpenCheckedDevice(const options::Settings& settings) {
   const bool is_emulated = settings.TextOr("checked-device") == "emulated";
-  return selftest::DeviceUnderTest::Open(is_emulated ? DeviceKind::kEmulated : DeviceKind::kCuda,
-                                         0);
+  return checks::DeviceUnderTest::Open(is_emulated ? DeviceKind::kEmulated : DeviceKind::kCuda, 0);
 }
 
 std::string DeviceLine(const DeviceInfo& info) {

@@ -10,12 +10,12 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "kernels/cuda/checks/checked_device.h"
 #include "options/settings.h"
-#include "selftest/checked_device.h"
 
 namespace sluice::cli {
 
-Result<selftest::DeviceUnderTest> OpenCheckedDevice(const options::Settings& settings);
+Result<checks::DeviceUnderTest> OpenCheckedDevice(const options::Settings& settings);
 
 // "NVIDIA H200, compute capability 9.0, 139.8 GiB, driver 13.0, runtime 13.0".
 std::string DeviceLine(const DeviceInfo& info);

@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/gpus.h"
 #include "cli/text_chunks.h"
-#include "selftest/check_run.h"
+#include "selftest/check_parts.h"
 
 namespace sluice::cli {
 namespace {
@@ -48,10 +48,10 @@ selftest::DemoModel FindDemoModel(const options::Settings& settings, bool is_emu
   return model;
 }
 
-json::Value ReportOf(const selftest::CheckRun& run, const DeviceInfo& info, double seconds,
+json::Value ReportOf(const checks::CheckRun& run, const DeviceInfo& info, double seconds,
                      bool is_complete) {
   int64_t passed = 0, failed = 0, skipped = 0;
-  for (const selftest::CheckRow& row : run.rows())
+  for (const checks::CheckRow& row : run.rows())
     ++(row.skipped ? skipped : row.passed ? passed : failed);
   json::Value report{json::Value::Object{}};
   report.Set("device", DeviceJson(info));
@@ -68,26 +68,28 @@ json::Value ReportOf(const selftest::CheckRun& run, const DeviceInfo& info, doub
 }  // namespace
 
 Result<int> RunSelftest(const options::Settings& settings) {
+  selftest::DemoModel model;
+  const std::vector<checks::CheckPart> all = selftest::CheckParts(model);
   if (settings.Flag("list-parts")) {
-    PrintParts(selftest::CheckParts());
+    PrintParts(std::span(all));
     return 0;
   }
-  ASSIGN_OR_RETURN(const auto parts, ChosenParts(settings, selftest::CheckParts()));
+  ASSIGN_OR_RETURN(const auto parts, ChosenParts(settings, std::span(all)));
   ASSIGN_OR_RETURN(const auto device, OpenCheckedDevice(settings));
+  model = FindDemoModel(settings, device.is_emulated());
   const DeviceInfo& info = device.device().info();
   fmt::print("device: {}\n", DeviceLine(info));
   const auto seconds = [begin = std::chrono::steady_clock::now()] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
-  const selftest::CheckRun* rows = nullptr;
-  selftest::CheckRun run(device, FindDemoModel(settings, device.is_emulated()),
-                         [&](const std::string& line) {
-                           fmt::print("{}\n", line);
-                           std::fflush(stdout);
-                           WriteReportSoFar(settings, ReportOf(*rows, info, seconds(), false));
-                         });
+  const checks::CheckRun* rows = nullptr;
+  checks::CheckRun run(device, [&](const std::string& line) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+    WriteReportSoFar(settings, ReportOf(*rows, info, seconds(), false));
+  });
   rows = &run;
-  for (const selftest::CheckPart* part : parts) run.RunPart(*part);
+  for (const checks::CheckPart* part : parts) run.RunPart(*part);
   const json::Value report = ReportOf(run, info, seconds(), true);
   fmt::print("{} passed, {} failed, {} skipped in {:.1f} s on {}{}\n",
              report.Find("passed")->as_integer(), report.Find("failed")->as_integer(),

@@ -5,12 +5,18 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/checks/test_numbers.h"
 #include "kernels/sampling.h"
 #include "sampler/draw.h"
-#include "selftest/check_run.h"
-#include "selftest/test_numbers.h"
+#include "selftest/check_parts.h"
 
 namespace sluice::selftest {
+
+using checks::CaseMemory;
+using checks::CheckRun;
+using checks::Comparison;
+using checks::TestNumbers;
+
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();

@@ -6,10 +6,16 @@
 
 #include "base/thread_pool.h"
 #include "device/uploader.h"
-#include "selftest/check_run.h"
-#include "selftest/test_numbers.h"
+#include "kernels/cuda/checks/test_numbers.h"
+#include "selftest/check_parts.h"
 
 namespace sluice::selftest {
+
+using checks::CaseMemory;
+using checks::CheckRun;
+using checks::Comparison;
+using checks::TestNumbers;
+
 namespace {
 
 std::vector<uint32_t> RandomWords(int64_t count, uint64_t seed) {

@@ -19,10 +19,15 @@
 #include "hardware/topology.h"
 #include "kernels/sampling.h"
 #include "quantize/quantize_checkpoint.h"
-#include "selftest/check_run.h"
+#include "selftest/check_parts.h"
 #include "selftest/model_runs.h"
 
 namespace sluice::selftest {
+
+using checks::CaseMemory;
+using checks::CheckRun;
+using checks::Comparison;
+
 namespace {
 
 using Rounding = ModelOptions::ActivationRounding;
@@ -127,8 +132,8 @@ double LeadOf(const std::vector<float>& logits) {
 }
 
 Status CheckModel(CheckRun& run, ThreadPool& pool, Comparison& comparison,
-                  const ModelFormat& format, const std::filesystem::path& folder) {
-  const auto& prompts = run.prompts();
+                  const ModelFormat& format, const std::filesystem::path& folder,
+                  const std::vector<std::vector<int32_t>>& prompts) {
   int64_t longest = 0;
   for (const auto& prompt : prompts)
     longest = std::max(longest, static_cast<int64_t>(prompt.size()));
@@ -163,24 +168,23 @@ Status CheckModel(CheckRun& run, ThreadPool& pool, Comparison& comparison,
   return {};
 }
 
-Status Quantize(ThreadPool& pool, const CheckRun& run, const ModelFormat& format,
+Status Quantize(ThreadPool& pool, const DemoModel& model, const ModelFormat& format,
                 const std::filesystem::path& out) {
   QuantizeOptions options;
   options.target = FindQuantizeTarget(format.target);
   if (options.target == nullptr)
     return Fail(ErrorCode::kInternal, fmt::format("no layout is called {}", format.target));
-  if (options.target->needs_calibration()) options.calibration = run.prompts();
-  const auto report =
-      QuantizeCheckpoint(pool, run.demo_model(), out, options, [](int64_t, int64_t) {});
+  if (options.target->needs_calibration()) options.calibration = model.prompts;
+  const auto report = QuantizeCheckpoint(pool, model.folder, out, options, [](int64_t, int64_t) {});
   if (!report) return tl::unexpected<Error>(report.error());
   return {};
 }
 
 }  // namespace
 
-void CheckModels(CheckRun& run) {
-  if (run.prompts().empty()) {
-    run.Skip("demo model", "every format", run.demo_model_missing());
+void CheckModels(CheckRun& run, const DemoModel& model) {
+  if (model.prompts.empty()) {
+    run.Skip("demo model", "every format", model.missing);
     return;
   }
   auto folder = TemporaryFolder::Make();
@@ -190,18 +194,18 @@ void CheckModels(CheckRun& run) {
   }
   ThreadPool pool(std::min(8, DetectTopology().DefaultThreads()));
   int64_t tokens = 0;
-  for (const auto& prompt : run.prompts())
+  for (const auto& prompt : model.prompts)
     tokens += static_cast<int64_t>(prompt.size()) + kAnswerTokens;
   for (const ModelFormat& format : kFormats) {
     const std::string shape =
-        fmt::format("{} sequences, {} tokens, {}", run.prompts().size(), tokens, format.name);
+        fmt::format("{} sequences, {} tokens, {}", model.prompts.size(), tokens, format.name);
     run.Case("demo model", shape, [&](CaseMemory&, Comparison& comparison) -> Status {
-      std::filesystem::path model = run.demo_model();
+      std::filesystem::path checkpoint = model.folder;
       if (format.target != nullptr) {
-        model = folder->path() / format.target;
-        RETURN_IF_ERROR(Quantize(pool, run, format, model));
+        checkpoint = folder->path() / format.target;
+        RETURN_IF_ERROR(Quantize(pool, model, format, checkpoint));
       }
-      return CheckModel(run, pool, comparison, format, model);
+      return CheckModel(run, pool, comparison, format, checkpoint, model.prompts);
     });
   }
 }

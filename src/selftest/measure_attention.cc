@@ -3,10 +3,16 @@
 
 #include <fmt/format.h>
 
-#include "selftest/attention_step.h"
+#include "kernels/cuda/checks/attention_step.h"
 #include "selftest/measure_run.h"
 
 namespace sluice::selftest {
+
+using checks::AttentionHeads;
+using checks::AttentionShape;
+using checks::AttentionStep;
+using checks::CaseMemory;
+
 namespace {
 
 using device::Number;

@@ -8,6 +8,11 @@
 #include "selftest/measured_products.h"
 
 namespace sluice::selftest {
+
+using checks::CaseMemory;
+using checks::WeightFormat;
+using checks::WeightFormats;
+
 namespace {
 
 void MeasureCopies(MeasureRun& run) {

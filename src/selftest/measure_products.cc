@@ -6,6 +6,12 @@
 #include "selftest/measured_products.h"
 
 namespace sluice::selftest {
+
+using checks::CaseMemory;
+using checks::DeviceUnderTest;
+using checks::WeightFormat;
+using checks::WeightFormats;
+
 namespace {
 
 using device::Codes;

@@ -4,6 +4,9 @@
 #include "selftest/measure_run.h"
 
 namespace sluice::selftest {
+
+using checks::CaseMemory;
+
 namespace {
 
 using device::Number;

@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 
 namespace sluice::selftest {
+
+using checks::CaseMemory;
+
 namespace {
 
 constexpr int kWarmUps = 3;  // none on the emulator

@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "selftest/checked_device.h"
+#include "kernels/cuda/checks/checked_device.h"
 
 namespace sluice::selftest {
 
@@ -38,7 +38,7 @@ struct MeasurePart;
 // Thread safety: one thread at a time.
 class MeasureRun {
  public:
-  MeasureRun(const DeviceUnderTest& device, std::function<void(const std::string&)> print)
+  MeasureRun(const checks::DeviceUnderTest& device, std::function<void(const std::string&)> print)
       : device_(device), print_(std::move(print)) {}
 
   // Nothing runs once the device is lost.
@@ -55,7 +55,7 @@ class MeasureRun {
   };
   // Warms up, times groups of launches by events and writes a row with the median. Returns what was
   // achieved, in the unit; 0 where it failed.
-  double Measure(const Work& work, CaseMemory& memory, const LaunchTurn& launch);
+  double Measure(const Work& work, checks::CaseMemory& memory, const LaunchTurn& launch);
   // A row for work that was timed elsewhere.
   void Note(const Work& work, double seconds);
   // A row without a figure.
@@ -69,7 +69,7 @@ class MeasureRun {
   // How many copies of `bytes` of data keep launches that take turns from finding it in the cache.
   int64_t CopiesBeyondCache(double bytes) const;
 
-  const DeviceUnderTest& device() const { return device_; }
+  const checks::DeviceUnderTest& device() const { return device_; }
   MeasuredLimits& limits() { return limits_; }
   bool lost() const { return lost_; }
   bool failed() const { return failed_; }
@@ -79,7 +79,7 @@ class MeasureRun {
   Result<double> MedianSeconds(const LaunchTurn& launch);
   void Add(MeasureRow row);
 
-  const DeviceUnderTest& device_;
+  const checks::DeviceUnderTest& device_;
   std::function<void(const std::string&)> print_;
   std::string part_;
   std::vector<MeasureRow> rows_;

@@ -4,6 +4,10 @@
 
 namespace sluice::selftest {
 
+using checks::CaseMemory;
+using checks::DeviceUnderTest;
+using checks::WeightFormat;
+
 using device::Codes;
 using device::GroupScales;
 using device::Number;

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cuda/checks/checked_device.h"
+#include "kernels/cuda/checks/test_weights.h"
 #include "kernels/cuda/device_linear.h"
-#include "selftest/checked_device.h"
-#include "selftest/test_weights.h"
 
 namespace sluice::selftest {
 
@@ -21,13 +21,14 @@ inline constexpr MeasuredShape kLlama70Layers[] = {
 class MeasuredProduct {
  public:
   // `copies` of the weights, which launches take turns with. Results are BF16.
-  MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memory, device::DeviceLinear& products,
-                  const WeightFormat& format, int64_t m, int64_t n, int64_t k, int64_t copies);
+  MeasuredProduct(const checks::DeviceUnderTest& device, checks::CaseMemory& memory,
+                  device::DeviceLinear& products, const checks::WeightFormat& format, int64_t m,
+                  int64_t n, int64_t k, int64_t copies);
 
   const device::LinearArgs& args(int64_t turn) const {
     return args_[static_cast<size_t>(turn) % args_.size()];
   }
-  static double WeightBytes(const WeightFormat& format, int64_t n, int64_t k);
+  static double WeightBytes(const checks::WeightFormat& format, int64_t n, int64_t k);
   // Of weights, inputs and results.
   double bytes() const { return bytes_; }
   double flops() const { return flops_; }

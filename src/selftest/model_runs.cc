@@ -9,6 +9,9 @@
 #include "models/device/device_model.h"
 
 namespace sluice::selftest {
+
+using checks::DeviceUnderTest;
+
 namespace {
 
 int64_t BlocksOf(const ModelOptions& options) {

@@ -8,9 +8,9 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "kernels/cuda/checks/checked_device.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
-#include "selftest/checked_device.h"
 
 namespace sluice::selftest {
 
@@ -21,7 +21,7 @@ class LoadedModel {
   static Result<std::unique_ptr<LoadedModel>> Load(ThreadPool& pool,
                                                    const std::filesystem::path& folder,
                                                    const ModelOptions& options);
-  static Result<std::unique_ptr<LoadedModel>> LoadOn(const DeviceUnderTest& device,
+  static Result<std::unique_ptr<LoadedModel>> LoadOn(const checks::DeviceUnderTest& device,
                                                      ThreadPool& pool,
                                                      const std::filesystem::path& folder,
                                                      const ModelOptions& options);

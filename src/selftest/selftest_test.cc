@@ -4,14 +4,22 @@
 
 #include <gmock/gmock.h>
 
+#include "kernels/cuda/checks/comparison.h"
 #include "kernels/cuda/device_kernel_tables.h"
-#include "selftest/check_run.h"
-#include "selftest/comparison.h"
+#include "selftest/check_parts.h"
 #include "selftest/measure_run.h"
 #include "tensor/bfloat16.h"
 #include "tensor/float8.h"
 
 namespace sluice::selftest {
+
+using checks::CaseMemory;
+using checks::CheckPart;
+using checks::CheckRow;
+using checks::CheckRun;
+using checks::Comparison;
+using checks::DeviceUnderTest;
+
 namespace {
 
 using testing::HasSubstr;
@@ -55,8 +63,9 @@ TEST(Comparison, TakesNaNForNaNAlone) {
 }
 
 CheckRun RunParts(const DeviceUnderTest& device, std::initializer_list<std::string_view> names) {
-  CheckRun run(device, {}, {});
-  for (const CheckPart& part : CheckParts()) {
+  CheckRun run(device, {});
+  const DemoModel none;
+  for (const CheckPart& part : CheckParts(none)) {
     if (std::find(names.begin(), names.end(), part.name) != names.end()) run.RunPart(part);
   }
   return run;
@@ -110,7 +119,7 @@ TEST(Checks, CatchKernelsThatAreSlightlyWrong) {
 TEST(Checks, ACheckThatFailsHalfwayIsNotTheDevicesEnd) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
-  CheckRun run(*device, {}, {});
+  CheckRun run(*device, {});
   run.Case("halfway", "", [&](CaseMemory& memory, Comparison&) -> Status {
     EXPECT_NE(memory.Out<float>(64), nullptr);
     EXPECT_EQ(memory.Out<float>(device->device().info().total_bytes), nullptr);

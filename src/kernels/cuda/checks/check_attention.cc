@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "selftest/attention_step.h"
-#include "selftest/check_run.h"
-#include "selftest/tolerances.h"
+#include "kernels/cuda/checks/attention_step.h"
+#include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/checks/tolerances.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 struct AttentionCase {
@@ -179,4 +179,4 @@ void CheckAttention(CheckRun& run) {
   }
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

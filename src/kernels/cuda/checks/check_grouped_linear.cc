@@ -1,12 +1,12 @@
 // Matrix products of experts: each with rows of its own, some with none.
 #include <fmt/format.h>
 
+#include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/checks/products.h"
+#include "kernels/cuda/checks/test_weights.h"
 #include "kernels/cuda/linear_shapes.h"
-#include "selftest/check_run.h"
-#include "selftest/products.h"
-#include "selftest/test_weights.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 using device::Number;
@@ -92,4 +92,4 @@ void CheckGroupedLinear(CheckRun& run) {
   }
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

@@ -10,7 +10,7 @@
 #include "tensor/bfloat16.h"
 #include "tensor/float8.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 
 class TestNumbers {
  public:
@@ -86,4 +86,4 @@ inline float FromBf16Bits(uint16_t bits) {
   return ToFloat(BFloat16{bits});
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

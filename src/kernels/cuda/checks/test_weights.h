@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "selftest/checked_device.h"
+#include "kernels/cuda/checks/checked_device.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 
 struct WeightFormat {
   const char* name;
@@ -77,4 +77,4 @@ struct TestInputs {
 TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind kind, int64_t m,
                       int64_t k);
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

@@ -1,10 +1,10 @@
-#include "selftest/check_library.h"
+#include "kernels/cuda/checks/check_library.h"
 
 #include <gmock/gmock.h>
 
 #include "device/emulated_device.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 device::DeviceLinearOptions WithStandIn() {
@@ -14,7 +14,7 @@ device::DeviceLinearOptions WithStandIn() {
 TEST(CheckLibrary, PassesWithTheStandIn) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
-  CheckRun run(*device, {}, {});
+  CheckRun run(*device, {});
   CheckLibraryProducts(run, WithStandIn());
   for (const CheckRow& row : run.rows())
     EXPECT_TRUE(row.passed) << row.name << " " << row.shape << ": " << row.message;
@@ -41,7 +41,7 @@ TEST(CheckLibrary, MultipliesNvF4AsItIsOnBlackwell) {
     device::DeviceKernels kernels = device->kernels();
     if (!is_right) kernels.pack_nvf4 = PackOtherRows;
     device->ReplaceKernels(kernels);
-    CheckRun run(*device, {}, {});
+    CheckRun run(*device, {});
     CheckLibraryProducts(run, WithStandIn());
     int64_t count = 0;
     for (const CheckRow& row : run.rows()) {
@@ -61,7 +61,7 @@ TEST(CheckLibrary, MultipliesNvF4AsItIsOnBlackwell) {
 TEST(CheckLibrary, SaysThatThereIsNone) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
-  CheckRun run(*device, {}, {});
+  CheckRun run(*device, {});
   CheckLibrary(run);
   ASSERT_EQ(run.rows().size(), 1u);
   EXPECT_TRUE(run.rows()[0].skipped);
@@ -90,7 +90,7 @@ TEST(CheckLibrary, FindsWhatIsWrong) {
     else
       wrong.expand_weights = WithoutLastRow;
     device->ReplaceKernels(wrong);
-    CheckRun run(*device, {}, {});
+    CheckRun run(*device, {});
     CheckLibraryProducts(run, WithStandIn());
     EXPECT_FALSE(run.passed());
     // Free numbers may be so large that a bias is lost in their bounds.
@@ -104,4 +104,4 @@ TEST(CheckLibrary, FindsWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-namespace sluice::selftest {
+namespace sluice::checks {
 
 // Half a step of F32's and BF16's last place, relative to the number.
 inline constexpr double kUnitF32 = 0x1p-24;
@@ -54,4 +54,4 @@ class Comparison {
   std::string first_failure_;
 };
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

@@ -1,12 +1,12 @@
 // Random weights: a device must make the numbers that a CPU makes.
 #include <fmt/format.h>
 
+#include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/checks/test_numbers.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/random_bits.h"
-#include "selftest/check_run.h"
-#include "selftest/test_numbers.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 using device::Codes;
@@ -102,4 +102,4 @@ void CheckDummyWeights(CheckRun& run) {
   }
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

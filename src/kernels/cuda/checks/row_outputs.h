@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "selftest/check_run.h"
-#include "selftest/tolerances.h"
+#include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/checks/tolerances.h"
 #include "tensor/float8.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 
 // The exact values of a row's numbers, and the bounds of what the kernel may be off by before it
 // rounds them.
@@ -107,4 +107,4 @@ class RowsOutput {
   device::RowsOut out_;
 };
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

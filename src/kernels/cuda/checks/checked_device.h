@@ -13,7 +13,7 @@
 #include "device/device.h"
 #include "kernels/cuda/device_kernels.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 
 // Thread safety: one thread at a time.
 class DeviceUnderTest {
@@ -102,4 +102,4 @@ class CaseMemory {
   Status status_;
 };
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -11,10 +10,10 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "selftest/checked_device.h"
-#include "selftest/comparison.h"
+#include "kernels/cuda/checks/checked_device.h"
+#include "kernels/cuda/checks/comparison.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 
 struct CheckRow {
   std::string part, name, shape;
@@ -26,22 +25,14 @@ struct CheckRow {
   std::string message;  // why it failed or was skipped
 };
 
-// The model that is run in all formats.
-struct DemoModel {
-  std::filesystem::path folder;
-  std::vector<std::vector<int32_t>> prompts;  // token ids; empty: there is none
-  std::string missing;                        // why
-};
-
 struct CheckPart;
 
 // Thread safety: one thread at a time.
 class CheckRun {
  public:
   // `print` gets each line of the table as soon as it is known.
-  CheckRun(const DeviceUnderTest& device, DemoModel demo_model,
-           std::function<void(const std::string&)> print)
-      : device_(device), demo_model_(std::move(demo_model)), print_(std::move(print)) {}
+  CheckRun(const DeviceUnderTest& device, std::function<void(const std::string&)> print)
+      : device_(device), print_(std::move(print)) {}
 
   // Nothing runs once the device is lost.
   void RunPart(const CheckPart& part);
@@ -56,9 +47,6 @@ class CheckRun {
   void Fail(std::string_view name, std::string shape, const Error& error);
 
   const DeviceUnderTest& device() const { return device_; }
-  const std::filesystem::path& demo_model() const { return demo_model_.folder; }
-  const std::vector<std::vector<int32_t>>& prompts() const { return demo_model_.prompts; }
-  const std::string& demo_model_missing() const { return demo_model_.missing; }
   // Shapes of real models' layers come on top of small ones.
   bool with_large_shapes() const { return !device_.is_emulated(); }
 
@@ -71,7 +59,6 @@ class CheckRun {
   void Add(CheckRow row);
 
   const DeviceUnderTest& device_;
-  DemoModel demo_model_;
   std::function<void(const std::string&)> print_;
   std::string part_;
   std::vector<CheckRow> rows_;
@@ -82,13 +69,13 @@ class CheckRun {
 struct CheckPart {
   std::string_view name;
   std::string_view summary;
-  void (*run)(CheckRun&);
+  std::function<void(CheckRun&)> run;
 };
-// In the order in which they build on one another.
-std::span<const CheckPart> CheckParts();
+
+// The checks of the kernels, in the order in which they build on one another.
+std::span<const CheckPart> KernelCheckParts();
 
 void CheckInstructions(CheckRun& run);
-void CheckMemory(CheckRun& run);
 void CheckRows(CheckRun& run);
 void CheckRope(CheckRun& run);
 void CheckLinear(CheckRun& run);
@@ -96,8 +83,6 @@ void CheckLibrary(CheckRun& run);
 void CheckGroupedLinear(CheckRun& run);
 void CheckAttention(CheckRun& run);
 void CheckExperts(CheckRun& run);
-void CheckDraws(CheckRun& run);
 void CheckDummyWeights(CheckRun& run);
-void CheckModels(CheckRun& run);
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

@@ -5,14 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/checks/products.h"
+#include "kernels/cuda/checks/test_numbers.h"
+#include "kernels/cuda/checks/test_weights.h"
+#include "kernels/cuda/checks/tolerances.h"
 #include "kernels/cuda/linear_shapes.h"
-#include "selftest/check_run.h"
-#include "selftest/products.h"
-#include "selftest/test_numbers.h"
-#include "selftest/test_weights.h"
-#include "selftest/tolerances.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 using device::Number;
@@ -220,4 +220,4 @@ void CheckLinear(CheckRun& run) {
   }
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

@@ -1,4 +1,4 @@
-#include "selftest/comparison.h"
+#include "kernels/cuda/checks/comparison.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "tensor/bfloat16.h"
 #include "tensor/float8.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 // To nearest by way of F32: a value is never taken to the far side of a tie, because bounds are
@@ -90,4 +90,4 @@ void Comparison::AddWithin(double got, double expected, double error) {
   Add(got, expected, expected - error, expected + error, std::abs(got - expected), error);
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

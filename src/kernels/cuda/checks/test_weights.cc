@@ -1,12 +1,12 @@
-#include "selftest/test_weights.h"
+#include "kernels/cuda/checks/test_weights.h"
 
 #include <cmath>
 
+#include "kernels/cuda/checks/test_numbers.h"
 #include "kernels/cuda/nvf4_scales.h"
-#include "selftest/test_numbers.h"
 #include "tensor/float8.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 using device::Codes;
@@ -261,4 +261,4 @@ TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind
   return inputs;
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

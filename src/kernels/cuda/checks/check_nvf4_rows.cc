@@ -1,4 +1,4 @@
-#include "selftest/check_nvf4_rows.h"
+#include "kernels/cuda/checks/check_nvf4_rows.h"
 
 #include <algorithm>
 #include <array>
@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 
 #include "base/thread_pool.h"
+#include "kernels/cuda/checks/test_numbers.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/quantize_rows.h"
-#include "selftest/test_numbers.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 using device::Number;
@@ -149,4 +149,4 @@ void CheckNvF4Rows(CheckRun& run) {
   }
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

@@ -7,13 +7,13 @@
 
 #include <fmt/format.h>
 
-#include "selftest/check_run.h"
-#include "selftest/test_numbers.h"
-#include "selftest/tolerances.h"
+#include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/checks/test_numbers.h"
+#include "kernels/cuda/checks/tolerances.h"
 #include "tensor/float16.h"
 #include "tensor/float4.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 using device::Instruction;
@@ -334,4 +334,4 @@ void CheckInstructions(CheckRun& run) {
   }
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

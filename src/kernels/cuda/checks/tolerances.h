@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "selftest/checked_device.h"
-#include "selftest/comparison.h"
+#include "kernels/cuda/checks/checked_device.h"
+#include "kernels/cuda/checks/comparison.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 
 // Bound of the error of a sum of `depth` products on tensor cores, as a share of the sum of the
 // products' magnitudes, whatever the order. Products are exact. A GPU lines up the products of one
@@ -26,4 +26,4 @@ inline double MathError(double result) {
 }
 inline constexpr double kMathUnits = 4;  // the same in units of kUnitF32
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

@@ -1,4 +1,4 @@
-#include "selftest/check_library.h"
+#include "kernels/cuda/checks/check_library.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,12 +6,12 @@
 
 #include <fmt/format.h>
 
-#include "selftest/products.h"
-#include "selftest/test_numbers.h"
-#include "selftest/test_weights.h"
-#include "selftest/tolerances.h"
+#include "kernels/cuda/checks/products.h"
+#include "kernels/cuda/checks/test_numbers.h"
+#include "kernels/cuda/checks/test_weights.h"
+#include "kernels/cuda/checks/tolerances.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 using device::Codes;
@@ -179,4 +179,4 @@ void CheckLibrary(CheckRun& run) {
   CheckLibraryProducts(run, {});
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

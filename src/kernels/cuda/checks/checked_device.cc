@@ -1,4 +1,4 @@
-#include "selftest/checked_device.h"
+#include "kernels/cuda/checks/checked_device.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/device_kernel_tables.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 constexpr int64_t kGuardBytes = 256;
@@ -79,4 +79,4 @@ void CaseMemory::CheckGuards() {
   }
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

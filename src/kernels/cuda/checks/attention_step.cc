@@ -1,13 +1,13 @@
-#include "selftest/attention_step.h"
+#include "kernels/cuda/checks/attention_step.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "selftest/test_numbers.h"
+#include "kernels/cuda/checks/test_numbers.h"
 #include "tensor/float8.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 using device::Number;
@@ -219,4 +219,4 @@ void AttentionStep::FillOnDevice(const DeviceUnderTest& device,
   fill(args.cache.v, type, CacheElements(), 3);
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

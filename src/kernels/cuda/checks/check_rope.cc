@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/checks/test_numbers.h"
+#include "kernels/cuda/checks/tolerances.h"
 #include "kernels/rope.h"
-#include "selftest/check_run.h"
-#include "selftest/test_numbers.h"
-#include "selftest/tolerances.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 using device::Number;
@@ -296,4 +296,4 @@ void CheckRope(CheckRun& run) {
   }
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

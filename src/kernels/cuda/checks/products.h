@@ -7,13 +7,13 @@
 #include <cstring>
 #include <vector>
 
-#include "selftest/checked_device.h"
-#include "selftest/comparison.h"
-#include "selftest/test_numbers.h"
-#include "selftest/test_weights.h"
-#include "selftest/tolerances.h"
+#include "kernels/cuda/checks/checked_device.h"
+#include "kernels/cuda/checks/comparison.h"
+#include "kernels/cuda/checks/test_numbers.h"
+#include "kernels/cuda/checks/test_weights.h"
+#include "kernels/cuda/checks/tolerances.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 
 // y [m, n] with a row stride, F32 or BF16.
 class ProductOutput {
@@ -128,4 +128,4 @@ struct ProductRows {
   }
 };
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

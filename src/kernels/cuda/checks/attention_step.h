@@ -7,9 +7,9 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda/attention_plan.h"
-#include "selftest/checked_device.h"
+#include "kernels/cuda/checks/checked_device.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 
 struct AttentionHeads {
   int num_heads = 0, num_kv_heads = 0, head_dim = 0;
@@ -77,4 +77,4 @@ class AttentionStep {
   std::vector<device::AttentionSliceInfo> infos_;
 };
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

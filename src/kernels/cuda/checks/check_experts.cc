@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 
 #include "base/thread_pool.h"
+#include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/checks/row_outputs.h"
+#include "kernels/cuda/checks/test_numbers.h"
+#include "kernels/cuda/checks/tolerances.h"
 #include "kernels/experts.h"
-#include "selftest/check_run.h"
-#include "selftest/row_outputs.h"
-#include "selftest/test_numbers.h"
-#include "selftest/tolerances.h"
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 using device::Number;
@@ -248,4 +248,4 @@ void CheckExperts(CheckRun& run) {
   }
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks

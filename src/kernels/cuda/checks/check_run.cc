@@ -1,10 +1,10 @@
-#include "selftest/check_run.h"
+#include "kernels/cuda/checks/check_run.h"
 
 #include <chrono>
 
 #include <fmt/format.h>
 
-namespace sluice::selftest {
+namespace sluice::checks {
 namespace {
 
 double Now() {
@@ -120,11 +120,10 @@ json::Value CheckRun::ToJson() const {
   return json::Value(std::move(rows));
 }
 
-std::span<const CheckPart> CheckParts() {
-  static constexpr CheckPart kParts[] = {
+std::span<const CheckPart> KernelCheckParts() {
+  static const CheckPart kParts[] = {
       {"instructions", "tensor-core products, moves through shared memory, conversions of numbers",
        CheckInstructions},
-      {"memory", "copies, fills, events, page-locked memory", CheckMemory},
       {"rows", "embedding, norms, activations, quantized rows", CheckRows},
       {"rope", "positions, and keys and values on their way into the cache", CheckRope},
       {"linear", "matrix products in every format of weights", CheckLinear},
@@ -132,11 +131,9 @@ std::span<const CheckPart> CheckParts() {
       {"grouped-linear", "matrix products of experts", CheckGroupedLinear},
       {"attention", "attention over the paged cache", CheckAttention},
       {"experts", "routing to experts and back", CheckExperts},
-      {"draws", "tokens drawn from logits", CheckDraws},
       {"dummy-weights", "random weights made on the device", CheckDummyWeights},
-      {"models", "the demo model in every format against the CPU", CheckModels},
   };
   return kParts;
 }
 
-}  // namespace sluice::selftest
+}  // namespace sluice::checks
