@@ -15,8 +15,6 @@ using checks::CaseMemory;
 
 namespace {
 
-using device::Number;
-
 constexpr AttentionHeads kLlama70Heads = {64, 8, 128};
 
 struct Batch {
@@ -24,7 +22,7 @@ struct Batch {
   int32_t tokens, context;
 };
 
-void MeasureStep(MeasureRun& run, Batch batch, Number type, bool is_prefill) {
+void MeasureStep(MeasureRun& run, Batch batch, ElementType type, bool is_prefill) {
   batch.sequences = static_cast<int>(run.Size(batch.sequences, 2));
   batch.tokens = static_cast<int32_t>(run.Size(batch.tokens, std::min(batch.tokens, 4)));
   batch.context = static_cast<int32_t>(run.Size(batch.context, std::min(batch.context, 40)));
@@ -44,7 +42,7 @@ void MeasureStep(MeasureRun& run, Batch batch, Number type, bool is_prefill) {
   const double peak = run.limits().bf16_teraflops;  // the products of attention are BF16
   run.Measure({.name = is_prefill ? "prefill attention" : "decode attention",
                .shape = fmt::format("{} x {} tokens after {}, {}", batch.sequences, batch.tokens,
-                                    batch.context, type == Number::kF8 ? "fp8" : "bf16"),
+                                    batch.context, type == ElementType::kF8E4M3 ? "fp8" : "bf16"),
                .unit = is_prefill ? MeasureUnit::kTeraflops : MeasureUnit::kGigabytes,
                .amount = is_prefill ? step.flops() : step.kv_bytes(),
                .limit = is_prefill ? peak : run.limits().copy_gigabytes},
@@ -57,7 +55,7 @@ void MeasureStep(MeasureRun& run, Batch batch, Number type, bool is_prefill) {
 }  // namespace
 
 void MeasureDecodeAttention(MeasureRun& run) {
-  for (const Number type : {Number::kF8, Number::kBF16}) {
+  for (const ElementType type : {ElementType::kF8E4M3, ElementType::kBF16}) {
     for (const Batch& batch : {Batch{1, 1, 1536},
                                {8, 1, 1536},
                                {64, 1, 1536},
@@ -71,7 +69,7 @@ void MeasureDecodeAttention(MeasureRun& run) {
 }
 
 void MeasurePrefillAttention(MeasureRun& run) {
-  for (const Number type : {Number::kF8, Number::kBF16}) {
+  for (const ElementType type : {ElementType::kF8E4M3, ElementType::kBF16}) {
     for (const Batch& batch : {Batch{8, 1024, 0}, {1, 8192, 0}, {1, 2048, 30000}, {64, 32, 1024}}) {
       if (!run.lost()) MeasureStep(run, batch, type, /*is_prefill=*/true);
     }

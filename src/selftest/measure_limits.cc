@@ -115,7 +115,7 @@ void MeasureLimitsOfDevice(MeasureRun& run) {
     return;
   }
   for (const WeightFormat& format : WeightFormats()) {
-    if (format.type == device::Codes::kBF16)
+    if (format.type == ElementType::kBF16)
       run.limits().bf16_teraflops = MeasurePeak(run, **products, format);
     if (format.e4m3_inputs && run.device().has_e4m3_products()) {
       run.limits().fp8_teraflops = MeasurePeak(run, **products, format);

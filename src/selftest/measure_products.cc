@@ -14,13 +14,11 @@ using checks::WeightFormats;
 
 namespace {
 
-using device::Codes;
-
 // Formats that the recipes and the report's targets name.
 bool IsMeasured(const DeviceUnderTest& device, const WeightFormat& format) {
   if (format.e4m3_inputs && !device.has_e4m3_products()) return false;
   if (format.nvf4_inputs && !device.has_nvf4_products()) return false;
-  return format.type != Codes::kI8;
+  return format.type != ElementType::kI8;
 }
 
 std::unique_ptr<device::DeviceLinear> Products(MeasureRun& run, const char* name) {

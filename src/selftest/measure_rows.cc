@@ -9,7 +9,6 @@ using checks::CaseMemory;
 
 namespace {
 
-using device::Number;
 using device::RowScale;
 
 // Several arrays of `count` elements, which launches take turns with.
@@ -43,12 +42,12 @@ void MeasureNorm(MeasureRun& run, int64_t rows) {
                     run.device().handle(),
                     {Of(residuals, turn),
                      Of(deltas, turn),
-                     Number::kBF16,
+                     ElementType::kBF16,
                      weight,
                      1e-5f,
                      rows,
                      hidden,
-                     {Of(outs, turn), Number::kF8, scales, RowScale::kPerToken, 1},
+                     {Of(outs, turn), ElementType::kF8E4M3, scales, RowScale::kPerToken, 1},
                      nullptr});
               });
 }
@@ -69,11 +68,12 @@ void MeasureSilu(MeasureRun& run, int64_t rows) {
                  .limit = run.limits().copy_gigabytes},
                 memory, [&](int64_t turn) {
                   run.device().kernels().silu_mul(
-                      run.device().handle(), {Of(inputs, turn),
-                                              Number::kBF16,
-                                              rows,
-                                              intermediate,
-                                              {Of(outs, turn), Number::kF8, scales, scale, 1}});
+                      run.device().handle(),
+                      {Of(inputs, turn),
+                       ElementType::kBF16,
+                       rows,
+                       intermediate,
+                       {Of(outs, turn), ElementType::kF8E4M3, scales, scale, 1}});
                 });
   }
 }
@@ -106,7 +106,7 @@ void MeasureRopeAppend(MeasureRun& run, int64_t rows) {
               memory, [&](int64_t turn) {
                 device::RopeAppendArgs args{};
                 args.qkv = Of(inputs, turn);
-                args.qkv_type = Number::kBF16;
+                args.qkv_type = ElementType::kBF16;
                 args.rows = rows;
                 args.num_heads = kHeads;
                 args.rope = true;
@@ -114,7 +114,7 @@ void MeasureRopeAppend(MeasureRun& run, int64_t rows) {
                 args.positions = device_positions;
                 args.slots = device_slots;
                 args.q = Of(queries, turn);
-                args.cache = {k, v, Number::kF8, 1, 1, kKvHeads, kDim, 16};
+                args.cache = {k, v, ElementType::kF8E4M3, 1, 1, kKvHeads, kDim, 16};
                 run.device().kernels().rope_append(run.device().handle(), args);
               });
 }

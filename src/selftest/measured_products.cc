@@ -8,9 +8,7 @@ using checks::CaseMemory;
 using checks::DeviceUnderTest;
 using checks::WeightFormat;
 
-using device::Codes;
 using device::GroupScales;
-using device::Number;
 
 double MeasuredProduct::WeightBytes(const WeightFormat& format, int64_t n, int64_t k) {
   return static_cast<double>(n) * static_cast<double>(k) * format.bits_per_weight() / 8;
@@ -21,8 +19,9 @@ MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memo
                                  int64_t m, int64_t n, int64_t k, int64_t copies) {
   const auto& kernels = device.kernels();
   const StreamHandle stream = device.handle();
-  const auto fill = [&](Codes type, int64_t rows, int64_t cols, uint64_t seed) -> const void* {
-    const int64_t bits = type == Codes::kBF16 ? 16 : type == Codes::kF4 ? 4 : 8;
+  const auto fill = [&](ElementType type, int64_t rows, int64_t cols,
+                        uint64_t seed) -> const void* {
+    const int64_t bits = type == ElementType::kBF16 ? 16 : type == ElementType::kF4E2M1 ? 4 : 8;
     uint8_t* out = memory.Out<uint8_t>(rows * cols * bits / 8);
     if (memory.ok()) kernels.random_codes(stream, {out, type, seed, 0, rows, cols, 0x1p-19f});
     return out;
@@ -32,13 +31,13 @@ MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memo
   };
   device::LinearArgs args{};
   args.m = m;
-  args.x_type = format.e4m3_inputs ? Number::kF8 : Number::kBF16;
-  args.x = fill(format.e4m3_inputs ? Codes::kF8 : Codes::kBF16, m, k, 1);
+  args.x_type = format.e4m3_inputs ? ElementType::kF8E4M3 : ElementType::kBF16;
+  args.x = fill(format.e4m3_inputs ? ElementType::kF8E4M3 : ElementType::kBF16, m, k, 1);
   if (format.e4m3_inputs || format.nvf4_inputs) {
     args.x_scales = ones(m);
     args.same_x_scale = 1;
   }
-  args.y_type = Number::kBF16;
+  args.y_type = ElementType::kBF16;
   args.y_stride = n;
   args.y = memory.Out<uint16_t>(m * n);
   device::Weights w{};

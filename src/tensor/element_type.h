@@ -1,32 +1,12 @@
-// The types in which numbers are stored.
+// What the types in which numbers are stored are called, and how wide they are.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string_view>
 
-namespace sluice {
+#include "tensor/element_type_enum.h"
 
-// Names and widths as in the safetensors format.
-enum class ElementType : uint8_t {
-  kBool,
-  kU8,
-  kI8,
-  kI16,
-  kU16,
-  kI32,
-  kU32,
-  kI64,
-  kU64,
-  kF16,
-  kBF16,
-  kF32,
-  kF64,
-  kF8E4M3,  // E4M3FN: no infinities, NaN = 0x7F and 0xFF
-  kF8E5M2,
-  kF8E8M0,  // a power of two: 2^(byte - 127), NaN = 0xFF
-  kF4E2M1,  // two in a byte, the even index in the low nibble
-};
+namespace sluice {
 
 int BitsPerElement(ElementType type);
 // "F32", "BF16", "F8_E4M3", ... as safetensors spells them.

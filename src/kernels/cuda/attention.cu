@@ -154,7 +154,7 @@ void LaunchAttention(const StreamHandle& stream, const AttentionArgs& args) {
   launch.attention = args;
   launch.head_tiles = device::HeadTilesOf(args.num_heads, args.cache.num_kv_heads);
   launch.score_scale = args.scale * args.cache.k_scale * kLog2E;
-  if (args.cache.type == device::Number::kF8) {
+  if (args.cache.type == ElementType::kF8E4M3) {
     LaunchOfType<true>(stream, launch);
   } else {
     LaunchOfType<false>(stream, launch);

@@ -25,20 +25,20 @@ using kernels::Random;
 
 struct DeviceShape {
   int num_heads, num_kv_heads, head_dim, block_size;
-  Number type;
+  ElementType type;
   AttentionSpan span = {};
   float k_scale = 1, v_scale = 1;
 
   std::string Name() const {
     return std::to_string(num_heads) + "/" + std::to_string(num_kv_heads) + " heads of " +
            std::to_string(head_dim) + ", blocks of " + std::to_string(block_size) +
-           (type == Number::kF8 ? ", F8" : ", BF16") + ", chunk " + std::to_string(span.chunk) +
-           ", window " + std::to_string(span.window);
+           (type == ElementType::kF8E4M3 ? ", F8" : ", BF16") + ", chunk " +
+           std::to_string(span.chunk) + ", window " + std::to_string(span.window);
   }
 };
 
-constexpr Number kBF16 = Number::kBF16;
-constexpr Number kF8 = Number::kF8;
+constexpr ElementType kBF16 = ElementType::kBF16;
+constexpr ElementType kF8 = ElementType::kF8E4M3;
 
 // New tokens of one sequence in a step.
 struct Part {
@@ -82,13 +82,13 @@ class CachedSequences {
     }
   }
 
-  int Bytes() const { return shape_.type == Number::kF8 ? 1 : 2; }
+  int Bytes() const { return shape_.type == ElementType::kF8E4M3 ? 1 : 2; }
   Buffer* values() { return &values_; }
   void ClearQueries(size_t sequence) { std::ranges::fill(queries_[sequence], 0.0f); }
 
   void SetNumber(Buffer* buffer, size_t sequence, int position, int head, int d, float number) {
     const int64_t at = Place(sequence, position, head, d);
-    if (shape_.type == Number::kF8)
+    if (shape_.type == ElementType::kF8E4M3)
       reinterpret_cast<uint8_t*>(buffer->data())[at] = emulated::FloatToE4m3(number);
     else
       reinterpret_cast<uint16_t*>(buffer->data())[at] = emulated::FloatToBf16(number);
@@ -155,7 +155,7 @@ class CachedSequences {
   std::vector<std::vector<float>> Reference(const std::vector<Part>& parts, bool absolute_values) {
     const kernels::KvLayout layout{
         shape_.num_kv_heads, shape_.head_dim, shape_.block_size,
-        shape_.type == Number::kF8 ? ElementType::kF8E4M3 : ElementType::kBF16};
+        shape_.type == ElementType::kF8E4M3 ? ElementType::kF8E4M3 : ElementType::kBF16};
     Buffer keys = *Buffer::Allocate(keys_.size_bytes(), "test");
     Buffer values = *Buffer::Allocate(values_.size_bytes(), "test");
     const kernels::KvCacheView cache{layout, keys.data(), values.data(), shape_.k_scale,
@@ -208,7 +208,7 @@ class CachedSequences {
   }
   float NumberAt(const Buffer& buffer, size_t sequence, int position, int head, int d) const {
     const int64_t at = Place(sequence, position, head, d);
-    return shape_.type == Number::kF8
+    return shape_.type == ElementType::kF8E4M3
                ? emulated::E4m3ToFloat(reinterpret_cast<const uint8_t*>(buffer.data())[at])
                : emulated::Bf16ToFloat(reinterpret_cast<const uint16_t*>(buffer.data())[at]);
   }
@@ -408,7 +408,7 @@ TEST_F(DeviceAttention, HeavyRowsKeepTheirBits) {
 
 // A broken number reaches those who see it, and nobody else.
 TEST_F(DeviceAttention, PassesOnWhatIsNoNumber) {
-  for (const Number type : {kBF16, kF8}) {
+  for (const ElementType type : {kBF16, kF8}) {
     const DeviceShape shape{2, 1, 64, 16, type};
     CachedSequences sequences(shape, {100, 100});
     const std::vector<Part> parts = {{0, 99, 1}, {1, 99, 1}};

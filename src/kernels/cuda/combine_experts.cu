@@ -11,7 +11,7 @@ __global__ void CombineExpertsKernel(RowsLaunch<device::CombineExpertsArgs> laun
   if (count == 0) return;
   const int64_t to = row * args.cols + col;
   float sum[kVector] = {};
-  if (args.add) LoadVector(args.sum, device::Number::kF32, to, count, launch.wide, sum);
+  if (args.add) LoadVector(args.sum, ElementType::kF32, to, count, launch.wide, sum);
   for (int slot = 0; slot < args.top_k; ++slot) {
     const int64_t pair = row * args.top_k + slot;
     const float weight = args.weights == nullptr ? 1.0f : args.weights[pair];
@@ -19,7 +19,7 @@ __global__ void CombineExpertsKernel(RowsLaunch<device::CombineExpertsArgs> laun
     LoadVector(args.y, args.y_type, args.place[pair] * args.cols + col, count, launch.wide, values);
     for (int i = 0; i < kVector; ++i) sum[i] += weight * values[i];
   }
-  StoreVector(args.sum, device::Number::kF32, to, count, launch.wide, sum, 1);
+  StoreVector(args.sum, ElementType::kF32, to, count, launch.wide, sum, 1);
 }
 
 }  // namespace

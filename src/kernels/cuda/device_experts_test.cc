@@ -9,8 +9,6 @@
 namespace sluice::emulated {
 namespace {
 
-using device::Number;
-
 struct Routed {
   std::vector<float> logits, weights;
   std::vector<int32_t> chosen;
@@ -185,7 +183,7 @@ TEST(DeviceExperts, GatheredRowsComeBackCombined) {
                 count * cols, 2.5f, [&](const StreamHandle& stream, float* sum) {
                   LaunchCombineExperts(
                       stream, {.y = is_bf16 ? static_cast<const void*>(y_bf16.data()) : y.data(),
-                               .y_type = is_bf16 ? Number::kBF16 : Number::kF32,
+                               .y_type = is_bf16 ? ElementType::kBF16 : ElementType::kF32,
                                .place = place.data() + first * top_k,
                                .weights = scaling == nullptr ? nullptr : scaling + first * top_k,
                                .rows = count,

@@ -65,7 +65,7 @@ inline void ExpectNvF4Rows(const std::vector<float>& f32, int64_t rows, int64_t 
                                                    [&](const StreamHandle& stream, uint16_t* out) {
                                                      launch(stream, 0, rows,
                                                             {.data = out,
-                                                             .type = device::Number::kBF16,
+                                                             .type = ElementType::kBF16,
                                                              .scales = scales.data(),
                                                              .row_scale = device::RowScale::kNvF4,
                                                              .static_scale = static_scale});
@@ -88,22 +88,21 @@ inline void ExpectNvF4Rows(const std::vector<float>& f32, int64_t rows, int64_t 
 // them, that a row alone is the row of the batch, and that the order of threads does not show.
 // Returns the F32 rows [rows, cols].
 inline std::vector<float> ExpectRoundedRows(int64_t rows, int64_t cols, const LaunchRows& launch) {
-  using device::Number;
   const auto f32 =
       ResultOfBothOrders<float>(rows * cols, -1, [&](const StreamHandle& stream, float* out) {
-        launch(stream, 0, rows, {.data = out, .type = Number::kF32});
+        launch(stream, 0, rows, {.data = out, .type = ElementType::kF32});
       });
   for (const int64_t row : {int64_t{0}, rows / 2, rows - 1}) {
     const auto alone =
         ResultOfBothOrders<float>(cols, -1, [&](const StreamHandle& stream, float* out) {
-          launch(stream, row, 1, {.data = out, .type = Number::kF32});
+          launch(stream, row, 1, {.data = out, .type = ElementType::kF32});
         });
     EXPECT_EQ(memcmp(alone.data(), f32.data() + row * cols, alone.size() * sizeof(float)), 0)
         << "row " << row << " depends on the batch";
   }
   const auto bf16 = ResultOfBothOrders<uint16_t>(
       rows * cols, 0xFFFF, [&](const StreamHandle& stream, uint16_t* out) {
-        launch(stream, 0, rows, {.data = out, .type = Number::kBF16});
+        launch(stream, 0, rows, {.data = out, .type = ElementType::kBF16});
       });
   for (size_t i = 0; i < f32.size(); ++i) EXPECT_EQ(bf16[i], ToBFloat16(f32[i]).bits);
   ThreadPool pool(1);
@@ -114,7 +113,7 @@ inline std::vector<float> ExpectRoundedRows(int64_t rows, int64_t cols, const La
         rows * cols, 0x55, [&](const StreamHandle& stream, uint8_t* out) {
           launch(stream, 0, rows,
                  {.data = out,
-                  .type = Number::kF8,
+                  .type = ElementType::kF8E4M3,
                   .scales = scales.data(),
                   .row_scale = per_token ? device::RowScale::kPerToken : device::RowScale::kStatic,
                   .static_scale = kScale});

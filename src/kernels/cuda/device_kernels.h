@@ -2,27 +2,21 @@
 // are addresses of the device and plain numbers; nothing is checked here (linear.h, attention.h and
 // the model do). A launch returns at once; failures are noted in the stream.
 //
-// Free of includes that the CUDA compiler would have to read in every kernel's file.
+// Free of large includes: the CUDA compiler reads them in every kernel's file.
 //
-// Types: `Number` says how an array's numbers are stored; F8 is E4M3, F4 is E2M1. Rows are dense
-// unless a stride is named. Sums are F32. A row's result never depends on the other rows of the
-// launch.
+// Arrays of rows are F32, BF16 or F8_E4M3, those of weights BF16, F8_E4M3, I8 or F4_E2M1; what a
+// kernel takes of these stands beside the field. F4 codes lie two in a byte. Rows are dense unless
+// a stride is named. Sums are F32. A row's result never depends on the other rows of the launch.
 #pragma once
 
 #include <stdint.h>
 
 #include "device/stream_handle.h"
+#include "tensor/element_type_enum.h"
 
 namespace sluice::device {
 
-enum class Number : uint8_t {
-  kF32,
-  kBF16,
-  kF8,
-  kF4,  // two in a byte; in products of a library alone
-};
-
-// How a row's numbers are rounded when they are written as kF8; kNvF4, when as kBF16.
+// How a row's numbers are rounded when they are written as kF8E4M3; kNvF4, when as kBF16.
 enum class RowScale : uint8_t {
   kStatic,    // code = E4M3(x / static_scale); the row's scale is static_scale
   kPerToken,  // scale = amax / 448 of the row (1 for a row of zeros), code = E4M3(x / scale)
@@ -36,8 +30,8 @@ enum class RowScale : uint8_t {
 // Where a kernel writes rows that the next matrix product reads.
 struct RowsOut {
   void* data = nullptr;  // [rows, cols]
-  Number type = Number::kBF16;
-  float* scales = nullptr;  // [rows], of kF8 and kNvF4; else not written
+  ElementType type = ElementType::kBF16;
+  float* scales = nullptr;  // [rows], of kF8E4M3 and kNvF4; else not written
   RowScale row_scale = RowScale::kStatic;
   float static_scale = 1;
 };
@@ -56,8 +50,8 @@ struct EmbeddingArgs {
 struct RmsNormArgs {
   float* residual;  // [rows, cols]
   const void* delta;
-  Number delta_type;    // kF32 or kBF16
-  const float* weight;  // [cols]
+  ElementType delta_type;  // kF32 or kBF16
+  const float* weight;     // [cols]
   float eps;
   int64_t rows, cols;
   RowsOut out;
@@ -73,12 +67,12 @@ struct RopeTableArgs {
   float* cos_sin;
 };
 
-// How keys and values are stored: [blocks, num_kv_heads, block_size, head_dim] each, kBF16 or kF8
-// (code = E4M3(x / scale)); fewer than 2^31 rows of head_dim.
+// How keys and values are stored: [blocks, num_kv_heads, block_size, head_dim] each, kBF16 or
+// kF8E4M3 (code = E4M3(x / scale)); fewer than 2^31 rows of head_dim.
 struct KvArrays {
   void* k;
   void* v;
-  Number type;
+  ElementType type;
   float k_scale, v_scale;
   int num_kv_heads, head_dim, block_size;
 };
@@ -87,8 +81,8 @@ struct KvArrays {
 // cache: QK norm, rope, temperature, in the order of models/layers/attention.cc. REQUIRES: head_dim
 // is a multiple of 4, at most 256; qkv is aligned to 8 bytes.
 struct RopeAppendArgs {
-  const void* qkv;  // row i at i * (num_heads + 2 * num_kv_heads) * head_dim
-  Number qkv_type;  // kF32 or kBF16
+  const void* qkv;       // row i at i * (num_heads + 2 * num_kv_heads) * head_dim
+  ElementType qkv_type;  // kF32 or kBF16
   int64_t rows;
   int num_heads;
   const float* q_norm;  // [head_dim]; null where there is no norm before rope
@@ -135,9 +129,9 @@ struct AttentionMerge {
 
 // out[row, h, :] = softmax(scale * q . K) V over what the row sees (AttentionSpan of
 // kernels/attention.h). Every item runs for each KV head. Weights are rounded to BF16 before they
-// are summed, with a cache of kF8 to F16. A value that is no number reaches, of its own sequence,
-// even rows that do not see it: those that share a tile with one that does. head_dim: a multiple of
-// 8 from 32 to 256.
+// are summed, with a cache of kF8E4M3 to F16. A value that is no number reaches, of its own
+// sequence, even rows that do not see it: those that share a tile with one that does. head_dim: a
+// multiple of 8 from 32 to 256.
 struct AttentionArgs {
   const uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   int num_heads;
@@ -158,7 +152,7 @@ struct AttentionArgs {
 // out[m, i] = silu(x[m, i]) * x[m, width + i]. x: kF32 or kBF16 [rows, 2 * width].
 struct SiluMulArgs {
   const void* x;
-  Number x_type;
+  ElementType x_type;
   int64_t rows, width;
   RowsOut out;
 };
@@ -166,7 +160,7 @@ struct SiluMulArgs {
 // x (kF32 or kBF16) [rows, cols] to `out`. For kNvF4 both may be the same rows of BF16.
 struct ConvertRowsArgs {
   const void* x;
-  Number x_type;
+  ElementType x_type;
   int64_t rows, cols;
   RowsOut out;
 };
@@ -188,7 +182,6 @@ struct TakeRowsArgs {
   void* out;
 };
 
-enum class Codes : uint8_t { kBF16, kF8, kI8, kF4 };
 enum class GroupScales : uint8_t {
   kNone,
   kE4M3,   // [n, k / group] in the order of nvf4_scales.h
@@ -201,7 +194,7 @@ enum class GroupScales : uint8_t {
 // aligned to 256 bytes, k * bits is a multiple of 128 bits.
 struct Weights {
   const void* codes;
-  Codes type;
+  ElementType type;
   const void* group_scales;
   GroupScales group_type;
   int group;                // elements of k that a scale covers: 16, 32, or a block's columns
@@ -213,16 +206,17 @@ struct Weights {
   float same_row_scale = 0;
 };
 
-// y = x W^T (+ bias). x: kBF16, or kF8 with a scale a row for weights of kF8 without group scales.
-// kBF16 rows with a scale are those of RowScale::kNvF4, for weights of kF4 with kE4M3 scales.
+// y = x W^T (+ bias). x: kBF16, or kF8E4M3 with a scale a row for weights of kF8E4M3 without group
+// scales. kBF16 rows with a scale are those of RowScale::kNvF4, for weights of kF4E2M1 with kE4M3
+// scales.
 struct LinearArgs {
   Weights w;
   const void* x;  // [m, k]
-  Number x_type;
+  ElementType x_type;
   const float* x_scales;  // [m]; null: 1
   int64_t m;
-  void* y;        // [m, n], row stride y_stride
-  Number y_type;  // kF32 or kBF16
+  void* y;             // [m, n], row stride y_stride
+  ElementType y_type;  // kF32 or kBF16
   int64_t y_stride;
   const float* bias;  // [n] or null
   // Scratch for partial sums, LinearScratchBytes (linear_shapes.h).
@@ -251,7 +245,7 @@ struct ExpandWeightsArgs {
 // y[m, n] *= row_scales[n] * x_scales[m] where they are not null, + bias[n] where it is not null.
 struct ScaleResultsArgs {
   void* y;
-  Number y_type;
+  ElementType y_type;
   int64_t m, n, y_stride;
   const float* row_scales;
   const float* x_scales;
@@ -294,8 +288,8 @@ struct GatherRowsArgs {
 
 // sum[row, :] (+)= results of the row's slots in their order (* weights). sum: F32 [rows, cols].
 struct CombineExpertsArgs {
-  const void* y;  // [rows * top_k, cols] in the order of GroupByExpert
-  Number y_type;  // kF32 or kBF16
+  const void* y;       // [rows * top_k, cols] in the order of GroupByExpert
+  ElementType y_type;  // kF32 or kBF16
   const int32_t* place;
   const float* weights;  // or null
   int64_t rows, cols;
@@ -332,7 +326,7 @@ struct SampleRowsArgs {
 // from `first_row` of that tensor on.
 struct RandomCodesArgs {
   void* out;  // [rows, cols]
-  Codes type;
+  ElementType type;
   uint64_t tensor_seed;
   int64_t first_row, rows, cols;
   float scale;  // kBF16: uniform in [-32768, 32767] * scale

@@ -23,14 +23,14 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-const char* NameOf(Codes codes) {
+const char* NameOf(ElementType codes) {
   switch (codes) {
-    case Codes::kBF16: return "BF16";
-    case Codes::kF8: return "E4M3";
-    case Codes::kI8: return "INT8";
-    case Codes::kF4: return "FP4";
+    case ElementType::kBF16: return "BF16";
+    case ElementType::kF8E4M3: return "E4M3";
+    case ElementType::kI8: return "INT8";
+    case ElementType::kF4E2M1: return "FP4";
+    default: return "";
   }
-  return "";
 }
 
 void* Advance(void* address, int64_t bytes) {
@@ -54,12 +54,12 @@ bool WantsLibrary(const DeviceInfo& info, const DeviceLinearOptions& options) {
 }
 
 bool HasNvF4Scales(const Weights& w) {
-  return w.type == Codes::kF4 && w.group_type == GroupScales::kE4M3;
+  return w.type == ElementType::kF4E2M1 && w.group_type == GroupScales::kE4M3;
 }
 
 // Inputs that were rounded to NVFP4.
 bool HasNvF4Inputs(const LinearArgs& args) {
-  return args.x_type == Number::kBF16 && args.x_scales != nullptr;
+  return args.x_type == ElementType::kBF16 && args.x_scales != nullptr;
 }
 
 // Whether the scales of rows of W and of x are a factor of the whole product. Results in BF16 are
@@ -83,16 +83,16 @@ int64_t ScratchWith(bool library, int compute_capability, const DeviceLinearOpti
   if (!library || max_m <= kMaxSkinnyRows) return own;
   // Of expanded weights or packed inputs: never both.
   int64_t operands = 0;
-  if (w.type != Codes::kBF16) operands = ExpandedRows(options, w) * w.k * 2;
+  if (w.type != ElementType::kBF16) operands = ExpandedRows(options, w) * w.k * 2;
   if (HasNvF4Scales(w) && compute_capability >= kFirstWithNvF4)
     operands = std::max(operands, PackedBytes(max_m, w.k));
   return std::max(own, RoundUp(options.workspace_bytes, 256) + operands);
 }
 
 // The product of rows [first_row, first_row + rows) of W, whose codes are at `codes`.
-LibraryProduct ProductOf(const LinearArgs& args, Number type, const void* codes, int64_t first_row,
-                         int64_t rows) {
-  const int64_t element_bytes = args.y_type == Number::kF32 ? 4 : 2;
+LibraryProduct ProductOf(const LinearArgs& args, ElementType type, const void* codes,
+                         int64_t first_row, int64_t rows) {
+  const int64_t element_bytes = args.y_type == ElementType::kF32 ? 4 : 2;
   return {.m = args.m,
           .n = rows,
           .k = args.w.k,
@@ -148,15 +148,15 @@ Result<std::unique_ptr<DeviceLinear>> DeviceLinear::Create(Device& device,
 DeviceLinear::Way DeviceLinear::Choose(const LinearArgs& args) const {
   const Weights& w = args.w;
   if (library_ == nullptr || args.m <= kMaxSkinnyRows) return Way::kOwn;
-  if (args.x_type == Number::kF8) {
-    const bool fits = w.type == Codes::kF8 && w.group_type == GroupScales::kNone &&
+  if (args.x_type == ElementType::kF8E4M3) {
+    const bool fits = w.type == ElementType::kF8E4M3 && w.group_type == GroupScales::kNone &&
                       compute_capability_ >= kFirstWithF8 && w.n % kF8Multiple == 0 &&
                       w.k % kF8Multiple == 0;
     return fits ? Way::kDirect : Way::kOwn;
   }
   if (HasNvF4Inputs(args) && library_->HasNvF4() && library_->CanRun(NvF4Product(args)))
     return Way::kNvF4;
-  return w.type == Codes::kBF16 ? Way::kDirect : Way::kExpanded;
+  return w.type == ElementType::kBF16 ? Way::kDirect : Way::kExpanded;
 }
 
 int64_t DeviceLinear::ScratchBytes(const Weights& w, int64_t max_m) const {
@@ -187,8 +187,8 @@ void DeviceLinear::Run(DeviceStream& stream, const LinearArgs& args) {
 LibraryProduct DeviceLinear::DirectProduct(const LinearArgs& args) const {
   LibraryProduct product =
       ProductOf(args, args.x_type, args.w.codes, /*first_row=*/0, /*rows=*/args.w.n);
-  if (args.x_type == Number::kF8 && library_->HasRowScales() && args.w.row_scales != nullptr &&
-      args.x_scales != nullptr) {
+  if (args.x_type == ElementType::kF8E4M3 && library_->HasRowScales() &&
+      args.w.row_scales != nullptr && args.x_scales != nullptr) {
     product.w_scales = args.w.row_scales;
     product.x_scales = args.x_scales;
     // A library that has no algorithm with scales may have one without.
@@ -207,13 +207,13 @@ bool DeviceLinear::RunDirect(const StreamHandle& stream, const LinearArgs& args)
   if (outcome == LibraryOutcome::kFailed) return true;
   const bool is_scaled = product.w_scales != nullptr || HasOneScale(args);
   FinishResults(stream, args, is_scaled ? nullptr : args.w.row_scales,
-                is_scaled || args.x_type != Number::kF8 ? nullptr : args.x_scales);
+                is_scaled || args.x_type != ElementType::kF8E4M3 ? nullptr : args.x_scales);
   return true;
 }
 
 LibraryProduct DeviceLinear::NvF4Product(const LinearArgs& args) const {
   LibraryProduct product =
-      ProductOf(args, Number::kF4, args.w.codes, /*first_row=*/0, /*rows=*/args.w.n);
+      ProductOf(args, ElementType::kF4E2M1, args.w.codes, /*first_row=*/0, /*rows=*/args.w.n);
   void* codes = Advance(args.scratch, RoundUp(options_.workspace_bytes, 256));
   product.x = codes;
   product.w_scales = args.w.group_scales;
@@ -248,11 +248,11 @@ bool DeviceLinear::RunExpanded(const StreamHandle& stream, const LinearArgs& arg
   void* expanded = Advance(args.scratch, RoundUp(options_.workspace_bytes, 256));
   // Results in BF16 are rounded once more if scales of rows come after them, results in F32 are
   // not: there the codes of all formats but blocks stay exact.
-  const bool scales_later = args.y_type == Number::kF32 && w.row_scales != nullptr;
+  const bool scales_later = args.y_type == ElementType::kF32 && w.row_scales != nullptr;
   Weights source = w;
   if (scales_later) source.row_scales = nullptr;
   const auto product_at = [&](int64_t row) {
-    return ProductOf(args, Number::kBF16, expanded, row, std::min(chunk, w.n - row));
+    return ProductOf(args, ElementType::kBF16, expanded, row, std::min(chunk, w.n - row));
   };
   // Of all chunks only the last may differ from the first.
   const int64_t last = (w.n - 1) / chunk * chunk;
@@ -292,7 +292,7 @@ void DeviceLinear::NoteRefused(const LinearArgs& args, const char* inputs, const
   if (refused_shapes_.size() >= kMaxRefusedShapes) return;
   const std::string shape =
       fmt::format("{}{} [{}, {}] to {}", NameOf(args.w.type), inputs, args.w.n, args.w.k,
-                  args.y_type == Number::kF32 ? "F32" : "BF16");
+                  args.y_type == ElementType::kF32 ? "F32" : "BF16");
   if (refused_shapes_.insert(shape).second)
     LOG_WARNING("kernels", "{} has no algorithm for {} of {} rows: {}, slower", library(), shape,
                 args.m, instead);
@@ -317,8 +317,8 @@ Status DeviceLinear::Tune(DeviceStream& stream, const LinearArgs& args) {
   void* expanded = Advance(args.scratch, RoundUp(options_.workspace_bytes, 256));
   const int64_t chunk = ExpandedRows(options_, args.w), last = (args.w.n - 1) / chunk * chunk;
   for (const int64_t row : {int64_t{0}, last}) {
-    RETURN_IF_ERROR(library_->Tune(
-        stream, ProductOf(args, Number::kBF16, expanded, row, std::min(chunk, args.w.n - row))));
+    RETURN_IF_ERROR(library_->Tune(stream, ProductOf(args, ElementType::kBF16, expanded, row,
+                                                     std::min(chunk, args.w.n - row))));
   }
   return {};
 }

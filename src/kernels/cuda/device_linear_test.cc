@@ -33,15 +33,18 @@ float CodeOf(const Weights& w, int64_t n, int64_t k) {
   const int64_t index = n * w.k + k;
   float value = 0;
   switch (w.type) {
-    case Codes::kBF16: value = ToFloat(static_cast<const BFloat16*>(w.codes)[index]); break;
-    case Codes::kF8: value = ToFloat(static_cast<const Float8E4M3*>(w.codes)[index]); break;
-    case Codes::kI8: value = static_cast<const int8_t*>(w.codes)[index]; break;
-    case Codes::kF4: {
+    case ElementType::kBF16: value = ToFloat(static_cast<const BFloat16*>(w.codes)[index]); break;
+    case ElementType::kF8E4M3:
+      value = ToFloat(static_cast<const Float8E4M3*>(w.codes)[index]);
+      break;
+    case ElementType::kI8: value = static_cast<const int8_t*>(w.codes)[index]; break;
+    case ElementType::kF4E2M1: {
       const int byte = static_cast<const uint8_t*>(w.codes)[index / 2];
       const int code = index % 2 == 0 ? byte & 15 : byte >> 4;
       value = code & 8 ? -kE2m1[code & 7] : kE2m1[code & 7];
       break;
     }
+    default: ADD_FAILURE() << "no type of weights";
   }
   const int64_t group = n * (w.k / std::max(w.group, 1)) + k / std::max(w.group, 1);
   switch (w.group_type) {
@@ -68,21 +71,21 @@ float ValueOf(const Weights& w, int64_t n, int64_t k) {
 
 float InputOf(const LinearArgs& args, int64_t m, int64_t k) {
   const int64_t index = m * args.w.k + k;
-  const float value = args.x_type == Number::kBF16
+  const float value = args.x_type == ElementType::kBF16
                           ? ToFloat(static_cast<const BFloat16*>(args.x)[index])
                           : ToFloat(static_cast<const Float8E4M3*>(args.x)[index]);
   return value * (args.x_scales == nullptr ? 1.0f : args.x_scales[m]);
 }
 
-void StoreResult(void* y, Number type, int64_t index, float value) {
-  if (type == Number::kF32)
+void StoreResult(void* y, ElementType type, int64_t index, float value) {
+  if (type == ElementType::kF32)
     static_cast<float*>(y)[index] = value;
   else
     static_cast<BFloat16*>(y)[index] = ToBFloat16(value);
 }
-float LoadResult(const void* y, Number type, int64_t index) {
-  return type == Number::kF32 ? static_cast<const float*>(y)[index]
-                              : ToFloat(static_cast<const BFloat16*>(y)[index]);
+float LoadResult(const void* y, ElementType type, int64_t index) {
+  return type == ElementType::kF32 ? static_cast<const float*>(y)[index]
+                                   : ToFloat(static_cast<const BFloat16*>(y)[index]);
 }
 
 void Enqueue(const StreamHandle& stream, std::function<void()> work) {
@@ -165,36 +168,40 @@ DeviceKernels KernelsOf(Kernels kind) {
 // How a checkpoint stores weights.
 struct Format {
   const char* name;
-  Codes codes;
+  ElementType codes;
   GroupScales groups;
   int group;
   bool row_scales;
-  Number x_type;
+  ElementType x_type;
   bool nvf4_inputs = false;
 };
-constexpr Format kBf16{"bf16", Codes::kBF16, GroupScales::kNone, 0, false, Number::kBF16};
-constexpr Format kF8{"f8", Codes::kF8, GroupScales::kNone, 0, true, Number::kF8};
-constexpr Format kNvF4{"nvfp4", Codes::kF4, GroupScales::kE4M3, 16, true, Number::kBF16};
-constexpr Format kNvF4Inputs{"nvfp4 x nvfp4", Codes::kF4, GroupScales::kE4M3, 16, true,
-                             Number::kBF16,   true};
+constexpr Format kBf16{"bf16", ElementType::kBF16, GroupScales::kNone, 0,
+                       false,  ElementType::kBF16};
+constexpr Format kF8{"f8", ElementType::kF8E4M3, GroupScales::kNone, 0, true, ElementType::kF8E4M3};
+constexpr Format kNvF4{"nvfp4", ElementType::kF4E2M1, GroupScales::kE4M3, 16,
+                       true,    ElementType::kBF16};
+constexpr Format kNvF4Inputs{
+    "nvfp4 x nvfp4", ElementType::kF4E2M1, GroupScales::kE4M3, 16, true, ElementType::kBF16, true};
 constexpr Format kFormats[] = {
     kBf16,
     kF8,
-    {"f8, bf16 inputs", Codes::kF8, GroupScales::kNone, 0, true, Number::kBF16},
-    {"f8 blocks", Codes::kF8, GroupScales::kBlock, 32, false, Number::kBF16},
-    {"i8", Codes::kI8, GroupScales::kNone, 0, true, Number::kBF16},
+    {"f8, bf16 inputs", ElementType::kF8E4M3, GroupScales::kNone, 0, true, ElementType::kBF16},
+    {"f8 blocks", ElementType::kF8E4M3, GroupScales::kBlock, 32, false, ElementType::kBF16},
+    {"i8", ElementType::kI8, GroupScales::kNone, 0, true, ElementType::kBF16},
     kNvF4,
     kNvF4Inputs,
-    {"mxfp4", Codes::kF4, GroupScales::kE8M0, 32, false, Number::kBF16},
+    {"mxfp4", ElementType::kF4E2M1, GroupScales::kE8M0, 32, false, ElementType::kBF16},
 };
 
-int64_t CodeBytes(Codes codes, int64_t count) {
-  return codes == Codes::kBF16 ? count * 2 : codes == Codes::kF4 ? count / 2 : count;
+int64_t CodeBytes(ElementType codes, int64_t count) {
+  return codes == ElementType::kBF16     ? count * 2
+         : codes == ElementType::kF4E2M1 ? count / 2
+                                         : count;
 }
 
 // A product with random codes in the device's memory.
 struct Problem {
-  Problem(Device& device, const Format& format, int64_t m, int64_t n, int64_t k, Number y_type,
+  Problem(Device& device, const Format& format, int64_t m, int64_t n, int64_t k, ElementType y_type,
           bool has_bias)
       : random(11) {
     args.w = {.codes = nullptr,
@@ -206,7 +213,7 @@ struct Problem {
               .row_scales = nullptr,
               .n = n,
               .k = k};
-    codes = format.codes == Codes::kBF16
+    codes = format.codes == ElementType::kBF16
                 ? BufferOf(device, kernels::ToBFloat16(random.Normal(n * k)))
                 : Numbers(device, CodeBytes(format.codes, n * k));
     args.w.codes = codes.data();
@@ -225,7 +232,7 @@ struct Problem {
     if (format.nvf4_inputs) {
       x = BufferOf(device, kernels::ToBFloat16(NvF4Rows(m * k)));
       x_scales = BufferOf(device, Positive(m));
-    } else if (format.x_type == Number::kBF16) {
+    } else if (format.x_type == ElementType::kBF16) {
       x = BufferOf(device, kernels::ToBFloat16(random.Normal(m * k)));
     } else {
       x = Numbers(device, m * k);
@@ -239,7 +246,7 @@ struct Problem {
     args.y_type = y_type;
     args.y_stride = (n + 15) / 16 * 16 + 16;
     const auto count = static_cast<size_t>(m * args.y_stride);
-    y = y_type == Number::kF32
+    y = y_type == ElementType::kF32
             ? BufferOf(device, std::vector<float>(count, kUntouched))
             : BufferOf(device, std::vector<BFloat16>(count, ToBFloat16(kUntouched)));
     args.y = y.data();
@@ -295,7 +302,8 @@ struct Problem {
           double sum = 0, size = 0;
           for (int64_t k = 0; k < args.w.k; ++k) {
             float weight = ValueOf(args.w, n, k);
-            const bool is_rounded = args.y_type == Number::kBF16 || args.w.row_scales == nullptr;
+            const bool is_rounded =
+                args.y_type == ElementType::kBF16 || args.w.row_scales == nullptr;
             if (expanded && is_rounded) weight = ToFloat(ToBFloat16(weight));
             const double term =
                 static_cast<double>(InputOf(args, m, k)) * static_cast<double>(weight);
@@ -306,7 +314,8 @@ struct Problem {
           expected = sum + added;
           // Results in BF16 are rounded up to twice: before and after scales and the bias.
           tolerance = size * 1e-6 + std::abs(added) * 1e-6;
-          if (args.y_type == Number::kBF16) tolerance += (std::abs(sum) + std::abs(expected)) / 256;
+          if (args.y_type == ElementType::kBF16)
+            tolerance += (std::abs(sum) + std::abs(expected)) / 256;
         }
         if (!(std::abs(found - expected) <= tolerance) && ++num_wrong <= 3)
           ADD_FAILURE() << m << ", " << n << ": " << found << " instead of " << expected;
@@ -363,7 +372,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, DeviceLinearTest,
                          });
 
 bool IsExpanded(const Format& format) {
-  return format.codes != Codes::kBF16 && format.x_type != Number::kF8;
+  return format.codes != ElementType::kBF16 && format.x_type != ElementType::kF8E4M3;
 }
 
 TEST_P(DeviceLinearTest, ServesEveryFormatByTheLibrary) {
@@ -371,7 +380,7 @@ TEST_P(DeviceLinearTest, ServesEveryFormatByTheLibrary) {
   EXPECT_THAT(linear_->library(), HasSubstr("cuBLASLt 13.0.2"));
   int64_t count = 0;
   for (const Format& format : kFormats) {
-    for (const Number y_type : {Number::kF32, Number::kBF16}) {
+    for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
       for (const bool has_bias : {false, true}) {
         // Three chunks of expanded weights, the last of them smaller.
         for (const int64_t n : {48, 304}) {
@@ -392,21 +401,21 @@ TEST_P(DeviceLinearTest, ServesEveryFormatByTheLibrary) {
 TEST_P(DeviceLinearTest, ServesSmallStepsByOwnKernels) {
   Open();
   for (const Format& format : kFormats) {
-    Problem problem(*device_, format, kMaxSkinnyRows, 32, 32, Number::kF32, true);
+    Problem problem(*device_, format, kMaxSkinnyRows, 32, 32, ElementType::kF32, true);
     Run(problem);
     problem.ExpectResults(false);
   }
   EXPECT_EQ(linear_->counts().own, static_cast<int64_t>(std::size(kFormats)));
   EXPECT_EQ(linear_->counts().refused, 0);
   EXPECT_EQ(fake_.num_products, 0);
-  Problem nothing(*device_, kBf16, 0, 32, 32, Number::kF32, true);
+  Problem nothing(*device_, kBf16, 0, 32, 32, ElementType::kF32, true);
   Run(nothing);
   EXPECT_EQ(linear_->counts().own, static_cast<int64_t>(std::size(kFormats)));
 }
 
 TEST_P(DeviceLinearTest, ScalesAfterwardsWhereTheLibraryDoesNot) {
   const auto expect_served = [&] {
-    for (const Number y_type : {Number::kF32, Number::kBF16}) {
+    for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
       Problem problem(*device_, kF8, 70, 48, 64, y_type, true);
       Run(problem);
       problem.ExpectResults(false);
@@ -428,7 +437,7 @@ TEST_P(DeviceLinearTest, ServesByOwnKernelsWhatTheLibraryRefuses) {
   int64_t count = 0;
   for (const Format& format : kFormats) {
     for (int i = 0; i < 2; ++i) {
-      Problem problem(*device_, format, 66, 48, 64, Number::kF32, true);
+      Problem problem(*device_, format, 66, 48, 64, ElementType::kF32, true);
       Run(problem);
       problem.ExpectResults(false);
       EXPECT_EQ(linear_->counts().refused, ++count);
@@ -441,7 +450,7 @@ TEST_P(DeviceLinearTest, ServesByOwnKernelsWhatTheLibraryRefuses) {
 
 TEST_P(DeviceLinearTest, StartsNothingThatTheLibraryWillNotFinish) {
   Open();
-  Problem problem(*device_, kFormats[4], 66, 304, 64, Number::kF32, true);
+  Problem problem(*device_, kFormats[4], 66, 304, 64, ElementType::kF32, true);
   fake_.refuse_rows = 304 - 2 * 128;  // of the last chunk
   Run(problem);
   problem.ExpectResults(false);
@@ -451,7 +460,7 @@ TEST_P(DeviceLinearTest, StartsNothingThatTheLibraryWillNotFinish) {
 
 TEST_P(DeviceLinearTest, ServesE4m3ByOwnKernelsWhereTheLibraryCannot) {
   const auto expect_own = [&](int64_t n) {
-    Problem problem(*device_, kF8, 66, n, 64, Number::kF32, false);
+    Problem problem(*device_, kF8, 66, n, 64, ElementType::kF32, false);
     Run(problem);
     problem.ExpectResults(false);
     EXPECT_EQ(linear_->counts().own, 1);
@@ -471,7 +480,7 @@ TEST_P(DeviceLinearTest, MultipliesNvF4ByNvF4AsTheyAreOnBlackwell) {
        {kBlackwell, EmulatedDeviceOptions{.compute_major = 12}}) {
     Open(Options(), device);
     int64_t count = 0;
-    for (const Number y_type : {Number::kF32, Number::kBF16}) {
+    for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
       for (const bool has_bias : {false, true}) {
         // Scales that fill tiles, and others.
         for (const auto& [m, n, k] : {std::array<int64_t, 3>{66, 48, 96}, {128, 304, 64}}) {
@@ -510,7 +519,7 @@ TEST_P(DeviceLinearTest, LeavesOneScaleToTheLibrary) {
         device_ = std::make_unique<ClockDevice>(kBlackwell, &fake_.seconds);
         linear_ = *DeviceLinear::Create(*device_, kernels, Options());
         stream_ = *device_->CreateStream();
-        Problem problem(*device_, format, 66, 48, 64, Number::kBF16, has_bias);
+        Problem problem(*device_, format, 66, 48, 64, ElementType::kBF16, has_bias);
         std::fill_n(problem.row_scales.As<float>(), 48, 0.37f);
         std::fill_n(problem.x_scales.As<float>(), 66, 0.013f);
         if (is_told) {
@@ -530,7 +539,7 @@ TEST_P(DeviceLinearTest, LeavesOneScaleToTheLibrary) {
 
 TEST_P(DeviceLinearTest, ExpandsNvF4WeightsWhereTheirInputsAreNot) {
   Open(Options(), kBlackwell);
-  Problem problem(*device_, kNvF4, 66, 48, 64, Number::kF32, true);
+  Problem problem(*device_, kNvF4, 66, 48, 64, ElementType::kF32, true);
   Run(problem);
   problem.ExpectResults(true);
   EXPECT_EQ(linear_->counts().library, 1);
@@ -541,7 +550,7 @@ TEST_P(DeviceLinearTest, ExpandsNvF4WeightsWhereTheirInputsAreNot) {
 // The same numbers go another way.
 TEST_P(DeviceLinearTest, ExpandsNvF4WeightsWhereTheLibraryRefusesThem) {
   const auto expect_expanded = [&](int64_t n) {
-    Problem problem(*device_, kNvF4Inputs, 66, n, 64, Number::kBF16, true);
+    Problem problem(*device_, kNvF4Inputs, 66, n, 64, ElementType::kBF16, true);
     for (int i = 1; i <= 2; ++i) {
       Run(problem);
       problem.ExpectResults(true);
@@ -566,7 +575,7 @@ TEST_P(DeviceLinearTest, FailsTheStreamWhereTheLibraryFails) {
   Open();
   fake_.fail = true;
   for (const Format& format : {kFormats[0], kFormats[4]}) {
-    Problem problem(*device_, format, 66, 48, 64, Number::kF32, true);
+    Problem problem(*device_, format, 66, 48, 64, ElementType::kF32, true);
     const DeviceBuffer scratch =
         *device_->Allocate(linear_->ScratchBytes(problem.args.w, 66), "scratch");
     problem.args.scratch = scratch.data();
@@ -584,7 +593,7 @@ TEST_P(DeviceLinearTest, UsesNoLibraryWhereItMustNot) {
     Open(options);
     EXPECT_EQ(linear_->library(), "");
     EXPECT_THAT(linear_->TuningRows(8192), ElementsAre());
-    Problem problem(*device_, kBf16, 66, 48, 64, Number::kF32, true);
+    Problem problem(*device_, kBf16, 66, 48, 64, ElementType::kF32, true);
     Run(problem);
     problem.ExpectResults(false);
     ASSERT_TRUE(linear_->Tune(*stream_, problem.args).has_value());
@@ -613,7 +622,7 @@ TEST_P(DeviceLinearTest, PlansTheScratchThatItTakes) {
     Open(Options(), device);
     for (const Format& format : kFormats) {
       for (const int64_t n : {48, 128, 304, 1000}) {
-        const Problem problem(*device_, format, 1, n, 64, Number::kF32, false);
+        const Problem problem(*device_, format, 1, n, 64, ElementType::kF32, false);
         for (const int64_t m : {1, 64, 65, 4096}) {
           EXPECT_EQ(
               linear_->ScratchBytes(problem.args.w, m),
@@ -626,7 +635,7 @@ TEST_P(DeviceLinearTest, PlansTheScratchThatItTakes) {
   DeviceInfo info = device_->info();
   info.kind = DeviceKind::kCuda;
   const Weights w{.codes = nullptr,
-                  .type = Codes::kF4,
+                  .type = ElementType::kF4E2M1,
                   .group_scales = nullptr,
                   .group_type = GroupScales::kE8M0,
                   .group = 32,
@@ -646,7 +655,7 @@ TEST_P(DeviceLinearTest, KeepsTacticsWhereItIsToldAndCan) {
   for (const auto& path : {file, file / "below a file.json"}) {
     options.tactics = path;
     Open(options);
-    Problem problem(*device_, kBf16, 128, 48, 64, Number::kF32, false);
+    Problem problem(*device_, kBf16, 128, 48, 64, ElementType::kF32, false);
     const DeviceBuffer scratch =
         *device_->Allocate(linear_->ScratchBytes(problem.args.w, 128), "scratch");
     problem.args.scratch = scratch.data();
@@ -666,7 +675,7 @@ TEST_P(DeviceLinearTest, TunesWhatItWillRun) {
   for (const Format& format : kFormats) {
     SCOPED_TRACE(format.name);
     const int64_t rows = linear_->TuningRows(100)[0];
-    Problem problem(*device_, format, rows, 304, 64, Number::kF32, true);
+    Problem problem(*device_, format, rows, 304, 64, ElementType::kF32, true);
     const DeviceBuffer scratch =
         *device_->Allocate(linear_->ScratchBytes(problem.args.w, rows), "scratch");
     problem.args.scratch = scratch.data();
@@ -674,7 +683,7 @@ TEST_P(DeviceLinearTest, TunesWhatItWillRun) {
     ASSERT_TRUE(status.has_value()) << status.error().message;
     const int64_t searches = fake_.num_searches;
     // Of another number of rows, but the same kind.
-    Problem step(*device_, format, 90, 304, 64, Number::kF32, true);
+    Problem step(*device_, format, 90, 304, 64, ElementType::kF32, true);
     step.args.scratch = scratch.data();
     linear_->Run(*stream_, step.args);
     ASSERT_TRUE(stream_->Synchronize().has_value());

@@ -22,14 +22,14 @@ inline bool IsWide(const device::RowsOut& out, int64_t cols) {
 }
 
 __host__ __device__ __forceinline__ bool IsPerToken(const device::RowsOut& out) {
-  return out.type == device::Number::kF8 && out.row_scale == device::RowScale::kPerToken;
+  return out.type == ElementType::kF8E4M3 && out.row_scale == device::RowScale::kPerToken;
 }
 
 __host__ __device__ __forceinline__ bool IsNvF4(const device::RowsOut& out) {
-  return out.type == device::Number::kBF16 && out.row_scale == device::RowScale::kNvF4;
+  return out.type == ElementType::kBF16 && out.row_scale == device::RowScale::kNvF4;
 }
 __host__ __device__ __forceinline__ bool HasRowScales(const device::RowsOut& out) {
-  return out.type == device::Number::kF8 || IsNvF4(out);
+  return out.type == ElementType::kF8E4M3 || IsNvF4(out);
 }
 
 // What a kernel over rows is launched with.
@@ -63,10 +63,10 @@ __device__ __forceinline__ int VectorCount(int64_t col, int64_t cols) {
 }
 
 // Numbers [index, index + count) of an array of kF32 or kBF16; zeros follow them.
-__device__ __forceinline__ void LoadVector(const void* x, device::Number type, int64_t index,
+__device__ __forceinline__ void LoadVector(const void* x, ElementType type, int64_t index,
                                            int count, bool wide, float (&values)[kVector]) {
   if (wide && count == kVector) {
-    if (type == device::Number::kF32) {
+    if (type == ElementType::kF32) {
       const float4* from = reinterpret_cast<const float4*>(static_cast<const float*>(x) + index);
       const float4 low = from[0], high = from[1];
       values[0] = low.x, values[1] = low.y, values[2] = low.z, values[3] = low.w;
@@ -86,18 +86,17 @@ __device__ __forceinline__ void LoadVector(const void* x, device::Number type, i
   for (int i = 0; i < kVector; ++i) {
     values[i] = 0;
     if (i >= count) continue;
-    values[i] = type == device::Number::kF32
-                    ? static_cast<const float*>(x)[index + i]
-                    : Bf16ToFloat(static_cast<const uint16_t*>(x)[index + i]);
+    values[i] = type == ElementType::kF32 ? static_cast<const float*>(x)[index + i]
+                                          : Bf16ToFloat(static_cast<const uint16_t*>(x)[index + i]);
   }
 }
 
 // Writes the first `count` values as numbers [index, index + count) of an array; kF8: E4M3 of value
 // / scale.
-__device__ __forceinline__ void StoreVector(void* out, device::Number type, int64_t index,
-                                            int count, bool wide, const float (&values)[kVector],
+__device__ __forceinline__ void StoreVector(void* out, ElementType type, int64_t index, int count,
+                                            bool wide, const float (&values)[kVector],
                                             float scale) {
-  if (type == device::Number::kF32) {
+  if (type == ElementType::kF32) {
     float* to = static_cast<float*>(out) + index;
     if (wide && count == kVector) {
       reinterpret_cast<float4*>(to)[0] = make_float4(values[0], values[1], values[2], values[3]);
@@ -108,7 +107,7 @@ __device__ __forceinline__ void StoreVector(void* out, device::Number type, int6
     for (int i = 0; i < kVector; ++i) {
       if (i < count) to[i] = values[i];
     }
-  } else if (type == device::Number::kBF16) {
+  } else if (type == ElementType::kBF16) {
     uint16_t* to = static_cast<uint16_t*>(out) + index;
     if (wide && count == kVector) {
       *reinterpret_cast<uint4*>(to) =
@@ -241,7 +240,7 @@ __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row
     }
     scale = PerTokenScale(BlockMax(largest, reinterpret_cast<uint32_t*>(SharedMemory())));
   }
-  if (out.type == device::Number::kF8 && blockIdx.y == 0 && threadIdx.x == 0)
+  if (out.type == ElementType::kF8E4M3 && blockIdx.y == 0 && threadIdx.x == 0)
     out.scales[row] = scale;
   for (int64_t col = first; col < cols; col += step) {
     float values[kVector];

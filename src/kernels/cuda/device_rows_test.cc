@@ -8,8 +8,6 @@
 namespace sluice::emulated {
 namespace {
 
-using device::Number;
-
 TEST(DeviceEmbedding, TakesRowsOfTheTable) {
   kernels::Random random(1);
   for (const int64_t cols : {1, 33, 64, 96, 2056}) {
@@ -66,7 +64,7 @@ TEST(DeviceConvertRows, RoundsAsTheCpu) {
             const void* from = is_bf16 ? static_cast<const void*>(bf16.data() + first * cols)
                                        : x.data() + first * cols;
             LaunchConvertRows(stream, {.x = from,
-                                       .x_type = is_bf16 ? Number::kBF16 : Number::kF32,
+                                       .x_type = is_bf16 ? ElementType::kBF16 : ElementType::kF32,
                                        .rows = count,
                                        .cols = cols,
                                        .out = to});
@@ -86,7 +84,7 @@ TEST(DeviceConvertRows, KeepsNanVisible) {
       2, cols,
       [&](const StreamHandle& stream, int64_t first, int64_t count, const device::RowsOut& to) {
         LaunchConvertRows(stream, {.x = x.data() + first * cols,
-                                   .x_type = Number::kF32,
+                                   .x_type = ElementType::kF32,
                                    .rows = count,
                                    .cols = cols,
                                    .out = to});
@@ -101,10 +99,10 @@ TEST(DeviceConvertRows, TakesUnalignedRows) {
   std::vector<uint16_t> out(3 * cols + 1), aligned(3 * cols);
   RunEmulated(emulator::Order::kForward, [&](const StreamHandle& stream) {
     LaunchConvertRows(stream, {.x = x.data() + 1,
-                               .x_type = Number::kF32,
+                               .x_type = ElementType::kF32,
                                .rows = 3,
                                .cols = cols,
-                               .out = {.data = out.data() + 1, .type = Number::kBF16}});
+                               .out = {.data = out.data() + 1, .type = ElementType::kBF16}});
   });
   for (int64_t i = 0; i < 3 * cols; ++i) EXPECT_EQ(out[i + 1], ToBFloat16(x[i + 1]).bits);
 }
@@ -127,7 +125,7 @@ TEST(DeviceSiluMul, AgreesWithTheCpu) {
             const void* from = is_bf16 ? static_cast<const void*>(bf16.data() + first * 2 * width)
                                        : x.data() + first * 2 * width;
             LaunchSiluMul(stream, {.x = from,
-                                   .x_type = is_bf16 ? Number::kBF16 : Number::kF32,
+                                   .x_type = is_bf16 ? ElementType::kBF16 : ElementType::kF32,
                                    .rows = count,
                                    .width = width,
                                    .out = out});

@@ -10,9 +10,9 @@ __global__ void EmbeddingKernel(RowsLaunch<device::EmbeddingArgs> launch) {
   const int count = VectorCount(col, args.cols);
   if (count == 0) return;
   float values[kVector];
-  LoadVector(args.table, device::Number::kBF16, args.tokens[row] * args.cols + col, count,
-             launch.wide, values);
-  StoreVector(args.out, device::Number::kF32, row * args.cols + col, count, launch.wide, values, 1);
+  LoadVector(args.table, ElementType::kBF16, args.tokens[row] * args.cols + col, count, launch.wide,
+             values);
+  StoreVector(args.out, ElementType::kF32, row * args.cols + col, count, launch.wide, values, 1);
 }
 
 }  // namespace

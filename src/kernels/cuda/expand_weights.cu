@@ -9,7 +9,6 @@
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-using device::Codes;
 using device::ExpandWeightsArgs;
 using device::GroupScales;
 
@@ -18,19 +17,19 @@ namespace {
 constexpr int kExpandThreads = 256;
 
 // Eight codes, the largest piece that one scale is sure to cover.
-template <Codes kType>
+template <ElementType kType>
 __device__ __forceinline__ void LoadEight(const void* codes, int64_t first, float (&values)[8]) {
-  if constexpr (kType == Codes::kF8 || kType == Codes::kI8) {
+  if constexpr (kType == ElementType::kF8E4M3 || kType == ElementType::kI8) {
     const uint2 bytes =
         __ldg(reinterpret_cast<const uint2*>(static_cast<const uint8_t*>(codes) + first));
     SLUICE_UNROLL
     for (int i = 0; i < 8; ++i) {
       const auto byte = static_cast<uint8_t>((i < 4 ? bytes.x : bytes.y) >> (i % 4 * 8));
-      values[i] =
-          kType == Codes::kF8 ? E4m3ToFloat(byte) : static_cast<float>(static_cast<int8_t>(byte));
+      values[i] = kType == ElementType::kF8E4M3 ? E4m3ToFloat(byte)
+                                                : static_cast<float>(static_cast<int8_t>(byte));
     }
   } else {
-    static_assert(kType == Codes::kF4);
+    static_assert(kType == ElementType::kF4E2M1);
     const uint32_t word =
         __ldg(reinterpret_cast<const uint32_t*>(static_cast<const uint8_t*>(codes) + first / 2));
     SLUICE_UNROLL
@@ -51,7 +50,7 @@ __device__ __forceinline__ float GroupScale(const device::Weights& w, int64_t ro
 
 }  // namespace
 
-template <Codes kType>
+template <ElementType kType>
 __global__ void __launch_bounds__(kExpandThreads) ExpandWeightsKernel(ExpandWeightsArgs args) {
   const int64_t piece = static_cast<int64_t>(blockIdx.x) * kExpandThreads + threadIdx.x;
   const int64_t pieces_of_row = args.w.k / 8;
@@ -59,7 +58,7 @@ __global__ void __launch_bounds__(kExpandThreads) ExpandWeightsKernel(ExpandWeig
   const int64_t row = args.first_row + piece / pieces_of_row, k = piece % pieces_of_row * 8;
   const int64_t first = row * args.w.k + k;
   uint4 packed;
-  if constexpr (kType == Codes::kBF16) {
+  if constexpr (kType == ElementType::kBF16) {
     packed =
         __ldg(reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(args.w.codes) + first));
     // BF16 weights of a device have no scales.
@@ -78,7 +77,7 @@ __global__ void __launch_bounds__(kExpandThreads) ExpandWeightsKernel(ExpandWeig
 
 namespace {
 
-template <Codes kType>
+template <ElementType kType>
 void LaunchExpand(const StreamHandle& stream, const ExpandWeightsArgs& args) {
   const int64_t pieces = args.rows * args.w.k / 8;
   Launch<ExpandWeightsKernel<kType>>(
@@ -92,10 +91,11 @@ void LaunchExpand(const StreamHandle& stream, const ExpandWeightsArgs& args) {
 
 void LaunchExpandWeights(const StreamHandle& stream, const ExpandWeightsArgs& args) {
   switch (args.w.type) {
-    case Codes::kBF16: return LaunchExpand<Codes::kBF16>(stream, args);
-    case Codes::kF8: return LaunchExpand<Codes::kF8>(stream, args);
-    case Codes::kI8: return LaunchExpand<Codes::kI8>(stream, args);
-    case Codes::kF4: return LaunchExpand<Codes::kF4>(stream, args);
+    case ElementType::kBF16: return LaunchExpand<ElementType::kBF16>(stream, args);
+    case ElementType::kF8E4M3: return LaunchExpand<ElementType::kF8E4M3>(stream, args);
+    case ElementType::kI8: return LaunchExpand<ElementType::kI8>(stream, args);
+    case ElementType::kF4E2M1: return LaunchExpand<ElementType::kF4E2M1>(stream, args);
+    default: break;
   }
 }
 

@@ -61,7 +61,7 @@ TEST(ScaleResults, MultipliesAndAdds) {
       emulated::LaunchScaleResults(
           stream.handle,
           {bf16 ? static_cast<void*>(narrow.data()) : wide.data(),
-           bf16 ? Number::kBF16 : Number::kF32, kM, kN, kStride,
+           bf16 ? ElementType::kBF16 : ElementType::kF32, kM, kN, kStride,
            which & 1 ? row_scales.data() : nullptr, which & 2 ? x_scales.data() : nullptr,
            which & 4 ? bias.data() : nullptr});
       stream.queue.RunAll();

@@ -11,7 +11,7 @@ __global__ void GatherRowsKernel(RowsLaunch<device::GatherRowsArgs> launch) {
   const float weight = args.weights == nullptr ? 1.0f : args.weights[pair];
   WriteRow(args.out, place, args.cols, launch.wide,
            [&](int64_t col, int count, float(&values)[kVector]) {
-             LoadVector(args.x, device::Number::kF32, from + col, count, launch.wide, values);
+             LoadVector(args.x, ElementType::kF32, from + col, count, launch.wide, values);
              for (float& value : values) value *= weight;
            });
 }

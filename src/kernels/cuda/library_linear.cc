@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "device/library_failure.h"
+#include "tensor/element_type.h"
 
 namespace sluice::device {
 
@@ -26,34 +27,22 @@ constexpr size_t kMaxChoices = 4096;
 // Addresses and, in bytes, leading dimensions: what tensor cores need.
 constexpr int64_t kAlignment = 16;
 
-int TypeOf(Number number) {
+int TypeOf(ElementType number) {
   switch (number) {
-    case Number::kF32: return kTypeF32;
-    case Number::kBF16: return kTypeBF16;
-    case Number::kF8: return kTypeE4M3;
-    case Number::kF4: return kTypeE2M1;
+    case ElementType::kBF16: return kTypeBF16;
+    case ElementType::kF8E4M3: return kTypeE4M3;
+    case ElementType::kF4E2M1: return kTypeE2M1;
+    default: return kTypeF32;
   }
-  return kTypeF32;
 }
 
-int64_t BitsOf(Number number) {
+const char* NameOf(ElementType number) {
   switch (number) {
-    case Number::kF32: return 32;
-    case Number::kBF16: return 16;
-    case Number::kF8: return 8;
-    case Number::kF4: return 4;
+    case ElementType::kBF16: return "bf16";
+    case ElementType::kF8E4M3: return "e4m3";
+    case ElementType::kF4E2M1: return "e2m1";
+    default: return "f32";
   }
-  return 8;
-}
-
-const char* NameOf(Number number) {
-  switch (number) {
-    case Number::kF32: return "f32";
-    case Number::kBF16: return "bf16";
-    case Number::kF8: return "e4m3";
-    case Number::kF4: return "e2m1";
-  }
-  return "";
 }
 
 bool IsAligned(const void* address) {
@@ -66,10 +55,10 @@ bool IsPlausible(const LibraryProduct& product) {
   if (product.m > kMax || product.n > kMax || product.k > kMax) return false;
   if (!IsAligned(product.w) || !IsAligned(product.x) || !IsAligned(product.y)) return false;
   if (!IsAligned(product.w_scales) || !IsAligned(product.x_scales)) return false;
-  if (product.k * BitsOf(product.type) % (kAlignment * 8) != 0) return false;
-  if (product.type != Number::kF8 && product.type != Number::kF4) return true;
+  if (product.k * BitsPerElement(product.type) % (kAlignment * 8) != 0) return false;
+  if (product.type != ElementType::kF8E4M3 && product.type != ElementType::kF4E2M1) return true;
   return product.n % 16 == 0 && product.k % 16 == 0 &&
-         product.y_stride * BitsOf(product.y_type) % (kAlignment * 8) == 0;
+         product.y_stride * BitsPerElement(product.y_type) % (kAlignment * 8) == 0;
 }
 
 }  // namespace
@@ -87,10 +76,11 @@ class LibraryLinear::Description {
     Require(f.operation_create(&operation_, kComputeF32, kTypeF32));
     Set(kTransposeA, kTransposed);
     Set(kTransposeB, kPlain);
-    if (product.type == Number::kF8)
+    if (product.type == ElementType::kF8E4M3)
       Set(kFastAccumulation, static_cast<int8_t>(options.fast_accumulation ? 1 : 0));
     if (product.w_scales != nullptr) {
-      const int32_t mode = product.type == Number::kF4 ? kScaleGroups16 : kScaleOuterVector;
+      const int32_t mode =
+          product.type == ElementType::kF4E2M1 ? kScaleGroups16 : kScaleOuterVector;
       Set(kScaleModeA, mode);
       Set(kScaleModeB, mode);
       Set(kScalePointerA, product.w_scales);
@@ -274,7 +264,7 @@ LibraryOutcome LibraryLinear::Multiply(const StreamHandle& stream, const Library
 
 LibraryOutcome LibraryLinear::Run(const StreamHandle& stream, const LibraryProduct& product) {
   CHECK((product.w_scales == nullptr) == (product.x_scales == nullptr), "scales of one side only");
-  CHECK(product.type != Number::kF4 || product.w_scales != nullptr, "E2M1 without scales");
+  CHECK(product.type != ElementType::kF4E2M1 || product.w_scales != nullptr, "E2M1 without scales");
   if (!IsPlausible(product)) return LibraryOutcome::kRefused;
   const Description description(f_, product, options_);
   if (!description.is_complete()) return LibraryOutcome::kRefused;

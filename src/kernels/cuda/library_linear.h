@@ -23,15 +23,15 @@ namespace sluice::device {
 // bytes.
 struct LibraryProduct {
   int64_t m = 0, n = 0, k = 0;
-  // Of x and W: kBF16; kF8: n and k are multiples of 16; kF4: n is one of 16, k of 32.
-  Number type = Number::kBF16;
-  Number y_type = Number::kBF16;  // kBF16 or kF32
+  // Of x and W: kBF16; kF8E4M3: n and k are multiples of 16; kF4E2M1: n is one of 16, k of 32.
+  ElementType type = ElementType::kBF16;
+  ElementType y_type = ElementType::kBF16;  // kBF16 or kF32
   int64_t y_stride = 0;
   const void* w = nullptr;
   const void* x = nullptr;
   void* y = nullptr;
-  // Both, or neither. kF8, where HasRowScales(): F32 [n] and [m]. kF4, where HasNvF4(), and never
-  // without: E4M3 of each 16 numbers of a row, as nvf4_scales.h orders them.
+  // Both, or neither. kF8E4M3, where HasRowScales(): F32 [n] and [m]. kF4E2M1, where HasNvF4(), and
+  // never without: E4M3 of each 16 numbers of a row, as nvf4_scales.h orders them.
   const void* w_scales = nullptr;
   const void* x_scales = nullptr;
   float factor = 1;
@@ -51,7 +51,7 @@ class LibraryLinear {
     std::string library = {};            // CublasLtLibrary::Open
     std::filesystem::path tactics = {};  // TacticCache
     int64_t workspace_bytes = 0;
-    bool fast_accumulation = false;  // of kF8
+    bool fast_accumulation = false;  // of kF8E4M3
   };
   // Opens the library and starts it on the device.
   static Result<std::unique_ptr<LibraryLinear>> Create(Device& device, Options options);
@@ -59,9 +59,9 @@ class LibraryLinear {
   LibraryLinear(const LibraryLinear&) = delete;
   LibraryLinear& operator=(const LibraryLinear&) = delete;
 
-  // Whether kF8 products with scales a row of W and of x may be asked for.
+  // Whether kF8E4M3 products with scales a row of W and of x may be asked for.
   bool HasRowScales() const;
-  // Whether kF4 products may be asked for.
+  // Whether kF4E2M1 products may be asked for.
   bool HasNvF4() const;
   // Whether Run would find an algorithm. Asks the library at most once for each kind of product.
   bool CanRun(const LibraryProduct& product);
@@ -83,7 +83,7 @@ class LibraryLinear {
   // Products of a kind share an algorithm.
   struct Kind {
     int64_t n, k, bucket, y_stride;
-    Number type, y_type;
+    ElementType type, y_type;
     bool scaled;
     auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr)
   };

@@ -42,7 +42,7 @@ class LibraryLinearTest : public testing::Test {
 
 // A product with random numbers in the device's memory, and what comes out of it.
 struct Problem {
-  Problem(Device& device, int64_t m, int64_t n, int64_t k, Number type, Number y_type,
+  Problem(Device& device, int64_t m, int64_t n, int64_t k, ElementType type, ElementType y_type,
           int64_t y_stride, bool is_scaled)
       : m(m), n(n), k(k), y_stride(y_stride), y_type(y_type) {
     kernels::Random random(7);
@@ -55,7 +55,7 @@ struct Problem {
     w_scales = BufferOf(device, w_scale);
     x_scales = BufferOf(device, x_scale);
     const auto count = static_cast<size_t>(m * y_stride);
-    if (y_type == Number::kF32)
+    if (y_type == ElementType::kF32)
       y = BufferOf(device, std::vector<float>(count, kUntouched));
     else
       y = BufferOf(device, std::vector<BFloat16>(count, ToBFloat16(kUntouched)));
@@ -74,9 +74,9 @@ struct Problem {
                .workspace = workspace.data()};
   }
 
-  static std::vector<float> Rounded(std::vector<float> values, Number type, DeviceBuffer& buffer,
-                                    Device& device) {
-    if (type == Number::kBF16) {
+  static std::vector<float> Rounded(std::vector<float> values, ElementType type,
+                                    DeviceBuffer& buffer, Device& device) {
+    if (type == ElementType::kBF16) {
       buffer = BufferOf(device, kernels::ToBFloat16(values));
       return kernels::Rounded(values);
     }
@@ -91,7 +91,7 @@ struct Problem {
 
   float At(int64_t row, int64_t column) const {
     const int64_t index = row * y_stride + column;
-    return y_type == Number::kF32 ? y.As<float>()[index] : ToFloat(y.As<BFloat16>()[index]);
+    return y_type == ElementType::kF32 ? y.As<float>()[index] : ToFloat(y.As<BFloat16>()[index]);
   }
 
   void ExpectProduct() const {
@@ -114,14 +114,15 @@ struct Problem {
           sum *= scale;
           size *= scale;
         }
-        const double tolerance = size * 1e-6 + (y_type == Number::kF32 ? 0 : std::abs(sum) / 256);
+        const double tolerance =
+            size * 1e-6 + (y_type == ElementType::kF32 ? 0 : std::abs(sum) / 256);
         EXPECT_NEAR(static_cast<double>(At(row, column)), sum, tolerance) << row << ", " << column;
       }
     }
   }
 
   int64_t m, n, k, y_stride;
-  Number y_type;
+  ElementType y_type;
   std::vector<float> w_values, x_values, w_scale, x_scale;
   DeviceBuffer w, x, w_scales, x_scales, y, workspace;
   LibraryProduct product;
@@ -130,10 +131,10 @@ struct Problem {
 TEST_F(LibraryLinearTest, MultipliesEveryType) {
   Open();
   ASSERT_TRUE(library_->HasRowScales());
-  for (const Number type : {Number::kBF16, Number::kF8}) {
-    for (const Number y_type : {Number::kF32, Number::kBF16}) {
+  for (const ElementType type : {ElementType::kBF16, ElementType::kF8E4M3}) {
+    for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
       for (const bool is_scaled : {false, true}) {
-        if (is_scaled && type == Number::kBF16) continue;
+        if (is_scaled && type == ElementType::kBF16) continue;
         for (const int64_t m : {1, 5, 16}) {
           SCOPED_TRACE(fmt::format("{} {} {} {}", static_cast<int>(type), static_cast<int>(y_type),
                                    is_scaled, m));
@@ -153,7 +154,7 @@ TEST_F(LibraryLinearTest, MultipliesEveryType) {
 TEST_F(LibraryLinearTest, TakesShapesThatTileNothing) {
   Open();
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{3, 5, 8}, {7, 1, 24}, {65, 33, 40}}) {
-    Problem problem(*device_, m, n, k, Number::kBF16, Number::kF32, n, false);
+    Problem problem(*device_, m, n, k, ElementType::kBF16, ElementType::kF32, n, false);
     ASSERT_EQ(library_->Run(stream_->handle(), problem.product), LibraryOutcome::kEnqueued)
         << fake_.complaint;
     ASSERT_TRUE(stream_->Synchronize().has_value());
@@ -163,7 +164,7 @@ TEST_F(LibraryLinearTest, TakesShapesThatTileNothing) {
 
 TEST_F(LibraryLinearTest, TakesRowsFromTheMiddleOfABuffer) {
   Open();
-  Problem problem(*device_, 3, 16, 8, Number::kBF16, Number::kF32, 20, false);
+  Problem problem(*device_, 3, 16, 8, ElementType::kBF16, ElementType::kF32, 20, false);
   LibraryProduct product = problem.product;
   product.m = 2;
   product.x = problem.x.As<uint16_t>() + 8;  // 16 bytes on
@@ -179,7 +180,7 @@ TEST_F(LibraryLinearTest, TakesRowsFromTheMiddleOfABuffer) {
 
 TEST_F(LibraryLinearTest, RefusesWhatTensorCoresCannotRead) {
   Open();
-  Problem problem(*device_, 4, 48, 32, Number::kBF16, Number::kF32, 48, false);
+  Problem problem(*device_, 4, 48, 32, ElementType::kBF16, ElementType::kF32, 48, false);
   const auto expect_refused = [&](const LibraryProduct& product) {
     EXPECT_FALSE(library_->CanRun(product));
     EXPECT_EQ(library_->Run(stream_->handle(), product), LibraryOutcome::kRefused);
@@ -193,9 +194,9 @@ TEST_F(LibraryLinearTest, RefusesWhatTensorCoresCannotRead) {
   product = problem.product;
   product.k = 28;
   expect_refused(product);
-  Problem f8(*device_, 4, 40, 32, Number::kF8, Number::kF32, 40, false);
+  Problem f8(*device_, 4, 40, 32, ElementType::kF8E4M3, ElementType::kF32, 40, false);
   expect_refused(f8.product);  // 40 rows of weights
-  Problem stride(*device_, 4, 48, 32, Number::kF8, Number::kBF16, 51, false);
+  Problem stride(*device_, 4, 48, 32, ElementType::kF8E4M3, ElementType::kBF16, 51, false);
   expect_refused(stride.product);
   EXPECT_EQ(fake_.num_searches, 0);
   EXPECT_EQ(fake_.num_products, 0);
@@ -205,7 +206,7 @@ TEST_F(LibraryLinearTest, AsksOnceForEachKindOfProduct) {
   Open();
   for (int i = 0; i < 3; ++i) {
     for (const int64_t m : {40, 50, 64}) {  // of one bucket
-      Problem problem(*device_, m, 16, 16, Number::kBF16, Number::kF32, 16, false);
+      Problem problem(*device_, m, 16, 16, ElementType::kBF16, ElementType::kF32, 16, false);
       ASSERT_EQ(library_->Run(stream_->handle(), problem.product), LibraryOutcome::kEnqueued);
       ASSERT_TRUE(stream_->Synchronize().has_value());
     }
@@ -214,7 +215,7 @@ TEST_F(LibraryLinearTest, AsksOnceForEachKindOfProduct) {
   EXPECT_EQ(fake_.num_products, 9);
 
   fake_.refuse_all = true;
-  Problem other(*device_, 4, 32, 16, Number::kBF16, Number::kF32, 32, false);
+  Problem other(*device_, 4, 32, 16, ElementType::kBF16, ElementType::kF32, 32, false);
   for (int i = 0; i < 3; ++i)
     EXPECT_EQ(library_->Run(stream_->handle(), other.product), LibraryOutcome::kRefused);
   EXPECT_EQ(fake_.num_searches, 2);
@@ -222,7 +223,7 @@ TEST_F(LibraryLinearTest, AsksOnceForEachKindOfProduct) {
 
 TEST_F(LibraryLinearTest, NotesFailuresInTheStream) {
   Open();
-  Problem problem(*device_, 4, 16, 16, Number::kBF16, Number::kF32, 16, false);
+  Problem problem(*device_, 4, 16, 16, ElementType::kBF16, ElementType::kF32, 16, false);
   fake_.fail = true;
   EXPECT_EQ(library_->Run(stream_->handle(), problem.product), LibraryOutcome::kFailed);
   const Status status = stream_->Synchronize();
@@ -260,7 +261,7 @@ TEST_F(LibraryLinearTest, KeepsWhatIsFastestAndRemembersIt) {
   const LibraryLinear::Options options{.tactics = path, .workspace_bytes = kWorkspace};
   Open(options);
   const auto run = [&](int64_t m) {
-    Problem problem(*device_, m, 16, 16, Number::kBF16, Number::kF32, 16, false);
+    Problem problem(*device_, m, 16, 16, ElementType::kBF16, ElementType::kF32, 16, false);
     ASSERT_EQ(library_->Run(stream_->handle(), problem.product), LibraryOutcome::kEnqueued);
     ASSERT_TRUE(stream_->Synchronize().has_value());
     problem.ExpectProduct();
@@ -268,7 +269,7 @@ TEST_F(LibraryLinearTest, KeepsWhatIsFastestAndRemembersIt) {
   run(8);
   EXPECT_EQ(fake_.last_algorithm, kFakeSlow) << "what the library proposes first";
   {
-    Problem problem(*device_, 8, 16, 16, Number::kBF16, Number::kF32, 16, false);
+    Problem problem(*device_, 8, 16, 16, ElementType::kBF16, ElementType::kF32, 16, false);
     ASSERT_TRUE(library_->Tune(*stream_, problem.product).has_value());
     const int64_t products = fake_.num_products;
     ASSERT_TRUE(library_->Tune(*stream_, problem.product).has_value());
@@ -302,7 +303,7 @@ TEST_F(LibraryLinearTest, KeepsWhatIsFastestAndRemembersIt) {
 
 TEST_F(LibraryLinearTest, LeavesNothingBehind) {
   Open();
-  Problem problem(*device_, 4, 16, 16, Number::kF8, Number::kF32, 16, true);
+  Problem problem(*device_, 4, 16, 16, ElementType::kF8E4M3, ElementType::kF32, 16, true);
   library_->Run(stream_->handle(), problem.product);
   ASSERT_TRUE(stream_->Synchronize().has_value());
   EXPECT_EQ(fake_.num_records, 1);  // the handle

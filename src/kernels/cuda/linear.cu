@@ -7,14 +7,14 @@ namespace {
 
 LaunchLinearTiles* TilesOf(const device::LinearArgs& args) {
   switch (args.w.type) {
-    case device::Codes::kBF16: return LaunchBf16Tiles;
-    case device::Codes::kI8: return LaunchI8Tiles;
-    case device::Codes::kF4:
+    case ElementType::kBF16: return LaunchBf16Tiles;
+    case ElementType::kI8: return LaunchI8Tiles;
+    case ElementType::kF4E2M1:
       return args.w.group_type == device::GroupScales::kE4M3 ? LaunchNvF4Tiles : LaunchMxF4Tiles;
     default: break;
   }
   if (args.w.group_type == device::GroupScales::kBlock) return LaunchF8BlockTiles;
-  return args.x_type == device::Number::kF8 ? LaunchF8InputTiles : LaunchF8Tiles;
+  return args.x_type == ElementType::kF8E4M3 ? LaunchF8InputTiles : LaunchF8Tiles;
 }
 
 void LaunchProduct(const StreamHandle& stream, const device::GroupedLinearArgs& product) {

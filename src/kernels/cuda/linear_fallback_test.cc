@@ -11,17 +11,15 @@
 namespace sluice::emulated::linear {
 namespace {
 
-using device::Codes;
 using device::GroupScales;
-using device::Number;
 
 template <int kTokens>
 std::vector<float> Multiply(const device::WeightsSample& w, const device::InputSample& x,
                             int64_t m) {
   const device::Weights view = w.view();
   std::vector<float> y(static_cast<size_t>(m * view.n));
-  const device::LinearArgs linear = {view,     x.data(),     x.type(), x.scales(), m,
-                                     y.data(), Number::kF32, view.n,   nullptr,    nullptr};
+  const device::LinearArgs linear = {view,     x.data(),          x.type(), x.scales(), m,
+                                     y.data(), ElementType::kF32, view.n,   nullptr,    nullptr};
   const LinearTileArgs args = {
       {linear, 0, 0, 0, 0, nullptr}, device::LinearSplitOf(view.n, view.k, view.type), nullptr};
   EmulatedQueue queue;
@@ -34,10 +32,10 @@ std::vector<float> Multiply(const device::WeightsSample& w, const device::InputS
 TEST(LinearWithoutE4m3, EqualsSumsInDoublePrecision) {
   kernels::Random random(1);
   constexpr int64_t kN = 40, kK = 2080, kM = 20;
-  const device::WeightsFormat format = {"f8_inputs", Codes::kF8, GroupScales::kNone, 0,
-                                        0,           true,       Number::kF8};
+  const device::WeightsFormat format = {"f8_inputs", ElementType::kF8E4M3, GroupScales::kNone, 0, 0,
+                                        true,        ElementType::kF8E4M3};
   const device::WeightsSample w(random, format, kN, kK);
-  const device::InputSample x(random, Number::kF8, kM, kK);
+  const device::InputSample x(random, ElementType::kF8E4M3, kM, kK);
   const std::vector<float> y = Multiply<16>(w, x, kM);
   for (int64_t m = 0; m < kM; ++m) {
     for (int64_t n = 0; n < kN; ++n) {

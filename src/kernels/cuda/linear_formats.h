@@ -24,18 +24,18 @@ enum class Format {
 // columns, which are added up in F32.
 template <Format kF>
 struct Traits {
-  static constexpr device::Codes kCodes = kF == Format::kBF16 ? device::Codes::kBF16
-                                          : kF == Format::kI8 ? device::Codes::kI8
-                                          : kF == Format::kNvF4 || kF == Format::kMxF4
-                                              ? device::Codes::kF4
-                                              : device::Codes::kF8;
-  static constexpr int kBits = kCodes == device::Codes::kBF16 ? 16
-                               : kCodes == device::Codes::kF4 ? 4
-                                                              : 8;
+  static constexpr ElementType kCodes = kF == Format::kBF16 ? ElementType::kBF16
+                                        : kF == Format::kI8 ? ElementType::kI8
+                                        : kF == Format::kNvF4 || kF == Format::kMxF4
+                                            ? ElementType::kF4E2M1
+                                            : ElementType::kF8E4M3;
+  static constexpr int kBits = kCodes == ElementType::kBF16     ? 16
+                               : kCodes == ElementType::kF4E2M1 ? 4
+                                                                : 8;
   static constexpr int kInputBits = kF == Format::kF8Inputs ? 8 : 16;
   static constexpr int kStageK = kBits == 16 ? 64 : 128;
   static constexpr int kUnits = kStageK / 32;
-  static constexpr bool kHasGroups = kCodes == device::Codes::kF4;
+  static constexpr bool kHasGroups = kCodes == ElementType::kF4E2M1;
   static constexpr bool kHasBlocks = kF == Format::kF8Blocks;
   static constexpr bool kHasPartSums = kHasBlocks || kF == Format::kF8Inputs;
   static_assert(kBits == 16 || kStageK == 128, "part sums are those of a stage");

@@ -54,7 +54,7 @@ class Runner {
             x.scales() == nullptr ? nullptr : x.scales() + first,
             m,
             nullptr,
-            wanted.bf16_results ? Number::kBF16 : Number::kF32,
+            wanted.bf16_results ? ElementType::kBF16 : ElementType::kF32,
             view.n + wanted.extra_stride,
             wanted.bias,
             nullptr};
@@ -216,13 +216,13 @@ TEST_P(LinearKernels, MeetEachExpertWithItsOwnRows) {
 
 TEST(LinearKernelsOfManyExperts, FindTheirTiles) {
   kernels::Random random(5);
-  const WeightsFormat format = {"bf16", Codes::kBF16};
+  const WeightsFormat format = {"bf16", ElementType::kBF16};
   std::vector<int32_t> row_begin = {0};
   for (int expert = 0; expert < 70; ++expert)
     row_begin.push_back(row_begin.back() + (expert % 3 == 0 ? 0 : expert % 5));
   const int64_t m = row_begin.back();
   const WeightsSample w(random, format, 8, 32, 70);
-  const InputSample x(random, Number::kBF16, m, 32);
+  const InputSample x(random, ElementType::kBF16, m, 32);
   const std::vector<float> y = Runner::Grouped(w, x, row_begin, m);
   for (int64_t expert = 0; expert < 70; ++expert) {
     for (int64_t row = row_begin[static_cast<size_t>(expert)];
@@ -233,11 +233,11 @@ TEST(LinearKernelsOfManyExperts, FindTheirTiles) {
 
 // Codes and scales that are NaN reach their own column alone, and no other input than rows of x.
 TEST_P(LinearKernels, KeepNanInItsColumn) {
-  if (GetParam().type != Codes::kF8 && GetParam().type != Codes::kF4) return;
+  if (GetParam().type != ElementType::kF8E4M3 && GetParam().type != ElementType::kF4E2M1) return;
   kernels::Random random(6);
   constexpr int64_t kN = 20, kK = 64;
   WeightsSample w(random, GetParam(), kN, kK);
-  if (GetParam().type == Codes::kF8) {
+  if (GetParam().type == ElementType::kF8E4M3) {
     w.codes()[7 * kK + 33] = 0x7F;
     w.codes()[9 * kK + 50] = 0xFF;
   } else {

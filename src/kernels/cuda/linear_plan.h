@@ -22,13 +22,13 @@ struct LinearSplit {
   int64_t ranges;
 };
 
-constexpr int LinearCodeBits(Codes type) {
-  return type == Codes::kBF16 ? 16 : type == Codes::kF4 ? 4 : 8;
+constexpr int LinearCodeBits(ElementType type) {
+  return type == ElementType::kBF16 ? 16 : type == ElementType::kF4E2M1 ? 4 : 8;
 }
 
 // Elements of k that pass through shared memory at once.
-constexpr int LinearStageK(Codes type) {
-  return type == Codes::kBF16 ? 64 : 128;
+constexpr int LinearStageK(ElementType type) {
+  return type == ElementType::kBF16 ? 64 : 128;
 }
 
 constexpr int64_t LinearRowTiles(int64_t n) {
@@ -37,7 +37,7 @@ constexpr int64_t LinearRowTiles(int64_t n) {
 
 // Ranges enough that narrow matrices fill a large device (four blocks for each of 132
 // multiprocessors), and long enough that starting and combining them is a small part of the work.
-constexpr LinearSplit LinearSplitOf(int64_t n, int64_t k, Codes type) {
+constexpr LinearSplit LinearSplitOf(int64_t n, int64_t k, ElementType type) {
   constexpr int64_t kBlocks = 512, kMinStages = 8, kMaxRanges = 16;
   const int64_t tiles = LinearRowTiles(n);
   const int64_t stages = (k + LinearStageK(type) - 1) / LinearStageK(type);

@@ -28,7 +28,7 @@ struct ResultScales {
     const float x_scale = linear.x_scales != nullptr ? linear.x_scales[m] : 1.0f;
     const float value = ScaledResult(sum * factor, row_scale, x_scale, linear.bias, n);
     const int64_t at = m * linear.y_stride + n;
-    if (linear.y_type == device::Number::kF32)
+    if (linear.y_type == ElementType::kF32)
       static_cast<float*>(linear.y)[at] = value;
     else
       static_cast<uint16_t*>(linear.y)[at] = FloatToBf16(value);

@@ -1,26 +1,23 @@
 #include "kernels/cuda/linear_shapes.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include <fmt/format.h>
+
+#include "tensor/element_type.h"
 
 namespace sluice::device {
 namespace {
 
-const char* CodesName(Codes type) {
-  switch (type) {
-    case Codes::kBF16: return "BF16";
-    case Codes::kF8: return "E4M3";
-    case Codes::kI8: return "I8";
-    case Codes::kF4: return "E2M1";
-  }
-  return "?";
+bool IsOneOf(ElementType type, std::initializer_list<ElementType> types) {
+  return std::find(types.begin(), types.end(), type) != types.end();
 }
 
 tl::unexpected<Error> Refuse(const Weights& w, const std::string& what) {
   return Fail(ErrorCode::kUnsupported,
               fmt::format("device kernels cannot multiply {} weights [{}, {}]: {}",
-                          CodesName(w.type), w.n, w.k, what));
+                          ElementTypeName(w.type), w.n, w.k, what));
 }
 
 }  // namespace
@@ -37,6 +34,10 @@ Status CheckLinearWeights(const Weights& w) {
   constexpr int64_t kMostRows = int64_t{65535} * kLinearTileRows;
   if (w.n < 1 || w.k < 1) return Refuse(w, "expected at least one row and one column");
   if (w.n > kMostRows) return Refuse(w, fmt::format("expected at most {} rows", kMostRows));
+  if (!IsOneOf(w.type, {ElementType::kBF16, ElementType::kF8E4M3, ElementType::kI8,
+                        ElementType::kF4E2M1})) {
+    return Refuse(w, "expected weights of BF16, F8_E4M3, I8 or F4_E2M1");
+  }
   const int per_chunk = 128 / LinearCodeBits(w.type);
   if (w.k % per_chunk != 0) {
     return Refuse(w, fmt::format("expected columns in multiples of {}, so that rows are "
@@ -45,23 +46,23 @@ Status CheckLinearWeights(const Weights& w) {
   }
   switch (w.group_type) {
     case GroupScales::kNone:
-      if (w.type == Codes::kF4)
+      if (w.type == ElementType::kF4E2M1)
         return Refuse(w, "found no scales of groups; expected E4M3 ones of 16 or E8M0 ones of 32");
       break;
     case GroupScales::kE4M3:
-      if (w.type != Codes::kF4 || w.group != 16)
+      if (w.type != ElementType::kF4E2M1 || w.group != 16)
         return Refuse(w, fmt::format("found E4M3 scales of groups of {}; expected them for E2M1 "
                                      "weights and groups of 16",
                                      w.group));
       break;
     case GroupScales::kE8M0:
-      if (w.type != Codes::kF4 || w.group != 32)
+      if (w.type != ElementType::kF4E2M1 || w.group != 32)
         return Refuse(w, fmt::format("found E8M0 scales of groups of {}; expected them for E2M1 "
                                      "weights and groups of 32",
                                      w.group));
       break;
     case GroupScales::kBlock:
-      if (w.type != Codes::kF8 || w.group < 32 || w.group % 32 != 0 || w.block_rows < 1) {
+      if (w.type != ElementType::kF8E4M3 || w.group < 32 || w.group % 32 != 0 || w.block_rows < 1) {
         return Refuse(w, fmt::format("found scales of blocks of {} x {}; expected them for E4M3 "
                                      "weights and columns in multiples of 32",
                                      w.block_rows, w.group));
@@ -75,25 +76,26 @@ Status CheckLinear(const LinearArgs& args) {
   RETURN_IF_ERROR(CheckLinearWeights(args.w));
   if ((args.w.group_type == GroupScales::kNone) != (args.w.group_scales == nullptr))
     return Refuse(args.w, "expected scales of groups exactly where the format has groups");
-  switch (args.x_type) {
-    case Number::kBF16: break;
-    case Number::kF8:
-      if (args.w.type != Codes::kF8 || args.w.group_type != GroupScales::kNone)
-        return Refuse(args.w,
-                      "E4M3 inputs are for E4M3 weights with scales of rows; expected "
-                      "BF16 inputs");
-      break;
-    case Number::kF32: return Refuse(args.w, "found F32 inputs; expected BF16 or E4M3");
-    case Number::kF4: return Refuse(args.w, "found E2M1 inputs; expected such numbers as BF16");
+  if (!IsOneOf(args.x_type, {ElementType::kBF16, ElementType::kF8E4M3})) {
+    return Refuse(args.w, fmt::format("found {} inputs; expected BF16 or F8_E4M3",
+                                      ElementTypeName(args.x_type)));
   }
-  const bool is_nvf4 = args.w.type == Codes::kF4 && args.w.group_type == GroupScales::kE4M3;
-  if (args.x_type == Number::kF8 ? args.x_scales == nullptr : args.x_scales != nullptr && !is_nvf4)
+  if (args.x_type == ElementType::kF8E4M3 &&
+      (args.w.type != ElementType::kF8E4M3 || args.w.group_type != GroupScales::kNone)) {
+    return Refuse(args.w,
+                  "F8_E4M3 inputs are for F8_E4M3 weights with scales of rows; expected BF16 "
+                  "inputs");
+  }
+  const bool is_nvf4 =
+      args.w.type == ElementType::kF4E2M1 && args.w.group_type == GroupScales::kE4M3;
+  if (args.x_type == ElementType::kF8E4M3 ? args.x_scales == nullptr
+                                          : args.x_scales != nullptr && !is_nvf4)
     return Refuse(args.w,
                   "expected scales of the inputs where those are E4M3, and else at most "
                   "where the weights are NVFP4");
-  if (args.y_type == Number::kF8 || args.y_type == Number::kF4) {
-    return Refuse(args.w, args.y_type == Number::kF8 ? "found E4M3 results; expected F32 or BF16"
-                                                     : "found E2M1 results; expected F32 or BF16");
+  if (!IsOneOf(args.y_type, {ElementType::kF32, ElementType::kBF16})) {
+    return Refuse(args.w, fmt::format("found {} results; expected F32 or BF16",
+                                      ElementTypeName(args.y_type)));
   }
   if (args.m < 0 || args.y_stride < args.w.n) {
     return Refuse(args.w, fmt::format("found {} rows of results with stride {}; expected a stride "

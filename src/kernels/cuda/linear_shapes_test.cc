@@ -7,7 +7,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Weights Plain(int64_t n, int64_t k, Codes type = Codes::kBF16) {
+Weights Plain(int64_t n, int64_t k, ElementType type = ElementType::kBF16) {
   return {.codes = nullptr,
           .type = type,
           .group_scales = nullptr,
@@ -21,11 +21,11 @@ Weights Plain(int64_t n, int64_t k, Codes type = Codes::kBF16) {
 
 TEST(LinearSplit, FillsALargeDeviceWithRangesThatCoverK) {
   // The matrices of Llama 3.3 70B in E4M3: qkv, o, gate and up, down.
-  EXPECT_EQ(LinearSplitOf(10240, 8192, Codes::kF8).ranges, 4);
-  EXPECT_EQ(LinearSplitOf(8192, 8192, Codes::kF8).ranges, 4);
-  EXPECT_EQ(LinearSplitOf(57344, 8192, Codes::kF8).ranges, 1);
-  EXPECT_EQ(LinearSplitOf(8192, 28672, Codes::kF8).ranges, 4);
-  for (const Codes type : {Codes::kBF16, Codes::kF8, Codes::kF4}) {
+  EXPECT_EQ(LinearSplitOf(10240, 8192, ElementType::kF8E4M3).ranges, 4);
+  EXPECT_EQ(LinearSplitOf(8192, 8192, ElementType::kF8E4M3).ranges, 4);
+  EXPECT_EQ(LinearSplitOf(57344, 8192, ElementType::kF8E4M3).ranges, 1);
+  EXPECT_EQ(LinearSplitOf(8192, 28672, ElementType::kF8E4M3).ranges, 4);
+  for (const ElementType type : {ElementType::kBF16, ElementType::kF8E4M3, ElementType::kF4E2M1}) {
     for (const int64_t n : {1, 100, 5120, 202048}) {
       for (int64_t k = 32; k < 20000; k += 992) {
         const LinearSplit split = LinearSplitOf(n, k, type);
@@ -50,11 +50,11 @@ TEST(LinearTokenTiles, AreEnoughHoweverRowsFallOnExperts) {
 }
 
 TEST(LinearScratch, IsBoundedInRows) {
-  const Weights w = Plain(8192, 8192, Codes::kF8);
+  const Weights w = Plain(8192, 8192, ElementType::kF8E4M3);
   EXPECT_EQ(LinearScratchBytes(w, 1), 4 * 8192 * 4);
   EXPECT_EQ(LinearScratchBytes(w, 64), 64 * 4 * 8192 * 4);
   EXPECT_EQ(LinearScratchBytes(w, 100000), LinearScratchBytes(w, 64));
-  EXPECT_EQ(LinearScratchBytes(Plain(57344, 8192, Codes::kF8), 64), 0);
+  EXPECT_EQ(LinearScratchBytes(Plain(57344, 8192, ElementType::kF8E4M3), 64), 0);
 }
 
 std::string Refusal(const Weights& w) {
@@ -66,12 +66,12 @@ std::string Refusal(const Weights& w) {
 
 TEST(CheckLinearWeights, TakesTheFormatsOfCheckpoints) {
   EXPECT_EQ(Refusal(Plain(1, 8)), "");
-  EXPECT_EQ(Refusal(Plain(5, 48, Codes::kI8)), "");
-  Weights w = Plain(5, 160, Codes::kF8);
+  EXPECT_EQ(Refusal(Plain(5, 48, ElementType::kI8)), "");
+  Weights w = Plain(5, 160, ElementType::kF8E4M3);
   w.group_type = GroupScales::kBlock;
   w.group = w.block_rows = 128;
   EXPECT_EQ(Refusal(w), "");
-  w = Plain(5, 96, Codes::kF4);
+  w = Plain(5, 96, ElementType::kF4E2M1);
   w.group_type = GroupScales::kE4M3;
   w.group = 16;
   EXPECT_EQ(Refusal(w), "");
@@ -80,23 +80,23 @@ TEST(CheckLinearWeights, TakesTheFormatsOfCheckpoints) {
 TEST(CheckLinearWeights, NamesWhatItRefuses) {
   EXPECT_THAT(Refusal(Plain(0, 8)), HasSubstr("BF16 weights [0, 8]: expected at least one row"));
   EXPECT_THAT(Refusal(Plain(3, 12)), HasSubstr("multiples of 8"));
-  EXPECT_THAT(Refusal(Plain(3, 40, Codes::kF8)), HasSubstr("multiples of 16"));
+  EXPECT_THAT(Refusal(Plain(3, 40, ElementType::kF8E4M3)), HasSubstr("multiples of 16"));
   EXPECT_THAT(Refusal(Plain(int64_t{1} << 23, 64)), HasSubstr("at most 4194240 rows"));
-  EXPECT_THAT(Refusal(Plain(3, 64, Codes::kF4)), HasSubstr("no scales of groups"));
-  Weights w = Plain(3, 64, Codes::kF4);
+  EXPECT_THAT(Refusal(Plain(3, 64, ElementType::kF4E2M1)), HasSubstr("no scales of groups"));
+  Weights w = Plain(3, 64, ElementType::kF4E2M1);
   w.group_type = GroupScales::kE8M0;
   w.group = 16;
   EXPECT_THAT(Refusal(w), HasSubstr("E8M0 scales of groups of 16"));
   w.group_type = GroupScales::kE4M3;
   w.group = 32;
   EXPECT_THAT(Refusal(w), HasSubstr("E4M3 scales of groups of 32"));
-  w = Plain(3, 64, Codes::kF8);
+  w = Plain(3, 64, ElementType::kF8E4M3);
   w.group_type = GroupScales::kBlock;
   w.group = 48;
   w.block_rows = 8;
   EXPECT_THAT(Refusal(w), HasSubstr("blocks of 8 x 48"));
   w.group = 32;
-  w.type = Codes::kI8;
+  w.type = ElementType::kI8;
   EXPECT_THAT(Refusal(w), HasSubstr("for E4M3 weights"));
 }
 
@@ -107,38 +107,38 @@ TEST(CheckLinear, NamesWhatItRefuses) {
   };
   LinearArgs args = {};
   args.w = Plain(8, 64);
-  args.x_type = args.y_type = Number::kBF16;
+  args.x_type = args.y_type = ElementType::kBF16;
   args.y_stride = 8;
   EXPECT_EQ(refusal(args), "");
   args.y_stride = 7;
   EXPECT_THAT(refusal(args), HasSubstr("stride 7; expected a stride of 8"));
   args.y_stride = 8;
-  args.y_type = Number::kF8;
-  EXPECT_THAT(refusal(args), HasSubstr("E4M3 results"));
-  args.y_type = Number::kF32;
-  args.x_type = Number::kF32;
+  args.y_type = ElementType::kF8E4M3;
+  EXPECT_THAT(refusal(args), HasSubstr("F8_E4M3 results"));
+  args.y_type = ElementType::kF32;
+  args.x_type = ElementType::kF32;
   EXPECT_THAT(refusal(args), HasSubstr("F32 inputs"));
-  args.x_type = Number::kF8;
+  args.x_type = ElementType::kF8E4M3;
   EXPECT_THAT(refusal(args), HasSubstr("E4M3 inputs are for E4M3 weights"));
-  args.w.type = Codes::kF8;
+  args.w.type = ElementType::kF8E4M3;
   EXPECT_THAT(refusal(args), HasSubstr("expected scales of the inputs"));
   const float scale = 1;
   args.x_scales = &scale;
   EXPECT_EQ(refusal(args), "");
 
   LinearArgs nvf4 = args;
-  nvf4.x_type = Number::kBF16;
+  nvf4.x_type = ElementType::kBF16;
   EXPECT_THAT(refusal(nvf4), HasSubstr("where the weights are NVFP4"));
-  nvf4.w.type = Codes::kF4;
+  nvf4.w.type = ElementType::kF4E2M1;
   nvf4.w.group_type = GroupScales::kE4M3;
   nvf4.w.group = 16;
   nvf4.w.group_scales = &scale;
   EXPECT_EQ(refusal(nvf4), "");
-  nvf4.x_type = Number::kF4;
+  nvf4.x_type = ElementType::kF4E2M1;
   EXPECT_THAT(refusal(nvf4), HasSubstr("E2M1 inputs"));
-  nvf4.x_type = Number::kBF16;
-  nvf4.y_type = Number::kF4;
-  EXPECT_THAT(refusal(nvf4), HasSubstr("E2M1 results"));
+  nvf4.x_type = ElementType::kBF16;
+  nvf4.y_type = ElementType::kF4E2M1;
+  EXPECT_THAT(refusal(nvf4), HasSubstr("F4_E2M1 results"));
 
   GroupedLinearArgs grouped = {};
   grouped.linear = args;

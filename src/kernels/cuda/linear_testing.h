@@ -14,23 +14,23 @@ namespace sluice::device {
 
 struct WeightsFormat {
   std::string name;
-  Codes type;
+  ElementType type;
   GroupScales group_type = GroupScales::kNone;
   int group = 0, block_rows = 0;
   bool has_row_scales = false;
-  Number x_type = Number::kBF16;
+  ElementType x_type = ElementType::kBF16;
 };
 
 inline std::vector<WeightsFormat> AllWeightsFormats() {
   return {
-      {"bf16", Codes::kBF16},
-      {"f8_rows", Codes::kF8, GroupScales::kNone, 0, 0, true},
-      {"f8_inputs", Codes::kF8, GroupScales::kNone, 0, 0, true, Number::kF8},
-      {"f8_blocks", Codes::kF8, GroupScales::kBlock, 128, 128},
-      {"f8_small_blocks", Codes::kF8, GroupScales::kBlock, 32, 8},
-      {"i8_rows", Codes::kI8, GroupScales::kNone, 0, 0, true},
-      {"nvf4", Codes::kF4, GroupScales::kE4M3, 16, 0, true},
-      {"mxf4", Codes::kF4, GroupScales::kE8M0, 32, 0},
+      {"bf16", ElementType::kBF16},
+      {"f8_rows", ElementType::kF8E4M3, GroupScales::kNone, 0, 0, true},
+      {"f8_inputs", ElementType::kF8E4M3, GroupScales::kNone, 0, 0, true, ElementType::kF8E4M3},
+      {"f8_blocks", ElementType::kF8E4M3, GroupScales::kBlock, 128, 128},
+      {"f8_small_blocks", ElementType::kF8E4M3, GroupScales::kBlock, 32, 8},
+      {"i8_rows", ElementType::kI8, GroupScales::kNone, 0, 0, true},
+      {"nvf4", ElementType::kF4E2M1, GroupScales::kE4M3, 16, 0, true},
+      {"mxf4", ElementType::kF4E2M1, GroupScales::kE8M0, 32, 0},
   };
 }
 
@@ -40,16 +40,18 @@ class WeightsSample {
   WeightsSample(kernels::Random& random, const WeightsFormat& format, int64_t n, int64_t k,
                 int64_t experts = 1)
       : format_(format), n_(n), k_(k) {
-    const int bits = format.type == Codes::kBF16 ? 16 : format.type == Codes::kF4 ? 4 : 8;
+    const int bits = format.type == ElementType::kBF16     ? 16
+                     : format.type == ElementType::kF4E2M1 ? 4
+                                                           : 8;
     codes_stride_ = n * k * bits / 8;
     codes_.resize(static_cast<size_t>(codes_stride_ * experts));
-    if (format.type == Codes::kBF16) {
+    if (format.type == ElementType::kBF16) {
       const auto values = kernels::ToBFloat16(random.Normal(n * k * experts));
       std::memcpy(codes_.data(), values.data(), codes_.size());
     } else {
       for (uint8_t& code : codes_) {
         code = static_cast<uint8_t>(random.Integer(0, 255));
-        if (format.type == Codes::kF8 && (code & 0x7F) == 0x7F) code ^= 1;
+        if (format.type == ElementType::kF8E4M3 && (code & 0x7F) == 0x7F) code ^= 1;
       }
     }
     scale_cols_ = format.group == 0 ? 0 : (k + format.group - 1) / format.group;
@@ -116,14 +118,14 @@ class WeightsSample {
  private:
   double CodeNumber(const uint8_t* codes, int64_t index) const {
     switch (format_.type) {
-      case Codes::kBF16: {
+      case ElementType::kBF16: {
         BFloat16 value;
         std::memcpy(&value, codes + 2 * index, 2);
         return ToFloat(value);
       }
-      case Codes::kF8: return kernels::E4M3Formula(codes[index]);
-      case Codes::kI8: return static_cast<int8_t>(codes[index]);
-      case Codes::kF4: break;
+      case ElementType::kF8E4M3: return kernels::E4M3Formula(codes[index]);
+      case ElementType::kI8: return static_cast<int8_t>(codes[index]);
+      default: break;
     }
     return kernels::E2M1Formula(codes[index / 2] >> (index % 2 * 4) & 15);
   }
@@ -139,11 +141,11 @@ class WeightsSample {
 // Rows of x [m, k] as products take them.
 class InputSample {
  public:
-  InputSample(kernels::Random& random, device::Number type, int64_t m, int64_t k)
+  InputSample(kernels::Random& random, ElementType type, int64_t m, int64_t k)
       : type_(type), m_(m), k_(k) {
-    const size_t bytes = static_cast<size_t>(m * k) * (type == Number::kF8 ? 1 : 2);
+    const size_t bytes = static_cast<size_t>(m * k) * (type == ElementType::kF8E4M3 ? 1 : 2);
     data_.resize(bytes);
-    if (type == Number::kF8) {
+    if (type == ElementType::kF8E4M3) {
       for (uint8_t& code : data_) {
         code = static_cast<uint8_t>(random.Integer(0, 255));
         if ((code & 0x7F) == 0x7F) code ^= 1;
@@ -158,20 +160,20 @@ class InputSample {
   // But for the row's scale.
   double Value(int64_t m, int64_t k) const {
     const auto index = static_cast<size_t>(m * k_ + k);
-    if (type_ == Number::kF8) return kernels::E4M3Formula(data_[index]);
+    if (type_ == ElementType::kF8E4M3) return kernels::E4M3Formula(data_[index]);
     BFloat16 value;
     std::memcpy(&value, data_.data() + 2 * index, 2);
     return ToFloat(value);
   }
   double RowScale(int64_t m) const { return scales_.empty() ? 1 : scales_[static_cast<size_t>(m)]; }
 
-  device::Number type() const { return type_; }
+  ElementType type() const { return type_; }
   int64_t row_bytes() const { return static_cast<int64_t>(data_.size()) / m_; }
   const uint8_t* data() const { return data_.data(); }
   const float* scales() const { return scales_.empty() ? nullptr : scales_.data(); }
 
  private:
-  device::Number type_;
+  ElementType type_;
   int64_t m_, k_;
   std::vector<uint8_t> data_;
   std::vector<float> scales_;

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kMostThreads) PackNvF4Kernel(device::PackNvF4A
   const int64_t first = row * args.cols + group * device::kNvF4Group;
   float values[2][kVector];
   for (int half = 0; half < 2; ++half)
-    LoadVector(args.x, device::Number::kBF16, first + half * kVector, kVector, true, values[half]);
+    LoadVector(args.x, ElementType::kBF16, first + half * kVector, kVector, true, values[half]);
   const float scale = GroupScaleOf(values);
   *scale_place = FloatToE4m3(scale);
   uint32_t words[2] = {0, 0};

@@ -31,11 +31,11 @@ Packed RoundAndPack(const std::vector<float>& x, int64_t rows, int64_t cols, flo
   std::vector<float> scales(static_cast<size_t>(rows));
   RunEmulated(emulator::Order::kForward, [&](const StreamHandle& stream) {
     LaunchConvertRows(stream, {.x = packed.rows.data(),
-                               .x_type = device::Number::kBF16,
+                               .x_type = ElementType::kBF16,
                                .rows = rows,
                                .cols = cols,
                                .out = {.data = packed.rows.data(),
-                                       .type = device::Number::kBF16,
+                                       .type = ElementType::kBF16,
                                        .scales = scales.data(),
                                        .row_scale = device::RowScale::kNvF4,
                                        .static_scale = static_scale}});

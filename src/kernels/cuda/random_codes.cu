@@ -8,18 +8,18 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-__device__ __forceinline__ uint8_t ValidCode(device::Codes type, uint8_t byte) {
-  if (type == device::Codes::kF8) return kernels::ValidE4m3Code(byte);
-  if (type == device::Codes::kI8) return kernels::ValidI8Code(byte);
+__device__ __forceinline__ uint8_t ValidCode(ElementType type, uint8_t byte) {
+  if (type == ElementType::kF8E4M3) return kernels::ValidE4m3Code(byte);
+  if (type == ElementType::kI8) return kernels::ValidI8Code(byte);
   return byte;
 }
 
 // A thread makes eight bytes of a row from one random number.
 __global__ void RandomCodesKernel(device::RandomCodesArgs args) {
-  const bool is_bf16 = args.type == device::Codes::kBF16;
-  const int64_t row_bytes = args.type == device::Codes::kF4 ? args.cols / 2
-                            : is_bf16                       ? args.cols * 2
-                                                            : args.cols;
+  const bool is_bf16 = args.type == ElementType::kBF16;
+  const int64_t row_bytes = args.type == ElementType::kF4E2M1 ? args.cols / 2
+                            : is_bf16                         ? args.cols * 2
+                                                              : args.cols;
   const int64_t at = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * 8;
   if (at >= row_bytes) return;
   const int64_t row = blockIdx.x;
@@ -64,9 +64,9 @@ __global__ void RandomScalesKernel(device::RandomScalesArgs args) {
 }  // namespace
 
 void LaunchRandomCodes(const StreamHandle& stream, const device::RandomCodesArgs& args) {
-  const int64_t row_bytes = args.type == device::Codes::kF4     ? args.cols / 2
-                            : args.type == device::Codes::kBF16 ? args.cols * 2
-                                                                : args.cols;
+  const int64_t row_bytes = args.type == ElementType::kF4E2M1 ? args.cols / 2
+                            : args.type == ElementType::kBF16 ? args.cols * 2
+                                                              : args.cols;
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(args.rows);
   shape.grid_y = static_cast<unsigned>((row_bytes + kThreads * 8 - 1) / (kThreads * 8));

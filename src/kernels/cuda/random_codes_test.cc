@@ -8,8 +8,6 @@
 namespace sluice::emulated {
 namespace {
 
-using device::Codes;
-
 TEST(RandomBits, AreThoseOfSplitMix64) {
   EXPECT_EQ(kernels::MixBits(0), 0xE220A8397B1DCDAFu);
   EXPECT_EQ(kernels::MixBits(0x9E3779B97F4A7C15u), 0x6E789E6AA1B965F4u);
@@ -17,11 +15,11 @@ TEST(RandomBits, AreThoseOfSplitMix64) {
 
 constexpr uint64_t kSeed = 0x0123456789ABCDEFu;
 
-int64_t RowBytes(Codes type, int64_t cols) {
-  return type == Codes::kBF16 ? cols * 2 : type == Codes::kF4 ? cols / 2 : cols;
+int64_t RowBytes(ElementType type, int64_t cols) {
+  return type == ElementType::kBF16 ? cols * 2 : type == ElementType::kF4E2M1 ? cols / 2 : cols;
 }
 
-std::vector<uint8_t> Make(Codes type, int64_t first_row, int64_t rows, int64_t cols) {
+std::vector<uint8_t> Make(ElementType type, int64_t first_row, int64_t rows, int64_t cols) {
   return ResultOfBothOrders<uint8_t>(rows * RowBytes(type, cols), 0,
                                      [&](const StreamHandle& stream, uint8_t* out) {
                                        LaunchRandomCodes(stream, {.out = out,
@@ -37,13 +35,14 @@ std::vector<uint8_t> Make(Codes type, int64_t first_row, int64_t rows, int64_t c
 TEST(DeviceRandomCodes, AreTheHashedOnes) {
   for (const int64_t cols : {2, 8, 64, 100, 4160}) {
     const int64_t rows = 5, first_row = 1000;
-    for (const Codes type : {Codes::kF8, Codes::kI8, Codes::kF4, Codes::kBF16}) {
+    for (const ElementType type :
+         {ElementType::kF8E4M3, ElementType::kI8, ElementType::kF4E2M1, ElementType::kBF16}) {
       const std::vector<uint8_t> codes = Make(type, first_row, rows, cols);
       const int64_t row_bytes = RowBytes(type, cols);
       for (int64_t row = 0; row < rows; ++row) {
         const uint64_t row_seed = kernels::MixBits(kSeed + static_cast<uint64_t>(first_row + row));
-        for (int64_t i = 0; i < (type == Codes::kBF16 ? cols : row_bytes); ++i) {
-          if (type == Codes::kBF16) {
+        for (int64_t i = 0; i < (type == ElementType::kBF16 ? cols : row_bytes); ++i) {
+          if (type == ElementType::kBF16) {
             const uint64_t bits = kernels::MixBits(row_seed + static_cast<uint64_t>(i / 4 * 4));
             const auto integer = static_cast<int16_t>(bits >> (i % 4 * 16));
             uint16_t value = 0;
@@ -53,9 +52,9 @@ TEST(DeviceRandomCodes, AreTheHashedOnes) {
           }
           const uint64_t bits = kernels::MixBits(row_seed + static_cast<uint64_t>(i / 8 * 8));
           auto code = static_cast<uint8_t>(bits >> (i % 8 * 8));
-          if (type == Codes::kF8 && code == 0x7F) code = 0x70;
-          if (type == Codes::kF8 && code == 0xFF) code = 0xF0;
-          if (type == Codes::kI8 && code == 0x80) code = 0;
+          if (type == ElementType::kF8E4M3 && code == 0x7F) code = 0x70;
+          if (type == ElementType::kF8E4M3 && code == 0xFF) code = 0xF0;
+          if (type == ElementType::kI8 && code == 0x80) code = 0;
           ASSERT_EQ(codes[row * row_bytes + i], code) << row << ", " << i;
         }
       }
@@ -67,9 +66,9 @@ TEST(DeviceRandomCodes, AreTheHashedOnes) {
 }
 
 TEST(DeviceRandomCodes, HoldNoNanAndEveryOtherCode) {
-  const std::vector<uint8_t> f8 = Make(Codes::kF8, 0, 16, 1024);
+  const std::vector<uint8_t> f8 = Make(ElementType::kF8E4M3, 0, 16, 1024);
   EXPECT_EQ(std::set<uint8_t>(f8.begin(), f8.end()).size(), 254u);
-  const std::vector<uint8_t> i8 = Make(Codes::kI8, 0, 16, 1024);
+  const std::vector<uint8_t> i8 = Make(ElementType::kI8, 0, 16, 1024);
   EXPECT_EQ(std::set<uint8_t>(i8.begin(), i8.end()).size(), 255u);
 }
 

@@ -19,13 +19,13 @@ __global__ void __launch_bounds__(kMaxThreads)
   for (int i = 0; i < kVectors; ++i) {
     const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
     const int count = VectorCount(col, cols);
-    LoadVector(args.residual, device::Number::kF32, row_begin + col, count, wide, values[i]);
+    LoadVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values[i]);
     if (args.delta != nullptr) {
       float delta[kVector];
       LoadVector(args.delta, args.delta_type, row_begin + col, count, wide, delta);
       SLUICE_UNROLL
       for (int j = 0; j < kVector; ++j) values[i][j] += delta[j];
-      StoreVector(args.residual, device::Number::kF32, row_begin + col, count, wide, values[i], 1);
+      StoreVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values[i], 1);
     }
     SLUICE_UNROLL
     for (int j = 0; j < kVector; ++j) squares += values[i][j] * values[i][j];
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
     const int count = VectorCount(col, cols);
     float weight[kVector];
-    LoadVector(args.weight, device::Number::kF32, col, count, wide, weight);
+    LoadVector(args.weight, ElementType::kF32, col, count, wide, weight);
     SLUICE_UNROLL
     for (int j = 0; j < kVector; ++j) values[i][j] = weight[j] * (values[i][j] * factor);
     const uint32_t bits = LargestBits(values[i]);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     const int64_t col = (int64_t{i} * blockDim.x + threadIdx.x) * kVector;
     const int count = VectorCount(col, cols);
     if (args.out_f32 != nullptr)
-      StoreVector(args.out_f32, device::Number::kF32, row_begin + col, count, wide, values[i], 1);
+      StoreVector(args.out_f32, ElementType::kF32, row_begin + col, count, wide, values[i], 1);
     if (IsNvF4(args.out)) {
       // The other half of the group is a neighbour's.
       const uint32_t own = LargestBits(values[i]), other = __shfl_xor_sync(0xFFFFFFFFu, own, 1);

@@ -7,8 +7,6 @@
 namespace sluice::emulated {
 namespace {
 
-using device::Number;
-
 // Sizes of whole vectors, of models' hidden layers, with a tail, and of several vectors a thread.
 constexpr int64_t kCols[] = {1, 7, 64, 96, 100, 128, 2048, 4104, 8192, 12288, 16392};
 
@@ -34,7 +32,7 @@ TEST(DeviceRmsNorm, AgreesWithTheCpu) {
           residual = x;
           LaunchRmsNorm(stream, {.residual = residual.data() + first * cols,
                                  .delta = nullptr,
-                                 .delta_type = Number::kF32,
+                                 .delta_type = ElementType::kF32,
                                  .weight = weight.data(),
                                  .eps = 1e-5f,
                                  .rows = count,
@@ -72,7 +70,7 @@ TEST(DeviceRmsNorm, AddsTheResidualAndKeepsAnF32Copy) {
                         : delta.data() + first * cols;
             LaunchRmsNorm(stream, {.residual = residual.data() + first * cols,
                                    .delta = delta_rows,
-                                   .delta_type = is_bf16 ? Number::kBF16 : Number::kF32,
+                                   .delta_type = is_bf16 ? ElementType::kBF16 : ElementType::kF32,
                                    .weight = weight.data(),
                                    .eps = 1e-6f,
                                    .rows = count,
@@ -98,13 +96,13 @@ TEST(DeviceRmsNorm, RowsOfZerosHaveScaleOne) {
   RunEmulated(emulator::Order::kForward, [&](const StreamHandle& stream) {
     LaunchRmsNorm(stream, {.residual = x.data(),
                            .delta = nullptr,
-                           .delta_type = Number::kF32,
+                           .delta_type = ElementType::kF32,
                            .weight = weight.data(),
                            .eps = 1e-6f,
                            .rows = 1,
                            .cols = cols,
                            .out = {.data = codes.data(),
-                                   .type = Number::kF8,
+                                   .type = ElementType::kF8E4M3,
                                    .scales = scale.data(),
                                    .row_scale = device::RowScale::kPerToken},
                            .out_f32 = nullptr});

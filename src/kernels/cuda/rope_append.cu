@@ -14,16 +14,16 @@ struct Four {
   float b0, b1;  // at `second` and after it
 };
 
-__device__ __forceinline__ float2 LoadTwo(const void* x, device::Number type, int64_t index) {
-  if (type == device::Number::kF32)
+__device__ __forceinline__ float2 LoadTwo(const void* x, ElementType type, int64_t index) {
+  if (type == ElementType::kF32)
     return *reinterpret_cast<const float2*>(static_cast<const float*>(x) + index);
   const uint16_t* from = static_cast<const uint16_t*>(x) + index;
   return make_float2(Bf16ToFloat(from[0]), Bf16ToFloat(from[1]));
 }
 
-__device__ __forceinline__ void StoreTwo(void* out, device::Number type, int64_t index, float a,
+__device__ __forceinline__ void StoreTwo(void* out, ElementType type, int64_t index, float a,
                                          float b, float scale) {
-  if (type == device::Number::kF8) {
+  if (type == ElementType::kF8E4M3) {
     uint8_t* to = static_cast<uint8_t*>(out) + index;
     to[0] = FloatToE4m3(a / scale);
     to[1] = FloatToE4m3(b / scale);
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kWarps * 32) RopeAppendKernel(device::RopeAppe
   }
 
   void* out = args.q;
-  device::Number type = device::Number::kBF16;
+  ElementType type = ElementType::kBF16;
   float scale = 1;
   int64_t to = (row * args.num_heads + head) * dim;
   if (!is_q) {

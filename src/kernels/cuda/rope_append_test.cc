@@ -9,8 +9,6 @@
 namespace sluice::emulated {
 namespace {
 
-using device::Number;
-
 TEST(DeviceRopeTable, IsThatOfTheCpu) {
   ThreadPool pool(1);
   const std::vector<int32_t> positions = {0, 1, 511, 131071, 1048575};
@@ -79,30 +77,32 @@ std::vector<uint8_t> RunKernel(const Inputs& in, int64_t first, int64_t count) {
         const void* qkv = shape.is_bf16
                               ? static_cast<const void*>(in.qkv_bf16.data() + first * in.width())
                               : in.qkv.data() + first * in.width();
-        LaunchRopeAppend(stream, {.qkv = qkv,
-                                  .qkv_type = shape.is_bf16 ? Number::kBF16 : Number::kF32,
-                                  .rows = count,
-                                  .num_heads = shape.num_heads,
-                                  .q_norm = shape.norm_before ? in.q_norm.data() : nullptr,
-                                  .k_norm = shape.norm_before ? in.k_norm.data() : nullptr,
-                                  .norms_after_rope = shape.norm_after,
-                                  .eps = kEps,
-                                  .rope = shape.rope,
-                                  .interleaved = shape.interleaved,
-                                  .cos_sin = in.cos_sin.data() + first * shape.head_dim,
-                                  .positions = in.positions.data() + first,
-                                  .temperature_floor = shape.temperature ? kFloor : 0,
-                                  .temperature_scale = kTemperature,
-                                  .slots = in.slots.data() + first,
-                                  .q = reinterpret_cast<uint16_t*>(out) + first * in.q_width(),
-                                  .cache = {.k = out + q_bytes,
-                                            .v = out + q_bytes + cache_bytes,
-                                            .type = shape.cache_is_f8 ? Number::kF8 : Number::kBF16,
-                                            .k_scale = kKScale,
-                                            .v_scale = kVScale,
-                                            .num_kv_heads = shape.num_kv_heads,
-                                            .head_dim = shape.head_dim,
-                                            .block_size = kBlockSize}});
+        LaunchRopeAppend(
+            stream,
+            {.qkv = qkv,
+             .qkv_type = shape.is_bf16 ? ElementType::kBF16 : ElementType::kF32,
+             .rows = count,
+             .num_heads = shape.num_heads,
+             .q_norm = shape.norm_before ? in.q_norm.data() : nullptr,
+             .k_norm = shape.norm_before ? in.k_norm.data() : nullptr,
+             .norms_after_rope = shape.norm_after,
+             .eps = kEps,
+             .rope = shape.rope,
+             .interleaved = shape.interleaved,
+             .cos_sin = in.cos_sin.data() + first * shape.head_dim,
+             .positions = in.positions.data() + first,
+             .temperature_floor = shape.temperature ? kFloor : 0,
+             .temperature_scale = kTemperature,
+             .slots = in.slots.data() + first,
+             .q = reinterpret_cast<uint16_t*>(out) + first * in.q_width(),
+             .cache = {.k = out + q_bytes,
+                       .v = out + q_bytes + cache_bytes,
+                       .type = shape.cache_is_f8 ? ElementType::kF8E4M3 : ElementType::kBF16,
+                       .k_scale = kKScale,
+                       .v_scale = kVScale,
+                       .num_kv_heads = shape.num_kv_heads,
+                       .head_dim = shape.head_dim,
+                       .block_size = kBlockSize}});
       });
 }
 

@@ -22,14 +22,12 @@ __global__ void __launch_bounds__(kExperts * 32)
   for (int64_t col = int64_t{lane} * kVector; col < args.k; col += 32 * kVector) {
     const int count = VectorCount(col, args.k);
     float weight[kVector];
-    LoadVector(args.weight, device::Number::kBF16, expert * args.k + col, count, launch.wide,
-               weight);
+    LoadVector(args.weight, ElementType::kBF16, expert * args.k + col, count, launch.wide, weight);
     SLUICE_UNROLL
     for (int r = 0; r < kRows; ++r) {
       if (first_row + r >= args.rows) continue;
       float x[kVector];
-      LoadVector(args.x, device::Number::kF32, (first_row + r) * args.k + col, count, launch.wide,
-                 x);
+      LoadVector(args.x, ElementType::kF32, (first_row + r) * args.k + col, count, launch.wide, x);
       SLUICE_UNROLL
       for (int i = 0; i < kVector; ++i) sums[r] += x[i] * weight[i];
     }

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kScaleResultsThreads) ScaleResultsKernel(Scale
   for (int64_t m = blockIdx.y; m < args.m; m += gridDim.y) {
     const float x_scale = args.x_scales != nullptr ? args.x_scales[m] : 1.0f;
     const int64_t at = m * args.y_stride + n;
-    if (args.y_type == device::Number::kF32) {
+    if (args.y_type == ElementType::kF32) {
       float& y = static_cast<float*>(args.y)[at];
       y = linear::ScaledResult(y, row_scale, x_scale, args.bias, n);
     } else {

@@ -12,17 +12,15 @@
 namespace sluice {
 namespace {
 
-using device::Number;
-
-int64_t BytesOf(Number type) {
-  return type == Number::kF32 ? 4 : type == Number::kBF16 ? 2 : 1;
+int64_t BytesOf(ElementType type) {
+  return type == ElementType::kF32 ? 4 : type == ElementType::kBF16 ? 2 : 1;
 }
 
 device::KvArrays ArraysOf(const kernels::KvCacheView& view, const DeviceLayerWeights& weights) {
   const bool is_f8 = view.layout.type == ElementType::kF8E4M3;
   return {.k = view.k,
           .v = view.v,
-          .type = is_f8 ? Number::kF8 : Number::kBF16,
+          .type = is_f8 ? ElementType::kF8E4M3 : ElementType::kBF16,
           .k_scale = is_f8 ? weights.k_scale : 1,
           .v_scale = is_f8 ? weights.v_scale : 1,
           .num_kv_heads = view.layout.num_kv_heads,
@@ -56,7 +54,7 @@ Status DeviceDecoder::Tune() {
   const auto begin = std::chrono::steady_clock::now();
   // What the arrays hold does not matter.
   const auto tune = [&](const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t most,
-                        int64_t y, Number y_type) -> Status {
+                        int64_t y, ElementType y_type) -> Status {
     if (weights.matrix.n == 0) return {};
     for (const int64_t rows : parts_.linear->TuningRows(most))
       RETURN_IF_ERROR(
@@ -67,14 +65,14 @@ Status DeviceDecoder::Tune() {
     RETURN_IF_ERROR(
         tune(layer.qkv, Normed(layer.qkv.inputs), options_.max_rows, layout.qkv, layout.wide));
     device::RowsOut x = RowsAt(layout.attended, layout.attended_scales, layer.output.inputs);
-    RETURN_IF_ERROR(tune(layer.output, x, options_.max_rows, layout.delta, Number::kF32));
+    RETURN_IF_ERROR(tune(layer.output, x, options_.max_rows, layout.delta, ElementType::kF32));
     RETURN_IF_ERROR(tune(layer.gate_up, Normed(layer.gate_up.inputs), layout.mlp_rows,
                          layout.gate_up, layout.wide));
     x = RowsAt(layout.activated, layout.activated_scales, layer.down.inputs);
-    RETURN_IF_ERROR(tune(layer.down, x, layout.mlp_rows, layout.delta, Number::kF32));
+    RETURN_IF_ERROR(tune(layer.down, x, layout.mlp_rows, layout.delta, ElementType::kF32));
   }
   const DeviceLinearWeights& head = parts_.weights.head;
-  RETURN_IF_ERROR(tune(head, Normed(head.inputs), logit_rows, layout.logits, Number::kF32));
+  RETURN_IF_ERROR(tune(head, Normed(head.inputs), logit_rows, layout.logits, ElementType::kF32));
   RETURN_IF_ERROR(parts_.stream->Synchronize());
   parts_.linear->SaveTactics();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -107,7 +105,7 @@ void DeviceDecoder::Norm(const Rows& rows, const float* delta, const float* weig
                          const DeviceInputs& inputs, float* out_f32) {
   parts_.kernels.rms_norm(parts_.stream->handle(), {.residual = rows.residual,
                                                     .delta = delta,
-                                                    .delta_type = Number::kF32,
+                                                    .delta_type = ElementType::kF32,
                                                     .weight = weight,
                                                     .eps = spec_.norm_eps,
                                                     .rows = rows.count,
@@ -118,7 +116,7 @@ void DeviceDecoder::Norm(const Rows& rows, const float* delta, const float* weig
 
 device::LinearArgs DeviceDecoder::ProductOf(const DeviceLinearWeights& weights,
                                             const device::RowsOut& x, int64_t rows, void* y,
-                                            Number y_type) const {
+                                            ElementType y_type) const {
   return {.w = weights.matrix,
           .x = x.data,
           .x_type = x.type,
@@ -133,13 +131,13 @@ device::LinearArgs DeviceDecoder::ProductOf(const DeviceLinearWeights& weights,
 }
 
 void DeviceDecoder::Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x,
-                             int64_t rows, void* y, Number y_type) {
+                             int64_t rows, void* y, ElementType y_type) {
   parts_.linear->Run(*parts_.stream, ProductOf(weights, x, rows, y, y_type));
 }
 
 void DeviceDecoder::MultiplyExperts(const DeviceExpertWeights& weights, int64_t num_experts,
                                     const device::RowsOut& x, int64_t pairs, void* y,
-                                    Number y_type) {
+                                    ElementType y_type) {
   const device::Weights& first = weights.first.matrix;
   parts_.kernels.grouped_linear(parts_.stream->handle(),
                                 {.linear = {.w = first,
@@ -231,13 +229,15 @@ void DeviceDecoder::ProjectOutput(const AttentionSpec& spec, const DeviceLayerWe
   const DeviceInputs& inputs = weights.output.inputs;
   device::RowsOut x = RowsAt(layout.attended_f8, layout.attended_scales, inputs);
   // Rows of E4M3 are others than those of BF16; those of NVFP4 take the place of the unrounded.
-  if (inputs.type == Number::kBF16) x.data = attended;
+  if (inputs.type == ElementType::kBF16) x.data = attended;
   if (inputs.is_rounded()) {
-    parts_.kernels.convert_rows(
-        parts_.stream->handle(),
-        {.x = attended, .x_type = Number::kBF16, .rows = rows, .cols = spec.q_width(), .out = x});
+    parts_.kernels.convert_rows(parts_.stream->handle(), {.x = attended,
+                                                          .x_type = ElementType::kBF16,
+                                                          .rows = rows,
+                                                          .cols = spec.q_width(),
+                                                          .out = x});
   }
-  Multiply(weights.output, x, rows, At(layout.delta), Number::kF32);
+  Multiply(weights.output, x, rows, At(layout.delta), ElementType::kF32);
 }
 
 void DeviceDecoder::Mlp(const MlpSpec& spec, const DeviceLayerWeights& weights, int64_t rows) {
@@ -250,7 +250,7 @@ void DeviceDecoder::Mlp(const MlpSpec& spec, const DeviceLayerWeights& weights, 
     if (x.scales != nullptr) x.scales += first;
     Multiply(weights.gate_up, x, count, At(layout.gate_up), layout.wide);
     x = Activate(weights.down.inputs, count, spec.intermediate_size);
-    Multiply(weights.down, x, count, At<float>(layout.delta) + first * hidden, Number::kF32);
+    Multiply(weights.down, x, count, At<float>(layout.delta) + first * hidden, ElementType::kF32);
   }
 }
 
@@ -306,9 +306,9 @@ void DeviceDecoder::RunChosen(const MoeSpec& spec, const DeviceLayerWeights& wei
                   layout.wide);
   x = Activate(weights.expert_down.first.inputs, pairs, spec.intermediate_size);
   MultiplyExperts(weights.expert_down, spec.num_experts, x, pairs, At(layout.expert_results),
-                  Number::kF32);
+                  ElementType::kF32);
   parts_.kernels.combine_experts(handle, {.y = At(layout.expert_results),
-                                          .y_type = Number::kF32,
+                                          .y_type = ElementType::kF32,
                                           .place = At<int32_t>(layout.place),
                                           .weights = spec.scale_inputs ? nullptr : expert_weights,
                                           .rows = count,
@@ -384,7 +384,8 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
       Mlp(layer.mlp, mine, rows.count);
   }
   Norm(rows, delta, weights.final_norm, weights.head.inputs, nullptr);
-  Multiply(weights.head, Normed(weights.head.inputs), rows.count, At(layout.logits), Number::kF32);
+  Multiply(weights.head, Normed(weights.head.inputs), rows.count, At(layout.logits),
+           ElementType::kF32);
   FinishLogits(input, logits);
 }
 

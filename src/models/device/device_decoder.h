@@ -55,11 +55,11 @@ class DeviceDecoder final : public Model {
   void Norm(const Rows& rows, const float* delta, const float* weight, const DeviceInputs& inputs,
             float* out_f32);
   device::LinearArgs ProductOf(const DeviceLinearWeights& weights, const device::RowsOut& x,
-                               int64_t rows, void* y, device::Number y_type) const;
+                               int64_t rows, void* y, ElementType y_type) const;
   void Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t rows, void* y,
-                device::Number y_type);
+                ElementType y_type);
   void MultiplyExperts(const DeviceExpertWeights& weights, int64_t num_experts,
-                       const device::RowsOut& x, int64_t pairs, void* y, device::Number y_type);
+                       const device::RowsOut& x, int64_t pairs, void* y, ElementType y_type);
   device::RowsOut Activate(const DeviceInputs& inputs, int64_t rows, int64_t width);
 
   void ProjectAndAppend(const AttentionSpec& spec, const DeviceLayerWeights& weights,

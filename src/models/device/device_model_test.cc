@@ -327,12 +327,12 @@ std::vector<float> DecodeDeviceRow(const device::Weights& w, int64_t row) {
     const int64_t index = row * w.k + k;
     float value = 0;
     switch (w.type) {
-      case device::Codes::kBF16:
+      case ElementType::kBF16:
         value = ToFloat(BFloat16{static_cast<const uint16_t*>(w.codes)[index]});
         break;
-      case device::Codes::kF8: value = ToFloat(Float8E4M3{bytes[index]}); break;
-      case device::Codes::kI8: value = static_cast<float>(static_cast<int8_t>(bytes[index])); break;
-      case device::Codes::kF4:
+      case ElementType::kF8E4M3: value = ToFloat(Float8E4M3{bytes[index]}); break;
+      case ElementType::kI8: value = static_cast<float>(static_cast<int8_t>(bytes[index])); break;
+      case ElementType::kF4E2M1:
         value = Float4ToFloat(k % 2 == 0 ? bytes[index / 2] & 0xF : bytes[index / 2] >> 4);
         break;
     }
@@ -500,7 +500,7 @@ TEST(DeviceInputsTest, AreRoundedAsTheCheckpointSaysWhereTheDeviceMultipliesE4m3
   const char* const name = "qwen3-modelopt-fp8";
   for (const auto rounding : {Rounding::kAuto, Rounding::kCheckpoint}) {
     const DeviceInputs inputs = PlacedWeights(name, rounding, 9).layers[0].down.inputs;
-    EXPECT_EQ(inputs.type, device::Number::kF8);
+    EXPECT_EQ(inputs.type, ElementType::kF8E4M3);
     EXPECT_EQ(inputs.row_scale, device::RowScale::kStatic);
     EXPECT_GT(inputs.static_scale, 0);
     EXPECT_NE(inputs.static_scale, 1);
@@ -520,7 +520,7 @@ TEST(DeviceInputsTest, AreRoundedToNvF4WhereThatGainsSpeedOrIsAskedFor) {
   };
   for (const int major : {10, 12}) {
     const DeviceLayerWeights weights = layer(Rounding::kAuto, major);
-    EXPECT_EQ(weights.qkv.inputs.type, device::Number::kBF16);
+    EXPECT_EQ(weights.qkv.inputs.type, ElementType::kBF16);
     EXPECT_EQ(weights.qkv.inputs.row_scale, device::RowScale::kNvF4);
     EXPECT_TRUE(weights.qkv.inputs.is_rounded());
     EXPECT_GT(weights.qkv.inputs.static_scale, 0);
@@ -543,7 +543,7 @@ TEST(DeviceInputsTest, OfExpertsWithScalesOfTheirOwnStayAsTheyAre) {
       PlacedWeights("llama4-quark-fp8", ModelOptions::ActivationRounding::kAuto, 9);
   const DeviceLayerWeights& layer = weights.layers[1];
   ASSERT_NE(layer.router, nullptr);
-  EXPECT_EQ(layer.gate_up.inputs.type, device::Number::kF8);
+  EXPECT_EQ(layer.gate_up.inputs.type, ElementType::kF8E4M3);
   EXPECT_EQ(layer.expert_gate_up.first.inputs, DeviceInputs());
 }
 

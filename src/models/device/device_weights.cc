@@ -101,16 +101,16 @@ DeviceInputs InputsOf(const LinearInputs& inputs, const device::Weights& weights
                       bool to_nvf4) {
   using Kind = ActivationFormat::Kind;
   const bool e4m3_weights =
-      weights.type == device::Codes::kF8 && weights.group_type == device::GroupScales::kNone;
+      weights.type == ElementType::kF8E4M3 && weights.group_type == device::GroupScales::kNone;
   const bool nvf4_weights =
-      weights.type == device::Codes::kF4 && weights.group_type == device::GroupScales::kE4M3;
+      weights.type == ElementType::kF4E2M1 && weights.group_type == device::GroupScales::kE4M3;
   if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8Static)
-    return {device::Number::kF8, device::RowScale::kStatic, inputs.scale};
+    return {ElementType::kF8E4M3, device::RowScale::kStatic, inputs.scale};
   if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8PerToken)
-    return {device::Number::kF8, device::RowScale::kPerToken, 1};
+    return {ElementType::kF8E4M3, device::RowScale::kPerToken, 1};
   if (to_nvf4 && nvf4_weights && inputs.format.kind == Kind::kNvfp4 &&
       inputs.format.group_size == device::kNvF4Group)
-    return {device::Number::kBF16, device::RowScale::kNvF4, inputs.scale};
+    return {ElementType::kBF16, device::RowScale::kNvF4, inputs.scale};
   return {};
 }
 
@@ -190,12 +190,7 @@ bool DeviceMatrixPlace::has_nvf4_scales() const {
 device::Weights DeviceMatrixPlace::At(std::byte* memory) const {
   device::Weights weights = {};
   weights.codes = memory + codes;
-  switch (format.type) {
-    case ElementType::kF8E4M3: weights.type = device::Codes::kF8; break;
-    case ElementType::kI8: weights.type = device::Codes::kI8; break;
-    case ElementType::kF4E2M1: weights.type = device::Codes::kF4; break;
-    default: weights.type = device::Codes::kBF16;
-  }
+  weights.type = format.type;
   if (group_scales) {
     weights.group_scales = memory + *group_scales;
     weights.group = format.group_size;

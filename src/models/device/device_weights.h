@@ -64,13 +64,13 @@ class DeviceWeightLayout {
 
 // How rows are written that a product reads.
 struct DeviceInputs {
-  device::Number type = device::Number::kBF16;
+  ElementType type = ElementType::kBF16;
   device::RowScale row_scale = device::RowScale::kStatic;
   float static_scale = 1;
 
   // Whether each row has a scale, as rounded ones do.
   bool is_rounded() const {
-    return type == device::Number::kF8 || row_scale == device::RowScale::kNvF4;
+    return type == ElementType::kF8E4M3 || row_scale == device::RowScale::kNvF4;
   }
   friend bool operator==(const DeviceInputs&, const DeviceInputs&) = default;
 };

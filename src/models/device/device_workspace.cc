@@ -29,7 +29,7 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
     expert_intermediate = std::max(expert_intermediate, layer.moe->intermediate_size);
   }
   DeviceWorkspaceLayout layout;
-  layout.wide = experts > 0 ? device::Number::kF32 : device::Number::kBF16;
+  layout.wide = experts > 0 ? ElementType::kF32 : ElementType::kBF16;
   const int64_t wide_bytes = experts > 0 ? 4 : 2;
   constexpr int64_t kRowBytes = 2;
   layout.mlp_rows = std::min(rows, kMlpRows);

@@ -25,7 +25,7 @@ struct DeviceWorkspaceLayout {
   // What products write that a nonlinear function reads: keys, values, gates. In models with
   // experts it is F32, since a rounding moves the choice between two experts that are nearly as
   // good; in others BF16 halves what is written and read again.
-  device::Number wide = device::Number::kBF16;
+  ElementType wide = ElementType::kBF16;
 
   int64_t residual = 0;       // F32 [rows, hidden]
   int64_t delta = 0;          // F32 [rows, hidden]: what the last sub-layer adds to the residual

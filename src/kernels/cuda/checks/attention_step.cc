@@ -10,13 +10,11 @@
 namespace sluice::checks {
 namespace {
 
-using device::Number;
-
 // As a checkpoint might have them.
 constexpr float kKScale = 0.25f, kVScale = 0.125f * 1.1f;
 
-int BytesOf(Number type) {
-  return type == Number::kF8 ? 1 : 2;
+int BytesOf(ElementType type) {
+  return type == ElementType::kF8E4M3 ? 1 : 2;
 }
 
 }  // namespace
@@ -62,7 +60,7 @@ AttentionStep::AttentionStep(const AttentionShape& shape, bool with_numbers) : s
     for (int32_t position = 0; position < end; ++position) {
       for (int head = 0; head < heads.num_kv_heads; ++head) {
         const size_t at = Offset(slice, position, head, 0);
-        if (shape.type == Number::kF8) {
+        if (shape.type == ElementType::kF8E4M3) {
           numbers.FillFrom(key_codes, k_.data() + at, heads.head_dim);
           numbers.FillFrom(value_codes, v_.data() + at, heads.head_dim);
         } else {
@@ -89,7 +87,7 @@ size_t AttentionStep::Offset(size_t slice, int32_t position, int kv_head, int d)
 }
 
 double AttentionStep::Stored(const std::vector<uint8_t>& array, size_t element) const {
-  if (shape_.type == Number::kF8) return ToFloat(Float8E4M3{array[element]});
+  if (shape_.type == ElementType::kF8E4M3) return ToFloat(Float8E4M3{array[element]});
   uint16_t bits;
   std::memcpy(&bits, array.data() + 2 * element, 2);
   return FromBf16Bits(bits);
@@ -104,12 +102,12 @@ double AttentionStep::Key(size_t slice, int32_t position, int kv_head, int d) co
 }
 double AttentionStep::Value(size_t slice, int32_t position, int kv_head, int d) const {
   const double stored = Stored(v_, Offset(slice, position, kv_head, d));
-  return shape_.type == Number::kF8 ? stored * kVScale : stored;
+  return shape_.type == ElementType::kF8E4M3 ? stored * kVScale : stored;
 }
 
 double AttentionStep::score_scale() const {
   const double scale = 1 / std::sqrt(static_cast<float>(shape_.heads.head_dim));
-  return static_cast<float>(scale) * (shape_.type == Number::kF8 ? kKScale : 1.0);
+  return static_cast<float>(scale) * (shape_.type == ElementType::kF8E4M3 ? kKScale : 1.0);
 }
 
 AttentionStep::RowPlace AttentionStep::PlaceOf(int64_t row) const {
@@ -181,7 +179,7 @@ device::AttentionArgs AttentionStep::Upload(CaseMemory& memory) const {
     return numbers.empty() ? memory.Out<uint8_t>(cache_bytes)
                            : const_cast<uint8_t*>(memory.In(numbers));
   };
-  const bool is_f8 = shape_.type == Number::kF8;
+  const bool is_f8 = shape_.type == ElementType::kF8E4M3;
   args.cache = {cache(k_),           cache(v_),          shape_.type,    is_f8 ? kKScale : 1,
                 is_f8 ? kVScale : 1, heads.num_kv_heads, heads.head_dim, shape_.block_size};
   args.chunk = shape_.span.chunk;
@@ -208,13 +206,14 @@ device::AttentionArgs AttentionStep::UploadLastToken(CaseMemory& memory,
 
 void AttentionStep::FillOnDevice(const DeviceUnderTest& device,
                                  const device::AttentionArgs& args) const {
-  const auto fill = [&](const void* out, device::Codes type, int64_t elements, uint64_t seed) {
+  const auto fill = [&](const void* out, ElementType type, int64_t elements, uint64_t seed) {
     const int64_t cols = shape_.heads.head_dim;
     device.kernels().random_codes(
         device.handle(), {const_cast<void*>(out), type, seed, 0, elements / cols, cols, 0x1p-16f});
   };
-  const device::Codes type = shape_.type == Number::kF8 ? device::Codes::kF8 : device::Codes::kBF16;
-  fill(args.q, device::Codes::kBF16, rows_ * shape_.heads.num_heads * shape_.heads.head_dim, 1);
+  const ElementType type =
+      shape_.type == ElementType::kF8E4M3 ? ElementType::kF8E4M3 : ElementType::kBF16;
+  fill(args.q, ElementType::kBF16, rows_ * shape_.heads.num_heads * shape_.heads.head_dim, 1);
   fill(args.cache.k, type, CacheElements(), 2);
   fill(args.cache.v, type, CacheElements(), 3);
 }

@@ -21,7 +21,7 @@ struct AttentionShape {
     int32_t context = 0;  // tokens before them
   };
   AttentionHeads heads = {};
-  device::Number type = device::Number::kBF16;  // of the cache
+  ElementType type = ElementType::kBF16;  // of the cache
   kernels::AttentionSpan span = {};
   std::vector<Slice> slices = {};
   int block_size = 16;

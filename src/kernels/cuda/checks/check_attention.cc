@@ -122,14 +122,13 @@ Status CheckStep(CheckRun& run, CaseMemory& memory, Comparison& comparison,
 }
 
 std::vector<AttentionCase> Cases(const CheckRun& run) {
-  using device::Number;
   std::vector<AttentionCase> cases = {
       {"decode", {.heads = {8, 2, 64}, .slices = {{1, 0}, {1, 17}, {1, 70}}}},
       {"decode, fp8 cache",
-       {.heads = {8, 1, 128}, .type = Number::kF8, .slices = {{1, 40}, {1, 5}}}},
+       {.heads = {8, 1, 128}, .type = ElementType::kF8E4M3, .slices = {{1, 40}, {1, 5}}}},
       {"prefill", {.heads = {4, 2, 64}, .slices = {{37, 0}}}},
       {"both, fp8 cache",
-       {.heads = {4, 1, 64}, .type = Number::kF8, .slices = {{20, 30}, {1, 9}, {1, 100}}}},
+       {.heads = {4, 1, 64}, .type = ElementType::kF8E4M3, .slices = {{20, 30}, {1, 9}, {1, 100}}}},
       {"one head a group", {.heads = {2, 2, 128}, .slices = {{3, 20}, {1, 1}}}},
       {"chunks of 32", {.heads = {5, 1, 64}, .span = {.chunk = 32}, .slices = {{6, 60}, {1, 95}}}},
       {"window of 24", {.heads = {4, 2, 64}, .span = {.window = 24}, .slices = {{9, 50}, {1, 99}}}},
@@ -137,7 +136,7 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
   };
   if (run.with_large_shapes()) {
     const AttentionHeads llama70 = {64, 8, 128};
-    for (const Number type : {Number::kBF16, Number::kF8}) {
+    for (const ElementType type : {ElementType::kBF16, ElementType::kF8E4M3}) {
       cases.push_back({"70B decode", {.heads = llama70, .type = type, .slices = {}}});
       for (int i = 0; i < 64; ++i) cases.back().shape.slices.push_back({1, 1000 + 17 * i});
       cases.push_back({"70B prefill", {.heads = llama70, .type = type, .slices = {{2048, 2048}}}});
@@ -165,7 +164,7 @@ std::string ShapeText(const AttentionCase& c) {
   return fmt::format("{}: {} rows, {} slices to {}, {}/{} x {}{}", c.name, rows,
                      c.shape.slices.size(), context, c.shape.heads.num_heads,
                      c.shape.heads.num_kv_heads, c.shape.heads.head_dim,
-                     c.shape.type == device::Number::kF8 ? " fp8" : "");
+                     c.shape.type == ElementType::kF8E4M3 ? " fp8" : "");
 }
 
 }  // namespace

@@ -9,16 +9,17 @@
 namespace sluice::checks {
 namespace {
 
-using device::Codes;
 using device::GroupScales;
 
 constexpr uint64_t kSeed = 0x123456789ABCDEFu;
 
-Status CheckCodes(CheckRun& run, CaseMemory& memory, Comparison& comparison, Codes type,
+Status CheckCodes(CheckRun& run, CaseMemory& memory, Comparison& comparison, ElementType type,
                   int64_t rows, int64_t cols) {
   constexpr int64_t kFirstRow = 7;
   constexpr float kScale = 0x1p-19f;
-  const int64_t row_bytes = type == Codes::kBF16 ? cols * 2 : type == Codes::kF4 ? cols / 2 : cols;
+  const int64_t row_bytes = type == ElementType::kBF16     ? cols * 2
+                            : type == ElementType::kF4E2M1 ? cols / 2
+                                                           : cols;
   uint8_t* out = memory.Out<uint8_t>(rows * row_bytes);
   if (!memory.ok()) return memory.status();
   run.device().kernels().random_codes(run.device().handle(),
@@ -28,7 +29,7 @@ Status CheckCodes(CheckRun& run, CaseMemory& memory, Comparison& comparison, Cod
   for (int64_t i = 0; i < rows * row_bytes; ++i) {
     const int64_t row = i / row_bytes, at = i % row_bytes;
     int64_t expected = 0;
-    if (type == Codes::kBF16) {
+    if (type == ElementType::kBF16) {
       const int64_t element = at / 2;
       const uint64_t bits = kernels::RowBits(kSeed, kFirstRow + row, element / 4 * 4);
       const float value = kernels::UniformNumber(bits >> (16 * (element % 4)), kScale);
@@ -36,9 +37,9 @@ Status CheckCodes(CheckRun& run, CaseMemory& memory, Comparison& comparison, Cod
     } else {
       const uint64_t bits = kernels::RowBits(kSeed, kFirstRow + row, at / 8 * 8);
       const auto byte = static_cast<uint8_t>(bits >> (8 * (at % 8)));
-      expected = type == Codes::kF8   ? kernels::ValidE4m3Code(byte)
-                 : type == Codes::kI8 ? kernels::ValidI8Code(byte)
-                                      : byte;
+      expected = type == ElementType::kF8E4M3 ? kernels::ValidE4m3Code(byte)
+                 : type == ElementType::kI8   ? kernels::ValidI8Code(byte)
+                                              : byte;
     }
     comparison.AddEqual(got[static_cast<size_t>(i)], expected);
   }
@@ -74,10 +75,12 @@ Status CheckScales(CheckRun& run, CaseMemory& memory, Comparison& comparison, Gr
 
 struct NamedCodes {
   const char* name;
-  Codes type;
+  ElementType type;
 };
-constexpr NamedCodes kCodes[] = {
-    {"bf16", Codes::kBF16}, {"fp8", Codes::kF8}, {"int8", Codes::kI8}, {"fp4", Codes::kF4}};
+constexpr NamedCodes kCodes[] = {{"bf16", ElementType::kBF16},
+                                 {"fp8", ElementType::kF8E4M3},
+                                 {"int8", ElementType::kI8},
+                                 {"fp4", ElementType::kF4E2M1}};
 struct NamedScales {
   const char* name;
   GroupScales type;

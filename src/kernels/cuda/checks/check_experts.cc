@@ -14,8 +14,6 @@
 namespace sluice::checks {
 namespace {
 
-using device::Number;
-
 struct RouterShape {
   const char* name;
   int64_t rows, k, experts;
@@ -152,14 +150,14 @@ Status CheckGatherRows(CheckRun& run, CaseMemory& memory, Comparison& comparison
 }
 
 Status CheckCombine(CheckRun& run, CaseMemory& memory, Comparison& comparison, int64_t rows,
-                    int64_t cols, int top_k, Number y_type, bool has_weights, bool add) {
+                    int64_t cols, int top_k, ElementType y_type, bool has_weights, bool add) {
   const Grouping grouping = MakeGrouping(rows, top_k, 16);
   TestNumbers numbers(74);
   std::vector<float> y = numbers.Normals(rows * top_k * cols);
   const std::vector<float> weights = numbers.Normals(rows * top_k);
   const std::vector<float> sum = numbers.Normals(rows * cols);
   device::CombineExpertsArgs args{};
-  if (y_type == Number::kBF16) {
+  if (y_type == ElementType::kBF16) {
     const std::vector<uint16_t> bits = ToBf16Bits(y);
     for (size_t i = 0; i < y.size(); ++i) y[i] = FromBf16Bits(bits[i]);
     args.y = memory.In(bits);
@@ -235,15 +233,16 @@ void CheckExperts(CheckRun& run) {
                });
     }
   }
-  for (const Number type : {Number::kF32, Number::kBF16}) {
+  for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
     for (const int what : {0, 1, 2, 3}) {
-      run.Case("combine_experts",
-               fmt::format("6 x {}, 3 experts, {}{}{}", cols, type == Number::kF32 ? "f32" : "bf16",
-                           (what & 1) != 0 ? ", weighted" : "", (what & 2) != 0 ? ", added" : ""),
-               [&](CaseMemory& memory, Comparison& comparison) {
-                 return CheckCombine(run, memory, comparison, 6, cols, 3, type, (what & 1) != 0,
-                                     (what & 2) != 0);
-               });
+      run.Case(
+          "combine_experts",
+          fmt::format("6 x {}, 3 experts, {}{}{}", cols, type == ElementType::kF32 ? "f32" : "bf16",
+                      (what & 1) != 0 ? ", weighted" : "", (what & 2) != 0 ? ", added" : ""),
+          [&](CaseMemory& memory, Comparison& comparison) {
+            return CheckCombine(run, memory, comparison, 6, cols, 3, type, (what & 1) != 0,
+                                (what & 2) != 0);
+          });
     }
   }
 }

@@ -9,8 +9,6 @@
 namespace sluice::checks {
 namespace {
 
-using device::Number;
-
 struct GroupedShape {
   const char* name;
   std::vector<int32_t> rows_of_expert;
@@ -19,7 +17,7 @@ struct GroupedShape {
 
 Status CheckGrouped(CheckRun& run, CaseMemory& memory, Comparison& comparison,
                     const GroupedShape& shape, const WeightFormat& format, NumberKind kind,
-                    Number y_type) {
+                    ElementType y_type) {
   const auto experts = static_cast<int64_t>(shape.rows_of_expert.size());
   std::vector<int32_t> row_begin = {0};
   for (const int32_t rows : shape.rows_of_expert) row_begin.push_back(row_begin.back() + rows);
@@ -85,7 +83,7 @@ void CheckGroupedLinear(CheckRun& run) {
                              NumberKindName(kind)),
                  [&](CaseMemory& memory, Comparison& comparison) {
                    return CheckGrouped(run, memory, comparison, shape, format, kind,
-                                       is_bf16 ? Number::kBF16 : Number::kF32);
+                                       is_bf16 ? ElementType::kBF16 : ElementType::kF32);
                  });
       }
     }

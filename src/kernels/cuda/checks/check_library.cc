@@ -14,9 +14,7 @@
 namespace sluice::checks {
 namespace {
 
-using device::Codes;
 using device::DeviceLinear;
-using device::Number;
 
 struct LibraryShape {
   const char* name;
@@ -45,7 +43,7 @@ struct LibraryCase {
   const LibraryShape& shape;
   const WeightFormat& format;
   NumberKind kind;
-  Number y_type;
+  ElementType y_type;
   bool has_bias;
 };
 
@@ -55,8 +53,8 @@ void CompareResults(const DeviceUnderTest& device, const LibraryCase& test, bool
                     const TestWeights& weights, const TestInputs& x, const std::vector<float>& bias,
                     const ProductOutput& y, Comparison& comparison) {
   const auto& [shape, format, kind, y_type, has_bias] = test;
-  const bool is_bf16 = y_type == Number::kBF16, is_free = kind == NumberKind::kFree;
-  const bool is_expanded = format.type != Codes::kBF16 && !format.e4m3_inputs && !is_nvf4;
+  const bool is_bf16 = y_type == ElementType::kBF16, is_free = kind == NumberKind::kFree;
+  const bool is_expanded = format.type != ElementType::kBF16 && !format.e4m3_inputs && !is_nvf4;
   // Sums of integers, and products with powers of two, are exact.
   double relative = 0;
   if (is_free) {
@@ -141,11 +139,11 @@ void CheckLibraryShapes(CheckRun& run, DeviceLinear& products,
         const LibraryCase test{.shape = shape,
                                .format = format,
                                .kind = kind,
-                               .y_type = turn % 3 == 0 ? Number::kBF16 : Number::kF32,
+                               .y_type = turn % 3 == 0 ? ElementType::kBF16 : ElementType::kF32,
                                .has_bias = turn % 4 == 0};
         const std::string text =
             fmt::format("{} x {} x {}, {}, {}{}{}", shape.m, shape.n, shape.k, format.name,
-                        NumberKindName(kind), test.y_type == Number::kBF16 ? ", to bf16" : "",
+                        NumberKindName(kind), test.y_type == ElementType::kBF16 ? ", to bf16" : "",
                         test.has_bias ? ", bias" : "");
         run.Case(*shape.name == 0 ? std::string("library") : fmt::format("library {}", shape.name),
                  text, [&](CaseMemory& memory, Comparison& comparison) {

@@ -15,8 +15,6 @@
 namespace sluice::checks {
 namespace {
 
-using device::Number;
-
 struct ProductShape {
   const char* name;
   int64_t m, n, k;
@@ -39,7 +37,7 @@ constexpr ProductShape kLarge[] = {
 
 Status CheckProduct(CheckRun& run, CaseMemory& memory, Comparison& comparison,
                     const ProductShape& shape, const WeightFormat& format, NumberKind kind,
-                    Number y_type, bool has_bias) {
+                    ElementType y_type, bool has_bias) {
   const TestWeights weights(format, kind, 1, shape.n, shape.k);
   const TestInputs x = MakeInputs(memory, format, kind, shape.m, shape.k);
   ProductOutput y(memory, y_type, shape.m, shape.n, /*stride=*/shape.n + 8);
@@ -66,7 +64,8 @@ Status CheckProduct(CheckRun& run, CaseMemory& memory, Comparison& comparison,
   ProductOutput single(memory, y_type, 1, shape.n, y.stride());
   device::LinearArgs one = args;
   one.m = 1;
-  one.x = static_cast<const uint8_t*>(args.x) + alone * shape.k * (x.type == Number::kF8 ? 1 : 2);
+  one.x = static_cast<const uint8_t*>(args.x) +
+          alone * shape.k * (x.type == ElementType::kF8E4M3 ? 1 : 2);
   if (args.x_scales != nullptr) one.x_scales = args.x_scales + alone;
   one.y = single.data();
   if (!memory.ok()) return memory.status();
@@ -110,15 +109,15 @@ Status CheckExpandWeights(CheckRun& run, CaseMemory& memory, Comparison& compari
   return {};
 }
 
-Status CheckScaleResults(CheckRun& run, CaseMemory& memory, Comparison& comparison, Number y_type,
-                         bool has_scales, bool has_bias) {
+Status CheckScaleResults(CheckRun& run, CaseMemory& memory, Comparison& comparison,
+                         ElementType y_type, bool has_scales, bool has_bias) {
   constexpr int64_t kM = 5, kN = 300, kStride = 304;
   TestNumbers numbers(64);
   const std::vector<float> row_scales = numbers.Normals(kN), x_scales = numbers.Normals(kM);
   const std::vector<float> bias = numbers.Normals(kN);
   std::vector<float> values = numbers.Normals(kM * kStride);
   device::ScaleResultsArgs args{};
-  if (y_type == Number::kBF16) {
+  if (y_type == ElementType::kBF16) {
     const std::vector<uint16_t> bits = ToBf16Bits(values);
     for (size_t i = 0; i < values.size(); ++i) values[i] = FromBf16Bits(bits[i]);
     args.y = memory.InOut(bits);
@@ -138,7 +137,7 @@ Status CheckScaleResults(CheckRun& run, CaseMemory& memory, Comparison& comparis
   run.device().kernels().scale_results(run.device().handle(), args);
   std::vector<float> got_f32;
   std::vector<uint16_t> got_bf16;
-  if (y_type == Number::kBF16)
+  if (y_type == ElementType::kBF16)
     got_bf16 = memory.Read(static_cast<const uint16_t*>(args.y), kM * kStride);
   else
     got_f32 = memory.Read(static_cast<const float*>(args.y), kM * kStride);
@@ -158,7 +157,7 @@ Status CheckScaleResults(CheckRun& run, CaseMemory& memory, Comparison& comparis
         }
       }
       const double error = n < kN ? size * Gamma(3) : 0;
-      if (y_type == Number::kBF16)
+      if (y_type == ElementType::kBF16)
         comparison.AddBf16(got_bf16[i], expected, error);
       else
         comparison.AddF32(got_f32[i], expected, error);
@@ -186,7 +185,7 @@ void CheckShapes(CheckRun& run, std::span<const ProductShape> shapes, bool is_la
         run.Case(is_large ? fmt::format("linear {}", shape.name) : std::string("linear"), text,
                  [&](CaseMemory& memory, Comparison& comparison) {
                    return CheckProduct(run, memory, comparison, shape, format, kind,
-                                       is_bf16 ? Number::kBF16 : Number::kF32, has_bias);
+                                       is_bf16 ? ElementType::kBF16 : ElementType::kF32, has_bias);
                  });
       }
     }
@@ -207,10 +206,10 @@ void CheckLinear(CheckRun& run) {
                return CheckExpandWeights(run, memory, comparison, format, 200, 256);
              });
   }
-  for (const Number y_type : {Number::kF32, Number::kBF16}) {
+  for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
     for (const int what : {1, 2, 3}) {
       run.Case("scale_results",
-               fmt::format("5 x 300, {}{}{}", y_type == Number::kF32 ? "f32" : "bf16",
+               fmt::format("5 x 300, {}{}{}", y_type == ElementType::kF32 ? "f32" : "bf16",
                            (what & 1) != 0 ? ", scales" : "", (what & 2) != 0 ? ", bias" : ""),
                [&](CaseMemory& memory, Comparison& comparison) {
                  return CheckScaleResults(run, memory, comparison, y_type, (what & 1) != 0,

@@ -15,8 +15,6 @@
 namespace sluice::checks {
 namespace {
 
-using device::Number;
-
 // A power of two, so that the device's numbers times it are the CPU's bit for bit.
 constexpr float kStaticScale = 0x1p-7f;
 
@@ -53,7 +51,7 @@ std::vector<float> Numbers(const NvF4Shape& shape) {
 
 device::RowsOut NvF4Rows(CaseMemory& memory, void* data, const NvF4Shape& shape) {
   return {.data = data,
-          .type = Number::kBF16,
+          .type = ElementType::kBF16,
           .scales = memory.Out<float>(shape.rows),
           .row_scale = device::RowScale::kNvF4,
           .static_scale = kStaticScale};
@@ -77,7 +75,7 @@ Status CheckConverted(CheckRun& run, CaseMemory& memory, Comparison& comparison,
   const device::RowsOut out = NvF4Rows(memory, rows, shape);
   if (!memory.ok()) return memory.status();
   run.device().kernels().convert_rows(run.device().handle(),
-                                      {rows, Number::kBF16, shape.rows, shape.cols, out});
+                                      {rows, ElementType::kBF16, shape.rows, shape.cols, out});
   CompareRows(memory, comparison, out, RoundedByCpu(x, shape), shape);
   return memory.status();
 }

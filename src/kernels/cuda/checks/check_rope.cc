@@ -12,8 +12,6 @@
 namespace sluice::checks {
 namespace {
 
-using device::Number;
-
 std::vector<float> Frequencies(int head_dim) {
   return kernels::RopeFrequencies(
       head_dim, 500000.0,
@@ -58,8 +56,8 @@ struct RopeCase {
   bool interleaved = false;
   bool norms_before = false, norms_after = false;
   bool temperature = false;
-  Number qkv_type = Number::kF32;
-  Number cache_type = Number::kBF16;
+  ElementType qkv_type = ElementType::kF32;
+  ElementType cache_type = ElementType::kBF16;
 };
 
 struct RopeSample {
@@ -126,7 +124,7 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   TestNumbers numbers(52);
   RopeSample sample;
   sample.qkv = numbers.Normals(rows * (c.num_heads + 2 * c.num_kv_heads) * c.head_dim);
-  if (c.qkv_type == Number::kBF16) {
+  if (c.qkv_type == ElementType::kBF16) {
     for (float& value : sample.qkv) value = FromBf16Bits(ToBFloat16(value).bits);
   }
   for (auto* norm : {&sample.q_norm, &sample.k_norm}) {
@@ -156,7 +154,7 @@ void CompareCache(const RopeCase& c, const std::vector<T>& got, const std::vecto
   for (size_t i = 0; i < got.size(); ++i) {
     if (!written[i]) {
       comparison.AddEqual(got[i], static_cast<T>(~T{0}));
-    } else if (c.cache_type == Number::kF8) {
+    } else if (c.cache_type == ElementType::kF8E4M3) {
       const double value = values[i] / scale;
       comparison.AddE4m3(static_cast<uint8_t>(got[i]), value,
                          errors[i] / scale + std::abs(value) * Gamma(3));
@@ -173,7 +171,7 @@ Status CheckRopeAppend(CheckRun& run, CaseMemory& memory, Comparison& comparison
   const RopeSample sample = MakeSample(c, rows, num_slots);
   const int64_t cache_count = num_slots * c.num_kv_heads * c.head_dim;
   device::RopeAppendArgs args{};
-  args.qkv = c.qkv_type == Number::kBF16
+  args.qkv = c.qkv_type == ElementType::kBF16
                  ? static_cast<const void*>(memory.In(ToBf16Bits(sample.qkv)))
                  : memory.In(sample.qkv);
   args.qkv_type = c.qkv_type;
@@ -243,26 +241,26 @@ constexpr RopeCase kRopeCases[] = {
      .num_heads = 8,
      .num_kv_heads = 2,
      .head_dim = 128,
-     .qkv_type = Number::kBF16,
-     .cache_type = Number::kF8},
+     .qkv_type = ElementType::kBF16,
+     .cache_type = ElementType::kF8E4M3},
     {.name = "Llama 3.2",
      .num_heads = 4,
      .num_kv_heads = 1,
      .head_dim = 64,
-     .qkv_type = Number::kBF16},
+     .qkv_type = ElementType::kBF16},
     {.name = "Qwen3",
      .num_heads = 4,
      .num_kv_heads = 2,
      .head_dim = 128,
      .norms_before = true,
-     .cache_type = Number::kF8},
+     .cache_type = ElementType::kF8E4M3},
     {.name = "Llama 4, rope",
      .num_heads = 5,
      .num_kv_heads = 1,
      .head_dim = 128,
      .interleaved = true,
      .norms_after = true,
-     .qkv_type = Number::kBF16},
+     .qkv_type = ElementType::kBF16},
     {.name = "Llama 4, no rope",
      .num_heads = 5,
      .num_kv_heads = 1,
@@ -288,7 +286,7 @@ void CheckRope(CheckRun& run) {
                fmt::format("{} rows, {} + {} heads, {}", rows, rope_case.num_heads,
                            rope_case.num_kv_heads, rope_case.name),
                [&](CaseMemory& memory, Comparison& comparison) {
-                 return rope_case.cache_type == Number::kF8
+                 return rope_case.cache_type == ElementType::kF8E4M3
                             ? CheckRopeAppend<uint8_t>(run, memory, comparison, rope_case, rows)
                             : CheckRopeAppend<uint16_t>(run, memory, comparison, rope_case, rows);
                });

@@ -14,8 +14,6 @@
 namespace sluice::checks {
 namespace {
 
-using device::Number;
-
 struct RowShape {
   int64_t rows, cols;
 };
@@ -39,9 +37,9 @@ struct RowInput {
   std::vector<float> values;
   const void* data = nullptr;
 };
-RowInput Input(CaseMemory& memory, std::vector<float> values, Number type) {
+RowInput Input(CaseMemory& memory, std::vector<float> values, ElementType type) {
   RowInput input;
-  if (type == Number::kBF16) {
+  if (type == ElementType::kBF16) {
     const std::vector<uint16_t> bits = ToBf16Bits(values);
     for (size_t i = 0; i < values.size(); ++i) values[i] = FromBf16Bits(bits[i]);
     input.data = memory.In(bits);
@@ -56,7 +54,8 @@ Status CheckEmbedding(CheckRun& run, CaseMemory& memory, Comparison& comparison,
                       const RowShape& shape) {
   constexpr int64_t kVocabulary = 300;
   TestNumbers numbers(41);
-  const RowInput table = Input(memory, numbers.Normals(kVocabulary * shape.cols), Number::kBF16);
+  const RowInput table =
+      Input(memory, numbers.Normals(kVocabulary * shape.cols), ElementType::kBF16);
   std::vector<int32_t> tokens(static_cast<size_t>(shape.rows));
   for (int32_t& token : tokens) token = static_cast<int32_t>(numbers.Integer(0, kVocabulary - 1));
   tokens.back() = kVocabulary - 1;
@@ -84,7 +83,7 @@ Status CheckRmsNorm(CheckRun& run, CaseMemory& memory, Comparison& comparison,
   TestNumbers numbers(42);
   const int64_t count = shape.rows * shape.cols;
   std::vector<float> x = is_exact ? numbers.Integers(count, 5) : numbers.Normals(count);
-  const Number delta_type = delta_kind == 2 ? Number::kBF16 : Number::kF32;
+  const ElementType delta_type = delta_kind == 2 ? ElementType::kBF16 : ElementType::kF32;
   RowInput delta;
   float* residual = memory.InOut(x);
   if (delta_kind > 0)
@@ -131,7 +130,7 @@ Status CheckRmsNorm(CheckRun& run, CaseMemory& memory, Comparison& comparison,
 }
 
 Status CheckSiluMul(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                    const RowShape& shape, const RowFormat& format, Number x_type) {
+                    const RowShape& shape, const RowFormat& format, ElementType x_type) {
   TestNumbers numbers(43);
   std::vector<float> values = numbers.Normals(2 * shape.rows * shape.cols);
   for (float& value : values) value *= 4;
@@ -156,7 +155,7 @@ Status CheckSiluMul(CheckRun& run, CaseMemory& memory, Comparison& comparison,
 }
 
 Status CheckConvertRows(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                        const RowShape& shape, const RowFormat& format, Number x_type) {
+                        const RowShape& shape, const RowFormat& format, ElementType x_type) {
   TestNumbers numbers(44);
   std::vector<float> values = numbers.Normals(shape.rows * shape.cols);
   // A row of zeros, and numbers beyond the largest code.
@@ -225,9 +224,9 @@ void CheckRows(CheckRun& run) {
   }
   for (const RowShape& shape : shapes) {
     for (const RowFormat& format : kRowFormats) {
-      for (const Number x_type : {Number::kF32, Number::kBF16}) {
+      for (const ElementType x_type : {ElementType::kF32, ElementType::kBF16}) {
         const std::string words =
-            fmt::format("{} to {}", x_type == Number::kF32 ? "f32" : "bf16", format.name);
+            fmt::format("{} to {}", x_type == ElementType::kF32 ? "f32" : "bf16", format.name);
         run.Case("silu_mul", ShapeText(shape, words.c_str()),
                  [&](CaseMemory& memory, Comparison& comparison) {
                    return CheckSiluMul(run, memory, comparison, shape, format, x_type);

@@ -18,9 +18,9 @@ namespace sluice::checks {
 // y [m, n] with a row stride, F32 or BF16.
 class ProductOutput {
  public:
-  ProductOutput(CaseMemory& memory, device::Number type, int64_t m, int64_t n, int64_t stride)
+  ProductOutput(CaseMemory& memory, ElementType type, int64_t m, int64_t n, int64_t stride)
       : memory_(memory), type_(type), m_(m), n_(n), stride_(stride) {
-    if (type == device::Number::kF32)
+    if (type == ElementType::kF32)
       f32_ = memory.Out<float>(m * stride);
     else
       bf16_ = memory.Out<uint16_t>(m * stride);
@@ -37,21 +37,21 @@ class ProductOutput {
   }
   void Compare(int64_t m, int64_t n, double expected, double error, Comparison& comparison) const {
     const auto i = static_cast<size_t>(m * stride_ + n);
-    if (type_ == device::Number::kF32)
+    if (type_ == ElementType::kF32)
       comparison.AddF32(got_f32_[i], expected, error);
     else
       comparison.AddBf16(got_bf16_[i], expected, error);
   }
   int64_t BitsAt(int64_t m, int64_t n) const {
     const auto i = static_cast<size_t>(m * stride_ + n);
-    if (type_ == device::Number::kBF16) return got_bf16_[i];
+    if (type_ == ElementType::kBF16) return got_bf16_[i];
     uint32_t bits;
     std::memcpy(&bits, &got_f32_[i], 4);
     return bits;
   }
   // What stands between the rows was not written.
   void CompareGaps(Comparison& comparison) const {
-    const int64_t untouched = type_ == device::Number::kF32 ? 0xFFFFFFFF : 0xFFFF;
+    const int64_t untouched = type_ == ElementType::kF32 ? 0xFFFFFFFF : 0xFFFF;
     for (int64_t m = 0; m < m_; ++m) {
       for (int64_t n = n_; n < stride_; ++n) comparison.AddEqual(BitsAt(m, n), untouched);
     }
@@ -59,7 +59,7 @@ class ProductOutput {
 
  private:
   CaseMemory& memory_;
-  device::Number type_;
+  ElementType type_;
   int64_t m_, n_, stride_;
   float* f32_ = nullptr;
   uint16_t* bf16_ = nullptr;

@@ -22,14 +22,14 @@ struct ExactRows {
 // How a kernel is asked to write.
 struct RowFormat {
   const char* name;
-  device::Number type;
+  ElementType type;
   device::RowScale scale = device::RowScale::kStatic;
 };
 inline constexpr RowFormat kRowFormats[] = {
-    {"f32", device::Number::kF32},
-    {"bf16", device::Number::kBF16},
-    {"fp8 static", device::Number::kF8, device::RowScale::kStatic},
-    {"fp8 per token", device::Number::kF8, device::RowScale::kPerToken},
+    {"f32", ElementType::kF32},
+    {"bf16", ElementType::kBF16},
+    {"fp8 static", ElementType::kF8E4M3, device::RowScale::kStatic},
+    {"fp8 per token", ElementType::kF8E4M3, device::RowScale::kPerToken},
 };
 
 class RowsOutput {
@@ -39,9 +39,9 @@ class RowsOutput {
     out_.type = format.type;
     out_.row_scale = format.scale;
     out_.static_scale = 0.03125f * 1.37f;
-    if (format.type == device::Number::kF32) out_.data = memory.Out<float>(rows * cols);
-    if (format.type == device::Number::kBF16) out_.data = memory.Out<uint16_t>(rows * cols);
-    if (format.type == device::Number::kF8) {
+    if (format.type == ElementType::kF32) out_.data = memory.Out<float>(rows * cols);
+    if (format.type == ElementType::kBF16) out_.data = memory.Out<uint16_t>(rows * cols);
+    if (format.type == ElementType::kF8E4M3) {
       out_.data = memory.Out<uint8_t>(rows * cols);
       out_.scales = memory.Out<float>(rows);
     }
@@ -53,11 +53,11 @@ class RowsOutput {
   // it: 2 roundings, or 3 by way of a reciprocal.
   void Compare(const ExactRows& exact, Comparison& comparison) {
     const int64_t count = rows_ * cols_;
-    if (out_.type == device::Number::kF32) {
+    if (out_.type == ElementType::kF32) {
       const auto got = memory_.Read(static_cast<const float*>(out_.data), count);
       for (size_t i = 0; memory_.ok() && i < got.size(); ++i)
         comparison.AddF32(got[i], exact.values[i], exact.errors[i]);
-    } else if (out_.type == device::Number::kBF16) {
+    } else if (out_.type == ElementType::kBF16) {
       const auto got = memory_.Read(static_cast<const uint16_t*>(out_.data), count);
       for (size_t i = 0; memory_.ok() && i < got.size(); ++i)
         comparison.AddBf16(got[i], exact.values[i], exact.errors[i]);

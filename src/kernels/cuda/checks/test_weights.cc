@@ -9,47 +9,48 @@
 namespace sluice::checks {
 namespace {
 
-using device::Codes;
 using device::GroupScales;
-using device::Number;
 
 constexpr WeightFormat kFormats[] = {
-    {.name = "bf16", .type = Codes::kBF16},
-    {.name = "fp8", .type = Codes::kF8, .has_row_scales = true},
-    {.name = "fp8 x fp8", .type = Codes::kF8, .has_row_scales = true, .e4m3_inputs = true},
+    {.name = "bf16", .type = ElementType::kBF16},
+    {.name = "fp8", .type = ElementType::kF8E4M3, .has_row_scales = true},
+    {.name = "fp8 x fp8",
+     .type = ElementType::kF8E4M3,
+     .has_row_scales = true,
+     .e4m3_inputs = true},
     {.name = "block fp8",
-     .type = Codes::kF8,
+     .type = ElementType::kF8E4M3,
      .group_type = GroupScales::kBlock,
      .group = 128,
      .block_rows = 128},
-    {.name = "int8", .type = Codes::kI8, .has_row_scales = true},
+    {.name = "int8", .type = ElementType::kI8, .has_row_scales = true},
     {.name = "nvfp4",
-     .type = Codes::kF4,
+     .type = ElementType::kF4E2M1,
      .group_type = GroupScales::kE4M3,
      .group = 16,
      .has_row_scales = true},
     {.name = "nvfp4 x nvfp4",
-     .type = Codes::kF4,
+     .type = ElementType::kF4E2M1,
      .group_type = GroupScales::kE4M3,
      .group = 16,
      .has_row_scales = true,
      .nvf4_inputs = true},
-    {.name = "mxfp4", .type = Codes::kF4, .group_type = GroupScales::kE8M0, .group = 32},
+    {.name = "mxfp4", .type = ElementType::kF4E2M1, .group_type = GroupScales::kE8M0, .group = 32},
 };
 
 constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
 // Codes that random bytes become.
-void CodeTable(Codes type, NumberKind kind, uint8_t (&table)[256]) {
+void CodeTable(ElementType type, NumberKind kind, uint8_t (&table)[256]) {
   for (int byte = 0; byte < 256; ++byte) {
     auto code = static_cast<uint8_t>(byte);
     const int integer = byte % 7 - 3;  // -3 to 3
-    if (type == Codes::kF8) {
+    if (type == ElementType::kF8E4M3) {
       if (kind == NumberKind::kIntegers)
         code = ToFloat8E4M3(static_cast<float>(integer)).bits;
       else if ((byte & 0x7F) == 0x7F)
         code = 0;  // no NaN
-    } else if (type == Codes::kI8) {
+    } else if (type == ElementType::kI8) {
       if (kind == NumberKind::kIntegers)
         code = static_cast<uint8_t>(static_cast<int8_t>(integer));
       else if (byte == 0x80)
@@ -62,7 +63,7 @@ void CodeTable(Codes type, NumberKind kind, uint8_t (&table)[256]) {
 }  // namespace
 
 double WeightFormat::bits_per_weight() const {
-  const double code_bits = type == Codes::kBF16 ? 16 : type == Codes::kF4 ? 4 : 8;
+  const double code_bits = type == ElementType::kBF16 ? 16 : type == ElementType::kF4E2M1 ? 4 : 8;
   if (group_type == GroupScales::kE4M3 || group_type == GroupScales::kE8M0)
     return code_bits + 8.0 / group;
   return code_bits;
@@ -82,7 +83,7 @@ TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t ex
   TestNumbers numbers(61);
   const bool is_exact = kind == NumberKind::kIntegers;
   codes_.resize(static_cast<size_t>(experts * codes_stride()));
-  if (format.type == Codes::kBF16) {
+  if (format.type == ElementType::kBF16) {
     TestNumbers::Table<uint16_t> table;
     for (uint16_t& bits : table) {
       const float value = is_exact ? static_cast<float>(numbers.Integer(-3, 3)) : numbers.Normal();
@@ -125,7 +126,9 @@ TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t ex
 }
 
 int64_t TestWeights::codes_stride() const {
-  const int64_t bits = format_.type == Codes::kBF16 ? 16 : format_.type == Codes::kF4 ? 4 : 8;
+  const int64_t bits = format_.type == ElementType::kBF16     ? 16
+                       : format_.type == ElementType::kF4E2M1 ? 4
+                                                              : 8;
   return n_ * k_ * bits / 8;
 }
 
@@ -189,15 +192,15 @@ void TestWeights::DecodeRow(int64_t expert, int64_t row, std::vector<double>& ou
   for (int64_t k = 0; k < k_; ++k) {
     double value = 0;
     switch (format_.type) {
-      case Codes::kBF16: {
+      case ElementType::kBF16: {
         uint16_t bits;
         std::memcpy(&bits, codes + 2 * k, 2);
         value = FromBf16Bits(bits);
         break;
       }
-      case Codes::kF8: value = ToFloat(Float8E4M3{codes[k]}); break;
-      case Codes::kI8: value = static_cast<int8_t>(codes[k]); break;
-      case Codes::kF4: {
+      case ElementType::kF8E4M3: value = ToFloat(Float8E4M3{codes[k]}); break;
+      case ElementType::kI8: value = static_cast<int8_t>(codes[k]); break;
+      default: {
         const int code = codes[k / 2] >> (k % 2 * 4) & 15;
         value = (code & 8) != 0 ? -kE2m1[code & 7] : kE2m1[code & 7];
         break;
@@ -223,7 +226,7 @@ TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind
   TestInputs inputs;
   inputs.values.resize(static_cast<size_t>(m * k));
   if (format.e4m3_inputs) {
-    inputs.type = Number::kF8;
+    inputs.type = ElementType::kF8E4M3;
     std::vector<uint8_t> codes(static_cast<size_t>(m * k));
     for (size_t i = 0; i < codes.size(); ++i) {
       const float value = kind == NumberKind::kIntegers ? static_cast<float>(numbers.Integer(-1, 1))

@@ -12,7 +12,7 @@ namespace sluice::checks {
 
 struct WeightFormat {
   const char* name;
-  device::Codes type;
+  ElementType type;
   device::GroupScales group_type = device::GroupScales::kNone;
   int group = 0;
   int block_rows = 0;
@@ -72,7 +72,7 @@ struct TestInputs {
   std::vector<float> scales;   // [m], of E4M3 and NVFP4
   const void* data = nullptr;
   const float* device_scales = nullptr;
-  device::Number type = device::Number::kBF16;
+  ElementType type = ElementType::kBF16;
 };
 TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind kind, int64_t m,
                       int64_t k);
