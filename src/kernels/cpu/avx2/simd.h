@@ -119,23 +119,24 @@ inline Floats LoadBf16(const uint16_t* p, Mask mask) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
 
-// Rounds to nearest even and keeps NaN a NaN, as sluice::ToBFloat16 does. `mask`: the first lanes.
-inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
+// Rounds to nearest even and keeps NaN a NaN, as sluice::ToBFloat16 does.
+inline __m128i Bf16Of(Floats v) {
   const __m256i bits = _mm256_castps_si256(v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
   const __m256i rounded = _mm256_srli_epi32(
       _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
   const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
   const __m256i result = _mm256_blendv_epi8(rounded, quiet, IsNan(v).lanes);
-  const __m128i narrow =
-      _mm_packus_epi32(_mm256_castsi256_si128(result), _mm256_extracti128_si256(result, 1));
-  if (_mm256_movemask_ps(_mm256_castsi256_ps(mask.lanes)) == 0xFF) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow);
-  } else {
-    uint16_t buffer[8];
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(buffer), narrow);
-    for (int i = 0; i < CountLanes(mask); ++i) p[i] = buffer[i];
-  }
+  return _mm_packus_epi32(_mm256_castsi256_si128(result), _mm256_extracti128_si256(result, 1));
+}
+inline void StoreBf16(uint16_t* p, Floats v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), Bf16Of(v));
+}
+// `mask`: the first lanes.
+inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
+  uint16_t buffer[8];
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(buffer), Bf16Of(v));
+  for (int i = 0; i < CountLanes(mask); ++i) p[i] = buffer[i];
 }
 
 // Neighbouring lanes as pairs: the first numbers of p, at most half as many as there are lanes,

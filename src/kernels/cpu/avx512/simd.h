@@ -109,14 +109,20 @@ inline Floats LoadBf16(const uint16_t* p, Mask mask) {
 }
 
 // Rounds to nearest even and keeps NaN a NaN, as sluice::ToBFloat16 does.
-inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
+inline __m256i Bf16Of(Floats v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const __m512i rounded = _mm512_srli_epi32(
       _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
   const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
   const __m512i result = _mm512_mask_blend_epi32(IsNan(v), rounded, quiet);
-  _mm256_mask_storeu_epi16(p, mask, _mm512_cvtepi32_epi16(result));
+  return _mm512_cvtepi32_epi16(result);
+}
+inline void StoreBf16(uint16_t* p, Floats v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), Bf16Of(v));
+}
+inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
+  _mm256_mask_storeu_epi16(p, mask, Bf16Of(v));
 }
 
 // Neighbouring lanes as pairs: the first numbers of p, at most half as many as there are lanes,

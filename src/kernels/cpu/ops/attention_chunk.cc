@@ -198,10 +198,9 @@ void AttentionChunk(const AttentionChunkArgs& args) {
 
 void DivideRow(const float* x, float divisor, int64_t count, void* y, bool y_bf16) {
   const Floats divisors = Set(divisor);
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const Mask mask = FirstLanes(count - i);
-    StoreAs(y, i, Div(Load(x + i, mask), divisors), mask, y_bf16);
-  }
+  ForEachVector(count, [&](int64_t i, auto lanes) {
+    StoreAs(y, i, Div(Load(x + i, lanes), divisors), lanes, y_bf16);
+  });
 }
 
 void DecodeE4M3(const uint8_t* codes, int64_t count, uint16_t* bf16) {

@@ -12,11 +12,33 @@
 namespace sluice::kernels {
 namespace {
 
-inline void StoreAs(void* y, int64_t index, Floats value, Mask mask, bool bf16) {
+// In place of a mask: every lane. AVX2 stores with a mask take many times as long as without.
+struct AllLanes {};
+inline Floats Load(const float* p, AllLanes) {
+  return Load(p);
+}
+inline void Store(float* p, Floats v, AllLanes) {
+  Store(p, v);
+}
+inline void StoreBf16(uint16_t* p, Floats v, AllLanes) {
+  StoreBf16(p, v);
+}
+
+// Calls body(i, lanes) for each vector of `count` elements, i being its first element; `lanes` is a
+// Mask for the last vector where that is not whole, else AllLanes.
+template <typename Body>
+inline void ForEachVector(int64_t count, const Body& body) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) body(i, AllLanes());
+  if (i < count) body(i, FirstLanes(count - i));
+}
+
+template <typename Lanes>
+inline void StoreAs(void* y, int64_t index, Floats value, Lanes lanes, bool bf16) {
   if (bf16)
-    StoreBf16(static_cast<uint16_t*>(y) + index, value, mask);
+    StoreBf16(static_cast<uint16_t*>(y) + index, value, lanes);
   else
-    Store(static_cast<float*>(y) + index, value, mask);
+    Store(static_cast<float*>(y) + index, value, lanes);
 }
 
 }  // namespace

@@ -26,17 +26,15 @@ void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, vo
                 bool y_bf16) {
   const float mean = SumOfSquares(x, cols) / static_cast<float>(cols);
   const Floats factor = Set(1.0f / __builtin_sqrtf(mean + eps));
-  for (int64_t i = 0; i < cols; i += kLanes) {
-    const Mask mask = FirstLanes(cols - i);
-    StoreAs(y, i, Mul(Load(weight + i, mask), Mul(Load(x + i, mask), factor)), mask, y_bf16);
-  }
+  ForEachVector(cols, [&](int64_t i, auto lanes) {
+    StoreAs(y, i, Mul(Load(weight + i, lanes), Mul(Load(x + i, lanes), factor)), lanes, y_bf16);
+  });
 }
 
 void AddRow(float* sum, const float* delta, int64_t count) {
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const Mask mask = FirstLanes(count - i);
-    Store(sum + i, Add(Load(sum + i, mask), Load(delta + i, mask)), mask);
-  }
+  ForEachVector(count, [&](int64_t i, auto lanes) {
+    Store(sum + i, Add(Load(sum + i, lanes), Load(delta + i, lanes)), lanes);
+  });
 }
 
 }  // namespace sluice::kernels::SLUICE_ISA
