@@ -5,6 +5,8 @@ option(SLUICE_CUDA "Build the CUDA backend; needs nvcc (cmake/Cuda.cmake)" OFF)
 option(SLUICE_FUZZ "Build the fuzz targets with libFuzzer (target fuzzers); needs Clang" OFF)
 set(SLUICE_PLAIN_BUILD "" CACHE PATH "With SLUICE_CUDA: a finished build without it, to link against (src/cli)")
 
+string(REGEX MATCH "x86_64|AMD64" SLUICE_X86 "${CMAKE_SYSTEM_PROCESSOR}")
+
 add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 # GCC 12 sees overlapping copies in std::string's operator+ where there are none (its bug 105651).

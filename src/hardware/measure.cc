@@ -10,7 +10,7 @@
 
 #include "hardware/cpu_features.h"
 #include "hardware/memory.h"
-#include "hardware/peak_loops.h"
+#include "hardware/x86/peak_loops.h"
 
 namespace sluice {
 namespace {
@@ -19,25 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
-}
-
-// Runs `loop` on all threads, first to find how many rounds take some 15 ms, then six times; the
-// best rate wins.
-double BestRate(ThreadPool& pool, double (*loop)(int64_t rounds)) {
-  int64_t rounds = 10000;
-  double best = 0;
-  const auto run = [&] {
-    std::atomic<double> operations = 0;
-    const auto start = Clock::now();
-    pool.Run([&](int) { operations.fetch_add(loop(rounds)); });
-    const double seconds = Seconds(Clock::now() - start);
-    best = std::max(best, operations.load() / seconds);
-    return seconds;
-  };
-  const double seconds = std::max(run(), 1e-6);
-  rounds = static_cast<int64_t>(static_cast<double>(rounds) * 0.015 / seconds) + 1;
-  for (int i = 0; i < 6; ++i) run();
-  return best;
 }
 
 uint64_t SumWords(const uint64_t* words, int64_t count) {
@@ -81,6 +62,29 @@ double MeasureReadBandwidth(ThreadPool& pool) {
 
 #if defined(__x86_64__)
 
+namespace {
+
+// Runs `loop` on all threads, first to find how many rounds take some 15 ms, then six times; the
+// best rate wins.
+double BestRate(ThreadPool& pool, double (*loop)(int64_t rounds)) {
+  int64_t rounds = 10000;
+  double best = 0;
+  const auto run = [&] {
+    std::atomic<double> operations = 0;
+    const auto start = Clock::now();
+    pool.Run([&](int) { operations.fetch_add(loop(rounds)); });
+    const double seconds = Seconds(Clock::now() - start);
+    best = std::max(best, operations.load() / seconds);
+    return seconds;
+  };
+  const double seconds = std::max(run(), 1e-6);
+  rounds = static_cast<int64_t>(static_cast<double>(rounds) * 0.015 / seconds) + 1;
+  for (int i = 0; i < 6; ++i) run();
+  return best;
+}
+
+}  // namespace
+
 double MeasureFp32Peak(ThreadPool& pool) {
   const CpuFeatures& cpu = DetectCpuFeatures();
   if (cpu.avx512) return BestRate(pool, peak_loops::Avx512Fma);
@@ -98,6 +102,7 @@ double MeasureAmxBf16Peak(ThreadPool& pool) {
 
 #else
 
+// No loops for this processor.
 double MeasureFp32Peak(ThreadPool&) {
   return 0;
 }

@@ -1,6 +1,6 @@
 #include <immintrin.h>
 
-#include "hardware/peak_loops.h"
+#include "hardware/x86/peak_loops.h"
 
 namespace sluice::peak_loops {
 
