@@ -3,21 +3,16 @@
 
 #include <fmt/format.h>
 
-#include "options/compilation.h"
-#include "options/trtllm_keys.h"
+#include "options/dialect_table.h"
 #include "options/values.h"
-#include "options/variables.h"
 
 namespace sluice::cli {
 namespace {
 
 using options::Dialect;
 using options::DialectBit;
+using options::Effect;
 using options::Option;
-
-constexpr std::string_view kKeys = "key of --compilation-config";
-constexpr std::string_view kYaml = "key of trtllm-serve's YAML file";
-constexpr std::string_view kVariable = "environment";
 
 std::string DialectsOf(uint32_t dialects) {
   std::string text;
@@ -39,57 +34,31 @@ Explanation OfOption(const Option& option) {
     result.what += fmt::format(" {}", alias);
   result.kind = "option";
   result.dialects = DialectsOf(option.dialects);
-  if (!option.no_effect.empty()) {
-    result.effect = "no effect";
-    result.text = option.no_effect;
-  } else if (!option.mapped_to.empty()) {
-    result.effect = "mapped";
-    result.text = fmt::format("to {}", option.mapped_to);
-  } else if (!option.refuses.empty()) {
-    result.effect = "refused";
-    result.text = option.refuses;
-    std::string taken(option.default_value);
-    if (!option.words.empty()) taken = option.words;
-    if (option.type == options::Type::kFlag) taken.clear();
-    if (!taken.empty()) result.text += fmt::format(" ({} is taken)", taken);
-  } else {
-    result.effect = "acts";
-    result.text = option.help;
+  result.effect = EffectName(option.effect);
+  switch (option.effect) {
+    case Effect::kActs: result.text = option.help; break;
+    case Effect::kMapped: result.text = fmt::format("to {}", option.reason); break;
+    case Effect::kNoEffect: result.text = option.reason; break;
+    case Effect::kRefused: {
+      result.text = option.reason;
+      std::string_view accepted = option.words.empty() ? option.default_value : option.words;
+      if (!accepted.empty() && option.type != options::Type::kFlag)
+        result.text += fmt::format(" ({} is accepted)", accepted);
+      break;
+    }
   }
-  if (!option.retired.empty())
-    result.text += fmt::format(" (retired by its inventor: {})", option.retired);
+  if (!option.retired.empty()) result.text += fmt::format(" (retired {})", option.retired);
   return result;
 }
 
-// A refused option still acts where its usual values are taken.
-void AddOptions(std::vector<Explanation>& all) {
-  for (const Option& option : options::Table()) all.push_back(OfOption(option));
-}
-
-void AddVariables(std::vector<Explanation>& all) {
-  for (const options::Variable& variable : options::Variables()) {
-    all.push_back({std::string(variable.name), kVariable, DialectsOf(options::kAllDialects),
-                   variable.acts ? "acts" : "no effect", std::string(variable.here)});
-  }
-}
-
-void AddKeys(std::vector<Explanation>& all) {
-  for (const options::CompilationKey& key : options::CompilationKeys()) {
-    std::string what(key.key);
-    if (!key.old.empty()) what += fmt::format(" {}", key.old);
-    all.push_back({std::move(what), kKeys, "sluice vllm", "no effect", std::string(key.here)});
-  }
-  for (const options::TrtllmKey& key : options::TrtllmKeys()) {
-    Explanation row{std::string(key.path), kYaml, "trtllm", "no effect", std::string(key.here)};
-    if (!key.refuses.empty()) {
-      row.effect = "refused";
-      row.text = key.refuses;
-    } else if (!key.option.empty()) {
-      row.effect = "mapped";
-      row.text = fmt::format("to --{}", FlagName(options::Find(key.option)));
-    } else if (key.here.empty()) {
-      continue;  // a parent of others
-    }
+void AddKeys(std::span<const options::DialectKey> keys, std::string_view kind,
+             std::string_view dialects, std::vector<Explanation>& all) {
+  for (const options::DialectKey& key : keys) {
+    Explanation row{std::string(key.name), kind, std::string(dialects),
+                    std::string(EffectName(key.effect)), std::string(key.text)};
+    if (!key.earlier.empty()) row.what += fmt::format(" {}", key.earlier);
+    if (key.effect == Effect::kMapped)
+      row.text = fmt::format("to --{}", FlagName(options::Find(key.text)));
     all.push_back(std::move(row));
   }
 }
@@ -103,9 +72,11 @@ bool Mentions(const Explanation& row, const std::string& word) {
 
 std::vector<Explanation> ExplainOptions() {
   std::vector<Explanation> all;
-  AddOptions(all);
-  AddKeys(all);
-  AddVariables(all);
+  for (const Option& option : options::Table()) all.push_back(OfOption(option));
+  const options::DialectTable& dialects = options::Dialects();
+  AddKeys(dialects.compilation_keys, "key of --compilation-config", "sluice vllm", all);
+  AddKeys(dialects.yaml_keys, "key of trtllm-serve's YAML file", "trtllm", all);
+  AddKeys(dialects.variables, "environment", DialectsOf(options::kAllDialects), all);
   return all;
 }
 
@@ -141,7 +112,7 @@ Result<int> RunExplainOptions(const options::Settings& settings) {
     fmt::print("  {:<46} {:<10} {}{}\n", row.what, row.effect, row.text,
                row.dialects == "trtllm" && row.kind == "option" ? " [trtllm-serve]" : "");
   }
-  if (rows.empty()) fmt::print("nothing is about '{}'\n", word);
+  if (rows.empty()) fmt::print("no option, key or variable matches '{}'\n", word);
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// What each option, YAML key and variable of all dialects does here.
+// The effect of each option, YAML key and variable of all dialects.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Explanation {
   std::string_view kind;  // "option", "environment", ...
   std::string dialects;   // "sluice vllm trtllm"
   std::string effect;     // acts | mapped | no effect | refused
-  std::string text;       // what it does, what it becomes, or why it does nothing
+  std::string text;       // what it does, what it is mapped to, or the reason
 };
 
 // In the order of the tables.

@@ -16,26 +16,27 @@ std::string LongHelp() {
                         command.summary);
   }
   text += fmt::format("  {:<48} {}\n", "help [COMMAND] [WORD]",
-                      "this page; the options of a command, or those about WORD");
+                      "this page; the options of a command, or those that match WORD");
   text +=
-      "\nRun under the name vllm or trtllm-serve it takes their flags.\n"
-      "`sluice help exit-codes` lists what it returns to the shell.\n";
+      "\nUnder the name vllm or trtllm-serve it accepts the flags of these programs.\n"
+      "`sluice help exit-codes` lists the exit codes.\n";
   return text;
 }
 
 std::string ShortHelp() {
   return "sluice serves large language models behind the OpenAI API.\n"
-         "  sluice serve MODEL --port 8000                 answer the API for a checkpoint\n"
-         "  sluice chat --url http://127.0.0.1:8000        talk to it\n"
-         "  sluice doctor                                  what this machine can do\n"
-         "  sluice help                                    all commands\n"
-         "  sluice help serve                              the options of one\n";
+         "  sluice serve MODEL --port 8000                 serve a checkpoint\n"
+         "  sluice chat --url http://127.0.0.1:8000        chat with the server\n"
+         "  sluice doctor                                  report the capabilities of this "
+         "machine\n"
+         "  sluice help                                    list all commands\n"
+         "  sluice help serve                              list the options of a command\n";
 }
 
 std::string CommandHelp(const Command& command, std::string_view filter) {
   const std::string options_text = options::OptionHelp(command.bit, filter);
   if (options_text.empty())
-    return fmt::format("No option of sluice {} is about '{}'.\n", command.name, filter);
+    return fmt::format("No option of sluice {} matches '{}'.\n", command.name, filter);
   return fmt::format("sluice {} {}: {}\n{}", command.name, command.arguments, command.summary,
                      options_text);
 }

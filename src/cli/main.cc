@@ -36,7 +36,7 @@ LogLevel LevelOf(const std::string& word) {
   return LogLevel::kInfo;
 }
 
-// The command that begins the words, which lose it; names have one or two words.
+// Removes the command, of one or two words, from the front of `words`; null if there is none.
 const Command* TakeCommand(std::vector<std::string>& words) {
   for (const Command& command : Commands()) {
     const auto parts = std::count(command.name.begin(), command.name.end(), ' ') + 1;
@@ -56,11 +56,11 @@ const Command* FindCommand(std::string_view name) {
   return nullptr;
 }
 
-// Says once what was taken without effect; `serve` has a block for it.
-void SayWithoutEffect(const options::Settings& settings) {
+// Logs the options that have no effect; `serve` has a block of lines for that.
+void LogWithoutEffect(const options::Settings& settings) {
   for (const options::Assignment* given : settings.given()) {
-    if (!given->option->no_effect.empty())
-      LOG_INFO("options", "{} has no effect: {}", given->origin, given->option->no_effect);
+    if (given->option->effect == options::Effect::kNoEffect)
+      LOG_INFO("options", "{} has no effect: {}", given->origin, given->option->reason);
   }
 }
 
@@ -74,18 +74,15 @@ int RunCommand(const Command& command, const std::vector<std::string>& words, Di
   const options::Settings& settings = resolved->settings;
   if (settings.positionals().size() > static_cast<size_t>(command.max_positionals)) {
     const std::string& extra = settings.positionals()[static_cast<size_t>(command.max_positionals)];
-    const std::string message = dialect == Dialect::kVllm
-                                    ? fmt::format("unrecognized arguments: {}", extra)
-                                    : fmt::format("sluice {} takes {}, '{}' is one word too many",
-                                                  command.name, command.arguments, extra);
+    const std::string message = fmt::format("unrecognized arguments: {}", extra);
     return ReportUsage(dialect, command, Error{ErrorCode::kInvalidArgument, message, ""});
   }
   SetLogLevel(LevelOf(settings.TextOr("log-level")));
   if (const Status status = CheckSettings(settings); !status)
     return ReportFailure(settings, status.error());
-  if (command.bit != options::kServe) SayWithoutEffect(settings);
+  if (command.bit != options::kServe) LogWithoutEffect(settings);
   Result<int> code = command.run(settings);
-  // What was not written was not done; of a server the answers are the result, and not its lines.
+  // Output that could not be written is a failure, except of a server, whose output is a log.
   if (code && command.bit != options::kServe &&
       (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
     code = Fail(ErrorCode::kInternal, fmt::format("standard output: {}", std::strerror(errno)));

@@ -19,6 +19,7 @@ namespace {
 
 using options::Assignment;
 using options::Dialect;
+using options::Effect;
 using options::Note;
 using options::Option;
 using options::Settings;
@@ -74,7 +75,7 @@ bool IsDefault(const Assignment& given, Dialect dialect) {
   return words.has_value() && *words == given.words;
 }
 
-// Texts and what they are said of, in the order of their first appearance.
+// Texts and the items that they apply to, in the order of their first appearance.
 class Groups {
  public:
   void Add(const std::string& text, std::string what) {
@@ -141,11 +142,11 @@ std::vector<std::string> EffectBlock(const Settings& settings) {
   Groups without_effect;
   for (const Assignment* given : settings.given()) {
     const Option& option = *given->option;
-    if (!option.mapped_to.empty()) {
-      mapped.Add(std::string(option.mapped_to), Shown(*given, true));
-    } else if (!option.no_effect.empty()) {
-      std::string text(option.no_effect);
-      if (!option.retired.empty()) text += fmt::format(" (retired: {})", option.retired);
+    if (option.effect == Effect::kMapped) {
+      mapped.Add(std::string(option.reason), Shown(*given, true));
+    } else if (option.effect == Effect::kNoEffect) {
+      std::string text(option.reason);
+      if (!option.retired.empty()) text += fmt::format(" (retired {})", option.retired);
       without_effect.Add(text, Shown(*given, false));
     } else if (given->source != options::Source::kYamlOverFlags) {
       acting.push_back(Shown(*given, true));  // those of such a file have notes

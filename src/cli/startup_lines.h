@@ -1,4 +1,4 @@
-// What a server says before it loads: who it is, what it was asked, and what of that acts.
+// Lines that a server logs before it loads: its version, its arguments, and their effects.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace sluice::cli {
 
-// Lets log lines have the form that the dialect's own program gives them.
+// Gives log lines the format of the dialect's own program.
 void UseLogStyleOf(options::Dialect dialect);
 
-// All of it, by the log.
+// Logs all of them.
 void LogStartup(const options::Settings& settings);
 
-// `{'model_tag': 'm', 'port': 8000}`: what differs from the defaults, as vLLM writes it.
+// `{'model_tag': 'm', 'port': 8000}`: arguments that differ from the defaults, in vLLM's format.
 std::string NonDefaultArguments(const options::Settings& settings);
 
-// One block: what acts, what is mapped, what has no effect and why. Empty where nothing was given.
+// The options that act, are mapped, or have no effect with the reason. Empty if none was given.
 std::vector<std::string> EffectBlock(const options::Settings& settings);
 
 }  // namespace sluice::cli

@@ -1,5 +1,4 @@
-// How failures are told, and with which exit code: in our words, or as the program does whose name
-// we run under.
+// Error messages of the command line, and their exit codes under each name of the program.
 #pragma once
 
 #include <string>
@@ -12,15 +11,14 @@
 
 namespace sluice::cli {
 
-// The version that stands for what we do under another name ("0.32.0+sluice.0.1.0" for vLLM), and
-// our own under ours.
+// The version as shown under each name: "0.32.0+sluice.0.1.0" for vLLM.
 std::string VersionIn(options::Dialect dialect);
 
 // Each prints to standard error and returns the exit code.
 int ReportUnknownCommand(options::Dialect dialect, const std::vector<std::string>& words);
-// A command line, variable or file that cannot be read.
+// An invalid command line, variable or file.
 int ReportUsage(options::Dialect dialect, const Command& command, const Error& error);
-// What went wrong while the command ran.
+// An error of a running command.
 int ReportFailure(const options::Settings& settings, const Error& error);
 
 }  // namespace sluice::cli

@@ -3,611 +3,194 @@
 namespace sluice::options {
 namespace {
 
-constexpr uint32_t kLoad = kBenchServe | kBenchSweep;
-
-constexpr std::string_view kSound = "this program serves text: no pictures, sound or rankings";
-
-std::vector<Option> TargetRows() {
-  constexpr std::string_view kGroup = "Server under load";
-  return {
-      {.name = "bench-backend",
-       .default_value = "openai",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "API to use: openai, openai-comp, openai-completions and vllm are /v1/completions; "
-               "openai-chat is /v1/chat/completions.",
-       .flag = "backend",
-       .aliases = "--endpoint-type"},
-      {.name = "base-url",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Server as http://host:port, in place of --host and --port."},
-      {.name = "bench-host",
-       .default_value = "127.0.0.1",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Host of the server.",
-       .flag = "host"},
-      {.name = "bench-port",
-       .type = Type::kInteger,
-       .default_value = "8000",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Port of the server.",
-       .flag = "port",
-       .range = {1, 65535}},
-      {.name = "endpoint",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Path to post to; default: that of the backend."},
-      {.name = "header",
-       .type = Type::kStrings,
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Headers of every request, as KEY=VALUE."},
-      {.name = "bench-model",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Model to ask for, and folder or cached model id of the tokenizer; default: the "
-               "first that the server lists.",
-       .flag = "model",
-       .aliases = "-m"},
-      {.name = "bench-served-model-name",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Name to ask the server for where it is not --model.",
-       .flag = "served-model-name"},
-      {.name = "bench-tokenizer",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Folder or cached model id of the tokenizer that prompts are made with; default: "
-               "--model.",
-       .flag = "tokenizer"},
-      {.name = "bench-skip-tokenizer-init",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Use no tokenizer; for data sets of texts alone. Answers that the server does not "
-               "count are 1 token then.",
-       .flag = "skip-tokenizer-init"},
-      {.name = "bench-trust-remote-code",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Run code that comes with a tokenizer.",
-       .flag = "trust-remote-code",
-       .no_effect = "tokenizers are read from tokenizer.json, no code of theirs is run"},
-      {.name = "bench-tokenizer-mode",
-       .default_value = "auto",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Which tokenizer library.",
-       .flag = "tokenizer-mode",
-       .no_effect = "there is one tokenizer, and it reads tokenizer.json",
-       .aliases = "--custom-tokenizer"},
-      {.name = "insecure",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Do not check certificates.",
-       .no_effect = "this client speaks plain HTTP; https addresses are refused"},
-      {.name = "bench-lora-modules",
-       .type = Type::kStrings,
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Model names of which each request asks for one.",
-       .flag = "lora-modules"},
-      {.name = "lora-assignment",
-       .type = Type::kChoice,
-       .default_value = "random",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "How --lora-modules are given to requests.",
-       .choices = "random|round-robin"},
-      {.name = "request-id-prefix",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Beginning of x-request-id; default: bench- and eight random hexadecimal digits."},
-      {.name = "ready-check-timeout-sec",
-       .type = Type::kInteger,
-       .default_value = "0",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Send a test request every 5 s for so long until one succeeds; 0: do not check.",
-       .range = {0, 1e6}},
-      {.name = "test-input",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Send one request before time is taken, and stop if it fails.",
-       .trtllm_default = "true"},
-      {.name = "profile",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Post to /start_profile before and to /stop_profile after the load."},
-  };
+void AddTargetRows(std::vector<Option>& table) {
+  Rows rows(table, "Server under load", kLoad);
+  rows.Text("bench-backend", "openai",
+            "API to use: openai, openai-comp, openai-completions and vllm are /v1/completions; "
+            "openai-chat is /v1/chat/completions.",
+            {.flag = "backend", .aliases = "--endpoint-type"});
+  rows.Text("base-url", "", "Server as http://host:port, in place of --host and --port.");
+  rows.Text("bench-host", "127.0.0.1", "Host of the server.", {.flag = "host"});
+  rows.Integer("bench-port", "8000", "Port of the server.", {.flag = "port", .range = {1, 65535}});
+  rows.Text("endpoint", "", "Path to post to; default: that of the backend.");
+  rows.List("header", "", "Headers of every request, as KEY=VALUE.");
+  rows.Text("bench-model", "",
+            "Model to ask for, and folder or cached model id of the tokenizer; default: the first "
+            "that the server lists.",
+            {.flag = "model", .aliases = "-m"});
+  rows.Text("bench-served-model-name", "", "Model name to send where it differs from --model.",
+            {.flag = "served-model-name"});
+  rows.Text(
+      "bench-tokenizer", "",
+      "Folder or cached model id of the tokenizer that prompts are made with; default: --model.",
+      {.flag = "tokenizer"});
+  rows.Flag("bench-skip-tokenizer-init",
+            "Use no tokenizer; for data sets of texts only. Answers whose tokens the server does "
+            "not count then count as 1 token.",
+            {.flag = "skip-tokenizer-init"});
+  rows.List("bench-lora-modules", "", "Model names, one of which each request asks for.",
+            {.flag = "lora-modules"});
+  rows.Choice("lora-assignment", "random", "random|round-robin",
+              "How --lora-modules are assigned to requests.");
+  rows.Text("request-id-prefix", "",
+            "Prefix of x-request-id; default: bench- and eight random hexadecimal digits.");
+  rows.Integer(
+      "ready-check-timeout-sec", "0",
+      "Seconds during which a test request is sent every 5 s until one succeeds; 0: do not check.",
+      {.range = {0, 1e6}});
+  rows.Flag("test-input", "Send one request before measuring, and stop if it fails.",
+            {.trtllm_default = "true"});
+  rows.Flag("profile", "Post to /start_profile before and to /stop_profile after the load.");
 }
 
-std::vector<Option> TrafficRows() {
-  constexpr std::string_view kGroup = "Load";
-  return {
-      {.name = "bench-num-prompts",
-       .type = Type::kInteger,
-       .default_value = "1000",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Requests. Of a sweep: of each step, default five for each concurrent one.",
-       .flag = "num-prompts",
-       .range = {1, 1e8},
-       .aliases = "--num-prompt"},
-      {.name = "request-rate",
-       .type = Type::kNumber,
-       .default_value = "inf",
-       .group = kGroup,
-       .commands = kBenchServe,
-       .help = "Requests per second; inf sends all at once.",
-       .words = "inf|Infinity|infinity",
-       .range = {1e-6, 1e9}},
-      {.name = "burstiness",
-       .type = Type::kNumber,
-       .default_value = "1.0",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Shape of the gamma distribution of the intervals: 1 is a Poisson process, less is "
-               "burstier, more is more even, inf is a constant interval.",
-       .words = "inf|Infinity|infinity",
-       .range = {1e-6, 1e9}},
-      {.name = "max-concurrency",
-       .type = Type::kInteger,
-       .group = kGroup,
-       .commands = kBenchServe,
-       .help = "Most requests at a time; the others wait, and their wait counts nowhere but in "
+void AddTrafficRows(std::vector<Option>& table) {
+  Rows rows(table, "Load", kLoad);
+  rows.Integer(
+      "bench-num-prompts", "1000",
+      "Number of requests. Of a sweep: for each step; default: five times its concurrency.",
+      {.flag = "num-prompts", .range = {1, 1e8}, .aliases = "--num-prompt"});
+  rows.Number("request-rate", "inf", "Requests per second; inf sends all at once.",
+              {.commands = kBenchServe, .words = "inf|Infinity|infinity", .range = {1e-06, 1e9}});
+  rows.Number("burstiness", "1.0",
+              "Shape of the gamma distribution of intervals: 1 is a Poisson process, less is "
+              "burstier, more is more even, inf is a constant interval.",
+              {.words = "inf|Infinity|infinity", .range = {1e-06, 1e9}});
+  rows.Integer("max-concurrency", "",
+               "Most requests at a time; the others wait, and their waiting time counts only in "
                "queue_times.",
-       .range = {1, 1e6}},
-      {.name = "ramp-up-strategy",
-       .type = Type::kChoice,
-       .group = kGroup,
-       .commands = kBenchServe,
-       .help = "Let the rate run from --ramp-up-start-rps to --ramp-up-end-rps.",
-       .choices = "linear|exponential"},
-      {.name = "ramp-up-start-rps",
-       .type = Type::kInteger,
-       .group = kGroup,
-       .commands = kBenchServe,
-       .help = "Requests per second at the start of a ramp.",
-       .range = {1, 1e9}},
-      {.name = "ramp-up-end-rps",
-       .type = Type::kInteger,
-       .group = kGroup,
-       .commands = kBenchServe,
-       .help = "Requests per second at the end of a ramp.",
-       .range = {1, 1e9}},
-      {.name = "num-warmups",
-       .type = Type::kInteger,
-       .default_value = "0",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Requests before those that are measured.",
-       .range = {0, 1e6}},
-      {.name = "bench-seed",
-       .type = Type::kInteger,
-       .default_value = "0",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Seed of prompts and arrivals: the same seed sends what vLLM's tool sends.",
-       .flag = "seed",
-       .range = {0, 4294967295.0}},
-      {.name = "disable-shuffle",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Keep the order of a data file."},
-      {.name = "no-oversample",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Do not repeat the prompts of a file that has too few."},
-      {.name = "disable-tqdm",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "No progress bar."},
-      {.name = "probe-request-rate",
-       .type = Type::kNumber,
-       .default_value = "0",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Further short requests per second.",
-       .refuses = "probes are not sent; run a second bench serve beside this one"},
-      {.name = "self-timed",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Send at the times of a trace.",
-       .refuses = "traces are not read; use --request-rate with --burstiness"},
-  };
+               {.commands = kBenchServe, .range = {1, 1e6}});
+  rows.Choice("ramp-up-strategy", "", "linear|exponential",
+              "Change the rate from --ramp-up-start-rps to --ramp-up-end-rps.",
+              {.commands = kBenchServe});
+  rows.Integer("ramp-up-start-rps", "", "Requests per second at the start of a ramp.",
+               {.commands = kBenchServe, .range = {1, 1e9}});
+  rows.Integer("ramp-up-end-rps", "", "Requests per second at the end of a ramp.",
+               {.commands = kBenchServe, .range = {1, 1e9}});
+  rows.Integer("num-warmups", "0", "Requests before the measured ones.", {.range = {0, 1e6}});
+  rows.Integer("bench-seed", "0",
+               "Seed of prompts and arrivals; the same seed sends the same as vLLM's tool.",
+               {.flag = "seed", .range = {0, 4294967295.0}});
+  rows.Flag("disable-shuffle", "Keep the order of a data file.");
+  rows.Flag("no-oversample", "Do not repeat the prompts of a file with too few of them.");
+  rows.Flag("disable-tqdm", "No progress bar.");
 }
 
-std::vector<Option> BodyRows() {
-  static constexpr std::string_view kGroup = "Requests";
-  const auto number = [](std::string_view name, std::string_view flag, std::string_view help) {
-    return Option{.name = name,
-                  .type = Type::kNumber,
-                  .group = kGroup,
-                  .commands = kLoad,
-                  .help = help,
-                  .flag = flag};
-  };
-  return {
-      {.name = "ignore-eos",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Let every answer run to its full length; always so with --dataset-name random."},
-      {.name = "no-stream",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Ask for whole answers. The first token is the last one then.",
-       .aliases = "--non-streaming"},
-      {.name = "bench-logprobs",
-       .type = Type::kInteger,
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Ask for the logprobs of so many tokens at each place.",
-       .flag = "logprobs",
-       .range = {0, 1000}},
-      number("bench-temperature", "temperature",
-             "Temperature of every request; default: the server's, and 0 under the name of "
-             "trtllm-serve."),
-      number("bench-top-p", "top-p", "top_p of every request; default: the server's."),
-      {.name = "bench-top-k",
-       .type = Type::kInteger,
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "top_k of every request; default: the server's.",
-       .flag = "top-k"},
-      number("bench-min-p", "min-p", "min_p of every request; default: the server's."),
-      number("bench-frequency-penalty", "frequency-penalty",
-             "frequency_penalty of every request; default: the server's."),
-      number("bench-presence-penalty", "presence-penalty",
-             "presence_penalty of every request; default: the server's."),
-      number("bench-repetition-penalty", "repetition-penalty",
-             "repetition_penalty of every request; default: 1."),
-      {.name = "bench-use-beam-search",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Ask for beam search.",
-       .flag = "use-beam-search"},
-      {.name = "extra-body",
-       .type = Type::kJson,
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Further members of every request."},
-      {.name = "bench-chat-template-kwargs",
-       .type = Type::kJson,
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "chat_template_kwargs of every request of openai-chat.",
-       .flag = "chat-template-kwargs"},
-  };
+void AddBodyRows(std::vector<Option>& table) {
+  Rows rows(table, "Requests", kLoad);
+  rows.Flag("ignore-eos",
+            "Generate every answer to its full length; always so with --dataset-name random.");
+  rows.Flag("no-stream", "Ask for whole answers; the time to first token is then that of the last.",
+            {.aliases = "--non-streaming"});
+  rows.Integer("bench-logprobs", "", "Ask for the logprobs of this many tokens at each position.",
+               {.flag = "logprobs", .range = {0, 1000}});
+  rows.Number(
+      "bench-temperature", "",
+      "Temperature of every request; default: the server's, and 0 under the name of trtllm-serve.",
+      {.flag = "temperature"});
+  rows.Number("bench-top-p", "", "top_p of every request; default: the server's.",
+              {.flag = "top-p"});
+  rows.Integer("bench-top-k", "", "top_k of every request; default: the server's.",
+               {.flag = "top-k"});
+  rows.Number("bench-min-p", "", "min_p of every request; default: the server's.",
+              {.flag = "min-p"});
+  rows.Number("bench-frequency-penalty", "",
+              "frequency_penalty of every request; default: the server's.",
+              {.flag = "frequency-penalty"});
+  rows.Number("bench-presence-penalty", "",
+              "presence_penalty of every request; default: the server's.",
+              {.flag = "presence-penalty"});
+  rows.Number("bench-repetition-penalty", "", "repetition_penalty of every request; default: 1.",
+              {.flag = "repetition-penalty"});
+  rows.Flag("bench-use-beam-search", "Ask for beam search.", {.flag = "use-beam-search"});
+  rows.Json("extra-body", "", "Additional members of every request.");
+  rows.Json("bench-chat-template-kwargs", "",
+            "chat_template_kwargs of every request of openai-chat.",
+            {.flag = "chat-template-kwargs"});
 }
 
-Option Length(std::string_view flag, std::string_view otherwise, std::string_view group,
-              std::string_view help, double least = 0) {
-  return {.name = flag,
-          .type = Type::kInteger,
-          .default_value = otherwise,
-          .group = group,
-          .commands = kLoad,
-          .help = help,
-          .range = {least, 1e7}};
+void AddDatasetRows(std::vector<Option>& table) {
+  Rows rows(table, "Data set", kLoad);
+  rows.Text("dataset-name", "random",
+            "random: tokens drawn from the vocabulary; sharegpt: first questions of a file of "
+            "conversations; custom: lines {\"prompt\": ..., \"output_tokens\": N}; sonnet: lines "
+            "of verse with a common prefix; prefix_repetition: few prefixes, many suffixes.",
+            {.trtllm_default = "sharegpt"});
+  rows.Text("dataset-path", "", "File of the data set.");
+  rows.Integer("bench-input-len", "",
+               "Tokens of prompts, for every data set that has such an option.",
+               {.flag = "input-len", .range = {1, 1e7}});
+  rows.Integer("bench-output-len", "",
+               "Tokens of answers, for every data set that has such an option.",
+               {.flag = "output-len", .range = {1, 1e7}});
+  rows.Integer("random-input-len", "1024", "Tokens of each random prompt.", {.range = {1, 1e7}});
+  rows.Integer("random-output-len", "128", "Tokens of each answer to a random prompt.",
+               {.range = {1, 1e7}});
+  rows.Text("random-range-ratio", "0.0",
+            "Lengths are drawn from [len * (1 - r), len * (1 + r)]; a number below 1, or "
+            "{\"input\": r, \"output\": r}.");
+  rows.Integer("random-prefix-len", "0",
+               "Tokens of a common prefix, in addition to those of each random prompt.",
+               {.range = {0, 1e7}});
+  rows.Flag("random-ids", "Make random prompts of token ids; always so without --dataset-path.");
+  rows.Flag("tokenize-on-client", "Send prompts as lists of token ids.");
+  rows.Integer("sharegpt-output-len", "",
+               "Tokens of each answer; default: as many as the file's answer has.",
+               {.range = {1, 1e7}});
+  rows.Integer("custom-output-len", "256",
+               "Tokens of each answer to a custom prompt; -1: as the line says.",
+               {.range = {-1, 1e7}});
+  rows.Integer("sonnet-input-len", "550", "Most tokens of each sonnet prompt.",
+               {.range = {1, 1e7}});
+  rows.Integer("sonnet-output-len", "150", "Tokens of each answer to a sonnet prompt.",
+               {.range = {1, 1e7}});
+  rows.Integer("sonnet-prefix-len", "200", "Tokens of the prefix that all sonnet prompts share.",
+               {.range = {0, 1e7}});
+  rows.Integer("prefix-repetition-prefix-len", "256", "Tokens of each prefix.",
+               {.range = {1, 1e7}});
+  rows.Integer("prefix-repetition-suffix-len", "256", "Tokens of each suffix.",
+               {.range = {1, 1e7}});
+  rows.Integer("prefix-repetition-num-prefixes", "10", "Number of prefixes.", {.range = {1, 1e7}});
+  rows.Integer("prefix-repetition-output-len", "128", "Tokens of each answer.",
+               {.range = {1, 1e7}});
+  rows.Flag("skip-chat-template",
+            "Send custom prompts without applying the model's chat template. With openai-chat the "
+            "server applies it in any case.");
 }
 
-std::vector<Option> DatasetRows() {
-  constexpr std::string_view kGroup = "Data set";
-  std::vector<Option> rows = {
-      {.name = "dataset-name",
-       .default_value = "random",
-       .group = kGroup,
-       .commands = kLoad,
-       .help =
-           "random: tokens drawn from the vocabulary; sharegpt: first questions of a file of "
-           "conversations; custom: lines {\"prompt\": ..., \"output_tokens\": N}; sonnet: lines "
-           "of verse with a common beginning; prefix_repetition: few beginnings, many ends.",
-       .trtllm_default = "sharegpt"},
-      {.name = "dataset-path", .group = kGroup, .commands = kLoad, .help = "File of the data set."},
-      {.name = "bench-input-len",
-       .type = Type::kInteger,
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Tokens of prompts, for every data set that has such an option.",
-       .flag = "input-len",
-       .range = {1, 1e7}},
-      {.name = "bench-output-len",
-       .type = Type::kInteger,
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Tokens of answers, likewise.",
-       .flag = "output-len",
-       .range = {1, 1e7}},
-      Length("random-input-len", "1024", kGroup, "Tokens of each random prompt.", 1),
-      Length("random-output-len", "128", kGroup, "Tokens of each answer to one.", 1),
-      {.name = "random-range-ratio",
-       .default_value = "0.0",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Lengths are drawn from [len * (1 - r), len * (1 + r)]; a number below 1, or "
-               "{\"input\": r, \"output\": r}."},
-      Length("random-prefix-len", "0", kGroup,
-             "Tokens that all random prompts begin with, besides their own."),
-      {.name = "random-ids",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Make random prompts of token ids, as is always done without --dataset-path."},
-      {.name = "tokenize-on-client",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Send prompts as lists of token ids."},
-      Length("sharegpt-output-len", "", kGroup,
-             "Tokens of each answer; default: as many as the file's answer has.", 1),
-      Length("custom-output-len", "256", kGroup,
-             "Tokens of each answer to a custom prompt; -1: those of the line.", -1),
-      Length("sonnet-input-len", "550", kGroup, "Most tokens of each sonnet prompt.", 1),
-      Length("sonnet-output-len", "150", kGroup, "Tokens of each answer to one.", 1),
-      Length("sonnet-prefix-len", "200", kGroup, "Tokens that all sonnet prompts begin with."),
-      Length("prefix-repetition-prefix-len", "256", kGroup, "Tokens of each beginning.", 1),
-      Length("prefix-repetition-suffix-len", "256", kGroup, "Tokens of each end.", 1),
-      Length("prefix-repetition-num-prefixes", "10", kGroup, "Beginnings.", 1),
-      Length("prefix-repetition-output-len", "128", kGroup, "Tokens of each answer.", 1),
-      {.name = "skip-chat-template",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Send custom prompts as they are, without the model's chat template around them. "
-               "openai-chat leaves that to the server in any case."},
-      {.name = "custom-ensure-client-side-data",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Copy remote data first.",
-       .no_effect = "data are always read by the client"},
-  };
-  const auto others = RowsLike(
-      {.group = "Data sets that are not here",
-       .commands = kLoad,
-       .no_effect = "it belongs to a data set that is not here"},
-      {{"hf-subset", Type::kString, "Of --dataset-name hf."},
-       {"hf-split", Type::kString, "Of --dataset-name hf."},
-       {"hf-name", Type::kString, "Of --dataset-name hf."},
-       {"hf-output-len", Type::kInteger, "Of --dataset-name hf."},
-       {"bfcl-categories", Type::kString, "Of --dataset-name hf."},
-       {"blazedit-min-distance", Type::kNumber, "Of --dataset-name hf.", "0.0"},
-       {"blazedit-max-distance", Type::kNumber, "Of --dataset-name hf.", "1.0"},
-       {"asr-max-audio-len-sec", Type::kString, "Of --dataset-name hf.", "inf"},
-       {"asr-min-audio-len-sec", Type::kNumber, "Of --dataset-name hf.", "0.0"},
-       {"spec-bench-output-len", Type::kInteger, "Of --dataset-name spec_bench.", "256"},
-       {"spec-bench-category", Type::kString, "Of --dataset-name spec_bench."},
-       {"speed-bench-dataset-subset", Type::kString, "Of --dataset-name speed_bench.",
-        "qualitative"},
-       {"speed-bench-output-len", Type::kInteger, "Of --dataset-name speed_bench.", "4096"},
-       {"speed-bench-category", Type::kString, "Of --dataset-name speed_bench."},
-       {"timed-trace-chunk-hash-size", Type::kInteger, "Of --dataset-name timed_trace.", "16"},
-       {"timed-trace-sec-multiplier", Type::kNumber, "Of --dataset-name timed_trace.", "1"},
-       {"timed-trace-label-timestamp", Type::kString, "Of --dataset-name timed_trace.",
-        "timestamp"},
-       {"timed-trace-label-input-length", Type::kString, "Of --dataset-name timed_trace.",
-        "input_length"},
-       {"timed-trace-label-output-length", Type::kString, "Of --dataset-name timed_trace.",
-        "output_length"},
-       {"timed-trace-label-hash-ids", Type::kString, "Of --dataset-name timed_trace.", "hash_ids"},
-       {"download-path", Type::kString, "Where data sets are put."},
-       {"download-timeout", Type::kInteger, "Seconds that a data set may take.", "180"}});
-  const auto media =
-      RowsLike({.group = "Data sets that are not here", .commands = kLoad, .refuses = kSound},
-               {{"enable-multimodal-chat", Type::kFlag, "Send pictures."},
-                {"no-reranker", Type::kFlag, "Of --dataset-name random-rerank."}});
-  const auto unused =
-      RowsLike({.group = "Data sets that are not here", .commands = kLoad, .no_effect = kSound},
-               {{"random-batch-size", Type::kInteger, "Prompts in a request of embeddings.", "1"},
-                {"random-mm-base-items-per-request", Type::kInteger, "Pictures of a request.", "1"},
-                {"random-mm-num-mm-items-range-ratio", Type::kNumber, "Their spread.", "0.0"},
-                {"random-mm-limit-mm-per-prompt", Type::kString, "Most pictures."},
-                {"random-mm-bucket-config", Type::kString, "Their sizes."}});
-  for (const auto& part : {others, media, unused})
-    rows.insert(rows.end(), part.begin(), part.end());
-  return rows;
-}
-
-std::vector<Option> ResultRows() {
-  constexpr std::string_view kGroup = "Result";
-  return {
-      {.name = "percentile-metrics",
-       .default_value = "ttft,tpot,itl,e2el",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Times to report: some of ttft, tpot, itl and e2el, with commas between them; e2el "
-               "is always reported."},
-      {.name = "metric-percentiles",
-       .default_value = "99",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Percentiles of them, with commas: 50,90,99.9."},
-      {.name = "goodput",
-       .type = Type::kStrings,
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Bounds in milliseconds that a good request keeps: ttft:200 tpot:50 e2el:5000."},
-      {.name = "save-result",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Write the figures to a JSON file."},
-      {.name = "save-detailed",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Write those of every request, too."},
-      {.name = "append-result",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kBenchServe,
-       .help = "Add the result to the file as a further line."},
-      {.name = "result-dir",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Folder of the file; made if it is not there; default: the current one."},
-      {.name = "result-filename",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Name of the file; default: made of backend, rate, concurrency, model and time; of "
-               "a sweep: the beginning of the names of its files."},
-      {.name = "metadata",
-       .type = Type::kStrings,
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Further members of the JSON, as KEY=VALUE."},
-      {.name = "label",
-       .group = kGroup,
-       .commands = kLoad,
-       .help = "Name of the run, in the JSON and in the file's name in place of the backend."},
-      {.name = "plot-timeline",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kBenchServe,
-       .help = "Draw every request over time.",
-       .refuses = "no timeline is drawn; --save-result --save-detailed writes its figures"},
-      {.name = "timeline-itl-thresholds",
-       .default_value = "25,50",
-       .group = kGroup,
-       .commands = kBenchServe,
-       .help = "Colours of --plot-timeline.",
-       .no_effect = "no timeline is drawn"},
-      {.name = "plot-dataset-stats",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kBenchServe,
-       .help = "Draw the lengths of prompts and answers.",
-       .refuses = "no picture is drawn; --save-result --save-detailed writes input_lens and "
-                  "output_lens"},
-      {.name = "concurrencies",
-       .type = Type::kStrings,
-       .group = kGroup,
-       .commands = kBenchSweep,
-       .help = "Steps of a sweep; default without --request-rates: 1 2 4 8 16 32 64 128 256.",
-       .aliases = "--max-concurrency"},
-      {.name = "request-rates",
-       .type = Type::kStrings,
-       .group = kGroup,
-       .commands = kBenchSweep,
-       .help = "Requests per second as the steps of a sweep, in place of --concurrencies.",
-       .aliases = "--request-rate"},
-  };
-}
-
-// Of vLLM's `bench latency` and `bench throughput`.
-std::vector<Option> LocalRows() {
-  constexpr std::string_view kGroup = "Measuring";
-  constexpr uint32_t kLocal = kBenchLatency | kBenchThroughput;
-  std::vector<Option> rows = RowsLike(
-      {.group = kGroup,
-       .commands = kLocal,
-       .no_effect = "token ids go straight into the engine and out of it"},
-      {{"disable-detokenize", Type::kFlag, "Leave out the detokenizer."},
-       {"async-engine", Type::kFlag, "Use the asynchronous engine."},
-       {"prequeue-requests", Type::kFlag, "Queue all requests before the engine starts."}});
-  const auto refused =
-      RowsLike({.group = kGroup,
-                .commands = kLocal,
-                .refuses = "prompts are random and each has one answer; bench serve can do more"},
-               {{"n", Type::kInteger, "Answers to each prompt.", "1"},
-                {"prefix-len", Type::kInteger, "Tokens that all prompts begin with.", "0"},
-                {"hf-max-batch-size", Type::kInteger, "Of the backend hf."},
-                {"hf-enable-torch-compile", Type::kFlag, "Of the backend hf."},
-                {"lora-path", Type::kString, "An adapter."}});
-  const std::vector<Option> renamed = {
-      {.name = "local-use-beam-search",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLocal,
-       .help = "Search by beams.",
-       .flag = "use-beam-search",
-       .refuses = "answers are greedy; leave it out"},
-      {.name = "local-profile",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kLocal,
-       .help = "Write a profile.",
-       .flag = "profile",
-       .no_effect = "the report says where the time goes; perf sees all symbols"},
-      {.name = "local-backend",
-       .default_value = "vllm",
-       .group = kGroup,
-       .commands = kBenchThroughput,
-       .help = "Engine to measure.",
-       .flag = "backend",
-       .refuses = "the engine is this program's own; leave it out"},
-      {.name = "local-dataset-name",
-       .default_value = "random",
-       .group = kGroup,
-       .commands = kBenchThroughput,
-       .help = "Data set.",
-       .flag = "dataset-name",
-       .refuses = "prompts are random; bench serve reads data sets"},
-      {.name = "local-dataset-path",
-       .group = kGroup,
-       .commands = kBenchThroughput,
-       .help = "File of a data set.",
-       .flag = "dataset-path",
-       .refuses = "prompts are random; bench serve reads data sets"},
-      {.name = "local-num-warmups",
-       .type = Type::kInteger,
-       .default_value = "0",
-       .group = kGroup,
-       .commands = kBenchThroughput,
-       .help = "Prompts before those that are measured.",
-       .flag = "num-warmups",
-       .range = {0, 1e6}},
-  };
-  for (const auto& part : {refused, renamed}) rows.insert(rows.end(), part.begin(), part.end());
-  return rows;
+void AddResultRows(std::vector<Option>& table) {
+  Rows rows(table, "Result", kLoad);
+  rows.Text("percentile-metrics", "ttft,tpot,itl,e2el",
+            "Comma-separated times to report: ttft, tpot, itl, e2el; e2el is always reported.");
+  rows.Text("metric-percentiles", "99", "Comma-separated percentiles of these times: 50,90,99.9.");
+  rows.List("goodput", "",
+            "Upper bounds in milliseconds for a good request: ttft:200 tpot:50 e2el:5000.");
+  rows.Flag("save-result", "Write the figures to a JSON file.");
+  rows.Flag("save-detailed", "Write the figures of every request as well.");
+  rows.Flag("append-result", "Append the result to the file as a new line.",
+            {.commands = kBenchServe});
+  rows.Text("result-dir", "", "Folder of the file, created if missing; default: the current one.");
+  rows.Text("result-filename", "",
+            "Name of the file; default: made from backend, rate, concurrency, model and time. Of a "
+            "sweep: prefix of the names of its files.");
+  rows.List("metadata", "", "Additional members of the JSON, as KEY=VALUE.");
+  rows.Text("label", "",
+            "Name of the run, in the JSON and in the file's name in place of the backend.");
+  rows.List("concurrencies", "",
+            "Steps of a sweep; default without --request-rates: 1 2 4 8 16 32 64 128 256.",
+            {.commands = kBenchSweep, .aliases = "--max-concurrency"});
+  rows.List("request-rates", "",
+            "Requests per second as the steps of a sweep, in place of --concurrencies.",
+            {.commands = kBenchSweep, .aliases = "--request-rate"});
 }
 
 }  // namespace
 
-std::vector<Option> BenchServeRows() {
-  std::vector<Option> rows;
-  for (const auto& part :
-       {TargetRows(), TrafficRows(), BodyRows(), DatasetRows(), ResultRows(), LocalRows()})
-    rows.insert(rows.end(), part.begin(), part.end());
-  return rows;
+void AddBenchRows(std::vector<Option>& table) {
+  AddTargetRows(table);
+  AddTrafficRows(table);
+  AddBodyRows(table);
+  AddDatasetRows(table);
+  AddResultRows(table);
 }
 
 }  // namespace sluice::options

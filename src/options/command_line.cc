@@ -2,13 +2,14 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/json.h"
 #include "options/dotted.h"
 #include "options/names.h"
 #include "options/sources.h"
+#include "options/suggest.h"
 #include "options/values.h"
-#include "options/wording.h"
 
 namespace sluice::options {
 namespace {
@@ -23,7 +24,7 @@ bool LooksLikeOption(std::string_view word) {
   return !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
 }
 
-// A dotted value is JSON where it can be, else a number as people write it, else text.
+// A dotted value is JSON if it can be parsed as such, else a number with a unit, else text.
 json::Value DottedValue(const std::string& word) {
   if (auto value = json::Parse(word)) return *std::move(value);
   if (word == "True" || word == "False") return json::Value(word == "True");
@@ -41,7 +42,7 @@ json::Value DottedValue(std::string_view path, const std::string& word) {
   return json::Value(std::move(items));
 }
 
-// Options of one letter take their value without a blank, too: -O3, -q fp8, -qfp8.
+// Options of one letter may have their value attached: -O3, -qfp8.
 bool IsAttached(std::string_view word, const Names& names) {
   return word.size() > 2 && word[0] == '-' && word[1] != '-' && word[2] != '=' && word[2] != '.' &&
          names.Lookup(word.substr(0, 2), false) && !names.Lookup(word, false) &&
@@ -68,10 +69,9 @@ class Reader {
       RETURN_IF_ERROR(ReadOption(word));
     }
     if (!unknown_.empty()) {
-      std::vector<std::string> rest;
-      if (result_.positionals.size() > 1)
-        rest.assign(result_.positionals.begin() + 1, result_.positionals.end());
-      return Bad(UnknownFlags(dialect_, unknown_, rest, names_.all()), unknown_[0]);
+      return Bad(fmt::format("unrecognized arguments: {}{}", fmt::join(unknown_, " "),
+                             DidYouMean(Fold(unknown_[0]), names_.all())),
+                 unknown_[0]);
     }
     for (auto& [option, object] : dotted_) {
       result_.assignments.push_back({option,
@@ -83,7 +83,7 @@ class Reader {
   }
 
  private:
-  // -O takes a level, or, as its older meaning was, settings of the compiler.
+  // -O takes a level, or in its older form settings of the compiler.
   static std::string Unfold(const std::string& word) {
     if (!word.starts_with("-O")) return word;
     const std::string rest = word.substr(word.size() > 2 && word[2] == '=' ? 3 : 2);
@@ -113,14 +113,14 @@ class Reader {
       return {};
     }
     const auto spelling = names_.Lookup(flag, /*abbreviations=*/true);
-    if (!spelling) return Unknown(flag, word);
+    if (!spelling) return Unknown(flag);
     const Option& option = *spelling->option;
 
     if (!path.empty()) {
       if (option.type != Type::kJson)
         return Bad(fmt::format("{} takes no keys after a dot", flag), flag);
       if (!value && next_ < words_.size()) value = words_[next_++];
-      if (!value) return Bad(MissingValue(dialect_, option, word), flag);
+      if (!value) return MissingValue(option, word);
       auto place =
           std::find_if(dotted_.begin(), dotted_.end(), [&](auto& d) { return d.first == &option; });
       if (place == dotted_.end())
@@ -149,11 +149,7 @@ class Reader {
     bool on = true;
     if (value) {
       auto parsed = ParseFlag(*value);
-      if (!parsed) {
-        return Bad(
-            BadValue(dialect_, *spelling.option, flag, std::vector{*value}, parsed.error().message),
-            flag);
-      }
+      if (!parsed) return Bad(fmt::format("{}: {}", flag, parsed.error().message), flag);
       on = *parsed;
     }
     on = on != spelling.negated;
@@ -171,32 +167,39 @@ class Reader {
         values.push_back(words_[next_++]);
     } else if (next_ < words_.size() &&
                (!LooksLikeOption(words_[next_]) || option.type == Type::kString)) {
-      // A text may begin with a dash, but what is an option here is none.
+      // A text may begin with a dash unless it is a known option.
       const std::string& word = words_[next_];
       if (!LooksLikeOption(word) || (!names_.Lookup(word, false) && !option.value_optional))
         values.push_back(words_[next_++]);
     }
     if (values.empty() && option.value_optional) values.emplace_back("true");
-    if (values.empty()) return Bad(MissingValue(dialect_, option, flag), flag);
+    if (values.empty()) return MissingValue(option, flag);
     auto checked = CheckWords(option, values);
     if (!checked) {
-      // vLLM's parser takes any number; what cannot be is found later, and ends otherwise.
+      // vLLM's parser accepts any number; a value out of range fails later, with another exit code.
       const bool number = option.type == Type::kInteger || option.type == Type::kSize ||
                           option.type == Type::kNumber;
       const bool late = dialect_ == Dialect::kVllm && number && ParseNumber(values[0]).has_value();
       return Fail(late ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument,
-                  BadValue(dialect_, option, flag, values, checked.error().message), flag);
+                  fmt::format("{}: {}", flag, checked.error().message), flag);
     }
     result_.assignments.push_back({&option, *std::move(checked), Source::kFlag, flag});
     return {};
   }
 
-  Status Unknown(const std::string& flag, const std::string& word) {
+  Status Unknown(const std::string& flag) {
     const auto completions = names_.Completions(flag);
-    if (completions.size() > 1 && flag.size() > 3)
-      return Bad(Ambiguous(dialect_, flag, completions), flag);
-    unknown_.push_back(dialect_ == Dialect::kVllm ? word : flag);
+    if (completions.size() > 1 && flag.size() > 3) {
+      return Bad(
+          fmt::format("ambiguous option: {} could be {}", flag, fmt::join(completions, ", ")),
+          flag);
+    }
+    unknown_.push_back(flag);
     return {};
+  }
+
+  static tl::unexpected<Error> MissingValue(const Option& option, const std::string& flag) {
+    return Bad(fmt::format("{}: expected a value ({})", flag, TypeName(option.type)), flag);
   }
 
   const std::vector<std::string>& words_;

@@ -10,14 +10,7 @@
 namespace sluice::options {
 namespace {
 
-std::string VariableOf(const Option& option) {
-  std::string name = "SLUICE_";
-  for (char c : option.name)
-    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  return name;
-}
-
-// Other programs' words for a value, as ours.
+// Translates values of other programs' variables.
 std::string Translate(const Option& option, std::string_view variable, const std::string& value) {
   if (option.name == "log-level" && (value == "WARN" || value == "warn")) return "warning";
   if (variable == "VLLM_CPU_KVCACHE_SPACE") return value + "GiB";
@@ -31,7 +24,7 @@ Result<std::vector<Assignment>> ReadEnvironment(
   std::vector<Assignment> result;
   for (const Option& option : Table()) {
     if ((option.commands & commands) == 0) continue;
-    // The further names first, so that SLUICE_<NAME> wins over them.
+    // The further names first, so that SLUICE_<NAME> overrides them.
     std::vector<std::string> variables;
     for (std::string_view name : Split(option.environment, '|')) variables.emplace_back(name);
     variables.push_back(VariableOf(option));

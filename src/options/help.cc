@@ -1,16 +1,14 @@
 #include "options/help.h"
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/ascii.h"
-#include "options/compilation.h"
-#include "options/trtllm_keys.h"
+#include "options/dialect_table.h"
 #include "options/values.h"
-#include "options/variables.h"
 
 namespace sluice::options {
 namespace {
@@ -51,53 +49,33 @@ bool Matches(const Option& option, std::string_view filter) {
          option.name.find(wanted) != std::string_view::npos;
 }
 
+// What `option` does here, in sentences.
 std::string FullHelp(const Option& option) {
   std::string text(option.help);
-  if (!option.no_effect.empty()) text += fmt::format(" No effect: {}.", option.no_effect);
-  if (!option.mapped_to.empty()) text += fmt::format(" Mapped to {}.", option.mapped_to);
-  if (!option.refuses.empty() && option.default_value.empty()) {
-    text += fmt::format(" Refused: {}.", option.refuses);
-  } else if (!option.refuses.empty()) {
-    text += fmt::format(" Other values than {} are refused: {}.",
-                        option.words.empty() ? option.default_value : option.words, option.refuses);
+  switch (option.effect) {
+    case Effect::kActs: break;
+    case Effect::kMapped: text += fmt::format(" Mapped to {}.", option.reason); break;
+    case Effect::kNoEffect: text += fmt::format(" No effect: {}.", option.reason); break;
+    case Effect::kRefused:
+      text += option.default_value.empty()
+                  ? fmt::format(" Refused: {}.", option.reason)
+                  : fmt::format(" Values other than {} are refused: {}.",
+                                option.words.empty() ? option.default_value : option.words,
+                                option.reason);
+      break;
   }
-  if (!option.retired.empty()) text += fmt::format(" Retired: {}.", option.retired);
+  if (!option.retired.empty()) text += fmt::format(" Retired {}.", option.retired);
   if (option.dialects == DialectBit(Dialect::kTrtllm)) text += " (trtllm-serve only)";
   return text;
 }
 
-constexpr std::pair<Command, std::string_view> kCommandNames[] = {
-    {kServe, "serve"},
-    {kChat, "chat"},
-    {kComplete, "complete"},
-    {kInspect, "inspect"},
-    {kDoctor, "doctor"},
-    {kBenchLatency, "bench latency"},
-    {kBenchThroughput, "bench throughput"},
-    {kTokenize, "tokenize"},
-    {kRender, "render"},
-    {kVersion, "version"},
-    {kBenchServe, "bench serve"},
-    {kBenchSweep, "bench sweep"},
-    {kRunBatch, "run-batch"},
-    {kCollectEnv, "collect-env"},
-    {kExplainOptions, "explain-options"},
-    {kEval, "eval"},
-    {kRecipe, "recipe"},
-    {kQuantize, "quantize"},
-    {kDiff, "diff"},
-    {kSelftest, "selftest"},
-    {kKernelBench, "kernel-bench"},
-};
-
 std::string CommandsOf(const Option& option) {
   if (option.commands == kAllCommands) return "all";
-  std::string result;
-  for (const auto& [command, name] : kCommandNames) {
-    if ((option.commands & command) != 0)
-      result += (result.empty() ? "" : ", ") + std::string(name);
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < CommandNames().size(); ++i) {
+    if ((option.commands >> i & 1) != 0) names.push_back(CommandNames()[i]);
   }
-  return result;
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::string Escape(std::string_view text) {
@@ -110,10 +88,7 @@ std::string Escape(std::string_view text) {
 }
 
 std::string VariablesOf(const Option& option) {
-  std::string name = "SLUICE_";
-  for (char c : option.name)
-    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  std::string result = "`" + name + "`";
+  std::string result = fmt::format("`{}`", VariableOf(option));
   for (std::string_view further : Split(option.environment, '|'))
     result += fmt::format(" `{}`", further);
   return result;
@@ -129,43 +104,35 @@ std::string FlagsMarkdown(const Option& option) {
   return result;
 }
 
-std::string KeysMarkdown() {
-  std::string result =
-      "\n## Keys of --compilation-config\n\nvLLM's compiler settings, by their new and old names. "
-      "An "
-      "unknown key is told and left out.\n\n| key | earlier name | what it does here "
-      "|\n|---|---|---|\n";
-  for (const CompilationKey& key : CompilationKeys()) {
-    result += fmt::format("| `{}` | {} | no effect: {} |\n", key.key,
-                          key.old.empty() ? "" : fmt::format("`{}`", key.old), key.here);
-  }
-  result +=
-      "\n## Keys of trtllm-serve's YAML file\n\nOf `--extra_llm_api_options`, which is also "
-      "`--config`, and of `--set key=value`. They win over flags, as there. An unknown key is an "
-      "error that names its path.\n\n| key | what it does here |\n|---|---|\n";
-  for (const TrtllmKey& key : TrtllmKeys()) {
-    if (!key.option.empty()) {
-      result += fmt::format("| `{}` | as `--{}` |\n", key.path, FlagName(Find(key.option)));
-    } else if (!key.refuses.empty()) {
-      result += fmt::format("| `{}` | refused: {} |\n", key.path, key.refuses);
-    } else if (!key.here.empty()) {
-      result += fmt::format("| `{}` | no effect: {} |\n", key.path, key.here);
-    }
-  }
-  return result;
+std::string EffectMarkdown(const DialectKey& key) {
+  if (key.effect == Effect::kActs) return std::string(key.text);
+  if (key.effect == Effect::kMapped) return fmt::format("as `--{}`", FlagName(Find(key.text)));
+  return fmt::format("{}: {}", EffectName(key.effect), key.text);
 }
 
-std::string VariablesMarkdown() {
+std::string KeysMarkdown() {
   std::string result =
-      "\n## Environment variables of others\n\nA name that ends in `*` stands for all that begin "
-      "so; "
-      "a line above it goes first. A `VLLM_` variable that is not here is told at start, and "
-      "refused "
-      "with `--fail-on-environ-validation`.\n\n| variable | what it does here |\n|---|---|\n";
-  for (const Variable& variable : Variables()) {
-    result += fmt::format("| `{}` | {}{} |\n", variable.name,
-                          variable.acts ? "" : "no effect: ", variable.here);
+      "\n## Keys of --compilation-config\n\nvLLM's compiler settings. An unknown key is logged and "
+      "ignored.\n\n| key | earlier name | what it does here |\n|---|---|---|\n";
+  for (const DialectKey& key : Dialects().compilation_keys) {
+    result += fmt::format("| `{}` | {} | {} |\n", key.name,
+                          key.earlier.empty() ? "" : fmt::format("`{}`", key.earlier),
+                          EffectMarkdown(key));
   }
+  result +=
+      "\n## Keys of trtllm-serve's YAML file\n\nThe file of `--extra_llm_api_options` (also "
+      "`--config`), and `--set key=value`. They override flags. An unknown key is an error that "
+      "names its path.\n\n| key | what it does here |\n|---|---|\n";
+  for (const DialectKey& key : Dialects().yaml_keys)
+    result += fmt::format("| `{}` | {} |\n", key.name, EffectMarkdown(key));
+  result +=
+      "\n## Environment variables of other programs\n\n`*` stands for any ending; of several names "
+      "that match a variable the longest counts. A `VLLM_` variable that is not listed is logged "
+      "at "
+      "start, and refused with `--fail-on-environ-validation`.\n\n| variable | what it does here "
+      "|\n|---|---|\n";
+  for (const DialectKey& key : Dialects().variables)
+    result += fmt::format("| `{}` | {} |\n", key.name, EffectMarkdown(key));
   return result;
 }
 
@@ -199,16 +166,13 @@ std::string OptionHelp(uint32_t command, std::string_view filter) {
 std::string OptionsMarkdown() {
   std::string result =
       "# Options\n\n"
-      "Made by `sluice help --markdown` from the table in `src/options/`; `make docs` writes this "
-      "page.\n\n"
-      "Every option can be a flag, a key of the YAML file that `--config` names, or an environment "
-      "variable. A flag wins "
-      "over the environment, the environment over the file, the file over the default. In names, "
-      "`_` and `-` are the "
-      "same. Whole numbers may be written `4096`, `25.6k` (powers of 1000), `64K` (powers of "
-      "1024), `16GiB`, `1e3`. A "
-      "JSON option also takes `@file`, and single keys as `--option.key value`. `None` stands for "
-      "\"not given\".\n";
+      "Generated by `make docs` (`sluice help --markdown`) from the table in `src/options/`.\n\n"
+      "Every option can be given as a flag, as a key of the YAML file of `--config`, or as an "
+      "environment variable. Flags override the environment, the environment overrides the file, "
+      "and the file overrides defaults. In names, `_` and `-` are equivalent. Whole numbers may be "
+      "written `4096`, `25.6k` (powers of 1000), `64K` (powers of 1024), `16GiB`, `1e3`. A JSON "
+      "option also takes `@file`, and single keys as `--option.key value`. `None` means \"not "
+      "given\".\n";
   std::string_view group;
   for (const Option& option : Table()) {
     if (option.group != group) {
@@ -225,7 +189,7 @@ std::string OptionsMarkdown() {
                     option.default_value.empty() ? "" : fmt::format("`{}`", option.default_value),
                     VariablesOf(option), CommandsOf(option), Escape(FullHelp(option)));
   }
-  return result + KeysMarkdown() + VariablesMarkdown();
+  return result + KeysMarkdown();
 }
 
 }  // namespace sluice::options

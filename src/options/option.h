@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace sluice::options {
@@ -50,7 +51,7 @@ inline constexpr uint32_t kEngineCommands =
     kServe | kChat | kComplete | kBenchLatency | kBenchThroughput | kRunBatch | kEval;
 inline constexpr uint32_t kAllCommands = ~uint32_t{0};
 
-// Whose command line is being read: the name under which the program was started.
+// The program whose command line is read, by the name under which this one was started.
 enum class Dialect { kSluice, kVllm, kTrtllm };
 
 constexpr uint32_t DialectBit(Dialect dialect) {
@@ -63,6 +64,10 @@ struct Range {
   double max = std::numeric_limits<double>::infinity();
 };
 
+// What giving an option, or a key or variable of another program, does here.
+enum class Effect { kActs, kMapped, kNoEffect, kRefused };
+std::string_view EffectName(Effect effect);  // "acts", "mapped", "no effect", "refused"
+
 struct Option {
   // "max-model-len": flag --max-model-len, YAML key, environment SLUICE_MAX_MODEL_LEN; the key of
   // Settings.
@@ -70,7 +75,7 @@ struct Option {
   Type type = Type::kString;
   std::string_view default_value = {};  // as a user would write it; "" where there is none
   std::string_view group = {};
-  uint32_t commands = kServe;
+  uint32_t commands = 0;
   std::string_view help = {};  // one sentence: what it is and does
 
   // The flag without its dashes where it is not `name`: two commands may give one flag two meanings
@@ -82,35 +87,38 @@ struct Option {
   std::string_view trtllm_default = {};
 
   std::string_view choices = {};  // kChoice: the words, separated by |
-  std::string_view words =
-      {};            // kInteger and kSize: further words that are legal values, separated by |
+  // kInteger, kSize, kNumber: further words that are legal values, separated by |. kRefused: the
+  // values that are accepted beside the default.
+  std::string_view words = {};
   Range range = {};  // of numbers
-  // Not empty: the option is taken so that existing scripts run, and has no effect; the text says
-  // why, and is said once.
-  std::string_view no_effect = {};
-  // Not empty: only the default can be had; another value is refused with this text, which says why
-  // and what to do.
-  std::string_view refuses = {};
-  // Not empty: what the option is turned into here.
-  std::string_view mapped_to = {};
-  // Not empty: its inventor has retired the option; the text says what took its place.
-  std::string_view retired = {};
+  // kNoEffect: the option is accepted so that existing scripts run. kRefused: values other than the
+  // default and `words` are errors.
+  Effect effect = Effect::kActs;
+  std::string_view reason = {};   // why it has no effect or is refused; of kMapped: to what
+  std::string_view retired = {};  // "before VERSION: what replaced it" where its program removed it
   std::string_view environment = {};  // further environment variables that set it, separated by |
-  std::string_view aliases =
-      {};  // further flags of every dialect, with dashes, separated by |: "-tp|--other"
+  // Further flags of every dialect, with dashes, separated by |: "-tp|--other".
+  std::string_view aliases = {};
   std::string_view trtllm = {};  // flags that mean this when run as trtllm-serve, separated by |
   bool secret = false;           // never printed
   bool value_optional = false;   // the flag may stand without its value
   uint32_t dialects = kAllDialects;  // that know it, as DialectBit()
 };
 
-// The table, in the order of its groups.
+// The table, in the order of its groups: rows of code (rows.h) and of the dialects' data files
+// (dialect_table.h).
 std::span<const Option> Table();
 
 // The row called `name`. CHECKs that there is one.
 const Option& Find(std::string_view name);
 
 std::string_view TypeName(Type type);
+
+// The names of the subcommands; that of bit i is CommandNames()[i].
+std::span<const std::string_view> CommandNames();
+
+// The environment variable that sets `option`: SLUICE_MAX_MODEL_LEN.
+std::string VariableOf(const Option& option);
 
 // The default in `dialect`, as a user would write it.
 std::string_view DefaultOf(const Option& option, Dialect dialect);

@@ -2,102 +2,44 @@
 
 namespace sluice::options {
 
-std::vector<Option> QuantizeRows() {
-  constexpr std::string_view kGroup = "Quantization";
-  return {
-      {.name = "to",
-       .type = Type::kChoice,
-       .group = kGroup,
-       .commands = kQuantize,
-       .help = "Layout to write: that of ModelOpt, Quark, DeepSeek's FP8 blocks of 128x128, or "
-               "llm-compressor's dynamic FP8 and INT8.",
-       .choices = "modelopt-fp8|modelopt-nvfp4|quark-fp8|quark-mxfp4|block-fp8|fp8-dynamic|"
-                  "int8-w8a8"},
-      {.name = "quantize-kv-cache",
-       .type = Type::kChoice,
-       .default_value = "none",
-       .group = kGroup,
-       .commands = kQuantize,
-       .help = "fp8 stores scales for keys and values, found by --calibrate.",
-       .flag = "kv-cache",
-       .choices = "none|fp8"},
-      {.name = "exclude",
-       .type = Type::kStrings,
-       .group = kGroup,
-       .commands = kQuantize,
-       .help = "Modules to leave as they are: names, globs (*.self_attn.*) or re: with a regular "
-               "expression. Embeddings, routers and the head always stay."},
-      {.name = "calibrate",
-       .group = kGroup,
-       .commands = kQuantize,
-       .help = "Text to measure inputs, keys and values with: a plain file, or JSON lines with "
-               "\"text\", \"prompt\" or \"messages\"."},
-      {.name = "calibrate-tokens",
-       .type = Type::kInteger,
-       .default_value = "65536",
-       .group = kGroup,
-       .commands = kQuantize,
-       .help = "Tokens of that text to use at most.",
-       .range = {1, 1e8}},
-      {.name = "group-scales",
-       .type = Type::kChoice,
-       .default_value = "amax",
-       .group = kGroup,
-       .commands = kQuantize,
-       .help = "How scales of groups of 4-bit weights are chosen: from the largest number, as the "
-               "tools do, or mse: the one with the least squared error.",
-       .choices = "amax|mse"},
-      {.name = "input-percentile",
-       .type = Type::kNumber,
-       .default_value = "100",
-       .group = kGroup,
-       .commands = kQuantize,
-       .help = "Percent of the inputs' magnitudes that a stored input scale covers; what is larger "
-               "is cut.",
-       .range = {50, 100}},
-      {.name = "shard-size",
-       .type = Type::kSize,
-       .default_value = "4GiB",
-       .group = kGroup,
-       .commands = kQuantize,
-       .help = "Bytes of one file of the result at most.",
-       .range = {1 << 16, 1e15}},
-      {.name = "diff-text",
-       .group = kGroup,
-       .commands = kDiff,
-       .help = "Text over which both models are run: a plain file, or JSON lines with \"text\", "
-               "\"prompt\" or \"messages\". Without it the weights alone are compared.",
-       .flag = "text"},
-      {.name = "diff-tokens",
-       .type = Type::kInteger,
-       .default_value = "8192",
-       .group = kGroup,
-       .commands = kDiff,
-       .help = "Tokens of that text to use at most.",
-       .flag = "tokens",
-       .range = {2, 1e8}},
-      {.name = "chunk-tokens",
-       .type = Type::kInteger,
-       .default_value = "512",
-       .group = kGroup,
-       .commands = kQuantize | kDiff,
-       .help = "Tokens that the models see at once; each chunk starts anew.",
-       .range = {2, 1 << 20}},
-      {.name = "diff-activation-format",
-       .type = Type::kChoice,
-       .default_value = "auto",
-       .group = kGroup,
-       .commands = kDiff,
-       .help = "As --activation-format of serve, for both models.",
-       .flag = "activation-format",
-       .choices = "auto|bf16|checkpoint"},
-      {.name = "diff-json",
-       .type = Type::kFlag,
-       .group = kGroup,
-       .commands = kQuantize | kDiff,
-       .help = "Print a JSON object.",
-       .flag = "json"},
-  };
+void AddQuantizeRows(std::vector<Option>& table) {
+  Rows rows(table, "Quantization", kQuantize);
+  rows.Choice("to", "",
+              "modelopt-fp8|modelopt-nvfp4|quark-fp8|quark-mxfp4|block-fp8|fp8-dynamic|int8-w8a8",
+              "Format to write: that of ModelOpt, Quark, DeepSeek's FP8 blocks of 128x128, or "
+              "llm-compressor's dynamic FP8 and INT8.");
+  rows.Choice("quantize-kv-cache", "none", "none|fp8",
+              "fp8 stores scales for keys and values, measured with --calibrate.",
+              {.flag = "kv-cache"});
+  rows.List("exclude", "",
+            "Modules to leave unquantized: names, globs (*.self_attn.*) or regular expressions "
+            "(re:...). Embeddings, routers and the head are never quantized.");
+  rows.Text("calibrate", "",
+            "Text to measure inputs, keys and values with: plain text, or JSON lines with "
+            "\"text\", \"prompt\" or \"messages\".");
+  rows.Integer("calibrate-tokens", "65536", "Most tokens of that text to use.",
+               {.range = {1, 1e8}});
+  rows.Choice("group-scales", "amax", "amax|mse",
+              "How scales of groups of 4-bit weights are chosen: amax from the largest magnitude, "
+              "as the tools do; mse with the least squared error.");
+  rows.Number("input-percentile", "100",
+              "Percentile of the inputs' magnitudes that a stored input scale covers; larger ones "
+              "are clipped.",
+              {.range = {50, 100}});
+  rows.Size("shard-size", "4GiB", "Largest size of one file of the result.",
+            {.range = {65536, 1e15}});
+  rows.Text("diff-text", "",
+            "Text over which both models are run: plain text, or JSON lines with \"text\", "
+            "\"prompt\" or \"messages\". Without it only the weights are compared.",
+            {.commands = kDiff, .flag = "text"});
+  rows.Integer("diff-tokens", "8192", "Most tokens of that text to use.",
+               {.commands = kDiff, .flag = "tokens", .range = {2, 1e8}});
+  rows.Integer("chunk-tokens", "512", "Tokens that are run at a time; each chunk is independent.",
+               {.commands = kQuantize | kDiff, .range = {2, 1048576}});
+  rows.Choice("diff-activation-format", "auto", "auto|bf16|checkpoint",
+              "As --activation-format of serve, for both models.",
+              {.commands = kDiff, .flag = "activation-format"});
+  rows.Flag("diff-json", "Print a JSON object.", {.commands = kQuantize | kDiff, .flag = "json"});
 }
 
 }  // namespace sluice::options

@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
-#include "options/compilation.h"
+#include "options/dialect_notes.h"
 #include "options/sources.h"
 #include "options/values.h"
-#include "options/variables.h"
 
 namespace sluice::options {
 namespace {
@@ -13,7 +12,7 @@ void Append(Found& all, Found more) {
   all.notes.insert(all.notes.end(), more.notes.begin(), more.notes.end());
 }
 
-// What the files and --set words that `settings` name say.
+// Reads the files and --set words of `settings`.
 Result<Found> ReadFiles(const Settings& settings, uint32_t commands, Dialect dialect) {
   Found found;
   const auto file = settings.Text("config");
@@ -29,22 +28,22 @@ Result<Found> ReadFiles(const Settings& settings, uint32_t commands, Dialect dia
   return found;
 }
 
-// Refuses what cannot be had.
+// The rule for refused options: the default and the words that the row accepts are no errors.
 Status CheckRefused(const Settings& settings) {
   for (const Assignment* given : settings.given()) {
     const Option& option = *given->option;
-    if (option.refuses.empty()) continue;
-    bool harmless = false;
-    for (std::string_view word : Split(option.words, '|')) harmless |= given->words[0] == word;
+    if (option.effect != Effect::kRefused) continue;
+    bool accepted = false;
+    for (std::string_view word : Split(option.words, '|')) accepted |= given->words[0] == word;
     const std::string_view normal = DefaultOf(option, settings.dialect());
     if (!normal.empty()) {
       auto words = CheckWords(option, {std::string(normal)});
-      harmless |= words.has_value() && *words == given->words;
+      accepted |= words.has_value() && *words == given->words;
     }
-    if (harmless) continue;
+    if (accepted) continue;
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("{} {}: {}", given->origin, option.secret ? "***" : given->words[0],
-                            option.refuses),
+                            option.reason),
                 std::string(option.name));
   }
   return {};

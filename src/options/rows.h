@@ -1,45 +1,86 @@
-// The parts of the table; use option.h.
+// The parts of the table that are code: options that act. Use option.h.
 #pragma once
 
-#include <initializer_list>
+#include <string_view>
 #include <vector>
 
 #include "options/option.h"
 
 namespace sluice::options {
 
-std::vector<Option> ModelRows();   // what is loaded
-std::vector<Option> EngineRows();  // memory, scheduling, machine
-std::vector<Option> ServerRows();  // HTTP, answers, logs
-std::vector<Option> ClientRows();  // chat, complete, bench and the small tools
+// Each appends its rows.
+void AddModelRows(std::vector<Option>& table);     // what is loaded
+void AddEngineRows(std::vector<Option>& table);    // memory, scheduling, machine
+void AddServerRows(std::vector<Option>& table);    // HTTP, answers, logs
+void AddClientRows(std::vector<Option>& table);    // chat, complete, bench latency, small tools
+void AddBenchRows(std::vector<Option>& table);     // bench serve, bench sweep
+void AddEvalRows(std::vector<Option>& table);      // eval, recipe
+void AddQuantizeRows(std::vector<Option>& table);  // quantize, diff
+void AddSelftestRows(std::vector<Option>& table);  // selftest, kernel-bench
 
-std::vector<Option> BenchServeRows();  // bench serve, bench sweep
-std::vector<Option> EvalRows();        // sluice eval
-std::vector<Option> QuantizeRows();    // sluice quantize, sluice diff
-std::vector<Option> SelftestRows();    // sluice selftest, sluice kernel-bench
-
-// Options of `vllm serve` and `trtllm-serve` that change nothing here, or that cannot be had.
-std::vector<Option> ParallelRows();  // several devices and machines
-std::vector<Option> CompilerRows();  // compilers, graphs, choice of kernels
-std::vector<Option> LoadingRows();   // reading of checkpoints, caches, scheduling
-std::vector<Option> MediaRows();     // pictures and sound, adapters, drafts
-std::vector<Option> FrontendRows();  // HTTP, logs, traces
-std::vector<Option> TrtllmRows();    // of trtllm-serve alone
-std::vector<Option> RetiredRows();   // no longer known to their inventor
-
-// Commands that load a model as `vllm serve` does.
+// Sets of commands that share options.
 inline constexpr uint32_t kEngineArguments = kServe | kBenchLatency | kBenchThroughput | kRunBatch;
+inline constexpr uint32_t kAnswering = kServe | kChat | kComplete | kRunBatch;
+inline constexpr uint32_t kClients = kChat | kComplete;
+inline constexpr uint32_t kBench = kBenchLatency | kBenchThroughput;
+inline constexpr uint32_t kLoad = kBenchServe | kBenchSweep;
 
-// Several rows that share their fate.
-struct ShortRow {
-  std::string_view name;
-  Type type = Type::kFlag;
-  std::string_view help;
-  std::string_view default_value = "";  // of flags "" stands for false
-  std::string_view choices = "";
-  std::string_view aliases = "";
+// Appends the rows of one group. `more` holds the members that few rows have; its commands replace
+// those of the group where it has any.
+class Rows {
+ public:
+  Rows(std::vector<Option>& table, std::string_view group, uint32_t commands)
+      : table_(table), group_(group), commands_(commands) {}
+
+  // The default is false unless `more` says otherwise.
+  void Flag(std::string_view name, std::string_view help, Option more = {}) {
+    Add(Type::kFlag, name, more.default_value.empty() ? "false" : more.default_value, help, more);
+  }
+  void Text(std::string_view name, std::string_view default_value, std::string_view help,
+            Option more = {}) {
+    Add(Type::kString, name, default_value, help, more);
+  }
+  void List(std::string_view name, std::string_view default_value, std::string_view help,
+            Option more = {}) {
+    Add(Type::kStrings, name, default_value, help, more);
+  }
+  void Integer(std::string_view name, std::string_view default_value, std::string_view help,
+               Option more = {}) {
+    Add(Type::kInteger, name, default_value, help, more);
+  }
+  void Size(std::string_view name, std::string_view default_value, std::string_view help,
+            Option more = {}) {
+    Add(Type::kSize, name, default_value, help, more);
+  }
+  void Number(std::string_view name, std::string_view default_value, std::string_view help,
+              Option more = {}) {
+    Add(Type::kNumber, name, default_value, help, more);
+  }
+  void Choice(std::string_view name, std::string_view default_value, std::string_view choices,
+              std::string_view help, Option more = {}) {
+    more.choices = choices;
+    Add(Type::kChoice, name, default_value, help, more);
+  }
+  void Json(std::string_view name, std::string_view default_value, std::string_view help,
+            Option more = {}) {
+    Add(Type::kJson, name, default_value, help, more);
+  }
+
+ private:
+  void Add(Type type, std::string_view name, std::string_view default_value, std::string_view help,
+           Option row) {
+    row.type = type;
+    row.name = name;
+    row.default_value = default_value;
+    row.help = help;
+    row.group = group_;
+    if (row.commands == 0) row.commands = commands_;
+    table_.push_back(row);
+  }
+
+  std::vector<Option>& table_;
+  const std::string_view group_;
+  const uint32_t commands_;
 };
-// `no_effect` or `refuses` as in Option; one of them is empty.
-std::vector<Option> RowsLike(const Option& common, std::initializer_list<ShortRow> rows);
 
 }  // namespace sluice::options

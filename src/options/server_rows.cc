@@ -3,376 +3,155 @@
 namespace sluice::options {
 namespace {
 
-constexpr uint32_t kAnswering = kServe | kChat | kComplete | kRunBatch;
-
-std::vector<Option> HttpRows() {
-  constexpr std::string_view kGroup = "Server";
-  return {
-      {.name = "host",
-       .default_value = "0.0.0.0",
-       .group = kGroup,
-       .help = "Address to listen on.",
-       .trtllm_default = "localhost"},
-      {.name = "port",
-       .type = Type::kInteger,
-       .default_value = "8000",
-       .group = kGroup,
-       .help = "Port to listen on; 0: any free one, told in the log.",
-       .range = {0, 65535}},
-      {.name = "api-key",
-       .type = Type::kStrings,
-       .group = kGroup,
-       .commands = kServe | kChat | kComplete,
-       .help = "Keys of which a request must bring one; for chat and complete the key to send.",
-       .environment = "VLLM_API_KEY",
-       .secret = true},
-      {.name = "served-model-name",
-       .type = Type::kStrings,
-       .group = kGroup,
-       .commands = kServe | kRunBatch,
-       .help = "Names under which requests may ask for the model; the first stands in answers and "
-               "metrics; default: the "
-               "model argument."},
-      {.name = "root-path",
-       .group = kGroup,
-       .help =
-           "Prefix under which a proxy shows this server; paths with and without it are answered."},
-      {.name = "allowed-origins",
-       .type = Type::kStrings,
-       .group = kGroup,
-       .help = "CORS: origins that browsers may call from, or *; default: none."},
-      {.name = "allowed-methods",
-       .type = Type::kStrings,
-       .default_value = "*",
-       .group = kGroup,
-       .help = "CORS: methods that browsers may use."},
-      {.name = "allowed-headers",
-       .type = Type::kStrings,
-       .default_value = "*",
-       .group = kGroup,
-       .help = "CORS: headers that browsers may send."},
-      {.name = "allow-credentials",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "CORS: let browsers send credentials."},
-      {.name = "max-request-bytes",
-       .type = Type::kSize,
-       .default_value = "64MiB",
-       .group = kGroup,
-       .help = "Largest body of a request; a larger one is answered 413.",
-       .range = {1024, 1e11}},
-      {.name = "h11-max-incomplete-event-size",
-       .type = Type::kSize,
-       .default_value = "1MiB",
-       .group = kGroup,
-       .help =
-           "Largest head (request line and headers) of a request; a larger one is answered 431.",
-       .vllm_default = "4MiB",
-       .range = {1024, 1 << 30}},
-      {.name = "max-connections",
-       .type = Type::kInteger,
-       .default_value = "4096",
-       .group = kGroup,
-       .help = "Most connections at a time.",
-       .range = {1, 1000000}},
-      {.name = "max-num-queued-reqs",
-       .type = Type::kInteger,
-       .default_value = "4096",
-       .group = kGroup,
-       .help = "Most requests taken in and not finished, running ones among them; more are "
-               "answered 503.",
-       .range = {1, 1000000}},
-      {.name = "timeout-keep-alive",
-       .type = Type::kNumber,
-       .default_value = "5",
-       .group = kGroup,
-       .help = "Seconds for which a connection without a request stays open.",
-       .range = {0, 86400},
-       .environment = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"},
-      {.name = "timeout-header",
-       .type = Type::kNumber,
-       .default_value = "30",
-       .group = kGroup,
-       .help = "Seconds from the first byte of a request to the end of its head.",
-       .range = {0.1, 86400}},
-      {.name = "timeout-body",
-       .type = Type::kNumber,
-       .default_value = "120",
-       .group = kGroup,
-       .help = "Seconds for the body of a request.",
-       .range = {0.1, 86400}},
-      {.name = "timeout-write",
-       .type = Type::kNumber,
-       .default_value = "300",
-       .group = kGroup,
-       .help = "Seconds after which a client that reads nothing is dropped.",
-       .range = {0.1, 86400}},
-      {.name = "shutdown-timeout",
-       .type = Type::kNumber,
-       .default_value = "30",
-       .group = kGroup,
-       .help =
-           "Seconds that running requests get to finish after SIGTERM or SIGINT; 0 aborts "
-           "them; a second signal exits at once, and a step or a device that comes to no end does "
-           "not keep the server for more than a minute longer.",
-       .range = {0, 86400},
-       .aliases = "--drain-timeout"},
-      {.name = "api-server-count",
-       .type = Type::kInteger,
-       .default_value = "1",
-       .group = kGroup,
-       .help = "Threads that read and write connections.",
-       .range = {1, 256},
-       .aliases = "-asc"},
-      {.name = "renderer-num-workers",
-       .type = Type::kInteger,
-       .default_value = "2",
-       .group = kGroup,
-       .help =
-           "Threads that render templates, encode and decode text; of several, one is kept free "
-           "of bodies larger than 256 KiB.",
-       .range = {1, 256}},
-  };
+void AddHttpRows(std::vector<Option>& table) {
+  Rows rows(table, "Server", kServe);
+  rows.Text("host", "0.0.0.0", "Address to listen on.", {.trtllm_default = "localhost"});
+  rows.Integer("port", "8000", "Port to listen on; 0: any free port, shown in the log.",
+               {.range = {0, 65535}});
+  rows.List("api-key", "",
+            "Keys, one of which a request must present; for chat and complete the key to send.",
+            {.commands = kClients | kServe, .environment = "VLLM_API_KEY", .secret = true});
+  rows.List("served-model-name", "",
+            "Names under which requests may address the model; answers and metrics show the first; "
+            "default: the model argument.",
+            {.commands = kServe | kRunBatch});
+  rows.Text("root-path", "",
+            "Path prefix that a proxy adds; paths with and without it are answered.");
+  rows.List("allowed-origins", "",
+            "CORS: origins that browsers may call from, or *; default: none.");
+  rows.List("allowed-methods", "*", "CORS: methods that browsers may use.");
+  rows.List("allowed-headers", "*", "CORS: headers that browsers may send.");
+  rows.Flag("allow-credentials", "CORS: let browsers send credentials.");
+  rows.Size("max-request-bytes", "64MiB",
+            "Largest body of a request; a larger one is answered 413.", {.range = {1024, 1e11}});
+  rows.Size("h11-max-incomplete-event-size", "1MiB",
+            "Largest head (request line and headers) of a request; a larger one is answered 431.",
+            {.vllm_default = "4MiB", .range = {1024, 1073741824}});
+  rows.Integer("max-connections", "4096", "Most connections at a time.", {.range = {1, 1e6}});
+  rows.Integer("max-num-queued-reqs", "4096",
+               "Most unfinished requests, running ones included; further ones are answered 503.",
+               {.range = {1, 1e6}});
+  rows.Number("timeout-keep-alive", "5", "Seconds until an idle connection is closed.",
+              {.range = {0, 86400}, .environment = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"});
+  rows.Number("timeout-header", "30",
+              "Seconds from the first byte of a request to the end of its headers.",
+              {.range = {0.1, 86400}});
+  rows.Number("timeout-body", "120", "Seconds for the body of a request.", {.range = {0.1, 86400}});
+  rows.Number("timeout-write", "300",
+              "Seconds after which a client that does not read is disconnected.",
+              {.range = {0.1, 86400}});
+  rows.Number("shutdown-timeout", "30",
+              "Seconds that running requests get to finish after SIGTERM or SIGINT; 0 aborts them. "
+              "A second signal exits at once. A step or device that does not finish delays the "
+              "exit by at most a minute.",
+              {.range = {0, 86400}, .aliases = "--drain-timeout"});
+  rows.Integer("api-server-count", "1", "Threads that read and write connections.",
+               {.range = {1, 256}, .aliases = "-asc"});
+  rows.Integer("renderer-num-workers", "2",
+               "Threads that render templates, tokenize and detokenize; of several, one is "
+               "reserved for bodies up to 256 KiB.",
+               {.range = {1, 256}});
 }
 
-std::vector<Option> AnswerRows() {
-  constexpr std::string_view kGroup = "Answers";
-  return {
-      {.name = "chat-template",
-       .group = kGroup,
-       .commands = kAnswering,
-       .help = "Path or text of the chat template; default: the model's own."},
-      {.name = "chat-template-content-format",
-       .type = Type::kChoice,
-       .default_value = "auto",
-       .group = kGroup,
-       .commands = kAnswering,
-       .help = "What templates get as content: string, or openai's list of parts; auto looks at "
-               "the template.",
-       .choices = "auto|string|openai"},
-      {.name = "default-chat-template-kwargs",
-       .type = Type::kJson,
-       .group = kGroup,
-       .commands = kAnswering,
-       .help = "Variables for the chat template that requests may replace, as a JSON object."},
-      {.name = "trust-request-chat-template",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Let requests bring their own chat_template.",
-       .trtllm = "--allow_request_chat_template"},
-      {.name = "response-role",
-       .default_value = "assistant",
-       .group = kGroup,
-       .help = "Role in chat answers."},
-      {.name = "return-tokens-as-token-ids",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Write tokens in logprobs as token_id:N."},
-      {.name = "enable-prompt-tokens-details",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Say in usage how many prompt tokens came from the cache."},
-      {.name = "enable-force-include-usage",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Send usage with every stream, asked for or not."},
-      {.name = "enable-request-id-headers",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Answer with an X-Request-Id header, the client's own or a new one."},
-      {.name = "enable-server-load-tracking",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Make GET /load count the requests under way."},
-      {.name = "enable-tokenizer-info-endpoint",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Answer GET /tokenizer_info."},
-      {.name = "disable-fastapi-docs",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "No /docs, /redoc and /openapi.json."},
-      {.name = "enable-per-request-metrics",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Send times and counts of the request with its answer."},
-      {.name = "sse-keep-alive-interval",
-       .type = Type::kNumber,
-       .default_value = "0",
-       .group = kGroup,
-       .help = "Seconds after which a stream with nothing to say sends a comment; 0: never.",
-       .range = {0, 86400}},
-      {.name = "stream-interval",
-       .type = Type::kInteger,
-       .default_value = "1",
-       .group = kGroup,
-       .help = "Tokens in one event of a stream.",
-       .range = {1, 1e6}},
-      {.name = "logprobs-mode",
-       .type = Type::kChoice,
-       .default_value = "raw_logprobs",
-       .group = kGroup,
-       .commands = kAnswering,
-       .help = "What logprobs in answers are: of the model's own logits, or after bias, penalties "
-               "and temperature; or the logits themselves.",
-       .choices = "raw_logprobs|processed_logprobs|raw_logits|processed_logits"},
-      {.name = "fingerprint-mode",
-       .type = Type::kChoice,
-       .default_value = "full",
-       .group = kGroup,
-       .help = "What system_fingerprint in answers tells: version and settings, a hash of them, "
-               "--fingerprint-value, or nothing.",
-       .choices = "full|hash|custom|none"},
-      {.name = "fingerprint-value",
-       .group = kGroup,
-       .help = "The text of --fingerprint-mode custom."},
-      {.name = "enable-scale-out",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Answer the routes under /inference.",
-       .no_effect = "requests to the routes under /inference are refused with the reason"},
-      {.name = "enable-auto-tool-choice",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Let the model decide whether to call tools; needs --tool-call-parser.",
-       .no_effect = "tool calls are not read out of answers yet: a request that asks for them is "
-                    "answered 400"},
-      {.name = "tool-call-parser",
-       .group = kGroup,
-       .help = "How tool calls are written by the model: hermes, llama3_json, ...",
-       .no_effect = "tool calls are not read out of answers yet: a request that asks for them is "
-                    "answered 400",
-       .trtllm = "--tool_parser"},
-      {.name = "reasoning-parser",
-       .group = kGroup,
-       .help = "How reasoning is written by the model: qwen3, deepseek_r1, ...",
-       .no_effect = "reasoning is not parted from answers yet: it stays in their text"},
-      {.name = "dev-mode",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Answer the routes for developers, /server_info among them. Anybody who reaches the "
-               "server may use them.",
-       .environment = "VLLM_SERVER_DEV_MODE"},
-      {.name = "skip-model-name-validation",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Take any \"model\" in requests.",
-       .environment = "VLLM_SKIP_MODEL_NAME_VALIDATION"},
-      {.name = "max-stop-strings",
-       .type = Type::kInteger,
-       .default_value = "4",
-       .group = kGroup,
-       .help = "Most stop strings of a request.",
-       .range = {0, 1e6},
-       .environment = "VLLM_MAX_STOP_STRINGS"},
-      {.name = "max-completion-prompts",
-       .type = Type::kInteger,
-       .default_value = "1024",
-       .group = kGroup,
-       .help = "Most prompts in a request.",
-       .range = {1, 1e6},
-       .environment = "VLLM_MAX_COMPLETION_PROMPTS"},
-      {.name = "max-n-sequences",
-       .type = Type::kInteger,
-       .default_value = "16384",
-       .group = kGroup,
-       .help = "Largest \"n\" of a request.",
-       .range = {1, 1e6},
-       .environment = "VLLM_MAX_N_SEQUENCES"},
-      {.name = "max-num-bad-words",
-       .type = Type::kInteger,
-       .default_value = "128",
-       .group = kGroup,
-       .help = "Most bad words of a request.",
-       .range = {0, 1e6},
-       .environment = "VLLM_MAX_NUM_BAD_WORDS"},
-  };
+void AddAnswerRows(std::vector<Option>& table) {
+  Rows rows(table, "Answers", kServe);
+  rows.Text("chat-template", "", "Path or text of the chat template; default: the model's own.",
+            {.commands = kAnswering});
+  rows.Choice("chat-template-content-format", "auto", "auto|string|openai",
+              "Form of message content in templates: string, or a list of parts as in the OpenAI "
+              "API; auto inspects the template.",
+              {.commands = kAnswering});
+  rows.Json("default-chat-template-kwargs", "",
+            "Variables of the chat template, as a JSON object; requests may override them.",
+            {.commands = kAnswering});
+  rows.Flag("trust-request-chat-template", "Let requests bring their own chat_template.",
+            {.trtllm = "--allow_request_chat_template"});
+  rows.Text("response-role", "assistant", "Role in chat answers.");
+  rows.Flag("return-tokens-as-token-ids", "Write tokens in logprobs as token_id:N.");
+  rows.Flag("enable-prompt-tokens-details", "Report in usage how many prompt tokens were cached.");
+  rows.Flag("enable-force-include-usage",
+            "Send usage with every stream, whether requested or not.");
+  rows.Flag("enable-request-id-headers",
+            "Answer with an X-Request-Id header: the client's own, or a new one.");
+  rows.Flag("enable-server-load-tracking", "Let GET /load count unfinished requests.");
+  rows.Flag("enable-tokenizer-info-endpoint", "Answer GET /tokenizer_info.");
+  rows.Flag("disable-fastapi-docs", "Do not serve /docs, /redoc and /openapi.json.");
+  rows.Flag("enable-per-request-metrics",
+            "Return timings and token counts of the request with its answer.");
+  rows.Number("sse-keep-alive-interval", "0",
+              "Seconds of silence after which a stream sends a comment; 0: never.",
+              {.range = {0, 86400}});
+  rows.Integer("stream-interval", "1", "Tokens in one event of a stream.", {.range = {1, 1e6}});
+  rows.Choice("logprobs-mode", "raw_logprobs",
+              "raw_logprobs|processed_logprobs|raw_logits|processed_logits",
+              "What logprobs are computed from: raw_ from the model's logits, processed_ after "
+              "bias, penalties and temperature; _logits returns the logits themselves.",
+              {.commands = kAnswering});
+  rows.Choice("fingerprint-mode", "full", "full|hash|custom|none",
+              "Content of system_fingerprint: version and settings (full), a hash of them, "
+              "--fingerprint-value (custom), or nothing.");
+  rows.Text("fingerprint-value", "", "Text for --fingerprint-mode custom.");
+  rows.Flag("dev-mode",
+            "Serve the routes for developers, such as /server_info. Everybody who can reach the "
+            "server may use them.",
+            {.environment = "VLLM_SERVER_DEV_MODE"});
+  rows.Flag("skip-model-name-validation", "Accept any \"model\" in requests.",
+            {.environment = "VLLM_SKIP_MODEL_NAME_VALIDATION"});
+  rows.Integer("max-stop-strings", "4", "Most stop strings of a request.",
+               {.range = {0, 1e6}, .environment = "VLLM_MAX_STOP_STRINGS"});
+  rows.Integer("max-completion-prompts", "1024", "Most prompts in a request.",
+               {.range = {1, 1e6}, .environment = "VLLM_MAX_COMPLETION_PROMPTS"});
+  rows.Integer("max-n-sequences", "16384", "Largest \"n\" of a request.",
+               {.range = {1, 1e6}, .environment = "VLLM_MAX_N_SEQUENCES"});
+  rows.Integer("max-num-bad-words", "128", "Most bad words of a request.",
+               {.range = {0, 1e6}, .environment = "VLLM_MAX_NUM_BAD_WORDS"});
 }
 
-std::vector<Option> LogRows() {
-  constexpr std::string_view kGroup = "Log";
-  return {
-      {.name = "log-level",
-       .type = Type::kChoice,
-       .default_value = "info",
-       .group = kGroup,
-       .commands = kAllCommands,
-       .help = "Lines below this level are not written.",
-       .choices = "trace|debug|info|warning|error|critical|verbose|notset|internal_error",
-       .environment = "VLLM_LOGGING_LEVEL"},
-      {.name = "uvicorn-log-level",
-       .type = Type::kChoice,
-       .default_value = "info",
-       .group = kGroup,
-       .help = "The same for lines about single HTTP requests: warning and above turn them off.",
-       .choices = "trace|debug|info|warning|error|critical"},
-      {.name = "disable-uvicorn-access-log",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "No line for each HTTP request."},
-      {.name = "disable-access-log-for-endpoints",
-       .group = kGroup,
-       .help = "Paths without such a line, with commas between them: /health,/metrics."},
-      {.name = "enable-log-requests",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "Log every request with its settings."},
-      {.name = "enable-log-outputs",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .help = "With --enable-log-requests: log the answers, too."},
-      {.name = "max-log-len",
-       .type = Type::kInteger,
-       .group = kGroup,
-       .commands = kServe | kRunBatch,
-       .help = "Most characters of a prompt or answer in the log.",
-       .range = {0, 1e9}},
-      {.name = "disable-log-stats",
-       .type = Type::kFlag,
-       .default_value = "false",
-       .group = kGroup,
-       .commands = kServe | kRunBatch | kBenchLatency | kBenchThroughput,
-       .help = "No line with statistics every few seconds."},
-      {.name = "log-stats-interval",
-       .type = Type::kNumber,
-       .default_value = "10",
-       .group = kGroup,
-       .help = "Seconds between two lines with statistics; 0: none.",
-       .range = {0, 86400},
-       .environment = "VLLM_LOG_STATS_INTERVAL",
-       .trtllm = "--metrics_log_interval"},
-      {.name = "config",
-       .group = kGroup,
-       .commands = kAllCommands,
-       .help = "YAML file of options: keys are their names with dashes or underscores, and model.",
-       .trtllm = "--extra_llm_api_options"},
-  };
+void AddLogRows(std::vector<Option>& table) {
+  Rows rows(table, "Log", kServe);
+  rows.Choice("log-level", "info",
+              "trace|debug|info|warning|error|critical|verbose|notset|internal_error",
+              "Least severe level that is logged.",
+              {.commands = kAllCommands, .environment = "VLLM_LOGGING_LEVEL"});
+  rows.Choice("uvicorn-log-level", "info", "trace|debug|info|warning|error|critical",
+              "Level of the access log: warning and above turn it off.");
+  rows.Flag("disable-uvicorn-access-log", "Do not log HTTP requests.");
+  rows.Text("disable-access-log-for-endpoints", "",
+            "Comma-separated paths that the access log leaves out: /health,/metrics.");
+  rows.Flag("enable-log-requests", "Log every request with its parameters.");
+  rows.Flag("enable-log-outputs", "With --enable-log-requests: log the answers as well.");
+  rows.Integer("max-log-len", "", "Most characters of a prompt or answer in the log.",
+               {.commands = kServe | kRunBatch, .range = {0, 1e9}});
+  rows.Flag("disable-log-stats", "Do not log statistics periodically.",
+            {.commands = kEngineArguments});
+  rows.Number("log-stats-interval", "10", "Seconds between two lines of statistics; 0: none.",
+              {.range = {0, 86400},
+               .environment = "VLLM_LOG_STATS_INTERVAL",
+               .trtllm = "--metrics_log_interval"});
+  rows.Text(
+      "config", "",
+      "YAML file of options: its keys are option names with dashes or underscores, and model.",
+      {.commands = kAllCommands, .trtllm = "--extra_llm_api_options"});
+  rows.Flag("fail-on-environ-validation",
+            "Refuse to start with an unknown VLLM_ variable; otherwise it is logged.",
+            {.commands = kServe | kRunBatch});
+}
+
+void AddTrtllmRows(std::vector<Option>& table) {
+  Rows rows(table, "trtllm-serve", kServe);
+  rows.Flag("enable-iter-perf-stats", "Let GET /metrics report every step, as trtllm-serve does.",
+            {.dialects = DialectBit(Dialect::kTrtllm)});
+  rows.List("set", "", "key=value with a key of the YAML file: kv_cache_config.dtype=fp8.",
+            {.dialects = DialectBit(Dialect::kTrtllm)});
 }
 
 }  // namespace
 
-std::vector<Option> ServerRows() {
-  std::vector<Option> rows = HttpRows();
-  for (const auto& part : {AnswerRows(), LogRows()})
-    rows.insert(rows.end(), part.begin(), part.end());
-  return rows;
+void AddServerRows(std::vector<Option>& table) {
+  AddHttpRows(table);
+  AddAnswerRows(table);
+  AddLogRows(table);
+  AddTrtllmRows(table);
 }
 
 }  // namespace sluice::options

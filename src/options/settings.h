@@ -14,7 +14,7 @@
 
 namespace sluice::options {
 
-// In their rank. kYamlOverFlags: a file of trtllm-serve, whose keys win over its flags.
+// In their rank. kYamlOverFlags: a file of trtllm-serve, whose keys override its flags.
 enum class Source { kDefault, kYaml, kEnvironment, kFlag, kYamlOverFlags };
 
 // Words for one option, checked, from one place.
@@ -25,8 +25,8 @@ struct Assignment {
   std::string origin;  // "--port", "config.yaml:3", "SLUICE_PORT"
 };
 
-// Something to tell about how the settings came to be: a key or variable without effect here, or
-// one that was turned into something else.
+// A message about the origin of the settings: a key or variable that has no effect or was mapped,
+// or a warning.
 struct Note {
   enum class Kind { kMapped, kNoEffect, kWarning } kind = Kind::kNoEffect;
   std::string
@@ -53,7 +53,7 @@ class Settings {
     notes_.insert(notes_.end(), notes.begin(), notes.end());
   }
 
-  // True where a flag, a variable or a file gave it.
+  // True if a flag, a variable or a file set it.
   bool Given(std::string_view name) const;
   // The value, or the default, or nothing where there is neither. REQUIRES: the table has the
   // option, with that type.

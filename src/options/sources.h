@@ -1,4 +1,4 @@
-// Where settings come from: the command line, the environment, a YAML file.
+// The sources of settings: the command line, the environment, YAML files.
 #pragma once
 
 #include <filesystem>
@@ -28,11 +28,11 @@ struct CommandLine {
 // --json-option.key value sets one key, and all such keys of an option together take the place of
 // what was given for it as a whole; --json-option.list+ value appends; -O3 is a level of vLLM's
 // compiler and -O{...} are its settings; `--` ends the options. kInvalidArgument names the flag
-// and, for an unknown one, the nearest known ones, in the words of the dialect (see wording.h).
+// and, for an unknown one, the nearest known ones.
 Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, uint32_t commands,
                                     Dialect dialect);
 
-// What a source gave, and what it gave without effect.
+// Assignments of a source, and notes on what has no effect or was mapped.
 struct Found {
   std::vector<Assignment> assignments;
   std::vector<Note> notes;
@@ -48,9 +48,8 @@ Result<std::vector<Assignment>> ReadEnvironment(
 Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, uint32_t commands,
                                          Dialect dialect);
 
-// Reads a file of trtllm-serve, whose keys nest and win over flags (trtllm_keys.h), and words of
-// its
-// --set, each key=value. Unknown keys are errors with their path, as there.
+// Reads a file of trtllm-serve, whose keys nest and override flags (DialectTable::yaml_keys), and
+// words of its --set, each key=value. Unknown keys are errors with their path.
 Result<Found> ReadTrtllmYaml(const std::filesystem::path& file);
 Result<Found> ReadTrtllmKeys(const std::vector<std::string>& words);
 

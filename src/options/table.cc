@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <map>
+
 #include "base/check.h"
+#include "options/dialect_table.h"
 #include "options/option.h"
 #include "options/rows.h"
 
@@ -7,12 +11,22 @@ namespace sluice::options {
 std::span<const Option> Table() {
   static const std::vector<Option> table = [] {
     std::vector<Option> rows;
-    for (const auto& part :
-         {ModelRows(), EngineRows(), ServerRows(), ClientRows(), BenchServeRows(), EvalRows(),
-          QuantizeRows(), SelftestRows(), ParallelRows(), CompilerRows(), LoadingRows(),
-          MediaRows(), FrontendRows(), TrtllmRows(), RetiredRows()}) {
-      rows.insert(rows.end(), part.begin(), part.end());
-    }
+    AddModelRows(rows);
+    AddEngineRows(rows);
+    AddServerRows(rows);
+    AddClientRows(rows);
+    AddBenchRows(rows);
+    AddEvalRows(rows);
+    AddQuantizeRows(rows);
+    AddSelftestRows(rows);
+    const auto& others = Dialects().options;
+    rows.insert(rows.end(), others.begin(), others.end());
+    // A group stands where its first row does.
+    std::map<std::string_view, size_t> places;
+    for (const Option& row : rows) places.emplace(row.group, places.size());
+    std::stable_sort(rows.begin(), rows.end(), [&](const Option& a, const Option& b) {
+      return places[a.group] < places[b.group];
+    });
     return rows;
   }();
   return table;
@@ -44,6 +58,48 @@ std::string_view TypeName(Type type) {
     case Type::kJson: return "JSON";
   }
   return "";
+}
+
+std::string_view EffectName(Effect effect) {
+  switch (effect) {
+    case Effect::kActs: return "acts";
+    case Effect::kMapped: return "mapped";
+    case Effect::kNoEffect: return "no effect";
+    case Effect::kRefused: return "refused";
+  }
+  return "";
+}
+
+std::span<const std::string_view> CommandNames() {
+  static constexpr std::string_view kNames[] = {"serve",
+                                                "chat",
+                                                "complete",
+                                                "inspect",
+                                                "doctor",
+                                                "bench latency",
+                                                "bench throughput",
+                                                "tokenize",
+                                                "render",
+                                                "version",
+                                                "bench serve",
+                                                "bench sweep",
+                                                "run-batch",
+                                                "collect-env",
+                                                "explain-options",
+                                                "eval",
+                                                "recipe",
+                                                "quantize",
+                                                "diff",
+                                                "selftest",
+                                                "kernel-bench"};
+  return kNames;
+}
+
+std::string VariableOf(const Option& option) {
+  std::string name = "SLUICE_";
+  for (char c : option.name)
+    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return name;
 }
 
 }  // namespace sluice::options

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "options/dialect_table.h"
 #include "options/dotted.h"
 #include "options/sources.h"
 #include "options/suggest.h"
-#include "options/trtllm_keys.h"
 #include "options/values.h"
 #include "options/yaml_values.h"
 
@@ -15,17 +15,18 @@ namespace {
 
 constexpr std::string_view kBlocks = "num-gpu-blocks-override";
 
-const TrtllmKey* FindKey(std::string_view path) {
-  for (const TrtllmKey& key : TrtllmKeys()) {
-    if (key.path == path) return &key;
+const DialectKey* FindKey(std::string_view path) {
+  for (const DialectKey& key : Dialects().yaml_keys) {
+    if (key.name == path) return &key;
   }
   return nullptr;
 }
 
 bool IsParent(std::string_view path) {
   const std::string prefix = std::string(path) + ".";
-  return std::any_of(TrtllmKeys().begin(), TrtllmKeys().end(),
-                     [&](const TrtllmKey& key) { return key.path.starts_with(prefix); });
+  const auto& keys = Dialects().yaml_keys;
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const DialectKey& key) { return key.name.starts_with(prefix); });
 }
 
 class Keys {
@@ -57,19 +58,6 @@ class Keys {
   }
 
   Status ReadKey(const std::string& path, const json::Value& value) {
-    const TrtllmKey* key = FindKey(path);
-    if (key == nullptr) {
-      std::vector<std::string> known;
-      for (const TrtllmKey& each : TrtllmKeys()) known.emplace_back(each.path);
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: unknown key '{}'{}", origin_, path, DidYouMean(path, known)),
-                  path);
-    }
-    if (!key->refuses.empty()) {
-      if (value.is_null() || (value.is_bool() && !value.as_bool())) return {};
-      return Fail(ErrorCode::kUnsupported, fmt::format("{}: {}: {}", origin_, path, key->refuses),
-                  path);
-    }
     if (IsParent(path)) {
       if (value.is_null()) return {};
       if (!value.is_object())
@@ -77,15 +65,32 @@ class Keys {
       if (path == "cuda_graph_config") graphs_ = value;
       return Read(value, path);
     }
-    if (key->option.empty()) {
-      found_.notes.push_back({Note::Kind::kNoEffect, path, std::string(key->here)});
+    const DialectKey* key = FindKey(path);
+    if (key == nullptr) {
+      std::vector<std::string> known;
+      for (const DialectKey& each : Dialects().yaml_keys) {
+        known.emplace_back(each.name);
+        if (const size_t dot = each.name.rfind('.'); dot != each.name.npos)
+          known.emplace_back(each.name.substr(0, dot));
+      }
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: unknown key '{}'{}", origin_, path, DidYouMean(path, known)),
+                  path);
+    }
+    if (key->effect == Effect::kRefused) {
+      if (value.is_null() || (value.is_bool() && !value.as_bool())) return {};
+      return Fail(ErrorCode::kUnsupported, fmt::format("{}: {}: {}", origin_, path, key->text),
+                  path);
+    }
+    if (key->effect == Effect::kNoEffect) {
+      found_.notes.push_back({Note::Kind::kNoEffect, path, std::string(key->text)});
       return {};
     }
     return SetOption(*key, value);
   }
 
-  Status SetOption(const TrtllmKey& key, const json::Value& value) {
-    const std::string path(key.path);
+  Status SetOption(const DialectKey& key, const json::Value& value) {
+    const std::string path(key.name);
     if (value.is_null()) return {};
     std::vector<std::string> words;
     if (value.is_array()) {
@@ -94,14 +99,14 @@ class Keys {
     } else {
       words.push_back(value.is_string() ? value.as_string() : json::Write(value));
     }
-    if (key.option == "block-size" && value.is_integer()) block_size_ = value.as_integer();
-    if (key.option == kBlocks) {
+    if (key.text == "block-size" && value.is_integer()) block_size_ = value.as_integer();
+    if (key.text == kBlocks) {
       if (!value.is_integer() || value.as_integer() < 1)
         return Bad(path, fmt::format("expected a number of tokens, found {}", json::Write(value)));
       max_tokens_ = value.as_integer();
       return {};
     }
-    return Assign(path, key.option, std::move(words));
+    return Assign(path, key.text, std::move(words));
   }
 
   Status Assign(const std::string& path, std::string_view name, std::vector<std::string> words) {
@@ -109,13 +114,13 @@ class Keys {
     auto checked = CheckWords(option, std::move(words));
     if (!checked) return Bad(path, checked.error().message);
     found_.assignments.push_back({&option, *std::move(checked), Source::kYamlOverFlags, path});
-    if (option.no_effect.empty()) {
+    if (option.effect != Effect::kNoEffect) {
       found_.notes.push_back({Note::Kind::kMapped, path, "--" + std::string(FlagName(option))});
     }
     return {};
   }
 
-  // As there: both may be given where they agree.
+  // As in trtllm-serve, both may be given if they agree.
   Status CheckGraphSizes() {
     const json::Value* sizes = graphs_.Find("batch_sizes");
     const json::Value* most = graphs_.Find("max_batch_size");

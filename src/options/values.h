@@ -1,4 +1,4 @@
-// Values of options as people write them.
+// Values of options as users write them.
 #pragma once
 
 #include <cstdint>

@@ -18,10 +18,10 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr int kMaxDepth = 32;
-// Aliases let a short file stand for any number of values.
+// Bounds what aliases can expand to.
 constexpr int kMaxValues = 20000;
 
-// A quoted scalar is text; a plain one is what it looks like.
+// A quoted scalar is text; a plain one has the type that it looks like.
 json::Value ScalarToJson(const YAML::Node& node) {
   const std::string& text = node.Scalar();
   if (node.Tag() == "!") return json::Value(text);
@@ -91,7 +91,7 @@ Result<YAML::Node> LoadMapping(const std::filesystem::path& path) {
   YAML::Node root;
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(*text);
-    // What stands in the others would be asked for and not done.
+    // Options in the others would be ignored silently.
     if (documents.size() > 1)
       return BadPlace(path, documents[1].Mark(), "expected one document, found another behind ---");
     if (documents.empty()) return YAML::Node();

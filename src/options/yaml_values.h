@@ -9,7 +9,7 @@
 namespace sluice::options {
 
 // The mapping at the top of a .yaml or .yml file; an empty one for an empty file. Plain scalars
-// become what they look like, quoted ones text. kInvalidArgument names file and line.
+// have the type that they look like, quoted ones are text. kInvalidArgument names file and line.
 Result<json::Value> ReadYamlObject(const std::filesystem::path& file);
 
 }  // namespace sluice::options

@@ -1,4 +1,4 @@
-// What a recipe gets wrong, found by rules that know nothing of particular recipes.
+// Errors in a recipe, found by general rules.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct Finding {
   std::string text;  // what is wrong, why, and what to do
 };
 
-// All that the rules look at.
+// Input of the rules.
 struct RecipeFacts {
   const RecipeDocument& document;
   const std::vector<ShellScript>& scripts;

@@ -8,11 +8,13 @@
 
 #include <fmt/format.h>
 
+#include "options/dialect_notes.h"
 #include "options/sources.h"
-#include "options/variables.h"
 
 namespace sluice {
 namespace {
+
+using options::Effect;
 
 constexpr double kDefaultFraction = 0.9;  // of vllm and of trtllm-serve
 
@@ -21,7 +23,7 @@ std::string WithoutSlash(std::string name) {
   return name;
 }
 
-// A folder for files that the recipe shows, so that options are read from them as from any others.
+// A temporary folder for files that the recipe shows, so that options can be read from them.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -50,7 +52,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-// Puts the place of a file into the words that name it.
+// Replaces names of files in `words` by their paths.
 void PointToFiles(std::vector<std::string>& words, const RecipeCommands& commands,
                   const std::filesystem::path& folder, const ScratchFolder& scratch) {
   std::error_code ignored;
@@ -67,7 +69,7 @@ void PointToFiles(std::vector<std::string>& words, const RecipeCommands& command
   }
 }
 
-// The words as a user gave them. Files are named without their folder, which may be a scratch one.
+// The words as given by the user. Files are shown without their folder, which may be temporary.
 std::string Given(const options::Assignment& assignment) {
   std::string text = assignment.origin;
   if (assignment.source == options::Source::kYaml)
@@ -84,17 +86,13 @@ std::string Given(const options::Assignment& assignment) {
 
 OptionFact Explain(const options::Assignment& assignment) {
   const options::Option& option = *assignment.option;
-  OptionFact fact{Given(assignment), "acts", std::string(option.help)};
-  if (!option.no_effect.empty()) {
-    fact.effect = "no effect";
-    fact.text = option.no_effect;
-  } else if (!option.mapped_to.empty()) {
-    fact.effect = "mapped";
-    fact.text = option.mapped_to;
-  }
+  // A refused option without an error has a value that is accepted, and acts.
+  const bool acts = option.effect == Effect::kActs || option.effect == Effect::kRefused;
+  OptionFact fact{Given(assignment), std::string(EffectName(acts ? Effect::kActs : option.effect)),
+                  std::string(acts ? option.help : option.reason)};
   if (!option.retired.empty()) {
-    fact.effect = fact.effect == "acts" ? "retired" : "retired, " + fact.effect;
-    fact.text += fmt::format(" ({})", option.retired);
+    fact.effect = acts ? "retired" : "retired, " + fact.effect;
+    fact.text += fmt::format(" (retired {})", option.retired);
   }
   return fact;
 }
@@ -117,13 +115,9 @@ std::vector<OptionFact> ExplainAll(const options::Settings& settings,
     if (std::any_of(facts.begin(), facts.end(), mentions)) continue;
     OptionFact fact{fmt::format("{}={}", name, value), "no effect",
                     "this program does not read it"};
-    for (const options::Variable& variable : options::Variables()) {
-      const bool all = variable.name.ends_with('*');
-      const std::string_view stem = variable.name.substr(0, variable.name.size() - (all ? 1 : 0));
-      if (all ? !name.starts_with(stem) : name != stem) continue;
-      fact.effect = variable.acts ? "acts" : "no effect";
-      fact.text = variable.here;
-      break;
+    if (const options::DialectKey* variable = options::FindVariable(name)) {
+      fact.effect = EffectName(variable->effect);
+      fact.text = variable->text;
     }
     facts.push_back(std::move(fact));
   }
@@ -140,7 +134,7 @@ LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& comm
                           const std::filesystem::path& folder, const ShapeFinder& find_shape) {
   LaunchFacts facts;
   facts.launch = launch;
-  // Known even where the options are wrong: the first word, as everybody writes it.
+  // The first word is the model even if the options are wrong.
   if (!launch.words.empty() && !launch.words[0].starts_with('-'))
     facts.model = WithoutSlash(launch.words[0]);
   const ScratchFolder scratch;
@@ -174,7 +168,7 @@ double KvCacheBytesOf(const LaunchFacts& facts, const Accelerator& accelerator,
   const double share = fraction.value_or(kDefaultFraction);
   if (facts.launch.dialect == options::Dialect::kTrtllm)
     return KvCacheBytes(*facts.stored, accelerator, share);
-  // What is left to others holds the system too, where it is large enough.
+  // The memory that is not used may contain that of the system.
   const auto memory = static_cast<double>(accelerator.memory_bytes);
   const double left =
       std::max(memory * (1 - share) - static_cast<double>(accelerator.system_bytes), 0.0);

@@ -1,4 +1,4 @@
-// What a launch command comes to: its options as this program takes them, its model, its memory.
+// Analysis of a launch command: the effect of its options, its model and its memory.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// One option, variable or key of a launch and what becomes of it here.
+// The effect of one option, variable or key of a launch.
 struct OptionFact {
   std::string given;   // "--max-num-seqs 512", "VLLM_USE_V1=1", "cuda_graph_config.enable_padding"
   std::string effect;  // "acts", "mapped", "no effect", "refused", "retired", "warning"
@@ -24,7 +24,7 @@ struct OptionFact {
 struct LaunchFacts {
   RecipeLaunch launch;
   std::string model;             // without a slash at its end; "" where none is given
-  bool is_options_file = false;  // no launch stands there, only what one would read
+  bool is_options_file = false;  // an options file without a launch command
   // Absent where the command line is wrong; then `error` says how.
   std::optional<options::Settings> settings;
   std::string error;
@@ -35,15 +35,16 @@ struct LaunchFacts {
   int64_t max_num_batched_tokens = 0;
 };
 
-// Finds the shape of a model that is no published one; nothing if it cannot.
+// Finds the shape of a model that is not in the table of published ones; nullopt if it cannot.
 using ShapeFinder = std::function<std::optional<ModelShape>(const std::string& model_id)>;
 
-// `files` are those the recipe shows, for --config; others are looked for beside `folder`.
+// Files for --config are those that the recipe shows, or else files in `folder`.
 LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& commands,
                           const std::filesystem::path& folder, const ShapeFinder& find_shape);
 
-// Bytes of cache that a launch leaves: of the share of --gpu-memory-utilization what the weights do
-// not take, or for trtllm-serve its fraction of that. `fraction` stands in for the launch's own.
+// Bytes that a launch leaves for the KV cache: the share of --gpu-memory-utilization less the
+// weights, or for trtllm-serve its fraction of what the weights leave. `fraction` overrides the
+// launch's own.
 // REQUIRES: the model is known.
 double KvCacheBytesOf(const LaunchFacts& facts, const Accelerator& accelerator,
                       std::optional<double> fraction = std::nullopt);

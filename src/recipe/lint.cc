@@ -87,8 +87,7 @@ std::vector<const Accelerator*> ForLaunch(const LaunchFacts& launch,
   return all;
 }
 
-// A file of options without a command: the launch that would read it, in the dialect that knows its
-// keys.
+// The launch that would read a file of options, in the dialect that knows its keys.
 std::vector<LaunchFacts> LaunchOfOptionsFile(const RecipeDocument& document,
                                              const RecipeCommands& commands,
                                              const LintOptions& options) {
@@ -159,7 +158,7 @@ Result<RecipeReport> LintRecipe(const std::filesystem::path& path, std::string_v
     CheckLaunches(part, report.findings);
     CheckWorkloads(part, report.findings);
   }
-  // Ways that differ in nothing a rule looks at say the same.
+  // Paths that differ in nothing that a rule looks at have the same findings.
   std::stable_sort(
       report.findings.begin(), report.findings.end(), [](const Finding& a, const Finding& b) {
         return std::tie(a.severity, a.line, a.text) < std::tie(b.severity, b.line, b.text);

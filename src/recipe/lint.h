@@ -1,4 +1,4 @@
-// Reads a recipe and says what its commands do here, what they need, and what it gets wrong.
+// Reads a recipe and reports the effect of its commands, the memory they need, and errors.
 #pragma once
 
 #include <filesystem>
@@ -15,18 +15,18 @@ namespace sluice {
 
 struct LintOptions {
   std::vector<std::string> accelerators;  // names; empty: those of the recipe, else all known
-  ShapeFinder find_shape;                 // for models that are no published ones
+  ShapeFinder find_shape;                 // for models that are not in the table of published ones
 };
 
 struct RecipeReport {
   std::filesystem::path path;
   std::vector<LaunchFacts> launches;
   std::vector<RecipeRequest> requests;
-  std::vector<const Accelerator*> accelerators;  // that memory is worked out for
+  std::vector<const Accelerator*> accelerators;  // for which memory is estimated
   std::vector<Finding> findings;                 // by severity, then by line
 };
 
-// `text` is what the file at `path` holds. kInvalidArgument for an unknown accelerator.
+// `text` is the content of the file at `path`. kInvalidArgument for an unknown accelerator.
 Result<RecipeReport> LintRecipe(const std::filesystem::path& path, std::string_view text,
                                 const LintOptions& options);
 

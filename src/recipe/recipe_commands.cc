@@ -179,7 +179,7 @@ class CommandFinder {
         if (command.output_file.empty()) continue;
         found_.files[command.output_file] = document.body;
         if (!command.output_file.ends_with(".sh")) continue;
-        // The script as it was meant: its own variables have their values when it runs.
+        // As intended by the author: the script's variables are set when it runs.
         const ScriptRun inner = RunScripts({ReadShellScript(document.body, document.line)});
         for (const ScriptWay& inner_way : inner.ways) Ways(inner_way);
       }
@@ -212,7 +212,7 @@ class CommandFinder {
     AddRequest(*std::move(request));
   }
 
-  // Ways that differ elsewhere give the same launch: the conditions that all of them share stay.
+  // Paths that differ elsewhere have the same launch; it keeps the conditions that all share.
   void AddLaunch(RecipeLaunch launch) {
     for (RecipeLaunch& known : found_.launches) {
       if (known.line != launch.line || known.words != launch.words ||

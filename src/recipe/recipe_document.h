@@ -1,4 +1,4 @@
-// A recipe as its author wrote it: prose, code blocks with their kind, the files it shows.
+// The parts of a recipe: prose, code blocks with their kinds, files.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ struct RecipeBlock {
   BlockKind kind = BlockKind::kOther;
   int line = 0;          // of its first line of code
   std::string title;     // the `name` that stands alone above it; "" for none
-  std::string language;  // as the fence says
+  std::string language;  // from the fence
   std::string text;
 };
 
@@ -32,8 +32,8 @@ struct RecipeDocument {
   std::vector<ProseLine> prose;  // lines outside of blocks; empty ones left out
 };
 
-// Reads a recipe in Markdown, or a shell script, or a YAML file, by its name's ending; anything
-// else is a launch command or a script. `text` is what the file holds.
+// Reads a recipe in Markdown, or a shell script, or a YAML file, by the extension; anything
+// else is a launch command or a script. `text` is the content of the file.
 RecipeDocument ParseRecipe(std::filesystem::path path, std::string_view text);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Figures in a recipe's prose and tables, held against arithmetic: sizes of weights and caches,
-// speeds that no memory is fast enough for.
+// Checks figures in a recipe's prose and tables by arithmetic: sizes of weights and caches, speeds
+// beyond the memory bandwidth.
 #include <algorithm>
 #include <optional>
 #include <regex>
@@ -145,7 +145,7 @@ class ClaimChecker {
                     Range(amount, "GB"), context, KvBytesPerToken(model), fp8, bf16));
   }
 
-  // A cache of a size that the weights do not leave room for.
+  // A cache that does not fit beside the weights.
   void CheckCacheShare(const Claim& claim, const Amount& amount) {
     if (facts_.accelerators.empty()) return;
     static const std::regex kFraction(R"(\b0\.\d{1,2}\b|\b(\d{2})%)");
@@ -261,7 +261,7 @@ std::vector<Claim> ClaimsOf(const RecipeFacts& facts, const StoredModel& model) 
 }  // namespace
 
 void CheckClaims(const RecipeFacts& facts, std::vector<Finding>& findings) {
-  // Prose that says "the model" means what is launched; with several formats nobody can tell which.
+  // "The model" in prose is the launched one; with several formats it is ambiguous.
   const LaunchFacts* launch = nullptr;
   for (const LaunchFacts& candidate : facts.launches) {
     if (!candidate.stored) continue;

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "options/compilation.h"
+#include "options/dialect_table.h"
 #include "recipe/findings.h"
 
 namespace sluice {
@@ -43,7 +43,7 @@ void CheckSizes(const LaunchFacts& launch, std::vector<Finding>& findings) {
                     "raise the first or lower the second",
                     launch.max_num_batched_tokens, launch.max_num_seqs));
   }
-  // trtllm-serve computes prompts in one piece unless told otherwise.
+  // trtllm-serve does not chunk prompts by default.
   const bool chunks =
       launch.launch.dialect == options::Dialect::kTrtllm
           ? settings.Given("enable-chunked-prefill") && settings.Flag("enable-chunked-prefill")
@@ -62,23 +62,24 @@ void CheckSizes(const LaunchFacts& launch, std::vector<Finding>& findings) {
   }
 }
 
-// Old names of compiler settings, which newer versions of vllm take with a warning or not at all.
+// Old names of compiler settings, which newer versions of vllm accept with a warning or refuse.
 void CheckCompilerKeys(const LaunchFacts& launch, std::vector<Finding>& findings) {
   const auto text = launch.settings->Text("compilation-config");
   if (!text) return;
   const auto config = json::Parse(*text);
   if (!config || !config->is_object()) return;
-  for (const options::CompilationKey& key : options::CompilationKeys()) {
-    if (key.old.empty()) continue;
+  for (const options::DialectKey& key : options::Dialects().compilation_keys) {
+    if (key.earlier.empty()) continue;
     const json::Value* place = &*config;
-    for (std::string_view rest = key.old; place != nullptr && !rest.empty();) {
+    for (std::string_view rest = key.earlier; place != nullptr && !rest.empty();) {
       const size_t dot = std::min(rest.find('.'), rest.size());
       place = place->Find(rest.substr(0, dot));
       rest.remove_prefix(std::min(dot + 1, rest.size()));
     }
     if (place == nullptr) continue;
-    findings.push_back({Severity::kNote, launch.launch.line, "old-name",
-                        fmt::format("--compilation-config {} is now called {}", key.old, key.key)});
+    findings.push_back(
+        {Severity::kNote, launch.launch.line, "old-name",
+         fmt::format("--compilation-config {} is now called {}", key.earlier, key.name)});
   }
 }
 
@@ -86,7 +87,7 @@ void CheckRetired(const LaunchFacts& launch, std::vector<Finding>& findings) {
   for (const options::Assignment* given : launch.settings->given()) {
     if (given->option->retired.empty()) continue;
     findings.push_back({Severity::kNote, launch.launch.line, "old-name",
-                        fmt::format("{} is retired: {}", given->origin, given->option->retired)});
+                        fmt::format("{} was retired {}", given->origin, given->option->retired)});
   }
 }
 

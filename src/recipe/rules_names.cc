@@ -1,4 +1,4 @@
-// Who is launched and who is asked: names of models, ports.
+// Checks that requests address launched servers: names of models, ports.
 #include <algorithm>
 #include <regex>
 #include <set>
@@ -41,14 +41,14 @@ bool Serves(const LaunchFacts& launch, const std::string& model) {
                      [&](const std::string& name) { return Bare(name) == Bare(model); });
 }
 
-// What has to hold for a launch to be the one that runs.
+// The conditions under which a launch runs.
 std::string When(const RecipeLaunch& launch) {
   return launch.conditions.empty() ? "" : fmt::format("{}", fmt::join(launch.conditions, " and "));
 }
 
 void CheckRequest(const RecipeRequest& request, const std::vector<LaunchFacts>& launches,
                   std::vector<Finding>& findings) {
-  // An unset variable or one that only the machine knows is no name.
+  // Unset or unknown variables are not names.
   if (request.model.empty() || request.model.starts_with('-') ||
       request.model.find('$') != std::string::npos)
     return;
@@ -76,8 +76,7 @@ void CheckRequest(const RecipeRequest& request, const std::vector<LaunchFacts>& 
                      request.model)});
     return;
   }
-  // Launches that stand one below the other are alternatives of the reader; those of an `if` are
-  // not.
+  // Launches in sequence are alternatives for the reader; those of an `if` are not.
   for (const LaunchFacts* other : others) {
     const std::string when = When(other->launch);
     if (when.empty()) continue;

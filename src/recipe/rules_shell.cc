@@ -1,4 +1,4 @@
-// What the shell makes of a recipe's scripts that their author did not mean.
+// Checks for unintended effects of the shell on a recipe's scripts.
 #include <algorithm>
 #include <regex>
 #include <set>

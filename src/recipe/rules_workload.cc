@@ -1,4 +1,4 @@
-// Benches: whether their requests fit the server, and whether they measure what they mean to.
+// Checks benchmarks: whether requests fit the server, and whether the run is long enough.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Below this many rounds the filling and emptying of the batch is a good part of what is measured.
+// Below this many rounds ramp-up and tail are a considerable part of the measurement.
 constexpr int64_t kRounds = 5;
 
 void CheckRounds(const RecipeRequest& request, std::vector<Finding>& findings) {

@@ -108,7 +108,7 @@ class Shell {
     return text;
   }
 
-  // Unquoted expansions fall apart at spaces, and vanish where they are empty.
+  // Unquoted expansions are split at spaces and removed if empty.
   void Expand(const ShellWord& word, int line, std::vector<std::string>& words) {
     std::string text;
     bool exists = false;
@@ -226,7 +226,7 @@ ScriptRun RunScripts(const std::vector<ShellScript>& scripts) {
 }
 
 std::vector<std::string> ExpandedVariables(const std::string& text) {
-  // As inside double quotes, where a quote is no quote.
+  // As inside double quotes, where single quotes are literal.
   std::string plain;
   for (const char c : text)
     plain += c == '"' || c == '\'' ? std::string(1, ' ') : std::string(1, c);

@@ -1,4 +1,4 @@
-// What a script would run: its variables put in, once for each way through its `if`s.
+// The commands that a script would run, with variables expanded, for each path through its `if`s.
 #pragma once
 
 #include <map>
@@ -9,14 +9,13 @@
 
 namespace sluice {
 
-// A variable that was used before anything gave it a value.
+// A variable that was used before it was set.
 struct UnsetVariable {
   std::string name;
   int line = 0;
 };
 
-// A command with its words as the program gets them. What only the machine can tell (the output of
-// a command) stands as "$(...)".
+// A command with expanded words. Output of commands, which is unknown, is written as "$(...)".
 struct RanCommand {
   int line = 0;
   std::vector<std::string> words;
@@ -28,15 +27,14 @@ struct RanCommand {
 };
 
 struct ScriptWay {
-  std::vector<std::string>
-      conditions;  // what holds on it, as written; "not: ..." where it does not
+  std::vector<std::string> conditions;  // that hold on it, as written; negated ones as "not: ..."
   std::vector<RanCommand> commands;
 };
 
-// A variable that comes from the user's own environment: written in capitals.
+// True for names in capitals, which come from the user's environment.
 bool ComesFromEnvironment(const std::string& name);
 
-// All ways through the scripts, run one after the other in one shell; at most 16.
+// All paths through the scripts, run one after the other in one shell; at most 16.
 struct ScriptRun {
   std::vector<ScriptWay> ways;
   std::vector<UnsetVariable> unset;     // each name and line once, environment aside
@@ -44,7 +42,7 @@ struct ScriptRun {
 };
 ScriptRun RunScripts(const std::vector<ShellScript>& scripts);
 
-// The variables that a text would have expanded in it: $NAME, ${NAME}, and the names in $((...)).
+// The variables that expansion of a text would replace: $NAME, ${NAME}, and the names in $((...)).
 std::vector<std::string> ExpandedVariables(const std::string& text);
 
 }  // namespace sluice

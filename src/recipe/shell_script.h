@@ -1,4 +1,4 @@
-// The part of the shell's language that recipes are written in, read without running anything.
+// Parser of the subset of the shell language that recipes use. Nothing is run.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace sluice {
 // A piece of a word.
 struct ShellPart {
   enum class Kind { kText, kVariable, kCommand, kArithmetic } kind = Kind::kText;
-  std::string text;     // the text, the variable's name, or what stands between the brackets
+  std::string text;     // the text, the variable's name, or the content of the brackets
   bool quoted = false;  // its value stays one word
 };
 
@@ -18,7 +18,7 @@ using ShellWord = std::vector<ShellPart>;
 
 struct ShellHereDocument {
   std::string delimiter;
-  bool quoted = false;  // the body is taken as it stands; otherwise the shell expands it first
+  bool quoted = false;  // otherwise the shell expands the body
   std::string body;
   int line = 0;  // of the body's first line
 };
@@ -28,7 +28,7 @@ struct ShellRedirect {
   ShellWord target;
 };
 
-// Which way of an `if` a command stands in.
+// The branch of an `if` that a command is in.
 struct ShellBranch {
   int if_id = 0;   // unique in a script
   int branch = 0;  // 0 for `then`, counting up

@@ -142,22 +142,14 @@ def test_launches_of_the_recipes(tmp_path, script, words):
 
 
 BAD_LINES = [
-    (["serve", ABACUS, "--bogus-flag"], 2, "vllm: error: unrecognized arguments: --bogus-flag"),
-    (["serve", ABACUS, "--max-model-len", "abc"], 2,
-     "vllm serve: error: argument --max-model-len: invalid human_readable_int_or_auto value: 'abc'"),
-    (["serve", ABACUS, "--dtype", "float99"], 2,
-     "vllm serve: error: argument --dtype: invalid choice: 'float99' (choose from 'auto', 'bfloat16', 'float', 'float16', "
-     "'float32', 'half')"),
-    (["serve", "/nonexistent/model", "--port", "0"], 1,
-     "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': "
-     "'/nonexistent/model'. Use `repo_type` argument if needed."),
-    (["serve", ABACUS, "--port", "99999"], 1, "OverflowError: bind(): port must be 0-65535."),
-    (["bogus"], 2, "vllm: error: argument subparser: invalid choice: 'bogus' (choose from 'chat', 'complete', 'serve', 'launch', "
-     "'bench', 'collect-env', 'download-kernels', 'preload', 'run-batch', 'snapshot')"),
-    (["bench", "startup"], 2, "vllm bench: error: argument bench_type: invalid choice: 'startup' (choose from 'latency', 'serve', "
-     "'sweep', 'throughput')"),
-    (["serve", ABACUS, "--enable-auto-tool-choice"], 1,
-     "TypeError: Error: --enable-auto-tool-choice requires --tool-call-parser"),
+    (["serve", ABACUS, "--bogus-flag"], 2, "vllm serve: error: unrecognized arguments: --bogus-flag"),
+    (["serve", ABACUS, "--max-model-len", "abc"], 2, "vllm serve: error: --max-model-len: expected a whole number"),
+    (["serve", ABACUS, "--dtype", "float99"], 2, "vllm serve: error: --dtype: expected auto, bfloat16"),
+    (["serve", "/nonexistent/model", "--port", "0"], 1, "error: model '/nonexistent/model' is neither a folder that exists nor"),
+    (["serve", ABACUS, "--port", "99999"], 1, "vllm serve: error: --port: expected 0 to 65535, found 99999"),
+    (["bogus"], 2, "vllm: error: unknown command 'bogus'"),
+    (["bench", "startup"], 2, "vllm: error: unknown command 'bench startup'"),
+    (["serve", ABACUS, "--enable-auto-tool-choice"], 1, "error: --enable-auto-tool-choice requires --tool-call-parser"),
 ]
 
 
@@ -165,21 +157,23 @@ BAD_LINES = [
 def test_bad_command_lines_of_vllm(words, code, line):
     result = run(*words, program="vllm")
     assert result.returncode == code
-    assert result.stderr.splitlines()[-1] == line
+    lines = result.stderr.splitlines()
+    assert lines[-1].startswith(line)
+    assert code != 2 or lines[0].startswith("usage: vllm ")
 
 
 def test_failures_at_start_of_vllm():
     too_long = run("serve", ABACUS, "--max-model-len", 10**8, "--port", 0, program="vllm")
     assert too_long.returncode == 1
-    assert "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig" in too_long.stderr
+    assert "error: max_model_len (100000000) is larger than" in too_long.stderr
     unknown = run("serve", ABACUS, "--quantization", "bogus", "--port", 0, program="vllm")
-    assert unknown.returncode == 1 and "Unknown quantization method: bogus. Must be one of [" in unknown.stderr
+    assert unknown.returncode == 1 and "error: --quantization: expected one of awq, " in unknown.stderr
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         taken = run("serve", ABACUS, "--host", "127.0.0.1", "--port", busy.getsockname()[1], program="vllm")
     assert taken.returncode == 1
-    assert taken.stderr.splitlines()[-1] == "OSError: [Errno 98] Address already in use"
+    assert "already in use" in taken.stderr.splitlines()[-1]
 
 
 def test_words_without_a_server():
@@ -199,9 +193,9 @@ def test_words_without_a_server():
 def test_a_hint_for_a_misspelt_flag():
     result = run("serve", ABACUS, "--max-modle-len", 5, program="vllm")
     assert result.returncode == 2
-    assert "hint: --max-modle-len is unknown, did you mean --max-model-len" in result.stderr
+    assert "unrecognized arguments: --max-modle-len, did you mean --max-model-len" in result.stderr
     result = run(ABACUS, "--max_batch_sizes", 5, program="trtllm-serve")
-    assert result.returncode == 2 and "No such option: --max_batch_sizes" in result.stderr
+    assert result.returncode == 2 and "unrecognized arguments: --max_batch_sizes, did you mean --max-batch-size" in result.stderr
 
 
 def test_devices():

@@ -1,0 +1,76 @@
+#include "options/dialect_notes.h"
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+
+namespace sluice::options {
+namespace {
+
+bool Covers(std::string_view pattern, std::string_view name) {
+  if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
+  return pattern == name;
+}
+
+void AddCompilationNote(const std::string& path, std::vector<Note>& notes) {
+  const std::string what = "--compilation-config " + path;
+  for (const DialectKey& key : Dialects().compilation_keys) {
+    if (path == key.name) {
+      notes.push_back({Note::Kind::kNoEffect, what, std::string(key.text)});
+      return;
+    }
+    if (path == key.earlier) {
+      notes.push_back({Note::Kind::kNoEffect, what, fmt::format("now {}; {}", key.name, key.text)});
+      return;
+    }
+  }
+  notes.push_back({Note::Kind::kWarning, what, "is not a key of vLLM; it is ignored"});
+}
+
+}  // namespace
+
+const DialectKey* FindVariable(std::string_view name) {
+  const DialectKey* found = nullptr;
+  for (const DialectKey& variable : Dialects().variables) {
+    if (Covers(variable.name, name) &&
+        (found == nullptr || variable.name.size() > found->name.size())) {
+      found = &variable;
+    }
+  }
+  return found;
+}
+
+Result<std::vector<Note>> VariableNotes(const std::map<std::string, std::string>& environment,
+                                        bool strict) {
+  std::vector<Note> notes;
+  for (const auto& [name, value] : environment) {
+    const DialectKey* found = FindVariable(name);
+    if (found != nullptr && found->effect == Effect::kNoEffect) {
+      notes.push_back({Note::Kind::kNoEffect, name, std::string(found->text)});
+    } else if (found == nullptr && name.starts_with("VLLM_")) {
+      const std::string text = fmt::format("Unknown vLLM environment variable detected: {}", name);
+      if (strict) return Fail(ErrorCode::kInvalidArgument, text, name);
+      notes.push_back({Note::Kind::kWarning, name, "is not a variable of vLLM"});
+    }
+  }
+  return notes;
+}
+
+std::vector<Note> CompilationNotes(const Settings& settings) {
+  std::vector<Note> notes;
+  const auto text = settings.Text("compilation-config");
+  if (!text) return notes;
+  const auto object = json::Parse(*text);
+  if (!object || !object->is_object()) return notes;
+  for (const auto& [key, value] : object->as_object()) {
+    if (key == "pass_config" && value.is_object()) {
+      for (const auto& [inner, ignored] : value.as_object())
+        AddCompilationNote(fmt::format("{}.{}", key, inner), notes);
+    } else {
+      AddCompilationNote(key, notes);
+    }
+  }
+  return notes;
+}
+
+}  // namespace sluice::options
