@@ -9,6 +9,7 @@
 #include <simdjson.h>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace sluice::json {
 
@@ -312,26 +313,6 @@ Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
   return value;
 }
 
-namespace {
-
-// Length of the valid UTF-8 sequence at the start of `text`, 0 if there is none.
-size_t ValidSequence(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
-  const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (byte(1) < low || byte(1) > high) return 0;
-  for (size_t i = 2; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  return length;
-}
-
-}  // namespace
-
 void AppendString(std::string& out, std::string_view text) {
   out.push_back('"');
   size_t clean = 0;  // Start of the run that needs no escape.
@@ -344,8 +325,8 @@ void AppendString(std::string& out, std::string_view text) {
       continue;
     }
     if (c >= 0x80) {
-      if (const size_t length = ValidSequence(text.substr(i))) {
-        i += length;
+      if (const Utf8Sequence sequence = FirstUtf8Sequence(text.substr(i)); sequence.valid) {
+        i += sequence.size;
         continue;
       }
     }

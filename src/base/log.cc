@@ -1,6 +1,5 @@
 #include "base/log.h"
 
-#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <string>
@@ -9,6 +8,8 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+
+#include "base/utf8.h"
 
 namespace sluice {
 namespace {
@@ -59,25 +60,6 @@ const char* Name(LogLevel level) {
   return kNames[static_cast<int>(level)];
 }
 
-// A client's request id or a file's name must neither end a line nor steer a terminal.
-bool IsControl(char c) {
-  return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-}
-
-std::string OneLine(std::string_view message) {
-  std::string out;
-  for (const char c : message) {
-    if (!IsControl(c) || c == '\t') {
-      out.push_back(c);
-    } else if (c == '\n') {
-      out += "\\n";
-    } else {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 void SetLogStyle(LogStyle style) {
@@ -95,13 +77,9 @@ bool LogEnabled(LogLevel level) {
   return Logger().should_log(ToSpdlog(level));
 }
 
-void LogLine(LogLevel level, std::string_view component, std::string_view message) {
+void LogLine(LogLevel level, std::string_view component, std::string_view text) {
   const auto to = ToSpdlog(level);
-  std::string clean;
-  if (std::any_of(message.begin(), message.end(), IsControl)) {
-    clean = OneLine(message);
-    message = clean;
-  }
+  const std::string message = EscapeControls(text, "\t");
   switch (current_style) {
     case LogStyle::kSluice: Logger().log(to, "{} {} {}", Name(level), component, message); return;
     case LogStyle::kVllm: {

@@ -1,5 +1,6 @@
 #include "chat/chat_template.h"
 
+#include "base/utf8.h"
 #include "chat/jinja/ast.h"
 #include "chat/jinja/content_format.h"
 #include "chat/jinja/interpreter.h"
@@ -27,7 +28,7 @@ Result<ChatTemplate> ChatTemplate::Compile(std::string source, std::string name)
                     std::to_string(kMaxSourceBytes) + " are read",
                 "chat_template");
   }
-  if (!jinja::IsValidUtf8(source)) {
+  if (!IsValidUtf8(source)) {
     return Fail(ErrorCode::kInvalidArgument, title + ": not valid UTF-8", "chat_template");
   }
   // Constants must not count against whatever render may be running on this thread.

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "checkpoint/json_cursor.h"
 
 namespace sluice {

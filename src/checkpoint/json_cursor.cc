@@ -14,30 +14,6 @@ bool IsDigit(char c) {
 
 }  // namespace
 
-bool IsValidUtf8(std::string_view text) {
-  const auto* byte = reinterpret_cast<const unsigned char*>(text.data());
-  size_t i = 0;
-  while (i < text.size()) {
-    const unsigned char lead = byte[i];
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    if (lead < 0xC2 || lead > 0xF4) return false;
-    const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-    if (text.size() - i < length) return false;
-    // The second byte excludes overlong forms, surrogates and code points above U+10FFFF.
-    const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    if (byte[i + 1] < low || byte[i + 1] > high) return false;
-    for (size_t j = 2; j < length; ++j) {
-      if ((byte[i + j] & 0xC0) != 0x80) return false;
-    }
-    i += length;
-  }
-  return true;
-}
-
 tl::unexpected<Error> JsonCursor::Bad(std::string_view what) const {
   return Fail(ErrorCode::kInvalidData, fmt::format("invalid JSON at byte {}: {}", position_, what));
 }

@@ -10,9 +10,6 @@
 
 namespace sluice {
 
-// True if `text` is well-formed UTF-8 (no surrogates, no overlong forms, nothing above U+10FFFF).
-bool IsValidUtf8(std::string_view text);
-
 // A position in a JSON text. All errors are kInvalidData and name the byte.
 // Ownership: views the text. REQUIRES: the text is valid UTF-8.
 class JsonCursor {

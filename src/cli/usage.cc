@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "cli/exit_code.h"
 #include "cli/version.h"
 #include "options/suggest.h"
@@ -29,15 +30,7 @@ std::string_view ProgramName(Dialect dialect) {
 // Text of a damaged file must neither control nor fill the terminal.
 std::string Printable(std::string_view message) {
   constexpr size_t kLongest = 8000;
-  std::string text;
-  for (const char c : message.substr(0, kLongest)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) {
-      text += fmt::format("\\x{:02x}", byte);
-    } else {
-      text += c;
-    }
-  }
+  std::string text = EscapeControls(Utf8Prefix(message, kLongest), "\n\t");
   if (message.size() > kLongest) text += "...";
   return text;
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/integer.h"
 #include "kernels/attention_layout.h"
 #include "kernels/float_result.h"
 #include "kernels/kernel_table.h"
@@ -28,10 +29,6 @@ constexpr int kMaxTileRows =
 // A decoding slice is cut into chunks for several threads when it is longer than this share of a
 // thread's work.
 constexpr int64_t kUnitsPerThread = 4;
-
-int64_t RoundUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 bool IsFp8(const KvLayout& layout) {
   return layout.type == ElementType::kF8E4M3;

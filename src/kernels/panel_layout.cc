@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/integer.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
 
@@ -10,10 +11,6 @@ namespace sluice::kernels {
 namespace {
 
 using ScaleLayout = DataFormat::ScaleLayout;
-
-int64_t RoundUp(int64_t count, int64_t multiple) {
-  return (count + multiple - 1) / multiple * multiple;
-}
 
 bool IsFloat(ElementType type) {
   return type == ElementType::kF32 || type == ElementType::kBF16 || type == ElementType::kF16;
@@ -79,7 +76,7 @@ PanelLayout LayoutOf(const DataFormat& format, int64_t cols) {
   layout.panel_bytes = padded / layout.inputs_per_word * kRows * 4;
   if (*kind == PanelKind::kF8) return layout;
   layout.group_size = format.group_size;
-  layout.groups = RoundUp(padded, layout.group_size) / layout.group_size;
+  layout.groups = CeilDiv(padded, layout.group_size);
   layout.panel_scale_bytes = layout.groups * kRows * (*kind == PanelKind::kBlockF8 ? 4 : 1);
   return layout;
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/utf8.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice::byte_level {
@@ -46,7 +47,7 @@ std::optional<uint8_t> ByteOf(char32_t c) {
 std::string Spell(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size() * 2);
-  for (const char byte : bytes) unicode::Append(out, CharOf(static_cast<uint8_t>(byte)));
+  for (const char byte : bytes) AppendUtf8(out, CharOf(static_cast<uint8_t>(byte)));
   return out;
 }
 

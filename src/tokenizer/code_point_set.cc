@@ -10,6 +10,7 @@
 
 #include "base/ascii.h"
 #include "base/check.h"
+#include "base/utf8.h"
 #include "tokenizer/unicode_data.h"
 
 namespace sluice {
@@ -38,7 +39,7 @@ const std::vector<Run>& Pcre2Categories() {
     for (char32_t c = 0; c <= kMaxCodePoint; ++c) {
       if (c >= 0xD800 && c < 0xE000) continue;
       const size_t begin = text.size();
-      unicode::Append(text, c);
+      AppendUtf8(text, c);
       code_points.resize(text.size());
       code_points[begin] = c;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/utf8.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/json_fields.h"
 #include "tokenizer/regex.h"
@@ -74,7 +75,7 @@ class ByteFallbackStep : public Decoder::Step {
     out.reserve(tokens.size());
     std::string bytes;
     const auto flush = [&] {
-      if (unicode::IsValid(bytes)) {
+      if (IsValidUtf8(bytes)) {
         if (!bytes.empty()) out.push_back(bytes);
       } else {
         // One for every byte, also for those that would be text alone.
@@ -180,7 +181,7 @@ Result<std::unique_ptr<Decoder::Step>> ParseStep(const StepFields& fields, TextG
     }
     ASSIGN_OR_RETURN(const bool add_prefix_space, fields.Bool("add_prefix_space", true));
     std::string spelled;
-    unicode::Append(spelled, replacement);
+    AppendUtf8(spelled, replacement);
     return Step(new MetaspaceStep(std::move(spelled), drop_first && add_prefix_space));
   }
   if (type == "Replace") {

@@ -1,4 +1,5 @@
 #include "tokenizer/incremental_detokenizer.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ TEST(IncrementalDetokenizerTest, NeverHalfACharacter) {
     std::string joined;
     for (const int32_t id : ids) {
       const std::string piece = detokenizer.Push(id);
-      EXPECT_TRUE(unicode::IsValid(piece));
+      EXPECT_TRUE(IsValidUtf8(piece));
       EXPECT_EQ(piece.find(unicode::kReplacement), std::string::npos);
       joined += piece;
     }

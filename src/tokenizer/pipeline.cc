@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice::tokenizer_internal {
@@ -164,7 +165,7 @@ std::string Pipeline::TokenBytes(int32_t id) const {
 
 std::vector<int32_t> Pipeline::Encode(std::string_view text, bool add_special_tokens) const {
   std::string repaired;
-  if (!unicode::IsValid(text)) {
+  if (!IsValidUtf8(text)) {
     unicode::AppendLossy(repaired, text);
     text = repaired;
   }

@@ -1,5 +1,6 @@
 #include "tokenizer/pre_tokenizer.h"
 
+#include "base/utf8.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/json_fields.h"
 #include "tokenizer/regex.h"
@@ -192,7 +193,7 @@ class MetaspaceStep : public PreTokenizer::Step {
 
   MetaspaceStep(char32_t replacement, Prepend prepend, bool split)
       : code_point_(replacement), prepend_(prepend), split_(split) {
-    unicode::Append(replacement_, replacement);
+    AppendUtf8(replacement_, replacement);
   }
   void Run(Pieces& pieces) const override {
     Rewrite(pieces, [this](std::string& out, std::string_view text, bool at_start) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "tokenizer/code_point_set.h"
 #include "tokenizer/unicode.h"
 
@@ -25,7 +26,7 @@ class Translator {
   Result<std::string> Run() {
     if (in_.size() > kMaxPatternBytes)
       return Unsupported(fmt::format("more than {} bytes", kMaxPatternBytes));
-    if (!unicode::IsValid(in_)) return Unsupported("bytes that are not UTF-8");
+    if (!IsValidUtf8(in_)) return Unsupported("bytes that are not UTF-8");
     RETURN_IF_ERROR(Alternatives(0));
     if (at_ != in_.size()) return Unsupported("an unmatched )");
     return std::move(out_);
@@ -408,7 +409,7 @@ class Translator {
 
   void EmitLiteral(char32_t c) {
     if (c >= 0x80) {
-      unicode::Append(out_, c);
+      AppendUtf8(out_, c);
     } else if (IsAlnum(static_cast<char>(c))) {
       out_ += static_cast<char>(c);
     } else {

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "tokenizer/incremental_detokenizer.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
@@ -48,7 +49,7 @@ void SetSpeed(benchmark::State& state, size_t bytes) {
 }
 
 void ScanBound(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(unicode::IsValid(Text()));
+  for (auto _ : state) benchmark::DoNotOptimize(IsValidUtf8(Text()));
   SetSpeed(state, Text().size());
 }
 BENCHMARK(ScanBound);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "tokenizer/incremental_detokenizer.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
@@ -19,8 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sluice::IncrementalDetokenizer detokenizer(**tokenizer, true);
   for (const int32_t id : ids) {
     if (id < 0 || id >= (*tokenizer)->vocab_size()) std::abort();
-    if (!sluice::unicode::IsValid(detokenizer.Push(id))) std::abort();
+    if (!sluice::IsValidUtf8(detokenizer.Push(id))) std::abort();
   }
-  if (!sluice::unicode::IsValid((*tokenizer)->Decode(ids, false))) std::abort();
+  if (!sluice::IsValidUtf8((*tokenizer)->Decode(ids, false))) std::abort();
   return 0;
 }

@@ -4,8 +4,7 @@
 #include <cstring>
 #include <memory>
 
-#include <simdjson.h>
-
+#include "base/utf8.h"
 #include "tokenizer/unicode_data.h"
 
 namespace sluice::unicode {
@@ -57,25 +56,6 @@ std::optional<char32_t> OnlyCodePoint(std::string_view text) {
   return Decode(text.data()).code_point;
 }
 
-void Append(std::string& out, char32_t c) {
-  const auto push = [&out](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
-  if (c < 0x80) {
-    push(c);
-  } else if (c < 0x800) {
-    push(0xC0 | c >> 6);
-    push(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    push(0xE0 | c >> 12);
-    push(0x80 | (c >> 6 & 0x3F));
-    push(0x80 | (c & 0x3F));
-  } else {
-    push(0xF0 | c >> 18);
-    push(0x80 | (c >> 12 & 0x3F));
-    push(0x80 | (c >> 6 & 0x3F));
-    push(0x80 | (c & 0x3F));
-  }
-}
-
 std::u32string ToCodePoints(std::string_view text) {
   std::u32string out;
   out.reserve(text.size());
@@ -90,12 +70,8 @@ std::u32string ToCodePoints(std::string_view text) {
 std::string ToUtf8(std::u32string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (const char32_t c : text) Append(out, c);
+  for (const char32_t c : text) AppendUtf8(out, c);
   return out;
-}
-
-bool IsValid(std::string_view text) {
-  return simdjson::validate_utf8(text.data(), text.size());
 }
 
 bool IsAscii(std::string_view text) {
@@ -110,41 +86,15 @@ bool IsAscii(std::string_view text) {
   return (bits & 0x8080808080808080) == 0;
 }
 
-namespace {
-
-// Length of the sequence at the start of `text`: positive if it is valid, else minus the length of
-// the maximal part that could have begun one (at least one byte).
-int SequenceAt(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return -1;
-  const size_t length = SequenceLength(text[0]);
-  const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  for (size_t i = 1; i < length; ++i) {
-    if (i >= text.size() || byte(i) < (i == 1 ? low : 0x80) || byte(i) > (i == 1 ? high : 0xBF)) {
-      return -static_cast<int>(i);
-    }
-  }
-  return static_cast<int>(length);
-}
-
-}  // namespace
-
 void AppendLossy(std::string& out, std::string_view bytes) {
-  if (IsValid(bytes)) {
+  if (IsValidUtf8(bytes)) {
     out.append(bytes);
     return;
   }
   while (!bytes.empty()) {
-    const int length = SequenceAt(bytes);
-    if (length > 0) {
-      out.append(bytes.substr(0, static_cast<size_t>(length)));
-    } else {
-      out.append(kReplacement);
-    }
-    bytes.remove_prefix(static_cast<size_t>(std::abs(length)));
+    const Utf8Sequence first = FirstUtf8Sequence(bytes);
+    out.append(first.valid ? bytes.substr(0, first.size) : kReplacement);
+    bytes.remove_prefix(first.size);
   }
 }
 
@@ -173,7 +123,7 @@ std::string Lowercase(std::string_view text) {
                                         std::pair<char32_t, uint32_t>(decoded.code_point, 0));
     if (entry != index.end() && entry->first == decoded.code_point) {
       const uint32_t* data = unicode_data::kLowercase + entry->second;
-      for (uint32_t k = 1; k <= (data[0] & 7); ++k) Append(out, data[k]);
+      for (uint32_t k = 1; k <= (data[0] & 7); ++k) AppendUtf8(out, data[k]);
     } else {
       out.append(text.substr(i, decoded.length));
     }

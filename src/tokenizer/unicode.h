@@ -94,11 +94,9 @@ inline uint32_t SequenceLength(char lead) {
 Decoded DecodeLast(std::string_view text);
 // The code point of a text that is just one.
 std::optional<char32_t> OnlyCodePoint(std::string_view text);
-void Append(std::string& out, char32_t code_point);
 std::u32string ToCodePoints(std::string_view text);
 std::string ToUtf8(std::u32string_view text);
 
-bool IsValid(std::string_view text);
 bool IsAscii(std::string_view text);
 // Appends `bytes`, with one U+FFFD for each maximal part that is not UTF-8.
 void AppendLossy(std::string& out, std::string_view bytes);

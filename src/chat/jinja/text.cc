@@ -182,22 +182,6 @@ std::string Encode(std::u32string_view text) {
   return result;
 }
 
-bool IsValidUtf8(std::string_view text) {
-  for (size_t position = 0; position < text.size();) {
-    if (static_cast<unsigned char>(text[position]) < 0x80) {
-      ++position;
-      continue;
-    }
-    utf8proc_int32_t c = -1;
-    const auto length =
-        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + position,
-                         static_cast<utf8proc_ssize_t>(text.size() - position), &c);
-    if (length <= 0) return false;
-    position += static_cast<size_t>(length);
-  }
-  return true;
-}
-
 size_t ByteOffset(std::string_view text, size_t index) {
   for (size_t position = 0; position < text.size(); ++position) {
     if (IsContinuation(text[position])) continue;

@@ -17,7 +17,6 @@ void AppendCodePoint(std::string& out, char32_t c);
 size_t CountCodePoints(std::string_view text);
 std::u32string Decode(std::string_view text);
 std::string Encode(std::u32string_view text);
-bool IsValidUtf8(std::string_view text);
 // The byte offset of code point `index`, or the size of the text if it has fewer.
 size_t ByteOffset(std::string_view text, size_t index);
 

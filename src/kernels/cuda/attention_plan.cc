@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/integer.h"
 #include "kernels/cuda/attention_tiles.h"
 
 namespace sluice::device {
@@ -22,16 +23,12 @@ TileTokens TileTokensOf(const AttentionLimits& limits) {
   return {kWideTileRows / heads, narrow, 2 * narrow};
 }
 
-int64_t CeilDivide(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 int64_t MaxNarrowTiles(const AttentionLimits& limits) {
   return std::min(limits.max_rows, 2 * limits.max_slices);
 }
 
 int64_t MaxPartialTokens(const AttentionLimits& limits) {
-  const int64_t ranges = CeilDivide(limits.max_context, kAttentionSplit);
+  const int64_t ranges = CeilDiv(limits.max_context, kAttentionSplit);
   if (ranges < 2) return 0;
   const int64_t tokens =
       std::min(limits.max_rows, limits.max_slices * TileTokensOf(limits).most_in_narrow);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/integer.h"
 #include "base/log.h"
 #include "kernels/cuda/library_linear.h"
 #include "kernels/cuda/linear_shapes.h"
@@ -18,10 +19,6 @@ constexpr int64_t kF8Multiple = 16;     // of n and k, in the library's products
 constexpr int64_t kRowsMultiple = 128;  // of a chunk of expanded weights: whole tiles
 // Log lines about what the library refused; a model has fewer shapes.
 constexpr size_t kMaxRefusedShapes = 64;
-
-int64_t RoundUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 const char* NameOf(ElementType codes) {
   switch (codes) {
@@ -43,8 +40,8 @@ int64_t ExpandedRows(const DeviceLinearOptions& options, const Weights& w) {
       std::max(options.expand_bytes / (w.k * 2) / kRowsMultiple, int64_t{1}) * kRowsMultiple;
   if (w.n <= most) return w.n;
   // Chunks of like sizes.
-  const int64_t chunks = (w.n + most - 1) / most;
-  return RoundUp((w.n + chunks - 1) / chunks, kRowsMultiple);
+  const int64_t chunks = CeilDiv(w.n, most);
+  return RoundUp(CeilDiv(w.n, chunks), kRowsMultiple);
 }
 
 // Whether a library is looked for.
