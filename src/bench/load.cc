@@ -47,7 +47,7 @@ class Sender : public StreamHandler {
       record_.error = fmt::format("an event of the server is no JSON: {}", data.substr(0, 200));
       return;
     }
-    if (!chunk.error.empty()) {
+    if (chunk.has_error) {
       record_.error = ErrorText(data);
       return;
     }

@@ -48,7 +48,7 @@ struct RequestRecord {
   std::vector<double> gaps;              // between successive events with a choice
   int64_t prompt_tokens = 0;             // as the server counted them, else as the data set did
   std::optional<int64_t> output_tokens;  // as the server counted them
-  std::string text;                      // generated, as JSON escapes it
+  std::string text;                      // generated
 };
 
 struct RateChange {

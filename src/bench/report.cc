@@ -87,7 +87,7 @@ void AddDetails(const Metrics& metrics, const LoadResult& result, json::Value& j
   json.Set("start_times", ListOf(result, [](const Record& r, size_t) { return r.start; }));
   json.Set("queue_times", ListOf(result, [](const Record& r, size_t) { return r.queue_time; }));
   json.Set("generated_texts",
-           ListOf(result, [](const Record& r, size_t) { return UnescapeJson(r.text); }));
+           ListOf(result, [](const Record& r, size_t) { return json::Value(r.text); }));
   json.Set("errors", ListOf(result, [](const Record& r, size_t) { return r.error; }));
 }
 

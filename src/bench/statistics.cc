@@ -107,7 +107,7 @@ Metrics ComputeMetrics(const LoadResult& result, const std::vector<double>& perc
       continue;
     }
     int64_t tokens = record.output_tokens.value_or(0);
-    if (tokens == 0) tokens = count_tokens(UnescapeJson(record.text));
+    if (tokens == 0) tokens = count_tokens(record.text);
     metrics.output_lens.push_back(tokens);
     metrics.total_input += record.prompt_tokens;
     metrics.total_output += tokens;

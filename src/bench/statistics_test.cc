@@ -68,7 +68,7 @@ TEST(Statistics, TokensAreCountedWhereTheServerDoesNot) {
   LoadResult result;
   result.duration = 1;
   result.records = {Record(0, 0.5, {0.5}, std::nullopt)};
-  result.records[0].text = R"(ab\u00e9)";
+  result.records[0].text = "ab\u00e9";
   EXPECT_EQ(ComputeMetrics(result, {99}, {}, CountBytes).total_output, 4);
 }
 

@@ -10,10 +10,11 @@ bool EventStream::Take(std::string_view bytes,
       line_ += bytes;
       return true;
     }
-    line_ += bytes.substr(0, end);
+    std::string_view line = bytes.substr(0, end);
     bytes.remove_prefix(end + 1);
-    if (line_.ends_with('\r')) line_.pop_back();
-    const bool go_on = TakeLine(line_, on_event);
+    if (!line_.empty()) line = line_ += line;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const bool go_on = TakeLine(line, on_event);
     line_.clear();
     if (!go_on) return false;
   }

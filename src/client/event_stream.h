@@ -17,7 +17,7 @@ class EventStream {
  private:
   bool TakeLine(std::string_view line, const std::function<bool(std::string_view data)>& on_event);
 
-  std::string line_;
+  std::string line_;  // the start of one whose end has not come
   std::string data_;
   bool has_data_ = false;
 };

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,7 +26,7 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kMaxBodyBytes = size_t{256} << 20;
+constexpr size_t kMaxBodyBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 64 << 10;
 
 struct Address {
@@ -44,21 +45,25 @@ double MonotonicSeconds() {
 class StreamClient::Loop {
  public:
   explicit Loop(Options options) : options_(std::move(options)), buffer_(kReadBytes) {
-    epoll_ = epoll_create1(EPOLL_CLOEXEC);
-    timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    CHECK(epoll_ >= 0 && timer_ >= 0, "epoll: {}", std::strerror(errno));
-    Watch(timer_, EPOLLIN, &timer_);
     const bool v6 = options_.url.host.find(':') != std::string::npos;
     host_ = fmt::format("{}:{}", v6 ? "[" + options_.url.host + "]" : options_.url.host,
                         options_.url.port);
   }
   ~Loop() {
     for (const auto& connection : connections_) close(connection->fd);
-    close(timer_);
-    close(epoll_);
+    if (timer_ >= 0) close(timer_);
+    if (epoll_ >= 0) close(epoll_);
   }
 
-  Status Resolve() {
+  Status Open() {
+    epoll_ = epoll_create1(EPOLL_CLOEXEC);
+    timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (epoll_ < 0 || timer_ < 0) {
+      return Fail(
+          ErrorCode::kUnavailable,
+          fmt::format("cannot wait for sockets: {}; raise `ulimit -n`", std::strerror(errno)));
+    }
+    Watch(timer_, EPOLLIN, &timer_);
     addrinfo hints{};
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;
@@ -68,7 +73,7 @@ class StreamClient::Loop {
     if (error != 0) {
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("cannot find host {}: {}", options_.url.host, gai_strerror(error)),
-                  "host");
+                  "url");
     }
     for (const addrinfo* next = found; next != nullptr; next = next->ai_next) {
       Address address;
@@ -80,17 +85,20 @@ class StreamClient::Loop {
     return {};
   }
 
-  void Post(std::string_view path, std::string_view headers, std::string_view body,
-            StreamHandler& handler) {
+  void Send(std::string_view method, std::string_view path, std::string_view headers,
+            std::optional<std::string_view> body, StreamHandler& handler) {
     Exchange exchange;
     exchange.handler = &handler;
     exchange.deadline = MonotonicSeconds() + options_.timeout_seconds;
     exchange.request = fmt::format(
-        "POST {}{} HTTP/1.1\r\nHost: {}\r\nAccept: */*\r\nConnection: {}\r\n"
-        "Content-Type: application/json\r\nContent-Length: {}\r\n{}\r\n",
-        options_.url.path, path, host_, options_.keep_alive ? "keep-alive" : "close", body.size(),
-        headers);
-    exchange.request += body;
+        "{} {}{} HTTP/1.1\r\nHost: {}\r\nAccept: */*\r\nConnection: {}\r\n{}", method,
+        options_.url.path, path, host_, options_.keep_alive ? "keep-alive" : "close", headers);
+    if (body) {
+      exchange.request +=
+          fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n", body->size());
+    }
+    exchange.request += "\r\n";
+    if (body) exchange.request += *body;
     ++num_running_;
     if (!idle_.empty()) {
       Connection* connection = idle_.back();
@@ -107,7 +115,7 @@ class StreamClient::Loop {
       if (cancel_fd >= 0) Watch(cancel_fd, EPOLLIN, &watched_cancel_);
       watched_cancel_ = cancel_fd;
     }
-    TellFailures();
+    ReportFailures();
     const double start = MonotonicSeconds();
     if (start >= next_check_) {
       EndLateOnes(start);
@@ -129,7 +137,7 @@ class StreamClient::Loop {
         Handle(*static_cast<Connection*>(what), events[i].events);
       }
     }
-    TellFailures();
+    ReportFailures();
     dead_.clear();
     return go_on;
   }
@@ -175,16 +183,17 @@ class StreamClient::Loop {
     timerfd_settime(timer_, 0, &spec, nullptr);
   }
 
-  // What could not even begin; told from Poll so that Post does not call back.
-  void FailLater(Exchange exchange, std::string reason) {
-    failures_.emplace_back(std::move(exchange), std::move(reason));
+  // Ends an exchange that got no connection, in the next Poll: Post does not call back.
+  void FailLater(const Exchange& exchange, std::string error, std::string unreachable) {
+    failures_.emplace_back(exchange.handler,
+                           StreamEnd{0, std::move(error), "", std::move(unreachable)});
   }
-  void TellFailures() {
-    // Those told now may begin others.
+  void ReportFailures() {
+    // The handlers may begin other requests, which may fail too.
     auto failures = std::exchange(failures_, {});
-    for (auto& [exchange, reason] : failures) {
+    for (auto& [handler, end] : failures) {
       --num_running_;
-      exchange.handler->OnEnd(MonotonicSeconds(), {0, std::move(reason), ""});
+      handler->OnEnd(MonotonicSeconds(), std::move(end));
     }
   }
 
@@ -193,7 +202,9 @@ class StreamClient::Loop {
     const int fd =
         socket(to.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
     if (fd < 0) {
-      FailLater(std::move(exchange), fmt::format("cannot open a socket: {}", std::strerror(errno)));
+      FailLater(exchange,
+                fmt::format("cannot open a socket: {}; raise `ulimit -n`", std::strerror(errno)),
+                "");
       return;
     }
     const int on = 1;
@@ -222,8 +233,8 @@ class StreamClient::Loop {
       Connect(std::move(exchange), preferred_);
       return;
     }
-    FailLater(std::move(exchange),
-              fmt::format("Cannot connect to host {} [{}]", host_, std::strerror(reason)));
+    FailLater(exchange, fmt::format("Cannot connect to host {} [{}]", host_, std::strerror(reason)),
+              std::strerror(reason));
   }
 
   void Begin(Connection& connection, Exchange exchange) {
@@ -290,7 +301,7 @@ class StreamClient::Loop {
 
   void End(Connection& connection, double now, std::string error) {
     StreamHandler* handler = connection.exchange.handler;
-    StreamEnd end{connection.parser.status(), std::move(error), std::move(connection.body)};
+    StreamEnd end{connection.parser.status(), std::move(error), std::move(connection.body), ""};
     connection.busy = false;
     // An answer may come before the server has taken all: the next request would be the rest of it.
     const bool all_sent = connection.written == connection.exchange.request.size();
@@ -392,21 +403,25 @@ class StreamClient::Loop {
   std::vector<char> buffer_;
   std::vector<std::unique_ptr<Connection>> connections_, dead_;
   std::vector<Connection*> idle_;
-  std::vector<std::pair<Exchange, std::string>> failures_;
+  std::vector<std::pair<StreamHandler*, StreamEnd>> failures_;
 };
 
 Result<std::unique_ptr<StreamClient>> StreamClient::Create(Options options) {
   auto loop = std::make_unique<Loop>(std::move(options));
-  RETURN_IF_ERROR(loop->Resolve());
+  RETURN_IF_ERROR(loop->Open());
   return std::unique_ptr<StreamClient>(new StreamClient(std::move(loop)));
 }
 
 StreamClient::StreamClient(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
 StreamClient::~StreamClient() = default;
 
+void StreamClient::Get(std::string_view path, std::string_view headers, StreamHandler& handler) {
+  loop_->Send("GET", path, headers, std::nullopt, handler);
+}
+
 void StreamClient::Post(std::string_view path, std::string_view headers, std::string_view body,
                         StreamHandler& handler) {
-  loop_->Post(path, headers, body, handler);
+  loop_->Send("POST", path, headers, body, handler);
 }
 
 bool StreamClient::Poll(double until, int cancel_fd) {

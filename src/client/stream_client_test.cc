@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -297,6 +298,19 @@ TEST(StreamClient, NobodyListens) {
     EXPECT_THAT(recorder.end.error, HasSubstr("Cannot connect to host 127.0.0.1"));
   }
   EXPECT_FALSE(StreamClient::Create({.url = {"no.such.host.invalid", 80, ""}}));
+}
+
+TEST(StreamClient, SaysWhenNoFileMayBeOpened) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto client = StreamClient::Create({.url = {"127.0.0.1", 1, ""}});
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(client);
+  EXPECT_EQ(client.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(client.error().message, HasSubstr("ulimit -n"));
 }
 
 TEST(StreamClient, WaitsNoLongerThanToldAndStopsWhenCancelled) {
