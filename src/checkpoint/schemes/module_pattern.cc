@@ -3,17 +3,23 @@
 #include <algorithm>
 #include <array>
 
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>
+#include <pcre2.h>
 
+#include "base/log.h"
+#include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 4096;
-constexpr size_t kMaxSteps = 8192;
-constexpr int kMaxDepth = 32;
-constexpr int kMaxRepeat = 64;
+constexpr uint32_t kMaxDepth = 32;
+// Of assertions inside each other, for one name.
+constexpr uint32_t kMatchLimit = 10'000;
+constexpr uint32_t kHeapLimitKib = 16 << 10;
+constexpr size_t kWorkspaceInts = size_t{1} << 16;
 
 constexpr std::string_view kInner = "language_model.";
 constexpr std::string_view kModel = "model.";
@@ -29,272 +35,124 @@ std::array<std::string, 3> Spellings(std::string_view module) {
   return spellings;
 }
 
-}  // namespace
+tl::unexpected<Error> Refused(std::string_view pattern, std::string_view why, size_t offset) {
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("the pattern '{}' is not supported: {} at character {}",
+                          EscapeControls(Utf8Prefix(pattern, 200), ""), why, offset));
+}
 
-// Reads a regular expression by recursive descent; fragments have relative jumps, so that they can
-// be joined and copied.
-class RegexCompiler {
- public:
-  explicit RegexCompiler(std::string_view text) : text_(text) {}
+// What a thread needs to match; kept from one name to the next.
+struct Scratch {
+  pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  std::vector<int> workspace = std::vector<int>(kWorkspaceInts);
 
-  Result<NamePattern> Compile() {
-    ASSIGN_OR_RETURN(Program program, Alternatives(0));
-    if (position_ != text_.size()) return Bad("an unmatched ')'");
-    program.push_back({});
-    return NamePattern(std::move(program));
+  Scratch() {
+    pcre2_set_match_limit(context, kMatchLimit);
+    pcre2_set_depth_limit(context, kMaxDepth);
+    pcre2_set_heap_limit(context, kHeapLimitKib);
   }
-
- private:
-  using Program = NamePattern::Program;
-  using Op = NamePattern::Op;
-  using Step = NamePattern::Step;
-  using Set = std::bitset<256>;
-
-  tl::unexpected<Error> Bad(std::string_view what) const {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("the pattern '{}' has {} at character {}, which is not supported",
-                            text_, what, position_));
+  ~Scratch() {
+    pcre2_match_context_free(context);
+    pcre2_match_data_free(match);
   }
-  bool AtEnd() const { return position_ == text_.size(); }
-  char Peek() const { return AtEnd() ? '\0' : text_[position_]; }
-  bool Consume(char c) {
-    if (AtEnd() || text_[position_] != c) return false;
-    ++position_;
-    return true;
-  }
-
-  Result<Program> Alternatives(int depth) {
-    if (depth > kMaxDepth) return Bad("groups nested too deeply");
-    ASSIGN_OR_RETURN(Program left, Sequence(depth));
-    while (Consume('|')) {
-      ASSIGN_OR_RETURN(const Program right, Sequence(depth));
-      Program both;
-      both.push_back({Op::kSplit, 1, static_cast<int32_t>(left.size()) + 2});
-      both.insert(both.end(), left.begin(), left.end());
-      both.push_back({Op::kJump, static_cast<int32_t>(right.size()) + 1});
-      both.insert(both.end(), right.begin(), right.end());
-      left = std::move(both);
-      if (left.size() > kMaxSteps) return Bad("too many alternatives");
-    }
-    return left;
-  }
-
-  Result<Program> Sequence(int depth) {
-    Program program;
-    while (!AtEnd() && Peek() != '|' && Peek() != ')') {
-      ASSIGN_OR_RETURN(const Program atom, Atom(depth));
-      ASSIGN_OR_RETURN(const Program repeated, Repeated(atom));
-      program.insert(program.end(), repeated.begin(), repeated.end());
-      if (program.size() > kMaxSteps) return Bad("too many repetitions");
-    }
-    return program;
-  }
-
-  Result<Program> Atom(int depth) {
-    const char c = Peek();
-    if (c == '(') {
-      ++position_;
-      if (Consume('?') && !Consume(':')) return Bad("a group with options or lookaround");
-      ASSIGN_OR_RETURN(Program inside, Alternatives(depth + 1));
-      if (!Consume(')')) return Bad("an unmatched '('");
-      return inside;
-    }
-    if (c == '*' || c == '+' || c == '?' || c == '{') return Bad("a repetition of nothing");
-    if (c == '^' || c == '$') {
-      ++position_;
-      return Program{Step{c == '^' ? Op::kBegin : Op::kEnd}};
-    }
-    ASSIGN_OR_RETURN(const Set set, c == '[' ? Class() : Single());
-    return Program{Step{Op::kSet, 0, 0, set}};
-  }
-
-  Result<Set> Single() {
-    Set set;
-    const char c = text_[position_++];
-    if (c == '.') return set.set();
-    if (c == '\\') return Escaped();
-    set.set(static_cast<unsigned char>(c));
-    return set;
-  }
-
-  // What follows a backslash.
-  Result<Set> Escaped() {
-    if (AtEnd()) return Bad("a backslash at the end");
-    const char c = text_[position_++];
-    Set set;
-    for (int i = 0; i < 256; ++i) {
-      const bool is_digit = i >= '0' && i <= '9';
-      const bool is_letter = (i >= 'a' && i <= 'z') || (i >= 'A' && i <= 'Z');
-      const bool is_space = i == ' ' || (i >= '\t' && i <= '\r');
-      const bool is_in = c == 'd'   ? is_digit
-                         : c == 'w' ? is_digit || is_letter || i == '_'
-                         : c == 's' ? is_space
-                                    : i == static_cast<unsigned char>(c);
-      set.set(static_cast<size_t>(i), is_in);
-    }
-    const bool is_special =
-        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    if (is_special && c != 'd' && c != 'w' && c != 's') return Bad("an unknown escape");
-    return set;
-  }
-
-  Result<Set> Class() {
-    ++position_;
-    const bool negated = Consume('^') || (glob_ && Consume('!'));
-    Set set;
-    for (bool first = true;; first = false) {
-      if (AtEnd()) return Bad("an unmatched '['");
-      if (!first && Consume(']')) break;
-      unsigned char low = static_cast<unsigned char>(text_[position_++]);
-      if (low == '\\' && !glob_) {
-        ASSIGN_OR_RETURN(const Set escaped, Escaped());
-        set |= escaped;
-        continue;
-      }
-      unsigned char high = low;
-      if (position_ + 1 < text_.size() && text_[position_] == '-' && text_[position_ + 1] != ']') {
-        high = static_cast<unsigned char>(text_[position_ + 1]);
-        position_ += 2;
-      }
-      for (int i = low; i <= high; ++i) set.set(static_cast<size_t>(i));
-    }
-    return negated ? ~set : set;
-  }
-
-  Result<int> Number() {
-    int value = 0;
-    const size_t begin = position_;
-    while (Peek() >= '0' && Peek() <= '9') {
-      value = value * 10 + (text_[position_++] - '0');
-      if (value > kMaxRepeat) return Bad("a count too large");
-    }
-    return position_ == begin ? -1 : value;
-  }
-
-  Result<Program> Repeated(const Program& atom) {
-    const int32_t size = static_cast<int32_t>(atom.size());
-    int min = 1, max = 1;  // max -1: without end
-    if (Consume('*')) {
-      min = 0, max = -1;
-    } else if (Consume('+')) {
-      max = -1;
-    } else if (Consume('?')) {
-      min = 0;
-    } else if (Consume('{')) {
-      ASSIGN_OR_RETURN(min, Number());
-      if (min < 0) return Bad("a repetition without a count");
-      max = min;
-      if (Consume(',')) {
-        ASSIGN_OR_RETURN(max, Number());
-      }
-      if (!Consume('}') || (max >= 0 && max < min)) return Bad("a malformed repetition");
-    } else {
-      return atom;
-    }
-    // A lazy repetition matches the same names.
-    if (!Consume('?') && (Peek() == '+' || Peek() == '*'))
-      return Bad("a repetition of a repetition");
-    Program program;
-    for (int i = 0; i < min; ++i) program.insert(program.end(), atom.begin(), atom.end());
-    if (max < 0) {
-      program.push_back({Op::kSplit, 1, size + 2});
-      program.insert(program.end(), atom.begin(), atom.end());
-      program.push_back({Op::kJump, -(size + 1)});
-    }
-    for (int i = min; i < max; ++i) {
-      program.push_back({Op::kSplit, 1, size + 1});
-      program.insert(program.end(), atom.begin(), atom.end());
-    }
-    if (program.size() > kMaxSteps) return Bad("too many repetitions");
-    return program;
-  }
-
- public:
-  // The same for a glob.
-  Result<NamePattern> CompileGlob() {
-    glob_ = true;
-    Program program;
-    while (!AtEnd()) {
-      Set set;
-      if (Peek() == '*') {
-        ++position_;
-        program.push_back({Op::kSplit, 1, 3});
-        program.push_back({Op::kSet, 0, 0, set.set()});
-        program.push_back({Op::kJump, -2});
-        continue;
-      }
-      if (Peek() == '?') {
-        ++position_;
-        set.set();
-      } else if (Peek() == '[' && text_.find(']', position_ + 2) != std::string_view::npos) {
-        ASSIGN_OR_RETURN(set, Class());
-      } else {
-        set.set(static_cast<unsigned char>(text_[position_++]));
-      }
-      program.push_back({Op::kSet, 0, 0, set});
-    }
-    program.push_back({Op::kEnd});
-    program.push_back({});
-    return NamePattern(std::move(program));
-  }
-
- private:
-  std::string_view text_;
-  size_t position_ = 0;
-  bool glob_ = false;
 };
 
+void AppendLiteral(std::string& regex, char c) {
+  const bool is_plain = static_cast<unsigned char>(c) >= 0x80 || c == '_' ||
+                        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  if (!is_plain) regex += '\\';
+  regex += c;
+}
+
+// fnmatch.translate() of Python.
+std::string RegexOfGlob(std::string_view glob) {
+  std::string regex = "(?s)";
+  for (size_t i = 0; i < glob.size();) {
+    const char c = glob[i++];
+    if (c == '*') {
+      regex += ".*";
+    } else if (c == '?') {
+      regex += '.';
+    } else if (c == '[') {
+      const bool negated = i < glob.size() && glob[i] == '!';
+      const size_t begin = i + (negated ? 1 : 0);
+      // A bracket that comes first stands for itself.
+      const size_t end = glob.find(']', begin + 1);
+      if (end == std::string_view::npos) {
+        regex += "\\[";
+        continue;
+      }
+      regex += negated ? "[^" : "[";
+      for (const char member : glob.substr(begin, end - begin)) {
+        if (member == '-') {
+          regex += member;
+        } else {
+          AppendLiteral(regex, member);
+        }
+      }
+      regex += ']';
+      i = end + 1;
+    } else {
+      AppendLiteral(regex, c);
+    }
+  }
+  return regex + "\\z";
+}
+
+}  // namespace
+
+Result<NamePattern> NamePattern::Compile(std::string_view regex, std::string_view source) {
+  if (source.size() > kMaxPatternBytes) {
+    return Refused(source, fmt::format("more than {} bytes", kMaxPatternBytes), kMaxPatternBytes);
+  }
+  pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
+  pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+  pcre2_set_parens_nest_limit(context, kMaxDepth);
+  int error = 0;
+  size_t offset = 0;
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(regex.data()), regex.size(),
+                    PCRE2_UTF | PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C, &error, &offset, context);
+  pcre2_compile_context_free(context);
+  if (code == nullptr) {
+    char message[128] = "";
+    pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof(message));
+    return Refused(source, message, offset);
+  }
+  NamePattern pattern(std::string(source), code);
+  uint32_t references = 0;
+  pcre2_pattern_info(code, PCRE2_INFO_BACKREFMAX, &references);
+  if (references > 0) return Refused(source, "a reference to a group", source.size());
+  return pattern;
+}
+
 Result<NamePattern> NamePattern::Glob(std::string_view text) {
-  if (text.size() > kMaxPatternBytes)
-    return Fail(ErrorCode::kInvalidData, fmt::format("a pattern of {} bytes", text.size()));
-  return RegexCompiler(text).CompileGlob();
+  return Compile(RegexOfGlob(text), text);
 }
 
 Result<NamePattern> NamePattern::Regex(std::string_view text) {
-  if (text.size() > kMaxPatternBytes)
-    return Fail(ErrorCode::kInvalidData, fmt::format("a pattern of {} bytes", text.size()));
-  return RegexCompiler(text).Compile();
+  // Python repeats "a{,3}" up to three times; PCRE2 would look for these characters.
+  if (const size_t open = text.find("{,"); open != std::string_view::npos)
+    return Refused(text, "a repetition without a least count", open);
+  return Compile(text, text);
 }
 
 bool NamePattern::Matches(std::string_view name) const {
-  std::vector<int32_t> current, next, stack;
-  std::vector<size_t> seen(program_.size(), SIZE_MAX);
-  // Adds a step and all that is reached from it without taking a character.
-  const auto add = [&](std::vector<int32_t>& set, int32_t start, size_t position) {
-    stack.push_back(start);
-    while (!stack.empty()) {
-      const int32_t at = stack.back();
-      stack.pop_back();
-      if (seen[static_cast<size_t>(at)] == position) continue;
-      seen[static_cast<size_t>(at)] = position;
-      const Step& step = program_[static_cast<size_t>(at)];
-      switch (step.op) {
-        case Op::kSplit: stack.push_back(at + step.second); [[fallthrough]];
-        case Op::kJump: stack.push_back(at + step.first); break;
-        case Op::kBegin:
-          if (position == 0) stack.push_back(at + 1);
-          break;
-        case Op::kEnd:
-          if (position == name.size()) stack.push_back(at + 1);
-          break;
-        case Op::kSet:
-        case Op::kMatch: set.push_back(at);
-      }
-    }
-  };
-  add(current, 0, 0);
-  for (size_t position = 0;; ++position) {
-    for (const int32_t at : current) {
-      if (program_[static_cast<size_t>(at)].op == Op::kMatch) return true;
-    }
-    if (position == name.size() || current.empty()) return false;
-    next.clear();
-    for (const int32_t at : current) {
-      if (program_[static_cast<size_t>(at)].set.test(static_cast<unsigned char>(name[position])))
-        add(next, at + 1, position + 1);
-    }
-    std::swap(current, next);
+  thread_local Scratch scratch;
+  const int result = pcre2_dfa_match(
+      code_.get(), reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, PCRE2_DFA_SHORTEST,
+      scratch.match, scratch.context, scratch.workspace.data(), scratch.workspace.size());
+  if (result < 0 && result != PCRE2_ERROR_NOMATCH) {
+    LOG_WARNING("checkpoint",
+                "the pattern '{}' is too costly to match with '{}': taken for no match", source_,
+                name);
   }
+  return result >= 0;
+}
+
+void NamePattern::Free::operator()(pcre2_real_code_8* code) const {
+  pcre2_code_free(code);
 }
 
 Status ModuleList::Add(std::string_view entry, Syntax syntax) {

@@ -2,42 +2,43 @@
 // expressions.
 #pragma once
 
-#include <bitset>
-#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 
+struct pcre2_real_code_8;  // of pcre2.h
+
 namespace sluice {
 
-// One pattern, compiled to a nondeterministic automaton: matching takes time in proportion to
-// pattern x name, whatever a foreign file asks for. Thread safety: constant.
+// One pattern. Matching does not backtrack: it takes time in proportion to pattern x name, whatever
+// a foreign file asks for. Thread safety: constant.
 class NamePattern {
  public:
   // Python's fnmatch: * ? [abc] [!abc]; the whole name must match.
   static Result<NamePattern> Glob(std::string_view text);
-  // Python's re.match, from the start of the name on: . [] () | * + ? {m,n} ^ $ \d \w \s and
-  // escaped characters. Anything else (groups with options, lookahead, references) is kUnsupported.
+  // Python's re.match, from the start of the name on, by PCRE2. kUnsupported for references to
+  // groups and for what PCRE2 refuses or reads in another way.
   static Result<NamePattern> Regex(std::string_view text);
 
   bool Matches(std::string_view name) const;
 
  private:
-  friend class RegexCompiler;
-  enum class Op : uint8_t { kSet, kSplit, kJump, kBegin, kEnd, kMatch };
-  struct Step {
-    Op op = Op::kMatch;
-    int32_t first = 0, second = 0;  // relative targets of kSplit and kJump
-    std::bitset<256> set = {};      // of kSet
+  struct Free {
+    void operator()(pcre2_real_code_8* code) const;
   };
-  using Program = std::vector<Step>;
 
-  explicit NamePattern(Program program) : program_(std::move(program)) {}
+  NamePattern(std::string source, pcre2_real_code_8* code)
+      : source_(std::move(source)), code_(code) {}
+  // `source`: as the configuration has it, for messages.
+  static Result<NamePattern> Compile(std::string_view regex, std::string_view source);
 
-  Program program_;
+  std::string source_;
+  std::unique_ptr<pcre2_real_code_8, Free> code_;
 };
 
 // A list of modules by name or pattern. `module` is always the canonical name ("model.layers.0...",

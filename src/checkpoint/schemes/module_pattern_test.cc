@@ -70,6 +70,17 @@ TEST(NamePatternTest, RegularExpressionsMatchFromTheStart) {
       {"a|", "b", true},
       {"(a*)*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", false},
       {"\\w+\\s?-", "ab -", true},
+      {"(?!a)b", "b", true},
+      {"^(?!.*vision).*_proj$", "model.layers.0.mlp.up_proj", true},
+      {"^(?!.*vision).*_proj$", "vision_model.layers.0.mlp.up_proj", false},
+      {"(?P<part>gate|up)_proj", "up_proj", true},
+      {"model\\b", "model.layers", true},
+      {"model\\b", "models", false},
+      {"(?i)LM_Head", "lm_head", true},
+      {"model.layers.(?:[0-9]|1[0-5])\\.", "model.layers.15.mlp", true},
+      {"model.layers.(?:[0-9]|1[0-5])\\.", "model.layers.16.mlp", false},
+      {".", "\u00e9", true},
+      {".$", "\u00e9", true},
   };
   for (const auto& test : kCases) {
     EXPECT_EQ(RegexMatches(test.pattern, test.name), test.matches)
@@ -79,16 +90,31 @@ TEST(NamePatternTest, RegularExpressionsMatchFromTheStart) {
 
 TEST(NamePatternTest, RefusesWhatItDoesNotKnow) {
   for (const char* pattern :
-       {"(?!a)b", "(?P<x>a)", "(a", "a)", "[a", "*a", "a**", "a\\1", "\\bx", "a{,3}", "a{3,2}",
-        "a{1000}", "a{", "\\",
-        "((((((((((((((((((((((((((((((((((a))))))))))))))))))))))))))))))))))",
-        "(((a{64}){64}){64})"}) {
+       {"(a", "a)", "[a", "*a", "a**", "a\\1", "(a)\\1", "a{,3}", "a{3,2}", "\\", "(?(1)a)",
+        "(?L)a", "((((((((((((((((((((((((((((((((((a))))))))))))))))))))))))))))))))))"}) {
     const auto regex = NamePattern::Regex(pattern);
     ASSERT_FALSE(regex) << pattern;
     EXPECT_EQ(regex.error().code, ErrorCode::kUnsupported) << pattern;
     EXPECT_THAT(regex.error().message, HasSubstr(pattern));
   }
   EXPECT_FALSE(NamePattern::Regex(std::string(10'000, 'a')));
+}
+
+// Patterns that keep a backtracking engine busy for years; a name costs each at most some
+// milliseconds.
+TEST(NamePatternTest, NoPatternHangs) {
+  std::string deep = "c";
+  for (int i = 0; i < 30; ++i) deep = "(?=(?:a|aa|a*)*" + deep + ")a";
+  for (const std::string& pattern :
+       {std::string("(a*)*[bc]$"), std::string("(?:a|aa)+$"), std::string("(?:a|a?)+b$"),
+        std::string("(((a{64}){64}){64})"), std::string("(?:(?:a*)*)*(?=(?:a|a)*c)"), deep}) {
+    const auto regex = NamePattern::Regex(pattern);
+    ASSERT_TRUE(regex) << pattern;
+    EXPECT_FALSE(regex->Matches(std::string(300, 'a') + "bcd")) << pattern;
+  }
+  std::string stars;
+  for (int i = 0; i < 500; ++i) stars += "*a";
+  EXPECT_FALSE(GlobMatches(stars + "b", std::string(3000, 'a')));
 }
 
 TEST(ModuleListTest, NamesStandForWhatIsInsideAndForEverySpelling) {
