@@ -225,7 +225,7 @@ TEST(SchemeConfigTest, RefusesByNameWhatWouldChangeTheNumbers) {
        "rotation"},
       {With(kQuarkFp8, R"("bias": null)", R"("bias": {"dtype": "int8"})"), "bias"},
       {With(kQuarkFp8, R"("scale_type": "float")", R"("scale_type": "pof2")"), "pof2"},
-      {With(kQuarkFp8, R"("exclude": ["lm_head"])", R"x("exclude": ["re:(?!x)"])x"), "(?!x)"},
+      {With(kQuarkFp8, R"("exclude": ["lm_head"])", R"x("exclude": ["re:x{,3}"])x"), "x{,3}"},
       {With(kCompressedFp8, R"("symmetric": true)", R"("symmetric": false)"), "symmetric"},
       {With(kCompressedFp8, R"("actorder": null)", R"("actorder": "group")"), "actorder"},
       {With(kCompressedFp8, R"("num_bits": 8)", R"("num_bits": 4)"), "4 bits of type float"},
@@ -242,7 +242,7 @@ TEST(SchemeConfigTest, RefusesByNameWhatWouldChangeTheNumbers) {
       {With(kCompressedFp8, R"("output_activations": null)",
             R"("output_activations": {"num_bits": 8})"),
        "output_activations"},
-      {With(kCompressedFp8, R"(["Linear"])", R"x(["re:a(?=b)"])x"), "targets"},
+      {With(kCompressedFp8, R"(["Linear"])", R"x(["re:(a)\\1"])x"), "targets"},
       {With(kCompressedFp8, R"(["Linear"])", "[]"), "targets"},
   };
   for (const auto& test : kCases)
