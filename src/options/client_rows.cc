@@ -3,8 +3,8 @@
 namespace sluice::options {
 namespace {
 
-void AddTalkRows(std::vector<Option>& table) {
-  Rows rows(table, "Talking to a server", kClients);
+void AddRequestRows(std::vector<Option>& table) {
+  Rows rows(table, "Client", kClients);
   rows.Text("url", "",
             "Server to talk to, as http://host:port (a path such as /v1 may follow); without it "
             "and without a model: http://127.0.0.1:8000.");
@@ -71,7 +71,7 @@ void AddOutputRows(std::vector<Option>& table) {
 }  // namespace
 
 void AddClientRows(std::vector<Option>& table) {
-  AddTalkRows(table);
+  AddRequestRows(table);
   AddMeasuringRows(table);
   AddBatchRows(table);
   AddOutputRows(table);
