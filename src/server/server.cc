@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "server/access_log.h"
-#include "server/api/api.h"
+#include "server/api/dispatcher.h"
 #include "server/http/http_server.h"
 #include "server/metrics.h"
 
@@ -22,13 +22,13 @@ constexpr auto kLastBytes = std::chrono::seconds(5);
 class ServerImpl : public Server {
  public:
   explicit ServerImpl(ServerConfig config)
-      : config_(std::move(config)), access_log_(config_), api_(config_, &metrics_) {}
+      : config_(std::move(config)), access_log_(config_), dispatcher_(config_, &metrics_) {}
 
   ~ServerImpl() override { Close(); }
 
   Status Listen() {
     ASSIGN_OR_RETURN(
-        http_, HttpServer::Listen(config_, &api_,
+        http_, HttpServer::Listen(config_, &dispatcher_,
                                   [this](const HttpExchangeRecord& record) { Record(record); }));
     http_->Start();
     return {};
@@ -47,7 +47,7 @@ class ServerImpl : public Server {
     } else {
       LOG_INFO("server", "chat template from {}", model->templates.origin());
     }
-    api_.Attach(std::move(model));
+    dispatcher_.Attach(std::move(model));
     std::lock_guard lock(mutex_);
     engine_ = engine;
     if (draining_) engine_->BeginShutdown();
@@ -89,7 +89,7 @@ class ServerImpl : public Server {
   }
 
   void BeginDrain() override {
-    api_.BeginDrain();
+    dispatcher_.BeginDrain();
     {
       std::lock_guard lock(mutex_);
       if (draining_) return;
@@ -116,20 +116,20 @@ class ServerImpl : public Server {
   // Ends all connections and their work; the engine is not used after it.
   void Close() {
     std::lock_guard lock(close_mutex_);  // Whoever comes second returns when all is closed, too.
-    api_.BeginDrain();
+    dispatcher_.BeginDrain();
     if (http_) http_->Stop();
-    api_.Stop();
+    dispatcher_.Stop();
   }
 
   void Record(const HttpExchangeRecord& record) {
-    metrics_.OnHttp(record, api_.RouteOf(record.path));
+    metrics_.OnHttp(record, dispatcher_.RouteOf(record.path));
     access_log_.Add(record);
   }
 
   const ServerConfig config_;
   Metrics metrics_;
   AccessLog access_log_;
-  Api api_;
+  Dispatcher dispatcher_;
   std::unique_ptr<HttpServer> http_;
   std::mutex close_mutex_;  // held by whoever closes
 

@@ -8,8 +8,8 @@ namespace {
 
 using IdSet = std::unordered_set<std::string_view>;
 
-// `id` is "cmpl-0123": both that and "0123" name it.
-bool Names(const IdSet& ids, std::string_view id) {
+// Whether `ids` holds `id`, say "cmpl-0123", or its part "0123".
+bool Holds(const IdSet& ids, std::string_view id) {
   if (ids.empty()) return true;
   const size_t dash = id.find('-');
   return ids.contains(id) || (dash != std::string_view::npos && ids.contains(id.substr(dash + 1)));
@@ -22,7 +22,7 @@ bool ActiveRequests::Start(const std::string& id, std::weak_ptr<AbortableRequest
   {
     std::lock_guard lock(mutex_);
     if (paused_) {
-      // Clients that have gone since leave nothing behind.
+      // Requests of clients that have left since.
       std::erase_if(held_, [](const Held& held) { return held.entry.request.expired(); });
       held_.push_back({{id, std::move(request)}, std::move(start)});
       return false;
@@ -49,13 +49,13 @@ void ActiveRequests::Remove(const AbortableRequest* request) {
   for (const auto& tell : idle) tell();
 }
 
-std::vector<std::shared_ptr<AbortableRequest>> ActiveRequests::All(
+std::vector<std::shared_ptr<AbortableRequest>> ActiveRequests::Named(
     const std::vector<std::string>& ids) const {
   const IdSet wanted(ids.begin(), ids.end());  // a list may be as long as a body
   std::vector<std::shared_ptr<AbortableRequest>> result;
   std::lock_guard lock(mutex_);
   const auto take = [&](const Entry& entry) {
-    if (!Names(wanted, entry.id)) return;
+    if (!Holds(wanted, entry.id)) return;
     if (auto request = entry.request.lock()) result.push_back(std::move(request));
   };
   for (const auto& [key, entry] : running_) take(entry);
@@ -64,27 +64,24 @@ std::vector<std::shared_ptr<AbortableRequest>> ActiveRequests::All(
 }
 
 int ActiveRequests::Abort(const std::vector<std::string>& ids) {
-  return End(All(ids));
+  const auto requests = Named(ids);
+  for (const auto& request : requests) request->AbortFromServer();
+  return static_cast<int>(requests.size());
 }
 
 void ActiveRequests::KeepAlive(std::chrono::steady_clock::duration interval) {
-  for (const auto& request : All({})) request->KeepAlive(interval);
+  for (const auto& request : Named({})) request->KeepAlive(interval);
 }
 
-int ActiveRequests::AbortRunning() {
-  std::vector<std::shared_ptr<AbortableRequest>> ending;
+void ActiveRequests::AbortRunning() {
+  std::vector<std::shared_ptr<AbortableRequest>> running;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, entry] : running_) {
-      if (auto request = entry.request.lock()) ending.push_back(std::move(request));
+      if (auto request = entry.request.lock()) running.push_back(std::move(request));
     }
   }
-  return End(ending);
-}
-
-int ActiveRequests::End(const std::vector<std::shared_ptr<AbortableRequest>>& requests) {
-  for (const auto& request : requests) request->AbortFromServer();
-  return static_cast<int>(requests.size());
+  for (const auto& request : running) request->AbortFromServer();
 }
 
 void ActiveRequests::Pause(std::function<void()> on_idle) {

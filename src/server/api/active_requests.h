@@ -12,13 +12,14 @@
 
 namespace sluice {
 
-// What can be told to a generation from outside.
+// A request as the server controls it from outside.
 class AbortableRequest {
  public:
   virtual ~AbortableRequest() = default;
-  // Ends it with finish_reason "abort"; what it has said stays said.
+  // Ends it with finish_reason "abort"; what has been sent stays as it is.
   virtual void AbortFromServer() = 0;
-  // Asked a few times an interval: a stream that has said nothing for so long says that it lives.
+  // Called several times per interval: a stream that has sent nothing for that long sends a
+  // keep-alive comment.
   virtual void KeepAlive(std::chrono::steady_clock::duration interval) = 0;
 };
 
@@ -26,19 +27,19 @@ class AbortableRequest {
 // pending requests, which the server limits.
 class ActiveRequests {
  public:
-  // `start` runs now, or, while paused, when Resume() is called, on the thread that calls it; it
-  // is dropped where `request` is gone by then. False: it was put off.
+  // Calls `start` now, or, while paused, in Resume(), on the thread that calls that; it is dropped
+  // if `request` is gone by then. Returns false if it was put off.
   bool Start(const std::string& id, std::weak_ptr<AbortableRequest> request,
              std::function<void()> start);
   void Remove(const AbortableRequest* request);
 
-  // Ends those whose id is in `ids` (with or without the prefix of its kind), or all if `ids` is
-  // empty; how many there were.
+  // Aborts those whose id is in `ids` (with or without the prefix of its kind), or all if `ids` is
+  // empty. Returns how many there were.
   int Abort(const std::vector<std::string>& ids);
-  // Asks all of them, also those that are held back.
+  // Aborts all that have been started.
+  void AbortRunning();
+  // For all, started or held back.
   void KeepAlive(std::chrono::steady_clock::duration interval);
-  // Those that have been started, all of them.
-  int AbortRunning();
   // From now on requests wait to be started. `on_idle` is called once nothing runs any more, now or
   // later, on any thread; it must not block.
   void Pause(std::function<void()> on_idle);
@@ -46,15 +47,14 @@ class ActiveRequests {
   bool paused() const;
 
  private:
-  std::vector<std::shared_ptr<AbortableRequest>> All(const std::vector<std::string>& ids) const;
-  static int End(const std::vector<std::shared_ptr<AbortableRequest>>& requests);
-
   struct Entry {
     std::string id;
     std::weak_ptr<AbortableRequest> request;
   };
 
-  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<AbortableRequest>> Named(const std::vector<std::string>& ids) const;
+
+  mutable std::mutex mutex_;  // guards what follows
   bool paused_ = false;
   std::unordered_map<const AbortableRequest*, Entry> running_;
   struct Held {

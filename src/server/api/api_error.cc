@@ -41,10 +41,17 @@ ApiError AnswerTooLarge(uint64_t bytes) {
       .value();
 }
 
+ApiError ServiceUnavailable(std::string message) {
+  ApiError error;
+  error.status = 503;
+  error.type = "ServiceUnavailableError";
+  error.message = std::move(message);
+  return error;
+}
+
 ApiError FromError(const Error& error) {
   ApiError result;
   result.message = error.message;
-  if (!error.param.empty()) result.param = error.param;
   switch (error.code) {
     case ErrorCode::kInvalidArgument:
     case ErrorCode::kInvalidData:
@@ -55,12 +62,10 @@ ApiError FromError(const Error& error) {
       break;
     case ErrorCode::kUnavailable:
     case ErrorCode::kResourceExhausted:
-    case ErrorCode::kCancelled:
-      result.status = 503;
-      result.type = "ServiceUnavailableError";
-      break;
+    case ErrorCode::kCancelled: result = ServiceUnavailable(error.message); break;
     default: result.status = 500; result.type = "InternalServerError";
   }
+  if (!error.param.empty()) result.param = error.param;
   return result;
 }
 

@@ -1,4 +1,4 @@
-// What a request is refused with, in the shape that OpenAI clients read.
+// Errors of the API, and their JSON in the shapes that clients read.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,7 @@ struct ApiError {
   std::string type = "BadRequestError";
   std::string message;
   std::optional<std::string> param;
-  // Not empty: the whole body is {"detail": ...} instead, as the web framework of vLLM answers
-  // below its API.
+  // If not empty, the whole body is {"detail": ...}, as vLLM's web framework answers.
   std::string detail;
 };
 
@@ -27,7 +26,7 @@ template <typename T>
 using ApiResult = tl::expected<T, ApiError>;
 using ApiStatus = tl::expected<void, ApiError>;
 
-// A value that is wrong, without a field ("param": null) or with one.
+// A wrong value, without a field ("param": null) or with one.
 tl::unexpected<ApiError> BadRequest(std::string message);
 // `message (parameter=name)`.
 tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name);
@@ -39,6 +38,8 @@ tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view 
 
 // An answer of more than `bytes`.
 ApiError AnswerTooLarge(uint64_t bytes);
+// 503: not now; clients try again.
+ApiError ServiceUnavailable(std::string message);
 
 // An error of another layer: 400, 404, 503 or 500 by its code.
 ApiError FromError(const Error& error);

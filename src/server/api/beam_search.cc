@@ -32,12 +32,12 @@ void KeepBest(std::vector<Beam>& beams, const BeamRequest& request) {
 class BeamSearchImpl : public BeamSearch {
  public:
   BeamSearchImpl(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
-                 std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
+                 std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> client,
                  BeamRequest request, std::unique_ptr<AnswerWriter> answer)
       : model_(std::move(model)),
         pool_(pool),
         active_(std::move(active)),
-        writer_(std::move(writer)),
+        client_(std::move(client)),
         request_(std::move(request)),
         answer_(std::move(answer)) {}
 
@@ -54,19 +54,15 @@ class BeamSearchImpl : public BeamSearch {
     }
     // The connection keeps the search alive between two steps. A client that has gone already ends
     // it here.
-    const std::shared_ptr<ResponseWriter> writer = writer_;
-    writer->SetCallbacks([self] { self->Cancel(); }, [] {});
+    const std::shared_ptr<ResponseWriter> client = client_;
+    client->SetCallbacks([self] { self->Cancel(); }, [] {});
     active_->Start(request_.common.id, weak, [weak] {
       if (const auto search = weak.lock()) search->Step();
     });
   }
 
   void AbortFromServer() override {
-    ApiError error;
-    error.status = 503;
-    error.type = "ServiceUnavailableError";
-    error.message = "The request was ended by the operator of the server.";
-    Fail(std::move(error));
+    Fail(ServiceUnavailable("The request was ended by the operator of the server."));
   }
 
   // A stream of beams is only sent once they are complete.
@@ -189,25 +185,29 @@ class BeamSearchImpl : public BeamSearch {
       over_ = true;
       answer = std::move(answer_);
     }
+    UsageEvent usage;
+    usage.clock = request_.common.clock;
     for (size_t i = 0; i < searches_.size(); ++i) {
       Search& search = searches_[i];
-      answer->OnPrompt(static_cast<int>(i), PromptResult{});
+      usage.prompt_tokens += static_cast<int64_t>(search.prompt_tokens);
       std::vector<Beam> best =
           BestBeams(std::move(search.completed), std::move(search.open), request_);
       for (size_t j = 0; j < best.size(); ++j) {
         Beam& beam = best[j];
-        ChoiceDelta delta;
-        delta.choice = static_cast<int>(i) * request_.common.n + static_cast<int>(j);
-        delta.tokens.assign(beam.tokens.begin() + static_cast<std::ptrdiff_t>(search.prompt_tokens),
-                            beam.tokens.end());
-        delta.text = model_->tokenizer->Decode(delta.tokens, /*skip_special_tokens=*/false);
-        delta.logprobs = std::move(beam.logprobs);
-        delta.finish = beam.ended ? FinishReason::kStop : FinishReason::kLength;
-        if (beam.ended) delta.stop_token = beam.end_token;
-        answer->OnDelta(std::move(delta));
+        const int choice = static_cast<int>(i) * request_.common.n + static_cast<int>(j);
+        TokensEvent tokens{choice, {}, std::move(beam.logprobs)};
+        tokens.ids.assign(beam.tokens.begin() + static_cast<std::ptrdiff_t>(search.prompt_tokens),
+                          beam.tokens.end());
+        TextEvent text{choice,
+                       model_->tokenizer->Decode(tokens.ids, /*skip_special_tokens=*/false)};
+        FinishEvent finish{choice, beam.ended ? FinishReason::kStop : FinishReason::kLength};
+        if (beam.ended) finish.cause = beam.end_token;
+        usage.completion_tokens += static_cast<int64_t>(tokens.ids.size());
+        usage.clock.OnTokens(static_cast<int64_t>(tokens.ids.size()));
+        answer->Write({std::move(tokens), std::move(text), std::move(finish)});
       }
     }
-    answer->OnDone();
+    answer->Write({std::move(usage)});
     Release();
   }
 
@@ -216,7 +216,7 @@ class BeamSearchImpl : public BeamSearch {
     if (answer == nullptr) return;
     pool_->Submit([self = Self(), answer = std::shared_ptr<AnswerWriter>(std::move(answer)),
                    error = std::move(error)] {
-      answer->OnFailure(error);
+      answer->Write({ErrorEvent{error}});
       self->Release();
     });
   }
@@ -242,13 +242,13 @@ class BeamSearchImpl : public BeamSearch {
 
   void Release() {
     active_->Remove(this);
-    writer_.reset();
+    client_.reset();
   }
 
   const std::shared_ptr<const ModelContext> model_;
   WorkerPool* const pool_;
   const std::shared_ptr<ActiveRequests> active_;
-  std::shared_ptr<ResponseWriter> writer_;
+  std::shared_ptr<ResponseWriter> client_;
   const BeamRequest request_;
 
   std::mutex mutex_;  // guards what follows
@@ -324,10 +324,10 @@ std::vector<Beam> BestBeams(std::vector<Beam> completed, std::vector<Beam> open,
 
 void BeamSearch::Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                        std::shared_ptr<ActiveRequests> active,
-                       std::shared_ptr<ResponseWriter> writer, BeamRequest request,
+                       std::shared_ptr<ResponseWriter> client, BeamRequest request,
                        std::unique_ptr<AnswerWriter> answer) {
   const auto search =
-      std::make_shared<BeamSearchImpl>(std::move(model), pool, std::move(active), std::move(writer),
+      std::make_shared<BeamSearchImpl>(std::move(model), pool, std::move(active), std::move(client),
                                        std::move(request), std::move(answer));
   search->Begin();
 }

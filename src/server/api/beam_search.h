@@ -39,13 +39,13 @@ std::vector<Beam> BestBeams(std::vector<Beam> completed, std::vector<Beam> open,
                             const BeamRequest& request);
 
 // Runs the search for every prompt of the request: a step submits each open beam for one token with
-// 2 x width candidates, whose prefix the cache keeps. The answer hears of each choice once, at its
+// 2 x width candidates, whose prefix the cache keeps. The writer is given each choice once, at its
 // end. Ownership: as Generation.
 class BeamSearch : public AbortableRequest, public std::enable_shared_from_this<BeamSearch> {
  public:
   // REQUIRES: called on a worker thread.
   static void Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
-                    std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
+                    std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> client,
                     BeamRequest request, std::unique_ptr<AnswerWriter> answer);
 };
 

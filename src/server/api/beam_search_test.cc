@@ -115,10 +115,7 @@ class LeavingClient : public ResponseWriter {
 
 class DeafAnswer : public AnswerWriter {
  public:
-  void OnPrompt(int, PromptResult) override {}
-  void OnDelta(ChoiceDelta) override {}
-  void OnDone() override {}
-  void OnFailure(const ApiError&) override {}
+  void Write(AnswerStep) override {}
 };
 
 TEST(BeamSearchTest, AClientThatLeavesWhileAStepIsSubmittedLeavesNothingBehind) {

@@ -8,7 +8,6 @@
 #include <variant>
 
 #include "base/log.h"
-#include "server/api/answer_json.h"
 #include "server/api/python_text.h"
 
 namespace sluice {
@@ -22,14 +21,17 @@ constexpr auto kTurn = std::chrono::milliseconds(10);
 class GenerationImpl : public Generation {
  public:
   GenerationImpl(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
-                 std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> writer,
+                 std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> client,
                  GenerationRequest request, std::unique_ptr<AnswerWriter> answer)
       : model_(std::move(model)),
         pool_(pool),
         active_(std::move(active)),
-        writer_(std::move(writer)),
+        client_(std::move(client)),
         request_(std::move(request)),
         answer_(std::move(answer)) {
+    for (const Prompt& prompt : request_.prompts)
+      usage_.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
+    usage_.clock = request_.clock;
     StopRules rules;
     rules.strings = request_.stop;
     rules.include_in_output = request_.include_stop;
@@ -37,14 +39,9 @@ class GenerationImpl : public Generation {
     for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
       rules.min_tokens = request_.sampling[prompt].min_tokens;
       for (int i = 0; i < request_.n; ++i) {
-        choices_.push_back(Choice{TextStream(*model_->tokenizer, request_.prompts[prompt].tokens,
-                                             rules, request_.skip_special_tokens),
-                                  {},
-                                  RepetitionWatch(request_.repetition),
-                                  {},
-                                  0,
-                                  false,
-                                  false});
+        choices_.push_back({.text = TextStream(*model_->tokenizer, request_.prompts[prompt].tokens,
+                                               rules, request_.skip_special_tokens),
+                            .repetition = RepetitionWatch(request_.repetition)});
       }
     }
     num_open_ = choices_.size();
@@ -53,12 +50,12 @@ class GenerationImpl : public Generation {
   void Begin() {
     const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
     const std::weak_ptr<GenerationImpl> weak = self;
-    const std::shared_ptr<ResponseWriter> writer = writer_;
+    const std::shared_ptr<ResponseWriter> client = client_;
     const bool started = active_->Start(request_.id, weak, [weak] {
       if (const auto generation = weak.lock()) generation->Submit();
     });
     // While it is held back the connection alone keeps it alive.
-    if (!started) SetCallbacks(self, *writer);
+    if (!started) SetCallbacks(self, *client);
   }
 
   void KeepAlive(Clock::duration interval) override {
@@ -69,27 +66,27 @@ class GenerationImpl : public Generation {
       if (now - last_event_ < interval) return;
       last_event_ = now;
     }
-    Post({0, Silence{}});
+    Post({0, KeepAliveEvent{}});
   }
 
   void AbortFromServer() override { Post({0, ServerAbort{}}); }
 
  private:
-  static void SetCallbacks(const std::shared_ptr<GenerationImpl>& self, ResponseWriter& writer) {
-    writer.SetCallbacks([self] { self->Cancel(); }, [self] { self->Schedule(/*writable=*/true); });
+  static void SetCallbacks(const std::shared_ptr<GenerationImpl>& self, ResponseWriter& client) {
+    client.SetCallbacks([self] { self->Cancel(); }, [self] { self->Schedule(/*writable=*/true); });
   }
 
   void Submit() {
     const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
-    std::shared_ptr<ResponseWriter> writer;
+    std::shared_ptr<ResponseWriter> client;
     {
       std::lock_guard lock(mutex_);
       if (stage_ == Stage::kHeld && !cancelled_) {
         stage_ = Stage::kSubmitting;
-        writer = writer_;
+        client = client_;
       }
     }
-    if (writer == nullptr) return active_->Remove(this);  // It ended while it was held back.
+    if (client == nullptr) return active_->Remove(this);  // It ended while it was held back.
     for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
       Request request;
       request.id = request_.id;
@@ -102,7 +99,7 @@ class GenerationImpl : public Generation {
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
       std::lock_guard lock(mutex_);
       if (!handle) {
-        events_.push_front({0, handle.error()});
+        news_.push_front({0, handle.error()});
         break;
       }
       handles_.push_back(*handle);
@@ -110,7 +107,7 @@ class GenerationImpl : public Generation {
     // Callbacks only now: what they do needs all handles. A client that has gone meanwhile is
     // reported at once. The connection keeps the generation alive: once the engine is done nobody
     // else does while a slow client catches up.
-    SetCallbacks(self, *writer);
+    SetCallbacks(self, *client);
     bool gone = false, drain = false;
     {
       std::lock_guard lock(mutex_);
@@ -127,18 +124,18 @@ class GenerationImpl : public Generation {
   enum class Stage { kHeld, kSubmitting, kSubmitted };
   struct Choice {
     TextStream text;
-    ChoiceDelta pending;  // not yet given to the answer
     RepetitionWatch repetition;
-    std::string logged;  // with --enable-log-outputs
-    int64_t num_tokens = 0;
+    TokensEvent pending = {};  // not yet given to the answer
+    std::string logged = {};   // with --enable-log-outputs
+    int64_t num_tokens = 0;    // of `logged`
     bool started = false;
     bool finished = false;
   };
   struct ServerAbort {};
-  struct Silence {};
-  struct Event {
+  // From the engine and the server, on its way to a worker.
+  struct News {
     int prompt = 0;
-    std::variant<PromptResult, SequenceUpdate, Error, ServerAbort, Silence> news;
+    std::variant<PromptResult, SequenceUpdate, Error, ServerAbort, KeepAliveEvent> what;
   };
 
   // The engine's side of one prompt.
@@ -160,15 +157,15 @@ class GenerationImpl : public Generation {
   // --- On the engine's and the I/O threads
   // -----------------------------------------------------------------------------
 
-  void Post(Event event) {
+  void Post(News news) {
     {
       std::lock_guard lock(mutex_);
       if (cancelled_) return;
-      if (std::holds_alternative<ServerAbort>(event.news)) {
+      if (std::holds_alternative<ServerAbort>(news.what)) {
         ending_ = true;
         holding_ = false;
       }
-      Append(std::move(event));
+      Append(std::move(news));
       if (scheduled_ || holding_ || stage_ == Stage::kSubmitting) return;
       scheduled_ = true;
     }
@@ -178,14 +175,14 @@ class GenerationImpl : public Generation {
   // Behind all that waits. While the client is behind, a sequence's news is put into the last
   // update of it that waits: with the order of the queue the order of its tokens is kept.
   // REQUIRES: mutex_ is held.
-  void Append(Event event) {
-    auto* update = std::get_if<SequenceUpdate>(&event.news);
-    if (update == nullptr) return events_.push_back(std::move(event));
+  void Append(News news) {
+    auto* update = std::get_if<SequenceUpdate>(&news.what);
+    if (update == nullptr) return news_.push_back(std::move(news));
     if (last_updates_.empty()) last_updates_.resize(choices_.size());
-    SequenceUpdate*& last = last_updates_[ChoiceIndex(event.prompt, *update)];
+    SequenceUpdate*& last = last_updates_[ChoiceIndex(news.prompt, *update)];
     if (!holding_ || last == nullptr) {
-      events_.push_back(std::move(event));
-      last = &std::get<SequenceUpdate>(events_.back().news);
+      news_.push_back(std::move(news));
+      last = &std::get<SequenceUpdate>(news_.back().what);
       return;
     }
     last->tokens.insert(last->tokens.end(), update->tokens.begin(), update->tokens.end());
@@ -196,9 +193,9 @@ class GenerationImpl : public Generation {
   }
 
   // REQUIRES: mutex_ is held.
-  std::deque<Event> TakeEvents() {
+  std::deque<News> TakeNews() {
     last_updates_.clear();
-    return std::exchange(events_, {});
+    return std::exchange(news_, {});
   }
 
   size_t ChoiceIndex(int prompt, const SequenceUpdate& update) const {
@@ -227,7 +224,7 @@ class GenerationImpl : public Generation {
       std::lock_guard lock(mutex_);
       if (cancelled_) return;
       cancelled_ = true;
-      TakeEvents();
+      TakeNews();
       // Whoever works on it releases it.
       release = !scheduled_ && stage_ != Stage::kSubmitting;
       if (release) scheduled_ = true;
@@ -253,14 +250,14 @@ class GenerationImpl : public Generation {
     const Clock::time_point start = Clock::now();
     bool worked = false;
     while (true) {
-      std::deque<Event> batch;
+      std::deque<News> batch;
       {
         std::lock_guard lock(mutex_);
         if (stage_ == Stage::kSubmitting) {
           scheduled_ = false;
           return;
         }
-        batch = TakeEvents();
+        batch = TakeNews();
         if (batch.empty() && !cancelled_) {
           scheduled_ = false;
           return;
@@ -274,20 +271,21 @@ class GenerationImpl : public Generation {
         worked = true;
         Process(std::move(batch.front()));
         batch.pop_front();
-        if (!over_ && answer_->is_too_large()) FailAsTooLarge();
+        if (!over_ && answer_->is_too_large())
+          Fail(AnswerTooLarge(model_->config.max_answer_bytes));
       }
       if (over_) return Release();
     }
   }
 
   // True if the client is behind: what is left waits until it has caught up.
-  bool HoldBack(std::deque<Event>& batch) {
-    if (!writer_->backlogged()) return false;
+  bool HoldBack(std::deque<News>& batch) {
+    if (!client_->backlogged()) return false;
     std::unique_lock lock(mutex_);
     holding_ = true;
     lock.unlock();
     // Looked at again, since the writer may have caught up before `holding_` was set.
-    const bool behind = writer_->backlogged();
+    const bool behind = client_->backlogged();
     lock.lock();
     // A client that has left meanwhile counts on whoever works on it to release it.
     if (!behind || !holding_ || cancelled_ || ending_) {
@@ -300,14 +298,14 @@ class GenerationImpl : public Generation {
   }
 
   // Before what came since it was taken.   REQUIRES: mutex_ is held.
-  void PutBack(std::deque<Event>& batch) {
-    std::deque<Event> later = TakeEvents();
-    for (Event& event : batch) Append(std::move(event));
-    for (Event& event : later) Append(std::move(event));
+  void PutBack(std::deque<News>& batch) {
+    std::deque<News> later = TakeNews();
+    for (News& news : batch) Append(std::move(news));
+    for (News& news : later) Append(std::move(news));
   }
 
   // Goes on behind what waits for a worker.
-  void Yield(std::deque<Event>& batch) {
+  void Yield(std::deque<News>& batch) {
     {
       std::lock_guard lock(mutex_);
       if (!cancelled_) PutBack(batch);
@@ -315,121 +313,144 @@ class GenerationImpl : public Generation {
     Run();
   }
 
-  void FailAsTooLarge() {
-    AbortAll();
-    over_ = true;
-    answer_->OnFailure(AnswerTooLarge(model_->config.max_answer_bytes));
+  void Write(AnswerEvent event) {
+    AnswerStep step;
+    step.push_back(std::move(event));
+    answer_->Write(std::move(step));
   }
 
-  void Process(Event event) {
-    if (auto* result = std::get_if<PromptResult>(&event.news)) {
-      answer_->OnPrompt(event.prompt, std::move(*result));
-    } else if (auto* error = std::get_if<Error>(&event.news)) {
-      AbortAll();
-      over_ = true;
-      answer_->OnFailure(FromError(*error));
-    } else if (std::holds_alternative<ServerAbort>(event.news)) {
+  void Fail(ApiError error) {
+    AbortAll();
+    over_ = true;
+    Write(ErrorEvent{std::move(error)});
+  }
+
+  void Complete() {
+    over_ = true;
+    Write(usage_);
+  }
+
+  void Process(News news) {
+    if (auto* result = std::get_if<PromptResult>(&news.what)) {
+      // Prompts are computed in any order; usage tells of the last one.
+      if (news.prompt >= last_prompt_) {
+        last_prompt_ = news.prompt;
+        usage_.cached_tokens = result->cached_tokens;
+        usage_.clock.OnQueued(result->queue_seconds);
+      }
+      Write(PromptEvent{news.prompt, std::move(*result)});
+    } else if (auto* error = std::get_if<Error>(&news.what)) {
+      Fail(FromError(*error));
+    } else if (std::holds_alternative<ServerAbort>(news.what)) {
       EndAsAborted();
-    } else if (std::holds_alternative<Silence>(event.news)) {
-      answer_->OnSilence();
+    } else if (std::holds_alternative<KeepAliveEvent>(news.what)) {
+      Write(KeepAliveEvent{});
     } else {
-      Process(event.prompt, std::get<SequenceUpdate>(std::move(event.news)));
+      Process(news.prompt, std::get<SequenceUpdate>(std::move(news.what)));
     }
   }
 
-  // Collects what --max-log-len lets through and writes it once the sequence has ended.
-  void LogOutput(Choice& choice) const {
-    const ChoiceDelta& delta = choice.pending;
+  // Collects as much as --max-log-len allows and logs it once the sequence has ended.
+  void LogOutput(Choice& choice, std::string_view text, const FinishEvent* finish) const {
     const int64_t limit = model_->config.max_log_length;
-    if (limit < 0 || static_cast<int64_t>(choice.logged.size()) < 4 * limit)
-      choice.logged += delta.text;
-    choice.num_tokens += static_cast<int64_t>(delta.tokens.size());
-    if (!delta.finish) return;
+    if (limit < 0 || static_cast<int64_t>(choice.logged.size()) < 4 * limit) choice.logged += text;
+    choice.num_tokens += static_cast<int64_t>(choice.pending.ids.size());
+    if (finish == nullptr) return;
     const std::string_view shown =
         limit < 0 ? std::string_view(choice.logged)
                   : TrimToCharacters(choice.logged, static_cast<size_t>(limit));
     LOG_INFO("server", "Generated response {}{}: output: {}, output tokens: {}, finish_reason: {}",
              request_.id, request_.stream ? " (streaming complete)" : "", PythonRepr(shown),
-             choice.num_tokens, delta.repetition ? "repetition" : FinishReasonName(*delta.finish));
+             choice.num_tokens, FinishReasonName(*finish));
+  }
+
+  // One step of a choice: its pending tokens, the text that can be shown by now, and its end.
+  void WriteStep(size_t index, std::optional<FinishEvent> finish) {
+    Choice& choice = choices_[index];
+    TextEvent text{static_cast<int>(index), choice.text.Take()};
+    if (model_->config.log_requests && model_->config.log_outputs)
+      LogOutput(choice, text.text, finish ? &*finish : nullptr);
+    const auto num_tokens = static_cast<int64_t>(choice.pending.ids.size());
+    usage_.completion_tokens += num_tokens;
+    usage_.clock.OnTokens(num_tokens);
+    choice.pending.choice = static_cast<int>(index);
+    AnswerStep step;
+    step.reserve(3);
+    step.emplace_back(std::exchange(choice.pending, {}));
+    step.emplace_back(std::move(text));
+    if (finish) step.emplace_back(*std::move(finish));
+    answer_->Write(std::move(step));
   }
 
   void EndAsAborted() {
     AbortAll();
-    over_ = true;
     for (size_t i = 0; i < choices_.size(); ++i) {
-      Choice& choice = choices_[i];
-      if (choice.finished) continue;
-      choice.text.Finish();
-      choice.pending.choice = static_cast<int>(i);
-      choice.pending.text = choice.text.Take();
-      choice.pending.finish = FinishReason::kAbort;
-      answer_->OnDelta(std::exchange(choice.pending, ChoiceDelta{}));
+      if (choices_[i].finished) continue;
+      choices_[i].text.Finish();
+      WriteStep(i, FinishEvent{static_cast<int>(i), FinishReason::kAbort});
     }
-    answer_->OnDone();
+    Complete();
   }
 
   void Process(int prompt, SequenceUpdate update) {
     const size_t index = ChoiceIndex(prompt, update);
     Choice& choice = choices_[index];
     if (choice.finished) return;
-    ChoiceDelta& pending = choice.pending;
+    std::optional<FinishEvent> finish;
+    if (update.finish) {
+      finish = FinishEvent{static_cast<int>(index), *update.finish};
+      if (update.stop_token) finish->cause = *update.stop_token;
+    }
     // The token that ended the sequence counts, but is not shown.
     const bool silent_end = update.finish == FinishReason::kStop && !request_.include_stop;
     for (size_t i = 0; i < update.tokens.size(); ++i) {
-      pending.tokens.push_back(update.tokens[i]);
-      if (i < update.logprobs.size()) pending.logprobs.push_back(std::move(update.logprobs[i]));
+      choice.pending.ids.push_back(update.tokens[i]);
+      if (i < update.logprobs.size())
+        choice.pending.logprobs.push_back(std::move(update.logprobs[i]));
       if (silent_end && i + 1 == update.tokens.size()) {
         choice.text.PushSilent();
-      } else if (std::optional<std::string> match = choice.text.Push(update.tokens[i])) {
-        if (!update.finish)
-          model_->engine->StopSequence(handles_[static_cast<size_t>(prompt)], update.sequence);
-        pending.stop_string = std::move(match);
-        update.finish = FinishReason::kStop;
-        update.stop_token.reset();
-        break;
-      } else if (choice.repetition.Push(update.tokens[i]) && !update.finish) {
-        model_->engine->StopSequence(handles_[static_cast<size_t>(prompt)], update.sequence);
-        pending.repetition = true;
-        update.finish = FinishReason::kStop;
-        break;
+        continue;
       }
+      std::optional<std::string> match = choice.text.Push(update.tokens[i]);
+      const bool repeats = !match && choice.repetition.Push(update.tokens[i]) && !update.finish;
+      if (!match && !repeats) continue;
+      if (!update.finish)
+        model_->engine->StopSequence(handles_[static_cast<size_t>(prompt)], update.sequence);
+      finish = FinishEvent{static_cast<int>(index), FinishReason::kStop};
+      if (match) {
+        finish->cause = *std::move(match);
+      } else {
+        finish->cause = FinishEvent::Repetition{};
+      }
+      break;
     }
-    if (update.finish) {
+    if (finish) {
       choice.text.Finish();
-      pending.finish = update.finish;
-      pending.stop_token = update.stop_token;
       choice.finished = true;
       --num_open_;
     }
-    const bool due =
-        !choice.started || static_cast<int64_t>(pending.tokens.size()) >= request_.stream_interval;
-    if (!due && !update.finish) return;
-    if (pending.tokens.empty() && !update.finish) return;
+    const auto num_pending = static_cast<int64_t>(choice.pending.ids.size());
+    const bool due = num_pending >= (choice.started ? request_.stream_interval : 1);
+    if (!due && !finish) return;
     choice.started = true;
-    pending.choice = static_cast<int>(index);
-    pending.text = choice.text.Take();
-    if (model_->config.log_requests && model_->config.log_outputs) LogOutput(choice);
     if (request_.stream) {
       std::lock_guard lock(mutex_);
       last_event_ = Clock::now();
     }
-    answer_->OnDelta(std::exchange(pending, ChoiceDelta{}));
-    if (num_open_ == 0) {
-      over_ = true;
-      answer_->OnDone();
-    }
+    WriteStep(index, std::move(finish));
+    if (num_open_ == 0) Complete();
   }
 
   // Lets go of the connection and of what counts this request; sinks that the engine still holds do
   // nothing.
   void Release() {
-    std::shared_ptr<ResponseWriter> writer;
+    std::shared_ptr<ResponseWriter> client;
     {
       std::lock_guard lock(mutex_);
-      writer.swap(writer_);
+      client.swap(client_);
       cancelled_ = true;
       scheduled_ = true;
-      TakeEvents();
+      TakeNews();
     }
     active_->Remove(this);
     answer_.reset();
@@ -438,17 +459,19 @@ class GenerationImpl : public Generation {
   const std::shared_ptr<const ModelContext> model_;
   WorkerPool* const pool_;
   const std::shared_ptr<ActiveRequests> active_;
-  std::shared_ptr<ResponseWriter> writer_;
+  std::shared_ptr<ResponseWriter> client_;
   GenerationRequest request_;
   std::unique_ptr<AnswerWriter> answer_;
   std::vector<Choice> choices_;
   size_t num_open_ = 0;
+  UsageEvent usage_;
+  int last_prompt_ = 0;  // of those that have been computed
   bool over_ = false;
 
   std::mutex mutex_;  // guards what follows
   std::vector<RequestHandle> handles_;
-  std::deque<Event> events_;
-  std::vector<SequenceUpdate*> last_updates_;  // in events_, one a choice, or null
+  std::deque<News> news_;
+  std::vector<SequenceUpdate*> last_updates_;  // in news_, one per choice, or null
   Stage stage_ = Stage::kHeld;
   Clock::time_point last_event_ = Clock::now();
   bool scheduled_ = false;  // a task is queued or running
@@ -461,10 +484,10 @@ class GenerationImpl : public Generation {
 
 void Generation::Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                        std::shared_ptr<ActiveRequests> active,
-                       std::shared_ptr<ResponseWriter> writer, GenerationRequest request,
+                       std::shared_ptr<ResponseWriter> client, GenerationRequest request,
                        std::unique_ptr<AnswerWriter> answer) {
   const auto generation =
-      std::make_shared<GenerationImpl>(std::move(model), pool, std::move(active), std::move(writer),
+      std::make_shared<GenerationImpl>(std::move(model), pool, std::move(active), std::move(client),
                                        std::move(request), std::move(answer));
   generation->Begin();
 }

@@ -76,21 +76,26 @@ struct Heard {
   std::vector<int32_t> tokens;
   size_t most_tokens = 1'000'000;  // more are too large an answer
   std::string failure;
+  UsageEvent usage;
   std::atomic<bool> over{false};
 };
 
 class Listener : public AnswerWriter {
  public:
   explicit Listener(Heard* heard) : heard_(heard) {}
-  void OnPrompt(int, PromptResult) override {}
-  void OnDelta(ChoiceDelta delta) override {
-    heard_->tokens.insert(heard_->tokens.end(), delta.tokens.begin(), delta.tokens.end());
-    heard_->deltas.push_back(std::move(delta.tokens));
-  }
-  void OnDone() override { heard_->over = true; }
-  void OnFailure(const ApiError& error) override {
-    heard_->failure = error.message;
-    heard_->over = true;
+  void Write(AnswerStep step) override {
+    for (AnswerEvent& event : step) {
+      if (auto* tokens = std::get_if<TokensEvent>(&event)) {
+        heard_->tokens.insert(heard_->tokens.end(), tokens->ids.begin(), tokens->ids.end());
+        heard_->deltas.push_back(std::move(tokens->ids));
+      } else if (const auto* usage = std::get_if<UsageEvent>(&event)) {
+        heard_->usage = *usage;
+        heard_->over = true;
+      } else if (const auto* error = std::get_if<ErrorEvent>(&event)) {
+        heard_->failure = error->error.message;
+        heard_->over = true;
+      }
+    }
   }
   bool is_too_large() const override { return heard_->tokens.size() > heard_->most_tokens; }
 
@@ -106,23 +111,27 @@ class GenerationTest : public testing::Test {
     config.served_model_names = {"abacus"};
     auto model = ModelContext::Load(config, &engine_, kServerTestModel);
     EXPECT_TRUE(model);
-    GenerationRequest request;
-    request.id = "cmpl-1";
-    request.prompts.resize(1);
-    request.prompts[0].tokens = {5};
-    request.sampling.resize(1);
-    request.stream = true;
-    pool_.Submit([this, model = *model, request] {
-      Generation::Start(model, &pool_, active_, client_, request,
-                        std::make_unique<Listener>(&heard_));
-    });
-    Settle();
+    model_ = *model;
+    Launch(/*num_prompts=*/1, &heard_);
   }
   ~GenerationTest() override {
     pool_.Stop();
     client_->SetCallbacks(nullptr, nullptr);
   }
 
+  void Launch(size_t num_prompts, Heard* heard) {
+    GenerationRequest request;
+    request.id = "cmpl-1";
+    request.prompts.resize(num_prompts);
+    for (Prompt& prompt : request.prompts) prompt.tokens = {5};
+    request.sampling.resize(num_prompts);
+    request.stream = true;
+    pool_.Submit([this, request, heard] {
+      Generation::Start(model_, &pool_, active_, client_, request,
+                        std::make_unique<Listener>(heard));
+    });
+    Settle();
+  }
   // Returns once what was given to the pool so far is done, and what that gave to it.
   void Settle() {
     for (int i = 0; i < 3; ++i) {
@@ -144,6 +153,7 @@ class GenerationTest : public testing::Test {
   }
 
   SilentEngine engine_;
+  std::shared_ptr<const ModelContext> model_;
   std::shared_ptr<SlowClient> client_ = std::make_shared<SlowClient>();
   std::shared_ptr<ActiveRequests> active_ = std::make_shared<ActiveRequests>();
   Heard heard_;
@@ -309,6 +319,27 @@ TEST_F(GenerationTest, GivesWhatWasSaidBeforeAnErrorToAClientThatIsBehind) {
   Settle();
   EXPECT_THAT(heard_.tokens, ElementsAre(1, 2));
   EXPECT_EQ(heard_.failure, "the device is lost");
+}
+
+// The engine may answer the prompts of one request in any order; usage tells of the last prompt.
+TEST_F(GenerationTest, CachedTokensDoNotDependOnTheOrderOfPrompts) {
+  for (const std::vector<size_t>& order : {std::vector<size_t>{0, 1}, std::vector<size_t>{1, 0}}) {
+    Heard heard;
+    const size_t before = engine_.sinks().size();
+    Launch(/*num_prompts=*/2, &heard);
+    for (const size_t prompt : order) {
+      const std::shared_ptr<RequestSink> sink = engine_.sinks().at(before + prompt);
+      PromptResult result;
+      result.cached_tokens = static_cast<int64_t>(100 + prompt);
+      sink->OnPrompt(std::move(result));
+      SequenceUpdate update;
+      update.finish = FinishReason::kLength;
+      sink->OnUpdate(std::move(update));
+    }
+    Settle();
+    EXPECT_TRUE(heard.over);
+    EXPECT_EQ(heard.usage.cached_tokens, 101);
+  }
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ json::Value Answer(std::string_view schema) {
   return answer;
 }
 
-json::Value Operation(const RouteSpec& route, std::string_view method) {
+json::Value Operation(const Route& route, std::string_view method) {
   std::string id = AsciiLower(method);
   for (const char c : route.path)
     id.push_back((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '_');
@@ -71,13 +71,6 @@ json::Value Operation(const RouteSpec& route, std::string_view method) {
   return operation;
 }
 
-std::vector<std::string_view> MethodsOf(const RouteSpec& route) {
-  // Any method: the one that is used.
-  std::vector<std::string_view> methods = route.methods;
-  if (methods.empty()) methods.push_back("GET");
-  return methods;
-}
-
 void AppendEscaped(std::string& out, std::string_view text) {
   for (const char c : text) {
     switch (c) {
@@ -92,13 +85,12 @@ void AppendEscaped(std::string& out, std::string_view text) {
 
 }  // namespace
 
-std::string OpenApiDocument(const std::vector<const RouteSpec*>& routes,
-                            const ServerConfig& config) {
+std::string OpenApiDocument(const std::vector<const Route*>& routes, const ServerConfig& config) {
   json::Value paths{json::Value::Object{}};
-  for (const RouteSpec* route : routes) {
+  for (const Route* route : routes) {
     if (route->summary.empty()) continue;
     json::Value item{json::Value::Object{}};
-    for (const std::string_view method : MethodsOf(*route))
+    for (const std::string_view method : route->methods)
       item.Set(AsciiLower(method), Operation(*route, method));
     paths.Set(std::string(route->path), std::move(item));
   }
@@ -124,7 +116,7 @@ std::string OpenApiDocument(const std::vector<const RouteSpec*>& routes,
   return json::Write(document);
 }
 
-std::string DocsPage(const std::vector<const RouteSpec*>& routes, const ServerConfig& config) {
+std::string DocsPage(const std::vector<const Route*>& routes, const ServerConfig& config) {
   std::string page =
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>sluice</title>\n"
       "<style>body{font-family:sans-serif;margin:2em;max-width:60em}td{padding:.2em 1em .2em 0;"
@@ -133,10 +125,10 @@ std::string DocsPage(const std::vector<const RouteSpec*>& routes, const ServerCo
   page += "</h1>\n<p>The fields of bodies and answers stand in <a href=\"";
   AppendEscaped(page, config.root_path);
   page += "/openapi.json\">openapi.json</a>.</p>\n<table>\n";
-  for (const RouteSpec* route : routes) {
+  for (const Route* route : routes) {
     if (route->summary.empty()) continue;
     page += "<tr><td>";
-    for (const std::string_view method : MethodsOf(*route)) {
+    for (const std::string_view method : route->methods) {
       AppendEscaped(page, method);
       page.push_back(' ');
     }

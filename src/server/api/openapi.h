@@ -13,11 +13,10 @@ namespace sluice {
 
 // /openapi.json (OpenAPI 3.1): every route of `routes` that has a summary, with the schemas of its
 // body and answer.
-std::string OpenApiDocument(const std::vector<const RouteSpec*>& routes,
-                            const ServerConfig& config);
+std::string OpenApiDocument(const std::vector<const Route*>& routes, const ServerConfig& config);
 
 // /docs: the same as a page that needs nothing from elsewhere.
-std::string DocsPage(const std::vector<const RouteSpec*>& routes, const ServerConfig& config);
+std::string DocsPage(const std::vector<const Route*>& routes, const ServerConfig& config);
 
 // The `components.schemas` of the document, a JSON object.
 std::string_view OpenApiSchemas();

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "server/api/route_table.h"
+
 namespace sluice {
 namespace {
 
@@ -19,7 +21,7 @@ constexpr std::string_view kNoProfiler =
     "this server has no profiler to start over HTTP; use `perf` on the process";
 constexpr std::string_view kOneEngine = "this server is one engine in one process";
 
-// Routes that vLLM has under some options or models.
+// Routes that vLLM has with some options or models.
 constexpr Missing kMissing[] = {
     {"/v1/embeddings", kNoPooling},
     {"/v2/embed", kNoPooling},
@@ -48,7 +50,17 @@ constexpr Missing kMissing[] = {
     {"/finish_weight_update", "weights cannot be replaced while this server runs"},
 };
 
-}  // namespace
+const std::vector<Route>& AllRoutes() {
+  static const std::vector<Route> routes = [] {
+    std::vector<Route> all;
+#define SLUICE_ADD_ROUTES(name) \
+  for (Route & route : name()) all.push_back(std::move(route));
+    SLUICE_ROUTE_TABLE(SLUICE_ADD_ROUTES)
+#undef SLUICE_ADD_ROUTES
+    return all;
+  }();
+  return routes;
+}
 
 bool IsOpen(RouteGate gate, const ServerConfig& config) {
   switch (gate) {
@@ -62,7 +74,7 @@ bool IsOpen(RouteGate gate, const ServerConfig& config) {
   return false;
 }
 
-bool Matches(const RouteSpec& route, std::string_view path) {
+bool Matches(const Route& route, std::string_view path) {
   const size_t brace = route.path.find('{');
   if (brace == std::string_view::npos) return route.path == path;
   const std::string_view prefix = route.path.substr(0, brace);
@@ -71,10 +83,28 @@ bool Matches(const RouteSpec& route, std::string_view path) {
          path.ends_with(suffix);
 }
 
-std::string NotFoundDetail(std::string_view path, std::span<const RouteSpec* const> closed) {
-  for (const RouteSpec* route : closed) {
-    if (route->path != path) continue;
-    switch (route->gate) {
+}  // namespace
+
+const Route* FindRoute(std::string_view path, const ServerConfig& config) {
+  if (path == "/metrics/") path = "/metrics";
+  for (const Route& route : AllRoutes()) {
+    if (Matches(route, path) && IsOpen(route.gate, config)) return &route;
+  }
+  return nullptr;
+}
+
+std::vector<const Route*> OpenRoutes(const ServerConfig& config) {
+  std::vector<const Route*> open;
+  for (const Route& route : AllRoutes()) {
+    if (IsOpen(route.gate, config)) open.push_back(&route);
+  }
+  return open;
+}
+
+std::string NotFoundDetail(std::string_view path, const ServerConfig& config) {
+  for (const Route& route : AllRoutes()) {
+    if (route.path != path || IsOpen(route.gate, config)) continue;
+    switch (route.gate) {
       case RouteGate::kDev:
         return fmt::format(
             "Not Found: {} is a development route; start the server with VLLM_SERVER_DEV_MODE=1",
@@ -94,6 +124,23 @@ std::string NotFoundDetail(std::string_view path, std::span<const RouteSpec* con
       return fmt::format("Not Found: {} is not served: {}", path, missing.reason);
   }
   return "Not Found";
+}
+
+ApiError ModelIsLoading() {
+  return ServiceUnavailable("The model is still being loaded.");
+}
+
+ApiStatus CheckModelIsLoaded(const RouteCall& call) {
+  if (call.model != nullptr) return {};
+  return tl::unexpected<ApiError>(ModelIsLoading());
+}
+
+HttpResponse TextResponse(std::string text, int status) {
+  HttpResponse response;
+  response.status = status;
+  response.content_type = "text/plain; charset=utf-8";
+  response.body = std::move(text);
+  return response;
 }
 
 }  // namespace sluice

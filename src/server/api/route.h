@@ -1,42 +1,75 @@
-// What is known of a route without its code: the table of routes serves the dispatcher, the metrics
-// and /openapi.json alike.
+// A route: what the dispatcher, the metrics and /openapi.json need to know of it.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "server/server_config.h"
+#include "base/json.h"
+#include "server/api/api_context.h"
+#include "server/api/api_error.h"
+#include "server/http/http_types.h"
 
 namespace sluice {
 
-// When a route is there.
+// When a route exists.
 enum class RouteGate {
   kAlways,
   kDocs,           // unless --disable-fastapi-docs
   kTokenizerInfo,  // with --enable-tokenizer-info-endpoint
   kDev,            // with VLLM_SERVER_DEV_MODE=1
   kNotVllm,        // a convenience that `vllm serve` does not have
-  kTrtllm,         // only where trtllm-serve is answered for
+  kTrtllm,         // only in the dialect of trtllm-serve
 };
 
-struct RouteSpec {
-  // A last segment in braces stands for the rest of the path: "/v1/models/{model_id}".
+struct Route;
+
+// A request to a route.
+struct RouteCall {
+  ApiContext& api;
+  const Route& route;
+  const HttpRequest& request;
+  std::string_view path;  // without --root-path
+  std::shared_ptr<ResponseWriter> client;
+  std::shared_ptr<const ModelContext> model;  // null only on the I/O thread, while it is loaded
+};
+
+// Either answers `call.client`, now or later, or returns the error that the client is to get.
+using Handler = ApiStatus(const RouteCall& call);
+using BodyHandler = ApiStatus(const RouteCall& call, const json::Value& body);
+
+struct Route {
+  // A segment in braces stands for one or more segments: "/v1/models/{model_id}".
   std::string_view path;
-  std::vector<std::string_view> methods;  // empty: any
+  std::vector<std::string_view> methods;
   RouteGate gate = RouteGate::kAlways;
-  std::string_view summary;   // one line; empty: not described in /openapi.json
-  std::string_view request;   // the schema of the body; empty: no body
-  std::string_view response;  // the schema of the answer; "text" or "html"; empty: any JSON
+  std::string_view summary = "";   // one line; empty: not described in /openapi.json
+  std::string_view request = "";   // the schema of the body; empty: no body
+  std::string_view response = "";  // the schema of the answer; "text" or "html"; empty: any JSON
+  // Exactly one of these. On the I/O thread: quick, without the model. On a worker: refused while
+  // the server drains or the model is loaded. With a body: likewise, parsed.
+  Handler* on_io_thread = nullptr;
+  Handler* on_worker = nullptr;
+  BodyHandler* with_body = nullptr;
 };
 
-// Whether `config` has the route.
-bool IsOpen(RouteGate gate, const ServerConfig& config);
-bool Matches(const RouteSpec& route, std::string_view path);
+// The route at `path` that `config` opens, or null.
+const Route* FindRoute(std::string_view path, const ServerConfig& config);
+// Those that `config` opens.
+std::vector<const Route*> OpenRoutes(const ServerConfig& config);
 
 // Why there is nothing at `path`, for {"detail": ...}: names a route of vLLM that this server does
 // not have or that an option would open, else "Not Found".
-std::string NotFoundDetail(std::string_view path, std::span<const RouteSpec* const> closed);
+std::string NotFoundDetail(std::string_view path, const ServerConfig& config);
+
+// 503 where `call` has no model.
+ApiStatus CheckModelIsLoaded(const RouteCall& call);
+ApiError ModelIsLoading();
+
+// An answer in plain text.
+HttpResponse TextResponse(std::string text, int status = 200);
 
 }  // namespace sluice

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
-#include "server/api/answer_json.h"
 
 namespace sluice {
 namespace {
@@ -118,28 +117,6 @@ TEST(TextStreamTest, LongTextsStayExact) {
   std::string text;
   for (int i = 0; i < 3000; ++i) text += "bead " + std::to_string(i) + " \u00E9 ";
   EXPECT_EQ(Show(Tokens(text), {{"bead 3000"}, false, 0}).text, text);
-}
-
-TEST(TokenTextTest, GivesBytesToTheTokenThatCompletesThem) {
-  const Tokenizer& tokenizer = TestTokenizer();
-  EXPECT_EQ(TokenText(tokenizer, 342, {}), " wi");
-  EXPECT_EQ(TokenText(tokenizer, 226, {}), "");
-  const std::vector<int32_t> abacus = Tokens("\U0001F9EE");
-  ASSERT_EQ(abacus.size(), 4u);
-  EXPECT_EQ(TokenText(tokenizer, abacus[0], {}), "");
-  EXPECT_EQ(TokenText(tokenizer, abacus[2], std::span(abacus).first(2)), "");
-  EXPECT_EQ(TokenText(tokenizer, abacus[3], std::span(abacus).first(3)), "\U0001F9EE");
-  EXPECT_EQ(TokenText(tokenizer, 510, {}), "<|eot_id|>");
-}
-
-TEST(ChosenAndTopTest, ChosenFirstNothingTwice) {
-  const TokenLogprobs best{5, -0.5f, 1, {{5, -0.5f}, {6, -1.0f}}};
-  EXPECT_EQ(ChosenAndTop(best, 3).size(), 2u);
-  const TokenLogprobs other{9, -3.0f, 7, {{5, -0.5f}, {6, -1.0f}}};
-  const auto entries = ChosenAndTop(other, 3);
-  ASSERT_EQ(entries.size(), 3u);
-  EXPECT_EQ(entries[0].first, 9);
-  EXPECT_EQ(ChosenAndTop(other, 2).size(), 2u);
 }
 
 }  // namespace

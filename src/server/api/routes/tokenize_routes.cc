@@ -4,15 +4,16 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "server/api/answer_json.h"
-#include "server/api/api.h"
 #include "server/api/conversation.h"
 #include "server/api/field_reader.h"
 #include "server/api/prompt.h"
+#include "server/api/route_table.h"
+#include "server/api/writers/answer_json.h"
 
 namespace sluice {
+namespace {
 
-ApiStatus Api::Tokenize(const HttpRequest&, const json::Value& body, Writer writer, Model model) {
+ApiStatus Tokenize(const RouteCall& call, const json::Value& body) {
   if (!body.is_object()) return NotAnObject(body, 2);
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
@@ -23,8 +24,9 @@ ApiStatus Api::Tokenize(const HttpRequest&, const json::Value& body, Writer writ
   if (body.Find("messages") != nullptr) {
     const ConversationFields conversation = ReadConversation(reader);
     if (!errors.empty()) return ValidationFailed(errors);
-    API_RETURN_IF_ERROR(model->CheckName(name));
-    API_ASSIGN_OR_RETURN(text, RenderConversation(conversation, conversation.messages, *model));
+    API_RETURN_IF_ERROR(call.model->CheckName(name));
+    API_ASSIGN_OR_RETURN(text,
+                         RenderConversation(conversation, conversation.messages, *call.model));
     add_special_tokens = conversation.add_special_tokens;
   } else {
     const json::Value* prompt = body.Find("prompt");
@@ -40,29 +42,29 @@ ApiStatus Api::Tokenize(const HttpRequest&, const json::Value& body, Writer writ
       reader.AddMissing("messages");
       return ValidationFailed(errors);
     }
-    API_RETURN_IF_ERROR(model->CheckName(name));
+    API_RETURN_IF_ERROR(call.model->CheckName(name));
     API_RETURN_IF_ERROR(CheckText(text, "prompt"));
   }
-  const std::vector<int32_t> tokens = model->tokenizer->Encode(text, add_special_tokens);
+  const std::vector<int32_t> tokens = call.model->tokenizer->Encode(text, add_special_tokens);
   std::string answer = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":)", tokens.size(),
-                                   model->max_model_len);
+                                   call.model->max_model_len);
   AppendTokenIds(answer, tokens);
   answer += R"(,"token_strs":)";
   if (return_strings) {
     answer.push_back('[');
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (i > 0) answer.push_back(',');
-      json::AppendString(answer, model->tokenizer->IdToToken(tokens[i]));
+      json::AppendString(answer, call.model->tokenizer->IdToToken(tokens[i]));
     }
     answer.push_back(']');
   } else {
     answer += "null";
   }
-  writer->Send(JsonResponse(answer + "}"));
+  call.client->Send(JsonResponse(answer + "}"));
   return {};
 }
 
-ApiStatus Api::Detokenize(const HttpRequest&, const json::Value& body, Writer writer, Model model) {
+ApiStatus Detokenize(const RouteCall& call, const json::Value& body) {
   if (!body.is_object()) return NotAnObject(body);
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
@@ -77,7 +79,7 @@ ApiStatus Api::Detokenize(const HttpRequest&, const json::Value& body, Writer wr
     ids = reader.OptionalInts("tokens", {.min = 0}).value_or(std::vector<int64_t>{});
   }
   if (!errors.empty()) return ValidationFailed(errors);
-  API_RETURN_IF_ERROR(model->CheckName(name));
+  API_RETURN_IF_ERROR(call.model->CheckName(name));
   std::vector<int32_t> tokens;
   tokens.reserve(ids.size());
   for (const int64_t id : ids) {
@@ -87,9 +89,28 @@ ApiStatus Api::Detokenize(const HttpRequest&, const json::Value& body, Writer wr
     tokens.push_back(static_cast<int32_t>(id));
   }
   std::string answer = R"({"prompt":)";
-  json::AppendString(answer, model->tokenizer->Decode(tokens, false));
-  writer->Send(JsonResponse(answer + "}"));
+  json::AppendString(answer, call.model->tokenizer->Decode(tokens, false));
+  call.client->Send(JsonResponse(answer + "}"));
   return {};
+}
+
+}  // namespace
+
+std::vector<Route> TokenizeRoutes() {
+  return {
+      {.path = "/tokenize",
+       .methods = {"POST"},
+       .summary = "Token ids of a text or a conversation.",
+       .request = "TokenizeRequest",
+       .response = "Tokens",
+       .with_body = Tokenize},
+      {.path = "/detokenize",
+       .methods = {"POST"},
+       .summary = "The text of token ids.",
+       .request = "DetokenizeRequest",
+       .response = "Text",
+       .with_body = Detokenize},
+  };
 }
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// The API without sockets: what a client can see at the moment when it has its answer.
-#include "server/api/api.h"
+// The dispatcher without sockets: what a client can see at the moment when it has its answer.
+#include "server/api/dispatcher.h"
 
 #include <future>
 #include <memory>
@@ -10,7 +10,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/api/completions.h"
 #include "server/server_testing.h"
 
 namespace sluice {
@@ -27,7 +26,7 @@ struct Told {
 
 class AttentiveClient : public ResponseWriter {
  public:
-  explicit AttentiveClient(const Api* api) : api_(api) {}
+  explicit AttentiveClient(const Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
 
   void Send(HttpResponse response) override {
     told_.status = response.status;
@@ -45,28 +44,28 @@ class AttentiveClient : public ResponseWriter {
 
  private:
   void Complete() {
-    told_.num_pending = api_->num_pending();
+    told_.num_pending = dispatcher_->num_pending();
     promise_.set_value(told_);
   }
 
-  const Api* const api_;
+  const Dispatcher* const dispatcher_;
   Told told_;
   std::promise<Told> promise_;
 };
 
-class ApiTest : public testing::Test {
+class DispatcherTest : public testing::Test {
  protected:
   void Start(ServerConfig config = {}) {
     config.served_model_names = {"abacus"};
-    api_ = std::make_unique<Api>(config, &metrics_);
+    dispatcher_ = std::make_unique<Dispatcher>(config, &metrics_);
     auto model = ModelContext::Load(config, &engine_, kServerTestModel);
     ASSERT_TRUE(model) << model.error().message;
     model_ = *model;
-    api_->Attach(model_);
+    dispatcher_->Attach(model_);
   }
-  ~ApiTest() override {
+  ~DispatcherTest() override {
     engine_.End();
-    if (api_) api_->Stop();
+    if (dispatcher_) dispatcher_->Stop();
   }
   std::future<Told> AskLater(const std::string& path, const std::string& body,
                              const std::string& method = "POST") {
@@ -75,9 +74,9 @@ class ApiTest : public testing::Test {
     request.target = request.path = path;
     request.headers.push_back({"content-type", "application/json"});
     request.body = body;
-    auto client = std::make_shared<AttentiveClient>(api_.get());
+    auto client = std::make_shared<AttentiveClient>(dispatcher_.get());
     std::future<Told> told = client->told();
-    api_->Handle(std::move(request), std::move(client));
+    dispatcher_->Handle(std::move(request), std::move(client));
     return told;
   }
   Told Ask(const std::string& path, const std::string& body, const std::string& method = "POST") {
@@ -87,11 +86,11 @@ class ApiTest : public testing::Test {
   FakeEngine engine_;
   Metrics metrics_;
   std::shared_ptr<const ModelContext> model_;
-  std::unique_ptr<Api> api_;
+  std::unique_ptr<Dispatcher> dispatcher_;
 };
 
 // Whoever has its answer may ask the next thing at once, however few requests are let in.
-TEST_F(ApiTest, ARequestIsNoLongerPendingOnceItsAnswerIsComplete) {
+TEST_F(DispatcherTest, ARequestIsNoLongerPendingOnceItsAnswerIsComplete) {
   ServerConfig config;
   config.max_pending_requests = 1;
   config.dev_mode = true;
@@ -119,20 +118,20 @@ TEST_F(ApiTest, ARequestIsNoLongerPendingOnceItsAnswerIsComplete) {
   }
 }
 
-TEST_F(ApiTest, ARequestIsPendingUntilItsAnswerIsComplete) {
+TEST_F(DispatcherTest, ARequestIsPendingUntilItsAnswerIsComplete) {
   ServerConfig config;
   config.max_pending_requests = 1;
   Start(config);
   engine_.Hold(true);
   std::future<Told> told = AskLater("/v1/completions", R"({"prompt":"a","max_tokens":2})");
-  EXPECT_EQ(api_->num_pending(), 1);
+  EXPECT_EQ(dispatcher_->num_pending(), 1);
   EXPECT_EQ(Ask("/tokenize", R"({"prompt":"a"})").status, 503);
   engine_.Hold(false);
   EXPECT_EQ(told.get().status, 200);
   EXPECT_EQ(Ask("/tokenize", R"({"prompt":"a"})").status, 200);
 }
 
-TEST_F(ApiTest, SleepingAndWakingAtOnceEndsAsOneOfThem) {
+TEST_F(DispatcherTest, SleepingAndWakingAtOnceEndsAsOneOfThem) {
   ServerConfig config;
   config.dev_mode = true;
   Start(config);
@@ -144,32 +143,6 @@ TEST_F(ApiTest, SleepingAndWakingAtOnceEndsAsOneOfThem) {
     const bool paused = Ask("/is_paused", "", "GET").body.find("true") != std::string::npos;
     ASSERT_EQ(sleeps, paused) << i;
     Ask("/wake_up", "");
-  }
-}
-
-// The engine may answer the prompts of one request in any order; usage tells of the last prompt.
-TEST_F(ApiTest, CachedTokensDoNotDependOnTheOrderOfPrompts) {
-  ServerConfig config;
-  config.enable_prompt_tokens_details = true;
-  Start(config);
-  for (const std::vector<int>& order : {std::vector<int>{0, 1}, std::vector<int>{1, 0}}) {
-    CompletionAnswerOptions options;
-    options.common.model = model_;
-    options.prompts.resize(2);
-    auto client = std::make_shared<AttentiveClient>(api_.get());
-    std::future<Told> told = client->told();
-    const auto answer = MakeCompletionAnswer(std::move(options), client);
-    for (const int prompt : order) {
-      PromptResult result;
-      result.cached_tokens = 100 + prompt;
-      answer->OnPrompt(prompt, std::move(result));
-      ChoiceDelta delta;
-      delta.choice = prompt;
-      delta.finish = FinishReason::kLength;
-      answer->OnDelta(std::move(delta));
-    }
-    answer->OnDone();
-    EXPECT_THAT(told.get().body, HasSubstr(R"("prompt_tokens_details":{"cached_tokens":101,)"));
   }
 }
 

@@ -1,0 +1,73 @@
+// What an answer is made of: the events that a generation produces and an AnswerWriter consumes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/request.h"
+#include "server/api/api_error.h"
+#include "server/api/request_clock.h"
+
+namespace sluice {
+
+// The engine has computed a prompt. Comes before the events of the prompt's choices.
+struct PromptEvent {
+  int prompt = 0;
+  PromptResult result;
+};
+
+// The events of one choice carry its index: index of the prompt x n + index of the sequence.
+
+// Tokens that the choice has gained. Their text may come later, or never if they end the choice.
+struct TokensEvent {
+  int choice = 0;
+  std::vector<int32_t> ids;
+  std::vector<TokenLogprobs> logprobs;  // one per token where requested
+};
+
+// Text of the answer: whole characters that cannot become part of a stop string any more.
+struct TextEvent {
+  int choice = 0;
+  std::string text;
+};
+
+// The last event of a choice.
+struct FinishEvent {
+  struct Repetition {};  // the request's repetition_detection
+  int choice = 0;
+  FinishReason reason = FinishReason::kStop;
+  // What ended it, if the request named it: a stop string or a stop token.
+  std::variant<std::monostate, std::string, int32_t, Repetition> cause = {};
+};
+
+// "stop", "length", "abort", "error" or "repetition".
+std::string_view FinishReasonName(const FinishEvent& finish);
+
+// A stream has had nothing to send for --sse-keep-alive-interval.
+struct KeepAliveEvent {};
+
+// The last event of an answer that is complete.
+struct UsageEvent {
+  int64_t prompt_tokens = 0;      // of all prompts
+  int64_t completion_tokens = 0;  // of all choices
+  int64_t cached_tokens = 0;      // of the last prompt, in whatever order they were computed
+  RequestClock clock;
+};
+
+// The last event of an answer that failed; events of choices may have come before.
+struct ErrorEvent {
+  ApiError error;
+};
+
+using AnswerEvent = std::variant<PromptEvent, TokensEvent, TextEvent, FinishEvent, KeepAliveEvent,
+                                 UsageEvent, ErrorEvent>;
+
+// Events that belong together. Those of choices are all of one choice: a stream sends them as one
+// chunk.
+using AnswerStep = std::vector<AnswerEvent>;
+
+}  // namespace sluice

@@ -1,0 +1,148 @@
+#include "server/api/answer_plan.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "server/api/beam_search.h"
+#include "server/api/load_report.h"
+#include "server/api/python_text.h"
+
+namespace sluice {
+namespace {
+
+// Characters of a list in the log.
+constexpr size_t kMaxLoggedList = 1000;
+
+// Without its prefix: the client's, or a new one.
+ApiResult<std::string> RequestId(const HttpRequest& request, const SamplingFields& fields) {
+  const std::string* header = request.Header("x-request-id");
+  if (header != nullptr) {
+    API_RETURN_IF_ERROR(CheckNameLength("X-Request-Id", *header));
+    return *header;
+  }
+  return fields.request_id ? *fields.request_id : RandomHex(16);
+}
+
+// The header takes precedence over the field.
+ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& fields,
+                              const ServerConfig& config) {
+  if (!config.priority_scheduling) return 0;
+  const std::string* header = request.Header("x-vllm-priority");
+  if (header == nullptr) return fields.priority;
+  const std::optional<int64_t> priority = PythonInt(*header);
+  if (!priority) {
+    return BadParameter(fmt::format("The header X-Vllm-Priority must be an integer, found '{}'",
+                                    header->substr(0, 100)),
+                        "X-Vllm-Priority");
+  }
+  return *priority;
+}
+
+// As vLLM words it. `prompt` is cut to --max-log-len.
+void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
+                const SamplingParams& params, std::string_view prompt) {
+  if (!config.log_requests) return;
+  std::string shown;
+  if (!prompt.empty()) {
+    const size_t limit =
+        config.max_log_length < 0 ? prompt.size() : static_cast<size_t>(config.max_log_length);
+    shown = fmt::format("prompt: {}, ", PythonRepr(TrimToCharacters(prompt, limit)));
+  }
+  LOG_INFO("server",
+           "Received request {}: {}params: SamplingParams(n={}, presence_penalty={}, "
+           "frequency_penalty={}, repetition_penalty={}, temperature={}, top_p={}, top_k={}, "
+           "min_p={}, seed={}, stop={}, stop_token_ids={}, ignore_eos={}, max_tokens={}, "
+           "min_tokens={}, logprobs={}, prompt_logprobs={}), prompts: {}, prompt tokens: {}, "
+           "lora_request: None.",
+           generation.id, shown, generation.n, PythonFloat(params.presence_penalty),
+           PythonFloat(params.frequency_penalty), PythonFloat(params.repetition_penalty),
+           PythonFloat(params.temperature), PythonFloat(params.top_p), params.top_k,
+           PythonFloat(params.min_p), params.seed ? std::to_string(*params.seed) : "None",
+           TrimToCharacters(PythonRepr(generation.stop), kMaxLoggedList),
+           TrimToCharacters(PythonRepr(std::vector<int64_t>(params.stop_token_ids.begin(),
+                                                            params.stop_token_ids.end())),
+                            kMaxLoggedList),
+           params.ignore_eos ? "True" : "False", params.max_tokens, params.min_tokens,
+           params.logprobs ? std::to_string(*params.logprobs) : "None",
+           params.prompt_logprobs ? std::to_string(*params.prompt_logprobs) : "None",
+           generation.prompts.size(), generation.prompts[0].tokens.size());
+}
+
+}  // namespace
+
+ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
+                                 const SamplingFields& fields) {
+  AnswerPlan plan;
+  API_RETURN_IF_ERROR(call.model->CheckName(fields.model));
+  API_ASSIGN_OR_RETURN(plan.sampling, ResolveSampling(fields, *call.model));
+  API_ASSIGN_OR_RETURN(const std::string id, RequestId(call.request, fields));
+
+  AnswerOptions& options = plan.options;
+  options.id = fmt::format("{}{}", prefix, id);
+  options.created = UnixSeconds();
+  options.model = call.model;
+  if (const std::string* format = call.request.Header("endpoint-load-metrics-format")) {
+    options.add_headers = [format = *format, metrics = call.api.metrics,
+                           engine = call.model->engine](HttpResponse& response) {
+      if (auto report = LoadReport(&format, *metrics, engine->num_unfinished() == 0))
+        response.headers.push_back(*std::move(report));
+    };
+  }
+  options.n = static_cast<int>(fields.n);
+  options.stream = fields.stream;
+  options.include_usage = fields.include_usage;
+  options.continuous_usage = fields.continuous_usage_stats;
+  options.return_token_ids = fields.return_token_ids;
+  options.tokens_as_ids = fields.return_tokens_as_token_ids;
+  options.logprobs = plan.sampling.logprobs;
+  options.prompt_logprobs = plan.sampling.prompt_logprobs;
+
+  GenerationRequest& generation = plan.generation;
+  generation.id = options.id;
+  generation.n = options.n;
+  generation.stop = fields.stop;
+  generation.include_stop = fields.include_stop_str_in_output;
+  generation.skip_special_tokens = fields.skip_special_tokens;
+  generation.stream = fields.stream;
+  generation.stream_interval = fields.stream_interval;
+  API_ASSIGN_OR_RETURN(generation.priority, PriorityOf(call.request, fields, call.api.config));
+  generation.cache_salt = fields.cache_salt;
+  generation.repetition = fields.repetition;
+  return plan;
+}
+
+ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt prompt,
+                    AnswerOptions::Prompt shown) {
+  SamplingParams sampling = plan.sampling;
+  API_ASSIGN_OR_RETURN(
+      sampling.max_tokens,
+      ResolveMaxTokens(fields, *plan.options.model, static_cast<int64_t>(prompt.tokens.size())));
+  plan.generation.sampling.push_back(std::move(sampling));
+  shown.tokens = prompt.tokens;
+  plan.options.prompts.push_back(std::move(shown));
+  plan.generation.prompts.push_back(std::move(prompt));
+  return {};
+}
+
+void StartAnswer(const RouteCall& call, AnswerShape shape, AnswerPlan plan,
+                 const SamplingFields& fields, std::string_view logged) {
+  ApiContext& api = call.api;
+  LogRequest(api.config, plan.generation, plan.generation.sampling[0], logged);
+  auto writer = MakeAnswerWriter(shape, std::move(plan.options), call.client);
+  if (!fields.use_beam_search) {
+    return Generation::Start(call.model, &api.pool, api.active, call.client,
+                             std::move(plan.generation), std::move(writer));
+  }
+  BeamRequest beam;
+  beam.length_penalty = fields.length_penalty;
+  beam.ignore_eos = fields.ignore_eos;
+  beam.logprobs = fields.logprobs.has_value();
+  beam.end_tokens = call.model->end_tokens;
+  beam.common = std::move(plan.generation);
+  BeamSearch::Start(call.model, &api.pool, api.active, call.client, std::move(beam),
+                    std::move(writer));
+}
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+// From the fields of a request to a generation and the answer that it writes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/api/answer_writer.h"
+#include "server/api/generation.h"
+#include "server/api/prompt.h"
+#include "server/api/route.h"
+#include "server/api/sampling_fields.h"
+
+namespace sluice {
+
+struct AnswerPlan {
+  AnswerOptions options;
+  GenerationRequest generation;
+  SamplingParams sampling;  // of every sequence, but for max_tokens
+};
+
+// A plan without prompts. `prefix`: of the answer's id. Errors: 404 for a model that is not served,
+// 400 for values out of range, in the body or in a header.
+ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
+                                 const SamplingFields& fields);
+
+// Adds a prompt with what the answer tells of it, but for its tokens. 400 if it is too long to be
+// continued as requested.
+ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt prompt,
+                    AnswerOptions::Prompt shown);
+
+// REQUIRES: called on a worker; the plan has a prompt. `logged`: the text of the first, for
+// --enable-log-requests.
+void StartAnswer(const RouteCall& call, AnswerShape shape, AnswerPlan plan,
+                 const SamplingFields& fields, std::string_view logged);
+
+}  // namespace sluice

@@ -1,0 +1,67 @@
+// How an answer reaches the client: a writer for every dialect and shape turns the events of an
+// answer into a JSON body or server-sent events.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/answer_event.h"
+#include "server/api/model_context.h"
+#include "server/http/http_types.h"
+
+namespace sluice {
+
+// Thread safety: one thread at a time.
+class AnswerWriter {
+ public:
+  virtual ~AnswerWriter() = default;
+  // Never called after a step with a UsageEvent or an ErrorEvent.
+  virtual void Write(AnswerStep step) = 0;
+  // What is kept for a whole answer has outgrown ServerConfig::max_answer_bytes: the request must
+  // fail.
+  virtual bool is_too_large() const { return false; }
+};
+
+// What a writer needs to know of the request.
+struct AnswerOptions {
+  struct Prompt {
+    std::vector<int32_t> tokens;
+    std::string echo;  // text that each of its choices begins with
+    std::string text;  // of a rendered conversation, for return_prompt_text
+    std::string role = "assistant";
+  };
+
+  std::string id;       // with the prefix of its kind
+  int64_t created = 0;  // Unix time
+  std::shared_ptr<const ModelContext> model;
+  // Adds headers to a whole answer when it is sent; may be empty.
+  std::function<void(HttpResponse&)> add_headers;
+  std::vector<Prompt> prompts;  // not empty
+
+  int n = 1;  // choices per prompt
+  bool stream = false;
+  bool include_usage = false, continuous_usage = false;
+  bool echo = false;
+  bool return_token_ids = false;
+  bool return_prompt_text = false;
+  bool tokens_as_ids = false;       // logprobs name tokens as "token_id:N"
+  std::optional<int32_t> logprobs;  // how many alternatives of a token are shown
+  std::optional<int32_t> prompt_logprobs;
+  bool hide_text = false;      // shows token ids in place of text
+  bool hide_logprobs = false;  // of the choices: only those of the prompt are shown
+};
+
+// The JSON of a token id takes about so many bytes.
+inline constexpr size_t kTokenIdBytes = 8;
+
+enum class AnswerShape { kCompletion, kChat };
+
+// The writer for the server's dialect.
+std::unique_ptr<AnswerWriter> MakeAnswerWriter(AnswerShape shape, AnswerOptions options,
+                                               std::shared_ptr<ResponseWriter> client);
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+// What the handlers of the routes share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "server/api/active_requests.h"
+#include "server/api/model_context.h"
+#include "server/api/worker_pool.h"
+#include "server/metrics.h"
+#include "server/server_config.h"
+
+namespace sluice {
+
+// Thread safety: all members may be used from any thread.
+struct ApiContext {
+  // `metrics` outlives it.
+  ApiContext(const ServerConfig& server_config, Metrics* server_metrics)
+      : config(server_config), metrics(server_metrics), pool(server_config.worker_threads) {}
+
+  // Null while the model is being loaded.
+  std::shared_ptr<const ModelContext> model() const {
+    std::lock_guard lock(model_mutex_);
+    return model_;
+  }
+  void set_model(std::shared_ptr<const ModelContext> model) {
+    std::lock_guard lock(model_mutex_);
+    model_ = std::move(model);
+  }
+
+  const ServerConfig config;
+  Metrics* const metrics;
+  const std::shared_ptr<ActiveRequests> active = std::make_shared<ActiveRequests>();
+  // Requests taken in and not completely answered.
+  const std::shared_ptr<std::atomic<int64_t>> pending = std::make_shared<std::atomic<int64_t>>(0);
+  std::atomic<bool> draining{false};
+  // Held while /sleep and /wake_up change `sleeping`, the metric and `active` together.
+  std::mutex sleep_mutex;
+  std::atomic<bool> sleeping{false};
+  WorkerPool pool;  // whoever destroys the context has stopped it
+
+ private:
+  mutable std::mutex model_mutex_;  // guards model_
+  std::shared_ptr<const ModelContext> model_;
+};
+
+}  // namespace sluice

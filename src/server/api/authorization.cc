@@ -1,0 +1,36 @@
+#include "server/api/authorization.h"
+
+#include "base/ascii.h"
+
+namespace sluice {
+namespace {
+
+bool SameKey(std::string_view given, std::string_view key) {
+  unsigned difference = given.size() == key.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    difference |= static_cast<unsigned char>(given[i]) ^
+                  static_cast<unsigned char>(key.empty() ? 0 : key[i % key.size()]);
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+bool IsAuthorized(const HttpRequest& head, std::string_view path,
+                  const std::vector<std::string>& keys) {
+  if (keys.empty() || head.method == "OPTIONS") return true;
+  bool guarded = false;
+  for (const std::string_view prefix : {"/v1", "/v2", "/inference", "/cohere"})
+    guarded |= path.starts_with(prefix);
+  if (!guarded) return true;
+  const std::string* header = head.Header("authorization");
+  if (header == nullptr) return false;
+  const size_t space = header->find(' ');
+  const std::string_view given =
+      space == std::string::npos ? "" : std::string_view(*header).substr(space + 1);
+  bool known = false;
+  for (const std::string& key : keys) known |= !key.empty() && SameKey(given, key);
+  return known && AsciiLower(header->substr(0, space)) == "bearer";
+}
+
+}  // namespace sluice

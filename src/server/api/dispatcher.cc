@@ -1,0 +1,138 @@
+#include "server/api/dispatcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "server/api/authorization.h"
+#include "server/api/pending_writer.h"
+#include "server/api/request_body.h"
+
+namespace sluice {
+namespace {
+
+// Parsing, rendering and encoding a body of this size takes milliseconds; of the largest, seconds.
+constexpr size_t kLargeBody = size_t{256} << 10;
+
+constexpr const char* kShuttingDown = "The server is shutting down.";
+
+// Returns what the client is to get, if it is an error.
+ApiStatus CallOnWorker(const Route& route, const RouteCall& call) {
+  if (route.on_worker != nullptr) return route.on_worker(call);
+  API_ASSIGN_OR_RETURN(const json::Value body, ParseRequestBody(call.request));
+  return route.with_body(call, body);
+}
+
+}  // namespace
+
+Dispatcher::Dispatcher(const ServerConfig& config, Metrics* metrics)
+    : api_(config, metrics),
+      cors_(config),
+      keep_alive_(config.sse_keep_alive_seconds, api_.active) {}
+
+void Dispatcher::Stop() {
+  keep_alive_.Stop();
+  api_.pool.Stop();
+}
+
+std::string_view Dispatcher::WithoutRoot(std::string_view path) const {
+  std::string_view root = api_.config.root_path;
+  while (root.ends_with('/')) root.remove_suffix(1);
+  if (root.empty() || !path.starts_with(root)) return path;
+  const std::string_view rest = path.substr(root.size());
+  return rest.starts_with('/') ? rest : path;
+}
+
+std::string_view Dispatcher::RouteOf(std::string_view path) const {
+  const Route* route = FindRoute(WithoutRoot(path), api_.config);
+  return route == nullptr ? "none" : route->path;
+}
+
+std::optional<HttpResponse> Dispatcher::CheckHead(const HttpRequest& head) {
+  if (IsAuthorized(head, WithoutRoot(head.path), api_.config.api_keys)) return std::nullopt;
+  HttpResponse response;
+  response.status = 401;
+  response.body = R"({"error":"Unauthorized"})";
+  return response;
+}
+
+std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, int status) {
+  std::vector<HttpHeader> headers;
+  if (status != 401 &&
+      !(request.method == "OPTIONS" && request.Header("access-control-request-method") != nullptr &&
+        request.Header("origin") != nullptr)) {
+    headers = cors_.Headers(request);
+  }
+  if (api_.config.enable_request_id_headers) {
+    const std::string* given = request.Header("x-request-id");
+    headers.push_back(
+        {"x-request-id", given != nullptr && !given->empty() ? *given : RandomHex(32)});
+  }
+  return headers;
+}
+
+// A path with a '/' too many is redirected.
+HttpResponse Dispatcher::NotFound(const HttpRequest& request, std::string_view path) const {
+  if (path.size() < 2 || !path.ends_with('/') ||
+      FindRoute(path.substr(0, path.size() - 1), api_.config) == nullptr)
+    return DetailResponse(404, NotFoundDetail(path, api_.config));
+  HttpResponse redirect;
+  redirect.status = 307;
+  redirect.content_type.clear();
+  redirect.headers.push_back(
+      {"location",
+       fmt::format(
+           "http://{}{}{}{}", request.host,
+           PercentEncodeUnsafe(std::string_view(request.path).substr(0, request.path.size() - 1)),
+           request.query.empty() ? "" : "?", request.query)});
+  return redirect;
+}
+
+void Dispatcher::Handle(HttpRequest request, std::shared_ptr<ResponseWriter> client) {
+  if (std::optional<HttpResponse> preflight = cors_.Preflight(request))
+    return client->Send(*std::move(preflight));
+  const std::string_view path = WithoutRoot(request.path);
+  const Route* route = FindRoute(path, api_.config);
+  if (route == nullptr) return client->Send(NotFound(request, path));
+  const std::vector<std::string_view>& methods = route->methods;
+  if (std::find(methods.begin(), methods.end(), request.method) == methods.end()) {
+    HttpResponse response = DetailResponse(405, "Method Not Allowed");
+    response.headers.push_back({"allow", fmt::format("{}", fmt::join(methods, ", "))});
+    return client->Send(std::move(response));
+  }
+  if (route->on_io_thread == nullptr)
+    return HandleOnWorker(*route, std::move(request), std::move(client));
+  const RouteCall call{api_, *route, request, path, client, api_.model()};
+  if (const ApiStatus status = route->on_io_thread(call); !status)
+    SendError(*client, status.error());
+}
+
+void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
+                                std::shared_ptr<ResponseWriter> client) {
+  std::shared_ptr<const ModelContext> model = api_.model();
+  if (api_.draining) return SendError(*client, ServiceUnavailable(kShuttingDown));
+  if (model == nullptr) return SendError(*client, ModelIsLoading());
+  if (api_.pending->fetch_add(1) >= api_.config.max_pending_requests) {
+    --*api_.pending;
+    api_.metrics->OnRejected();
+    return SendError(*client,
+                     ServiceUnavailable(fmt::format(
+                         "The server is at its limit of {} requests at a time; try again later.",
+                         api_.config.max_pending_requests)));
+  }
+  const bool is_long = request.body.size() > kLargeBody;
+  api_.pool.Submit(
+      [this, &route, request = std::make_shared<HttpRequest>(std::move(request)),
+       client = std::make_shared<PendingWriter>(std::move(client), api_.pending),
+       model = std::move(model)] {
+        if (client->closed()) return;
+        const RouteCall call{api_, route, *request, WithoutRoot(request->path), client, model};
+        if (const ApiStatus status = CallOnWorker(route, call); !status)
+          SendError(*client, status.error());
+      },
+      is_long);
+}
+
+}  // namespace sluice

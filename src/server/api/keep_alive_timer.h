@@ -1,0 +1,34 @@
+// Keeps quiet streams alive (--sse-keep-alive-interval).
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "server/api/active_requests.h"
+
+namespace sluice {
+
+// A thread that calls KeepAlive() of all active requests several times per interval.
+class KeepAliveTimer {
+ public:
+  // 0 seconds: does nothing.
+  KeepAliveTimer(double interval_seconds, std::shared_ptr<ActiveRequests> active);
+  ~KeepAliveTimer() { Stop(); }
+  KeepAliveTimer(const KeepAliveTimer&) = delete;
+  KeepAliveTimer& operator=(const KeepAliveTimer&) = delete;
+
+  void Stop();
+
+ private:
+  void Run(double interval_seconds);
+
+  const std::shared_ptr<ActiveRequests> active_;
+  std::mutex mutex_;  // guards stopping_
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+// Counts the requests that are not completely answered.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "server/http/http_types.h"
+
+namespace sluice {
+
+// The way back of a request that counts in `pending` until its answer is complete or the writer is
+// gone. A client that has its whole answer finds the request no longer counted.
+class PendingWriter : public ResponseWriter {
+ public:
+  PendingWriter(std::shared_ptr<ResponseWriter> writer,
+                std::shared_ptr<std::atomic<int64_t>> pending)
+      : writer_(std::move(writer)), pending_(std::move(pending)) {}
+  ~PendingWriter() override { Leave(); }
+
+  void Send(HttpResponse response) override {
+    Leave();
+    writer_->Send(std::move(response));
+  }
+  void StartStream(HttpResponse response) override { writer_->StartStream(std::move(response)); }
+  void WriteChunk(std::string_view data) override { writer_->WriteChunk(data); }
+  void EndStream() override {
+    Leave();
+    writer_->EndStream();
+  }
+  bool backlogged() const override { return writer_->backlogged(); }
+  bool closed() const override { return writer_->closed(); }
+  void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) override {
+    writer_->SetCallbacks(std::move(on_closed), std::move(on_writable));
+  }
+
+ private:
+  void Leave() {
+    if (pending_ != nullptr) --*std::exchange(pending_, nullptr);
+  }
+
+  const std::shared_ptr<ResponseWriter> writer_;
+  std::shared_ptr<std::atomic<int64_t>> pending_;
+};
+
+}  // namespace sluice

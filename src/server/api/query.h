@@ -1,0 +1,23 @@
+// Parameters in the query of a request.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/api/api_error.h"
+#include "server/http/http_types.h"
+
+namespace sluice {
+
+// The first value of `name`, decoded.
+std::optional<std::string> QueryValue(const HttpRequest& request, std::string_view name);
+
+// Likewise; the first of `choices` where it is absent. 400 for a value that is none of them, which
+// `expected` spells for the message.
+ApiResult<std::string> QueryChoice(const HttpRequest& request, std::string_view name,
+                                   std::initializer_list<std::string_view> choices,
+                                   std::string_view expected);
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+// POST /abort_requests: ends the requests of the given ids, or all.
+#include <fmt/format.h>
+
+#include "server/api/field_reader.h"
+#include "server/api/request_body.h"
+#include "server/api/route_table.h"
+
+namespace sluice {
+namespace {
+
+ApiStatus AbortRequests(const RouteCall& call) {
+  std::vector<std::string> ids;
+  if (!call.request.body.empty()) {
+    API_ASSIGN_OR_RETURN(const json::Value body, ParseRequestBody(call.request));
+    if (!body.is_object()) return NotAnObject(body);
+    std::vector<FieldError> errors;
+    FieldReader reader(body, "body", &errors);
+    if (reader.Raw("request_ids") != nullptr) ids = reader.Strings("request_ids");
+    if (!errors.empty()) return ValidationFailed(errors);
+  }
+  const int count = call.api.active->Abort(ids);
+  call.client->Send(JsonResponse(fmt::format(R"({{"status":"aborted","aborted":{}}})", count)));
+  return {};
+}
+
+}  // namespace
+
+std::vector<Route> AbortRoutes() {
+  return {{.path = "/abort_requests",
+           .methods = {"POST"},
+           .gate = RouteGate::kDev,
+           .summary = "Ends requests.",
+           .on_worker = AbortRequests}};
+}
+
+}  // namespace sluice

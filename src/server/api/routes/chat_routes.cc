@@ -1,0 +1,90 @@
+// POST /v1/chat/completions and /v1/chat/completions/batch.
+#include <span>
+
+#include "server/api/answer_plan.h"
+#include "server/api/chat_request.h"
+#include "server/api/generate.h"
+#include "server/api/route_table.h"
+
+namespace sluice {
+namespace {
+
+// The role of the answer, and the text that it repeats of the conversation.
+AnswerOptions::Prompt ShownOf(const ChatRequest& request, const json::Value& messages,
+                              const ServerConfig& config) {
+  AnswerOptions::Prompt shown;
+  shown.role = config.response_role;
+  if (messages.as_array().empty()) return shown;
+  const json::Value& last = messages.as_array().back();
+  const std::string& role = last.Find("role")->as_string();
+  if (!request.conversation.add_generation_prompt) shown.role = role;
+  const json::Value* content = last.Find("content");
+  if (request.echo && role == shown.role && content != nullptr && content->is_string())
+    shown.echo = content->as_string();
+  return shown;
+}
+
+// `conversations`: the messages of each, with all else as `request` says.
+ApiStatus StartChat(const RouteCall& call, const ChatRequest& request,
+                    std::span<const json::Value> conversations) {
+  const ServerConfig& config = call.api.config;
+  const SamplingFields& fields = request.sampling;
+  API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "chatcmpl-", fields));
+  plan.options.return_prompt_text = request.return_prompt_text;
+  std::string logged;
+  size_t repeated = 0;  // bytes of the request, for each of its n choices
+  for (const json::Value& messages : conversations) {
+    AnswerOptions::Prompt shown = ShownOf(request, messages, config);
+    Prompt prompt;
+    if (request.prompt_ids) {
+      API_ASSIGN_OR_RETURN(prompt, PromptFromIds(*request.prompt_ids, fields, *call.model));
+    } else {
+      API_ASSIGN_OR_RETURN(std::string text,
+                           RenderConversation(request.conversation, messages, *call.model));
+      if (request.return_prompt_text) shown.text = text;
+      if (config.log_requests && plan.options.prompts.empty()) logged = text;
+      API_ASSIGN_OR_RETURN(
+          prompt, PromptFromText(std::move(text), request.conversation.add_special_tokens, fields,
+                                 *call.model));
+    }
+    repeated += shown.echo.size() + shown.text.size();
+    if (fields.return_token_ids) repeated += kTokenIdBytes * prompt.tokens.size();
+    API_RETURN_IF_ERROR(AddPrompt(plan, fields, std::move(prompt), std::move(shown)));
+  }
+  // A stream starts with all of it at once.
+  if (repeated * static_cast<size_t>(fields.n) > config.max_answer_bytes)
+    return tl::unexpected<ApiError>(AnswerTooLarge(config.max_answer_bytes));
+  StartAnswer(call, AnswerShape::kChat, std::move(plan), fields, logged);
+  return {};
+}
+
+ApiStatus BatchChat(const RouteCall& call, const json::Value& body) {
+  API_ASSIGN_OR_RETURN(const BatchChatRequest request, ReadBatchChatRequest(body, call.api.config));
+  return StartChat(call, request.common, request.conversations);
+}
+
+}  // namespace
+
+ApiStatus AnswerChat(const RouteCall& call, const json::Value& body) {
+  API_ASSIGN_OR_RETURN(const ChatRequest request, ReadChatRequest(body, call.api.config));
+  return StartChat(call, request, {&request.conversation.messages, 1});
+}
+
+std::vector<Route> ChatRoutes() {
+  return {
+      {.path = "/v1/chat/completions",
+       .methods = {"POST"},
+       .summary = "Answer a conversation.",
+       .request = "ChatRequest",
+       .response = "ChatCompletion",
+       .with_body = AnswerChat},
+      {.path = "/v1/chat/completions/batch",
+       .methods = {"POST"},
+       .summary = "Answer several conversations.",
+       .request = "BatchChatRequest",
+       .response = "ChatCompletion",
+       .with_body = BatchChat},
+  };
+}
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+// POST /v1/completions.
+#include <fmt/format.h>
+
+#include "server/api/answer_plan.h"
+#include "server/api/completion_request.h"
+#include "server/api/generate.h"
+#include "server/api/route_table.h"
+
+namespace sluice {
+
+ApiStatus AnswerCompletion(const RouteCall& call, const json::Value& body) {
+  const ServerConfig& config = call.api.config;
+  API_ASSIGN_OR_RETURN(CompletionRequest request, ReadCompletionRequest(body, config));
+  SamplingFields& fields = request.sampling;
+  // The engine computes a token at least; it is not shown.
+  const bool drop_output = request.echo && fields.max_tokens == 0;
+  if (drop_output) fields.max_tokens = 1;
+  if (request.echo && !fields.prompt_logprobs) fields.prompt_logprobs = fields.logprobs;
+  API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "cmpl-", fields));
+  const size_t num_prompts = request.texts.size() + request.ids.size();
+  if (num_prompts * static_cast<size_t>(fields.n) > static_cast<size_t>(config.max_n)) {
+    return BadParameter(fmt::format("{} prompts with n={} are more than {} answers", num_prompts,
+                                    fields.n, config.max_n),
+                        "n", std::to_string(fields.n));
+  }
+  AnswerOptions& options = plan.options;
+  options.echo = request.echo;
+  options.hide_text = drop_output || !request.detokenize;
+  options.hide_logprobs = drop_output;
+  if (!request.detokenize) options.return_token_ids = true;
+
+  std::string logged;
+  for (size_t i = 0; i < num_prompts; ++i) {
+    API_ASSIGN_OR_RETURN(
+        Prompt prompt, request.texts.empty()
+                           ? PromptFromIds(request.ids[i], fields, *call.model)
+                           : PromptFromText(std::move(request.texts[i]), request.add_special_tokens,
+                                            fields, *call.model));
+    if (config.log_requests && i == 0) logged = prompt.text;
+    AnswerOptions::Prompt shown;
+    if (request.echo && !options.return_token_ids) {
+      shown.echo = request.texts.empty() ? call.model->tokenizer->Decode(prompt.tokens, false)
+                                         : std::move(prompt.text);
+    }
+    API_RETURN_IF_ERROR(AddPrompt(plan, fields, std::move(prompt), std::move(shown)));
+  }
+  StartAnswer(call, AnswerShape::kCompletion, std::move(plan), fields, logged);
+  return {};
+}
+
+std::vector<Route> CompletionRoutes() {
+  return {{.path = "/v1/completions",
+           .methods = {"POST"},
+           .summary = "Continue prompts.",
+           .request = "CompletionRequest",
+           .response = "Completion",
+           .with_body = AnswerCompletion}};
+}
+
+}  // namespace sluice

@@ -1,0 +1,22 @@
+// POST /invocations, as SageMaker calls a model.
+#include "server/api/generate.h"
+#include "server/api/route_table.h"
+
+namespace sluice {
+namespace {
+
+ApiStatus Invoke(const RouteCall& call, const json::Value& body) {
+  return body.Find("messages") != nullptr ? AnswerChat(call, body) : AnswerCompletion(call, body);
+}
+
+}  // namespace
+
+std::vector<Route> InvocationRoutes() {
+  return {{.path = "/invocations",
+           .methods = {"POST"},
+           .summary = "As /v1/chat/completions with messages, else as /v1/completions.",
+           .request = "InvocationRequest",
+           .with_body = Invoke}};
+}
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+// GET /metrics: Prometheus' text, or the steps of the engine as trtllm-serve tells them.
+#include <fmt/format.h>
+
+#include "server/api/route_table.h"
+
+namespace sluice {
+namespace {
+
+ApiStatus Prometheus(const RouteCall& call) {
+  const bool is_idle = call.model != nullptr && call.model->engine->num_unfinished() == 0;
+  HttpResponse response = JsonResponse(call.api.metrics->Text(is_idle));
+  // What vLLM says of the same text: a plain GET is told the newer version.
+  const bool newer = call.request.method == "GET" && !call.request.path.ends_with('/');
+  response.content_type =
+      fmt::format("text/plain; version={}; charset=utf-8", newer ? "1.0.0" : "0.0.4");
+  call.client->Send(std::move(response));
+  return {};
+}
+
+ApiStatus MetricsOfDialect(const RouteCall& call) {
+  if (call.api.config.dialect != ApiDialect::kTrtllm) return Prometheus(call);
+  call.client->Send(JsonResponse(call.api.metrics->TakeIterations()));
+  return {};
+}
+
+}  // namespace
+
+std::vector<Route> MetricsRoutes() {
+  return {
+      {.path = "/metrics",
+       .methods = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"},
+       .summary = "Metrics in Prometheus' text format.",
+       .response = "text",
+       .on_io_thread = MetricsOfDialect},
+      {.path = "/prometheus/metrics",
+       .methods = {"GET"},
+       .gate = RouteGate::kTrtllm,
+       .summary = "As /metrics of vLLM.",
+       .response = "text",
+       .on_io_thread = Prometheus},
+  };
+}
+
+}  // namespace sluice

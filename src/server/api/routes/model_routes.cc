@@ -1,0 +1,78 @@
+// GET /v1/models and one of them.
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "server/api/route_table.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kModelsPrefix = "/v1/models/";
+
+std::string_view OwnerName(ApiDialect dialect) {
+  switch (dialect) {
+    case ApiDialect::kVllm: return "vllm";
+    case ApiDialect::kTrtllm: return "tensorrt_llm";
+    case ApiDialect::kSluice: break;
+  }
+  return "sluice";
+}
+
+void AppendModelCard(std::string& out, const ModelContext& model, const std::string& name) {
+  out += R"({"id":)";
+  json::AppendString(out, name);
+  out += fmt::format(R"(,"object":"model","created":{},"owned_by":"{}")", model.created,
+                     OwnerName(model.config.dialect));
+  if (model.config.dialect == ApiDialect::kTrtllm) {
+    out.push_back('}');
+    return;
+  }
+  out += R"(,"root":)";
+  json::AppendString(out, model.config.model_argument);
+  out += fmt::format(
+      R"(,"parent":null,"max_model_len":{},"permission":[{{"id":"modelperm-{}","object":"model_permission","created":{},)"
+      R"("allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,"allow_search_indices":false,)"
+      R"("allow_view":true,"allow_fine_tuning":false,"organization":"*","group":null,"is_blocking":false}}]}})",
+      model.max_model_len, RandomHex(16), model.created);
+}
+
+ApiStatus Models(const RouteCall& call) {
+  API_RETURN_IF_ERROR(CheckModelIsLoaded(call));
+  std::string body = R"({"object":"list","data":[)";
+  for (const std::string& name : call.model->names) {
+    if (&name != call.model->names.data()) body.push_back(',');
+    AppendModelCard(body, *call.model, name);
+  }
+  call.client->Send(JsonResponse(body + "]}"));
+  return {};
+}
+
+ApiStatus OneModel(const RouteCall& call) {
+  API_RETURN_IF_ERROR(CheckModelIsLoaded(call));
+  const std::string name(call.path.substr(kModelsPrefix.size()));
+  API_RETURN_IF_ERROR(call.model->CheckName(name));
+  std::string body;
+  AppendModelCard(body, *call.model, name);
+  call.client->Send(JsonResponse(std::move(body)));
+  return {};
+}
+
+}  // namespace
+
+std::vector<Route> ModelRoutes() {
+  return {
+      {.path = "/v1/models",
+       .methods = {"GET"},
+       .summary = "The names of the model.",
+       .response = "ModelList",
+       .on_io_thread = Models},
+      {.path = "/v1/models/{model_id}",
+       .methods = {"GET"},
+       .gate = RouteGate::kNotVllm,
+       .summary = "One of them.",
+       .response = "ModelCard",
+       .on_io_thread = OneModel},
+  };
+}
+
+}  // namespace sluice

@@ -1,0 +1,65 @@
+// POST /pause and /resume, GET /is_paused: holding new requests back.
+#include <fmt/format.h>
+
+#include "server/api/query.h"
+#include "server/api/route_table.h"
+
+namespace sluice {
+namespace {
+
+ApiStatus Pause(const RouteCall& call) {
+  API_ASSIGN_OR_RETURN(
+      const std::string mode,
+      QueryChoice(call.request, "mode", {"abort", "wait", "keep"}, "'abort', 'wait' or 'keep'"));
+  if (mode == "keep") {
+    return BadParameter(
+        "This server cannot stop requests in the middle and go on with them later; use mode=wait "
+        "or mode=abort",
+        "mode");
+  }
+  const bool clear = QueryValue(call.request, "clear_cache").value_or("true") != "false";
+  call.api.active->Pause([&pool = call.api.pool, client = call.client, model = call.model, clear] {
+    // Off the engine's and the I/O threads: emptying the cache waits for the engine.
+    pool.Submit([client, model, clear] {
+      if (clear) model->engine->ResetPrefixCache();
+      client->Send(JsonResponse(R"({"status":"paused"})"));
+    });
+  });
+  if (mode == "abort") call.api.active->AbortRunning();
+  return {};
+}
+
+ApiStatus Resume(const RouteCall& call) {
+  call.api.active->Resume();
+  call.client->Send(JsonResponse(R"({"status":"resumed"})"));
+  return {};
+}
+
+ApiStatus IsPaused(const RouteCall& call) {
+  call.client->Send(JsonResponse(fmt::format(R"({{"is_paused":{}}})", call.api.active->paused())));
+  return {};
+}
+
+}  // namespace
+
+std::vector<Route> PauseRoutes() {
+  return {
+      {.path = "/pause",
+       .methods = {"POST"},
+       .gate = RouteGate::kDev,
+       .summary = "Holds new requests back.",
+       .on_worker = Pause},
+      {.path = "/resume",
+       .methods = {"POST"},
+       .gate = RouteGate::kDev,
+       .summary = "Lets them go.",
+       .on_worker = Resume},
+      {.path = "/is_paused",
+       .methods = {"GET"},
+       .gate = RouteGate::kDev,
+       .summary = "Whether they are held back.",
+       .on_io_thread = IsPaused},
+  };
+}
+
+}  // namespace sluice

@@ -1,0 +1,78 @@
+// Routes of vLLM that this server does not have: each has one answer, whatever the request.
+#include <algorithm>
+#include <iterator>
+
+#include "base/json.h"
+#include "server/api/route_table.h"
+
+namespace sluice {
+namespace {
+
+struct Refusal {
+  std::string_view path;
+  std::string_view method;
+  int status;
+  const char* type;
+  const char* message;
+  const char* param = nullptr;
+  bool is_anthropic = false;  // the error has the shape of Anthropic's API
+};
+
+constexpr const char* kNoScaleOut =
+    "Scale-out endpoints are not part of this server; use /v1/completions or /v1/chat/completions.";
+constexpr const char* kNoStoredResponses = "This server stores no responses.";
+
+constexpr Refusal kRefusals[] = {
+    {"/v1/completions/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
+    {"/v1/chat/completions/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
+    {"/inference/v1/generate", "POST", 403, "PermissionDeniedError", kNoScaleOut},
+    {"/v1/responses", "POST", 400, "BadRequestError",
+     "/v1/responses is not served; use /v1/chat/completions."},
+    {"/v1/responses/{response_id}/cancel", "POST", 404, "invalid_request_error", kNoStoredResponses,
+     "response_id"},
+    {"/v1/responses/{response_id}", "GET", 404, "invalid_request_error", kNoStoredResponses,
+     "response_id"},
+    {"/v1/messages", "POST", 400, "BadRequestError",
+     "/v1/messages is not served; use /v1/chat/completions.", nullptr, /*is_anthropic=*/true},
+    {"/v1/messages/count_tokens", "POST", 400, "BadRequestError",
+     "/v1/messages/count_tokens is not served; use /tokenize.", nullptr, /*is_anthropic=*/true},
+    {"/generative_scoring", "POST", 400, "BadRequestError",
+     "/generative_scoring is not served; use /v1/completions with echo and logprobs."},
+    {"/scale_elastic_ep", "POST", 400, "Bad Request",
+     "This server is one engine in one process and cannot be scaled."},
+};
+
+HttpResponse AnthropicError(const ApiError& error) {
+  std::string body = R"({"type":"error","error":{"type":)";
+  json::AppendString(body, error.type);
+  body += R"(,"message":)";
+  json::AppendString(body, error.message);
+  HttpResponse response = JsonResponse(body + "}}");
+  response.status = error.status;
+  return response;
+}
+
+ApiStatus Refuse(const RouteCall& call) {
+  const Refusal& refusal =
+      *std::find_if(std::begin(kRefusals), std::end(kRefusals),
+                    [&](const Refusal& candidate) { return candidate.path == call.route.path; });
+  ApiError error;
+  error.status = refusal.status;
+  error.type = refusal.type;
+  error.message = refusal.message;
+  if (refusal.param != nullptr) error.param = refusal.param;
+  if (!refusal.is_anthropic) return tl::unexpected<ApiError>(std::move(error));
+  call.client->Send(AnthropicError(error));
+  return {};
+}
+
+}  // namespace
+
+std::vector<Route> RefusedRoutes() {
+  std::vector<Route> routes;
+  for (const Refusal& refusal : kRefusals)
+    routes.push_back({.path = refusal.path, .methods = {refusal.method}, .on_io_thread = Refuse});
+  return routes;
+}
+
+}  // namespace sluice

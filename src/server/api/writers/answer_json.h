@@ -1,0 +1,24 @@
+// Pieces of JSON that the writers of several dialects share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "server/api/answer_event.h"
+
+namespace sluice {
+
+// `"finish_reason":…,"stop_reason":…`; both null while a choice goes on.
+void AppendFinish(std::string& out, const std::optional<FinishEvent>& finish);
+void AppendTokenIds(std::string& out, std::span<const int32_t> ids);
+// null where they are not `shown`.
+void AppendTokenIds(std::string& out, std::span<const int32_t> ids, bool shown);
+void AppendString(std::string& out, std::string_view text, bool shown);
+
+// `{"prompt_tokens":…,"total_tokens":…,"completion_tokens":…` without the closing brace.
+void AppendUsage(std::string& out, int64_t prompt_tokens, int64_t completion_tokens);
+
+}  // namespace sluice

@@ -1,0 +1,211 @@
+#include "server/api/writers/openai_writer.h"
+
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "server/api/writers/answer_json.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kEventEnd = "\n\n";
+constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
+// A comment that keeps proxies from closing a quiet connection.
+constexpr std::string_view kKeepAliveEvent = ": keep-alive\n\n";
+
+}  // namespace
+
+OpenAiWriter::OpenAiWriter(Format format, AnswerOptions options,
+                           std::shared_ptr<ResponseWriter> client)
+    : options_(std::move(options)),
+      choices_(options_.prompts.size() * static_cast<size_t>(options_.n)),
+      format_(format),
+      client_(std::move(client)),
+      prompt_results_(options_.prompts.size()) {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].index = static_cast<int>(i);
+    choices_[i].prompt = static_cast<int>(i) / options_.n;
+  }
+  for (const auto& prompt : options_.prompts)
+    prompt_tokens_ += static_cast<int64_t>(prompt.tokens.size());
+  head_ = R"({"id":)";
+  json::AppendString(head_, options_.id);
+  head_ += fmt::format(R"(,"object":"{}","created":{},"model":)", format_.object, options_.created);
+  json::AppendString(head_, options_.model->name());
+  head_ += R"(,"choices":[)";
+}
+
+void OpenAiWriter::Write(AnswerStep step) {
+  changed_ = nullptr;
+  for (AnswerEvent& event : step)
+    std::visit([this](auto& known) { Take(std::move(known)); }, event);
+  if (changed_ == nullptr || !options_.stream) return;
+  Choice& choice = *changed_;
+  std::string chunk;
+  AppendChunk(chunk, choice);
+  SendChunk(chunk);
+  choice.is_first = false;
+  choice.text.clear();
+  choice.tokens.clear();
+  choice.logprobs.clear();
+}
+
+bool OpenAiWriter::is_too_large() const {
+  return !options_.stream && kept_bytes_ > options_.model->config.max_answer_bytes;
+}
+
+bool OpenAiWriter::tells_times() const {
+  return options_.model->config.enable_per_request_metrics && choices_.size() == 1;
+}
+
+void OpenAiWriter::StartStream() {
+  if (std::exchange(streaming_, true)) return;
+  HttpResponse response;
+  response.content_type = "text/event-stream; charset=utf-8";
+  client_->StartStream(std::move(response));
+}
+
+void OpenAiWriter::SendChunk(std::string_view content) {
+  client_->WriteChunk(fmt::format("data: {}{}}}{}", head_, content, kEventEnd));
+}
+
+// The choice that a step changes, with what it begins with.
+OpenAiWriter::Choice& OpenAiWriter::ChoiceAt(int index) {
+  if (options_.stream) {
+    StartStream();
+    if (!std::exchange(opened_, true)) SendOpening();
+  }
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  changed_ = &choice;
+  if (std::exchange(choice.begun, true)) return choice;
+  const AnswerOptions::Prompt& prompt = PromptOf(choice);
+  if (!echo_sent_) choice.text = prompt.echo;
+  Keep(choice.text.size());
+  if (format_.repeats_prompt) {
+    if (options_.return_token_ids) Keep(kTokenIdBytes * prompt.tokens.size());
+    Keep(PromptLogprobBytes(prompt_results_[static_cast<size_t>(choice.prompt)]));
+  }
+  return choice;
+}
+
+void OpenAiWriter::Take(PromptEvent event) {
+  Keep(PromptLogprobBytes(event.result));
+  prompt_results_[static_cast<size_t>(event.prompt)] = std::move(event.result);
+}
+
+void OpenAiWriter::Take(TokensEvent event) {
+  Choice& choice = ChoiceAt(event.choice);
+  choice.num_tokens += static_cast<int64_t>(event.ids.size());
+  Keep(kTokenIdBytes * event.ids.size());
+  choice.tokens.insert(choice.tokens.end(), event.ids.begin(), event.ids.end());
+  if (options_.hide_logprobs) return;
+  for (const TokenLogprobs& logprobs : event.logprobs)
+    Keep(format_.bytes_per_logprob * (1 + logprobs.top.size()));
+  choice.logprobs.insert(choice.logprobs.end(), std::make_move_iterator(event.logprobs.begin()),
+                         std::make_move_iterator(event.logprobs.end()));
+}
+
+void OpenAiWriter::Take(TextEvent event) {
+  Choice& choice = ChoiceAt(event.choice);
+  if (options_.hide_text) return;
+  Keep(event.text.size());
+  choice.text += event.text;
+}
+
+void OpenAiWriter::Take(FinishEvent event) {
+  ChoiceAt(event.choice).finish = std::move(event);
+}
+
+void OpenAiWriter::Take(const KeepAliveEvent&) {
+  if (!options_.stream) return;
+  StartStream();
+  client_->WriteChunk(kKeepAliveEvent);
+}
+
+void OpenAiWriter::Take(const UsageEvent& usage) {
+  if (options_.stream) {
+    if (options_.include_usage) {
+      std::string chunk = "]";
+      AppendUsageChunk(chunk, usage);
+      SendChunk(chunk);
+    }
+    client_->WriteChunk(kDoneEvent);
+    return client_->EndStream();
+  }
+  std::string body = head_;
+  for (Choice& choice : choices_) {
+    if (choice.index > 0) body.push_back(',');
+    AppendChoice(body, choice);
+  }
+  body.push_back(']');
+  AppendEnd(body, usage);
+  body.push_back('}');
+  HttpResponse response = JsonResponse(std::move(body));
+  if (options_.add_headers) options_.add_headers(response);
+  client_->Send(std::move(response));
+}
+
+void OpenAiWriter::Take(const ErrorEvent& event) {
+  if (!streaming_) return client_->Send(ErrorResponse(event.error, options_.model->config.dialect));
+  // Spaced as vLLM writes an error inside a stream.
+  client_->WriteChunk(
+      fmt::format("data: {}{}{}", ErrorBody(event.error, /*spaced=*/true), kEventEnd, kDoneEvent));
+  client_->EndStream();
+}
+
+void OpenAiWriter::AppendColumns(std::string& out, Choice& choice) const {
+  if (!options_.logprobs) {
+    out += "null";
+    return;
+  }
+  LogprobColumns columns(
+      LogprobStyle{*options_.model->tokenizer, *options_.logprobs, options_.tokens_as_ids});
+  if (choice.is_first && options_.echo) {
+    columns.AddPrompt(PromptOf(choice).tokens, prompt_results_[static_cast<size_t>(choice.prompt)],
+                      choice.position);
+  }
+  columns.Add(choice.logprobs, choice.position);
+  columns.AppendTo(out);
+}
+
+void OpenAiWriter::AppendList(std::string& out, Choice& choice) const {
+  if (!options_.logprobs) {
+    out += "null";
+    return;
+  }
+  AppendLogprobList(
+      out, LogprobStyle{*options_.model->tokenizer, *options_.logprobs, options_.tokens_as_ids},
+      choice.logprobs, choice.position);
+}
+
+void OpenAiWriter::AppendPromptResult(std::string& out, int prompt) const {
+  if (!options_.prompt_logprobs) {
+    out += "null";
+    return;
+  }
+  const auto index = static_cast<size_t>(prompt);
+  AppendPromptLogprobs(out, *options_.model->tokenizer, options_.prompts[index].tokens,
+                       prompt_results_[index], static_cast<size_t>(*options_.prompt_logprobs));
+}
+
+void OpenAiWriter::AppendStreamUsage(std::string& out, const UsageEvent& usage,
+                                     std::string_view created_cache) const {
+  out += R"(,"usage":)";
+  AppendUsage(out, usage.prompt_tokens, usage.completion_tokens);
+  if (options_.model->config.enable_prompt_tokens_details) {
+    out += fmt::format(R"(,"prompt_tokens_details":{{"cached_tokens":{}{}}})", usage.cached_tokens,
+                       created_cache);
+  }
+  out.push_back('}');
+}
+
+void OpenAiWriter::AppendStreamTimes(std::string& out, const UsageEvent& usage) const {
+  if (!tells_times()) return;
+  out += R"(,"metrics":)";
+  usage.clock.AppendTo(out, /*whole=*/false);
+}
+
+}  // namespace sluice

@@ -1,0 +1,101 @@
+// What the writers of OpenAI's completions and chats have in common: they collect the events of
+// each choice, and send a stream's chunks or a whole body.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/answer_writer.h"
+#include "server/api/writers/logprob_json.h"
+
+namespace sluice {
+
+class OpenAiWriter : public AnswerWriter {
+ public:
+  void Write(AnswerStep step) final;
+  bool is_too_large() const final;
+
+ protected:
+  // What is known of a choice and not yet sent: in a stream what one step has added, in a whole
+  // answer everything.
+  struct Choice {
+    int index = 0, prompt = 0;
+    bool begun = false;
+    bool is_first = true;  // nothing of it has been sent
+    std::string text;
+    std::vector<int32_t> tokens;
+    std::vector<TokenLogprobs> logprobs;
+    LogprobPosition position;  // of the next of `logprobs`
+    std::optional<FinishEvent> finish;
+    int64_t num_tokens = 0;  // with those that have been sent
+  };
+
+  struct Format {
+    std::string_view object;       // names the kind of answer in its JSON
+    bool repeats_prompt = false;   // each choice tells of its prompt
+    size_t bytes_per_logprob = 0;  // of the JSON of a token, about
+  };
+
+  OpenAiWriter(Format format, AnswerOptions options, std::shared_ptr<ResponseWriter> client);
+
+  // Chunks of a stream before the first that has tokens. They may send what the choices echo, and
+  // set `echo_sent_`.
+  virtual void SendOpening() {}
+  // The only element of `choices` of a chunk, and what follows the list; no last brace.
+  virtual void AppendChunk(std::string& out, Choice& choice) const = 0;
+  // The last chunk, with include_usage: what follows its empty list; no last brace.
+  virtual void AppendUsageChunk(std::string& out, const UsageEvent& usage) const = 0;
+  // An element of `choices` of a whole body; what follows the list, no last brace.
+  virtual void AppendChoice(std::string& out, Choice& choice) const = 0;
+  virtual void AppendEnd(std::string& out, const UsageEvent& usage) const = 0;
+
+  // `content`: from the first element of `choices` on, without the last brace.
+  void SendChunk(std::string_view content);
+
+  // Values for JSON members; null where they are not to be shown.
+  void AppendColumns(std::string& out, Choice& choice) const;  // the logprobs of a completion
+  void AppendList(std::string& out, Choice& choice) const;     // the logprobs of a chat
+  void AppendPromptResult(std::string& out, int prompt) const;
+  // `,"usage":…` of a stream's last chunk; `created_cache` follows the cached tokens.
+  void AppendStreamUsage(std::string& out, const UsageEvent& usage,
+                         std::string_view created_cache) const;
+  // `,"metrics":…` of a stream's last chunk, where the answer tells its times.
+  void AppendStreamTimes(std::string& out, const UsageEvent& usage) const;
+  // Not with several choices: the times would belong to none of them.
+  bool tells_times() const;
+
+  const AnswerOptions::Prompt& PromptOf(const Choice& choice) const {
+    return options_.prompts[static_cast<size_t>(choice.prompt)];
+  }
+
+  const AnswerOptions options_;
+  std::vector<Choice> choices_;
+  int64_t prompt_tokens_ = 0;  // of all prompts
+  bool echo_sent_ = false;
+
+ private:
+  Choice& ChoiceAt(int index);
+  void StartStream();
+  void Keep(size_t bytes) { kept_bytes_ += bytes; }
+
+  void Take(PromptEvent event);
+  void Take(TokensEvent event);
+  void Take(TextEvent event);
+  void Take(FinishEvent event);
+  void Take(const KeepAliveEvent& event);
+  void Take(const UsageEvent& usage);
+  void Take(const ErrorEvent& event);
+
+  const Format format_;
+  const std::shared_ptr<ResponseWriter> client_;
+  std::string head_;  // of the body and of every chunk, up to the choices
+  std::vector<PromptResult> prompt_results_;
+  Choice* changed_ = nullptr;  // by the step that is being written
+  bool streaming_ = false, opened_ = false;
+  size_t kept_bytes_ = 0;  // of what a whole answer is made of, about
+};
+
+}  // namespace sluice
