@@ -169,6 +169,23 @@ TEST_F(RoutesTest, PauseHoldsRequestsBackAndResumeLetsThemGo) {
   EXPECT_THAT(Ask("POST", "/pause?mode=bogus").body, HasSubstr(R"("param":"query.mode")"));
 }
 
+TEST_F(RoutesTest, ADrainAnswersWhatPauseHoldsBack) {
+  Start(Dev());
+  std::thread running([&] { server_->Run(); });
+  Ask("POST", "/pause");
+  Waiting waiting;
+  AskLater(waiting, "\"max_tokens\":2");
+  EXPECT_TRUE(LoadBecomes(1));
+  std::this_thread::sleep_for(50ms);  // In which it comes to be held.
+  server_->BeginDrain();
+  waiting.thread.join();
+  running.join();
+  EXPECT_EQ(waiting.answer.status, 503);
+  EXPECT_THAT(waiting.answer.head, HasSubstr("retry-after: 1\r\n"));
+  EXPECT_THAT(waiting.answer.body, HasSubstr(R"("type":"ServiceUnavailableError")"));
+  EXPECT_EQ(engine_.requests().size(), 0u);
+}
+
 TEST_F(RoutesTest, HeldRequestsOfClientsThatLeaveAreForgotten) {
   Start(Dev());
   Ask("POST", "/pause");

@@ -87,7 +87,7 @@ void ActiveRequests::AbortRunning() {
 void ActiveRequests::Pause(std::function<void()> on_idle) {
   {
     std::lock_guard lock(mutex_);
-    paused_ = true;
+    paused_ = !draining_;
     if (!running_.empty()) {
       on_idle_.push_back(std::move(on_idle));
       return;
@@ -108,6 +108,19 @@ void ActiveRequests::Resume() {
   }
   for (const Held& entry : held) {
     if (const auto alive = entry.entry.request.lock()) entry.start();
+  }
+}
+
+void ActiveRequests::Drain(const Error& error) {
+  std::vector<Held> held;
+  {
+    std::lock_guard lock(mutex_);
+    draining_ = true;
+    paused_ = false;
+    held.swap(held_);
+  }
+  for (const Held& entry : held) {
+    if (const auto alive = entry.entry.request.lock()) alive->FailFromServer(error);
   }
 }
 

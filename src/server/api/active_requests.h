@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/result.h"
+
 namespace sluice {
 
 // A request as the server controls it from outside.
@@ -18,6 +20,8 @@ class AbortableRequest {
   virtual ~AbortableRequest() = default;
   // Ends it with finish_reason "abort"; what has been sent stays as it is.
   virtual void AbortFromServer() = 0;
+  // Ends it with an error.
+  virtual void FailFromServer(const Error& error) = 0;
   // Called several times per interval: a stream that has sent nothing for that long sends a
   // keep-alive comment.
   virtual void KeepAlive(std::chrono::steady_clock::duration interval) = 0;
@@ -44,6 +48,8 @@ class ActiveRequests {
   // later, on any thread; it must not block.
   void Pause(std::function<void()> on_idle);
   void Resume();
+  // Fails what is held back with `error`, and holds nothing back from now on.
+  void Drain(const Error& error);
   bool paused() const;
 
  private:
@@ -55,7 +61,7 @@ class ActiveRequests {
   std::vector<std::shared_ptr<AbortableRequest>> Named(const std::vector<std::string>& ids) const;
 
   mutable std::mutex mutex_;  // guards what follows
-  bool paused_ = false;
+  bool paused_ = false, draining_ = false;
   std::unordered_map<const AbortableRequest*, Entry> running_;
   struct Held {
     Entry entry;

@@ -64,6 +64,7 @@ class BeamSearchImpl : public BeamSearch {
   void AbortFromServer() override {
     Fail(ServiceUnavailable("The request was ended by the operator of the server."));
   }
+  void FailFromServer(const Error& error) override { Fail(FromError(error)); }
 
   // A stream of beams is only sent once they are complete.
   void KeepAlive(std::chrono::steady_clock::duration) override {}

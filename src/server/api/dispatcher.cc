@@ -32,6 +32,11 @@ Dispatcher::Dispatcher(const ServerConfig& config, Metrics* metrics)
       cors_(config),
       keep_alive_(config.sse_keep_alive_seconds, api_.active) {}
 
+void Dispatcher::BeginDrain() {
+  api_.draining = true;
+  api_.active->Drain(Error{ErrorCode::kUnavailable, kShuttingDown, ""});
+}
+
 void Dispatcher::Stop() {
   keep_alive_.Stop();
   api_.pool.Stop();

@@ -25,8 +25,8 @@ class Dispatcher : public HttpHandler {
 
   // From now on requests reach the model; before, they are answered 503.
   void Attach(std::shared_ptr<const ModelContext> model) { api_.set_model(std::move(model)); }
-  // From now on new work is answered 503.
-  void BeginDrain() { api_.draining = true; }
+  // From now on new work is answered 503, and so is what /pause holds back.
+  void BeginDrain();
   // Drops what waits for a worker and joins the workers.
   void Stop();
 

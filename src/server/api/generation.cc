@@ -70,6 +70,7 @@ class GenerationImpl : public Generation {
   }
 
   void AbortFromServer() override { Post({0, ServerAbort{}}); }
+  void FailFromServer(const Error& error) override { Post({0, error}); }
 
  private:
   static void SetCallbacks(const std::shared_ptr<GenerationImpl>& self, ResponseWriter& client) {
