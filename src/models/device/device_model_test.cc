@@ -332,7 +332,7 @@ std::vector<float> DecodeDeviceRow(const device::Weights& w, int64_t row) {
         break;
       case ElementType::kF8E4M3: value = ToFloat(Float8E4M3{bytes[index]}); break;
       case ElementType::kI8: value = static_cast<float>(static_cast<int8_t>(bytes[index])); break;
-      case ElementType::kF4E2M1:
+      default:
         value = Float4ToFloat(k % 2 == 0 ? bytes[index / 2] & 0xF : bytes[index / 2] >> 4);
         break;
     }
