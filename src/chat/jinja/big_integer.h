@@ -1,17 +1,19 @@
-// Integers outside int64, exact: enough of Python's for what templates do with ids and counters.
+// Integers of any size, for those outside int64: Boost.Multiprecision's, seen by this header's
+// source alone because its own headers take long to compile.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace sluice::jinja {
 
+// Immutable, and cheap to copy.
 class BigInteger {
  public:
-  BigInteger() = default;
+  BigInteger() : BigInteger(0) {}
   BigInteger(int64_t value);
   // Decimal digits with an optional sign. REQUIRES: nothing else in it.
   static BigInteger FromDecimal(std::string_view digits);
@@ -20,9 +22,9 @@ class BigInteger {
   // The integer part of a finite double.
   static BigInteger FromDouble(double value);
 
-  bool is_negative() const { return negative_; }
-  bool is_zero() const { return limbs_.empty(); }
-  size_t num_bytes() const { return limbs_.size() * sizeof(uint32_t); }
+  bool is_negative() const;
+  bool is_zero() const;
+  size_t num_bytes() const;
   std::optional<int64_t> ToInt64() const;
   double ToDouble() const;  // Infinite if too large.
   std::string ToDecimal() const;
@@ -39,10 +41,9 @@ class BigInteger {
   friend bool operator==(const BigInteger& a, const BigInteger& b) { return Compare(a, b) == 0; }
 
  private:
-  static int CompareMagnitude(const BigInteger& a, const BigInteger& b);
-  void Trim();
-  bool negative_ = false;
-  std::vector<uint32_t> limbs_;  // Base 2^32, least significant first, no leading zero.
+  struct Number;
+  explicit BigInteger(std::shared_ptr<const Number> number) : number_(std::move(number)) {}
+  std::shared_ptr<const Number> number_;
 };
 
 }  // namespace sluice::jinja
