@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +10,7 @@
 #include "base/log.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/schemes/settings.h"
-#include "tensor/bfloat16.h"
+#include "tensor/stored_number.h"
 
 namespace sluice {
 namespace {
@@ -160,14 +159,7 @@ Status CheckScales(const StoredLinear& linear) {
       if (bytes[i] > 0x80) return bad(i, "below 0");
       continue;
     }
-    float value = 0;
-    if (format.scale_type == ElementType::kF32) {
-      std::memcpy(&value, matrix.scales + i * 4, 4);
-    } else {
-      uint16_t bits;
-      std::memcpy(&bits, matrix.scales + i * 2, 2);
-      value = format.scale_type == ElementType::kF16 ? HalfToFloat(bits) : ToFloat(BFloat16{bits});
-    }
+    const float value = StoredNumber(matrix.scales, format.scale_type, i);
     if (!IsGoodScale(value)) return bad(i, fmt::format("{}", value));
   }
   return {};

@@ -5,8 +5,7 @@
 #include <functional>
 
 #include "base/check.h"
-#include "tensor/bfloat16.h"
-#include "tensor/float4.h"
+#include "tensor/stored_number.h"
 
 namespace sluice::kernels {
 namespace {
@@ -20,18 +19,6 @@ T Load(const std::byte* address) {
   T value;
   std::memcpy(&value, address, sizeof(T));
   return value;
-}
-
-// A scale in a type of floating point numbers.
-float LoadScale(const std::byte* scales, ElementType type, int64_t index) {
-  switch (type) {
-    case ElementType::kF32: return Load<float>(scales + 4 * index);
-    case ElementType::kBF16: return ToFloat(Load<BFloat16>(scales + 2 * index));
-    case ElementType::kF16: return HalfToFloat(Load<uint16_t>(scales + 2 * index));
-    case ElementType::kF8E8M0:
-    case ElementType::kU8: return PowerOfTwoToFloat(std::to_integer<uint8_t>(scales[index]));
-    default: CHECK(false, "not the type of a scale: {}", ElementTypeName(type));
-  }
 }
 
 // The orders of the inputs in a word; see panel_layout.h.
@@ -115,7 +102,7 @@ void PackBlockScales(const PanelLayout& layout, std::byte* panel_scales, int64_t
   const int64_t step = source.transposed ? (source.rows + block_rows - 1) / block_rows : 1;
   const int64_t first = source_row / block_rows * (source.transposed ? 1 : blocks);
   for (int64_t block = 0; block < blocks; ++block) {
-    const float scale = LoadScale(source.scales, source.format.scale_type, first + block * step);
+    const float scale = StoredNumber(source.scales, source.format.scale_type, first + block * step);
     std::memcpy(panel_scales + (block * kPanelRows + lane) * 4, &scale, 4);
   }
 }
@@ -124,9 +111,9 @@ float RowScale(const StoredMatrix& source, int64_t source_row) {
   const ElementType type = source.format.scale_type;
   switch (source.format.scale_layout) {
     case DataFormat::ScaleLayout::kPerTensor:
-      return LoadScale(source.scales, type, 0) * source.second_scale;
+      return StoredNumber(source.scales, type, 0) * source.second_scale;
     case DataFormat::ScaleLayout::kPerRow:
-      return LoadScale(source.scales, type, source_row) * source.second_scale;
+      return StoredNumber(source.scales, type, source_row) * source.second_scale;
     default: return source.second_scale;
   }
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <set>
 #include <unordered_set>
@@ -15,6 +14,7 @@
 #include "kernels/linear.h"
 #include "models/matrix_source.h"
 #include "models/packing_sink.h"
+#include "tensor/stored_number.h"
 
 namespace sluice {
 namespace {
@@ -67,17 +67,6 @@ void WarnOfOtherHead(const Checkpoint& checkpoint) {
   }
 }
 
-float ElementAt(const std::byte* data, ElementType type, int64_t index) {
-  if (type == ElementType::kF32) {
-    float value;
-    std::memcpy(&value, data + index * 4, 4);
-    return value;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, data + index * 2, 2);
-  return type == ElementType::kF16 ? HalfToFloat(bits) : ToFloat(BFloat16{bits});
-}
-
 // Counts bytes and tells them on.
 class ProgressMeter {
  public:
@@ -102,7 +91,7 @@ std::string RouterProblem(const StoredTensor& tensor) {
   if (!IsPlainFloat(tensor.info->type)) return "";
   const int64_t count = tensor.info->num_elements();
   for (int64_t i = 0; i < count; ++i) {
-    const float value = ElementAt(tensor.bytes().data(), tensor.info->type, i);
+    const float value = StoredNumber(tensor.bytes().data(), tensor.info->type, i);
     if (std::isfinite(value)) continue;
     return fmt::format(
         "tensor '{}' in {} has {} at element {}, expected finite numbers; download "
@@ -321,7 +310,7 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
     for (const ParameterPart& part : vector.parts) {
       const StoredTensor& tensor = *checkpoint.Find(part.name);
       for (int64_t i = 0; i < part.rows; ++i) {
-        vector.target->push_back(ElementAt(tensor.bytes().data(), tensor.info->type, i));
+        vector.target->push_back(StoredNumber(tensor.bytes().data(), tensor.info->type, i));
       }
       meter.Add(static_cast<int64_t>(tensor.info->size_bytes));
     }

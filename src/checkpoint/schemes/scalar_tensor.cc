@@ -1,26 +1,13 @@
 #include "checkpoint/schemes/scalar_tensor.h"
 
 #include <cmath>
-#include <cstring>
 
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "tensor/bfloat16.h"
+#include "tensor/stored_number.h"
 
 namespace sluice {
-
-float FloatElement(const StoredTensor& tensor, int64_t index) {
-  const std::byte* data = tensor.bytes().data();
-  if (tensor.info->type == ElementType::kF32) {
-    float value;
-    std::memcpy(&value, data + index * 4, 4);
-    return value;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, data + index * 2, 2);
-  return tensor.info->type == ElementType::kF16 ? HalfToFloat(bits) : ToFloat(BFloat16{bits});
-}
 
 Result<float> ReadScaleScalar(const StoredTensor& tensor, int64_t count, int64_t index) {
   const TensorInfo& info = *tensor.info;
@@ -40,7 +27,7 @@ Result<float> ReadScaleScalar(const StoredTensor& tensor, int64_t count, int64_t
         count == 0 ? "one number (a scale)" : fmt::format("one number or {} (a scale)", count),
         fmt::format("shape {}", ShapeText(info.shape)));
   }
-  const float value = FloatElement(tensor, size == 1 ? 0 : index);
+  const float value = StoredNumber(tensor.bytes().data(), info.type, size == 1 ? 0 : index);
   if (!std::isfinite(value) || value <= 0)
     return misfit("a scale above 0", fmt::format("the value {}", value));
   constexpr float kLow = 1e-12f, kHigh = 1e6f;

@@ -10,7 +10,4 @@ namespace sluice {
 // (where count is not 0), number `index`. A scale that is not finite or not above 0 is refused.
 Result<float> ReadScaleScalar(const StoredTensor& tensor, int64_t count = 0, int64_t index = 0);
 
-// Element `index` of a tensor of F32, BF16 or F16. REQUIRES: it is one.
-float FloatElement(const StoredTensor& tensor, int64_t index);
-
 }  // namespace sluice

@@ -8,9 +8,8 @@
 #include "kernels/cuda/nvf4_scales.h"
 #include "models/dummy_rows.h"
 #include "tensor/bfloat16.h"
-#include "tensor/float4.h"
-#include "tensor/float8.h"
 #include "tensor/stored_matrix.h"
+#include "tensor/stored_number.h"
 
 namespace sluice {
 namespace {
@@ -22,50 +21,30 @@ using ScaleLayout = DataFormat::ScaleLayout;
 constexpr int64_t kStoredChunkBytes = int64_t{32} << 20;
 // Of rows that are made on the host.
 constexpr int64_t kMadeChunkBytes = int64_t{16} << 20;
-// Rows of a transposed matrix that are turned at once: their numbers of one input fill whole cache
+// Rows of a transposed matrix transposed at once: their elements of one input fill whole cache
 // lines.
-constexpr int64_t kTurnedRows = 64;
+constexpr int64_t kTransposedRows = 64;
 
 int64_t CeilDivide(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-float ScaleAt(const std::byte* scales, ElementType type, int64_t index) {
-  switch (type) {
-    case ElementType::kF32: {
-      float value;
-      std::memcpy(&value, scales + index * 4, 4);
-      return value;
-    }
-    case ElementType::kBF16:
-    case ElementType::kF16: {
-      uint16_t bits;
-      std::memcpy(&bits, scales + index * 2, 2);
-      return type == ElementType::kF16 ? HalfToFloat(bits) : ToFloat(BFloat16{bits});
-    }
-    case ElementType::kF8E8M0:
-    case ElementType::kU8: return PowerOfTwoToFloat(std::to_integer<uint8_t>(scales[index]));
-    default: CHECK(false, "not the type of a scale: {}", ElementTypeName(type));
-  }
-  return 0;
-}
-
 float RowScaleOf(const StoredMatrix& source, int64_t row) {
   switch (source.format.scale_layout) {
     case ScaleLayout::kPerTensor:
-      return ScaleAt(source.scales, source.format.scale_type, 0) * source.second_scale;
+      return StoredNumber(source.scales, source.format.scale_type, 0) * source.second_scale;
     case ScaleLayout::kPerRow:
-      return ScaleAt(source.scales, source.format.scale_type, row) * source.second_scale;
+      return StoredNumber(source.scales, source.format.scale_type, row) * source.second_scale;
     default: return source.second_scale;
   }
 }
 
 // Rows [begin, end) of a matrix whose `units` of T a row lie one below the other, `rows` apart.
 template <typename T>
-void TurnRows(const std::byte* data, int64_t rows, int64_t units, int64_t begin, int64_t end,
-              std::byte* out) {
-  for (int64_t first = begin; first < end; first += kTurnedRows) {
-    const int64_t last = std::min(end, first + kTurnedRows);
+void TransposeRows(const std::byte* data, int64_t rows, int64_t units, int64_t begin, int64_t end,
+                   std::byte* out) {
+  for (int64_t first = begin; first < end; first += kTransposedRows) {
+    const int64_t last = std::min(end, first + kTransposedRows);
     for (int64_t unit = 0; unit < units; ++unit) {
       const std::byte* from = data + unit * rows * static_cast<int64_t>(sizeof(T));
       for (int64_t row = first; row < last; ++row) {
@@ -117,9 +96,9 @@ Status DeviceSink::AddStored(const StoredLinear& part, bool /*decodes*/, int64_t
         source, first_row,
         [&](int64_t begin, int64_t end, std::byte* out) {
           if (plain)
-            TurnRows<uint16_t>(source.data, source.rows, source.cols, begin, end, out);
+            TransposeRows<uint16_t>(source.data, source.rows, source.cols, begin, end, out);
           else
-            TurnRows<uint8_t>(source.data, source.rows, row_bytes, begin, end, out);
+            TransposeRows<uint8_t>(source.data, source.rows, row_bytes, begin, end, out);
         },
         done));
   } else {
@@ -161,7 +140,7 @@ Status DeviceSink::PutMadeRows(const StoredMatrix& source, int64_t first_row, co
   for (int64_t row = 0; row < source.rows; row += chunk_rows) {
     const int64_t rows = std::min(chunk_rows, source.rows - row);
     made_.resize(static_cast<size_t>(rows * row_bytes));
-    parts_.threads.ParallelFor(rows, kTurnedRows, [&](int64_t begin, int64_t end) {
+    parts_.threads.ParallelFor(rows, kTransposedRows, [&](int64_t begin, int64_t end) {
       fill(row + begin, row + end, made_.data() + begin * row_bytes);
     });
     RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads,
@@ -181,7 +160,7 @@ Status DeviceSink::PutScales(const StoredMatrix& source, int64_t first_row) {
     const std::byte* from = source.scales;
     if (source.transposed) {
       made_.resize(static_cast<size_t>(source.rows * groups));
-      TurnRows<uint8_t>(source.scales, source.rows, groups, 0, source.rows, made_.data());
+      TransposeRows<uint8_t>(source.scales, source.rows, groups, 0, source.rows, made_.data());
       from = made_.data();
     }
     if (place_->has_nvf4_scales())
@@ -203,7 +182,7 @@ Status DeviceSink::PutNvF4Scales(const std::byte* scales, int64_t first_row, int
   constexpr int64_t kTileRows = device::kNvF4TileRows;
   const int64_t groups = place_->groups();
   nvf4_scales_.resize(static_cast<size_t>(place_->group_scale_bytes()));  // zeros
-  parts_.threads.ParallelFor(rows, kTurnedRows, [&](int64_t begin, int64_t end) {
+  parts_.threads.ParallelFor(rows, kTransposedRows, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       std::byte* to = nvf4_scales_.data() + device::NvF4ScaleRow(first_row + row, groups);
       for (int64_t group = 0; group < groups; ++group)
@@ -230,7 +209,7 @@ Status DeviceSink::PutBlockScales(const StoredMatrix& source, int64_t first_row)
       const int64_t index =
           source.transposed ? group * stored_blocks + stored : stored * groups + group;
       scales[static_cast<size_t>(block * groups + group)] =
-          ScaleAt(source.scales, source.format.scale_type, index) * source.second_scale;
+          StoredNumber(source.scales, source.format.scale_type, index) * source.second_scale;
     }
   }
   return Put(*place_->group_scales + first_row / block_rows * groups * 4, scales);
