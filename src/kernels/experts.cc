@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "kernels/row_parts.h"
 #include "tensor/bfloat16.h"
 
 namespace sluice::kernels {
@@ -116,25 +117,18 @@ void GatherRows(ThreadPool& pool, const Activations& x, std::span<const int32_t>
 
 void CombineExperts(ThreadPool& pool, const float* y, const int32_t* place, const float* weights,
                     int64_t rows, int64_t top_k, int64_t cols, bool add, float* sum) {
-  // Cut over all elements, so that one row spreads over the threads too.
   constexpr int64_t kGrain = 1024;
-  pool.ParallelFor(rows * cols, kGrain, [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      const int64_t row = begin / cols;
-      const int64_t col = begin % cols;
-      const int64_t count = std::min(end - begin, cols - col);
-      float* out = sum + begin;
-      for (int64_t slot = 0; slot < top_k; ++slot) {
-        const int64_t pair = row * top_k + slot;
-        const float* from = y + place[pair] * cols + col;
-        const float weight = weights == nullptr ? 1.0f : weights[pair];
-        if (slot == 0 && !add) {
-          for (int64_t i = 0; i < count; ++i) out[i] = weight * from[i];
-        } else {
-          for (int64_t i = 0; i < count; ++i) out[i] += weight * from[i];
-        }
+  ForEachRowPart(pool, rows, cols, kGrain, [&](int64_t row, int64_t begin, int64_t end) {
+    float* out = sum + row * cols;
+    for (int64_t slot = 0; slot < top_k; ++slot) {
+      const int64_t pair = row * top_k + slot;
+      const float* from = y + place[pair] * cols;
+      const float weight = weights == nullptr ? 1.0f : weights[pair];
+      if (slot == 0 && !add) {
+        for (int64_t i = begin; i < end; ++i) out[i] = weight * from[i];
+      } else {
+        for (int64_t i = begin; i < end; ++i) out[i] += weight * from[i];
       }
-      begin += count;
     }
   });
 }

@@ -15,8 +15,8 @@ namespace sluice::kernels {
 // ([16 pairs of inputs][16 rows][2]). `scales`: of the steps' groups, multiplied in where the
 // format has groups of 16 or 32 inputs; exact. Both as panel_layout.h lays them out. lines: 64-byte
 // aligned.
-using ExpandFunction = void (*)(const uint8_t* codes, const uint8_t* scales, int64_t steps,
-                                uint8_t* lines);
+using ExpandFunction = void(const uint8_t* codes, const uint8_t* scales, int64_t steps,
+                            uint8_t* lines);
 
 // y[m, n] = (sum over k of x[m, k] * w[n, k]) * row_scales[n] (+ bias[n]); see linear.h and the
 // layout of PackedMatrix.
@@ -41,7 +41,7 @@ struct LinearArgs {
   int64_t block_steps;
 
   // For weights that are codes: how they expand (else null), and where the scales of groups are.
-  ExpandFunction expand;
+  ExpandFunction* expand;
   int64_t code_step_bytes;  // of a step of 32 inputs
   const uint8_t* scales;
   int64_t scale_step_bytes;
@@ -58,8 +58,8 @@ constexpr int64_t kMaxInt8Cols = 131072;
 
 // Computes rows [row_begin, row_end) of the outputs of panels [panel_begin, panel_end). An
 // element's arithmetic must not depend on these ranges.
-using LinearFunction = void (*)(const LinearArgs& args, int64_t row_begin, int64_t row_end,
-                                int64_t panel_begin, int64_t panel_end);
+using LinearFunction = void(const LinearArgs& args, int64_t row_begin, int64_t row_end,
+                            int64_t panel_begin, int64_t panel_end);
 
 // A chunk of a KV cache is cut into at most kAttentionPanels panels of kAttentionPanelPositions
 // positions.
@@ -88,20 +88,22 @@ struct AttentionChunkArgs {
   float* out;      // result [rows, head_dim]: sum of exp(score - largest) * v
 };
 
+using AttentionFunction = void(const AttentionChunkArgs& args);
+
 struct KernelTable {
-  LinearFunction linear_bf16;      // x BF16, w BF16, or codes where there are <= expand_rows rows
-  LinearFunction linear_f32_bf16;  // x F32, w BF16
-  LinearFunction linear_f32;       // x F32, w F32
-  LinearFunction linear_i8;        // x I8, w I8; cols <= kMaxInt8Cols
+  LinearFunction* linear_bf16;      // x BF16, w BF16, or codes where there are <= expand_rows rows
+  LinearFunction* linear_f32_bf16;  // x F32, w BF16
+  LinearFunction* linear_f32;       // x F32, w F32
+  LinearFunction* linear_i8;        // x I8, w I8; cols <= kMaxInt8Cols
   // How many neighbouring panels the linear functions like to be given at once; at most 4.
   int panels_per_unit;
   int64_t expand_rows = 0;
   // Whether linear_bf16 and linear_bf16_packed take block scales, where block_steps divides 16.
   bool has_block_scales = false;
-  ExpandFunction expand_i8;
-  ExpandFunction expand_f8;
-  ExpandFunction expand_nvfp4;
-  ExpandFunction expand_mxfp4;
+  ExpandFunction* expand_i8;
+  ExpandFunction* expand_f8;
+  ExpandFunction* expand_nvfp4;
+  ExpandFunction* expand_mxfp4;
 
   // Where not null: for products of packed_min_rows rows and more, activations are first packed
   // into scratch memory (each call a range of the pack_units() units), then multiplied. The results
@@ -117,7 +119,7 @@ struct KernelTable {
   void (*linear_i8_packed)(const LinearArgs& args, int64_t panel_begin,
                            int64_t panel_end) = nullptr;
 
-  void (*attention_chunk)(const AttentionChunkArgs& args);
+  AttentionFunction* attention_chunk;
 };
 
 // The table in use (dispatch.cc).

@@ -18,7 +18,7 @@ int64_t Steps(int64_t cols) {
   return (cols + kPanelStepInputs - 1) / kPanelStepInputs;
 }
 
-ExpandFunction ExpandFunctionOf(PanelKind kind) {
+ExpandFunction* ExpandFunctionOf(PanelKind kind) {
   const KernelTable& kernels = Kernels();
   switch (kind) {
     case PanelKind::kI8: return kernels.expand_i8;

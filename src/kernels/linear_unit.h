@@ -15,10 +15,10 @@ constexpr int64_t kRowsPerUnit = 768;
 
 // The functions that multiply by a matrix of some format.
 struct LinearPlan {
-  LinearFunction function;
-  ExpandFunction expand;  // of narrow formats that meet F32 or BF16 inputs; else null
-  int64_t block_inputs;   // inputs of a block whose sum has a scale; 0: no blocks
-  bool folds_blocks;      // the function multiplies the sums of blocks by their scales
+  LinearFunction* function;
+  ExpandFunction* expand;  // of narrow formats that meet F32 or BF16 inputs; else null
+  int64_t block_inputs;    // inputs of a block whose sum has a scale; 0: no blocks
+  bool folds_blocks;       // the function multiplies the sums of blocks by their scales
 };
 
 LinearPlan PlanLinear(const PackedMatrix& w, const Activations& x);

@@ -1,33 +1,18 @@
 #include "kernels/split_rows.h"
 
-#include <algorithm>
-
 #include "base/check.h"
+#include "kernels/row_parts.h"
 
 namespace sluice::kernels {
 namespace {
 
-// Calls part(row, begin, end) over all elements of [rows, cols], so that one wide row spreads over
-// the threads too.
-template <typename Part>
-void ForEachPart(ThreadPool& pool, int64_t rows, int64_t cols, Part&& part) {
-  constexpr int64_t kGrain = 4096;
-  pool.ParallelFor(rows * cols, kGrain, [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      const int64_t row = begin / cols;
-      const int64_t col = begin % cols;
-      const int64_t count = std::min(end - begin, cols - col);
-      part(row, col, col + count);
-      begin += count;
-    }
-  });
-}
+constexpr int64_t kGrain = 4096;
 
 }  // namespace
 
 void SplitRows(ThreadPool& pool, const Activations& x, BFloat16* out) {
   CHECK(x.type == ElementType::kF32, "rows to split are F32, not {}", ElementTypeName(x.type));
-  ForEachPart(pool, x.rows, x.cols, [&](int64_t row, int64_t begin, int64_t end) {
+  ForEachRowPart(pool, x.rows, x.cols, kGrain, [&](int64_t row, int64_t begin, int64_t end) {
     const float* from = x.f32() + row * x.stride;
     BFloat16* high = out + 2 * row * x.cols;
     BFloat16* low = high + x.cols;
@@ -40,7 +25,7 @@ void SplitRows(ThreadPool& pool, const Activations& x, BFloat16* out) {
 
 void AddPairs(ThreadPool& pool, const float* pairs, const float* bias, int64_t rows, int64_t cols,
               float* y, int64_t y_stride) {
-  ForEachPart(pool, rows, cols, [&](int64_t row, int64_t begin, int64_t end) {
+  ForEachRowPart(pool, rows, cols, kGrain, [&](int64_t row, int64_t begin, int64_t end) {
     const float* high = pairs + 2 * row * cols;
     const float* low = high + cols;
     float* to = y + row * y_stride;

@@ -7,11 +7,8 @@
 namespace sluice::kernels::amx {
 
 constexpr int64_t kExpandRows = 32;
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                int64_t panel_end);
-void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-              int64_t panel_end);
-void AttentionChunk(const AttentionChunkArgs& args);
+LinearFunction LinearBf16, LinearI8;
+AttentionFunction AttentionChunk;
 
 // Activations as whole tiles for products of many rows; see KernelTable. At most kPackedMaxRows
 // rows at once.

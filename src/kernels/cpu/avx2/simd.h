@@ -139,6 +139,28 @@ inline void StoreBf16(uint16_t* p, Floats v, Mask mask) {
   for (int i = 0; i < CountLanes(mask); ++i) p[i] = buffer[i];
 }
 
+// Integers in 32-bit lanes.
+inline Words SetWords(int value) {
+  return _mm256_set1_epi32(value);
+}
+inline Floats ToFloats(Words v) {
+  return _mm256_cvtepi32_ps(v);
+}
+inline Words AddWords(Words a, Words b) {
+  return _mm256_add_epi32(a, b);
+}
+// The even, and the odd, of the bytes of each lane, as pairs of 16-bit integers with their sign.
+inline Words EvenBytes(Words bytes) {
+  return _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
+}
+inline Words OddBytes(Words bytes) {
+  return _mm256_srai_epi16(bytes, 8);
+}
+// Products of 16-bit integers, each lane's two summed.
+inline Words MulAddPairs(Words a, Words b) {
+  return _mm256_madd_epi16(a, b);
+}
+
 // Neighbouring lanes as pairs: the first numbers of p, at most half as many as there are lanes,
 // each in both lanes of a pair; the lanes of each pair exchanged; a * b - c in first and a * b + c
 // in second lanes.

@@ -6,18 +6,8 @@
 
 namespace sluice::kernels::avx512 {
 
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                int64_t panel_end);
-void LinearF32Bf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                   int64_t panel_end);
-void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-               int64_t panel_end);
-void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-              int64_t panel_end);
-void ExpandI8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
-void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
-void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
-void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines);
-void AttentionChunk(const AttentionChunkArgs& args);
+LinearFunction LinearBf16, LinearF32Bf16, LinearF32, LinearI8;
+ExpandFunction ExpandI8, ExpandF8, ExpandNvfp4, ExpandMxfp4;
+AttentionFunction AttentionChunk;
 
 }  // namespace sluice::kernels::avx512

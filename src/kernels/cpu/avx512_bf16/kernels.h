@@ -7,9 +7,6 @@
 namespace sluice::kernels::avx512_bf16 {
 
 constexpr int64_t kExpandRows = 6;
-void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                int64_t panel_end);
-void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-              int64_t panel_end);
+LinearFunction LinearBf16, LinearI8;
 
 }  // namespace sluice::kernels::avx512_bf16

@@ -28,9 +28,6 @@ inline Words StartSums(const int8_t* x, int64_t cols) {
   }
   return _mm512_set1_epi32(-128 * _mm512_reduce_add_epi32(sums));
 }
-inline Floats ToFloats(Words sums) {
-  return _mm512_cvtepi32_ps(sums);
-}
 
 }  // namespace
 }  // namespace sluice::kernels

@@ -1,17 +1,20 @@
-#include "kernels/cpu/avx2/kernels.h"
-#include "kernels/cpu/avx2/simd.h"
+#include "kernels/cpu/ops/ops.h"
 
 #include "kernels/cpu/linear_inl.h"
 
-namespace sluice::kernels::avx2 {
+namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-// 16 registers hold 6 x 2 sums, two weights and one input; few rows take more panels, to have sums
-// enough in flight.
+// AVX-512: 32 registers hold 5 x 4 sums, four weights twice (as stored and widened) and one input.
+// AVX2: 16 registers hold 6 x 2 sums, two weights and one input; few rows take more panels, so that
+// enough sums are in flight.
 template <bool kBf16Inputs, bool kBf16Weights>
 void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
-  if (row_end - row_begin <= 2) {
+  if constexpr (kLanes == 16) {
+    MultiplyRange<kBf16Inputs, kBf16Weights, 5, 4>(args, row_begin, row_end, panel_begin,
+                                                   panel_end);
+  } else if (row_end - row_begin <= 2) {
     MultiplyRange<kBf16Inputs, kBf16Weights, 2, 3>(args, row_begin, row_end, panel_begin,
                                                    panel_end);
   } else {
@@ -37,4 +40,4 @@ void LinearF32(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64
   Multiply<false, false>(args, row_begin, row_end, panel_begin, panel_end);
 }
 
-}  // namespace sluice::kernels::avx2
+}  // namespace sluice::kernels::SLUICE_ISA

@@ -1,5 +1,5 @@
-#include "kernels/cpu/avx2/kernels.h"
-#include "kernels/cpu/avx2/simd.h"
+// linear with 8-bit integers where there is no dot product of bytes: products of 16-bit integers.
+#include "kernels/cpu/ops/ops.h"
 
 namespace sluice::kernels {
 namespace {
@@ -14,20 +14,16 @@ using Weights = WordPairs;
 using Inputs = WordPairs;
 
 inline WordPairs WeightsOf(Words bytes) {
-  return {_mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), _mm256_srai_epi16(bytes, 8)};
+  return {EvenBytes(bytes), OddBytes(bytes)};
 }
 inline WordPairs InputsOf(uint32_t bytes) {
-  return WeightsOf(_mm256_set1_epi32(static_cast<int>(bytes)));
+  return WeightsOf(SetWords(static_cast<int>(bytes)));
 }
 inline Words Dot(Words sums, const WordPairs& w, const WordPairs& x) {
-  return _mm256_add_epi32(
-      sums, _mm256_add_epi32(_mm256_madd_epi16(w.even, x.even), _mm256_madd_epi16(w.odd, x.odd)));
+  return AddWords(sums, AddWords(MulAddPairs(w.even, x.even), MulAddPairs(w.odd, x.odd)));
 }
 inline Words StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
-  return _mm256_setzero_si256();
-}
-inline Floats ToFloats(Words sums) {
-  return _mm256_cvtepi32_ps(sums);
+  return SetWords(0);
 }
 
 }  // namespace
@@ -35,12 +31,14 @@ inline Floats ToFloats(Words sums) {
 
 #include "kernels/cpu/linear_i8_inl.h"
 
-namespace sluice::kernels::avx2 {
+namespace sluice::kernels::SLUICE_ISA {
 
-// 16 registers hold 3 x 2 sums, two pairs of weights and one of inputs.
+// AVX-512: 32 registers hold 4 x 4 sums, four pairs of weights and one of inputs. AVX2: 16 hold
+// 3 x 2 sums, two pairs of weights and one of inputs.
 void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
-  MultiplyI8Range<3, 1>(args, row_begin, row_end, panel_begin, panel_end);
+  constexpr bool kWide = kLanes == 16;
+  MultiplyI8Range<kWide ? 4 : 3, kWide ? 4 : 1>(args, row_begin, row_end, panel_begin, panel_end);
 }
 
-}  // namespace sluice::kernels::avx2
+}  // namespace sluice::kernels::SLUICE_ISA
