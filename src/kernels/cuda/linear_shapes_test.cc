@@ -119,7 +119,7 @@ TEST(CheckLinear, NamesWhatItRefuses) {
   args.x_type = ElementType::kF32;
   EXPECT_THAT(refusal(args), HasSubstr("F32 inputs"));
   args.x_type = ElementType::kF8E4M3;
-  EXPECT_THAT(refusal(args), HasSubstr("E4M3 inputs are for E4M3 weights"));
+  EXPECT_THAT(refusal(args), HasSubstr("F8_E4M3 inputs are for F8_E4M3 weights"));
   args.w.type = ElementType::kF8E4M3;
   EXPECT_THAT(refusal(args), HasSubstr("expected scales of the inputs"));
   const float scale = 1;
@@ -135,10 +135,10 @@ TEST(CheckLinear, NamesWhatItRefuses) {
   nvf4.w.group_scales = &scale;
   EXPECT_EQ(refusal(nvf4), "");
   nvf4.x_type = ElementType::kF4E2M1;
-  EXPECT_THAT(refusal(nvf4), HasSubstr("E2M1 inputs"));
+  EXPECT_THAT(refusal(nvf4), HasSubstr("found F4 inputs"));
   nvf4.x_type = ElementType::kBF16;
   nvf4.y_type = ElementType::kF4E2M1;
-  EXPECT_THAT(refusal(nvf4), HasSubstr("F4_E2M1 results"));
+  EXPECT_THAT(refusal(nvf4), HasSubstr("found F4 results"));
 
   GroupedLinearArgs grouped = {};
   grouped.linear = args;
