@@ -265,9 +265,9 @@ Result<Value> Convert(od::value source, const ParseLimits& limits, int depth) {
   }
 }
 
-// " (line 3)", where people look for it; texts of one line have no use for it.
-std::string LineOf(std::string_view text, size_t offset) {
-  if (text.find('\n') == std::string_view::npos) return "";
+// " (line 3)", or in texts of one line " (byte 17)".
+std::string PlaceOf(std::string_view text, size_t offset) {
+  if (text.find('\n') == std::string_view::npos) return " (byte " + std::to_string(offset) + ")";
   const auto before = text.substr(0, offset);
   return " (line " + std::to_string(1 + std::count(before.begin(), before.end(), '\n')) + ")";
 }
@@ -304,7 +304,7 @@ Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
     Error error = std::move(value).error();
     const char* location = nullptr;
     if (!document.current_location().get(location))
-      error.message += LineOf(text, static_cast<size_t>(location - padded.data()));
+      error.message += PlaceOf(text, static_cast<size_t>(location - padded.data()));
     return tl::unexpected<Error>(std::move(error));
   }
   // After the whole document there is no location left.

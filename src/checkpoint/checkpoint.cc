@@ -6,9 +6,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/json.h"
+#include "base/json_count.h"
+#include "base/json_fields.h"
 #include "base/log.h"
-#include "base/utf8.h"
-#include "checkpoint/json_cursor.h"
 
 namespace sluice {
 namespace {
@@ -16,6 +17,8 @@ namespace {
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
+// Each takes up to a hundred bytes while the index is read.
+constexpr size_t kMaxIndexValues = 2 * kMaxTensors;
 constexpr size_t kMaxShards = 10'000;
 constexpr size_t kMaxFileNameBytes = 255;
 
@@ -90,55 +93,46 @@ std::string CanonicalName(std::string_view name) {
 }
 
 Result<ShardIndex> ParseShardIndex(std::string_view text) {
-  if (!IsValidUtf8(text)) return Invalid("not valid UTF-8");
   constexpr int kMaxDepth = 16;
+  if (json::CountValues(text) > kMaxIndexValues)
+    return Invalid(fmt::format("holds more than {} values", kMaxIndexValues));
+  const auto root = json::Parse(
+      text, {.max_bytes = kMaxIndexBytes, .max_depth = kMaxDepth, .allow_duplicates = false});
+  if (!root) return Invalid(root.error().message);
+  if (!root->is_object())
+    return Invalid(fmt::format("must be an object, found {}", ShortText(*root)));
+  const JsonFields fields(*root, "");
+  ASSIGN_OR_RETURN(const json::Value* map, fields.Object("weight_map"));
+  if (map == nullptr) return Invalid("has no weight_map");
   ShardIndex index;
-  bool has_map = false;
-  std::set<std::string> files;
-  JsonCursor cursor(text);
-  RETURN_IF_ERROR(
-      cursor.Object("the index", kMaxTensorNameBytes, [&](const std::string& key) -> Status {
-        if (key == "metadata" && cursor.Peek() == '{') {
-          return cursor.Object("metadata", kMaxTensorNameBytes,
-                               [&](const std::string& name) -> Status {
-                                 const char next = cursor.Peek();
-                                 if (name != "total_size" || next < '0' || next > '9')
-                                   return cursor.Skip(kMaxDepth);
-                                 // Some writers put a float here; then the number is not worth
-                                 // comparing.
-                                 JsonCursor attempt = cursor;
-                                 if (const auto size = attempt.Unsigned("total_size"))
-                                   index.total_size = *size;
-                                 return cursor.Skip(kMaxDepth);
-                               });
-        }
-        if (key != "weight_map") return cursor.Skip(kMaxDepth);
-        if (has_map) return cursor.Bad("weight_map stands twice");
-        has_map = true;
-        return cursor.Object("weight_map", kMaxTensorNameBytes, [&](std::string tensor) -> Status {
-          if (cursor.Peek() != '"')
-            return cursor.Bad(fmt::format("weight_map of tensor '{}' must be a file name", tensor));
-          ASSIGN_OR_RETURN(std::string file, cursor.String(kMaxTensorNameBytes));
-          if (!IsPlainFileName(file)) {
-            return Invalid(fmt::format("weight_map of tensor '{}' names '{}': a shard must be a "
-                                       "plain file name in the model's "
-                                       "folder",
-                                       tensor, file),
-                           tensor);
-          }
-          files.insert(file);
-          if (files.size() > kMaxShards)
-            return Invalid(fmt::format("weight_map names more than {} files", kMaxShards));
-          if (index.weight_map.size() == kMaxTensors)
-            return Invalid(fmt::format("more than {} tensors", kMaxTensors));
-          if (!index.weight_map.try_emplace(tensor, std::move(file)).second) {
-            return Invalid(fmt::format("tensor '{}' stands twice in weight_map", tensor), tensor);
-          }
-          return {};
-        });
-      }));
-  if (!cursor.AtEnd()) return cursor.Bad("text after the index's object");
-  if (!has_map) return Invalid("has no weight_map");
+  if (const json::Value* metadata = root->Find("metadata"); metadata != nullptr) {
+    // Some writers put a float here, which is not worth comparing.
+    const json::Value* size = metadata->Find("total_size");
+    if (size != nullptr && size->is_integer() && size->as_integer() > 0)
+      index.total_size = static_cast<uint64_t>(size->as_integer());
+  }
+  std::set<std::string_view> files;
+  for (const auto& [tensor, file] : map->as_object()) {
+    if (!file.is_string()) {
+      return Invalid(fmt::format("weight_map of tensor '{}' must be a file name, found {}",
+                                 ShortName(tensor), ShortText(file)));
+    }
+    if (tensor.size() > kMaxTensorNameBytes)
+      return Invalid(
+          fmt::format("a name of more than {} bytes in weight_map", kMaxTensorNameBytes));
+    if (!IsPlainFileName(file.as_string())) {
+      return Invalid(fmt::format("weight_map of tensor '{}' names '{}': a shard must be a plain "
+                                 "file name in the model's folder",
+                                 ShortName(tensor), ShortName(file.as_string())),
+                     tensor);
+    }
+    files.insert(file.as_string());
+    if (files.size() > kMaxShards)
+      return Invalid(fmt::format("weight_map names more than {} files", kMaxShards));
+    if (index.weight_map.size() == kMaxTensors)
+      return Invalid(fmt::format("more than {} tensors", kMaxTensors));
+    index.weight_map.emplace(tensor, file.as_string());
+  }
   return index;
 }
 

@@ -111,16 +111,17 @@ TEST_F(CheckpointTest, RefusesABadIndex) {
     const char* text;
     const char* message;
   } kCases[] = {
-      {"", "expected '{'"},
-      {"[]", "expected '{'"},
+      {"", "invalid JSON"},
+      {"[]", "must be an object"},
       {"{}", "no weight_map"},
-      {R"({"weight_map":[]})", "expected '{'"},
+      {R"({"weight_map":[]})", "weight_map must be an object"},
       {R"({"weight_map":{"a":1}})", "'a' must be a file name"},
-      {R"({"weight_map":{"a":"x","a":"y"}})", "'a' stands twice"},
-      {R"({"weight_map":{},"weight_map":{}})", "twice"},
-      {R"({"weight_map":{"a":"x"}} trailing)", "after the index"},
+      {R"({"weight_map":{"a":"x","a":"y"}})", "duplicate key 'a'"},
+      {R"({"weight_map":{},"weight_map":{}})", "duplicate key"},
+      {R"({"weight_map":{"a":"x"}} trailing)", "after the value"},
       {"{\"weight_map\":{\"\xff\":\"x\"}}", "UTF-8"},
-      {R"({"metadata":[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]],"weight_map":{}})", "deeply"},
+      {R"({"metadata":[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]],"weight_map":{}})",
+       "nested deeper"},
   };
   for (const auto& test : kCases) {
     AddIndex(test.text);

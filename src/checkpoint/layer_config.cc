@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/json_fields.h"
+#include "base/json_fields.h"
 #include "checkpoint/model_config.h"
 
 namespace sluice {

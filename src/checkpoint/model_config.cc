@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/file.h"
-#include "checkpoint/json_fields.h"
+#include "base/json_fields.h"
 #include "checkpoint/rope_config.h"
 #include "checkpoint/scheme.h"
 

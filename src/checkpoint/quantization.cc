@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "checkpoint/json_fields.h"
+#include "base/json_fields.h"
 
 namespace sluice {
 namespace {

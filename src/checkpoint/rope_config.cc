@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/json_fields.h"
+#include "base/json_fields.h"
 
 namespace sluice {
 namespace {

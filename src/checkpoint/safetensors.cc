@@ -3,111 +3,75 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <optional>
-#include <unordered_set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/utf8.h"
-#include "checkpoint/json_cursor.h"
+#include "base/json.h"
+#include "base/json_count.h"
+#include "base/json_fields.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kMaxMetadataBytes = size_t{16} << 20;
-constexpr int kMaxSkippedDepth = 16;
+constexpr int kMaxHeaderDepth = 16;
+// A tensor's entry has eight or so. Each takes up to a hundred bytes while the header is read.
+constexpr size_t kMaxHeaderValues = 12 * kMaxTensors;
 
 tl::unexpected<Error> Invalid(std::string message) {
   return Fail(ErrorCode::kInvalidData, std::move(message));
 }
 
-// What one entry of the header says, before it is checked against the others.
-struct Entry {
-  std::optional<std::string> dtype;
-  std::optional<std::vector<uint64_t>> shape;
-  std::optional<std::vector<uint64_t>> offsets;
-};
-
-Result<std::vector<uint64_t>> ReadIntegers(JsonCursor& cursor, std::string_view what,
-                                           size_t max_count) {
-  std::vector<uint64_t> values;
-  RETURN_IF_ERROR(cursor.Array(what, [&]() -> Status {
-    if (values.size() == max_count)
-      return cursor.Bad(fmt::format("{} has more than {} numbers", what, max_count));
-    ASSIGN_OR_RETURN(const uint64_t value, cursor.Unsigned(what));
-    values.push_back(value);
-    return {};
-  }));
-  return values;
+Status CheckMetadata(const json::Value& metadata) {
+  if (metadata.is_null()) return {};
+  if (!metadata.is_object())
+    return Invalid(fmt::format("__metadata__ must be an object, found {}", ShortText(metadata)));
+  for (const auto& [key, value] : metadata.as_object()) {
+    if (!value.is_string())
+      return Invalid(fmt::format("__metadata__ entry '{}' must be a string, found {}",
+                                 ShortName(key), ShortText(value)));
+  }
+  return {};
 }
 
-Result<Entry> ReadEntry(JsonCursor& cursor) {
-  Entry entry;
-  RETURN_IF_ERROR(
-      cursor.Object("a tensor's entry", kMaxTensorNameBytes, [&](const std::string& key) -> Status {
-        if (key == "dtype") {
-          if (entry.dtype) return cursor.Bad("dtype stands twice");
-          ASSIGN_OR_RETURN(entry.dtype, cursor.String(64));
-        } else if (key == "shape") {
-          if (entry.shape) return cursor.Bad("shape stands twice");
-          ASSIGN_OR_RETURN(entry.shape, ReadIntegers(cursor, "shape", kMaxTensorRank));
-        } else if (key == "data_offsets") {
-          if (entry.offsets) return cursor.Bad("data_offsets stand twice");
-          ASSIGN_OR_RETURN(entry.offsets, ReadIntegers(cursor, "data_offsets", 2));
-        } else {
-          // Other keys have no meaning in the format; its reference reader passes over them too.
-          return cursor.Skip(kMaxSkippedDepth);
-        }
-        return {};
-      }));
-  return entry;
-}
-
-Status ReadMetadata(JsonCursor& cursor) {
-  if (cursor.Peek() == 'n') return cursor.Skip(0);
-  size_t total = 0;
-  return cursor.Object("__metadata__", kMaxMetadataBytes, [&](const std::string& key) -> Status {
-    if (cursor.Peek() != '"')
-      return cursor.Bad(fmt::format("__metadata__ entry '{}' must be a string", key));
-    ASSIGN_OR_RETURN(const std::string value, cursor.String(kMaxMetadataBytes));
-    total += key.size() + value.size();
-    if (total > kMaxMetadataBytes)
-      return cursor.Bad(fmt::format("__metadata__ larger than {} bytes", kMaxMetadataBytes));
-    return {};
-  });
-}
-
-// Checks one entry by itself. `data_start` is the file offset of the data part.
-Result<TensorInfo> MakeTensor(std::string name, const Entry& entry, uint64_t data_start,
-                              uint64_t data_size) {
-  if (!entry.dtype) return Invalid("has no dtype");
-  if (!entry.shape) return Invalid("has no shape");
-  if (!entry.offsets || entry.offsets->size() != 2)
-    return Invalid("needs data_offsets [begin, end]");
-  const auto type = ParseElementType(*entry.dtype);
+// Checks the entry of one tensor by itself. `data_start` is the file offset of the data part.
+Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
+                              uint64_t data_start, uint64_t data_size) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  if (name.size() > kMaxTensorNameBytes)
+    return Invalid(fmt::format("has a name of more than {} bytes", kMaxTensorNameBytes));
+  if (!entry.is_object())
+    return Invalid(fmt::format("must be an object, found {}", ShortText(entry)));
+  // Other keys have no meaning in the format; its reference reader passes over them too.
+  const JsonFields fields(entry, "");
+  ASSIGN_OR_RETURN(const auto dtype, fields.String("dtype"));
+  ASSIGN_OR_RETURN(const auto shape, fields.Integers("shape", 0, kMax));
+  ASSIGN_OR_RETURN(const auto offsets, fields.Integers("data_offsets", 0, kMax));
+  if (!dtype) return Invalid("has no dtype");
+  if (!shape) return Invalid("has no shape");
+  if (shape->size() > kMaxTensorRank)
+    return Invalid(fmt::format("has a shape of more than {} dimensions", kMaxTensorRank));
+  if (!offsets || offsets->size() != 2) return Invalid("needs data_offsets [begin, end]");
+  const auto type = ParseElementType(*dtype);
   if (!type) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("has dtype '{}', which this program does not read",
-                            entry.dtype->substr(0, 32)));
+                fmt::format("has dtype '{}', which this program does not read", ShortName(*dtype)));
   }
   TensorInfo tensor;
-  tensor.name = std::move(name);
+  tensor.name = name;
   tensor.type = *type;
   uint64_t bits = static_cast<uint64_t>(BitsPerElement(*type));
-  const bool is_empty =
-      std::find(entry.shape->begin(), entry.shape->end(), 0) != entry.shape->end();
-  for (const uint64_t dimension : *entry.shape) {
-    if (dimension > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-      return Invalid("has a shape that is too large");
-    tensor.shape.push_back(static_cast<int64_t>(dimension));
+  tensor.shape = *shape;
+  const bool is_empty = std::find(shape->begin(), shape->end(), 0) != shape->end();
+  for (const int64_t dimension : *shape) {
     if (!is_empty && __builtin_mul_overflow(bits, dimension, &bits))
       return Invalid("has a shape whose size overflows");
   }
   if (is_empty) bits = 0;
   if (bits % 8 != 0) return Invalid(fmt::format("has {} bits, which are no whole bytes", bits));
-  const uint64_t begin = (*entry.offsets)[0], end = (*entry.offsets)[1];
+  const auto begin = static_cast<uint64_t>((*offsets)[0]);
+  const auto end = static_cast<uint64_t>((*offsets)[1]);
   if (end < begin)
     return Invalid(fmt::format("has data_offsets [{}, {}] that run backwards", begin, end));
   if (end > data_size) {
@@ -119,7 +83,7 @@ Result<TensorInfo> MakeTensor(std::string name, const Entry& entry, uint64_t dat
   if (end - begin != bits / 8) {
     return Invalid(fmt::format(
         "of shape {} and dtype {} takes {} bytes, but its data_offsets [{}, {}] hold {}",
-        ShapeText(tensor.shape), *entry.dtype, bits / 8, begin, end, end - begin));
+        ShapeText(tensor.shape), *dtype, bits / 8, begin, end, end - begin));
   }
   tensor.offset = data_start + begin;
   tensor.size_bytes = end - begin;
@@ -191,31 +155,29 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
   }
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
   if (text[0] != '{') return Invalid("header does not begin with '{'");
-  if (!IsValidUtf8(text)) return Invalid("header is not valid UTF-8");
+  if (json::CountValues(text) > kMaxHeaderValues)
+    return Invalid(fmt::format("the header holds more than {} values", kMaxHeaderValues));
+  const auto root = json::Parse(
+      text,
+      {.max_bytes = kMaxHeaderBytes, .max_depth = kMaxHeaderDepth, .allow_duplicates = false});
+  if (!root) return Invalid("the header: " + root.error().message);
 
   const uint64_t data_start = kLengthBytes + length;
   SafetensorsHeader header;
-  std::unordered_set<std::string> names;
-  bool has_metadata = false;
-  JsonCursor cursor(text);
-  RETURN_IF_ERROR(cursor.Object("the header", kMaxTensorNameBytes, [&](std::string name) -> Status {
+  for (const auto& [name, entry] : root->as_object()) {
     if (name == "__metadata__") {
-      if (has_metadata) return cursor.Bad("__metadata__ stands twice");
-      has_metadata = true;
-      return ReadMetadata(cursor);
+      RETURN_IF_ERROR(CheckMetadata(entry));
+      continue;
     }
     if (header.tensors.size() == kMaxTensors)
-      return cursor.Bad(fmt::format("more than {} tensors", kMaxTensors));
-    if (!names.insert(name).second) return Invalid(fmt::format("tensor '{}': stands twice", name));
-    const std::string context = fmt::format("tensor '{}'", name);
-    auto entry = ReadEntry(cursor);
-    if (!entry) return tl::unexpected<Error>(std::move(entry).error().In(context));
-    auto tensor = MakeTensor(std::move(name), *entry, data_start, file_size - data_start);
-    if (!tensor) return tl::unexpected<Error>(std::move(tensor).error().In(context));
+      return Invalid(fmt::format("more than {} tensors", kMaxTensors));
+    auto tensor = ReadTensor(name, entry, data_start, file_size - data_start);
+    if (!tensor) {
+      return tl::unexpected<Error>(
+          std::move(tensor).error().In(fmt::format("tensor '{}'", ShortName(name))));
+    }
     header.tensors.push_back(*std::move(tensor));
-    return {};
-  }));
-  if (!cursor.AtEnd()) return cursor.Bad("text after the header's object");
+  }
   // Empty tensors share their offset with the next one and come before it.
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const TensorInfo& a, const TensorInfo& b) {

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 #include "tokenizer/byte_level.h"
-#include "tokenizer/json_fields.h"
+#include "tokenizer/step_fields.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/unicode.h"
 

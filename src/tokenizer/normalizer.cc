@@ -1,6 +1,6 @@
 #include "tokenizer/normalizer.h"
 
-#include "tokenizer/json_fields.h"
+#include "tokenizer/step_fields.h"
 #include "tokenizer/normal_form.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/unicode.h"

@@ -1,6 +1,6 @@
 #include "tokenizer/post_processor.h"
 
-#include "tokenizer/json_fields.h"
+#include "tokenizer/step_fields.h"
 
 namespace sluice {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "base/utf8.h"
 #include "tokenizer/byte_level.h"
-#include "tokenizer/json_fields.h"
+#include "tokenizer/step_fields.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/split_behavior.h"
 #include "tokenizer/unicode.h"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include "tokenizer/json_fields.h"
+#include "tokenizer/step_fields.h"
 
 namespace sluice {
 namespace {

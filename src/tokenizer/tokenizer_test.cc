@@ -195,14 +195,15 @@ TEST(TokenizerTest, DamagedFilesSayWhere) {
       {Json("added_tokens", R"([{"id":9}])"), "'content'"},
       {Json("added_tokens", R"({"id":9})"), "array"},
       {Json("normalizer", R"("NFC")"), "normalizer"},
-      {Json("normalizer", R"({"type":"Strip","strip_left":1,"strip_right":true})"), "'strip_left'"},
+      {Json("normalizer", R"({"type":"Strip","strip_left":1,"strip_right":true})"),
+       "(Strip).strip_left"},
       {Json("normalizer", R"({"type":"Replace","pattern":{"Both":"a"},"content":""})"), "pattern"},
       {Json("pre_tokenizer",
             R"({"type":"Split","pattern":{"String":" "},"behavior":"Never","invert":false})"),
-       "'Never'"},
+       R"("Never")"},
       {Json("pre_tokenizer", R"({"type":"Metaspace","replacement":"ab"})"), "one character"},
       {Json("pre_tokenizer", R"({"type":"Metaspace","replacement":"_","prepend_scheme":"some"})"),
-       "'some'"},
+       R"("some")"},
       {Json("post_processor", R"({"type":"TemplateProcessing","single":[],"special_tokens":{}})"),
        "sequence A once"},
       {Json(
@@ -210,7 +211,7 @@ TEST(TokenizerTest, DamagedFilesSayWhere) {
            R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}},{"Sequence":{"id":"A"}}],)"
            R"("special_tokens":{"x":{"ids":[99]}}})"),
        "outside the vocabulary"},
-      {Json("decoder", R"({"type":"Strip","content":"a","start":-1,"stop":0})"), "'start'"},
+      {Json("decoder", R"({"type":"Strip","content":"a","start":-1,"stop":0})"), "(Strip).start"},
       {R"({"version":"2.0"})", "version"},
   };
   for (const auto& [text, want] : cases) EXPECT_THAT(ErrorOf(text), HasSubstr(want)) << text;

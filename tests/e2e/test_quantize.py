@@ -56,7 +56,7 @@ def test_a_model_is_no_different_from_itself():
     (["--to", "block-fp8", "--group-scales", "mse"], "--group-scales"),
     (["--to", "block-fp8", "--input-percentile", "99"], "--input-percentile"),
     (["--to", "block-fp8", "--calibrate", HELD_OUT], "--calibrate changes nothing"),
-    (["--to", "block-fp8", "--exclude", "re:(?!x)"], "--exclude"),
+    (["--to", "block-fp8", "--exclude", "re:x{,3}"], "--exclude"),
 ])
 def test_refusals(tmp_path, words, says):
     result = quantize(ABACUS, tmp_path / "out", *words)

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "checkpoint/json_fields.h"
+#include "base/json_fields.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/scheme.h"
 

@@ -1,9 +1,11 @@
-#include "checkpoint/json_fields.h"
+#include "base/json_fields.h"
 
 #include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
+
+#include "base/utf8.h"
 
 namespace sluice {
 
@@ -13,14 +15,14 @@ std::string ShortText(const json::Value& value) {
     return fmt::format("an {}", json::TypeName(value.type()));
   if (value.is_double() && !std::isfinite(value.as_double())) return "a number too large";
   std::string text = json::Write(value);
-  if (text.size() > kShown) text = text.substr(0, kShown) + "...";
+  if (text.size() > kShown) text = std::string(Utf8Prefix(text, kShown)) + "...";
   return text;
 }
 
 std::string ShortName(std::string_view name) {
   constexpr size_t kShown = 60;
   std::string text;
-  json::AppendString(text, name.substr(0, kShown));
+  json::AppendString(text, Utf8Prefix(name, kShown));
   text = text.substr(1, text.size() - 2);  // The quotes.
   if (name.size() > kShown) text += "...";
   return text;
@@ -135,6 +137,13 @@ Result<const json::Value*> JsonFields::Object(std::string_view name) const {
   const json::Value* value = Given(name);
   if (value != nullptr && !value->is_object()) return Bad(name, "an object", *value);
   return value;
+}
+
+Result<const json::Value::Array*> JsonFields::Array(std::string_view name) const {
+  const json::Value* value = Given(name);
+  if (value == nullptr) return nullptr;
+  if (!value->is_array()) return Bad(name, "a list", *value);
+  return &value->as_array();
 }
 
 }  // namespace sluice

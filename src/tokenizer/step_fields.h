@@ -1,6 +1,7 @@
-// Reading the objects of a tokenizer.json with errors that name the place.
+// Reads the steps of a tokenizer.json's pipelines, with errors that name the place.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/result.h"
 
 namespace sluice {
@@ -26,47 +28,40 @@ class StepFields {
                               value.is_object() ? "none" : json::TypeName(value.type())),
                   where);
     }
-    return StepFields(&value, type->as_string(), std::move(where));
+    return StepFields(value, type->as_string(), std::move(where));
   }
 
   const std::string& type() const { return type_; }
   const std::string& where() const { return where_; }
-  const json::Value* Find(std::string_view name) const { return value_->Find(name); }
+  // The value, or null where it is absent or null.
+  const json::Value* Find(std::string_view name) const { return fields_.Given(name); }
 
   // A field; `fallback` where it is absent or null, an error if there is no fallback.
   Result<bool> Bool(std::string_view name, std::optional<bool> fallback = std::nullopt) const {
-    const json::Value* field = Find(name);
-    if (Absent(field) && fallback) return *fallback;
-    if (field == nullptr || !field->is_bool()) return Wrong(name, "true or false", field);
-    return field->as_bool();
+    ASSIGN_OR_RETURN(const std::optional<bool> value, fields_.Bool(name));
+    if (!value && !fallback) return fields_.Missing(name);
+    return value ? *value : *fallback;
   }
   Result<std::string> String(std::string_view name) const {
-    const json::Value* field = Find(name);
-    if (field == nullptr || !field->is_string()) return Wrong(name, "a string", field);
-    return field->as_string();
+    ASSIGN_OR_RETURN(std::optional<std::string> value, fields_.String(name));
+    if (!value) return fields_.Missing(name);
+    return *std::move(value);
   }
   Result<size_t> Count(std::string_view name) const {
-    const json::Value* field = Find(name);
-    if (field == nullptr || !field->is_integer() || field->as_integer() < 0) {
-      return Wrong(name, "a whole number of at least 0", field);
-    }
-    return static_cast<size_t>(field->as_integer());
+    ASSIGN_OR_RETURN(const int64_t value,
+                     fields_.RequiredInteger(name, 0, std::numeric_limits<int64_t>::max()));
+    return static_cast<size_t>(value);
   }
   Result<const json::Value::Array*> Array(std::string_view name) const {
-    const json::Value* field = Find(name);
-    if (field == nullptr || !field->is_array()) return Wrong(name, "an array", field);
-    return &field->as_array();
+    ASSIGN_OR_RETURN(const json::Value::Array* const value, fields_.Array(name));
+    if (value == nullptr) return fields_.Missing(name);
+    return value;
   }
 
   tl::unexpected<Error> Wrong(std::string_view name, std::string_view expected,
                               const json::Value* found) const {
-    std::string text = found == nullptr ? "nothing" : json::TypeName(found->type());
-    if (found != nullptr && found->is_string())
-      text = "'" + found->as_string().substr(0, 100) + "'";
-    return Fail(
-        ErrorCode::kInvalidData,
-        fmt::format("{} ({}): '{}' must be {}, found {}", where_, type_, name, expected, text),
-        where_);
+    static const json::Value kNull;
+    return fields_.Bad(name, expected, found == nullptr ? kNull : *found);
   }
   // For a type that is not among the supported ones.
   tl::unexpected<Error> UnsupportedType(std::string_view supported) const {
@@ -77,13 +72,14 @@ class StepFields {
   }
 
  private:
-  StepFields(const json::Value* value, std::string type, std::string where)
-      : value_(value), type_(std::move(type)), where_(std::move(where)) {}
-  static bool Absent(const json::Value* field) { return field == nullptr || field->is_null(); }
+  StepFields(const json::Value& value, std::string type, std::string where)
+      : type_(std::move(type)),
+        where_(std::move(where)),
+        fields_(value, fmt::format("{} ({}).", where_, type_)) {}
 
-  const json::Value* value_;
   std::string type_;
   std::string where_;
+  JsonFields fields_;
 };
 
 // What the steps of a pipeline together can make of a text: the replacements of a few kilobytes of

@@ -24,7 +24,7 @@ class JsonFields {
 
   // The value, or null where not given.
   const json::Value* Given(std::string_view name) const;
-  // Whether the field stands there at all, be it null.
+  // Whether the object has the field, be it null.
   bool Has(std::string_view name) const { return object_.Find(name) != nullptr; }
 
   Result<std::optional<int64_t>> Integer(std::string_view name, int64_t min, int64_t max) const;
@@ -39,8 +39,9 @@ class JsonFields {
                                                        int64_t max) const;
   // An integer or a list of integers; [] where not given.
   Result<std::vector<int32_t>> TokenIds(std::string_view name) const;
-  // An object of its own; null where not given.
+  // An object or a list inside this one; null where not given.
   Result<const json::Value*> Object(std::string_view name) const;
+  Result<const json::Value::Array*> Array(std::string_view name) const;
 
   tl::unexpected<Error> Bad(std::string_view name, std::string_view expected,
                             const json::Value& found) const;
@@ -53,7 +54,7 @@ class JsonFields {
 
 // A value for an error message: its JSON text, cut short.
 std::string ShortText(const json::Value& value);
-// A name out of a file for an error message: one line, cut short.
+// A name that a file gives, for an error message: one line, cut short.
 std::string ShortName(std::string_view name);
 
 }  // namespace sluice
