@@ -78,19 +78,6 @@ bool IsSlotName(std::string_view name) {
   return name.size() > 4 && name.starts_with("__") && name.ends_with("__");
 }
 
-// What every Python object has.
-bool IsObjectSlot(std::string_view name) {
-  static constexpr std::string_view kNames[] = {
-      "__class__",   "__delattr__",  "__dir__",           "__doc__",          "__eq__",
-      "__format__",  "__ge__",       "__getattribute__",  "__getstate__",     "__gt__",
-      "__hash__",    "__init__",     "__init_subclass__", "__le__",           "__lt__",
-      "__ne__",      "__new__",      "__reduce__",        "__reduce_ex__",    "__repr__",
-      "__setattr__", "__sizeof__",   "__str__",           "__subclasshook__", "__len__",
-      "__iter__",    "__contains__", "__getitem__",       "__add__",          "__mul__",
-      "__call__",    "__dict__",     "__module__"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
-
 // object[key], where that does not raise a TypeError or LookupError.
 std::optional<Value> FindItem(const Value& object, const Value& key) {
   const auto index_in = [&](size_t size) -> std::optional<size_t> {
@@ -155,9 +142,7 @@ Value NoAttribute(const Value& object, std::string_view name) {
 
 std::optional<Value> FindAttribute(const Value& object, std::string_view name) {
   if (object.is_undefined()) {
-    if (IsSlotName(name))
-      return IsObjectSlot(name) ? std::optional(Value::UnsafeAttribute(name, object))
-                                : std::nullopt;
+    if (IsSlotName(name)) return std::nullopt;
     object.FailUndefined();
   }
   if (object.kind() == Kind::kObject) {
@@ -166,7 +151,7 @@ std::optional<Value> FindAttribute(const Value& object, std::string_view name) {
   } else if (auto value = TypeAttribute(object, name)) {
     return value;
   }
-  if (IsSlotName(name) && IsObjectSlot(name)) return Value::UnsafeAttribute(name, object);
+  if (IsSlotName(name)) return Value::UnsafeAttribute(name, object);
   return std::nullopt;
 }
 

@@ -1,8 +1,7 @@
-// Attributes and methods of dict, list, tuple, numbers and bytes.
+// Attributes and methods of dict, list, tuple and bytes.
 #include "chat/jinja/methods.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/utf8.h"
 #include "chat/jinja/arguments.h"
@@ -43,20 +42,12 @@ Value DictCopy(const Value& self, Arguments& arguments) {
   return Value::Dict(std::move(dict));
 }
 
-Value DictFromKeys(const Value&, Arguments& arguments) {
-  const Bound bound("fromkeys", arguments, {"iterable", "value"}, 1);
-  auto dict = std::make_shared<DictData>();
-  for (const Value& key : ToVector(bound[0])) dict->Set(key, bound.Get(1, Value::None()));
-  return Value::Dict(std::move(dict));
-}
-
 std::optional<Value> DictAttribute(const Value& value, std::string_view name) {
   if (name == "get") return BindTo(value, name, DictGet);
   if (name == "items") return BindTo(value, name, View<DictView::Part::kItems>);
   if (name == "keys") return BindTo(value, name, View<DictView::Part::kKeys>);
   if (name == "values") return BindTo(value, name, View<DictView::Part::kValues>);
   if (name == "copy") return BindTo(value, name, DictCopy);
-  if (name == "fromkeys") return BindTo(value, name, DictFromKeys);
   if (IsOneOf(name, {"clear", "pop", "popitem", "setdefault", "update"}))
     return Value::UnsafeAttribute(name, value);
   return std::nullopt;
@@ -103,45 +94,6 @@ std::optional<Value> SequenceAttribute(const Value& value, std::string_view name
   return std::nullopt;
 }
 
-Value AsInteger(const Value& self, Arguments& arguments) {
-  Bound("conjugate", arguments, {});
-  return Posit(self);
-}
-
-Value BitLength(const Value& self, Arguments& arguments) {
-  Bound("bit_length", arguments, {});
-  BigInteger magnitude = ToBigInteger(self);
-  int64_t bits = 0;
-  BigInteger quotient, remainder;
-  if (magnitude.is_negative()) magnitude = -magnitude;
-  for (; !magnitude.is_zero(); magnitude = quotient, ++bits) {
-    Spend(static_cast<int64_t>(magnitude.num_bytes()) * 8);
-    BigInteger::DivideFloor(magnitude, BigInteger(2), quotient, remainder);
-  }
-  return Value::Integer(bits);
-}
-
-Value FloatIsInteger(const Value& self, Arguments& arguments) {
-  Bound("is_integer", arguments, {});
-  return Value::Bool(std::isfinite(self.as_float()) &&
-                     self.as_float() == std::floor(self.as_float()));
-}
-
-std::optional<Value> NumberAttribute(const Value& value, std::string_view name) {
-  if (name == "real") return Posit(value);
-  if (name == "conjugate") return BindTo(value, name, AsInteger);
-  if (value.is_float()) {
-    if (name == "imag") return Value::Float(0);
-    if (name == "is_integer") return BindTo(value, name, FloatIsInteger);
-    return std::nullopt;
-  }
-  if (name == "imag") return Value::Integer(int64_t{0});
-  if (name == "numerator") return Posit(value);
-  if (name == "denominator") return Value::Integer(int64_t{1});
-  if (name == "bit_length") return BindTo(value, name, BitLength);
-  return std::nullopt;
-}
-
 Value DecodeBytes(const Value& self, Arguments& arguments) {
   const Bound bound("decode", arguments, {"encoding", "errors"});
   if (!IsValidUtf8(self.bytes())) FailValue("'utf-8' codec can't decode these bytes");
@@ -156,10 +108,6 @@ std::optional<Value> TypeAttribute(const Value& value, std::string_view name) {
     case Kind::kDict: return DictAttribute(value, name);
     case Kind::kList:
     case Kind::kTuple: return SequenceAttribute(value, name);
-    case Kind::kBool:
-    case Kind::kInteger:
-    case Kind::kBigInteger:
-    case Kind::kFloat: return NumberAttribute(value, name);
     case Kind::kBytes:
       if (name == "decode") return BindTo(value, name, DecodeBytes);
       return std::nullopt;

@@ -262,48 +262,10 @@ Value IsAsciiText(const Value& self, Arguments& arguments) {
   return Value::Bool(self.string().is_ascii());
 }
 
-Value IsPrintableText(const Value& self, Arguments& arguments) {
-  if (self.text().empty()) return Value::Bool(true);
-  return AllCharacters<IsPrintable>(self, arguments);
-}
-
 template <bool kUpper>
 Value IsCase(const Value& self, Arguments& arguments) {
   Bound("isupper", arguments, {});
   return Value::Bool(HasCase(self.text(), kUpper));
-}
-
-Value IsTitleText(const Value& self, Arguments& arguments) {
-  Bound("istitle", arguments, {});
-  bool previous_is_cased = false;
-  bool any = false;
-  const std::string& text = self.text();
-  SpendText(text.size());
-  for (size_t position = 0; position < text.size();) {
-    const char32_t c = NextCodePoint(text, position);
-    if (IsUpper(c) || IsTitle(c)) {
-      if (previous_is_cased) return Value::Bool(false);
-      previous_is_cased = any = true;
-    } else if (IsLower(c)) {
-      if (!previous_is_cased) return Value::Bool(false);
-      any = true;
-    } else {
-      previous_is_cased = false;
-    }
-  }
-  return Value::Bool(any);
-}
-
-Value IsIdentifierText(const Value& self, Arguments& arguments) {
-  Bound("isidentifier", arguments, {});
-  const std::string& text = self.text();
-  SpendText(text.size());
-  for (size_t position = 0; position < text.size();) {
-    const bool is_first = position == 0;
-    const char32_t c = NextCodePoint(text, position);
-    if (is_first ? !IsIdentifierStart(c) : !IsIdentifierPart(c)) return Value::Bool(false);
-  }
-  return Value::Bool(!text.empty());
 }
 
 template <bool kPrefix>
@@ -376,16 +338,6 @@ Value EncodeText(const Value& self, Arguments& arguments) {
   return Value::Bytes(self.text());
 }
 
-Value FormatMap(const Value& self, Arguments& arguments) {
-  const Bound bound("format_map", arguments, {"mapping"}, 1);
-  if (!bound[0].is_dict()) FailType("format_map() argument must be a mapping");
-  Arguments fields;
-  for (const auto& [key, value] : bound[0].dict().entries()) {
-    if (key.is_string()) fields.keyword.emplace_back(key.text(), value);
-  }
-  return BraceFormat(self, fields);
-}
-
 Value StripTagsMethod(const Value& self, Arguments& arguments) {
   Bound("striptags", arguments, {});
   return Value::String(StripTags(self.text()));
@@ -403,7 +355,6 @@ const std::unordered_map<std::string_view, Method>& Methods() {
       {"title", Converted<Title>},
       {"capitalize", Converted<Capitalize>},
       {"swapcase", Converted<SwapCase>},
-      {"casefold", Converted<CaseFold>},
       {"strip", Stripped<Side::kBoth>},
       {"lstrip", Stripped<Side::kLeft>},
       {"rstrip", Stripped<Side::kRight>},
@@ -427,12 +378,9 @@ const std::unordered_map<std::string_view, Method>& Methods() {
       {"isnumeric", AllCharacters<IsNumeric>},
       {"isalnum", AllCharacters<IsAlphanumeric>},
       {"isspace", AllCharacters<IsSpace>},
-      {"isprintable", IsPrintableText},
       {"isascii", IsAsciiText},
       {"isupper", IsCase<true>},
       {"islower", IsCase<false>},
-      {"istitle", IsTitleText},
-      {"isidentifier", IsIdentifierText},
       {"removeprefix", RemoveAffix<true>},
       {"removesuffix", RemoveAffix<false>},
       {"zfill", FillWithZeros},
@@ -442,7 +390,6 @@ const std::unordered_map<std::string_view, Method>& Methods() {
       {"expandtabs", ExpandTabs},
       {"encode", EncodeText},
       {"format", BraceFormat},
-      {"format_map", FormatMap},
   };
   return methods;
 }
@@ -473,10 +420,6 @@ std::optional<Value> StringAttribute(const Value& value, std::string_view name) 
   if (value.is_markup()) {
     if (name == "striptags") return Bind(value, name, StripTagsMethod);
     if (name == "unescape") return Bind(value, name, UnescapeMethod);
-  }
-  if (name == "translate" || name == "maketrans") {
-    Fail(FailureKind::kRuntime,
-         "the method str." + std::string(name) + " is not supported in chat templates");
   }
   return std::nullopt;
 }

@@ -137,58 +137,22 @@ class JsonWriter {
 
   void WriteString(std::string_view text) {
     SpendText(out_.size() + text.size());
-    out_.push_back('"');
-    for (size_t position = 0; position < text.size();) {
-      const char byte = text[position];
-      switch (byte) {
-        case '"':
-          out_ += "\\\"";
-          ++position;
-          continue;
-        case '\\':
-          out_ += "\\\\";
-          ++position;
-          continue;
-        case '\n':
-          out_ += "\\n";
-          ++position;
-          continue;
-        case '\r':
-          out_ += "\\r";
-          ++position;
-          continue;
-        case '\t':
-          out_ += "\\t";
-          ++position;
-          continue;
-        case '\b':
-          out_ += "\\b";
-          ++position;
-          continue;
-        case '\f':
-          out_ += "\\f";
-          ++position;
-          continue;
-        default: break;
-      }
-      const auto unit = static_cast<unsigned char>(byte);
-      if (unit < 0x20 || (style_.ensure_ascii && unit == 0x7F)) {
-        WriteEscape(unit);
-        ++position;
-      } else if (unit < 0x80 || !style_.ensure_ascii) {
-        out_.push_back(byte);
-        ++position;
+    const size_t start = out_.size();
+    json::AppendString(out_, text);
+    if (!style_.ensure_ascii) return;
+    const std::string quoted = out_.substr(start);
+    out_.resize(start);
+    for (size_t position = 0; position < quoted.size();) {
+      const char32_t c = NextCodePoint(quoted, position);
+      if (c < 0x7F) {
+        out_.push_back(static_cast<char>(c));
+      } else if (c < 0x10000) {
+        WriteEscape(c);
       } else {
-        const char32_t c = NextCodePoint(text, position);
-        if (c < 0x10000) {
-          WriteEscape(c);
-        } else {
-          WriteEscape(0xD800 + ((c - 0x10000) >> 10));
-          WriteEscape(0xDC00 + ((c - 0x10000) & 0x3FF));
-        }
+        WriteEscape(0xD800 + ((c - 0x10000) >> 10));
+        WriteEscape(0xDC00 + ((c - 0x10000) & 0x3FF));
       }
     }
-    out_.push_back('"');
   }
 
   void WriteEscape(char32_t unit) {

@@ -42,7 +42,6 @@ std::string Lower(std::string_view text);
 std::string Title(std::string_view text);
 std::string Capitalize(std::string_view text);
 std::string SwapCase(std::string_view text);
-std::string CaseFold(std::string_view text);
 
 // What is left without white space at the ends, or without the code points in `characters` if that
 // is given.
