@@ -1,12 +1,12 @@
-// What the CPU can do and the operating system lets programs use.
+// Instruction sets that the CPU has and the operating system enables.
 #pragma once
 
 #include <string>
 
 namespace sluice {
 
-// Each flag is true only when the CPU has the instructions, the operating system saves their
-// registers, and, for AMX, this process was granted their use.
+// A flag is set only if the CPU has the instructions, the operating system saves their registers
+// and, for AMX, this process was granted their use.
 struct CpuFeatures {
   std::string vendor;
   std::string model;
@@ -18,8 +18,8 @@ struct CpuFeatures {
   bool amx_int8 = false;
 };
 
-// Detected at the first call; the same afterwards. Asks the operating system for the use of AMX
-// where the CPU has it. Thread safety: any thread.
+// Detected at the first call; the same afterwards. Requests the use of AMX from the operating
+// system where the CPU has it. Thread safety: any thread.
 const CpuFeatures& DetectCpuFeatures();
 
 }  // namespace sluice

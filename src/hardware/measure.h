@@ -1,19 +1,19 @@
-// What this machine can do at most, measured: the limits that speeds are judged against.
+// Measured limits of this machine, to compare speeds with.
 #pragma once
 
 #include "base/thread_pool.h"
 
 namespace sluice {
 
-// All figures are for the pool's threads together, the best of several short runs.
+// All figures are totals of the pool's threads, the best of several short runs.
 
-// Bytes a second read from memory, streaming, from a buffer of 1 GiB (less where the machine is
-// small): larger than most caches. 0 when the buffer cannot be had. Takes up to half a second.
+// Streaming read bandwidth in bytes per second, from a buffer of up to 1 GiB (at most an eighth of
+// the available memory). 0 if the buffer cannot be allocated. Takes up to half a second.
 double MeasureReadBandwidth(ThreadPool& pool);
 
-// Floating-point operations a second (a multiply-add counts as two) with the operands in registers.
-// 0 where the CPU lacks the instructions. Each takes a tenth of a second.
-double MeasureFp32Peak(ThreadPool& pool);  // multiply-adds of the widest kind: AVX-512 or AVX2
+// Floating-point operations per second (a multiply-add counts as two) with the operands in
+// registers. 0 where the CPU lacks the instructions. Each takes a tenth of a second.
+double MeasureFp32Peak(ThreadPool& pool);        // multiply-adds of AVX-512 or else AVX2
 double MeasureAvx512Bf16Peak(ThreadPool& pool);  // BF16 dot products of AVX-512
 double MeasureAmxBf16Peak(ThreadPool& pool);     // BF16 dot products of AMX tiles
 

@@ -75,7 +75,7 @@ struct ThreadScratch {
   }
 };
 
-// What a row knows after some chunks: softmax numerators relative to exp(largest), their sum, and
+// The state of a row after some chunks: softmax numerators relative to exp(largest), their sum, and
 // the weighted values.
 struct RowState {
   float largest;

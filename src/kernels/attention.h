@@ -1,5 +1,5 @@
-// paged attention: causal grouped-query attention over a KV cache in blocks, prefill and decode in
-// one call.
+// Paged attention: causal grouped-query attention over a KV cache in blocks, for prefill and decode
+// in the same call.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct KvCacheView {
   KvLayout layout;
   void* k = nullptr;
   void* v = nullptr;
-  // F8_E4M3 alone: a stored code stands for code * scale.
+  // For F8_E4M3: the value of a stored code is code * scale.
   float k_scale = 1;
   float v_scale = 1;
 };
@@ -71,17 +71,18 @@ void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const Attent
 int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max_rows,
                               int64_t max_slices, int64_t max_context, int num_threads);
 
-// out[row, h, :] = softmax(scale * q . K) V over the positions <= the row's own that `span` lets it
-// see. q: F32, row i at q + i * q_stride, [num_heads, head_dim] dense inside a row; query head h
+// out[row, h, :] = softmax(scale * q . K) V over the positions up to the row's own that `span`
+// allows. q: F32, row i at q + i * q_stride, [num_heads, head_dim] dense inside a row; query head h
 // reads KV head h / (num_heads / num_kv_heads). out: dense [rows, num_heads * head_dim], F32 or
 // BF16
-// (`out_type`). AppendKv of the same slices came before. Blocks wholly before what a slice's first
-// row sees are not read; their entries of the block table may hold anything.
+// (`out_type`). AppendKv must have been called for the same slices. Blocks entirely before the
+// first position that a slice's first row attends to are not read; their block table entries may
+// hold anything.
 //
-// The positions are taken in chunks at fixed multiples, each row combining the chunks in order: the
-// result of a row depends on its own position and cache alone, never on the rest of the step or on
-// the number of threads. F8_E4M3 codes are read as numbers of `out_type`, exactly; k_scale
-// multiplies `scale`, v_scale divides the sum of weights that the result is divided by.
+// Positions are processed in chunks at fixed multiples, and each row combines its chunks in order:
+// the result of a row depends only on its own position and cache, never on the rest of the step or
+// the number of threads. F8_E4M3 codes are converted to `out_type` exactly; k_scale multiplies
+// `scale`, v_scale divides the sum of weights that the result is divided by.
 //
 // REQUIRES: 32 <= head_dim <= 256, a multiple of 8; num_heads a multiple of num_kv_heads.
 void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,

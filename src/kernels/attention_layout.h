@@ -1,12 +1,12 @@
-// How keys and values lie inside a block of the cache: known to the attention operator alone.
+// Memory layout of keys and values inside a block of the cache; private to the attention operator.
 //
 // A head's keys (and values) in one block take block_size * head_dim elements. Where block_size is
-// a multiple of 16 they lie in panels of 16 positions, the form in which the kernels read them
-// (kernel_table.h, AttentionChunkArgs): keys have the positions side by side, as a weight has its
-// output rows; values have the elements of a head side by side, and BF16 ones also pair
-// neighbouring positions. F8_E4M3 codes lie as BF16 numbers do, F16 numbers as F32 ones do, and are
-// turned into them when they are read. Other block sizes hold plain rows [block_size, head_dim],
-// which are brought into panels when they are read: correct, and slower.
+// a multiple of 16 they are stored in panels of 16 positions, the form that the kernels read
+// (kernel_table.h, AttentionChunkArgs): in a panel of keys the positions are contiguous, like the
+// output rows of a weight panel; in a panel of values the elements of a head are contiguous, and in
+// BF16 neighbouring positions are also paired. F8_E4M3 codes are laid out like BF16 and F16 like
+// F32, and converted to these when read. Other block sizes hold plain rows [block_size, head_dim],
+// which are copied into panels when read: correct, but slower.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which implementation of the kernels runs: chosen once at start, named, listable and forcible.
+// Selection of the kernels' instruction set: the best available, or one that is forced.
 #pragma once
 
 #include <string_view>
@@ -12,14 +12,14 @@ enum class Isa { kReference, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 std::string_view IsaName(
     Isa isa);  // "reference", "avx2", "avx512", "avx512_bf16", "amx": the words of --cpu-isa
-// Those that this machine (CPU and operating system) and this build can run, the best last.
-// kReference is always there.
+// Those that this machine (CPU and operating system) and this build can run, the best last. Always
+// contains kReference.
 std::vector<Isa> AvailableIsas();
-// The implementation in use. Before SelectIsa it is the best one.
+// The one in use; the best one until SelectIsa is called.
 Isa CurrentIsa();
-// Forces one; "auto" takes the best. kInvalidArgument for an unknown word, kUnsupported for one
-// this machine lacks (the message lists those it has). Not thread-safe: call it before kernels run
-// (tests switch between runs).
+// Selects one by name; "auto" selects the best. kInvalidArgument for an unknown name, kUnsupported
+// for one this machine lacks (the message lists those it has). Not thread-safe: call it while no
+// kernel runs.
 Status SelectIsa(std::string_view name);
 void SelectIsa(Isa isa);  // REQUIRES: available.
 

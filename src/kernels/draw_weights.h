@@ -1,5 +1,5 @@
-// The weights that tokens are drawn by: the same bits on every kind of device. Read by the CUDA
-// compiler too: free of what that cannot read.
+// Sampling weights of tokens, bit-identical on CPU and device. Also compiled by nvcc, so only
+// headers that nvcc accepts.
 #pragma once
 
 #include <stdint.h>
@@ -12,11 +12,11 @@
 
 namespace sluice::kernels {
 
-// Logits are sorted into buckets by their distance from the largest: 32 a unit, the last of
-// everything from 31.97 on.
+// Logits are sorted into buckets by their distance from the largest: 32 buckets per unit; the last
+// takes everything from 31.97 on.
 constexpr int kDrawBuckets = 1024;
 constexpr float kDrawBucketsPerNat = 32;
-// Weights are summed in blocks of so many.
+// Weights are summed in blocks of this many.
 constexpr int64_t kDrawSumBlock = 256;
 
 SLUICE_ON_DEVICE_TOO inline int32_t DrawBucket(float distance) {
@@ -24,15 +24,15 @@ SLUICE_ON_DEVICE_TOO inline int32_t DrawBucket(float distance) {
   return static_cast<int32_t>(bucket < kDrawBuckets - 1 ? bucket : float{kDrawBuckets - 1});
 }
 
-// What a weight counts for in the sum of a bucket. The sums are exact, so that their order does not
-// matter: the weights of a bucket are within 3.2 % of each other and have 24 bits, and what counts
-// in the last bucket are multiples of 2^-80 below 2^-46.
+// The term that a weight adds to the sum of its bucket. The sums are exact, so their order does not
+// matter: the weights of a bucket are within 3.2 % of each other and have 24 bits, and the terms of
+// the last bucket are multiples of 2^-80 below 2^-46.
 SLUICE_ON_DEVICE_TOO inline double BucketWeight(float weight) {
   return weight < 0x1p-57f ? 0.0 : static_cast<double>(weight);
 }
 
-// exp(-x) for x >= 0, relative error below 1e-7; 0 from 87 on. Without branches or calls, so that
-// loops over it vectorise; products and sums are rounded one by one.
+// exp(-x) for x >= 0, relative error below 1e-7; 0 from 87 on. No branches or calls, so that loops
+// over it vectorize; every product and sum is rounded separately.
 SLUICE_ON_DEVICE_TOO inline float ExpOfMinus(float x) {
 #ifdef __CUDA_ARCH__
   const auto times = [](float a, float b) { return __fmul_rn(a, b); };

@@ -1,4 +1,4 @@
-// embedding: rows of the token table.
+// embedding: looks up rows of the token embedding table.
 #pragma once
 
 #include <cstdint>

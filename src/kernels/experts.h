@@ -1,4 +1,4 @@
-// experts: routing of tokens to a mixture of experts, and the way there and back.
+// experts: routing of a mixture of experts, gathering of its inputs and combination of its outputs.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ enum class RouterScore {
   kSigmoid,  // the top_k largest logits, then the sigmoid of each
 };
 
-// Picks experts for every row. logits: F32 [rows, num_experts]. chosen and weights: [rows, top_k],
-// by falling logit, the lower index first among equal ones. `normalize`: the weights of a row are
+// Selects the experts of every row. logits: F32 [rows, num_experts]. chosen and weights: [rows,
+// top_k], by descending logit, ties by ascending index. `normalize`: the weights of a row are
 // divided by their sum. Source of the formulas: transformers' Qwen3MoeTopKRouter and Llama4Router.
 void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
                    int64_t top_k, RouterScore score, bool normalize, int32_t* chosen,
                    float* weights);
 
-// Sorts the pairs (row, slot) by expert, rows in rising order inside an expert. order: [rows *
-// top_k], pair row * top_k + slot of each place; place: [rows * top_k], the inverse; row_begin:
-// [num_experts + 1].
+// Sorts the pairs (row, slot) by expert, rows ascending within an expert. order: [rows * top_k],
+// the pair (row * top_k + slot) at each sorted position; place: [rows * top_k], the inverse
+// permutation; row_begin: [num_experts + 1].
 void GroupByExpert(const int32_t* chosen, int64_t rows, int64_t top_k, int64_t num_experts,
                    int32_t* order, int32_t* place, int32_t* row_begin);
 
@@ -32,9 +32,9 @@ void GroupByExpert(const int32_t* chosen, int64_t rows, int64_t top_k, int64_t n
 void GatherRows(ThreadPool& pool, const Activations& x, std::span<const int32_t> order,
                 int64_t top_k, const float* weights, void* out);
 
-// sum[row, :] (+)= the results of the row's slots, in the order of the slots, each times its weight
+// sum[row, :] (+)= the outputs of the row's slots, in slot order, each multiplied by its weight
 // where `weights` is not null (output scaling). y: F32 dense [rows * top_k, cols] in the order of
-// GroupByExpert. `add`: to what stands in `sum`, else sum is written.
+// GroupByExpert. `add`: accumulate into `sum`, else overwrite it.
 void CombineExperts(ThreadPool& pool, const float* y, const int32_t* place, const float* weights,
                     int64_t rows, int64_t top_k, int64_t cols, bool add, float* sum);
 

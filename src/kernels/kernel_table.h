@@ -34,13 +34,14 @@ struct LinearArgs {
   const float* row_scales;  // [outputs padded to a whole panel] or null
   const float* bias;        // [outputs] or null
 
-  // Where not null: scales of the sums of every `block_steps` steps of 32 inputs, for panel p at
-  // block_scales + p * panel_block_scales, 16 for each block.
+  // Where not null: scales of the partial sums of `block_steps` steps of 32 inputs each; those of
+  // panel p start at block_scales + p * panel_block_scales, 16 per block.
   const float* block_scales;
   int64_t panel_block_scales;
   int64_t block_steps;
 
-  // For weights that are codes: how they expand (else null), and where the scales of groups are.
+  // For weights stored as codes: the function that expands them (else null), and the scales of
+  // their groups.
   ExpandFunction* expand;
   int64_t code_step_bytes;  // of a step of 32 inputs
   const uint8_t* scales;
@@ -49,7 +50,7 @@ struct LinearArgs {
 
   // For the functions on packed activations.
   uint8_t* packed_x;  // scratch of packed_x_bytes()
-  int64_t rows;       // that are packed there
+  int64_t rows;       // packed there
   uint8_t* lines;     // scratch of packed_lines_bytes, of the calling thread
 };
 
@@ -61,7 +62,7 @@ constexpr int64_t kMaxInt8Cols = 131072;
 using LinearFunction = void(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                             int64_t panel_begin, int64_t panel_end);
 
-// A chunk of a KV cache is cut into at most kAttentionPanels panels of kAttentionPanelPositions
+// A chunk of a KV cache has at most kAttentionPanels panels of kAttentionPanelPositions
 // positions.
 constexpr int kAttentionPanelPositions = 16;
 constexpr int kAttentionPanels = 16;
@@ -73,12 +74,12 @@ struct AttentionChunkArgs {
   int rows;
   int head_dim;
   bool bf16;  // type of K and V
-  // Those in which no row sees anything may hold anything.
+  // Panels that no row attends to may hold anything.
   const void* k_panels[kAttentionPanels];  // BF16: [head_dim / 2][16][2]; F32: [head_dim][16]
   const void* v_panels[kAttentionPanels];  // BF16: [8][head_dim][2]; F32: [16][head_dim]
-  // [rows]: the row sees positions [starts, limits) of the chunk, 0 <= starts < limits <=
-  // kAttentionChunk; or none, where limits is 0. Neither falls from a row to a later one that sees
-  // something.
+  // [rows]: the row attends to positions [starts, limits) of the chunk, 0 <= starts < limits <=
+  // kAttentionChunk, or to none where limits is 0. Both are non-decreasing over the rows that
+  // attend to any.
   const int* starts;
   const int* limits;
   float* scores;   // scratch [rows, kAttentionChunk], 64-byte aligned
@@ -91,11 +92,11 @@ struct AttentionChunkArgs {
 using AttentionFunction = void(const AttentionChunkArgs& args);
 
 struct KernelTable {
-  LinearFunction* linear_bf16;      // x BF16, w BF16, or codes where there are <= expand_rows rows
+  LinearFunction* linear_bf16;      // x BF16, w BF16, or codes for up to expand_rows rows
   LinearFunction* linear_f32_bf16;  // x F32, w BF16
   LinearFunction* linear_f32;       // x F32, w F32
   LinearFunction* linear_i8;        // x I8, w I8; cols <= kMaxInt8Cols
-  // How many neighbouring panels the linear functions like to be given at once; at most 4.
+  // The number of neighbouring panels that the linear functions are fastest with; at most 4.
   int panels_per_unit;
   int64_t expand_rows = 0;
   // Whether linear_bf16 and linear_bf16_packed take block scales, where block_steps divides 16.
@@ -105,9 +106,9 @@ struct KernelTable {
   ExpandFunction* expand_nvfp4;
   ExpandFunction* expand_mxfp4;
 
-  // Where not null: for products of packed_min_rows rows and more, activations are first packed
-  // into scratch memory (each call a range of the pack_units() units), then multiplied. The results
-  // are those of linear_bf16 (whose weights may be codes) and linear_i8.
+  // Where not null: for packed_min_rows rows and more, activations are first packed into scratch
+  // memory (each call packs a range of the pack_units() units), then multiplied. Results equal
+  // those of linear_bf16 (whose weights may be codes) and linear_i8.
   int64_t packed_min_rows = 0;
   int packed_panels_per_unit = 0;  // at most; even
   int64_t packed_lines_bytes = 0;

@@ -1,5 +1,5 @@
-// What the tests of the kernels share: every implementation this machine can run, and random
-// numbers.
+// Shared by the kernels' tests: a fixture that runs for every instruction set of this machine, and
+// random numbers.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace sluice::kernels {
 
-// A test suite that runs once for each implementation that this machine has.
+// Fixture of tests that run once for each available instruction set.
 class KernelTest : public testing::TestWithParam<Isa> {
  protected:
   void SetUp() override { SelectIsa(GetParam()); }
@@ -58,7 +58,7 @@ inline std::vector<float> Rounded(const std::vector<float>& values) {
   return result;
 }
 
-// A rounding to BF16 of values that were off by `error` may land one step further.
+// Tolerance of a value rounded to BF16 that was off by `error` before rounding.
 inline float Bf16Tolerance(float expected, float error) {
   return std::abs(expected) * 0x1p-8f + error;
 }

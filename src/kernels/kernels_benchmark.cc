@@ -1,4 +1,4 @@
-// Speeds of the kernels on all cores, beside this machine's measured limits.
+// Throughput of the kernels on all cores, compared with this machine's measured limits.
 //
 // of_limit is the time that the machine's read bandwidth and arithmetic peak allow at least,
 // divided by the time taken: 1 is perfect. Shapes are those of Llama-3.2-1B. Try

@@ -1,4 +1,4 @@
-// linear: y = x W^T, the one matrix product of the model (projections, MLP, logits).
+// linear: y = x W^T, the matrix product of all layers (projections, MLP, logits).
 #pragma once
 
 #include "base/result.h"
@@ -8,45 +8,44 @@
 
 namespace sluice::kernels {
 
-// Bytes that a packed matrix [rows, cols] takes, its scales included.
+// Size in bytes of a packed matrix [rows, cols], scales included.
 int64_t PackedBytes(const DataFormat& format, int64_t rows, int64_t cols);
 
-// Allocates a packed matrix [rows, cols] of zeros. kUnsupported for a format that has no kernels;
-// the message names it and lists those that have.
+// Allocates a packed matrix [rows, cols] of zeros. kUnsupported for a format without kernels; the
+// message names it and lists the supported ones.
 Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int64_t cols,
                                     const char* what);
 
 // Packs rows [source_row, source_row + num_rows) of `source` into rows [first_row, first_row +
 // num_rows) of `matrix`: several checkpoint tensors can fill one matrix (q, k and v; gate and up).
 // A plain source (F32, F16 or BF16) is rounded to the type of a plain matrix (nearest even); any
-// other source has the matrix's format but for the layout of its scale, and its codes are taken
-// over unchanged. A source with a scale per tensor or per row fits a matrix with either. REQUIRES:
-// the rows lie inside both; source.cols == matrix.cols.
+// other source must have the matrix's format except for the layout of its scales, and its codes are
+// copied unchanged. A source with a scale per tensor or per row fits a matrix with either.
+// REQUIRES: the rows are within both; source.cols == matrix.cols.
 void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
               int64_t source_row, int64_t num_rows);
 
-// The values of one row, exactly: out [cols]. The reference of all formats, and the embedding's.
+// Decodes one row exactly: out [cols]. The reference for all formats; used by the embedding.
 void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 
 // y[m, n] = sum over k of x[m, k] * w[n, k], plus bias[n] where `bias` is not null. x: [M, K] F32,
-// BF16 or I8; w: [N, K]; y: [M, N] F32, row stride `y_stride` >= N. Weights of every format meet
-// BF16 inputs in exact products (codes and, for groups of 4-bit numbers, code * scale are exact in
-// BF16), sums are F32, scales of blocks multiply the sums of their block and scales of rows the
-// whole sum. (Where the CPU's BF16 instruction takes subnormal numbers for zero, so do weights
-// below 2^-126, which only MXFP4 has.) An F32 x is computed in F32 with the exact values of the
-// weights. I8 inputs meet I8 weights alone, in exact integer sums that are scaled once at the end.
-// The order of the sum over k is the same for every M, every thread count and every position of the
-// row in x. REQUIRES: x.cols
-// == w.cols.
+// BF16 or I8; w: [N, K]; y: [M, N] F32, row stride `y_stride` >= N. With BF16 inputs the products
+// are exact for weights of every format (codes and, for groups of 4-bit numbers, code * scale are
+// exact in BF16), sums are F32, block scales multiply the sum of their block and row scales the
+// whole sum. (Where the CPU's BF16 instruction flushes subnormal numbers to zero, weights below
+// 2^-126, which only MXFP4 has, are zero.) F32 inputs are multiplied in F32 by the exact values of
+// the weights. I8 inputs require I8 weights: exact integer sums, scaled once at the end. The order
+// of the sum over k is the same for every M, thread count and position of the row in x. REQUIRES:
+// x.cols == w.cols.
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
             int64_t y_stride, const float* bias = nullptr);
 
-// Products, grouped ones too, need scratch memory of the calling thread: for activations of 512
-// rows of the widest matrix in BF16 (none where all products have few rows), and for each thread of
-// the pool some panels of weights in BF16. It grows when it must; a thread that reserves it
-// beforehand allocates nothing later. `max_rows`: of any one matrix's product.
+// Linear and GroupedLinear use scratch memory of the calling thread: 512 rows of BF16 activations
+// of the widest matrix (none where all products have few rows), and some panels of BF16 weights for
+// each thread of the pool. It grows on demand; a thread that reserves it beforehand allocates
+// nothing later. `max_rows`: of the product with any one matrix.
 void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_cols);
-// What that takes on a pool of `num_threads`.
+// The size of that memory on a pool of `num_threads`.
 int64_t LinearScratchBytes(int num_threads, int64_t max_rows, int64_t max_cols);
 
 }  // namespace sluice::kernels

@@ -1,5 +1,5 @@
-// Runs products of activations with packed matrices: one of linear, or one for each expert of
-// grouped linear, so that all their units of work share the threads.
+// Batches products of activations with packed matrices (one for linear, one per expert for grouped
+// linear) and divides all their work among the threads.
 #pragma once
 
 #include <array>
@@ -10,35 +10,35 @@
 
 namespace sluice::kernels {
 
-// Collects products and runs them together. Takes no memory but the calling thread's scratch.
+// Collects products and runs them together. Allocates nothing but the calling thread's scratch.
 class LinearProducts {
  public:
-  // `cols`: the inputs of every product.
+  // `cols`: number of inputs of every product.
   LinearProducts(ThreadPool& pool, int64_t cols) : pool_(pool), cols_(cols) {}
 
-  // Adds y = x W^T + bias, and runs the products before it where there is no room for more.
+  // Adds y = x W^T + bias, running the collected products first if there is no room for another.
   void Add(const PackedMatrix& w, const Activations& x, float* y, int64_t y_stride,
            const float* bias);
-  // Runs what was added.
+  // Runs the collected products.
   void Run();
 
-  // Bytes that packed activations take at most in products of up to `cols` inputs, each of up to
+  // Upper bound in bytes of the packed activations of products with up to `cols` inputs and
   // `max_rows` rows.
   static int64_t PackedBytesAtMost(int64_t max_rows, int64_t cols);
 
  private:
   using PackedFunction = void (*)(const LinearArgs& args, int64_t panel_begin, int64_t panel_end);
-  // What multiplies some rows of activations by one matrix. No initial values, as most of the array
-  // is never used.
+  // Multiplies some rows of activations by one matrix. Not initialized, as most of the array is
+  // never used.
   struct Product {
     LinearPlan plan;
     LinearArgs args;
-    PackedFunction packed;  // null: multiplies the activations as they lie
+    PackedFunction packed;  // null: the activations are not packed
     int64_t rows;
     int64_t panels;
     int64_t panels_per_unit;
     int64_t row_units;
-    int64_t packed_offset;      // of its activations in the scratch memory
+    int64_t packed_offset;      // of its packed activations in the scratch memory
     int64_t pack_units_before;  // of the products before it
     int64_t units_before;
   };

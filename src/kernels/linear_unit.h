@@ -1,4 +1,4 @@
-// How a matrix meets its inputs, and one unit of that work.
+// Choice of the functions for a product, and the computation of one unit of its work.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,25 @@
 
 namespace sluice::kernels {
 
-// Rows that one unit of work multiplies with its panels. More would only help a matrix of few
-// panels less to spread over many threads; a multiple of every kernel's tile height.
+// Maximum rows of a unit of work; a multiple of every kernel's tile height. With more, a matrix of
+// few panels would have too few units for many threads.
 constexpr int64_t kRowsPerUnit = 768;
 
-// The functions that multiply by a matrix of some format.
+// The functions for inputs and weights of given types.
 struct LinearPlan {
   LinearFunction* function;
-  ExpandFunction* expand;  // of narrow formats that meet F32 or BF16 inputs; else null
-  int64_t block_inputs;    // inputs of a block whose sum has a scale; 0: no blocks
-  bool folds_blocks;       // the function multiplies the sums of blocks by their scales
+  ExpandFunction* expand;  // of narrow weights with F32 or BF16 inputs; else null
+  int64_t block_inputs;    // inputs per block with its own scale; 0: no blocks
+  bool folds_blocks;       // `function` itself applies the block scales
 };
 
 LinearPlan PlanLinear(const PackedMatrix& w, const Activations& x);
 
-// The arguments of a product, but for scratch.
+// The arguments of a product, except for its scratch memory.
 LinearArgs LinearArgsOf(const LinearPlan& plan, const PackedMatrix& w, const Activations& x,
                         float* y, int64_t y_stride, const float* bias);
 
-// Scratch that a unit of products of at most `cols` inputs needs, a multiple of 64.
+// Scratch bytes that a unit needs for products of at most `cols` inputs; a multiple of 64.
 int64_t UnitScratchBytes(int64_t cols);
 
 // Computes rows [row_begin, row_end) of the outputs of panels [panel_begin, panel_end): at most
@@ -35,8 +35,8 @@ int64_t UnitScratchBytes(int64_t cols);
 void ComputeUnit(const LinearPlan& plan, const LinearArgs& args, int64_t row_begin, int64_t row_end,
                  int64_t panel_begin, int64_t panel_end, std::byte* scratch);
 
-// Memory of the calling thread for its products: `shared_bytes` (a multiple of 64) for all threads,
-// then UnitScratchBytes for each. Grows to the largest that was asked for.
+// Scratch memory owned by the calling thread: `shared_bytes` (a multiple of 64) for all threads,
+// then UnitScratchBytes for each. Grows to the largest size requested.
 std::byte* LinearScratch(int64_t shared_bytes, int64_t cols, int num_threads);
 
 }  // namespace sluice::kernels

@@ -1,4 +1,4 @@
-// Matrices as the operators see them: views of activations, and weights packed for the kernels.
+// Matrix types of the operators: views of activations, and weights packed for the kernels.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,29 @@
 
 namespace sluice::kernels {
 
-// A view of row-major activations [rows, cols], F32, BF16 or I8. Element (i, j) stands at data + (i
-// * stride + j). Those of type I8 stand for data * scales[i].
+// A view of row-major activations [rows, cols], F32, BF16 or I8. Element (i, j) is at data + (i *
+// stride + j). The value of an I8 element is data * scales[i].
 struct Activations {
   const void* data = nullptr;
   ElementType type = ElementType::kF32;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;             // elements between rows, >= cols
-  const float* scales = nullptr;  // [rows], for I8 alone
+  const float* scales = nullptr;  // [rows]; I8 only
 
   const float* f32() const { return static_cast<const float*>(data); }
   const BFloat16* bf16() const { return static_cast<const BFloat16*>(data); }
 };
 
-// A weight matrix [out, in], packed for the micro-kernels and still in its stored format: in panels
-// of `kPanelRows` output rows, and inside a panel in lines of neighbouring inputs (BF16: [out /
-// 16][in / 2][16][2]; F32: [out / 16][in][16]; the codes of narrow formats as packing.cc says).
+// A weight matrix [out, in], packed for the micro-kernels in its stored format: panels of
+// `kPanelRows` output rows, each panel a sequence of lines of neighbouring inputs (BF16: [out /
+// 16][in / 2][16][2]; F32: [out / 16][in][16]; narrow formats: panel_layout.h).
 // Rows are padded with zeros to a whole panel. The panels are the only copy of the weight in
-// memory: the embedding reads single rows out of them. Ownership: owns its bytes; move-only.
+// memory; the embedding reads single rows from them. Ownership: owns its memory; move-only.
 //
 // The value of element [n, k] is code * its group's scale * row_scales[n]: scales of groups and
-// blocks stay beside the codes, a scale of the whole tensor or of a row and a second scale are
-// row_scales, so that one matrix can be filled from tensors with scales of their own.
+// blocks are kept as stored; a scale of the tensor or of a row, and a second scale, are folded into
+// row_scales, so that one matrix can be filled from tensors with different scales.
 struct PackedMatrix {
   static constexpr int kPanelRows = 16;
 

@@ -1,4 +1,4 @@
-// Before a function that host code and kernels share. Read by the CUDA compiler too: free of
+// Marks functions shared by host and device code. Also compiled by nvcc in every kernel, so without
 // includes.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Packing of weights into panels; the layout stands at PackedMatrix.
+// Packing of weights into panels; layout: PackedMatrix and panel_layout.h.
 #include <algorithm>
 #include <cstring>
 #include <string>

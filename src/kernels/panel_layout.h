@@ -1,13 +1,13 @@
-// Where the numbers of a PackedMatrix stand: shared by packing, decoding of rows and the products.
+// Memory layout of a PackedMatrix, shared by packing, decoding of rows and the products.
 //
-// A panel of a narrow format is lines of 16 words of 32 bits, one for each row, which hold the
-// codes of 4 (8 bits each) or 8 (4 bits each) neighbouring inputs. Padded with zero codes to whole
-// steps. Inside a word the order of the inputs k is what expands with the fewest instructions to
-// lines of BF16 pairs, or feeds a dot product of 8-bit integers:
+// A panel of a narrow format consists of lines of 16 words of 32 bits, one per row, each holding
+// the codes of 4 (8 bits each) or 8 (4 bits each) neighbouring inputs, padded with zero codes to
+// whole steps. The order of the inputs k in a word is the one that takes the fewest instructions to
+// expand to lines of BF16 pairs, or that a dot product of 8-bit integers takes:
 //   INT8  k0 k1 k2 k3                      from the lowest byte on
 //   E4M3  k0 k2 k1 k3                      from the lowest byte on
-//   E2M1  k0 k2 k4 k6 k1 k3 k5 k7          from the lowest half byte on
-// The scales of groups lie as [panel][group][16 rows], bytes for groups and F32 for blocks.
+//   E2M1  k0 k2 k4 k6 k1 k3 k5 k7          from the lowest half byte
+// Scales are laid out as [panel][group][16 rows]: bytes for groups, F32 for blocks.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ enum class PanelKind { kBF16, kF32, kI8, kF8, kBlockF8, kNvfp4, kMxfp4 };
 // Inputs in a step, the unit in which codes expand to BF16: one AMX tile of a panel.
 constexpr int64_t kPanelStepInputs = 32;
 
-// The panels of a format that has kernels.
+// The panels of a supported format.
 struct PanelLayout {
   PanelKind kind = PanelKind::kBF16;
   int64_t panel_bytes = 0;
   int64_t inputs_per_word = 0;    // of narrow formats
-  int64_t group_size = 0;         // inputs that share a scale; 0 where there are no groups
+  int64_t group_size = 0;         // inputs that share a scale; 0: no groups
   int64_t groups = 0;             // of a row, padded to whole steps
   int64_t panel_scale_bytes = 0;  // of groups and blocks
 
@@ -36,13 +36,13 @@ struct PanelLayout {
 
 std::optional<PanelKind> PanelKindOf(const DataFormat& format);
 
-// REQUIRES: the format has kernels.
+// REQUIRES: a supported format (PanelKindOf has a value).
 PanelLayout LayoutOf(const DataFormat& format, int64_t cols);
 
-// The value of a code as the groups' scales multiply it. `index`: of the input inside its word.
+// The value of a code before scaling. `index`: of the input inside its word.
 float CodeValue(PanelKind kind, uint32_t word, int64_t index);
 
-// The scale that stands at `scales`, for group or block number `group` of row `lane`.
+// The scale of group or block `group` of the panel's row `lane`.
 float GroupScale(PanelKind kind, const std::byte* panel_scales, int64_t group, int64_t lane);
 
 inline int64_t NumPanels(int64_t rows) {

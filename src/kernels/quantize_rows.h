@@ -1,4 +1,4 @@
-// quantize rows: the rounding of a linear layer's inputs that a checkpoint's scheme asks for.
+// quantize rows: quantization of a linear layer's inputs as a checkpoint's scheme prescribes.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace sluice::kernels {
 
-// out[i, :] = the values that x[i, :] (F32 or BF16) has after rounding to `format`, as F32, dense
-// [rows, cols]. `input_scale`: the stored scale of kFp8Static and the global scale of kNvfp4. A
-// row's result depends on that row alone. REQUIRES: kind is neither kNone nor kInt8PerToken; cols
-// is a multiple of the group size where there are groups.
+// out[i, :] = x[i, :] (F32 or BF16) rounded to `format` and dequantized, F32 dense [rows, cols].
+// `input_scale`: the stored scale of kFp8Static and the global scale of kNvfp4. A row's result
+// depends only on that row. REQUIRES: kind is neither kNone nor kInt8PerToken; cols is a multiple
+// of the group size where there are groups.
 void RoundRows(ThreadPool& pool, const ActivationFormat& format, float input_scale,
                const Activations& x, float* out);
 
-// Integers and scales of INT8 activations: scale[i] = amax(x[i, :]) / 127, out = x / scale rounded
+// Quantizes activations to INT8: scale[i] = amax(x[i, :]) / 127, out = x / scale rounded
 // to nearest even, in [-127, 127]; a row of zeros has scale 1. out: dense [rows, cols].
 void QuantizeInt8Rows(ThreadPool& pool, const Activations& x, int8_t* out, float* scales);
 

@@ -1,6 +1,5 @@
-// The random numbers of parameters that no checkpoint holds (--load-format dummy): the same on
-// every kind of device, for every way of cutting a tensor into pieces. Read by the CUDA compiler
-// too: free of includes that it would have to read.
+// Random numbers for dummy weights (--load-format dummy): the same on CPU and device, however a
+// tensor is divided among threads. Also compiled by nvcc, so with few includes.
 #pragma once
 
 #include <stdint.h>
@@ -9,7 +8,7 @@
 
 namespace sluice::kernels {
 
-// The finalizer of SplitMix64: neighbouring counters give unrelated numbers.
+// The finalizer of SplitMix64: neighbouring counters give uncorrelated numbers.
 SLUICE_ON_DEVICE_TOO inline uint64_t MixBits(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -17,8 +16,8 @@ SLUICE_ON_DEVICE_TOO inline uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// 64 random bits for element (plain numbers) or byte (codes) `at` of row `row` and those after it:
-// four numbers, or eight bytes, the first in the low bits. `at` is a multiple of 4 or 8.
+// 64 random bits: the four elements (plain numbers) or eight bytes (codes) from `at` on of row
+// `row`, the first in the low bits. `at` is a multiple of 4 or 8.
 SLUICE_ON_DEVICE_TOO inline uint64_t RowBits(uint64_t tensor_seed, int64_t row, int64_t at) {
   return MixBits(MixBits(tensor_seed + static_cast<uint64_t>(row)) + static_cast<uint64_t>(at));
 }
@@ -28,8 +27,8 @@ SLUICE_ON_DEVICE_TOO inline float UniformNumber(uint64_t bits, float scale) {
   return static_cast<float>(static_cast<int16_t>(bits & 0xFFFF)) * scale;
 }
 
-// A random byte as a code: what would be a NaN of an E4M3 number becomes one that is none, -128 of
-// an integer becomes 0.
+// Maps a random byte to a valid code: an E4M3 NaN becomes a finite number, the integer -128 becomes
+// 0.
 SLUICE_ON_DEVICE_TOO inline uint8_t ValidE4m3Code(uint8_t byte) {
   return static_cast<uint8_t>((byte & 0x7F) == 0x7F ? byte & 0xF0 : byte);
 }

@@ -1,5 +1,5 @@
-// rms_norm: y = w * x / sqrt(mean(x^2) + eps), of whole rows or of every attention head by itself
-// (the QK norm), and the residual add before it.
+// rms_norm: y = w * x / sqrt(mean(x^2) + eps), over whole rows or over each attention head (the QK
+// norm), and the residual add before it.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace sluice::kernels {
 void RmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight, float eps,
              int64_t rows, int64_t cols, void* y, ElementType y_type);
 
-// residual += delta (both F32 [rows, cols] dense), then y = RmsNorm(residual). The fused form of
-// the block's two steps; bit-equal to doing them one after the other.
+// residual += delta (both F32 [rows, cols] dense), then y = RmsNorm(residual). Fused; bit-equal to
+// ResidualAdd followed by RmsNorm.
 void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const float* weight,
                 float eps, int64_t rows, int64_t cols, void* y, ElementType y_type);
 

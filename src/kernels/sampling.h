@@ -1,4 +1,4 @@
-// What sampling needs of the logits: maxima, sums, and the largest entries.
+// Reductions over logits for sampling: maximum, log-sum-exp, top k, rank.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,19 @@
 
 namespace sluice::kernels {
 
-// Index of the largest element; the first of equals. NaN counts as smaller than everything.
+// Index of the largest element, the first in a tie. NaN is smaller than every number.
 // REQUIRES: not empty.
 int32_t ArgMax(std::span<const float> logits);
 
 // Largest element and log(sum(exp(x - largest))): log_softmax(x)[i] = x[i] - largest - log_sum.
-// Fixed order of sums.
+// The order of the sum is fixed.
 struct LogSumExp {
   float largest = 0;
   float log_sum = 0;
 };
 LogSumExp ComputeLogSumExp(std::span<const float> logits);
 
-// The `k` largest (index, value), descending, equals by rising index. `scratch` is reused between
-// calls.
+// The `k` largest as (index, value), by descending value, ties by ascending index.
 void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, float>>& out);
 
 // Number of elements greater than `value`.

@@ -1,5 +1,5 @@
 // Random stored matrices of every format for tests, with their values computed from the published
-// formulas, apart from the program's own decoders.
+// formulas, independent of the program's own decoders.
 #pragma once
 
 #include <cmath>
@@ -32,7 +32,7 @@ inline double E8M0Formula(int byte) {
   return byte == 255 ? std::numeric_limits<double>::quiet_NaN() : std::exp2(byte - 127);
 }
 
-// A matrix as a checkpoint stores it, and what its elements are.
+// A matrix as a checkpoint stores it, and its values.
 class StoredSample {
  public:
   StoredSample(const DataFormat& format, int64_t rows, int64_t cols, bool transposed = false)
@@ -98,7 +98,7 @@ class StoredSample {
       default: return static_cast<int8_t>(code);
     }
   }
-  // Scales but for second_scale().
+  // The product of all scales but second_scale().
   double Scale(int64_t n, int64_t k) const {
     using Layout = DataFormat::ScaleLayout;
     switch (format_.scale_layout) {

@@ -1,4 +1,4 @@
-// Cuts a parallel section into units that threads take from one another when they run out.
+// A parallel loop over units of work with work stealing.
 #pragma once
 
 #include <array>
@@ -9,9 +9,9 @@
 
 namespace sluice::kernels {
 
-// Calls body(unit, thread) once for every unit in [0, count). Thread t begins with its own
-// contiguous share, so that the same memory is read by the same thread in every step, and then
-// helps the others to finish theirs. Which thread runs a unit must not matter for its result.
+// Calls body(unit, thread) once for every unit in [0, count). Thread t starts with its own
+// contiguous share, so that the same thread reads the same memory in every step, and then takes
+// units of the others' shares. A unit's result must not depend on the thread that runs it.
 template <typename Body>
 void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
   constexpr int kMaxShares = 128;

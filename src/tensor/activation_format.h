@@ -1,4 +1,4 @@
-// How a scheme wants the inputs of a quantized linear layer rounded.
+// How the inputs of a quantized linear layer are rounded.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@ namespace sluice {
 
 struct ActivationFormat {
   enum class Kind : uint8_t {
-    kNone,          // as they are
+    kNone,          // not rounded
     kFp8Static,     // E4M3 of x / input_scale, the scale stored with the layer
-    kFp8PerToken,   // E4M3 with a scale amax / 448 of the row
-    kFp8PerGroup,   // the same of each `group_size` inputs of the row
-    kNvfp4,         // E2M1 with an E4M3 scale a group of 16 under the layer's global scale
-    kMxfp4,         // E2M1 with an E8M0 scale a group of 32
+    kFp8PerToken,   // E4M3 with a scale amax / 448 per row
+    kFp8PerGroup,   // the same per `group_size` inputs of a row
+    kNvfp4,         // E2M1 with an E4M3 scale per group of 16, times the layer's global scale
+    kMxfp4,         // E2M1 with an E8M0 scale per group of 32
     kInt8PerToken,  // integers of x / scale, scale = amax / 127 of the row
   };
 

@@ -1,4 +1,4 @@
-// BF16 and F16 numbers as bits, and their conversions.
+// Conversion of BF16, and of the bits of F16, to and from F32.
 #pragma once
 
 #include <bit>
@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// A BF16 number: the upper half of a float32. A struct of its own, so that bits are never taken for
-// an integer.
+// A BF16 number: the upper half of a float32. A struct, so that its bits are never mistaken for an
+// integer.
 struct BFloat16 {
   uint16_t bits = 0;
 };

@@ -1,4 +1,4 @@
-// Memory for tensors: owning, aligned, and accounted for by the memory plan.
+// Owned, aligned memory for tensors.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace sluice {
 
-// An owning block of zeroed memory, aligned to 2 MiB where it is that large (so that the kernel can
-// use huge pages) and to 64 bytes otherwise. Pages are touched first by whoever writes them first.
-// Ownership: move-only.
+// A block of zeroed memory, aligned to 2 MiB if at least that large (so that the operating system
+// can use huge pages), else to 64 bytes. Its pages are not touched: the first write places them on
+// a NUMA node. Ownership: move-only.
 class Buffer {
  public:
-  // kResourceExhausted when the machine refuses; `what` names the use in the message.
+  // kResourceExhausted when there is not enough memory; `what` names the use in the message.
   static Result<Buffer> Allocate(size_t size_bytes, const char* what);
 
   Buffer() = default;

@@ -1,4 +1,4 @@
-// How a stored tensor's numbers are coded.
+// Number format of a stored tensor.
 #pragma once
 
 #include "tensor/element_type.h"
@@ -6,8 +6,8 @@
 namespace sluice {
 
 // Describes every stored weight: plain numbers, or narrow numbers with scales. The value of element
-// [n, k] of a matrix [out, in] is data[n, k] * scale[...] * second_scale, where the scale layout
-// tells which scale belongs to it.
+// [n, k] of a matrix [out, in] is data[n, k] * scale[...] * second_scale, where scale_layout
+// determines the scale.
 struct DataFormat {
   enum class ScaleLayout : uint8_t {
     kNone,       // plain numbers
@@ -22,7 +22,7 @@ struct DataFormat {
   ElementType scale_type = ElementType::kF32;
   int group_size = 0;             // input elements a scale covers (kPerGroup, kPerBlock)
   int block_rows = 0;             // output rows a scale covers (kPerBlock)
-  bool has_second_scale = false;  // a float32 factor of the whole tensor on top (NVFP4)
+  bool has_second_scale = false;  // an additional F32 factor of the whole tensor (NVFP4)
 
   friend bool operator==(const DataFormat&, const DataFormat&) = default;
 };

@@ -1,4 +1,4 @@
-// What the types in which numbers are stored are called, and how wide they are.
+// Names and widths of the element types.
 #pragma once
 
 #include <optional>

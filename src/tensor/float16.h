@@ -10,8 +10,8 @@ struct Float16 {
   uint16_t bits = 0;
 };
 
-// Rounds to nearest even; what is beyond +-65504 becomes +-65504, so that there are no infinities
-// among the results; NaN stays NaN. Free of branches, so that a loop over it becomes vector code.
+// Rounds to nearest even; values beyond +-65504 saturate, so that no result is infinite; NaN stays
+// NaN. Branch-free, so that a loop over it vectorizes.
 inline Float16 ToFloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 16 & 0x8000u;
@@ -27,7 +27,7 @@ inline Float16 ToFloat16(float value) {
   return {static_cast<uint16_t>((magnitude > 0x7F800000u ? 0x7E00u : code) | sign)};
 }
 
-// Exact. There are no infinities: what would be one is NaN.
+// Exact. Infinities, which ToFloat16 never makes, become NaN.
 inline float ToFloat(Float16 value) {
   const uint32_t sign = uint32_t{value.bits & 0x8000u} << 16;
   const uint32_t magnitude = value.bits & 0x7FFFu;

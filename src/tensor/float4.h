@@ -1,4 +1,4 @@
-// The narrow formats of 4-bit checkpoints: E2M1 numbers and the E8M0 powers of two that scale them.
+// E2M1 numbers of 4-bit checkpoints, and E8M0 scales (powers of two).
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline float PowerOfTwoToFloat(uint8_t byte) {
 }
 
 // The byte of the power of two that scales a group of E2M1 numbers: the group's largest magnitude
-// rounded to a power of two (from 1.75 on upwards), over the 4 that stands for it in E2M1. This is
+// rounded to a power of two (from 1.75 on upwards), divided by 4, its value in E2M1. This is
 // the rule "even" of Quark and of vLLM's emulation.
 inline uint8_t PowerOfTwoScale(float amax) {
   const uint32_t power = (std::bit_cast<uint32_t>(amax) + 0x00200000u) & 0x7F800000u;

@@ -12,8 +12,8 @@ struct Float8E4M3 {
 
 inline constexpr float kFloat8E4M3Max = 448.0f;
 
-// Rounds to nearest even; what is beyond +-448 becomes +-448, NaN stays NaN. Free of branches, so
-// that a loop over it becomes vector code.
+// Rounds to nearest even; values beyond +-448 saturate, NaN stays NaN. Branch-free, so that a loop
+// over it vectorizes.
 inline Float8E4M3 ToFloat8E4M3(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 24 & 0x80u;

@@ -1,4 +1,4 @@
-// A weight matrix as a checkpoint stores it: what a scheme finds and the kernels pack.
+// A weight matrix as a checkpoint stores it: the input of packing.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 namespace sluice {
 
 // A view of a row-major matrix [rows, cols] = [out, in] with its scales. The value of element [n,
-// k] is data[n, k] * scale * second_scale, where format.scale_layout tells which scale belongs to
-// it. Nothing needs to be aligned. Two elements of type F4_E2M1 share a byte, the even index of the
-// input in the low nibble.
+// k] is data[n, k] * scale * second_scale, where format.scale_layout determines the scale. No
+// alignment is required. Two elements of type F4_E2M1 share a byte, the even input in the low
+// nibble.
 //
-// Where `transposed`, the memory holds [in, out]: element [n, k] stands at row k, column n; scales
-// of groups are [in / group_size, out], and bytes of F4_E2M1 are [in / 2, out]. Ownership: of the
-// mapped file that the pointers lead into.
+// Where `transposed`, the memory holds [in, out]: element [n, k] is at row k, column n; scales
+// of groups are [in / group_size, out], and bytes of F4_E2M1 are [in / 2, out]. Ownership: none;
+// the mapped file must outlive it.
 struct StoredMatrix {
   DataFormat format;
   int64_t rows = 0;  // out
@@ -35,10 +35,11 @@ inline StoredMatrix PlainMatrix(const void* data, ElementType type, int64_t rows
 }
 
 // The values of one row, exactly (one rounding where a scale or second scale is not a power of
-// two): out [cols]. The reference of all formats. REQUIRES: a format as the schemes find it.
+// two): out [cols]. The reference for all formats. REQUIRES: a format that a scheme
+// (checkpoint/schemes) yields.
 void DecodeStoredRow(const StoredMatrix& matrix, int64_t row, float* out);
 
-// Bytes of the data and of the scales.
+// Sizes of the data and of the scales.
 int64_t DataBytes(const StoredMatrix& matrix);
 int64_t ScaleCount(const StoredMatrix& matrix);
 int64_t ScaleBytes(const StoredMatrix& matrix);

@@ -1,5 +1,5 @@
-// Loops of nothing but multiply-adds. Each runs `rounds` rounds and returns the floating-point
-// operations done. Call them only on a CPU that has the instructions: each is compiled for its own.
+// Loops that consist of multiply-adds. Each runs `rounds` rounds and returns the floating-point
+// operations done. Each is compiled for its own instructions: call it only on a CPU that has them.
 #pragma once
 
 #include <stdint.h>

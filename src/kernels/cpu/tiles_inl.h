@@ -1,4 +1,4 @@
-// How a matrix product of the CPU is cut into tiles of rows by panels.
+// Division of a matrix product into tiles of rows by panels.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ inline void RunTile(int64_t row, int64_t rows, int64_t panel, const Tile& tile) 
   tile.template operator()<kRows, kPanels>(row, panel);
 }
 
-// Rows are cut into equal tiles of at most kMaxRows, panels into groups of kWidePanels as long as
-// there are as many.
+// Divides rows into equal tiles of at most kMaxRows, and panels into groups of kWidePanels while
+// that many are left.
 template <int kMaxRows, int kWidePanels, typename Tile>
 inline void ForEachTile(int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end,
                         const Tile& tile) {

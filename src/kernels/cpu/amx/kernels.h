@@ -1,4 +1,4 @@
-// The kernels for AMX with BF16 and INT8; their contracts stand in kernel_table.h. Call them only
+// The kernels for AMX with BF16 and INT8; contracts: kernel_table.h. Call them only
 // where CPU and system have it.
 #pragma once
 

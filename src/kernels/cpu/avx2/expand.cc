@@ -1,4 +1,4 @@
-// Codes of narrow formats to lines of BF16 pairs; the orders of the codes stand in panel_layout.h.
+// Expands codes of narrow formats to lines of BF16 pairs; order of the codes: panel_layout.h.
 //
 // All values are exact in BF16, so the upper half of an F32 is its BF16, whatever its lower half
 // would round to. A vector holds the words of 8 rows: half of a panel's line.

@@ -1,4 +1,4 @@
-// The kernels for AVX2 and FMA; their contracts stand in kernel_table.h. Call them only on a CPU
+// The kernels for AVX2 and FMA; contracts: kernel_table.h. Call them only on a CPU
 // that has these instructions.
 #pragma once
 

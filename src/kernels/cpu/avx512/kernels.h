@@ -1,4 +1,4 @@
-// The kernels for AVX-512 F, BW, DQ and VL; their contracts stand in kernel_table.h. Call them only
+// The kernels for AVX-512 F, BW, DQ and VL; contracts: kernel_table.h. Call them only
 // on a CPU that has these instructions.
 #pragma once
 

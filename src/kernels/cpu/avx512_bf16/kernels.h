@@ -1,4 +1,4 @@
-// The kernels for AVX-512 BF16 and VNNI; their contracts stand in kernel_table.h. Call them only on
+// The kernels for AVX-512 BF16 and VNNI; contracts: kernel_table.h. Call them only on
 // a CPU that has them.
 #pragma once
 
