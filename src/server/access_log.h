@@ -1,4 +1,4 @@
-// The access log: one line an answered request, as uvicorn writes it.
+// The access log: one line per answered request, as uvicorn writes it.
 #pragma once
 
 #include <unistd.h>
@@ -15,15 +15,16 @@
 namespace sluice {
 
 // Writes lines to the standard output from a thread of its own, so that a slow terminal or a full
-// pipe holds nothing up. At most kMaxWaiting lines wait; further ones are dropped, and how many is
-// told once there is room again. Thread safety: all methods may be called from any thread.
+// pipe blocks nothing else. At most kMaxWaiting lines are queued; further ones are dropped, and a
+// line reports their number once there is room. Thread safety: all methods may be called from any
+// thread.
 class AccessLog {
  public:
   static constexpr size_t kMaxWaiting = 8192;
 
-  // `file` is an open descriptor and stays so.
+  // `file` is an open descriptor, which is not closed.
   explicit AccessLog(const ServerConfig& config, int file = STDOUT_FILENO);
-  // Writes what waits, but waits no longer than a second for a standard output that takes nothing.
+  // Writes what is queued, but waits at most a second for a blocked standard output.
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
@@ -40,7 +41,7 @@ class AccessLog {
 
   const bool disabled_;
   const std::vector<std::string> quiet_paths_;
-  // Shared with the thread, which outlives this object where its output is stuck.
+  // Shared with the thread, which outlives this object if its output is blocked.
   const std::shared_ptr<Queue> queue_;
   std::thread thread_;
 };

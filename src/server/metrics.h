@@ -29,9 +29,8 @@ class Histogram {
   void Observe(double value, uint64_t times = 1);
 
   const std::vector<double>& bounds() const { return bounds_; }
-  const std::vector<uint64_t>& counts() const {
-    return counts_;
-  }  // one a bound, then those above all
+  // One per bound, then that of values above all bounds.
+  const std::vector<uint64_t>& counts() const { return counts_; }
   double sum() const { return sum_; }
   uint64_t count() const { return count_; }
 
@@ -42,15 +41,14 @@ class Histogram {
   uint64_t count_ = 0;
 };
 
-// What the server knows of itself. One instance serves the engine's thread, the I/O threads and
-// whoever reads it. Thread safety: all methods may be called from any thread; each holds one mutex
-// for well under a microsecond, but Text().
+// Collects the metrics of one server. Thread safety: all methods may be called from any thread;
+// each but Text() holds one mutex for well under a microsecond.
 class Metrics : public EngineObserver {
  public:
   Metrics();
 
-  // Until then only what concerns the process and HTTP is shown. `config`: what
-  // vllm:cache_config_info tells of the options.
+  // Before, only metrics of the process and of HTTP are shown. vllm:cache_config_info shows options
+  // from `config`.
   void SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config = {});
 
   void OnStep(const StepStats& stats) override;
@@ -70,16 +68,16 @@ class Metrics : public EngineObserver {
   int64_t num_waiting() const;
   double cache_usage() const;
 
-  // The whole of /metrics. `idle`: nothing runs or waits now, whatever the last step said (what was
-  // aborted since makes no step of its own).
+  // The whole of /metrics. `idle`: nothing runs or waits now, whatever the last step reported
+  // (requests that are aborted after it make no further step).
   std::string Text(bool idle) const;
 
   // trtllm-serve's /metrics: the steps since the last call, at most kMaxIterations of them, as a
   // JSON array; [] unless --enable_iter_perf_stats or its YAML key asked for them.
   std::string TakeIterations();
 
-  // One line about the last interval in vLLM's words; "" if nothing happened in it. Called by one
-  // thread at a time.
+  // One log line about the interval since the last call, as vLLM words it; "" if nothing happened.
+  // Called by one thread at a time.
   std::string ThroughputLine();
 
  private:

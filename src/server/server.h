@@ -13,11 +13,11 @@ namespace sluice {
 
 class Metrics;
 
-// Life: Create binds the port and answers (/health 503 "loading", /metrics) while the model loads;
-// Attach connects the engine, from then on requests are served; Run blocks until a drain has ended.
-// Once Run has returned the engine is not used any more; it is destroyed before the server, to
-// whose observer it reports. Thread safety: BeginDrain and Stop may be called from any thread, also
-// from a signal-handling thread.
+// Life cycle: Create binds the port and answers /health (503 "loading") and /metrics while the
+// model loads; Attach connects the engine, and requests are served; Run blocks until a drain has
+// ended. After Run the engine is not used any more; it is destroyed before the server, to whose
+// observer it reports. Thread safety: BeginDrain and Stop may be called from any thread, also from
+// a signal-handling thread.
 class Server {
  public:
   // kAddressInUse if the port is taken, naming it and what to do.

@@ -8,21 +8,21 @@
 
 namespace sluice {
 
-// Whose answers are given where they differ. kVllm: those of `vllm serve`; kTrtllm: those of
-// `trtllm-serve`; kSluice: vLLM's, and a few conveniences that it does not have.
+// Which server's answers are given where they differ. kVllm: those of `vllm serve`; kTrtllm: those
+// of `trtllm-serve`; kSluice: vLLM's, and a few routes that it does not have.
 enum class ApiDialect { kSluice, kVllm, kTrtllm };
 
 struct ServerConfig {
   ApiDialect dialect = ApiDialect::kSluice;
   std::string host = "0.0.0.0";
-  uint16_t port = 8000;               // 0: any free port, told by Server::port()
+  uint16_t port = 8000;               // 0: any free port, see Server::port()
   std::vector<std::string> api_keys;  // empty: no authentication
-  std::vector<std::string>
-      served_model_names;      // first is the one in answers; empty: the model argument
+  // Answers have the first; empty: the model argument.
+  std::vector<std::string> served_model_names;
   std::string model_argument;  // as the user gave it ("root" in /v1/models)
-  std::string root_path;       // prefix that a proxy strips or keeps; both are answered
+  std::string root_path;       // a proxy's prefix; paths with and without it are answered
 
-  // CORS, as vllm serve: no browser page of another origin may call unless it is named here.
+  // CORS, as vllm serve: pages of other origins may call only if they are named here.
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_methods = {"*"};
   std::vector<std::string> allowed_headers = {"*"};
@@ -30,17 +30,17 @@ struct ServerConfig {
 
   // Limits.
   uint64_t max_body_bytes = uint64_t{64} << 20;
-  // Of all requests that are not answered and all answers that are not sent, together; at least two
-  // requests of the largest size. What is large and comes above it is answered 503.
+  // Memory of all requests that are not answered and all answers that are not sent; at least two
+  // requests of the largest size. Large requests beyond it are answered 503.
   uint64_t max_held_bytes = uint64_t{1} << 30;
   uint32_t max_header_bytes = 1 << 20;
   int max_connections = 4096;
-  int max_pending_requests = 4096;  // taken in and not finished; more are answered 503
+  int max_pending_requests = 4096;  // accepted and not finished; more are answered 503
   double keep_alive_seconds = 5;
   double header_timeout_seconds = 30;  // from the first byte of a request to the end of its head
   double body_timeout_seconds = 120;
-  double write_timeout_seconds = 300;  // a client that reads nothing for so long is dropped
-  // An answer that is sent as a whole may be so large; a request whose answer grows larger fails.
+  double write_timeout_seconds = 300;  // a client that reads nothing for that long is dropped
+  // Of an answer that is not streamed; a request whose answer grows larger fails.
   uint64_t max_answer_bytes = uint64_t{512} << 20;
   int io_threads = 1;
   int worker_threads = 2;  // rendering, encoding, detokenizing
@@ -63,7 +63,7 @@ struct ServerConfig {
   bool enable_docs = true;  // /docs, /redoc and /openapi.json
   bool dev_mode = false;    // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...
   bool enable_per_request_metrics = false;
-  double sse_keep_alive_seconds = 0;  // 0: no comments in a stream that has nothing to say
+  double sse_keep_alive_seconds = 0;  // between comments in a stream without news; 0: none
   // raw_logprobs | processed_logprobs | raw_logits | processed_logits
   std::string logprobs_mode = "raw_logprobs";
   std::string fingerprint_mode = "full";    // of system_fingerprint: full | hash | custom | none
@@ -71,7 +71,7 @@ struct ServerConfig {
   int stream_interval = 1;                  // tokens in one event of a stream
   bool skip_model_name_validation = false;  // any "model" is taken
   std::string tool_call_parser;             // "" for none
-  bool enable_iteration_stats = false;      // trtllm-serve: GET /metrics tells of every step
+  bool enable_iteration_stats = false;      // trtllm-serve: GET /metrics lists every step
 
   // Limits of one request.
   int max_stop_strings = 4;
@@ -89,7 +89,7 @@ struct ServerConfig {
   bool disable_log_stats = false;
   bool priority_scheduling = false;
 
-  // What /metrics tells of the engine's options.
+  // Options of the engine that /metrics shows.
   bool enable_prefix_caching = true;
   std::optional<double> memory_utilization;
   std::optional<int64_t> num_blocks_override;

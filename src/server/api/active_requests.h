@@ -1,4 +1,4 @@
-// The generations that run now, so that an operator can hold them back or end them.
+// The requests in progress: operators can pause and abort them, and streams are kept alive.
 #pragma once
 
 #include <chrono>

@@ -126,11 +126,11 @@ ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt promp
   return {};
 }
 
-void StartAnswer(const RouteCall& call, AnswerShape shape, AnswerPlan plan,
+void StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan plan,
                  const SamplingFields& fields, std::string_view logged) {
   ApiContext& api = call.api;
   LogRequest(api.config, plan.generation, plan.generation.sampling[0], logged);
-  auto writer = MakeAnswerWriter(shape, std::move(plan.options), call.client);
+  auto writer = make_writer(std::move(plan.options), call.client);
   if (!fields.use_beam_search) {
     return Generation::Start(call.model, &api.pool, api.active, call.client,
                              std::move(plan.generation), std::move(writer));

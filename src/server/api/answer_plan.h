@@ -30,7 +30,7 @@ ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt promp
 
 // REQUIRES: called on a worker; the plan has a prompt. `logged`: the text of the first, for
 // --enable-log-requests.
-void StartAnswer(const RouteCall& call, AnswerShape shape, AnswerPlan plan,
+void StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan plan,
                  const SamplingFields& fields, std::string_view logged);
 
 }  // namespace sluice

@@ -58,10 +58,12 @@ struct AnswerOptions {
 // The JSON of a token id takes about so many bytes.
 inline constexpr size_t kTokenIdBytes = 8;
 
-enum class AnswerShape { kCompletion, kChat };
-
-// The writer for the server's dialect.
-std::unique_ptr<AnswerWriter> MakeAnswerWriter(AnswerShape shape, AnswerOptions options,
-                                               std::shared_ptr<ResponseWriter> client);
+// The writers, each in a file of writers/.
+using WriterFactory = std::unique_ptr<AnswerWriter>(AnswerOptions options,
+                                                    std::shared_ptr<ResponseWriter> client);
+WriterFactory MakeVllmCompletionWriter;
+WriterFactory MakeVllmChatWriter;
+WriterFactory MakeTrtllmCompletionWriter;
+WriterFactory MakeTrtllmChatWriter;
 
 }  // namespace sluice

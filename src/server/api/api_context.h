@@ -36,10 +36,10 @@ struct ApiContext {
   // Requests taken in and not completely answered.
   const std::shared_ptr<std::atomic<int64_t>> pending = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<bool> draining{false};
-  // Held while /sleep and /wake_up change `sleeping`, the metric and `active` together.
+  // Held while /sleep and /wake_up change `sleeping`, its metric and `active`, which must agree.
   std::mutex sleep_mutex;
   std::atomic<bool> sleeping{false};
-  WorkerPool pool;  // whoever destroys the context has stopped it
+  WorkerPool pool;  // stopped before the context is destroyed
 
  private:
   mutable std::mutex model_mutex_;  // guards model_

@@ -29,12 +29,12 @@ struct Beam {
   int32_t end_token = 0;
 };
 
-// One step: the candidates of all `beams` (`next[i]` follows beams[i]) compete for the places in
-// the beam, which are left in `beams`; those that an end token ends go to `completed`, of which as
-// many are kept as there are places. Equal scores keep their order.
+// One step: of the candidates that continue `beams` (next[i] continues beams[i]) the best become
+// `beams`, as many as the beam is wide; those with an end token go to `completed`, of which as many
+// are kept. Equal scores keep their order.
 void StepBeams(std::vector<Beam>& beams, std::span<const TokenLogprobs> next,
                const BeamRequest& request, std::vector<Beam>& completed);
-// The best ones of those that are complete and those that ran out of tokens, best first.
+// The best of the completed beams and of those that reached max_tokens, best first.
 std::vector<Beam> BestBeams(std::vector<Beam> completed, std::vector<Beam> open,
                             const BeamRequest& request);
 

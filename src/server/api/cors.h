@@ -17,7 +17,7 @@ class Cors {
   // The answer to a preflight (OPTIONS with Origin and Access-Control-Request-Method); none if this
   // is not one.
   std::optional<HttpResponse> Preflight(const HttpRequest& request) const;
-  // What every other answer carries.
+  // The headers of every other answer.
   std::vector<HttpHeader> Headers(const HttpRequest& request) const;
 
  private:

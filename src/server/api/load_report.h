@@ -1,4 +1,4 @@
-// The load of the server in the header that balancers read (Open Request Cost Aggregation).
+// The server's load in the header that load balancers read (Open Request Cost Aggregation).
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace sluice {
 
 // The header `endpoint-load-metrics` in the format that `endpoint-load-metrics-format` names (TEXT
-// or JSON, in any case); none where the request does not ask or asks for something else.
+// or JSON, in any case); none for another format or none.
 std::optional<HttpHeader> LoadReport(const std::string* format, const Metrics& metrics, bool idle);
 
 }  // namespace sluice

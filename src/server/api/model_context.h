@@ -1,4 +1,4 @@
-// What the API knows of the model behind it: everything a request is checked against.
+// The model behind the API: tokenizer, templates, names, limits and defaults for requests.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@
 
 namespace sluice {
 
-// Values that hold where a request is silent.
+// Values for what a request does not set.
 struct SamplingDefaults {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
-  std::optional<int64_t> max_new_tokens;  // the model's own wish
-  std::optional<int64_t>
-      max_new_tokens_limit;  // --override-generation-config: no request gets more
+  std::optional<int64_t> max_new_tokens;  // of the model's generation_config.json
+  // Of --override-generation-config: no request gets more.
+  std::optional<int64_t> max_new_tokens_limit;
 };
 
 // Thread safety: immutable once loaded. Ownership: the engine outlives it.
@@ -42,7 +42,7 @@ struct ModelContext {
   json::Value default_template_kwargs;  // an object or null
   std::optional<ChatTemplate::ContentFormat> content_format;
 
-  std::vector<std::string> names;  // as served; the first one stands in answers
+  std::vector<std::string> names;  // as served; answers have the first
   int64_t max_model_len = 0;
   int64_t vocab_size = 0;
   std::vector<int32_t> end_tokens;  // of the model and its tokenizer
@@ -53,7 +53,7 @@ struct ModelContext {
   int64_t created = 0;      // Unix time
 
   const std::string& name() const { return names.front(); }
-  // 404 for a name that is not served; "" and names with a '/' at the end are taken too.
+  // 404 for a name that is not served; "" and a served name with a '/' at the end are accepted.
   ApiStatus CheckName(const std::optional<std::string>& requested) const;
 };
 

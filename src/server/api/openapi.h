@@ -1,4 +1,4 @@
-// What the server says of its own routes.
+// The server's description of its own routes.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ namespace sluice {
 // body and answer.
 std::string OpenApiDocument(const std::vector<const Route*>& routes, const ServerConfig& config);
 
-// /docs: the same as a page that needs nothing from elsewhere.
+// /docs: the same as a page that loads nothing from elsewhere.
 std::string DocsPage(const std::vector<const Route*>& routes, const ServerConfig& config);
 
 // The `components.schemas` of the document, a JSON object.

@@ -126,6 +126,22 @@ std::string NotFoundDetail(std::string_view path, const ServerConfig& config) {
   return "Not Found";
 }
 
+Route OnIoThread(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
+                 std::string_view summary, std::string_view response) {
+  return {path, std::move(methods), gate, summary, "", response, handler};
+}
+
+Route OnWorker(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
+               std::string_view summary, std::string_view response) {
+  return {path, std::move(methods), gate, summary, "", response, nullptr, handler};
+}
+
+Route WithBody(std::string_view path, BodyHandler* handler, std::string_view summary,
+               std::string_view request, std::string_view response) {
+  return {path,    {"POST"}, RouteGate::kAlways, summary, request, response, nullptr,
+          nullptr, handler};
+}
+
 ApiError ModelIsLoading() {
   return ServiceUnavailable("The model is still being loaded.");
 }

@@ -46,15 +46,26 @@ struct Route {
   std::string_view path;
   std::vector<std::string_view> methods;
   RouteGate gate = RouteGate::kAlways;
-  std::string_view summary = "";   // one line; empty: not described in /openapi.json
-  std::string_view request = "";   // the schema of the body; empty: no body
-  std::string_view response = "";  // the schema of the answer; "text" or "html"; empty: any JSON
-  // Exactly one of these. On the I/O thread: quick, without the model. On a worker: refused while
-  // the server drains or the model is loaded. With a body: likewise, parsed.
+  std::string_view summary;   // one line; empty: not described in /openapi.json
+  std::string_view request;   // the schema of the body; empty: no body
+  std::string_view response;  // the schema of the answer; "text" or "html"; empty: any JSON
+  // Exactly one of these.
   Handler* on_io_thread = nullptr;
   Handler* on_worker = nullptr;
   BodyHandler* with_body = nullptr;
 };
+
+using Methods = std::vector<std::string_view>;
+
+// Called on the I/O thread, also while there is no model: must be quick.
+Route OnIoThread(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
+                 std::string_view summary = "", std::string_view response = "");
+// Called on a worker. Refused while the server drains or the model is being loaded.
+Route OnWorker(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
+               std::string_view summary = "", std::string_view response = "");
+// Likewise, with the parsed body of a POST.
+Route WithBody(std::string_view path, BodyHandler* handler, std::string_view summary,
+               std::string_view request, std::string_view response);
 
 // The route at `path` that `config` opens, or null.
 const Route* FindRoute(std::string_view path, const ServerConfig& config);

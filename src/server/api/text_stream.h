@@ -1,5 +1,5 @@
-// The text of one sequence as it may be shown: whole characters, nothing that could still become a
-// stop string.
+// The text of one sequence that can be sent: whole characters, without what may still become a stop
+// string.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,10 @@ struct StopRules {
   int64_t min_tokens = 0;  // text of the first so many tokens is not searched
 };
 
-// Takes tokens one at a time. A stop string ends the text where it starts (or ends, with
-// `include_in_output`); of several, the one that is complete first. Until the end, as many
-// characters are held back as could be the start of one. Thread safety: one thread at a time.
-// Ownership: the tokenizer outlives it. Memory: the text that is not yet given out, and as much
-// before it as the longest stop string.
+// Takes tokens one at a time. The first stop string that is complete ends the text where it starts
+// (where it ends, with `include_in_output`). Until the end, characters that may be the start of one
+// are held back. Thread safety: one thread at a time. Ownership: the tokenizer outlives it. Memory:
+// the text that has not been taken, and as much before it as the longest stop string.
 class TextStream {
  public:
   // `prompt`: the tokens before the first one.

@@ -13,11 +13,10 @@
 
 namespace sluice {
 
-// Runs tasks in order of arrival on a few threads; of those that may take long, one thread fewer at
-// a time, so that they cannot hold up the others: a stream of tokens, a short prompt. Whoever
-// submits bounds the number of tasks: a request has at most one in the queue at a time, and the
-// number of requests is limited. Thread safety: Submit may be called from any thread, also from a
-// task.
+// Runs tasks in order of arrival on a few threads. Long tasks use at most all threads but one, so
+// that short ones (a step of a stream, a short prompt) do not wait for them. The number of tasks is
+// bounded by the callers: a request has at most one in the queue, and the number of requests is
+// limited. Thread safety: Submit may be called from any thread, also from a task.
 class WorkerPool {
  public:
   // Two threads are the fewest with which short tasks need not wait for long ones.

@@ -1,4 +1,4 @@
-// One connection and what all connections share. Internal to this folder: it draws in Asio.
+// One connection, and what all connections share. Internal to this folder: it includes Asio.
 #pragma once
 
 #include <algorithm>
@@ -31,15 +31,14 @@ class HttpConnection {
   virtual ~HttpConnection() = default;
 
   virtual void Start() = 0;
-  // Ends what has taken too long.
+  // Closes the connection if a timeout has passed.
   virtual void CheckDeadline(std::chrono::steady_clock::time_point now) = 0;
   virtual void CloseIfIdle() = 0;
   // Tells the handler of a request in progress that its client has gone.
   virtual void Close() = 0;
 };
 
-// One thread, its event loop and the connections that live on it; those are touched by that thread
-// alone.
+// One thread, its event loop and its connections, which only that thread uses.
 struct HttpIoThread {
   asio::io_context context{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
@@ -49,7 +48,7 @@ struct HttpIoThread {
   std::thread thread;
 };
 
-// Bytes that are counted among those of HttpCore::held_bytes as long as this lives.
+// Bytes that count in HttpCore::held_bytes during the lifetime of this object.
 // Thread safety: one thread at a time.
 class HeldBytes {
  public:
@@ -69,8 +68,8 @@ class HeldBytes {
   uint64_t bytes_ = 0;
 };
 
-// What connections share. Writers keep it alive through their connection, after the server is gone
-// too.
+// What connections share. Writers keep it alive through their connection, even after the server is
+// destroyed.
 struct HttpCore {
   ServerConfig config;
   HttpHandler* handler = nullptr;

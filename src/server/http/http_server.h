@@ -1,4 +1,4 @@
-// Connections: bytes in, requests out, responses back, within limits.
+// The HTTP server: connections, limits and timeouts.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace sluice {
 
 // HTTP/1.1 (and 1.0 without keep-alive) over TCP. Every connection lives on one I/O thread; a
-// connection that reads or writes slowly holds nothing but its own memory: at most max_body_bytes
-// in, and out what its handler gives it beyond ResponseWriter::backlogged(). Thread safety: all
+// slow client holds no more than the memory of its connection: at most max_body_bytes of a request,
+// and what its handler writes beyond ResponseWriter::backlogged(). Thread safety: all
 // methods may be called from any thread.
 class HttpServer {
  public:
@@ -29,7 +29,7 @@ class HttpServer {
 
   virtual uint16_t port() const = 0;
   virtual void Start() = 0;
-  // Idle connections are closed, busy ones after their answer; new ones are still taken.
+  // Closes idle connections now and busy ones after their answer; new ones are still accepted.
   virtual void BeginDrain() = 0;
   // Requests whose answer is not completely sent.
   virtual int64_t num_exchanges() const = 0;

@@ -1,4 +1,4 @@
-// The bytes of one request as a head and a body. Internal to this folder: it draws in Beast.
+// Parses one request into head and body. Internal to this folder: it includes Beast.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace sluice {
 
-// Beast's grammar with our own memory: fields may be as long as the head may be (Beast's container
-// throws above 64 KiB), and the body grows with what arrives, never by what a header announces.
-// Thread safety: one thread at a time.
+// Beast's grammar with our own storage: a field may be as long as the head (Beast's container
+// throws above 64 KiB), and the body grows with the bytes that arrive, not with the announced
+// length. Thread safety: one thread at a time.
 class HttpRequestParser : public boost::beast::http::basic_parser<true> {
  public:
   // More fields than this are refused as a head that is too large.
   static constexpr size_t kMaxFields = 1000;
 
-  // Beast does not know the youngest one.
+  // Beast does not know QUERY.
   bool known_method() const {
     return verb_ != boost::beast::http::verb::unknown || method_ == "QUERY";
   }
@@ -46,7 +46,7 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   void on_field_impl(boost::beast::http::field, string_view name, string_view value,
                      error_code& error) override {
     error = {};
-    if (is_header_done()) return;  // a trailer, which must not pass for what the head said
+    if (is_header_done()) return;  // a trailer must not pass for a field of the head
     if (fields_.size() >= kMaxFields) {
       error = boost::beast::http::error::header_limit;
       return;

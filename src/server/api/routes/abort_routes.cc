@@ -26,11 +26,7 @@ ApiStatus AbortRequests(const RouteCall& call) {
 }  // namespace
 
 std::vector<Route> AbortRoutes() {
-  return {{.path = "/abort_requests",
-           .methods = {"POST"},
-           .gate = RouteGate::kDev,
-           .summary = "Ends requests.",
-           .on_worker = AbortRequests}};
+  return {OnWorker("/abort_requests", {"POST"}, RouteGate::kDev, AbortRequests, "Ends requests.")};
 }
 
 }  // namespace sluice

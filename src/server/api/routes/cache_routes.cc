@@ -23,23 +23,12 @@ ApiStatus ResetNothing(const RouteCall& call) {
 
 std::vector<Route> CacheRoutes() {
   return {
-      {.path = "/reset_prefix_cache",
-       .methods = {"POST"},
-       .gate = RouteGate::kDev,
-       .summary = "Empties the prefix cache.",
-       .on_worker = ResetPrefixCache},
-      {.path = "/reset_mm_cache",
-       .methods = {"POST"},
-       .gate = RouteGate::kDev,
-       .summary = "Nothing: there is no such cache.",
-       .response = "text",
-       .on_worker = ResetNothing},
-      {.path = "/reset_encoder_cache",
-       .methods = {"POST"},
-       .gate = RouteGate::kDev,
-       .summary = "Nothing: there is no such cache.",
-       .response = "text",
-       .on_worker = ResetNothing},
+      OnWorker("/reset_prefix_cache", {"POST"}, RouteGate::kDev, ResetPrefixCache,
+               "Empties the prefix cache."),
+      OnWorker("/reset_mm_cache", {"POST"}, RouteGate::kDev, ResetNothing,
+               "Nothing: there is no such cache.", "text"),
+      OnWorker("/reset_encoder_cache", {"POST"}, RouteGate::kDev, ResetNothing,
+               "Nothing: there is no such cache.", "text"),
   };
 }
 

@@ -54,7 +54,9 @@ ApiStatus StartChat(const RouteCall& call, const ChatRequest& request,
   // A stream starts with all of it at once.
   if (repeated * static_cast<size_t>(fields.n) > config.max_answer_bytes)
     return tl::unexpected<ApiError>(AnswerTooLarge(config.max_answer_bytes));
-  StartAnswer(call, AnswerShape::kChat, std::move(plan), fields, logged);
+  const bool is_trtllm = config.dialect == ApiDialect::kTrtllm;
+  StartAnswer(call, is_trtllm ? MakeTrtllmChatWriter : MakeVllmChatWriter, std::move(plan), fields,
+              logged);
   return {};
 }
 
@@ -72,18 +74,10 @@ ApiStatus AnswerChat(const RouteCall& call, const json::Value& body) {
 
 std::vector<Route> ChatRoutes() {
   return {
-      {.path = "/v1/chat/completions",
-       .methods = {"POST"},
-       .summary = "Answer a conversation.",
-       .request = "ChatRequest",
-       .response = "ChatCompletion",
-       .with_body = AnswerChat},
-      {.path = "/v1/chat/completions/batch",
-       .methods = {"POST"},
-       .summary = "Answer several conversations.",
-       .request = "BatchChatRequest",
-       .response = "ChatCompletion",
-       .with_body = BatchChat},
+      WithBody("/v1/chat/completions", AnswerChat, "Answer a conversation.", "ChatRequest",
+               "ChatCompletion"),
+      WithBody("/v1/chat/completions/batch", BatchChat, "Answer several conversations.",
+               "BatchChatRequest", "ChatCompletion"),
   };
 }
 

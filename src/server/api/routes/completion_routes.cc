@@ -44,17 +44,15 @@ ApiStatus AnswerCompletion(const RouteCall& call, const json::Value& body) {
     }
     API_RETURN_IF_ERROR(AddPrompt(plan, fields, std::move(prompt), std::move(shown)));
   }
-  StartAnswer(call, AnswerShape::kCompletion, std::move(plan), fields, logged);
+  const bool is_trtllm = config.dialect == ApiDialect::kTrtllm;
+  StartAnswer(call, is_trtllm ? MakeTrtllmCompletionWriter : MakeVllmCompletionWriter,
+              std::move(plan), fields, logged);
   return {};
 }
 
 std::vector<Route> CompletionRoutes() {
-  return {{.path = "/v1/completions",
-           .methods = {"POST"},
-           .summary = "Continue prompts.",
-           .request = "CompletionRequest",
-           .response = "Completion",
-           .with_body = AnswerCompletion}};
+  return {WithBody("/v1/completions", AnswerCompletion, "Continue prompts.", "CompletionRequest",
+                   "Completion")};
 }
 
 }  // namespace sluice

@@ -23,23 +23,9 @@ ApiStatus Docs(const RouteCall& call) {
 
 std::vector<Route> DocsRoutes() {
   return {
-      {.path = "/openapi.json",
-       .methods = {"GET", "HEAD"},
-       .gate = RouteGate::kDocs,
-       .summary = "This description.",
-       .on_io_thread = OpenApi},
-      {.path = "/docs",
-       .methods = {"GET", "HEAD"},
-       .gate = RouteGate::kDocs,
-       .summary = "The routes as a page.",
-       .response = "html",
-       .on_io_thread = Docs},
-      {.path = "/redoc",
-       .methods = {"GET", "HEAD"},
-       .gate = RouteGate::kDocs,
-       .summary = "As /docs.",
-       .response = "html",
-       .on_io_thread = Docs},
+      OnIoThread("/openapi.json", {"GET", "HEAD"}, RouteGate::kDocs, OpenApi, "This description."),
+      OnIoThread("/docs", {"GET", "HEAD"}, RouteGate::kDocs, Docs, "The routes as a page.", "html"),
+      OnIoThread("/redoc", {"GET", "HEAD"}, RouteGate::kDocs, Docs, "As /docs.", "html"),
   };
 }
 

@@ -39,12 +39,8 @@ ApiStatus HealthGenerate(const RouteCall& call) {
 }  // namespace
 
 std::vector<Route> HealthGenerateRoutes() {
-  return {{.path = "/health_generate",
-           .methods = {"GET"},
-           .gate = RouteGate::kTrtllm,
-           .summary = "Computes one token.",
-           .response = "text",
-           .on_worker = HealthGenerate}};
+  return {OnWorker("/health_generate", {"GET"}, RouteGate::kTrtllm, HealthGenerate,
+                   "Computes one token.", "text")};
 }
 
 }  // namespace sluice

@@ -12,11 +12,9 @@ ApiStatus Invoke(const RouteCall& call, const json::Value& body) {
 }  // namespace
 
 std::vector<Route> InvocationRoutes() {
-  return {{.path = "/invocations",
-           .methods = {"POST"},
-           .summary = "As /v1/chat/completions with messages, else as /v1/completions.",
-           .request = "InvocationRequest",
-           .with_body = Invoke}};
+  return {WithBody("/invocations", Invoke,
+                   "As /v1/chat/completions with messages, else as /v1/completions.",
+                   "InvocationRequest", "")};
 }
 
 }  // namespace sluice

@@ -9,7 +9,7 @@ namespace {
 ApiStatus Prometheus(const RouteCall& call) {
   const bool is_idle = call.model != nullptr && call.model->engine->num_unfinished() == 0;
   HttpResponse response = JsonResponse(call.api.metrics->Text(is_idle));
-  // What vLLM says of the same text: a plain GET is told the newer version.
+  // As vLLM labels the same text: with the newer version for a plain GET.
   const bool newer = call.request.method == "GET" && !call.request.path.ends_with('/');
   response.content_type =
       fmt::format("text/plain; version={}; charset=utf-8", newer ? "1.0.0" : "0.0.4");
@@ -27,17 +27,11 @@ ApiStatus MetricsOfDialect(const RouteCall& call) {
 
 std::vector<Route> MetricsRoutes() {
   return {
-      {.path = "/metrics",
-       .methods = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"},
-       .summary = "Metrics in Prometheus' text format.",
-       .response = "text",
-       .on_io_thread = MetricsOfDialect},
-      {.path = "/prometheus/metrics",
-       .methods = {"GET"},
-       .gate = RouteGate::kTrtllm,
-       .summary = "As /metrics of vLLM.",
-       .response = "text",
-       .on_io_thread = Prometheus},
+      OnIoThread("/metrics", {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"},
+                 RouteGate::kAlways, MetricsOfDialect, "Metrics in Prometheus' text format.",
+                 "text"),
+      OnIoThread("/prometheus/metrics", {"GET"}, RouteGate::kTrtllm, Prometheus,
+                 "As /metrics of vLLM.", "text"),
   };
 }
 

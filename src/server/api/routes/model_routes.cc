@@ -61,17 +61,10 @@ ApiStatus OneModel(const RouteCall& call) {
 
 std::vector<Route> ModelRoutes() {
   return {
-      {.path = "/v1/models",
-       .methods = {"GET"},
-       .summary = "The names of the model.",
-       .response = "ModelList",
-       .on_io_thread = Models},
-      {.path = "/v1/models/{model_id}",
-       .methods = {"GET"},
-       .gate = RouteGate::kNotVllm,
-       .summary = "One of them.",
-       .response = "ModelCard",
-       .on_io_thread = OneModel},
+      OnIoThread("/v1/models", {"GET"}, RouteGate::kAlways, Models, "The names of the model.",
+                 "ModelList"),
+      OnIoThread("/v1/models/{model_id}", {"GET"}, RouteGate::kNotVllm, OneModel, "One of them.",
+                 "ModelCard"),
   };
 }
 

@@ -44,21 +44,9 @@ ApiStatus IsPaused(const RouteCall& call) {
 
 std::vector<Route> PauseRoutes() {
   return {
-      {.path = "/pause",
-       .methods = {"POST"},
-       .gate = RouteGate::kDev,
-       .summary = "Holds new requests back.",
-       .on_worker = Pause},
-      {.path = "/resume",
-       .methods = {"POST"},
-       .gate = RouteGate::kDev,
-       .summary = "Lets them go.",
-       .on_worker = Resume},
-      {.path = "/is_paused",
-       .methods = {"GET"},
-       .gate = RouteGate::kDev,
-       .summary = "Whether they are held back.",
-       .on_io_thread = IsPaused},
+      OnWorker("/pause", {"POST"}, RouteGate::kDev, Pause, "Holds new requests back."),
+      OnWorker("/resume", {"POST"}, RouteGate::kDev, Resume, "Lets them go."),
+      OnIoThread("/is_paused", {"GET"}, RouteGate::kDev, IsPaused, "Whether they are held back."),
   };
 }
 

@@ -71,7 +71,7 @@ ApiStatus Refuse(const RouteCall& call) {
 std::vector<Route> RefusedRoutes() {
   std::vector<Route> routes;
   for (const Refusal& refusal : kRefusals)
-    routes.push_back({.path = refusal.path, .methods = {refusal.method}, .on_io_thread = Refuse});
+    routes.push_back(OnIoThread(refusal.path, {refusal.method}, RouteGate::kAlways, Refuse));
   return routes;
 }
 

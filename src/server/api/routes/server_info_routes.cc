@@ -89,11 +89,8 @@ ApiStatus ServerInfo(const RouteCall& call) {
 }  // namespace
 
 std::vector<Route> ServerInfoRoutes() {
-  return {{.path = "/server_info",
-           .methods = {"GET"},
-           .gate = RouteGate::kDev,
-           .summary = "Settings, environment, machine.",
-           .on_io_thread = ServerInfo}};
+  return {OnIoThread("/server_info", {"GET"}, RouteGate::kDev, ServerInfo,
+                     "Settings, environment, machine.")};
 }
 
 }  // namespace sluice

@@ -60,21 +60,10 @@ ApiStatus IsSleeping(const RouteCall& call) {
 
 std::vector<Route> SleepRoutes() {
   return {
-      {.path = "/sleep",
-       .methods = {"POST"},
-       .gate = RouteGate::kDev,
-       .summary = "Ends what runs, empties the cache, holds requests back.",
-       .on_worker = Sleep},
-      {.path = "/wake_up",
-       .methods = {"POST"},
-       .gate = RouteGate::kDev,
-       .summary = "The end of /sleep.",
-       .on_worker = WakeUp},
-      {.path = "/is_sleeping",
-       .methods = {"GET"},
-       .gate = RouteGate::kDev,
-       .summary = "Whether it sleeps.",
-       .on_io_thread = IsSleeping},
+      OnWorker("/sleep", {"POST"}, RouteGate::kDev, Sleep,
+               "Ends what runs, empties the cache, holds requests back."),
+      OnWorker("/wake_up", {"POST"}, RouteGate::kDev, WakeUp, "The end of /sleep."),
+      OnIoThread("/is_sleeping", {"GET"}, RouteGate::kDev, IsSleeping, "Whether it sleeps."),
   };
 }
 

@@ -35,26 +35,13 @@ ApiStatus Load(const RouteCall& call) {
 
 std::vector<Route> StatusRoutes() {
   return {
-      {.path = "/health",
-       .methods = {"GET"},
-       .summary = "Whether requests are served.",
-       .response = "Health",
-       .on_io_thread = Health},
-      {.path = "/ping",
-       .methods = {"GET", "POST"},
-       .summary = "As /health.",
-       .response = "Health",
-       .on_io_thread = Health},
-      {.path = "/version",
-       .methods = {"GET"},
-       .summary = "The version of this server.",
-       .response = "Version",
-       .on_io_thread = Version},
-      {.path = "/load",
-       .methods = {"GET"},
-       .summary = "How many requests are in progress.",
-       .response = "Load",
-       .on_io_thread = Load},
+      OnIoThread("/health", {"GET"}, RouteGate::kAlways, Health, "Whether requests are served.",
+                 "Health"),
+      OnIoThread("/ping", {"GET", "POST"}, RouteGate::kAlways, Health, "As /health.", "Health"),
+      OnIoThread("/version", {"GET"}, RouteGate::kAlways, Version, "The version of this server.",
+                 "Version"),
+      OnIoThread("/load", {"GET"}, RouteGate::kAlways, Load, "How many requests are in progress.",
+                 "Load"),
   };
 }
 

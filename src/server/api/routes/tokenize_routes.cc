@@ -98,18 +98,9 @@ ApiStatus Detokenize(const RouteCall& call, const json::Value& body) {
 
 std::vector<Route> TokenizeRoutes() {
   return {
-      {.path = "/tokenize",
-       .methods = {"POST"},
-       .summary = "Token ids of a text or a conversation.",
-       .request = "TokenizeRequest",
-       .response = "Tokens",
-       .with_body = Tokenize},
-      {.path = "/detokenize",
-       .methods = {"POST"},
-       .summary = "The text of token ids.",
-       .request = "DetokenizeRequest",
-       .response = "Text",
-       .with_body = Detokenize},
+      WithBody("/tokenize", Tokenize, "Token ids of a text or a conversation.", "TokenizeRequest",
+               "Tokens"),
+      WithBody("/detokenize", Detokenize, "The text of token ids.", "DetokenizeRequest", "Text"),
   };
 }
 

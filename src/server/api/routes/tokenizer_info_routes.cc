@@ -37,11 +37,8 @@ ApiStatus TokenizerInfo(const RouteCall& call) {
 }  // namespace
 
 std::vector<Route> TokenizerInfoRoutes() {
-  return {{.path = "/tokenizer_info",
-           .methods = {"GET"},
-           .gate = RouteGate::kTokenizerInfo,
-           .summary = "The tokenizer's settings.",
-           .on_io_thread = TokenizerInfo}};
+  return {OnIoThread("/tokenizer_info", {"GET"}, RouteGate::kTokenizerInfo, TokenizerInfo,
+                     "The tokenizer's settings.")};
 }
 
 }  // namespace sluice

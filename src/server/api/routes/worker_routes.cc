@@ -28,15 +28,9 @@ ApiStatus CollectiveRpc(const RouteCall& call) {
 
 std::vector<Route> WorkerRoutes() {
   return {
-      {.path = "/get_world_size",
-       .methods = {"GET"},
-       .gate = RouteGate::kDev,
-       .summary = "How many devices share the model.",
-       .on_io_thread = WorldSize},
-      {.path = "/collective_rpc",
-       .methods = {"POST"},
-       .gate = RouteGate::kDev,
-       .on_worker = CollectiveRpc},
+      OnIoThread("/get_world_size", {"GET"}, RouteGate::kDev, WorldSize,
+                 "How many devices share the model."),
+      OnWorker("/collective_rpc", {"POST"}, RouteGate::kDev, CollectiveRpc),
   };
 }
 

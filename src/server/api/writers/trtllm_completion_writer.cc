@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "server/api/writers/answer_json.h"
 #include "server/api/writers/openai_writer.h"
-#include "server/api/writers/writers.h"
 
 namespace sluice {
 namespace {
