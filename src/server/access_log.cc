@@ -13,10 +13,10 @@ namespace sluice {
 namespace {
 
 constexpr auto kLastLines = std::chrono::seconds(1);
-// Of a target, which may be as long as a request's head: what is longer is cut.
+// Longer targets are cut: one may be as long as a request's head.
 constexpr size_t kMaxTargetBytes = 2048;
 
-// Past the C library's buffer: a thread that is stuck in it would hold up the end of the program.
+// Bypasses the C library's buffer: a thread blocked in it would block the exit of the program.
 void WriteAll(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = write(file, text.data(), text.size());

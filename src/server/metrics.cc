@@ -211,7 +211,7 @@ void Metrics::OnInterToken(double seconds) {
 void Metrics::OnFinished(const RequestStats& stats) {
   std::lock_guard lock(mutex_);
   cached_tokens_ += static_cast<uint64_t>(stats.cached_tokens);
-  // vLLM does not count requests whose client has gone.
+  // vLLM does not count requests whose client has disconnected.
   if (stats.reason == FinishReason::kAbort) return;
   finished_[static_cast<int>(stats.reason)] += static_cast<uint64_t>(stats.num_sequences);
   const uint64_t times = static_cast<uint64_t>(std::max(1, stats.num_sequences));

@@ -16,7 +16,7 @@ namespace sluice {
 namespace {
 
 constexpr auto kDrainPoll = std::chrono::milliseconds(20);
-// How long a client that reads slowly keeps a drained server from ending.
+// How long a drained server waits for clients that read slowly.
 constexpr auto kLastBytes = std::chrono::seconds(5);
 
 class ServerImpl : public Server {
@@ -77,7 +77,7 @@ class ServerImpl : public Server {
       }
       if (!draining_) continue;
       if (engine_ != nullptr && engine_->num_unfinished() > 0) {
-        idle_since.reset();  // Perhaps of a request that came in while the drain began.
+        idle_since.reset();  // Perhaps for a request that arrived while the drain began.
         continue;
       }
       if (!idle_since) idle_since = now;
@@ -115,7 +115,7 @@ class ServerImpl : public Server {
  private:
   // Ends all connections and their work; the engine is not used after it.
   void Close() {
-    std::lock_guard lock(close_mutex_);  // Whoever comes second returns when all is closed, too.
+    std::lock_guard lock(close_mutex_);  // A second caller returns when all is closed.
     dispatcher_.BeginDrain();
     if (http_) http_->Stop();
     dispatcher_.Stop();
@@ -131,7 +131,7 @@ class ServerImpl : public Server {
   AccessLog access_log_;
   Dispatcher dispatcher_;
   std::unique_ptr<HttpServer> http_;
-  std::mutex close_mutex_;  // held by whoever closes
+  std::mutex close_mutex_;  // held while closing
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;

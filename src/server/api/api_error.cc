@@ -71,14 +71,14 @@ ApiError FromError(const Error& error) {
 
 namespace {
 
-// What a client sent comes back in what is said of it, but not megabytes of it.
-constexpr size_t kMaxWords = 16384;
+// Messages quote what a client sent, but not megabytes of it.
+constexpr size_t kMaxQuoted = 16384;
 
-void AppendWords(std::string& out, std::string_view words) {
-  if (words.size() <= kMaxWords) return json::AppendString(out, words);
-  size_t end = kMaxWords;
-  while (end > 0 && (static_cast<unsigned char>(words[end]) & 0xC0) == 0x80) --end;
-  json::AppendString(out, std::string(words.substr(0, end)) + "...");
+void AppendCut(std::string& out, std::string_view text) {
+  if (text.size() <= kMaxQuoted) return json::AppendString(out, text);
+  size_t end = kMaxQuoted;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  json::AppendString(out, std::string(text.substr(0, end)) + "...");
 }
 
 // `"message":…,"type":…,"param":…,"code":…`
@@ -86,12 +86,12 @@ void AppendMembers(std::string& out, const ApiError& error, bool spaced) {
   const std::string_view colon = spaced ? ": " : ":";
   const std::string_view comma = spaced ? ", " : ",";
   out.append("\"message\"").append(colon);
-  AppendWords(out, error.message);
+  AppendCut(out, error.message);
   out.append(comma).append("\"type\"").append(colon);
   json::AppendString(out, error.type);
   out.append(comma).append("\"param\"").append(colon);
   if (error.param) {
-    AppendWords(out, *error.param);
+    AppendCut(out, *error.param);
   } else {
     out += "null";
   }

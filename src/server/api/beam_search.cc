@@ -52,8 +52,8 @@ class BeamSearchImpl : public BeamSearch {
       search.open.push_back(std::move(first));
       searches_.push_back(std::move(search));
     }
-    // The connection keeps the search alive between two steps. A client that has gone already ends
-    // it here.
+    // The connection keeps the search alive between two steps. If the client has disconnected, the
+    // search ends here.
     const std::shared_ptr<ResponseWriter> client = client_;
     client->SetCallbacks([self] { self->Cancel(); }, [] {});
     active_->Start(request_.common.id, weak, [weak] {
@@ -76,7 +76,7 @@ class BeamSearchImpl : public BeamSearch {
     bool done = false;
     std::vector<Beam> open, completed;
   };
-  // Where the next token of one beam arrives.
+  // Receives the next token of one beam.
   class Sink : public RequestSink {
    public:
     Sink(std::shared_ptr<BeamSearchImpl> search, size_t slot)
@@ -226,7 +226,8 @@ class BeamSearchImpl : public BeamSearch {
     if (End() != nullptr) Release();
   }
 
-  // Nothing is submitted from now on; the answer if this is the end of it.
+  // Ends the search: nothing is submitted any more. Returns the writer, or null if it has ended
+  // before.
   std::unique_ptr<AnswerWriter> End() {
     std::unique_ptr<AnswerWriter> answer;
     std::vector<RequestHandle> handles;

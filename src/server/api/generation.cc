@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After so long a time on a worker others have their turn.
+// How long a generation may occupy a worker before others have their turn.
 constexpr auto kTurn = std::chrono::milliseconds(10);
 
 class GenerationImpl : public Generation {
@@ -54,7 +54,7 @@ class GenerationImpl : public Generation {
     const bool started = active_->Start(request_.id, weak, [weak] {
       if (const auto generation = weak.lock()) generation->Submit();
     });
-    // While it is held back the connection alone keeps it alive.
+    // Held back: only the connection keeps it alive.
     if (!started) SetCallbacks(self, *client);
   }
 
@@ -105,9 +105,9 @@ class GenerationImpl : public Generation {
       }
       handles_.push_back(*handle);
     }
-    // Callbacks only now: what they do needs all handles. A client that has gone meanwhile is
-    // reported at once. The connection keeps the generation alive: once the engine is done nobody
-    // else does while a slow client catches up.
+    // Set only now, because the callbacks need all handles; a client that has disconnected
+    // meanwhile is reported at once. They make the connection keep the generation alive, as nothing
+    // else does once the engine is done and a slow client catches up.
     SetCallbacks(self, *client);
     bool gone = false, drain = false;
     {
@@ -121,7 +121,7 @@ class GenerationImpl : public Generation {
     if (drain) Drain();
   }
 
-  // Where the prompts are: events are only worked on while all handles are known.
+  // Of the prompts; news is only processed once all handles are known.
   enum class Stage { kHeld, kSubmitting, kSubmitted };
   struct Choice {
     TextStream text;
@@ -133,7 +133,7 @@ class GenerationImpl : public Generation {
     bool finished = false;
   };
   struct ServerAbort {};
-  // From the engine and the server, on its way to a worker.
+  // From the engine and the server, queued for a worker.
   struct News {
     int prompt = 0;
     std::variant<PromptResult, SequenceUpdate, Error, ServerAbort, KeepAliveEvent> what;
@@ -173,8 +173,8 @@ class GenerationImpl : public Generation {
     Run();
   }
 
-  // Behind all that waits. While the client is behind, a sequence's news is put into the last
-  // update of it that waits: with the order of the queue the order of its tokens is kept.
+  // At the end of the queue. While the client is behind, an update is merged into the last queued
+  // update of the same sequence, which keeps the order of its tokens.
   // REQUIRES: mutex_ is held.
   void Append(News news) {
     auto* update = std::get_if<SequenceUpdate>(&news.what);
@@ -226,7 +226,7 @@ class GenerationImpl : public Generation {
       if (cancelled_) return;
       cancelled_ = true;
       TakeNews();
-      // Whoever works on it releases it.
+      // A worker that processes it releases it.
       release = !scheduled_ && stage_ != Stage::kSubmitting;
       if (release) scheduled_ = true;
     }
@@ -244,7 +244,7 @@ class GenerationImpl : public Generation {
     for (const RequestHandle handle : handles) model_->engine->Abort(handle);
   }
 
-  // --- On one worker thread at a time: whoever set scheduled_
+  // --- on one worker thread at a time: the one that set scheduled_
   // ----------------------------------------------------------
 
   void Drain() {
@@ -279,16 +279,16 @@ class GenerationImpl : public Generation {
     }
   }
 
-  // True if the client is behind: what is left waits until it has caught up.
+  // True if the client is behind: the rest is queued until it has caught up.
   bool HoldBack(std::deque<News>& batch) {
     if (!client_->backlogged()) return false;
     std::unique_lock lock(mutex_);
     holding_ = true;
     lock.unlock();
-    // Looked at again, since the writer may have caught up before `holding_` was set.
+    // Checked again, since the client may have caught up before `holding_` was set.
     const bool behind = client_->backlogged();
     lock.lock();
-    // A client that has left meanwhile counts on whoever works on it to release it.
+    // If the client has left meanwhile, it is this worker that releases the generation.
     if (!behind || !holding_ || cancelled_ || ending_) {
       holding_ = false;
       return false;
@@ -298,14 +298,14 @@ class GenerationImpl : public Generation {
     return true;
   }
 
-  // Before what came since it was taken.   REQUIRES: mutex_ is held.
+  // At the front of the queue, where it was taken from.   REQUIRES: mutex_ is held.
   void PutBack(std::deque<News>& batch) {
     std::deque<News> later = TakeNews();
     for (News& news : batch) Append(std::move(news));
     for (News& news : later) Append(std::move(news));
   }
 
-  // Goes on behind what waits for a worker.
+  // Goes on behind the tasks that are queued for a worker.
   void Yield(std::deque<News>& batch) {
     {
       std::lock_guard lock(mutex_);
@@ -442,8 +442,7 @@ class GenerationImpl : public Generation {
     if (num_open_ == 0) Complete();
   }
 
-  // Lets go of the connection and of what counts this request; sinks that the engine still holds do
-  // nothing.
+  // Drops the connection and the entry in `active_`; sinks that the engine still holds do nothing.
   void Release() {
     std::shared_ptr<ResponseWriter> client;
     {

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// FNV-1a: the fingerprint only has to differ where settings do.
+// FNV-1a: fingerprints only have to differ where settings differ.
 uint32_t Hash(std::string_view text) {
   uint32_t hash = 2166136261u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;

@@ -1,5 +1,5 @@
-// The schemas of bodies and answers. They name what is looked at; other fields are ignored, and
-// numbers and booleans may be written as strings, as vLLM takes them.
+// The schemas of bodies and answers. They name the fields that are read; others are ignored, and
+// numbers and booleans may be written as strings, as vLLM accepts them.
 #include "server/api/openapi.h"
 
 namespace sluice {

@@ -34,7 +34,7 @@ std::optional<std::string> TextStream::Push(int32_t token) {
   return match;
 }
 
-// Looks at the new bytes and as many before them as a stop string could have begun in.
+// Searches the new bytes, and as many before them as may hold the start of a stop string.
 void TextStream::Search(size_t new_bytes, std::optional<std::string>& match) {
   size_t best_begin = 0, best_end = std::string::npos;
   for (const std::string& stop : rules_.strings) {

@@ -24,17 +24,17 @@ using Clock = std::chrono::steady_clock;
 // `kBacklogLow`.
 constexpr size_t kBacklogHigh = size_t{64} << 10;
 constexpr size_t kBacklogLow = size_t{16} << 10;
-// Bytes behind a request that are taken in while it is answered (pipelining); more wait in the
+// Bytes of following requests that are read while one is answered (pipelining); more stay in the
 // socket.
 constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
 // A refused body up to this size is still read, so that the client sees the answer and not a reset.
 constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
-// What is smaller is taken in and sent however much is held: the number of connections bounds it.
+// Smaller requests and answers do not count as held memory: the number of connections bounds them.
 constexpr size_t kSmall = size_t{64} << 10;
 constexpr const char* kFullMessage =
     "The server holds as many large requests and answers as it may; try again later.";
 constexpr auto kLinger = std::chrono::seconds(1);
-// What the records tell of a client that left before it was told anything.
+// Recorded status for a client that disconnected before any answer.
 constexpr int kClientGone = 499;
 
 std::string DateNow() {
@@ -104,7 +104,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     socket_.close(ignored);
     const auto self = shared_from_this();
     std::function<void()> on_closed = TakeOnClosed();
-    // Nobody takes what waits; a handler at work may keep this connection for a while.
+    // Frees what is queued: a running handler may keep this connection alive for a while.
     {
       std::lock_guard lock(mutex_);
       out_ = {};
@@ -122,8 +122,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   // --- For writers, on any thread
   // ------------------------------------------------------------------------------------
 
-  // Puts bytes behind those that wait. `body_bytes` of them count as answer. Ignored unless
-  // `exchange` is the current one.
+  // Queues bytes to be sent, of which `body_bytes` belong to the body. Ignored unless `exchange` is
+  // the current one.
   void Append(uint64_t exchange, std::string_view bytes, uint64_t body_bytes, bool end) {
     std::lock_guard lock(mutex_);
     if (gone_ || exchange != exchange_ || ended_) return;
@@ -197,8 +197,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     return std::exchange(on_closed_, nullptr);
   }
 
-  // Until the connection is gone its thread runs; a task that came later would stay in the queue
-  // and hold the connection for ever.   REQUIRES: mutex_ is held, and gone_ is false.
+  // The I/O thread runs until the connection is gone; a task posted later would stay in its queue
+  // and keep the connection alive for ever.   REQUIRES: mutex_ is held, and gone_ is false.
   void Post(std::function<void()> task) { asio::post(io_->context, std::move(task)); }
 
   void ArmRead() {
@@ -224,8 +224,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (!closed_) ArmRead();
   }
 
-  // The client has closed its side. A generation ends now: nobody is known to read it. A quick
-  // answer is still sent to a client that only stopped sending.
+  // The client has closed its side. A generation is cancelled: the client may be gone. A quick
+  // answer is still sent, as the client may only have stopped sending.
   void OnEof() {
     saw_eof_ = true;
     if (state_ != State::kBusy) return Close();
@@ -271,8 +271,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (arrives && in_.size() + body_bytes > kSmall && core_->IsFull()) {
       return Refuse(503, kFullMessage);
     }
-    // The parser bounds the head; between the chunks of a body it waits for an end that need not
-    // come.
+    // The parser bounds the head, but not what stands between the chunks of a body.
     if (state_ == State::kBody && in_.size() > core_->config.max_header_bytes) {
       Refuse(431, fmt::format("A chunk's header or the trailer is larger than {} bytes.",
                               core_->config.max_header_bytes));
@@ -413,7 +412,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
   }
 
-  // Once an exchange: its end is the end of State::kBusy.
+  // Called once per exchange, when State::kBusy ends.
   void EndRecord() {
     state_ = State::kIdle;
     --core_->num_exchanges;
@@ -465,7 +464,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   tcp::socket socket_;
   std::string client_, local_;
 
-  // The I/O thread's own.
+  // Used by the I/O thread only.
   State state_ = State::kIdle;
   bool closed_ = false, read_armed_ = false, saw_eof_ = false, writing_ = false, http10_ = false;
   std::string in_;
@@ -488,14 +487,14 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   uint64_t exchange_ = 0, last_exchange_ = 0;  // 0: none
   bool ended_ = false, flush_posted_ = false, gone_ = false, half_closed_ = false,
        close_after_ = false;
-  int status_ = 0;  // 0: the client has been told nothing
+  int status_ = 0;  // 0: no answer yet
   uint64_t response_bytes_ = 0;
   std::function<void()> on_closed_, on_writable_;
 };
 
 class Writer : public ResponseWriter {
  public:
-  // `request`: how large it is, head and body.
+  // `request`: its size in bytes, head and body.
   Writer(std::shared_ptr<Connection> connection, uint64_t exchange, HttpRequest head, bool http10,
          bool close, uint64_t request_bytes)
       : connection_(std::move(connection)),
@@ -596,7 +595,7 @@ class Writer : public ResponseWriter {
   const HttpRequest head_;
   const bool http10_;
   bool close_;
-  // As long as somebody could answer the request, he may keep what he made of it.
+  // Counted until the writer is destroyed: its owner may keep what it made of the request.
   HeldBytes held_;
   bool started_ = false, complete_ = false;
   std::string framed_;

@@ -18,7 +18,7 @@ namespace {
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
-// How often the deadlines of connections are looked at.
+// How often the deadlines of connections are checked.
 constexpr auto kTick = std::chrono::milliseconds(250);
 
 class HttpServerImpl : public HttpServer {
@@ -98,8 +98,8 @@ class HttpServerImpl : public HttpServer {
 
   void Stop() override {
     if (core_->stopped.exchange(true)) return;
-    // From the thread that accepts: the last connection that it gave to a thread gets there before
-    // the end.
+    // Posted from the accepting thread, so that the last connection it handed over is started
+    // before.
     asio::post(core_->threads[0]->context, [this] {
       error_code ignored;
       acceptor_->close(ignored);
@@ -165,7 +165,7 @@ class HttpServerImpl : public HttpServer {
     });
   }
 
-  // Deadlines are looked at a few times a second, and only while there are connections.
+  // Deadlines are checked a few times a second, and only while there are connections.
   static void Tick(HttpIoThread* io) {
     io->tick.expires_after(kTick);
     io->tick.async_wait([io](error_code error) {

@@ -7,8 +7,8 @@ namespace {
 
 using namespace sluice;
 
-// What a connection takes of the first request, in words; "" if that is refused or not complete: how
-// early bad bytes are seen does depend on the pieces.
+// What a connection takes of the first request, in words; "" if that is refused or not complete:
+// how early bad bytes are seen does depend on the pieces.
 std::string Read(std::string_view bytes, size_t piece) {
   namespace http = boost::beast::http;
   HttpRequestParser parser;
