@@ -30,7 +30,7 @@ void MeasureStep(MeasureRun& run, Batch batch, ElementType type, bool is_prefill
   shape.heads = kLlama70Heads;
   shape.type = type;
   shape.slices.assign(static_cast<size_t>(batch.sequences), {batch.tokens, batch.context});
-  const AttentionStep step(shape, /*with_numbers=*/false);
+  const AttentionStep step(shape, checks::AttentionNumbers::kNone);
   CaseMemory memory(run.device());
   // Layers have caches of their own: a launch finds nothing of the one before in the device's
   // cache.

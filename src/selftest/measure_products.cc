@@ -18,7 +18,7 @@ namespace {
 bool IsMeasured(const DeviceUnderTest& device, const WeightFormat& format) {
   if (format.e4m3_inputs && !device.has_e4m3_products()) return false;
   if (format.nvf4_inputs && !device.has_nvf4_products()) return false;
-  return format.type != ElementType::kI8;
+  return format.type != ElementType::kI8 && !format.is_only_checked;
 }
 
 std::unique_ptr<device::DeviceLinear> Products(MeasureRun& run, const char* name) {
@@ -46,7 +46,7 @@ void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, MeasuredSha
       return;
     }
   }
-  // Codes without inputs of their own kind are multiplied as BF16.
+  // ElementType without inputs of their own kind are multiplied as BF16.
   const double peak = format.e4m3_inputs   ? run.limits().fp8_teraflops
                       : format.nvf4_inputs ? run.limits().nvf4_teraflops
                                            : run.limits().bf16_teraflops;

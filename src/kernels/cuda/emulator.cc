@@ -94,7 +94,7 @@ class Machine {
     const size_t half = generation % 2;
     if (warp.num_arrived == 0) {
       warp.what = what;
-    } else if (strcmp(warp.what, what) != 0) {
+    } else if (warp.what != what && strcmp(warp.what, what) != 0) {
       Die("the lanes of a warp called different functions");
     }
     memcpy(warp.inputs[half] + lane * input_bytes, input, input_bytes);

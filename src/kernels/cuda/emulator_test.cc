@@ -6,8 +6,6 @@
 
 #include "device/emulated_queue.h"
 #include "kernels/cuda/device_code.h"
-#include "kernels/kernel_testing.h"
-#include "tensor/float8.h"
 
 namespace sluice::emulated {
 namespace {
@@ -50,124 +48,6 @@ TEST(Emulator, RunsBlocksWithBarriersWhenTheQueueIsWaitedFor) {
     EXPECT_EQ(values[96], 191);
   }
   emulator::SetOrder(emulator::Order::kForward);
-}
-
-struct MmaArgs {
-  const float* a;  // [16, depth]
-  const float* b;  // [depth, 8]
-  float* d;        // [16, 8]
-};
-
-template <int kPerRegister, bool kIsF16>
-uint32_t PackNumbers(const float (&values)[kPerRegister]) {
-  if constexpr (kIsF16) return PackF16(values[0], values[1]);
-  uint32_t bits = 0;
-  for (int i = 0; i < kPerRegister; ++i) {
-    const uint32_t code = kPerRegister == 2 ? FloatToBf16(values[i]) : FloatToE4m3(values[i]);
-    bits |= code << (32 / kPerRegister * i);
-  }
-  return bits;
-}
-
-template <int kPerRegister, bool kIsF16>
-void MultiplyKernel(MmaArgs args) {
-  constexpr int kDepth = 8 * kPerRegister;
-  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4;
-  uint32_t a[4], b[2];
-  float d[4] = {0, 0, 0, 0};
-  for (int r = 0; r < 4; ++r) {
-    float values[kPerRegister];
-    for (int i = 0; i < kPerRegister; ++i)
-      values[i] = args.a[(g + r % 2 * 8) * kDepth + kPerRegister * t + i + r / 2 * kDepth / 2];
-    a[r] = PackNumbers<kPerRegister, kIsF16>(values);
-  }
-  for (int r = 0; r < 2; ++r) {
-    float values[kPerRegister];
-    for (int i = 0; i < kPerRegister; ++i)
-      values[i] = args.b[(kPerRegister * t + i + r * kDepth / 2) * 8 + g];
-    b[r] = PackNumbers<kPerRegister, kIsF16>(values);
-  }
-  if constexpr (kIsF16)
-    MmaF16(d, a, b);
-  else if constexpr (kPerRegister == 2)
-    MmaBf16(d, a, b);
-  else
-    MmaE4m3(d, a, b);
-  for (int r = 0; r < 4; ++r) args.d[(g + r / 2 * 8) * 8 + 2 * t + r % 2] = d[r];
-}
-
-template <int kPerRegister, bool kIsF16 = false>
-void ExpectProduct() {
-  constexpr int kDepth = 8 * kPerRegister;
-  std::vector<float> a(16 * kDepth), b(kDepth * 8), d(16 * 8);
-  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 7) - 3;
-  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 5) - 2;
-  Stream stream;
-  Launch<MultiplyKernel<kPerRegister, kIsF16>>(stream.handle, "multiply", {},
-                                               MmaArgs{a.data(), b.data(), d.data()});
-  stream.queue.RunAll();
-  for (size_t m = 0; m < 16; ++m) {
-    for (size_t n = 0; n < 8; ++n) {
-      float expected = 0;
-      for (size_t k = 0; k < kDepth; ++k) expected += a[m * kDepth + k] * b[k * 8 + n];
-      EXPECT_EQ(d[m * 8 + n], expected) << m << ", " << n;
-    }
-  }
-}
-
-TEST(Emulator, MultipliesTiles) {
-  ExpectProduct<2>();
-  ExpectProduct<2, /*kIsF16=*/true>();
-  ExpectProduct<4>();
-}
-
-struct CopyArgs {
-  const uint16_t* from;
-  uint32_t* to;  // [32, 4]
-  uint32_t* turned;
-};
-
-void LoadKernel(CopyArgs args) {
-  auto* shared = reinterpret_cast<uint16_t*>(SharedMemory());
-  const int lane = static_cast<int>(threadIdx.x);
-  AsyncCopy16(shared + lane * 8, args.from + lane * 8, true);
-  AsyncCommit();
-  AsyncWait<0>();
-  __syncwarp();
-  uint32_t registers[4];
-  LoadMatrix4(registers, shared + lane * 8);
-  for (int m = 0; m < 4; ++m) args.to[lane * 4 + m] = registers[m];
-  LoadMatrix4Transposed(registers, shared + lane * 8);
-  for (int m = 0; m < 4; ++m) args.turned[lane * 4 + m] = registers[m];
-}
-
-TEST(Emulator, LoadsMatricesFromSharedMemory) {
-  alignas(16) uint16_t from[256];
-  for (int i = 0; i < 256; ++i) from[i] = static_cast<uint16_t>(i);
-  uint32_t to[128], turned[128];
-  Stream stream;
-  Launch<LoadKernel>(stream.handle, "load", {.shared_bytes = 512}, CopyArgs{from, to, turned});
-  stream.queue.RunAll();
-  // Lane 5: row 1, columns 2 and 3 of each matrix; transposed, rows 2 and 3 of column 1.
-  EXPECT_EQ(to[5 * 4], 10u | 11u << 16);
-  EXPECT_EQ(to[5 * 4 + 3], (192u + 10) | (192u + 11) << 16);
-  EXPECT_EQ(turned[5 * 4 + 1], (64u + 17) | (64u + 25) << 16);
-}
-
-TEST(DeviceNumbers, AreThoseOfTheHost) {
-  for (int code = 0; code < 256; ++code) {
-    const auto byte = static_cast<uint8_t>(code);
-    const float expected = ToFloat(Float8E4M3{byte});
-    EXPECT_EQ(BitsOf(E4m3ToFloat(byte)), BitsOf(expected)) << code;
-  }
-  kernels::Random random(1);
-  for (const float value : random.Normal(10000, 100.0f)) {
-    EXPECT_EQ(FloatToE4m3(value), ToFloat8E4M3(value).bits) << value;
-    EXPECT_EQ(FloatToBf16(value), ToBFloat16(value).bits) << value;
-  }
-  constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  for (uint32_t code = 0; code < 16; ++code)
-    EXPECT_EQ(E2m1ToFloat(code), code & 8 ? -kE2m1[code & 7] : kE2m1[code & 7]);
 }
 
 // Of F16: the bits of numbers, of ties between neighbours, and of what is beside them.

@@ -1,56 +1,62 @@
 // E4M3 inputs where tensor cores lack E4M3 (before compute capability 8.9): both operands become
 // BF16. The emulated device has E4M3, so this product is asked for by name.
-#include <cmath>
-
 #include <gtest/gtest.h>
 
-#include "device/emulated_queue.h"
-#include "kernels/cuda/linear_testing.h"
+#include "kernels/cuda/checks/products.h"
 #include "kernels/cuda/linear_tile.h"
 
 namespace sluice::emulated::linear {
 namespace {
 
-using device::GroupScales;
+using checks::CaseMemory;
+using checks::Comparison;
+using checks::DeviceUnderTest;
+using checks::NumberKind;
+using checks::ProductOutput;
+using checks::TestInputs;
+using checks::TestWeights;
+using checks::WeightFormat;
 
 template <int kTokens>
-std::vector<float> Multiply(const device::WeightsSample& w, const device::InputSample& x,
-                            int64_t m) {
-  const device::Weights view = w.view();
-  std::vector<float> y(static_cast<size_t>(m * view.n));
-  const device::LinearArgs linear = {view,     x.data(),          x.type(), x.scales(), m,
-                                     y.data(), ElementType::kF32, view.n,   nullptr,    nullptr};
+ProductOutput Multiply(CaseMemory& memory, const device::Weights& w, const TestInputs& x,
+                       int64_t m) {
+  ProductOutput y(memory, ElementType::kF32, m, w.n, w.n);
+  device::LinearArgs linear = checks::LinearArgsOf(w, x, 0, m);
+  linear.y = y.data();
+  linear.y_type = ElementType::kF32;
+  linear.y_stride = w.n;
   const LinearTileArgs args = {
-      {linear, 0, 0, 0, 0, nullptr}, device::LinearSplitOf(view.n, view.k, view.type), nullptr};
-  EmulatedQueue queue;
-  LaunchFailure failure;
-  LaunchTile<Format::kF8Inputs, kTokens, /*kMultipliesE4m3=*/false>({&queue, &failure}, args);
-  queue.RunAll();
+      {linear, 0, 0, 0, 0, nullptr}, device::LinearSplitOf(w.n, w.k, w.type), nullptr};
+  LaunchTile<Format::kF8Inputs, kTokens, /*kMultipliesE4m3=*/false>(memory.device().handle(), args);
+  y.Read();
   return y;
 }
 
-TEST(LinearWithoutE4m3, EqualsSumsInDoublePrecision) {
-  kernels::Random random(1);
+TEST(LinearWithoutE4m3, MultipliesAsBf16) {
   constexpr int64_t kN = 40, kK = 2080, kM = 20;
-  const device::WeightsFormat format = {"f8_inputs", ElementType::kF8E4M3, GroupScales::kNone, 0, 0,
-                                        true,        ElementType::kF8E4M3};
-  const device::WeightsSample w(random, format, kN, kK);
-  const device::InputSample x(random, ElementType::kF8E4M3, kM, kK);
-  const std::vector<float> y = Multiply<16>(w, x, kM);
-  for (int64_t m = 0; m < kM; ++m) {
-    for (int64_t n = 0; n < kN; ++n) {
-      double sum = 0, magnitude = 0;
-      for (int64_t k = 0; k < kK; ++k) {
-        const double product = x.Value(m, k) * w.Number(n, k);
-        sum += product;
-        magnitude += std::abs(product);
-      }
-      const double scale = x.RowScale(m) * w.RowScale(n);
-      ASSERT_NEAR(y[static_cast<size_t>(m * kN + n)], sum * scale,
-                  magnitude * std::abs(scale) * (kK + 8) * 0x1p-24);
+  auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
+  ASSERT_TRUE(device);
+  const WeightFormat format = {
+      .name = "", .type = ElementType::kF8E4M3, .has_row_scales = true, .e4m3_inputs = true};
+  for (const NumberKind kind : {NumberKind::kIntegers, NumberKind::kFree}) {
+    CaseMemory memory(*device);
+    Comparison comparison;
+    const TestWeights weights(format, kind, 1, kN, kK);
+    const TestInputs x = MakeInputs(memory, format, kind, kM, kK);
+    const device::Weights w = weights.Upload(memory);
+    const ProductOutput y = Multiply<16>(memory, w, x, kM), wide = Multiply<32>(memory, w, x, kM);
+    ASSERT_TRUE(memory.ok()) << memory.status().error().message;
+    const std::vector<float> no_bias;
+    const checks::ProductRows rows{weights, 0, x, kK, no_bias, kind, /*e4m3_inputs=*/false};
+    const checks::SampledPlaces places(kM, kN);
+    for (const int64_t n : places.columns()) {
+      rows.ForColumn(*device, n, places.rows(), [&](int64_t m, double expected, double error) {
+        y.Compare(m, n, expected, error, comparison);
+        comparison.AddEqual(wide.BitsAt(m, n), y.BitsAt(m, n));
+      });
     }
+    EXPECT_TRUE(comparison.passed()) << comparison.first_failure();
   }
-  EXPECT_EQ(Multiply<32>(w, x, kM), y);
 }
 
 }  // namespace

@@ -26,6 +26,9 @@ TEST(LinearSplit, FillsALargeDeviceWithRangesThatCoverK) {
   EXPECT_EQ(LinearSplitOf(57344, 8192, ElementType::kF8E4M3).ranges, 1);
   EXPECT_EQ(LinearSplitOf(8192, 28672, ElementType::kF8E4M3).ranges, 4);
   for (const ElementType type : {ElementType::kBF16, ElementType::kF8E4M3, ElementType::kF4E2M1}) {
+    // Shapes that the checks of the products count on (checks/check_linear.cc).
+    EXPECT_GT(LinearSplitOf(20, 4096, type).ranges, 1);
+    EXPECT_EQ(LinearSplitOf(70, 96, type).ranges, 1);
     for (const int64_t n : {1, 100, 5120, 202048}) {
       for (int64_t k = 32; k < 20000; k += 992) {
         const LinearSplit split = LinearSplitOf(n, k, type);

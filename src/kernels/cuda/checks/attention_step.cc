@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "kernels/cuda/checks/test_numbers.h"
@@ -19,26 +20,34 @@ int BytesOf(ElementType type) {
 
 }  // namespace
 
-AttentionStep::AttentionStep(const AttentionShape& shape, bool with_numbers) : shape_(shape) {
+AttentionStep::AttentionStep(const AttentionShape& shape, AttentionNumbers kind)
+    : shape_(shape), numbers_(kind) {
   TestNumbers numbers(91);
   const int block_size = shape.block_size;
+  std::vector<int32_t> blocks;
   for (const AttentionShape::Slice& slice : shape.slices) {
-    infos_.push_back({static_cast<int32_t>(rows_), slice.num_tokens, slice.context,
-                      static_cast<int32_t>(num_blocks_)});
+    first_rows_.push_back(rows_);
     rows_ += slice.num_tokens;
     num_blocks_ += (slice.context + slice.num_tokens + block_size - 1) / block_size;
   }
-  // One block more than needed, which nothing may read.
-  ++num_blocks_;
-  tables_.resize(static_cast<size_t>(num_blocks_ - 1));
-  std::iota(tables_.begin(), tables_.end(), 1);
-  for (size_t i = tables_.size(); i > 1; --i)
-    std::swap(tables_[i - 1],
-              tables_[static_cast<size_t>(numbers.Integer(0, static_cast<int64_t>(i) - 1))]);
+  // Block 0 is nobody's.
+  blocks.resize(static_cast<size_t>(num_blocks_++));
+  std::iota(blocks.begin(), blocks.end(), 1);
+  for (size_t i = blocks.size(); i > 1; --i)
+    std::swap(blocks[i - 1],
+              blocks[static_cast<size_t>(numbers.Integer(0, static_cast<int64_t>(i) - 1))]);
+  auto next = blocks.begin();
+  for (const AttentionShape::Slice& slice : shape.slices) {
+    const auto end = next + (slice.context + slice.num_tokens + block_size - 1) / block_size;
+    tables_.emplace_back(next, end);
+    next = end;
+  }
 
-  if (!with_numbers) return;
+  if (kind == AttentionNumbers::kNone) return;
+  const bool is_counting = kind == AttentionNumbers::kCounting;
   const AttentionHeads& heads = shape.heads;
   q_ = ToBf16Bits(numbers.Normals(rows_ * heads.num_heads * heads.head_dim));
+  if (is_counting) std::fill(q_.begin(), q_.end(), uint16_t{0});
   const auto size = static_cast<size_t>(CacheElements() * BytesOf(shape.type));
   k_.assign(size, 0xFF);
   v_.assign(size, 0xFF);
@@ -60,16 +69,33 @@ AttentionStep::AttentionStep(const AttentionShape& shape, bool with_numbers) : s
     for (int32_t position = 0; position < end; ++position) {
       for (int head = 0; head < heads.num_kv_heads; ++head) {
         const size_t at = Offset(slice, position, head, 0);
+        const size_t one = at + static_cast<size_t>(position % heads.head_dim);
         if (shape.type == ElementType::kF8E4M3) {
           numbers.FillFrom(key_codes, k_.data() + at, heads.head_dim);
           numbers.FillFrom(value_codes, v_.data() + at, heads.head_dim);
+          if (is_counting) {
+            std::fill_n(v_.begin() + static_cast<ptrdiff_t>(at), heads.head_dim, uint8_t{0});
+            v_[one] = ToFloat8E4M3(1).bits;
+          }
         } else {
           fill_bf16(k_.data() + 2 * at);
           fill_bf16(v_.data() + 2 * at);
+          if (is_counting) {
+            std::fill_n(v_.begin() + static_cast<ptrdiff_t>(2 * at), 2 * heads.head_dim,
+                        uint8_t{0});
+            const uint16_t bits = ToBFloat16(1).bits;
+            std::memcpy(v_.data() + 2 * one, &bits, 2);
+          }
         }
       }
     }
   }
+}
+
+void AttentionStep::SetNanValue(size_t slice, int32_t position, int kv_head, int d) {
+  const auto bytes = static_cast<size_t>(BytesOf(shape_.type));
+  const size_t at = Offset(slice, position, kv_head, d) * bytes;
+  std::fill_n(v_.begin() + static_cast<ptrdiff_t>(at), bytes, uint8_t{0xFF});
 }
 
 int64_t AttentionStep::CacheElements() const {
@@ -77,8 +103,7 @@ int64_t AttentionStep::CacheElements() const {
 }
 
 size_t AttentionStep::Offset(size_t slice, int32_t position, int kv_head, int d) const {
-  const int64_t place = infos_[slice].table + position / shape_.block_size;
-  const int64_t block = tables_[static_cast<size_t>(place)];
+  const int64_t block = tables_[slice][static_cast<size_t>(position / shape_.block_size)];
   const AttentionHeads& heads = shape_.heads;
   return static_cast<size_t>(
       ((block * heads.num_kv_heads + kv_head) * shape_.block_size + position % shape_.block_size) *
@@ -86,23 +111,37 @@ size_t AttentionStep::Offset(size_t slice, int32_t position, int kv_head, int d)
       d);
 }
 
-double AttentionStep::Stored(const std::vector<uint8_t>& array, size_t element) const {
-  if (shape_.type == ElementType::kF8E4M3) return ToFloat(Float8E4M3{array[element]});
-  uint16_t bits;
-  std::memcpy(&bits, array.data() + 2 * element, 2);
-  return FromBf16Bits(bits);
+void AttentionStep::Decode(const std::vector<uint8_t>& array, size_t element, double scale,
+                           std::vector<double>& numbers) const {
+  numbers.resize(static_cast<size_t>(shape_.heads.head_dim));
+  const uint8_t* from = array.data() + element * static_cast<size_t>(BytesOf(shape_.type));
+  for (size_t d = 0; d < numbers.size(); ++d) {
+    uint16_t bits = 0;
+    if (shape_.type == ElementType::kF8E4M3) {
+      numbers[d] = scale * ToFloat(Float8E4M3{from[d]});
+    } else {
+      std::memcpy(&bits, from + 2 * d, 2);
+      numbers[d] = scale * FromBf16Bits(bits);
+    }
+  }
 }
 
-double AttentionStep::Q(int64_t row, int head, int d) const {
-  return FromBf16Bits(
-      q_[static_cast<size_t>((row * shape_.heads.num_heads + head) * shape_.heads.head_dim + d)]);
+void AttentionStep::Query(int64_t row, int head, std::vector<double>& numbers) const {
+  numbers.resize(static_cast<size_t>(shape_.heads.head_dim));
+  const uint16_t* from = q_.data() + (row * shape_.heads.num_heads + head) * shape_.heads.head_dim;
+  for (size_t d = 0; d < numbers.size(); ++d) numbers[d] = FromBf16Bits(from[d]);
 }
-double AttentionStep::Key(size_t slice, int32_t position, int kv_head, int d) const {
-  return Stored(k_, Offset(slice, position, kv_head, d));
+void AttentionStep::Key(size_t slice, int32_t position, int kv_head,
+                        std::vector<double>& numbers) const {
+  Decode(k_, Offset(slice, position, kv_head, 0), 1, numbers);
 }
-double AttentionStep::Value(size_t slice, int32_t position, int kv_head, int d) const {
-  const double stored = Stored(v_, Offset(slice, position, kv_head, d));
-  return shape_.type == ElementType::kF8E4M3 ? stored * kVScale : stored;
+void AttentionStep::Value(size_t slice, int32_t position, int kv_head,
+                          std::vector<double>& numbers) const {
+  Decode(v_, Offset(slice, position, kv_head, 0), v_scale(), numbers);
+}
+
+float AttentionStep::v_scale() const {
+  return shape_.type == ElementType::kF8E4M3 && numbers_ == AttentionNumbers::kRandom ? kVScale : 1;
 }
 
 double AttentionStep::score_scale() const {
@@ -112,8 +151,8 @@ double AttentionStep::score_scale() const {
 
 AttentionStep::RowPlace AttentionStep::PlaceOf(int64_t row) const {
   size_t slice = 0;
-  while (row >= infos_[slice].first_row + infos_[slice].num_tokens) ++slice;
-  return {slice, infos_[slice].context + static_cast<int32_t>(row) - infos_[slice].first_row};
+  while (row >= first_rows_[slice] + shape_.slices[slice].num_tokens) ++slice;
+  return {slice, shape_.slices[slice].context + static_cast<int32_t>(row - first_rows_[slice])};
 }
 
 double AttentionStep::mean_context() const {
@@ -141,66 +180,82 @@ double AttentionStep::flops() const {
   return pairs * 4 * shape_.heads.num_heads * shape_.heads.head_dim;
 }
 
-void AttentionStep::UploadPlan(CaseMemory& memory,
-                               const std::vector<device::AttentionSliceInfo>& infos,
-                               device::AttentionArgs& args) const {
-  device::AttentionLimits limits;
-  limits.max_slices = static_cast<int64_t>(infos.size());
-  for (const device::AttentionSliceInfo& info : infos) {
-    limits.max_rows += info.num_tokens;
-    limits.max_context = std::max<int64_t>(limits.max_context, info.context + info.num_tokens);
+device::AttentionArgs AttentionStep::Upload(CaseMemory& memory) const {
+  const int64_t cache_bytes = CacheElements() * BytesOf(shape_.type);
+  // The kernel only reads them.
+  const auto cache = [&](const std::vector<uint8_t>& numbers) {
+    return numbers.empty() ? memory.Out<uint8_t>(cache_bytes)
+                           : const_cast<uint8_t*>(memory.In(numbers));
+  };
+  device::AttentionArgs args{};
+  args.num_heads = shape_.heads.num_heads;
+  args.cache = {cache(k_),
+                cache(v_),
+                shape_.type,
+                shape_.type == ElementType::kF8E4M3 ? kKScale : 1,
+                v_scale(),
+                shape_.heads.num_kv_heads,
+                shape_.heads.head_dim,
+                shape_.block_size};
+  args.chunk = shape_.span.chunk;
+  args.window = shape_.span.window;
+  std::vector<Part> parts;
+  for (size_t slice = 0; slice < shape_.slices.size(); ++slice)
+    parts.push_back({slice, 0, shape_.slices[slice].num_tokens});
+  return UploadParts(memory, args, parts);
+}
+
+device::AttentionArgs AttentionStep::UploadParts(CaseMemory& memory,
+                                                 const device::AttentionArgs& whole,
+                                                 const std::vector<Part>& parts,
+                                                 const PartOptions& options) const {
+  const AttentionHeads& heads = shape_.heads;
+  const int64_t row_elements = int64_t{heads.num_heads} * heads.head_dim;
+  device::AttentionLimits limits{.max_slices = static_cast<int64_t>(parts.size()),
+                                 .num_heads = heads.num_heads,
+                                 .num_kv_heads = heads.num_kv_heads,
+                                 .head_dim = heads.head_dim,
+                                 .max_partial_tokens = options.max_partial_tokens};
+  std::vector<device::AttentionSliceInfo> infos;
+  std::vector<int32_t> tables;
+  std::vector<uint16_t> queries;
+  for (const Part& part : parts) {
+    const int32_t context = shape_.slices[part.slice].context + part.first;
+    infos.push_back({static_cast<int32_t>(limits.max_rows), part.count, context,
+                     static_cast<int32_t>(tables.size())});
+    const std::vector<int32_t>& table = tables_[part.slice];
+    const int32_t unseen = shape_.span.FirstSeen(context) / shape_.block_size;
+    const int32_t end = (context + part.count + shape_.block_size - 1) / shape_.block_size;
+    tables.insert(tables.end(), static_cast<size_t>(unseen), std::numeric_limits<int32_t>::max());
+    tables.insert(tables.end(), table.begin() + unseen, table.begin() + end);
+    if (!q_.empty()) {
+      const auto from = q_.begin() + (first_rows_[part.slice] + part.first) * row_elements;
+      for (auto bits = from; bits != from + part.count * row_elements; ++bits)
+        queries.push_back(ToBFloat16(FromBf16Bits(*bits) * options.query_factor).bits);
+    }
+    limits.max_rows += part.count;
+    limits.max_context = std::max<int64_t>(limits.max_context, context + part.count);
   }
-  limits.num_heads = shape_.heads.num_heads;
-  limits.num_kv_heads = shape_.heads.num_kv_heads;
-  limits.head_dim = shape_.heads.head_dim;
   device::AttentionPlan plan(limits);
   device::PlanAttention(limits, infos, shape_.span, plan);
+  if (!q_.empty()) {  // padding, as in a plan of fixed size
+    plan.items.push_back({-1, 0, 0, 0, 0, -1});
+    plan.merges.push_back({});
+  }
+  device::AttentionArgs args = whole;
+  args.q =
+      queries.empty() ? memory.Out<uint16_t>(limits.max_rows * row_elements) : memory.In(queries);
+  args.scale = 1 / std::sqrt(static_cast<float>(heads.head_dim)) / options.query_factor;
   args.items = plan.items.empty() ? nullptr : memory.In(plan.items);
   args.num_items = static_cast<int>(plan.items.size());
   args.num_wide_items = plan.num_wide_items;
   args.merges = plan.merges.empty() ? nullptr : memory.In(plan.merges);
   args.num_merges = static_cast<int>(plan.merges.size());
   args.slices = memory.In(infos);
+  args.tables = memory.In(tables);
   args.partials = static_cast<float*>(
-      static_cast<void*>(memory.Out<uint8_t>(device::AttentionPartialsBytes(limits) + 256)));
-}
-
-device::AttentionArgs AttentionStep::Upload(CaseMemory& memory) const {
-  const AttentionHeads& heads = shape_.heads;
-  const int64_t query_elements = rows_ * heads.num_heads * heads.head_dim;
-  const int64_t cache_bytes = CacheElements() * BytesOf(shape_.type);
-  device::AttentionArgs args{};
-  UploadPlan(memory, infos_, args);
-  args.q = q_.empty() ? memory.Out<uint16_t>(query_elements) : memory.In(q_);
-  args.num_heads = heads.num_heads;
-  args.scale = 1 / std::sqrt(static_cast<float>(heads.head_dim));
-  // The kernel only reads them.
-  const auto cache = [&](const std::vector<uint8_t>& numbers) {
-    return numbers.empty() ? memory.Out<uint8_t>(cache_bytes)
-                           : const_cast<uint8_t*>(memory.In(numbers));
-  };
-  const bool is_f8 = shape_.type == ElementType::kF8E4M3;
-  args.cache = {cache(k_),           cache(v_),          shape_.type,    is_f8 ? kKScale : 1,
-                is_f8 ? kVScale : 1, heads.num_kv_heads, heads.head_dim, shape_.block_size};
-  args.chunk = shape_.span.chunk;
-  args.window = shape_.span.window;
-  args.tables = memory.In(tables_);
-  args.out = memory.Out<uint16_t>(query_elements);
-  return args;
-}
-
-device::AttentionArgs AttentionStep::UploadLastToken(CaseMemory& memory,
-                                                     const device::AttentionArgs& whole,
-                                                     size_t slice) const {
-  const int64_t row_elements = int64_t{shape_.heads.num_heads} * shape_.heads.head_dim;
-  device::AttentionSliceInfo info = infos_[slice];
-  device::AttentionArgs args = whole;
-  args.q += (info.first_row + info.num_tokens - 1) * row_elements;
-  info.context += info.num_tokens - 1;
-  info.first_row = 0;
-  info.num_tokens = 1;
-  UploadPlan(memory, {info}, args);
-  args.out = memory.Out<uint16_t>(row_elements);
+      static_cast<void*>(memory.Out<uint8_t>(device::AttentionPartialsBytes(limits))));
+  args.out = memory.Out<uint16_t>(limits.max_rows * row_elements);
   return args;
 }
 

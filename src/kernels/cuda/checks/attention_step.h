@@ -27,17 +27,44 @@ struct AttentionShape {
   int block_size = 16;
 };
 
+// What queries, keys and values are.
+enum class AttentionNumbers : uint8_t {
+  kRandom,
+  // Queries of zero weigh alike all that a row sees; the value of position p is 1 in column p %
+  // head_dim and 0 in others. So exact results count the positions that were seen.
+  kCounting,
+  kNone,  // only their places, for measurements
+};
+
 class AttentionStep {
  public:
-  // Random queries, keys and values; or only their places, for measurements.
-  explicit AttentionStep(const AttentionShape& shape, bool with_numbers = true);
+  explicit AttentionStep(const AttentionShape& shape,
+                         AttentionNumbers numbers = AttentionNumbers::kRandom);
 
-  // Plans the step and copies everything to the device. Unused parts of the cache are NaN.
+  // Makes an element of a value NaN, in what is uploaded from now on.
+  void SetNanValue(size_t slice, int32_t position, int kv_head, int d);
+
+  // Copies the cache to the device, in which all that nothing was written to is NaN, and then the
+  // whole step.
   device::AttentionArgs Upload(CaseMemory& memory) const;
-  // The last token of a slice alone, in a step of its own over the same cache: its bits must be
-  // those that it has in `whole`. Results are [1, num_heads, head_dim].
-  device::AttentionArgs UploadLastToken(CaseMemory& memory, const device::AttentionArgs& whole,
-                                        size_t slice) const;
+  // Tokens [first, first + count) of a slice.
+  struct Part {
+    size_t slice = 0;
+    int32_t first = 0, count = 1;
+  };
+  struct PartOptions {
+    int64_t max_partial_tokens = 2048;  // of AttentionLimits
+    float query_factor = 1;  // queries are multiplied, and the scale divided, by this power of two
+  };
+  // Plans a step of these parts over the cache of `whole` and copies it to the device. Block tables
+  // hold nonsense where nothing may be read. Results are [tokens, num_heads, head_dim].
+  device::AttentionArgs UploadParts(CaseMemory& memory, const device::AttentionArgs& whole,
+                                    const std::vector<Part>& parts,
+                                    const PartOptions& options) const;
+  device::AttentionArgs UploadParts(CaseMemory& memory, const device::AttentionArgs& whole,
+                                    const std::vector<Part>& parts) const {
+    return UploadParts(memory, whole, parts, PartOptions());
+  }
   // Makes random numbers on the device, for a step that has only their places.
   void FillOnDevice(const DeviceUnderTest& device, const device::AttentionArgs& args) const;
 
@@ -56,25 +83,26 @@ class AttentionStep {
     int32_t position = 0;
   };
   RowPlace PlaceOf(int64_t row) const;
-  double Q(int64_t row, int head, int d) const;
-  double Key(size_t slice, int32_t position, int kv_head, int d) const;    // the stored number
-  double Value(size_t slice, int32_t position, int kv_head, int d) const;  // with its scale
+  // head_dim numbers each: a query, a key as it is stored, a value with its scale.
+  void Query(int64_t row, int head, std::vector<double>& numbers) const;
+  void Key(size_t slice, int32_t position, int kv_head, std::vector<double>& numbers) const;
+  void Value(size_t slice, int32_t position, int kv_head, std::vector<double>& numbers) const;
 
  private:
   size_t Offset(size_t slice, int32_t position, int kv_head, int d) const;
-  double Stored(const std::vector<uint8_t>& array, size_t element) const;
+  void Decode(const std::vector<uint8_t>& array, size_t element, double scale,
+              std::vector<double>& numbers) const;
 
   int64_t CacheElements() const;
-  // Plans attention of `infos` and copies the plan to the device.
-  void UploadPlan(CaseMemory& memory, const std::vector<device::AttentionSliceInfo>& infos,
-                  device::AttentionArgs& args) const;
+  float v_scale() const;
 
   AttentionShape shape_;
+  AttentionNumbers numbers_;
   int64_t rows_ = 0, num_blocks_ = 0;
   std::vector<uint16_t> q_;
   std::vector<uint8_t> k_, v_;
-  std::vector<int32_t> tables_;
-  std::vector<device::AttentionSliceInfo> infos_;
+  std::vector<int64_t> first_rows_;           // of each slice
+  std::vector<std::vector<int32_t>> tables_;  // of each slice
 };
 
 }  // namespace sluice::checks

@@ -2,16 +2,19 @@
 // cache, chunks and windows; blocks in no order, with NaN wherever nothing may be read.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "kernels/cuda/checks/attention_step.h"
 #include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/checks/test_numbers.h"
 #include "kernels/cuda/checks/tolerances.h"
 
 namespace sluice::checks {
 namespace {
+
+using device::DeviceKernels;
 
 struct AttentionCase {
   const char* name;
@@ -33,12 +36,14 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   const int64_t num_seen = last - first + 1;
   const auto count = static_cast<size_t>(num_seen);
   std::vector<double> scores(count), score_errors(count);
+  std::vector<double> query, numbers;
+  step.Query(row, head, query);
   double largest = -1e300;
   for (size_t i = 0; i < count; ++i) {
     double sum = 0, size = 0;
-    for (int d = 0; d < dim; ++d) {
-      const double product =
-          step.Q(row, head, d) * step.Key(place.slice, first + static_cast<int32_t>(i), kv_head, d);
+    step.Key(place.slice, first + static_cast<int32_t>(i), kv_head, numbers);
+    for (size_t d = 0; d < numbers.size(); ++d) {
+      const double product = query[d] * numbers[d];
       sum += product;
       size += std::abs(product);
     }
@@ -57,10 +62,10 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
     // The score's products, its scaling and the difference to the largest; exp; rounding to BF16.
     const double error = score_errors[i] + (std::abs(scores[i]) + std::abs(largest)) * Gamma(4);
     weight_error = std::max(weight_error, error);
-    for (int d = 0; d < dim; ++d) {
-      const double value = step.Value(place.slice, first + static_cast<int32_t>(i), kv_head, d);
-      exact.values[static_cast<size_t>(d)] += weight * value;
-      size[static_cast<size_t>(d)] += std::abs(weight * value);
+    step.Value(place.slice, first + static_cast<int32_t>(i), kv_head, numbers);
+    for (size_t d = 0; d < numbers.size(); ++d) {
+      exact.values[d] += weight * numbers[d];
+      size[d] += std::abs(weight * numbers[d]);
     }
   }
   weight_error += Gamma(kMathUnits) + kUnitBF16;
@@ -75,50 +80,147 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   return exact;
 }
 
-Status CheckStep(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                 const AttentionShape& shape) {
-  AttentionStep step(shape);
+std::vector<uint16_t> Run(CaseMemory& memory, const AttentionShape& shape,
+                          const device::AttentionArgs& args, int64_t rows) {
+  memory.Launch(&DeviceKernels::attention, args);
+  return memory.Read<uint16_t>(args.out, rows * shape.heads.num_heads * shape.heads.head_dim);
+}
+
+// `bits` of rows from `row` on are those of `whole`.
+void CompareRowBits(Comparison& comparison, const std::vector<uint16_t>& bits,
+                    const std::vector<uint16_t>& whole, int64_t first_element) {
+  for (size_t i = 0; i < bits.size(); ++i)
+    comparison.AddEqual(bits[i], whole[static_cast<size_t>(first_element) + i]);
+}
+
+void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape& shape) {
+  const AttentionStep step(shape);
   const device::AttentionArgs args = step.Upload(memory);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().attention(run.device().handle(), args);
-  const int64_t count = step.rows() * shape.heads.num_heads * shape.heads.head_dim;
-  const auto got = memory.Read<uint16_t>(args.out, count);
-  if (!memory.ok()) return memory.status();
+  const std::vector<uint16_t> got = Run(memory, shape, args, step.rows());
   // All rows and heads of small steps; of large ones as many as a second allows.
   constexpr double kMaxWork = 1e8;
-  const double work = static_cast<double>(count) * step.mean_context() * 2;
+  const double work = static_cast<double>(got.size()) * step.mean_context() * 2;
   const auto stride = static_cast<int64_t>(std::ceil(work / kMaxWork));
   const int64_t pairs = step.rows() * shape.heads.num_heads;
+  double squares = 0, bounds = 0;
   for (int64_t pair = 0; pair < pairs; pair += std::max<int64_t>(stride | 1, 1)) {
     const int64_t row = pair / shape.heads.num_heads;
     const auto head = static_cast<int>(pair % shape.heads.num_heads);
-    const ExactAttention exact = Exact(run.device(), step, row, head);
+    const ExactAttention exact = Exact(memory.device(), step, row, head);
     for (int d = 0; d < shape.heads.head_dim; ++d) {
       const auto at = static_cast<size_t>(d);
-      comparison.AddBf16(got[static_cast<size_t>(pair * shape.heads.head_dim + d)],
-                         exact.values[at], exact.errors[at]);
+      const uint16_t bits = got[static_cast<size_t>(pair * shape.heads.head_dim + d)];
+      comparison.AddBf16(bits, exact.values[at], exact.errors[at]);
+      const double error = FromBf16Bits(bits) - exact.values[at];
+      const double bound = exact.errors[at] + std::abs(exact.values[at]) * kUnitBF16;
+      squares += error * error;
+      bounds += bound * bound;
     }
   }
+  // Most roundings are off by less than half a step, and those of a row's weights cancel in part.
+  if (step.rows() >= 80) {
+    comparison.SetSubject("root mean square of the errors, as a share of their bounds");
+    comparison.AddWithin(std::sqrt(squares / bounds), 0, std::sqrt(1.0 / 32));
+  }
   // A row's bits depend on its own position and cache alone: not on its slice, not on the step.
+  comparison.SetSubject("the last row of a slice alone");
   const int64_t row_elements = int64_t{shape.heads.num_heads} * shape.heads.head_dim;
   int64_t end = 0;
   for (size_t slice = 0; slice < std::min<size_t>(shape.slices.size(), 4); ++slice) {
-    end += shape.slices[slice].num_tokens;
-    const device::AttentionArgs alone = step.UploadLastToken(memory, args, slice);
-    if (!memory.ok()) return memory.status();
-    run.device().kernels().attention(run.device().handle(), alone);
-    const auto bits = memory.Read<uint16_t>(alone.out, row_elements);
-    if (!memory.ok()) return memory.status();
-    for (int64_t i = 0; i < row_elements; ++i) {
-      comparison.AddEqual(bits[static_cast<size_t>(i)],
-                          got[static_cast<size_t>((end - 1) * row_elements + i)]);
-    }
+    const int32_t tokens = shape.slices[slice].num_tokens;
+    end += tokens;
+    const auto alone = step.UploadParts(memory, args, {{slice, tokens - 1, 1}});
+    CompareRowBits(comparison, Run(memory, shape, alone, 1), got, (end - 1) * row_elements);
   }
-  // Nothing was written that is no row's result.
+  comparison.SetSubject("results that were not written");
   for (const uint16_t bits : got) {
     if (bits == 0xFFFF) comparison.AddEqual(bits, 0);
   }
-  return {};
+}
+
+void CheckCounts(CaseMemory& memory, Comparison& comparison, const AttentionShape& shape) {
+  const AttentionStep step(shape, AttentionNumbers::kCounting);
+  const std::vector<uint16_t> got = Run(memory, shape, step.Upload(memory), step.rows());
+  const int dim = shape.heads.head_dim;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const auto row = static_cast<int64_t>(i) / (int64_t{shape.heads.num_heads} * dim);
+    const auto d = static_cast<int32_t>(i % static_cast<size_t>(dim));
+    const int32_t last = step.PlaceOf(row).position, first = shape.span.FirstSeen(last);
+    const auto below = [&](int32_t position) { return (position + dim - 1 - d) / dim; };
+    const double expected =
+        static_cast<double>(below(last + 1) - below(first)) / (last + 1 - first);
+    // The sums are exact; their quotient, by way of a reciprocal, is not.
+    comparison.AddBf16(got[i], expected, expected * Gamma(3));
+  }
+}
+
+// A row's bits, whether it is decoded or part of a prompt's chunk, of whatever size, alone or among
+// others, with its positions split or not.
+void CheckParts(CaseMemory& memory, Comparison& comparison, AttentionShape shape) {
+  shape.slices = {{70, 1000}, {200, 0}};
+  const AttentionStep step(shape);
+  const device::AttentionArgs args = step.Upload(memory);
+  const std::vector<uint16_t> whole = Run(memory, shape, args, step.rows());
+  const int64_t row_elements = int64_t{shape.heads.num_heads} * shape.heads.head_dim;
+  const auto compare = [&](const std::vector<AttentionStep::Part>& parts, int64_t max_partials) {
+    int64_t rows = 0;
+    for (const AttentionStep::Part& part : parts) rows += part.count;
+    const auto some = step.UploadParts(memory, args, parts, {.max_partial_tokens = max_partials});
+    const std::vector<uint16_t> got = Run(memory, shape, some, rows);
+    auto from = got.begin();
+    for (const AttentionStep::Part& part : parts) {
+      comparison.SetSubject(fmt::format("tokens {} to {} of slice {}, of {} rows", part.first,
+                                        part.first + part.count - 1, part.slice, rows));
+      const auto end = from + part.count * row_elements;
+      const int64_t first_row = (part.slice == 0 ? 0 : 70) + part.first;
+      CompareRowBits(comparison, {from, end}, whole, first_row * row_elements);
+      from = end;
+    }
+  };
+  for (const auto& [first, count] : std::vector<std::pair<int32_t, int32_t>>{{0, 1},
+                                                                             {23, 1},
+                                                                             {24, 1},
+                                                                             {25, 1},
+                                                                             {69, 1},
+                                                                             {22, 3},
+                                                                             {1, 6},
+                                                                             {10, 15},
+                                                                             {20, 33},
+                                                                             {37, 33}}) {
+    compare({{0, first, count}}, 2048);
+    compare({{0, first, count}}, 0);
+  }
+  compare({{1, 0, 100}, {0, 24, 1}, {1, 199, 1}, {0, 3, 30}}, 2048);
+  for (const int32_t token : {0, 33, 66, 99}) compare({{1, token, 1}}, 2048);
+}
+
+// A value that is no number reaches its own column of those who see it, and no other sequence.
+void CheckNanValue(CaseMemory& memory, Comparison& comparison, ElementType type) {
+  const AttentionShape shape{.heads = {2, 1, 64}, .type = type, .slices = {{1, 99}, {1, 99}}};
+  AttentionStep step(shape);
+  const std::vector<uint16_t> clean = Run(memory, shape, step.Upload(memory), 2);
+  step.SetNanValue(0, 50, 0, 7);
+  const std::vector<uint16_t> broken = Run(memory, shape, step.Upload(memory), 2);
+  for (size_t i = 0; i < clean.size(); ++i) {
+    if (i < 128 && i % 64 == 7)
+      comparison.AddEqual(std::isnan(FromBf16Bits(broken[i])), 1);
+    else
+      comparison.AddEqual(broken[i], clean[i]);
+  }
+}
+
+// Queries far beyond the numbers of F16, which a cache of E4M3 is multiplied in.
+void CheckQuerySizes(CaseMemory& memory, Comparison& comparison, AttentionShape shape) {
+  shape.slices = {{1, 99}, {50, 20}};
+  const AttentionStep step(shape);
+  const device::AttentionArgs args = step.Upload(memory);
+  const std::vector<uint16_t> expected = Run(memory, shape, args, step.rows());
+  for (const float factor : {0x1p60f, 0x1p-60f}) {
+    comparison.SetSubject(fmt::format("times {}", factor));
+    const auto scaled =
+        step.UploadParts(memory, args, {{0, 0, 1}, {1, 0, 50}}, {.query_factor = factor});
+    CompareRowBits(comparison, Run(memory, shape, scaled, step.rows()), expected, 0);
+  }
 }
 
 std::vector<AttentionCase> Cases(const CheckRun& run) {
@@ -154,6 +256,41 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
   return cases;
 }
 
+AttentionShape Shape(AttentionHeads heads, int block_size, ElementType type,
+                     const kernels::AttentionSpan& span = {}) {
+  return {.heads = heads, .type = type, .span = span, .slices = {}, .block_size = block_size};
+}
+
+// Head sizes of their own kernels and others, groups that fill a tile and that do not, groups of
+// more heads than a tile has rows, blocks that are no multiple of anything.
+const AttentionShape kMixedShapes[] = {
+    Shape({8, 1, 128}, 16, ElementType::kBF16),
+    Shape({5, 1, 128}, 16, ElementType::kF8E4M3),
+    Shape({10, 2, 128}, 24, ElementType::kF8E4M3, {.chunk = 100}),
+    Shape({6, 2, 128}, 32, ElementType::kBF16, {.window = 70}),
+    Shape({4, 2, 64}, 16, ElementType::kBF16, {.chunk = 64}),
+    Shape({8, 2, 64}, 32, ElementType::kF8E4M3, {.window = 600}),
+    Shape({12, 1, 64}, 1, ElementType::kF8E4M3),
+    Shape({3, 3, 64}, 7, ElementType::kBF16),
+    Shape({20, 1, 64}, 16, ElementType::kBF16),
+    Shape({2, 2, 32}, 16, ElementType::kBF16),
+    Shape({4, 2, 32}, 1, ElementType::kF8E4M3, {.window = 1}),
+    Shape({3, 3, 48}, 7, ElementType::kBF16, {.chunk = 130, .window = 40}),
+    Shape({5, 1, 96}, 24, ElementType::kF8E4M3),
+    Shape({16, 1, 256}, 16, ElementType::kBF16),
+    Shape({2, 1, 256}, 16, ElementType::kF8E4M3),
+    Shape({5, 1, 40}, 4, ElementType::kBF16),
+    Shape({4, 2, 40}, 16, ElementType::kF8E4M3),
+};
+const AttentionShape kCutShapes[] = {
+    Shape({8, 1, 128}, 16, ElementType::kBF16),
+    Shape({5, 1, 128}, 16, ElementType::kF8E4M3),
+    Shape({4, 1, 64}, 16, ElementType::kF8E4M3, {.window = 300}),
+    Shape({2, 1, 64}, 16, ElementType::kBF16, {.chunk = 520}),
+    Shape({6, 2, 32}, 16, ElementType::kBF16),
+    Shape({3, 1, 96}, 16, ElementType::kF8E4M3, {.window = 513}),
+};
+
 std::string ShapeText(const AttentionCase& c) {
   int64_t rows = 0;
   int32_t context = 0;
@@ -161,10 +298,15 @@ std::string ShapeText(const AttentionCase& c) {
     rows += slice.num_tokens;
     context = std::max(context, slice.context + slice.num_tokens);
   }
-  return fmt::format("{}: {} rows, {} slices to {}, {}/{} x {}{}", c.name, rows,
-                     c.shape.slices.size(), context, c.shape.heads.num_heads,
-                     c.shape.heads.num_kv_heads, c.shape.heads.head_dim,
-                     c.shape.type == ElementType::kF8E4M3 ? " fp8" : "");
+  const AttentionShape& shape = c.shape;
+  std::string text =
+      fmt::format("{}: {} rows, {} slices to {}, {}/{} x {}{}", c.name, rows, shape.slices.size(),
+                  context, shape.heads.num_heads, shape.heads.num_kv_heads, shape.heads.head_dim,
+                  shape.type == ElementType::kF8E4M3 ? " fp8" : "");
+  if (shape.block_size != 16) text += fmt::format(", blocks of {}", shape.block_size);
+  if (shape.span.chunk > 0) text += fmt::format(", chunk {}", shape.span.chunk);
+  if (shape.span.window > 0) text += fmt::format(", window {}", shape.span.window);
+  return text;
 }
 
 }  // namespace
@@ -173,7 +315,42 @@ void CheckAttention(CheckRun& run) {
   for (const AttentionCase& attention_case : Cases(run)) {
     run.Case("attention", ShapeText(attention_case),
              [&](CaseMemory& memory, Comparison& comparison) {
-               return CheckStep(run, memory, comparison, attention_case.shape);
+               CheckStep(memory, comparison, attention_case.shape);
+             });
+  }
+  for (const AttentionShape& shape : kMixedShapes) {
+    AttentionCase mixed{"mixed", shape};
+    mixed.shape.slices = {{1, 1099}, {40, 490}, {40, 0}, {1, 0}, {3, 510}, {1, 63}, {1, 64}};
+    const auto check = [&](CaseMemory& memory, Comparison& comparison) {
+      CheckStep(memory, comparison, mixed.shape);
+    };
+    if ((&shape - kMixedShapes) % 4 == 0)
+      run.Case("attention", ShapeText(mixed), check);
+    else
+      run.SlowCase("attention", ShapeText(mixed), check);
+    run.SlowCase("attention counts", ShapeText(mixed),
+                 [&](CaseMemory& memory, Comparison& comparison) {
+                   CheckCounts(memory, comparison, mixed.shape);
+                 });
+  }
+  for (const AttentionShape& shape : kCutShapes) {
+    run.SlowCase(
+        "attention in parts", ShapeText({"70 and 200 rows", shape}),
+        [&](CaseMemory& memory, Comparison& comparison) { CheckParts(memory, comparison, shape); });
+  }
+  for (const ElementType type : {ElementType::kBF16, ElementType::kF8E4M3}) {
+    run.Case("attention with a NaN",
+             type == ElementType::kF8E4M3 ? "2 slices, fp8" : "2 slices, bf16",
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckNanValue(memory, comparison, type);
+             });
+  }
+  for (const AttentionShape& shape :
+       {Shape({8, 1, 128}, 16, ElementType::kF8E4M3), Shape({3, 3, 64}, 7, ElementType::kF8E4M3),
+        Shape({5, 1, 40}, 4, ElementType::kF8E4M3)}) {
+    run.Case("attention of large queries", ShapeText({"times 2^60 and 2^-60", shape}),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckQuerySizes(memory, comparison, shape);
              });
   }
 }

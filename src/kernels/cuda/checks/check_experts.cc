@@ -1,18 +1,22 @@
 // Routing of rows to experts, and the way there and back, against the CPU's operators.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
 #include "base/thread_pool.h"
 #include "kernels/cuda/checks/check_run.h"
-#include "kernels/cuda/checks/row_outputs.h"
+#include "kernels/cuda/checks/rows_out.h"
 #include "kernels/cuda/checks/test_numbers.h"
 #include "kernels/cuda/checks/tolerances.h"
 #include "kernels/experts.h"
 
 namespace sluice::checks {
 namespace {
+
+using device::DeviceKernels;
+using device::RowsOut;
 
 struct RouterShape {
   const char* name;
@@ -21,228 +25,308 @@ struct RouterShape {
   bool sigmoid, normalize;
 };
 
-// Integers: the logits are exact, so the choice has one right answer, equals included.
-Status CheckRouter(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                   const RouterShape& shape) {
-  TestNumbers numbers(71);
-  std::vector<float> x = numbers.Integers(shape.rows * shape.k, 2);
-  const std::vector<float> weight = numbers.Integers(shape.experts * shape.k, 1);
-  // Small enough that exp of the logits stays a number.
-  for (float& value : x) value *= 0.0625f;
-  const int64_t pairs = shape.rows * shape.top_k;
+struct Routing {
+  std::vector<float> logits, weights;
+  std::vector<int32_t> chosen;
+};
+
+// Rows [first, first + rows) of `x`.
+Routing Route(CaseMemory& memory, const RouterShape& shape, const float* x, const uint16_t* weight,
+              int64_t first, int64_t rows) {
+  const int64_t pairs = rows * shape.top_k;
   device::RouterArgs args{};
-  args.x = memory.In(x);
-  args.weight = memory.In(ToBf16Bits(weight));
-  args.rows = shape.rows;
+  args.x = x == nullptr ? nullptr : x + first * shape.k;
+  args.weight = weight;
+  args.rows = rows;
   args.k = shape.k;
   args.num_experts = shape.experts;
   args.top_k = shape.top_k;
   args.sigmoid = shape.sigmoid;
   args.normalize = shape.normalize;
-  args.logits = memory.Out<float>(shape.rows * shape.experts);
+  args.logits = memory.Out<float>(rows * shape.experts);
   args.chosen = memory.Out<int32_t>(pairs);
   args.expert_weights = memory.Out<float>(pairs);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().router(run.device().handle(), args);
-  const auto chosen = memory.Read<int32_t>(args.chosen, pairs);
-  const auto weights = memory.Read<float>(args.expert_weights, pairs);
-  if (!memory.ok()) return memory.status();
+  memory.Launch(&DeviceKernels::router, args);
+  return {memory.Read<float>(args.logits, rows * shape.experts),
+          memory.Read<float>(args.expert_weights, pairs), memory.Read<int32_t>(args.chosen, pairs)};
+}
 
-  std::vector<float> logits(static_cast<size_t>(shape.rows * shape.experts));
+// With integers the logits are exact, many of them equal, and so there is one right choice; with
+// others the choice is that of the CPU from the device's logits. Experts 0 and 2 are equal.
+void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& shape,
+                 bool is_exact) {
+  TestNumbers numbers(71);
+  const int64_t x_count = shape.rows * shape.k, weight_count = shape.experts * shape.k;
+  std::vector<float> x = is_exact ? numbers.Integers(x_count, 2) : numbers.Normals(x_count);
+  std::vector<float> weight =
+      is_exact ? numbers.Integers(weight_count, 1) : numbers.Normals(weight_count);
+  // Small enough that exp of the logits stays a number.
+  for (float& value : x) value *= 0.0625f;
+  std::copy_n(weight.begin(), shape.k, weight.begin() + 2 * shape.k);
+  for (float& value : weight) value = FromBf16Bits(ToBFloat16(value).bits);
+  const float* device_x = memory.In(x);
+  const uint16_t* device_weight = memory.In(ToBf16Bits(weight));
+  const Routing got = Route(memory, shape, device_x, device_weight, 0, shape.rows);
+
+  std::vector<float> logits = got.logits;
+  comparison.SetSubject("logits");
   for (int64_t row = 0; row < shape.rows; ++row) {
     for (int64_t expert = 0; expert < shape.experts; ++expert) {
-      float sum = 0;
-      for (int64_t i = 0; i < shape.k; ++i)
-        sum += x[static_cast<size_t>(row * shape.k + i)] *
-               weight[static_cast<size_t>(expert * shape.k + i)];
-      logits[static_cast<size_t>(row * shape.experts + expert)] = sum;
+      double sum = 0, size = 0;
+      for (int64_t i = 0; i < shape.k; ++i) {
+        const double product = static_cast<double>(x[static_cast<size_t>(row * shape.k + i)]) *
+                               weight[static_cast<size_t>(expert * shape.k + i)];
+        sum += product;
+        size += std::abs(product);
+      }
+      const auto at = static_cast<size_t>(row * shape.experts + expert);
+      if (is_exact) logits[at] = static_cast<float>(sum);
+      // A lane adds a 32nd of the products one by one, at most 8 more, then 5 levels of lanes.
+      const double depth = static_cast<double>(shape.k) / 32 + 8 + 5;
+      comparison.AddF32(got.logits[at], sum, is_exact ? 0 : size * Gamma(depth));
     }
   }
   ThreadPool pool(1);
-  std::vector<int32_t> expected(chosen.size());
-  std::vector<float> expected_weights(weights.size());
+  std::vector<int32_t> chosen(got.chosen.size());
+  std::vector<float> weights(got.weights.size());
   kernels::SelectExperts(
       pool, logits.data(), shape.rows, shape.experts, shape.top_k,
       shape.sigmoid ? kernels::RouterScore::kSigmoid : kernels::RouterScore::kSoftmax,
-      shape.normalize, expected.data(), expected_weights.data());
+      shape.normalize, chosen.data(), weights.data());
+  comparison.SetSubject("choice");
+  // On both sides: exp, the sum of all, the division, the sum of the chosen, another division.
+  const double roundings =
+      2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 4);
   for (size_t i = 0; i < chosen.size(); ++i) {
-    comparison.AddEqual(chosen[i], expected[i]);
-    // On both sides: exp, the sum of all, the division, the sum of the chosen, another division.
-    const double roundings =
-        2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 4);
-    comparison.AddF32(weights[i], expected_weights[i],
-                      std::abs(expected_weights[i]) * Gamma(roundings));
+    comparison.AddEqual(got.chosen[i], chosen[i]);
+    comparison.AddF32(got.weights[i], weights[i], std::abs(weights[i]) * Gamma(roundings));
   }
-  return {};
+  comparison.SetSubject("a row alone");
+  for (int64_t row = 0; row < std::min<int64_t>(shape.rows, 20); ++row) {
+    const Routing alone = Route(memory, shape, device_x, device_weight, row, 1);
+    for (int slot = 0; slot < shape.top_k; ++slot) {
+      const auto at = static_cast<size_t>(row * shape.top_k + slot);
+      comparison.AddEqual(alone.chosen[static_cast<size_t>(slot)], got.chosen[at]);
+      comparison.AddF32(alone.weights[static_cast<size_t>(slot)], got.weights[at], 0);
+    }
+  }
 }
+
+// Whatever the logits, the experts of a row differ: of equal ones the first, NaN behind 0.
+void CheckRouterOfOddLogits(CaseMemory& memory, Comparison& comparison) {
+  const RouterShape shape{"", 1, 8, 6, 4, true, false};
+  const float* x = memory.In(std::vector<float>(8, 1.0f));
+  const auto choose = [&](const std::vector<float>& weight, const std::vector<int32_t>& expected) {
+    const Routing got = Route(memory, shape, x, memory.In(ToBf16Bits(weight)), 0, 1);
+    for (size_t i = 0; i < expected.size(); ++i) comparison.AddEqual(got.chosen[i], expected[i]);
+  };
+  std::vector<float> weight(6 * 8, 0.0f);
+  choose(weight, {0, 1, 2, 3});
+  weight[8] = std::numeric_limits<float>::quiet_NaN();  // of expert 1
+  weight[5 * 8] = 2;
+  choose(weight, {5, 0, 2, 3});
+}
+
+struct GroupingShape {
+  int64_t rows;
+  int top_k;
+  int64_t experts;
+};
 
 struct Grouping {
   std::vector<int32_t> chosen, order, place, row_begin;
 };
-Grouping MakeGrouping(int64_t rows, int top_k, int64_t experts) {
+// The upper half of the experts gets nothing where the number of rows is odd.
+Grouping MakeGrouping(const GroupingShape& shape) {
   TestNumbers numbers(72);
   Grouping grouping;
-  for (int64_t row = 0; row < rows; ++row) {
-    // Different experts in a row; some experts get nothing.
-    const int64_t first = numbers.Integer(0, experts - 1);
-    for (int slot = 0; slot < top_k; ++slot)
-      grouping.chosen.push_back(static_cast<int32_t>((first + slot * 3) % experts));
-  }
-  const auto pairs = static_cast<size_t>(rows * top_k);
+  const auto pairs = static_cast<size_t>(shape.rows * shape.top_k);
+  const int64_t used = shape.rows % 2 == 0 ? shape.experts : (shape.experts + 1) / 2;
+  for (size_t pair = 0; pair < pairs; ++pair)
+    grouping.chosen.push_back(static_cast<int32_t>(numbers.Integer(0, used - 1)));
   grouping.order.resize(pairs);
   grouping.place.resize(pairs);
-  grouping.row_begin.resize(static_cast<size_t>(experts) + 1);
-  kernels::GroupByExpert(grouping.chosen.data(), rows, top_k, experts, grouping.order.data(),
-                         grouping.place.data(), grouping.row_begin.data());
+  grouping.row_begin.resize(static_cast<size_t>(shape.experts) + 1);
+  kernels::GroupByExpert(grouping.chosen.data(), shape.rows, shape.top_k, shape.experts,
+                         grouping.order.data(), grouping.place.data(), grouping.row_begin.data());
   return grouping;
 }
 
-Status CheckGroupByExpert(CheckRun& run, CaseMemory& memory, Comparison& comparison, int64_t rows,
-                          int top_k, int64_t experts) {
-  const Grouping grouping = MakeGrouping(rows, top_k, experts);
-  const int64_t pairs = rows * top_k;
+void CheckGroupByExpert(CaseMemory& memory, Comparison& comparison, const GroupingShape& shape) {
+  const Grouping grouping = MakeGrouping(shape);
+  const int64_t pairs = shape.rows * shape.top_k;
   device::GroupByExpertArgs args{};
   args.chosen = memory.In(grouping.chosen);
-  args.rows = rows;
-  args.top_k = top_k;
-  args.num_experts = experts;
+  args.rows = shape.rows;
+  args.top_k = shape.top_k;
+  args.num_experts = shape.experts;
   args.order = memory.Out<int32_t>(pairs);
   args.place = memory.Out<int32_t>(pairs);
-  args.row_begin = memory.Out<int32_t>(experts + 1);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().group_by_expert(run.device().handle(), args);
+  args.row_begin = memory.Out<int32_t>(shape.experts + 1);
+  memory.Launch(&DeviceKernels::group_by_expert, args);
   const auto compare = [&](const int32_t* from, const std::vector<int32_t>& expected) {
     const auto got = memory.Read<int32_t>(from, static_cast<int64_t>(expected.size()));
-    for (size_t i = 0; memory.ok() && i < got.size(); ++i) comparison.AddEqual(got[i], expected[i]);
+    for (size_t i = 0; i < got.size(); ++i) comparison.AddEqual(got[i], expected[i]);
   };
   compare(args.order, grouping.order);
   compare(args.place, grouping.place);
   compare(args.row_begin, grouping.row_begin);
-  return {};
 }
 
-Status CheckGatherRows(CheckRun& run, CaseMemory& memory, Comparison& comparison, int64_t rows,
-                       int64_t cols, int top_k, const RowFormat& format, bool has_weights) {
-  const Grouping grouping = MakeGrouping(rows, top_k, 16);
+void CheckGatherRows(CaseMemory& memory, Comparison& comparison, const GroupingShape& shape,
+                     int64_t cols, bool has_weights) {
+  const Grouping grouping = MakeGrouping(shape);
   TestNumbers numbers(73);
-  const std::vector<float> x = numbers.Normals(rows * cols);
-  const std::vector<float> weights = numbers.Normals(rows * top_k);
-  const int64_t pairs = rows * top_k;
-  RowsOutput output(memory, format, pairs, cols);
+  const std::vector<float> x = numbers.Normals(shape.rows * cols);
+  const std::vector<float> weights = numbers.Normals(shape.rows * shape.top_k);
+  const int64_t pairs = shape.rows * shape.top_k;
   const float* device_x = memory.In(x);
   const int32_t* order = memory.In(grouping.order);
   const float* device_weights = has_weights ? memory.In(weights) : nullptr;
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().gather_rows(
-      run.device().handle(), {device_x, order, pairs, cols, top_k, device_weights, output.args()});
   ExactRows exact{pairs, cols, {}, {}};
   for (int64_t i = 0; i < pairs; ++i) {
     const int32_t pair = grouping.order[static_cast<size_t>(i)];
     for (int64_t col = 0; col < cols; ++col) {
-      double value = x[static_cast<size_t>(pair / top_k * cols + col)];
-      if (has_weights) value *= weights[static_cast<size_t>(pair)];
+      double value = x[static_cast<size_t>(pair / shape.top_k * cols + col)];
+      if (has_weights) value *= weights[static_cast<size_t>(pair)];  // rounded once
       exact.values.push_back(value);
-      exact.errors.push_back(has_weights ? std::abs(value) * Gamma(1) : 0);
     }
   }
-  output.Compare(exact, comparison);
-  return {};
+  exact.errors.resize(exact.values.size(), 0);
+  CompareRows(memory, comparison, exact, [&](int64_t first, int64_t count, const RowsOut& out) {
+    memory.Launch(&DeviceKernels::gather_rows,
+                  {device_x, order == nullptr ? nullptr : order + first, count, cols, shape.top_k,
+                   device_weights, out});
+  });
 }
 
-Status CheckCombine(CheckRun& run, CaseMemory& memory, Comparison& comparison, int64_t rows,
-                    int64_t cols, int top_k, ElementType y_type, bool has_weights, bool add) {
-  const Grouping grouping = MakeGrouping(rows, top_k, 16);
+// What combine_experts does besides adding up.
+struct Combining {
+  ElementType y_type;
+  bool has_weights, add;
+};
+
+// With integers, and weights that are powers of two, the sums are exact.
+void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShape& shape,
+                  int64_t cols, const Combining& combining, bool is_exact) {
+  const Grouping grouping = MakeGrouping(shape);
   TestNumbers numbers(74);
-  std::vector<float> y = numbers.Normals(rows * top_k * cols);
-  const std::vector<float> weights = numbers.Normals(rows * top_k);
-  const std::vector<float> sum = numbers.Normals(rows * cols);
+  const auto make = [&](int64_t count) {
+    return is_exact ? numbers.Integers(count, 9) : numbers.Normals(count);
+  };
+  const int64_t pairs = shape.rows * shape.top_k;
+  std::vector<float> y = make(pairs * cols);
+  std::vector<float> weights = make(pairs);
+  if (is_exact) {
+    for (float& weight : weights) weight = numbers.PowerOfTwo(-2, 2);
+  }
+  const std::vector<float> sum = make(shape.rows * cols);
   device::CombineExpertsArgs args{};
-  if (y_type == ElementType::kBF16) {
+  if (combining.y_type == ElementType::kBF16) {
     const std::vector<uint16_t> bits = ToBf16Bits(y);
     for (size_t i = 0; i < y.size(); ++i) y[i] = FromBf16Bits(bits[i]);
     args.y = memory.In(bits);
   } else {
     args.y = memory.In(y);
   }
-  args.y_type = y_type;
-  args.place = memory.In(grouping.place);
-  args.weights = has_weights ? memory.In(weights) : nullptr;
-  args.rows = rows;
+  args.y_type = combining.y_type;
+  const int32_t* place = memory.In(grouping.place);
+  const float* device_weights = combining.has_weights ? memory.In(weights) : nullptr;
   args.cols = cols;
-  args.top_k = top_k;
-  args.add = add;
-  args.sum = memory.InOut(sum);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().combine_experts(run.device().handle(), args);
-  const auto got = memory.Read<float>(args.sum, rows * cols);
-  if (!memory.ok()) return memory.status();
-  for (int64_t row = 0; row < rows; ++row) {
+  args.top_k = shape.top_k;
+  args.add = combining.add;
+  if (!memory.ok()) return;
+  const auto combine = [&](int64_t first, int64_t count) {
+    args.place = place + first * shape.top_k;
+    args.weights = combining.has_weights ? device_weights + first * shape.top_k : nullptr;
+    args.rows = count;
+    args.sum = memory.InOut(
+        std::vector<float>(sum.begin() + first * cols, sum.begin() + (first + count) * cols));
+    memory.Launch(&DeviceKernels::combine_experts, args);
+    return memory.Read<float>(args.sum, count * cols);
+  };
+  const std::vector<float> got = combine(0, shape.rows);
+  for (int64_t row = 0; row < shape.rows; ++row) {
     for (int64_t col = 0; col < cols; ++col) {
       const auto at = static_cast<size_t>(row * cols + col);
-      double value = add ? sum[at] : 0, size = std::abs(value);
-      for (int slot = 0; slot < top_k; ++slot) {
-        const auto pair = static_cast<size_t>(row * top_k + slot);
+      double value = combining.add ? sum[at] : 0, size = std::abs(value);
+      for (int slot = 0; slot < shape.top_k; ++slot) {
+        const auto pair = static_cast<size_t>(row * shape.top_k + slot);
         double part = y[static_cast<size_t>(grouping.place[pair] * cols + col)];
-        if (has_weights) part *= weights[pair];
+        if (combining.has_weights) part *= weights[pair];
         value += part;
         size += std::abs(part);
       }
-      comparison.AddF32(got[at], value, size * Gamma(top_k + 1));
+      comparison.AddF32(got[at], value, is_exact ? 0 : size * Gamma(shape.top_k + 1));
     }
   }
-  return {};
+  comparison.SetSubject("a row alone");
+  const int64_t row = shape.rows / 2;
+  const std::vector<float> alone = combine(row, 1);
+  for (size_t i = 0; i < alone.size(); ++i)
+    comparison.AddF32(alone[i], got[static_cast<size_t>(row * cols) + i], 0);
+  comparison.SetSubject("");
 }
 
 }  // namespace
 
 void CheckExperts(CheckRun& run) {
-  std::vector<RouterShape> routers = {{"Llama 4", 3, 64, 16, 1, true, false},
-                                      {"Qwen3", 5, 96, 128, 8, false, true},
-                                      {"", 2, 128, 20, 2, false, false}};
+  std::vector<RouterShape> routers = {
+      {"Llama 4", 3, 64, 16, 1, true, false}, {"Qwen3", 5, 96, 128, 8, false, true},
+      {"", 2, 128, 20, 2, false, false},      {"", 1, 64, 4, 2, false, false},
+      {"", 9, 100, 16, 1, true, false},       {"", 17, 256, 128, 8, false, true},
+      {"", 3, 2048, 37, 37, false, true},     {"", 5, 33, 9, 3, true, true}};
   if (run.with_large_shapes()) {
     routers.push_back({"Scout", 64, 5120, 16, 1, true, false});
     routers.push_back({"Qwen3 30B", 257, 2048, 128, 8, false, true});
   }
   for (const RouterShape& shape : routers) {
-    run.Case("router",
-             fmt::format("{} x {}, {} of {} experts {}", shape.rows, shape.k, shape.top_k,
-                         shape.experts, shape.name),
+    for (const bool is_exact : {true, false}) {
+      run.Case("router",
+               fmt::format("{} x {}, {} of {} experts, {} {}", shape.rows, shape.k, shape.top_k,
+                           shape.experts, is_exact ? "integers" : "normal", shape.name),
+               [&](CaseMemory& memory, Comparison& comparison) {
+                 CheckRouter(memory, comparison, shape, is_exact);
+               });
+    }
+  }
+  run.Case("router", "equal logits and NaN", CheckRouterOfOddLogits);
+  std::vector<GroupingShape> groupings = {{1, 1, 1},   {1, 1, 16},    {1, 2, 4},   {1, 8, 128},
+                                          {7, 1, 16},  {7, 8, 128},   {5, 8, 128}, {300, 1, 16},
+                                          {33, 3, 37}, {4000, 8, 128}};
+  if (run.with_large_shapes()) groupings.insert(groupings.end(), {{1024, 1, 16}, {1024, 8, 128}});
+  for (const GroupingShape& shape : groupings) {
+    run.Case("group_by_expert",
+             fmt::format("{} x {} of {}", shape.rows, shape.top_k, shape.experts),
              [&](CaseMemory& memory, Comparison& comparison) {
-               return CheckRouter(run, memory, comparison, shape);
+               CheckGroupByExpert(memory, comparison, shape);
              });
   }
-  std::vector<int64_t> row_counts = {1, 7};
-  if (run.with_large_shapes()) row_counts.push_back(1024);
-  for (const int64_t rows : row_counts) {
-    for (const int top_k : {1, 8}) {
-      const int64_t experts = top_k == 1 ? 16 : 128;
-      run.Case("group_by_expert", fmt::format("{} x {} of {}", rows, top_k, experts),
-               [&](CaseMemory& memory, Comparison& comparison) {
-                 return CheckGroupByExpert(run, memory, comparison, rows, top_k, experts);
-               });
-    }
-  }
-  const int64_t cols = run.with_large_shapes() ? 5120 : 160;
-  for (const RowFormat& format : kRowFormats) {
+  constexpr GroupingShape kRows{6, 2, 16};
+  std::vector<int64_t> widths = {20, 64, 96, 160, 2056};
+  if (run.with_large_shapes()) widths.push_back(5120);
+  for (const int64_t cols : widths) {
     for (const bool has_weights : {false, true}) {
       run.Case("gather_rows",
-               fmt::format("6 x {}, 2 experts, {}{}", cols, format.name,
-                           has_weights ? ", weighted" : ""),
+               fmt::format("6 x {}, 2 experts{}", cols, has_weights ? ", weighted" : ""),
                [&](CaseMemory& memory, Comparison& comparison) {
-                 return CheckGatherRows(run, memory, comparison, 6, cols, 2, format, has_weights);
+                 CheckGatherRows(memory, comparison, kRows, cols, has_weights);
                });
     }
   }
-  for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
-    for (const int what : {0, 1, 2, 3}) {
-      run.Case(
-          "combine_experts",
-          fmt::format("6 x {}, 3 experts, {}{}{}", cols, type == ElementType::kF32 ? "f32" : "bf16",
-                      (what & 1) != 0 ? ", weighted" : "", (what & 2) != 0 ? ", added" : ""),
-          [&](CaseMemory& memory, Comparison& comparison) {
-            return CheckCombine(run, memory, comparison, 6, cols, 3, type, (what & 1) != 0,
-                                (what & 2) != 0);
-          });
+  for (const int64_t cols : widths) {
+    for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
+      for (const int what : {0, 1, 2, 3}) {
+        const Combining combining{type, (what & 1) != 0, (what & 2) != 0};
+        run.Case("combine_experts",
+                 fmt::format(
+                     "6 x {}, 3 experts, {}{}{}", cols, type == ElementType::kF32 ? "f32" : "bf16",
+                     combining.has_weights ? ", weighted" : "", combining.add ? ", added" : ""),
+                 [&](CaseMemory& memory, Comparison& comparison) {
+                   for (const bool is_exact : {true, false})
+                     CheckCombine(memory, comparison, {6, 3, 16}, cols, combining, is_exact);
+                 });
+      }
     }
   }
 }

@@ -6,9 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/cuda/checks/products.h"
 #include "kernels/cuda/checks/test_numbers.h"
-#include "kernels/cuda/checks/test_weights.h"
 #include "kernels/cuda/checks/tolerances.h"
 
 namespace sluice::checks {
@@ -39,93 +37,15 @@ double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, i
   return f32 + Gamma(kShortSum * (1 + 2.0 / 8) + 2, 0x1p-13);
 }
 
-struct LibraryCase {
-  const LibraryShape& shape;
-  const WeightFormat& format;
-  NumberKind kind;
-  ElementType y_type;
-  bool has_bias;
-};
-
-// Compares sampled results with the exact ones. `is_nvf4`: NVFP4 weights met NVFP4 inputs as they
-// are.
-void CompareResults(const DeviceUnderTest& device, const LibraryCase& test, bool is_nvf4,
-                    const TestWeights& weights, const TestInputs& x, const std::vector<float>& bias,
-                    const ProductOutput& y, Comparison& comparison) {
-  const auto& [shape, format, kind, y_type, has_bias] = test;
-  const bool is_bf16 = y_type == ElementType::kBF16, is_free = kind == NumberKind::kFree;
-  const bool is_expanded = format.type != ElementType::kBF16 && !format.e4m3_inputs && !is_nvf4;
-  // Sums of integers, and products with powers of two, are exact.
-  double relative = 0;
-  if (is_free) {
-    relative = LibraryError(device, format, shape.k) +
-               Gamma(2.0 * static_cast<double>(weights.scaled_sums()) + 4);
-    // Weights were rounded, but where each is a code times what stays exact.
-    if (is_expanded && (is_bf16 || format.group_type == device::GroupScales::kBlock))
-      relative += kRoundingBf16;
-  }
-  const SampledPlaces places(shape.m, shape.n);
-  std::vector<double> w;
-  for (const int64_t n : places.columns()) {
-    weights.DecodeRow(0, n, w);
-    for (const int64_t m : places.rows()) {
-      double sum = 0, size = 0;
-      for (int64_t i = 0; i < shape.k; ++i) {
-        const double product =
-            x.values[static_cast<size_t>(m * shape.k + i)] * w[static_cast<size_t>(i)];
-        sum += product;
-        size += std::abs(product);
-      }
-      const double scale =
-          weights.RowScale(0, n) * (x.scales.empty() ? 1.0 : x.scales[static_cast<size_t>(m)]);
-      double error = size * scale * relative;
-      double expected = sum * scale;
-      // Results in BF16 are rounded before scales and the bias are applied, too.
-      if (is_bf16 && (is_free || has_bias)) error += (std::abs(expected) + error) * kRoundingBf16;
-      if (has_bias) {
-        const double added = bias[static_cast<size_t>(n)];
-        expected += added;
-        if (is_free) error += (std::abs(expected) + std::abs(added)) * kUnitF32 * 2;
-      }
-      y.Compare(m, n, expected, error, comparison);
-    }
-  }
-  y.CompareGaps(comparison);
-}
-
-Status CheckLibraryProduct(CheckRun& run, DeviceLinear& products, CaseMemory& memory,
-                           Comparison& comparison, const LibraryCase& test) {
-  const LibraryShape& shape = test.shape;
-  const TestWeights weights(test.format, test.kind, 1, shape.n, shape.k);
-  const TestInputs x = MakeInputs(memory, test.format, test.kind, shape.m, shape.k);
-  std::vector<float> bias;
-  if (test.has_bias) bias = TestNumbers(63).Integers(shape.n, 9);
-  device::LinearArgs args{};
-  args.w = weights.Upload(memory);
-  args.x = x.data;
-  args.x_type = x.type;
-  args.x_scales = x.device_scales;
-  args.m = shape.m;
-  args.y_type = test.y_type;
-  args.y_stride = (shape.n + 15) / 16 * 16 + 16;
-  args.bias = test.has_bias ? memory.In(bias) : nullptr;
-  args.scratch = memory.Out<uint8_t>(products.ScratchBytes(args.w, shape.m) + 256);
-  if (!memory.ok()) return memory.status();
+void CheckLibraryProduct(CaseMemory& memory, Comparison& comparison, DeviceLinear& products,
+                         const ModelProductCase& test) {
+  ModelProduct product(memory, test);
   // By what the library proposes first, and by what was fastest.
-  for (const bool is_tuned : {false, true}) {
-    if (is_tuned) RETURN_IF_ERROR(products.Tune(run.device().stream(), args));
-    // Memory that no product has written yet.
-    ProductOutput y(memory, test.y_type, shape.m, shape.n, args.y_stride);
-    if (!memory.ok()) return memory.status();
-    args.y = y.data();
-    const int64_t nvf4_before = products.counts().nvf4;
-    products.Run(run.device().stream(), args);
-    y.Read();
-    if (!memory.ok()) return memory.status();
-    CompareResults(run.device(), test, products.counts().nvf4 > nvf4_before, weights, x, bias, y,
-                   comparison);
-  }
-  return {};
+  comparison.SetSubject("untuned");
+  product.Run(products, comparison);
+  product.Tune(products);
+  comparison.SetSubject("tuned");
+  product.Run(products, comparison);
 }
 
 void CheckLibraryShapes(CheckRun& run, DeviceLinear& products,
@@ -136,18 +56,21 @@ void CheckLibraryShapes(CheckRun& run, DeviceLinear& products,
       if (format.e4m3_inputs && !run.device().has_e4m3_products()) continue;
       for (const NumberKind kind : {NumberKind::kIntegers, NumberKind::kFree}) {
         ++turn;
-        const LibraryCase test{.shape = shape,
-                               .format = format,
-                               .kind = kind,
-                               .y_type = turn % 3 == 0 ? ElementType::kBF16 : ElementType::kF32,
-                               .has_bias = turn % 4 == 0};
+        const ModelProductCase test{
+            .m = shape.m,
+            .n = shape.n,
+            .k = shape.k,
+            .format = format,
+            .kind = kind,
+            .y_type = turn % 3 == 0 ? ElementType::kBF16 : ElementType::kF32,
+            .has_bias = turn % 4 == 0};
         const std::string text =
             fmt::format("{} x {} x {}, {}, {}{}{}", shape.m, shape.n, shape.k, format.name,
                         NumberKindName(kind), test.y_type == ElementType::kBF16 ? ", to bf16" : "",
                         test.has_bias ? ", bias" : "");
         run.Case(*shape.name == 0 ? std::string("library") : fmt::format("library {}", shape.name),
                  text, [&](CaseMemory& memory, Comparison& comparison) {
-                   return CheckLibraryProduct(run, products, memory, comparison, test);
+                   CheckLibraryProduct(memory, comparison, products, test);
                  });
       }
     }
@@ -155,6 +78,83 @@ void CheckLibraryShapes(CheckRun& run, DeviceLinear& products,
 }
 
 }  // namespace
+
+ModelProduct::ModelProduct(CaseMemory& memory, const ModelProductCase& test)
+    : memory_(memory),
+      case_(test),
+      weights_(test.format, test.kind, 1, test.n, test.k),
+      x_(MakeInputs(memory, test.format, test.kind, test.m, test.k, test.same_scale)) {
+  if (test.same_scale != 0) weights_.SetRowScales(test.same_scale);
+  if (test.has_bias) bias_ = TestNumbers(63).Integers(test.n, 9);
+  args_ = LinearArgsOf(weights_.Upload(memory), x_, 0, test.m);
+  args_.y_type = test.y_type;
+  args_.y_stride = (test.n + 15) / 16 * 16 + 16;
+  args_.bias = test.has_bias ? memory.In(bias_) : nullptr;
+}
+
+const device::LinearArgs& ModelProduct::PrepareResults(const DeviceLinear& products) {
+  y_.emplace(memory_, case_.y_type, case_.m, case_.n, args_.y_stride);
+  args_.y = y_->data();
+  args_.scratch = memory_.Out<uint8_t>(products.ScratchBytes(args_.w, case_.m));
+  return args_;
+}
+
+void ModelProduct::Tune(DeviceLinear& products) {
+  PrepareResults(products);
+  if (memory_.ok()) memory_.Require(products.Tune(memory_.device().stream(), args_));
+}
+
+void ModelProduct::Run(DeviceLinear& products, Comparison& comparison) {
+  const int64_t nvf4_before = products.counts().nvf4;
+  PrepareResults(products);
+  if (memory_.ok()) products.Run(memory_.device().stream(), args_);
+  y_->Read();
+  Compare(products.counts().nvf4 > nvf4_before, comparison);
+}
+
+void ModelProduct::Compare(bool is_nvf4, Comparison& comparison) const {
+  const WeightFormat& format = case_.format;
+  const bool is_bf16 = case_.y_type == ElementType::kBF16,
+             is_free = case_.kind == NumberKind::kFree;
+  const bool is_expanded = format.type != ElementType::kBF16 && !format.e4m3_inputs && !is_nvf4;
+  // Sums of integers, and products with powers of two, are exact.
+  double relative = 0;
+  if (is_free) {
+    relative = LibraryError(memory_.device(), format, case_.k) +
+               Gamma(2.0 * static_cast<double>(weights_.scaled_sums()) + 4);
+    // Weights were rounded, but where each is a code times what stays exact.
+    if (is_expanded && (is_bf16 || format.group_type == device::GroupScales::kBlock))
+      relative += kRoundingBf16;
+  }
+  const SampledPlaces places(case_.m, case_.n);
+  std::vector<double> w;
+  for (const int64_t n : places.columns()) {
+    weights_.DecodeRow(0, n, w);
+    for (const int64_t m : places.rows()) {
+      double sum = 0, size = 0;
+      for (int64_t i = 0; i < case_.k; ++i) {
+        const double product =
+            x_.values[static_cast<size_t>(m * case_.k + i)] * w[static_cast<size_t>(i)];
+        sum += product;
+        size += std::abs(product);
+      }
+      const double scale =
+          weights_.RowScale(0, n) * (x_.scales.empty() ? 1.0 : x_.scales[static_cast<size_t>(m)]);
+      double error = size * std::abs(scale) * relative;
+      double expected = sum * scale;
+      // Results in BF16 are rounded before scales and the bias are applied, too.
+      if (is_bf16 && (is_free || case_.has_bias))
+        error += (std::abs(expected) + error) * kRoundingBf16;
+      if (case_.has_bias) {
+        const double added = bias_[static_cast<size_t>(n)];
+        expected += added;
+        if (is_free) error += (std::abs(expected) + std::abs(added)) * kUnitF32 * 2;
+      }
+      y_->Compare(m, n, expected, error, comparison);
+    }
+  }
+  y_->CompareGaps(comparison);
+}
 
 void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& options) {
   auto products = DeviceLinear::Create(run.device().device(), run.device().kernels(), options);

@@ -1,7 +1,9 @@
 // Matrix products: y = x W^T in every format of weights, with integers whose sums are exact and
 // with free numbers; and the two helpers of library products.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,10 +12,12 @@
 #include "kernels/cuda/checks/test_numbers.h"
 #include "kernels/cuda/checks/test_weights.h"
 #include "kernels/cuda/checks/tolerances.h"
-#include "kernels/cuda/linear_shapes.h"
+#include "kernels/cuda/linear_plan.h"
 
 namespace sluice::checks {
 namespace {
+
+using device::DeviceKernels;
 
 struct ProductShape {
   const char* name;
@@ -35,83 +39,130 @@ constexpr ProductShape kLarge[] = {
     {"Scout qkv", 3, 7168, 5120},
 };
 
-Status CheckProduct(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                    const ProductShape& shape, const WeightFormat& format, NumberKind kind,
-                    ElementType y_type, bool has_bias) {
-  const TestWeights weights(format, kind, 1, shape.n, shape.k);
-  const TestInputs x = MakeInputs(memory, format, kind, shape.m, shape.k);
-  ProductOutput y(memory, y_type, shape.m, shape.n, /*stride=*/shape.n + 8);
+struct ProductCase {
+  ProductShape shape;
+  const WeightFormat& format;
+  NumberKind kind;
+  ElementType y_type = ElementType::kF32;
+  bool has_bias = false;
+  int64_t gap = 8;  // elements between the rows of y
+};
+
+void CheckProduct(CaseMemory& memory, Comparison& comparison, const ProductCase& test) {
+  const ProductShape& shape = test.shape;
+  const TestWeights weights(test.format, test.kind, 1, shape.n, shape.k);
+  const TestInputs x = MakeInputs(memory, test.format, test.kind, shape.m, shape.k);
   std::vector<float> bias;
-  TestNumbers numbers(63);
-  if (has_bias) bias = numbers.Integers(shape.n, 9);
-  device::LinearArgs args{};
-  args.w = weights.Upload(memory);
-  args.x = x.data;
-  args.x_type = x.type;
-  args.x_scales = x.device_scales;
-  args.m = shape.m;
-  args.y = y.data();
-  args.y_type = y_type;
-  args.y_stride = y.stride();
-  args.bias = has_bias ? memory.In(bias) : nullptr;
-  args.scratch = memory.Out<uint8_t>(device::LinearScratchBytes(args.w, shape.m) + 256);
-  if (!memory.ok()) return memory.status();
-  RETURN_IF_ERROR(device::CheckLinear(args));
-  run.device().kernels().linear(run.device().handle(), args);
-  y.Read();
+  if (test.has_bias) bias = TestNumbers(63).Integers(shape.n, 9);
+  device::LinearArgs args = LinearArgsOf(weights.Upload(memory), x, 0, shape.m);
+  args.bias = test.has_bias ? memory.In(bias) : nullptr;
+  const ProductOutput y = Multiply(memory, args, test.y_type, shape.n + test.gap);
   // A row alone is bit for bit what it is among others.
   const int64_t alone = shape.m / 2;
-  ProductOutput single(memory, y_type, 1, shape.n, y.stride());
-  device::LinearArgs one = args;
-  one.m = 1;
-  one.x = static_cast<const uint8_t*>(args.x) +
-          alone * shape.k * (x.type == ElementType::kF8E4M3 ? 1 : 2);
-  if (args.x_scales != nullptr) one.x_scales = args.x_scales + alone;
-  one.y = single.data();
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().linear(run.device().handle(), one);
-  single.Read();
-  if (!memory.ok()) return memory.status();
+  device::LinearArgs one = LinearArgsOf(args.w, x, alone, 1);
+  one.bias = args.bias;
+  const ProductOutput single = Multiply(memory, one, test.y_type, y.stride());
 
-  const ProductRows rows{weights, 0, x, shape.k, bias, kind, format.e4m3_inputs};
+  const ProductRows rows{weights, 0, x, shape.k, bias, test.kind, test.format.e4m3_inputs};
   const SampledPlaces places(shape.m, shape.n);
   for (const int64_t n : places.columns()) {
-    rows.ForColumn(run.device(), n, places.rows(), [&](int64_t m, double expected, double error) {
-      y.Compare(m, n, expected, error, comparison);
-    });
+    rows.ForColumn(memory.device(), n, places.rows(),
+                   [&](int64_t m, double expected, double error) {
+                     y.Compare(m, n, expected, error, comparison);
+                   });
     comparison.AddEqual(single.BitsAt(0, n), y.BitsAt(alone, n));
   }
   y.CompareGaps(comparison);
-  return {};
 }
 
-Status CheckExpandWeights(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                          const WeightFormat& format, int64_t n, int64_t k) {
-  const TestWeights weights(format, NumberKind::kFree, 1, n, k);
-  // Chunks begin at multiples of 128 rows.
-  const int64_t first_row = n > 128 ? 128 : 0, rows = n - first_row;
-  uint16_t* out = memory.Out<uint16_t>(rows * k);
-  const device::Weights w = weights.Upload(memory);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().expand_weights(run.device().handle(), {w, first_row, rows, out});
-  const auto got = memory.Read(out, rows * k);
-  if (!memory.ok()) return memory.status();
-  std::vector<double> values;
-  for (int64_t row = 0; row < rows; ++row) {
-    weights.DecodeRow(0, first_row + row, values);
-    const double scale = weights.RowScale(0, first_row + row);
-    for (int64_t i = 0; i < k; ++i) {
-      const double value = values[static_cast<size_t>(i)] * scale;
-      // The products of code, group's scale and row's scale.
-      comparison.AddBf16(got[static_cast<size_t>(row * k + i)], value, std::abs(value) * Gamma(2));
+// Tiles of all sizes that are not full, and rows of W that end in the middle of what passes through
+// shared memory at once. Integers and free numbers take turns.
+void CheckEdges(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
+  int turn = 0;
+  // The last: of 16 bytes that fill no unit of 32 columns, where the format allows that.
+  for (const int64_t k : {32, 96, 160, 32 + 3 * 128 / device::LinearCodeBits(format.type)}) {
+    for (const int64_t n : {1, 17, 130}) {
+      for (const int64_t m : {1, 9, 33}) {
+        const NumberKind kind = ++turn % 2 == 0 ? NumberKind::kIntegers : NumberKind::kFree;
+        comparison.SetSubject(fmt::format("{} x {} x {}, {}", m, n, k, NumberKindName(kind)));
+        CheckProduct(memory, comparison, {.shape = {"", m, n, k}, .format = format, .kind = kind});
+      }
     }
   }
-  return {};
 }
 
-Status CheckScaleResults(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                         ElementType y_type, bool has_scales, bool has_bias) {
-  constexpr int64_t kM = 5, kN = 300, kStride = 304;
+// Tiles of all sizes, and ranges of k side by side up to 64 rows but in one block beyond, give a
+// row the same bits.
+void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat& format, int64_t n,
+                  int64_t k) {
+  constexpr int64_t kRows = 200;
+  const TestWeights weights(format, NumberKind::kFree, 1, n, k);
+  const TestInputs x = MakeInputs(memory, format, NumberKind::kFree, kRows, k);
+  const device::Weights w = weights.Upload(memory);
+  const ProductOutput all = Multiply(memory, LinearArgsOf(w, x, 0, kRows), ElementType::kF32, n);
+  for (const auto& [first, m] : {std::pair<int64_t, int64_t>{0, 1},
+                                 {5, 1},
+                                 {199, 1},
+                                 {3, 16},
+                                 {100, 20},
+                                 {9, 40},
+                                 {120, 70}}) {
+    comparison.SetSubject(fmt::format("rows {} to {}", first, first + m - 1));
+    const ProductOutput some = Multiply(memory, LinearArgsOf(w, x, first, m), ElementType::kF32, n);
+    for (int64_t row = 0; row < m; ++row) {
+      for (int64_t column = 0; column < n; ++column)
+        comparison.AddEqual(some.BitsAt(row, column), all.BitsAt(first + row, column));
+    }
+  }
+}
+
+// ElementType and scales that are NaN reach their own column alone.
+void CheckNanWeights(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
+  constexpr int64_t kM = 3, kN = 20, kK = 64;
+  TestWeights weights(format, NumberKind::kFree, 1, kN, kK);
+  weights.SetNan(7, 33);
+  weights.SetNan(8, 50);
+  const TestInputs x = MakeInputs(memory, format, NumberKind::kFree, kM, kK);
+  const ProductOutput y =
+      Multiply(memory, LinearArgsOf(weights.Upload(memory), x, 0, kM), ElementType::kF32, kN);
+  for (int64_t m = 0; m < kM; ++m) {
+    for (int64_t n = 0; n < kN; ++n) {
+      const float value = std::bit_cast<float>(static_cast<uint32_t>(y.BitsAt(m, n)));
+      comparison.AddEqual(std::isnan(value), n == 7 || n == 8);
+    }
+  }
+}
+
+struct ExpandedRows {
+  int64_t n, k, first, rows;
+};
+
+void CheckExpandWeights(CaseMemory& memory, Comparison& comparison, const WeightFormat& format,
+                        const ExpandedRows& shape, bool scales_rows) {
+  const TestWeights weights(format, NumberKind::kFree, 1, shape.n, shape.k);
+  uint16_t* out = memory.Out<uint16_t>(shape.rows * shape.k);
+  device::Weights w = weights.Upload(memory);
+  if (!scales_rows) w.row_scales = nullptr;
+  memory.Launch(&DeviceKernels::expand_weights, {w, shape.first, shape.rows, out});
+  const auto got = memory.Read(out, shape.rows * shape.k);
+  // The products of code, group's scale and row's scale: without the last one they are numbers of
+  // BF16, but for scales of blocks.
+  const bool is_exact = !scales_rows && format.group_type != device::GroupScales::kBlock;
+  std::vector<double> values;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    weights.DecodeRow(0, shape.first + row, values);
+    const double scale = scales_rows ? weights.RowScale(0, shape.first + row) : 1;
+    for (int64_t i = 0; i < shape.k; ++i) {
+      const double value = values[static_cast<size_t>(i)] * scale;
+      comparison.AddBf16(got[static_cast<size_t>(row * shape.k + i)], value,
+                         is_exact ? 0 : std::abs(value) * Gamma(2));
+    }
+  }
+}
+
+// `which`: bits for scales of the rows of W, scales of the rows of x, and the bias.
+void CheckScaleResults(CaseMemory& memory, Comparison& comparison, ElementType y_type, int which) {
+  constexpr int64_t kM = 5, kN = 300, kStride = 310;
   TestNumbers numbers(64);
   const std::vector<float> row_scales = numbers.Normals(kN), x_scales = numbers.Normals(kM);
   const std::vector<float> bias = numbers.Normals(kN);
@@ -128,42 +179,36 @@ Status CheckScaleResults(CheckRun& run, CaseMemory& memory, Comparison& comparis
   args.m = kM;
   args.n = kN;
   args.y_stride = kStride;
-  if (has_scales) {
-    args.row_scales = memory.In(row_scales);
-    args.x_scales = memory.In(x_scales);
-  }
-  if (has_bias) args.bias = memory.In(bias);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().scale_results(run.device().handle(), args);
+  if ((which & 1) != 0) args.row_scales = memory.In(row_scales);
+  if ((which & 2) != 0) args.x_scales = memory.In(x_scales);
+  if ((which & 4) != 0) args.bias = memory.In(bias);
+  memory.Launch(&DeviceKernels::scale_results, args);
   std::vector<float> got_f32;
   std::vector<uint16_t> got_bf16;
   if (y_type == ElementType::kBF16)
     got_bf16 = memory.Read(static_cast<const uint16_t*>(args.y), kM * kStride);
   else
     got_f32 = memory.Read(static_cast<const float*>(args.y), kM * kStride);
-  if (!memory.ok()) return memory.status();
   for (int64_t m = 0; m < kM; ++m) {
     for (int64_t n = 0; n < kStride; ++n) {
       const auto i = static_cast<size_t>(m * kStride + n);
-      double expected = values[i], size = std::abs(expected);
+      double expected = values[i], error = 0;
       if (n < kN) {
-        if (has_scales)
-          expected *= static_cast<double>(row_scales[static_cast<size_t>(n)]) *
-                      x_scales[static_cast<size_t>(m)];
-        size = std::abs(expected);
-        if (has_bias) {
+        if ((which & 1) != 0) expected *= row_scales[static_cast<size_t>(n)];
+        if ((which & 2) != 0) expected *= x_scales[static_cast<size_t>(m)];
+        double size = std::abs(expected);
+        if ((which & 4) != 0) {
           expected += bias[static_cast<size_t>(n)];
           size += std::abs(bias[static_cast<size_t>(n)]);
         }
+        error = which == 0 ? 0 : size * Gamma(3);
       }
-      const double error = n < kN ? size * Gamma(3) : 0;
       if (y_type == ElementType::kBF16)
         comparison.AddBf16(got_bf16[i], expected, error);
       else
         comparison.AddF32(got_f32[i], expected, error);
     }
   }
-  return {};
 }
 
 void CheckShapes(CheckRun& run, std::span<const ProductShape> shapes, bool is_large) {
@@ -174,7 +219,6 @@ void CheckShapes(CheckRun& run, std::span<const ProductShape> shapes, bool is_la
       if (format.e4m3_inputs && !run.device().has_e4m3_products()) continue;
       // Large matrices take turns with the formats and the kinds of numbers.
       if (is_large && turn % 2 != 0) continue;
-      if (shape.k * 4 % 128 != 0) continue;
       for (const NumberKind kind : {NumberKind::kIntegers, NumberKind::kFree}) {
         if (is_large && (turn / 2 % 2 == 0) != (kind == NumberKind::kIntegers)) continue;
         const bool is_bf16 = (turn + (kind == NumberKind::kFree)) % 2 == 0;
@@ -184,11 +228,39 @@ void CheckShapes(CheckRun& run, std::span<const ProductShape> shapes, bool is_la
                         NumberKindName(kind), is_bf16 ? ", to bf16" : "", has_bias ? ", bias" : "");
         run.Case(is_large ? fmt::format("linear {}", shape.name) : std::string("linear"), text,
                  [&](CaseMemory& memory, Comparison& comparison) {
-                   return CheckProduct(run, memory, comparison, shape, format, kind,
-                                       is_bf16 ? ElementType::kBF16 : ElementType::kF32, has_bias);
+                   CheckProduct(memory, comparison,
+                                {shape, format, kind,
+                                 is_bf16 ? ElementType::kBF16 : ElementType::kF32, has_bias});
                  });
       }
     }
+  }
+}
+
+void CheckEdgesOf(CheckRun& run, const WeightFormat& format) {
+  run.Case(
+      "linear", fmt::format("36 shapes to 33 x 130 x 160, {}", format.name),
+      [&](CaseMemory& memory, Comparison& comparison) { CheckEdges(memory, comparison, format); });
+  for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
+    run.Case("linear",
+             fmt::format("18 x 70 x 256, {}, stride 75, to {}, bias", format.name,
+                         y_type == ElementType::kF32 ? "f32" : "bf16"),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckProduct(memory, comparison,
+                            {{"", 18, 70, 256}, format, NumberKind::kFree, y_type, true, 5});
+             });
+  }
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{20, 4096}, {70, 96}}) {
+    run.SlowCase("linear", fmt::format("200 x {} x {} in parts, {}", n, k, format.name),
+                 [&](CaseMemory& memory, Comparison& comparison) {
+                   CheckBatches(memory, comparison, format, n, k);
+                 });
+  }
+  if (format.type != ElementType::kI8) {
+    run.Case("linear", fmt::format("3 x 20 x 64, NaN among the weights, {}", format.name),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckNanWeights(memory, comparison, format);
+             });
   }
 }
 
@@ -200,21 +272,30 @@ void CheckLinear(CheckRun& run) {
   CheckShapes(run, kSmall, /*is_large=*/false);
   if (run.with_large_shapes()) CheckShapes(run, kLarge, /*is_large=*/true);
   for (const WeightFormat& format : WeightFormats()) {
-    if (format.e4m3_inputs) continue;
-    run.Case("expand_weights", fmt::format("rows 128 to 199 of 256, {}", format.name),
-             [&](CaseMemory& memory, Comparison& comparison) {
-               return CheckExpandWeights(run, memory, comparison, format, 200, 256);
-             });
+    if (format.e4m3_inputs && !run.device().has_e4m3_products()) continue;
+    CheckEdgesOf(run, format);
+    if (format.e4m3_inputs) continue;  // the same weights with other inputs
+    for (const ExpandedRows& rows : {ExpandedRows{37, 160, 9, 20}, {200, 256, 128, 72}}) {
+      for (const bool scales_rows : {true, false}) {
+        run.Case("expand_weights",
+                 fmt::format("rows {} to {} of {}, {}{}", rows.first, rows.first + rows.rows - 1,
+                             rows.k, format.name, scales_rows ? "" : ", without scales of rows"),
+                 [&](CaseMemory& memory, Comparison& comparison) {
+                   CheckExpandWeights(memory, comparison, format, rows, scales_rows);
+                 });
+      }
+    }
   }
   for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
-    for (const int what : {1, 2, 3}) {
-      run.Case("scale_results",
-               fmt::format("5 x 300, {}{}{}", y_type == ElementType::kF32 ? "f32" : "bf16",
-                           (what & 1) != 0 ? ", scales" : "", (what & 2) != 0 ? ", bias" : ""),
-               [&](CaseMemory& memory, Comparison& comparison) {
-                 return CheckScaleResults(run, memory, comparison, y_type, (what & 1) != 0,
-                                          (what & 2) != 0);
-               });
+    for (int which = 0; which < 8; ++which) {
+      run.Case(
+          "scale_results",
+          fmt::format("5 x 300, {}{}{}{}", y_type == ElementType::kF32 ? "f32" : "bf16",
+                      (which & 1) != 0 ? ", scales of w" : "",
+                      (which & 2) != 0 ? ", scales of x" : "", (which & 4) != 0 ? ", bias" : ""),
+          [&](CaseMemory& memory, Comparison& comparison) {
+            CheckScaleResults(memory, comparison, y_type, which);
+          });
     }
   }
 }

@@ -2,149 +2,130 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
-#include "base/thread_pool.h"
+#include "kernels/cuda/checks/rows_out.h"
 #include "kernels/cuda/checks/test_numbers.h"
 #include "kernels/cuda/nvf4_scales.h"
-#include "kernels/quantize_rows.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
 
 namespace sluice::checks {
 namespace {
 
-// A power of two, so that the device's numbers times it are the CPU's bit for bit.
-constexpr float kStaticScale = 0x1p-7f;
+using device::DeviceKernels;
 
-struct NvF4Shape {
+struct NvF4Rows {
   int64_t rows, cols;
+  std::vector<float> values;
 };
-constexpr NvF4Shape kShapes[] = {{1, 16}, {5, 96}, {130, 416}, {3, 8208}};
-
-std::vector<float> RoundedByCpu(const std::vector<float>& x, const NvF4Shape& shape) {
-  ThreadPool pool(1);
-  std::vector<float> rounded(x.size());
-  kernels::RoundRows(pool, {.kind = ActivationFormat::Kind::kNvfp4, .group_size = 16}, kStaticScale,
-                     {.data = x.data(),
-                      .type = ElementType::kF32,
-                      .rows = shape.rows,
-                      .cols = shape.cols,
-                      .stride = shape.cols},
-                     rounded.data());
-  return rounded;
-}
 
 // Normal numbers; of other rows groups whose scales lie where E4M3 is coarse, or beyond its
 // largest.
-std::vector<float> Numbers(const NvF4Shape& shape) {
-  TestNumbers numbers(46);
-  std::vector<float> values = numbers.Normals(shape.rows * shape.cols);
+NvF4Rows NormalRows(int64_t rows, int64_t cols) {
+  NvF4Rows x{rows, cols, TestNumbers(46).Normals(rows * cols)};
   constexpr std::array<float, 5> kSizes = {1, 0x1p-13f, 0, 0x1p-12f, 100};
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] *= kSizes[i / static_cast<size_t>(shape.cols) % kSizes.size()];
-    values[i] = FromBf16Bits(ToBFloat16(values[i]).bits);
+  for (size_t i = 0; i < x.values.size(); ++i)
+    x.values[i] *= kSizes[i / static_cast<size_t>(cols) % kSizes.size()];
+  return x;
+}
+
+// Every ratio of a group's largest number to the tensor's scale, where scales are coarse: below the
+// smallest normal number of E4M3, at its ties and beside them, and beyond its largest.
+NvF4Rows RowsOfCoarseScales(float static_scale) {
+  NvF4Rows x{4096, device::kNvF4Group, {}};
+  TestNumbers numbers(49);
+  for (int64_t row = 0; row < x.rows; ++row) {
+    // amax / 6 in units of 2^-9, in 128ths: 0 to 16, then up to beyond 448.
+    const float unit =
+        row < 2048 ? static_cast<float>(row) / 128 : std::exp2(static_cast<float>(row) / 200);
+    const float largest = unit * 6 * 0x1p-9f;
+    std::vector<float> group = numbers.Normals(x.cols);
+    for (float& value : group)
+      value = std::clamp(value * largest / 3, -largest, largest) * static_scale;
+    group[3] = -largest * static_scale;
+    x.values.insert(x.values.end(), group.begin(), group.end());
   }
-  return values;
+  return x;
 }
 
-device::RowsOut NvF4Rows(CaseMemory& memory, void* data, const NvF4Shape& shape) {
-  return {.data = data,
-          .type = ElementType::kBF16,
-          .scales = memory.Out<float>(shape.rows),
-          .row_scale = device::RowScale::kNvF4,
-          .static_scale = kStaticScale};
+NvF4Rows NotFiniteRows() {
+  NvF4Rows x{2, 32, std::vector<float>(64, 1.0f)};
+  x.values[3] = std::numeric_limits<float>::quiet_NaN();
+  x.values[32 + 20] = -std::numeric_limits<float>::infinity();
+  return x;
 }
 
-void CompareRows(CaseMemory& memory, Comparison& comparison, const device::RowsOut& out,
-                 const std::vector<float>& expected, const NvF4Shape& shape) {
-  const auto got = memory.Read(static_cast<const uint16_t*>(out.data), shape.rows * shape.cols);
-  const auto scales = memory.Read<float>(out.scales, shape.rows);
-  if (!memory.ok()) return;
-  for (const float scale : scales) comparison.AddF32(scale, kStaticScale, 0);
-  for (size_t i = 0; i < got.size(); ++i)
-    comparison.AddF32(FromBf16Bits(got[i]) * kStaticScale, expected[i], 0);
-}
+// Rows of BF16 that convert_rows replaces by rounded ones, against the CPU's where scales are
+// powers of two, and what pack_nvf4 makes of them: the same numbers.
+void CheckRoundAndPack(CaseMemory& memory, Comparison& comparison, NvF4Rows x, float static_scale) {
+  const int64_t count = x.rows * x.cols, groups = x.cols / device::kNvF4Group;
+  for (float& value : x.values) value = FromBf16Bits(ToBFloat16(value).bits);
+  uint16_t* rows = memory.InOut(ToBf16Bits(x.values));
+  float* row_scales = memory.Out<float>(x.rows);
+  memory.Launch(&DeviceKernels::convert_rows, {rows,
+                                               ElementType::kBF16,
+                                               x.rows,
+                                               x.cols,
+                                               {.data = rows,
+                                                .type = ElementType::kBF16,
+                                                .scales = row_scales,
+                                                .row_scale = device::RowScale::kNvF4,
+                                                .static_scale = static_scale}});
+  const auto rounded = memory.Read(rows, count);
+  for (const float scale : memory.Read(row_scales, x.rows))
+    comparison.AddF32(scale, static_scale, 0);
+  if (int exponent = 0; std::frexp(static_scale, &exponent) == 0.5f) {
+    comparison.SetSubject("rounded");
+    const std::vector<float> expected = RoundedToNvF4(x.values, x.cols, static_scale);
+    for (size_t i = 0; i < rounded.size(); ++i)
+      comparison.AddF32(FromBf16Bits(rounded[i]) * static_scale, expected[i], 0);
+  }
 
-// In place: rows of BF16 that the rounded ones replace.
-Status CheckConverted(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                      const NvF4Shape& shape) {
-  const std::vector<float> x = Numbers(shape);
-  uint16_t* rows = memory.InOut(ToBf16Bits(x));
-  const device::RowsOut out = NvF4Rows(memory, rows, shape);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().convert_rows(run.device().handle(),
-                                      {rows, ElementType::kBF16, shape.rows, shape.cols, out});
-  CompareRows(memory, comparison, out, RoundedByCpu(x, shape), shape);
-  return memory.status();
-}
-
-// Against its own results in F32, whose errors other checks bound.
-Status CheckNormed(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                   const NvF4Shape& shape) {
-  const int64_t count = shape.rows * shape.cols;
-  TestNumbers numbers(47);
-  device::RmsNormArgs args{};
-  args.residual = memory.InOut(Numbers(shape));
-  args.weight = memory.In(numbers.Normals(shape.cols));
-  args.eps = 1e-6f;
-  args.rows = shape.rows;
-  args.cols = shape.cols;
-  args.out = NvF4Rows(memory, memory.Out<uint16_t>(count), shape);
-  args.out_f32 = memory.Out<float>(count);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().rms_norm(run.device().handle(), args);
-  const auto f32 = memory.Read<float>(args.out_f32, count);
-  if (!memory.ok()) return memory.status();
-  CompareRows(memory, comparison, args.out, RoundedByCpu(f32, shape), shape);
-  return memory.status();
-}
-
-Status CheckPacked(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                   const NvF4Shape& shape) {
-  const int64_t count = shape.rows * shape.cols, groups = shape.cols / device::kNvF4Group;
-  std::vector<float> x = RoundedByCpu(Numbers(shape), shape);
-  for (float& value : x) value /= kStaticScale;  // exact
-  const int64_t scale_bytes = device::NvF4ScaleBytes(shape.rows, groups);
-  const uint16_t* rows = memory.In(ToBf16Bits(x));
+  comparison.SetSubject("packed");
+  const int64_t scale_bytes = device::NvF4ScaleBytes(x.rows, groups);
   uint8_t* codes = memory.Out<uint8_t>(count / 2);
   uint8_t* scales = memory.Out<uint8_t>(scale_bytes);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().pack_nvf4(run.device().handle(),
-                                   {rows, shape.rows, shape.cols, codes, scales});
-  const auto got = memory.Read<uint8_t>(codes, count / 2);
-  auto got_scales = memory.Read<uint8_t>(scales, scale_bytes);
-  if (!memory.ok()) return memory.status();
+  memory.Launch(&DeviceKernels::pack_nvf4, {rows, x.rows, x.cols, codes, scales});
+  const auto got = memory.Read(codes, count / 2);
+  const auto got_scales = memory.Read(scales, scale_bytes);
   std::vector<bool> is_used(got_scales.size());
   for (int64_t i = 0; i < count; ++i) {
-    const auto at = static_cast<size_t>(device::NvF4ScaleRow(i / shape.cols, groups) +
-                                        device::NvF4ScaleGroup(i % shape.cols / 16));
+    const auto at = static_cast<size_t>(device::NvF4ScaleRow(i / x.cols, groups) +
+                                        device::NvF4ScaleGroup(i % x.cols / device::kNvF4Group));
     is_used[at] = true;
     const int byte = got[static_cast<size_t>(i / 2)];
     const float code = Float4ToFloat(static_cast<uint8_t>(i % 2 == 0 ? byte & 15 : byte >> 4));
-    comparison.AddF32(code * ToFloat(Float8E4M3{got_scales[at]}), x[static_cast<size_t>(i)], 0);
+    const float number = FromBf16Bits(rounded[static_cast<size_t>(i)]);
+    comparison.AddF32(code * ToFloat(Float8E4M3{got_scales[at]}), number, 0);
+    // A code of 0 could hide the scale's NaN.
+    if (std::isnan(number)) comparison.AddEqual(code != 0, 1);
   }
+  // What fills the tiles of scales.
   for (size_t i = 0; i < got_scales.size(); ++i)
     if (!is_used[i]) comparison.AddEqual(got_scales[i], 0);
-  return {};
 }
 
 }  // namespace
 
 void CheckNvF4Rows(CheckRun& run) {
-  for (const NvF4Shape& shape : kShapes) {
-    const std::string text = fmt::format("{} x {}", shape.rows, shape.cols);
-    run.Case("nvfp4 convert_rows", text, [&](CaseMemory& memory, Comparison& comparison) {
-      return CheckConverted(run, memory, comparison, shape);
-    });
-    run.Case("nvfp4 rms_norm", text, [&](CaseMemory& memory, Comparison& comparison) {
-      return CheckNormed(run, memory, comparison, shape);
-    });
-    run.Case("nvfp4 pack_nvf4", text, [&](CaseMemory& memory, Comparison& comparison) {
-      return CheckPacked(run, memory, comparison, shape);
-    });
+  const auto add = [&](std::string shape, const NvF4Rows& x, float static_scale) {
+    run.Case("nvfp4 rows", fmt::format("{}, scale {}", shape, static_scale),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckRoundAndPack(memory, comparison, x, static_scale);
+             });
+  };
+  for (const auto& [rows, cols] :
+       {std::pair<int64_t, int64_t>{1, 16}, {5, 96}, {130, 48}, {130, 64}, {130, 416}, {3, 8208}}) {
+    for (const float static_scale : {0x1p-7f, 0.0131f})
+      add(fmt::format("{} x {}", rows, cols), NormalRows(rows, cols), static_scale);
   }
+  for (const float static_scale : {1.0f, 0.75f, 0.0371f, 3.3f})
+    add("4096 groups of coarse scales", RowsOfCoarseScales(static_scale), static_scale);
+  add("2 x 32, NaN and infinity", NotFiniteRows(), 0x1p-7f);
 }
 
 }  // namespace sluice::checks

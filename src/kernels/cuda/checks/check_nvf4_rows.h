@@ -5,8 +5,8 @@
 
 namespace sluice::checks {
 
-// Rounding by convert_rows and rms_norm against the CPU's, and pack_nvf4 against the rows that it
-// packs: all of it exact.
+// Rounding by convert_rows, in place, against the CPU's, and pack_nvf4 against the rows that it
+// packs. All of it is exact.
 void CheckNvF4Rows(CheckRun& run);
 
 }  // namespace sluice::checks

@@ -12,6 +12,8 @@
 namespace sluice::checks {
 namespace {
 
+using device::DeviceKernels;
+
 std::vector<float> Frequencies(int head_dim) {
   return kernels::RopeFrequencies(
       head_dim, 500000.0,
@@ -19,21 +21,16 @@ std::vector<float> Frequencies(int head_dim) {
           .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 8192});
 }
 
-Status CheckRopeTable(CheckRun& run, CaseMemory& memory, Comparison& comparison, int head_dim,
-                      int64_t rows) {
+void CheckRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim) {
   TestNumbers numbers(51);
   const std::vector<float> frequencies = Frequencies(head_dim);
-  std::vector<int32_t> positions(static_cast<size_t>(rows));
-  for (int32_t& position : positions) position = static_cast<int32_t>(numbers.Integer(0, 131071));
-  positions[0] = 0;
-  const int32_t* device_positions = memory.In(positions);
-  const float* device_frequencies = memory.In(frequencies);
+  std::vector<int32_t> positions = {0, 1, 511, 131071, 1048575};
+  for (int i = 0; i < 6; ++i) positions.push_back(static_cast<int32_t>(numbers.Integer(0, 131071)));
+  const auto rows = static_cast<int64_t>(positions.size());
   float* out = memory.Out<float>(rows * head_dim);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().rope_table(run.device().handle(),
-                                    {device_positions, device_frequencies, rows, head_dim, out});
+  memory.Launch(&DeviceKernels::rope_table,
+                {memory.In(positions), memory.In(frequencies), rows, head_dim, out});
   const auto got = memory.Read(out, rows * head_dim);
-  if (!memory.ok()) return memory.status();
   const size_t half = static_cast<size_t>(head_dim) / 2;
   for (size_t row = 0; row < positions.size(); ++row) {
     for (size_t i = 0; i < half; ++i) {
@@ -45,19 +42,42 @@ Status CheckRopeTable(CheckRun& run, CaseMemory& memory, Comparison& comparison,
       comparison.AddWithin(got[at + half], sine, MathError(sine));
     }
   }
-  return {};
 }
 
 // What a model asks of rope_append.
-struct RopeCase {
+struct RopeModel {
   const char* name;
-  int num_heads, num_kv_heads, head_dim;
+  int num_heads, num_kv_heads;
   bool rope = true;
   bool interleaved = false;
   bool norms_before = false, norms_after = false;
   bool temperature = false;
-  ElementType qkv_type = ElementType::kF32;
-  ElementType cache_type = ElementType::kBF16;
+};
+constexpr RopeModel kModels[] = {
+    {.name = "Llama 3", .num_heads = 8, .num_kv_heads = 2},
+    {.name = "Qwen3", .num_heads = 4, .num_kv_heads = 2, .norms_before = true},
+    {.name = "Llama 4, rope",
+     .num_heads = 5,
+     .num_kv_heads = 1,
+     .interleaved = true,
+     .norms_after = true},
+    {.name = "Llama 4, no rope",
+     .num_heads = 5,
+     .num_kv_heads = 1,
+     .rope = false,
+     .temperature = true},
+    {.name = "interleaved", .num_heads = 6, .num_kv_heads = 2, .interleaved = true},
+    {.name = "interleaved, temperature",
+     .num_heads = 1,
+     .num_kv_heads = 1,
+     .interleaved = true,
+     .temperature = true},
+};
+
+struct RopeCase : RopeModel {
+  int head_dim;
+  int block_size;
+  ElementType qkv_type, cache_type;
 };
 
 struct RopeSample {
@@ -69,7 +89,6 @@ struct RopeSample {
 
 constexpr float kEps = 1e-6f, kFloor = 8192, kScale = 0.1f;
 constexpr float kKScale = 0.0625f * 1.3f, kVScale = 0.03125f * 1.7f;
-constexpr int kBlockSize = 16;
 
 // A head of q (or of k) as it leaves the kernel, and the bounds of its errors.
 void ExactHead(const RopeCase& c, const RopeSample& sample, int64_t row, const float* head,
@@ -124,6 +143,10 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   TestNumbers numbers(52);
   RopeSample sample;
   sample.qkv = numbers.Normals(rows * (c.num_heads + 2 * c.num_kv_heads) * c.head_dim);
+  if (c.cache_type == ElementType::kF8E4M3 && !c.rope) {  // beyond what the cache can hold
+    sample.qkv[static_cast<size_t>(c.num_heads * c.head_dim)] = 1e9f;
+    sample.qkv[static_cast<size_t>((c.num_heads + c.num_kv_heads) * c.head_dim + 1)] = -1e9f;
+  }
   if (c.qkv_type == ElementType::kBF16) {
     for (float& value : sample.qkv) value = FromBf16Bits(ToBFloat16(value).bits);
   }
@@ -165,17 +188,21 @@ void CompareCache(const RopeCase& c, const std::vector<T>& got, const std::vecto
 }
 
 template <typename T>
-Status CheckRopeAppend(CheckRun& run, CaseMemory& memory, Comparison& comparison, const RopeCase& c,
-                       int64_t rows) {
-  const int64_t num_slots = (rows + 5 + kBlockSize - 1) / kBlockSize * kBlockSize;
+void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase& c, int64_t rows) {
+  // 7 steps from slot to slot meet none twice.
+  int64_t num_slots = (rows + 5 + c.block_size - 1) / c.block_size * c.block_size;
+  if (num_slots % 7 == 0) num_slots += c.block_size;
   const RopeSample sample = MakeSample(c, rows, num_slots);
-  const int64_t cache_count = num_slots * c.num_kv_heads * c.head_dim;
+  const int64_t row_elements = int64_t{c.num_heads + 2 * c.num_kv_heads} * c.head_dim;
+  const int64_t q_elements = int64_t{c.num_heads} * c.head_dim;
+  const int64_t cache_elements = num_slots * c.num_kv_heads * c.head_dim;
+  const bool is_bf16 = c.qkv_type == ElementType::kBF16;
+  const auto* qkv =
+      is_bf16 ? static_cast<const std::byte*>(
+                    static_cast<const void*>(memory.In(ToBf16Bits(sample.qkv))))
+              : static_cast<const std::byte*>(static_cast<const void*>(memory.In(sample.qkv)));
   device::RopeAppendArgs args{};
-  args.qkv = c.qkv_type == ElementType::kBF16
-                 ? static_cast<const void*>(memory.In(ToBf16Bits(sample.qkv)))
-                 : memory.In(sample.qkv);
   args.qkv_type = c.qkv_type;
-  args.rows = rows;
   args.num_heads = c.num_heads;
   if (c.norms_before) {
     args.q_norm = memory.In(sample.q_norm);
@@ -185,26 +212,38 @@ Status CheckRopeAppend(CheckRun& run, CaseMemory& memory, Comparison& comparison
   args.eps = kEps;
   args.rope = c.rope;
   args.interleaved = c.interleaved;
-  args.cos_sin = memory.In(sample.cos_sin);
-  args.positions = memory.In(sample.positions);
   args.temperature_floor = c.temperature ? kFloor : 0;
   args.temperature_scale = kScale;
-  args.slots = memory.In(sample.slots);
-  args.q = memory.Out<uint16_t>(rows * c.num_heads * c.head_dim);
-  T* const k = memory.Out<T>(cache_count);
-  T* const v = memory.Out<T>(cache_count);
-  args.cache = {k, v, c.cache_type, kKScale, kVScale, c.num_kv_heads, c.head_dim, kBlockSize};
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().rope_append(run.device().handle(), args);
-  const auto got_q = memory.Read<uint16_t>(args.q, rows * c.num_heads * c.head_dim);
-  const auto got_k = memory.Read<T>(k, cache_count), got_v = memory.Read<T>(v, cache_count);
-  if (!memory.ok()) return memory.status();
+  const float* cos_sin = memory.In(sample.cos_sin);
+  const int32_t* positions = memory.In(sample.positions);
+  const int64_t* slots = memory.In(sample.slots);
+  if (!memory.ok()) return;
 
-  std::vector<double> k_values(got_k.size()), k_errors(got_k.size()), v_values(got_k.size());
-  std::vector<bool> written(got_k.size());
+  struct Results {
+    std::vector<uint16_t> q;
+    std::vector<T> k, v;
+  };
+  const auto run = [&](int64_t first, int64_t count) -> Results {
+    T* const k = memory.Out<T>(cache_elements);
+    T* const v = memory.Out<T>(cache_elements);
+    args.qkv = qkv + first * row_elements * (is_bf16 ? 2 : 4);
+    args.rows = count;
+    args.cos_sin = cos_sin + first * c.head_dim;
+    args.positions = positions + first;
+    args.slots = slots + first;
+    args.q = memory.Out<uint16_t>(count * q_elements);
+    args.cache = {k, v, c.cache_type, kKScale, kVScale, c.num_kv_heads, c.head_dim, c.block_size};
+    memory.Launch(&DeviceKernels::rope_append, args);
+    return {memory.Read<uint16_t>(args.q, count * q_elements), memory.Read<T>(k, cache_elements),
+            memory.Read<T>(v, cache_elements)};
+  };
+  const Results got = run(0, rows);
+
+  std::vector<double> k_values(got.k.size()), k_errors(got.k.size()), v_values(got.k.size());
+  std::vector<bool> written(got.k.size());
   size_t q_index = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    const float* from = sample.qkv.data() + row * (c.num_heads + 2 * c.num_kv_heads) * c.head_dim;
+    const float* from = sample.qkv.data() + row * row_elements;
     for (int head = 0; head < c.num_heads + c.num_kv_heads; ++head) {
       const bool is_q = head < c.num_heads;
       std::vector<double> values, errors;
@@ -214,14 +253,15 @@ Status CheckRopeAppend(CheckRun& run, CaseMemory& memory, Comparison& comparison
       for (int i = 0; i < c.head_dim; ++i) {
         const auto at = static_cast<size_t>(i);
         if (is_q) {
-          comparison.AddBf16(got_q[q_index++], values[at], errors[at]);
+          comparison.AddBf16(got.q[q_index++], values[at], errors[at]);
           continue;
         }
         const int kv_head = head - c.num_heads;
-        const auto place = static_cast<size_t>(
-            ((slot / kBlockSize * c.num_kv_heads + kv_head) * kBlockSize + slot % kBlockSize) *
-                c.head_dim +
-            i);
+        const auto place =
+            static_cast<size_t>(((slot / c.block_size * c.num_kv_heads + kv_head) * c.block_size +
+                                 slot % c.block_size) *
+                                    c.head_dim +
+                                i);
         k_values[place] = values[at];
         k_errors[place] = errors[at];
         v_values[place] = from[(head + c.num_kv_heads) * c.head_dim + i];
@@ -229,67 +269,58 @@ Status CheckRopeAppend(CheckRun& run, CaseMemory& memory, Comparison& comparison
       }
     }
   }
-  CompareCache(c, got_k, k_values, k_errors, written, kKScale, comparison);
-  CompareCache(c, got_v, v_values, std::vector<double>(got_v.size(), 0), written, kVScale,
+  CompareCache(c, got.k, k_values, k_errors, written, kKScale, comparison);
+  CompareCache(c, got.v, v_values, std::vector<double>(got.v.size(), 0), written, kVScale,
                comparison);
-  return {};
-}
 
-constexpr RopeCase kRopeCases[] = {
-    {.name = "Llama 3", .num_heads = 8, .num_kv_heads = 2, .head_dim = 128},
-    {.name = "Llama 3, fp8 cache",
-     .num_heads = 8,
-     .num_kv_heads = 2,
-     .head_dim = 128,
-     .qkv_type = ElementType::kBF16,
-     .cache_type = ElementType::kF8E4M3},
-    {.name = "Llama 3.2",
-     .num_heads = 4,
-     .num_kv_heads = 1,
-     .head_dim = 64,
-     .qkv_type = ElementType::kBF16},
-    {.name = "Qwen3",
-     .num_heads = 4,
-     .num_kv_heads = 2,
-     .head_dim = 128,
-     .norms_before = true,
-     .cache_type = ElementType::kF8E4M3},
-    {.name = "Llama 4, rope",
-     .num_heads = 5,
-     .num_kv_heads = 1,
-     .head_dim = 128,
-     .interleaved = true,
-     .norms_after = true,
-     .qkv_type = ElementType::kBF16},
-    {.name = "Llama 4, no rope",
-     .num_heads = 5,
-     .num_kv_heads = 1,
-     .head_dim = 128,
-     .rope = false,
-     .temperature = true},
-};
+  // A row alone: the same bits, and nothing but its own slot.
+  comparison.SetSubject("a row alone");
+  constexpr T kUntouched = static_cast<T>(~T{0});
+  for (int64_t row = 0; row < std::min<int64_t>(rows, 6); ++row) {
+    const Results alone = run(row, 1);
+    for (size_t i = 0; i < alone.q.size(); ++i)
+      comparison.AddEqual(alone.q[i], got.q[static_cast<size_t>(row * q_elements) + i]);
+    const int64_t slot = sample.slots[static_cast<size_t>(row)];
+    for (size_t i = 0; i < alone.k.size(); ++i) {
+      const int64_t token = static_cast<int64_t>(i) / c.head_dim;
+      const bool is_own = token / (c.block_size * c.num_kv_heads) == slot / c.block_size &&
+                          token % c.block_size == slot % c.block_size;
+      comparison.AddEqual(alone.k[i], is_own ? got.k[i] : kUntouched);
+      comparison.AddEqual(alone.v[i], is_own ? got.v[i] : kUntouched);
+    }
+  }
+  comparison.SetSubject("");
+}
 
 }  // namespace
 
 void CheckRope(CheckRun& run) {
-  for (const int head_dim : {64, 128}) {
-    run.Case("rope_table", fmt::format("7 positions below 131072, heads of {}", head_dim),
+  for (const int head_dim : {32, 64, 128, 256}) {
+    run.Case("rope_table", fmt::format("11 positions, heads of {}", head_dim),
              [&](CaseMemory& memory, Comparison& comparison) {
-               return CheckRopeTable(run, memory, comparison, head_dim, 7);
+               CheckRopeTable(memory, comparison, head_dim);
              });
   }
   std::vector<int64_t> row_counts = {1, 6};
   if (run.with_large_shapes()) row_counts.push_back(257);
-  for (const RopeCase& rope_case : kRopeCases) {
-    for (const int64_t rows : row_counts) {
-      run.Case("rope_append",
-               fmt::format("{} rows, {} + {} heads, {}", rows, rope_case.num_heads,
-                           rope_case.num_kv_heads, rope_case.name),
-               [&](CaseMemory& memory, Comparison& comparison) {
-                 return rope_case.cache_type == ElementType::kF8E4M3
-                            ? CheckRopeAppend<uint8_t>(run, memory, comparison, rope_case, rows)
-                            : CheckRopeAppend<uint16_t>(run, memory, comparison, rope_case, rows);
-               });
+  for (const RopeModel& model : kModels) {
+    for (const int head_dim : {32, 64, 128, 256}) {
+      for (const int64_t rows : row_counts) {
+        // All types of projections and of the cache.
+        run.Case("rope_append",
+                 fmt::format("{} rows, {} + {} heads of {}, {}", rows, model.num_heads,
+                             model.num_kv_heads, head_dim, model.name),
+                 [&](CaseMemory& memory, Comparison& comparison) {
+                   for (const ElementType qkv_type : {ElementType::kF32, ElementType::kBF16}) {
+                     CheckRopeAppend<uint16_t>(memory, comparison,
+                                               {model, head_dim, 4, qkv_type, ElementType::kBF16},
+                                               rows);
+                     CheckRopeAppend<uint8_t>(memory, comparison,
+                                              {model, head_dim, 16, qkv_type, ElementType::kF8E4M3},
+                                              rows);
+                   }
+                 });
+      }
     }
   }
 }

@@ -1,26 +1,34 @@
 // Operators that go over rows: embedding, norm, activation, conversion, choice of rows.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
-#include "base/thread_pool.h"
 #include "kernels/cuda/checks/check_nvf4_rows.h"
 #include "kernels/cuda/checks/check_run.h"
-#include "kernels/cuda/checks/row_outputs.h"
+#include "kernels/cuda/checks/rows_out.h"
 #include "kernels/cuda/checks/test_numbers.h"
-#include "kernels/rms_norm.h"
+#include "kernels/cuda/checks/tolerances.h"
 
 namespace sluice::checks {
 namespace {
+
+using device::DeviceKernels;
+using device::RowsOut;
 
 struct RowShape {
   int64_t rows, cols;
 };
 
-// Widths that are whole vectors and that are not, then those of Qwen3 and Llama.
+// Widths that are whole vectors and that are not, with more vectors than a block has threads, and
+// with whole groups of NVFP4; then those of Qwen3 and Llama.
 std::vector<RowShape> Shapes(const CheckRun& run) {
-  std::vector<RowShape> shapes = {{1, 64}, {3, 96}, {2, 257}, {5, 1024}};
+  std::vector<RowShape> shapes = {
+      {5, 1},    {5, 7},    {4, 20},   {5, 33},    {5, 36},    {1, 64},   {3, 96},   {5, 100},
+      {3, 128},  {2, 257},  {4, 352},  {5, 1000},  {5, 1024},  {3, 2048}, {2, 2056}, {2, 4104},
+      {2, 6144}, {2, 8192}, {3, 8208}, {2, 12288}, {2, 16392}, {130, 416}};
   if (run.with_large_shapes()) {
     for (const RowShape shape : {RowShape{64, 4096}, {33, 5120}, {256, 8192}, {7, 28672}})
       shapes.push_back(shape);
@@ -35,77 +43,77 @@ std::string ShapeText(const RowShape& shape, const char* words) {
 // F32 or BF16 numbers on the device, and what they are.
 struct RowInput {
   std::vector<float> values;
-  const void* data = nullptr;
+  const std::byte* data = nullptr;
+  int64_t number_bytes = 4;
+
+  const void* From(int64_t element) const {
+    return data == nullptr ? nullptr : data + element * number_bytes;
+  }
 };
 RowInput Input(CaseMemory& memory, std::vector<float> values, ElementType type) {
   RowInput input;
   if (type == ElementType::kBF16) {
     const std::vector<uint16_t> bits = ToBf16Bits(values);
     for (size_t i = 0; i < values.size(); ++i) values[i] = FromBf16Bits(bits[i]);
-    input.data = memory.In(bits);
+    input.data = reinterpret_cast<const std::byte*>(memory.In(bits));
+    input.number_bytes = 2;
   } else {
-    input.data = memory.In(values);
+    input.data = reinterpret_cast<const std::byte*>(memory.In(values));
   }
   input.values = std::move(values);
   return input;
 }
 
-Status CheckEmbedding(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                      const RowShape& shape) {
+void CheckEmbedding(CaseMemory& memory, Comparison& comparison, const RowShape& shape) {
   constexpr int64_t kVocabulary = 300;
   TestNumbers numbers(41);
   const RowInput table =
       Input(memory, numbers.Normals(kVocabulary * shape.cols), ElementType::kBF16);
   std::vector<int32_t> tokens(static_cast<size_t>(shape.rows));
   for (int32_t& token : tokens) token = static_cast<int32_t>(numbers.Integer(0, kVocabulary - 1));
+  tokens.front() = 0;
   tokens.back() = kVocabulary - 1;
-  const int32_t* device_tokens = memory.In(tokens);
+  if (tokens.size() > 3) tokens[2] = tokens[1];
   float* out = memory.Out<float>(shape.rows * shape.cols);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().embedding(
-      run.device().handle(),
-      {device_tokens, static_cast<const uint16_t*>(table.data), shape.rows, shape.cols, out});
+  memory.Launch(&DeviceKernels::embedding,
+                {memory.In(tokens), static_cast<const uint16_t*>(table.From(0)), shape.rows,
+                 shape.cols, out});
   const auto got = memory.Read(out, shape.rows * shape.cols);
-  for (size_t i = 0; memory.ok() && i < got.size(); ++i) {
+  for (size_t i = 0; i < got.size(); ++i) {
     const int64_t row = tokens[i / static_cast<size_t>(shape.cols)];
     const auto from = static_cast<size_t>(row * shape.cols) + i % static_cast<size_t>(shape.cols);
     comparison.AddF32(got[i], table.values[from], 0);
   }
-  return {};
 }
 
-// `delta_type` as an index: none, F32, BF16.
+// What is added to the residual: nothing, F32 or BF16 numbers.
+enum class Delta : uint8_t { kNone, kF32, kBF16 };
 constexpr const char* kDeltaNames[] = {"no delta", "f32 delta", "bf16 delta"};
 
-Status CheckRmsNorm(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                    const RowShape& shape, const RowFormat& format, int delta_kind, bool is_exact) {
+// With integers the sum of squares is exact. The last of several rows is zero where nothing is
+// added.
+void CheckRmsNorm(CaseMemory& memory, Comparison& comparison, const RowShape& shape, Delta kind,
+                  bool is_exact) {
   constexpr float kEps = 1e-5f;
   TestNumbers numbers(42);
   const int64_t count = shape.rows * shape.cols;
-  std::vector<float> x = is_exact ? numbers.Integers(count, 5) : numbers.Normals(count);
-  const ElementType delta_type = delta_kind == 2 ? ElementType::kBF16 : ElementType::kF32;
-  RowInput delta;
-  float* residual = memory.InOut(x);
-  if (delta_kind > 0)
-    delta =
-        Input(memory, is_exact ? numbers.Integers(count, 5) : numbers.Normals(count), delta_type);
+  const auto make = [&] { return is_exact ? numbers.Integers(count, 5) : numbers.Normals(count); };
+  std::vector<float> x = make();
+  const bool has_delta = kind != Delta::kNone;
+  if (!has_delta && shape.rows > 1) std::fill(x.end() - shape.cols, x.end(), 0.0f);
+  const std::vector<float> before = x;
+  const ElementType delta_type = kind == Delta::kBF16 ? ElementType::kBF16 : ElementType::kF32;
+  const RowInput delta = has_delta ? Input(memory, make(), delta_type) : RowInput{};
   std::vector<float> weight(static_cast<size_t>(shape.cols));
   for (float& value : weight) value = numbers.Uniform(0.5f, 1.5f);
   const float* device_weight = memory.In(weight);
-  RowsOutput output(memory, format, shape.rows, shape.cols);
-  const bool with_f32 = delta_kind == 1;
-  float* out_f32 = with_f32 ? memory.Out<float>(count) : nullptr;
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().rms_norm(
-      run.device().handle(), {residual, delta.data, delta_type, device_weight, kEps, shape.rows,
-                              shape.cols, output.args(), out_f32});
 
   ExactRows exact{shape.rows, shape.cols, {}, {}};
   for (int64_t row = 0; row < shape.rows; ++row) {
     double squares = 0;
     for (int64_t col = 0; col < shape.cols; ++col) {
       const auto i = static_cast<size_t>(row * shape.cols + col);
-      if (delta_kind > 0) x[i] += delta.values[i];
+      if (has_delta) x[i] += delta.values[i];
       squares += static_cast<double>(x[i]) * x[i];
     }
     const double factor = 1 / std::sqrt(squares / static_cast<double>(shape.cols) + kEps);
@@ -118,27 +126,35 @@ Status CheckRmsNorm(CheckRun& run, CaseMemory& memory, Comparison& comparison,
       exact.errors.push_back(std::abs(value) * Gamma(roundings));
     }
   }
-  output.Compare(exact, comparison);
+  // Of the last launch of all rows.
+  float *residual = nullptr, *out_f32 = nullptr;
+  const std::vector<float> f32 =
+      CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
+        float* const all = memory.InOut(before);
+        float* const copy = has_delta ? memory.Out<float>(rows * shape.cols) : nullptr;
+        if (all == nullptr) return;
+        const int64_t begin = first * shape.cols;
+        memory.Launch(&DeviceKernels::rms_norm, {all + begin, delta.From(begin), delta_type,
+                                                 device_weight, kEps, rows, shape.cols, out, copy});
+        if (rows == shape.rows) residual = all, out_f32 = copy;
+      });
+  comparison.SetSubject("sums");
   const auto sums = memory.Read<float>(residual, count);
-  for (size_t i = 0; memory.ok() && i < sums.size(); ++i) comparison.AddF32(sums[i], x[i], 0);
-  if (with_f32 && memory.ok()) {
-    const auto got = memory.Read<float>(out_f32, count);
-    for (size_t i = 0; memory.ok() && i < got.size(); ++i)
-      comparison.AddF32(got[i], exact.values[i], exact.errors[i]);
-  }
-  return {};
+  for (size_t i = 0; i < sums.size(); ++i) comparison.AddF32(sums[i], x[i], 0);
+  if (!has_delta) return;
+  comparison.SetSubject("f32 copy");
+  const auto copies = memory.Read<float>(out_f32, count);
+  for (size_t i = 0; i < copies.size(); ++i) comparison.AddF32(copies[i], f32[i], 0);
 }
 
-Status CheckSiluMul(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                    const RowShape& shape, const RowFormat& format, ElementType x_type) {
+void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
+                  ElementType x_type) {
   TestNumbers numbers(43);
   std::vector<float> values = numbers.Normals(2 * shape.rows * shape.cols);
   for (float& value : values) value *= 4;
+  // exp is 0 and infinite; and a zero.
+  if (shape.cols > 10) values[1] = 200, values[2] = -200, values[3] = 0;
   const RowInput x = Input(memory, std::move(values), x_type);
-  RowsOutput output(memory, format, shape.rows, shape.cols);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().silu_mul(run.device().handle(),
-                                  {x.data, x_type, shape.rows, shape.cols, output.args()});
   ExactRows exact{shape.rows, shape.cols, {}, {}};
   for (int64_t row = 0; row < shape.rows; ++row) {
     for (int64_t col = 0; col < shape.cols; ++col) {
@@ -150,50 +166,78 @@ Status CheckSiluMul(CheckRun& run, CaseMemory& memory, Comparison& comparison,
       exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4));
     }
   }
-  output.Compare(exact, comparison);
-  return {};
+  CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
+    memory.Launch(&DeviceKernels::silu_mul,
+                  {x.From(first * 2 * shape.cols), x_type, rows, shape.cols, out});
+  });
 }
 
-Status CheckConvertRows(CheckRun& run, CaseMemory& memory, Comparison& comparison,
-                        const RowShape& shape, const RowFormat& format, ElementType x_type) {
-  TestNumbers numbers(44);
-  std::vector<float> values = numbers.Normals(shape.rows * shape.cols);
-  // A row of zeros, and numbers beyond the largest code.
-  for (int64_t col = 0; col < shape.cols && shape.rows > 1; ++col)
-    values[static_cast<size_t>(col)] = 0;
-  values.back() = 1e4f;
+void CompareConverted(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
+                      std::vector<float> values, ElementType x_type) {
   const RowInput x = Input(memory, std::move(values), x_type);
-  RowsOutput output(memory, format, shape.rows, shape.cols);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().convert_rows(run.device().handle(),
-                                      {x.data, x_type, shape.rows, shape.cols, output.args()});
   ExactRows exact{shape.rows, shape.cols, {x.values.begin(), x.values.end()}, {}};
   exact.errors.resize(exact.values.size(), 0);
-  output.Compare(exact, comparison);
-  return {};
+  CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
+    memory.Launch(&DeviceKernels::convert_rows,
+                  {x.From(first * shape.cols), x_type, rows, shape.cols, out});
+  });
 }
 
-Status CheckTakeRows(CheckRun& run, CaseMemory& memory, Comparison& comparison, int64_t rows,
-                     int64_t row_bytes) {
-  constexpr int64_t kRows = 50;
+// A row of zeros, and numbers beyond the largest code.
+void CheckConvertRows(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
+                      ElementType x_type) {
+  TestNumbers numbers(44);
+  std::vector<float> values = numbers.Normals(shape.rows * shape.cols);
+  for (float& value : values) value *= 5;
+  values.front() = 1e30f;
+  values.back() = 1e4f;
+  if (shape.rows > 2) std::fill_n(values.begin() + shape.cols, shape.cols, 0.0f);
+  CompareConverted(memory, comparison, shape, std::move(values), x_type);
+}
+
+// A row with a number that is not finite must not pass for one of finite numbers.
+void CheckNotFinite(CaseMemory& memory, Comparison& comparison) {
+  std::vector<float> values(32, 1.0f);
+  values[3] = std::numeric_limits<float>::quiet_NaN();
+  values[16 + 5] = -std::numeric_limits<float>::infinity();
+  CompareConverted(memory, comparison, {2, 16}, std::move(values), ElementType::kF32);
+}
+
+// Addresses that allow no wide loads and stores.
+void CheckUnaligned(CaseMemory& memory, Comparison& comparison) {
+  constexpr int64_t kRows = 3, kCols = 64;
+  const std::vector<float> x = TestNumbers(48).Normals(kRows * kCols + 1);
+  const float* device_x = memory.In(x);
+  uint16_t* out = memory.Out<uint16_t>(kRows * kCols + 1);
+  if (!memory.ok()) return;
+  memory.Launch(&DeviceKernels::convert_rows, {device_x + 1,
+                                               ElementType::kF32,
+                                               kRows,
+                                               kCols,
+                                               {.data = out + 1, .type = ElementType::kBF16}});
+  const auto got = memory.Read(out, kRows * kCols + 1);
+  comparison.AddEqual(got[0], 0xFFFF);
+  for (size_t i = 1; i < got.size(); ++i) comparison.AddEqual(got[i], ToBFloat16(x[i]).bits);
+}
+
+void CheckTakeRows(CaseMemory& memory, Comparison& comparison, int64_t row_bytes) {
+  constexpr int64_t kFrom = 50, kRows = 9;
   TestNumbers numbers(45);
-  std::vector<uint8_t> in(static_cast<size_t>(kRows * row_bytes));
+  std::vector<uint8_t> in(static_cast<size_t>(kFrom * row_bytes));
   for (uint8_t& byte : in) byte = static_cast<uint8_t>(numbers.Bits());
-  std::vector<int32_t> indices(static_cast<size_t>(rows));
-  for (int32_t& index : indices) index = static_cast<int32_t>(numbers.Integer(0, kRows - 1));
-  const uint8_t* device_in = memory.In(in);
-  const int32_t* device_indices = memory.In(indices);
-  uint8_t* out = memory.Out<uint8_t>(rows * row_bytes);
-  if (!memory.ok()) return memory.status();
-  run.device().kernels().take_rows(run.device().handle(),
-                                   {device_in, device_indices, rows, row_bytes, out});
-  const auto got = memory.Read(out, rows * row_bytes);
-  for (size_t i = 0; memory.ok() && i < got.size(); ++i) {
+  std::vector<int32_t> indices(kRows);
+  for (int32_t& index : indices) index = static_cast<int32_t>(numbers.Integer(0, kFrom - 1));
+  indices[0] = kFrom - 1;
+  indices[2] = indices[1];
+  uint8_t* out = memory.Out<uint8_t>(kRows * row_bytes);
+  memory.Launch(&DeviceKernels::take_rows,
+                {memory.In(in), memory.In(indices), kRows, row_bytes, out});
+  const auto got = memory.Read(out, kRows * row_bytes);
+  for (size_t i = 0; i < got.size(); ++i) {
     const int64_t row = indices[i / static_cast<size_t>(row_bytes)];
     const auto from = static_cast<size_t>(row * row_bytes) + i % static_cast<size_t>(row_bytes);
     comparison.AddEqual(got[i], in[from]);
   }
-  return {};
 }
 
 }  // namespace
@@ -203,46 +247,41 @@ void CheckRows(CheckRun& run) {
   for (const RowShape& shape : shapes) {
     run.Case("embedding", ShapeText(shape, "bf16"),
              [&](CaseMemory& memory, Comparison& comparison) {
-               return CheckEmbedding(run, memory, comparison, shape);
+               CheckEmbedding(memory, comparison, shape);
              });
   }
   for (const RowShape& shape : shapes) {
-    for (const RowFormat& format : kRowFormats) {
-      // Every way of a delta meets every format of the output in some shape.
-      const int delta_kind =
-          static_cast<int>((&format - kRowFormats + (&shape - shapes.data())) % 3);
+    for (const Delta delta : {Delta::kNone, Delta::kF32, Delta::kBF16}) {
       for (const bool is_exact : {true, false}) {
-        const std::string words = fmt::format("{}, {}, {}", format.name, kDeltaNames[delta_kind],
+        const std::string words = fmt::format("{}, {}", kDeltaNames[static_cast<int>(delta)],
                                               is_exact ? "integers" : "normal");
         run.Case("rms_norm", ShapeText(shape, words.c_str()),
                  [&](CaseMemory& memory, Comparison& comparison) {
-                   return CheckRmsNorm(run, memory, comparison, shape, format, delta_kind,
-                                       is_exact);
+                   CheckRmsNorm(memory, comparison, shape, delta, is_exact);
                  });
       }
     }
   }
   for (const RowShape& shape : shapes) {
-    for (const RowFormat& format : kRowFormats) {
-      for (const ElementType x_type : {ElementType::kF32, ElementType::kBF16}) {
-        const std::string words =
-            fmt::format("{} to {}", x_type == ElementType::kF32 ? "f32" : "bf16", format.name);
-        run.Case("silu_mul", ShapeText(shape, words.c_str()),
-                 [&](CaseMemory& memory, Comparison& comparison) {
-                   return CheckSiluMul(run, memory, comparison, shape, format, x_type);
-                 });
-        run.Case("convert_rows", ShapeText(shape, words.c_str()),
-                 [&](CaseMemory& memory, Comparison& comparison) {
-                   return CheckConvertRows(run, memory, comparison, shape, format, x_type);
-                 });
-      }
+    for (const ElementType x_type : {ElementType::kF32, ElementType::kBF16}) {
+      const char* words = x_type == ElementType::kF32 ? "f32" : "bf16";
+      run.Case("silu_mul", ShapeText(shape, words),
+               [&](CaseMemory& memory, Comparison& comparison) {
+                 CheckSiluMul(memory, comparison, shape, x_type);
+               });
+      run.Case("convert_rows", ShapeText(shape, words),
+               [&](CaseMemory& memory, Comparison& comparison) {
+                 CheckConvertRows(memory, comparison, shape, x_type);
+               });
     }
   }
+  run.Case("convert_rows", "2 x 16, NaN and infinity", CheckNotFinite);
+  run.Case("convert_rows", "3 x 64, not aligned", CheckUnaligned);
   CheckNvF4Rows(run);
-  for (const int64_t row_bytes : {16, 64, 2048}) {
+  for (const int64_t row_bytes : {16, 64, 80, 2048, 4800}) {
     run.Case("take_rows", fmt::format("9 rows of {} bytes", row_bytes),
              [&](CaseMemory& memory, Comparison& comparison) {
-               return CheckTakeRows(run, memory, comparison, 9, row_bytes);
+               CheckTakeRows(memory, comparison, row_bytes);
              });
   }
 }

@@ -40,16 +40,18 @@ void CheckRun::Add(CheckRow row) {
   print_(RowText(rows_.back()));
 }
 
-void CheckRun::Case(std::string_view name, std::string shape, const Check& check) {
+void CheckRun::RunCase(std::string_view name, std::string shape, const CheckFunction& check) {
   if (lost_) return;
   const double begin = Now();
   Comparison comparison;
   Status status;
+  uint64_t digest = 0;
   {
     CaseMemory memory(device_);
     status = check(memory, comparison);
     if (status && !memory.ok()) status = memory.status();
     if (status) status = device_.stream().Synchronize();
+    digest = memory.digest();
   }
   CheckRow row;
   row.name = name;
@@ -60,6 +62,7 @@ void CheckRun::Case(std::string_view name, std::string shape, const Check& check
   row.worst_error = comparison.worst_error();
   row.worst_bound = comparison.worst_bound();
   row.seconds = Now() - begin;
+  row.digest = digest;
   if (!status) {
     row.message = status.error().message;
     lost_ = device_.is_lost();

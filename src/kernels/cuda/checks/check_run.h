@@ -1,4 +1,7 @@
-// One run of the checks: what is asked for, and the table of what came out.
+// One run of the checks and the table of its results.
+//
+// The checks of a kernel are written once: they use a device through DeviceKernels alone. `sluice
+// selftest` runs them on any device, checks_test.cc on the emulated one in every build.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +9,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -22,7 +27,14 @@ struct CheckRow {
   int64_t numbers = 0, failed = 0;
   double worst_error = 0, worst_bound = 0;
   double seconds = 0;
+  uint64_t digest = 0;  // of all bytes that the check read from the device
   std::string message;  // why it failed or was skipped
+};
+
+// Which cases run on the emulated device; on others all of them do.
+enum class CheckExtent : uint8_t {
+  kQuick,
+  kSlow,  // those that take the emulator seconds, and no others
 };
 
 struct CheckPart;
@@ -31,16 +43,23 @@ struct CheckPart;
 class CheckRun {
  public:
   // `print` gets each line of the table as soon as it is known.
-  CheckRun(const DeviceUnderTest& device, std::function<void(const std::string&)> print)
-      : device_(device), print_(std::move(print)) {}
+  CheckRun(const DeviceUnderTest& device, std::function<void(const std::string&)> print,
+           CheckExtent extent = CheckExtent::kQuick)
+      : device_(device), print_(std::move(print)), extent_(extent) {}
 
   // Nothing runs once the device is lost.
   void RunPart(const CheckPart& part);
 
-  // Runs one check and writes its row: passed where it returns success and all that it compared
-  // passed.
-  using Check = std::function<Status(CaseMemory&, Comparison&)>;
-  void Case(std::string_view name, std::string shape, const Check& check);
+  // Runs one check and writes its row: passed where the check returns success (or nothing), its
+  // memory had no failure, and all that it compared passed.
+  template <typename Check>
+  void Case(std::string_view name, std::string shape, const Check& check) {
+    if (Runs(CheckExtent::kQuick)) RunCase(name, std::move(shape), WithStatus(check));
+  }
+  template <typename Check>
+  void SlowCase(std::string_view name, std::string shape, const Check& check) {
+    if (Runs(CheckExtent::kSlow)) RunCase(name, std::move(shape), WithStatus(check));
+  }
   // A row that says why something was not checked.
   void Skip(std::string_view name, std::string shape, std::string why);
   // A row for what is wrong before anything could be compared.
@@ -56,10 +75,25 @@ class CheckRun {
   json::Value ToJson() const;
 
  private:
+  using CheckFunction = std::function<Status(CaseMemory&, Comparison&)>;
+  template <typename Check>
+  static CheckFunction WithStatus(const Check& check) {
+    if constexpr (std::is_void_v<std::invoke_result_t<Check, CaseMemory&, Comparison&>>) {
+      return [&check](CaseMemory& memory, Comparison& comparison) -> Status {
+        check(memory, comparison);
+        return {};
+      };
+    } else {
+      return check;
+    }
+  }
+  bool Runs(CheckExtent extent) const { return !device_.is_emulated() || extent == extent_; }
+  void RunCase(std::string_view name, std::string shape, const CheckFunction& check);
   void Add(CheckRow row);
 
   const DeviceUnderTest& device_;
   std::function<void(const std::string&)> print_;
+  CheckExtent extent_;
   std::string part_;
   std::vector<CheckRow> rows_;
   bool lost_ = false;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/result.h"
@@ -46,8 +47,8 @@ class DeviceUnderTest {
   device::DeviceKernels kernels_ = {};
 };
 
-// Memory on the device for one check. The first failure is kept and everything after it does
-// nothing, so that a check looks once before it launches and once at its end.
+// Memory on the device for one check, and its launches. The first failure is kept and everything
+// after it does nothing (Read gives zeros), so a check need not look at failures in between.
 class CaseMemory {
  public:
   explicit CaseMemory(const DeviceUnderTest& device) : device_(device) {}
@@ -55,6 +56,19 @@ class CaseMemory {
   ~CaseMemory() { static_cast<void>(device_.stream().Synchronize()); }
   CaseMemory(const CaseMemory&) = delete;
   CaseMemory& operator=(const CaseMemory&) = delete;
+
+  const DeviceUnderTest& device() const { return device_; }
+
+  // Launches a kernel: Launch(&DeviceKernels::linear, args).
+  template <typename Args>
+  void Launch(void (*device::DeviceKernels::*kernel)(const StreamHandle&, const Args&),
+              const std::type_identity_t<Args>& args) {
+    if (ok()) (device_.kernels().*kernel)(device_.handle(), args);
+  }
+  // Keeps `status` where it is the first failure.
+  void Require(const Status& status) {
+    if (ok()) status_ = status;
+  }
 
   // A copy of `values` on the device.
   template <typename T>
@@ -83,6 +97,8 @@ class CaseMemory {
 
   bool ok() const { return status_.has_value(); }
   const Status& status() const { return status_; }
+  // Of all bytes read so far, in their order.
+  uint64_t digest() const { return digest_; }
 
  private:
   struct Piece {
@@ -100,6 +116,7 @@ class CaseMemory {
   const DeviceUnderTest& device_;
   std::list<Piece> pieces_;
   Status status_;
+  uint64_t digest_ = 0;
 };
 
 }  // namespace sluice::checks

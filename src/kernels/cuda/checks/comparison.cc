@@ -51,12 +51,20 @@ void Comparison::Add(double got, double expected, double low, double high, doubl
   }
   if (inside) return;
   if (failed_++ == 0) {
-    first_failure_ = fmt::format("number {}: got {:.9g}, expected {:.9g} +- {:.3g}", index, got,
-                                 expected, error);
+    first_failure_ = fmt::format("{}{}number {}: got {:.9g}, expected {:.9g} +- {:.3g}", subject_,
+                                 subject_.empty() ? "" : ": ", index, got, expected, error);
   }
 }
 
+void Comparison::AddExact(double error) {
+  ++count_;
+  if (worst_ratio_ >= 0) return;
+  worst_ratio_ = 0;
+  worst_bound_ = error;
+}
+
 void Comparison::AddF32(float got, double expected, double error) {
+  if (got == expected) return AddExact(error);
   const double needed =
       Needed(std::nextafter(got, -INFINITY), got, std::nextafter(got, INFINITY), expected);
   Add(got, expected, static_cast<float>(expected - error), static_cast<float>(expected + error),
@@ -65,6 +73,7 @@ void Comparison::AddF32(float got, double expected, double error) {
 
 void Comparison::AddBf16(uint16_t got, double expected, double error) {
   const float number = ToFloat(BFloat16{got});
+  if (number == expected) return AddExact(error);
   // Neighbours are a step of the last place away; both below a power of two, which is no harm.
   const double step = std::ldexp(1.0, std::ilogb(std::max(std::abs(number), 0x1p-126f)) - 7);
   Add(number, expected, NearestBf16(expected - error), NearestBf16(expected + error),
@@ -82,6 +91,7 @@ void Comparison::AddE4m3(uint8_t got, double expected, double error) {
 }
 
 void Comparison::AddEqual(int64_t got, int64_t expected) {
+  if (got == expected) return AddExact(0);
   const auto exact = static_cast<double>(expected);
   Add(static_cast<double>(got), exact, exact, exact, std::abs(static_cast<double>(got) - exact), 0);
 }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace sluice::checks {
 
@@ -32,6 +33,9 @@ class Comparison {
   // Anything else, measured in its own unit: at most `error` away.
   void AddWithin(double got, double expected, double error);
 
+  // What the numbers that follow are, for first_failure().
+  void SetSubject(std::string subject) { subject_ = std::move(subject); }
+
   bool passed() const { return failed_ == 0 && count_ > 0; }
   int64_t count() const { return count_; }
   int64_t failed() const { return failed_; }
@@ -39,18 +43,21 @@ class Comparison {
   // the last rounding that explains it, and the bound.
   double worst_error() const { return worst_error_; }
   double worst_bound() const { return worst_bound_; }
-  // "number 17: got 3.5, expected 3.25"; empty where all passed.
+  // "fp8 static: number 17: got 3.5, expected 3.25"; empty where all passed.
   const std::string& first_failure() const { return first_failure_; }
 
  private:
   // `low` and `high`: what passes. `needed`: the least error that explains `got`.
   void Add(double got, double expected, double low, double high, double needed, double error);
+  // Counts a number that is exactly what was expected.
+  void AddExact(double error);
 
   int64_t count_ = 0;
   int64_t failed_ = 0;
   double worst_ratio_ = -1;
   double worst_error_ = 0;
   double worst_bound_ = 0;
+  std::string subject_;
   std::string first_failure_;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "kernels/cuda/checks/test_numbers.h"
 #include "kernels/cuda/checks/test_weights.h"
 #include "kernels/cuda/checks/tolerances.h"
+#include "kernels/cuda/linear_shapes.h"
 
 namespace sluice::checks {
 
@@ -20,44 +22,46 @@ class ProductOutput {
  public:
   ProductOutput(CaseMemory& memory, ElementType type, int64_t m, int64_t n, int64_t stride)
       : memory_(memory), type_(type), m_(m), n_(n), stride_(stride) {
-    if (type == ElementType::kF32)
+    if (is_f32())
       f32_ = memory.Out<float>(m * stride);
     else
       bf16_ = memory.Out<uint16_t>(m * stride);
   }
 
-  void* data() const { return f32_ != nullptr ? static_cast<void*>(f32_) : bf16_; }
+  void* data() const { return is_f32() ? static_cast<void*>(f32_) : bf16_; }
   int64_t stride() const { return stride_; }
 
   void Read() {
-    if (f32_ != nullptr)
+    if (is_f32())
       got_f32_ = memory_.Read<float>(f32_, m_ * stride_);
     else
       got_bf16_ = memory_.Read<uint16_t>(bf16_, m_ * stride_);
   }
   void Compare(int64_t m, int64_t n, double expected, double error, Comparison& comparison) const {
     const auto i = static_cast<size_t>(m * stride_ + n);
-    if (type_ == ElementType::kF32)
+    if (is_f32())
       comparison.AddF32(got_f32_[i], expected, error);
     else
       comparison.AddBf16(got_bf16_[i], expected, error);
   }
   int64_t BitsAt(int64_t m, int64_t n) const {
     const auto i = static_cast<size_t>(m * stride_ + n);
-    if (type_ == ElementType::kBF16) return got_bf16_[i];
+    if (!is_f32()) return got_bf16_[i];
     uint32_t bits;
     std::memcpy(&bits, &got_f32_[i], 4);
     return bits;
   }
   // What stands between the rows was not written.
   void CompareGaps(Comparison& comparison) const {
-    const int64_t untouched = type_ == ElementType::kF32 ? 0xFFFFFFFF : 0xFFFF;
+    const int64_t untouched = is_f32() ? 0xFFFFFFFF : 0xFFFF;
     for (int64_t m = 0; m < m_; ++m) {
       for (int64_t n = n_; n < stride_; ++n) comparison.AddEqual(BitsAt(m, n), untouched);
     }
   }
 
  private:
+  bool is_f32() const { return type_ == ElementType::kF32; }
+
   CaseMemory& memory_;
   ElementType type_;
   int64_t m_, n_, stride_;
@@ -66,6 +70,33 @@ class ProductOutput {
   std::vector<float> got_f32_;
   std::vector<uint16_t> got_bf16_;
 };
+
+// The arguments of a product of rows [first, first + m) of x, but for its results and scratch.
+inline device::LinearArgs LinearArgsOf(const device::Weights& w, const TestInputs& x, int64_t first,
+                                       int64_t m) {
+  const int64_t row_bytes = w.k * (x.type == ElementType::kF8E4M3 ? 1 : 2);
+  device::LinearArgs args{};
+  args.w = w;
+  args.x = x.data == nullptr ? nullptr : static_cast<const std::byte*>(x.data) + first * row_bytes;
+  args.x_type = x.type;
+  args.x_scales = x.device_scales == nullptr ? nullptr : x.device_scales + first;
+  args.m = m;
+  return args;
+}
+
+// Own kernels' results of `args`, whose type and stride are `y_type` and `y_stride`.
+inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, ElementType y_type,
+                              int64_t y_stride) {
+  ProductOutput y(memory, y_type, args.m, args.w.n, y_stride);
+  args.y = y.data();
+  args.y_type = y_type;
+  args.y_stride = y_stride;
+  args.scratch = memory.Out<uint8_t>(device::LinearScratchBytes(args.w, args.m));
+  memory.Require(device::CheckLinear(args));
+  memory.Launch(&device::DeviceKernels::linear, args);
+  y.Read();
+  return y;
+}
 
 // Which results of a large matrix are compared: all of a small one.
 class SampledPlaces {
@@ -118,7 +149,7 @@ struct ProductRows {
       }
       const double scale = row_scale * (x.scales.empty() ? 1.0 : x.scales[static_cast<size_t>(m)]);
       double expected = sum * scale;
-      size *= scale;
+      size *= std::abs(scale);
       if (!bias.empty()) {
         expected += bias[static_cast<size_t>(n)];
         size += std::abs(bias[static_cast<size_t>(n)]);

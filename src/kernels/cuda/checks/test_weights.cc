@@ -1,5 +1,6 @@
 #include "kernels/cuda/checks/test_weights.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/checks/test_numbers.h"
@@ -23,6 +24,12 @@ constexpr WeightFormat kFormats[] = {
      .group_type = GroupScales::kBlock,
      .group = 128,
      .block_rows = 128},
+    {.name = "fp8 blocks of 8 x 32",
+     .type = ElementType::kF8E4M3,
+     .group_type = GroupScales::kBlock,
+     .group = 32,
+     .block_rows = 8,
+     .is_only_checked = true},
     {.name = "int8", .type = ElementType::kI8, .has_row_scales = true},
     {.name = "nvfp4",
      .type = ElementType::kF4E2M1,
@@ -38,9 +45,14 @@ constexpr WeightFormat kFormats[] = {
     {.name = "mxfp4", .type = ElementType::kF4E2M1, .group_type = GroupScales::kE8M0, .group = 32},
 };
 
+float FreeScale(TestNumbers& numbers) {
+  const float scale = numbers.Uniform(0.01f, 2);
+  return numbers.Integer(0, 1) == 0 ? scale : -scale;
+}
+
 constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
-// Codes that random bytes become.
+// ElementType that random bytes become.
 void CodeTable(ElementType type, NumberKind kind, uint8_t (&table)[256]) {
   for (int byte = 0; byte < 256; ++byte) {
     auto code = static_cast<uint8_t>(byte);
@@ -103,7 +115,7 @@ TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t ex
   if (format.group_type == GroupScales::kBlock) {
     block_scales_.resize(static_cast<size_t>(groups / 4));
     for (float& scale : block_scales_)
-      scale = is_exact ? numbers.PowerOfTwo(-1, 1) : numbers.Uniform(0.01f, 2);
+      scale = is_exact ? numbers.PowerOfTwo(-1, 1) : FreeScale(numbers);
   } else if (format.group_type != GroupScales::kNone) {
     group_bytes_.resize(static_cast<size_t>(groups));  // zeros, which no row has
     const bool is_e4m3 = format.group_type == GroupScales::kE4M3;
@@ -121,7 +133,7 @@ TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t ex
   if (format.has_row_scales) {
     row_scales_.resize(static_cast<size_t>(experts * n));
     for (float& scale : row_scales_)
-      scale = is_exact ? numbers.PowerOfTwo(-2, 2) : numbers.Uniform(0.01f, 2);
+      scale = is_exact ? numbers.PowerOfTwo(-2, 2) : FreeScale(numbers);
   }
 }
 
@@ -181,9 +193,26 @@ double TestWeights::GroupScale(int64_t expert, int64_t row, int64_t group) const
     case GroupScales::kE4M3:
       return ToFloat(Float8E4M3{group_bytes_[GroupByteAt(expert, row, group)]});
     case GroupScales::kE8M0:
+      if (group_bytes_[GroupByteAt(expert, row, group)] == 0xFF) return NAN;
       return std::ldexp(1.0, group_bytes_[GroupByteAt(expert, row, group)] - 127);
   }
   return 1;
+}
+
+void TestWeights::SetRowScales(float scale) {
+  std::fill(row_scales_.begin(), row_scales_.end(), scale);
+}
+
+void TestWeights::SetNan(int64_t row, int64_t k) {
+  const auto at = static_cast<size_t>(row * k_ + k);
+  switch (format_.type) {
+    case ElementType::kBF16: codes_[2 * at + 1] = 0x7F, codes_[2 * at] = 0xC0; break;
+    case ElementType::kF8E4M3: codes_[at] = row % 2 == 0 ? 0x7F : 0xFF; break;
+    case ElementType::kI8: break;  // no code or scale of a group is NaN
+    default:
+      group_bytes_[GroupByteAt(0, row, k / format_.group)] =
+          format_.group_type == GroupScales::kE4M3 && row % 2 == 0 ? 0x7F : 0xFF;
+  }
 }
 
 void TestWeights::DecodeRow(int64_t expert, int64_t row, std::vector<double>& out) const {
@@ -221,7 +250,7 @@ double TestWeights::RowScale(int64_t expert, int64_t row) const {
 }
 
 TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind kind, int64_t m,
-                      int64_t k) {
+                      int64_t k, float same_scale) {
   TestNumbers numbers(62);
   TestInputs inputs;
   inputs.values.resize(static_cast<size_t>(m * k));
@@ -256,9 +285,11 @@ TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind
     inputs.data = memory.In(bits);
   }
   if (format.e4m3_inputs || format.nvf4_inputs) {
-    for (int64_t row = 0; row < m; ++row)
-      inputs.scales.push_back(kind == NumberKind::kIntegers ? numbers.PowerOfTwo(-2, 2)
-                                                            : numbers.Uniform(0.01f, 2));
+    for (int64_t row = 0; row < m; ++row) {
+      const float own =
+          kind == NumberKind::kIntegers ? numbers.PowerOfTwo(-2, 2) : FreeScale(numbers);
+      inputs.scales.push_back(same_scale != 0 ? same_scale : own);
+    }
     inputs.device_scales = memory.In(inputs.scales);
   }
   return inputs;

@@ -21,17 +21,19 @@ struct WeightFormat {
   bool e4m3_inputs = false;
   // BF16 inputs that are NVFP4 numbers (RowScale::kNvF4), with a scale a row.
   bool nvf4_inputs = false;
+  // Taken by the kernels, but no layout of checkpoints that speed is measured for.
+  bool is_only_checked = false;
 
   double bits_per_weight() const;
 };
-// BF16, FP8 (with BF16 and E4M3 inputs), block FP8, INT8, NVFP4 (with BF16 and NVFP4 inputs),
-// MXFP4.
+// BF16, FP8 (with BF16 and E4M3 inputs), FP8 in blocks of 128 x 128 and of 8 x 32, INT8, NVFP4
+// (with BF16 and NVFP4 inputs), MXFP4.
 std::span<const WeightFormat> WeightFormats();
 
 // What the numbers are.
 //   kIntegers: small integers, and scales that are powers of two: every sum of products with small
 //   integers is exact in F32, in any order, and in narrower sums of tensor cores too. The result
-//   has one right answer, and a wrong index shows. kFree: all codes and scales there are.
+//   has one right answer, and a wrong index shows. kFree: all codes, and scales of both signs.
 enum class NumberKind { kIntegers, kFree };
 const char* NumberKindName(NumberKind kind);
 
@@ -46,6 +48,11 @@ class TestWeights {
   int64_t codes_stride() const;
   int64_t group_scales_stride() const;
   int64_t row_scales_stride() const { return format_.has_row_scales ? n_ : 0; }
+
+  // Gives all rows of a format with row scales the same one.
+  void SetRowScales(float scale);
+  // Makes a weight NaN, by its code or the scale of its group, whatever the format has.
+  void SetNan(int64_t row, int64_t k);
 
   // Row n of expert e, without its row scale: out [k].
   void DecodeRow(int64_t expert, int64_t row, std::vector<double>& out) const;
@@ -74,7 +81,8 @@ struct TestInputs {
   const float* device_scales = nullptr;
   ElementType type = ElementType::kBF16;
 };
+// `same_scale`: of all rows that have one; 0: each has its own.
 TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind kind, int64_t m,
-                      int64_t k);
+                      int64_t k, float same_scale = 0);
 
 }  // namespace sluice::checks

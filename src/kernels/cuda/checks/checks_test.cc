@@ -1,0 +1,128 @@
+// The checks of all kernels over the emulated device, and that they find kernels that are slightly
+// wrong.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kernels/cuda/checks/check_run.h"
+#include "kernels/cuda/device_kernel_tables.h"
+#include "kernels/cuda/emulator.h"
+
+namespace sluice::checks {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<CheckRow> RunPart(const DeviceUnderTest& device, std::string_view name,
+                              CheckExtent extent = CheckExtent::kQuick) {
+  CheckRun run(device, {}, extent);
+  for (const CheckPart& part : KernelCheckParts()) {
+    if (part.name == name) run.RunPart(part);
+  }
+  EXPECT_FALSE(run.lost());
+  return run.rows();
+}
+
+class KernelChecks : public testing::TestWithParam<std::string_view> {
+ protected:
+  void TearDown() override { emulator::SetOrder(emulator::Order::kForward); }
+
+  // With the threads of a block, and the blocks of a grid, in both orders: no bit may differ.
+  void ExpectPassed(CheckExtent extent) {
+    auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
+    ASSERT_TRUE(device);
+    emulator::SetOrder(emulator::Order::kForward);
+    const std::vector<CheckRow> forward = RunPart(*device, GetParam(), extent);
+    emulator::SetOrder(emulator::Order::kReverse);
+    const std::vector<CheckRow> reverse = RunPart(*device, GetParam(), extent);
+    ASSERT_EQ(forward.size(), reverse.size());
+    for (size_t i = 0; i < forward.size(); ++i) {
+      SCOPED_TRACE(forward[i].name + " " + forward[i].shape);
+      EXPECT_TRUE(forward[i].passed || forward[i].skipped) << forward[i].message;
+      EXPECT_TRUE(reverse[i].passed || reverse[i].skipped) << reverse[i].message;
+      EXPECT_EQ(forward[i].digest, reverse[i].digest) << "the order of the threads shows";
+    }
+  }
+};
+
+std::vector<std::string_view> PartNames() {
+  std::vector<std::string_view> names;
+  for (const CheckPart& part : KernelCheckParts()) names.push_back(part.name);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Parts, KernelChecks, testing::ValuesIn(PartNames()),
+                         [](const testing::TestParamInfo<std::string_view>& info) {
+                           std::string name(info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST_P(KernelChecks, Pass) {
+  ExpectPassed(CheckExtent::kQuick);
+}
+TEST_P(KernelChecks, HeavyPass) {
+  ExpectPassed(CheckExtent::kSlow);
+}
+
+// A kernel that leaves the last column of a single row as it was.
+void ForgetfulConversion(const StreamHandle& stream, const device::ConvertRowsArgs& args) {
+  device::ConvertRowsArgs less = args;
+  if (args.rows == 1) --less.cols;
+  emulated::LaunchConvertRows(stream, less);
+}
+// A kernel that writes behind its output.
+void OverrunningEmbedding(const StreamHandle& stream, const device::EmbeddingArgs& args) {
+  device::EmbeddingArgs more = args;
+  more.out += 8;
+  emulated::LaunchEmbedding(stream, more);
+}
+
+TEST(KernelChecksOfWrongKernels, Fail) {
+  auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
+  ASSERT_TRUE(device);
+  device::DeviceKernels kernels = device->kernels();
+  kernels.convert_rows = ForgetfulConversion;
+  kernels.embedding = OverrunningEmbedding;
+  device->ReplaceKernels(kernels);
+  for (const CheckRow& row : RunPart(*device, "rows")) {
+    if (row.name == "embedding") {
+      EXPECT_THAT(row.message, HasSubstr("behind an output")) << row.shape;
+    } else if (row.name == "convert_rows") {
+      // Rows of several are compared with themselves alone.
+      EXPECT_EQ(row.passed, row.shape.find("not aligned") != std::string::npos) << row.shape;
+    } else if (row.name != "nvfp4 rows") {
+      EXPECT_TRUE(row.passed) << row.name << " " << row.shape << ": " << row.message;
+    }
+  }
+}
+
+TEST(CheckRun, GoesOnAfterACheckThatFailed) {
+  auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
+  ASSERT_TRUE(device);
+  CheckRun run(*device, {});
+  run.Case("nothing", "", [](CaseMemory&, Comparison&) {});
+  // What a check enqueued before it failed is through when its memory goes: the next one finds the
+  // device as it was.
+  run.Case("halfway", "", [&](CaseMemory& memory, Comparison& comparison) {
+    const float* half = memory.Out<float>(64);
+    EXPECT_NE(half, nullptr);
+    EXPECT_EQ(memory.Out<float>(device->device().info().total_bytes), nullptr);
+    memory.Launch(&device::DeviceKernels::rope_table, {});
+    comparison.AddEqual(static_cast<int64_t>(memory.Read(half, 64).size()), 64);
+  });
+  run.Case("next", "", [](CaseMemory& memory, Comparison& comparison) {
+    const std::vector<int32_t> values = {1, 2, 3};
+    const auto back = memory.Read(memory.In(values), 3);
+    for (size_t i = 0; i < 3; ++i) comparison.AddEqual(back[i], values[i]);
+  });
+  EXPECT_FALSE(run.lost());
+  ASSERT_EQ(run.rows().size(), 3u);
+  EXPECT_EQ(run.rows()[0].message, "nothing was compared");
+  EXPECT_THAT(run.rows()[1].message, HasSubstr("of device memory are needed"));
+  EXPECT_TRUE(run.rows()[2].passed) << run.rows()[2].message;
+}
+
+}  // namespace
+}  // namespace sluice::checks
