@@ -46,7 +46,7 @@ void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, MeasuredSha
       return;
     }
   }
-  // ElementType without inputs of their own kind are multiplied as BF16.
+  // Codes without inputs of their own kind are multiplied as BF16.
   const double peak = format.e4m3_inputs   ? run.limits().fp8_teraflops
                       : format.nvf4_inputs ? run.limits().nvf4_teraflops
                                            : run.limits().bf16_teraflops;

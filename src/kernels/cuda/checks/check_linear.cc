@@ -116,7 +116,7 @@ void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat
   }
 }
 
-// ElementType and scales that are NaN reach their own column alone.
+// Codes and scales that are NaN reach their own column alone.
 void CheckNanWeights(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   constexpr int64_t kM = 3, kN = 20, kK = 64;
   TestWeights weights(format, NumberKind::kFree, 1, kN, kK);

@@ -52,7 +52,7 @@ float FreeScale(TestNumbers& numbers) {
 
 constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
-// ElementType that random bytes become.
+// Codes that random bytes become.
 void CodeTable(ElementType type, NumberKind kind, uint8_t (&table)[256]) {
   for (int byte = 0; byte < 256; ++byte) {
     auto code = static_cast<uint8_t>(byte);
