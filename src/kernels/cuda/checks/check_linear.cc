@@ -273,7 +273,7 @@ void CheckLinear(CheckRun& run) {
   if (run.with_large_shapes()) CheckShapes(run, kLarge, /*is_large=*/true);
   for (const WeightFormat& format : WeightFormats()) {
     if (format.e4m3_inputs && !run.device().has_e4m3_products()) continue;
-    CheckEdgesOf(run, format);
+    if (run.with_all_shapes()) CheckEdgesOf(run, format);
     if (format.e4m3_inputs) continue;  // the same weights with other inputs
     for (const ExpandedRows& rows : {ExpandedRows{37, 160, 9, 20}, {200, 256, 128, 72}}) {
       for (const bool scales_rows : {true, false}) {

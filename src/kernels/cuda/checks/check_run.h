@@ -33,8 +33,9 @@ struct CheckRow {
 
 // Which cases run on the emulated device; on others all of them do.
 enum class CheckExtent : uint8_t {
-  kQuick,
-  kSlow,  // those that take the emulator seconds, and no others
+  kSome,   // the quick ones, with some of their shapes
+  kQuick,  // all but those that take the emulator seconds
+  kSlow,   // those alone
 };
 
 struct CheckPart;
@@ -44,7 +45,7 @@ class CheckRun {
  public:
   // `print` gets each line of the table as soon as it is known.
   CheckRun(const DeviceUnderTest& device, std::function<void(const std::string&)> print,
-           CheckExtent extent = CheckExtent::kQuick)
+           CheckExtent extent = CheckExtent::kSome)
       : device_(device), print_(std::move(print)), extent_(extent) {}
 
   // Nothing runs once the device is lost.
@@ -68,6 +69,8 @@ class CheckRun {
   const DeviceUnderTest& device() const { return device_; }
   // Shapes of real models' layers come on top of small ones.
   bool with_large_shapes() const { return !device_.is_emulated(); }
+  // Not only those that show that a kernel works at all.
+  bool with_all_shapes() const { return !device_.is_emulated() || extent_ != CheckExtent::kSome; }
 
   bool lost() const { return lost_; }
   const std::vector<CheckRow>& rows() const { return rows_; }
@@ -87,7 +90,10 @@ class CheckRun {
       return check;
     }
   }
-  bool Runs(CheckExtent extent) const { return !device_.is_emulated() || extent == extent_; }
+  bool Runs(CheckExtent extent) const {
+    return !device_.is_emulated() ||
+           (extent == CheckExtent::kSlow) == (extent_ == CheckExtent::kSlow);
+  }
   void RunCase(std::string_view name, std::string shape, const CheckFunction& check);
   void Add(CheckRow row);
 
