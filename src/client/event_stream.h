@@ -1,4 +1,4 @@
-// Server-sent events: from the bytes of a body to the data of each event.
+// An incremental parser of server-sent events.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@ class EventStream {
  public:
   // Takes the next bytes, cut anywhere; calls `on_event` with the data of each event that is
   // complete (several data lines are joined by newlines). Returns false as soon as `on_event` does;
-  // then nothing more must be given.
+  // Take must not be called after that.
   bool Take(std::string_view bytes, const std::function<bool(std::string_view data)>& on_event);
 
  private:

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// What goes with every request; what is absent is the server's choice.
+// Parameters of every request; for an absent one the server's default holds.
 struct AnswerSettings {
   std::string model;
   std::optional<int64_t> max_tokens;
@@ -31,7 +31,7 @@ struct AnswerEnd {
 
 class OpenAiClient {
  public:
-  // `api_key` may be empty. A path of `url` that ends in /v1 is the API's own and not repeated.
+  // `api_key` may be empty. A path of `url` that ends in /v1 is not followed by a second /v1.
   OpenAiClient(Url url, std::string api_key);
 
   using OnText = std::function<void(std::string_view text)>;

@@ -1,4 +1,4 @@
-// Takes an HTTP/1.1 answer apart as it arrives, in pieces cut anywhere.
+// An incremental parser of HTTP/1.1 responses, whose bytes may be cut anywhere.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class ResponseParser {
  public:
   // Takes bytes from the front of `bytes`: the head, or a piece of the body, which it returns as a
   // view into them. An empty view means that it needs more bytes, or that the answer is complete.
-  // kUnavailable for what is no HTTP.
+  // kUnavailable if the bytes are not HTTP.
   Result<std::string_view> Take(std::string_view& bytes);
   // The connection has ended. kUnavailable if the answer is not complete.
   Status End();

@@ -28,7 +28,7 @@ struct HubEnvironment {
 struct ResolveOptions {
   std::string
       argument;  // "models/abacus", "meta-llama/Llama-3.2-1B", with or without a slash at the end
-  std::string download_dir = "";  // looked at in place of the cache's folder; "" for the cache
+  std::string download_dir = "";  // searched in place of the cache's folder; "" for the cache
   std::string revision = "";      // branch, tag or commit; "" for main
 };
 
@@ -39,10 +39,10 @@ struct ResolvedModel {
   bool from_cache = false;
 };
 
-// A folder that exists wins over an id of the same spelling. Nothing is downloaded: kUnavailable
-// tells which folders were looked at and how to put the model there. kInvalidArgument for an
-// argument that is neither a path nor an id, or a revision that is no name. Without a revision and
-// without refs/main, the only snapshot there is counts.
+// A folder that exists takes precedence over an id of the same spelling. Nothing is downloaded:
+// kUnavailable says which folders were searched and how to put the model there. kInvalidArgument
+// for an argument that is neither a path nor an id, or a revision that is no name. Without a
+// revision and without refs/main, the only snapshot there is counts.
 Result<ResolvedModel> ResolveModel(const ResolveOptions& options);
 Result<ResolvedModel> ResolveModel(const ResolveOptions& options,
                                    const HubEnvironment& environment);

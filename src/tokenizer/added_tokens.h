@@ -1,5 +1,5 @@
-// Added tokens: texts that are one token wherever they stand, whatever the model would make of
-// them.
+// Added tokens: texts that are always encoded as one token. They are cut out of a text before the
+// model encodes the rest.
 #pragma once
 
 #include <bitset>
@@ -17,8 +17,8 @@ struct AddedToken {
   int32_t id = 0;
   std::string content;
   bool single_word = false;  // Not where a word character touches it.
-  bool lstrip = false;       // Swallows white space on its left.
-  bool rstrip = false;       // And on its right.
+  bool lstrip = false;       // Takes in white space to its left.
+  bool rstrip = false;       // And to its right.
   bool normalized = true;    // Searched for in the normalized text, in its normalized form.
   bool special = false;      // Left out when decoding with skip_special_tokens.
 };
@@ -37,7 +37,7 @@ class AddedTokenFinder {
   // order.
   template <typename Gap, typename Token>
   void Split(std::string_view text, Gap&& gap, Token&& token) const {
-    size_t start = 0;  // What is not given out yet.
+    size_t start = 0;  // Of the text not yet passed to a callback.
     Match match;
     for (size_t at = 0; Find(text, at, match); at = match.end) {
       const AddedToken& found = tokens_[match.token];
@@ -46,7 +46,7 @@ class AddedTokenFinder {
       size_t end = match.end;
       if (found.lstrip) begin = SkipSpacesBack(text, begin, start);
       if (found.rstrip) end = SkipSpaces(text, end);
-      // A token of white space may be swallowed whole by the one before it.
+      // A token of white space may lie wholly in what the one before it took in.
       if (begin >= end) continue;
       if (start < begin) gap(text.substr(start, begin - start));
       token(found.id);

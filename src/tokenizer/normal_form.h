@@ -1,5 +1,5 @@
-// Unicode normal forms, with the tables of the library whose results are to be met (older than
-// Unicode 12.1).
+// Unicode normal forms, with the tables of Hugging Face `tokenizers`, whose results must be
+// reproduced (older than Unicode 12.1).
 #pragma once
 
 #include <string>

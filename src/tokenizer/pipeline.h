@@ -1,4 +1,4 @@
-// The whole of a tokenizer.json at work: what stands behind class Tokenizer.
+// All parts of a tokenizer.json together: the implementation of class Tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ class Pipeline {
   bool IsAdded(int32_t id) const { return added_.Has(id); }
   int32_t vocab_size() const { return vocab_size_; }
 
-  // If so, the text of tokens is that of their bytes one after another, and BytesOf gives them
-  // without a copy.
+  // If so, the text of tokens is their bytes one after another, and BytesOf returns them without a
+  // copy.
   bool HasByteLevelDecoder() const { return decoder_.IsByteLevel(); }
   std::string_view BytesOf(int32_t id) const;
   // Whether a token leaves a trace in decoded text.

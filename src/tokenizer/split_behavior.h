@@ -14,8 +14,8 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 // By its name in tokenizer.json ("MergedWithNext").
 std::optional<SplitBehavior> ParseSplitBehavior(std::string_view name);
 
-// Turns matches and gaps, which cover a text in order, into pieces (is_match means nothing any
-// more).
+// Turns matches and gaps, which cover a text in order, into pieces (is_match is unspecified
+// then).
 void ApplySplitBehavior(SplitBehavior behavior, std::vector<Span>& spans);
 
 }  // namespace sluice

@@ -17,8 +17,8 @@ inline constexpr size_t kMaxTokenBytes = 1 << 16;
 inline constexpr int32_t kMaxIdGap = 1 << 16;
 
 // Thread safety: const methods may be called from any thread at once.
-// All spellings stand in one string, and the hash table holds ids only: 200,000 tokens take about 5
-// MB.
+// All spellings are stored in one string, and the hash table holds ids only: 200,000 tokens take
+// about 5 MB.
 class TokenTable {
  public:
   enum class AddResult { kAdded, kIdTaken, kSpellingTaken };

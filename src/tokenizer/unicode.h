@@ -51,7 +51,7 @@ enum Category : uint8_t {
 std::string_view CategoryName(Category category);
 
 // Properties of one code point, as bits above its category. They come from different versions of
-// Unicode, since the library whose results are to be met mixes them.
+// Unicode, since Hugging Face `tokenizers`, whose results must be reproduced, mixes them.
 inline constexpr uint16_t kCategoryMask = 0x1F;
 inline constexpr uint16_t kSpace = 1 << 5;      // White_Space.
 inline constexpr uint16_t kRegexWord = 1 << 6;  // \w in a split pattern.
