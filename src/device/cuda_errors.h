@@ -1,4 +1,4 @@
-// What an error of the CUDA runtime means for people. Compiled only into programs built with CUDA.
+// Errors of the CUDA runtime as messages. Compiled only into programs built with CUDA.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Whether the process can do nothing on the device after it, whatever is called.
+// Whether the device is unusable for this process after this error.
 bool IsFatalCudaError(cudaError_t code);
 
 // kInternal: "copying 12 bytes to the device: cudaErrorInvalidValue (invalid argument)", with what

@@ -80,7 +80,7 @@ class DeviceEvent {
   virtual Result<double> SecondsSince(DeviceEvent& begin) = 0;
 };
 
-// Work in order. Every method but Synchronize returns at once; what fails is reported by the next
+// A queue of work. Every method but Synchronize returns at once; failures are reported by the next
 // Synchronize. Host memory that is copied from or to must stay as it is until the copy is passed;
 // copies run beside the host only where that memory is page-locked. Thread safety: one thread at a
 // time.
@@ -95,7 +95,7 @@ class DeviceStream {
   virtual void Record(DeviceEvent& event) = 0;
   virtual void WaitFor(DeviceEvent& event) = 0;  // what follows runs after the event's last Record
   // Waits for everything so far. The error of the first launch, copy or kernel that failed since
-  // the last call, by name where it is known; kInternal. A device that was lost fails for ever.
+  // the last call, by name where it is known; kInternal. Every call fails once the device is lost.
   virtual Status Synchronize() = 0;
 
   // For launchers.
@@ -108,15 +108,15 @@ class Device {
   virtual ~Device() = default;
 
   virtual const DeviceInfo& info() const = 0;
-  // The error that ended it, after which nothing works on it until the program is started again.
+  // The error after which the device is lost: nothing works on it until the process is restarted.
   virtual Status CheckAlive() const = 0;
-  // Memory that nobody holds now.
+  // Memory that is not allocated.
   virtual Result<int64_t> FreeBytes() = 0;
   // Not zeroed, aligned to 256 bytes. kResourceExhausted names `what`, the size, and what is free.
   virtual Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) = 0;
   virtual Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) = 0;
-  // Page-locks memory of the host that is there already, until Unpin. Fails softly: copies then
-  // take longer.
+  // Page-locks existing host memory until Unpin. Returns false where that is not possible: copies
+  // are then slower.
   virtual bool Pin(void* data, int64_t bytes) = 0;
   virtual void Unpin(void* data) = 0;
   virtual Result<std::unique_ptr<DeviceStream>> CreateStream() = 0;
@@ -127,7 +127,7 @@ class Device {
   virtual void Free(void* data, bool is_host) = 0;
 };
 
-// Whether this program holds the CUDA backend at all (make build-cuda).
+// Whether the program was built with the CUDA backend (make build-cuda).
 bool BuiltWithCuda();
 
 // What CUDA devices the driver shows (it follows CUDA_VISIBLE_DEVICES). kUnsupported says why there

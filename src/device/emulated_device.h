@@ -1,8 +1,8 @@
-// A device that the CPU plays: its memory is the host's, its streams are queues whose work runs
-// when somebody waits for it (emulated_queue.h), its kernels run in kernels/cuda/emulator.h. It is
-// made to find mistakes: memory that was never written holds 0xFF bytes (NaNs), and a copy whose
-// addresses are not those of the device's memory, or of memory freed (of the host's: or no longer
-// page-locked) meanwhile, fails.
+// A device emulated on the CPU: its memory is host memory, its streams are queues whose work runs
+// when it is waited for (emulated_queue.h), its kernels run in kernels/cuda/emulator.h. It is
+// designed to expose mistakes: memory that was never written holds 0xFF bytes (NaNs), and a copy
+// fails if its device addresses are not allocated device memory, or if the memory was freed (on the
+// host: or unpinned) before the copy ran.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace sluice {
 struct EmulatedDeviceOptions {
   int64_t total_bytes = int64_t{4} << 30;  // of memory; the host gives what is written alone
   int compute_major = 9, compute_minor = 0;
-  bool runs_at_once = false;  // instead of when somebody waits
+  bool runs_at_once = false;  // work runs when it is enqueued
 };
 
 // Thread safety: as Device, but streams that wait for each other's events are used by one thread

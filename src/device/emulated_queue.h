@@ -1,7 +1,8 @@
-// The work of an emulated stream. Nothing runs when it is enqueued: it runs, in order, when
-// somebody waits for it. Whoever forgets to wait, or changes memory that a copy has yet to read,
-// sees wrong results in every test instead of once in a while on a device. Whoever writes what a
-// copy reads after that was enqueued sees them where work runs at once.
+// The work of an emulated stream. By default work is deferred: it runs, in order, when the stream
+// is waited for. So a missing wait, or a write to memory that a pending copy still has to read,
+// gives wrong results in every test instead of rarely, on a device. With `runs_at_once` work runs
+// when it is enqueued, which shows memory that is written only after the copy that reads it was
+// enqueued.
 #pragma once
 
 #include <atomic>

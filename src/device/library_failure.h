@@ -1,10 +1,10 @@
-// What LaunchFailure::code says of a vendor's library.
+// The LaunchFailure::code of a failure in a vendor's library.
 #pragma once
 
 namespace sluice {
 
-// No cudaError_t: a library failed, for a reason that the log tells; the device may be as well as
-// before.
+// Not a cudaError_t: a library call failed, and the log says why; the device may still be
+// usable.
 constexpr int kFailedInLibrary = -1;
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
-// Weights on their way to a device: through two page-locked buffers of the host. While one is on
-// its way, the other is filled by all threads, so that the slower of the source (a mapped file) and
-// the bus decides, not their sum.
+// Uploads weights to a device through two page-locked host buffers. While one is being sent, all
+// threads fill the other, so that the time is that of the slower of the source (a mapped file) and
+// the bus, not their sum.
 #pragma once
 
 #include <array>

@@ -89,7 +89,7 @@ class AttentionBlock {
     CopyTile(first_tile);
     for (int index = first_tile; index < end_tile; ++index) {
       AsyncWait<0>();
-      __syncthreads();  // this tile is there, and nobody reads the one before
+      __syncthreads();  // this tile has arrived, and no thread reads the one before
       const bool is_last = index + 1 == end_tile;
       if (!is_last) CopyTile(index + 1);
       float scores[kOwnGroups][4];

@@ -100,7 +100,7 @@ struct Functions {
 }  // namespace cublaslt
 
 // The opened library. It stays loaded until the program ends: CUDA's libraries hold threads and
-// handlers of their own, which outlive whoever opened them. Thread safety: const methods by any
+// exit handlers of their own. Thread safety: const methods by any
 // thread.
 class CublasLtLibrary {
  public:

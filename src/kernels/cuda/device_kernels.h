@@ -1,5 +1,5 @@
-// The launchers of all kernels: what one implementation, for GPUs or emulated, provides. Arguments
-// are addresses of the device and plain numbers; nothing is checked here (linear.h, attention.h and
+// The launchers of all kernels, which each implementation (for GPUs, emulated) provides. Arguments
+// are device addresses and plain numbers; nothing is checked here (linear.h, attention.h and
 // the model do). A launch returns at once; failures are noted in the stream.
 //
 // Free of large includes: the CUDA compiler reads them in every kernel's file.

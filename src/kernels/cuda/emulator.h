@@ -1,12 +1,12 @@
 // Runs CUDA kernels on the CPU: for tests, and for `--device emulated`.
 //
-// The blocks of a grid run one after the other; the threads of a block are fibers that take turns
-// at barriers and at what a warp does together. It is made to find mistakes: shared memory holds
-// NaNs when a block begins, asynchronous copies arrive only when they are waited for, launches run
-// only when the stream is waited for, the order of blocks and threads can be reversed (a kernel
-// whose result changes lacks a barrier), and a block whose threads do not all reach a barrier, a
-// vector that is not aligned, or a launch that a device would refuse, ends the program with the
-// kernel's name. Thread safety: each thread of the host has an emulator of its own.
+// The blocks of a grid run one after the other; the threads of a block are fibers that switch at
+// barriers and at warp-wide functions. It is designed to expose mistakes: shared memory is filled
+// with NaNs when a block begins, asynchronous copies complete only when they are waited for,
+// launches run only when the stream is waited for, and the order of blocks and threads can be
+// reversed (a kernel whose result changes lacks a barrier). A barrier that not all threads of a
+// block reach, a misaligned vector access, or a launch that a device would refuse aborts the
+// program with the kernel's name. Thread safety: each host thread has its own emulator.
 #pragma once
 
 #include <math.h>

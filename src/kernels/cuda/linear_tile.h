@@ -350,7 +350,7 @@ __device__ __forceinline__ unsigned& FinishedRanges(unsigned tile) {
 __device__ __forceinline__ bool IsLastOfTile() {
   auto* is_last = reinterpret_cast<int*>(SharedMemory());
   __threadfence();
-  __syncthreads();  // all of this block's parts are visible, and nobody reads the stages
+  __syncthreads();  // all of this block's parts are visible, and no thread reads the stages
   if (threadIdx.x == 0) {
     unsigned& finished = FinishedRanges(blockIdx.y * gridDim.x + blockIdx.x);
     *is_last = atomicAdd(&finished, 1u) == gridDim.z - 1;

@@ -41,8 +41,8 @@ class TacticCache {
   void Put(const std::string& key, const Tactic& tactic);
   size_t size() const { return tactics_.size(); }
 
-  // Writes the file where something was Put since. Whoever reads it meanwhile sees the old file or
-  // the new one, whole. Of two programs that save at once, one's work is lost.
+  // Writes the file if anything was Put since. The file is replaced atomically. When two processes
+  // save at once, the results of one are lost.
   Status Save();
 
  private:
@@ -55,8 +55,8 @@ class TacticCache {
   bool changed_ = false;
 };
 
-// Where tactics are kept unless somebody says otherwise: sluice/tactics.json in XDG_CACHE_HOME or
-// ~/.cache; empty where there is neither.
+// The default file of tactics: sluice/tactics.json in XDG_CACHE_HOME or ~/.cache; empty where there
+// is neither.
 std::filesystem::path DefaultTacticsPath();
 
 }  // namespace sluice::device
