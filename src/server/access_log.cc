@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "base/mutex.h"
 
 namespace sluice {
 namespace {
@@ -29,11 +29,11 @@ void WriteAll(int file, std::string_view text) {
 }  // namespace
 
 struct AccessLog::Queue {
-  std::mutex mutex;  // guards what follows
-  std::condition_variable wake, ended;
-  std::vector<std::string> lines;
-  uint64_t dropped = 0;
-  bool stopping = false, done = false;
+  Mutex mutex;
+  CondVar wake, ended;
+  std::vector<std::string> lines GUARDED_BY(mutex);
+  uint64_t dropped GUARDED_BY(mutex) = 0;
+  bool stopping GUARDED_BY(mutex) = false, done GUARDED_BY(mutex) = false;
 };
 
 AccessLog::AccessLog(const ServerConfig& config, int file)
@@ -45,11 +45,14 @@ AccessLog::AccessLog(const ServerConfig& config, int file)
 
 AccessLog::~AccessLog() {
   if (!thread_.joinable()) return;
-  std::unique_lock lock(queue_->mutex);
+  MutexLock lock(queue_->mutex);
   queue_->stopping = true;
-  queue_->wake.notify_all();
-  const bool done = queue_->ended.wait_for(lock, kLastLines, [this] { return queue_->done; });
-  lock.unlock();
+  queue_->wake.NotifyAll();
+  const auto deadline = std::chrono::steady_clock::now() + kLastLines;
+  while (!queue_->done && queue_->ended.WaitUntil(lock, deadline)) {
+  }
+  const bool done = queue_->done;
+  lock.Unlock();
   if (done) {
     thread_.join();
   } else {
@@ -72,33 +75,33 @@ void AccessLog::Add(const HttpExchangeRecord& record) {
     return;
   std::string line = Line(record);
   {
-    std::lock_guard lock(queue_->mutex);
+    const MutexLock lock(queue_->mutex);
     if (queue_->lines.size() >= kMaxWaiting) {
       ++queue_->dropped;
       return;
     }
     queue_->lines.push_back(std::move(line));
   }
-  queue_->wake.notify_one();
+  queue_->wake.NotifyOne();
 }
 
 void AccessLog::Work(const std::shared_ptr<Queue>& queue, int file) {
-  std::unique_lock lock(queue->mutex);
+  MutexLock lock(queue->mutex);
   while (true) {
-    queue->wake.wait(lock, [&] { return queue->stopping || !queue->lines.empty(); });
+    while (!queue->stopping && queue->lines.empty()) queue->wake.Wait(lock);
     if (queue->lines.empty()) break;
     std::vector<std::string> lines;
     lines.swap(queue->lines);
     const uint64_t dropped = std::exchange(queue->dropped, 0);
-    lock.unlock();
+    lock.Unlock();
     std::string text;
     for (const std::string& line : lines) text += line;
     if (dropped > 0) text += fmt::format("INFO:     {} lines of this log were dropped\n", dropped);
     WriteAll(file, text);
-    lock.lock();
+    lock.Lock();
   }
   queue->done = true;
-  queue->ended.notify_all();
+  queue->ended.NotifyAll();
 }
 
 }  // namespace sluice

@@ -160,7 +160,7 @@ void Histogram::Observe(double value, uint64_t times) {
 Metrics::Metrics() : start_time_(Now()), http_seconds_(kHttpBounds) {}
 
 void Metrics::SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   config_ = config;
   model_name_ = std::move(model_name);
   info_ = info;
@@ -181,7 +181,7 @@ void Metrics::SetModel(std::string model_name, const EngineInfo& info, const Ser
 }
 
 void Metrics::OnStep(const StepStats& stats) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   last_ = stats;
   ++num_steps_;
   if (config_.enable_iteration_stats) {
@@ -199,17 +199,17 @@ void Metrics::OnStep(const StepStats& stats) {
 }
 
 void Metrics::OnFirstToken(double seconds_since_arrival) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   first_token_.Observe(seconds_since_arrival);
 }
 
 void Metrics::OnInterToken(double seconds) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   inter_token_.Observe(seconds);
 }
 
 void Metrics::OnFinished(const RequestStats& stats) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   cached_tokens_ += static_cast<uint64_t>(stats.cached_tokens);
   // vLLM does not count requests whose client has disconnected.
   if (stats.reason == FinishReason::kAbort) return;
@@ -236,7 +236,7 @@ void Metrics::OnHttp(const HttpExchangeRecord& record, std::string_view handler)
   static constexpr std::string_view kExcluded[] = {"/metrics", "/health",  "/load",
                                                    "/ping",    "/version", "/server_info"};
   if (std::find(std::begin(kExcluded), std::end(kExcluded), handler) != std::end(kExcluded)) return;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto found = handlers_.find(handler);
   if (found == handlers_.end()) found = handlers_.emplace(std::string(handler), Handler{}).first;
   Handler& entry = found->second;
@@ -251,12 +251,12 @@ void Metrics::OnHttp(const HttpExchangeRecord& record, std::string_view handler)
 }
 
 void Metrics::OnRejected() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++rejected_;
 }
 
 void Metrics::SetSleeping(bool sleeping) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   sleeping_ = sleeping;
 }
 
@@ -264,7 +264,7 @@ std::string Metrics::TakeIterations() {
   std::deque<Iteration> taken;
   EngineInfo info;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     taken.swap(iterations_);
     info = info_;
   }
@@ -291,15 +291,15 @@ std::string Metrics::TakeIterations() {
 }
 
 int64_t Metrics::num_running() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return last_.running;
 }
 int64_t Metrics::num_waiting() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return last_.waiting;
 }
 double Metrics::cache_usage() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return last_.total_blocks > 0
              ? static_cast<double>(last_.used_blocks) / static_cast<double>(last_.total_blocks)
              : 0;
@@ -340,7 +340,7 @@ std::string Metrics::Text(bool idle) const {
   const double usage = idle ? 0 : cache_usage();
   MetricsText out;
   AppendProcess(out, start_time_);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const int64_t running = idle ? 0 : last_.running, waiting = idle ? 0 : last_.waiting;
   if (has_model_) {
     const std::string labels = fmt::format("engine=\"0\",model_name=\"{}\"", Escape(model_name_));
@@ -461,17 +461,18 @@ std::string Metrics::Text(bool idle) const {
                  static_cast<double>(count));
     }
   }
-  const auto summary = [&](const char* name, const char* help, auto&& bytes) {
+  const auto summary = [&out](const char* name, const char* help, const auto& handlers,
+                              auto&& bytes) {
     out.Family(name, "summary", help);
-    for (const auto& [handler_name, handler] : handlers_) {
+    for (const auto& [handler_name, handler] : handlers) {
       const std::string labels = fmt::format("handler=\"{}\"", Escape(handler_name));
       out.Sample(std::string(name) + "_count", labels, static_cast<double>(handler.count));
       out.Sample(std::string(name) + "_sum", labels, static_cast<double>(bytes(handler)));
     }
   };
-  summary("http_request_size_bytes", "Content length of incoming requests by handler.",
+  summary("http_request_size_bytes", "Content length of incoming requests by handler.", handlers_,
           [](const Handler& handler) { return handler.request_bytes; });
-  summary("http_response_size_bytes", "Content length of outgoing responses by handler.",
+  summary("http_response_size_bytes", "Content length of outgoing responses by handler.", handlers_,
           [](const Handler& handler) { return handler.response_bytes; });
   out.Distribution("http_request_duration_highr_seconds", "", http_seconds_,
                    "Latency with many buckets but no labels.");
@@ -487,7 +488,7 @@ std::string Metrics::Text(bool idle) const {
 }
 
 std::string Metrics::ThroughputLine() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - line_time_).count();
   const uint64_t prompt = prompt_tokens_ - line_prompt_,

@@ -6,11 +6,11 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/engine.h"
 #include "engine/observer.h"
 #include "server/http/http_types.h"
@@ -95,30 +95,48 @@ class Metrics : public EngineObserver {
   };
   static constexpr size_t kMaxIterations = 1000;
 
-  mutable std::mutex mutex_;
-  std::string model_name_;
-  bool has_model_ = false;
-  EngineInfo info_;
-  ServerConfig config_;
-  bool sleeping_ = false;
-  uint64_t rejected_ = 0;
-  int64_t num_steps_ = 0;
-  std::deque<Iteration> iterations_;
+  void AppendCacheConfig(MetricsText& out) const REQUIRES(mutex_);
+
   const double start_time_;
 
-  StepStats last_;
-  uint64_t prompt_tokens_ = 0, cached_tokens_ = 0, generation_tokens_ = 0, preemptions_ = 0;
-  uint64_t prefix_queries_ = 0, prefix_hits_ = 0;
-  uint64_t finished_[4] = {};
-  Histogram first_token_, inter_token_, per_token_, e2e_, queue_, inference_, prefill_, decode_;
-  Histogram prompt_lengths_, generation_lengths_, max_generation_, max_tokens_, computed_,
-      sequences_, iteration_, request_preemptions_;
-  Histogram http_seconds_;
-  std::map<std::string, Handler, std::less<>> handlers_;
+  mutable Mutex mutex_;
+  std::string model_name_ GUARDED_BY(mutex_);
+  bool has_model_ GUARDED_BY(mutex_) = false;
+  EngineInfo info_ GUARDED_BY(mutex_);
+  ServerConfig config_ GUARDED_BY(mutex_);
+  bool sleeping_ GUARDED_BY(mutex_) = false;
+  uint64_t rejected_ GUARDED_BY(mutex_) = 0;
+  int64_t num_steps_ GUARDED_BY(mutex_) = 0;
+  std::deque<Iteration> iterations_ GUARDED_BY(mutex_);
 
-  void AppendCacheConfig(MetricsText& out) const;
+  StepStats last_ GUARDED_BY(mutex_);
+  uint64_t prompt_tokens_ GUARDED_BY(mutex_) = 0;
+  uint64_t cached_tokens_ GUARDED_BY(mutex_) = 0;
+  uint64_t generation_tokens_ GUARDED_BY(mutex_) = 0;
+  uint64_t preemptions_ GUARDED_BY(mutex_) = 0;
+  uint64_t prefix_queries_ GUARDED_BY(mutex_) = 0;
+  uint64_t prefix_hits_ GUARDED_BY(mutex_) = 0;
+  uint64_t finished_[4] GUARDED_BY(mutex_) = {};
+  Histogram first_token_ GUARDED_BY(mutex_);
+  Histogram inter_token_ GUARDED_BY(mutex_);
+  Histogram per_token_ GUARDED_BY(mutex_);
+  Histogram e2e_ GUARDED_BY(mutex_);
+  Histogram queue_ GUARDED_BY(mutex_);
+  Histogram inference_ GUARDED_BY(mutex_);
+  Histogram prefill_ GUARDED_BY(mutex_);
+  Histogram decode_ GUARDED_BY(mutex_);
+  Histogram prompt_lengths_ GUARDED_BY(mutex_);
+  Histogram generation_lengths_ GUARDED_BY(mutex_);
+  Histogram max_generation_ GUARDED_BY(mutex_);
+  Histogram max_tokens_ GUARDED_BY(mutex_);
+  Histogram computed_ GUARDED_BY(mutex_);
+  Histogram sequences_ GUARDED_BY(mutex_);
+  Histogram iteration_ GUARDED_BY(mutex_);
+  Histogram request_preemptions_ GUARDED_BY(mutex_);
+  Histogram http_seconds_ GUARDED_BY(mutex_);
+  std::map<std::string, Handler, std::less<>> handlers_ GUARDED_BY(mutex_);
 
-  // Of the interval that ThroughputLine() reports.
+  // Of the interval that ThroughputLine() reports; used by its caller alone.
   std::chrono::steady_clock::time_point line_time_ = std::chrono::steady_clock::now();
   uint64_t line_prompt_ = 0, line_generation_ = 0;
   bool line_busy_ = false;

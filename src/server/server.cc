@@ -2,11 +2,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "server/access_log.h"
 #include "server/api/dispatcher.h"
 #include "server/http/http_server.h"
@@ -48,7 +47,7 @@ class ServerImpl : public Server {
       LOG_INFO("server", "chat template from {}", model->templates.origin());
     }
     dispatcher_.Attach(std::move(model));
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     engine_ = engine;
     if (draining_) engine_->BeginShutdown();
     return {};
@@ -61,14 +60,10 @@ class ServerImpl : public Server {
         std::chrono::duration<double>(lines ? config_.log_stats_seconds : 3600.0));
     auto next_line = Clock::now() + interval;
     std::optional<std::chrono::steady_clock::time_point> idle_since;
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     running_ = true;
     while (!stopping_) {
-      if (draining_) {
-        wake_.wait_for(lock, kDrainPoll);
-      } else {
-        wake_.wait_until(lock, next_line);
-      }
+      wake_.WaitUntil(lock, draining_ ? Clock::now() + kDrainPoll : next_line);
       const auto now = Clock::now();
       if (now >= next_line) {
         next_line = now + interval;
@@ -83,7 +78,7 @@ class ServerImpl : public Server {
       if (!idle_since) idle_since = now;
       if (http_->num_exchanges() == 0 || now > *idle_since + kLastBytes) break;
     }
-    lock.unlock();
+    lock.Unlock();
     Close();
     return 0;
   }
@@ -91,21 +86,21 @@ class ServerImpl : public Server {
   void BeginDrain() override {
     dispatcher_.BeginDrain();
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (draining_) return;
       draining_ = true;
       if (engine_ != nullptr) engine_->BeginShutdown();
     }
     http_->BeginDrain();
-    wake_.notify_all();
+    wake_.NotifyAll();
   }
 
   void Stop() override {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping_ = true;
       if (running_) {
-        wake_.notify_all();
+        wake_.NotifyAll();
         return;
       }
     }
@@ -115,7 +110,7 @@ class ServerImpl : public Server {
  private:
   // Ends all connections and their work; the engine is not used after it.
   void Close() {
-    std::lock_guard lock(close_mutex_);  // A second caller returns when all is closed.
+    const MutexLock lock(close_mutex_);  // A second caller returns when all is closed.
     dispatcher_.BeginDrain();
     if (http_) http_->Stop();
     dispatcher_.Stop();
@@ -131,12 +126,14 @@ class ServerImpl : public Server {
   AccessLog access_log_;
   Dispatcher dispatcher_;
   std::unique_ptr<HttpServer> http_;
-  std::mutex close_mutex_;  // held while closing
+  Mutex close_mutex_;  // held while closing
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable wake_;
-  Engine* engine_ = nullptr;
-  bool draining_ = false, stopping_ = false, running_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  Engine* engine_ GUARDED_BY(mutex_) = nullptr;
+  bool draining_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool running_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

@@ -16,22 +16,22 @@ WorkerPool::~WorkerPool() {
 
 void WorkerPool::Submit(std::function<void()> task, bool is_long) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     (is_long ? long_ : short_).push_back({++num_tasks_, std::move(task)});
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
 }
 
 void WorkerPool::Stop() {
   std::deque<Task> dropped_short, dropped_long;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     dropped_short.swap(short_);
     dropped_long.swap(long_);
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
@@ -44,22 +44,22 @@ std::deque<WorkerPool::Task>* WorkerPool::Next() {
 }
 
 void WorkerPool::Work() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [this] { return stopping_ || Next() != nullptr; });
+    while (!stopping_ && Next() == nullptr) wake_.Wait(lock);
     if (stopping_) return;
     std::deque<Task>* const queue = Next();
     const bool is_long = queue == &long_;
     std::function<void()> task = std::move(queue->front().work);
     queue->pop_front();
     if (is_long) ++num_long_;
-    lock.unlock();
+    lock.Unlock();
     task();
     task = nullptr;  // What it holds goes without the lock.
-    lock.lock();
+    lock.Lock();
     if (is_long) {
       --num_long_;
-      if (!long_.empty()) wake_.notify_one();
+      if (!long_.empty()) wake_.NotifyOne();
     }
   }
 }

@@ -2,14 +2,14 @@
 // encoding, detokenizing.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace sluice {
 
@@ -37,16 +37,16 @@ class WorkerPool {
   };
 
   void Work();
-  // The queue of the task to be run next, or null.   REQUIRES: mutex_ is held.
-  std::deque<Task>* Next();
+  // The queue of the task to be run next, or null.
+  std::deque<Task>* Next() REQUIRES(mutex_);
 
   const size_t most_long_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable wake_;
-  std::deque<Task> short_, long_;
-  uint64_t num_tasks_ = 0;
-  size_t num_long_ = 0;  // that run now
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<Task> short_ GUARDED_BY(mutex_), long_ GUARDED_BY(mutex_);
+  uint64_t num_tasks_ GUARDED_BY(mutex_) = 0;
+  size_t num_long_ GUARDED_BY(mutex_) = 0;  // long tasks in progress
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

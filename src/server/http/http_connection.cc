@@ -4,12 +4,12 @@
 
 #include <ctime>
 #include <functional>
-#include <mutex>
 #include <optional>
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
 
+#include "base/mutex.h"
 #include "server/http/request_parser.h"
 
 namespace sluice {
@@ -106,7 +106,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     std::function<void()> on_closed = TakeOnClosed();
     // Frees what is queued: a running handler may keep this connection alive for a while.
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       out_ = {};
       unsent_.Set(0);
     }
@@ -125,7 +125,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   // Queues bytes to be sent, of which `body_bytes` belong to the body. Ignored unless `exchange` is
   // the current one.
   void Append(uint64_t exchange, std::string_view bytes, uint64_t body_bytes, bool end) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (gone_ || exchange != exchange_ || ended_) return;
     out_.append(bytes);
     backlog_ += bytes.size();
@@ -135,18 +135,18 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (!std::exchange(flush_posted_, true)) Post([self = shared_from_this()] { self->Flush(); });
   }
   void SetStatus(uint64_t exchange, int status, bool close_after) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (exchange != exchange_) return;
     status_ = status;
     close_after_ = close_after_ || close_after;
   }
   void Abort(uint64_t exchange) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (gone_ || exchange != exchange_) return;
     Post([self = shared_from_this(), exchange] {
       bool current = false;
       {
-        std::lock_guard lock(self->mutex_);
+        const MutexLock lock(self->mutex_);
         current = exchange == self->exchange_ && !self->ended_;
       }
       if (current) self->Close();
@@ -160,13 +160,13 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     return false;
   }
   bool Gone(uint64_t exchange) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return gone_ || exchange != exchange_;
   }
   void SetCallbacks(uint64_t exchange, std::function<void()> on_closed,
                     std::function<void()> on_writable) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       const bool current = !gone_ && exchange == exchange_;
       if (current && !half_closed_) {
         on_closed_ = std::move(on_closed);
@@ -191,15 +191,17 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   std::function<void()> TakeOnClosed() {
     std::function<void()> on_writable;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     gone_ = true;
     on_writable.swap(on_writable_);
     return std::exchange(on_closed_, nullptr);
   }
 
   // The I/O thread runs until the connection is gone; a task posted later would stay in its queue
-  // and keep the connection alive for ever.   REQUIRES: mutex_ is held, and gone_ is false.
-  void Post(std::function<void()> task) { asio::post(io_->context, std::move(task)); }
+  // and keep the connection alive for ever: gone_ is false.
+  void Post(std::function<void()> task) REQUIRES(mutex_) {
+    asio::post(io_->context, std::move(task));
+  }
 
   void ArmRead() {
     if (read_armed_ || closed_ || saw_eof_) return;
@@ -231,7 +233,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (state_ != State::kBusy) return Close();
     bool waiting = false;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       half_closed_ = true;
       close_after_ = true;
       waiting = on_closed_ != nullptr;
@@ -323,7 +325,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
         (parser_->chunked() ||
          parser_->content_length_remaining().value_or(0) > kMaxDiscardedBody)) {
       {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         close_after_ = true;
       }
       Dispatch();
@@ -341,7 +343,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   uint64_t BeginExchange(bool close_after) {
     ++core_->num_exchanges;
     state_ = State::kBusy;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     exchange_ = ++last_exchange_;
     ended_ = false;
     half_closed_ = false;
@@ -356,7 +358,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   void Flush() {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       flush_posted_ = false;
     }
     if (writing_ || closed_) return;
@@ -367,13 +369,13 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   void ContinueWrite() {
     while (!closed_) {
       if (sent_ == sending_.size()) {
-        std::unique_lock lock(mutex_);
+        MutexLock lock(mutex_);
         sending_.clear();
         sent_ = 0;
         if (out_.empty()) {
           writing_ = false;
           const bool finished = ended_;
-          lock.unlock();
+          lock.Unlock();
           if (sending_.capacity() > kBacklogHigh) sending_ = {};
           if (finished && state_ == State::kBusy) FinishExchange();
           return;
@@ -397,14 +399,14 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       write_deadline_ = Clock::time_point::max();
       sent_ += size;
       {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         backlog_ -= size;
         unsent_.Set(backlog_);
       }
       if (backlog_ < kBacklogLow && wants_writable_.exchange(false)) {
         std::function<void()> on_writable;
         {
-          std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           on_writable = on_writable_;
         }
         if (on_writable) on_writable();
@@ -425,7 +427,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     record.request_bytes = request_bytes_;
     record.seconds = std::chrono::duration<double>(Clock::now() - request_started_).count();
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       record.status = status_ != 0 ? status_ : core_->stopped ? 503 : kClientGone;
       record.response_bytes = response_bytes_;
     }
@@ -438,7 +440,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     std::function<void()> on_closed,
         on_writable;  // Destroyed without the lock: they may hold the last writer.
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       exchange_ = 0;
       on_closed.swap(on_closed_);
       on_writable.swap(on_writable_);
@@ -481,15 +483,20 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   std::atomic<size_t> backlog_{0};  // bytes in out_ and sending_
   std::atomic<bool> wants_writable_{false};
 
-  std::mutex mutex_;  // guards what follows
-  std::string out_;
-  HeldBytes unsent_;                           // the backlog
-  uint64_t exchange_ = 0, last_exchange_ = 0;  // 0: none
-  bool ended_ = false, flush_posted_ = false, gone_ = false, half_closed_ = false,
-       close_after_ = false;
-  int status_ = 0;  // 0: no answer yet
-  uint64_t response_bytes_ = 0;
-  std::function<void()> on_closed_, on_writable_;
+  Mutex mutex_;
+  std::string out_ GUARDED_BY(mutex_);
+  HeldBytes unsent_ GUARDED_BY(mutex_);       // the backlog
+  uint64_t exchange_ GUARDED_BY(mutex_) = 0;  // 0: none
+  uint64_t last_exchange_ GUARDED_BY(mutex_) = 0;
+  bool ended_ GUARDED_BY(mutex_) = false;
+  bool flush_posted_ GUARDED_BY(mutex_) = false;
+  bool gone_ GUARDED_BY(mutex_) = false;
+  bool half_closed_ GUARDED_BY(mutex_) = false;
+  bool close_after_ GUARDED_BY(mutex_) = false;
+  int status_ GUARDED_BY(mutex_) = 0;  // 0: no answer yet
+  uint64_t response_bytes_ GUARDED_BY(mutex_) = 0;
+  std::function<void()> on_closed_ GUARDED_BY(mutex_);
+  std::function<void()> on_writable_ GUARDED_BY(mutex_);
 };
 
 class Writer : public ResponseWriter {
