@@ -41,14 +41,14 @@ demo: build
 	@tools/install_packages.sh demo
 	@tools/demo.sh
 
-# All suites. Ends with a line `N passed, N failed`.
+# All suites, lint among them. Ends with a line `N passed, N failed`.
 test:
-	@tools/install_packages.sh build test
+	@tools/install_packages.sh build test lint
 	@python3 tests/run.py all
 
-# Unit tests of the release build alone.
+# After a change: unit test programs that changed since they last passed, and lint of the files that changed.
 test-fast:
-	@tools/install_packages.sh build test
+	@tools/install_packages.sh build test lint
 	@python3 tests/run.py fast
 
 # Runs the steps of deploy/Dockerfile in Debian roots of their own, without a container engine; slow, needs root.
@@ -74,13 +74,14 @@ build/fuzz/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset fuzz --log-level=WARNING
 	@touch $@
 
-lint: $(BUILD)/build.ninja
+# Format, ruff, include arrows, generated pages, locks, clang-tidy.
+lint:
 	@tools/install_packages.sh build test lint
-	@tools/lint.sh
+	@python3 tests/run.py lint
 
 format:
 	@tools/install_packages.sh lint
-	@git ls-files 'src/*.h' 'src/*.cc' | xargs clang-format -i
+	@git ls-files 'src/*.h' 'src/*.cc' 'src/*.cu' | xargs clang-format -i
 
 # The generated pages of docs/, from the program.
 docs: build
@@ -95,4 +96,4 @@ bench-recipe: build
 	@python3 tools/bench_recipe.py
 
 clean:
-	rm -rf build .venv .venv-cuda .venv-cuobjdump .venv-lm-eval .venv-schemathesis .venv-clients
+	rm -rf build .venv .venv-cuda .venv-cuobjdump .venv-lm-eval .venv-schemathesis .venv-clients .venv-lint

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Builds and runs the test suites; the last line is `N passed, N failed`.
 
-Usage: tests/run.py all | fast | SUITE...    suites: unit e2e asan tsan cuda
+Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda
+`fast` runs the unit test programs that changed since they last passed, and lint of the files that changed.
 Exits with 1 where a test failed or a suite ran nothing.
 """
 import concurrent.futures
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -25,12 +27,15 @@ VENV = ROOT / ".venv"
 VENVS = {VENV: ROOT / "tests" / "requirements.txt",
          ROOT / ".venv-lm-eval": ROOT / "tests" / "requirements-lm-eval.txt",
          ROOT / ".venv-schemathesis": ROOT / "tests" / "requirements-schemathesis.txt"}
+LINT_VENV = ROOT / ".venv-lint"
 CUDA_VENV = ROOT / ".venv-cuobjdump"
 CUDA_ARCHITECTURE = "90a"
 # Only what hangs takes so long: a program, and all of e2e, of which one test may take this long.
 PROGRAM_TIMEOUT_S = 1800
 E2E_TIMEOUT_S = 5400
 E2E_TEST_S = 1200
+# How often a build says how far it is.
+BUILD_NEWS_S = 15
 # Between the tries of a download.
 PAUSES_S = [10, 60]
 # Folders whose threads are worth the price of the thread sanitizer.
@@ -38,6 +43,8 @@ TSAN_FOLDERS = ["base", "engine", "server"]
 # Folders that the address sanitizer leaves out for time: what they are made of has tests of its own, and they read
 # nothing that strangers write but through those.
 NOT_ASAN_FOLDERS = ["cli", "selftest"]
+# What a developer waits for after each change leaves them out, too.
+FAST_FILTER = "*:-*Heavy*"
 # Under a sanitizer these take minutes and add no path through a parser.
 SANITIZER_FILTER = os.environ.get("SLUICE_SANITIZER_FILTER", "*:-*Heavy*")
 
@@ -150,9 +157,18 @@ def build(preset, targets=(), name=None, options=()):
     argv = ["cmake", "--build", folder]
     if targets:
         argv += ["--target", *targets]
-    result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if result.returncode:
-        print("\n".join(line for line in result.stdout.splitlines() if not line.startswith("["))[-6000:])
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
+    said, next_news = [], start + BUILD_NEWS_S
+    with subprocess.Popen([str(word) for word in argv], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env=environment) as process:
+        for line in process.stdout:
+            if not line.startswith("["):
+                said.append(line)
+            elif time.time() > next_news:
+                next_news = time.time() + BUILD_NEWS_S
+                print("build %-18s %s" % (name, line.split("]")[0] + "]"), flush=True)
+    if process.returncode:
+        print("".join(said)[-6000:])
         print("0 passed, 1 failed (build of %s)" % name)
         sys.exit(1)
     print("build %-18s (%.1f s)" % (name, time.time() - start), flush=True)
@@ -182,6 +198,7 @@ def run_gtest(tally, suite, program, test_filter="*", environment=None):
     if code and not failed:
         failed = 1  # it crashed, or a sanitizer spoke
     tally.add(suite, passed, failed, time.time() - start, without_passed(output)[-4000:] if failed else "")
+    return failed == 0 < passed
 
 
 def run_units(tally, label, folder, only=None, test_filter="*", environment=None):
@@ -196,6 +213,47 @@ def run_units(tally, label, folder, only=None, test_filter="*", environment=None
 
 def unit(tally):
     run_units(tally, "unit", build("release"))
+
+
+def fast(tally):
+    """The unit test programs that are not byte for byte those that last passed; whoever links what changed is among them."""
+    folder = build("release")
+    passed = folder / "passed"
+    passed.mkdir(exist_ok=True)
+
+    def digest(path):
+        return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+
+    programs = [(name, path, digest(path)) for name, path in unit_programs(folder)]
+    stale = [(name, path, now) for name, path, now in programs
+             if not (passed / name).exists() or (passed / name).read_text() != now]
+    print("unit: %d of %d programs changed since they last passed" % (len(stale), len(programs)), flush=True)
+
+    def one(program):
+        name, path, now = program
+        (passed / name).unlink(missing_ok=True)
+        if run_gtest(tally, "unit %s" % name, path, FAST_FILTER):
+            (passed / name).write_text(now)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(one, stale))
+    run_lint(tally, ["--changed"])
+
+
+def lint(tally):
+    build("release", ["sluice"])
+    run_lint(tally, [])
+
+
+def run_lint(tally, words):
+    """Each of lint's checks counts as a test."""
+    make_venv(LINT_VENV, ROOT / "tests" / "requirements-lint.txt")
+    start = time.time()
+    result = run(["tools/lint.py", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    total = len(re.findall("^lint ", result.stdout, re.M))
+    good = len(re.findall(r"^lint \S+ +ok ", result.stdout, re.M))
+    bad = max(total - good, int(result.returncode != 0))
+    tally.add("lint", good, bad, time.time() - start, result.stdout)
 
 
 def asan(tally):
@@ -303,8 +361,8 @@ def cuda(tally):
     tally.add("cuda program", total - len(faults), len(faults), time.time() - start, "\n".join(faults)[-8000:])
 
 
-SUITES = {"unit": unit, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda}
-GROUPS = {"all": ["unit", "e2e", "asan", "tsan", "cuda"], "fast": ["unit"]}
+SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda}
+GROUPS = {"all": ["lint", "unit", "e2e", "asan", "tsan", "cuda"]}
 
 
 def main(words):

@@ -20,8 +20,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "e2e")]
-import run as suites
-from serving import ABACUS, serving
+import run as suites  # noqa: E402
+from serving import ABACUS, serving  # noqa: E402
 
 MODEL = "abacus"
 UNKNOWN = "no-such-model"

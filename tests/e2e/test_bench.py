@@ -10,10 +10,19 @@ import sys
 import threading
 
 import pytest
+from recording import recording, stream, token
 
 import serving as tools
-from recording import recording, stream, token
-from serving import ABACUS, DATA, PATIENCE_S, command, deaf_port, end, run, wait_until_ready
+from serving import (
+    ABACUS,
+    DATA,
+    PATIENCE_S,
+    command,
+    deaf_port,
+    end,
+    run,
+    wait_until_ready,
+)
 
 RANDOM = ("--dataset-name", "random", "--random-input-len", 32, "--random-output-len", 8)
 LABELS = ["Successful requests:", "Failed requests:", "Benchmark duration (s):", "Total input tokens:", "Total generated tokens:",

@@ -5,7 +5,17 @@ import sys
 
 import jinja2
 
-from serving import ABACUS, PATIENCE_S, ROOT, command, deaf_port, events, run, serving, wait_until
+from serving import (
+    ABACUS,
+    PATIENCE_S,
+    ROOT,
+    command,
+    deaf_port,
+    events,
+    run,
+    serving,
+    wait_until,
+)
 
 
 def test_lm_eval_generate(abacus):

@@ -1,7 +1,6 @@
 """The real lm_eval, called as the recipes call it, and `sluice eval` beside it on the same questions."""
 import json
 import os
-import pathlib
 import subprocess
 
 import pytest

@@ -23,7 +23,7 @@ def test_log_lines():
         for line in (STATISTICS, re.compile(r'^INFO:     127\.0\.0\.1:\d+ - "POST /v1/completions HTTP/1\.1" 200 OK$', re.M),
                      re.compile(r'^INFO:     127\.0\.0\.1:\d+ - "POST /v1/completions HTTP/1\.1" 404 Not Found$', re.M),
                      re.compile("Generated response")):
-            wait_until(lambda: line.search(server.log()), lambda: "no %s in:\n%s" % (line.pattern, server.log()))
+            wait_until(lambda line=line: line.search(server.log()), lambda line=line: "no %s in:\n%s" % (line.pattern, server.log()))
         log = server.log()
     assert '"GET /health' not in log
     received = re.search(r"Received request (cmpl-[0-9a-f]{16}): prompt: 'The abacus', params: SamplingParams\(n=1, .*temperature=0\.0, .*max_tokens=4,", log)

@@ -32,7 +32,7 @@ def alone():
 def test_same_answers(alone, how):
     with serving(ABACUS, "--max-model-len", 4096, *FLAGS[how]) as server:
         for seed, want in alone.items():
-            jobs = [lambda p=p: ask(server, p, seed) for p in PROMPTS]
+            jobs = [lambda p=p, seed=seed: ask(server, p, seed) for p in PROMPTS]
             assert at_once(jobs) == want
             assert at_once(jobs * 2) == want * 2
         if how == "prefix cache":

@@ -7,8 +7,17 @@ import json
 import re
 
 import pytest
+from recipe_place import (
+    block_at,
+    blocks,
+    example,
+    lacks,
+    missing,
+    place,
+    smaller,
+    table_lines,
+)
 
-from recipe_place import block_at, blocks, example, lacks, missing, place, smaller, table_lines
 from serving import ABACUS, DATA, ROOT, run
 
 CHECKPOINTS = DATA / "checkpoints"

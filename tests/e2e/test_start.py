@@ -9,7 +9,19 @@ import subprocess
 
 import pytest
 
-from serving import ABACUS, DATA, PATIENCE_S, Server, command, end, free_port, run, serving, wait_until, wait_until_ready
+from serving import (
+    ABACUS,
+    DATA,
+    PATIENCE_S,
+    Server,
+    command,
+    end,
+    free_port,
+    run,
+    serving,
+    wait_until,
+    wait_until_ready,
+)
 
 LLAMA = DATA / "checkpoints" / "llama-bf16"
 
@@ -169,7 +181,7 @@ def test_drain():
 def test_second_signal_ends_at_once():
     # More work than any machine does before the second signal; the drain would wait for it, and end with 0.
     with serving(ABACUS, "--max-model-len", 8192, "--num-gpu-blocks-override", 16384, "--shutdown-timeout", PATIENCE_S) as server:
-        with streaming(server, max_tokens=8000, n=32, temperature=1) as client:
+        with streaming(server, max_tokens=8000, n=32, temperature=1):
             server.process.send_signal(signal.SIGTERM)
             wait_until(lambda: "draining: new requests are refused" in server.log(), server.log)
             assert server.process.poll() is None

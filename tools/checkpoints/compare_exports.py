@@ -70,7 +70,7 @@ def main():
                     counts[kind].append(name)
             line = ", ".join("%s %d of %d" % (kind, *count[:2]) for kind, count in sorted(counts.items()))
             print("%-26s %-15s %s" % (export, target, line))
-            for kind, count in counts.items():
+            for count in counts.values():
                 for name in count[2:5]:
                     print("    differs: %s %s %s / %s %s" % (name, *ours[name][:2], *theirs[name][:2]))
             for label, left in (("only ours", set(ours) - set(theirs)), ("only theirs", set(theirs) - set(ours))):

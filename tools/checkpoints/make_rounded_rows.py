@@ -127,12 +127,12 @@ def main():
 
     with np.errstate(over="ignore", under="ignore"):
         for scale in (1.0, 0.0173):
-            add("fp8_static", 0, scale, lambda row: fp8_static(row, scale))
+            add("fp8_static", 0, scale, lambda row, scale=scale: fp8_static(row, scale))
         add("fp8_per_token", 0, 1, fp8_per_token)
         for size in (128, 32):
-            add("fp8_per_group", size, 1, lambda row: fp8_per_group(row, size))
+            add("fp8_per_group", size, 1, lambda row, size=size: fp8_per_group(row, size))
         for scale in (1.0, 3.2 / 2688, 5000 / 2688):
-            add("nvfp4", 16, scale, lambda row: nvfp4(row, scale))
+            add("nvfp4", 16, scale, lambda row, scale=scale: nvfp4(row, scale))
         add("mxfp4", 32, 1, mxfp4)
         integers = [int8(row) for row in data]
     out = {"cols": COLS, "rows": [words(row) for row in data], "rounded": cases,

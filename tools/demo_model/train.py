@@ -14,12 +14,12 @@ import time
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import export
 import numpy as np
 import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-import export
 import problems
 import tokenizer
 from model import Llama

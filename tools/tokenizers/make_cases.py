@@ -9,9 +9,10 @@ import json
 import pathlib
 import random
 import sysconfig
+
+from make_step_cases import POOL
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
-from make_step_cases import POOL
 
 
 def texts(r, rows):

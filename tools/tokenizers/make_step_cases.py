@@ -10,6 +10,7 @@ import multiprocessing
 import random
 import resource
 import sys
+
 from tokenizers import Tokenizer
 
 POOL = (list("abcABC aeiou  \n\t,.;!?'-_/()[]{}0123456789") + ["'s", "'LL", "'re", "  ", "\r\n", "word", "Hello", " the"] +

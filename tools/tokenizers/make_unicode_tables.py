@@ -8,6 +8,7 @@ The library holds several versions of Unicode at once (its regex engine 16, its 
 case 17), so its own answers are the data, and no release of the Unicode tables would be.
 """
 import sys
+
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 

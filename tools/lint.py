@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Holds the tree against its rules: format, Python, include arrows, generated pages, locks, clang-tidy.
+
+Usage: tools/lint.py [--all | --changed] [CHECK...]    checks: format ruff includes pages locks tidy
+
+clang-tidy looks at the sources that differ from the last commit that origin/main has (where that is HEAD, from the commit
+twenty before it), 40 at most; with --all at every source. With --changed all checks of files look at what is not committed
+yet, or else at the last commit, and those that have nothing to look at are passed over. Exits with 1 where a check found
+something.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build" / "release"
+LINT_VENV = ROOT / ".venv-lint"
+MAX_TIDY_FILES = 40
+# Folders whose locks Clang's -Wthread-safety follows: all that have threads of their own but the tools around the engine.
+LOCKED_FOLDERS = ["base", "engine", "server", "client"]
+CPP = (".h", ".cc", ".cu")
+
+
+def output(*argv):
+    return subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def listed(*argv):
+    return [line for line in subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines() if line]
+
+
+def changed_since():
+    """The commit from which on files count as changed."""
+    head = listed("git", "rev-parse", "HEAD")[0]
+    base = output("git", "merge-base", "HEAD", "origin/main")
+    if base.returncode == 0 and base.stdout.strip() != head:
+        return base.stdout.strip()
+    before = output("git", "rev-parse", "--verify", "--quiet", "HEAD~20")
+    return before.stdout.strip() if before.returncode == 0 else head
+
+
+def tracked(suffixes, only=None):
+    return [name for name in listed("git", "ls-files") if name.endswith(suffixes) and (ROOT / name).exists() and
+            (only is None or name in only)]
+
+
+def changed(base):
+    """Files that differ from that commit, in the working tree too, and new ones."""
+    return set(listed("git", "diff", "--name-only", "--diff-filter=d", base) + listed("git", "ls-files", "--others", "--exclude-standard"))
+
+
+def in_parallel(command, names, batch=1):
+    """Runs `command(names)` for batches of names, as many at a time as there are cores; the outputs of those that failed."""
+    batches = [names[i:i + batch] for i in range(0, len(names), batch)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(command, batches))
+    return "".join(result.stdout for result in results if result.returncode)
+
+
+def check_format(names):
+    names = [name for name in names if name.startswith("src/")]
+    return in_parallel(lambda batch: output("clang-format", "--dry-run", "-Werror", *batch), names, 20) and "\n".join(
+        name for name in names if output("clang-format", "--dry-run", "-Werror", name).returncode) + "\nrun `make format`\n"
+
+
+def check_ruff(names):
+    result = output(LINT_VENV / "bin" / "ruff", "check", "--no-cache", "--quiet", *names)
+    return result.stdout if result.returncode else ""
+
+
+def check_includes():
+    result = output(sys.executable, "tools/check_includes.py")
+    return result.stdout if result.returncode else ""
+
+
+def check_pages():
+    result = output("tools/generate_docs.sh", "--check")
+    return result.stdout if result.returncode else ""
+
+
+def compile_commands():
+    """Of every source that a build compiles, by its name from the root: its arguments, and the folder to run it in."""
+    commands = {}
+    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
+        path = pathlib.Path(entry["file"])
+        if path.is_relative_to(ROOT):
+            commands[str(path.relative_to(ROOT))] = (shlex.split(entry["command"]), entry["directory"])
+    return commands
+
+
+def check_locks():
+    """Clang's view of the mutexes (base/mutex.h), of sources and headers."""
+    commands = compile_commands()
+    names = [name for name in sorted(commands) if name.split("/")[1] in LOCKED_FOLDERS and not name.endswith("_test.cc")]
+    keep = ("-D", "-I", "-isystem", "-std")
+
+    def look(batch):
+        argv, folder = commands[batch[0]]
+        flags = [word for i, word in enumerate(argv) if word.startswith(keep) or argv[i - 1] == "-isystem"]
+        return subprocess.run(["clang++-19", *flags, "-fsyntax-only", "-Wthread-safety", "-Werror=thread-safety", str(ROOT / batch[0])],
+                              cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    return in_parallel(look, names)
+
+
+def check_tidy(names):
+    commands = compile_commands()
+    names = [name for name in names if name in commands]
+    return in_parallel(lambda batch: output("clang-tidy-19", "--quiet", "--extra-arg=-Wno-unknown-warning-option", "-p", BUILD, *batch), names)
+
+
+def main(words):
+    every = "--all" in words
+    only = (changed("HEAD") or changed("HEAD~1")) if "--changed" in words else None
+    sources = tracked((".cc",), None if every else only if only is not None else changed(changed_since()))
+    wanted = [word for word in words if not word.startswith("--")]
+    cpp, python = tracked(CPP, only), tracked((".py",), only)
+    checks = {
+        "format": (check_format, cpp),
+        "ruff": (check_ruff, python),
+        "includes": (check_includes, None),
+        "pages": (check_pages, None),
+        "locks": (check_locks, None if only is None or any(name.split("/")[1] in LOCKED_FOLDERS for name in cpp) else []),
+        "tidy": (check_tidy, sources if every else sources[:MAX_TIDY_FILES]),
+    }
+    unknown = [word for word in wanted if word not in checks]
+    if unknown:
+        print("unknown check %s: one of %s" % (unknown[0], ", ".join(checks)))
+        return 2
+    failed = 0
+    for name, (check, names) in checks.items():
+        if wanted and name not in wanted or names == []:
+            continue
+        start = time.time()
+        found = check() if names is None else check(names)
+        failed += bool(found)
+        print("lint %-9s %s  (%.1f s%s)" % (name, "found:" if found else "ok", time.time() - start,
+                                           ", %d files" % len(names) if names else ""), flush=True)
+        if found:
+            print(found[-8000:], flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
