@@ -12,6 +12,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -64,8 +65,9 @@ def in_parallel(command, names, batch=1):
 
 def check_format(names):
     names = [name for name in names if name.startswith("src/")]
-    return in_parallel(lambda batch: output("clang-format", "--dry-run", "-Werror", *batch), names, 20) and "\n".join(
-        name for name in names if output("clang-format", "--dry-run", "-Werror", name).returncode) + "\nrun `make format`\n"
+    found = in_parallel(lambda batch: output("clang-format", "--dry-run", "-Werror", *batch), names, 20)
+    differ = sorted(set(re.findall(r"^(src/[^:]+):", found, re.M)))
+    return found and "\n".join([*differ, "run `make format`"]) + "\n"
 
 
 def check_ruff(names):

@@ -1,5 +1,5 @@
-// The types in which numbers are stored. Read by the CUDA compiler too, in every kernel's file: free
-// of other includes.
+// The types in which numbers are stored. Read by the CUDA compiler too, in every kernel's file:
+// free of other includes.
 #pragma once
 
 #include <stdint.h>
