@@ -180,9 +180,10 @@ TEST(BlockPool, ADroppedFrontIsFreeAndItsEntriesAreAbsent) {
   EXPECT_EQ(list.num_held(), 1);
 }
 
-TEST(CacheGroup, MostBlocksCoverEveryStepAndNoMore) {
-  for (const CacheGroup group : {CacheGroup{}, CacheGroup{.chunk = 8}, CacheGroup{.chunk = 6},
-                                 CacheGroup{.window = 5}, CacheGroup{.chunk = 10, .window = 3}}) {
+TEST(AttentionSpan, MostBlocksCoverEveryStepAndNoMore) {
+  for (const AttentionSpan group :
+       {AttentionSpan{}, AttentionSpan{.chunk = 8}, AttentionSpan{.chunk = 6},
+        AttentionSpan{.window = 5}, AttentionSpan{.chunk = 10, .window = 3}}) {
     for (const int64_t step : {1, 3, 4, 9}) {
       for (const int64_t tokens : {1, 4, 7, 30, 200}) {
         int64_t most = 0;
@@ -198,7 +199,7 @@ TEST(CacheGroup, MostBlocksCoverEveryStepAndNoMore) {
   }
 }
 
-constexpr CacheGroup kChunksOfThreeBlocks[] = {{}, {.chunk = 12}};
+constexpr AttentionSpan kChunksOfThreeBlocks[] = {{}, {.chunk = 12}};
 
 // What a prefix of each length needs of a group with chunks, and what happens when that is gone.
 TEST(PrefixIndex, APrefixNeedsTheBlocksOfTheNextTokensChunk) {
@@ -230,7 +231,7 @@ TEST(PrefixIndex, APrefixNeedsTheBlocksOfTheNextTokensChunk) {
 
 TEST(PrefixIndex, APrefixNeedsTheLastWindow) {
   BlockPool pool(32);
-  const CacheGroup groups[] = {{}, {.window = 6}, {}};
+  const AttentionSpan groups[] = {{}, {.window = 6}, {}};
   PrefixIndex index(pool, kBlock, groups);
   Filled all = Fill(pool, index, Tokens(0, 24), "", 3);
   BlockTables tables(3);

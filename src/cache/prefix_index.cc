@@ -21,11 +21,11 @@ PrefixHash Hash(const std::vector<unsigned char>& secret, const void* data, size
 
 }  // namespace
 
-PrefixIndex::PrefixIndex(BlockPool& pool, int block_size, std::span<const CacheGroup> groups)
+PrefixIndex::PrefixIndex(BlockPool& pool, int block_size, std::span<const AttentionSpan> groups)
     : pool_(pool),
       block_size_(block_size),
-      groups_(groups.empty() ? std::vector<CacheGroup>(1)
-                             : std::vector<CacheGroup>(groups.begin(), groups.end())),
+      groups_(groups.empty() ? std::vector<AttentionSpan>(1)
+                             : std::vector<AttentionSpan>(groups.begin(), groups.end())),
       secret_(kSecretBytes),
       entries_(static_cast<size_t>(pool.num_blocks())),
       companions_(static_cast<size_t>(pool.num_blocks() * (num_groups() - 1)), kNoBlock),
@@ -34,7 +34,7 @@ PrefixIndex::PrefixIndex(BlockPool& pool, int block_size, std::span<const CacheG
       buckets_(std::bit_ceil(static_cast<size_t>(pool.num_blocks())), kNoBlock),
       run_starts_(groups_.size()) {
   static_assert(kSecretBytes >= XXH3_SECRET_SIZE_MIN);
-  CHECK(groups_[0].keeps_all());
+  CHECK(groups_[0].sees_all());
   chain_.reserve(static_cast<size_t>(pool.num_blocks()));
   std::random_device random;
   for (unsigned char& byte : secret_) byte = static_cast<unsigned char>(random());

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cache/block_counts.h"
 #include "cache/block_pool.h"
 #include "cache/block_tables.h"
-#include "cache/cache_group.h"
 
 namespace sluice {
 
@@ -46,7 +46,7 @@ struct PrefixCursor {
 class PrefixIndex : public BlockPool::Evictor {
  public:
   // Group 0 keeps all positions.
-  PrefixIndex(BlockPool& pool, int block_size, std::span<const CacheGroup> groups = {});
+  PrefixIndex(BlockPool& pool, int block_size, std::span<const AttentionSpan> groups = {});
   ~PrefixIndex() override;
 
   int block_size() const { return block_size_; }
@@ -112,7 +112,7 @@ class PrefixIndex : public BlockPool::Evictor {
 
   BlockPool& pool_;
   const int block_size_;
-  const std::vector<CacheGroup> groups_;
+  const std::vector<AttentionSpan> groups_;
   std::vector<unsigned char> secret_;
   std::vector<Entry> entries_;       // by block
   std::vector<BlockId> companions_;  // [num_blocks, groups but the first]

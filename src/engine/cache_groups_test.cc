@@ -15,7 +15,7 @@ using testing::FakeEngine;
 using testing::FakeModel;
 using testing::GreedyFor;
 
-const std::vector<CacheGroup> kGroupings[] = {
+const std::vector<AttentionSpan> kGroupings[] = {
     {{}, {.chunk = 16}},                             // whole blocks
     {{}, {.chunk = 10}, {.chunk = 10}},              // chunks begin inside of blocks
     {{}, {.window = 7}},                             // a window
@@ -25,7 +25,7 @@ const std::vector<CacheGroup> kGroupings[] = {
 
 class EngineGroups : public ::testing::TestWithParam<size_t> {
  protected:
-  static std::vector<CacheGroup> Groups() { return kGroupings[GetParam()]; }
+  static std::vector<AttentionSpan> Groups() { return kGroupings[GetParam()]; }
   static std::vector<int32_t> Prompt(int first, size_t length) {
     std::vector<int32_t> prompt;
     for (size_t i = 0; i < length; ++i)
@@ -70,7 +70,7 @@ TEST_P(EngineGroups, ACrowdGetsTheAnswersOfOneAlone) {
                               .max_num_seqs = 8,
                               .max_num_batched_tokens = 24,
                               .groups = Groups()};
-  for (const CacheGroup& group : options.groups)
+  for (const AttentionSpan& group : options.groups)
     options.num_blocks += MostBlocks(group, options.max_model_len, 24, options.block_size);
   options.num_blocks += 8;
   FakeEngine fake(options);

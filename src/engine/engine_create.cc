@@ -115,7 +115,7 @@ CoreOptions CoreOptionsOf(const EnginePlan& plan, const EngineConfig& config) {
   options.limits.chunked_prefill = config.enable_chunked_prefill;
   options.limits.long_prefill_token_threshold = config.long_prefill_token_threshold;
   options.limits.priority_policy = config.priority_scheduling;
-  options.limits.groups = plan.CacheGroups();
+  options.limits.groups = plan.kv_groups.spans;
   options.num_blocks = plan.num_blocks;
   options.enable_prefix_caching = config.enable_prefix_caching;
   return options;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cache/block_counts.h"
 #include "checkpoint/scheme.h"
 #include "sampler/sampler.h"
 
@@ -219,7 +220,11 @@ Status PlanBytes(const EngineConfig& config, const ModelConfig& model,
                             Sampler::ScratchBytes(model.vocab_size, plan.num_threads);
   }
   plan.kv_groups = memory.kv_groups;
-  plan.kv_bytes_per_block = memory.kv_bytes_per_block / plan.kv_groups.num_groups();
+  plan.kv_bytes_per_block = memory.kv_bytes_per_block;
+  if (plan.kv_groups.num_groups() > 1) {
+    plan.kv_bytes_per_block =
+        memory.kv_bytes_per_block / plan.kv_groups.num_layers() * plan.kv_groups.layers_per_group;
+  }
   return {};
 }
 
@@ -366,17 +371,10 @@ std::string KvTypeName(ElementType type) {
   }
 }
 
-std::vector<CacheGroup> EnginePlan::CacheGroups() const {
-  std::vector<CacheGroup> groups;
-  for (const kernels::AttentionSpan& span : kv_groups.spans)
-    groups.push_back({.chunk = span.chunk, .window = span.window});
-  return groups;
-}
-
 int64_t EnginePlan::BlocksForSequence(int64_t tokens, int block_size) const {
   int64_t blocks = 0;
-  for (const CacheGroup& group : CacheGroups())
-    blocks += MostBlocks(group, tokens, max_num_batched_tokens, block_size);
+  for (const AttentionSpan& span : kv_groups.spans)
+    blocks += MostBlocks(span, tokens, max_num_batched_tokens, block_size);
   return blocks;
 }
 
@@ -465,7 +463,7 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size) {
           ? fmt::format("{} blocks of {} tokens in {}: {} tokens, ", plan.num_blocks, block_size,
                         kv_type, tokens)
           : fmt::format("{} blocks of {} tokens and {} of {} layers in {}: ", plan.num_blocks,
-                        block_size, plan.kv_groups.layers_per_group(), plan.kv_groups.num_layers(),
+                        block_size, plan.kv_groups.layers_per_group, plan.kv_groups.num_layers(),
                         kv_type);
   const double sequences =
       static_cast<double>(plan.KvTokens(block_size)) / static_cast<double>(plan.max_model_len);

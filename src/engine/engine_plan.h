@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cache/cache_group.h"
 #include "checkpoint/model_config.h"
 #include "device/device.h"
 #include "engine/engine_config.h"
@@ -40,8 +39,6 @@ struct EnginePlan {
 
   std::vector<std::string> notes;  // what was decided for the user, one line each
   int64_t max_logit_rows() const { return max_num_seqs + max_prompt_logit_rows; }
-  // What the scheduler knows of kv_groups.
-  std::vector<CacheGroup> CacheGroups() const;
   // Blocks that a sequence of `tokens` tokens holds at most, in all groups.
   int64_t BlocksForSequence(int64_t tokens, int block_size) const;
   // Tokens that the cache holds in sequences of max_model_len.

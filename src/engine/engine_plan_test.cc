@@ -163,9 +163,9 @@ TEST(EnginePlan, Types) {
 
 // Llama 4 Scout's pattern, 1 MiB a block of 16 tokens in all layers.
 Result<ModelMemory> ChunkedSizes(const ModelConfig&, const ModelOptions& options, int) {
-  const kernels::AttentionSpan local{.chunk = 8192};
-  std::vector<kernels::AttentionSpan> layers;
-  for (int i = 0; i < 48; ++i) layers.push_back(i % 4 == 3 ? kernels::AttentionSpan() : local);
+  const AttentionSpan local{.chunk = 8192};
+  std::vector<AttentionSpan> layers;
+  for (int i = 0; i < 48; ++i) layers.push_back(i % 4 == 3 ? AttentionSpan() : local);
   return ModelMemory{.weight_bytes = 100 * kMiB,
                      .workspace_bytes = 10 * kMiB,
                      .kv_bytes_per_block = kMiB,
@@ -192,7 +192,7 @@ TEST(EnginePlan, LayersThatSeeAChunkLeaveRoomForLongerSequences) {
   EXPECT_EQ(plan->num_blocks, 4000);
   // Three groups hold (8191 + 2048) / 16 = 640 blocks each, one all the others.
   EXPECT_EQ(plan->max_model_len, (4000 - 3 * 640) * 16);
-  EXPECT_EQ(plan->CacheGroups().size(), 4u);
+  EXPECT_EQ(plan->kv_groups.num_groups(), 4);
   EXPECT_EQ(plan->BlocksForSequence(plan->max_model_len, 16), 4000);
   const std::vector<std::string> table = MemoryTable(*plan, 16);
   EXPECT_THAT(table[3], HasSubstr("4000 blocks of 16 tokens and 12 of 48 layers"));

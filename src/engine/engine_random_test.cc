@@ -227,7 +227,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     limits.priority_policy = OneIn(2);
     limits.ageing_steps = 16;
     for (int64_t others = OneIn(2) ? Pick(1, 3) : 0; others > 0; --others) {
-      CacheGroup group;
+      AttentionSpan group;
       if (!OneIn(4)) (OneIn(2) ? group.chunk : group.window) = Pick(1, 30);
       limits.groups.push_back(group);
     }

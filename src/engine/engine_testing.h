@@ -33,7 +33,8 @@ class FakeModel final : public Model {
   static constexpr int32_t kNanToken = 61;  // a sequence that ends in it gets NaN
   static constexpr int32_t kEos = 63;       // never the likeliest by itself
 
-  FakeModel(int block_size, int64_t num_blocks, std::vector<CacheGroup> groups = {CacheGroup{}})
+  FakeModel(int block_size, int64_t num_blocks,
+            std::vector<AttentionSpan> groups = {AttentionSpan{}})
       : Model(Config()),
         block_size_(block_size),
         groups_(std::move(groups)),
@@ -133,7 +134,7 @@ class FakeModel final : public Model {
     ++num_drawn;
     const std::span<const float> row(logits, kVocab);
     if (std::any_of(row.begin(), row.end(), [](float x) { return std::isnan(x); })) {
-      draw.error = device::DrawError::kNan;
+      draw.error = kernels::DrawError::kNan;
     } else {
       const int32_t best = kernels::ArgMax(row);
       SamplingParams params;
@@ -170,7 +171,7 @@ class FakeModel final : public Model {
   }
 
   int block_size_;
-  const std::vector<CacheGroup> groups_;
+  const std::vector<AttentionSpan> groups_;
   DrawScratch draw_scratch_{kVocab};
   std::vector<int32_t> slots_;
   std::vector<int32_t> context_;
@@ -277,7 +278,7 @@ struct FakeEngine {
     int64_t max_num_batched_tokens = 64;
     int64_t max_prompt_logit_rows = 8;
     bool prefix_caching = true;
-    std::vector<CacheGroup> groups = {CacheGroup{}};
+    std::vector<AttentionSpan> groups = {AttentionSpan{}};
     int num_threads = 1;
     bool has_device = false;  // that nothing runs on
     LoopOptions loop = {};

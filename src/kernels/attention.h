@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/attention_span.h"
 #include "base/thread_pool.h"
 #include "tensor/buffer.h"
 #include "tensor/element_type.h"
@@ -33,21 +34,6 @@ struct KvCacheView {
   // For F8_E4M3: the value of a stored code is code * scale.
   float k_scale = 1;
   float v_scale = 1;
-};
-
-// Which earlier positions a row sees: those that are not before the start of its own chunk, nor
-// farther back than the window. 0 means no such limit.
-struct AttentionSpan {
-  int32_t chunk = 0;   // position p sees those from p / chunk * chunk on
-  int32_t window = 0;  // position p sees the last `window` positions, itself included
-
-  // The first position that position `p` sees.
-  int32_t FirstSeen(int32_t p) const {
-    const int32_t in_chunk = chunk > 0 ? p / chunk * chunk : 0;
-    const int32_t in_window = window > 0 && p >= window ? p - window + 1 : 0;
-    return in_chunk > in_window ? in_chunk : in_window;
-  }
-  friend bool operator==(const AttentionSpan&, const AttentionSpan&) = default;
 };
 
 // The tokens of one sequence in this step: rows [first_row, first_row + num_tokens) of the step's

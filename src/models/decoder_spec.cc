@@ -39,6 +39,12 @@ DecoderSpec DescribePlainDecoder(const ModelConfig& config) {
   return spec;
 }
 
+std::vector<AttentionSpan> DecoderSpec::Spans() const {
+  std::vector<AttentionSpan> spans;
+  for (const LayerSpec& layer : layers) spans.push_back(layer.attention.span);
+  return spans;
+}
+
 int64_t DecoderSpec::WidestInput() const {
   int64_t widest = hidden_size;
   for (const LayerSpec& layer : layers) {

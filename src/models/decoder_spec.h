@@ -30,7 +30,7 @@ struct AttentionSpec {
   QkNorm qk_norm = QkNorm::kNone;
   bool rope = true;  // false: positions are not coded into q and k
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalf;
-  kernels::AttentionSpan span;
+  AttentionSpan span;
   std::optional<TemperatureTuning> temperature_tuning;
 
   int64_t q_width() const { return int64_t{num_heads} * head_dim; }
@@ -71,6 +71,8 @@ struct DecoderSpec {
   float norm_eps = 0;
   std::vector<float> rope_frequencies;  // [head_dim / 2]
   std::vector<LayerSpec> layers;        // all with the same attention shape
+
+  std::vector<AttentionSpan> Spans() const;  // by layer
 
   // The widest input of any matrix product but the head's, and the widest output of all but the
   // head and the experts.

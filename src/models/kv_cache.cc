@@ -1,53 +1,91 @@
 #include "models/kv_cache.h"
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
 
 #include "base/check.h"
 
 namespace sluice {
+namespace {
 
-KvGroups KvGroups::Uniform(int64_t num_layers) {
-  KvGroups groups;
-  for (int64_t layer = 0; layer < num_layers; ++layer)
-    groups.places.push_back({0, static_cast<int>(layer)});
-  return groups;
-}
+// The layers of one span.
+struct Kind {
+  AttentionSpan span;
+  std::vector<size_t> layers;
 
-KvGroups KvGroups::For(std::span<const kernels::AttentionSpan> layers, int64_t max_context) {
-  // A limit beyond the longest sequence is none.
-  const auto effective = [max_context](kernels::AttentionSpan span) {
-    if (span.chunk >= max_context) span.chunk = 0;
-    if (span.window >= max_context) span.window = 0;
-    return span;
-  };
-  struct Kind {
-    kernels::AttentionSpan span;
-    std::vector<size_t> layers;
-  };
+  int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
+  int64_t GroupsOf(int64_t size) const { return (num_layers() + size - 1) / size; }
+  // About as many tokens does a sequence of `max_context` keep for each of the layers.
+  int64_t TokensKept(int64_t max_context) const {
+    if (span.sees_all()) return max_context;
+    if (span.chunk == 0 || span.window == 0) return std::max(span.chunk, span.window);
+    return std::min(span.chunk, span.window);
+  }
+};
+
+// In the order of their first layers. A limit beyond the longest sequence is none.
+std::vector<Kind> KindsOf(std::span<const AttentionSpan> layers, int64_t max_context) {
   std::vector<Kind> kinds;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
-    const kernels::AttentionSpan span = effective(layers[layer]);
+    AttentionSpan span = layers[layer];
+    if (span.chunk >= max_context) span.chunk = 0;
+    if (span.window >= max_context) span.window = 0;
     auto kind = std::find_if(kinds.begin(), kinds.end(),
                              [&](const Kind& other) { return other.span == span; });
     if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {span, {}});
     kind->layers.push_back(layer);
   }
+  return kinds;
+}
+
+// See KvGroups::For.
+int64_t BestGroupSize(const std::vector<Kind>& kinds, int64_t max_context) {
+  const auto most_groups = std::max(KvGroups::kMostGroups, static_cast<int64_t>(kinds.size()));
+  int64_t largest = 0;
+  for (const Kind& kind : kinds) largest = std::max(largest, kind.num_layers());
+  int64_t best = largest, least_kept = std::numeric_limits<int64_t>::max();
+  // From the largest down: of equal ones that with the fewest groups is taken.
+  for (int64_t size = largest; size > 0; --size) {
+    int64_t groups = 0, kept = 0;  // kept: tokens times layers, unused ones included
+    for (const Kind& kind : kinds) {
+      groups += kind.GroupsOf(size);
+      kept += kind.GroupsOf(size) * size * kind.TokensKept(max_context);
+    }
+    if (groups > most_groups) break;  // and so do all smaller ones
+    if (kept >= least_kept) continue;
+    least_kept = kept;
+    best = size;
+  }
+  return best;
+}
+
+}  // namespace
+
+KvGroups KvGroups::Uniform(int64_t num_layers) {
+  KvGroups groups;
+  for (int64_t layer = 0; layer < num_layers; ++layer)
+    groups.places.push_back({0, static_cast<int>(layer)});
+  groups.layers_per_group = num_layers;
+  return groups;
+}
+
+KvGroups KvGroups::For(std::span<const AttentionSpan> layers, int64_t max_context) {
+  std::vector<Kind> kinds = KindsOf(layers, max_context);
   if (kinds.size() <= 1) return Uniform(static_cast<int64_t>(layers.size()));
   std::stable_partition(kinds.begin(), kinds.end(),
-                        [](const Kind& kind) { return kind.span == kernels::AttentionSpan(); });
+                        [](const Kind& kind) { return kind.span.sees_all(); });
   kinds.front().span = {};
 
-  size_t layers_per_group = 0;
-  for (const Kind& kind : kinds) layers_per_group = std::gcd(layers_per_group, kind.layers.size());
   KvGroups groups;
   groups.spans.clear();
   groups.places.resize(layers.size());
+  groups.layers_per_group = BestGroupSize(kinds, max_context);
+  const auto size = static_cast<size_t>(groups.layers_per_group);
   for (const Kind& kind : kinds) {
     for (size_t i = 0; i < kind.layers.size(); ++i) {
-      if (i % layers_per_group == 0) groups.spans.push_back(kind.span);
+      if (i % size == 0) groups.spans.push_back(kind.span);
       groups.places[kind.layers[i]] = {static_cast<int>(groups.spans.size()) - 1,
-                                       static_cast<int>(i % layers_per_group)};
+                                       static_cast<int>(i % size)};
     }
   }
   return groups;
@@ -60,7 +98,7 @@ int64_t KvCache::BytesPerBlock(const kernels::KvLayout& layout, int64_t num_laye
 Result<KvCache> KvCache::Allocate(const kernels::KvLayout& layout, const KvGroups& groups,
                                   int64_t num_blocks) {
   CHECK_GT(num_blocks, 0);
-  const int64_t num_slots = groups.layers_per_group();
+  const int64_t num_slots = groups.layers_per_group;
   int64_t total_bytes = 0;
   if (__builtin_mul_overflow(BytesPerBlock(layout, num_slots), num_blocks, &total_bytes)) {
     return Fail(ErrorCode::kResourceExhausted,
@@ -87,7 +125,7 @@ KvCache KvCache::Wrap(const kernels::KvLayout& layout, const KvGroups& groups, i
 
 void KvCache::SetSlots(const kernels::KvLayout& layout, void* memory) {
   const int64_t half_bytes = num_blocks_ * BytesPerBlock(layout, 1) / 2;  // K or V of one slot
-  for (int64_t slot = 0; slot < groups_.layers_per_group(); ++slot) {
+  for (int64_t slot = 0; slot < groups_.layers_per_group; ++slot) {
     std::byte* k = static_cast<std::byte*>(memory) + 2 * slot * half_bytes;
     slots_.push_back({layout, k, k + half_bytes});
   }

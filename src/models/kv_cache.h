@@ -12,27 +12,36 @@
 
 namespace sluice {
 
-// How the layers share blocks. Those of a group look back equally far, and each sequence has one
-// block table for them; all groups have equally many layers, so that any block may serve any group.
-// Layers of the same span may be in several groups.
+// How the layers share blocks. The layers of a group have the same span, and each sequence has one
+// block table for them. A block holds `layers_per_group` layers, so that any block may serve any
+// group; a group with fewer layers leaves the rest of its blocks unused. Layers of the same span
+// may be in several groups.
 struct KvGroups {
+  // Every running sequence reserves a block a group, and each group has a block table.
+  static constexpr int64_t kMostGroups = 8;
+
   struct Place {
     int group = 0;
     int slot = 0;  // which of its group's layers it is
   };
-  std::vector<kernels::AttentionSpan> spans = {{}};  // by group; group 0 keeps all positions
-  std::vector<Place> places;                         // by layer
+  std::vector<AttentionSpan> spans = {{}};  // by group; group 0 keeps all positions
+  std::vector<Place> places;                // by layer
+  int64_t layers_per_group = 0;
 
   int64_t num_groups() const { return static_cast<int64_t>(spans.size()); }
   int64_t num_layers() const { return static_cast<int64_t>(places.size()); }
-  int64_t layers_per_group() const { return num_layers() / num_groups(); }
 
   // One group of all layers.
   static KvGroups Uniform(int64_t num_layers);
-  // From what each layer sees in sequences of up to `max_context` tokens. Where all see the same
-  // there is one group. Where no layer sees everything, those that see what the first layer does
-  // keep all positions: the prefix cache needs one group that does.
-  static KvGroups For(std::span<const kernels::AttentionSpan> layers, int64_t max_context);
+  // From the span of each layer, for sequences of up to `max_context` tokens. Where all layers have
+  // the same span there is one group. Where no layer sees everything, those with the first layer's
+  // span keep all positions: the prefix cache needs a group that does.
+  //
+  // The layers of each span are cut into groups of a common size, the one with which a sequence of
+  // max_context tokens takes the least memory among those that make at most kMostGroups groups (one
+  // a span, where there are more spans). Without that bound nothing would be unused: the greatest
+  // common divisor of the layer counts always fits, but 52 and 10 layers would make 31 groups.
+  static KvGroups For(std::span<const AttentionSpan> layers, int64_t max_context);
 };
 
 // Allocated once for `num_blocks` blocks, each of the K and V of block_size tokens in as many
@@ -47,7 +56,7 @@ class KvCache {
                                   int64_t num_blocks) {
     return Allocate(layout, KvGroups::Uniform(num_layers), num_blocks);
   }
-  // A cache over memory that the caller holds, of BytesPerBlock(layout, groups.layers_per_group())
+  // A cache over memory that the caller holds, of BytesPerBlock(layout, groups.layers_per_group)
   // * num_blocks bytes: on a device. It must outlive the cache.
   static KvCache Wrap(const kernels::KvLayout& layout, const KvGroups& groups, int64_t num_blocks,
                       void* memory);

@@ -1,11 +1,12 @@
 #include "models/kv_cache.h"
 
+#include <set>
+#include <utility>
+
 #include <gtest/gtest.h>
 
 namespace sluice {
 namespace {
-
-using kernels::AttentionSpan;
 
 std::vector<AttentionSpan> Repeat(const std::vector<AttentionSpan>& pattern, int times) {
   std::vector<AttentionSpan> layers;
@@ -27,7 +28,7 @@ TEST(KvGroups, GroupsAreEquallyLargeAndTheFirstKeepsEverything) {
   const AttentionSpan local{.chunk = 8192};
   const KvGroups groups = KvGroups::For(Repeat({local, local, local, {}}, 12), 100000);
   ASSERT_EQ(groups.num_groups(), 4);
-  EXPECT_EQ(groups.layers_per_group(), 12);
+  EXPECT_EQ(groups.layers_per_group, 12);
   EXPECT_EQ(groups.spans[0], AttentionSpan());
   for (int group = 1; group < 4; ++group)
     EXPECT_EQ(groups.spans[static_cast<size_t>(group)], local);
@@ -53,6 +54,58 @@ TEST(KvGroups, WhereNoLayerSeesEverythingThoseOfTheFirstKeepIt) {
   EXPECT_EQ(groups.spans[0], AttentionSpan());
   EXPECT_EQ(groups.spans[1], far);
   EXPECT_EQ(groups.places[0].group, 0);
+}
+
+// Gemma 3's numbers of layers: the greatest common divisors, 2 and 1, would make 31 and 34 groups.
+TEST(KvGroups, UnequalNumbersOfLayersAreFilledUpInsteadOfMakingManyGroups) {
+  struct Case {
+    int locals, globals;
+    int64_t groups, layers_per_group;
+  };
+  for (const Case& expected : {Case{52, 10, 7, 10}, Case{29, 5, 7, 5}, Case{22, 4, 7, 4},
+                               Case{15, 3, 6, 3}, Case{20, 1, 8, 3}}) {
+    std::vector<AttentionSpan> layers;
+    for (int i = 0; i < expected.locals; ++i) layers.push_back({.window = 1024});
+    for (int i = 0; i < expected.globals; ++i)
+      layers.insert(layers.begin() + i * (expected.locals / expected.globals + 1) + 1,
+                    AttentionSpan{});
+    const KvGroups groups = KvGroups::For(layers, 131072);
+    SCOPED_TRACE(expected.locals);
+    EXPECT_EQ(groups.num_groups(), expected.groups);
+    EXPECT_LE(groups.num_groups(), KvGroups::kMostGroups);
+    EXPECT_EQ(groups.layers_per_group, expected.layers_per_group);
+    ASSERT_EQ(groups.num_layers(), expected.locals + expected.globals);
+    std::set<std::pair<int, int>> taken;
+    for (size_t layer = 0; layer < layers.size(); ++layer) {
+      const auto [group, slot] = groups.places[layer];
+      EXPECT_EQ(groups.spans[static_cast<size_t>(group)], layers[layer]);
+      EXPECT_LT(slot, groups.layers_per_group);
+      EXPECT_TRUE(taken.emplace(group, slot).second) << layer;
+    }
+  }
+}
+
+// Many spans: a group each, however many.
+TEST(KvGroups, EverySpanHasAGroup) {
+  std::vector<AttentionSpan> layers = {{}};
+  for (int32_t window = 16; window < 32; ++window) layers.push_back({.window = window});
+  const KvGroups groups = KvGroups::For(layers, 1000);
+  EXPECT_EQ(groups.num_groups(), 17);
+  EXPECT_EQ(groups.layers_per_group, 1);
+}
+
+TEST(KvCache, GroupsOfFewerLayersUseTheSameBlocks) {
+  const kernels::KvLayout layout{
+      .num_kv_heads = 2, .head_dim = 32, .block_size = 16, .type = ElementType::kBF16};
+  std::vector<AttentionSpan> layers(3);
+  layers.resize(26, AttentionSpan{.window = 20});
+  const KvGroups unequal = KvGroups::For(layers, 1000);
+  EXPECT_EQ(unequal.num_groups() * unequal.layers_per_group, 28)
+      << "two more than there are layers";
+  const auto cache = KvCache::Allocate(layout, unequal, 10);
+  ASSERT_TRUE(cache);
+  EXPECT_EQ(static_cast<int64_t>(cache->slots().size()), unequal.layers_per_group);
+  EXPECT_EQ(cache->layer(25).k, cache->slots()[static_cast<size_t>(unequal.places[25].slot)].k);
 }
 
 TEST(KvCache, LayersOfDifferentGroupsShareTheArraysOfTheirSlot) {

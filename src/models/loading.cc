@@ -121,11 +121,9 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
                            PlannedRounding(parameters, *config.scheme, options))
           .total_bytes +
       kernels::LinearScratchBytes(num_threads, options.max_rows, spec.WidestInput());
+  memory.kv_groups = KvGroups::For(spec.Spans(), options.max_context);
   memory.kv_bytes_per_block =
       KvCache::BytesPerBlock(KvLayoutOf(spec, options), static_cast<int64_t>(spec.layers.size()));
-  std::vector<kernels::AttentionSpan> spans;
-  for (const LayerSpec& layer : spec.layers) spans.push_back(layer.attention.span);
-  memory.kv_groups = KvGroups::For(spans, options.max_context);
   return memory;
 }
 

@@ -13,7 +13,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/model_config.h"
 #include "kernels/attention.h"
-#include "kernels/cuda/device_kernels.h"
+#include "kernels/draw_settings.h"
 #include "models/kv_cache.h"
 
 namespace sluice {
@@ -56,10 +56,10 @@ struct ModelMemory {
 // How the token of a row of logits is drawn by a model that draws tokens itself.
 struct TokenDraw {
   bool is_wanted = false;  // false: the row's logits are wanted instead
-  device::DrawSettings settings = {};
+  kernels::DrawSettings settings = {};
   // Out: the token, or -1 and why there is none.
   int32_t token = -1;
-  device::DrawError error = device::DrawError::kNone;
+  kernels::DrawError error = kernels::DrawError::kNone;
 };
 
 // One step over a mixed batch. Rows are the tokens of all slices, one slice after the other.

@@ -113,8 +113,8 @@ DrawScratch::DrawScratch(int64_t vocab_size) : weights(static_cast<size_t>(vocab
   sorted.reserve(static_cast<size_t>(vocab_size));
 }
 
-device::DrawSettings DrawSettingsOf(const SamplingParams& params, double uniform) {
-  device::DrawSettings settings = {};
+kernels::DrawSettings DrawSettingsOf(const SamplingParams& params, double uniform) {
+  kernels::DrawSettings settings = {};
   settings.scale = params.temperature == 0 ? 0.0f : static_cast<float>(1 / params.temperature);
   settings.farthest = params.min_p > 0 ? static_cast<float>(-std::log(params.min_p))
                                        : std::numeric_limits<float>::infinity();

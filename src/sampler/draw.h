@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/device_kernels.h"
+#include "kernels/draw_settings.h"
 #include "kernels/draw_weights.h"
 #include "sampler/sampling_params.h"
 
@@ -25,7 +25,7 @@ struct DrawScratch {
 
 // The same settings for a device that draws tokens (sample_rows of kernels/cuda/device_kernels.h);
 // a temperature of 0 takes the largest logit.
-device::DrawSettings DrawSettingsOf(const SamplingParams& params, double uniform);
+kernels::DrawSettings DrawSettingsOf(const SamplingParams& params, double uniform);
 
 // The token that `uniform` in [0, 1) selects from softmax(logits / temperature) after the cuts, in
 // this order:

@@ -66,16 +66,16 @@ bool IsPlainDraw(const SamplingParams& params, const TokenHistory& history) {
   return !params.logprobs && !NeedsProcessing(params, history);
 }
 
-device::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history) {
+kernels::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history) {
   return DrawSettingsOf(*sequence.params, UniformAt(sequence.seed, history.output().size()));
 }
 
-void SetDrawn(SampleJob& job, int32_t token, device::DrawError error) {
+void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error) {
   job.is_drawn = true;
   job.token = token;
   job.error = {};
-  if (error == device::DrawError::kNan) job.error = kNotANumber;
-  if (error == device::DrawError::kNoFiniteLogit) job.error = kNoFiniteLogit;
+  if (error == kernels::DrawError::kNan) job.error = kNotANumber;
+  if (error == kernels::DrawError::kNoFiniteLogit) job.error = kNoFiniteLogit;
 }
 
 Sampler::Scratch::Scratch(int64_t vocab_size)

@@ -50,9 +50,9 @@ struct PromptLogprobJob {
 // Whether nothing but drawing is asked of the next token's logits, so that a model that draws
 // tokens (Model::draws_tokens) may do it; and how it does.
 bool IsPlainDraw(const SamplingParams& params, const TokenHistory& history);
-device::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history);
+kernels::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history);
 // Takes what the model drew.
-void SetDrawn(SampleJob& job, int32_t token, device::DrawError error);
+void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error);
 
 // Semantics: logprobs as params->logprobs_mode says; ProcessLogits; temperature 0 takes the largest
 // (the lowest id of equals); else DrawToken with the random number of (seed, number of output

@@ -9,7 +9,7 @@ namespace sluice {
 
 int64_t MostBlocks(const SchedulerLimits& limits, int64_t tokens) {
   int64_t blocks = 0;
-  for (const CacheGroup& group : limits.groups)
+  for (const AttentionSpan& group : limits.groups)
     blocks += MostBlocks(group, tokens, limits.max_num_batched_tokens, limits.block_size);
   return blocks;
 }
@@ -18,9 +18,9 @@ Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex
     : limits_(limits), pool_(pool), index_(index) {
   CHECK_GE(limits.max_num_batched_tokens, limits.max_num_seqs);
   CHECK_GT(limits.max_prompt_logit_rows, 0);
-  CHECK(!limits.groups.empty() && limits.groups[0].keeps_all());
+  CHECK(!limits.groups.empty() && limits.groups[0].sees_all());
   constexpr int64_t kAnyLength = int64_t{1} << 40;
-  for (const CacheGroup& group : limits.groups) {
+  for (const AttentionSpan& group : limits.groups) {
     most_blocks_.push_back(
         MostBlocks(group, kAnyLength, limits.max_num_batched_tokens, limits.block_size));
   }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cache/block_counts.h"
 #include "cache/block_pool.h"
-#include "cache/cache_group.h"
 #include "cache/prefix_index.h"
 #include "scheduler/scheduled_sequence.h"
 
@@ -29,7 +29,7 @@ struct SchedulerLimits {
   // priority, once it has waited for so many steps since it came or since the last such turn.
   int64_t ageing_steps = 64;
   // What the layers look back at; group 0 keeps all positions.
-  std::vector<CacheGroup> groups = {CacheGroup{}};
+  std::vector<AttentionSpan> groups = {AttentionSpan{}};
 };
 
 // Blocks that a sequence of `tokens` tokens holds at most, in all groups together.

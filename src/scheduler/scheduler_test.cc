@@ -389,7 +389,7 @@ TEST(Scheduler, AFailedStepLeavesNothingInThePrefixIndex) {
   EXPECT_EQ(world.pool().num_free(), 64);
 }
 
-SchedulerLimits WithChunks(int64_t chunk) {
+SchedulerLimits WithChunks(int32_t chunk) {
   SchedulerLimits limits = FourTokenBlocks();
   limits.groups = {{}, {.chunk = chunk}, {.chunk = chunk}};
   return limits;
@@ -465,7 +465,7 @@ TEST_P(RandomScheduler, KeepsTheContract) {
   limits.chunked_prefill = random() % 4 != 0;
   if (!limits.chunked_prefill) limits.max_num_batched_tokens = 64;
   for (int64_t others = pick(0, 3); others > 0; --others) {
-    CacheGroup group;
+    AttentionSpan group;
     if (random() % 4 != 0) (random() % 2 == 0 ? group.chunk : group.window) = pick(1, 30);
     limits.groups.push_back(group);
   }

@@ -75,12 +75,12 @@ std::vector<std::vector<float>> AllRows(TestNumbers& numbers, int64_t cols) {
 struct Draws {
   int64_t cols = 0;
   std::vector<float> logits = {};
-  std::vector<device::DrawSettings> settings = {};
+  std::vector<kernels::DrawSettings> settings = {};
   std::vector<int32_t> tokens = {};
-  std::vector<device::DrawError> errors = {};
+  std::vector<kernels::DrawError> errors = {};
 
   void Add(const std::vector<float>& row, const SamplingParams& params, double uniform,
-           int32_t token, device::DrawError error = device::DrawError::kNone) {
+           int32_t token, kernels::DrawError error = kernels::DrawError::kNone) {
     logits.insert(logits.end(), row.begin(), row.end());
     settings.push_back(DrawSettingsOf(params, uniform));
     tokens.push_back(token);
@@ -91,7 +91,7 @@ struct Draws {
 void CheckDraw(CaseMemory& memory, Comparison& comparison, const Draws& draws) {
   const auto rows = static_cast<int64_t>(draws.tokens.size());
   int32_t* tokens = memory.Out<int32_t>(rows);
-  auto* errors = memory.Out<device::DrawError>(rows);
+  auto* errors = memory.Out<kernels::DrawError>(rows);
   memory.Launch(&device::DeviceKernels::sample_rows, {memory.In(draws.logits), rows, draws.cols,
                                                       memory.In(draws.settings), tokens, errors});
   const auto got = memory.Read(tokens, rows);
@@ -142,7 +142,7 @@ Draws GreedyDraws() {
 }
 
 Draws ImpossibleDraws() {
-  using device::DrawError;
+  using kernels::DrawError;
   const SamplingParams params = Params(1, 0.5, 0, 0);
   Draws draws{.cols = 3};
   draws.Add({0, kNan, 1}, params, 0.3, -1, DrawError::kNan);

@@ -126,9 +126,9 @@ void MeasureDraws(MeasureRun& run, int64_t rows) {
   const auto logits = Arrays<float>(memory, rows * vocabulary, run.CopiesBeyondCache(bytes));
   // Of temperature 0: the row is read once.
   const auto* settings =
-      memory.In(std::vector<device::DrawSettings>(static_cast<size_t>(rows), {0, 0, 0, 1, 0}));
+      memory.In(std::vector<kernels::DrawSettings>(static_cast<size_t>(rows), {0, 0, 0, 1, 0}));
   int32_t* tokens = memory.Out<int32_t>(rows);
-  auto* errors = memory.Out<device::DrawError>(rows);
+  auto* errors = memory.Out<kernels::DrawError>(rows);
   run.Measure({.name = "sample_rows",
                .shape = fmt::format("{} x {}, the largest", rows, vocabulary),
                .amount = bytes,

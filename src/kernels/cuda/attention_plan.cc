@@ -45,7 +45,7 @@ struct PlannedTile {
 // Calls visit(slice's index, tile) for the tiles of every slice that is narrow, or not.
 template <typename Visit>
 void VisitTiles(const TileTokens& tokens, bool narrow, std::span<const AttentionSliceInfo> slices,
-                const kernels::AttentionSpan& span, const Visit& visit) {
+                const AttentionSpan& span, const Visit& visit) {
   const int32_t tile_tokens = narrow ? tokens.narrow : tokens.wide;
   for (size_t i = 0; i < slices.size(); ++i) {
     const AttentionSliceInfo& slice = slices[i];
@@ -66,8 +66,7 @@ constexpr int64_t kBusyBlocks = 512;
 // of them take together on a busy device, since what is split is written, read and combined on top.
 // Fewer, where their partial results would not fit.
 int32_t LeastRangesToSplit(const AttentionLimits& limits, const TileTokens& tokens,
-                           std::span<const AttentionSliceInfo> slices,
-                           const kernels::AttentionSpan& span) {
+                           std::span<const AttentionSliceInfo> slices, const AttentionSpan& span) {
   int64_t all_ranges = 0;
   std::array<int64_t, 32> partials{};  // of tiles of [2^i, 2^(i + 1)) ranges
   VisitTiles(tokens, true, slices, span, [&](int32_t, const PlannedTile& tile) {
@@ -112,7 +111,7 @@ AttentionPlan::AttentionPlan(const AttentionLimits& limits) {
 }
 
 void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
-                   const kernels::AttentionSpan& span, AttentionPlan& plan) {
+                   const AttentionSpan& span, AttentionPlan& plan) {
   const TileTokens tokens = TileTokensOf(limits);
   plan.items.clear();
   plan.merges.clear();

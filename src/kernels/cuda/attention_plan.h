@@ -48,6 +48,6 @@ struct AttentionPlan {
 // Replaces what `plan` holds. Takes time in proportion to the number of items. REQUIRES: a step
 // within the limits that `plan` was made for; head_dim a multiple of 8 from 32 to 256.
 void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
-                   const kernels::AttentionSpan& span, AttentionPlan& plan);
+                   const AttentionSpan& span, AttentionPlan& plan);
 
 }  // namespace sluice::device

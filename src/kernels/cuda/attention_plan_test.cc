@@ -11,8 +11,6 @@
 namespace sluice::device {
 namespace {
 
-using kernels::AttentionSpan;
-
 AttentionLimits Limits(int num_heads, int num_kv_heads) {
   return {.max_rows = 4096,
           .max_slices = 300,

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "device/stream_handle.h"
+#include "kernels/draw_settings.h"
 #include "tensor/element_type_enum.h"
 
 namespace sluice::device {
@@ -298,28 +299,15 @@ struct CombineExpertsArgs {
   float* sum;
 };
 
-// How a token is drawn from a row: settings of sampler/sampling_params.h, as DrawToken uses them.
-struct DrawSettings {
-  float scale;     // 1 / temperature; 0: the largest, the first of equals
-  float farthest;  // -log(min_p); infinity: off
-  int32_t top_k;   // 0: off
-  double top_p;    // 1: off
-  double uniform;  // the row's random number, in [0, 1)
-};
-
-enum class DrawError : int32_t { kNone, kNan, kNoFiniteLogit };
-
-constexpr int64_t kMostDrawnTokens = int64_t{1} << 20;
-
 // tokens[i] = the token that DrawToken (sampler/draw.h) draws from logits[i, :], the same on every
 // device. Where there is none to draw, tokens[i] = -1 and errors[i] says why. REQUIRES: cols <=
-// kMostDrawnTokens.
+// kernels::kMostDrawnTokens.
 struct SampleRowsArgs {
   const float* logits;  // [rows, cols]
   int64_t rows, cols;
-  const DrawSettings* settings;  // [rows], on the device
+  const kernels::DrawSettings* settings;  // [rows], on the device
   int32_t* tokens;
-  DrawError* errors;
+  kernels::DrawError* errors;
 };
 
 // The random codes of dummy_weights.cc: row i of the tensor whose hashed name is `tensor_seed`,

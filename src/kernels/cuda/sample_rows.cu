@@ -9,7 +9,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-using device::DrawError;
+using kernels::DrawError;
 
 constexpr unsigned kThreads = 1024;
 constexpr int kDigits = 256;  // a key is looked for eight bits at a time
@@ -30,7 +30,7 @@ struct Shared {
 struct Row {
   const float* logits;
   int64_t cols;
-  device::DrawSettings settings;
+  kernels::DrawSettings settings;
   float largest;
   float smallest;  // that top_k leaves
   int32_t edge;    // the last bucket that top_p leaves, kBuckets without top_p

@@ -35,7 +35,7 @@ class DeviceDecoder final : public Model {
   // before the first step.
   Status Tune();
 
-  bool draws_tokens() const override { return spec_.vocab_size <= device::kMostDrawnTokens; }
+  bool draws_tokens() const override { return spec_.vocab_size <= kernels::kMostDrawnTokens; }
   void PrepareLogits(std::span<float> logits) override;
   void Forward(ThreadPool& threads, const StepInput& input, KvCache& cache, float* logits) override;
 

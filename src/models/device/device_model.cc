@@ -82,12 +82,6 @@ Result<DecoderSpec> Describe(const ModelConfig& config, const ModelOptions& opti
   return spec;
 }
 
-KvGroups GroupsOf(const DecoderSpec& spec, const ModelOptions& options) {
-  std::vector<kernels::AttentionSpan> spans;
-  for (const LayerSpec& layer : spec.layers) spans.push_back(layer.attention.span);
-  return KvGroups::For(spans, options.max_context);
-}
-
 device::DeviceLinearOptions LinearOptionsOf(const ModelOptions& options) {
   device::DeviceLinearOptions linear;
   linear.batch_invariant = options.batch_invariant;
@@ -124,8 +118,8 @@ DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& 
   needs.attention_partials =
       device::AttentionPartialsBytes(DeviceStepInputs::LimitsOf(spec, options));
   needs.linear_scratch = LinearScratch(spec, options, device, weights);
-  needs.step_inputs =
-      DeviceStepInputs::MaxBytes(spec, options, GroupsOf(spec, options).num_groups());
+  needs.step_inputs = DeviceStepInputs::MaxBytes(
+      spec, options, KvGroups::For(spec.Spans(), options.max_context).num_groups());
   return DeviceWorkspaceLayout::For(spec, options, needs);
 }
 
@@ -249,9 +243,9 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   memory.weight_bytes = layout.total_bytes();
   memory.token_weight_bytes = TokenWeightBytes(spec, list, unfilled, layout);
   memory.workspace_bytes = WorkspaceFor(spec, options, device, weights).total_bytes;
+  memory.kv_groups = KvGroups::For(spec.Spans(), options.max_context);
   memory.kv_bytes_per_block =
       KvCache::BytesPerBlock(KvLayoutOf(spec, options), static_cast<int64_t>(spec.layers.size()));
-  memory.kv_groups = GroupsOf(spec, options);
   return memory;
 }
 
@@ -297,7 +291,8 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
   ASSIGN_OR_RETURN(auto linear,
                    device::DeviceLinear::Create(device, kernels, LinearOptionsOf(options)));
   ASSIGN_OR_RETURN(auto inputs, DeviceStepInputs::Create(
-                                    device, spec, options, GroupsOf(spec, options).num_groups(),
+                                    device, spec, options,
+                                    KvGroups::For(spec.Spans(), options.max_context).num_groups(),
                                     workspace_bytes + workspace_layout.step_inputs));
   auto model = std::make_unique<DeviceDecoder>(std::move(config), options, std::move(spec),
                                                DeviceDecoder::Parts{.device = device,

@@ -215,7 +215,7 @@ TEST(DeviceModelTest, DrawnRowsBringTheirTokensAndTheOthersTheirLogits) {
     const auto begin = logits.begin() + static_cast<ptrdiff_t>(i * vocabulary);
     if (draws[i].is_wanted) {
       EXPECT_EQ(draws[i].token, kernels::ArgMax(row)) << i;
-      EXPECT_EQ(draws[i].error, device::DrawError::kNone);
+      EXPECT_EQ(draws[i].error, kernels::DrawError::kNone);
       EXPECT_EQ(*begin, -1) << "not copied";
     } else {
       EXPECT_TRUE(std::equal(row.begin(), row.end(), begin)) << i;

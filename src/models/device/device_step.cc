@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-std::vector<kernels::AttentionSpan> SpansOf(const DecoderSpec& spec) {
-  std::vector<kernels::AttentionSpan> spans;
+std::vector<AttentionSpan> SpansOf(const DecoderSpec& spec) {
+  std::vector<AttentionSpan> spans;
   for (const LayerSpec& layer : spec.layers) {
     if (std::find(spans.begin(), spans.end(), layer.attention.span) == spans.end())
       spans.push_back(layer.attention.span);
@@ -46,9 +46,9 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& spec, const ModelOptions& 
   take(options.max_rows, sizeof(int32_t));  // positions
   const int64_t logit_rows = std::min(options.max_logit_rows, options.max_rows);
   take(logit_rows, sizeof(int32_t));
-  take(logit_rows, sizeof(device::DrawSettings));
+  take(logit_rows, sizeof(kernels::DrawSettings));
   take(logit_rows, sizeof(int32_t));                     // tokens that were drawn
-  take(logit_rows, sizeof(device::DrawError));           // or why not
+  take(logit_rows, sizeof(kernels::DrawError));          // or why not
   take(num_groups * options.max_rows, sizeof(int64_t));  // slots
   take(slices, sizeof(device::AttentionSliceInfo));
   take(num_groups * slices * TableEntries(options.max_context, options.block_size),
@@ -66,7 +66,7 @@ Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderS
   DeviceStepInputs inputs;
   inputs.block_size_ = options.block_size;
   inputs.limits_ = LimitsOf(spec, options);
-  for (const kernels::AttentionSpan& span : SpansOf(spec))
+  for (const AttentionSpan& span : SpansOf(spec))
     inputs.plans_.push_back({.span = span, .plan = device::AttentionPlan(inputs.limits_)});
   ASSIGN_OR_RETURN(inputs.host_, device.AllocatePinned(MaxBytes(spec, options, num_groups),
                                                        "the inputs of a step"));
@@ -96,14 +96,14 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input) {
   stream.CopyToDevice(device_memory_, host_.data(), end_);
   // What comes back has its place behind what was sent.
   Take<int32_t>(num_draws_, drawn_tokens_);
-  Take<device::DrawError>(num_draws_, drawn_errors_);
+  Take<kernels::DrawError>(num_draws_, drawn_errors_);
 }
 
 void DeviceStepInputs::WriteDraws(std::span<const TokenDraw> draws) {
   num_draws_ = static_cast<int64_t>(draws.size());
-  const auto settings = Take<device::DrawSettings>(num_draws_, settings_);
+  const auto settings = Take<kernels::DrawSettings>(num_draws_, settings_);
   // Rows whose logits are wanted get a token that nobody takes.
-  device::DrawSettings largest = {};
+  kernels::DrawSettings largest = {};
   largest.top_p = 1;
   std::ranges::transform(draws, settings.begin(), [&](const TokenDraw& draw) {
     return draw.is_wanted ? draw.settings : largest;
@@ -113,9 +113,9 @@ void DeviceStepInputs::WriteDraws(std::span<const TokenDraw> draws) {
 device::SampleRowsArgs DeviceStepInputs::Draws() const {
   device::SampleRowsArgs args = {};
   args.rows = num_draws_;
-  args.settings = OnDevice<device::DrawSettings>(settings_);
+  args.settings = OnDevice<kernels::DrawSettings>(settings_);
   args.tokens = reinterpret_cast<int32_t*>(device_memory_ + drawn_tokens_);
-  args.errors = reinterpret_cast<device::DrawError*>(device_memory_ + drawn_errors_);
+  args.errors = reinterpret_cast<kernels::DrawError*>(device_memory_ + drawn_errors_);
   return args;
 }
 
@@ -127,7 +127,7 @@ void DeviceStepInputs::ReceiveDraws(DeviceStream& stream) {
 void DeviceStepInputs::ReadDraws(std::span<TokenDraw> draws) const {
   const auto* tokens = reinterpret_cast<const int32_t*>(host_.As<std::byte>() + drawn_tokens_);
   const auto* errors =
-      reinterpret_cast<const device::DrawError*>(host_.As<std::byte>() + drawn_errors_);
+      reinterpret_cast<const kernels::DrawError*>(host_.As<std::byte>() + drawn_errors_);
   for (size_t i = 0; i < draws.size(); ++i) {
     draws[i].token = tokens[i];
     draws[i].error = errors[i];
@@ -172,8 +172,7 @@ void DeviceStepInputs::WriteTables(const StepInput& input) {
   }
 }
 
-device::AttentionArgs DeviceStepInputs::Attention(const kernels::AttentionSpan& span,
-                                                  int64_t group) const {
+device::AttentionArgs DeviceStepInputs::Attention(const AttentionSpan& span, int64_t group) const {
   const auto found = std::find_if(plans_.begin(), plans_.end(),
                                   [&](const SpanPlan& plan) { return plan.span == span; });
   CHECK(found != plans_.end());

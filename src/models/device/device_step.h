@@ -46,12 +46,12 @@ class DeviceStepInputs {
 
   // The items, slices and tables of layers with this span in this group of the cache; the rest is
   // left to the caller.
-  device::AttentionArgs Attention(const kernels::AttentionSpan& span, int64_t group) const;
+  device::AttentionArgs Attention(const AttentionSpan& span, int64_t group) const;
 
  private:
   // A layer's share of the work where it sees what `span` says.
   struct SpanPlan {
-    kernels::AttentionSpan span;
+    AttentionSpan span;
     device::AttentionPlan plan;
     int64_t items = 0, merges = 0;  // offsets
   };

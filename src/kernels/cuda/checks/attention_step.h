@@ -22,7 +22,7 @@ struct AttentionShape {
   };
   AttentionHeads heads = {};
   ElementType type = ElementType::kBF16;  // of the cache
-  kernels::AttentionSpan span = {};
+  AttentionSpan span = {};
   std::vector<Slice> slices = {};
   int block_size = 16;
 };

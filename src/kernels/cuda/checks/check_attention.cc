@@ -257,7 +257,7 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
 }
 
 AttentionShape Shape(AttentionHeads heads, int block_size, ElementType type,
-                     const kernels::AttentionSpan& span = {}) {
+                     const AttentionSpan& span = {}) {
   return {.heads = heads, .type = type, .span = span, .slices = {}, .block_size = block_size};
 }
 
