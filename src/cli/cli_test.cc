@@ -159,11 +159,14 @@ TEST(Limits, ATokenMeetsTheChosenExperts) {
   config.intermediate_size = 70;
   config.num_attention_heads = config.num_key_value_heads = 2;
   config.head_dim = 50;
-  config.experts = ExpertsConfig{.num_experts = 8,
-                                 .experts_per_token = 2,
-                                 .intermediate_size = 30,
-                                 .has_shared = true,
-                                 .layers = {true, false, true}};
+  config.spec.layers.resize(3);
+  for (const size_t layer : {0u, 2u}) {
+    MoeSpec& moe = config.spec.layers[layer].moe.emplace();
+    moe.num_experts = 8;
+    moe.top_k = 2;
+    moe.intermediate_size = 30;
+    config.spec.layers[layer].mlp.intermediate_size = 30;
+  }
   EXPECT_EQ(WorkOf(config).matrix_weights,
             3 * 4 * 100 * 100 + 3 * 100 * 70 + 2 * (3 * 3 * 100 * 30 + 8 * 100));
 }

@@ -17,7 +17,7 @@
 #include "hardware/memory.h"
 #include "hardware/topology.h"
 #include "kernels/dispatch.h"
-#include "models/model.h"
+#include "models/registry.h"
 #include "options/sources.h"
 
 namespace sluice::cli {

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/model_config.h"
 #include "checkpoint/scheme.h"
 #include "cli/usage.h"
 #include "hub/resolve.h"
+#include "models/model_config.h"
 #include "options/values.h"
 
 namespace sluice::cli {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "checkpoint/model_config.h"
+#include "models/model_config.h"
 
 namespace sluice::cli {
 

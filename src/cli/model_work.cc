@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "cli/limits.h"
 
 namespace sluice::cli {
@@ -8,17 +6,18 @@ ModelWork WorkOf(const ModelConfig& config) {
   const int64_t query = config.num_attention_heads * config.head_dim;
   const int64_t key_value = config.num_key_value_heads * config.head_dim;
   const int64_t attention = config.hidden_size * (2 * query + 2 * key_value);
-  const int64_t mlp = 3 * config.hidden_size * config.intermediate_size;
-  int64_t moe = 0, moe_layers = 0;
-  if (config.experts) {
-    const ExpertsConfig& experts = *config.experts;
-    const int64_t widths = experts.experts_per_token + (experts.has_shared ? 1 : 0);
-    moe = config.hidden_size * (3 * widths * experts.intermediate_size + experts.num_experts);
-    moe_layers = std::count(experts.layers.begin(), experts.layers.end(), true);
+  int64_t moe_layers = 0, moe = 0;
+  for (const LayerSpec& layer : config.spec.layers) {
+    if (!layer.moe) continue;
+    ++moe_layers;
+    moe += config.hidden_size *
+           (3 * (layer.moe->top_k * layer.moe->intermediate_size + layer.mlp.intermediate_size) +
+            layer.moe->num_experts);
   }
+  const int64_t mlp = 3 * config.hidden_size * config.intermediate_size;
   ModelWork work;
-  work.matrix_weights = config.num_hidden_layers * attention +
-                        (config.num_hidden_layers - moe_layers) * mlp + moe_layers * moe;
+  work.matrix_weights =
+      config.num_hidden_layers * attention + (config.num_hidden_layers - moe_layers) * mlp + moe;
   work.logit_weights = config.vocab_size * config.hidden_size;
   return work;
 }

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/model_config.h"
+#include "checkpoint/generation_config.h"
 #include "cli/command.h"
 #include "hub/resolve.h"
 #include "recipe/lint.h"

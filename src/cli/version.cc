@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "kernels/dispatch.h"
-#include "models/model.h"
+#include "models/registry.h"
 
 namespace sluice::cli {
 

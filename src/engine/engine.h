@@ -7,10 +7,11 @@
 #include <string>
 
 #include "base/result.h"
-#include "checkpoint/model_config.h"
+#include "checkpoint/generation_config.h"
 #include "engine/engine_config.h"
 #include "engine/observer.h"
 #include "engine/request.h"
+#include "models/model_config.h"
 
 namespace sluice {
 

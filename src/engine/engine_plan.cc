@@ -72,7 +72,7 @@ Result<ElementType> ParseKvType(const std::string& name, ElementType dtype,
                                                  "float32, fp8 or fp8_e4m3, got \"{}\"",
                                                  name));
   }
-  if (type == ElementType::kBF16 && model.experts && !on_device) {
+  if (type == ElementType::kBF16 && model.spec.FirstMoeLayer() != nullptr && !on_device) {
     notes.push_back(
         "16-bit keys and values of a model with experts are float16, not bfloat16: their errors "
         "choose other experts less often");

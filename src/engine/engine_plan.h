@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/result.h"
-#include "checkpoint/model_config.h"
 #include "device/device.h"
 #include "engine/engine_config.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
 #include "models/model.h"
+#include "models/model_config.h"
 
 namespace sluice {
 

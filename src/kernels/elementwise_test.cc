@@ -1,9 +1,10 @@
-// rms_norm, silu_mul, rope, residual add and embedding.
+// rms_norm, silu_mul, gelu_mul, rope, residual add and embedding.
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "kernels/embedding.h"
+#include "kernels/gelu_mul.h"
 #include "kernels/kernel_testing.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
@@ -81,6 +82,33 @@ TEST_P(ElementwiseTest, SiluMulAgreesWithDoublePrecision) {
         const double gate = x[i * 2 * width + j], up = x[i * 2 * width + width + j];
         const double expected = gate / (1 + std::exp(-gate)) * up;
         ASSERT_NEAR(y[i * width + j], expected, std::abs(expected) * 5e-7 + 1e-34) << gate;
+        ASSERT_EQ(y_bf16[i * width + j].bits, sluice::ToBFloat16(y[i * width + j]).bits);
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, GeluMulAgreesWithDoublePrecision) {
+  Random random(13);
+  ThreadPool pool(3);
+  for (int64_t width : {1, 17, 2500}) {
+    const int64_t rows = 3;
+    std::vector<float> x = random.Normal(rows * 2 * width, 2.0f);
+    if (width > 100) x[3] = 1e15f, x[4] = -1e15f, x[5] = 0.0f, x[6] = -12.0f, x[7] = 1e-30f;
+    std::vector<float> y(static_cast<size_t>(rows * width));
+    std::vector<BFloat16> y_bf16(y.size());
+    GeluMul(pool, x.data(), rows, width, y.data(), ElementType::kF32);
+    GeluMul(pool, x.data(), rows, width, y_bf16.data(), ElementType::kBF16);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < width; ++j) {
+        const double z = x[i * 2 * width + j], up = x[i * 2 * width + width + j];
+        const double inner = std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z);
+        // The exponent's rounding counts where it is large.
+        const double expected = z / (1 + std::exp(-2 * inner)) * up;
+        ASSERT_NEAR(y[i * width + j], expected,
+                    std::abs(expected) * (5e-7 + std::abs(inner) * 4e-7) + 1e-34)
+            << z;
+
         ASSERT_EQ(y_bf16[i * width + j].bits, sluice::ToBFloat16(y[i * width + j]).bits);
       }
     }

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/embedding.h"
 #include "kernels/linear.h"
-#include "kernels/rms_norm.h"
-#include "kernels/rope.h"
 #include "models/layers/attention.h"
 #include "models/layers/linear.h"
 #include "models/layers/mlp.h"
 #include "models/layers/moe.h"
+#include "models/layers/residual.h"
 #include "models/step_check.h"
 
 namespace sluice {
@@ -45,19 +43,15 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
   auto rows = static_cast<int64_t>(input.tokens.size());
   if (rows == 0) return;
   const int64_t hidden_size = spec_.hidden_size;
-  const float eps = spec_.norm_eps;
   const Step step{.pool = pool,
                   .input = input,
                   .workspace = workspace_,
                   .options = options_,
-                  .norm_eps = eps,
+                  .hidden_size = hidden_size,
+                  .norm_eps = spec_.norm_eps,
                   .splits_inputs = spec_.SplitsInputs(options_.compute_type)};
-  float* residual = workspace_.residual();
-  float* delta = workspace_.delta();
-  void* normed = workspace_.normed();
-
-  kernels::Embedding(pool, weights_.embedding, input.tokens, residual);
-  kernels::RopeTable(pool, input.positions, spec_.rope_frequencies, workspace_.cos_sin());
+  Embed(pool, spec_, weights_.embedding, input.tokens, workspace_.residual());
+  FillRopeTables(step, spec_);
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     const LayerSpec& layer = spec_.layers[i];
     const LayerWeights& weights = weights_.layers[i];
@@ -65,14 +59,8 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
     LayerCache layer_cache{cache.layer(index), input.SlicesOf(cache.group(index))};
     layer_cache.view.k_scale = weights.attention.kv_scales.k;
     layer_cache.view.v_scale = weights.attention.kv_scales.v;
-    const ElementType qkv_type = step.InputType(weights.attention.qkv.inputs.format);
-    if (i == 0) {
-      kernels::RmsNorm(pool, residual, hidden_size, weights.attention_norm.data(), eps, rows,
-                       hidden_size, normed, qkv_type);
-    } else {
-      kernels::AddRmsNorm(pool, residual, delta, weights.attention_norm.data(), eps, rows,
-                          hidden_size, normed, qkv_type);
-    }
+    EnterSublayer(step, weights.attention_norms.before, /*add=*/i > 0, rows,
+                  step.InputType(weights.attention.qkv.inputs.format));
     ProjectAndAppend(step, layer.attention, weights.attention, layer_cache);
     const bool is_last = i + 1 == spec_.layers.size();
     if (is_last && input.logit_rows.empty()) return;
@@ -85,25 +73,27 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
       rows = static_cast<int64_t>(input.logit_rows.size());
     }
     ProjectOutput(step, layer.attention, weights.attention, rows);
-    kernels::AddRmsNorm(pool, residual, delta, weights.mlp_norm.data(), eps, rows, hidden_size,
-                        normed, step.InputType(weights.mlp.gate_up.inputs.format));
+    LeaveSublayer(step, weights.attention_norms.after, rows);
+    EnterSublayer(step, weights.mlp_norms.before, /*add=*/true, rows,
+                  step.InputType(weights.mlp.gate_up.inputs.format));
     if (layer.moe)
       Moe(step, layer, weights, rows);
     else
       Mlp(step, layer.mlp, weights.mlp, rows);
+    LeaveSublayer(step, weights.mlp_norms.after, rows);
   }
   // Nothing chooses by the logits' inputs: they are not split.
   const ElementType head_type =
       RoundingOf(weights_.head.inputs.format, options_) == InputRounding::kNone
           ? options_.compute_type
           : ElementType::kF32;
-  kernels::AddRmsNorm(pool, residual, delta, weights_.final_norm.data(), eps, rows, hidden_size,
-                      normed, head_type);
-  const kernels::Activations last = DenseRows(normed, head_type, rows, hidden_size);
+  EnterSublayer(step, weights_.final_norm, /*add=*/true, rows, head_type);
+  const kernels::Activations last = DenseRows(workspace_.normed(), head_type, rows, hidden_size);
   if (spec_.tied_head)
     kernels::Linear(pool, weights_.embedding, last, logits, spec_.vocab_size);
   else
     RunLinear(step, weights_.head, last, logits, spec_.vocab_size);
+  FinishLogits(pool, spec_, logits, rows * spec_.vocab_size);
 }
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// What distinguishes one decoder family from another, as data for the shared layers.
+// What a decoder computes, as data: the families of models differ in this alone. The CPU's decoder
+// (decoder.cc) and the devices' (device/device_decoder.cc) walk the same description.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +7,32 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
-#include "checkpoint/model_config.h"
-#include "kernels/attention.h"
+#include "base/attention_span.h"
 #include "kernels/experts.h"
 #include "kernels/rope.h"
+#include "tensor/element_type.h"
 
 namespace sluice {
 
-// The RMS norm of each head of q and k.
+// Of the gate of an MLP: down(activation(gate(x)) * up(x)).
+enum class Activation {
+  kSilu,
+  kGeluTanh,  // GELU by tanh
+};
+
+// The RMS norm of q and k.
 enum class QkNorm {
   kNone,
-  kBeforeRope,          // with weights of its own for q and for k
-  kAfterRopeUnweighted  // Llama 4
+  kBeforeRope,           // of each head, with weights of its own for q and for k
+  kAfterRopeUnweighted,  // of each head: Llama 4
+  kWholeWidth,           // of all heads of q, and of all of k, together, before rope: OLMo 2
+};
+
+// q of a layer without rope is multiplied by log(floor((position + 1) / floor_scale) + 1) *
+// attn_scale + 1: Llama 4.
+struct TemperatureTuning {
+  double floor_scale = 0;
+  double attn_scale = 0;
 };
 
 struct AttentionSpec {
@@ -28,7 +42,9 @@ struct AttentionSpec {
   bool qkv_bias = false;
   bool output_bias = false;
   QkNorm qk_norm = QkNorm::kNone;
-  bool rope = true;  // false: positions are not coded into q and k
+  std::optional<float> scale;  // of q . k; nullopt: 1 / sqrt(head_dim)
+  bool rope = true;            // false: positions are not coded into q and k
+  int rope_table = 0;          // index into DecoderSpec::rope_tables
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalf;
   AttentionSpan span;
   std::optional<TemperatureTuning> temperature_tuning;
@@ -36,12 +52,14 @@ struct AttentionSpec {
   int64_t q_width() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_width() const { return int64_t{num_kv_heads} * head_dim; }
   int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
+  float softmax_scale() const;
 };
 
 struct MlpSpec {
   std::string module;             // behind the layer's name: "mlp", "feed_forward.shared_expert"
   int64_t intermediate_size = 0;  // 0: there is none
   bool has_bias = false;          // on gate, up and down
+  Activation activation = Activation::kSilu;
 };
 
 struct MoeSpec {
@@ -52,27 +70,47 @@ struct MoeSpec {
   int64_t num_experts = 0;
   int64_t top_k = 0;
   int64_t intermediate_size = 0;  // of each expert
+  Activation activation = Activation::kSilu;
   kernels::RouterScore score = kernels::RouterScore::kSoftmax;
   bool normalize = false;     // the weights of a token's experts add up to 1
   bool scale_inputs = false;  // the weight multiplies the expert's input instead of its output
 };
 
+// Names of the RMS norms around a sub-layer, behind the layer's name; "" where there is none.
+struct NormModules {
+  std::string before;  // of what the sub-layer reads
+  std::string after;   // of its result, before that is added to the residual
+};
+
 struct LayerSpec {
+  NormModules attention_norms = {.before = "input_layernorm", .after = ""};
   AttentionSpec attention;
+  NormModules mlp_norms = {.before = "post_attention_layernorm", .after = ""};
   MlpSpec mlp;                 // the only one, or the one beside the experts that sees every token
   std::optional<MoeSpec> moe;  // experts
 };
 
-// A pre-norm decoder: embedding, layers, final norm, head.
+// Embedding, layers, final norm, head. The fields after `layers` are applied where they differ from
+// their defaults.
 struct DecoderSpec {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   bool tied_head = false;  // the head is the embedding's table
   float norm_eps = 0;
-  std::vector<float> rope_frequencies;  // [head_dim / 2]
-  std::vector<LayerSpec> layers;        // all with the same attention shape
+  // Angular frequencies, each [head_dim / 2]; a layer names the one that it uses.
+  std::vector<std::vector<float>> rope_tables;
+  std::vector<LayerSpec> layers;  // all with the same numbers and width of heads
+
+  float norm_weight_offset = 0;  // added to every stored norm weight: 1 where w stands for 1 + w
+  float embedding_scale = 1;     // of the embedding's rows
+  float logit_scale = 1;         // of the logits, before the soft cap
+  float logit_soft_cap = 0;      // c: a logit x becomes c * tanh(x / c); 0: none
 
   std::vector<AttentionSpan> Spans() const;  // by layer
+
+  int64_t NumMoeLayers() const;
+  // The first layer with experts; null where none has some.
+  const LayerSpec* FirstMoeLayer() const;
 
   // The widest input of any matrix product but the head's, and the widest output of all but the
   // head and the experts.
@@ -84,15 +122,5 @@ struct DecoderSpec {
   // whole result of a row.
   bool SplitsInputs(ElementType compute_type) const;
 };
-
-// A family of models: the name that config.json's `architectures` gives it, and its description.
-struct ModelFamily {
-  const char* architecture;
-  Result<DecoderSpec> (*describe)(const ModelConfig& config);
-};
-
-// The decoder that config.json describes without any peculiarity: the start of every family's
-// description.
-DecoderSpec DescribePlainDecoder(const ModelConfig& config);
 
 }  // namespace sluice

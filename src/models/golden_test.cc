@@ -51,7 +51,8 @@ TEST_P(Float32ModeTest, AgreesWithTransformers) {
 
 // Measured: at most 0.019. Keys and values of models with experts are F16, as the engine has them.
 TEST_P(DefaultModeTest, StaysNearTransformers) {
-  const ElementType kv_type = ConfigOf(GetParam()).experts ? ElementType::kF16 : ElementType::kBF16;
+  const ElementType kv_type =
+      ConfigOf(GetParam()).spec.FirstMoeLayer() != nullptr ? ElementType::kF16 : ElementType::kBF16;
   Check(GetParam(), "golden.json", SmallOptions(ElementType::kBF16, kv_type), 0.03);
 }
 
@@ -72,7 +73,8 @@ TEST_P(CheckpointActivationsTest, AgreesWithRoundedInputs) {
       SmallOptions(ElementType::kF32,
                    config.scheme->WantsFp8KvCache() ? ElementType::kF8E4M3 : ElementType::kF32);
   options.activation_format = ModelOptions::ActivationRounding::kCheckpoint;
-  Check(GetParam(), "golden_fakequant.json", options, config.experts ? 0.2 : 0.1);
+  Check(GetParam(), "golden_fakequant.json", options,
+        config.spec.FirstMoeLayer() != nullptr ? 0.2 : 0.1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Float32ModeTest,

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/generation_config.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/scheme.h"
 #include "models/weight_loader.h"
@@ -64,7 +65,7 @@ Status PlanMemory(const Checkpoint* checkpoint, InspectReport& report) {
   // The types that --kv-cache-dtype auto gives.
   if (report.config->scheme->WantsFp8KvCache())
     report.options.kv_type = ElementType::kF8E4M3;
-  else if (report.config->experts)
+  else if (report.config->spec.FirstMoeLayer() != nullptr)
     report.options.kv_type = ElementType::kF16;
   report.options.max_context =
       std::min(report.options.max_context, report.config->max_position_embeddings);
@@ -97,10 +98,10 @@ void Line(std::string& text, std::string_view label, std::string_view value) {
 }
 
 std::string RopeText(const ModelConfig& config) {
-  std::string text = fmt::format("theta {}", config.rope_theta);
-  if (config.rope_scaling) {
-    text += fmt::format(", llama3 scaling by {} from {} positions", config.rope_scaling->factor,
-                        config.rope_scaling->original_max_position_embeddings);
+  std::string text = fmt::format("theta {}", config.rope.theta);
+  if (config.rope.scaling) {
+    text += fmt::format(", llama3 scaling by {} from {} positions", config.rope.scaling->factor,
+                        config.rope.scaling->original_max_position_embeddings);
   }
   return text;
 }
@@ -109,13 +110,11 @@ void AppendConfig(const ModelConfig& config, std::string& text) {
   Line(text, "layers", fmt::format("{}", config.num_hidden_layers));
   Line(text, "hidden size",
        fmt::format("{}, MLP {}", config.hidden_size, config.intermediate_size));
-  if (config.experts) {
-    const ExpertsConfig& experts = *config.experts;
+  if (const LayerSpec* layer = config.spec.FirstMoeLayer()) {
     Line(text, "experts",
-         fmt::format("{} of {} in {} layers, {} a token{}", experts.num_experts,
-                     experts.intermediate_size,
-                     std::count(experts.layers.begin(), experts.layers.end(), true),
-                     experts.experts_per_token, experts.has_shared ? " and a shared one" : ""));
+         fmt::format("{} of {} in {} layers, {} a token{}", layer->moe->num_experts,
+                     layer->moe->intermediate_size, config.spec.NumMoeLayers(), layer->moe->top_k,
+                     layer->mlp.intermediate_size > 0 ? " and a shared one" : ""));
   }
   Line(text, "heads",
        fmt::format("{} of {}, {} for keys and values", config.num_attention_heads, config.head_dim,
@@ -133,10 +132,10 @@ json::Value ConfigJson(const ModelConfig& config) {
   value.Set("num_hidden_layers", config.num_hidden_layers);
   value.Set("hidden_size", config.hidden_size);
   value.Set("intermediate_size", config.intermediate_size);
-  if (config.experts) {
-    value.Set("num_experts", config.experts->num_experts);
-    value.Set("num_experts_per_tok", config.experts->experts_per_token);
-    value.Set("expert_intermediate_size", config.experts->intermediate_size);
+  if (const LayerSpec* layer = config.spec.FirstMoeLayer()) {
+    value.Set("num_experts", layer->moe->num_experts);
+    value.Set("num_experts_per_tok", layer->moe->top_k);
+    value.Set("expert_intermediate_size", layer->moe->intermediate_size);
   }
   value.Set("num_attention_heads", config.num_attention_heads);
   value.Set("num_key_value_heads", config.num_key_value_heads);
@@ -145,8 +144,8 @@ json::Value ConfigJson(const ModelConfig& config) {
   value.Set("max_position_embeddings", config.max_position_embeddings);
   value.Set("tie_word_embeddings", config.tie_word_embeddings);
   value.Set("rms_norm_eps", config.rms_norm_eps);
-  value.Set("rope_theta", config.rope_theta);
-  value.Set("rope_type", config.rope_scaling ? "llama3" : "default");
+  value.Set("rope_theta", config.rope.theta);
+  value.Set("rope_type", config.rope.scaling ? "llama3" : "default");
   value.Set("dtype", ElementTypeName(config.dtype));
   return value;
 }

@@ -9,8 +9,8 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "checkpoint/model_config.h"
 #include "models/model.h"
+#include "models/model_config.h"
 
 namespace sluice {
 

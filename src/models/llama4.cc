@@ -1,46 +1,119 @@
 // Llama 4, the text model: interleaved rope and an unweighted norm of q and k behind it in layers
 // that see chunks of positions, neither but a temperature in those that see all; experts chosen by
 // the largest logit, whose sigmoid scales their inputs, beside a shared one.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "models/family_fields.h"
 #include "models/registry.h"
 
 namespace sluice {
 namespace {
 
-void DescribeAttention(const ModelConfig& config, AttentionSpec& attention) {
-  attention.rope_style = kernels::RopeStyle::kInterleaved;
-  if (attention.rope) {
-    attention.qk_norm = config.use_qk_norm ? QkNorm::kAfterRopeUnweighted : QkNorm::kNone;
-  } else {
-    attention.temperature_tuning = config.temperature_tuning;
+constexpr const char* kChunkedAttention = "chunked_attention";
+
+// Which layers rotate q and k. In no_rope_layers a 1 stands for a layer WITH rope.
+Result<std::vector<bool>> ReadRopeLayers(const JsonFields& fields, const ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto given, fields.Integers("no_rope_layers", 0, 1));
+  ASSIGN_OR_RETURN(const auto interval,
+                   fields.Integer("no_rope_layer_interval", 1, kMaxConfigLayers));
+  constexpr int64_t kDefaultInterval = 4;
+  std::vector<bool> rope;
+  if (given && !given->empty()) {
+    if (static_cast<int64_t>(given->size()) != config.num_hidden_layers) {
+      return fields.Bad(
+          "no_rope_layers",
+          fmt::format("a list of num_hidden_layers {} numbers", config.num_hidden_layers),
+          *fields.Given("no_rope_layers"));
+    }
+    for (const int64_t flag : *given) rope.push_back(flag == 1);
+    return rope;
   }
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    rope.push_back((i + 1) % interval.value_or(kDefaultInterval) != 0);
+  return rope;
 }
 
-Result<DecoderSpec> Describe(const ModelConfig& config) {
-  DecoderSpec spec = DescribePlainDecoder(config);
-  const ExpertsConfig& experts = *config.experts;
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    LayerSpec& layer = spec.layers[i];
-    DescribeAttention(config, layer.attention);
-    layer.mlp.has_bias = false;
-    layer.mlp.module = "feed_forward";
-    if (!experts.layers[i]) continue;
-    layer.mlp.module = "feed_forward.shared_expert";
-    layer.mlp.intermediate_size = experts.has_shared ? experts.intermediate_size : 0;
-    layer.moe = MoeSpec{.router_module = "feed_forward.router",
-                        .experts_module = "feed_forward.experts",
-                        .fused_transposed = true,
-                        .num_experts = experts.num_experts,
-                        .top_k = experts.experts_per_token,
-                        .intermediate_size = experts.intermediate_size,
-                        .score = kernels::RouterScore::kSigmoid,
-                        .scale_inputs = true};
-  }
-  return spec;
+Result<std::optional<TemperatureTuning>> ReadTemperatureTuning(const JsonFields& fields) {
+  // Older files hold a number here; whatever is not 0 or false is a yes.
+  const json::Value* tuning = fields.Given("attn_temperature_tuning");
+  if (tuning != nullptr && !tuning->is_bool() && !tuning->is_integer())
+    return fields.Bad("attn_temperature_tuning", "true, false or an integer", *tuning);
+  const bool tunes =
+      tuning == nullptr || (tuning->is_bool() ? tuning->as_bool() : tuning->as_integer() != 0);
+  constexpr double kDefaultFloor = 8192, kDefaultScale = 0.1;
+  ASSIGN_OR_RETURN(const auto floor_scale, fields.Number("floor_scale", 1, 1e9));
+  ASSIGN_OR_RETURN(const auto attn_scale, fields.Number("attn_scale", 0, 1e3));
+  if (!tunes) return std::nullopt;
+  return TemperatureTuning{.floor_scale = floor_scale.value_or(kDefaultFloor),
+                           .attn_scale = attn_scale.value_or(kDefaultScale)};
 }
+
+Status ReadAttention(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const std::vector<bool> rope, ReadRopeLayers(fields, config));
+  ASSIGN_OR_RETURN(const auto types,
+                   ReadLayerTypes(fields, config, {kFullAttention, kChunkedAttention}));
+  ASSIGN_OR_RETURN(const auto chunk,
+                   fields.Integer("attention_chunk_size", 1, kMaxConfigPositions));
+  constexpr int64_t kDefaultChunk = 8192;
+  ASSIGN_OR_RETURN(const auto qk_norm, fields.Bool("use_qk_norm"));
+  ASSIGN_OR_RETURN(const auto tuning, ReadTemperatureTuning(fields));
+  for (size_t i = 0; i < config.spec.layers.size(); ++i) {
+    AttentionSpec& attention = config.spec.layers[i].attention;
+    attention.rope_style = kernels::RopeStyle::kInterleaved;
+    attention.rope = rope[i];
+    if (types ? (*types)[i] == kChunkedAttention : bool{rope[i]})
+      attention.span.chunk = static_cast<int32_t>(chunk.value_or(kDefaultChunk));
+    if (!attention.rope)
+      attention.temperature_tuning = tuning;
+    else if (qk_norm.value_or(true))
+      attention.qk_norm = QkNorm::kAfterRopeUnweighted;
+  }
+  return {};
+}
+
+// Source: transformers' Llama4TextConfig.
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadAttention(fields, config));
+  MoeSpec moe = {.router_module = "feed_forward.router",
+                 .experts_module = "feed_forward.experts",
+                 .fused_transposed = true,
+                 .intermediate_size = config.intermediate_size,
+                 .activation = config.activation,
+                 .score = kernels::RouterScore::kSigmoid,
+                 .scale_inputs = true};
+  RETURN_IF_ERROR(ReadExpertCounts(fields, 1, moe));
+  ASSIGN_OR_RETURN(const auto step,
+                   fields.Integer("interleave_moe_layer_step", 1, kMaxConfigLayers));
+  ASSIGN_OR_RETURN(const auto given, ReadLayerSet(fields, config, "moe_layers"));
+  ASSIGN_OR_RETURN(const auto dense, fields.Integer("intermediate_size_mlp", 1, kMaxConfigWidth));
+  for (size_t i = 0; i < config.spec.layers.size(); ++i) {
+    LayerSpec& layer = config.spec.layers[i];
+    layer.mlp.has_bias = false;
+    const bool has_experts =
+        given ? bool{(*given)[i]} : static_cast<int64_t>(i + 1) % step.value_or(1) == 0;
+    if (has_experts) {
+      // The shared expert is as wide as the others.
+      layer.mlp.module = "feed_forward.shared_expert";
+      layer.moe = moe;
+    } else {
+      if (!dense) return fields.Missing("intermediate_size_mlp");
+      layer.mlp.module = "feed_forward";
+      layer.mlp.intermediate_size = *dense;
+    }
+  }
+  config.intermediate_size = dense.value_or(config.intermediate_size);
+  return {};
+}
+
+constexpr ConfigDefaults kDefaults = {.head_dim = 128, .kv_heads = 8, .rms_norm_eps = 1e-5};
+constexpr ConfigDefaults kNestedDefaults = {
+    .head_dim = 128, .kv_heads = 8, .rms_norm_eps = 1e-5, .is_nested = true};
 
 }  // namespace
 
-const ModelFamily kLlama4 = {"Llama4ForConditionalGeneration", Describe};
-const ModelFamily kLlama4Text = {"Llama4ForCausalLM", Describe};
+const ModelFamily kLlama4 = {"Llama4ForConditionalGeneration", "llama4", kNestedDefaults, Read};
+const ModelFamily kLlama4Text = {"Llama4ForCausalLM", "llama4_text", kDefaults, Read};
 
 }  // namespace sluice

@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "kernels/linear.h"
 #include "models/decoder.h"
-#include "models/registry.h"
 #include "models/weight_loader.h"
 
 namespace sluice {
@@ -100,7 +99,7 @@ Status CheckExperts(const DecoderWeights& weights) {
 }  // namespace
 
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint) {
-  ASSIGN_OR_RETURN(const DecoderSpec spec, DescribeModel(config));
+  const DecoderSpec& spec = config.spec;
   DecoderWeights unfilled;
   return CheckParameters(ListParameters(spec, unfilled), checkpoint, *config.scheme,
                          spec.tied_head);
@@ -109,7 +108,7 @@ Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint) {
 Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& options,
                               int num_threads) {
   RETURN_IF_ERROR(CheckOptions(options));
-  ASSIGN_OR_RETURN(const DecoderSpec spec, DescribeModel(config));
+  const DecoderSpec& spec = config.spec;
   DecoderWeights unfilled;
   const ParameterList parameters = ListParameters(spec, unfilled);
   ModelMemory memory;
@@ -131,7 +130,7 @@ Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem
                                          ModelConfig config, const ModelOptions& options,
                                          const LoadProgress& progress) {
   RETURN_IF_ERROR(CheckOptions(options));
-  ASSIGN_OR_RETURN(DecoderSpec spec, DescribeModel(config));
+  DecoderSpec spec = config.spec;
   DecoderWeights weights;
   const ParameterList parameters = ListParameters(spec, weights);
   if (options.load_format == ModelOptions::LoadFormat::kDummy) {

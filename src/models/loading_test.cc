@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_testing.h"
+#include "checkpoint/generation_config.h"
 #include "kernels/linear.h"
 #include "models/model_testing.h"
 #include "models/registry.h"
@@ -269,9 +270,8 @@ TEST(PlanTest, CountsEveryByteOfTheWeights) {
     const auto memory = PlanModel(*config, options, 2);
     ASSERT_TRUE(memory);
     ThreadPool pool(2);
-    const auto spec = DescribeModel(*config);
     DecoderWeights weights;
-    const ParameterList list = ListParameters(*spec, weights);
+    const ParameterList list = ListParameters(config->spec, weights);
     const auto checkpoint = Checkpoint::Open(DataFolder(name));
     ASSERT_TRUE(LoadParameters(pool, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
     int64_t bytes = 0;
@@ -332,11 +332,11 @@ TEST(PlanTest, RefusesTypesByName) {
   EXPECT_THAT(PlanModel(Llama1B(), options, 1).error().message, HasSubstr("F16"));
 }
 
-TEST(RegistryTest, EveryKnownConfigurationHasAFamily) {
-  EXPECT_EQ(SupportedArchitectures(), KnownArchitectures());
-  ModelConfig config = Llama1B();
-  config.architecture = "OtherForCausalLM";
-  EXPECT_THAT(PlanModel(config, {}, 1).error().message,
+TEST(RegistryTest, OtherArchitecturesAreRefusedWithTheSupportedOnes) {
+  const auto config = ParseModelConfig(*json::Parse(R"({"architectures": ["OtherForCausalLM"]})"));
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(config.error().message,
               AllOf(HasSubstr("OtherForCausalLM"), HasSubstr("LlamaForCausalLM")));
 }
 

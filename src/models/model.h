@@ -11,10 +11,10 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "checkpoint/model_config.h"
 #include "kernels/attention.h"
 #include "kernels/draw_settings.h"
 #include "models/kv_cache.h"
+#include "models/model_config.h"
 
 namespace sluice {
 
@@ -123,8 +123,4 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
 Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem::path& folder,
                                          ModelConfig config, const ModelOptions& options,
                                          const LoadProgress& progress = {});
-
-// Architectures that LoadModel knows, sorted.
-std::vector<std::string> SupportedArchitectures();
-
 }  // namespace sluice

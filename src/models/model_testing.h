@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
-#include "checkpoint/model_config.h"
 #include "models/model.h"
+#include "models/model_config.h"
 
 namespace sluice::testing {
 

@@ -10,7 +10,6 @@
 #include "checkpoint/checkpoint_testing.h"
 #include "checkpoint/scheme.h"
 #include "models/model_testing.h"
-#include "models/registry.h"
 #include "models/weight_loader.h"
 
 namespace sluice {
@@ -125,9 +124,8 @@ TEST(QuantizedLoadingTest, ThePlanCountsEveryByteAndLittleIsAdded) {
     const auto memory = PlanModel(*config, SmallOptions(ElementType::kBF16, ElementType::kBF16), 2);
     ASSERT_TRUE(memory) << memory.error().message;
     ThreadPool pool(2);
-    const auto spec = DescribeModel(*config);
     DecoderWeights weights;
-    const ParameterList list = ListParameters(*spec, weights);
+    const ParameterList list = ListParameters(config->spec, weights);
     const auto checkpoint = Checkpoint::Open(DataFolder(name));
     ASSERT_TRUE(LoadParameters(pool, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
     int64_t bytes = 0, stored = 0, row_scales = 0;

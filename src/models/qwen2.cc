@@ -1,22 +1,22 @@
 // Qwen 2 and 2.5: as Llama, with biases on q, k and v, and a sliding window where config.json asks
 // for one.
+#include "models/family_fields.h"
 #include "models/registry.h"
 
 namespace sluice {
 namespace {
 
-Result<DecoderSpec> Describe(const ModelConfig& config) {
-  DecoderSpec spec = DescribePlainDecoder(config);
-  for (LayerSpec& layer : spec.layers) {
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  for (LayerSpec& layer : config.spec.layers) {
     layer.attention.qkv_bias = true;
     layer.attention.output_bias = false;
     layer.mlp.has_bias = false;
   }
-  return spec;
+  return ReadSlidingAttention(fields, config);
 }
 
 }  // namespace
 
-const ModelFamily kQwen2 = {"Qwen2ForCausalLM", Describe};
+const ModelFamily kQwen2 = {"Qwen2ForCausalLM", "qwen2", {.kv_heads = 32}, Read};
 
 }  // namespace sluice

@@ -1,21 +1,21 @@
-// Qwen3 dense: as Llama, with an RMS norm of each head of q and k before rope. Its bias is on the
-// attention alone.
+// Qwen3 dense: as Llama, with an RMS norm of each head of q and k before rope, and a sliding window
+// where config.json asks for one. Its bias is on the attention alone.
+#include "models/family_fields.h"
 #include "models/registry.h"
 
 namespace sluice {
 namespace {
 
-Result<DecoderSpec> Describe(const ModelConfig& config) {
-  DecoderSpec spec = DescribePlainDecoder(config);
-  for (LayerSpec& layer : spec.layers) {
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  for (LayerSpec& layer : config.spec.layers) {
     layer.attention.qk_norm = QkNorm::kBeforeRope;
     layer.mlp.has_bias = false;
   }
-  return spec;
+  return ReadSlidingAttention(fields, config);
 }
 
 }  // namespace
 
-const ModelFamily kQwen3 = {"Qwen3ForCausalLM", Describe};
+const ModelFamily kQwen3 = {"Qwen3ForCausalLM", "qwen3", {.head_dim = 128}, Read};
 
 }  // namespace sluice

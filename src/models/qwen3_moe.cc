@@ -1,31 +1,40 @@
 // Qwen3-MoE: the attention of Qwen3; in most layers experts in place of the MLP, chosen by a
 // softmax over all of them, whose weights scale the experts' outputs.
+#include "models/family_fields.h"
 #include "models/registry.h"
 
 namespace sluice {
 namespace {
 
-Result<DecoderSpec> Describe(const ModelConfig& config) {
-  DecoderSpec spec = DescribePlainDecoder(config);
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    LayerSpec& layer = spec.layers[i];
+// Source: transformers' Qwen3MoeConfig and Qwen3MoeDecoderLayer.
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadFullAttention(fields, config));
+  MoeSpec moe = {.router_module = "mlp.gate",
+                 .experts_module = "mlp.experts",
+                 .activation = config.activation,
+                 .score = kernels::RouterScore::kSoftmax};
+  RETURN_IF_ERROR(ReadExpertCounts(fields, std::nullopt, moe));
+  ASSIGN_OR_RETURN(moe.intermediate_size,
+                   fields.RequiredInteger("moe_intermediate_size", 1, kMaxConfigWidth));
+  ASSIGN_OR_RETURN(const auto normalize, fields.Bool("norm_topk_prob"));
+  moe.normalize = normalize.value_or(false);
+  ASSIGN_OR_RETURN(const auto step, fields.Integer("decoder_sparse_step", 1, kMaxConfigLayers));
+  ASSIGN_OR_RETURN(const auto dense, ReadLayerSet(fields, config, "mlp_only_layers"));
+  for (size_t i = 0; i < config.spec.layers.size(); ++i) {
+    LayerSpec& layer = config.spec.layers[i];
     layer.attention.qk_norm = QkNorm::kBeforeRope;
     layer.mlp.has_bias = false;
-    if (!config.experts->layers[i]) continue;
+    const bool has_experts =
+        static_cast<int64_t>(i + 1) % step.value_or(1) == 0 && !(dense && (*dense)[i]);
+    if (!has_experts) continue;
     layer.mlp.intermediate_size = 0;
-    layer.moe = MoeSpec{.router_module = "mlp.gate",
-                        .experts_module = "mlp.experts",
-                        .num_experts = config.experts->num_experts,
-                        .top_k = config.experts->experts_per_token,
-                        .intermediate_size = config.experts->intermediate_size,
-                        .score = kernels::RouterScore::kSoftmax,
-                        .normalize = config.experts->normalize};
+    layer.moe = moe;
   }
-  return spec;
+  return {};
 }
 
 }  // namespace
 
-const ModelFamily kQwen3Moe = {"Qwen3MoeForCausalLM", Describe};
+const ModelFamily kQwen3Moe = {"Qwen3MoeForCausalLM", "qwen3_moe", {.kv_heads = 4}, Read};
 
 }  // namespace sluice

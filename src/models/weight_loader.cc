@@ -310,7 +310,8 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
     for (const ParameterPart& part : vector.parts) {
       const StoredTensor& tensor = *checkpoint.Find(part.name);
       for (int64_t i = 0; i < part.rows; ++i) {
-        vector.target->push_back(StoredNumber(tensor.bytes().data(), tensor.info->type, i));
+        vector.target->push_back(StoredNumber(tensor.bytes().data(), tensor.info->type, i) +
+                                 vector.offset);
       }
       meter.Add(static_cast<int64_t>(tensor.info->size_bytes));
     }

@@ -23,21 +23,35 @@ void AddLinear(ParameterList& list, const std::vector<ParameterPart>& modules, i
   list.vectors.push_back(std::move(vector));
 }
 
-void AddNorm(ParameterList& list, const std::string& module, int64_t size,
+void AddNorm(ParameterList& list, const std::string& module, int64_t size, float offset,
              std::vector<float>& target) {
-  list.vectors.push_back({VectorParameter::Kind::kNorm, {{module + ".weight", size}}, &target});
+  list.vectors.push_back(
+      {VectorParameter::Kind::kNorm, {{module + ".weight", size}}, &target, offset});
+}
+
+// The norm before or after a sub-layer of `layer`, where there is one.
+void AddLayerNorm(ParameterList& list, const std::string& layer, const std::string& module,
+                  const DecoderSpec& spec, std::vector<float>& target) {
+  if (module.empty()) return;
+  AddNorm(list, fmt::format("{}.{}", layer, module), spec.hidden_size, spec.norm_weight_offset,
+          target);
 }
 
 void AddAttention(ParameterList& list, const std::string& prefix, const AttentionSpec& spec,
-                  int64_t hidden_size, AttentionWeights& weights) {
+                  const DecoderSpec& decoder, AttentionWeights& weights) {
+  const int64_t hidden_size = decoder.hidden_size;
+  const float offset = decoder.norm_weight_offset;
   AddLinear(list,
             {{prefix + ".q_proj", spec.q_width()},
              {prefix + ".k_proj", spec.kv_width()},
              {prefix + ".v_proj", spec.kv_width()}},
             hidden_size, spec.qkv_bias, weights.qkv);
   if (spec.qk_norm == QkNorm::kBeforeRope) {
-    AddNorm(list, prefix + ".q_norm", spec.head_dim, weights.q_norm);
-    AddNorm(list, prefix + ".k_norm", spec.head_dim, weights.k_norm);
+    AddNorm(list, prefix + ".q_norm", spec.head_dim, offset, weights.q_norm);
+    AddNorm(list, prefix + ".k_norm", spec.head_dim, offset, weights.k_norm);
+  } else if (spec.qk_norm == QkNorm::kWholeWidth) {
+    AddNorm(list, prefix + ".q_norm", spec.q_width(), offset, weights.q_norm);
+    AddNorm(list, prefix + ".k_norm", spec.kv_width(), offset, weights.k_norm);
   } else if (spec.qk_norm == QkNorm::kAfterRopeUnweighted) {
     weights.q_norm.assign(static_cast<size_t>(spec.head_dim), 1.0f);
     weights.k_norm = weights.q_norm;
@@ -111,18 +125,20 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights) {
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const std::string prefix = fmt::format("model.layers.{}", i);
     LayerWeights& layer = weights.layers[i];
-    AddNorm(list, prefix + ".input_layernorm", spec.hidden_size, layer.attention_norm);
-    AddAttention(list, prefix + ".self_attn", spec.layers[i].attention, spec.hidden_size,
-                 layer.attention);
-    AddNorm(list, prefix + ".post_attention_layernorm", spec.hidden_size, layer.mlp_norm);
     const LayerSpec& layer_spec = spec.layers[i];
+    AddLayerNorm(list, prefix, layer_spec.attention_norms.before, spec,
+                 layer.attention_norms.before);
+    AddAttention(list, prefix + ".self_attn", layer_spec.attention, spec, layer.attention);
+    AddLayerNorm(list, prefix, layer_spec.attention_norms.after, spec, layer.attention_norms.after);
+    AddLayerNorm(list, prefix, layer_spec.mlp_norms.before, spec, layer.mlp_norms.before);
     if (layer_spec.mlp.intermediate_size > 0) {
       AddMlp(list, fmt::format("{}.{}", prefix, layer_spec.mlp.module), layer_spec.mlp,
              spec.hidden_size, layer.mlp);
     }
     if (layer_spec.moe) AddMoe(list, prefix, *layer_spec.moe, spec.hidden_size, layer.moe);
+    AddLayerNorm(list, prefix, layer_spec.mlp_norms.after, spec, layer.mlp_norms.after);
   }
-  AddNorm(list, "model.norm", spec.hidden_size, weights.final_norm);
+  AddNorm(list, "model.norm", spec.hidden_size, spec.norm_weight_offset, weights.final_norm);
   if (!spec.tied_head) {
     AddLinear(list, {{"lm_head", spec.vocab_size}}, spec.hidden_size, /*has_bias=*/false,
               weights.head);

@@ -34,11 +34,11 @@ struct ExpertWeights {
 };
 
 struct AttentionWeights {
-  LinearWeights qkv;          // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v
-  std::vector<float> q_norm;  // [head_dim], or empty
-  std::vector<float> k_norm;  // [head_dim], or empty
-  LinearWeights output;       // [hidden, q_width]
-  KvScales kv_scales;         // of an FP8 cache
+  LinearWeights qkv;  // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v
+  // [head_dim], with QkNorm::kWholeWidth [q_width] and [kv_width], or empty.
+  std::vector<float> q_norm, k_norm;
+  LinearWeights output;  // [hidden, q_width]
+  KvScales kv_scales;    // of an FP8 cache
 };
 
 struct MlpWeights {
@@ -52,10 +52,15 @@ struct MoeWeights {
   ExpertWeights down;     // [hidden, intermediate] each
 };
 
+// The RMS norms around a sub-layer.
+struct NormWeights {
+  std::vector<float> before, after;  // [hidden], or empty
+};
+
 struct LayerWeights {
-  std::vector<float> attention_norm;  // [hidden]
+  NormWeights attention_norms;
   AttentionWeights attention;
-  std::vector<float> mlp_norm;  // [hidden]
+  NormWeights mlp_norms;
   MlpWeights mlp;
   MoeWeights moe;
 };
@@ -104,6 +109,7 @@ struct VectorParameter {
   Kind kind = Kind::kNorm;
   std::vector<ParameterPart> parts;
   std::vector<float>* target = nullptr;
+  float offset = 0;  // added to every stored number
 
   int64_t rows() const;
 };

@@ -78,7 +78,8 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
   layout.residual = take(rows * spec.hidden_size * 4);
   layout.delta = take(rows * spec.hidden_size * 4);
   layout.normed = take(rows * std::max(spec.hidden_size, attention.q_width()) * row_bytes);
-  layout.cos_sin = take(rows * attention.head_dim * 4);
+  layout.cos_sin =
+      take(static_cast<int64_t>(spec.rope_tables.size()) * rows * attention.head_dim * 4);
   layout.mlp_rows = std::min(rows, kMlpRows);
   if (largest.experts > 0)
     layout.moe_pairs = std::max(largest.top_k, std::min(rows * largest.top_k, kMoePairs));

@@ -32,7 +32,7 @@ struct WorkspaceLayout {
   int64_t residual = 0;  // [rows, hidden] F32
   int64_t delta = 0;     // [rows, hidden] F32: what the last sub-layer adds to the residual
   int64_t normed = 0;    // [rows, max(hidden, q_width)] row type: input of the next matrix product
-  int64_t cos_sin = 0;   // [rows, head_dim] F32
+  int64_t cos_sin = 0;   // [rope tables, rows of the step, head_dim] F32
   int64_t rounded = 0;   // [rounded_rows, widest input] I8, F32, or two BF16: inputs of a product
   int64_t rounded_scales = 0;  // [rounded_rows, or moe_pairs] F32
   int64_t rounded_rows = 0;    // rows that are rounded or split at once

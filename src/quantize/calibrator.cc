@@ -6,13 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "kernels/embedding.h"
-#include "kernels/rms_norm.h"
-#include "kernels/rope.h"
 #include "models/kv_cache.h"
 #include "models/layers/attention.h"
 #include "models/layers/mlp.h"
 #include "models/layers/moe.h"
+#include "models/layers/residual.h"
 #include "models/weight_loader.h"
 #include "models/workspace.h"
 
@@ -82,7 +80,7 @@ class LayerwiseCalibrator : public Calibrator {
                                    *config_.scheme, options_.compute_type, {}));
     for (const auto& sequence : sequences_) {
       auto& states = states_.emplace_back(sequence.size() * static_cast<size_t>(spec_.hidden_size));
-      kernels::Embedding(pool_, weights_.embedding, sequence, states.data());
+      Embed(pool_, spec_, weights_.embedding, sequence, states.data());
     }
     weights_.embedding = {};
     return {};
@@ -120,7 +118,6 @@ class LayerwiseCalibrator : public Calibrator {
                    const std::vector<int32_t>& tokens, std::vector<float>& states, KvCache& cache,
                    StepObserver& observer) {
     const auto rows = static_cast<int64_t>(tokens.size());
-    const int64_t hidden = spec_.hidden_size;
     const kernels::AttentionSlice slice{0, static_cast<int32_t>(rows), 0, blocks_.data()};
     const StepInput input{.tokens = tokens,
                           .positions = {positions_.data(), tokens.size()},
@@ -130,27 +127,28 @@ class LayerwiseCalibrator : public Calibrator {
                     .input = input,
                     .workspace = *workspace_,
                     .options = options_,
+                    .hidden_size = spec_.hidden_size,
                     .norm_eps = spec_.norm_eps,
                     .splits_inputs = spec_.SplitsInputs(options_.compute_type),
                     .observer = &observer};
     float* residual = workspace_->residual();
     float* delta = workspace_->delta();
     std::memcpy(residual, states.data(), states.size() * sizeof(float));
-    kernels::RopeTable(pool_, input.positions, spec_.rope_frequencies, workspace_->cos_sin());
+    FillRopeTables(step, spec_);
     const LayerCache layer_cache{cache.layer(0), input.slices};
-    kernels::RmsNorm(pool_, residual, hidden, weights.attention_norm.data(), spec_.norm_eps, rows,
-                     hidden, workspace_->normed(),
-                     step.InputType(weights.attention.qkv.inputs.format));
+    EnterSublayer(step, weights.attention_norms.before, /*add=*/false, rows,
+                  step.InputType(weights.attention.qkv.inputs.format));
     ProjectAndAppend(step, spec.attention, weights.attention, layer_cache);
     Attend(step, spec.attention, weights.attention, layer_cache);
     ProjectOutput(step, spec.attention, weights.attention, rows);
-    kernels::AddRmsNorm(pool_, residual, delta, weights.mlp_norm.data(), spec_.norm_eps, rows,
-                        hidden, workspace_->normed(),
-                        step.InputType(weights.mlp.gate_up.inputs.format));
+    LeaveSublayer(step, weights.attention_norms.after, rows);
+    EnterSublayer(step, weights.mlp_norms.before, /*add=*/true, rows,
+                  step.InputType(weights.mlp.gate_up.inputs.format));
     if (spec.moe)
       Moe(step, spec, weights, rows);
     else
       Mlp(step, spec.mlp, weights.mlp, rows);
+    LeaveSublayer(step, weights.mlp_norms.after, rows);
     for (size_t i = 0; i < states.size(); ++i) states[i] = residual[i] + delta[i];
   }
 

@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/model_config.h"
+#include "models/model_config.h"
 #include "models/weights.h"
 #include "quantize/input_statistics.h"
 

@@ -7,10 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/model_config.h"
 #include "models/kv_cache.h"
 #include "models/matrix_source.h"
-#include "models/registry.h"
+#include "models/model_config.h"
 #include "models/weight_loader.h"
 #include "models/workspace.h"
 
@@ -23,7 +22,7 @@ class Predictor {
   static Result<Predictor> Load(ThreadPool& pool, const std::filesystem::path& folder,
                                 int64_t longest, ModelOptions::ActivationRounding activations) {
     ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(folder));
-    ASSIGN_OR_RETURN(const DecoderSpec spec, DescribeModel(config));
+    const DecoderSpec& spec = config.spec;
     ModelOptions options;
     options.max_rows = longest;
     options.max_slices = 1;
@@ -89,7 +88,7 @@ struct OpenedModel {
     ASSIGN_OR_RETURN(opened.config, LoadModelConfig(folder));
     ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(folder));
     opened.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
-    ASSIGN_OR_RETURN(const DecoderSpec spec, DescribeModel(opened.config));
+    const DecoderSpec& spec = opened.config.spec;
     opened.list = ListParameters(spec, opened.weights);
     RETURN_IF_ERROR(
         CheckParameters(opened.list, *opened.checkpoint, *opened.config.scheme, spec.tied_head));

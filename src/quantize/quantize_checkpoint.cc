@@ -12,9 +12,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "checkpoint/model_config.h"
 #include "checkpoint/scheme.h"
-#include "models/registry.h"
+#include "models/model_config.h"
 #include "models/weight_loader.h"
 #include "quantize/calibrator.h"
 #include "quantize/quantize_plan.h"
@@ -534,7 +533,7 @@ Result<QuantizeReport> QuantizeCheckpoint(ThreadPool& pool, const fs::path& sour
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(source));
   RETURN_IF_ERROR(CheckRequest(out, config, options));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(source));
-  ASSIGN_OR_RETURN(const DecoderSpec spec, DescribeModel(config));
+  const DecoderSpec& spec = config.spec;
   DecoderWeights weights;
   const ParameterList list = ListParameters(spec, weights);
   RETURN_IF_ERROR(CheckParameters(list, checkpoint, *config.scheme, spec.tied_head));

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/model_config.h"
+#include "models/model_config.h"
 #include "models/weights.h"
 #include "quantize/quantize_checkpoint.h"
 #include "quantize/safetensors_writer.h"

@@ -10,8 +10,8 @@
 
 #include "base/source_path_testing.h"
 #include "checkpoint/checkpoint_testing.h"
-#include "checkpoint/model_config.h"
 #include "checkpoint/scheme.h"
+#include "models/model_config.h"
 #include "quantize/compare_models.h"
 #include "quantize/quantize_checkpoint.h"
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
-#include "checkpoint/model_config.h"
+#include "checkpoint/generation_config.h"
 #include "checkpoint/scheme.h"
 
 namespace sluice {

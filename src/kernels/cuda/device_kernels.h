@@ -37,16 +37,18 @@ struct RowsOut {
   float static_scale = 1;
 };
 
-// out[i, :] = table[tokens[i], :] as F32. table: BF16 [vocab, cols].
+// out[i, :] = table[tokens[i], :] * scale as F32. table: BF16 [vocab, cols].
 struct EmbeddingArgs {
   const int32_t* tokens;
   const uint16_t* table;
   int64_t rows, cols;
   float* out;
+  float scale = 1;
 };
 
 // residual += delta where delta is not null (the sum is written back); then out = weight * residual
-// * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where that is not null.
+// * rsqrt(mean(residual^2) + eps), and the same as F32 into out_f32 where that is not null. Without
+// delta, F32 rows of `out` may be those of `residual`.
 // REQUIRES: cols <= 32768.
 struct RmsNormArgs {
   float* residual;  // [rows, cols]
@@ -150,12 +152,14 @@ struct AttentionArgs {
   uint16_t* out;    // BF16 [rows, num_heads, head_dim]
 };
 
-// out[m, i] = silu(x[m, i]) * x[m, width + i]. x: kF32 or kBF16 [rows, 2 * width].
+// out[m, i] = silu(x[m, i]) * x[m, width + i], with gelu by tanh (kernels/gelu_mul.h) in place of
+// silu where `gelu`. x: kF32 or kBF16 [rows, 2 * width].
 struct SiluMulArgs {
   const void* x;
   ElementType x_type;
   int64_t rows, width;
   RowsOut out;
+  bool gelu = false;
 };
 
 // x (kF32 or kBF16) [rows, cols] to `out`. For kNvF4 both may be the same rows of BF16.

@@ -12,6 +12,7 @@ __global__ void EmbeddingKernel(RowsLaunch<device::EmbeddingArgs> launch) {
   float values[kVector];
   LoadVector(args.table, ElementType::kBF16, args.tokens[row] * args.cols + col, count, launch.wide,
              values);
+  for (int i = 0; i < kVector; ++i) values[i] *= args.scale;
   StoreVector(args.out, ElementType::kF32, row * args.cols + col, count, launch.wide, values, 1);
 }
 

@@ -8,15 +8,18 @@ __global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
   const int64_t row = blockIdx.x;
   // A row's scale needs all its results before the first is written: they are computed twice, which
   // costs less than a place for a row of any width.
-  WriteRow(args.out, row, args.width, launch.wide,
-           [&](int64_t col, int count, float(&values)[kVector]) {
-             const int64_t gate = row * 2 * args.width + col;
-             float up[kVector];
-             LoadVector(args.x, args.x_type, gate, count, launch.wide, values);
-             LoadVector(args.x, args.x_type, gate + args.width, count, launch.wide, up);
-             for (int i = 0; i < kVector; ++i)
-               values[i] = values[i] / (1.0f + expf(-values[i])) * up[i];
-           });
+  WriteRow(
+      args.out, row, args.width, launch.wide, [&](int64_t col, int count, float(&values)[kVector]) {
+        const int64_t gate = row * 2 * args.width + col;
+        float up[kVector];
+        LoadVector(args.x, args.x_type, gate, count, launch.wide, values);
+        LoadVector(args.x, args.x_type, gate + args.width, count, launch.wide, up);
+        for (int i = 0; i < kVector; ++i) {
+          const float z = values[i];
+          const float exponent = args.gelu ? z * (-1.5957691216f - 0.0713548163f * (z * z)) : -z;
+          values[i] = z / (1.0f + expf(exponent)) * up[i];
+        }
+      });
 }
 
 }  // namespace

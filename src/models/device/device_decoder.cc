@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <stdexcept>
 
 #include "base/check.h"
@@ -114,6 +113,21 @@ void DeviceDecoder::Norm(const Rows& rows, const float* delta, const float* weig
                                                     .out_f32 = out_f32});
 }
 
+void DeviceDecoder::NormDelta(const float* weight, int64_t rows) {
+  if (weight == nullptr) return;
+  float* const delta = At<float>(parts_.layout.delta);
+  parts_.kernels.rms_norm(parts_.stream->handle(),
+                          {.residual = delta,
+                           .delta = nullptr,
+                           .delta_type = ElementType::kF32,
+                           .weight = weight,
+                           .eps = spec_.norm_eps,
+                           .rows = rows,
+                           .cols = spec_.hidden_size,
+                           .out = {.data = delta, .type = ElementType::kF32},
+                           .out_f32 = nullptr});
+}
+
 device::LinearArgs DeviceDecoder::ProductOf(const DeviceLinearWeights& weights,
                                             const device::RowsOut& x, int64_t rows, void* y,
                                             ElementType y_type) const {
@@ -157,13 +171,17 @@ void DeviceDecoder::MultiplyExperts(const DeviceExpertWeights& weights, int64_t 
                                  .row_begin = At<int32_t>(parts_.layout.row_begin)});
 }
 
-// silu(gate) * up of the rows that the last product wrote to `gate_up`.
-device::RowsOut DeviceDecoder::Activate(const DeviceInputs& inputs, int64_t rows, int64_t width) {
+// activation(gate) * up of the rows that the last product wrote to `gate_up`.
+device::RowsOut DeviceDecoder::ApplyGate(Activation activation, const DeviceInputs& inputs,
+                                         int64_t rows, int64_t width) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
   const device::RowsOut out = RowsAt(layout.activated, layout.activated_scales, inputs);
-  parts_.kernels.silu_mul(
-      parts_.stream->handle(),
-      {.x = At(layout.gate_up), .x_type = layout.wide, .rows = rows, .width = width, .out = out});
+  parts_.kernels.silu_mul(parts_.stream->handle(), {.x = At(layout.gate_up),
+                                                    .x_type = layout.wide,
+                                                    .rows = rows,
+                                                    .width = width,
+                                                    .out = out,
+                                                    .gelu = activation == Activation::kGeluTanh});
   return out;
 }
 
@@ -182,7 +200,7 @@ void DeviceDecoder::ProjectAndAppend(const AttentionSpec& spec, const DeviceLaye
   args.eps = spec_.norm_eps;
   args.rope = spec.rope;
   args.interleaved = spec.rope_style == kernels::RopeStyle::kInterleaved;
-  args.cos_sin = At<float>(layout.cos_sin);
+  args.cos_sin = At<float>(layout.cos_sin) + spec.rope_table * rows * spec.head_dim;
   args.positions = parts_.inputs.positions();
   if (spec.temperature_tuning) {
     args.temperature_floor = static_cast<float>(spec.temperature_tuning->floor_scale);
@@ -199,7 +217,7 @@ void DeviceDecoder::Attend(const AttentionSpec& spec, const device::KvArrays& ca
   device::AttentionArgs args = parts_.inputs.Attention(spec.span, group);
   args.q = At<uint16_t>(parts_.layout.q);
   args.num_heads = spec.num_heads;
-  args.scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
+  args.scale = spec.softmax_scale();
   args.cache = cache;
   args.partials = At<float>(parts_.layout.partials);
   args.out = At<uint16_t>(parts_.layout.attended);
@@ -249,7 +267,7 @@ void DeviceDecoder::Mlp(const MlpSpec& spec, const DeviceLayerWeights& weights, 
     x.data = static_cast<std::byte*>(x.data) + first * hidden * BytesOf(x.type);
     if (x.scales != nullptr) x.scales += first;
     Multiply(weights.gate_up, x, count, At(layout.gate_up), layout.wide);
-    x = Activate(weights.down.inputs, count, spec.intermediate_size);
+    x = ApplyGate(spec.activation, weights.down.inputs, count, spec.intermediate_size);
     Multiply(weights.down, x, count, At<float>(layout.delta) + first * hidden, ElementType::kF32);
   }
 }
@@ -304,7 +322,7 @@ void DeviceDecoder::RunChosen(const MoeSpec& spec, const DeviceLayerWeights& wei
                                       .out = x});
   MultiplyExperts(weights.expert_gate_up, spec.num_experts, x, pairs, At(layout.gate_up),
                   layout.wide);
-  x = Activate(weights.expert_down.first.inputs, pairs, spec.intermediate_size);
+  x = ApplyGate(spec.activation, weights.expert_down.first.inputs, pairs, spec.intermediate_size);
   MultiplyExperts(weights.expert_down, spec.num_experts, x, pairs, At(layout.expert_results),
                   ElementType::kF32);
   parts_.kernels.combine_experts(handle, {.y = At(layout.expert_results),
@@ -352,13 +370,17 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
                                     .table = weights.embedding,
                                     .rows = rows.count,
                                     .cols = hidden,
-                                    .out = rows.residual});
+                                    .out = rows.residual,
+                                    .scale = spec_.embedding_scale});
   const int head_dim = spec_.layers.front().attention.head_dim;
-  parts_.kernels.rope_table(handle, {.positions = parts_.inputs.positions(),
-                                     .frequencies = weights.rope_frequencies,
-                                     .rows = rows.count,
-                                     .head_dim = head_dim,
-                                     .cos_sin = At<float>(layout.cos_sin)});
+  for (int64_t table = 0; table < static_cast<int64_t>(spec_.rope_tables.size()); ++table) {
+    parts_.kernels.rope_table(
+        handle, {.positions = parts_.inputs.positions(),
+                 .frequencies = weights.rope_frequencies + table * head_dim / 2,
+                 .rows = rows.count,
+                 .head_dim = head_dim,
+                 .cos_sin = At<float>(layout.cos_sin) + table * rows.count * head_dim});
+  }
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     const LayerSpec& layer = spec_.layers[i];
     const DeviceLayerWeights& mine = weights.layers[i];
@@ -376,12 +398,14 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
       attended = At<uint16_t>(layout.attended_last);
     }
     ProjectOutput(layer.attention, mine, attended, rows.count);
+    NormDelta(mine.attention_norm_after, rows.count);
     Norm(rows, delta, mine.mlp_norm, mine.gate_up.inputs,
          layer.moe ? At<float>(layout.normed_f32) : nullptr);
     if (layer.moe)
       Moe(layer, mine, rows.count);
     else
       Mlp(layer.mlp, mine, rows.count);
+    NormDelta(mine.mlp_norm_after, rows.count);
   }
   Norm(rows, delta, weights.final_norm, weights.head.inputs, nullptr);
   Multiply(weights.head, Normed(weights.head.inputs), rows.count, At(layout.logits),

@@ -54,13 +54,16 @@ class DeviceDecoder final : public Model {
   device::RowsOut Normed(const DeviceInputs& inputs) const;
   void Norm(const Rows& rows, const float* delta, const float* weight, const DeviceInputs& inputs,
             float* out_f32);
+  // `delta` becomes its norm, where the layer has one behind the sub-layer (`weight` is not null).
+  void NormDelta(const float* weight, int64_t rows);
   device::LinearArgs ProductOf(const DeviceLinearWeights& weights, const device::RowsOut& x,
                                int64_t rows, void* y, ElementType y_type) const;
   void Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x, int64_t rows, void* y,
                 ElementType y_type);
   void MultiplyExperts(const DeviceExpertWeights& weights, int64_t num_experts,
                        const device::RowsOut& x, int64_t pairs, void* y, ElementType y_type);
-  device::RowsOut Activate(const DeviceInputs& inputs, int64_t rows, int64_t width);
+  device::RowsOut ApplyGate(Activation activation, const DeviceInputs& inputs, int64_t rows,
+                            int64_t width);
 
   void ProjectAndAppend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
                         const device::KvArrays& cache, int64_t group, int64_t rows);

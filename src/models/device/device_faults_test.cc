@@ -105,9 +105,9 @@ TEST(DeviceFaultsTest, AStepThatThrowsHalfwayTouchesNothingAfterwards) {
   ThreadPool threads(2);
   const auto model = LoadDeviceModel(device, *pool, threads, folder, *config, options);
   ASSERT_TRUE(model);
-  KvCache cache = KvCache::Wrap(KvLayoutOf(*DescribeModel(*config), options),
-                                KvGroups::Uniform(config->num_hidden_layers), blocks,
-                                *pool->Take(kv_bytes, "the KV cache"));
+  KvCache cache =
+      KvCache::Wrap(KvLayoutOf(config->spec, options), KvGroups::Uniform(config->num_hidden_layers),
+                    blocks, *pool->Take(kv_bytes, "the KV cache"));
   const std::vector<int32_t> tokens = SomeTokens(5, 4), rows = {0, 2, 4};
   std::vector<int32_t> positions(5), table(static_cast<size_t>(blocks));
   std::iota(positions.begin(), positions.end(), 0);

@@ -17,7 +17,6 @@
 #include "models/device/device_decoder.h"
 #include "models/device/device_sink.h"
 #include "models/matrix_source.h"
-#include "models/registry.h"
 #include "models/weight_loader.h"
 #include "models/workspace.h"
 
@@ -47,6 +46,19 @@ Status CheckOptions(const ModelOptions& options) {
   return {};
 }
 
+// What of the description the device's decoder does not compute; "" if nothing.
+std::string MissingKernel(const DecoderSpec& spec) {
+  if (spec.logit_scale != 1) return "scaled logits";
+  if (spec.logit_soft_cap != 0) return "a soft cap of logits";
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.attention_norms.before.empty() || layer.mlp_norms.before.empty())
+      return "layers without a norm before attention and MLP";
+    if (layer.attention.qk_norm == QkNorm::kWholeWidth)
+      return "a norm of q and k over all heads together";
+  }
+  return "";
+}
+
 Status CheckSpec(const DecoderSpec& spec) {
   const AttentionSpec& attention = spec.layers.front().attention;
   constexpr int64_t kMostHidden = 32768;  // of a row that one block of threads norms
@@ -64,6 +76,13 @@ Status CheckSpec(const DecoderSpec& spec) {
                             spec.hidden_size, kMostHidden),
                 "hidden_size");
   }
+  if (const std::string missing = MissingKernel(spec); !missing.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("this model has {}, which no kernel of devices computes; serve it with "
+                            "--device cpu",
+                            missing),
+                "device");
+  }
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.moe || layer.moe->num_experts <= kMostExperts) continue;
     return Fail(ErrorCode::kUnsupported,
@@ -75,11 +94,10 @@ Status CheckSpec(const DecoderSpec& spec) {
   return {};
 }
 
-Result<DecoderSpec> Describe(const ModelConfig& config, const ModelOptions& options) {
+Result<DecoderSpec> SpecFor(const ModelConfig& config, const ModelOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
-  ASSIGN_OR_RETURN(DecoderSpec spec, DescribeModel(config));
-  RETURN_IF_ERROR(CheckSpec(spec));
-  return spec;
+  RETURN_IF_ERROR(CheckSpec(config.spec));
+  return config.spec;
 }
 
 device::DeviceLinearOptions LinearOptionsOf(const ModelOptions& options) {
@@ -215,7 +233,10 @@ Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const Param
   }
   for (size_t i = 0; i < list.vectors.size(); ++i)
     RETURN_IF_ERROR(sink.Put(layout.vector(i), *list.vectors[i].target));
-  RETURN_IF_ERROR(sink.Put(layout.rope_frequencies(), spec.rope_frequencies));
+  std::vector<float> frequencies;
+  for (const std::vector<float>& table : spec.rope_tables)
+    frequencies.insert(frequencies.end(), table.begin(), table.end());
+  RETURN_IF_ERROR(sink.Put(layout.rope_frequencies(), frequencies));
   RETURN_IF_ERROR(parts.stream.Synchronize());
   RETURN_IF_ERROR(parts.uploader.Finish());
   layout.SetSameRowScales(sink.same_row_scales());
@@ -230,7 +251,7 @@ Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const Param
 
 Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOptions& options,
                                     const DeviceInfo& device) {
-  ASSIGN_OR_RETURN(const DecoderSpec spec, Describe(config, options));
+  ASSIGN_OR_RETURN(const DecoderSpec spec, SpecFor(config, options));
   DecoderWeights unfilled;
   const ParameterList list = ListParameters(spec, unfilled);
   ASSIGN_OR_RETURN(const DeviceWeightLayout layout,
@@ -254,7 +275,7 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
                                                const std::filesystem::path& folder,
                                                ModelConfig config, const ModelOptions& options,
                                                const LoadProgress& progress) {
-  ASSIGN_OR_RETURN(DecoderSpec spec, Describe(config, options));
+  ASSIGN_OR_RETURN(DecoderSpec spec, SpecFor(config, options));
   const QuantizationScheme& scheme = *config.scheme;
   DecoderWeights loaded;
   const ParameterList list = ListParameters(spec, loaded);

@@ -2,6 +2,7 @@
 #include "models/device/device_model.h"
 
 #include <cstring>
+#include <functional>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -58,6 +59,30 @@ TEST(DeviceModelTest, WhatItCannotDoIsRefusedByName) {
               HasSubstr("bfloat16 or fp8, not in F16"));
   EXPECT_THAT(PlanFailure("tiny-llama-bias", DeviceOptions()),
               HasSubstr("multiple of 8 inputs; serve this model on the CPU"));
+}
+
+TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
+  const EmulatedDevice device;
+  const auto refusal = [&](const std::function<void(DecoderSpec&)>& change) -> std::string {
+    auto config = *LoadModelConfig(DataFolder("llama-bf16"));
+    change(config.spec);
+    const auto memory = PlanDeviceModel(config, DeviceOptions(), device.info());
+    if (memory) return "";
+    EXPECT_EQ(memory.error().code, ErrorCode::kUnsupported);
+    EXPECT_THAT(memory.error().message, HasSubstr("serve it with --device cpu"));
+    return memory.error().message;
+  };
+  EXPECT_EQ(refusal([](DecoderSpec&) {}), "");
+  EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.logit_soft_cap = 30; }),
+              HasSubstr("a soft cap of logits"));
+  EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.logit_scale = 0.5f; }),
+              HasSubstr("scaled logits"));
+  EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.layers.back().mlp_norms.before = ""; }),
+              HasSubstr("without a norm before"));
+  EXPECT_THAT(refusal([](DecoderSpec& spec) {
+                spec.layers.back().attention.qk_norm = QkNorm::kWholeWidth;
+              }),
+              HasSubstr("over all heads together"));
 }
 
 TEST(DeviceModelTest, ADeviceTooSmallIsNamed) {
@@ -234,8 +259,8 @@ TEST(DeviceModelTest, GroupsOfTheCacheGiveTheSameLogits) {
   const KvGroups& groups = device.memory().kv_groups;
   ASSERT_GT(groups.num_groups(), 1);
   const int64_t per_sequence = Runner::BlocksPerSequence(options);
-  const auto spec = DescribeModel(*LoadModelConfig(DataFolder(name)));
-  KvCache cache = KvCache::Wrap(KvLayoutOf(*spec, options), groups,
+  const auto config = LoadModelConfig(DataFolder(name));
+  KvCache cache = KvCache::Wrap(KvLayoutOf(config->spec, options), groups,
                                 per_sequence * groups.num_groups(), device.kv_memory());
   std::vector<std::vector<int32_t>> tables(static_cast<size_t>(groups.num_groups()));
   for (int64_t block = per_sequence * groups.num_groups() - 1; block >= 0; --block)
@@ -360,9 +385,8 @@ std::vector<float> DecodeDeviceRow(const device::Weights& w, int64_t row) {
 void ExpectSameWeights(const std::filesystem::path& folder, ModelOptions::LoadFormat format) {
   const auto config = LoadModelConfig(folder);
   ASSERT_TRUE(config) << config.error().message;
-  const auto spec = DescribeModel(*config);
   DecoderWeights expected;
-  const ParameterList list = ListParameters(*spec, expected);
+  const ParameterList list = ListParameters(config->spec, expected);
   ThreadPool threads(2);
   const bool is_dummy = format == ModelOptions::LoadFormat::kDummy;
   const auto checkpoint = Checkpoint::Open(folder);
@@ -385,7 +409,7 @@ void ExpectSameWeights(const std::filesystem::path& folder, ModelOptions::LoadFo
   // The weights are the first that is taken of the pool.
   std::vector<DataFormat> formats;
   for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
-  const auto layout = DeviceWeightLayout::For(*spec, list, formats);
+  const auto layout = DeviceWeightLayout::For(config->spec, list, formats);
   ASSERT_TRUE(layout) << layout.error().message;
   EXPECT_EQ(layout->total_bytes(), memory->weight_bytes);
   const auto behind = pool->Take(DevicePool::kAlignment, "what lies behind the model");
@@ -433,16 +457,15 @@ TEST(DeviceSinkTest, KnowsWhichScalesOfRowsAreOneNumber) {
     for (const bool is_dummy : {false, true}) {
       SCOPED_TRACE(name);
       const auto config = LoadModelConfig(DataFolder(name));
-      const auto spec = DescribeModel(*config);
       DecoderWeights loaded;
-      const ParameterList list = ListParameters(*spec, loaded);
+      const ParameterList list = ListParameters(config->spec, loaded);
       ThreadPool threads(2);
       const auto checkpoint = Checkpoint::Open(DataFolder(name));
       ASSERT_TRUE(
           LoadParameters(threads, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
       std::vector<DataFormat> formats;
       for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
-      const auto layout = DeviceWeightLayout::For(*spec, list, formats);
+      const auto layout = DeviceWeightLayout::For(config->spec, list, formats);
       ASSERT_TRUE(layout);
       EmulatedDevice device;
       const auto stream = *device.CreateStream();
@@ -477,21 +500,20 @@ TEST(DeviceSinkTest, KnowsWhichScalesOfRowsAreOneNumber) {
 DeviceDecoderWeights PlacedWeights(const char* name, ModelOptions::ActivationRounding rounding,
                                    int compute_major) {
   const auto config = LoadModelConfig(DataFolder(name));
-  const auto spec = DescribeModel(*config);
   DecoderWeights loaded;
-  const ParameterList list = ListParameters(*spec, loaded);
+  const ParameterList list = ListParameters(config->spec, loaded);
   ThreadPool threads(1);
   const auto checkpoint = Checkpoint::Open(DataFolder(name));
   EXPECT_TRUE(LoadParameters(threads, list, *checkpoint, *config->scheme, ElementType::kBF16, {}));
   std::vector<DataFormat> formats;
   for (const MatrixParameter& matrix : list.matrices) formats.push_back(matrix.target->format);
-  const auto layout = DeviceWeightLayout::For(*spec, list, formats);
+  const auto layout = DeviceWeightLayout::For(config->spec, list, formats);
   EXPECT_TRUE(layout);
   ModelOptions options = DeviceOptions();
   options.activation_format = rounding;
   DeviceInfo info;
   info.compute_major = compute_major;
-  return PlaceWeights(*spec, list, loaded, *layout, DeviceRounding::For(options, info),
+  return PlaceWeights(config->spec, list, loaded, *layout, DeviceRounding::For(options, info),
                       reinterpret_cast<std::byte*>(DevicePool::kAlignment));
 }
 

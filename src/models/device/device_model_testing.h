@@ -12,7 +12,6 @@
 #include "device/emulated_device.h"
 #include "models/device/device_model.h"
 #include "models/model_testing.h"
-#include "models/registry.h"
 #include "models/workspace.h"
 
 namespace sluice::testing {
@@ -58,7 +57,7 @@ class DeviceRunner {
     kv_memory_ = *kv;
     // One group of all layers: the runner gives each sequence one table.
     auto cache = std::make_unique<KvCache>(
-        KvCache::Wrap(KvLayoutOf(*DescribeModel(*config), options),
+        KvCache::Wrap(KvLayoutOf(config->spec, options),
                       KvGroups::Uniform(config->num_hidden_layers), blocks, *kv));
     runner_ = std::make_unique<Runner>(*std::move(model), std::move(cache), options, 1);
   }

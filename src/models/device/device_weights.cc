@@ -242,8 +242,8 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
   }
   for (const VectorParameter& vector : list.vectors)
     layout.vectors_.push_back(cutter.Take(vector.rows() * 4));
-  layout.rope_frequencies_ =
-      cutter.Take(static_cast<int64_t>(spec.rope_frequencies.size() * sizeof(float)));
+  layout.rope_frequencies_ = cutter.Take(static_cast<int64_t>(
+      spec.rope_tables.size() * spec.rope_tables.front().size() * sizeof(float)));
   layout.total_bytes_ = cutter.end();
   return layout;
 }
@@ -274,8 +274,10 @@ DeviceDecoderWeights PlaceWeights(const DecoderSpec& spec, const ParameterList& 
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerWeights& from = loaded.layers[i];
     DeviceLayerWeights& to = weights.layers.emplace_back();
-    to.attention_norm = places.Vector(from.attention_norm);
-    to.mlp_norm = places.Vector(from.mlp_norm);
+    to.attention_norm = places.Vector(from.attention_norms.before);
+    to.attention_norm_after = places.Vector(from.attention_norms.after);
+    to.mlp_norm = places.Vector(from.mlp_norms.before);
+    to.mlp_norm_after = places.Vector(from.mlp_norms.after);
     to.q_norm = places.Vector(from.attention.q_norm);
     to.k_norm = places.Vector(from.attention.k_norm);
     to.k_scale = from.attention.kv_scales.k;

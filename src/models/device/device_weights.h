@@ -58,7 +58,7 @@ class DeviceWeightLayout {
  private:
   std::vector<DeviceMatrixPlace> matrices_;  // as in the list
   std::vector<int64_t> vectors_;             // of F32, as in the list
-  int64_t rope_frequencies_ = 0;             // F32 [head_dim / 2]
+  int64_t rope_frequencies_ = 0;             // F32 [rope tables, head_dim / 2]
   int64_t total_bytes_ = 0;
 };
 
@@ -89,8 +89,11 @@ struct DeviceExpertWeights {
 };
 
 struct DeviceLayerWeights {
+  // Null where there is no such norm.
   const float* attention_norm = nullptr;
+  const float* attention_norm_after = nullptr;
   const float* mlp_norm = nullptr;
+  const float* mlp_norm_after = nullptr;
   const float* q_norm = nullptr;  // null where there is none before rope
   const float* k_norm = nullptr;
   float k_scale = 1, v_scale = 1;  // of an FP8 cache
@@ -101,8 +104,8 @@ struct DeviceLayerWeights {
 };
 
 struct DeviceDecoderWeights {
-  const uint16_t* embedding = nullptr;  // BF16 [vocab, hidden]
-  const float* rope_frequencies = nullptr;
+  const uint16_t* embedding = nullptr;      // BF16 [vocab, hidden]
+  const float* rope_frequencies = nullptr;  // DecoderSpec::rope_tables, one behind the other
   const float* final_norm = nullptr;
   DeviceLinearWeights head;  // the embedding's table where they are tied
   std::vector<DeviceLayerWeights> layers;

@@ -45,7 +45,8 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.delta = take(rows * hidden * 4);
   layout.last_residual = take(logit_rows * hidden * 4);
   layout.normed = take(rows * hidden * kRowBytes);
-  layout.cos_sin = take(rows * attention.head_dim * 4);
+  layout.cos_sin =
+      take(static_cast<int64_t>(spec.rope_tables.size()) * rows * attention.head_dim * 4);
   layout.normed_scales = take(rows * 4);
   layout.logits = take(logit_rows * spec.vocab_size * 4);
   layout.step_inputs = take(needs.step_inputs);

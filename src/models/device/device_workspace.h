@@ -31,7 +31,7 @@ struct DeviceWorkspaceLayout {
   int64_t delta = 0;          // F32 [rows, hidden]: what the last sub-layer adds to the residual
   int64_t last_residual = 0;  // F32 [logit rows, hidden]: of the rows whose logits are wanted
   int64_t normed = 0;         // [rows, hidden], row type
-  int64_t cos_sin = 0;        // F32 [rows, head_dim]
+  int64_t cos_sin = 0;        // F32 [rope tables, rows of the step, head_dim]
   int64_t normed_scales = 0;  // F32 [rows], of rounded rows
   int64_t logits = 0;         // F32 [logit rows, vocab]
   int64_t step_inputs = 0;

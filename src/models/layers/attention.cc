@@ -28,13 +28,17 @@ void TuneTemperature(const Step& step, const AttentionSpec& spec, float* q) {
   });
 }
 
-void NormHeads(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
-               float* q) {
+// Over each head, or over all heads of q and of k as if they were one.
+void NormQk(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
+            float* q) {
   const auto rows = static_cast<int64_t>(step.input.tokens.size());
-  kernels::HeadRmsNorm(step.pool, q, spec.qkv_width(), weights.q_norm.data(), step.norm_eps, rows,
-                       spec.num_heads, spec.head_dim);
-  kernels::HeadRmsNorm(step.pool, q + spec.q_width(), spec.qkv_width(), weights.k_norm.data(),
-                       step.norm_eps, rows, spec.num_kv_heads, spec.head_dim);
+  const bool whole = spec.qk_norm == QkNorm::kWholeWidth;
+  const auto norm = [&](float* x, const std::vector<float>& weight, int num_heads) {
+    kernels::HeadRmsNorm(step.pool, x, spec.qkv_width(), weight.data(), step.norm_eps, rows,
+                         whole ? 1 : num_heads, spec.head_dim * (whole ? num_heads : 1));
+  };
+  norm(q, weights.q_norm, spec.num_heads);
+  norm(q + spec.q_width(), weights.k_norm, spec.num_kv_heads);
 }
 
 }  // namespace
@@ -50,13 +54,15 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
             DenseRows(step.workspace.normed(), step.InputType(weights.qkv.inputs.format), rows,
                       weights.qkv.matrix.cols),
             q, width);
-  if (spec.qk_norm == QkNorm::kBeforeRope) NormHeads(step, spec, weights, q);
+  if (spec.qk_norm == QkNorm::kBeforeRope || spec.qk_norm == QkNorm::kWholeWidth)
+    NormQk(step, spec, weights, q);
   if (spec.rope) {
     // The heads of k follow those of q in a row.
     kernels::ApplyRope(step.pool, q, width, rows, spec.num_heads + spec.num_kv_heads, spec.head_dim,
-                       spec.rope_style, step.workspace.cos_sin());
+                       spec.rope_style,
+                       step.workspace.cos_sin() + spec.rope_table * rows * spec.head_dim);
   }
-  if (spec.qk_norm == QkNorm::kAfterRopeUnweighted) NormHeads(step, spec, weights, q);
+  if (spec.qk_norm == QkNorm::kAfterRopeUnweighted) NormQk(step, spec, weights, q);
   if (spec.temperature_tuning) TuneTemperature(step, spec, q);
   if (step.observer != nullptr) {
     const auto seen = [&](const float* values) {
@@ -73,10 +79,10 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
 
 void Attend(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
             const LayerCache& cache) {
-  const float scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
   kernels::Attention(step.pool, cache.view, cache.slices, spec.span, step.workspace.qkv(),
-                     spec.qkv_width(), spec.num_heads, scale, step.workspace.attended(),
-                     step.InputType(weights.output.inputs.format), step.workspace.scratch());
+                     spec.qkv_width(), spec.num_heads, spec.softmax_scale(),
+                     step.workspace.attended(), step.InputType(weights.output.inputs.format),
+                     step.workspace.scratch());
 }
 
 void ProjectOutput(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,

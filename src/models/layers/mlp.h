@@ -1,4 +1,4 @@
-// The MLP sub-layer: down(silu(gate(x)) * up(x)).
+// The MLP sub-layer: down(activation(gate(x)) * up(x)).
 #pragma once
 
 #include "models/decoder_spec.h"
@@ -10,5 +10,10 @@ namespace sluice {
 // From the first `rows` rows of the workspace's `normed` [rows, hidden] into its `delta` [rows,
 // hidden].
 void Mlp(const Step& step, const MlpSpec& spec, const MlpWeights& weights, int64_t rows);
+
+// activation(x[m, i]) * x[m, width + i] of dense F32 rows [rows, 2 * width], to `y` [rows, width]
+// of `y_type`.
+void ApplyGate(const Step& step, Activation activation, const float* x, int64_t rows, int64_t width,
+               void* y, ElementType y_type);
 
 }  // namespace sluice

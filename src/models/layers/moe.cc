@@ -4,7 +4,6 @@
 
 #include "kernels/experts.h"
 #include "kernels/linear.h"
-#include "kernels/silu_mul.h"
 #include "models/layers/linear.h"
 #include "models/layers/mlp.h"
 
@@ -43,8 +42,8 @@ void RunChosen(const Step& step, const MoeSpec& spec, const MoeWeights& weights,
                       spec.scale_inputs ? expert_weights : nullptr, workspace.gathered());
   RunExperts(step, weights.gate_up, row_begin,
              DenseRows(workspace.gathered(), type, pairs, hidden_size), workspace.gate_up());
-  kernels::SiluMul(step.pool, workspace.gate_up(), pairs, spec.intermediate_size,
-                   workspace.activated(), type);
+  ApplyGate(step, spec.activation, workspace.gate_up(), pairs, spec.intermediate_size,
+            workspace.activated(), type);
   RunExperts(step, weights.down, row_begin,
              DenseRows(workspace.activated(), type, pairs, spec.intermediate_size),
              workspace.expert_results());

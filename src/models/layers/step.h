@@ -24,6 +24,7 @@ struct Step {
   const StepInput& input;
   const Workspace& workspace;
   const ModelOptions& options;
+  int64_t hidden_size = 0;
   float norm_eps = 0;
   bool splits_inputs = false;        // DecoderSpec::SplitsInputs
   StepObserver* observer = nullptr;  // null: nobody looks on

@@ -1,7 +1,8 @@
 // Fuzz target: any JSON as config.json and as generation_config.json. What is accepted has sizes
 // that a model can have.
 #include "base/fuzz_input.h"
-#include "checkpoint/model_config.h"
+#include "checkpoint/generation_config.h"
+#include "models/model_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;
@@ -19,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Require(config->vocab_size > 0 && config->hidden_size > 0 && config->head_dim > 0);
   fuzz::Require(config->num_key_value_heads > 0 &&
                 config->num_attention_heads % config->num_key_value_heads == 0);
-  fuzz::Require(config->layer_attention.size() == static_cast<size_t>(config->num_hidden_layers));
+  fuzz::Require(config->spec.layers.size() == static_cast<size_t>(config->num_hidden_layers));
   fuzz::Require(config->scheme != nullptr);
   return 0;
 }

@@ -1,10 +1,8 @@
-#include "checkpoint/layer_config.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "checkpoint/model_config.h"
+#include "models/model_config.h"
 
 namespace sluice {
 namespace {
@@ -44,8 +42,32 @@ std::string LayerFailure(std::string_view architecture, std::string_view changes
 
 std::vector<int64_t> Windows(const ModelConfig& config) {
   std::vector<int64_t> windows;
-  for (const LayerAttention& layer : config.layer_attention) windows.push_back(layer.window);
+  for (const AttentionSpan& span : config.spec.Spans()) windows.push_back(span.window);
   return windows;
+}
+
+struct LayerAttention {
+  bool rope = true;
+  int32_t chunk = 0;
+
+  friend bool operator==(const LayerAttention&, const LayerAttention&) = default;
+};
+
+std::vector<LayerAttention> Layers(const ModelConfig& config) {
+  std::vector<LayerAttention> layers;
+  for (const LayerSpec& layer : config.spec.layers)
+    layers.push_back({layer.attention.rope, layer.attention.span.chunk});
+  return layers;
+}
+
+std::vector<bool> LayersWithExperts(const ModelConfig& config) {
+  std::vector<bool> layers;
+  for (const LayerSpec& layer : config.spec.layers) layers.push_back(layer.moe.has_value());
+  return layers;
+}
+
+const MoeSpec& Experts(const ModelConfig& config) {
+  return *config.spec.FirstMoeLayer()->moe;
 }
 
 constexpr const char* kLlama4 = "Llama4ForCausalLM";
@@ -53,18 +75,20 @@ constexpr const char* kQwen3Moe = "Qwen3MoeForCausalLM";
 
 TEST(LayerConfigTest, Llama4HasTheLibrarysDefaults) {
   const ModelConfig config = ParseLayers(kLlama4, R"({"num_local_experts": 4})");
-  EXPECT_THAT(config.layer_attention,
-              ElementsAre(LayerAttention{true, 8192, 0}, LayerAttention{true, 8192, 0},
-                          LayerAttention{true, 8192, 0}, LayerAttention{false, 0, 0}));
-  EXPECT_TRUE(config.use_qk_norm);
-  ASSERT_TRUE(config.temperature_tuning);
-  EXPECT_EQ(config.temperature_tuning->floor_scale, 8192);
-  EXPECT_EQ(config.temperature_tuning->attn_scale, 0.1);
+  EXPECT_THAT(Layers(config), ElementsAre(LayerAttention{true, 8192}, LayerAttention{true, 8192},
+                                          LayerAttention{true, 8192}, LayerAttention{false, 0}));
+  EXPECT_EQ(config.spec.layers[0].attention.qk_norm, QkNorm::kAfterRopeUnweighted);
+  EXPECT_FALSE(config.spec.layers[0].attention.temperature_tuning);
+  const AttentionSpec& last = config.spec.layers[3].attention;
+  EXPECT_EQ(last.qk_norm, QkNorm::kNone);
+  ASSERT_TRUE(last.temperature_tuning);
+  EXPECT_EQ(last.temperature_tuning->floor_scale, 8192);
+  EXPECT_EQ(last.temperature_tuning->attn_scale, 0.1);
   EXPECT_EQ(config.rms_norm_eps, 1e-5);
-  ASSERT_TRUE(config.experts);
-  EXPECT_EQ(config.experts->experts_per_token, 1);
-  EXPECT_EQ(config.experts->intermediate_size, 64);
-  EXPECT_THAT(config.experts->layers, ElementsAre(true, true, true, true));
+  ASSERT_EQ(config.spec.NumMoeLayers(), 4);
+  EXPECT_EQ(Experts(config).top_k, 1);
+  EXPECT_EQ(Experts(config).intermediate_size, 64);
+  EXPECT_THAT(LayersWithExperts(config), ElementsAre(true, true, true, true));
 }
 
 TEST(LayerConfigTest, AOneInNoRopeLayersMeansRope) {
@@ -72,41 +96,43 @@ TEST(LayerConfigTest, AOneInNoRopeLayersMeansRope) {
       kLlama4,
       R"({"num_local_experts": 4, "no_rope_layers": [0, 1, 0, 1], "attention_chunk_size": 16,
                    "layer_types": ["full_attention", "full_attention", "chunked_attention", "chunked_attention"]})");
-  EXPECT_THAT(config.layer_attention,
-              ElementsAre(LayerAttention{false, 0, 0}, LayerAttention{true, 0, 0},
-                          LayerAttention{false, 16, 0}, LayerAttention{true, 16, 0}));
+  EXPECT_THAT(Layers(config), ElementsAre(LayerAttention{false, 0}, LayerAttention{true, 0},
+                                          LayerAttention{false, 16}, LayerAttention{true, 16}));
   EXPECT_THAT(
-      ParseLayers(kLlama4,
-                  R"({"num_local_experts": 4, "no_rope_layers": [], "no_rope_layer_interval": 2})")
-          .layer_attention,
-      ElementsAre(LayerAttention{true, 8192, 0}, LayerAttention{false, 0, 0},
-                  LayerAttention{true, 8192, 0}, LayerAttention{false, 0, 0}));
+      Layers(ParseLayers(
+          kLlama4,
+          R"({"num_local_experts": 4, "no_rope_layers": [], "no_rope_layer_interval": 2})")),
+      ElementsAre(LayerAttention{true, 8192}, LayerAttention{false, 0}, LayerAttention{true, 8192},
+                  LayerAttention{false, 0}));
 }
 
 TEST(LayerConfigTest, Llama4SwitchesInEverySpelling) {
-  EXPECT_TRUE(ParseLayers(kLlama4, R"({"num_local_experts": 4, "attn_temperature_tuning": 4})")
-                  .temperature_tuning);
+  const auto tunes = [](const ModelConfig& config) {
+    return config.spec.layers[3].attention.temperature_tuning.has_value();
+  };
+  EXPECT_TRUE(
+      tunes(ParseLayers(kLlama4, R"({"num_local_experts": 4, "attn_temperature_tuning": 4})")));
   for (const char* no : {"false", "0"}) {
-    EXPECT_FALSE(
-        ParseLayers(kLlama4,
-                    fmt::format(R"({{"num_local_experts": 4, "attn_temperature_tuning": {}}})", no))
-            .temperature_tuning);
+    EXPECT_FALSE(tunes(ParseLayers(
+        kLlama4, fmt::format(R"({{"num_local_experts": 4, "attn_temperature_tuning": {}}})", no))));
   }
-  EXPECT_FALSE(
-      ParseLayers(kLlama4, R"({"num_local_experts": 4, "use_qk_norm": false})").use_qk_norm);
+  EXPECT_EQ(ParseLayers(kLlama4, R"({"num_local_experts": 4, "use_qk_norm": false})")
+                .spec.layers[0]
+                .attention.qk_norm,
+            QkNorm::kNone);
 }
 
 TEST(LayerConfigTest, Llama4MixesExpertsAndMlps) {
   const ModelConfig every_second = ParseLayers(
       kLlama4,
       R"({"num_local_experts": 4, "interleave_moe_layer_step": 2, "intermediate_size_mlp": 256})");
-  EXPECT_THAT(every_second.experts->layers, ElementsAre(false, true, false, true));
+  EXPECT_THAT(LayersWithExperts(every_second), ElementsAre(false, true, false, true));
   EXPECT_EQ(every_second.intermediate_size, 256);
-  EXPECT_EQ(every_second.experts->intermediate_size, 64);
+  EXPECT_EQ(Experts(every_second).intermediate_size, 64);
+  EXPECT_EQ(every_second.spec.layers[0].mlp.intermediate_size, 256);
   EXPECT_THAT(
-      ParseLayers(kLlama4,
-                  R"({"num_local_experts": 4, "moe_layers": [0], "intermediate_size_mlp": 256})")
-          .experts->layers,
+      LayersWithExperts(ParseLayers(
+          kLlama4, R"({"num_local_experts": 4, "moe_layers": [0], "intermediate_size_mlp": 256})")),
       ElementsAre(true, false, false, false));
   EXPECT_THAT(LayerFailure(kLlama4, R"({"num_local_experts": 4, "moe_layers": [0]})"),
               HasSubstr("intermediate_size_mlp is missing"));
@@ -135,18 +161,18 @@ TEST(LayerConfigTest, Qwen3MoeChoosesItsLayers) {
   const ModelConfig config = ParseLayers(
       kQwen3Moe,
       base + R"("decoder_sparse_step": 2, "mlp_only_layers": [3], "norm_topk_prob": true})");
-  EXPECT_THAT(config.experts->layers, ElementsAre(false, true, false, false));
-  EXPECT_EQ(config.experts->num_experts, 8);
-  EXPECT_EQ(config.experts->experts_per_token, 2);
-  EXPECT_EQ(config.experts->intermediate_size, 96);
+  EXPECT_THAT(LayersWithExperts(config), ElementsAre(false, true, false, false));
+  EXPECT_EQ(Experts(config).num_experts, 8);
+  EXPECT_EQ(Experts(config).top_k, 2);
+  EXPECT_EQ(Experts(config).intermediate_size, 96);
   EXPECT_EQ(config.intermediate_size, 64);
-  EXPECT_TRUE(config.experts->normalize);
+  EXPECT_TRUE(Experts(config).normalize);
   // As transformers 5 writes it; norm_topk_prob is false where it is absent.
   const ModelConfig newer = ParseLayers(
       kQwen3Moe,
       R"({"num_local_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96})");
-  EXPECT_EQ(newer.experts->num_experts, 8);
-  EXPECT_FALSE(newer.experts->normalize);
+  EXPECT_EQ(Experts(newer).num_experts, 8);
+  EXPECT_FALSE(Experts(newer).normalize);
   EXPECT_THAT(LayerFailure(kQwen3Moe, base + R"("use_sliding_window": true})"),
               HasSubstr("use_sliding_window"));
   EXPECT_THAT(LayerFailure(kQwen3Moe, base + R"("mlp_only_layers": [4]})"),

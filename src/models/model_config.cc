@@ -1,121 +1,112 @@
-#include "checkpoint/model_config.h"
-
-#include <array>
+#include "models/model_config.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/file.h"
 #include "base/json_fields.h"
-#include "checkpoint/rope_config.h"
+#include "checkpoint/generation_config.h"
 #include "checkpoint/scheme.h"
+#include "models/family_fields.h"
+#include "models/registry.h"
 
 namespace sluice {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
 // Bounds that keep every product of two dimensions far inside 64 bits; published models are well
 // below them.
-constexpr int64_t kMaxWidth = int64_t{1} << 20;
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
-constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxPositions = int64_t{1} << 31;
-
-// What an architecture takes for granted.
-struct Architecture {
-  std::string_view name;
-  std::string_view model_type;
-  int64_t default_head_dim;  // 0: hidden_size / num_attention_heads
-  int64_t default_kv_heads;  // 0: num_attention_heads
-  double default_eps;
-  Status (*read_layers)(const JsonFields& fields, ModelConfig& config);
-  bool is_nested = false;  // the decoder's fields stand in text_config
-};
-
-// In alphabetical order.
-constexpr std::array kArchitectures = {
-    Architecture{"Llama4ForCausalLM", "llama4_text", 128, 8, 1e-5, ReadLlama4Layers},
-    Architecture{"Llama4ForConditionalGeneration", "llama4", 128, 8, 1e-5, ReadLlama4Layers, true},
-    Architecture{"LlamaForCausalLM", "llama", 0, 0, 1e-6, ReadFullAttention},
-    Architecture{"MistralForCausalLM", "mistral", 0, 8, 1e-6, ReadMistralAttention},
-    Architecture{"Qwen2ForCausalLM", "qwen2", 0, 32, 1e-6, ReadSlidingAttention},
-    Architecture{"Qwen3ForCausalLM", "qwen3", 128, 0, 1e-6, ReadSlidingAttention},
-    Architecture{"Qwen3MoeForCausalLM", "qwen3_moe", 0, 4, 1e-6, ReadQwen3MoeLayers},
-};
 
 tl::unexpected<Error> Unsupported(std::string message, std::string field) {
   return Fail(ErrorCode::kUnsupported, std::move(message), std::move(field));
 }
 
-Result<const Architecture*> FindArchitecture(const JsonFields& fields) {
+Result<const ModelFamily*> FindFamily(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto names, fields.Strings("architectures"));
   ASSIGN_OR_RETURN(const auto given_type, fields.String("model_type"));
   const std::string type = given_type.value_or("");
   const bool by_name = names && !names->empty();
   if (!by_name && type.empty()) return fields.Missing("architectures");
-  for (const Architecture& architecture : kArchitectures) {
-    if (by_name ? architecture.name != names->front() : architecture.model_type != type) continue;
-    if (!type.empty() && type != architecture.model_type) {
+  for (const ModelFamily* family : ModelFamilies()) {
+    if (by_name ? family->architecture != names->front() : family->model_type != type) continue;
+    if (!type.empty() && type != family->model_type) {
       return Unsupported(
           fmt::format(
               "architecture {} with model_type '{}' is not supported, expected model_type '{}'",
-              architecture.name, ShortName(type), architecture.model_type),
+              family->architecture, ShortName(type), family->model_type),
           "model_type");
     }
-    return &architecture;
+    return family;
   }
   return Unsupported(fmt::format("architecture {} is not supported; supported are {}",
                                  ShortName(by_name ? names->front() : type),
-                                 fmt::join(KnownArchitectures(), ", ")),
+                                 fmt::join(SupportedArchitectures(), ", ")),
                      by_name ? "architectures" : "model_type");
+}
+
+Result<Activation> ReadActivation(const JsonFields& fields, const ModelFamily& family) {
+  Activation activation = family.defaults.activation;
+  for (const char* key : {"hidden_act", "hidden_activation"}) {
+    ASSIGN_OR_RETURN(const auto name, fields.String(key));
+    if (!name) continue;
+    if (*name == "silu" || *name == "swish") {
+      activation = Activation::kSilu;
+    } else if (*name == "gelu_pytorch_tanh") {
+      activation = Activation::kGeluTanh;
+    } else {
+      return Unsupported(
+          fmt::format("{} '{}' is not supported; supported are silu and gelu_pytorch_tanh", key,
+                      ShortName(*name)),
+          key);
+    }
+  }
+  return activation;
 }
 
 // Settings that would change what the model computes and that are not implemented.
 Status CheckRefused(const JsonFields& fields) {
-  for (const char* key : {"hidden_act", "hidden_activation"}) {
-    ASSIGN_OR_RETURN(const auto activation, fields.String(key));
-    if (activation && *activation != "silu" && *activation != "swish") {
-      return Unsupported(
-          fmt::format("{} '{}' is not supported; supported is silu", key, ShortName(*activation)),
-          key);
-    }
-  }
   ASSIGN_OR_RETURN(const auto partial, fields.Number("partial_rotary_factor", 0, 1));
   if (partial.value_or(1) != 1) {
     return Unsupported(fmt::format("partial_rotary_factor {} is not supported, only 1", *partial),
                        "partial_rotary_factor");
   }
+  ASSIGN_OR_RETURN(const auto soft_cap, fields.Number("attn_logit_softcapping", 0, 1e6));
+  if (soft_cap) {
+    return Unsupported(
+        fmt::format("attn_logit_softcapping {} is not supported: attention has no soft cap",
+                    *soft_cap),
+        "attn_logit_softcapping");
+  }
   return {};
 }
 
-Status ReadDimensions(const JsonFields& fields, const Architecture& architecture,
+Status ReadDimensions(const JsonFields& fields, const ConfigDefaults& defaults,
                       ModelConfig& config) {
   ASSIGN_OR_RETURN(config.vocab_size, fields.RequiredInteger("vocab_size", 1, kMaxVocabulary));
-  ASSIGN_OR_RETURN(config.hidden_size, fields.RequiredInteger("hidden_size", 1, kMaxWidth));
+  ASSIGN_OR_RETURN(config.hidden_size, fields.RequiredInteger("hidden_size", 1, kMaxConfigWidth));
   ASSIGN_OR_RETURN(config.intermediate_size,
-                   fields.RequiredInteger("intermediate_size", 1, kMaxWidth));
+                   fields.RequiredInteger("intermediate_size", 1, kMaxConfigWidth));
   ASSIGN_OR_RETURN(config.num_hidden_layers,
-                   fields.RequiredInteger("num_hidden_layers", 1, kMaxLayers));
+                   fields.RequiredInteger("num_hidden_layers", 1, kMaxConfigLayers));
   ASSIGN_OR_RETURN(config.num_attention_heads,
                    fields.RequiredInteger("num_attention_heads", 1, kMaxHeads));
   ASSIGN_OR_RETURN(config.max_position_embeddings,
                    fields.RequiredInteger("max_position_embeddings", 1, kMaxPositions));
   ASSIGN_OR_RETURN(const auto kv_heads, fields.Integer("num_key_value_heads", 1, kMaxHeads));
   config.num_key_value_heads =
-      kv_heads.value_or(architecture.default_kv_heads != 0 ? architecture.default_kv_heads
-                                                           : config.num_attention_heads);
+      kv_heads.value_or(defaults.kv_heads != 0 ? defaults.kv_heads : config.num_attention_heads);
   if (config.num_attention_heads % config.num_key_value_heads != 0) {
     return fields.Bad(
         "num_key_value_heads",
         fmt::format("a divisor of num_attention_heads {}", config.num_attention_heads),
         json::Value(config.num_key_value_heads));
   }
-  ASSIGN_OR_RETURN(const auto head_dim, fields.Integer("head_dim", 1, kMaxWidth));
+  ASSIGN_OR_RETURN(const auto head_dim, fields.Integer("head_dim", 1, kMaxConfigWidth));
   if (head_dim) {
     config.head_dim = *head_dim;
-  } else if (architecture.default_head_dim != 0) {
-    config.head_dim = architecture.default_head_dim;
+  } else if (defaults.head_dim != 0) {
+    config.head_dim = defaults.head_dim;
   } else if (config.hidden_size % config.num_attention_heads != 0) {
     return fields.Bad(
         "hidden_size",
@@ -169,19 +160,27 @@ Status CheckTokenIds(const ModelConfig& config) {
   return {};
 }
 
-// bos_token_id is one id; some files give a list of one, some null.
-Result<std::optional<int32_t>> ReadBos(const JsonFields& fields) {
-  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, fields.TokenIds("bos_token_id"));
-  if (ids.empty()) return std::nullopt;
-  return ids.front();
-}
-
 }  // namespace
 
-std::vector<std::string> KnownArchitectures() {
-  std::vector<std::string> names;
-  for (const Architecture& architecture : kArchitectures) names.emplace_back(architecture.name);
-  return names;
+DecoderSpec DescribePlainDecoder(const ModelConfig& config) {
+  DecoderSpec spec;
+  spec.vocab_size = config.vocab_size;
+  spec.hidden_size = config.hidden_size;
+  spec.tied_head = config.tie_word_embeddings;
+  spec.norm_eps = static_cast<float>(config.rms_norm_eps);
+  spec.rope_tables = {RopeTableOf(config.rope, config.head_dim)};
+  LayerSpec layer;
+  layer.attention.num_heads = static_cast<int>(config.num_attention_heads);
+  layer.attention.num_kv_heads = static_cast<int>(config.num_key_value_heads);
+  layer.attention.head_dim = static_cast<int>(config.head_dim);
+  layer.attention.qkv_bias = config.attention_bias;
+  layer.attention.output_bias = config.attention_bias;
+  layer.mlp.module = "mlp";
+  layer.mlp.intermediate_size = config.intermediate_size;
+  layer.mlp.has_bias = config.mlp_bias;
+  layer.mlp.activation = config.activation;
+  spec.layers.assign(static_cast<size_t>(config.num_hidden_layers), layer);
+  return spec;
 }
 
 Result<ModelConfig> ParseModelShape(const json::Value& value) {
@@ -190,35 +189,37 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
                 fmt::format("must be a JSON object, found {}", ShortText(value)));
   }
   const JsonFields outer(value, "");
-  ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(outer));
+  ASSIGN_OR_RETURN(const ModelFamily* family, FindFamily(outer));
+  const ConfigDefaults& defaults = family->defaults;
   const json::Value* decoder = &value;
-  if (architecture->is_nested) {
+  if (defaults.is_nested) {
     ASSIGN_OR_RETURN(decoder, outer.Object("text_config"));
     if (decoder == nullptr) return outer.Missing("text_config");
   }
-  const JsonFields fields(*decoder, architecture->is_nested ? "text_config." : "");
+  const JsonFields fields(*decoder, defaults.is_nested ? "text_config." : "");
   RETURN_IF_ERROR(CheckRefused(fields));
   ModelConfig config;
-  config.architecture = architecture->name;
-  config.model_type = architecture->model_type;
-  RETURN_IF_ERROR(ReadDimensions(fields, *architecture, config));
-  RETURN_IF_ERROR(architecture->read_layers(fields, config));
+  config.architecture = family->architecture;
+  config.model_type = family->model_type;
+  ASSIGN_OR_RETURN(config.activation, ReadActivation(fields, *family));
+  RETURN_IF_ERROR(ReadDimensions(fields, defaults, config));
   ASSIGN_OR_RETURN(const auto eps, fields.Number("rms_norm_eps", 0, 1));
-  config.rms_norm_eps = eps.value_or(architecture->default_eps);
-  ASSIGN_OR_RETURN(const RopeConfig rope, ParseRopeConfig(*decoder));
-  config.rope_theta = rope.theta;
-  config.rope_scaling = rope.scaling;
+  config.rms_norm_eps = eps.value_or(defaults.rms_norm_eps);
+  ASSIGN_OR_RETURN(config.rope, ParseRopeConfig(*decoder, defaults.rope_theta));
   const auto read_flag = [&](const char* name, bool& flag) -> Status {
     ASSIGN_OR_RETURN(const auto given, fields.Bool(name));
-    flag = given.value_or(false);
+    flag = given.value_or(flag);
     return {};
   };
+  config.tie_word_embeddings = defaults.tie_word_embeddings;
   RETURN_IF_ERROR(read_flag("tie_word_embeddings", config.tie_word_embeddings));
   RETURN_IF_ERROR(read_flag("attention_bias", config.attention_bias));
   RETURN_IF_ERROR(read_flag("mlp_bias", config.mlp_bias));
+  config.spec = DescribePlainDecoder(config);
+  RETURN_IF_ERROR(family->read(fields, config));
   ASSIGN_OR_RETURN(config.dtype, ReadType(HasType(fields) ? fields : outer));
   ASSIGN_OR_RETURN(config.bos_token_id,
-                   ReadBos(fields.Given("bos_token_id") != nullptr ? fields : outer));
+                   ReadBosTokenId(fields.Given("bos_token_id") != nullptr ? fields : outer));
   ASSIGN_OR_RETURN(
       config.eos_token_ids,
       (fields.Given("eos_token_id") != nullptr ? fields : outer).TokenIds("eos_token_id"));
@@ -232,24 +233,6 @@ Result<ModelConfig> ParseModelConfig(const json::Value& value) {
   ASSIGN_OR_RETURN(ModelConfig config, ParseModelShape(value));
   ASSIGN_OR_RETURN(config.scheme, ParseScheme(value));
   return config;
-}
-
-Result<json::Value> ReadJsonObject(const std::filesystem::path& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  auto value = json::Parse(text);
-  if (!value) {
-    Error error = std::move(value).error().In(path.string());
-    error.code = ErrorCode::kInvalidData;
-    error.param = path.filename().string();
-    return tl::unexpected<Error>(std::move(error));
-  }
-  if (!value->is_object()) {
-    return Fail(
-        ErrorCode::kInvalidData,
-        fmt::format("{}: must be a JSON object, found {}", path.string(), ShortText(*value)),
-        path.filename().string());
-  }
-  return *std::move(value);
 }
 
 Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder) {
@@ -267,37 +250,6 @@ Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder) {
   auto config = ParseModelShape(*value);
   if (!config) return tl::unexpected<Error>(std::move(config).error().In(path.string()));
   ASSIGN_OR_RETURN(config->scheme, LoadScheme(folder, *value));
-  return config;
-}
-
-Result<GenerationConfig> ParseGenerationConfig(const json::Value& value) {
-  if (!value.is_object()) {
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("must be a JSON object, found {}", ShortText(value)));
-  }
-  constexpr int64_t kMaxCount = int64_t{1} << 31;
-  const JsonFields fields(value, "");
-  GenerationConfig config;
-  ASSIGN_OR_RETURN(config.bos_token_id, ReadBos(fields));
-  ASSIGN_OR_RETURN(config.eos_token_ids, fields.TokenIds("eos_token_id"));
-  ASSIGN_OR_RETURN(config.temperature, fields.Number("temperature", 0, 1e6));
-  ASSIGN_OR_RETURN(config.top_p, fields.Number("top_p", 0, 1));
-  ASSIGN_OR_RETURN(config.min_p, fields.Number("min_p", 0, 1));
-  ASSIGN_OR_RETURN(config.repetition_penalty, fields.Number("repetition_penalty", 1e-6, 1e6));
-  ASSIGN_OR_RETURN(config.top_k, fields.Integer("top_k", -1, kMaxCount));
-  ASSIGN_OR_RETURN(config.max_new_tokens, fields.Integer("max_new_tokens", 1, kMaxCount));
-  return config;
-}
-
-Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "generation_config.json";
-  auto value = ReadJsonObject(path);
-  if (!value) {
-    if (value.error().code == ErrorCode::kNotFound) return GenerationConfig{};
-    return tl::unexpected<Error>(std::move(value).error());
-  }
-  auto config = ParseGenerationConfig(*value);
-  if (!config) return tl::unexpected<Error>(std::move(config).error().In(path.string()));
   return config;
 }
 

@@ -1,4 +1,6 @@
-#include "checkpoint/model_config.h"
+#include "models/model_config.h"
+
+#include "checkpoint/generation_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,8 +57,8 @@ TEST(ModelConfigTest, ReadsAllFields) {
   EXPECT_EQ(config.num_key_value_heads, 2);
   EXPECT_EQ(config.head_dim, 64);
   EXPECT_DOUBLE_EQ(config.rms_norm_eps, 1e-5);
-  EXPECT_DOUBLE_EQ(config.rope_theta, 500000);
-  EXPECT_FALSE(config.rope_scaling);
+  EXPECT_DOUBLE_EQ(config.rope.theta, 500000);
+  EXPECT_FALSE(config.rope.scaling);
   EXPECT_TRUE(config.tie_word_embeddings);
   EXPECT_TRUE(config.attention_bias);
   EXPECT_TRUE(config.mlp_bias);
@@ -106,12 +108,12 @@ constexpr const char* kLlama3Block =
 
 void ExpectLlama3(const std::string& changes, double theta) {
   const ModelConfig config = Parse(changes);
-  ASSERT_TRUE(config.rope_scaling) << changes;
-  EXPECT_DOUBLE_EQ(config.rope_theta, theta) << changes;
-  EXPECT_DOUBLE_EQ(config.rope_scaling->factor, 8);
-  EXPECT_DOUBLE_EQ(config.rope_scaling->low_freq_factor, 1);
-  EXPECT_DOUBLE_EQ(config.rope_scaling->high_freq_factor, 4);
-  EXPECT_EQ(config.rope_scaling->original_max_position_embeddings, 4096);
+  ASSERT_TRUE(config.rope.scaling) << changes;
+  EXPECT_DOUBLE_EQ(config.rope.theta, theta) << changes;
+  EXPECT_DOUBLE_EQ(config.rope.scaling->factor, 8);
+  EXPECT_DOUBLE_EQ(config.rope.scaling->low_freq_factor, 1);
+  EXPECT_DOUBLE_EQ(config.rope.scaling->high_freq_factor, 4);
+  EXPECT_EQ(config.rope.scaling->original_max_position_embeddings, 4096);
 }
 
 TEST(ModelConfigTest, ReadsRopeInEverySpelling) {
@@ -129,12 +131,12 @@ TEST(ModelConfigTest, ReadsRopeInEverySpelling) {
   ExpectLlama3(R"({"rope_theta": null, "rope_scaling": {"rope_theta": 10000, )" + block + "}}",
                10000);
   // Unscaled.
-  EXPECT_FALSE(Parse(R"({"rope_scaling": {"rope_type": "default"}})").rope_scaling);
+  EXPECT_FALSE(Parse(R"({"rope_scaling": {"rope_type": "default"}})").rope.scaling);
   EXPECT_FALSE(
       Parse(
           R"({"rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}})")
-          .rope_scaling);
-  EXPECT_FALSE(Parse(R"({"rope_parameters": {"rope_theta": 1e6}})").rope_scaling);
+          .rope.scaling);
+  EXPECT_FALSE(Parse(R"({"rope_parameters": {"rope_theta": 1e6}})").rope.scaling);
 }
 
 TEST(ModelConfigTest, RefusesRopeByName) {

@@ -1,0 +1,34 @@
+// What generation_config.json says, and how the small JSON files of a model's folder are read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace sluice {
+
+// Sampling defaults that the model's authors published; a request's own values win.
+struct GenerationConfig {
+  std::optional<int32_t> bos_token_id;
+  std::vector<int32_t> eos_token_ids;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int64_t> top_k;
+  std::optional<int64_t> max_new_tokens;
+};
+
+// Reads a JSON file of the folder that must hold an object. kNotFound if it does not exist.
+Result<json::Value> ReadJsonObject(const std::filesystem::path& path);
+
+class JsonFields;
+// bos_token_id is one id; some files give a list of one, some null.
+Result<std::optional<int32_t>> ReadBosTokenId(const JsonFields& fields);
+
+// Reads `folder`/generation_config.json; an absent file gives the defaults.
+Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& folder);
+Result<GenerationConfig> ParseGenerationConfig(const json::Value& config);
+
+}  // namespace sluice

@@ -1,0 +1,105 @@
+#include "models/family_fields.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace sluice {
+
+std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t head_dim) {
+  std::optional<kernels::Llama3RopeScaling> scaling;
+  if (rope.scaling) {
+    scaling = kernels::Llama3RopeScaling{
+        .factor = rope.scaling->factor,
+        .low_freq_factor = rope.scaling->low_freq_factor,
+        .high_freq_factor = rope.scaling->high_freq_factor,
+        .original_max_position = rope.scaling->original_max_position_embeddings};
+  }
+  return kernels::RopeFrequencies(static_cast<int>(head_dim), rope.theta, scaling);
+}
+
+Result<std::optional<std::vector<std::string>>> ReadLayerTypes(
+    const JsonFields& fields, const ModelConfig& config, const std::vector<std::string>& kinds) {
+  ASSIGN_OR_RETURN(auto types, fields.Strings("layer_types"));
+  if (!types) return std::nullopt;
+  for (const std::string& type : *types) {
+    if (std::find(kinds.begin(), kinds.end(), type) == kinds.end()) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("layer_types '{}' is not supported by {}; supported is {}",
+                              ShortName(type), config.architecture, fmt::join(kinds, ", ")),
+                  "layer_types");
+    }
+  }
+  if (static_cast<int64_t>(types->size()) != config.num_hidden_layers) {
+    return fields.Bad("layer_types",
+                      fmt::format("a list of num_hidden_layers {} names", config.num_hidden_layers),
+                      *fields.Given("layer_types"));
+  }
+  return types;
+}
+
+Status ReadFullAttention(const JsonFields& fields, const ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto sliding, fields.Bool("use_sliding_window"));
+  if (sliding.value_or(false)) {
+    return Fail(ErrorCode::kUnsupported,
+                "use_sliding_window true is not supported by this architecture",
+                "use_sliding_window");
+  }
+  ASSIGN_OR_RETURN(const auto types, ReadLayerTypes(fields, config, {kFullAttention}));
+  return {};
+}
+
+// Source: transformers' Qwen2Config and Qwen3Config.
+Status ReadSlidingAttention(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto types,
+                   ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
+  ASSIGN_OR_RETURN(const auto use_window, fields.Bool("use_sliding_window"));
+  ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
+  ASSIGN_OR_RETURN(const auto first, fields.Integer("max_window_layers", 0, kMaxConfigLayers));
+  constexpr int64_t kDefaultFirst = 28;
+  for (size_t i = 0; i < config.spec.layers.size(); ++i) {
+    const bool slides = types ? (*types)[i] == kSlidingAttention
+                              : use_window.value_or(false) && window &&
+                                    static_cast<int64_t>(i) >= first.value_or(kDefaultFirst);
+    if (!slides) continue;
+    if (!use_window.value_or(false)) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("layer_types has '{}', but use_sliding_window is not true",
+                              kSlidingAttention),
+                  "use_sliding_window");
+    }
+    if (!window) return fields.Missing("sliding_window");
+    config.spec.layers[i].attention.span.window = static_cast<int32_t>(*window);
+  }
+  return {};
+}
+
+Result<std::optional<std::vector<bool>>> ReadLayerSet(const JsonFields& fields,
+                                                      const ModelConfig& config,
+                                                      std::string_view name) {
+  ASSIGN_OR_RETURN(const auto indices, fields.Integers(name, 0, config.num_hidden_layers - 1));
+  if (!indices) return std::nullopt;
+  std::vector<bool> flags(static_cast<size_t>(config.num_hidden_layers));
+  for (const int64_t index : *indices) flags[static_cast<size_t>(index)] = true;
+  return flags;
+}
+
+Status ReadExpertCounts(const JsonFields& fields, std::optional<int64_t> default_top_k,
+                        MoeSpec& moe) {
+  constexpr int64_t kMaxExperts = 4096;
+  // transformers 5 calls it num_local_experts in every family.
+  ASSIGN_OR_RETURN(auto count, fields.Integer("num_experts", 1, kMaxExperts));
+  if (!count) {
+    ASSIGN_OR_RETURN(count, fields.Integer("num_local_experts", 1, kMaxExperts));
+  }
+  if (!count) return fields.Missing("num_local_experts");
+  moe.num_experts = *count;
+  ASSIGN_OR_RETURN(auto top_k, fields.Integer("num_experts_per_tok", 1, moe.num_experts));
+  if (!top_k) top_k = default_top_k;
+  if (!top_k) return fields.Missing("num_experts_per_tok");
+  moe.top_k = *top_k;
+  return {};
+}
+
+}  // namespace sluice
