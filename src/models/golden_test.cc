@@ -77,16 +77,15 @@ TEST_P(CheckpointActivationsTest, AgreesWithRoundedInputs) {
         config.spec.FirstMoeLayer() != nullptr ? 0.2 : 0.1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Float32ModeTest,
-                         ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
-                                           "tiny-llama-bias", "tiny-llama-wide", "tiny-qwen3-bias",
-                                           "tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
-                                           "tiny-mistral-window", "tiny-qwen2-window",
-                                           "llama4-modelopt-nvfp4", "llama4-quark-fp8",
-                                           "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4",
-                                           "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8",
-                                           "qwen3-modelopt-fp8"),
-                         TestName);
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoints, Float32ModeTest,
+    ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-llama-bias",
+                      "tiny-llama-wide", "tiny-qwen3-bias", "tiny-llama4-mixed",
+                      "tiny-qwen3-moe-mixed", "tiny-mistral-window", "tiny-qwen2-window",
+                      "tiny-gemma3", "tiny-gemma3-cap", "llama4-modelopt-nvfp4", "llama4-quark-fp8",
+                      "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4", "qwen3-llmc-fp8-block",
+                      "qwen3-llmc-int8-w8a8", "qwen3-modelopt-fp8"),
+    TestName);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DefaultModeTest,
                          ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
                                            "tiny-llama4-mixed", "tiny-qwen3-moe-mixed",

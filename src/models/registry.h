@@ -35,6 +35,7 @@ struct ModelFamily {
 };
 
 #define SLUICE_MODEL_FAMILIES(FAMILY) \
+  FAMILY(kGemma3)                     \
   FAMILY(kLlama)                      \
   FAMILY(kLlama4)                     \
   FAMILY(kLlama4Text)                 \

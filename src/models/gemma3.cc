@@ -1,0 +1,89 @@
+// Gemma 3, the text model: GELU, scaled embeddings, RMS norms before and behind every sub-layer
+// whose stored weights w stand for 1 + w, a norm of each head of q and k before rope; most layers
+// see a window and have a rope of their own.
+#include <cmath>
+
+#include "models/family_fields.h"
+#include "models/registry.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kDefaultLocalTheta = 10000;
+
+// The ropes of layers that see everything and of those that see a window: transformers 5 has a
+// block for each kind of layer, transformers 4 the base of the latter beside the fields of the
+// former.
+Status ReadRopes(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const json::Value* block, fields.Object("rope_parameters"));
+  RopeConfig local;
+  if (block != nullptr && block->Find(kFullAttention) != nullptr) {
+    const JsonFields blocks(*block, "rope_parameters.");
+    ASSIGN_OR_RETURN(const json::Value* full, blocks.Object(kFullAttention));
+    ASSIGN_OR_RETURN(const json::Value* sliding, blocks.Object(kSlidingAttention));
+    if (full == nullptr) return blocks.Missing(kFullAttention);
+    if (sliding == nullptr) return blocks.Missing(kSlidingAttention);
+    ASSIGN_OR_RETURN(config.rope, ParseRopeBlock(*block, *full, "rope_parameters.full_attention",
+                                                 config.rope.theta));
+    ASSIGN_OR_RETURN(local, ParseRopeBlock(*block, *sliding, "rope_parameters.sliding_attention",
+                                           kDefaultLocalTheta));
+  } else {
+    ASSIGN_OR_RETURN(const auto theta, fields.Number("rope_local_base_freq", 1, 1e12));
+    local.theta = theta.value_or(kDefaultLocalTheta);
+  }
+  config.spec.rope_tables = {RopeTableOf(config.rope, config.head_dim),
+                             RopeTableOf(local, config.head_dim)};
+  return {};
+}
+
+// Source: transformers' Gemma3TextConfig and Gemma3TextModel.
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadRopes(fields, config));
+  ASSIGN_OR_RETURN(const auto types,
+                   ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
+  ASSIGN_OR_RETURN(const auto pattern,
+                   fields.Integer("sliding_window_pattern", 1, kMaxConfigLayers));
+  ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
+  ASSIGN_OR_RETURN(const auto scalar, fields.Number("query_pre_attn_scalar", 1e-3, 1e6));
+  ASSIGN_OR_RETURN(const auto soft_cap, fields.Number("final_logit_softcapping", 1e-3, 1e6));
+  ASSIGN_OR_RETURN(const auto both_ways, fields.Bool("use_bidirectional_attention"));
+  if (both_ways.value_or(false)) {
+    return Fail(ErrorCode::kUnsupported,
+                "use_bidirectional_attention true is not supported: tokens see earlier ones only",
+                "use_bidirectional_attention");
+  }
+  constexpr int64_t kDefaultWindow = 4096, kDefaultPattern = 6;
+  constexpr double kDefaultScalar = 256;
+  DecoderSpec& spec = config.spec;
+  spec.norm_weight_offset = 1;
+  spec.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
+  spec.logit_soft_cap = static_cast<float>(soft_cap.value_or(0));
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    LayerSpec& layer = spec.layers[i];
+    layer.attention_norms = {.before = "input_layernorm", .after = "post_attention_layernorm"};
+    layer.mlp_norms = {.before = "pre_feedforward_layernorm",
+                       .after = "post_feedforward_layernorm"};
+    layer.attention.qk_norm = QkNorm::kBeforeRope;
+    layer.attention.scale = static_cast<float>(1 / std::sqrt(scalar.value_or(kDefaultScalar)));
+    layer.mlp.has_bias = false;
+    const bool slides = types
+                            ? (*types)[i] == kSlidingAttention
+                            : static_cast<int64_t>(i + 1) % pattern.value_or(kDefaultPattern) != 0;
+    if (!slides) continue;
+    layer.attention.span.window = static_cast<int32_t>(window.value_or(kDefaultWindow));
+    layer.attention.rope_table = 1;
+  }
+  return {};
+}
+
+constexpr ConfigDefaults kDefaults = {.head_dim = 256,
+                                      .kv_heads = 4,
+                                      .rope_theta = 1e6,
+                                      .tie_word_embeddings = true,
+                                      .activation = Activation::kGeluTanh};
+
+}  // namespace
+
+const ModelFamily kGemma3 = {"Gemma3ForCausalLM", "gemma3_text", kDefaults, Read};
+
+}  // namespace sluice
