@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "server/api/beam_search.h"
 #include "server/api/load_report.h"
+#include "server/api/number_text.h"
 #include "server/api/python_text.h"
+#include "server/api/sampling_params.h"
 
 namespace sluice {
 namespace {
@@ -31,7 +33,7 @@ ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& 
   if (!config.priority_scheduling) return 0;
   const std::string* header = request.Header("x-vllm-priority");
   if (header == nullptr) return fields.priority;
-  const std::optional<int64_t> priority = PythonInt(*header);
+  const std::optional<int64_t> priority = ParseInteger(*header);
   if (!priority) {
     return BadParameter(fmt::format("The header X-Vllm-Priority must be an integer, found '{}'",
                                     header->substr(0, 100)),

@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
-#include "server/api/python_text.h"
+#include "server/api/unsupported_fields.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kMaxConversations = 1024;
-// What all conversations of a batch share, once for each: every template is given it anew.
+// Bytes of the documents times the conversations: each template gets its own copy.
 constexpr size_t kMaxSharedBytes = size_t{64} << 20;
 
-ApiStatus CheckToolUse(const json::Value& body) {
+// What vLLM checks of tools and tool_choice before it reads types.
+ApiStatus CheckToolChoice(const json::Value& body) {
   const json::Value* tools = body.Find("tools");
   const json::Value* choice = body.Find("tool_choice");
   if (tools != nullptr && tools->is_array() && tools->as_array().empty()) {
@@ -20,24 +21,18 @@ ApiStatus CheckToolUse(const json::Value& body) {
         "entirely.",
         "tools");
   }
-  if (choice == nullptr || choice->is_null() ||
-      (choice->is_string() && choice->as_string() == "none"))
-    return {};
+  if (choice == nullptr || choice->is_null() || *choice == json::Value("none")) return {};
   if (tools == nullptr || tools->is_null())
     return BadParameter("When using `tool_choice`, `tools` must be set.", "tool_choice");
-  if (choice->is_string() && (choice->as_string() == "auto" || choice->as_string() == "required"))
-    return {};
-  if (!choice->is_object()) {
-    return BadParameter(fmt::format("Invalid value for `tool_choice`: {}! Only named tools, "
-                                    "\"none\", \"auto\" or \"required\" "
-                                    "are supported.",
-                                    PythonInput(*choice).substr(0, 100)),
-                        "tool_choice");
-  }
+  if (*choice == json::Value("auto") || *choice == json::Value("required")) return {};
   const json::Value* function = choice->Find("function");
   const json::Value* name = function == nullptr ? nullptr : function->Find("name");
   if (name == nullptr || !name->is_string()) {
-    return BadParameter("Expected field `function.name` in `tool_choice`.", "tool_choice");
+    return BadParameter(
+        fmt::format("`tool_choice` must be \"none\", \"auto\", \"required\" or an object with "
+                    "`function.name`, found {}",
+                    Describe(*choice)),
+        "tool_choice");
   }
   if (tools->is_array()) {
     for (const json::Value& tool : tools->as_array()) {
@@ -51,19 +46,19 @@ ApiStatus CheckToolUse(const json::Value& body) {
       "tool_choice");
 }
 
-// Nothing here reads tool calls out of an answer, so tools are only shown to the template.
-ApiStatus RefuseToolChoice(const json::Value& body, const ServerConfig& config) {
+// This server does not parse tool calls, so tools can only be shown to the template.
+// REQUIRES: CheckToolChoice has passed.
+ApiStatus RefuseToolCalls(const json::Value& body, const ServerConfig& config) {
   const json::Value* tools = body.Find("tools");
   const json::Value* choice = body.Find("tool_choice");
-  const bool has_tools = tools != nullptr && !tools->is_null();
+  if (tools == nullptr || tools->is_null()) return {};
   const bool chosen = choice != nullptr && !choice->is_null();
-  if (!has_tools) return {};
   const std::string kind = !chosen ? "auto" : choice->is_string() ? choice->as_string() : "named";
   if (kind == "none") return {};
   if (!config.tool_call_parser.empty()) {
     return BadParameter(
-        "Tool calls are not read out of answers by this server; leave `tools` out or set "
-        "`tool_choice` to \"none\"",
+        "Tool calls are not parsed by this server; leave `tools` out or set `tool_choice` to "
+        "\"none\"",
         "tools");
   }
   if (kind == "auto") {
@@ -77,6 +72,13 @@ ApiStatus RefuseToolChoice(const json::Value& body, const ServerConfig& config) 
                   choice->Find("function")->Find("name")->as_string()));
 }
 
+// Templates read the effort as an argument; those of the request itself take precedence.
+void AddReasoningArguments(const std::string& effort, json::Value& kwargs) {
+  if (!kwargs.is_object()) kwargs = json::Value(json::Value::Object{});
+  if (kwargs.Find("reasoning_effort") == nullptr) kwargs.Set("reasoning_effort", effort);
+  if (kwargs.Find("enable_thinking") == nullptr) kwargs.Set("enable_thinking", effort != "none");
+}
+
 }  // namespace
 
 ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config) {
@@ -84,46 +86,38 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
   const json::Value* messages = body.Find("messages");
   if (messages != nullptr && messages->is_null())
     return BadRequest("messages must be a list, not null");
-  API_RETURN_IF_ERROR(CheckRawFields(body, /*is_chat=*/true));
-  API_RETURN_IF_ERROR(CheckToolUse(body));
+  API_RETURN_IF_ERROR(CheckRawFields(body, RequestKind::kChat));
+  API_RETURN_IF_ERROR(CheckToolChoice(body));
 
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
   ChatRequest request;
+  SamplingFields& sampling = request.sampling;
   request.conversation = ReadConversation(reader);
-  request.sampling = ReadSamplingFields(reader, config);
-  request.echo = reader.Bool("echo", false);
-  request.return_prompt_text = reader.OptionalBool("return_prompt_text").value_or(false);
-  const bool logprobs = reader.OptionalBool("logprobs").value_or(false);
-  const std::optional<int64_t> top_logprobs = reader.OptionalInt("top_logprobs");
-  if (logprobs) request.sampling.logprobs = top_logprobs.value_or(0);
-  // As vLLM does: an echo comes with the logprobs of its prompt.
-  if (request.echo && !request.sampling.prompt_logprobs && !request.sampling.stream) {
-    request.sampling.prompt_logprobs = top_logprobs.value_or(0);
-  }
-  request.sampling.max_tokens = reader.OptionalInt("max_tokens");
-  if (const auto newer = reader.OptionalInt("max_completion_tokens")) {
-    request.sampling.max_tokens = newer;
-    request.sampling.max_tokens_name = "max_completion_tokens";
-  }
-  const std::optional<std::string> effort = reader.OptionalString("reasoning_effort");
+  sampling = ReadSamplingFields(reader, config);
+  reader.Read("echo", request.echo);
+  reader.Read("return_prompt_text", request.return_prompt_text, {.nullable = true});
+  bool logprobs = false;
+  std::optional<int64_t> top_logprobs;
+  reader.Read("logprobs", logprobs, {.nullable = true});
+  reader.Read("top_logprobs", top_logprobs);
+  if (logprobs) sampling.logprobs = top_logprobs.value_or(0);
+  // As in vLLM, an echo comes with the logprobs of its prompt.
+  if (request.echo && !sampling.prompt_logprobs && !sampling.stream)
+    sampling.prompt_logprobs = top_logprobs.value_or(0);
+  reader.Read("max_tokens", sampling.max_tokens);
+  if (reader.Read("max_completion_tokens", sampling.max_tokens))
+    sampling.max_tokens_name = "max_completion_tokens";
+  std::optional<std::string> effort;
+  reader.Read("reasoning_effort", effort);
+  // vLLM has no such field.
+  if (config.dialect != ApiDialect::kVllm)
+    reader.Read("prompt_token_ids", request.prompt_ids, {.min = 0});
   if (!errors.empty()) return ValidationFailed(errors);
-  if (effort) {
-    json::Value& kwargs = request.conversation.chat_template_kwargs;
-    if (!kwargs.is_object()) kwargs = json::Value(json::Value::Object{});
-    if (kwargs.Find("reasoning_effort") == nullptr) kwargs.Set("reasoning_effort", *effort);
-    if (kwargs.Find("enable_thinking") == nullptr) kwargs.Set("enable_thinking", *effort != "none");
-  }
-  API_RETURN_IF_ERROR(RefuseUnsupported(reader, /*is_chat=*/true));
-  if (config.dialect != ApiDialect::kVllm) {
-    API_RETURN_IF_ERROR(RefuseTrtllmFields(reader));
-    request.prompt_ids = reader.OptionalInts("prompt_token_ids", {.min = 0});
-    if (!errors.empty()) return ValidationFailed(errors);
-  }
-  if (IsTruthy(reader.Raw("return_assistant_tokens_mask"))) {
-    return Unsupported("a mask of the assistant's tokens", "return_assistant_tokens_mask");
-  }
-  API_RETURN_IF_ERROR(RefuseToolChoice(body, config));
+
+  if (effort) AddReasoningArguments(*effort, request.conversation.chat_template_kwargs);
+  API_RETURN_IF_ERROR(RefuseUnsupported(body, config, RequestKind::kChat));
+  API_RETURN_IF_ERROR(RefuseToolCalls(body, config));
   return request;
 }
 
@@ -132,37 +126,27 @@ ApiResult<BatchChatRequest> ReadBatchChatRequest(const json::Value& body,
   if (!body.is_object()) return NotAnObject(body);
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
-  const json::Value* lists = body.Find("messages");
-  if (lists == nullptr) {
-    reader.AddMissing("messages");
-  } else if (!lists->is_array()) {
-    reader.Add("list_type", "messages", "Input should be a valid list", *lists);
-  } else if (lists->as_array().empty()) {
-    reader.Add("too_short", "messages", "List should have at least 1 item after validation, not 0",
-               *lists, "{'field_type': 'List', 'min_length': 1, 'actual_length': 0}");
-  } else {
-    for (size_t i = 0; i < lists->as_array().size(); ++i) {
-      const json::Value& list = lists->as_array()[i];
-      if (!list.is_array()) {
-        reader.Add("list_type", fmt::format("messages.{}", i), "Input should be a valid list",
-                   list);
-        continue;
-      }
-      for (size_t j = 0; j < list.as_array().size(); ++j)
-        CheckMessage(reader, list.as_array()[j], j);
+  const json::Value::Array* lists = nullptr;
+  if (reader.Read("messages", lists, {.required = true}) && lists->empty())
+    reader.Add("messages", "a list of at least 1 conversation", *reader.Raw("messages"));
+  for (size_t i = 0; lists != nullptr && i < lists->size(); ++i) {
+    const json::Value& list = (*lists)[i];
+    if (!list.is_array()) {
+      reader.Add(fmt::format("messages.{}", i), "a list", list);
+      continue;
     }
+    for (size_t j = 0; j < list.as_array().size(); ++j) CheckMessage(reader, list.as_array()[j], j);
   }
   if (!errors.empty()) return ValidationFailed(errors);
-  const json::Value::Array& conversations = lists->as_array();
-  if (conversations.size() > kMaxConversations) {
+  if (lists->size() > kMaxConversations) {
     return BadParameter(fmt::format("at most {} conversations fit into one request, got {}",
-                                    kMaxConversations, conversations.size()),
+                                    kMaxConversations, lists->size()),
                         "messages");
   }
   if (const json::Value* n = body.Find("n");
       n != nullptr && n->is_integer() && *n != json::Value(1)) {
     return BadParameter("Batch chat completions do not support `n > 1`. Please set `n` to 1.", "n",
-                        PythonInput(*n));
+                        Describe(*n));
   }
   if (IsTruthy(body.Find("tools")))
     return BadParameter("Batch chat completions do not support `tools`.", "tools");
@@ -172,19 +156,18 @@ ApiResult<BatchChatRequest> ReadBatchChatRequest(const json::Value& body,
     if (key != "messages" && key != "stream" && key != "stream_options")
       first.as_object().emplace_back(key, value);
   }
-  first.as_object().emplace_back("messages", conversations[0]);
-  API_ASSIGN_OR_RETURN(ChatRequest common, ReadChatRequest(first, config));
-  const size_t shared_bytes = json::Write(common.conversation.documents).size();
-  if (shared_bytes * conversations.size() > kMaxSharedBytes) {
+  first.as_object().emplace_back("messages", lists->front());
+  BatchChatRequest request;
+  API_ASSIGN_OR_RETURN(request.common, ReadChatRequest(first, config));
+  const size_t shared_bytes = json::Write(request.common.conversation.documents).size();
+  if (shared_bytes * lists->size() > kMaxSharedBytes) {
     return BadParameter(
         fmt::format("documents of {} bytes for {} conversations are too much for one request; send "
                     "fewer conversations at a time",
-                    shared_bytes, conversations.size()),
+                    shared_bytes, lists->size()),
         "documents");
   }
-  BatchChatRequest request;
-  request.common = std::move(common);
-  request.conversations = conversations;
+  request.conversations = *lists;
   return request;
 }
 

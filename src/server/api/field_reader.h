@@ -1,96 +1,157 @@
-// Typed fields out of a request body, with errors in the form of pydantic, whose checks vLLM's
-// clients know.
+// Typed fields of a JSON object that a client sent.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/json.h"
 #include "server/api/api_error.h"
 
 namespace sluice {
 
-// One thing wrong with a body.
+// A field with a wrong value.
 struct FieldError {
-  std::string type;      // "int_parsing"
   std::string location;  // "body.prompt.0"
-  std::string message;   // "Input should be a valid integer"
-  std::string input;     // str() of what was found
-  std::string context;   // repr of a dict, or ""
+  std::string expected;  // "an integer of at least 0"
+  std::string found;     // the value, or "nothing"
 };
 
-// 400 "Bad Request" with all of them in its message and the place of the first as `param`.
-// REQUIRES: not empty.
+// 400 "Bad Request" that names all errors; `param` is the location of the first.
+// REQUIRES: `errors` is not empty.
 tl::unexpected<ApiError> ValidationFailed(const std::vector<FieldError>& errors);
-// A body that is no object. `times`: for how many alternatives it is reported.
-tl::unexpected<ApiError> NotAnObject(const json::Value& body, int times = 1);
+// A body that is not an object.
+tl::unexpected<ApiError> NotAnObject(const json::Value& body);
 
-struct IntRange {
-  int64_t min = std::numeric_limits<int64_t>::min();
-  int64_t max = std::numeric_limits<int64_t>::max();
-  bool bounded = false;  // integers outside int64 are errors instead of the nearest int64
+// How an error message shows a value: scalars as JSON, long strings cut, of a list or an object the
+// number of its elements.
+std::string Describe(const json::Value& value);
+
+// What a field may hold beyond its type.
+struct FieldRule {
+  bool required = false;  // an absent field is an error
+  bool nullable = false;  // null counts as absent; otherwise it is an error
+  // Of a number, and of every number in a list.
+  double min = -HUGE_VAL;
+  double max = HUGE_VAL;
+  bool within_int64 = false;  // larger integers are an error, not the nearest int64
+  std::span<const std::string_view> one_of = {};  // of a string; empty: any
 };
 
-// Reads the members of one object. A field that is absent gives its default; null is like absent
-// for the Optional functions and an error for the others. Numbers may stand in strings, and
-// booleans be "yes" or 1, as pydantic allows. After a wrong value the default is returned and the
-// error noted in `errors`, so that all fields are reported at once.
+// One value as a type; false if it is something else or breaks the rule. As in vLLM, numbers may be
+// strings ("8"), integers booleans or numbers without a fraction, and booleans 0, 1, "yes", "off"
+// and the like. The pointers stay valid as long as `value`.
+bool ReadValue(const json::Value& value, const FieldRule& rule, bool& result);
+bool ReadValue(const json::Value& value, const FieldRule& rule, int64_t& result);
+bool ReadValue(const json::Value& value, const FieldRule& rule, double& result);
+bool ReadValue(const json::Value& value, const FieldRule& rule, std::string& result);
+bool ReadValue(const json::Value& value, const FieldRule& rule, const json::Value::Array*& result);
+bool ReadValue(const json::Value& value, const FieldRule& rule, const json::Value::Object*& result);
+
+// What ReadValue takes, for the message of an error; the second argument only selects the type.
+std::string Expected(const FieldRule& rule, const bool&);
+std::string Expected(const FieldRule& rule, const int64_t&);
+std::string Expected(const FieldRule& rule, const double&);
+std::string Expected(const FieldRule& rule, const std::string&);
+std::string Expected(const FieldRule& rule, const json::Value::Array* const&);
+std::string Expected(const FieldRule& rule, const json::Value::Object* const&);
+
+// Reads the members of one object. The type of the destination is the type of the field, its value
+// before the call the default. A wrong value leaves the default and is noted, so that all errors of
+// a request are reported together.
 class FieldReader {
  public:
-  // REQUIRES: `object` is an object; it and `errors` outlive the reader.
+  // REQUIRES: `object` is an object; it and `errors` outlive the reader. `location` is the place of
+  // the object in errors ("body").
   FieldReader(const json::Value& object, std::string location, std::vector<FieldError>* errors)
       : object_(object), location_(std::move(location)), errors_(errors) {}
 
-  // The value as it stands, or null if it is absent or null.
+  // Reads the member `name`. Returns whether `field` was set.
+  template <typename T>
+  bool Read(std::string_view name, T& field, const FieldRule& rule = {}) {
+    const json::Value* value = object_.Find(name);
+    if (value == nullptr && rule.required) AddMissing(name);
+    if (value == nullptr || (value->is_null() && rule.nullable)) return false;
+    return Convert(*value, name, rule, field);
+  }
+  template <typename T>
+  bool Read(std::string_view name, std::optional<T>& field, FieldRule rule = {}) {
+    rule.nullable = true;
+    T value{};
+    if (!Read(name, value, rule)) return false;
+    field = std::move(value);
+    return true;
+  }
+  // Checks a member whose value has no effect.
+  template <typename T>
+  void Check(std::string_view name, const FieldRule& rule = {}) {
+    T ignored{};
+    Read(name, ignored, rule);
+  }
+
+  // The member as it is; null if it is absent or null.
   const json::Value* Raw(std::string_view name) const;
   const json::Value& object() const { return object_; }
 
-  std::optional<int64_t> OptionalInt(std::string_view name, IntRange range = {});
-  int64_t Int(std::string_view name, int64_t fallback, IntRange range = {});
-  std::optional<double> OptionalFloat(std::string_view name);
-  double Float(std::string_view name, double fallback);
-  std::optional<bool> OptionalBool(std::string_view name);
-  bool Bool(std::string_view name, bool fallback);
-  std::optional<std::string> OptionalString(std::string_view name);
-  std::string String(std::string_view name, std::string fallback);
-  std::optional<std::vector<int64_t>> OptionalInts(std::string_view name, IntRange range = {});
-  std::vector<std::string> Strings(std::string_view name);  // [] by default; null is an error
-  std::optional<std::vector<std::pair<std::string, double>>> OptionalFloatMap(
-      std::string_view name);
-  // The value if it is an object (a list) or the error noted. `model`: reported as an object to
-  // take fields from.
-  const json::Value* OptionalObject(std::string_view name, bool model = false);
-  const json::Value* OptionalList(std::string_view name);
-  // One of `choices`; `expected` spells them for the message: "'left' or 'right'".
-  std::optional<std::string> OptionalChoice(std::string_view name,
-                                            const std::vector<std::string>& choices,
-                                            std::string_view expected);
-
-  void Add(std::string type, std::string_view place, std::string message, const json::Value& input,
-           std::string context = {});
-  void Append(FieldError error);
+  // Notes an error at `place` below this object.
+  void Add(std::string_view place, std::string_view expected, const json::Value& found);
+  void AddMissing(std::string_view place);
   std::vector<FieldError>* errors() { return errors_; }
-  // A required field that is not there.
-  void AddMissing(std::string_view name);
-
-  // Single values; `place` is the location below this reader's. None with an error noted.
-  std::optional<int64_t> ParseInt(const json::Value& value, std::string_view place, IntRange range);
-  std::optional<double> ParseFloat(const json::Value& value, std::string_view place);
-  std::optional<bool> ParseBool(const json::Value& value, std::string_view place);
 
  private:
-  const json::Value* Find(std::string_view name) const { return object_.Find(name); }
+  template <typename T>
+  bool Convert(const json::Value& value, std::string_view place, const FieldRule& rule, T& field) {
+    if (ReadValue(value, rule, field)) return true;
+    Add(place, Expected(rule, field), value);
+    return false;
+  }
+  // A list.
+  template <typename T>
+  bool Convert(const json::Value& value, std::string_view place, const FieldRule& rule,
+               std::vector<T>& field) {
+    const json::Value::Array* list = nullptr;
+    if (!Convert(value, place, {}, list)) return false;
+    std::vector<T> result(list->size());
+    bool good = true;
+    for (size_t i = 0; i < list->size(); ++i) {
+      if (ReadValue((*list)[i], rule, result[i])) continue;
+      Add(fmt::format("{}.{}", place, i), Expected(rule, result[i]), (*list)[i]);
+      good = false;
+    }
+    if (good) field = std::move(result);
+    return good;
+  }
+  // An object whose members all have one type.
+  template <typename T>
+  bool Convert(const json::Value& value, std::string_view place, const FieldRule& rule,
+               std::vector<std::pair<std::string, T>>& field) {
+    const json::Value::Object* members = nullptr;
+    if (!Convert(value, place, {}, members)) return false;
+    std::vector<std::pair<std::string, T>> result;
+    bool good = true;
+    for (const auto& [key, member] : *members) {
+      T element{};
+      good = Convert(member, fmt::format("{}.{}", place, key), rule, element) && good;
+      result.emplace_back(key, std::move(element));
+    }
+    if (good) field = std::move(result);
+    return good;
+  }
 
   const json::Value& object_;
   const std::string location_;
   std::vector<FieldError>* const errors_;
 };
 
-// Whether Python's `if value` holds.
+// Whether a value is there and is not null, false, zero or empty; vLLM takes options as set by
+// this.
 bool IsTruthy(const json::Value* value);
 
 }  // namespace sluice

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// How many tokens stay: -1 means what the model can hold.
+// How many tokens to keep: -1 stands for the length of the context.
 int64_t TruncatedLength(const SamplingFields& fields, const ModelContext& model) {
   return *fields.truncate_prompt_tokens < 0 ? model.max_model_len : *fields.truncate_prompt_tokens;
 }
@@ -24,8 +24,7 @@ void Truncate(std::vector<int32_t>& tokens, int64_t length, const std::string& s
   }
 }
 
-// The special tokens that the tokenizer puts around a text stay; the text itself is cut on the
-// left.
+// Cuts the text on the left, but keeps the special tokens that the tokenizer puts around it.
 std::vector<int32_t> EncodeTruncated(const Tokenizer& tokenizer, std::string_view text,
                                      bool add_special_tokens, int64_t length) {
   std::vector<int32_t> full = tokenizer.Encode(text, add_special_tokens);
@@ -63,15 +62,10 @@ ApiStatus CheckLength(size_t count, const ModelContext& model) {
 
 }  // namespace
 
-ApiStatus CheckText(std::string_view text, std::string_view field) {
-  if (IsUtf8(text)) return {};
-  return BadRequest(fmt::format(
-      "{} holds half of a surrogate pair (\\ud800 to \\udfff alone), which is no text", field));
-}
-
 ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
                                  const SamplingFields& fields, const ModelContext& model) {
-  API_RETURN_IF_ERROR(CheckText(text, "prompt"));
+  // A body cannot hold such text, but a template can make it.
+  if (!IsUtf8(text)) return BadRequest("the prompt is not valid UTF-8");
   Prompt prompt;
   if (fields.truncate_prompt_tokens && fields.truncation_side) {
     prompt.tokens = model.tokenizer->Encode(text, add_special_tokens);

@@ -17,15 +17,12 @@ struct Prompt {
   std::string text;  // as given or rendered; "" for a prompt of token ids
 };
 
-// Text that cannot fit is refused before it is tokenized; what is too long afterwards names both
-// lengths.
+// Tokenizes `text`. Errors: 400 for text that is empty, not UTF-8, or too long; text that cannot
+// fit by its length is refused before it is tokenized.
 ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
                                  const SamplingFields& fields, const ModelContext& model);
-// Ids outside the vocabulary are refused.
+// Errors: 400 for ids outside the vocabulary, and for a prompt that is empty or too long.
 ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingFields& fields,
                                 const ModelContext& model);
-
-// 400 for text that holds half of a surrogate pair.
-ApiStatus CheckText(std::string_view text, std::string_view field);
 
 }  // namespace sluice

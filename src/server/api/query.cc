@@ -2,11 +2,8 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "base/json.h"
 #include "server/api/field_reader.h"
-#include "server/api/python_text.h"
 
 namespace sluice {
 
@@ -24,17 +21,15 @@ std::optional<std::string> QueryValue(const HttpRequest& request, std::string_vi
 }
 
 ApiResult<std::string> QueryChoice(const HttpRequest& request, std::string_view name,
-                                   std::initializer_list<std::string_view> choices,
-                                   std::string_view expected) {
-  const std::optional<std::string> value = QueryValue(request, name);
-  if (!value) return std::string(*choices.begin());
-  if (std::find(choices.begin(), choices.end(), *value) != choices.end()) return *value;
-  const json::Value none{json::Value::Object{}};
+                                   std::initializer_list<std::string_view> choices) {
+  json::Value query{json::Value::Object{}};
+  if (const std::optional<std::string> value = QueryValue(request, name)) query.Set(name, *value);
   std::vector<FieldError> errors;
-  FieldReader reader(none, "query", &errors);
-  reader.Add("literal_error", name, fmt::format("Input should be {}", expected),
-             json::Value(*value), fmt::format("{{'expected': {}}}", PythonRepr(expected)));
-  return ValidationFailed(errors);
+  std::string choice(*choices.begin());
+  FieldReader(query, "query", &errors)
+      .Read(name, choice, {.one_of = {choices.begin(), choices.size()}});
+  if (!errors.empty()) return ValidationFailed(errors);
+  return choice;
 }
 
 }  // namespace sluice

@@ -14,10 +14,9 @@ namespace sluice {
 // The first value of `name`, decoded.
 std::optional<std::string> QueryValue(const HttpRequest& request, std::string_view name);
 
-// Likewise; the first of `choices` where it is absent. 400 for a value that is none of them, which
-// `expected` spells for the message.
+// Likewise; the first of `choices` where it is absent. Errors: 400 for a value that is none of
+// them.
 ApiResult<std::string> QueryChoice(const HttpRequest& request, std::string_view name,
-                                   std::initializer_list<std::string_view> choices,
-                                   std::string_view expected);
+                                   std::initializer_list<std::string_view> choices);
 
 }  // namespace sluice

@@ -1,7 +1,6 @@
 // From the bytes of a request body to a JSON value.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "base/json.h"
@@ -10,14 +9,12 @@
 
 namespace sluice {
 
-// Checks the content type and parses the body as Python's json does: UTF-8, -16 or -32 with or
-// without a byte order mark, the last of two equal keys, NaN and Infinity, halves of surrogate
-// pairs (kept as three bytes that are no UTF-8). Errors: 400, with the place of the first character
-// that does not fit where there is one. Bounded in depth, in the number of values, and in time by
-// the length of the body.
+// Checks the content type and parses the body; an empty body is null. Errors: 400. Where the text
+// is not JSON, `param` is "body.N", N being the character at fault, as in vLLM.
 ApiResult<json::Value> ParseRequestBody(const HttpRequest& request);
 
-// The second half: `text` alone.
-ApiResult<json::Value> ParseJsonAsPython(std::string_view text);
+// The second half: `text` alone, UTF-8 without a byte order mark. Bounded in depth, in the number
+// of values, and in time by the length of the text.
+ApiResult<json::Value> ParseBodyText(std::string_view text);
 
 }  // namespace sluice

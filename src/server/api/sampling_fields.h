@@ -1,5 +1,5 @@
-// The fields that completions and chat have in common: how tokens are chosen, when a sequence ends,
-// what is given back.
+// The fields that completions and chat share: how tokens are chosen, when a sequence ends, what is
+// returned.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine/request.h"
-#include "server/api/api_error.h"
 #include "server/api/field_reader.h"
-#include "server/api/model_context.h"
 #include "server/api/repetition.h"
 
 namespace sluice {
 
-// As they stand in a request, types checked, values not.
+// The values of a request; their types are checked, their ranges are not.
 struct SamplingFields {
   std::optional<std::string> model;
   int64_t n = 1;
@@ -53,28 +50,13 @@ struct SamplingFields {
   bool return_tokens_as_token_ids = false;
 };
 
-// Of an id or a salt, which a server keeps many times over.
-ApiStatus CheckNameLength(std::string_view field, std::string_view value);
+enum class RequestKind { kCompletion, kChat };
 
-// What vLLM looks at before it reads types: combinations of raw fields. `is_chat` words some of
-// them differently.
-ApiStatus CheckRawFields(const json::Value& body, bool is_chat);
+// Checks what vLLM checks before it reads types: combinations of fields. REQUIRES: `body` is an
+// object. Errors: 400.
+ApiStatus CheckRawFields(const json::Value& body, RequestKind kind);
 
-// Everything but max_tokens and logprobs, whose meaning differs between completions and chat.
+// Reads all but max_tokens and logprobs, whose meaning differs between completions and chat.
 SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& config);
-
-// Features that a request can ask for and this server does not have, refused by name.
-ApiStatus RefuseUnsupported(const FieldReader& reader, bool is_chat);
-
-// Likewise for fields that only trtllm-serve knows.
-ApiStatus RefuseTrtllmFields(const FieldReader& reader);
-
-// The settings of one sequence but for max_tokens, ranges checked, defaults filled in.
-ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model);
-
-// How many tokens a prompt of `prompt_tokens` may be continued with; min_tokens is checked against
-// it.
-ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model,
-                                    int64_t prompt_tokens);
 
 }  // namespace sluice

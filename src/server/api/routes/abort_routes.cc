@@ -15,7 +15,7 @@ ApiStatus AbortRequests(const RouteCall& call) {
     if (!body.is_object()) return NotAnObject(body);
     std::vector<FieldError> errors;
     FieldReader reader(body, "body", &errors);
-    if (reader.Raw("request_ids") != nullptr) ids = reader.Strings("request_ids");
+    reader.Read("request_ids", ids, {.nullable = true});
     if (!errors.empty()) return ValidationFailed(errors);
   }
   const int count = call.api.active->Abort(ids);

@@ -8,9 +8,8 @@ namespace sluice {
 namespace {
 
 ApiStatus Pause(const RouteCall& call) {
-  API_ASSIGN_OR_RETURN(
-      const std::string mode,
-      QueryChoice(call.request, "mode", {"abort", "wait", "keep"}, "'abort', 'wait' or 'keep'"));
+  API_ASSIGN_OR_RETURN(const std::string mode,
+                       QueryChoice(call.request, "mode", {"abort", "wait", "keep"}));
   if (mode == "keep") {
     return BadParameter(
         "This server cannot stop requests in the middle and go on with them later; use mode=wait "

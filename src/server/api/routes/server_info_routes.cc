@@ -72,8 +72,8 @@ json::Value Settings(const ServerConfig& config, const EngineInfo& info) {
 }
 
 ApiStatus ServerInfo(const RouteCall& call) {
-  API_ASSIGN_OR_RETURN(const std::string format, QueryChoice(call.request, "config_format",
-                                                             {"text", "json"}, "'text' or 'json'"));
+  API_ASSIGN_OR_RETURN(const std::string format,
+                       QueryChoice(call.request, "config_format", {"text", "json"}));
   json::Value info{json::Value::Object{}};
   if (call.model != nullptr) {
     const EngineInfo& engine = call.model->engine->info();

@@ -11,7 +11,7 @@ namespace {
 
 ApiStatus Sleep(const RouteCall& call) {
   API_ASSIGN_OR_RETURN(const std::string level,
-                       QueryChoice(call.request, "level", {"1", "0", "2"}, "0, 1 or 2"));
+                       QueryChoice(call.request, "level", {"1", "0", "2"}));
   LOG_WARNING("server",
               "sleeping: requests are held back and the prefix cache is emptied; weights and cache "
               "stay in memory, which this server does not give back");

@@ -6,7 +6,6 @@
 #include "base/json.h"
 #include "server/api/conversation.h"
 #include "server/api/field_reader.h"
-#include "server/api/prompt.h"
 #include "server/api/route_table.h"
 #include "server/api/writers/answer_json.h"
 
@@ -14,13 +13,15 @@ namespace sluice {
 namespace {
 
 ApiStatus Tokenize(const RouteCall& call, const json::Value& body) {
-  if (!body.is_object()) return NotAnObject(body, 2);
+  if (!body.is_object()) return NotAnObject(body);
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
-  const std::optional<std::string> name = reader.OptionalString("model");
-  const bool return_strings = reader.OptionalBool("return_token_strs").value_or(false);
+  std::optional<std::string> name;
+  bool return_strings = false;
+  reader.Read("model", name);
+  reader.Read("return_token_strs", return_strings, {.nullable = true});
   std::string text;
-  bool add_special_tokens = false;
+  bool add_special_tokens = true;
   if (body.Find("messages") != nullptr) {
     const ConversationFields conversation = ReadConversation(reader);
     if (!errors.empty()) return ValidationFailed(errors);
@@ -29,21 +30,10 @@ ApiStatus Tokenize(const RouteCall& call, const json::Value& body) {
                          RenderConversation(conversation, conversation.messages, *call.model));
     add_special_tokens = conversation.add_special_tokens;
   } else {
-    const json::Value* prompt = body.Find("prompt");
-    if (prompt == nullptr) {
-      reader.AddMissing("prompt");
-    } else if (prompt->is_string()) {
-      text = prompt->as_string();
-    } else {
-      reader.Add("string_type", "prompt", "Input should be a valid string", *prompt);
-    }
-    add_special_tokens = reader.Bool("add_special_tokens", true);
-    if (!errors.empty()) {
-      reader.AddMissing("messages");
-      return ValidationFailed(errors);
-    }
+    reader.Read("prompt", text, {.required = true});
+    reader.Read("add_special_tokens", add_special_tokens);
+    if (!errors.empty()) return ValidationFailed(errors);
     API_RETURN_IF_ERROR(call.model->CheckName(name));
-    API_RETURN_IF_ERROR(CheckText(text, "prompt"));
   }
   const std::vector<int32_t> tokens = call.model->tokenizer->Encode(text, add_special_tokens);
   std::string answer = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":)", tokens.size(),
@@ -68,16 +58,10 @@ ApiStatus Detokenize(const RouteCall& call, const json::Value& body) {
   if (!body.is_object()) return NotAnObject(body);
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
-  const std::optional<std::string> name = reader.OptionalString("model");
-  const json::Value* given = body.Find("tokens");
+  std::optional<std::string> name;
   std::vector<int64_t> ids;
-  if (given == nullptr) {
-    reader.AddMissing("tokens");
-  } else if (given->is_null()) {
-    reader.Add("list_type", "tokens", "Input should be a valid list", *given);
-  } else {
-    ids = reader.OptionalInts("tokens", {.min = 0}).value_or(std::vector<int64_t>{});
-  }
+  reader.Read("model", name);
+  reader.Read("tokens", ids, {.required = true, .min = 0});
   if (!errors.empty()) return ValidationFailed(errors);
   API_RETURN_IF_ERROR(call.model->CheckName(name));
   std::vector<int32_t> tokens;

@@ -1,5 +1,4 @@
 // GET /get_world_size, POST /collective_rpc: what vLLM asks of its worker processes.
-#include "server/api/request_body.h"
 #include "server/api/route_table.h"
 
 namespace sluice {
@@ -10,17 +9,10 @@ ApiStatus WorldSize(const RouteCall& call) {
   return {};
 }
 
-ApiStatus CollectiveRpc(const RouteCall& call) {
+ApiStatus CollectiveRpc(const RouteCall&) {
   ApiError error;
   error.type = "Bad Request";
-  const ApiResult<json::Value> body = ParseJsonAsPython(call.request.body);
-  if (!body) {
-    error.message = "JSON decode error: " + body.error().message;
-  } else if (!body->is_object() || body->Find("method") == nullptr) {
-    error.message = "Missing 'method' in request body";
-  } else {
-    error.message = "This server has no worker processes whose methods could be called.";
-  }
+  error.message = "This server has no worker processes whose methods could be called.";
   return tl::unexpected<ApiError>(std::move(error));
 }
 

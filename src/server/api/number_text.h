@@ -1,0 +1,16 @@
+// Numbers that clients send as text. As vLLM takes them: blanks around, a plus sign, and single
+// underscores between digits ("1_000").
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace sluice {
+
+// A decimal integer; one outside int64 becomes the nearest int64.
+std::optional<int64_t> ParseInteger(std::string_view text);
+// A decimal number, "inf" or "nan"; none if it is outside double.
+std::optional<double> ParseNumber(std::string_view text);
+
+}  // namespace sluice

@@ -1,0 +1,333 @@
+#include "server/api/sampling_params.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "server/api/number_text.h"
+#include "server/api/python_text.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kMaxBeams = 64;
+constexpr int64_t kMaxPattern = 4096;  // The work per token grows with the length of patterns.
+// Of names that are kept with each sequence or written into each event of a stream.
+constexpr size_t kMaxNameBytes = 1024;
+constexpr double kSmallestTemperature = 0.01;  // Smaller ones would overflow the logits.
+
+ApiStatus CheckRepetition(const RepetitionRule& rule) {
+  const bool sizes = rule.min_size >= 0 && rule.min_size <= rule.max_size;
+  const bool bounded = rule.max_size <= kMaxPattern && rule.min_count <= kMaxPattern;
+  if (sizes && bounded && (rule.max_size == 0 || rule.min_count >= 2)) return {};
+  return BadRequest(fmt::format(
+      "repetition_detection must have 0 <= min_pattern_size <= max_pattern_size <= {} and, unless "
+      "max_pattern_size is 0, 2 <= min_count <= {}.",
+      kMaxPattern, kMaxPattern));
+}
+
+// Options that a beam search cannot honor are refused.
+ApiStatus CheckBeamSearch(const SamplingFields& fields) {
+  if (fields.n > kMaxBeams) {
+    return BadParameter(
+        fmt::format("n, the width of the beam, must be at most {}, got {}", kMaxBeams, fields.n),
+        "n", std::to_string(fields.n));
+  }
+  if (!std::isfinite(fields.length_penalty)) {
+    return BadParameter("length_penalty must be a finite number", "length_penalty",
+                        PythonFloat(fields.length_penalty));
+  }
+  if (!fields.stop.empty()) return Unsupported("a stop string in beam search", "stop");
+  if (fields.prompt_logprobs)
+    return Unsupported("prompt_logprobs (or echo with logprobs) in beam search", "prompt_logprobs");
+  if (fields.repetition.max_size > 0)
+    return Unsupported("repetition_detection in beam search", "repetition_detection");
+  return {};
+}
+
+// The first elements of a list, for a message.
+template <typename T>
+std::string Shown(const std::vector<T>& list) {
+  constexpr size_t kMost = 20;
+  json::Value::Array shown(list.begin(), list.begin() + std::min(list.size(), kMost));
+  return json::Write(json::Value(std::move(shown)));
+}
+
+ApiStatus CheckIds(const std::vector<int64_t>& ids, std::string_view name, int64_t vocab_size) {
+  std::vector<int64_t> outside;
+  std::ranges::copy_if(ids, std::back_inserter(outside),
+                       [&](int64_t id) { return id < 0 || id >= vocab_size; });
+  if (outside.empty()) return {};
+  const std::string list = Shown(outside);
+  return BadParameter(
+      fmt::format("token_id(s) {} in {} contain out-of-vocab token ids. Vocabulary size: {}", list,
+                  name, vocab_size),
+      name, list);
+}
+
+// Without duplicates, so that a list is never longer than the vocabulary. REQUIRES: all ids are in
+// the vocabulary.
+std::vector<int32_t> DistinctIds(const std::vector<int64_t>& ids) {
+  std::vector<int32_t> distinct(ids.begin(), ids.end());
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  distinct.shrink_to_fit();
+  return distinct;
+}
+
+ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& model,
+                           SamplingParams& params) {
+  std::vector<std::string> unreadable;
+  std::vector<int64_t> ids;
+  for (const auto& [key, bias] : fields.logit_bias) {
+    if (const std::optional<int64_t> id = ParseInteger(key)) {
+      ids.push_back(*id);
+    } else {
+      unreadable.push_back(key);
+    }
+    if (std::isnan(bias))
+      return BadParameter("logit_bias must hold numbers, got nan.", "logit_bias");
+  }
+  if (!unreadable.empty()) {
+    const std::string list = Shown(unreadable);
+    return BadParameter(
+        fmt::format("logit_bias contains key(s) that are not integer token ids: {}", list),
+        "logit_bias", list);
+  }
+  API_RETURN_IF_ERROR(CheckIds(ids, "logit_bias", model.vocab_size));
+  // Keys may spell one id in several ways ("7", "07"): the last one counts.
+  std::vector<std::pair<int32_t, float>> biases;
+  std::unordered_map<int32_t, size_t> places;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto id = static_cast<int32_t>(ids[i]);
+    const auto bias = static_cast<float>(std::clamp(fields.logit_bias[i].second, -100.0, 100.0));
+    const auto [place, added] = places.emplace(id, biases.size());
+    if (added) {
+      biases.emplace_back(id, bias);
+    } else {
+      biases[place->second].second = bias;
+    }
+  }
+  params.logit_bias = std::move(biases);
+  return {};
+}
+
+// A word is forbidden both as the start of a text and behind a blank, where its tokens differ.
+ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& model,
+                          SamplingParams& params) {
+  if (fields.bad_words.size() > static_cast<size_t>(model.config.max_bad_words)) {
+    return BadParameter(fmt::format("bad_words holds {} words, at most {} are taken",
+                                    fields.bad_words.size(), model.config.max_bad_words),
+                        "bad_words");
+  }
+  std::vector<std::vector<int32_t>> words;
+  for (const std::string& word : fields.bad_words) {
+    if (word.empty()) {
+      return BadRequest("bad_words cannot contain an empty string. Got bad_words=" +
+                        Shown(fields.bad_words));
+    }
+    const size_t start = word.find_first_not_of(" \t\n\r");
+    const std::string text = start == std::string::npos ? "" : word.substr(start);
+    std::vector<int32_t> plain = model.tokenizer->Encode(text, false);
+    std::vector<int32_t> spaced = model.tokenizer->Encode(" " + text, false);
+    const bool differs = !plain.empty() && spaced.size() == plain.size() && spaced[0] != plain[0];
+    if (!plain.empty()) words.push_back(std::move(plain));
+    if (differs) words.push_back(std::move(spaced));
+  }
+  params.bad_words = std::move(words);
+  return {};
+}
+
+ApiResult<int32_t> ResolveLogprobs(int64_t count, std::string_view kind, std::string_view name,
+                                   const ModelContext& model) {
+  if (count == -1) count = model.vocab_size;
+  if (count > model.max_logprobs) {
+    return BadParameter(
+        fmt::format("Requested {} logprobs of {}, which is greater than max allowed: {}", kind,
+                    count, model.max_logprobs),
+        name, std::to_string(count));
+  }
+  return static_cast<int32_t>(count);
+}
+
+LogprobsMode LogprobsModeOf(std::string_view name) {
+  if (name == "processed_logprobs") return LogprobsMode::kProcessedLogprobs;
+  if (name == "raw_logits") return LogprobsMode::kRawLogits;
+  if (name == "processed_logits") return LogprobsMode::kProcessedLogits;
+  return LogprobsMode::kRawLogprobs;
+}
+
+tl::unexpected<ApiError> OutOfRange(std::string_view name, std::string_view rule, double value) {
+  return BadRequest(fmt::format("{} must be {}, got {}.", name, rule, PythonFloat(value)));
+}
+// As OutOfRange, with the name as `param`. Which fields have it follows vLLM.
+tl::unexpected<ApiError> NamedOutOfRange(std::string_view name, std::string_view rule,
+                                         double value) {
+  const std::string shown = PythonFloat(value);
+  return BadParameter(fmt::format("{} must be {}, got {}.", name, rule, shown), name, shown);
+}
+
+ApiStatus CheckCounts(const SamplingFields& fields, const ModelContext& model) {
+  if (fields.n < 1) return BadRequest(fmt::format("n must be at least 1, got {}.", fields.n));
+  if (fields.n > model.config.max_n) {
+    return BadRequest(fmt::format(
+        "n must be at most {}, got {}. To increase this limit, set the VLLM_MAX_N_SEQUENCES "
+        "environment variable.",
+        model.config.max_n, fields.n));
+  }
+  if (fields.min_tokens < 0) {
+    return BadRequest(
+        fmt::format("min_tokens must be greater than or equal to 0, got {}.", fields.min_tokens));
+  }
+  if (fields.max_tokens && *fields.max_tokens > model.max_model_len) {
+    return BadParameter(
+        fmt::format(
+            "{}={} cannot be greater than max_model_len={}. Please request fewer output tokens.",
+            fields.max_tokens_name, *fields.max_tokens, model.max_model_len),
+        fields.max_tokens_name, std::to_string(*fields.max_tokens));
+  }
+  if (fields.truncate_prompt_tokens && *fields.truncate_prompt_tokens > model.max_model_len) {
+    return BadParameter(fmt::format("truncate_prompt_tokens={} cannot be greater than "
+                                    "max_model_len = {}. Please request a smaller "
+                                    "truncation size.",
+                                    *fields.truncate_prompt_tokens, model.max_model_len),
+                        "truncate_prompt_tokens", std::to_string(*fields.truncate_prompt_tokens));
+  }
+  return {};
+}
+
+ApiStatus ResolvePenalties(const SamplingFields& fields, const SamplingDefaults& defaults,
+                           SamplingParams& params) {
+  params.presence_penalty = fields.presence_penalty;
+  params.frequency_penalty = fields.frequency_penalty;
+  params.repetition_penalty =
+      fields.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1.0));
+  // Negated comparisons also refuse NaN.
+  if (!(std::abs(params.presence_penalty) <= 2))
+    return OutOfRange("presence_penalty", "in [-2, 2]", params.presence_penalty);
+  if (!(std::abs(params.frequency_penalty) <= 2))
+    return OutOfRange("frequency_penalty", "in [-2, 2]", params.frequency_penalty);
+  if (!(params.repetition_penalty > 0) || std::isinf(params.repetition_penalty))
+    return OutOfRange("repetition_penalty", "greater than zero", params.repetition_penalty);
+  return {};
+}
+
+// Temperature and the filters of candidates.
+ApiStatus ResolveFilters(const SamplingFields& fields, const SamplingDefaults& defaults,
+                         SamplingParams& params) {
+  params.temperature = fields.temperature.value_or(defaults.temperature.value_or(1.0));
+  params.top_p = fields.top_p.value_or(defaults.top_p.value_or(1.0));
+  params.top_k = fields.top_k.value_or(defaults.top_k.value_or(0));
+  params.min_p = fields.min_p.value_or(defaults.min_p.value_or(0.0));
+  if (!std::isfinite(params.temperature))
+    return NamedOutOfRange("temperature", "a finite number", params.temperature);
+  if (params.temperature < 0)
+    return NamedOutOfRange("temperature", "non-negative", params.temperature);
+  if (params.temperature > 2)
+    return NamedOutOfRange("temperature", "in [0, 2]", params.temperature);
+  if (!(params.top_p > 0 && params.top_p <= 1))
+    return NamedOutOfRange("top_p", "in (0, 1]", params.top_p);
+  if (params.top_k < -1) {
+    return BadRequest(
+        fmt::format("top_k must be 0 (disable), or at least 1, got {}.", params.top_k));
+  }
+  params.top_k = std::max<int64_t>(params.top_k, 0);
+  if (!(params.min_p >= 0 && params.min_p <= 1))
+    return OutOfRange("min_p", "in [0, 1]", params.min_p);
+  if (params.temperature > 0) {
+    params.temperature = std::max(params.temperature, kSmallestTemperature);
+    return {};
+  }
+  if (fields.n > 1 && !fields.use_beam_search)
+    return BadRequest(fmt::format("n must be 1 when using greedy sampling, got {}.", fields.n));
+  params.top_p = 1;
+  params.top_k = 0;
+  params.min_p = 0;
+  return {};
+}
+
+ApiStatus ResolveStops(const SamplingFields& fields, const ModelContext& model,
+                       SamplingParams& params) {
+  for (const std::string& text : fields.stop) {
+    if (text.empty()) return BadRequest("stop cannot contain an empty string.");
+  }
+  API_RETURN_IF_ERROR(CheckIds(fields.stop_token_ids, "stop_token_ids", model.vocab_size));
+  params.stop_token_ids = DistinctIds(fields.stop_token_ids);
+  params.ignore_eos = fields.ignore_eos;
+  params.min_tokens = fields.min_tokens;
+  return {};
+}
+
+ApiStatus ResolveAllowedIds(const SamplingFields& fields, const ModelContext& model,
+                            SamplingParams& params) {
+  if (!fields.allowed_token_ids) return {};
+  const std::vector<int64_t>& allowed = *fields.allowed_token_ids;
+  if (allowed.empty())
+    return BadParameter("allowed_token_ids is not None and empty!", "allowed_token_ids", "[]");
+  if (std::ranges::any_of(allowed, [&](int64_t id) { return id < 0 || id >= model.vocab_size; })) {
+    return BadParameter("allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids",
+                        Shown(allowed));
+  }
+  params.allowed_token_ids = DistinctIds(allowed);
+  return {};
+}
+
+}  // namespace
+
+ApiStatus CheckNameLength(std::string_view field, std::string_view value) {
+  if (value.size() <= kMaxNameBytes) return {};
+  return BadParameter(
+      fmt::format("{} must have at most {} bytes, got {}", field, kMaxNameBytes, value.size()),
+      field);
+}
+
+ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model) {
+  SamplingParams params;
+  params.logprobs_mode = LogprobsModeOf(model.config.logprobs_mode);
+  if (fields.request_id) API_RETURN_IF_ERROR(CheckNameLength("request_id", *fields.request_id));
+  API_RETURN_IF_ERROR(CheckNameLength("cache_salt", fields.cache_salt));
+  API_RETURN_IF_ERROR(CheckCounts(fields, model));
+  API_RETURN_IF_ERROR(ResolvePenalties(fields, model.defaults, params));
+  API_RETURN_IF_ERROR(ResolveFilters(fields, model.defaults, params));
+  API_RETURN_IF_ERROR(ResolveStops(fields, model, params));
+  if (fields.seed && *fields.seed != -1) params.seed = fields.seed;
+  if (fields.logprobs) {
+    API_ASSIGN_OR_RETURN(params.logprobs,
+                         ResolveLogprobs(*fields.logprobs, "sample", "logprobs", model));
+  }
+  if (fields.prompt_logprobs) {
+    API_ASSIGN_OR_RETURN(params.prompt_logprobs, ResolveLogprobs(*fields.prompt_logprobs, "prompt",
+                                                                 "prompt_logprobs", model));
+  }
+  API_RETURN_IF_ERROR(ResolveLogitBias(fields, model, params));
+  API_RETURN_IF_ERROR(ResolveAllowedIds(fields, model, params));
+  API_RETURN_IF_ERROR(ResolveBadWords(fields, model, params));
+  API_RETURN_IF_ERROR(CheckRepetition(fields.repetition));
+  if (fields.use_beam_search) API_RETURN_IF_ERROR(CheckBeamSearch(fields));
+  return params;
+}
+
+ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model,
+                                    int64_t prompt_tokens) {
+  int64_t max_tokens = model.max_model_len - prompt_tokens;
+  if (fields.max_tokens) {
+    max_tokens = std::min(max_tokens, *fields.max_tokens);
+  } else if (model.defaults.max_new_tokens) {
+    max_tokens = std::min(max_tokens, *model.defaults.max_new_tokens);
+  }
+  if (model.defaults.max_new_tokens_limit)
+    max_tokens = std::min(max_tokens, *model.defaults.max_new_tokens_limit);
+  if (max_tokens < 1) {
+    return BadParameter(fmt::format("max_tokens must be at least 1, got {}.", max_tokens),
+                        "max_tokens", std::to_string(max_tokens));
+  }
+  if (fields.min_tokens > max_tokens) {
+    return BadRequest(fmt::format("min_tokens must be less than or equal to max_tokens={}, got {}.",
+                                  max_tokens, fields.min_tokens));
+  }
+  return max_tokens;
+}
+
+}  // namespace sluice

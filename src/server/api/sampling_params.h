@@ -1,0 +1,25 @@
+// From the fields of a request to the settings of a sequence: ranges checked, defaults filled in.
+// Errors: 400 for a value out of range.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "engine/request.h"
+#include "server/api/api_error.h"
+#include "server/api/model_context.h"
+#include "server/api/sampling_fields.h"
+
+namespace sluice {
+
+// All settings but max_tokens.
+ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model);
+
+// How many tokens may follow a prompt of `prompt_tokens`; also checks min_tokens against that.
+ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model,
+                                    int64_t prompt_tokens);
+
+// Bounds the length of an id or a salt, of which the server keeps many copies.
+ApiStatus CheckNameLength(std::string_view field, std::string_view value);
+
+}  // namespace sluice

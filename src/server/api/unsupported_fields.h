@@ -1,0 +1,14 @@
+// Request fields for features that this server does not have.
+#pragma once
+
+#include "base/json.h"
+#include "server/api/api_error.h"
+#include "server/api/sampling_fields.h"
+
+namespace sluice {
+
+// Refuses them by name, so that no request is answered as if the field were not there. Errors: 400.
+// REQUIRES: `body` is an object.
+ApiStatus RefuseUnsupported(const json::Value& body, const ServerConfig& config, RequestKind kind);
+
+}  // namespace sluice
