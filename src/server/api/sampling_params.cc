@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
 
 #include <fmt/format.h>
 
-#include "server/api/number_text.h"
 #include "server/api/python_text.h"
+#include "server/api/token_rules.h"
 
 namespace sluice {
 namespace {
@@ -47,99 +46,6 @@ ApiStatus CheckBeamSearch(const SamplingFields& fields) {
   return {};
 }
 
-// The first elements of a list, for a message.
-template <typename T>
-std::string Shown(const std::vector<T>& list) {
-  constexpr size_t kMost = 20;
-  json::Value::Array shown(list.begin(), list.begin() + std::min(list.size(), kMost));
-  return json::Write(json::Value(std::move(shown)));
-}
-
-ApiStatus CheckIds(const std::vector<int64_t>& ids, std::string_view name, int64_t vocab_size) {
-  std::vector<int64_t> outside;
-  std::ranges::copy_if(ids, std::back_inserter(outside),
-                       [&](int64_t id) { return id < 0 || id >= vocab_size; });
-  if (outside.empty()) return {};
-  const std::string list = Shown(outside);
-  return BadParameter(
-      fmt::format("token_id(s) {} in {} contain out-of-vocab token ids. Vocabulary size: {}", list,
-                  name, vocab_size),
-      name, list);
-}
-
-// Without duplicates, so that a list is never longer than the vocabulary. REQUIRES: all ids are in
-// the vocabulary.
-std::vector<int32_t> DistinctIds(const std::vector<int64_t>& ids) {
-  std::vector<int32_t> distinct(ids.begin(), ids.end());
-  std::sort(distinct.begin(), distinct.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-  distinct.shrink_to_fit();
-  return distinct;
-}
-
-ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& model,
-                           SamplingParams& params) {
-  std::vector<std::string> unreadable;
-  std::vector<int64_t> ids;
-  for (const auto& [key, bias] : fields.logit_bias) {
-    if (const std::optional<int64_t> id = ParseInteger(key)) {
-      ids.push_back(*id);
-    } else {
-      unreadable.push_back(key);
-    }
-    if (std::isnan(bias))
-      return BadParameter("logit_bias must hold numbers, got nan.", "logit_bias");
-  }
-  if (!unreadable.empty()) {
-    const std::string list = Shown(unreadable);
-    return BadParameter(
-        fmt::format("logit_bias contains key(s) that are not integer token ids: {}", list),
-        "logit_bias", list);
-  }
-  API_RETURN_IF_ERROR(CheckIds(ids, "logit_bias", model.vocab_size));
-  // Keys may spell one id in several ways ("7", "07"): the last one counts.
-  std::vector<std::pair<int32_t, float>> biases;
-  std::unordered_map<int32_t, size_t> places;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const auto id = static_cast<int32_t>(ids[i]);
-    const auto bias = static_cast<float>(std::clamp(fields.logit_bias[i].second, -100.0, 100.0));
-    const auto [place, added] = places.emplace(id, biases.size());
-    if (added) {
-      biases.emplace_back(id, bias);
-    } else {
-      biases[place->second].second = bias;
-    }
-  }
-  params.logit_bias = std::move(biases);
-  return {};
-}
-
-// A word is forbidden both as the start of a text and behind a blank, where its tokens differ.
-ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& model,
-                          SamplingParams& params) {
-  if (fields.bad_words.size() > static_cast<size_t>(model.config.max_bad_words)) {
-    return BadParameter(fmt::format("bad_words holds {} words, at most {} are taken",
-                                    fields.bad_words.size(), model.config.max_bad_words),
-                        "bad_words");
-  }
-  std::vector<std::vector<int32_t>> words;
-  for (const std::string& word : fields.bad_words) {
-    if (word.empty()) {
-      return BadRequest("bad_words cannot contain an empty string. Got bad_words=" +
-                        Shown(fields.bad_words));
-    }
-    const size_t start = word.find_first_not_of(" \t\n\r");
-    const std::string text = start == std::string::npos ? "" : word.substr(start);
-    std::vector<int32_t> plain = model.tokenizer->Encode(text, false);
-    std::vector<int32_t> spaced = model.tokenizer->Encode(" " + text, false);
-    const bool differs = !plain.empty() && spaced.size() == plain.size() && spaced[0] != plain[0];
-    if (!plain.empty()) words.push_back(std::move(plain));
-    if (differs) words.push_back(std::move(spaced));
-  }
-  params.bad_words = std::move(words);
-  return {};
-}
-
 ApiResult<int32_t> ResolveLogprobs(int64_t count, std::string_view kind, std::string_view name,
                                    const ModelContext& model) {
   if (count == -1) count = model.vocab_size;
@@ -162,7 +68,7 @@ LogprobsMode LogprobsModeOf(std::string_view name) {
 tl::unexpected<ApiError> OutOfRange(std::string_view name, std::string_view rule, double value) {
   return BadRequest(fmt::format("{} must be {}, got {}.", name, rule, PythonFloat(value)));
 }
-// As OutOfRange, with the name as `param`. Which fields have it follows vLLM.
+// As OutOfRange, with the name as `param`. Which fields have it is as in vLLM.
 tl::unexpected<ApiError> NamedOutOfRange(std::string_view name, std::string_view rule,
                                          double value) {
   const std::string shown = PythonFloat(value);
@@ -248,32 +154,6 @@ ApiStatus ResolveFilters(const SamplingFields& fields, const SamplingDefaults& d
   return {};
 }
 
-ApiStatus ResolveStops(const SamplingFields& fields, const ModelContext& model,
-                       SamplingParams& params) {
-  for (const std::string& text : fields.stop) {
-    if (text.empty()) return BadRequest("stop cannot contain an empty string.");
-  }
-  API_RETURN_IF_ERROR(CheckIds(fields.stop_token_ids, "stop_token_ids", model.vocab_size));
-  params.stop_token_ids = DistinctIds(fields.stop_token_ids);
-  params.ignore_eos = fields.ignore_eos;
-  params.min_tokens = fields.min_tokens;
-  return {};
-}
-
-ApiStatus ResolveAllowedIds(const SamplingFields& fields, const ModelContext& model,
-                            SamplingParams& params) {
-  if (!fields.allowed_token_ids) return {};
-  const std::vector<int64_t>& allowed = *fields.allowed_token_ids;
-  if (allowed.empty())
-    return BadParameter("allowed_token_ids is not None and empty!", "allowed_token_ids", "[]");
-  if (std::ranges::any_of(allowed, [&](int64_t id) { return id < 0 || id >= model.vocab_size; })) {
-    return BadParameter("allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids",
-                        Shown(allowed));
-  }
-  params.allowed_token_ids = DistinctIds(allowed);
-  return {};
-}
-
 }  // namespace
 
 ApiStatus CheckNameLength(std::string_view field, std::string_view value) {
@@ -291,7 +171,11 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   API_RETURN_IF_ERROR(CheckCounts(fields, model));
   API_RETURN_IF_ERROR(ResolvePenalties(fields, model.defaults, params));
   API_RETURN_IF_ERROR(ResolveFilters(fields, model.defaults, params));
-  API_RETURN_IF_ERROR(ResolveStops(fields, model, params));
+  for (const std::string& text : fields.stop) {
+    if (text.empty()) return BadRequest("stop cannot contain an empty string.");
+  }
+  params.ignore_eos = fields.ignore_eos;
+  params.min_tokens = fields.min_tokens;
   if (fields.seed && *fields.seed != -1) params.seed = fields.seed;
   if (fields.logprobs) {
     API_ASSIGN_OR_RETURN(params.logprobs,
@@ -301,9 +185,7 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
     API_ASSIGN_OR_RETURN(params.prompt_logprobs, ResolveLogprobs(*fields.prompt_logprobs, "prompt",
                                                                  "prompt_logprobs", model));
   }
-  API_RETURN_IF_ERROR(ResolveLogitBias(fields, model, params));
-  API_RETURN_IF_ERROR(ResolveAllowedIds(fields, model, params));
-  API_RETURN_IF_ERROR(ResolveBadWords(fields, model, params));
+  API_RETURN_IF_ERROR(ResolveTokenRules(fields, model, params));
   API_RETURN_IF_ERROR(CheckRepetition(fields.repetition));
   if (fields.use_beam_search) API_RETURN_IF_ERROR(CheckBeamSearch(fields));
   return params;

@@ -1,0 +1,16 @@
+// What a request demands of single tokens: biases, stop ids, allowed ids, forbidden words.
+#pragma once
+
+#include "engine/request.h"
+#include "server/api/api_error.h"
+#include "server/api/model_context.h"
+#include "server/api/sampling_fields.h"
+
+namespace sluice {
+
+// Sets these members of `params`. Errors: 400 for ids outside the vocabulary, and for what no token
+// could satisfy.
+ApiStatus ResolveTokenRules(const SamplingFields& fields, const ModelContext& model,
+                            SamplingParams& params);
+
+}  // namespace sluice
