@@ -9,6 +9,7 @@
 #include <simdjson.h>
 
 #include "base/check.h"
+#include "base/json_place.h"
 #include "base/utf8.h"
 
 namespace sluice::json {
@@ -173,14 +174,17 @@ Result<Value> ParseNumber(std::string_view token) {
   // be written back.
   const double real = std::strtod(std::string(token).c_str(), nullptr);
   if (!std::isfinite(real)) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        "invalid JSON: the number " + std::string(token.substr(0, 40)) + " is out of range");
+    return Fail(ErrorCode::kUnsupported, "invalid JSON: the number " +
+                                             std::string(token.substr(0, 40)) + " is out of range");
   }
   return Value(real);
 }
 
 tl::unexpected<Error> Malformed(simdjson::error_code error) {
+  if (error == simdjson::STRING_ERROR) {
+    return Fail(ErrorCode::kUnsupported,
+                "invalid JSON: a string with half of a surrogate pair or an unknown escape");
+  }
   return Fail(ErrorCode::kInvalidArgument,
               std::string("invalid JSON: ") + simdjson::error_message(error));
 }
@@ -274,7 +278,8 @@ std::string PlaceOf(std::string_view text, size_t offset) {
 
 }  // namespace
 
-Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
+Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, size_t& fault) {
+  fault = std::string_view::npos;
   if (text.size() > limits.max_bytes) {
     return Fail(ErrorCode::kInvalidArgument, "JSON text of " + std::to_string(text.size()) +
                                                  " bytes, at most " +
@@ -293,24 +298,36 @@ Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
     // On-demand documents refuse get_value() on a scalar: read it as the only element of an array.
     std::string wrapped = "[";
     wrapped.append(text).append("]");
-    ASSIGN_OR_RETURN(Value array, Parse(wrapped, limits));
-    if (array.as_array().size() != 1)
+    Result<Value> array = ParseWithPlace(wrapped, limits, fault);
+    if (fault != std::string_view::npos) --fault;  // The bracket.
+    if (!array) return array;
+    if (array->as_array().size() != 1)
       return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");
-    return std::move(array.as_array()[0]);
+    return std::move(array->as_array()[0]);
   }
   GET_OR_RETURN(od::value root, document.get_value().get(root));
   Result<Value> value = Convert(root, limits, 0);
   if (!value) {
     Error error = std::move(value).error();
     const char* location = nullptr;
-    if (!document.current_location().get(location))
-      error.message += PlaceOf(text, static_cast<size_t>(location - padded.data()));
+    // Where the text ends too early there is no location left.
+    fault = document.current_location().get(location)
+                ? text.size()
+                : static_cast<size_t>(location - padded.data());
+    error.message += PlaceOf(text, fault);
     return tl::unexpected<Error>(std::move(error));
   }
-  // After the whole document there is no location left.
-  if (!document.current_location().error())
+  const char* rest = nullptr;
+  if (!document.current_location().get(rest)) {
+    fault = static_cast<size_t>(rest - padded.data());
     return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");
+  }
   return value;
+}
+
+Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
+  size_t ignored;
+  return ParseWithPlace(text, limits, ignored);
 }
 
 void AppendString(std::string& out, std::string_view text) {

@@ -81,8 +81,8 @@ struct ParseLimits {
       true;  // true: the last of two equal keys wins (as Python's json); false: an error.
 };
 
-// Parses one JSON text (RFC 8259, UTF-8). kInvalidArgument with the reason and, where known, the
-// place.
+// Parses one JSON text (RFC 8259, UTF-8). kInvalidArgument, with the place where known;
+// kUnsupported for a number beyond double, half of a surrogate pair, or an unknown escape.
 Result<Value> Parse(std::string_view text, const ParseLimits& limits = {});
 
 // Appends `text` as a JSON string with quotes. Non-ASCII stays as it is; invalid UTF-8 becomes

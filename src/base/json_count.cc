@@ -1,10 +1,13 @@
 #include "base/json_count.h"
 
+#include <algorithm>
+
 namespace sluice::json {
 
-size_t CountValues(std::string_view text) {
-  size_t count = 1;
-  bool inside = false;
+TextSize Measure(std::string_view text) {
+  TextSize size{.values = 1};
+  size_t depth = 0, digits = 0;
+  bool inside = false;  // a string
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (inside) {
@@ -12,13 +15,21 @@ size_t CountValues(std::string_view text) {
         ++i;
       else if (c == '"')
         inside = false;
-    } else if (c == '"') {
-      inside = true;
-    } else {
-      count += c == ',' || c == '[' || c == '{';
+      continue;
+    }
+    inside = c == '"';
+    digits = c >= '0' && c <= '9' ? digits + 1 : 0;
+    size.digits = std::max(size.digits, digits);
+    if (c == '[' || c == '{') {
+      ++size.values;
+      size.depth = std::max(size.depth, ++depth);
+    } else if (c == ',') {
+      ++size.values;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
     }
   }
-  return count;
+  return size;
 }
 
 }  // namespace sluice::json

@@ -1,4 +1,4 @@
-// How many values a JSON text holds, before anything is made of it.
+// The size of a JSON text in the units that its limits are stated in, before anything is parsed.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,13 @@
 
 namespace sluice::json {
 
-// The commas and opening brackets outside strings, and one: at least the number of values. Each
-// takes some hundred bytes once parsed. Thread safety: any.
-size_t CountValues(std::string_view text);
+struct TextSize {
+  size_t values = 0;  // at least the number of values; each takes some hundred bytes once parsed
+  size_t depth = 0;   // arrays and objects inside each other
+  size_t digits = 0;  // of the longest number
+};
+
+// Takes one pass over the text, which need not be valid JSON. Thread safety: any.
+TextSize Measure(std::string_view text);
 
 }  // namespace sluice::json

@@ -132,7 +132,7 @@ Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::stri
         (arguments->is_string() && arguments->as_string().empty())) {
       function.Set("arguments", json::Value::Object{});
     } else if (arguments->is_string()) {
-      num_values += json::CountValues(arguments->as_string());
+      num_values += json::Measure(arguments->as_string()).values;
       if (num_values > kMaxArgumentValues) {
         return Bad(at + ".function.arguments",
                    "the arguments of all calls together hold more than " +

@@ -94,7 +94,7 @@ std::string CanonicalName(std::string_view name) {
 
 Result<ShardIndex> ParseShardIndex(std::string_view text) {
   constexpr int kMaxDepth = 16;
-  if (json::CountValues(text) > kMaxIndexValues)
+  if (json::Measure(text).values > kMaxIndexValues)
     return Invalid(fmt::format("holds more than {} values", kMaxIndexValues));
   const auto root = json::Parse(
       text, {.max_bytes = kMaxIndexBytes, .max_depth = kMaxDepth, .allow_duplicates = false});

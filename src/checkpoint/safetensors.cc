@@ -155,7 +155,7 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
   }
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
   if (text[0] != '{') return Invalid("header does not begin with '{'");
-  if (json::CountValues(text) > kMaxHeaderValues)
+  if (json::Measure(text).values > kMaxHeaderValues)
     return Invalid(fmt::format("the header holds more than {} values", kMaxHeaderValues));
   const auto root = json::Parse(
       text,

@@ -86,7 +86,7 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
   const json::Value* messages = body.Find("messages");
   if (messages != nullptr && messages->is_null())
     return BadRequest("messages must be a list, not null");
-  API_RETURN_IF_ERROR(CheckRawFields(body, RequestKind::kChat));
+  API_RETURN_IF_ERROR(CheckRawFields(body, EndpointKind::kChat));
   API_RETURN_IF_ERROR(CheckToolChoice(body));
 
   std::vector<FieldError> errors;
@@ -116,7 +116,7 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
   if (!errors.empty()) return ValidationFailed(errors);
 
   if (effort) AddReasoningArguments(*effort, request.conversation.chat_template_kwargs);
-  API_RETURN_IF_ERROR(RefuseUnsupported(body, config, RequestKind::kChat));
+  API_RETURN_IF_ERROR(RefuseUnsupported(body, config, EndpointKind::kChat));
   API_RETURN_IF_ERROR(RefuseToolCalls(body, config));
   return request;
 }

@@ -66,7 +66,7 @@ ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
   if (!has_prompt && !has_embeds) {
     return BadParameter("Either prompt or prompt_embeds must be provided and non-empty.", "prompt");
   }
-  API_RETURN_IF_ERROR(CheckRawFields(body, RequestKind::kCompletion));
+  API_RETURN_IF_ERROR(CheckRawFields(body, EndpointKind::kCompletion));
 
   std::vector<FieldError> errors;
   FieldReader reader(body, "body", &errors);
@@ -83,7 +83,7 @@ ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
   reader.Read("max_tokens", request.sampling.max_tokens);
   if (!errors.empty()) return ValidationFailed(errors);
 
-  API_RETURN_IF_ERROR(RefuseUnsupported(body, config, RequestKind::kCompletion));
+  API_RETURN_IF_ERROR(RefuseUnsupported(body, config, EndpointKind::kCompletion));
   const size_t count = request.texts.size() + request.ids.size();
   if (count == 0) return BadRequest("You must pass at least one prompt");
   if (count > static_cast<size_t>(config.max_completion_prompts)) {

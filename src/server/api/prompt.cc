@@ -1,4 +1,5 @@
 #include "server/api/prompt.h"
+#include "base/utf8.h"
 
 #include <algorithm>
 
@@ -65,7 +66,7 @@ ApiStatus CheckLength(size_t count, const ModelContext& model) {
 ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
                                  const SamplingFields& fields, const ModelContext& model) {
   // A body cannot hold such text, but a template can make it.
-  if (!IsUtf8(text)) return BadRequest("the prompt is not valid UTF-8");
+  if (!IsValidUtf8(text)) return BadRequest("the prompt is not valid UTF-8");
   Prompt prompt;
   if (fields.truncate_prompt_tokens && fields.truncation_side) {
     prompt.tokens = model.tokenizer->Encode(text, add_special_tokens);

@@ -70,30 +70,4 @@ std::string_view TrimToCharacters(std::string_view text, size_t count) {
   return text.substr(0, end);
 }
 
-bool IsUtf8(std::string_view text) {
-  size_t i = 0;
-  const auto tail = [&](size_t at) {
-    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
-  };
-  while (i < text.size()) {
-    const unsigned char c = static_cast<unsigned char>(text[i]);
-    if (c < 0x80) {
-      ++i;
-    } else if (c >= 0xC2 && c < 0xE0 && tail(i + 1)) {
-      i += 2;
-    } else if (c >= 0xE0 && c < 0xF0 && tail(i + 1) && tail(i + 2)) {
-      const unsigned char second = static_cast<unsigned char>(text[i + 1]);
-      if ((c == 0xE0 && second < 0xA0) || (c == 0xED && second >= 0xA0)) return false;
-      i += 3;
-    } else if (c >= 0xF0 && c < 0xF5 && tail(i + 1) && tail(i + 2) && tail(i + 3)) {
-      const unsigned char second = static_cast<unsigned char>(text[i + 1]);
-      if ((c == 0xF0 && second < 0x90) || (c == 0xF4 && second >= 0x90)) return false;
-      i += 4;
-    } else {
-      return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace sluice

@@ -22,7 +22,5 @@ std::string PythonFloat(double value);
 size_t CountCharacters(std::string_view text);
 // At most the first `count` of them.
 std::string_view TrimToCharacters(std::string_view text, size_t count);
-// False for bytes that are not UTF-8, surrogates among them.
-bool IsUtf8(std::string_view text);
 
 }  // namespace sluice

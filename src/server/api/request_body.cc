@@ -1,6 +1,6 @@
 #include "server/api/request_body.h"
+#include "base/utf8.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -8,15 +8,15 @@
 
 #include "base/ascii.h"
 #include "base/json_count.h"
-#include "server/api/json_fault.h"
+#include "base/json_place.h"
 #include "server/api/python_text.h"
 
 namespace sluice {
 namespace {
 
-constexpr int kMaxDepth = 128;
+constexpr size_t kMaxDepth = 128;
 constexpr size_t kMaxValues = size_t{1} << 20;  // Each takes some hundred bytes once parsed.
-constexpr size_t kMaxIntegerDigits = 4300;      // As vLLM, whose interpreter reads no more.
+constexpr size_t kMaxDigits = 4300;             // As in vLLM, whose interpreter reads no more.
 
 tl::unexpected<ApiError> Unreadable() {
   ApiError error;
@@ -32,47 +32,16 @@ tl::unexpected<ApiError> Malformed(std::string message, std::optional<std::strin
   return tl::unexpected<ApiError>(std::move(error));
 }
 
-// Why json::Parse refused `text` with `refusal`.
-tl::unexpected<ApiError> FaultOf(std::string_view text, const Error& refusal) {
-  if (!IsUtf8(text)) return Unreadable();
-  const JsonFault fault = FindJsonFault(text, kMaxDepth);
-  const std::string_view member = fault.member.empty() ? "the body" : fault.member;
-  switch (fault.kind) {
-    case JsonFault::Kind::kTooDeep: return Unreadable();
-    case JsonFault::Kind::kNotFinite:
-      return BadParameter(fmt::format("{} must be a finite number", member), member);
-    case JsonFault::Kind::kSurrogate:
-      return BadRequest(fmt::format(
-          "{} contains half of a surrogate pair (\\ud800 to \\udfff alone), which is not text",
-          member));
-    case JsonFault::Kind::kSyntax: {
-      const size_t characters = CountCharacters(text.substr(0, fault.offset));
-      const std::string_view rest = text.substr(fault.offset);
-      return Malformed(
-          fmt::format("the body is not JSON: expected {} at character {}, found {}", fault.expected,
-                      characters,
-                      rest.empty() ? "the end of the body"
-                                   : json::Write(std::string(TrimToCharacters(rest, 10)))),
-          fmt::format("body.{}", characters));
-    }
-    case JsonFault::Kind::kNone: break;
-  }
-  return Malformed("the body is not JSON: " + refusal.message, "body");
-}
-
-bool HasHugeInteger(const json::Value& value) {
-  const auto huge = [](const auto& elements, auto&& of) {
-    return std::any_of(elements.begin(), elements.end(),
-                       [&](const auto& element) { return HasHugeInteger(of(element)); });
-  };
-  if (value.is_big_integer()) return value.as_string().size() > kMaxIntegerDigits;
-  if (value.is_array())
-    return huge(
-        value.as_array(), [](const auto& v) -> auto& { return v; });
-  if (value.is_object())
-    return huge(
-        value.as_object(), [](const auto& m) -> auto& { return m.second; });
-  return false;
+// Why the parser refused `text`. `fault`: the offset where it stopped, npos if not known.
+tl::unexpected<ApiError> FaultOf(std::string_view text, const Error& refusal, size_t fault) {
+  if (!IsValidUtf8(text)) return Unreadable();
+  if (refusal.code == ErrorCode::kUnsupported) return BadRequest(refusal.message);
+  if (fault == std::string_view::npos) return Malformed(refusal.message, "body");
+  const size_t characters = CountCharacters(text.substr(0, fault));
+  const std::string_view rest = TrimToCharacters(text.substr(fault), 10);
+  return Malformed(fmt::format("{}; found {}", refusal.message,
+                               rest.empty() ? "the end" : json::Write(std::string(rest))),
+                   fmt::format("body.{}", characters));
 }
 
 bool IsJsonContentType(const HttpRequest& request) {
@@ -86,13 +55,13 @@ bool IsJsonContentType(const HttpRequest& request) {
 }  // namespace
 
 ApiResult<json::Value> ParseBodyText(std::string_view text) {
-  if (json::CountValues(text) > kMaxValues)
+  const json::TextSize size = json::Measure(text);
+  if (size.values > kMaxValues)
     return BadRequest(fmt::format("the request body holds more than {} JSON values", kMaxValues));
-  json::ParseLimits limits;
-  limits.max_depth = kMaxDepth;
-  Result<json::Value> value = json::Parse(text, limits);
-  if (!value) return FaultOf(text, value.error());
-  if (text.size() > kMaxIntegerDigits && HasHugeInteger(*value)) return Unreadable();
+  if (size.depth > kMaxDepth || size.digits > kMaxDigits) return Unreadable();
+  size_t fault = std::string_view::npos;
+  Result<json::Value> value = json::ParseWithPlace(text, {}, fault);
+  if (!value) return FaultOf(text, value.error(), fault);
   return *std::move(value);
 }
 

@@ -82,8 +82,8 @@ void CheckExtraArguments(FieldReader& reader) {
 
 }  // namespace
 
-ApiStatus CheckRawFields(const json::Value& body, RequestKind kind) {
-  const bool is_chat = kind == RequestKind::kChat;
+ApiStatus CheckRawFields(const json::Value& body, EndpointKind kind) {
+  const bool is_chat = kind == EndpointKind::kChat;
   int64_t prompt_logprobs = 0;
   API_RETURN_IF_ERROR(CheckLogprobCount(body, "prompt_logprobs", prompt_logprobs));
   if (prompt_logprobs != 0 && IsTruthy(body.Find("stream"))) {

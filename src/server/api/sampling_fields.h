@@ -50,11 +50,11 @@ struct SamplingFields {
   bool return_tokens_as_token_ids = false;
 };
 
-enum class RequestKind { kCompletion, kChat };
+enum class EndpointKind { kCompletion, kChat };
 
 // Checks what vLLM checks before it reads types: combinations of fields. REQUIRES: `body` is an
 // object. Errors: 400.
-ApiStatus CheckRawFields(const json::Value& body, RequestKind kind);
+ApiStatus CheckRawFields(const json::Value& body, EndpointKind kind);
 
 // Reads all but max_tokens and logprobs, whose meaning differs between completions and chat.
 SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& config);

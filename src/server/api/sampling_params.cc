@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <string>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -65,93 +68,68 @@ LogprobsMode LogprobsModeOf(std::string_view name) {
   return LogprobsMode::kRawLogprobs;
 }
 
-tl::unexpected<ApiError> OutOfRange(std::string_view name, std::string_view rule, double value) {
-  return BadRequest(fmt::format("{} must be {}, got {}.", name, rule, PythonFloat(value)));
-}
-// As OutOfRange, with the name as `param`. Which fields have it is as in vLLM.
-tl::unexpected<ApiError> NamedOutOfRange(std::string_view name, std::string_view rule,
-                                         double value) {
-  const std::string shown = PythonFloat(value);
-  return BadParameter(fmt::format("{} must be {}, got {}.", name, rule, shown), name, shown);
+using Number = std::variant<int64_t, double>;
+
+std::string ToText(const Number& value) {
+  if (const int64_t* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
+  return PythonFloat(std::get<double>(value));
 }
 
-ApiStatus CheckCounts(const SamplingFields& fields, const ModelContext& model) {
-  if (fields.n < 1) return BadRequest(fmt::format("n must be at least 1, got {}.", fields.n));
-  if (fields.n > model.config.max_n) {
-    return BadRequest(fmt::format(
-        "n must be at most {}, got {}. To increase this limit, set the VLLM_MAX_N_SEQUENCES "
-        "environment variable.",
-        model.config.max_n, fields.n));
-  }
-  if (fields.min_tokens < 0) {
-    return BadRequest(
-        fmt::format("min_tokens must be greater than or equal to 0, got {}.", fields.min_tokens));
-  }
-  if (fields.max_tokens && *fields.max_tokens > model.max_model_len) {
-    return BadParameter(
-        fmt::format(
-            "{}={} cannot be greater than max_model_len={}. Please request fewer output tokens.",
-            fields.max_tokens_name, *fields.max_tokens, model.max_model_len),
-        fields.max_tokens_name, std::to_string(*fields.max_tokens));
-  }
-  if (fields.truncate_prompt_tokens && *fields.truncate_prompt_tokens > model.max_model_len) {
-    return BadParameter(fmt::format("truncate_prompt_tokens={} cannot be greater than "
-                                    "max_model_len = {}. Please request a smaller "
-                                    "truncation size.",
-                                    *fields.truncate_prompt_tokens, model.max_model_len),
-                        "truncate_prompt_tokens", std::to_string(*fields.truncate_prompt_tokens));
+// One condition on a value of a request. NaN meets no condition.
+struct Condition {
+  bool holds;
+  std::string_view name;
+  std::string_view rule;
+  Number value;
+  bool names_param = false;  // `param` of the error, set for the same fields as in vLLM
+};
+
+ApiStatus Check(std::initializer_list<Condition> conditions) {
+  for (const auto& [holds, name, rule, value, names_param] : conditions) {
+    if (holds) continue;
+    const std::string text = ToText(value);
+    const std::string message = fmt::format("{} must be {}, got {}.", name, rule, text);
+    return names_param ? BadParameter(message, name, text) : BadRequest(message);
   }
   return {};
 }
 
-ApiStatus ResolvePenalties(const SamplingFields& fields, const SamplingDefaults& defaults,
-                           SamplingParams& params) {
-  params.presence_penalty = fields.presence_penalty;
-  params.frequency_penalty = fields.frequency_penalty;
-  params.repetition_penalty =
-      fields.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1.0));
-  // Negated comparisons also refuse NaN.
-  if (!(std::abs(params.presence_penalty) <= 2))
-    return OutOfRange("presence_penalty", "in [-2, 2]", params.presence_penalty);
-  if (!(std::abs(params.frequency_penalty) <= 2))
-    return OutOfRange("frequency_penalty", "in [-2, 2]", params.frequency_penalty);
-  if (!(params.repetition_penalty > 0) || std::isinf(params.repetition_penalty))
-    return OutOfRange("repetition_penalty", "greater than zero", params.repetition_penalty);
-  return {};
-}
-
-// Temperature and the filters of candidates.
-ApiStatus ResolveFilters(const SamplingFields& fields, const SamplingDefaults& defaults,
-                         SamplingParams& params) {
-  params.temperature = fields.temperature.value_or(defaults.temperature.value_or(1.0));
-  params.top_p = fields.top_p.value_or(defaults.top_p.value_or(1.0));
-  params.top_k = fields.top_k.value_or(defaults.top_k.value_or(0));
-  params.min_p = fields.min_p.value_or(defaults.min_p.value_or(0.0));
-  if (!std::isfinite(params.temperature))
-    return NamedOutOfRange("temperature", "a finite number", params.temperature);
-  if (params.temperature < 0)
-    return NamedOutOfRange("temperature", "non-negative", params.temperature);
-  if (params.temperature > 2)
-    return NamedOutOfRange("temperature", "in [0, 2]", params.temperature);
-  if (!(params.top_p > 0 && params.top_p <= 1))
-    return NamedOutOfRange("top_p", "in (0, 1]", params.top_p);
-  if (params.top_k < -1) {
-    return BadRequest(
-        fmt::format("top_k must be 0 (disable), or at least 1, got {}.", params.top_k));
+ApiStatus CheckRanges(const SamplingFields& fields, const SamplingParams& params,
+                      const ModelContext& model) {
+  const double temperature = params.temperature;
+  API_RETURN_IF_ERROR(Check({
+      {fields.n >= 1, "n", "at least 1", fields.n},
+      {fields.n <= model.config.max_n, "n",
+       fmt::format("at most {} (VLLM_MAX_N_SEQUENCES)", model.config.max_n), fields.n},
+      {std::abs(params.presence_penalty) <= 2, "presence_penalty", "in [-2, 2]",
+       params.presence_penalty},
+      {std::abs(params.frequency_penalty) <= 2, "frequency_penalty", "in [-2, 2]",
+       params.frequency_penalty},
+      {params.repetition_penalty > 0 && !std::isinf(params.repetition_penalty),
+       "repetition_penalty", "greater than zero", params.repetition_penalty},
+      {std::isfinite(temperature), "temperature", "a finite number", temperature, true},
+      {temperature >= 0, "temperature", "non-negative", temperature, true},
+      {temperature <= 2, "temperature", "in [0, 2]", temperature, true},
+      {params.top_p > 0 && params.top_p <= 1, "top_p", "in (0, 1]", params.top_p, true},
+      {params.top_k >= -1, "top_k", "0 (disable), or at least 1", params.top_k},
+      {params.min_p >= 0 && params.min_p <= 1, "min_p", "in [0, 1]", params.min_p},
+      {fields.min_tokens >= 0, "min_tokens", "greater than or equal to 0", fields.min_tokens},
+      {temperature > 0 || fields.n == 1 || fields.use_beam_search, "n",
+       "1 when using greedy sampling", fields.n},
+  }));
+  for (const std::string& text : fields.stop) {
+    if (text.empty()) return BadRequest("stop cannot contain an empty string.");
   }
-  params.top_k = std::max<int64_t>(params.top_k, 0);
-  if (!(params.min_p >= 0 && params.min_p <= 1))
-    return OutOfRange("min_p", "in [0, 1]", params.min_p);
-  if (params.temperature > 0) {
-    params.temperature = std::max(params.temperature, kSmallestTemperature);
-    return {};
-  }
-  if (fields.n > 1 && !fields.use_beam_search)
-    return BadRequest(fmt::format("n must be 1 when using greedy sampling, got {}.", fields.n));
-  params.top_p = 1;
-  params.top_k = 0;
-  params.min_p = 0;
-  return {};
+  const auto check_length = [&](std::string_view name, std::optional<int64_t> length) -> ApiStatus {
+    if (!length || *length <= model.max_model_len) return {};
+    return BadParameter(fmt::format("{}={} cannot be greater than max_model_len={}.", name, *length,
+                                    model.max_model_len),
+                        name, std::to_string(*length));
+  };
+  API_RETURN_IF_ERROR(check_length(fields.max_tokens_name, fields.max_tokens));
+  API_RETURN_IF_ERROR(check_length("truncate_prompt_tokens", fields.truncate_prompt_tokens));
+  if (fields.request_id) API_RETURN_IF_ERROR(CheckNameLength("request_id", *fields.request_id));
+  return CheckNameLength("cache_salt", fields.cache_salt);
 }
 
 }  // namespace
@@ -164,19 +142,29 @@ ApiStatus CheckNameLength(std::string_view field, std::string_view value) {
 }
 
 ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model) {
+  const SamplingDefaults& defaults = model.defaults;
   SamplingParams params;
   params.logprobs_mode = LogprobsModeOf(model.config.logprobs_mode);
-  if (fields.request_id) API_RETURN_IF_ERROR(CheckNameLength("request_id", *fields.request_id));
-  API_RETURN_IF_ERROR(CheckNameLength("cache_salt", fields.cache_salt));
-  API_RETURN_IF_ERROR(CheckCounts(fields, model));
-  API_RETURN_IF_ERROR(ResolvePenalties(fields, model.defaults, params));
-  API_RETURN_IF_ERROR(ResolveFilters(fields, model.defaults, params));
-  for (const std::string& text : fields.stop) {
-    if (text.empty()) return BadRequest("stop cannot contain an empty string.");
-  }
+  params.presence_penalty = fields.presence_penalty;
+  params.frequency_penalty = fields.frequency_penalty;
+  params.repetition_penalty =
+      fields.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1.0));
+  params.temperature = fields.temperature.value_or(defaults.temperature.value_or(1.0));
+  params.top_p = fields.top_p.value_or(defaults.top_p.value_or(1.0));
+  params.top_k = fields.top_k.value_or(defaults.top_k.value_or(0));
+  params.min_p = fields.min_p.value_or(defaults.min_p.value_or(0.0));
   params.ignore_eos = fields.ignore_eos;
   params.min_tokens = fields.min_tokens;
   if (fields.seed && *fields.seed != -1) params.seed = fields.seed;
+  API_RETURN_IF_ERROR(CheckRanges(fields, params, model));
+  params.top_k = std::max<int64_t>(params.top_k, 0);
+  if (params.temperature == 0) {
+    params.top_p = 1;
+    params.top_k = 0;
+    params.min_p = 0;
+  } else {
+    params.temperature = std::max(params.temperature, kSmallestTemperature);
+  }
   if (fields.logprobs) {
     API_ASSIGN_OR_RETURN(params.logprobs,
                          ResolveLogprobs(*fields.logprobs, "sample", "logprobs", model));

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "server/api/python_text.h"
+#include "base/utf8.h"
 #include "server/api/query.h"
 #include "server/api/route_table.h"
 
@@ -34,7 +34,7 @@ json::Value Environment() {
          {"VLLM_", "HF_", "SLUICE_", "TRTLLM_", "CUDA_", "HIP_", "ROCM_", "SAFETENSORS_"}) {
       if (!name.starts_with(prefix)) continue;
       const std::string value(text.substr(std::min(equals + 1, text.size())));
-      result.Set(name, IsSecret(name) || !IsUtf8(value) ? std::string("***") : value);
+      result.Set(name, IsSecret(name) || !IsValidUtf8(value) ? std::string("***") : value);
     }
   }
   return result;

@@ -1,0 +1,15 @@
+// Parsing of JSON for callers that report where a text is not JSON.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace sluice::json {
+
+// As Parse. After an error `fault` is the offset of the first byte at fault (the length of the text
+// where it ends too early), or npos where that is not known.
+Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, size_t& fault);
+
+}  // namespace sluice::json
