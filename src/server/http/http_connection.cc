@@ -10,6 +10,7 @@
 #include <boost/asio/post.hpp>
 
 #include "base/mutex.h"
+#include "server/http/request_framing.h"
 #include "server/http/request_parser.h"
 
 namespace sluice {
@@ -34,6 +35,9 @@ constexpr size_t kSmall = size_t{64} << 10;
 constexpr const char* kFullMessage =
     "The server holds as many large requests and answers as it may; try again later.";
 constexpr auto kLinger = std::chrono::seconds(1);
+// Between two attempts to find out whether a client that has half-closed is still there.
+constexpr auto kProbeInterval = std::chrono::seconds(1);
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 // Recorded status for a client that disconnected before any answer.
 constexpr int kClientGone = 499;
 
@@ -86,6 +90,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   void CheckDeadline(Clock::time_point now) override {
     if (now >= write_deadline_) return Close();
+    if (now >= probe_time_) return ProbeHalfClosed(now);
     if (state_ == State::kBusy || now < deadline_) return;
     if (state_ == State::kHead || state_ == State::kBody) {
       return Refuse(408, "The request did not arrive in time.");
@@ -127,12 +132,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   void Append(uint64_t exchange, std::string_view bytes, uint64_t body_bytes, bool end) {
     const MutexLock lock(mutex_);
     if (gone_ || exchange != exchange_ || ended_) return;
-    out_.append(bytes);
-    backlog_ += bytes.size();
-    unsent_.Set(backlog_);
+    AppendLocked(bytes);
     response_bytes_ += body_bytes;
     ended_ = end;
-    if (!std::exchange(flush_posted_, true)) Post([self = shared_from_this()] { self->Flush(); });
   }
   void SetStatus(uint64_t exchange, int status, bool close_after) {
     const MutexLock lock(mutex_);
@@ -167,16 +169,10 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
                     std::function<void()> on_writable) {
     {
       const MutexLock lock(mutex_);
-      const bool current = !gone_ && exchange == exchange_;
-      if (current && !half_closed_) {
+      if (!gone_ && exchange == exchange_) {
         on_closed_ = std::move(on_closed);
         on_writable_ = std::move(on_writable);
         return;
-      }
-      // As in OnEof(), which came before the callbacks.
-      if (current && !ended_) {
-        Post([self = shared_from_this()] { self->Close(); });
-        gone_ = true;
       }
     }
     if (on_closed) on_closed();
@@ -203,6 +199,14 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     asio::post(io_->context, std::move(task));
   }
 
+  // gone_ is false.
+  void AppendLocked(std::string_view bytes) REQUIRES(mutex_) {
+    out_.append(bytes);
+    backlog_ += bytes.size();
+    unsent_.Set(backlog_);
+    if (!std::exchange(flush_posted_, true)) Post([self = shared_from_this()] { self->Flush(); });
+  }
+
   void ArmRead() {
     if (read_armed_ || closed_ || saw_eof_) return;
     if (state_ == State::kBusy && in_.size() > kMaxPipelinedBytes) return;
@@ -218,7 +222,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     error_code error;
     const size_t size = socket_.read_some(asio::buffer(buffer), error);
     if (error == asio::error::would_block) return ArmRead();
-    if (error) return OnEof();
+    if (error == asio::error::eof) return OnEof();
+    if (error) return Close();
     if (state_ != State::kLingering) {
       in_.append(buffer, size);
       Process();
@@ -226,19 +231,25 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (!closed_) ArmRead();
   }
 
-  // The client has closed its side. A generation is cancelled: the client may be gone. A quick
-  // answer is still sent, as the client may only have stopped sending.
+  // The client sends no more; it may still read, or it may have closed the connection: both look
+  // the same until something is sent. What it asked for is answered, and the connection ends behind
+  // the last answer. An error, which is what a closed client's system replies with, ends it sooner.
   void OnEof() {
     saw_eof_ = true;
     if (state_ != State::kBusy) return Close();
-    bool waiting = false;
-    {
-      const MutexLock lock(mutex_);
-      half_closed_ = true;
-      close_after_ = true;
-      waiting = on_closed_ != nullptr;
-    }
-    if (waiting) Close();
+    probe_time_ = Clock::now() + kProbeInterval;
+    socket_.async_wait(tcp::socket::wait_error, [self = shared_from_this()](error_code error) {
+      if (!error) self->Close();
+    });
+  }
+
+  // While nothing is told to a client that has half-closed, an interim response, which clients of
+  // HTTP/1.1 skip, finds out whether it is still there.
+  void ProbeHalfClosed(Clock::time_point now) {
+    probe_time_ = now + kProbeInterval;
+    if (http10_ || state_ != State::kBusy) return;
+    const MutexLock lock(mutex_);
+    if (!gone_ && status_ == 0 && on_closed_) AppendLocked(kContinue);
   }
 
   void Process() {
@@ -258,6 +269,11 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       error_code error;
       const size_t used = parser_->put(asio::buffer(in_), error);
       in_.erase(0, used);
+      if (parser_->is_header_done() && state_ == State::kHead) {
+        // Before any error of a body, which was read as what the head may not say.
+        if (const auto fault = FindHeadFault(parser_->fields(), parser_->version()))
+          return Refuse(fault->status, fault->message);
+      }
       if (error && error != http::error::need_more) return RefuseParse(error);
       if (parser_->is_header_done() && state_ == State::kHead) {
         state_ = State::kBody;
@@ -333,7 +349,6 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
     const std::string* expect = head_.Header("expect");
     if (!complete && !early_ && expect != nullptr && parser_->version() == 11 && in_.empty()) {
-      static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       error_code ignored;
       socket_.write_some(asio::buffer(kContinue), ignored);
     }
@@ -346,7 +361,6 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     const MutexLock lock(mutex_);
     exchange_ = ++last_exchange_;
     ended_ = false;
-    half_closed_ = false;
     close_after_ = close_after_ || close_after;
     status_ = 0;
     response_bytes_ = 0;
@@ -448,7 +462,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
     parser_.reset();
     early_.reset();
-    if (close || core_->draining || saw_eof_) {
+    // Requests behind this one are answered too if they came before the client's end.
+    if (close || core_->draining || (saw_eof_ && in_.empty())) {
       error_code ignored;
       socket_.shutdown(tcp::socket::shutdown_send, ignored);
       if (saw_eof_) return Close();
@@ -458,6 +473,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
     deadline_ = Clock::now() + Seconds(core_->config.keep_alive_seconds);
     Process();
+    if (saw_eof_ && state_ != State::kBusy) return Close();  // the last request is not complete
     if (!closed_) ArmRead();
   }
 
@@ -479,6 +495,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   size_t sent_ = 0;
   Clock::time_point request_started_, deadline_ = Clock::time_point::max();
   Clock::time_point write_deadline_ = Clock::time_point::max();
+  Clock::time_point probe_time_ = Clock::time_point::max();
 
   std::atomic<size_t> backlog_{0};  // bytes in out_ and sending_
   std::atomic<bool> wants_writable_{false};
@@ -491,7 +508,6 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   bool ended_ GUARDED_BY(mutex_) = false;
   bool flush_posted_ GUARDED_BY(mutex_) = false;
   bool gone_ GUARDED_BY(mutex_) = false;
-  bool half_closed_ GUARDED_BY(mutex_) = false;
   bool close_after_ GUARDED_BY(mutex_) = false;
   int status_ GUARDED_BY(mutex_) = 0;  // 0: no answer yet
   uint64_t response_bytes_ GUARDED_BY(mutex_) = 0;

@@ -1,11 +1,6 @@
 // The connection layer over real sockets on 127.0.0.1, with a handler that does as the path says.
 #include "server/http/http_server.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <latch>
@@ -17,67 +12,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/http/raw_client_testing.h"
+
 namespace sluice {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-class Client {
- public:
-  explicit Client(uint16_t port, int receive_buffer = 0) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    if (receive_buffer > 0)
-      setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-    timeval limit{120, 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-  }
-  ~Client() { Close(); }
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-  bool connected() const { return connected_; }
-  void Send(const std::string& text) {
-    size_t sent = 0;
-    while (sent < text.size()) {
-      const ssize_t n = send(fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
-      if (n <= 0) return;
-      sent += static_cast<size_t>(n);
-    }
-  }
-  void HalfClose() { shutdown(fd_, SHUT_WR); }
-  // Until `stop` has come, the server closes, or two minutes have passed.
-  std::string ReadUntil(const std::string& stop) {
-    while (stop.empty() || buffer_.find(stop) == std::string::npos) {
-      char chunk[4096];
-      const ssize_t n = recv(fd_, chunk, sizeof chunk, 0);
-      if (n <= 0) {
-        closed_ = n == 0;
-        break;
-      }
-      buffer_.append(chunk, static_cast<size_t>(n));
-    }
-    const size_t end =
-        stop.empty() ? buffer_.size()
-                     : std::min(buffer_.find(stop), buffer_.size() - stop.size()) + stop.size();
-    std::string result = buffer_.substr(0, end);
-    buffer_.erase(0, end);
-    return result;
-  }
-  std::string ReadAll() { return ReadUntil(""); }
-  bool closed() const { return closed_; }
-
- private:
-  int fd_;
-  bool connected_ = false, closed_ = false;
-  std::string buffer_;
-};
 
 class TestHandler : public HttpHandler {
  public:
@@ -179,7 +121,7 @@ class HttpServerTest : public testing::Test {
   }
   // What comes back for these bytes, with the connection closed by the server or after `until`.
   std::string Exchange(const std::string& bytes, const std::string& until = "") {
-    Client client(server_->port());
+    RawClient client(server_->port());
     client.Send(bytes);
     return client.ReadUntil(until);
   }
@@ -191,7 +133,7 @@ class HttpServerTest : public testing::Test {
 
 TEST_F(HttpServerTest, AnswersAndKeepsTheConnection) {
   Start();
-  Client client(server_->port());
+  RawClient client(server_->port());
   for (int i = 0; i < 3; ++i) {
     client.Send("GET /a%20b?q=1 HTTP/1.1\r\nHost: x\r\n\r\n");
     const std::string answer = client.ReadUntil("GET /a b 0");
@@ -224,14 +166,16 @@ TEST_F(HttpServerTest, ReadsBodiesInEveryFraming) {
       Exchange(
           "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"),
       HasSubstr("POST /p 5"));
-  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-                       "3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n"),
-              HasSubstr("POST /p 7"));
+  EXPECT_THAT(
+      Exchange(
+          "POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+          "3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n"),
+      HasSubstr("POST /p 7"));
   EXPECT_THAT(Exchange("GET /p HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
               HasSubstr("connection: close"));
   EXPECT_THAT(Exchange("GET http://a.example/p?x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
               HasSubstr("GET /p 0"));
-  Client client(server_->port());
+  RawClient client(server_->port());
   client.Send(
       "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: "
       "close\r\n\r\n");
@@ -256,13 +200,15 @@ TEST_F(HttpServerTest, RefusesWhatIsNotHttp) {
       "GET /p HTTP/1.1\r\nHost: x\r\nBad Header\r\n\r\n",
       "post /p HTTP/1.1\r\nHost: x\r\n\r\n",
       "FOO /p HTTP/1.1\r\nHost: x\r\n\r\n",
-      "POST /p HTTP/1.1\r\nContent-Length: abc\r\n\r\n",
-      "POST /p HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-      "POST /p HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
-      "POST /p HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-      "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-2\r\nab\r\n0\r\n\r\n",
-      "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0x2\r\nab\r\n0\r\n\r\n",
-      "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n11111111111111111\r\nab\r\n0\r\n\r\n",
+      "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n",
+      "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+      "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+      "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n0\r\n\r\n",
+      "POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n-2\r\nab\r\n0\r\n\r\n",
+      "POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0x2\r\nab\r\n0\r\n\r\n",
+      "POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n11111111111111111\r\nab\r\n0\r\n\r\n",
       "GET /p HTTP/1.1\r\nHost: a\0b\r\n\r\n"s,
   };
   for (const std::string& request : bad) {
@@ -280,14 +226,15 @@ TEST_F(HttpServerTest, KeepsItsLimits) {
   Start(config);
   const std::string fits(1000, 'b');
   EXPECT_THAT(
-      Exchange("POST /p HTTP/1.1\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n" + fits),
+      Exchange("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n" +
+               fits),
       HasSubstr("POST /p 1000"));
-  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nContent-Length: 1001\r\n\r\n" + fits + "b"),
+  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n" + fits + "b"),
               StartsWith("HTTP/1.1 413 "));
-  std::string chunks = "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  std::string chunks = "POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 1001; ++i) chunks += "1\r\nx\r\n";
   EXPECT_THAT(Exchange(chunks + "0\r\n\r\n"), StartsWith("HTTP/1.1 413 "));
-  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nX: " + std::string(3000, 'h') + "\r\n\r\n"),
+  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nHost: x\r\nX: " + std::string(3000, 'h') + "\r\n\r\n"),
               StartsWith("HTTP/1.1 431 "));
   EXPECT_THAT(Exchange("GET /" + std::string(3000, 'p')), StartsWith("HTTP/1.1 431 "));
 }
@@ -296,15 +243,18 @@ TEST_F(HttpServerTest, LimitsWhatStandsBetweenChunks) {
   ServerConfig config;
   config.max_header_bytes = 2000;
   Start(config);
-  const std::string head = "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n";
+  const std::string head =
+      "POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n";
   const std::string endless(3000, 'x');
   for (const std::string& begin : {"2;" + endless, "0\r\nA: " + endless, "0\r\n" + endless})
     EXPECT_THAT(Exchange(head + begin), StartsWith("HTTP/1.1 431 ")) << begin.substr(0, 8);
   const std::string fits(1000, 'x');
-  EXPECT_THAT(Exchange("POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-                       "2;" +
-                       fits + "\r\nab\r\n0\r\nA: " + fits + "\r\n\r\n"),
-              HasSubstr("POST /p 2"));
+  EXPECT_THAT(
+      Exchange(
+          "POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+          "2;" +
+          fits + "\r\nab\r\n0\r\nA: " + fits + "\r\n\r\n"),
+      HasSubstr("POST /p 2"));
 }
 
 TEST_F(HttpServerTest, LimitsWhatAllRequestsTogetherHold) {
@@ -313,15 +263,15 @@ TEST_F(HttpServerTest, LimitsWhatAllRequestsTogetherHold) {
   config.max_body_bytes = 500'000;
   Start(config);
   const auto post = [](size_t length, size_t sent) {
-    return "POST /p HTTP/1.1\r\nConnection: close\r\nContent-Length: " + std::to_string(length) +
-           "\r\n\r\n" + std::string(sent, 'x');
+    return "POST /p HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: " +
+           std::to_string(length) + "\r\n\r\n" + std::string(sent, 'x');
   };
   const std::string large = post(200'000, 200'000),
-                    answer = "GET /large HTTP/1.1\r\nConnection: close\r\n\r\n";
+                    answer = "GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
   EXPECT_THAT(Exchange(large), HasSubstr("POST /p 200000"));
-  std::vector<std::unique_ptr<Client>> slow;
+  std::vector<std::unique_ptr<RawClient>> slow;
   for (int i = 0; i < 2; ++i) {
-    slow.push_back(std::make_unique<Client>(server_->port()));
+    slow.push_back(std::make_unique<RawClient>(server_->port()));
     slow.back()->Send(post(500'000, 499'000));
   }
   EXPECT_TRUE(Eventually([&] { return Exchange(large).starts_with("HTTP/1.1 503"); }));
@@ -337,13 +287,14 @@ TEST_F(HttpServerTest, LimitsTheNumberOfConnections) {
   ServerConfig config;
   config.max_connections = 2;
   Start(config);
-  Client first(server_->port()), second(server_->port());
+  RawClient first(server_->port()), second(server_->port());
   ASSERT_TRUE(Eventually([&] { return server_->num_connections() == 2; }));
-  Client third(server_->port());
+  RawClient third(server_->port());
   EXPECT_THAT(third.ReadAll(), StartsWith("HTTP/1.1 503 "));
   first.Close();
   ASSERT_TRUE(Eventually([&] { return server_->num_connections() == 1; }));
-  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
+  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+              HasSubstr("GET /p 0"));
 }
 
 TEST_F(HttpServerTest, TimesOutSlowRequests) {
@@ -353,11 +304,11 @@ TEST_F(HttpServerTest, TimesOutSlowRequests) {
   config.body_timeout_seconds = 0.3;
   config.keep_alive_seconds = 0.3;
   Listen(config);
-  Client silent(server_->port()), head(server_->port()), body(server_->port()),
+  RawClient silent(server_->port()), head(server_->port()), body(server_->port()),
       idle(server_->port());
   head.Send("GET /p HT");
-  body.Send("POST /p HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc");
-  idle.Send("GET /p HTTP/1.1\r\n\r\n");
+  body.Send("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
+  idle.Send("GET /p HTTP/1.1\r\nHost: x\r\n\r\n");
   server_->Start();  // The times begin when all of it has been sent.
   EXPECT_EQ(silent.ReadAll(), "");
   EXPECT_TRUE(silent.closed());
@@ -370,8 +321,8 @@ TEST_F(HttpServerTest, TimesOutSlowRequests) {
 TEST_F(HttpServerTest, TellsWhenTheClientHasGone) {
   Start();
   {
-    Client client(server_->port());
-    client.Send("POST /hold HTTP/1.1\r\nContent-Length: 0\r\n\r\n");
+    RawClient client(server_->port());
+    client.Send("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
     ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
     EXPECT_EQ(handler_.closed, 0);
   }
@@ -385,7 +336,7 @@ TEST_F(HttpServerTest, TellsWhenTheClientHasGone) {
 
 TEST_F(HttpServerTest, AnswersAQuickRequestOfAHalfClosedClient) {
   Start();
-  Client client(server_->port());
+  RawClient client(server_->port());
   client.Send("GET /p HTTP/1.1\r\nHost: x\r\n\r\n");
   client.HalfClose();
   EXPECT_THAT(client.ReadAll(), HasSubstr("GET /p 0"));
@@ -393,8 +344,8 @@ TEST_F(HttpServerTest, AnswersAQuickRequestOfAHalfClosedClient) {
 
 TEST_F(HttpServerTest, AWriterOutlivesTheServerAndDoesNothing) {
   Start();
-  Client client(server_->port());
-  client.Send("GET /hold HTTP/1.1\r\n\r\n");
+  RawClient client(server_->port());
+  client.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
   ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
   std::shared_ptr<ResponseWriter> writer = std::move(handler_.held);
   server_.reset();
@@ -426,9 +377,9 @@ class HttpStopTest : public HttpServerTest {
 TEST_F(HttpStopTest, LeavesNothingWhileAStreamIsWritten) {
   for (int i = 0; i < 40; ++i) {
     std::unique_ptr<HttpServer> server = StartAnother();
-    Client client(server->port());
+    RawClient client(server->port());
     const int before = handler_.handled;
-    client.Send("GET /hold HTTP/1.1\r\n\r\n");
+    client.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
     ASSERT_TRUE(Eventually([&] { return handler_.handled > before; }));
     std::atomic<bool> over{false};
     std::thread writing([&, writer = std::move(handler_.held)] {
@@ -449,7 +400,7 @@ TEST_F(HttpStopTest, LeavesNothingWhileConnectionsAreMade) {
     std::latch made(1);
     std::thread connecting([&, port = server->port()] {
       for (int count = 0; !over; ++count) {
-        Client client(port);
+        RawClient client(port);
         if (count == 1) made.count_down();
       }
     });
@@ -463,12 +414,13 @@ TEST_F(HttpStopTest, LeavesNothingWhileConnectionsAreMade) {
 
 TEST_F(HttpServerTest, CountsAnAnswerToAHalfClosedClientOnce) {
   Start();
-  Client client(server_->port());
+  RawClient client(server_->port());
   client.Send("GET /late HTTP/1.1\r\nHost: x\r\n\r\n");
   ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
   client.HalfClose();
   // The server's one thread has seen it before it answers what came later.
-  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
+  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+              HasSubstr("GET /p 0"));
   HttpResponse response;
   response.body = "late";
   std::exchange(handler_.held, nullptr)->Send(std::move(response));
@@ -479,30 +431,68 @@ TEST_F(HttpServerTest, CountsAnAnswerToAHalfClosedClientOnce) {
   EXPECT_THAT(statuses_, testing::ElementsAre(200, 200));
 }
 
-// Whether the client closes its side before or after there is somebody to tell: nothing is
-// answered.
-TEST_F(HttpServerTest, ClosesWhereAGenerationFindsItsClientHalfClosed) {
+// Whether the client half-closes before or after there is somebody to tell: it is answered.
+TEST_F(HttpServerTest, AnswersAGenerationOfAHalfClosedClient) {
   Start();
-  Client client(server_->port());
-  client.Send("GET /late HTTP/1.1\r\nHost: x\r\n\r\n");
+  for (const bool streamed : {false, true}) {
+    const int before = handler_.handled;
+    RawClient client(server_->port());
+    client.Send("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab");
+    ASSERT_TRUE(Eventually([&] { return handler_.handled > before; }));
+    client.HalfClose();
+    EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+                HasSubstr("GET /p 0"));
+    const auto writer = std::exchange(handler_.held, nullptr);
+    HttpResponse response;
+    response.body = "late";
+    if (streamed) {
+      writer->StartStream(response);
+      writer->WriteChunk("late");
+      writer->EndStream();
+    } else {
+      writer->Send(response);
+    }
+    EXPECT_THAT(client.ReadAll(), testing::AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("late")));
+    EXPECT_TRUE(client.closed());
+  }
+  EXPECT_EQ(handler_.closed, 0);
+}
+
+TEST_F(HttpServerTest, AnswersAllPipelinedRequestsOfAHalfClosedClient) {
+  Start();
+  RawClient client(server_->port());
+  client.Send(
+      "POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"
+      "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+      "GET /c HTTP/1.1\r\nHost: x\r\n\r\n"
+      "POST /cut HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc");
+  client.HalfClose();
+  ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
+  std::exchange(handler_.held, nullptr)->Send({});
+  const std::string answers = client.ReadAll();
+  EXPECT_THAT(answers, testing::ContainsRegex("POST /b 3(.|\n)*GET /c 0"));
+  EXPECT_TRUE(client.closed());
+  EXPECT_EQ(handler_.handled, 3) << "what is not complete is not a request";
+  EXPECT_TRUE(Eventually([&] { return server_->num_connections() == 0; }));
+}
+
+// What it reads meanwhile is an interim response.
+TEST_F(HttpServerTest, AsksNowAndThenWhetherAHalfClosedClientIsThere) {
+  Start();
+  RawClient client(server_->port());
+  client.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
   ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
   client.HalfClose();
-  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
-  bool told = false;
-  handler_.held->SetCallbacks([&] { told = true; }, nullptr);
-  EXPECT_TRUE(told);
-  handler_.held.reset();
-  EXPECT_EQ(client.ReadAll(), "");
-  ASSERT_TRUE(Eventually([&] { return server_->num_connections() == 0; }));
-  EXPECT_EQ(server_->num_exchanges(), 0);
-  std::lock_guard lock(handler_.mutex);
-  EXPECT_THAT(statuses_, testing::ElementsAre(200, 499));
+  EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_EQ(handler_.closed, 0);
+  client.Close();
+  EXPECT_TRUE(Eventually([&] { return handler_.closed == 1; }));
 }
 
 TEST_F(HttpServerTest, TellsOfARequestThatTheServersEndCutOff) {
   Start();
-  Client client(server_->port());
-  client.Send("GET /hold HTTP/1.1\r\n\r\n");
+  RawClient client(server_->port());
+  client.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
   ASSERT_TRUE(Eventually([&] { return handler_.handled == 1; }));
   server_->Stop();
   EXPECT_EQ(client.ReadAll(), "");
@@ -511,13 +501,13 @@ TEST_F(HttpServerTest, TellsOfARequestThatTheServersEndCutOff) {
 
 TEST_F(HttpServerTest, AnswersForADroppedRequest) {
   Start();
-  EXPECT_THAT(Exchange("GET /drop HTTP/1.1\r\nConnection: close\r\n\r\n"),
+  EXPECT_THAT(Exchange("GET /drop HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
               StartsWith("HTTP/1.1 500 "));
 }
 
 TEST_F(HttpServerTest, HoldsBackASlowReaderAndServesOthers) {
   Start();
-  Client slow(server_->port(), 65536);
+  RawClient slow(server_->port(), 65536);
   slow.Send("GET /flood HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   size_t before = 1;
   ASSERT_TRUE(Eventually([&] {
@@ -528,7 +518,8 @@ TEST_F(HttpServerTest, HoldsBackASlowReaderAndServesOthers) {
   }));
   // What the sockets hold and the backlog, not the 32 MB on offer.
   EXPECT_LT(handler_.flooded, size_t{16} << 20);
-  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET /p 0"));
+  EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+              HasSubstr("GET /p 0"));
   EXPECT_GE(slow.ReadAll().size(), TestHandler::kFlood);
 }
 
@@ -536,7 +527,7 @@ TEST_F(HttpServerTest, DropsAClientThatReadsNothing) {
   ServerConfig config;
   config.write_timeout_seconds = 0.3;
   Start(config);
-  Client slow(server_->port(), 4096);
+  RawClient slow(server_->port(), 4096);
   slow.Send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(Eventually([&] { return handler_.closed == 1; }));
 }
@@ -546,7 +537,8 @@ TEST_F(HttpServerTest, TakesLongFieldsAndLimitsTheirNumber) {
   config.max_header_bytes = 4 << 20;
   Start(config);
   const auto get = [&](const std::string& target, const std::string& fields) {
-    return Exchange("GET " + target + " HTTP/1.1\r\nConnection: close\r\n" + fields + "\r\n");
+    return Exchange("GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + fields +
+                    "\r\n");
   };
   for (const size_t size : {size_t{65534}, size_t{65536}, size_t{200000}}) {
     EXPECT_THAT(get("/p", "x-long: " + std::string(size, 'a') + "\r\n"),
@@ -563,20 +555,21 @@ TEST_F(HttpServerTest, TakesLongFieldsAndLimitsTheirNumber) {
 TEST_F(HttpServerTest, RefusesEarlyWithoutReadingALargeBody) {
   Start();
   EXPECT_THAT(
-      Exchange("POST /denied HTTP/1.1\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"),
+      Exchange(
+          "POST /denied HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"),
       StartsWith("HTTP/1.1 401 "));
-  Client client(server_->port());
-  client.Send("POST /denied HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n");
+  RawClient client(server_->port());
+  client.Send("POST /denied HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n");
   EXPECT_THAT(client.ReadAll(), HasSubstr("denied"));
   EXPECT_EQ(handler_.handled, 0);
 }
 
 TEST_F(HttpServerTest, DrainClosesIdleConnectionsAndFinishesBusyOnes) {
   Start();
-  Client idle(server_->port()), busy(server_->port());
-  idle.Send("GET /p HTTP/1.1\r\n\r\n");
+  RawClient idle(server_->port()), busy(server_->port());
+  idle.Send("GET /p HTTP/1.1\r\nHost: x\r\n\r\n");
   idle.ReadUntil("GET /p 0");
-  busy.Send("GET /hold HTTP/1.1\r\n\r\n");
+  busy.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
   ASSERT_TRUE(Eventually([&] { return handler_.handled == 2; }));
   server_->BeginDrain();
   EXPECT_EQ(idle.ReadAll(), "");
@@ -608,7 +601,7 @@ TEST_F(HttpServerTest, SurvivesRandomBytes) {
       state = state * 1664525 + 1013904223;
       bytes[state % bytes.size()] = static_cast<char>(state >> 24);
     }
-    Client client(server_->port());
+    RawClient client(server_->port());
     client.Send(bytes);
     client.HalfClose();
     client.ReadAll();
