@@ -2,6 +2,7 @@
 set(SLUICE_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, 'address,undefined' or 'thread'")
 option(SLUICE_WERROR "Treat warnings as errors" ON)
 option(SLUICE_CUDA "Build the CUDA backend; needs nvcc (cmake/Cuda.cmake)" OFF)
+option(SLUICE_UNITY "Compile the sources of a library in batches: a third of the time for a whole build" ON)
 option(SLUICE_FUZZ "Build the fuzz targets with libFuzzer (target fuzzers); needs Clang" OFF)
 set(SLUICE_PLAIN_BUILD "" CACHE PATH "With SLUICE_CUDA: a finished build without it, to link against (src/cli)")
 
@@ -11,6 +12,10 @@ add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 # GCC 12 sees overlapping copies in std::string's operator+ where there are none (its bug 105651).
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+if(SLUICE_UNITY)
+  # A source that another includes looks like a header, in which types with parts of an anonymous namespace are suspect.
+  target_compile_options(sluice_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endif()
 if(SLUICE_WERROR)
   target_compile_options(sluice_flags INTERFACE -Werror)
 endif()

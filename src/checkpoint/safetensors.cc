@@ -19,18 +19,19 @@ constexpr int kMaxHeaderDepth = 16;
 // A tensor's entry has eight or so. Each takes up to a hundred bytes while the header is read.
 constexpr size_t kMaxHeaderValues = 12 * kMaxTensors;
 
-tl::unexpected<Error> Invalid(std::string message) {
+tl::unexpected<Error> InvalidFile(std::string message) {
   return Fail(ErrorCode::kInvalidData, std::move(message));
 }
 
 Status CheckMetadata(const json::Value& metadata) {
   if (metadata.is_null()) return {};
   if (!metadata.is_object())
-    return Invalid(fmt::format("__metadata__ must be an object, found {}", ShortText(metadata)));
+    return InvalidFile(
+        fmt::format("__metadata__ must be an object, found {}", ShortText(metadata)));
   for (const auto& [key, value] : metadata.as_object()) {
     if (!value.is_string())
-      return Invalid(fmt::format("__metadata__ entry '{}' must be a string, found {}",
-                                 ShortName(key), ShortText(value)));
+      return InvalidFile(fmt::format("__metadata__ entry '{}' must be a string, found {}",
+                                     ShortName(key), ShortText(value)));
   }
   return {};
 }
@@ -40,19 +41,19 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
                               uint64_t data_start, uint64_t data_size) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   if (name.size() > kMaxTensorNameBytes)
-    return Invalid(fmt::format("has a name of more than {} bytes", kMaxTensorNameBytes));
+    return InvalidFile(fmt::format("has a name of more than {} bytes", kMaxTensorNameBytes));
   if (!entry.is_object())
-    return Invalid(fmt::format("must be an object, found {}", ShortText(entry)));
+    return InvalidFile(fmt::format("must be an object, found {}", ShortText(entry)));
   // Other keys have no meaning in the format; its reference reader passes over them too.
   const JsonFields fields(entry, "");
   ASSIGN_OR_RETURN(const auto dtype, fields.String("dtype"));
   ASSIGN_OR_RETURN(const auto shape, fields.Integers("shape", 0, kMax));
   ASSIGN_OR_RETURN(const auto offsets, fields.Integers("data_offsets", 0, kMax));
-  if (!dtype) return Invalid("has no dtype");
-  if (!shape) return Invalid("has no shape");
+  if (!dtype) return InvalidFile("has no dtype");
+  if (!shape) return InvalidFile("has no shape");
   if (shape->size() > kMaxTensorRank)
-    return Invalid(fmt::format("has a shape of more than {} dimensions", kMaxTensorRank));
-  if (!offsets || offsets->size() != 2) return Invalid("needs data_offsets [begin, end]");
+    return InvalidFile(fmt::format("has a shape of more than {} dimensions", kMaxTensorRank));
+  if (!offsets || offsets->size() != 2) return InvalidFile("needs data_offsets [begin, end]");
   const auto type = ParseElementType(*dtype);
   if (!type) {
     return Fail(ErrorCode::kUnsupported,
@@ -66,22 +67,22 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
   const bool is_empty = std::find(shape->begin(), shape->end(), 0) != shape->end();
   for (const int64_t dimension : *shape) {
     if (!is_empty && __builtin_mul_overflow(bits, dimension, &bits))
-      return Invalid("has a shape whose size overflows");
+      return InvalidFile("has a shape whose size overflows");
   }
   if (is_empty) bits = 0;
-  if (bits % 8 != 0) return Invalid(fmt::format("has {} bits, which are no whole bytes", bits));
+  if (bits % 8 != 0) return InvalidFile(fmt::format("has {} bits, which are no whole bytes", bits));
   const auto begin = static_cast<uint64_t>((*offsets)[0]);
   const auto end = static_cast<uint64_t>((*offsets)[1]);
   if (end < begin)
-    return Invalid(fmt::format("has data_offsets [{}, {}] that run backwards", begin, end));
+    return InvalidFile(fmt::format("has data_offsets [{}, {}] that run backwards", begin, end));
   if (end > data_size) {
-    return Invalid(fmt::format(
+    return InvalidFile(fmt::format(
         "has data_offsets [{}, {}], but the file holds only {} bytes of data; it may be cut short: "
         "download it again",
         begin, end, data_size));
   }
   if (end - begin != bits / 8) {
-    return Invalid(fmt::format(
+    return InvalidFile(fmt::format(
         "of shape {} and dtype {} takes {} bytes, but its data_offsets [{}, {}] hold {}",
         ShapeText(tensor.shape), *dtype, bits / 8, begin, end, end - begin));
   }
@@ -96,7 +97,7 @@ Status CheckCover(const std::vector<TensorInfo>& tensors, uint64_t data_start, u
   uint64_t expected = data_start;
   for (const TensorInfo& tensor : tensors) {
     if (tensor.offset != expected) {
-      return Invalid(fmt::format(
+      return InvalidFile(fmt::format(
           "tensor '{}': begins at byte {} of the data, expected {}: {}", tensor.name,
           tensor.offset - data_start, expected - data_start,
           tensor.offset < expected ? "it overlaps another tensor" : "there is a hole before it"));
@@ -104,8 +105,8 @@ Status CheckCover(const std::vector<TensorInfo>& tensors, uint64_t data_start, u
     expected += tensor.size_bytes;
   }
   if (expected != file_size) {
-    return Invalid(fmt::format("the tensors end at byte {} of the file, but it has {} bytes",
-                               expected, file_size));
+    return InvalidFile(fmt::format("the tensors end at byte {} of the file, but it has {} bytes",
+                                   expected, file_size));
   }
   return {};
 }
@@ -130,37 +131,38 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
   constexpr std::string_view kLfsPointer = "version https://git-lfs";
   if (std::string_view(reinterpret_cast<const char*>(file.data()), file.size())
           .starts_with(kLfsPointer)) {
-    return Invalid(
+    return InvalidFile(
         "is only a pointer of Git LFS to the tensors: fetch them with `git lfs pull`, or download "
         "the file again");
   }
   if (file_size < kLengthBytes || file.size() < kLengthBytes) {
-    return Invalid(fmt::format(
+    return InvalidFile(fmt::format(
         "{} bytes are too few for a safetensors file; it may be cut short: download it again",
         file_size));
   }
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<uint64_t>(file[i]);
   if (length > kMaxHeaderBytes) {
-    return Invalid(fmt::format(
+    return InvalidFile(fmt::format(
         "header length {} is above the limit of {}: this is no safetensors file or it is damaged",
         length, kMaxHeaderBytes));
   }
-  if (length < 2) return Invalid(fmt::format("header length {} is too small for a header", length));
+  if (length < 2)
+    return InvalidFile(fmt::format("header length {} is too small for a header", length));
   if (length > file_size - kLengthBytes || length > file.size() - kLengthBytes) {
-    return Invalid(
+    return InvalidFile(
         fmt::format("header length {} is more than the file's {} bytes hold; it may be cut short: "
                     "download it again",
                     length, file_size));
   }
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
-  if (text[0] != '{') return Invalid("header does not begin with '{'");
+  if (text[0] != '{') return InvalidFile("header does not begin with '{'");
   if (json::Measure(text).values > kMaxHeaderValues)
-    return Invalid(fmt::format("the header holds more than {} values", kMaxHeaderValues));
+    return InvalidFile(fmt::format("the header holds more than {} values", kMaxHeaderValues));
   const auto root = json::Parse(
       text,
       {.max_bytes = kMaxHeaderBytes, .max_depth = kMaxHeaderDepth, .allow_duplicates = false});
-  if (!root) return Invalid("the header: " + root.error().message);
+  if (!root) return InvalidFile("the header: " + root.error().message);
 
   const uint64_t data_start = kLengthBytes + length;
   SafetensorsHeader header;
@@ -170,7 +172,7 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
       continue;
     }
     if (header.tensors.size() == kMaxTensors)
-      return Invalid(fmt::format("more than {} tensors", kMaxTensors));
+      return InvalidFile(fmt::format("more than {} tensors", kMaxTensors));
     auto tensor = ReadTensor(name, entry, data_start, file_size - data_start);
     if (!tensor) {
       return tl::unexpected<Error>(

@@ -23,7 +23,6 @@ SLUICE_VECTOR_KERNEL(DecodeE4M3);
 
 namespace {
 
-constexpr int kMaxHeadDim = 256;
 constexpr int kMaxTileRows =
     64;  // query rows (tokens x heads of the group) that share one pass over the cache
 // A decoding slice is cut into chunks for several threads when it is longer than this share of a

@@ -12,8 +12,6 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int kMaxHeadDim = 256;
-
 // `count` elements of one head, as the cache holds them.
 void Round(const float* x, float /*scale*/, int count, BFloat16* out) {
   for (int i = 0; i < count; ++i) out[i] = ToBFloat16(x[i]);

@@ -17,6 +17,8 @@
 
 namespace sluice::kernels {
 
+inline constexpr int kMaxHeadDim = 256;
+
 inline void CheckKvType(const KvLayout& layout) {
   CHECK(layout.type == ElementType::kBF16 || layout.type == ElementType::kF32 ||
             layout.type == ElementType::kF8E4M3 || layout.type == ElementType::kF16,

@@ -9,7 +9,6 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int64_t kPanelRows = PackedMatrix::kPanelRows;
 constexpr int64_t kStepBytes = 1024;    // of BF16 lines
 constexpr int64_t kMaxPanels = 4;       // the largest panels_per_unit
 constexpr int64_t kMaxBlockSteps = 16;  // see KernelTable::has_block_scales

@@ -14,8 +14,6 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int64_t kPanelRows = PackedMatrix::kPanelRows;
-
 template <typename T>
 T Load(const std::byte* address) {
   T value;

@@ -5,17 +5,17 @@
 #include <functional>
 
 #include "base/check.h"
+#include "kernels/panel_layout.h"
 #include "tensor/stored_number.h"
 
 namespace sluice::kernels {
 namespace {
 
-constexpr int64_t kPanelRows = PackedMatrix::kPanelRows;
 constexpr int64_t kBlockWords = 128;  // of 16 rows: their lines stay in L1 while they are filled
 constexpr int64_t kTransposedWords = 4;
 
 template <typename T>
-T Load(const std::byte* address) {
+T LoadWord(const std::byte* address) {
   T value;
   std::memcpy(&value, address, sizeof(T));
   return value;
@@ -42,7 +42,7 @@ struct StoredWords {
   uint32_t At(int64_t index) const {
     const std::byte* from = begin + index * 4 * stride;
     const int64_t left = count - index * 4;
-    if (left >= 4 && stride == 1) return Load<uint32_t>(from);
+    if (left >= 4 && stride == 1) return LoadWord<uint32_t>(from);
     const auto byte = [&](int64_t i) {
       return i < left ? std::to_integer<uint32_t>(from[i * stride]) : 0;
     };

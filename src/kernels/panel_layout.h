@@ -17,6 +17,8 @@
 
 namespace sluice::kernels {
 
+inline constexpr int64_t kPanelRows = PackedMatrix::kPanelRows;
+
 enum class PanelKind { kBF16, kF32, kI8, kF8, kBlockF8, kNvfp4, kMxfp4 };
 
 // Inputs in a step, the unit in which codes expand to BF16: one AMX tile of a panel.
@@ -46,7 +48,7 @@ float CodeValue(PanelKind kind, uint32_t word, int64_t index);
 float GroupScale(PanelKind kind, const std::byte* panel_scales, int64_t group, int64_t lane);
 
 inline int64_t NumPanels(int64_t rows) {
-  return (rows + PackedMatrix::kPanelRows - 1) / PackedMatrix::kPanelRows;
+  return (rows + kPanelRows - 1) / kPanelRows;
 }
 
 }  // namespace sluice::kernels

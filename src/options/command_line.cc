@@ -14,7 +14,7 @@
 namespace sluice::options {
 namespace {
 
-tl::unexpected<Error> Bad(std::string message, std::string param) {
+tl::unexpected<Error> BadArgument(std::string message, std::string param) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message), std::move(param));
 }
 
@@ -69,9 +69,9 @@ class Reader {
       RETURN_IF_ERROR(ReadOption(word));
     }
     if (!unknown_.empty()) {
-      return Bad(fmt::format("unrecognized arguments: {}{}", fmt::join(unknown_, " "),
-                             DidYouMean(Fold(unknown_[0]), names_.all())),
-                 unknown_[0]);
+      return BadArgument(fmt::format("unrecognized arguments: {}{}", fmt::join(unknown_, " "),
+                                     DidYouMean(Fold(unknown_[0]), names_.all())),
+                         unknown_[0]);
     }
     for (auto& [option, object] : dotted_) {
       result_.assignments.push_back({option,
@@ -118,7 +118,7 @@ class Reader {
 
     if (!path.empty()) {
       if (option.type != Type::kJson)
-        return Bad(fmt::format("{} takes no keys after a dot", flag), flag);
+        return BadArgument(fmt::format("{} takes no keys after a dot", flag), flag);
       if (!value && next_ < words_.size()) value = words_[next_++];
       if (!value) return MissingValue(option, word);
       auto place =
@@ -126,7 +126,7 @@ class Reader {
       if (place == dotted_.end())
         place = dotted_.insert(place, {&option, json::Value(json::Value::Object{})});
       if (const Status set = SetDotted(place->second, path, DottedValue(path, *value)); !set)
-        return Bad(fmt::format("{}: {}", flag, set.error().message), flag);
+        return BadArgument(fmt::format("{}: {}", flag, set.error().message), flag);
       return {};
     }
     SayRepeated(option, flag);
@@ -149,7 +149,7 @@ class Reader {
     bool on = true;
     if (value) {
       auto parsed = ParseFlag(*value);
-      if (!parsed) return Bad(fmt::format("{}: {}", flag, parsed.error().message), flag);
+      if (!parsed) return BadArgument(fmt::format("{}: {}", flag, parsed.error().message), flag);
       on = *parsed;
     }
     on = on != spelling.negated;
@@ -190,7 +190,7 @@ class Reader {
   Status Unknown(const std::string& flag) {
     const auto completions = names_.Completions(flag);
     if (completions.size() > 1 && flag.size() > 3) {
-      return Bad(
+      return BadArgument(
           fmt::format("ambiguous option: {} could be {}", flag, fmt::join(completions, ", ")),
           flag);
     }
@@ -199,7 +199,7 @@ class Reader {
   }
 
   static tl::unexpected<Error> MissingValue(const Option& option, const std::string& flag) {
-    return Bad(fmt::format("{}: expected a value ({})", flag, TypeName(option.type)), flag);
+    return BadArgument(fmt::format("{}: expected a value ({})", flag, TypeName(option.type)), flag);
   }
 
   const std::vector<std::string>& words_;

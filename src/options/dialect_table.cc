@@ -12,7 +12,7 @@
 namespace sluice::options {
 namespace {
 
-tl::unexpected<Error> Bad(std::string message) {
+tl::unexpected<Error> BadRow(std::string message) {
   return Fail(ErrorCode::kInvalidData, std::move(message));
 }
 
@@ -46,7 +46,7 @@ class Parser {
     std::string_view rest = file.text;
     for (int number = 1; !rest.empty(); ++number) {
       if (const Status status = ReadLine(TakeUntil(rest, "\n")); !status) {
-        return Bad(fmt::format("{}:{}: {}", file.name, number, status.error().message));
+        return BadRow(fmt::format("{}:{}: {}", file.name, number, status.error().message));
       }
     }
     return {};
@@ -59,9 +59,9 @@ class Parser {
     if (line.empty() || line.starts_with('#')) return {};
     if (TakePrefix(line, "reason ")) {
       const std::string_view name = TakeUntil(line, ": ");
-      if (line.empty()) return Bad("expected reason NAME: TEXT");
+      if (line.empty()) return BadRow("expected reason NAME: TEXT");
       if (!reasons_.emplace(name, line).second)
-        return Bad(fmt::format("reason {} is defined twice", name));
+        return BadRow(fmt::format("reason {} is defined twice", name));
       return {};
     }
     if (line == "dialect trtllm-serve") {
@@ -72,11 +72,11 @@ class Parser {
     const std::vector<std::string_view> columns = Columns(line);
     if (keys_ != nullptr) return ReadKey(columns);
     if (commands_ != 0) return ReadOption(columns);
-    return Bad("expected a section in brackets before the first row");
+    return BadRow("expected a section in brackets before the first row");
   }
 
   Status ReadSection(std::string_view line) {
-    if (!line.ends_with(']')) return Bad("expected ] at the end of a section");
+    if (!line.ends_with(']')) return BadRow("expected ] at the end of a section");
     line = line.substr(1, line.size() - 2);
     keys_ = nullptr;
     commands_ = 0;
@@ -89,10 +89,10 @@ class Parser {
       const std::string_view name = TakeUntil(line, ", ");
       const auto names = CommandNames();
       const auto found = std::find(names.begin(), names.end(), name);
-      if (found == names.end()) return Bad(fmt::format("unknown command '{}'", name));
+      if (found == names.end()) return BadRow(fmt::format("unknown command '{}'", name));
       commands_ |= uint32_t{1} << (found - names.begin());
     }
-    if (commands_ == 0) return Bad(fmt::format("unknown section '{}' without commands", group_));
+    if (commands_ == 0) return BadRow(fmt::format("unknown section '{}' without commands", group_));
     return {};
   }
 
@@ -107,24 +107,24 @@ class Parser {
       known = true;
     }
     if (!known || column.empty())
-      return Bad(fmt::format("expected EFFECT: REASON, found '{}'", name));
+      return BadRow(fmt::format("expected EFFECT: REASON, found '{}'", name));
     text = column;
     if (effect == Effect::kActs || effect == Effect::kMapped) return {};
     const auto reason = reasons_.find(column);
-    if (reason == reasons_.end()) return Bad(fmt::format("unknown reason '{}'", column));
+    if (reason == reasons_.end()) return BadRow(fmt::format("unknown reason '{}'", column));
     text = reason->second;
     return {};
   }
 
   Status ReadKey(const std::vector<std::string_view>& columns) {
     if (columns.size() != 2)
-      return Bad(fmt::format("expected 2 columns, found {}", columns.size()));
+      return BadRow(fmt::format("expected 2 columns, found {}", columns.size()));
     DialectKey key;
     key.earlier = columns[0];
     key.name = TakeUntil(key.earlier, " ");
     RETURN_IF_ERROR(ReadEffect(columns[1], key.effect, key.text));
     for (const DialectKey& other : *keys_) {
-      if (other.name == key.name) return Bad(fmt::format("{} is listed twice", key.name));
+      if (other.name == key.name) return BadRow(fmt::format("{} is listed twice", key.name));
     }
     keys_->push_back(key);
     return {};
@@ -132,7 +132,7 @@ class Parser {
 
   Status ReadOption(const std::vector<std::string_view>& columns) {
     if (columns.size() < 4)
-      return Bad(fmt::format("expected at least 4 columns, found {}", columns.size()));
+      return BadRow(fmt::format("expected at least 4 columns, found {}", columns.size()));
     Option option{.group = group_, .commands = commands_, .help = columns[3], .dialects = only_};
     std::string_view names = columns[0];
     option.name = TakeUntil(names, " ");
@@ -145,16 +145,16 @@ class Parser {
       } else if (word.starts_with('-')) {
         option.aliases = word;
       } else {
-        return Bad(fmt::format("expected a flag, found '{}'", word));
+        return BadRow(fmt::format("expected a flag, found '{}'", word));
       }
     }
     RETURN_IF_ERROR(ReadEffect(columns[1], option.effect, option.reason));
     if (option.effect != Effect::kNoEffect && option.effect != Effect::kRefused)
-      return Bad("an option that acts is a row of code");
+      return BadRow("an option that acts is a row of code");
     RETURN_IF_ERROR(ReadType(columns[2], option));
     for (size_t i = 4; i < columns.size(); ++i) RETURN_IF_ERROR(ReadAttribute(columns[i], option));
     for (const Option& other : table_.options) {
-      if (other.name == option.name) return Bad(fmt::format("{} is listed twice", option.name));
+      if (other.name == option.name) return BadRow(fmt::format("{} is listed twice", option.name));
     }
     table_.options.push_back(option);
     return {};
@@ -175,7 +175,7 @@ class Parser {
       if (each == Type::kFlag && column.empty()) option.default_value = "false";
       return {};
     }
-    return Bad(fmt::format("unknown type '{}'", type));
+    return BadRow(fmt::format("unknown type '{}'", type));
   }
 
   static Status ReadAttribute(std::string_view column, Option& option) {
@@ -192,7 +192,7 @@ class Parser {
       ASSIGN_OR_RETURN(option.range.min, ParseNumber(TakeUntil(column, " ")));
       ASSIGN_OR_RETURN(option.range.max, ParseNumber(column));
     } else {
-      return Bad(fmt::format("unknown attribute '{}'", column));
+      return BadRow(fmt::format("unknown attribute '{}'", column));
     }
     return {};
   }

@@ -41,32 +41,33 @@ constexpr Unit kUnits[] = {
     {"T", kKibi* kKibi* kKibi* kKibi, true},
 };
 
-tl::unexpected<Error> Bad(std::string message) {
+tl::unexpected<Error> BadValue(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
 }
 
 Status CheckRange(const Option& option, double value) {
   if (value >= option.range.min && value <= option.range.max) return {};
   if (std::isinf(option.range.max))
-    return Bad(fmt::format("expected at least {}, found {}", option.range.min, value));
-  return Bad(fmt::format("expected {} to {}, found {}", option.range.min, option.range.max, value));
+    return BadValue(fmt::format("expected at least {}, found {}", option.range.min, value));
+  return BadValue(
+      fmt::format("expected {} to {}, found {}", option.range.min, option.range.max, value));
 }
 
 Result<std::string> CheckChoice(const Option& option, std::string_view word) {
   for (std::string_view choice : Split(option.choices, '|')) {
     if (AsciiLower(choice) == AsciiLower(word)) return std::string(choice);
   }
-  return Bad(
+  return BadValue(
       fmt::format("expected {}, found '{}'", fmt::join(Split(option.choices, '|'), ", "), word));
 }
 
 Result<std::vector<std::string>> CheckList(std::vector<std::string> words) {
   if (words.size() != 1 || words[0].empty() || words[0][0] != '[') return words;
   auto list = json::Parse(words[0]);
-  if (!list) return Bad(fmt::format("a list in JSON: {}", list.error().message));
+  if (!list) return BadValue(fmt::format("a list in JSON: {}", list.error().message));
   std::vector<std::string> result;
   for (const json::Value& item : list->as_array()) {
-    if (!item.is_string()) return Bad("expected a JSON list of strings");
+    if (!item.is_string()) return BadValue("expected a JSON list of strings");
     result.push_back(item.as_string());
   }
   return result;
@@ -81,8 +82,8 @@ Result<std::string> CheckJson(const Option& option, const std::string& word) {
     ASSIGN_OR_RETURN(text, ReadFile(word.substr(1), 16 << 20));
   }
   auto value = json::Parse(text);
-  if (!value) return Bad(fmt::format("expected a JSON object: {}", value.error().message));
-  if (!value->is_object()) return Bad(fmt::format("expected a JSON object, found {}", text));
+  if (!value) return BadValue(fmt::format("expected a JSON object: {}", value.error().message));
+  if (!value->is_object()) return BadValue(fmt::format("expected a JSON object, found {}", text));
   return text;
 }
 
@@ -130,7 +131,7 @@ Result<double> ParseNumber(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return Bad(fmt::format("expected a number, found '{}'", text));
+    return BadValue(fmt::format("expected a number, found '{}'", text));
   }
   return value;
 }
@@ -149,19 +150,19 @@ Result<int64_t> ParseInteger(std::string_view text) {
   }
   const auto number = ParseNumber(text.substr(0, text.size() - unit.suffix.size()));
   if (!number) {
-    return Bad(fmt::format(
+    return BadValue(fmt::format(
         "expected a whole number such as 4096, 64k (64000), 64K (65536) or 16GiB, found '{}'",
         text));
   }
   if (unit.whole && *number != std::floor(*number)) {
-    return Bad(fmt::format("{} counts powers of 1024 and takes whole numbers only, found '{}'",
-                           unit.suffix, text));
+    return BadValue(fmt::format("{} counts powers of 1024 and takes whole numbers only, found '{}'",
+                                unit.suffix, text));
   }
   // 25.6k is 25600, although 25.6 is no binary fraction.
   const double value = *number * unit.factor;
   const double whole = std::round(value);
   if (std::abs(value - whole) > 1e-6 * std::max(1.0, unit.factor / 1e6) || std::abs(whole) > 9e18) {
-    return Bad(fmt::format("expected a whole number, found '{}'", text));
+    return BadValue(fmt::format("expected a whole number, found '{}'", text));
   }
   return static_cast<int64_t>(whole);
 }
@@ -174,7 +175,7 @@ Result<bool> ParseFlag(std::string_view text) {
   for (std::string_view no : {"false", "0", "no", "off"}) {
     if (lower == no) return false;
   }
-  return Bad(fmt::format("expected true or false, found '{}'", text));
+  return BadValue(fmt::format("expected true or false, found '{}'", text));
 }
 
 Result<std::vector<std::string>> CheckWords(const Option& option, std::vector<std::string> words) {
@@ -182,7 +183,7 @@ Result<std::vector<std::string>> CheckWords(const Option& option, std::vector<st
   if (words.size() == 1 && nullable && (words[0] == "None" || words[0].empty()))
     return std::vector<std::string>{};
   if (option.type == Type::kStrings) return CheckList(std::move(words));
-  if (words.size() != 1) return Bad(fmt::format("expected one value, found {}", words.size()));
+  if (words.size() != 1) return BadValue(fmt::format("expected one value, found {}", words.size()));
   ASSIGN_OR_RETURN(words[0], CheckWord(option, std::move(words[0])));
   return words;
 }

@@ -11,6 +11,8 @@
 
 namespace sluice {
 
+inline constexpr double kGB = 1e9;
+
 enum class Severity { kError, kWarning, kNote };
 
 std::string_view SeverityName(Severity severity);

@@ -18,8 +18,6 @@ std::string_view SeverityName(Severity severity) {
 
 namespace {
 
-constexpr double kGb = 1e9;
-
 // What one accelerator gives a launch.
 struct MemoryLine {
   const Accelerator* accelerator = nullptr;
@@ -73,20 +71,20 @@ std::string MemoryText(const LaunchFacts& launch,
       "  memory: {:.2f} GB of weights ({}: {:.2f} billion in {}, the rest in BF16); keys and "
       "values "
       "{} bytes a token ({})\n",
-      ResidentBytes(stored) / kGb, stored.shape.name,
-      static_cast<double>(stored.shape.LinearWeights()) / kGb, WeightFormatName(stored.format),
+      ResidentBytes(stored) / kGB, stored.shape.name,
+      static_cast<double>(stored.shape.LinearWeights()) / kGB, WeightFormatName(stored.format),
       KvBytesPerToken(stored), stored.kv_element_bytes == 1 ? "FP8" : "BF16");
   text += fmt::format("    {:<8} {:>9} {:>9} {:>11} {:>16} {:>20}\n", "on one", "memory", "cache",
                       "tokens", "whole contexts", "one stream, at most");
   for (const Accelerator* accelerator : accelerators) {
     const MemoryLine line = MemoryOn(launch, *accelerator);
-    const double memory = static_cast<double>(accelerator->memory_bytes) / kGb;
+    const double memory = static_cast<double>(accelerator->memory_bytes) / kGB;
     if (line.cache_bytes <= 0) {
       text += fmt::format("    {:<8} {:>6.0f} GB   does not fit\n", accelerator->name, memory);
       continue;
     }
     text += fmt::format("    {:<8} {:>6.0f} GB {:>6.1f} GB {:>11} {:>16} {:>14.1f} tok/s\n",
-                        accelerator->name, memory, line.cache_bytes / kGb, line.cache_tokens,
+                        accelerator->name, memory, line.cache_bytes / kGB, line.cache_tokens,
                         launch.max_model_len > 0
                             ? fmt::format("{} of {}", line.full_sequences, launch.max_model_len)
                             : "-",

@@ -13,7 +13,6 @@
 namespace sluice {
 namespace {
 
-constexpr double kGb = 1e9;
 constexpr double kTolerance = 1.25;  // "~40 GB" for 35 is a way to say it
 constexpr size_t kMaxLine = 2000;
 constexpr int64_t kShortContext = 1024;
@@ -114,7 +113,7 @@ class ClaimChecker {
   }
 
   void CheckWeights(const Claim& claim, const Amount& amount) {
-    const double gb = ResidentBytes(claim.model) / kGb;
+    const double gb = ResidentBytes(claim.model) / kGB;
     // Free space may be more than is needed, never less.
     const bool space = Has(claim.words, {"free", "disk", "need"});
     const bool too_little = amount.high * (space ? 1 : kTolerance) < gb;
@@ -123,10 +122,10 @@ class ClaimChecker {
     std::string text = fmt::format(
         "{} is not the size of {}'s weights: {:.2f} billion in {} at {:g} bytes and {:.2f} billion "
         "of embedding and head in BF16 are {:.2f} GB",
-        Range(amount, "GB"), shape.name, static_cast<double>(shape.LinearWeights()) / kGb,
+        Range(amount, "GB"), shape.name, static_cast<double>(shape.LinearWeights()) / kGB,
         WeightFormatName(claim.model.format), BytesPerWeight(claim.model.format),
-        static_cast<double>(shape.TotalWeights() - shape.LinearWeights()) / kGb, gb);
-    const double four_bits = static_cast<double>(shape.TotalWeights()) / 2 / kGb;
+        static_cast<double>(shape.TotalWeights() - shape.LinearWeights()) / kGB, gb);
+    const double four_bits = static_cast<double>(shape.TotalWeights()) / 2 / kGB;
     if (amount.high < four_bits * kTolerance && amount.high * kTolerance > four_bits &&
         BytesPerWeight(claim.model.format) >= 1)
       text += fmt::format("; {} is what four bits a weight take", Range(amount, "GB"));
@@ -136,7 +135,7 @@ class ClaimChecker {
   void CheckContextSize(const Claim& claim, const Amount& amount, int64_t context) {
     StoredModel model = claim.model;
     model.kv_element_bytes = 1;
-    const double fp8 = static_cast<double>(KvBytesPerToken(model) * context) / kGb;
+    const double fp8 = static_cast<double>(KvBytesPerToken(model) * context) / kGB;
     const double bf16 = 2 * fp8;
     if (amount.low <= bf16 * kTolerance && amount.high * kTolerance >= fp8) return;
     Add(claim, Severity::kError, "cache-size",
@@ -162,12 +161,12 @@ class ClaimChecker {
       if (roomiest == nullptr || bytes > most) roomiest = accelerator;
       most = std::max(most, bytes);
     }
-    if (amount.low * kGb <= most * kTolerance) return;
+    if (amount.low * kGB <= most * kTolerance) return;
     Add(claim, Severity::kError, "cache-size",
         fmt::format("{} of cache do not fit: beside {:.2f} GB of weights {} has {:.1f} GB left for "
                     "it at that share of its memory",
-                    Range(amount, "GB"), ResidentBytes(claim.model) / kGb, roomiest->name,
-                    most / kGb));
+                    Range(amount, "GB"), ResidentBytes(claim.model) / kGB, roomiest->name,
+                    most / kGB));
   }
 
   void CheckSpeed(const Claim& claim, const Amount& amount) {
@@ -194,8 +193,8 @@ class ClaimChecker {
             all ? "are possible" : "is not possible", *batch, *batch == 1 ? "" : "s", context,
             (WeightBytesPerStep(claim.model, static_cast<double>(*batch)) +
              static_cast<double>(*batch * context * KvBytesPerToken(claim.model))) /
-                kGb,
-            fastest->bytes_per_second / kGb, limit, fastest->name));
+                kGB,
+            fastest->bytes_per_second / kGB, limit, fastest->name));
   }
 
   const RecipeFacts& facts_;

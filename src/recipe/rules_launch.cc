@@ -11,8 +11,6 @@
 namespace sluice {
 namespace {
 
-constexpr double kGb = 1e9;
-
 void CheckTwice(const LaunchFacts& launch, std::vector<Finding>& findings) {
   std::map<std::string, std::string> seen;  // flag without its no- to how it was written
   for (const std::string& word : launch.launch.words) {
@@ -103,13 +101,13 @@ void CheckFits(const LaunchFacts& launch, const Accelerator& accelerator, bool e
   if (cache <= 0) {
     add(elsewhere ? Severity::kWarning : Severity::kError,
         fmt::format("{} takes {:.1f} GB of weights and leaves no cache on one {} ({:.0f} GB)",
-                    launch.model, ResidentBytes(stored) / kGb, accelerator.name,
-                    static_cast<double>(accelerator.memory_bytes) / kGb));
+                    launch.model, ResidentBytes(stored) / kGB, accelerator.name,
+                    static_cast<double>(accelerator.memory_bytes) / kGB));
   } else if (launch.max_model_len > 0 && tokens < static_cast<double>(launch.max_model_len)) {
     add(Severity::kError,
         fmt::format("on one {} the cache of {:.1f} GB holds {:.0f} tokens, fewer than one context "
                     "of {} (--max-model-len): {} refuses to start",
-                    accelerator.name, cache / kGb, tokens, launch.max_model_len,
+                    accelerator.name, cache / kGB, tokens, launch.max_model_len,
                     launch.launch.program));
   } else if (launch.settings->Given("max-num-seqs") && launch.max_model_len > 0 &&
              static_cast<int64_t>(tokens) / launch.max_model_len < launch.max_num_seqs) {
@@ -117,7 +115,7 @@ void CheckFits(const LaunchFacts& launch, const Accelerator& accelerator, bool e
         fmt::format("on one {} {} sequences of {} tokens fit the cache of {:.1f} GB; of {} "
                     "the rest wait when all are that long",
                     accelerator.name, static_cast<int64_t>(tokens) / launch.max_model_len,
-                    launch.max_model_len, cache / kGb, launch.max_num_seqs));
+                    launch.max_model_len, cache / kGB, launch.max_num_seqs));
   }
 }
 

@@ -5,8 +5,8 @@
 
 #include "base/utf8.h"
 #include "tokenizer/byte_level.h"
-#include "tokenizer/step_fields.h"
 #include "tokenizer/regex.h"
+#include "tokenizer/step_fields.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice {
@@ -166,7 +166,7 @@ Result<char32_t> OneCharacter(const StepFields& fields, std::string_view name) {
   return *code_point;
 }
 
-Result<std::unique_ptr<Decoder::Step>> ParseStep(const StepFields& fields, TextGrowth& growth) {
+Result<std::unique_ptr<Decoder::Step>> ParseDecoder(const StepFields& fields, TextGrowth& growth) {
   using Step = std::unique_ptr<Decoder::Step>;
   const std::string& type = fields.type();
   if (type == "ByteLevel") return Step(new ByteLevelStep);
@@ -215,7 +215,7 @@ Result<Decoder> Decoder::Parse(const json::Value* value) {
   RETURN_IF_ERROR(ForEachStep(
       value, "decoder", "decoders",
       [&](const StepFields& fields) -> Status {
-        ASSIGN_OR_RETURN(auto step, ParseStep(fields, growth));
+        ASSIGN_OR_RETURN(auto step, ParseDecoder(fields, growth));
         byte_level = fields.type() == "ByteLevel";
         decoder.has_byte_fallback_ |= fields.type() == "ByteFallback";
         decoder.steps_.push_back(std::move(step));

@@ -1,8 +1,8 @@
 #include "tokenizer/normalizer.h"
 
-#include "tokenizer/step_fields.h"
 #include "tokenizer/normal_form.h"
 #include "tokenizer/regex.h"
+#include "tokenizer/step_fields.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice {
@@ -29,9 +29,9 @@ class LowercaseStep : public Normalizer::Step {
   void Run(std::string& text, bool&) const override { text = unicode::Lowercase(text); }
 };
 
-class StripStep : public Normalizer::Step {
+class StripNormalizer : public Normalizer::Step {
  public:
-  StripStep(bool left, bool right) : left_(left), right_(right) {}
+  StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
   void Run(std::string& text, bool& at_start) const override {
     size_t begin = 0;
     while (left_ && begin < text.size()) {
@@ -71,9 +71,9 @@ class StripAccentsStep : public Normalizer::Step {
   }
 };
 
-class ReplaceStep : public Normalizer::Step {
+class ReplaceNormalizer : public Normalizer::Step {
  public:
-  ReplaceStep(Pattern pattern, std::string content)
+  ReplaceNormalizer(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void Run(std::string& text, bool& at_start) const override {
     std::vector<Span> spans;
@@ -105,7 +105,8 @@ class PrependStep : public Normalizer::Step {
   std::string prefix_;
 };
 
-Result<std::unique_ptr<Normalizer::Step>> ParseStep(const StepFields& fields, TextGrowth& growth) {
+Result<std::unique_ptr<Normalizer::Step>> ParseNormalizer(const StepFields& fields,
+                                                          TextGrowth& growth) {
   using Step = std::unique_ptr<Normalizer::Step>;
   const std::string& type = fields.type();
   if (type == "NFC") return Step(new FormStep(unicode::NormalForm::kNfc));
@@ -117,13 +118,13 @@ Result<std::unique_ptr<Normalizer::Step>> ParseStep(const StepFields& fields, Te
   if (type == "Strip") {
     ASSIGN_OR_RETURN(const bool left, fields.Bool("strip_left"));
     ASSIGN_OR_RETURN(const bool right, fields.Bool("strip_right"));
-    return Step(new StripStep(left, right));
+    return Step(new StripNormalizer(left, right));
   }
   if (type == "Replace") {
     ASSIGN_OR_RETURN(Pattern pattern, Pattern::Parse(fields.Find("pattern"), fields.where()));
     ASSIGN_OR_RETURN(std::string content, fields.String("content"));
     RETURN_IF_ERROR(growth.Add(fields, pattern.Growth(content)));
-    return Step(new ReplaceStep(std::move(pattern), std::move(content)));
+    return Step(new ReplaceNormalizer(std::move(pattern), std::move(content)));
   }
   if (type == "Prepend") {
     ASSIGN_OR_RETURN(std::string prefix, fields.String("prepend"));
@@ -147,7 +148,7 @@ Result<Normalizer> Normalizer::Parse(const json::Value* value) {
   RETURN_IF_ERROR(ForEachStep(
       value, "normalizer", "normalizers",
       [&](const StepFields& fields) -> Status {
-        ASSIGN_OR_RETURN(auto step, ParseStep(fields, growth));
+        ASSIGN_OR_RETURN(auto step, ParseNormalizer(fields, growth));
         normalizer.steps_.push_back(std::move(step));
         return {};
       },

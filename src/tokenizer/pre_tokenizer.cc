@@ -2,9 +2,9 @@
 
 #include "base/utf8.h"
 #include "tokenizer/byte_level.h"
-#include "tokenizer/step_fields.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/split_behavior.h"
+#include "tokenizer/step_fields.h"
 #include "tokenizer/unicode.h"
 
 namespace sluice {
@@ -113,9 +113,9 @@ class KnownSplitStep : public PreTokenizer::Step {
   SplitPattern pattern_;
 };
 
-class ByteLevelStep : public PreTokenizer::Step {
+class ByteLevelSplit : public PreTokenizer::Step {
  public:
-  ByteLevelStep(bool add_prefix_space, bool use_regex)
+  ByteLevelSplit(bool add_prefix_space, bool use_regex)
       : add_prefix_space_(add_prefix_space), use_regex_(use_regex) {}
   void Run(Pieces& pieces) const override {
     if (add_prefix_space_) {
@@ -187,11 +187,11 @@ class WhitespaceStep : public PreTokenizer::Step {
   }
 };
 
-class MetaspaceStep : public PreTokenizer::Step {
+class MetaspaceSplit : public PreTokenizer::Step {
  public:
   enum class Prepend { kAlways, kFirst, kNever };
 
-  MetaspaceStep(char32_t replacement, Prepend prepend, bool split)
+  MetaspaceSplit(char32_t replacement, Prepend prepend, bool split)
       : code_point_(replacement), prepend_(prepend), split_(split) {
     AppendUtf8(replacement_, replacement);
   }
@@ -237,7 +237,7 @@ Result<SplitBehavior> Behavior(const StepFields& fields, std::optional<SplitBeha
 }
 
 Result<StepPointer> ParseMetaspace(const StepFields& fields) {
-  using Prepend = MetaspaceStep::Prepend;
+  using Prepend = MetaspaceSplit::Prepend;
   ASSIGN_OR_RETURN(const std::string replacement, fields.String("replacement"));
   const std::optional<char32_t> code_point = unicode::OnlyCodePoint(replacement);
   if (!code_point) return fields.Wrong("replacement", "one character", fields.Find("replacement"));
@@ -257,7 +257,7 @@ Result<StepPointer> ParseMetaspace(const StepFields& fields) {
                         fields.Find("prepend_scheme"));
   }
   ASSIGN_OR_RETURN(const bool split, fields.Bool("split", true));
-  return StepPointer(new MetaspaceStep(*code_point, prepend, split));
+  return StepPointer(new MetaspaceSplit(*code_point, prepend, split));
 }
 
 std::optional<SplitPattern> KnownPattern(const StepFields& fields) {
@@ -268,7 +268,7 @@ std::optional<SplitPattern> KnownPattern(const StepFields& fields) {
   return RecognizeSplitPattern(regex->as_string());
 }
 
-Result<StepPointer> ParseStep(const StepFields& fields) {
+Result<StepPointer> ParsePreTokenizer(const StepFields& fields) {
   const std::string& type = fields.type();
   if (type == "Split") {
     ASSIGN_OR_RETURN(const SplitBehavior behavior, Behavior(fields, std::nullopt));
@@ -283,7 +283,7 @@ Result<StepPointer> ParseStep(const StepFields& fields) {
   if (type == "ByteLevel") {
     ASSIGN_OR_RETURN(const bool add_prefix_space, fields.Bool("add_prefix_space"));
     ASSIGN_OR_RETURN(const bool use_regex, fields.Bool("use_regex", true));
-    return StepPointer(new ByteLevelStep(add_prefix_space, use_regex));
+    return StepPointer(new ByteLevelSplit(add_prefix_space, use_regex));
   }
   if (type == "Digits") {
     ASSIGN_OR_RETURN(const bool individual, fields.Bool("individual_digits"));
@@ -315,7 +315,7 @@ Result<PreTokenizer> PreTokenizer::Parse(const json::Value* value) {
   RETURN_IF_ERROR(ForEachStep(
       value, "pre_tokenizer", "pretokenizers",
       [&](const StepFields& fields) -> Status {
-        ASSIGN_OR_RETURN(StepPointer step, ParseStep(fields));
+        ASSIGN_OR_RETURN(StepPointer step, ParsePreTokenizer(fields));
         result.ends_in_byte_level_ = fields.type() == "ByteLevel";
         byte_levels += result.ends_in_byte_level_ ? 1 : 0;
         result.steps_.push_back(std::move(step));
@@ -330,7 +330,7 @@ Result<PreTokenizer> PreTokenizer::Parse(const json::Value* value) {
 void PreTokenizer::SetKeepBytes(bool keep) {
   size_t active = steps_.size();
   if (ends_in_byte_level_) {
-    auto* last = static_cast<ByteLevelStep*>(steps_.back().get());
+    auto* last = static_cast<ByteLevelSplit*>(steps_.back().get());
     last->keep_bytes = keep;
     if (last->DoesNothing()) --active;
   }

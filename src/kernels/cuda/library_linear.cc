@@ -36,7 +36,7 @@ int TypeOf(ElementType number) {
   }
 }
 
-const char* NameOf(ElementType number) {
+const char* TacticName(ElementType number) {
   switch (number) {
     case ElementType::kBF16: return "bf16";
     case ElementType::kF8E4M3: return "e4m3";
@@ -182,8 +182,8 @@ LibraryLinear::Kind LibraryLinear::KindOf(const LibraryProduct& product) {
 }
 
 std::string LibraryLinear::KeyOf(const Kind& kind) {
-  return fmt::format("{} to {}{}, n {}, k {}, stride {}, m to {}", NameOf(kind.type),
-                     NameOf(kind.y_type), kind.scaled ? " scaled" : "", kind.n, kind.k,
+  return fmt::format("{} to {}{}, n {}, k {}, stride {}, m to {}", TacticName(kind.type),
+                     TacticName(kind.y_type), kind.scaled ? " scaled" : "", kind.n, kind.k,
                      kind.y_stride, kind.bucket);
 }
 

@@ -6,7 +6,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-constexpr unsigned kWarps = 4;
+constexpr unsigned kRopeWarps = 4;
 constexpr int kRounds = 2;  // of 32 lanes with four numbers: head_dim up to 256
 
 struct Four {
@@ -40,10 +40,10 @@ __device__ __forceinline__ void Rotate(float& a, float& b, float cosine, float s
   a = rotated;
 }
 
-__global__ void __launch_bounds__(kWarps * 32) RopeAppendKernel(device::RopeAppendArgs args) {
+__global__ void __launch_bounds__(kRopeWarps * 32) RopeAppendKernel(device::RopeAppendArgs args) {
   const int dim = args.cache.head_dim, num_kv_heads = args.cache.num_kv_heads;
   const int heads = args.num_heads + 2 * num_kv_heads;
-  const int64_t task = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  const int64_t task = int64_t{blockIdx.x} * kRopeWarps + threadIdx.x / 32;
   if (task >= args.rows * heads) return;
   const int64_t row = task / heads;
   const int head = static_cast<int>(task % heads);
@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(kWarps * 32) RopeAppendKernel(device::RopeAppe
 void LaunchRopeAppend(const StreamHandle& stream, const device::RopeAppendArgs& args) {
   const int64_t tasks = args.rows * (args.num_heads + 2 * args.cache.num_kv_heads);
   LaunchShape shape;
-  shape.grid_x = static_cast<unsigned>((tasks + kWarps - 1) / kWarps);
-  shape.threads = kWarps * 32;
+  shape.grid_x = static_cast<unsigned>((tasks + kRopeWarps - 1) / kRopeWarps);
+  shape.threads = kRopeWarps * 32;
   Launch<RopeAppendKernel>(stream, "rope_append", shape, args);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using kernels::DrawError;
 
-constexpr unsigned kThreads = 1024;
+constexpr unsigned kSampleThreads = 1024;
 constexpr int kDigits = 256;  // a key is looked for eight bits at a time
 constexpr int kBuckets = kernels::kDrawBuckets;
 constexpr int64_t kSumBlock = kernels::kDrawSumBlock;
@@ -233,7 +233,7 @@ __device__ __forceinline__ int32_t Select(const Row& row, Shared& shared, double
   return static_cast<int32_t>(begin + last);
 }
 
-__global__ void __launch_bounds__(kThreads) SampleRowsKernel(device::SampleRowsArgs args) {
+__global__ void __launch_bounds__(kSampleThreads) SampleRowsKernel(device::SampleRowsArgs args) {
   Shared& shared = *reinterpret_cast<Shared*>(SharedMemory());
   auto* block_sums = reinterpret_cast<double*>(SharedMemory() + sizeof(Shared));
   const int64_t index = blockIdx.x;
@@ -281,7 +281,7 @@ void LaunchSampleRows(const StreamHandle& stream, const device::SampleRowsArgs& 
   const int64_t blocks = (args.cols + kSumBlock - 1) / kSumBlock;
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(args.rows);
-  shape.threads = kThreads;
+  shape.threads = kSampleThreads;
   shape.shared_bytes = static_cast<unsigned>(sizeof(Shared) + blocks * sizeof(double));
   Launch<SampleRowsKernel>(stream, "sample_rows", shape, args);
 }

@@ -5,7 +5,7 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
 constexpr int64_t kPieceBytes = 16;
-constexpr unsigned kThreads = 128;
+constexpr unsigned kTakeThreads = 128;
 
 __global__ void TakeRowsKernel(device::TakeRowsArgs args) {
   const int64_t pieces = args.row_bytes / kPieceBytes;
@@ -22,8 +22,8 @@ void LaunchTakeRows(const StreamHandle& stream, const device::TakeRowsArgs& args
   const int64_t pieces = args.row_bytes / kPieceBytes;
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(args.rows);
-  shape.grid_y = static_cast<unsigned>((pieces + kThreads - 1) / kThreads);
-  shape.threads = kThreads;
+  shape.grid_y = static_cast<unsigned>((pieces + kTakeThreads - 1) / kTakeThreads);
+  shape.threads = kTakeThreads;
   Launch<TakeRowsKernel>(stream, "take_rows", shape, args);
 }
 

@@ -1,10 +1,9 @@
+#include "kernels/panel_layout.h"
 #include "kernels/reference/reference.h"
 #include "tensor/bfloat16.h"
 
 namespace sluice::kernels::reference {
 namespace {
-
-constexpr int64_t kPanelRows = 16;
 
 float Value(BFloat16 value) {
   return ToFloat(value);

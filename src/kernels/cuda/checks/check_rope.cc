@@ -88,7 +88,7 @@ struct RopeSample {
 };
 
 constexpr float kEps = 1e-6f, kFloor = 8192, kScale = 0.1f;
-constexpr float kKScale = 0.0625f * 1.3f, kVScale = 0.03125f * 1.7f;
+constexpr float kRopeKScale = 0.0625f * 1.3f, kRopeVScale = 0.03125f * 1.7f;
 
 // A head of q (or of k) as it leaves the kernel, and the bounds of its errors.
 void ExactHead(const RopeCase& c, const RopeSample& sample, int64_t row, const float* head,
@@ -232,7 +232,8 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
     args.positions = positions + first;
     args.slots = slots + first;
     args.q = memory.Out<uint16_t>(count * q_elements);
-    args.cache = {k, v, c.cache_type, kKScale, kVScale, c.num_kv_heads, c.head_dim, c.block_size};
+    args.cache = {k,          v,           c.cache_type, kRopeKScale, kRopeVScale, c.num_kv_heads,
+                  c.head_dim, c.block_size};
     memory.Launch(&DeviceKernels::rope_append, args);
     return {memory.Read<uint16_t>(args.q, count * q_elements), memory.Read<T>(k, cache_elements),
             memory.Read<T>(v, cache_elements)};
@@ -269,8 +270,8 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
       }
     }
   }
-  CompareCache(c, got.k, k_values, k_errors, written, kKScale, comparison);
-  CompareCache(c, got.v, v_values, std::vector<double>(got.v.size(), 0), written, kVScale,
+  CompareCache(c, got.k, k_values, k_errors, written, kRopeKScale, comparison);
+  CompareCache(c, got.v, v_values, std::vector<double>(got.v.size(), 0), written, kRopeVScale,
                comparison);
 
   // A row alone: the same bits, and nothing but its own slot.

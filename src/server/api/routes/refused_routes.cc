@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-struct Refusal {
+struct RefusedRoute {
   std::string_view path;
   std::string_view method;
   int status;
@@ -22,7 +22,7 @@ constexpr const char* kNoScaleOut =
     "Scale-out endpoints are not part of this server; use /v1/completions or /v1/chat/completions.";
 constexpr const char* kNoStoredResponses = "This server stores no responses.";
 
-constexpr Refusal kRefusals[] = {
+constexpr RefusedRoute kRefusals[] = {
     {"/v1/completions/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
     {"/v1/chat/completions/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
     {"/inference/v1/generate", "POST", 403, "PermissionDeniedError", kNoScaleOut},
@@ -53,9 +53,9 @@ HttpResponse AnthropicError(const ApiError& error) {
 }
 
 ApiStatus Refuse(const RouteCall& call) {
-  const Refusal& refusal =
-      *std::find_if(std::begin(kRefusals), std::end(kRefusals),
-                    [&](const Refusal& candidate) { return candidate.path == call.route.path; });
+  const RefusedRoute& refusal = *std::find_if(
+      std::begin(kRefusals), std::end(kRefusals),
+      [&](const RefusedRoute& candidate) { return candidate.path == call.route.path; });
   ApiError error;
   error.status = refusal.status;
   error.type = refusal.type;
@@ -70,7 +70,7 @@ ApiStatus Refuse(const RouteCall& call) {
 
 std::vector<Route> RefusedRoutes() {
   std::vector<Route> routes;
-  for (const Refusal& refusal : kRefusals)
+  for (const RefusedRoute& refusal : kRefusals)
     routes.push_back(OnIoThread(refusal.path, {refusal.method}, RouteGate::kAlways, Refuse));
   return routes;
 }
