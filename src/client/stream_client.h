@@ -1,7 +1,6 @@
 // Many HTTP requests at a time from one thread, their answers read as server-sent events, for load
 // generators. An event costs one read and no allocation. Its own loop over epoll, not Asio: that
-// reads edge-triggered, so each event costs a second call to the system, and 8 to 15 % more
-// processor time with 512 streams.
+// reads edge-triggered, so each event costs a second call to the system (docs/dependencies.md).
 #pragma once
 
 #include <cstdint>
