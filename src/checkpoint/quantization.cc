@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
+constexpr uint64_t kMaxQuantizationBytes = uint64_t{8} << 20;
 
 // The text of a field that may be absent or of any type.
 std::string TextOf(const json::Value& object, std::string_view name) {
@@ -58,7 +58,7 @@ Result<std::optional<QuantizationSettings>> FindQuantizationBlock(const json::Va
 Result<std::optional<QuantizationSettings>> FindQuantizationSidecar(
     const std::filesystem::path& folder) {
   for (const char* name : {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
-    const auto text = ReadFile(folder / name, kMaxConfigBytes);
+    const auto text = ReadFile(folder / name, kMaxQuantizationBytes);
     if (!text && text.error().code == ErrorCode::kNotFound) continue;
     if (!text) return tl::unexpected<Error>(text.error());
     auto value = json::Parse(*text);

@@ -41,7 +41,7 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::string Number(double value) {
+std::string NumberText(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-Inf" : "+Inf";
   std::string out;
@@ -76,7 +76,7 @@ class MetricsText {
   void Sample(std::string_view name, std::string_view labels, double value) {
     out_ += name;
     if (!labels.empty()) out_.append("{").append(labels).append("}");
-    out_.append(" ").append(Number(value)).append("\n");
+    out_.append(" ").append(NumberText(value)).append("\n");
   }
   void Gauge(std::string_view name, std::string_view labels, double value, std::string_view help) {
     Family(name, "gauge", help);
@@ -98,7 +98,7 @@ class MetricsText {
     for (size_t i = 0; i < histogram.counts().size(); ++i) {
       total += histogram.counts()[i];
       const std::string bound =
-          i < histogram.bounds().size() ? Number(histogram.bounds()[i]) : "+Inf";
+          i < histogram.bounds().size() ? NumberText(histogram.bounds()[i]) : "+Inf";
       Sample(name + "_bucket", fmt::format("{}le=\"{}\"", prefix, bound),
              static_cast<double>(total));
     }
@@ -142,7 +142,7 @@ void AppendProcess(MetricsText& out, double start_time) {
             "Start time of the process since unix epoch in seconds.");
   out.Counter("process_cpu_seconds", "", seconds(usage.ru_utime) + seconds(usage.ru_stime),
               "Total user and system CPU time spent in seconds.");
-  out.Gauge("process_open_fds", "", open_files, "Number of open file descriptors.");
+  out.Gauge("process_open_fds", "", open_files, "NumberText of open file descriptors.");
   out.Gauge("process_max_fds", "", static_cast<double>(limit.rlim_cur),
             "Maximum number of open file descriptors.");
 }
@@ -315,10 +315,10 @@ void Metrics::AppendCacheConfig(MetricsText& out) const {
       {"enable_prefix_caching", boolean(config_.enable_prefix_caching)},
       {"engine", "0"},
       {"gpu_memory_utilization",
-       config_.memory_utilization ? Number(*config_.memory_utilization) : std::string("None")},
+       config_.memory_utilization ? NumberText(*config_.memory_utilization) : std::string("None")},
       {"is_attention_free", "False"},
       {"kv_cache_max_concurrency",
-       info_.max_model_len > 0 ? Number(number(tokens) / number(info_.max_model_len)) : "0"},
+       info_.max_model_len > 0 ? NumberText(number(tokens) / number(info_.max_model_len)) : "0"},
       {"kv_cache_memory_bytes", std::to_string(info_.kv_bytes)},
       {"kv_cache_size_tokens", std::to_string(tokens)},
       {"model_name", model_name_},
@@ -350,14 +350,15 @@ std::string Metrics::Text(bool idle) const {
     const auto number = [](auto value) { return static_cast<double>(value); };
 
     out.Gauge("vllm:num_requests_running", labels, number(running),
-              "Number of requests in model execution batches.");
+              "NumberText of requests in model execution batches.");
     out.Gauge("vllm:num_requests_waiting", labels, number(waiting),
-              "Number of requests waiting to be processed.");
+              "NumberText of requests waiting to be processed.");
     out.Family("vllm:num_requests_waiting_by_reason", "gauge",
-               "Number of waiting requests by reason.");
+               "NumberText of waiting requests by reason.");
     out.Sample("vllm:num_requests_waiting_by_reason", with("reason", "capacity"), number(waiting));
     out.Sample("vllm:num_requests_waiting_by_reason", with("reason", "deferred"), 0);
-    out.Gauge("vllm:num_requests_swapped", labels, 0, "Number of requests swapped out; always 0.");
+    out.Gauge("vllm:num_requests_swapped", labels, 0,
+              "NumberText of requests swapped out; always 0.");
     out.Family("vllm:engine_sleep_state", "gauge",
                "Engine sleep state; awake = 1 means that the engine is awake.");
     out.Sample("vllm:engine_sleep_state", with("sleep_state", "awake"), sleeping_ ? 0 : 1);
@@ -382,23 +383,23 @@ std::string Metrics::Text(bool idle) const {
     out.Counter("vllm:num_preemptions", labels, number(preemptions_),
                 "Cumulative number of preemption from the engine.");
     out.Counter("vllm:prompt_tokens", labels, number(prompt_tokens_ + prefix_hits_),
-                "Number of prefill tokens processed.");
+                "NumberText of prefill tokens processed.");
     out.Family("vllm:prompt_tokens_by_source_total", "counter",
-               "Number of prompt tokens by source.");
+               "NumberText of prompt tokens by source.");
     out.Sample("vllm:prompt_tokens_by_source_total", with("source", "local_compute"),
                number(prompt_tokens_));
     out.Sample("vllm:prompt_tokens_by_source_total", with("source", "local_cache_hit"),
                number(prefix_hits_));
     out.Sample("vllm:prompt_tokens_by_source_total", with("source", "external_kv_transfer"), 0);
     out.Counter("vllm:prompt_tokens_cached", labels, number(prefix_hits_),
-                "Number of cached prompt tokens (local + external).");
+                "NumberText of cached prompt tokens (local + external).");
     out.Family("vllm:prompt_tokens_cached_by_source_total", "counter",
-               "Number of cached prompt tokens by where they were.");
+               "NumberText of cached prompt tokens by where they were.");
     out.Sample("vllm:prompt_tokens_cached_by_source_total", with("source", "local"),
                number(prefix_hits_));
     out.Sample("vllm:prompt_tokens_cached_by_source_total", with("source", "external"), 0);
     out.Counter("vllm:generation_tokens", labels, number(generation_tokens_),
-                "Number of generation tokens processed.");
+                "NumberText of generation tokens processed.");
     out.Family("vllm:request_success_total", "counter",
                "Count of successfully processed requests.");
     static constexpr const char* kReasons[] = {"stop", "length", "abort", "error"};
@@ -414,9 +415,9 @@ std::string Metrics::Text(bool idle) const {
                number(rejected_));
 
     out.Distribution("vllm:request_prompt_tokens", labels, prompt_lengths_,
-                     "Number of prefill tokens processed.");
+                     "NumberText of prefill tokens processed.");
     out.Distribution("vllm:request_generation_tokens", labels, generation_lengths_,
-                     "Number of generation tokens processed.");
+                     "NumberText of generation tokens processed.");
     out.Distribution("vllm:iteration_tokens_total", labels, iteration_,
                      "Histogram of number of tokens per engine_step.");
     out.Distribution("vllm:request_max_num_generation_tokens", labels, max_generation_,

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-int64_t BytesOf(ElementType type) {
+int64_t ElementBytes(ElementType type) {
   return type == ElementType::kF32 ? 4 : type == ElementType::kBF16 ? 2 : 1;
 }
 
@@ -264,7 +264,7 @@ void DeviceDecoder::Mlp(const MlpSpec& spec, const DeviceLayerWeights& weights, 
   for (int64_t first = 0; first < rows; first += layout.mlp_rows) {
     const int64_t count = std::min(layout.mlp_rows, rows - first);
     device::RowsOut x = Normed(weights.gate_up.inputs);
-    x.data = static_cast<std::byte*>(x.data) + first * hidden * BytesOf(x.type);
+    x.data = static_cast<std::byte*>(x.data) + first * hidden * ElementBytes(x.type);
     if (x.scales != nullptr) x.scales += first;
     Multiply(weights.gate_up, x, count, At(layout.gate_up), layout.wide);
     x = ApplyGate(spec.activation, weights.down.inputs, count, spec.intermediate_size);

@@ -26,7 +26,7 @@ namespace {
 // Products multiply BF16; plain weights are rounded to it.
 constexpr ElementType kComputeType = ElementType::kBF16;
 
-Status CheckOptions(const ModelOptions& options) {
+Status CheckDeviceOptions(const ModelOptions& options) {
   if (options.compute_type != kComputeType) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("the CUDA backend computes in bfloat16, not in {}: use --dtype "
@@ -95,7 +95,7 @@ Status CheckSpec(const DecoderSpec& spec) {
 }
 
 Result<DecoderSpec> SpecFor(const ModelConfig& config, const ModelOptions& options) {
-  RETURN_IF_ERROR(CheckOptions(options));
+  RETURN_IF_ERROR(CheckDeviceOptions(options));
   RETURN_IF_ERROR(CheckSpec(config.spec));
   return config.spec;
 }

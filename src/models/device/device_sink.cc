@@ -66,7 +66,7 @@ void DecodeRows(const StoredMatrix& source, int64_t begin, int64_t end, std::byt
   }
 }
 
-bool IsPlain(const DataFormat& format) {
+bool IsUnscaled(const DataFormat& format) {
   return format.scale_layout == ScaleLayout::kNone;
 }
 
@@ -84,7 +84,7 @@ Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*form
 Status DeviceSink::AddStored(const StoredLinear& part, bool /*decodes*/, int64_t first_row,
                              const Done& done) {
   const StoredMatrix& source = part.matrix;
-  const bool plain = IsPlain(place_->format);
+  const bool plain = IsUnscaled(place_->format);
   const int64_t row_bytes = place_->row_bytes();
   if (plain && source.format.type != ElementType::kBF16) {
     RETURN_IF_ERROR(PutMadeRows(

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/integer.h"
 #include "kernels/cuda/linear_shapes.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/panel_layout.h"
@@ -15,17 +16,13 @@ namespace sluice {
 namespace {
 
 using ScaleLayout = DataFormat::ScaleLayout;
-constexpr int64_t kAlignment = 256;
-
-int64_t CeilDivide(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
+constexpr int64_t kPieceAlignment = 256;
 
 class Cutter {
  public:
   int64_t Take(int64_t bytes) {
     const int64_t offset = end_;
-    end_ += CeilDivide(bytes, kAlignment) * kAlignment;
+    end_ += CeilDiv(bytes, kPieceAlignment) * kPieceAlignment;
     return offset;
   }
   int64_t end() const { return end_; }
@@ -175,11 +172,11 @@ class Places {
 }  // namespace
 
 int64_t DeviceMatrixPlace::groups() const {
-  return format.group_size == 0 ? 0 : CeilDivide(cols, format.group_size);
+  return format.group_size == 0 ? 0 : CeilDiv(cols, format.group_size);
 }
 
 int64_t DeviceMatrixPlace::group_scale_bytes() const {
-  if (block_rows > 0) return CeilDivide(rows, block_rows) * groups() * 4;
+  if (block_rows > 0) return CeilDiv(rows, block_rows) * groups() * 4;
   return has_nvf4_scales() ? device::NvF4ScaleBytes(rows, groups()) : rows * groups();
 }
 
@@ -232,7 +229,7 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
                   matrix.parts.front().name);
     }
     layout.matrices_.push_back(Place(matrix, format, cutter));
-    const auto nowhere = std::bit_cast<std::byte*>(kAlignment);
+    const auto nowhere = std::bit_cast<std::byte*>(kPieceAlignment);
     if (const Status status = device::CheckLinearWeights(layout.matrices_.back().At(nowhere));
         !status) {
       return Fail(status.error().code,

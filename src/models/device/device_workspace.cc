@@ -9,8 +9,8 @@ namespace {
 
 // The MLP's intermediates are the widest arrays. Going through in parts bounds them; at this many
 // rows a product is long limited by arithmetic.
-constexpr int64_t kMlpRows = 2048;
-constexpr int64_t kMoePairs = 8192;
+constexpr int64_t kDeviceMlpRows = 2048;
+constexpr int64_t kDeviceMoePairs = 8192;
 
 }  // namespace
 
@@ -32,8 +32,8 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.wide = experts > 0 ? ElementType::kF32 : ElementType::kBF16;
   const int64_t wide_bytes = experts > 0 ? 4 : 2;
   constexpr int64_t kRowBytes = 2;
-  layout.mlp_rows = std::min(rows, kMlpRows);
-  if (experts > 0) layout.moe_pairs = std::max(top_k, std::min(rows * top_k, kMoePairs));
+  layout.mlp_rows = std::min(rows, kDeviceMlpRows);
+  if (experts > 0) layout.moe_pairs = std::max(top_k, std::min(rows * top_k, kDeviceMoePairs));
 
   int64_t end = 0;
   const auto take = [&](int64_t bytes) {
