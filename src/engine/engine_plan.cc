@@ -223,7 +223,7 @@ Status PlanBytes(const EngineConfig& config, const ModelConfig& model,
   plan.kv_bytes_per_block = memory.kv_bytes_per_block;
   if (plan.kv_groups.num_groups() > 1) {
     plan.kv_bytes_per_block =
-        memory.kv_bytes_per_block / plan.kv_groups.num_layers() * plan.kv_groups.layers_per_group;
+        memory.kv_bytes_per_block * plan.kv_groups.layers_per_group / plan.kv_groups.num_layers();
   }
   return {};
 }

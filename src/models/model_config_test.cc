@@ -168,8 +168,8 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
     const char* changes;
     const char* name;
   } kCases[] = {
-      {R"({"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3"})",
-       "Gemma3ForCausalLM is not supported; supported are Llama4ForCausalLM, "
+      {R"({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3"})",
+       "Phi3ForCausalLM is not supported; supported are Gemma3ForCausalLM, Llama4ForCausalLM, "
        "Llama4ForConditionalGeneration, LlamaForCausalLM"},
       {R"({"architectures": null, "model_type": "gpt2"})", "gpt2"},
       {R"({"model_type": "qwen3"})", "qwen3"},
