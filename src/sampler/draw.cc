@@ -113,9 +113,14 @@ DrawScratch::DrawScratch(int64_t vocab_size) : weights(static_cast<size_t>(vocab
   sorted.reserve(static_cast<size_t>(vocab_size));
 }
 
+float ScaleOf(const SamplingParams& params) {
+  if (params.temperature == 0) return 0;
+  return static_cast<float>(1 / std::max(params.temperature, kSmallestTemperature));
+}
+
 kernels::DrawSettings DrawSettingsOf(const SamplingParams& params, double uniform) {
   kernels::DrawSettings settings = {};
-  settings.scale = params.temperature == 0 ? 0.0f : static_cast<float>(1 / params.temperature);
+  settings.scale = ScaleOf(params);
   settings.farthest = params.min_p > 0 ? static_cast<float>(-std::log(params.min_p))
                                        : std::numeric_limits<float>::infinity();
   settings.top_k =

@@ -23,6 +23,9 @@ struct DrawScratch {
   std::array<double, kNumBuckets> bucket_weight{};
 };
 
+// What logits are multiplied with before a token is drawn; 0 for the greedy choice.
+float ScaleOf(const SamplingParams& params);
+
 // The same settings for a device that draws tokens (sample_rows of kernels/cuda/device_kernels.h);
 // a temperature of 0 takes the largest logit.
 kernels::DrawSettings DrawSettingsOf(const SamplingParams& params, double uniform);

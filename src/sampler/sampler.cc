@@ -52,7 +52,7 @@ void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top,
 // `weights`, which DrawToken left, are 0.
 void MakeDrawn(std::span<const float> logits, const SamplingParams& params,
                std::span<const float> weights, std::span<float> drawn) {
-  const float scale = static_cast<float>(1 / params.temperature);
+  const float scale = ScaleOf(params);
   const bool cuts = params.top_k > 0 || params.top_p < 1 || params.min_p > 0;
   for (size_t i = 0; i < logits.size(); ++i) {
     const bool gone = cuts && weights[i] == 0;

@@ -188,6 +188,28 @@ TEST(Sampler, EdgesOfTheCuts) {
   EXPECT_EQ(Row({4.9f, 5.5f, -1000}).Count(params, 100)[1], 100);
 }
 
+// 1 / 1e-300 is no float.
+TEST(Sampler, ATinyTemperatureIsTheSmallestThatCounts) {
+  SamplingParams smallest, tiny;
+  smallest.temperature = kSmallestTemperature;
+  tiny.temperature = 1e-300;
+  for (SamplingParams* params : {&smallest, &tiny}) {
+    params->logprobs = 2;
+    params->logprobs_mode = LogprobsMode::kProcessedLogprobs;
+  }
+  const std::vector<float> logits = {4.9f, 5.5f, 5.495f, -1000};
+  Row row(logits);
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const SampleJob job = row.Sample(tiny, seed), expected = row.Sample(smallest, seed);
+    EXPECT_NE(job.token, 0);
+    EXPECT_EQ(job.token, expected.token);
+    EXPECT_EQ(job.logprobs.logprob, expected.logprobs.logprob);
+    EXPECT_EQ(job.logprobs.top, expected.logprobs.top);
+  }
+  tiny.logprobs.reset();
+  EXPECT_EQ(row.Count(tiny, 400), row.Count(smallest, 400));
+}
+
 TEST(Sampler, LargeVocabularyAndFlatRow) {
   SamplingParams params;
   params.top_p = 0.8;

@@ -15,6 +15,10 @@ namespace sluice {
 // those logits themselves.
 enum class LogprobsMode { kRawLogprobs, kProcessedLogprobs, kRawLogits, kProcessedLogits };
 
+// A temperature above 0 but below this counts as this, as in vLLM: divided by a smaller one, logits
+// leave the range of float.
+inline constexpr double kSmallestTemperature = 0.01;
+
 struct SamplingParams {
   double temperature = 1.0;  // 0: greedy
   double top_p = 1.0;        // (0, 1]
