@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <new>
 
 #include "base/check.h"
 #include "base/integer.h"
@@ -345,18 +346,22 @@ void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
   }
 }
 
-// The chunks of one decoding slice, worked on by several threads: their results wait here to be
-// combined in order.
-struct Split {
-  const AttentionSlice* slice;
-  int first_chunk;
-  int chunks;
-  float* states;  // [chunks, num_heads, 2]
-  float* out;     // [chunks, num_heads, head_dim]
+// The work of one slice: units [first_unit, first_unit of the next slice). The chunks of a long
+// decoding slice are computed by several threads; `states` and `out` then keep the chunks' results
+// until they are combined in order.
+struct SliceUnits {
+  const AttentionSlice* slice = nullptr;
+  int64_t first_unit = 0;
+  int first_chunk = 0;
+  int chunks = 0;           // 0: each tile of the slice is computed by one thread
+  float* states = nullptr;  // [chunks, num_heads, 2]
+  float* out = nullptr;     // [chunks, num_heads, head_dim]
+
+  bool is_split() const { return chunks > 0; }
 };
 
 // `part`: of the chunks that the slice sees.
-void RunSplitChunk(const Call& call, const Split& split, const Tile& tile, int part,
+void RunSplitChunk(const Call& call, const SliceUnits& split, const Tile& tile, int part,
                    const ThreadScratch& scratch) {
   GatherQueries(call, tile, scratch.q);
   ChunkRows rows;
@@ -368,7 +373,7 @@ void RunSplitChunk(const Call& call, const Split& split, const Tile& tile, int p
   }
 }
 
-void CombineSplit(const Call& call, const Split& split, int head) {
+void CombineSplit(const Call& call, const SliceUnits& split, int head) {
   const int dim = call.head_dim();
   RowState state{};
   float* out = split.out + int64_t{head} * dim;
@@ -385,6 +390,10 @@ void CombineSplit(const Call& call, const Split& split, int head) {
 
 int64_t SplitBytes(const KvLayout& layout, int num_heads, int64_t chunks) {
   return RoundUp(chunks * num_heads * (layout.head_dim + 2) * 4, 64);
+}
+
+int64_t SliceTableBytes(int64_t num_slices) {
+  return RoundUp(num_slices * int64_t{sizeof(SliceUnits)}, 64);
 }
 
 // More slices than this cannot each hold more than the share of work that makes a slice worth
@@ -416,7 +425,7 @@ bool IsSplit(const KvLayout& layout, const AttentionSpan& span, const AttentionS
 int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t /*max_rows*/,
                               int64_t max_slices, int64_t max_context, int num_threads) {
   const int64_t splits = std::min(max_slices, MaxSplits(layout, num_threads));
-  return num_threads * RoundUp(ThreadScratch::Bytes(layout), 64) +
+  return num_threads * RoundUp(ThreadScratch::Bytes(layout), 64) + SliceTableBytes(max_slices) +
          splits *
              SplitBytes(layout, num_heads, (max_context + kAttentionChunk - 1) / kAttentionChunk) +
          64;
@@ -444,11 +453,12 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
                   .out_bf16 = out_type == ElementType::kBF16};
   const int num_threads = pool.num_threads();
 
-  // The scratch: one part for each thread, then the results of split slices.
+  // The scratch: one part for each thread, the table of slices, the results of split slices.
   std::byte* memory = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
   const std::byte* memory_end = scratch.data() + scratch.size();
   const int64_t thread_bytes = RoundUp(ThreadScratch::Bytes(layout), 64);
-  std::byte* split_memory = memory + num_threads * thread_bytes;
+  std::byte* const table = memory + num_threads * thread_bytes;
+  std::byte* split_memory = table + SliceTableBytes(static_cast<int64_t>(slices.size()));
   CHECK(split_memory <= memory_end, "attention needs more scratch than its {} bytes",
         scratch.size());
 
@@ -456,81 +466,62 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
   for (const AttentionSlice& slice : slices) total_work += Work(slice, span);
 
   // Units are numbered through the slices, the last tile of a slice first: it reads most, and the
-  // longest work is best begun early. Each unit finds its slice by walking the list, which is short
-  // against the work of a unit.
+  // longest work is best begun early.
   const int group = call.group();
   const int head_tiles = (group + kMaxTileRows - 1) / kMaxTileRows;
+  const int64_t heads = int64_t{layout.num_kv_heads} * head_tiles;
   const int tile_tokens = call.tile_tokens();
   const auto token_tiles = [&](const AttentionSlice& slice) {
     return (slice.num_tokens + tile_tokens - 1) / tile_tokens;
   };
-  const auto first_chunk = [&](const AttentionSlice& slice) {
-    return span.FirstSeen(slice.context) / kAttentionChunk;
-  };
-  const auto split_chunks = [&](const AttentionSlice& slice) {
-    return Chunks(slice.context + 1) - first_chunk(slice);
-  };
-  const auto units_of = [&](const AttentionSlice& slice) -> int64_t {
-    const int64_t parts = IsSplit(layout, span, slice, total_work, num_threads)
-                              ? split_chunks(slice)
-                              : token_tiles(slice);
-    return parts * layout.num_kv_heads * head_tiles;
-  };
-  const auto split_of = [&](const AttentionSlice& slice) {
-    std::byte* at = split_memory;
-    for (const AttentionSlice* other = slices.data(); other != &slice; ++other) {
-      if (IsSplit(layout, span, *other, total_work, num_threads))
-        at += SplitBytes(layout, num_heads, split_chunks(*other));
-    }
-    Split split{&slice, first_chunk(slice), split_chunks(slice), reinterpret_cast<float*>(at),
-                nullptr};
-    CHECK(at + SplitBytes(layout, num_heads, split.chunks) <= memory_end,
-          "attention needs more scratch than its {} bytes", scratch.size());
-    split.out = split.states + int64_t{split.chunks} * num_heads * 2;
-    return split;
-  };
-
+  const std::span<SliceUnits> parts(reinterpret_cast<SliceUnits*>(table), slices.size());
   int64_t units = 0;
   bool any_split = false;
-  for (const AttentionSlice& slice : slices) {
-    units += units_of(slice);
-    any_split = any_split || IsSplit(layout, span, slice, total_work, num_threads);
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const AttentionSlice& slice = slices[i];
+    SliceUnits& part = *new (&parts[i]) SliceUnits{.slice = &slice, .first_unit = units};
+    if (!IsSplit(layout, span, slice, total_work, num_threads)) {
+      units += token_tiles(slice) * heads;
+      continue;
+    }
+    any_split = true;
+    part.first_chunk = span.FirstSeen(slice.context) / kAttentionChunk;
+    part.chunks = Chunks(slice.context + 1) - part.first_chunk;
+    part.states = reinterpret_cast<float*>(split_memory);
+    part.out = part.states + int64_t{part.chunks} * num_heads * 2;
+    split_memory += SplitBytes(layout, num_heads, part.chunks);
+    CHECK(split_memory <= memory_end, "attention needs more scratch than its {} bytes",
+          scratch.size());
+    units += part.chunks * heads;
   }
   ForEachUnit(pool, units, [&](int64_t unit, int thread) {
     const ThreadScratch thread_scratch = ThreadScratch::At(memory + thread * thread_bytes, layout);
-    for (const AttentionSlice& slice : slices) {
-      const int64_t slice_units = units_of(slice);
-      if (unit >= slice_units) {
-        unit -= slice_units;
-        continue;
-      }
-      const int64_t heads = int64_t{layout.num_kv_heads} * head_tiles;
-      const auto part = static_cast<int>(unit / heads);
-      const auto kv_head = static_cast<int>(unit % heads / head_tiles);
-      const auto head_begin = static_cast<int>(unit % head_tiles) * kMaxTileRows;
-      Tile tile{.slice = &slice,
-                .kv_head = kv_head,
-                .token = 0,
-                .tokens = 1,
-                .head = kv_head * group + head_begin,
-                .heads = std::min(kMaxTileRows, group - head_begin)};
-      if (IsSplit(layout, span, slice, total_work, num_threads)) {
-        RunSplitChunk(call, split_of(slice), tile, part, thread_scratch);
-      } else {
-        tile.token = (token_tiles(slice) - 1 - part) * tile_tokens;
-        tile.tokens = std::min(tile_tokens, slice.num_tokens - tile.token);
-        RunTile(call, tile, thread_scratch);
-      }
-      return;
+    const SliceUnits& part = PartOfUnit(parts, unit, &SliceUnits::first_unit);
+    const AttentionSlice& slice = *part.slice;
+    unit -= part.first_unit;
+    const auto index = static_cast<int>(unit / heads);
+    const auto kv_head = static_cast<int>(unit % heads / head_tiles);
+    const auto head_begin = static_cast<int>(unit % head_tiles) * kMaxTileRows;
+    Tile tile{.slice = &slice,
+              .kv_head = kv_head,
+              .token = 0,
+              .tokens = 1,
+              .head = kv_head * group + head_begin,
+              .heads = std::min(kMaxTileRows, group - head_begin)};
+    if (part.is_split()) {
+      RunSplitChunk(call, part, tile, index, thread_scratch);
+    } else {
+      tile.token = (token_tiles(slice) - 1 - index) * tile_tokens;
+      tile.tokens = std::min(tile_tokens, slice.num_tokens - tile.token);
+      RunTile(call, tile, thread_scratch);
     }
   });
   if (!any_split) return;
   pool.ParallelFor(num_heads, 1, [&](int64_t begin, int64_t end) {
-    for (const AttentionSlice& slice : slices) {
-      if (!IsSplit(layout, span, slice, total_work, num_threads)) continue;
-      const Split split = split_of(slice);
+    for (const SliceUnits& part : parts) {
+      if (!part.is_split()) continue;
       for (int64_t head = begin; head < end; ++head)
-        CombineSplit(call, split, static_cast<int>(head));
+        CombineSplit(call, part, static_cast<int>(head));
     }
   });
 }

@@ -1,9 +1,11 @@
 // A parallel loop over units of work with work stealing.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 
 #include "base/thread_pool.h"
 
@@ -37,6 +39,14 @@ void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
         body(unit, thread);
     }
   });
+}
+
+// Units that are numbered through `parts`: the part that `unit` belongs to, the last one whose
+// first unit (`first_unit(part)`, ascending) is not behind it. Looks at a logarithm of their
+// number. REQUIRES: the first part begins at or before `unit`.
+template <typename Parts, typename FirstUnit>
+auto& PartOfUnit(Parts& parts, int64_t unit, FirstUnit first_unit) {
+  return *std::prev(std::ranges::upper_bound(parts, unit, {}, first_unit));
 }
 
 }  // namespace sluice::kernels
