@@ -1,5 +1,5 @@
-// The blocks of the KV cache as ids: who holds which, and which unheld ones still have content
-// worth keeping.
+// The blocks of the KV cache as ids: which are referenced, and which unreferenced ones have content
+// that the prefix index can still find.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ constexpr BlockId kNoBlock = -1;
 class BlockPool;
 
 // The blocks of one sequence in the order of its positions; each entry is one reference. Its array
-// is the block table that the attention kernel reads. The first entries may be absent (kNoBlock):
-// nothing reads those positions any more. Ownership: move-only; gives its references back when
+// is the block table that the attention kernel reads. The first entries may be absent (kNoBlock)
+// where those positions are not read any more. Ownership: move-only; releases its references when
 // destroyed, the last block first, so that the tail of a sequence is evicted before its head.
 class BlockList {
  public:
@@ -41,9 +41,9 @@ class BlockList {
   const BlockId* data() const { return ids_.data(); }
   std::span<const BlockId> ids() const { return ids_; }
 
-  // Room for `count` entries, so that growing to them does not allocate.
+  // Allocates for `count` entries.
   void Reserve(int64_t count) { ids_.reserve(static_cast<size_t>(count)); }
-  // Gives all references back, last block first. Keeps the room.
+  // Releases all references, last block first. Keeps the capacity.
   void Clear() {
     while (!ids_.empty()) PopBack();
   }
@@ -60,13 +60,13 @@ class BlockList {
   int64_t num_absent_ = 0;
 };
 
-// Every block is in one of three states: held (some sequence refers to it), cached (nobody does,
-// but its content is in the prefix index and may be shared again) or free. All operations are O(1)
-// a block. Thread safety: owned by the engine's thread.   Ownership: outlives its BlockLists.
-// Invariant: num_free() + num_held() + num_cached() == num_blocks().
+// Every block is in one of three states: held (some sequence refers to it), cached (no sequence
+// does, but its content is in the prefix index and may be shared again) or free. All operations are
+// O(1) a block. Thread safety: used by the engine's thread only. Ownership: outlives its
+// BlockLists. Invariant: num_free() + num_held() + num_cached() == num_blocks().
 class BlockPool {
  public:
-  // Told when a cached block is taken for other content.
+  // Called when a cached block is taken for other content.
   class Evictor {
    public:
     virtual ~Evictor() = default;
@@ -84,7 +84,8 @@ class BlockPool {
   int64_t num_free() const { return num_free_; }
   int64_t num_cached() const { return num_cached_; }
   int64_t num_held() const { return num_held_; }
-  // What Take() could give: free blocks and cached ones, which it evicts, the longest unused first.
+  // What Take() could return: free blocks and cached ones, which it evicts, the longest unused
+  // first.
   int64_t num_available() const { return num_free_ + num_cached_; }
 
   // Appends `count` blocks of undefined content to `list`. False, and nothing changed, if fewer are
@@ -92,17 +93,17 @@ class BlockPool {
   [[nodiscard]] bool Take(int64_t count, BlockList& list);
   // Appends one more reference to a held or cached block.
   void Share(BlockId block, BlockList& list);
-  // Entry `index` of `list` becomes another reference to `block`; its old reference is given back.
+  // Entry `index` of `list` becomes another reference to `block`; its old reference is released.
   void Replace(BlockList& list, int64_t index, BlockId block);
 
-  // Whether the block's content stays findable when nobody holds it. REQUIRES: held, or cached for
-  // Forget.
+  // Whether the block becomes cached or free when its last reference is released. REQUIRES: held,
+  // or cached for Forget.
   void Keep(BlockId block);
   void Forget(BlockId block);  // a cached block becomes free
 
   int32_t references(BlockId block) const { return states_[static_cast<size_t>(block)].references; }
 
-  // Walks everything: counts, list links and states agree. The message says what does not.
+  // Checks that counts, lists and states agree; the message says which do not.
   Status CheckInvariant() const;
 
  private:

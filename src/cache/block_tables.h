@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Table 0 is that of the group that keeps all positions. Ownership: as BlockList.
+// Table 0 belongs to the group that keeps all positions. Ownership: as BlockList.
 class BlockTables {
  public:
   explicit BlockTables(int64_t num_groups = 1) : lists_(static_cast<size_t>(num_groups)) {}
@@ -27,9 +27,9 @@ class BlockTables {
   void Reserve(int64_t count) {
     for (BlockList& list : lists_) list.Reserve(count);
   }
-  // Gives all references back, position by position from the last, so that the tail of a sequence
-  // is evicted before its head; at each, those of group 0 first: what the other groups have there
-  // is of no use without it, and goes with it (prefix_index.h).
+  // Releases all references, position by position from the last, so that the tail of a sequence is
+  // evicted before its head; at each position group 0 first: the blocks of other groups are useless
+  // without it and are evicted with it (prefix_index.h).
   void Clear() {
     int64_t most = 0;
     for (const BlockList& list : lists_) most = list.size() > most ? list.size() : most;

@@ -18,6 +18,13 @@ std::vector<int32_t> Tokens(int first, int count) {
   return tokens;
 }
 
+// Asked for the first time.
+PrefixIndex::Found Count(PrefixIndex& index, const std::vector<int32_t>& tokens, int64_t max_blocks,
+                         std::string_view salt) {
+  PrefixLookup lookup;
+  return index.Count(tokens, max_blocks, salt, lookup);
+}
+
 // A sequence whose KV is computed: its full blocks are in the index.
 struct Filled {
   BlockTables blocks;
@@ -28,7 +35,8 @@ Filled Fill(BlockPool& pool, PrefixIndex& index, const std::vector<int32_t>& tok
             std::string_view salt = "", int64_t num_groups = 1) {
   Filled sequence{BlockTables(num_groups), index.Start(salt)};
   const int64_t full = static_cast<int64_t>(tokens.size()) / kBlock;
-  index.Match(tokens, full, salt, sequence.cursor, sequence.blocks);
+  PrefixLookup lookup;
+  index.Match(tokens, full, salt, lookup, sequence.cursor, sequence.blocks);
   for (int64_t group = 0; group < num_groups; ++group)
     EXPECT_TRUE(pool.Take(full - sequence.blocks[group].size(), sequence.blocks[group]));
   while (sequence.cursor.num_blocks < full) {
@@ -69,10 +77,48 @@ TEST(PrefixIndex, FindsFullBlocksOnlyAndNoMoreThanAsked) {
   PrefixIndex index(pool, kBlock);
   Filled first = Fill(pool, index, Tokens(0, 11));  // two full blocks
   EXPECT_EQ(index.num_indexed(), 2);
-  EXPECT_EQ(index.Count(Tokens(0, 12), 3, "").blocks, 2);
-  EXPECT_EQ(index.Count(Tokens(0, 12), 1, "").blocks, 1);
-  EXPECT_EQ(index.Count(Tokens(0, 7), 9, "").blocks, 1);
-  EXPECT_EQ(index.Count(Tokens(4, 8), 9, "").blocks, 0) << "the second block alone is no prefix";
+  EXPECT_EQ(Count(index, Tokens(0, 12), 3, "").blocks, 2);
+  EXPECT_EQ(Count(index, Tokens(0, 12), 1, "").blocks, 1);
+  EXPECT_EQ(Count(index, Tokens(0, 7), 9, "").blocks, 1);
+  EXPECT_EQ(Count(index, Tokens(4, 8), 9, "").blocks, 0) << "the second block alone is no prefix";
+}
+
+TEST(PrefixIndex, AskingAgainVisitsOnlyWhatHasChanged) {
+  BlockPool pool(300);
+  PrefixIndex index(pool, kBlock);
+  const std::vector<int32_t> tokens = Tokens(0, 250 * kBlock);
+  const auto first_blocks = [&](int count) {
+    return std::vector<int32_t>(tokens.begin(), tokens.begin() + count * kBlock);
+  };
+  PrefixLookup lookup;
+  const auto expect = [&](int64_t blocks, int64_t unheld, int64_t most_visits) {
+    const int64_t before = index.num_visits();
+    const PrefixIndex::Found found = index.Count(tokens, 250, "", lookup);
+    EXPECT_EQ(found.blocks, blocks);
+    EXPECT_EQ(found.unheld, unheld);
+    EXPECT_LE(index.num_visits() - before, most_visits);
+    const PrefixIndex::Found anew = Count(index, tokens, 250, "");
+    EXPECT_EQ(anew.blocks, blocks);
+    EXPECT_EQ(anew.unheld, unheld);
+  };
+  constexpr int64_t kFew = 12;
+  Fill(pool, index, first_blocks(200));  // released at once: cached
+  expect(200, 200, 200 + kFew);
+  expect(200, 200, kFew);
+  Filled held = Fill(pool, index, first_blocks(100));
+  expect(200, 100, kFew);
+  BlockList others;
+  ASSERT_TRUE(pool.Take(130, others));  // the 100 free ones, and the last 30 cached ones
+  expect(170, 70, 30 + kFew);
+  expect(170, 70, kFew);
+  others.Clear();
+  Filled more = Fill(pool, index, first_blocks(220));
+  expect(220, 0, 50 + kFew);
+  more = {BlockTables(1), {}};
+  held = {BlockTables(1), {}};
+  EXPECT_TRUE(index.Reset());
+  expect(0, 0, 220 + kFew);
+  expect(0, 0, kFew);
 }
 
 TEST(PrefixIndex, SameTokensBehindAnotherPrefixAreAnotherBlock) {
@@ -82,7 +128,7 @@ TEST(PrefixIndex, SameTokensBehindAnotherPrefixAreAnotherBlock) {
   const std::vector<int32_t> tail = Tokens(4, 4);
   other.insert(other.end(), tail.begin(), tail.end());
   Filled a = Fill(pool, index, Tokens(0, 8));
-  EXPECT_EQ(index.Count(other, 2, "").blocks, 0);
+  EXPECT_EQ(Count(index, other, 2, "").blocks, 0);
   Filled b = Fill(pool, index, other);
   EXPECT_EQ(index.num_indexed(), 4);
   EXPECT_NE(a.blocks[0][1], b.blocks[0][1]);
@@ -92,9 +138,9 @@ TEST(PrefixIndex, SaltsSeparate) {
   BlockPool pool(8);
   PrefixIndex index(pool, kBlock);
   Filled a = Fill(pool, index, Tokens(0, 8), "alice");
-  EXPECT_EQ(index.Count(Tokens(0, 8), 2, "alice").blocks, 2);
-  EXPECT_EQ(index.Count(Tokens(0, 8), 2, "bob").blocks, 0);
-  EXPECT_EQ(index.Count(Tokens(0, 8), 2, "").blocks, 0);
+  EXPECT_EQ(Count(index, Tokens(0, 8), 2, "alice").blocks, 2);
+  EXPECT_EQ(Count(index, Tokens(0, 8), 2, "bob").blocks, 0);
+  EXPECT_EQ(Count(index, Tokens(0, 8), 2, "").blocks, 0);
 }
 
 TEST(PrefixIndex, EqualBlocksComputedTwiceAreKeptOnce) {
@@ -122,10 +168,10 @@ TEST(PrefixIndex, EvictsTheLongestUnusedAndTheTailOfASequenceFirst) {
   EXPECT_EQ(pool.num_cached(), 4);
   BlockList list;
   ASSERT_TRUE(pool.Take(1, list));
-  EXPECT_EQ(index.Count(Tokens(0, 8), 2, "").blocks, 1) << "the tail of the older goes first";
+  EXPECT_EQ(Count(index, Tokens(0, 8), 2, "").blocks, 1) << "the tail of the older goes first";
   ASSERT_TRUE(pool.Take(1, list));
-  EXPECT_EQ(index.Count(Tokens(0, 8), 2, "").blocks, 0);
-  EXPECT_EQ(index.Count(Tokens(100, 8), 2, "").blocks, 2);
+  EXPECT_EQ(Count(index, Tokens(0, 8), 2, "").blocks, 0);
+  EXPECT_EQ(Count(index, Tokens(100, 8), 2, "").blocks, 2);
 }
 
 TEST(PrefixIndex, AHitMakesABlockRecentAndHeld) {
@@ -136,8 +182,8 @@ TEST(PrefixIndex, AHitMakesABlockRecentAndHeld) {
   Fill(pool, index, Tokens(0, 8));  // hit: now the most recent
   BlockList list;
   ASSERT_TRUE(pool.Take(2, list));
-  EXPECT_EQ(index.Count(Tokens(0, 8), 2, "").blocks, 2);
-  EXPECT_EQ(index.Count(Tokens(100, 8), 2, "").blocks, 0);
+  EXPECT_EQ(Count(index, Tokens(0, 8), 2, "").blocks, 2);
+  EXPECT_EQ(Count(index, Tokens(100, 8), 2, "").blocks, 0);
   Filled held = Fill(pool, index, Tokens(0, 8));
   EXPECT_FALSE(pool.Take(1, list)) << "what is held is never evicted";
 }
@@ -210,7 +256,8 @@ TEST(PrefixIndex, APrefixNeedsTheBlocksOfTheNextTokensChunk) {
   for (int64_t blocks = 0; blocks <= 8; ++blocks) {
     BlockTables tables(2);
     PrefixCursor cursor = index.Start("");
-    ASSERT_EQ(index.Match(Tokens(0, 32), blocks, "", cursor, tables), blocks);
+    PrefixLookup lookup;
+    ASSERT_EQ(index.Match(Tokens(0, 32), blocks, "", lookup, cursor, tables), blocks);
     EXPECT_EQ(tables[0].num_held(), blocks);
     EXPECT_EQ(tables[1].size(), blocks);
     EXPECT_EQ(tables[1].num_absent(), blocks / 3 * 3) << "none of the chunks before";
@@ -220,11 +267,11 @@ TEST(PrefixIndex, APrefixNeedsTheBlocksOfTheNextTokensChunk) {
   all.blocks[1].DropFront(5);
   BlockList other;
   ASSERT_TRUE(pool.Take(32 - 16 + 1, other));
-  EXPECT_EQ(index.Count(Tokens(0, 32), 8, "").blocks, 8) << "the last chunk is complete";
-  EXPECT_EQ(index.Count(Tokens(0, 32), 5, "").blocks, 4) << "the fifth block is gone";
+  EXPECT_EQ(Count(index, Tokens(0, 32), 8, "").blocks, 8) << "the last chunk is complete";
+  EXPECT_EQ(Count(index, Tokens(0, 32), 5, "").blocks, 4) << "the fifth block is gone";
   ASSERT_TRUE(pool.Take(1, other));
-  EXPECT_EQ(index.Count(Tokens(0, 32), 5, "").blocks, 3) << "a whole chunk needs nothing";
-  EXPECT_EQ(index.Count(Tokens(0, 32), 5, "").unheld, 0);
+  EXPECT_EQ(Count(index, Tokens(0, 32), 5, "").blocks, 3) << "a whole chunk needs nothing";
+  EXPECT_EQ(Count(index, Tokens(0, 32), 5, "").unheld, 0);
   EXPECT_TRUE(index.CheckInvariant());
   EXPECT_TRUE(pool.CheckInvariant());
 }
@@ -237,13 +284,14 @@ TEST(PrefixIndex, APrefixNeedsTheLastWindow) {
   BlockTables tables(3);
   PrefixCursor cursor = index.Start("");
   // The next token, 20, sees from 15 on.
-  ASSERT_EQ(index.Match(Tokens(0, 24), 5, "", cursor, tables), 5);
+  PrefixLookup lookup;
+  ASSERT_EQ(index.Match(Tokens(0, 24), 5, "", lookup, cursor, tables), 5);
   EXPECT_EQ(tables[1].num_absent(), 3);
   EXPECT_EQ(tables[2].num_absent(), 0);
-  EXPECT_EQ(index.Count(Tokens(0, 24), 5, "").unheld, 0);
+  EXPECT_EQ(Count(index, Tokens(0, 24), 5, "").unheld, 0);
   tables.Clear();
   all.blocks.Clear();
-  EXPECT_EQ(index.Count(Tokens(0, 24), 5, "").unheld, 5 + 2 + 5);
+  EXPECT_EQ(Count(index, Tokens(0, 24), 5, "").unheld, 5 + 2 + 5);
 }
 
 // What stood beside a block of group 0 is of no use without it.
@@ -256,7 +304,7 @@ TEST(PrefixIndex, CompanionsGoWithTheirBlock) {
   ASSERT_TRUE(pool.Take(1, list));
   EXPECT_EQ(pool.num_cached(), 6);
   EXPECT_EQ(pool.num_free(), 1);
-  EXPECT_EQ(index.Count(Tokens(0, 16), 4, "").blocks, 3);
+  EXPECT_EQ(Count(index, Tokens(0, 16), 4, "").blocks, 3);
   EXPECT_TRUE(index.CheckInvariant());
   EXPECT_TRUE(index.Reset());
   EXPECT_EQ(pool.num_free(), 7);
@@ -273,7 +321,7 @@ TEST(PrefixIndex, RandomSharingKeepsTheInvariant) {
       std::vector<int32_t> tokens(4 + random() % 20);
       for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 8 == 0);
       const int64_t full = static_cast<int64_t>(tokens.size()) / kBlock;
-      const auto found = index.Count(tokens, full, "");
+      const auto found = Count(index, tokens, full, "");
       if (full - found.blocks <= pool.num_available() - found.unheld)
         live.push_back(Fill(pool, index, tokens));
     } else if (!live.empty()) {

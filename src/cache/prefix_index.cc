@@ -32,10 +32,9 @@ PrefixIndex::PrefixIndex(BlockPool& pool, int block_size, std::span<const Attent
       anchors_(static_cast<size_t>(pool.num_blocks()), kNoBlock),
       tokens_(static_cast<size_t>(pool.num_blocks() * block_size)),
       buckets_(std::bit_ceil(static_cast<size_t>(pool.num_blocks())), kNoBlock),
-      run_starts_(groups_.size()) {
+      present_from_(groups_.size()) {
   static_assert(kSecretBytes >= XXH3_SECRET_SIZE_MIN);
   CHECK(groups_[0].sees_all());
-  chain_.reserve(static_cast<size_t>(pool.num_blocks()));
   std::random_device random;
   for (unsigned char& byte : secret_) byte = static_cast<unsigned char>(random());
   pool_.set_evictor(this);
@@ -76,55 +75,86 @@ BlockId PrefixIndex::Find(const PrefixHash& hash, BlockId parent, std::span<cons
 }
 
 void PrefixIndex::FindChain(std::span<const int32_t> tokens, int64_t max_blocks,
-                            std::string_view salt) {
+                            std::string_view salt, PrefixLookup& lookup) {
+  auto& [hashes, chain] = lookup;
+  // A block that is still indexed under its serial has kept its content, and so have its parents.
+  const auto is_evicted = [this](const PrefixLookup::Link& link) {
+    ++num_visits_;
+    return entries_[static_cast<size_t>(link.block)].serial != link.serial;
+  };
+  while (!chain.empty() && is_evicted(chain.back())) chain.pop_back();
   const size_t length = static_cast<size_t>(block_size_);
-  chain_.clear();
-  std::fill(run_starts_.begin(), run_starts_.end(), 0);
-  size_t usable = 0;
-  PrefixCursor cursor = Start(salt);
-  for (; cursor.num_blocks < max_blocks && tokens.size() >= length;
-       tokens = tokens.subspan(length)) {
-    const PrefixHash hash = Extend(cursor.hash, tokens.first(length));
-    const BlockId block = Find(hash, cursor.last_block, tokens.first(length), salt);
-    if (block < 0) break;
-    cursor = {cursor.num_blocks + 1, block, hash};
-    chain_.push_back(block);
-    bool complete = true;
-    for (int64_t group = 1; group < num_groups(); ++group) {
-      int64_t& run_start = run_starts_[static_cast<size_t>(group)];
-      if (CompanionOf(block, group) < 0) run_start = cursor.num_blocks;
-      complete = complete && run_start <= FirstNeeded(group, cursor.num_blocks);
-    }
-    if (complete) usable = chain_.size();
+  const size_t most = std::min(static_cast<size_t>(max_blocks), tokens.size() / length);
+  while (chain.size() < most) {
+    ++num_visits_;
+    const size_t place = chain.size();
+    const std::span<const int32_t> block_tokens = tokens.subspan(place * length, length);
+    if (hashes.size() == place)
+      hashes.push_back(Extend(place == 0 ? Start(salt).hash : hashes.back(), block_tokens));
+    const BlockId parent = place == 0 ? kNoBlock : chain.back().block;
+    const BlockId block = Find(hashes[place], parent, block_tokens, salt);
+    if (block < 0) return;
+    chain.push_back({block, entries_[static_cast<size_t>(block)].serial});
   }
-  chain_.resize(usable);
+}
+
+int64_t PrefixIndex::CountUsable(const PrefixLookup& lookup, int64_t max_blocks) {
+  int64_t usable = std::min(static_cast<int64_t>(lookup.chain.size()), max_blocks);
+  std::fill(present_from_.begin(), present_from_.end(), usable);
+  for (int64_t group = 1; group < num_groups();) {
+    int64_t& present = present_from_[static_cast<size_t>(group)];
+    present = std::min(present, usable);
+    const int64_t needed = FirstNeeded(group, usable);
+    while (present > needed) {
+      ++num_visits_;
+      if (CompanionOf(lookup.chain[static_cast<size_t>(present - 1)].block, group) < 0) break;
+      --present;
+    }
+    if (present <= needed) {
+      ++group;
+    } else {
+      usable = present - 1;
+      group = 1;
+    }
+  }
+  return usable;
 }
 
 int64_t PrefixIndex::Match(std::span<const int32_t> tokens, int64_t max_blocks,
-                           std::string_view salt, PrefixCursor& cursor, BlockTables& tables) {
+                           std::string_view salt, PrefixLookup& lookup, PrefixCursor& cursor,
+                           BlockTables& tables) {
   CHECK(cursor.num_blocks == 0 && tables.num_groups() == num_groups());
-  FindChain(tokens, max_blocks, salt);
-  if (chain_.empty()) return 0;
-  const int64_t found = static_cast<int64_t>(chain_.size());
-  for (const BlockId block : chain_) pool_.Share(block, tables[0]);
+  FindChain(tokens, max_blocks, salt, lookup);
+  const int64_t found = CountUsable(lookup, max_blocks);
+  if (found == 0) return 0;
+  const std::span<const PrefixLookup::Link> chain(lookup.chain.data(), static_cast<size_t>(found));
+  for (const PrefixLookup::Link& link : chain) pool_.Share(link.block, tables[0]);
   for (int64_t group = 1; group < num_groups(); ++group) {
     tables[group].StartAt(FirstNeeded(group, found));
     for (int64_t i = tables[group].size(); i < found; ++i)
-      pool_.Share(CompanionOf(chain_[static_cast<size_t>(i)], group), tables[group]);
+      pool_.Share(CompanionOf(chain[static_cast<size_t>(i)].block, group), tables[group]);
   }
-  cursor = {found, chain_.back(), entries_[static_cast<size_t>(chain_.back())].hash};
+  cursor = {found, chain.back().block, lookup.hashes[static_cast<size_t>(found - 1)]};
   return found;
 }
 
 PrefixIndex::Found PrefixIndex::Count(std::span<const int32_t> tokens, int64_t max_blocks,
-                                      std::string_view salt) {
-  FindChain(tokens, max_blocks, salt);
+                                      std::string_view salt, PrefixLookup& lookup) {
+  FindChain(tokens, max_blocks, salt, lookup);
   Found found;
-  found.blocks = static_cast<int64_t>(chain_.size());
-  for (const BlockId block : chain_) found.unheld += pool_.references(block) == 0;
+  found.blocks = CountUsable(lookup, max_blocks);
+  const auto is_held = [this](BlockId block) {
+    ++num_visits_;
+    return pool_.references(block) > 0;
+  };
+  // The parents of a held block are held.
+  const auto begin = lookup.chain.begin(), end = begin + found.blocks;
+  found.unheld = end - std::partition_point(begin, end, [&](const PrefixLookup::Link& link) {
+                   return is_held(link.block);
+                 });
   for (int64_t group = 1; group < num_groups(); ++group) {
     for (int64_t i = FirstNeeded(group, found.blocks); i < found.blocks; ++i)
-      found.unheld += pool_.references(CompanionOf(chain_[static_cast<size_t>(i)], group)) == 0;
+      found.unheld += !is_held(CompanionOf(lookup.chain[static_cast<size_t>(i)].block, group));
   }
   return found;
 }
@@ -139,9 +169,9 @@ void PrefixIndex::Insert(std::span<const int32_t> tokens, std::string_view salt,
   if (block < 0) {
     block = own;
     Entry& entry = entries_[static_cast<size_t>(own)];
-    CHECK(!entry.indexed, "block {} is indexed already", own);
+    CHECK(!entry.indexed(), "block {} is indexed already", own);
     BlockId& bucket = buckets_[Bucket(hash)];
-    entry = {hash, cursor.last_block, bucket, true};
+    entry = {hash, cursor.last_block, bucket, next_serial_++};
     bucket = own;
     std::copy(tokens.begin(), tokens.end(), tokens_.begin() + int64_t{own} * block_size_);
     if (cursor.last_block < 0 && !salt.empty()) salts_.emplace(own, salt);
@@ -171,7 +201,7 @@ bool PrefixIndex::Reset() {
   for (size_t i = 0; i < entries_.size(); ++i) {
     const BlockId block = static_cast<BlockId>(i);
     const bool is_companion = anchors_[i] >= 0;
-    if (!entries_[i].indexed && !is_companion) continue;
+    if (!entries_[i].indexed() && !is_companion) continue;
     if (pool_.references(block) > 0) {
       all = false;
       continue;
@@ -194,7 +224,7 @@ void PrefixIndex::OnEvict(BlockId block) {
 
 void PrefixIndex::Remove(BlockId block) {
   Entry& entry = entries_[static_cast<size_t>(block)];
-  CHECK(entry.indexed, "block {} is not indexed", block);
+  CHECK(entry.indexed(), "block {} is not indexed", block);
   for (int64_t group = 1; group < num_groups(); ++group) {
     const BlockId companion = CompanionOf(block, group);
     if (companion < 0) continue;
@@ -225,16 +255,18 @@ Status PrefixIndex::CheckInvariant() const {
   int64_t indexed = 0, companions = 0, anchors = 0;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    indexed += entry.indexed;
+    indexed += entry.indexed();
     anchors += anchors_[i] >= 0;
-    if (entry.indexed && anchors_[i] >= 0) return fail(fmt::format("block {} is of two groups", i));
-    if (entry.indexed && entry.parent >= 0 && !entries_[static_cast<size_t>(entry.parent)].indexed)
+    if (entry.indexed() && anchors_[i] >= 0)
+      return fail(fmt::format("block {} is of two groups", i));
+    if (entry.indexed() && entry.parent >= 0 &&
+        !entries_[static_cast<size_t>(entry.parent)].indexed())
       return fail(fmt::format("the parent of block {} is not indexed", i));
     for (size_t group = 0; group < others; ++group) {
       const BlockId companion = companions_[i * others + group];
       if (companion < 0) continue;
       ++companions;
-      if (!entry.indexed || anchors_[static_cast<size_t>(companion)] != static_cast<BlockId>(i))
+      if (!entry.indexed() || anchors_[static_cast<size_t>(companion)] != static_cast<BlockId>(i))
         return fail(fmt::format("block {} has a companion that is not its own", i));
     }
   }

@@ -29,20 +29,32 @@ struct PrefixCursor {
   PrefixHash hash;                // over their tokens
 };
 
+// What was found out about the prefix of one waiting sequence, kept so that asking again costs only
+// what has changed since. REQUIRES: the sequence's tokens change only at their end.
+struct PrefixLookup {
+  struct Link {
+    BlockId block = kNoBlock;
+    uint64_t serial = 0;
+  };
+  std::vector<PrefixHash> hashes;  // of the leading full blocks, as far as they were needed
+  std::vector<Link> chain;         // the blocks of group 0 that held them when asked last
+};
+
 // A trie of full blocks of group 0, flattened into a hash table: a block is found by the keyed hash
 // of its chain, and taken only when its tokens, its parent block and (for the first block) the salt
 // are equal. So a collision is a miss, never a wrong answer; and as the key is random a process,
-// nobody outside can construct or recognise one.
+// clients can neither construct nor recognise one.
 //
 // The blocks that other groups have at the same place are the companions of group 0's block; they
-// come and go. A prefix is found as far as every group has what the next token needs: group 0 all
-// of it, a group with chunks the blocks from the start of the next token's chunk on, one with a
-// window the last of them.
+// are added and evicted on their own. A prefix is found as far as every group has what the next
+// token needs: group 0 all of it, a group with chunks the blocks from the start of the next token's
+// chunk on, one with a window the last of them.
 //
-// Thread safety: owned by the engine's thread.   Ownership: refers to the pool, holds no references
-// to blocks. Invariant: the parent of an indexed block of group 0 is indexed (a sequence that holds
-// a block holds its parents, and releases the tail first); a companion has its block of group 0.
-// Allocates nothing after construction, except for salts.
+// Thread safety: used by the engine's thread only. Ownership: refers to the pool, holds no
+// references to blocks. Invariant: the parent of an indexed block of group 0 is indexed, and held
+// where the block is (a sequence that holds a block holds its parents, and releases the tail
+// first); a companion has its block of group 0. Allocates nothing after construction, except for
+// salts.
 class PrefixIndex : public BlockPool::Evictor {
  public:
   // Group 0 keeps all positions.
@@ -56,30 +68,34 @@ class PrefixIndex : public BlockPool::Evictor {
 
   // Finds the longest usable prefix of `tokens`, at most `max_blocks`, appends references to what
   // the next token needs of it to the tables (absent entries to what it does not), and moves the
-  // cursor there. Returns its number of blocks. REQUIRES: tables are empty and the cursor at the
-  // start.
+  // cursor there. Returns its number of blocks. `lookup` belongs to the same tokens and salt.
+  // REQUIRES: tables are empty and the cursor at the start.
   int64_t Match(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
-                PrefixCursor& cursor, BlockTables& tables);
+                PrefixLookup& lookup, PrefixCursor& cursor, BlockTables& tables);
   // The number of blocks Match() would return, and how many of those that it would take, over all
-  // groups, nobody holds now.
+  // groups, no sequence holds now. With the same `lookup` as before it visits only blocks that were
+  // added or evicted since, those that a group with a limit needs, and a logarithm of the rest.
   struct Found {
     int64_t blocks = 0;
     int64_t unheld = 0;
   };
-  Found Count(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt);
+  Found Count(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
+              PrefixLookup& lookup);
+  // Blocks that Count and Match have visited since construction: a measure of their work.
+  int64_t num_visits() const { return num_visits_; }
 
-  // Says that entry `cursor.num_blocks` of each table now holds the KV of `tokens` (one full
-  // block). Where an equal block is indexed already, the table is switched over to it. Moves the
-  // cursor on. REQUIRES: the entries are not absent.
+  // Adds the blocks of entry `cursor.num_blocks` of each table, which now hold the KV of `tokens`
+  // (one full block), and advances the cursor. Where an equal block is indexed already, the table
+  // is changed to that one. REQUIRES: the entries are not absent.
   void Insert(std::span<const int32_t> tokens, std::string_view salt, PrefixCursor& cursor,
               BlockTables& tables);
 
-  // Forgets all blocks that nobody holds. Returns false if some were held; those stay.
+  // Removes all blocks that no sequence holds. Returns false if some were held; those stay.
   bool Reset();
 
   void OnEvict(BlockId block) override;
 
-  // Walks everything: blocks and their companions agree. The message says what does not.
+  // Checks that all blocks and their companions agree; the message says which do not.
   Status CheckInvariant() const;
 
  private:
@@ -87,7 +103,9 @@ class PrefixIndex : public BlockPool::Evictor {
     PrefixHash hash;
     BlockId parent = kNoBlock;
     BlockId next_in_bucket = kNoBlock;
-    bool indexed = false;  // as a block of group 0
+    uint64_t serial = 0;  // of its insertion, never reused; 0: not indexed as a block of group 0
+
+    bool indexed() const { return serial != 0; }
   };
 
   int64_t num_groups() const { return static_cast<int64_t>(groups_.size()); }
@@ -103,9 +121,11 @@ class PrefixIndex : public BlockPool::Evictor {
   PrefixHash Extend(const PrefixHash& parent, std::span<const int32_t> tokens) const;
   BlockId Find(const PrefixHash& hash, BlockId parent, std::span<const int32_t> tokens,
                std::string_view salt) const;
-  // Fills chain_ with the blocks of group 0 as far as they are known, and cuts it to what is
-  // usable.
-  void FindChain(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt);
+  // Brings lookup.chain up to date.
+  void FindChain(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
+                 PrefixLookup& lookup);
+  // How many blocks of the chain can be used: the other groups have what the next token needs.
+  int64_t CountUsable(const PrefixLookup& lookup, int64_t max_blocks);
   void Remove(BlockId block);           // of group 0, and its companions
   void RemoveCompanion(BlockId block);  // of another group
   size_t Bucket(const PrefixHash& hash) const { return hash.low & (buckets_.size() - 1); }
@@ -121,8 +141,9 @@ class PrefixIndex : public BlockPool::Evictor {
   std::vector<BlockId> buckets_;     // a power of two
   std::unordered_map<BlockId, std::string> salts_;  // of first blocks with a salt
   int64_t num_indexed_ = 0;
-  std::vector<BlockId> chain_;       // of the last FindChain
-  std::vector<int64_t> run_starts_;  // by group: since which block of it all have companions
+  uint64_t next_serial_ = 1;
+  int64_t num_visits_ = 0;
+  std::vector<int64_t> present_from_;  // scratch of CountUsable, by group
 };
 
 }  // namespace sluice

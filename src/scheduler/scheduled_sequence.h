@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// The owner fills the first part, hands the sequence to Scheduler::Add and may then append to
-// `tokens` (one sampled token at a time) and lower `wants_all_rows`; everything else belongs to the
-// scheduler. Ownership: the owner keeps it alive until Scheduler::Remove. Neither copied nor moved.
+// The owner sets the first part and calls Scheduler::Add; afterwards it may append to `tokens` (one
+// sampled token at a time) and clear `wants_all_rows`, everything else belongs to the scheduler.
+// Ownership: the owner keeps it alive until Scheduler::Remove. Neither copied nor moved.
 struct ScheduledSequence {
   ScheduledSequence() = default;
   ScheduledSequence(const ScheduledSequence&) = delete;
@@ -21,15 +21,15 @@ struct ScheduledSequence {
   // Set by the owner.
   std::vector<int32_t> tokens;  // the prompt, then what was generated
   int64_t num_prompt_tokens = 0;
-  int64_t max_total_tokens =
-      0;                 // prompt and output together; room for them is made once, at admission
+  // Of prompt and output together; memory for them is allocated once, at admission.
+  int64_t max_total_tokens = 0;
   int64_t priority = 0;  // smaller is sooner; counts under the priority policy
   std::string cache_salt;
   bool read_prefix_cache = true;
-  bool wants_all_rows =
-      false;  // logits of every prompt token (prompt_logprobs): small chunks, no cache reads
-  // A sibling that was added before and will leave the same prompt in the prefix cache: this one
-  // waits for it. Null: none.
+  // The logits of every prompt token are wanted (prompt_logprobs): small chunks, no cache reads.
+  bool wants_all_rows = false;
+  // A sequence with the same prompt that was added before: this one waits until it has computed the
+  // prompt, to find it in the prefix cache. Null: none.
   ScheduledSequence* leader = nullptr;
 
   // Set by the scheduler.
@@ -37,13 +37,14 @@ struct ScheduledSequence {
   int64_t num_computed = 0;  // leading tokens whose KV is in `blocks`, as far as needed
   BlockTables blocks;
   PrefixCursor cursor;
+  PrefixLookup lookup;        // while it waits
   uint64_t order = 0;         // of arrival
   int64_t waiting_since = 0;  // step of Add
-  bool promoted = false;      // got its turn by ageing; from then on ahead of all priorities
+  bool promoted = false;      // admitted by ageing; from then on ahead of all priorities
   int64_t cached_tokens = 0;  // prompt tokens found in the prefix cache at first admission
   int64_t num_preemptions = 0;
   bool admitted_before = false;
-  bool leads = false;  // it is the leader of one that came later
+  bool leads = false;  // it is the leader of another
 };
 
 }  // namespace sluice

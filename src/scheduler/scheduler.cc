@@ -16,6 +16,8 @@ int64_t MostBlocks(const SchedulerLimits& limits, int64_t tokens) {
 
 Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex* index)
     : limits_(limits), pool_(pool), index_(index) {
+  CHECK_GT(limits.block_size, 0);
+  CHECK_GT(limits.max_num_seqs, 0);
   CHECK_GE(limits.max_num_batched_tokens, limits.max_num_seqs);
   CHECK_GT(limits.max_prompt_logit_rows, 0);
   CHECK(!limits.groups.empty() && limits.groups[0].sees_all());
@@ -265,7 +267,9 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   // The last token is always computed: its logits are needed.
   const int64_t most_blocks = (num_tokens - 1) / limits_.block_size;
   PrefixIndex::Found found;
-  if (reads) found = index_->Count(sequence.tokens, most_blocks, sequence.cache_salt);
+  if (reads) {
+    found = index_->Count(sequence.tokens, most_blocks, sequence.cache_salt, sequence.lookup);
+  }
   const int64_t computed = found.blocks * limits_.block_size;
   int64_t missing = 0;
   for (int64_t group = 0; group < num_groups(); ++group)
@@ -278,9 +282,10 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   sequence.tokens.reserve(static_cast<size_t>(sequence.max_total_tokens));
   sequence.blocks.Reserve(BlocksForTokens(sequence.max_total_tokens, limits_.block_size));
   if (reads) {
-    CHECK_EQ(index_->Match(sequence.tokens, most_blocks, sequence.cache_salt, sequence.cursor,
-                           sequence.blocks),
+    CHECK_EQ(index_->Match(sequence.tokens, most_blocks, sequence.cache_salt, sequence.lookup,
+                           sequence.cursor, sequence.blocks),
              found.blocks);
+    sequence.lookup = {};
   }
   sequence.num_computed = computed;
   CHECK(TakeMissing(sequence));

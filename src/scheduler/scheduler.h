@@ -1,5 +1,5 @@
-// Decides what the next step computes: a pure policy over sequences, a budget and the cache. No
-// clock, no device; its time is the number of steps.
+// Decides what the next step computes: a pure policy over sequences, a budget and the cache. It has
+// no clock and no device; time is the number of steps.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,22 @@
 
 namespace sluice {
 
+// Decided by the engine's plan, which has the defaults.
 struct SchedulerLimits {
-  int block_size = 16;
-  int64_t max_num_batched_tokens = 2048;  // >= max_num_seqs
-  int64_t max_num_seqs = 256;
+  int block_size = 0;                  // tokens
+  int64_t max_num_batched_tokens = 0;  // >= max_num_seqs
+  int64_t max_num_seqs = 0;
   // Rows of logits of a step that may go to prompt_logprobs, beside the one of each sampling
   // sequence.
-  int64_t max_prompt_logit_rows = 32;
-  bool chunked_prefill = true;
-  int64_t long_prefill_token_threshold =
-      0;  // most tokens of one prompt in a step; 0: no such limit
+  int64_t max_prompt_logit_rows = 0;
+  bool chunked_prefill = false;
+  // Most tokens of one prompt in a step; 0: no such limit.
+  int64_t long_prefill_token_threshold = 0;
   bool priority_policy = false;
-  // Under the priority policy the sequence that has waited longest gets the next place whatever its
-  // priority, once it has waited for so many steps since it came or since the last such turn.
+  // Under the priority policy the sequence that has waited longest is admitted next whatever its
+  // priority, once it has waited for so many steps since it was added or since the last such turn.
   int64_t ageing_steps = 64;
-  // What the layers look back at; group 0 keeps all positions.
+  // What each group of layers attends to; group 0 keeps all positions.
   std::vector<AttentionSpan> groups = {AttentionSpan{}};
 };
 
@@ -49,25 +50,24 @@ struct StepPlan {
   std::vector<ScheduledSequence*> preempted;  // lost their blocks; they wait again
   int64_t num_tokens = 0;
   int64_t num_logit_rows = 0;
-  int64_t prefix_queries =
-      0;  // prompt tokens of sequences admitted for the first time that read the cache
-  int64_t prefix_hits = 0;  // of those, found
+  // Prompt tokens of sequences admitted for the first time that read the cache; and of those,
+  // found.
+  int64_t prefix_queries = 0;
+  int64_t prefix_hits = 0;
 };
 
 // The policy, in this order:
 //   1. Running sequences that decode get their token. Where a block is missing, the cheapest victim
-//   loses its blocks (the
-//      fewest tokens to compute again; the worst priority first under that policy), but never the
-//      sequence that comes first of all: so somebody always finishes.
-//   2. Running prefills go on, in order of admission, with what is left of the budget.
-//   3. Waiting sequences are admitted, unless somebody was preempted: first come first served or by
-//   priority with ageing. The
-//      first that does not fit stops admission. A sequence fits when blocks for all its tokens are
-//      available and one more a group for each running sequence; it takes the former at once, so
-//      that a prefill never runs out.
-// Thread safety: owned by the engine's thread.   Ownership: refers to pool, index and sequences;
-// owns none of them. After construction only Add allocates, and only when more sequences wait than
-// ever before.
+//      is preempted (the fewest tokens to compute again; the worst priority first under that
+//      policy), but never the sequence that comes first of all: so some sequence always finishes.
+//   2. Running prefills continue, in order of admission, with what is left of the budget.
+//   3. Waiting sequences are admitted, unless one was preempted: first come first served or by
+//      priority with ageing. The first that does not fit stops admission. A sequence fits when
+//      blocks for all its tokens are available and one more a group for each running sequence; it
+//      takes the former at once, so that a prefill never runs out of blocks.
+// Thread safety: used by the engine's thread only. Ownership: refers to pool, index and sequences;
+// owns none of them. Allocates in Add, when more sequences wait than ever before, and on behalf of
+// a sequence that is first in order or admitted.
 class Scheduler {
  public:
   // `index` may be null: no prefix caching. REQUIRES: every sequence fits the pool when alone.
@@ -76,14 +76,14 @@ class Scheduler {
   void Add(ScheduledSequence& sequence);
   // Finished or aborted: its blocks are released now.
   void Remove(ScheduledSequence& sequence);
-  // Likewise of any number, in time of those and of the ones that are here.
+  // Likewise for any number, in time linear in those and in the sequences that it has.
   void Remove(std::span<ScheduledSequence* const> sequences);
 
   // Plans the next step. The plan is valid until the next call; it does not change when sequences
   // are removed.
   const StepPlan& Plan();
-  // The planned step was computed: its tokens' KV is in the blocks. To be called before sampled
-  // tokens are appended and before any Remove; not called for a step that failed.
+  // To be called when the planned step was computed and its tokens' KV is in the blocks: before
+  // sampled tokens are appended and before any Remove. Not called for a step that failed.
   void Commit();
 
   bool has_work() const { return !running_.empty() || !waiting_.empty(); }
@@ -93,7 +93,7 @@ class Scheduler {
   std::span<ScheduledSequence* const> waiting() const { return waiting_; }
   int64_t num_preemptions() const { return num_preemptions_; }
 
-  // References to blocks and the states of all sequences agree, besides
+  // Checks that references to blocks and the states of all sequences agree, and
   // BlockPool::CheckInvariant().
   Status CheckInvariant() const;
 
@@ -120,8 +120,8 @@ class Scheduler {
   void PlanDecodes(Budget& budget);
   void PlanPrefills(Budget& budget);
   void Admit(Budget& budget);
-  // Whose turn it is by ageing (`out_of_order` is set if that is not the first anyway), or the
-  // first in order that is not waiting for a sibling; null if there is none.
+  // The sequence to admit next: by ageing (`out_of_order` is set unless it is the first anyway), or
+  // the first in order that does not wait for a sibling; null if there is none.
   ScheduledSequence* NextCandidate(bool& out_of_order);
   // False, and nothing changed, if it has to wait.
   bool TryAdmit(ScheduledSequence& sequence, Budget& budget);

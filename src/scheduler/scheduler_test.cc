@@ -38,6 +38,7 @@ SchedulerLimits FourTokenBlocks() {
   limits.max_num_batched_tokens = 16;
   limits.max_num_seqs = 4;
   limits.max_prompt_logit_rows = 4;
+  limits.chunked_prefill = true;
   return limits;
 }
 
@@ -203,6 +204,27 @@ TEST(Scheduler, WithoutChunksAPromptWaitsForAStepThatHoldsIt) {
   world.Add("c", {.prompt = 2, .output = 1});
   EXPECT_THAT(world.Step(), ElementsAre("a:10")) << "c would fit but came later";
   EXPECT_THAT(world.Step(), ElementsAre("a:1", "b:10", "c:2"));
+}
+
+// The first in order does not fit, while its prompt's beginning is in the cache: to find that out in
+// every step must not cost a walk through the prompt.
+TEST(Scheduler, ABlockedPromptIsLookedUpOnce) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_batched_tokens = 1024;
+  World world(limits, 300, /*prefix_caching=*/true);
+  world.Add("first", {.prompt = 800, .output = 1, .first_token = 1});
+  world.Step();  // leaves 200 blocks in the cache
+  const Sequence& busy = world.Add("busy", {.prompt = 396, .output = 100});
+  world.Step();
+  const Sequence& blocked = world.Add("blocked", {.prompt = 1100, .output = 4, .first_token = 1});
+  world.Step();
+  const int64_t before = world.index().num_visits();
+  int64_t steps = 0;
+  for (; busy.finished_at < 0; ++steps) EXPECT_THAT(world.Step(), ElementsAre("busy:1"));
+  EXPECT_GT(steps, 90);
+  EXPECT_LE(world.index().num_visits() - before, steps * 12);
+  while (blocked.finished_at < 0) world.Step();
+  EXPECT_GT(blocked.cached_tokens, 600);
 }
 
 TEST(Scheduler, C4AdmissionTakesTheWholePromptAndLeavesABlockForEachStream) {

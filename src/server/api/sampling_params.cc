@@ -18,7 +18,6 @@ constexpr int64_t kMaxBeams = 64;
 constexpr int64_t kMaxPattern = 4096;  // The work per token grows with the length of patterns.
 // Of names that are kept with each sequence or written into each event of a stream.
 constexpr size_t kMaxNameBytes = 1024;
-constexpr double kSmallestTemperature = 0.01;  // Smaller ones would overflow the logits.
 
 ApiStatus CheckRepetition(const RepetitionRule& rule) {
   const bool sizes = rule.min_size >= 0 && rule.min_size <= rule.max_size;
