@@ -1,4 +1,4 @@
-// From the options of `bench serve` and `bench sweep` to what the load generator takes.
+// From the options of `bench serve` and `bench sweep` to those of the load generator.
 #pragma once
 
 #include <memory>
@@ -29,20 +29,20 @@ struct BenchPlan {
   bool progress_bar = true;
 };
 
-// Asks the server for its model where none is given, and loads the tokenizer. Of a sweep, number of
-// prompts, rate and concurrency are its steps' own. kInvalidArgument and
-// kUnsupported name the option, kUnavailable says where the tokenizer was looked for.
+// Asks the server for its model where none is given, and loads the tokenizer. In a sweep each step
+// has its own number of prompts, rate and concurrency. kInvalidArgument and kUnsupported name the
+// option; kUnavailable says where the tokenizer was searched for.
 Result<BenchPlan> MakeBenchPlan(const options::Settings& settings, bool sweep);
 
-// The figures of one run, and the exit code that goes with them.
+// The results of one run, and its exit code.
 struct BenchOutcome {
   bench::LoadResult load;
   bench::Metrics metrics;
   int exit_code = 0;
 };
 
-// Runs the load of a plan: a test request and warm-up where asked for, then the load itself with
-// its progress. `quiet` leaves out the lines that vLLM prints before its table.
+// Runs a plan: a test request and warm-up where asked for, then the load itself with its progress.
+// `quiet` omits the lines that vLLM prints before its table.
 Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet);
 
 }  // namespace sluice::cli

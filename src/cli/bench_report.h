@@ -1,4 +1,4 @@
-// The figures of a bench, each beside its bound.
+// The results of a benchmark, each with the bound that the machine sets.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@
 namespace sluice::cli {
 
 struct BenchReport {
-  std::string shape;  // the model in words
+  std::string shape;  // of the model, one line
   ModelWork work;
-  int64_t token_weight_bytes = 0;  // of weights, that a step of one token reads
+  int64_t token_weight_bytes = 0;  // read by a step of one token
   std::optional<MachineLimits> limits;
   int num_threads = 0;
   int64_t num_prompts = 0, input_len = 0, output_len = 0;

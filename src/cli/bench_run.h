@@ -11,7 +11,7 @@
 
 namespace sluice::cli {
 
-// What the steps of one batch took.
+// Sums over the steps of one batch.
 struct StepTotals {
   int64_t steps = 0;
   int64_t tokens = 0;        // generated
@@ -24,15 +24,15 @@ struct BatchResult {
   std::vector<double> first_token_seconds;  // of each prompt, since its Submit
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
-  // The steps after the last one that computed prompt tokens, while all sequences ran; none where
-  // prompts had to wait for others to end.
+  // Of the steps after the last one that computed prompt tokens, while all sequences ran; none
+  // where prompts had to wait until others had ended.
   double decode_seconds = 0;
   StepTotals decode;
 
   double decode_tokens_per_second() const {
     return decode_seconds > 0 ? static_cast<double>(decode.tokens) / decode_seconds : 0;
   }
-  // Time of a step that no kernel ran in.
+  // Time of a step outside of the forward pass.
   double host_seconds_per_step() const {
     return decode.steps > 0
                ? (decode_seconds - decode.model_seconds) / static_cast<double>(decode.steps)
@@ -42,7 +42,7 @@ struct BatchResult {
 
 class BenchEngine {
  public:
-  // Loads the model that `settings` name; limits that are not given are made just large enough for
+  // Loads the model that `settings` name. Limits that are not given become just large enough for
   // `num_sequences` of `tokens` each.
   static Result<std::unique_ptr<BenchEngine>> Load(const options::Settings& settings,
                                                    int64_t num_sequences, int64_t tokens);

@@ -1,4 +1,4 @@
-// Options that contradict each other, or that name what is not there.
+// Checks options against each other.
 #pragma once
 
 #include "base/result.h"
@@ -6,7 +6,7 @@
 
 namespace sluice::cli {
 
-// Errors name both options and the remedy. kUnsupported for a device that this program cannot use.
+// kInvalidArgument for options that contradict each other; the message names both and the remedy.
 Status CheckSettings(const options::Settings& settings);
 
 }  // namespace sluice::cli

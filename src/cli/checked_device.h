@@ -23,9 +23,9 @@ std::string DeviceLine(const DeviceInfo& info);
 // Writes `value` to the file of --json, where one is named.
 Status WriteReport(const options::Settings& settings, const json::Value& value);
 
-// Puts `value`, what is known until now, in place of the file of --json, so that a run that is
-// ended leaves what it had. A name of something else, say a link or a pipe, gets the whole report
-// alone. Failures are left for WriteReport to tell.
+// Replaces the file of --json by `value`, the results so far, so that an interrupted run leaves
+// them. Where --json names something else than a file, such as a pipe, only the complete report is
+// written. Errors are ignored here: WriteReport returns them.
 void WriteReportSoFar(const options::Settings& settings, const json::Value& value);
 
 // The parts of --part in the order of `all`; all where none is named. kInvalidArgument for an
@@ -53,7 +53,7 @@ Result<std::vector<const Part*>> ChosenParts(const options::Settings& settings,
   return chosen;
 }
 
-// The parts and what they are.
+// Prints the names and summaries of all parts.
 template <typename Part>
 void PrintParts(std::span<const Part> all) {
   for (const Part& part : all) fmt::print("{:<16} {}\n", part.name, part.summary);

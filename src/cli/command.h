@@ -17,7 +17,7 @@ struct Command {
   std::string_view arguments;  // "MODEL [options]"
   std::string_view summary;    // one line
   options::Command bit;
-  // Does the work and returns the exit code; an error becomes one by ExitCode().
+  // Runs the command. Returns the exit code; ExitCode() translates an error.
   Result<int> (*run)(const options::Settings& settings);
   int max_positionals = 0;
 };
@@ -25,7 +25,7 @@ struct Command {
 // In the order of the help page.
 std::span<const Command> Commands();
 
-// One function a file.
+// Each is defined in a file of its own.
 Result<int> RunServe(const options::Settings& settings);
 Result<int> RunChat(const options::Settings& settings);
 Result<int> RunComplete(const options::Settings& settings);
@@ -50,9 +50,9 @@ Result<int> RunVersion(const options::Settings& settings);
 
 // `sluice help [words]`, also with --markdown for the pages of docs/.
 Result<int> RunHelp(const std::vector<std::string>& words);
-// Six lines for someone who typed the name alone.
+// A few lines for a command line without words.
 std::string ShortHelp();
-// All commands.
+// Lists all commands.
 std::string LongHelp();
 std::string CommandHelp(const Command& command, std::string_view filter);
 

@@ -1,4 +1,4 @@
-// What the program returns to the shell.
+// Exit codes of the program.
 #pragma once
 
 #include <string>

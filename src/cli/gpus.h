@@ -1,4 +1,4 @@
-// What `sluice doctor` tells of GPUs, and a device as JSON.
+// What `sluice doctor` reports about GPUs, and a device as JSON.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct GpuFindings {
   std::string library;  // of large matrix products, or why it was not found; where there are some
 };
 
-// Opens each GPU that the driver shows, which takes some 300 MB of its memory for a moment.
+// Opens each GPU that the driver lists; this takes about 300 MB of its memory for a moment.
 GpuFindings ExamineGpus();
 
 std::string GpuLines(const GpuFindings& findings);

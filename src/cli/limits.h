@@ -1,4 +1,4 @@
-// What this machine can do at most, and what a model needs of it for a token.
+// The peak performance of this machine, and the work that a model needs for a token.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 
 namespace sluice::cli {
 
-// Measured, in about a second, with as many threads as given. 0 where the CPU lacks the
-// instructions.
+// Measured in about a second with `num_threads` threads; 0 where the CPU lacks the instructions.
 struct MachineLimits {
   double read_bytes_per_second = 0;
   double avx512_bf16_flops_per_second = 0;  // dot products of AVX-512
   double amx_bf16_flops_per_second = 0;
   double f32_flops_per_second = 0;
 
-  // Of the fastest unit for BF16 there is; FP32 where there is none.
+  // Of the fastest BF16 instructions; of FP32 where there are none.
   double bf16_flops_per_second() const;
 };
 MachineLimits MeasureLimits(int num_threads);
 
-// Arithmetic and memory traffic that no implementation avoids.
+// Arithmetic that every implementation needs.
 struct ModelWork {
-  int64_t matrix_weights = 0;  // that one token meets in all layers: of experts, those chosen
-  int64_t logit_weights = 0;   // of the output matrix
+  int64_t matrix_weights =
+      0;  // that one token is multiplied with in all layers: of experts, the chosen
+  int64_t logit_weights = 0;  // of the output matrix
 };
 ModelWork WorkOf(const ModelConfig& config);
 // Operations of `tokens` prompt tokens of one sequence, with the logits of the last one.

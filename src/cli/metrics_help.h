@@ -1,4 +1,4 @@
-// docs/metrics.md, from what /metrics itself says.
+// docs/metrics.md, generated from the output of /metrics.
 #pragma once
 
 #include <string>

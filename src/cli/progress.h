@@ -10,7 +10,7 @@ namespace sluice::cli {
 
 std::string FormatBytes(int64_t bytes);  // "1.23 GiB"
 
-// Writes to standard error, whether anybody reads it or not.
+// Writes to standard error; errors are ignored.
 void PrintError(std::string_view text);
 
 // Thread safety: one thread at a time.

@@ -16,7 +16,7 @@ class Serving {
   static Result<std::unique_ptr<Serving>> Bind(ServerConfig config);
   ~Serving();
 
-  // Loads the model, its progress shown, and attaches it. `quiet` leaves out plan and bar.
+  // Loads the model and attaches it to the server; shows the plan and the progress unless `quiet`.
   Status Load(const EngineConfig& config, const ModelArgument& model, bool quiet);
 
   Server& server() { return *server_; }

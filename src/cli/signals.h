@@ -10,16 +10,15 @@
 
 namespace sluice::cli {
 
-// Blocks the signals in the calling thread and all threads it starts from now on, so that they can
-// be waited for. Call it before any other thread exists.
+// Blocks the signals in the calling thread and in all threads that it starts afterwards, so that
+// they can be waited for. To be called before any other thread exists.
 void BlockSignals(std::initializer_list<int> signals);
 
-// Nobody needs to read what a server says: writing to a closed pipe fails instead of ending the
-// program.
+// Ignores SIGPIPE: a write to a closed pipe fails instead of ending the program.
 void IgnoreClosedPipes();
 
-// A thread that takes SIGINT and SIGTERM: the first one calls `on_first` on a thread of its own,
-// the second ends the process at once with 128 + its number, whatever `on_first` waits for.
+// A thread that handles SIGINT and SIGTERM: the first one calls `on_first` on a thread of its own,
+// the second ends the process at once with 128 + its number, even while `on_first` runs.
 // REQUIRES: BlockSignals(kWatched) was called.
 inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM,
                                                         SIGUSR1};  // the last one ends the thread
@@ -34,12 +33,12 @@ class SignalWatcher {
   std::thread thread_;
 };
 
-// From now on the process has so long to end by itself; then it ends with 1, and says why on
-// stderr. For what may never return: a kernel that hangs on a GPU, a driver that does not answer.
+// Ends the process with 1 after `time`, with `why` on stderr, unless it has ended before. For
+// calls that may never return: a kernel that hangs on a GPU, a driver that does not answer.
 void EndWithin(std::chrono::duration<double> time, std::string why);
 
-// While it lives, SIGINT ends the process at once with 130: for what takes long and leaves nothing
-// half done. REQUIRES: BlockSignals({SIGINT}) was called.
+// During its lifetime SIGINT ends the process at once with 130: for long operations that may be
+// interrupted at any time. REQUIRES: BlockSignals({SIGINT}) was called.
 class EndOnInterrupt {
  public:
   EndOnInterrupt();
@@ -52,8 +51,8 @@ class EndOnInterrupt {
   std::thread thread_;
 };
 
-// A descriptor that becomes readable when SIGINT arrives, for those who wait for several things at
-// a time. Ownership: closes it when destroyed.   REQUIRES: BlockSignals({SIGINT}) was called.
+// A descriptor that becomes readable when SIGINT arrives, to be polled beside others. Ownership:
+// closes it when destroyed. REQUIRES: BlockSignals({SIGINT}) was called.
 class InterruptDescriptor {
  public:
   InterruptDescriptor();
@@ -62,7 +61,7 @@ class InterruptDescriptor {
   InterruptDescriptor& operator=(const InterruptDescriptor&) = delete;
 
   int fd() const { return fd_; }
-  // Forgets what has arrived. True if there was something.
+  // Resets it. True if a signal had arrived.
   bool Clear();
 
  private:

@@ -1,4 +1,4 @@
-// What chat and complete share: a server to talk to, somebody else's or one started here.
+// What `chat` and `complete` share: a connection to a server, a remote one or one started here.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ namespace sluice::cli {
 
 class Talk {
  public:
-  // With a model argument: starts it on a free port of the loopback. Otherwise connects to --url.
-  // Until it returns, SIGINT ends the process; then it is interrupt()'s.
+  // With a model argument: starts a server on a free port of the loopback interface. Otherwise
+  // connects to --url. SIGINT ends the process until this returns, afterwards interrupt() gets it.
   static Result<std::unique_ptr<Talk>> Start(const options::Settings& settings);
   ~Talk();
 
@@ -25,14 +25,14 @@ class Talk {
   const AnswerSettings& settings() const { return settings_; }
   InterruptDescriptor& interrupt() { return interrupt_; }
 
-  // Asks each line of standard input, until it ends or, where it is no terminal, until SIGINT: an
-  // interrupted script must not go on with its next question. On a terminal that starts the line
-  // anew, or ends the answer alone. The exit code is that of the last question: one that fails does
-  // not end the conversation.
+  // Calls `ask` with each line of standard input until its end. SIGINT on a terminal clears the
+  // line or ends the current answer; elsewhere it ends the loop, so that an interrupted script does
+  // not ask its next question. Returns the exit code of the last question: a failed one does not
+  // end the conversation.
   int ForEachLine(const std::function<Result<AnswerEnd>(const std::string& line)>& ask);
 
  private:
-  // Nothing at the end of the input, or when a script is interrupted.
+  // None at the end of the input, or when a script is interrupted.
   std::optional<std::string> ReadLine(bool is_terminal);
 
   InterruptDescriptor interrupt_;

@@ -12,9 +12,9 @@ namespace sluice::cli {
 
 // Reads a plain text file, or JSON lines (a name ending in .jsonl or .json) whose objects have a
 // "text", "prompt" or "question" string, or "messages" with "content". Tokenizes with the tokenizer
-// in `tokenizer_folder`; every document starts with what the tokenizer puts in front. Chunks have
-// at most `chunk_tokens` tokens and all together at most `max_tokens`; those of a single token are
-// left out. An error names the file and line.
+// in `tokenizer_folder`; every document starts with the special tokens that the tokenizer adds.
+// Chunks have at most `chunk_tokens` tokens and together at most `max_tokens`; those of a single
+// token are omitted. An error names the file and line.
 Result<std::vector<std::vector<int32_t>>> ReadTextChunks(
     const std::filesystem::path& file, const std::filesystem::path& tokenizer_folder,
     int64_t chunk_tokens, int64_t max_tokens);

@@ -1,4 +1,4 @@
-// Which build this is.
+// The version of this build.
 #pragma once
 
 #include <string>

@@ -32,12 +32,12 @@ kernels::DrawSettings DrawSettingsOf(const SamplingParams& params, double unifor
 
 // The token that `uniform` in [0, 1) selects from softmax(logits / temperature) after the cuts, in
 // this order:
-//   min_p: tokens less likely than min_p times the likeliest go;
-//   top_k: those smaller than the k-th largest go (equals of it stay);
-//   top_p: of what is left, the likeliest whose weights before them add up to less than top_p stay
-//   (equals by rising id).
+//   min_p: tokens less likely than min_p times the most likely are removed;
+//   top_k: those with logits below the k-th largest are removed (equal ones stay);
+//   top_p: of the rest, the most likely ones are kept, as long as the probabilities before them add
+//   up to less than top_p (equal ones by ascending id).
 // No full sort: the weights are summed into buckets of nearly equal logits, and only the bucket at
-// the edge is sorted. All sums have a fixed order or are exact: a device that sums in another way
+// the edge is sorted. All sums have a fixed order or are exact: a device that sums in another order
 // draws the same token (SampleRowsArgs of kernels/cuda/device_kernels.h). REQUIRES: no NaN;
 // `largest` is the largest logit and finite; temperature > 0.
 int32_t DrawToken(std::span<const float> logits, float largest, const SamplingParams& params,

@@ -1,4 +1,4 @@
-// What a request asks to be done to the logits before a token is chosen: masks, bias, penalties.
+// What is done to the logits before a token is chosen: masks, bias, penalties.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// The tokens so far of the sequence whose next token is chosen.
+// The tokens of the sequence whose next token is chosen.
 struct TokenHistory {
   std::span<const int32_t> tokens;  // the prompt, then the output
   int64_t num_prompt_tokens = 0;

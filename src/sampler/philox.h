@@ -1,5 +1,5 @@
-// Philox 4x32-10: random numbers as a function of (key, counter), with no state. So the numbers of
-// a seeded request depend on its seed and positions only, whatever else is sampled. Source: Salmon
+// Philox 4x32-10: random numbers as a function of (key, counter), without state: the numbers of a
+// seeded request depend on its seed and positions only, whatever else is sampled. Source: Salmon
 // et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 

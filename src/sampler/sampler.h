@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// What sampling keeps of one sequence between steps.
+// The state of one sequence between steps.
 struct SequenceSampling {
   const SamplingParams* params = nullptr;
   uint64_t seed = 0;               // already of this sequence (seed + j)
@@ -29,12 +29,12 @@ struct SampleJob {
   std::span<const float> logits;  // raw, [vocab_size]; not changed
   SequenceSampling* sequence = nullptr;
   TokenHistory history;
-  // Out: `error` is empty on success; else this sequence cannot go on and the others are not
-  // touched.
+  // Out: `error` is empty on success; otherwise this sequence has to end, the others are
+  // unaffected.
   int32_t token = -1;
   std::string_view error;
   TokenLogprobs logprobs;  // where params->logprobs is set
-  // The model has drawn the token (SetDrawn): nothing is left to do.
+  // The model has drawn the token (SetDrawn): Sample leaves the job as it is.
   bool is_drawn = false;
 };
 
@@ -47,16 +47,16 @@ struct PromptLogprobJob {
   TokenLogprobs logprobs;  // out
 };
 
-// Whether nothing but drawing is asked of the next token's logits, so that a model that draws
-// tokens (Model::draws_tokens) may do it; and how it does.
+// Whether the next token is drawn from the logits as they are and nothing else is wanted of them,
+// so that a model that draws tokens (Model::draws_tokens) may do it; and with which settings.
 bool IsPlainDraw(const SamplingParams& params, const TokenHistory& history);
 kernels::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history);
-// Takes what the model drew.
+// Stores what the model drew.
 void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error);
 
 // Semantics: logprobs as params->logprobs_mode says; ProcessLogits; temperature 0 takes the largest
 // (the lowest id of equals); else DrawToken with the random number of (seed, number of output
-// tokens so far). A result depends on its own job alone. Thread safety: one call at a time.   After
+// tokens so far). A result depends on its own job alone. Thread safety: one call at a time. After
 // construction only logprobs, new penalty counts and the first use of allowed_token_ids on a thread
 // allocate.
 class Sampler {

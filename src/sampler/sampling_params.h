@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// What the logprobs of answers are: of the model's own logits, or of what the token was drawn from
-// (after bias, penalties, temperature and cuts, where what was cut off has minus infinity); or
-// those logits themselves.
+// What the logprobs of answers are computed from: the model's logits, or those that the token was
+// drawn from (after bias, penalties, temperature and cuts, with minus infinity for what was cut
+// off). With kRawLogits and kProcessedLogits those logits themselves are returned.
 enum class LogprobsMode { kRawLogprobs, kProcessedLogprobs, kRawLogits, kProcessedLogits };
 
 // A temperature above 0 but below this counts as this, as in vLLM: divided by a smaller one, logits

@@ -1,4 +1,4 @@
-// Which tokens a sequence holds, for penalties: in time and space of the sequence, not of the
+// Which tokens a sequence has, for penalties: in time and space linear in the sequence, not in the
 // vocabulary.
 #pragma once
 
