@@ -66,7 +66,7 @@ BenchReport MakeReport(const EngineInfo& info, std::optional<MachineLimits> limi
       fmt::format("{}: {} layers, hidden {}, intermediate {}, {}/{} heads of {}, vocabulary {}, {}",
                   model.architecture, model.num_hidden_layers, model.hidden_size,
                   model.intermediate_size, model.num_attention_heads, model.num_key_value_heads,
-                  model.head_dim, model.vocab_size, info.dtype);
+                  model.head_dim, model.vocab_size, DtypeName(info.dtype));
   report.work = WorkOf(model);
   report.token_weight_bytes = info.token_weight_bytes;
   report.limits = limits;

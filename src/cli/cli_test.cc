@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include "cli/metrics_help.h"
 #include "cli/progress.h"
 #include "options/sources.h"
+#include "options/values.h"
 
 namespace sluice::cli {
 namespace {
@@ -26,14 +28,11 @@ options::Settings Read(const std::vector<std::string>& words,
 
 TEST(Configs, DefaultsOfTheTableAreThoseOfTheConfigurations) {
   const options::Settings settings = Read({"m"});
-  const EngineConfig engine = *MakeEngineConfig(settings, {});
-  const EngineConfig plain_engine;
-  EXPECT_EQ(engine.dtype, plain_engine.dtype);
-  EXPECT_EQ(engine.kv_cache_dtype, plain_engine.kv_cache_dtype);
-  EXPECT_EQ(engine.block_size, plain_engine.block_size);
-  EXPECT_EQ(engine.max_num_seqs, plain_engine.max_num_seqs);
-  EXPECT_EQ(engine.enable_prefix_caching, plain_engine.enable_prefix_caching);
-  EXPECT_EQ(engine.cpu_isa, plain_engine.cpu_isa);
+  EXPECT_TRUE(*MakeEngineConfig(settings, {}) == EngineConfig());
+  EXPECT_FALSE(*MakeEngineConfig(Read({"m", "--block-size", "32"}), {}) == EngineConfig());
+  EXPECT_EQ(settings.Integer("max-num-seqs"), kDefaultMaxNumSeqs);
+  EXPECT_EQ(settings.Integer("max-num-batched-tokens"), kDefaultMaxNumBatchedTokens);
+  EXPECT_EQ(settings.Number("shutdown-timeout"), LoopLimits().drain_seconds);
   ServerConfig server = MakeServerConfig(settings, {});
   AddServeOptions(settings, server);
   const ServerConfig plain;
@@ -76,7 +75,7 @@ TEST(Configs, OptionsReachTheConfigurations) {
                                            "--root-path",
                                            "/p"});
   const EngineConfig engine = *MakeEngineConfig(settings, {});
-  EXPECT_EQ(engine.dtype, "float16");
+  EXPECT_EQ(engine.dtype, ElementType::kF16);
   EXPECT_EQ(engine.max_model_len, 4000);
   EXPECT_EQ(engine.max_num_seqs, 3);
   EXPECT_EQ(engine.memory_utilization, 0.5);
@@ -90,6 +89,18 @@ TEST(Configs, OptionsReachTheConfigurations) {
   EXPECT_TRUE(server.disable_access_log);
   EXPECT_TRUE(server.priority_scheduling);
   EXPECT_EQ(server.root_path, "/p");
+}
+
+TEST(Configs, EveryWordThatTheTableTakesHasAValue) {
+  for (const char* name : {"dtype", "kv-cache-dtype", "activation-format", "device", "cpu-isa"}) {
+    const options::Option& option = options::Find(name);
+    const std::string_view words = option.words.empty() ? option.choices : option.words;
+    for (const std::string_view word : options::Split(words, '|')) {
+      const auto config = MakeEngineConfig(Read({"m", fmt::format("--{}={}", name, word)}), {});
+      ASSERT_TRUE(config) << name << " " << word;
+      EXPECT_EQ(*config == EngineConfig(), word == "auto") << name << " " << word;
+    }
+  }
 }
 
 TEST(Configs, GenerationConfigNamesAFolder) {
@@ -173,7 +184,6 @@ TEST(Limits, ATokenMeetsTheChosenExperts) {
 
 TEST(Report, FiguresStandBesideTheirBounds) {
   EngineInfo info;
-  info.dtype = "bfloat16";
   info.model.num_hidden_layers = 1;
   info.model.hidden_size = info.model.intermediate_size = info.model.vocab_size = 1000;
   info.model.num_attention_heads = info.model.num_key_value_heads = 10;

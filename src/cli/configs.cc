@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "checkpoint/scheme.h"
 #include "cli/usage.h"
 #include "hub/resolve.h"
@@ -24,6 +25,54 @@ ApiDialect ApiDialectOf(options::Dialect dialect) {
     case options::Dialect::kSluice: break;
   }
   return ApiDialect::kSluice;
+}
+
+// What a word of an option stands for.
+template <typename T>
+struct Word {
+  std::string_view word;
+  T value;
+};
+
+constexpr Word<std::optional<ElementType>> kDtypes[] = {
+    {"auto", std::nullopt},       {"bfloat16", ElementType::kBF16}, {"float32", ElementType::kF32},
+    {"float", ElementType::kF32}, {"float16", ElementType::kF16},   {"half", ElementType::kF16},
+};
+constexpr Word<std::optional<ElementType>> kCacheDtypes[] = {
+    {"auto", std::nullopt},
+    {"bfloat16", ElementType::kBF16},
+    {"float32", ElementType::kF32},
+    {"fp8", ElementType::kF8E4M3},
+    {"fp8_e4m3", ElementType::kF8E4M3},
+};
+constexpr Word<ModelOptions::ActivationRounding> kActivationFormats[] = {
+    {"auto", ModelOptions::ActivationRounding::kAuto},
+    {"bf16", ModelOptions::ActivationRounding::kBf16},
+    {"checkpoint", ModelOptions::ActivationRounding::kCheckpoint},
+};
+constexpr Word<DeviceChoice> kDevices[] = {
+    {"auto", DeviceChoice::kAuto},
+    {"cpu", DeviceChoice::kCpu},
+    {"cuda", DeviceChoice::kCuda},
+    {"emulated", DeviceChoice::kEmulated},
+};
+constexpr Word<std::optional<kernels::Isa>> kIsas[] = {
+    {"auto", std::nullopt},
+    {"reference", kernels::Isa::kReference},
+    {"avx2", kernels::Isa::kAvx2},
+    {"avx512", kernels::Isa::kAvx512},
+    {"avx512_bf16", kernels::Isa::kAvx512Bf16},
+    {"amx", kernels::Isa::kAmx},
+};
+
+// The table of options has checked the word.
+template <typename T, size_t N>
+T ValueOf(const options::Settings& settings, std::string_view option, const Word<T> (&words)[N]) {
+  const std::string given = settings.TextOr(option);
+  const auto* found = std::find_if(std::begin(words), std::end(words),
+                                   [&](const Word<T>& known) { return known.word == given; });
+  CHECK(found != std::end(words), "--{} has no value for \"{}\"", option, given);
+  return found->value;
 }
 
 Result<std::filesystem::path> Resolve(const options::Settings& settings, const std::string& name,
@@ -80,6 +129,11 @@ Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, st
   return model;
 }
 
+ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& settings,
+                                                      std::string_view option) {
+  return ValueOf(settings, option, kActivationFormats);
+}
+
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
                                       const ModelArgument& model) {
   // An assertion: how the weights are stored is the checkpoint's to say.
@@ -90,11 +144,9 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   EngineConfig config;
   config.model_folder = model.folder;
   ASSIGN_OR_RETURN(config.generation_config_folder, GenerationConfigFolder(settings));
-  config.dtype = settings.TextOr("dtype");
-  if (config.dtype == "float") config.dtype = "float32";
-  if (config.dtype == "half") config.dtype = "float16";
-  config.kv_cache_dtype = settings.TextOr("kv-cache-dtype");
-  config.activation_format = settings.TextOr("activation-format");
+  config.dtype = ValueOf(settings, "dtype", kDtypes);
+  config.kv_cache_dtype = ValueOf(settings, "kv-cache-dtype", kCacheDtypes);
+  config.activation_format = ActivationRoundingOf(settings, "activation-format");
   config.dummy_weights = settings.TextOr("load-format") == "dummy";
   config.seed = static_cast<uint64_t>(settings.Integer("seed").value_or(0));
   config.block_size = static_cast<int>(*settings.Integer("block-size"));
@@ -124,8 +176,8 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   config.kv_cache_bytes = settings.Integer("kv-cache-memory-bytes");
   config.num_blocks_override = settings.Integer("num-gpu-blocks-override");
   config.num_threads = static_cast<int>(*settings.Integer("threads"));
-  config.cpu_isa = settings.TextOr("cpu-isa");
-  config.device = settings.TextOr("device");
+  config.cpu_isa = ValueOf(settings, "cpu-isa", kIsas);
+  config.device = ValueOf(settings, "device", kDevices);
   config.batch_invariant = settings.Flag("batch-invariant");
   return config;
 }

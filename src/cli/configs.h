@@ -1,4 +1,5 @@
-// From resolved options to what the engine and the server take.
+// From resolved options to the configurations of the engine and the server. Words become enums
+// here.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +12,9 @@
 
 namespace sluice::cli {
 
-// What the user calls the model, and where its files are.
+// The name of the model and the location of its files.
 struct ModelArgument {
-  std::string name;      // as given, without a slash at the end
+  std::string name;      // as given, without a trailing slash
   std::string as_given;  // with it
   std::filesystem::path folder;
   std::filesystem::path tokenizer_folder;  // of --tokenizer, else `folder`
@@ -23,12 +24,17 @@ struct ModelArgument {
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings);
 // The same for the model called `name`, whatever the positional words are.
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name);
-// The same for a command that can do without a model.
+// Whether a model is named, for commands that do not need one.
 bool HasModelArgument(const options::Settings& settings);
+
+// What an option like --activation-format says.
+ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& settings,
+                                                      std::string_view option);
 
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
                                       const ModelArgument& model);
-// What every command with a server has; `sluice serve` adds its own options.
+// The part of the configuration that all commands with a server have in common; AddServeOptions
+// adds the options of `sluice serve`.
 ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgument& model);
 void AddServeOptions(const options::Settings& settings, ServerConfig& config);
 

@@ -13,12 +13,6 @@
 namespace sluice::cli {
 namespace {
 
-ModelOptions::ActivationRounding RoundingOf(const std::string& word) {
-  if (word == "bf16") return ModelOptions::ActivationRounding::kBf16;
-  if (word == "checkpoint") return ModelOptions::ActivationRounding::kCheckpoint;
-  return ModelOptions::ActivationRounding::kAuto;
-}
-
 void PrintText(std::vector<WeightDifference> weights, const PredictionDifference* predictions) {
   double mean = 0;
   for (const WeightDifference& weight : weights) mean += weight.relative_error;
@@ -80,7 +74,7 @@ Result<int> RunDiff(const options::Settings& settings) {
                                     *settings.Integer("diff-tokens")));
     ProgressBar bar("Comparing");
     auto found = ComparePredictions(pool, a.folder, b.folder, chunks,
-                                    RoundingOf(settings.TextOr("diff-activation-format")),
+                                    ActivationRoundingOf(settings, "diff-activation-format"),
                                     [&](int64_t done, int64_t total) { bar.Update(done, total); });
     bar.Finish();
     if (!found) return tl::unexpected<Error>(std::move(found).error());

@@ -40,7 +40,7 @@ void LogVllmReady(const EngineInfo& info, const ServerConfig& config, uint16_t p
   LOG_INFO("loader", "Loading weights took {:.2f} seconds", load_seconds);
   LOG_INFO("kv_cache",
            "{} KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
-           info.device == "cuda" ? "GPU" : "CPU", Grouped(cache_tokens),
+           info.device == DeviceKind::kCuda ? "GPU" : "CPU", Grouped(cache_tokens),
            Grouped(info.max_model_len),
            static_cast<double>(cache_tokens) / static_cast<double>(info.max_model_len));
   LOG_INFO("serve", "Starting vLLM server on http://{}:{}", config.host, port);
@@ -49,7 +49,7 @@ void LogVllmReady(const EngineInfo& info, const ServerConfig& config, uint16_t p
 void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port, double seconds) {
   const int64_t cache_tokens = info.kv_tokens;
   LOG_INFO("serve", "{} on {} with {} threads, {} weights, {} KV cache", info.model.architecture,
-           info.isa, info.num_threads, info.dtype, info.kv_cache_dtype);
+           info.isa, info.num_threads, DtypeName(info.dtype), DtypeName(info.kv_cache_dtype));
   LOG_INFO("serve", "KV cache size: {} tokens ({} blocks of {}, {})", cache_tokens, info.num_blocks,
            info.block_size, FormatBytes(info.kv_bytes));
   LOG_INFO("serve", "Maximum concurrency for {} tokens per request: {:.2f}x", info.max_model_len,
@@ -83,7 +83,7 @@ Result<int> RunServe(const options::Settings& settings) {
   LogStartup(settings);
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
   ASSIGN_OR_RETURN(EngineConfig engine_config, MakeEngineConfig(settings, model));
-  engine_config.drain_seconds = *settings.Number("shutdown-timeout");
+  engine_config.loop.drain_seconds = *settings.Number("shutdown-timeout");
   ServerConfig server_config = MakeServerConfig(settings, model);
   AddServeOptions(settings, server_config);
   // Clients copy the name from the command line, slash and all.

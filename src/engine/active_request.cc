@@ -83,6 +83,7 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
   }
   RETURN_IF_ERROR(CheckIds(request.prompt, limits.vocab_size, "prompt"));
   RETURN_IF_ERROR(CheckSampling(request.sampling, limits.vocab_size));
+  RETURN_IF_ERROR(CheckIds(request.end_tokens, limits.vocab_size, "end_tokens"));
   if (request.num_sequences < 1 || request.num_sequences > kMaxSequences) {
     return Invalid(
         "n", fmt::format("n must be in [1, {}], got {}.", kMaxSequences, request.num_sequences));
@@ -107,7 +108,7 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
 
 std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request request,
                                                  const RequestLimits& limits,
-                                                 const std::vector<int32_t>& eos_token_ids,
+                                                 std::span<const int32_t> model_end_tokens,
                                                  uint64_t seed, bool siblings_wait) {
   auto active = std::make_unique<ActiveRequest>();
   active->handle = handle;
@@ -117,7 +118,10 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
   const int64_t length = static_cast<int64_t>(asked.prompt.size());
   if (params.prompt_logprobs) active->prompt.logprobs.resize(asked.prompt.size());
   active->num_unfinished = asked.num_sequences;
-  std::vector<int32_t> ends = eos_token_ids;
+  active->end_tokens.assign(model_end_tokens.begin(), model_end_tokens.end());
+  active->end_tokens.insert(active->end_tokens.end(), asked.end_tokens.begin(),
+                            asked.end_tokens.end());
+  std::vector<int32_t> ends = active->end_tokens;
   ends.insert(ends.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
   const SharedList<int32_t> end_tokens = std::move(ends);
   for (int i = 0; i < asked.num_sequences; ++i) {

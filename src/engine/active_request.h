@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/engine.h"
@@ -40,16 +41,17 @@ struct ActiveSequence : ScheduledSequence {
 struct ActiveRequest {
   RequestHandle handle = 0;
   Request request;
+  std::vector<int32_t> end_tokens;  // of the model and of the request
   std::vector<std::unique_ptr<ActiveSequence>> sequences;
   int num_unfinished = 0;
-  bool ended = false;  // nothing more is said of it
+  bool ended = false;  // its sink receives nothing more
   PromptResult prompt;
   bool prompt_sent = false;
   int64_t num_generated = 0;
   std::optional<Clock::time_point> first_scheduled, first_token, last_token;
 };
 
-// What requests are checked against.
+// What CheckRequest compares a request with.
 struct RequestLimits {
   int64_t vocab_size = 0;
   int64_t max_model_len = 0;
@@ -61,13 +63,13 @@ struct RequestLimits {
 Status CheckRequest(const Request& request, const RequestLimits& limits);
 
 inline constexpr int64_t kMaxPromptLogprobBytes = int64_t{256} << 20;
-inline constexpr int kMaxSequences = 16384;
 
-// Makes the sequences. `seed` is that of a request without one. With `siblings_wait`, all sequences
-// wait for the first to have computed the prompt. REQUIRES: CheckRequest passed.
+// Creates the sequences. `model_end_tokens` are the end-of-sequence tokens of the model; `seed` is
+// that of a request without one. With `siblings_wait`, all sequences wait until the first has
+// computed the prompt. REQUIRES: CheckRequest passed.
 std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request request,
                                                  const RequestLimits& limits,
-                                                 const std::vector<int32_t>& eos_token_ids,
+                                                 std::span<const int32_t> model_end_tokens,
                                                  uint64_t seed, bool siblings_wait);
 
 }  // namespace sluice

@@ -1,57 +1,83 @@
-// The settings of an engine, resolved from options; fixed once it runs.
+// What an engine is asked for: the resolved options of the command line, typed. The engine's
+// defaults are here and nowhere else; where a field has no value, the plan (engine_plan.h) chooses
+// it from the model and the machine.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <string>
+
+#include "engine/request.h"
+#include "kernels/dispatch.h"
+#include "models/model.h"
+#include "tensor/element_type.h"
 
 namespace sluice {
+
+// What --device asks for. kAuto: the first CUDA device where this program has the backend and the
+// machine has a device, else the CPU.
+enum class DeviceChoice { kAuto, kCpu, kCuda, kEmulated };
+
+// Steps of a small machine; larger devices have larger ones (engine_plan.h).
+inline constexpr int64_t kDefaultMaxNumSeqs = 256;
+inline constexpr int64_t kDefaultMaxNumBatchedTokens = 2048;
+
+// Bounds on the requests that the engine keeps, and on time.
+struct LoopLimits {
+  // C9: running requests may take this long to finish after BeginShutdown().
+  double drain_seconds = 30;
+  // healthy() is false when neither a step nor the queue has moved for so long while there is work.
+  double watchdog_seconds = 300;
+  // Requests that are waiting or running; more are answered kUnavailable. Likewise their sequences,
+  // and their prompt tokens over all sequences, which bounds the memory of a long queue.
+  int64_t max_unfinished = 16384;
+  int64_t max_unfinished_sequences = 16 * int64_t{kMaxSequences};
+  int64_t max_unfinished_tokens = int64_t{64} << 20;
+
+  bool operator==(const LoopLimits&) const = default;
+};
 
 struct EngineConfig {
   std::filesystem::path model_folder;
   std::filesystem::path generation_config_folder;  // of generation_config.json; "": model_folder
 
-  // Numbers.
-  std::string dtype =
-      "auto";  // auto | bfloat16 | float32 (float16 runs as bfloat16, said in the log)
-  // auto | bfloat16 | float32 | fp8 | fp8_e4m3; auto: fp8 where the checkpoint says so, else as
-  // dtype
-  std::string kv_cache_dtype = "auto";
-  // auto | bf16 | checkpoint: what the inputs of quantized products are rounded to (model.h)
-  std::string activation_format = "auto";
+  // Types.
+  std::optional<ElementType> dtype;           // BF16, F32, or F16, which runs as BF16
+  std::optional<ElementType> kv_cache_dtype;  // BF16, F16, F32 or F8_E4M3
+  ModelOptions::ActivationRounding activation_format = ModelOptions::ActivationRounding::kAuto;
   bool dummy_weights = false;  // --load-format dummy
   uint64_t seed = 0;  // of dummy weights and of requests without a seed (0: random for the latter)
 
-  // Limits.
-  int block_size = 16;
-  std::optional<int64_t> max_model_len;  // default: what the checkpoint allows and memory holds
-  std::optional<int64_t> max_num_seqs;   // default 256
-  std::optional<int64_t> max_num_batched_tokens;  // default 2048
+  // Steps and sequences.
+  int block_size = 16;                            // tokens
+  std::optional<int64_t> max_model_len;           // none: what checkpoint and memory allow
+  std::optional<int64_t> max_num_seqs;            // none: by the machine
+  std::optional<int64_t> max_num_batched_tokens;  // none: by the machine
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   bool priority_scheduling = false;
   int64_t long_prefill_token_threshold = 0;  // 0: off
 
-  // Memory: the cache takes a quarter of the free memory by default; a fraction of the memory this
-  // process may use where `memory_utilization` is given; exactly `kv_cache_bytes` where that is. On
-  // a device weights, workspace and cache take 0.92 of its memory together, or
-  // `memory_utilization`; with `utilization_of_rest` the cache takes 0.9, or that, of what weights
-  // and workspace leave.
+  // Memory. On a CPU the cache takes a quarter of the free memory by default; with
+  // `memory_utilization`, that fraction of the memory this process may use, less weights and
+  // workspace. On a device weights, workspace and cache together take `memory_utilization` (0.92 by
+  // default) of its memory; with `utilization_of_rest` the cache takes that fraction (0.9 by
+  // default) of what weights and workspace leave. `kv_cache_bytes` and `num_blocks_override` set
+  // the size of the cache outright.
   std::optional<double> memory_utilization;
   bool utilization_of_rest = false;  // TensorRT-LLM's meaning; counts on a device
   std::optional<int64_t> kv_cache_bytes;
   std::optional<int64_t> num_blocks_override;  // each of all layers
 
   // Machine.
-  // auto | cpu | cuda | emulated. auto: the first CUDA device where this program has the backend
-  // and the machine has one, else the CPU.
-  std::string device = "auto";
-  bool batch_invariant = false;  // ModelOptions's; of a device, the CPU always is
-  int num_threads = 0;           // 0: all cores of the process's cgroup
-  std::string cpu_isa = "auto";
+  DeviceChoice device = DeviceChoice::kAuto;
+  bool batch_invariant = false;         // of a device; a CPU's results never depend on the batch
+  int num_threads = 0;                  // 0: all cores of the process's cgroup
+  std::optional<kernels::Isa> cpu_isa;  // none: the best that the machine has
 
-  double drain_seconds = 30;  // C9: running requests get this long to finish after BeginShutdown()
+  LoopLimits loop;
+
+  bool operator==(const EngineConfig&) const = default;
 };
 
 }  // namespace sluice

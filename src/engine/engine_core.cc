@@ -9,55 +9,54 @@
 
 namespace sluice {
 
-Result<std::unique_ptr<EngineCore>> EngineCore::Create(Model& model, KvCache& cache,
-                                                       ThreadPool& pool, const CoreOptions& options,
+Result<std::unique_ptr<EngineCore>> EngineCore::Create(const EnginePlan& plan, Model& model,
+                                                       KvCache& cache, ThreadPool& pool,
                                                        EngineObserver* observer, OnEnd on_end,
                                                        OnFailedStep on_failed_step) {
-  const int64_t bytes =
-      options.max_logit_rows() * model.config().vocab_size * int64_t{sizeof(float)};
+  const int64_t bytes = plan.max_logit_rows() * model.config().vocab_size * int64_t{sizeof(float)};
   ASSIGN_OR_RETURN(Buffer logits, Buffer::Allocate(static_cast<size_t>(bytes), "the logits"));
-  return std::unique_ptr<EngineCore>(new EngineCore(model, cache, pool, options, observer,
+  return std::unique_ptr<EngineCore>(new EngineCore(plan, model, cache, pool, observer,
                                                     std::move(on_end), std::move(on_failed_step),
                                                     std::move(logits)));
 }
 
-EngineCore::EngineCore(Model& model, KvCache& cache, ThreadPool& pool, const CoreOptions& options,
+EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, ThreadPool& pool,
                        EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step,
                        Buffer logits)
-    : model_(model),
+    : plan_(plan),
+      model_(model),
       cache_(cache),
       pool_(pool),
-      options_(options),
       observer_(observer),
       on_end_(std::move(on_end)),
       on_failed_step_(std::move(on_failed_step)),
-      blocks_(options.num_blocks),
-      index_(options.enable_prefix_caching
-                 ? std::make_unique<PrefixIndex>(blocks_, options.limits.block_size,
-                                                 options.limits.groups)
+      blocks_(plan.num_blocks),
+      index_(plan.config.enable_prefix_caching
+                 ? std::make_unique<PrefixIndex>(blocks_, plan.scheduler.block_size,
+                                                 plan.scheduler.groups)
                  : nullptr),
-      scheduler_(options.limits, blocks_, index_.get()),
+      scheduler_(plan.scheduler, blocks_, index_.get()),
       sampler_(model.config().vocab_size, pool.num_threads()),
       logits_(std::move(logits)) {
   model_.PrepareLogits(logits_.As<float>());
-  const size_t rows = static_cast<size_t>(options.limits.max_num_batched_tokens);
-  const size_t sequences = static_cast<size_t>(options.limits.max_num_seqs);
-  const size_t logit_rows = static_cast<size_t>(options.max_logit_rows());
+  const size_t rows = static_cast<size_t>(plan.scheduler.max_num_batched_tokens);
+  const size_t sequences = static_cast<size_t>(plan.scheduler.max_num_seqs);
+  const size_t logit_rows = static_cast<size_t>(plan.max_logit_rows());
   tokens_.reserve(rows);
   positions_.reserve(rows);
-  slices_.reserve(sequences * options.limits.groups.size());
+  slices_.reserve(sequences * plan.scheduler.groups.size());
   first_logit_.reserve(sequences);
   logit_rows_.reserve(logit_rows);
   if (model.draws_tokens()) draws_.reserve(logit_rows);
   jobs_.resize(sequences);
   job_sequences_.reserve(sequences);
-  news_.reserve(sequences);
+  updates_.reserve(sequences);
   prompt_jobs_.reserve(logit_rows);
-  prompt_places_.reserve(logit_rows);
+  prompt_results_.reserve(logit_rows);
 }
 
 EngineCore::~EngineCore() {
-  model_.PrepareLogits({});  // Their memory goes before the model.
+  model_.PrepareLogits({});  // Their memory is freed before the model.
 }
 
 void EngineCore::Add(std::unique_ptr<ActiveRequest> request) {
@@ -71,8 +70,8 @@ void EngineCore::Abort(RequestHandle handle) {
   if (found == requests_.end()) return;
   LOG_DEBUG("engine", "request {} was aborted after {} tokens", found->second->request.id,
             found->second->num_generated);
-  Bury(*found->second, FinishReason::kAbort);
-  graveyard_.clear();
+  FinishRequest(*found->second, FinishReason::kAbort);
+  finished_.clear();
 }
 
 void EngineCore::StopSequence(RequestHandle handle, int sequence) {
@@ -87,9 +86,9 @@ void EngineCore::StopSequence(RequestHandle handle, int sequence) {
   update.sequence = sequence;
   update.finish = FinishReason::kStop;
   const std::shared_ptr<RequestSink> sink = request.request.sink;
-  if (request.num_unfinished == 0) Bury(request, FinishReason::kStop);
+  if (request.num_unfinished == 0) FinishRequest(request, FinishReason::kStop);
   sink->OnUpdate(std::move(update));
-  graveyard_.clear();
+  finished_.clear();
 }
 
 void EngineCore::AbortAll() {
@@ -100,8 +99,8 @@ void EngineCore::AbortAll() {
       if (!sequence->finished) open.push_back(sequence->index);
     }
     const std::shared_ptr<RequestSink> sink = request.request.sink;
-    Bury(request, FinishReason::kAbort);
-    graveyard_.clear();
+    FinishRequest(request, FinishReason::kAbort);
+    finished_.clear();
     for (const int index : open) {
       SequenceUpdate update;
       update.sequence = index;
@@ -120,7 +119,7 @@ bool EngineCore::Step() {
   const StepPlan& plan = scheduler_.Plan();
   LogPreemptions(plan);
   if (plan.slices.empty()) {
-    // The scheduler's contract excludes it; should it be broken all the same, nobody may hang.
+    // The scheduler's contract excludes it; should it be broken all the same, no request may hang.
     LOG_ERROR("engine", "{} sequences wait, but none can be scheduled; their requests fail",
               scheduler_.num_waiting());
     while (!requests_.empty()) {
@@ -128,7 +127,7 @@ bool EngineCore::Step() {
                   {ErrorCode::kInternal, "the request could not be scheduled", ""});
     }
     on_failed_step_();
-    Tell(StatsOf(plan));
+    Report(StatsOf(plan));
     return false;
   }
   for (const PlannedSlice& slice : plan.slices) {
@@ -148,7 +147,7 @@ bool EngineCore::Step() {
   }
   const Clock::time_point model_end = Clock::now();
   scheduler_.Commit();
-  TakePromptLogprobs(plan);
+  ComputePromptLogprobs(plan);
   Sample(plan);
 
   StepStats stats = StatsOf(plan);
@@ -159,10 +158,10 @@ bool EngineCore::Step() {
   }
   const Clock::time_point now = Clock::now();
   for (size_t i = 0; i < job_sequences_.size(); ++i)
-    stats.generated_tokens += Take(*job_sequences_[i], jobs_[i], now);
+    stats.generated_tokens += AppendToken(*job_sequences_[i], jobs_[i], now);
   stats.model_seconds = SecondsBetween(model_start, model_end);
   stats.step_seconds = SecondsBetween(start, now);
-  Tell(stats);
+  Report(stats);
   return true;
 }
 
@@ -201,7 +200,7 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
       logit_rows_.push_back(static_cast<int32_t>(last_row));
     }
   }
-  const auto num_groups = static_cast<int64_t>(options_.limits.groups.size());
+  const auto num_groups = static_cast<int64_t>(plan_.scheduler.groups.size());
   for (int64_t group = 1; group < num_groups; ++group) {
     for (size_t i = 0; i < plan.slices.size(); ++i) {
       kernels::AttentionSlice slice = slices_[i];
@@ -236,9 +235,9 @@ std::span<const float> EngineCore::LogitsOf(int64_t index) const {
   return logits_.As<float>().subspan(static_cast<size_t>(index) * vocab_size, vocab_size);
 }
 
-void EngineCore::TakePromptLogprobs(const StepPlan& plan) {
+void EngineCore::ComputePromptLogprobs(const StepPlan& plan) {
   prompt_jobs_.clear();
-  prompt_places_.clear();
+  prompt_results_.clear();
   for (size_t i = 0; i < plan.slices.size(); ++i) {
     const PlannedSlice& slice = plan.slices[i];
     if (!slice.all_rows) continue;
@@ -252,7 +251,7 @@ void EngineCore::TakePromptLogprobs(const StepPlan& plan) {
                               *request.request.sampling.prompt_logprobs,
                               {},
                               {}});
-      prompt_places_.push_back(&request.prompt.logprobs[static_cast<size_t>(next)]);
+      prompt_results_.push_back(&request.prompt.logprobs[static_cast<size_t>(next)]);
     }
     if (slice.first + slice.num_tokens >= sequence.num_prompt_tokens - 1)
       sequence.wants_all_rows = false;
@@ -269,7 +268,7 @@ void EngineCore::TakePromptLogprobs(const StepPlan& plan) {
       if (!prompt_jobs_[job].error.empty()) {
         FailRequest(request, {ErrorCode::kInternal, std::string(prompt_jobs_[job].error), ""});
       } else {
-        *prompt_places_[job] = std::move(prompt_jobs_[job].logprobs);
+        *prompt_results_[job] = std::move(prompt_jobs_[job].logprobs);
       }
     }
   }
@@ -295,14 +294,14 @@ void EngineCore::Sample(const StepPlan& plan) {
   sampler_.Sample(pool_, std::span(jobs_).first(job_sequences_.size()));
 }
 
-std::optional<FinishReason> EngineCore::EndOf(const ActiveSequence& sequence, int32_t token,
-                                              std::optional<int32_t>& stop_token) const {
+std::optional<FinishReason> EngineCore::FinishOf(const ActiveSequence& sequence, int32_t token,
+                                                 std::optional<int32_t>& stop_token) const {
   const SamplingParams& params = *sequence.sampling.params;
   const auto contains = [token](std::span<const int32_t> ids) {
     return std::find(ids.begin(), ids.end(), token) != ids.end();
   };
   if (sequence.num_output_tokens() > params.min_tokens) {
-    if (!params.ignore_eos && contains(options_.eos_token_ids)) return FinishReason::kStop;
+    if (!params.ignore_eos && contains(sequence.request->end_tokens)) return FinishReason::kStop;
     if (contains(params.stop_token_ids)) {
       stop_token = token;
       return FinishReason::kStop;
@@ -313,15 +312,15 @@ std::optional<FinishReason> EngineCore::EndOf(const ActiveSequence& sequence, in
   return std::nullopt;
 }
 
-bool EngineCore::Take(ActiveSequence& sequence, SampleJob& job, Clock::time_point now) {
+bool EngineCore::AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::time_point now) {
   ActiveRequest& request = *sequence.request;
   if (request.ended) return false;
   if (!job.error.empty()) {
     FailRequest(request, {ErrorCode::kInternal, std::string(job.error), ""});
     return false;
   }
-  StepNews& news = news_.emplace_back();
-  news.sink = request.request.sink;
+  SinkUpdate& entry = updates_.emplace_back();
+  entry.sink = request.request.sink;
   sequence.tokens.push_back(job.token);
   ++request.num_generated;
   if (observer_ != nullptr) {
@@ -333,28 +332,28 @@ bool EngineCore::Take(ActiveSequence& sequence, SampleJob& job, Clock::time_poin
   request.last_token = now;
   sequence.last_update = now;
 
-  SequenceUpdate& update = news.update;
+  SequenceUpdate& update = entry.update;
   update.sequence = sequence.index;
   update.tokens.assign(1, job.token);
   if (sequence.sampling.params->logprobs) update.logprobs.push_back(std::move(job.logprobs));
-  update.finish = EndOf(sequence, job.token, update.stop_token);
+  update.finish = FinishOf(sequence, job.token, update.stop_token);
 
   if (!request.prompt_sent) {
     request.prompt_sent = true;
     request.prompt.cached_tokens = request.sequences.front()->cached_tokens;
     request.prompt.queue_seconds =
         SecondsBetween(request.request.arrival, request.first_scheduled.value_or(now));
-    news.prompt = std::move(request.prompt);
+    entry.prompt = std::move(request.prompt);
   }
   if (update.finish) {
     FinishSequence(sequence);
-    if (request.num_unfinished == 0) Bury(request, *update.finish);
+    if (request.num_unfinished == 0) FinishRequest(request, *update.finish);
   }
   return true;
 }
 
-void EngineCore::Tell(StepStats stats) {
-  graveyard_.clear();
+void EngineCore::Report(StepStats stats) {
+  finished_.clear();
   if (observer_ != nullptr) {
     stats.running = scheduler_.num_running();
     stats.waiting = scheduler_.num_waiting();
@@ -362,14 +361,14 @@ void EngineCore::Tell(StepStats stats) {
     stats.total_blocks = blocks_.num_blocks();
     observer_->OnStep(stats);
   }
-  for (StepNews& news : news_) {
-    if (news.prompt) news.sink->OnPrompt(*std::move(news.prompt));
-    if (news.error)
-      news.sink->OnError(*std::move(news.error));
+  for (SinkUpdate& entry : updates_) {
+    if (entry.prompt) entry.sink->OnPrompt(*std::move(entry.prompt));
+    if (entry.error)
+      entry.sink->OnError(*std::move(entry.error));
     else
-      news.sink->OnUpdate(std::move(news.update));
+      entry.sink->OnUpdate(std::move(entry.update));
   }
-  news_.clear();
+  updates_.clear();
 }
 
 void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {
@@ -380,7 +379,7 @@ void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {
     FailRequest(request, {ErrorCode::kInternal, "the step failed: " + reason, ""});
   }
   on_failed_step_();
-  Tell(StatsOf(plan));
+  Report(StatsOf(plan));
 }
 
 void EngineCore::FinishSequence(ActiveSequence& sequence) {
@@ -391,13 +390,13 @@ void EngineCore::FinishSequence(ActiveSequence& sequence) {
 
 void EngineCore::FailRequest(ActiveRequest& request, Error error) {
   if (request.ended) return;
-  StepNews& news = news_.emplace_back();
-  news.sink = request.request.sink;
-  news.error = std::move(error);
-  Bury(request, FinishReason::kError);
+  SinkUpdate& entry = updates_.emplace_back();
+  entry.sink = request.request.sink;
+  entry.error = std::move(error);
+  FinishRequest(request, FinishReason::kError);
 }
 
-void EngineCore::Bury(ActiveRequest& request, FinishReason reason) {
+void EngineCore::FinishRequest(ActiveRequest& request, FinishReason reason) {
   request.ended = true;
   removed_.clear();
   for (const auto& sequence : request.sequences) {
@@ -429,7 +428,7 @@ void EngineCore::Bury(ActiveRequest& request, FinishReason reason) {
     observer_->OnFinished(stats);
   }
   const auto found = requests_.find(request.handle);
-  graveyard_.push_back(std::move(found->second));
+  finished_.push_back(std::move(found->second));
   requests_.erase(found);
   if (on_end_) on_end_(request);
 }
@@ -443,7 +442,7 @@ StepStats EngineCore::StatsOf(const StepPlan& plan) const {
 }
 
 void EngineCore::ReportIdle() {
-  Tell({});
+  Report({});
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Engine::Create: from options to a running engine.
+// Engine::Create: from a configuration to a running engine.
 #include <algorithm>
 #include <memory>
 #include <system_error>
@@ -19,15 +19,13 @@
 namespace sluice {
 namespace {
 
-// The device that `word` of --device asks for; null: the CPU.
-Result<std::unique_ptr<Device>> ChooseDevice(const std::string& word) {
-  if (word == "cpu") return nullptr;
-  if (word == "emulated") return OpenDevice(DeviceKind::kEmulated, 0);
-  if (word == "cuda") return OpenDevice(DeviceKind::kCuda, 0);
-  if (word != "auto") {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("device must be auto, cpu, cuda or emulated, got \"{}\"", word),
-                "device");
+// Null: the CPU.
+Result<std::unique_ptr<Device>> ChooseDevice(DeviceChoice choice) {
+  switch (choice) {
+    case DeviceChoice::kCpu: return nullptr;
+    case DeviceChoice::kEmulated: return OpenDevice(DeviceKind::kEmulated, 0);
+    case DeviceChoice::kCuda: return OpenDevice(DeviceKind::kCuda, 0);
+    case DeviceChoice::kAuto: break;
   }
   if (!BuiltWithCuda()) return nullptr;
   const auto devices = ListCudaDevices();
@@ -83,46 +81,35 @@ std::vector<int32_t> EndTokens(const ModelConfig& model, const GenerationConfig&
   return ids;
 }
 
-EngineInfo InfoOf(const EnginePlan& plan, const EngineConfig& config, const ModelConfig& model,
-                  const GenerationConfig& generation) {
+EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
+                  const GenerationConfig& generation, const Device* device) {
   EngineInfo info;
   info.model = model;
   info.generation = generation;
+  info.end_tokens = EndTokens(model, generation);
   info.max_model_len = plan.max_model_len;
-  info.max_num_seqs = plan.max_num_seqs;
-  info.max_num_batched_tokens = plan.max_num_batched_tokens;
+  info.max_num_seqs = plan.scheduler.max_num_seqs;
+  info.max_num_batched_tokens = plan.scheduler.max_num_batched_tokens;
   info.num_blocks = plan.num_blocks;
-  info.block_size = config.block_size;
-  info.kv_tokens = plan.KvTokens(config.block_size);
+  info.block_size = plan.scheduler.block_size;
+  info.kv_tokens = plan.kv_tokens();
   info.weight_bytes = plan.weight_bytes;
   info.token_weight_bytes = plan.token_weight_bytes;
   info.workspace_bytes = plan.workspace_bytes;
   info.kv_bytes = plan.kv_bytes;
-  info.dtype = plan.dtype == ElementType::kF32 ? "float32" : "bfloat16";
-  info.kv_cache_dtype = KvTypeName(plan.kv_type);
-  info.device = "cpu";
+  info.dtype = plan.dtype;
+  info.kv_cache_dtype = plan.kv_type;
   info.isa = kernels::IsaName(kernels::CurrentIsa());
   info.num_threads = plan.num_threads;
+  if (device != nullptr) {
+    info.device = device->info().kind;
+    info.isa = device->info().name;
+  }
   return info;
 }
 
-CoreOptions CoreOptionsOf(const EnginePlan& plan, const EngineConfig& config) {
-  CoreOptions options;
-  options.limits.block_size = config.block_size;
-  options.limits.max_num_batched_tokens = plan.max_num_batched_tokens;
-  options.limits.max_num_seqs = plan.max_num_seqs;
-  options.limits.max_prompt_logit_rows = plan.max_prompt_logit_rows;
-  options.limits.chunked_prefill = config.enable_chunked_prefill;
-  options.limits.long_prefill_token_threshold = config.long_prefill_token_threshold;
-  options.limits.priority_policy = config.priority_scheduling;
-  options.limits.groups = plan.kv_groups.spans;
-  options.num_blocks = plan.num_blocks;
-  options.enable_prefix_caching = config.enable_prefix_caching;
-  return options;
-}
-
 // Takes the plan's memory on the device at once, then fills it.
-Status LoadOnDevice(const EnginePlan& plan, const EngineConfig& config, const ModelConfig& model,
+Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
                     const kernels::KvLayout& layout, const LoadProgress& progress,
                     EngineLoop::Parts& parts) {
   ASSIGN_OR_RETURN(DevicePool pool,
@@ -132,11 +119,12 @@ Status LoadOnDevice(const EnginePlan& plan, const EngineConfig& config, const Mo
                                             DevicePool::Padded(plan.kv_bytes),
                                         "weights, workspace and KV cache"));
   parts.device_pool = std::make_unique<DevicePool>(std::move(pool));
-  ModelOptions options = ModelOptionsOf(plan, config);
+  ModelOptions options = ModelOptionsOf(plan);
   if (parts.device->info().kind == DeviceKind::kCuda)
     options.linear_tactics = device::DefaultTacticsPath();
-  ASSIGN_OR_RETURN(parts.model, LoadDeviceModel(*parts.device, *parts.device_pool, *parts.pool,
-                                                config.model_folder, model, options, progress));
+  ASSIGN_OR_RETURN(parts.model,
+                   LoadDeviceModel(*parts.device, *parts.device_pool, *parts.pool,
+                                   plan.config.model_folder, model, options, progress));
   ASSIGN_OR_RETURN(void* const memory, parts.device_pool->Take(plan.kv_bytes, "the KV cache"));
   parts.cache =
       std::make_unique<KvCache>(KvCache::Wrap(layout, plan.kv_groups, plan.num_blocks, memory));
@@ -145,11 +133,11 @@ Status LoadOnDevice(const EnginePlan& plan, const EngineConfig& config, const Mo
   const WarmUpLimits most = is_emulated
                                 ? WarmUpLimits{.max_rows = 2, .max_slices = 1, .max_context = 32}
                                 : WarmUpLimits{};
-  RETURN_IF_ERROR(WarmUp(*parts.model, *parts.pool, *parts.cache,
-                         {.max_rows = std::min(most.max_rows, plan.max_num_batched_tokens),
-                          .max_slices = std::min(most.max_slices, plan.max_num_seqs),
-                          .max_context = std::min(most.max_context, plan.max_model_len),
-                          .block_size = config.block_size}));
+  RETURN_IF_ERROR(
+      WarmUp(*parts.model, *parts.pool, *parts.cache,
+             {.max_rows = std::min(most.max_rows, plan.scheduler.max_num_batched_tokens),
+              .max_slices = std::min(most.max_slices, plan.scheduler.max_num_seqs),
+              .max_context = std::min(most.max_context, plan.max_model_len)}));
   ASSIGN_OR_RETURN(const int64_t free_bytes, parts.device->FreeBytes());
   LOG_INFO("engine", "of {}'s memory {} stay free", parts.device->info().name,
            DeviceBytesText(free_bytes));
@@ -159,7 +147,7 @@ Status LoadOnDevice(const EnginePlan& plan, const EngineConfig& config, const Mo
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
-  RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa));
+  RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa ? kernels::IsaName(*config.cpu_isa) : "auto"));
   ASSIGN_OR_RETURN(const ModelConfig model_config, LoadModelConfig(config.model_folder));
   ASSIGN_OR_RETURN(const GenerationConfig generation,
                    LoadGenerationConfig(config.generation_config_folder.empty()
@@ -176,11 +164,11 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
       return PlanDeviceModel(model, options, device->info());
     };
   }
-  ASSIGN_OR_RETURN(const EnginePlan plan,
+  ASSIGN_OR_RETURN(EnginePlan plan,
                    PlanEngine(config, model_config, memory, DetectTopology(), plan_model,
                               device != nullptr ? &device->info() : nullptr));
   if (hooks.print_plan) {
-    for (const std::string& line : MemoryTable(plan, config.block_size)) hooks.print_plan(line);
+    for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
   }
 
   // Not pinned: the threads of the server share these cores, and the kernel places the workers
@@ -192,26 +180,17 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   layout.head_dim = static_cast<int>(model_config.head_dim);
   layout.block_size = config.block_size;
   layout.type = plan.kv_type;
-  EngineInfo info = InfoOf(plan, config, model_config, generation);
+  EngineInfo info = InfoOf(plan, model_config, generation, device);
   if (device != nullptr) {
-    RETURN_IF_ERROR(LoadOnDevice(plan, config, model_config, layout, progress, parts));
-    info.device = device->info().kind == DeviceKind::kCuda ? "cuda" : "emulated";
-    info.isa = device->info().name;
+    RETURN_IF_ERROR(LoadOnDevice(plan, model_config, layout, progress, parts));
   } else {
     ASSIGN_OR_RETURN(parts.model, LoadModel(*parts.pool, config.model_folder, model_config,
-                                            ModelOptionsOf(plan, config), progress));
+                                            ModelOptionsOf(plan), progress));
     ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(layout, plan.kv_groups, plan.num_blocks));
     WarmCache(*parts.pool, cache);
     parts.cache = std::make_unique<KvCache>(std::move(cache));
   }
-
-  CoreOptions core_options = CoreOptionsOf(plan, config);
-  core_options.eos_token_ids = EndTokens(model_config, generation);
-  LoopOptions loop_options;
-  loop_options.drain_seconds = config.drain_seconds;
-  loop_options.seed = config.seed;
-  return EngineLoop::Start(std::move(parts), std::move(info), core_options, std::move(loop_options),
-                           hooks.observer);
+  return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan), hooks.observer);
 }
 
 }  // namespace sluice

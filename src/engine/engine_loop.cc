@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// So many failed steps in a row are no accident of one request.
+// So many failed steps in a row are not due to one request.
 constexpr int kFailedStepsUnhealthy = 3;
 
 int64_t Now() {
@@ -29,28 +29,25 @@ uint64_t Mix(uint64_t value) {  // splitmix64
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> EngineLoop::Start(Parts parts, EngineInfo info,
-                                                  const CoreOptions& core_options,
-                                                  LoopOptions options, EngineObserver* observer) {
-  options.enable_prefix_caching = core_options.enable_prefix_caching;
-  options.eos_token_ids = core_options.eos_token_ids;
+Result<std::unique_ptr<Engine>> EngineLoop::Start(Parts parts, EngineInfo info, EnginePlan plan,
+                                                  EngineObserver* observer) {
   std::unique_ptr<EngineLoop> loop(
-      new EngineLoop(std::move(parts), std::move(info), std::move(options)));
+      new EngineLoop(std::move(parts), std::move(info), std::move(plan)));
   EngineLoop* self = loop.get();
   ASSIGN_OR_RETURN(loop->core_,
                    EngineCore::Create(
-                       *loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool, core_options,
+                       loop->plan_, *loop->parts_.model, *loop->parts_.cache, *loop->parts_.pool,
                        observer, [self](const ActiveRequest& request) { self->OnEnd(request); },
                        [self] { self->OnFailedStep(); }));
   loop->thread_ = std::thread([self] { self->Run(); });
   return std::unique_ptr<Engine>(std::move(loop));
 }
 
-EngineLoop::EngineLoop(Parts parts, EngineInfo info, LoopOptions options)
+EngineLoop::EngineLoop(Parts parts, EngineInfo info, EnginePlan plan)
     : parts_(std::move(parts)),
       info_(std::move(info)),
-      options_(std::move(options)),
-      base_seed_(options_.seed) {
+      plan_(std::move(plan)),
+      base_seed_(plan_.config.seed) {
   if (base_seed_ == 0) {
     std::random_device random;
     base_seed_ = (uint64_t{random()} << 32) | random();
@@ -72,12 +69,15 @@ EngineLoop::Load EngineLoop::LoadOf(const Request& request) {
           static_cast<int64_t>(request.prompt.size()) * request.num_sequences};
 }
 
-Result<RequestHandle> EngineLoop::Reserve(const Load& load) {
+Result<RequestHandle> EngineLoop::Reserve(const Load& load, bool continues_answer) {
   const std::lock_guard lock(mutex_);
-  if (shutting_down_) return Fail(ErrorCode::kUnavailable, "the server is shutting down");
-  if (unfinished_.requests + load.requests > options_.max_unfinished ||
-      unfinished_.sequences + load.sequences > options_.max_unfinished_sequences ||
-      unfinished_.tokens + load.tokens > options_.max_unfinished_tokens) {
+  const bool may_finish = continues_answer && !stopping_ && Now() < drain_deadline_.load();
+  if (shutting_down_ && !may_finish)
+    return Fail(ErrorCode::kUnavailable, "the server is shutting down");
+  const LoopLimits& most = plan_.config.loop;
+  if (unfinished_.requests + load.requests > most.max_unfinished ||
+      unfinished_.sequences + load.sequences > most.max_unfinished_sequences ||
+      unfinished_.tokens + load.tokens > most.max_unfinished_tokens) {
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("the queue is full: {} requests with {} sequences and {} prompt tokens "
                             "are waiting or running; try again later",
@@ -108,17 +108,17 @@ Result<RequestHandle> EngineLoop::Submit(Request request) {
   const RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
   RETURN_IF_ERROR(CheckRequest(request, limits));
   const Load load = LoadOf(request);
-  if (load.tokens > options_.max_unfinished_tokens) {
+  if (load.tokens > plan_.config.loop.max_unfinished_tokens) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} sequences of a prompt of {} tokens are more than this server holds "
                             "at a time; lower n",
                             request.num_sequences, request.prompt.size()),
                 "n");
   }
-  ASSIGN_OR_RETURN(const RequestHandle handle, Reserve(load));
-  const bool siblings_wait = (options_.enable_prefix_caching && request.use_prefix_cache) ||
+  ASSIGN_OR_RETURN(const RequestHandle handle, Reserve(load, request.continues_answer));
+  const bool siblings_wait = (plan_.config.enable_prefix_caching && request.use_prefix_cache) ||
                              request.sampling.prompt_logprobs.has_value();
-  auto active = MakeActiveRequest(handle, std::move(request), limits, options_.eos_token_ids,
+  auto active = MakeActiveRequest(handle, std::move(request), limits, info_.end_tokens,
                                   Mix(base_seed_ ^ Mix(handle)), siblings_wait);
   if (!Push(AddCommand{std::move(active)})) {
     Release(load);
@@ -137,7 +137,7 @@ bool EngineLoop::Push(Command command) {
   return true;
 }
 
-// Whatever is asked of a request happens to it anyway once the engine stops.
+// Once the engine stops, all requests end: a dropped command makes no difference.
 void EngineLoop::Abort(RequestHandle handle) {
   Push(AbortCommand{handle});
 }
@@ -153,18 +153,19 @@ bool EngineLoop::ResetPrefixCache() {
 }
 
 void EngineLoop::BeginShutdown() {
+  const double seconds = plan_.config.loop.drain_seconds;
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(shutting_down_, true)) return;
+    drain_deadline_ = Now() + Ticks(seconds);
   }
-  drain_deadline_ = Now() + Ticks(options_.drain_seconds);
   LOG_INFO("engine", "shutting down: {} requests may finish within {} s", num_unfinished(),
-           options_.drain_seconds);
+           seconds);
 }
 
 bool EngineLoop::healthy() const {
   if (broken_.load() || failed_steps_.load() >= kFailedStepsUnhealthy) return false;
-  return idle_.load() || Now() - last_progress_.load() < Ticks(options_.watchdog_seconds);
+  return idle_.load() || Now() - last_progress_.load() < Ticks(plan_.config.loop.watchdog_seconds);
 }
 
 void EngineLoop::NoteProgress() {
@@ -183,7 +184,7 @@ void EngineLoop::CheckIdle() {
   broken_ = true;
 }
 
-// Where nothing will ever run again, no request is to find out by itself.
+// A lost device refuses all requests at once, instead of failing each in a step of its own.
 void EngineLoop::OnFailedStep() {
   ++failed_steps_;
   if (parts_.device == nullptr || is_device_lost_.load()) return;

@@ -16,26 +16,14 @@
 #include "device/device_pool.h"
 #include "engine/engine.h"
 #include "engine/engine_core.h"
+#include "engine/engine_plan.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
 
 namespace sluice {
 
-struct LoopOptions {
-  double drain_seconds = 30;
-  // healthy() is false when neither a step nor the queue has moved for so long while there is work.
-  double watchdog_seconds = 300;
-  // Requests that are taken in and not finished; more are answered kUnavailable. Likewise their
-  // sequences, and their prompt tokens over all sequences, which bounds the memory of a long queue.
-  int64_t max_unfinished = 16384;
-  int64_t max_unfinished_sequences = 16 * int64_t{kMaxSequences};
-  int64_t max_unfinished_tokens = int64_t{64} << 20;
-  uint64_t seed = 0;  // of requests without one; 0: random
-  bool enable_prefix_caching = true;
-  std::vector<int32_t> eos_token_ids = {};
-};
-
-// Ownership: owns everything that the engine needs, in the order of its use.
+// Ownership: owns everything that the engine needs; members are destroyed in the reverse order of
+// their use.
 class EngineLoop final : public Engine {
  public:
   struct Parts {
@@ -45,8 +33,8 @@ class EngineLoop final : public Engine {
     std::unique_ptr<Model> model;
     std::unique_ptr<KvCache> cache;
   };
-  static Result<std::unique_ptr<Engine>> Start(Parts parts, EngineInfo info,
-                                               const CoreOptions& core_options, LoopOptions options,
+  // `observer` may be null.
+  static Result<std::unique_ptr<Engine>> Start(Parts parts, EngineInfo info, EnginePlan plan,
                                                EngineObserver* observer);
   ~EngineLoop() override;
 
@@ -74,21 +62,21 @@ class EngineLoop final : public Engine {
     std::promise<bool> done;
   };
   using Command = std::variant<AddCommand, AbortCommand, StopCommand, ResetCommand>;
-  // What LoopOptions's limits are of.
+  // What LoopLimits bounds.
   struct Load {
     int64_t requests = 0, sequences = 0, tokens = 0;
   };
   static Load LoadOf(const Request& request);
 
-  EngineLoop(Parts parts, EngineInfo info, LoopOptions options);
-  // Makes room for a request, or says why there is none.
-  Result<RequestHandle> Reserve(const Load& load);
+  EngineLoop(Parts parts, EngineInfo info, EnginePlan plan);
+  // Counts a request as unfinished, or refuses it.
+  Result<RequestHandle> Reserve(const Load& load, bool continues_answer);
   void Release(const Load& load);
   void Run();
-  // Sleeps until there is something to do; then takes the queue. False when the engine ends.
+  // Waits until there is something to do, then takes the queue. False when the engine ends.
   bool TakeCommands(std::vector<Command>& taken);
   void Execute(Command& command);
-  // False once the engine stops: then nothing is taken in.
+  // False once the engine stops: the command is dropped then.
   bool Push(Command command);
   void OnEnd(const ActiveRequest& request);
   void NoteProgress();
@@ -97,7 +85,7 @@ class EngineLoop final : public Engine {
 
   Parts parts_;
   const EngineInfo info_;
-  const LoopOptions options_;
+  const EnginePlan plan_;
   std::unique_ptr<EngineCore> core_;
   uint64_t base_seed_ = 0;
 

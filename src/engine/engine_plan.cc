@@ -8,15 +8,16 @@
 
 #include "cache/block_counts.h"
 #include "checkpoint/scheme.h"
+#include "engine/engine.h"
 #include "sampler/sampler.h"
 
 namespace sluice {
 namespace {
 
-// Of a step, where nothing else is asked for.
-struct DefaultLimits {
-  int64_t max_num_seqs = 256;
-  int64_t max_num_batched_tokens = 2048;
+// Of a step, where the options do not say.
+struct StepDefaults {
+  int64_t max_num_seqs = kDefaultMaxNumSeqs;
+  int64_t max_num_batched_tokens = kDefaultMaxNumBatchedTokens;
 };
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxThreadsPerCpu = 4;
@@ -38,39 +39,50 @@ std::string Bytes(int64_t bytes) {
   return mib < 10000 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
 }
 
-Result<ElementType> ParseDtype(const std::string& name, ElementType automatic,
-                               std::vector<std::string>& notes) {
-  if (name == "auto") return automatic;
-  if (name == "bfloat16" || name == "bf16") return ElementType::kBF16;
-  if (name == "float32" || name == "float") return ElementType::kF32;
-  if (name == "float16" || name == "half") {
-    notes.push_back(fmt::format("dtype {} runs as bfloat16", name));
-    return ElementType::kBF16;
+Result<ElementType> PlanDtype(const EngineConfig& config, const ModelConfig& model, bool on_device,
+                              std::vector<std::string>& notes) {
+  if (!config.dtype) {
+    const bool is_exact =
+        config.activation_format == ModelOptions::ActivationRounding::kCheckpoint && !on_device &&
+        model.scheme != nullptr && !model.scheme->Method().empty();
+    if (!is_exact) return ElementType::kBF16;
+    notes.push_back(
+        "dtype is float32: with activation_format checkpoint nothing is rounded "
+        "but what the checkpoint's scheme rounds");
+    return ElementType::kF32;
   }
-  return Invalid("dtype",
-                 fmt::format("dtype must be auto, bfloat16, float16 or float32, got \"{}\"", name));
+  switch (*config.dtype) {
+    case ElementType::kBF16:
+    case ElementType::kF32: return *config.dtype;
+    case ElementType::kF16:
+      notes.push_back("dtype float16 runs as bfloat16");
+      return ElementType::kBF16;
+    default:
+      return Invalid("dtype", fmt::format("dtype must be bfloat16, float16 or float32, got {}",
+                                          ElementTypeName(*config.dtype)));
+  }
 }
 
-Result<ElementType> ParseKvType(const std::string& name, ElementType dtype,
-                                const ModelConfig& model, bool on_device,
-                                std::vector<std::string>& notes) {
-  if (name == "fp8" || name == "fp8_e4m3") return ElementType::kF8E4M3;
-  if (name == "float16") return ElementType::kF16;
-  if (name == "auto" && model.scheme != nullptr && model.scheme->WantsFp8KvCache()) {
+Result<ElementType> PlanKvType(const EngineConfig& config, ElementType dtype,
+                               const ModelConfig& model, bool on_device,
+                               std::vector<std::string>& notes) {
+  ElementType type = config.kv_cache_dtype.value_or(dtype);
+  switch (type) {
+    case ElementType::kBF16:
+    case ElementType::kF16:
+    case ElementType::kF32:
+    case ElementType::kF8E4M3: break;
+    default:
+      return Invalid("kv_cache_dtype",
+                     fmt::format("kv_cache_dtype must be bfloat16, float16, float32, fp8 or "
+                                 "fp8_e4m3, got {}",
+                                 ElementTypeName(type)));
+  }
+  if (!config.kv_cache_dtype && model.scheme != nullptr && model.scheme->WantsFp8KvCache()) {
     notes.push_back(
         "the KV cache is fp8, as the checkpoint says; kv_cache_dtype bfloat16 is more "
         "accurate and takes twice the memory");
     return ElementType::kF8E4M3;
-  }
-  ElementType type = dtype;
-  if (name == "float32") {
-    type = ElementType::kF32;
-  } else if (name == "bfloat16" || name == "bf16") {
-    type = ElementType::kBF16;
-  } else if (name != "auto") {
-    return Invalid("kv_cache_dtype", fmt::format("kv_cache_dtype must be auto, bfloat16, float16, "
-                                                 "float32, fp8 or fp8_e4m3, got \"{}\"",
-                                                 name));
   }
   if (type == ElementType::kBF16 && model.spec.FirstMoeLayer() != nullptr && !on_device) {
     notes.push_back(
@@ -82,33 +94,24 @@ Result<ElementType> ParseKvType(const std::string& name, ElementType dtype,
 }
 
 // What a device's kernels compute with and keep.
-Status CheckDeviceTypes(const EngineConfig& config, const EnginePlan& plan) {
+Status CheckDeviceTypes(const EnginePlan& plan) {
   if (plan.dtype != ElementType::kBF16) {
     return Invalid("dtype",
                    fmt::format("dtype {}: {} computes in bfloat16; leave dtype out, or say "
                                "--device cpu",
-                               config.dtype, plan.device_name));
+                               DtypeName(plan.dtype), plan.device_name));
   }
   if (plan.kv_type != ElementType::kBF16 && plan.kv_type != ElementType::kF8E4M3) {
     return Invalid(
         "kv_cache_dtype",
         fmt::format("kv_cache_dtype {}: on {} it is bfloat16 or fp8; or say --device cpu",
-                    config.kv_cache_dtype, plan.device_name));
+                    DtypeName(plan.kv_type), plan.device_name));
   }
   return {};
 }
 
-Result<ModelOptions::ActivationRounding> ParseActivationFormat(const std::string& name) {
-  using Rounding = ModelOptions::ActivationRounding;
-  if (name == "auto") return Rounding::kAuto;
-  if (name == "bf16") return Rounding::kBf16;
-  if (name == "checkpoint") return Rounding::kCheckpoint;
-  return Invalid(
-      "activation_format",
-      fmt::format("activation_format must be auto, bf16 or checkpoint, got \"{}\"", name));
-}
-
-Status PlanThreads(const EngineConfig& config, const Topology& topology, EnginePlan& plan) {
+Status PlanThreads(const Topology& topology, EnginePlan& plan) {
+  const EngineConfig& config = plan.config;
   const int most = std::min(kMaxThreads, kMaxThreadsPerCpu * std::max(1, topology.logical_cpus));
   if (config.num_threads < 0 || config.num_threads > most) {
     return Invalid(
@@ -122,7 +125,7 @@ Status PlanThreads(const EngineConfig& config, const Topology& topology, EngineP
 }
 
 // Large devices take larger steps: vLLM's defaults for its server.
-DefaultLimits DefaultLimitsOf(const EnginePlan& plan) {
+StepDefaults StepDefaultsOf(const EnginePlan& plan) {
   constexpr int64_t kGiB = 1024 * kMiB;
   if (!plan.on_device() || plan.memory.total_bytes < 70 * kGiB ||
       plan.device_name.find("A100") != std::string::npos) {
@@ -131,8 +134,9 @@ DefaultLimits DefaultLimitsOf(const EnginePlan& plan) {
   return {1024, plan.memory.total_bytes >= 160 * kGiB ? 16384 : 8192};
 }
 
-// Everything but what depends on the context's length.
-Status PlanLimits(const EngineConfig& config, EnginePlan& plan) {
+// The limits of a step, but for what depends on the context's length.
+Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
+  const EngineConfig& config = plan.config;
   if (config.block_size < 1 || config.block_size > 1024) {
     return Invalid("block_size",
                    fmt::format("block_size must be in [1, 1024], got {}", config.block_size));
@@ -158,43 +162,50 @@ Status PlanLimits(const EngineConfig& config, EnginePlan& plan) {
                                config.long_prefill_token_threshold));
   }
   constexpr int64_t kMost = 1 << 20;
-  const DefaultLimits defaults = DefaultLimitsOf(plan);
-  plan.max_num_seqs = config.max_num_seqs.value_or(defaults.max_num_seqs);
-  plan.max_num_batched_tokens = config.max_num_batched_tokens.value_or(
-      std::max(defaults.max_num_batched_tokens, plan.max_num_seqs));
-  if (plan.max_num_seqs > kMost || plan.max_num_batched_tokens > kMost) {
+  const StepDefaults defaults = StepDefaultsOf(plan);
+  SchedulerLimits& step = plan.scheduler;
+  step.block_size = config.block_size;
+  step.chunked_prefill = config.enable_chunked_prefill;
+  step.long_prefill_token_threshold = config.long_prefill_token_threshold;
+  step.priority_policy = config.priority_scheduling;
+  step.max_prompt_logit_rows = std::clamp<int64_t>(
+      kPromptLogitBytes / std::max<int64_t>(1, model.vocab_size * int64_t{sizeof(float)}), 32, 256);
+  step.max_num_seqs = config.max_num_seqs.value_or(defaults.max_num_seqs);
+  step.max_num_batched_tokens = config.max_num_batched_tokens.value_or(
+      std::max(defaults.max_num_batched_tokens, step.max_num_seqs));
+  if (step.max_num_seqs > kMost || step.max_num_batched_tokens > kMost) {
     return Invalid(
         "max_num_batched_tokens",
         fmt::format("max_num_seqs and max_num_batched_tokens must be at most {}", kMost));
   }
-  if (plan.max_num_batched_tokens < plan.max_num_seqs) {
+  if (step.max_num_batched_tokens < step.max_num_seqs) {
     if (config.max_num_seqs) {
       return Invalid("max_num_batched_tokens",
                      fmt::format("max_num_batched_tokens ({}) must be greater than or equal to "
                                  "max_num_seqs ({}): every running "
                                  "sequence takes a token of each step",
-                                 plan.max_num_batched_tokens, plan.max_num_seqs));
+                                 step.max_num_batched_tokens, step.max_num_seqs));
     }
-    plan.max_num_seqs = plan.max_num_batched_tokens;
+    step.max_num_seqs = step.max_num_batched_tokens;
     plan.notes.push_back(
-        fmt::format("max_num_seqs is {}, as many as max_num_batched_tokens", plan.max_num_seqs));
+        fmt::format("max_num_seqs is {}, as many as max_num_batched_tokens", step.max_num_seqs));
   }
   return {};
 }
 
 // The longest sequence, below `too_long`, that `blocks` blocks hold.
-int64_t LongestSequence(const EnginePlan& plan, int block_size, int64_t blocks, int64_t too_long) {
+int64_t LongestSequence(const EnginePlan& plan, int64_t blocks, int64_t too_long) {
   int64_t fits = 0;
   while (too_long - fits > 1) {
     const int64_t middle = fits + (too_long - fits) / 2;
-    (plan.BlocksForSequence(middle, block_size) <= blocks ? fits : too_long) = middle;
+    (MostBlocks(plan.scheduler, middle) <= blocks ? fits : too_long) = middle;
   }
   return fits;
 }
 
 // Fills in the bytes for plan.max_model_len.
-Status PlanBytes(const EngineConfig& config, const ModelConfig& model,
-                 const PlanModelFunction& plan_model, EnginePlan& plan) {
+Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, EnginePlan& plan) {
+  const EngineConfig& config = plan.config;
   if (!config.enable_chunked_prefill) {
     if (config.max_num_batched_tokens && *config.max_num_batched_tokens < plan.max_model_len) {
       return Invalid("max_num_batched_tokens",
@@ -206,12 +217,13 @@ Status PlanBytes(const EngineConfig& config, const ModelConfig& model,
                                  *config.max_num_batched_tokens, plan.max_model_len));
     }
     if (!config.max_num_batched_tokens) {
-      plan.max_num_batched_tokens = std::max(
-          {DefaultLimitsOf(plan).max_num_batched_tokens, plan.max_num_seqs, plan.max_model_len});
+      plan.scheduler.max_num_batched_tokens =
+          std::max({StepDefaultsOf(plan).max_num_batched_tokens, plan.scheduler.max_num_seqs,
+                    plan.max_model_len});
     }
   }
   ASSIGN_OR_RETURN(const ModelMemory memory,
-                   plan_model(model, ModelOptionsOf(plan, config), plan.num_threads));
+                   plan_model(model, ModelOptionsOf(plan), plan.num_threads));
   plan.weight_bytes = memory.weight_bytes;
   plan.token_weight_bytes = memory.token_weight_bytes;
   plan.workspace_bytes = memory.workspace_bytes;
@@ -225,6 +237,7 @@ Status PlanBytes(const EngineConfig& config, const ModelConfig& model,
     plan.kv_bytes_per_block =
         memory.kv_bytes_per_block * plan.kv_groups.layers_per_group / plan.kv_groups.num_layers();
   }
+  plan.scheduler.groups = plan.kv_groups.spans;
   return {};
 }
 
@@ -233,7 +246,8 @@ double UtilizationOfAll(const EngineConfig& config) {
 }
 
 // Bytes that the cache may take at most.
-int64_t KvBudget(const EngineConfig& config, const EnginePlan& plan) {
+int64_t KvBudget(const EnginePlan& plan) {
+  const EngineConfig& config = plan.config;
   const int64_t rest = plan.memory.available_bytes - plan.weight_bytes - plan.workspace_bytes;
   if (config.kv_cache_bytes) return *config.kv_cache_bytes;
   if (plan.on_device()) {
@@ -256,12 +270,11 @@ int64_t KvBudget(const EngineConfig& config, const EnginePlan& plan) {
   return std::min(plan.memory.available_bytes / 4, rest - rest / 8);
 }
 
-tl::unexpected<Error> TooSmall(const EngineConfig& config, const EnginePlan& plan, int64_t budget) {
-  const int64_t needed =
-      plan.BlocksForSequence(plan.max_model_len, config.block_size) * plan.kv_bytes_per_block;
-  const int64_t most =
-      LongestSequence(plan, config.block_size,
-                      std::max<int64_t>(0, budget / plan.kv_bytes_per_block), plan.max_model_len);
+tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
+  const EngineConfig& config = plan.config;
+  const int64_t needed = MostBlocks(plan.scheduler, plan.max_model_len) * plan.kv_bytes_per_block;
+  const int64_t most = LongestSequence(plan, std::max<int64_t>(0, budget / plan.kv_bytes_per_block),
+                                       plan.max_model_len);
   const char* option = config.num_blocks_override                      ? "num_gpu_blocks_override"
                        : config.kv_cache_bytes                         ? "kv_cache_memory_bytes"
                        : config.memory_utilization || plan.on_device() ? "gpu_memory_utilization"
@@ -287,7 +300,8 @@ tl::unexpected<Error> TooSmall(const EngineConfig& config, const EnginePlan& pla
 
 // What is asked of a device must be free on it, as vLLM demands: a server that would take what
 // others have left is refused before it disturbs them.
-Status CheckDeviceMemory(const EngineConfig& config, const EnginePlan& plan) {
+Status CheckDeviceMemory(const EnginePlan& plan) {
+  const EngineConfig& config = plan.config;
   const double utilization = UtilizationOfAll(config);
   const auto wanted =
       static_cast<int64_t>(utilization * static_cast<double>(plan.memory.total_bytes));
@@ -303,10 +317,10 @@ Status CheckDeviceMemory(const EngineConfig& config, const EnginePlan& plan) {
               "gpu_memory_utilization");
 }
 
-Status PlanCache(const EngineConfig& config, const ModelConfig& model,
-                 const PlanModelFunction& plan_model, EnginePlan& plan) {
+Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model, EnginePlan& plan) {
+  const EngineConfig& config = plan.config;
   if (plan.on_device()) {
-    RETURN_IF_ERROR(CheckDeviceMemory(config, plan));
+    RETURN_IF_ERROR(CheckDeviceMemory(plan));
   }
   const int64_t fixed = plan.weight_bytes + plan.workspace_bytes;
   if (fixed >= plan.memory.available_bytes) {
@@ -322,27 +336,27 @@ Status PlanCache(const EngineConfig& config, const ModelConfig& model,
                                                               : ""),
                 "model");
   }
-  int64_t budget = KvBudget(config, plan);
+  int64_t budget = KvBudget(plan);
   if (config.num_blocks_override) {
     budget = *config.num_blocks_override * plan.kv_bytes_per_block * plan.kv_groups.num_groups();
   }
   int64_t blocks = std::max<int64_t>(0, budget) / plan.kv_bytes_per_block;
   const bool outright = config.kv_cache_bytes || config.num_blocks_override;
-  if (plan.BlocksForSequence(plan.max_model_len, config.block_size) > blocks) {
-    const int64_t longest = LongestSequence(plan, config.block_size, blocks, plan.max_model_len);
-    if (config.max_model_len || longest < 2) return TooSmall(config, plan, budget);
+  if (MostBlocks(plan.scheduler, plan.max_model_len) > blocks) {
+    const int64_t longest = LongestSequence(plan, blocks, plan.max_model_len);
+    if (config.max_model_len || longest < 2) return TooSmall(plan, budget);
     plan.notes.push_back(fmt::format(
         "max_model_len is {}: the checkpoint allows {}, the KV cache of {} holds no more", longest,
         plan.max_model_len, Bytes(budget)));
     plan.max_model_len = longest;
     // The workspace shrinks with it; the cache keeps its size, and has fewer and larger blocks
     // where a limit of what layers see has become longer than any sequence.
-    RETURN_IF_ERROR(PlanBytes(config, model, plan_model, plan));
+    RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
     blocks = budget / plan.kv_bytes_per_block;
   }
   if (!outright) {
-    blocks = std::min(
-        blocks, plan.max_num_seqs * plan.BlocksForSequence(plan.max_model_len, config.block_size));
+    blocks = std::min(blocks,
+                      plan.scheduler.max_num_seqs * MostBlocks(plan.scheduler, plan.max_model_len));
   }
   plan.num_blocks = blocks;
   plan.kv_bytes = blocks * plan.kv_bytes_per_block;
@@ -362,7 +376,7 @@ Status PlanCache(const EngineConfig& config, const ModelConfig& model,
 
 }  // namespace
 
-std::string KvTypeName(ElementType type) {
+std::string_view DtypeName(ElementType type) {
   switch (type) {
     case ElementType::kF32: return "float32";
     case ElementType::kF16: return "float16";
@@ -371,20 +385,14 @@ std::string KvTypeName(ElementType type) {
   }
 }
 
-int64_t EnginePlan::BlocksForSequence(int64_t tokens, int block_size) const {
-  int64_t blocks = 0;
-  for (const AttentionSpan& span : kv_groups.spans)
-    blocks += MostBlocks(span, tokens, max_num_batched_tokens, block_size);
-  return blocks;
-}
-
-int64_t EnginePlan::KvTokens(int block_size) const {
+int64_t EnginePlan::kv_tokens() const {
   // With one group sequences of any length fill it.
-  if (kv_groups.num_groups() == 1) return num_blocks * block_size;
-  return num_blocks * max_model_len / BlocksForSequence(max_model_len, block_size);
+  if (kv_groups.num_groups() == 1) return num_blocks * config.block_size;
+  return num_blocks * max_model_len / MostBlocks(scheduler, max_model_len);
 }
 
-ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config) {
+ModelOptions ModelOptionsOf(const EnginePlan& plan) {
+  const EngineConfig& config = plan.config;
   ModelOptions options;
   options.compute_type = plan.dtype;
   options.load_format =
@@ -392,10 +400,10 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config) 
   options.dummy_seed = config.seed;
   options.batch_invariant = config.batch_invariant;
   options.kv_type = plan.kv_type;
-  options.activation_format = plan.activation_format;
+  options.activation_format = config.activation_format;
   options.block_size = config.block_size;
-  options.max_rows = plan.max_num_batched_tokens;
-  options.max_slices = plan.max_num_seqs;
+  options.max_rows = plan.scheduler.max_num_batched_tokens;
+  options.max_slices = plan.scheduler.max_num_seqs;
   options.max_context = plan.max_model_len;
   options.max_logit_rows = plan.max_logit_rows();
   return options;
@@ -405,30 +413,17 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
                               const MemoryLimits& memory, const Topology& topology,
                               const PlanModelFunction& plan_model, const DeviceInfo* device) {
   EnginePlan plan;
+  plan.config = config;
   plan.memory = memory;
   if (device != nullptr) plan.device_name = device->name;
-  ASSIGN_OR_RETURN(plan.activation_format, ParseActivationFormat(config.activation_format));
-  ElementType automatic = ElementType::kBF16;
-  if (!plan.on_device() &&
-      plan.activation_format == ModelOptions::ActivationRounding::kCheckpoint &&
-      model.scheme != nullptr && !model.scheme->Method().empty()) {
-    automatic = ElementType::kF32;
-    if (config.dtype == "auto") {
-      plan.notes.push_back(
-          "dtype is float32: with activation_format checkpoint nothing is rounded "
-          "but what the checkpoint's scheme rounds");
-    }
-  }
-  ASSIGN_OR_RETURN(plan.dtype, ParseDtype(config.dtype, automatic, plan.notes));
-  ASSIGN_OR_RETURN(plan.kv_type, ParseKvType(config.kv_cache_dtype, plan.dtype, model,
-                                             plan.on_device(), plan.notes));
+  ASSIGN_OR_RETURN(plan.dtype, PlanDtype(config, model, plan.on_device(), plan.notes));
+  ASSIGN_OR_RETURN(plan.kv_type,
+                   PlanKvType(config, plan.dtype, model, plan.on_device(), plan.notes));
   if (plan.on_device()) {
-    RETURN_IF_ERROR(CheckDeviceTypes(config, plan));
+    RETURN_IF_ERROR(CheckDeviceTypes(plan));
   }
-  RETURN_IF_ERROR(PlanThreads(config, topology, plan));
-  RETURN_IF_ERROR(PlanLimits(config, plan));
-  plan.max_prompt_logit_rows = std::clamp<int64_t>(
-      kPromptLogitBytes / std::max<int64_t>(1, model.vocab_size * int64_t{sizeof(float)}), 32, 256);
+  RETURN_IF_ERROR(PlanThreads(topology, plan));
+  RETURN_IF_ERROR(PlanStep(model, plan));
   plan.max_model_len = config.max_model_len.value_or(model.max_position_embeddings);
   if (config.max_model_len && *config.max_model_len > model.max_position_embeddings) {
     return Invalid("max_model_len",
@@ -439,12 +434,13 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   }
   if (plan.max_model_len < 2)
     return Invalid("max_model_len", "max_model_len must be at least 2: a prompt and an answer");
-  RETURN_IF_ERROR(PlanBytes(config, model, plan_model, plan));
-  RETURN_IF_ERROR(PlanCache(config, model, plan_model, plan));
+  RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
+  RETURN_IF_ERROR(PlanCache(model, plan_model, plan));
   return plan;
 }
 
-std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size) {
+std::vector<std::string> MemoryTable(const EnginePlan& plan) {
+  const int block_size = plan.config.block_size;
   const auto line = [](const char* what, int64_t bytes, const std::string& detail) {
     return fmt::format("  {:<10} {:>12}  {}", what, Bytes(bytes), detail);
   };
@@ -452,12 +448,12 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size) {
   std::vector<std::string> lines;
   lines.push_back("memory plan");
   lines.push_back(
-      line("weights", plan.weight_bytes,
-           plan.dtype == ElementType::kF32 ? "computed in float32" : "computed in bfloat16"));
-  lines.push_back(line("workspace", plan.workspace_bytes,
-                       fmt::format("steps of {} tokens and {} sequences, logits, sampling",
-                                   plan.max_num_batched_tokens, plan.max_num_seqs)));
-  const std::string kv_type = KvTypeName(plan.kv_type);
+      line("weights", plan.weight_bytes, fmt::format("computed in {}", DtypeName(plan.dtype))));
+  lines.push_back(
+      line("workspace", plan.workspace_bytes,
+           fmt::format("steps of {} tokens and {} sequences, logits, sampling",
+                       plan.scheduler.max_num_batched_tokens, plan.scheduler.max_num_seqs)));
+  const std::string_view kv_type = DtypeName(plan.kv_type);
   const std::string what =
       plan.kv_groups.num_groups() == 1
           ? fmt::format("{} blocks of {} tokens in {}: {} tokens, ", plan.num_blocks, block_size,
@@ -466,7 +462,7 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size) {
                         block_size, plan.kv_groups.layers_per_group, plan.kv_groups.num_layers(),
                         kv_type);
   const double sequences =
-      static_cast<double>(plan.KvTokens(block_size)) / static_cast<double>(plan.max_model_len);
+      static_cast<double>(plan.kv_tokens()) / static_cast<double>(plan.max_model_len);
   lines.push_back(
       line("KV cache", plan.kv_bytes,
            what + fmt::format("{:.1f} sequences of {}", sequences, plan.max_model_len)));

@@ -1,5 +1,5 @@
-// Settles an engine's numbers before anything is allocated: types, limits, and how memory is
-// divided.
+// Decides an engine's numbers before anything is allocated: types, limits of a step, and how memory
+// is divided.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,24 @@
 #include "hardware/topology.h"
 #include "models/model.h"
 #include "models/model_config.h"
+#include "scheduler/scheduler.h"
 
 namespace sluice {
 
+// What was asked for, and what was decided from it, the model and the machine. Complete once
+// PlanEngine has returned; the loader, the engine's loop and its core read it.
 struct EnginePlan {
-  ElementType dtype = ElementType::kBF16;
-  ElementType kv_type = ElementType::kBF16;
-  ModelOptions::ActivationRounding activation_format = ModelOptions::ActivationRounding::kAuto;
+  EngineConfig config;
+
+  ElementType dtype = ElementType::kBF16;    // of products: BF16 or F32
+  ElementType kv_type = ElementType::kBF16;  // of the cache: BF16, F16, F32 or F8_E4M3
   int num_threads = 1;
   int64_t max_model_len = 0;
-  int64_t max_num_seqs = 0;
-  int64_t max_num_batched_tokens = 0;
-  int64_t max_prompt_logit_rows = 0;
+  SchedulerLimits scheduler;
   int64_t num_blocks = 0;
 
   int64_t weight_bytes = 0;
-  int64_t token_weight_bytes = 0;  // ModelMemory's
+  int64_t token_weight_bytes = 0;  // as in ModelMemory
   int64_t workspace_bytes = 0;     // activations, logits, sampling
   int64_t kv_bytes = 0;
   int64_t kv_bytes_per_block = 0;  // of one group's layers
@@ -37,12 +39,13 @@ struct EnginePlan {
   MemoryLimits memory;      // of the device where there is one
   std::string device_name;  // "" for the CPU
 
-  std::vector<std::string> notes;  // what was decided for the user, one line each
-  int64_t max_logit_rows() const { return max_num_seqs + max_prompt_logit_rows; }
-  // Blocks that a sequence of `tokens` tokens holds at most, in all groups.
-  int64_t BlocksForSequence(int64_t tokens, int block_size) const;
+  std::vector<std::string> notes;  // choices that the user should know of, one line each
+
+  int64_t max_logit_rows() const {
+    return scheduler.max_num_seqs + scheduler.max_prompt_logit_rows;
+  }
   // Tokens that the cache holds in sequences of max_model_len.
-  int64_t KvTokens(int block_size) const;
+  int64_t kv_tokens() const;
   int64_t total_bytes() const { return weight_bytes + workspace_bytes + kv_bytes; }
   bool on_device() const { return !device_name.empty(); }
 };
@@ -52,35 +55,27 @@ using PlanModelFunction =
 
 // The rules:
 //   max_num_seqs is 256 and max_num_batched_tokens 2048 by default (on devices of 70 GiB and more
-//   1024 and 8192, of 160 GiB 16384); the former never exceeds the latter. Without chunked
+//     1024 and 8192, of 160 GiB 16384); the former never exceeds the latter. Without chunked
 //     prefill a step holds a whole context.
 //   The KV cache is FP8 where the checkpoint says so, unless kv_cache_dtype names another type. 16
-//   bits are float16 in a model with experts.
-//   The cache takes a quarter of the free memory; with memory_utilization F, what is left of F
-//   times the memory this process
-//     may use after weights and workspace; never more than max_num_seqs sequences of max_model_len
-//     can fill, nor than is free. kv_cache_bytes and num_blocks_override set it outright.
-//   On a device, whose memory `memory` then describes, weights, workspace and cache take the
-//   fraction memory_utilization of
-//     all its memory, 0.92 by default, and that much must be free; computing and the cache's 16
-//     bits are bfloat16.
+//     bits are float16 in a model with experts.
+//   The cache takes what EngineConfig says, but never more than max_num_seqs sequences of
+//     max_model_len can fill, nor than is free. On a device, whose memory `memory` then describes,
+//     the fraction that is asked for must be free; computing and the cache's 16 bits are bfloat16.
 //   max_model_len is what the checkpoint allows or, where that is more than the cache holds, the
-//   latter.
-// kInvalidArgument for options that contradict each other or are absurd; kResourceExhausted, with
-// the option that would help, when weights exceed memory or one sequence of a given max_model_len
-// does not fit.
+//     latter.
+// kInvalidArgument for options that contradict each other or are out of range; kResourceExhausted,
+// with the option that would help, when weights exceed memory or one sequence of a given
+// max_model_len does not fit.
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,
                               const PlanModelFunction& plan_model,
                               const DeviceInfo* device = nullptr);
 
 // The options for loading the model under the plan.
-ModelOptions ModelOptionsOf(const EnginePlan& plan, const EngineConfig& config);
-
-// "bfloat16", "float16", "float32" or "fp8".
-std::string KvTypeName(ElementType type);
+ModelOptions ModelOptionsOf(const EnginePlan& plan);
 
 // The plan as a table, a line each.
-std::vector<std::string> MemoryTable(const EnginePlan& plan, int block_size);
+std::vector<std::string> MemoryTable(const EnginePlan& plan);
 
 }  // namespace sluice

@@ -47,10 +47,10 @@ TEST(EnginePlan, AQuarterOfFreeMemoryByDefaultAndTheContextThatFits) {
   ASSERT_EQ(plan->notes.size(), 1u);
   EXPECT_THAT(plan->notes[0], HasSubstr("max_model_len is 8000"));
   EXPECT_EQ(plan->num_threads, 2);
-  EXPECT_EQ(plan->max_num_seqs, 256);
-  EXPECT_EQ(plan->max_num_batched_tokens, 2048);
+  EXPECT_EQ(plan->scheduler.max_num_seqs, kDefaultMaxNumSeqs);
+  EXPECT_EQ(plan->scheduler.max_num_batched_tokens, kDefaultMaxNumBatchedTokens);
   EXPECT_EQ(plan->dtype, ElementType::kBF16);
-  for (const std::string& line : MemoryTable(*plan, 16)) EXPECT_LT(line.size(), 140u);
+  for (const std::string& line : MemoryTable(*plan)) EXPECT_LT(line.size(), 140u);
 }
 
 TEST(EnginePlan, TheCacheNeverExceedsWhatTheSequencesCouldUse) {
@@ -118,13 +118,13 @@ TEST(EnginePlan, BudgetsThatContradictEachOther) {
   config.max_num_batched_tokens = 64;
   const auto adjusted = Plan(config);
   ASSERT_TRUE(adjusted);
-  EXPECT_EQ(adjusted->max_num_seqs, 64) << "the default follows, and says so";
+  EXPECT_EQ(adjusted->scheduler.max_num_seqs, 64) << "the default follows, and says so";
   EXPECT_THAT(adjusted->notes[0], HasSubstr("max_num_seqs is 64"));
   config.max_num_seqs = 65;
   EXPECT_EQ(Plan(config).error().code, ErrorCode::kInvalidArgument);
   config = {};
   config.enable_chunked_prefill = false;
-  EXPECT_EQ(Plan(config)->max_num_batched_tokens, 8000) << "a step holds a whole context";
+  EXPECT_EQ(Plan(config)->scheduler.max_num_batched_tokens, 8000) << "a step holds a whole context";
   config.max_num_batched_tokens = 100;
   config.max_num_seqs = 4;
   config.max_model_len = 4096;
@@ -139,7 +139,7 @@ TEST(EnginePlan, AbsurdValuesAreRefused) {
   config.num_threads = -1;
   EXPECT_EQ(Plan(config).error().param, "threads");
   config = {};
-  config.dtype = "int7";
+  config.dtype = ElementType::kI8;
   EXPECT_EQ(Plan(config).error().param, "dtype");
   config = {};
   config.block_size = 0;
@@ -151,12 +151,12 @@ TEST(EnginePlan, AbsurdValuesAreRefused) {
 
 TEST(EnginePlan, Types) {
   EngineConfig config;
-  config.dtype = "float32";
+  config.dtype = ElementType::kF32;
   EXPECT_EQ(Plan(config)->kv_type, ElementType::kF32);
-  config.kv_cache_dtype = "bfloat16";
+  config.kv_cache_dtype = ElementType::kBF16;
   EXPECT_EQ(Plan(config)->kv_type, ElementType::kBF16);
   config = {};
-  config.dtype = "float16";
+  config.dtype = ElementType::kF16;
   EXPECT_EQ(Plan(config)->dtype, ElementType::kBF16);
   EXPECT_THAT(Plan(config)->notes[0], HasSubstr("runs as bfloat16"));
 }
@@ -192,12 +192,12 @@ TEST(EnginePlan, LayersThatSeeAChunkLeaveRoomForLongerSequences) {
   EXPECT_EQ(plan->num_blocks, 4000);
   // Three groups hold (8191 + 2048) / 16 = 640 blocks each, one all the others.
   EXPECT_EQ(plan->max_model_len, (4000 - 3 * 640) * 16);
-  EXPECT_EQ(plan->kv_groups.num_groups(), 4);
-  EXPECT_EQ(plan->BlocksForSequence(plan->max_model_len, 16), 4000);
-  const std::vector<std::string> table = MemoryTable(*plan, 16);
+  EXPECT_EQ(plan->scheduler.groups.size(), 4u);
+  EXPECT_EQ(MostBlocks(plan->scheduler, plan->max_model_len), 4000);
+  const std::vector<std::string> table = MemoryTable(*plan);
   EXPECT_THAT(table[3], HasSubstr("4000 blocks of 16 tokens and 12 of 48 layers"));
   EXPECT_THAT(table[3], HasSubstr("1.0 sequences of 33280"));
-  EXPECT_EQ(plan->KvTokens(16), 33280);
+  EXPECT_EQ(plan->kv_tokens(), 33280);
   EngineConfig config;
   config.num_blocks_override = 700;
   EXPECT_EQ(PlanChunked(config)->num_blocks, 2800) << "of a quarter of the layers each";
@@ -219,23 +219,19 @@ TEST(EnginePlan, SequencesShorterThanAChunkNeedNoGroups) {
 
 TEST(EnginePlan, TheTypeOfTheCache) {
   EngineConfig config;
-  for (const char* name : {"fp8", "fp8_e4m3"}) {
-    config.kv_cache_dtype = name;
-    EXPECT_EQ(Plan(config)->kv_type, ElementType::kF8E4M3) << name;
-  }
-  EXPECT_THAT(MemoryTable(*Plan(config), 16)[3], HasSubstr("tokens in fp8"));
-  config.kv_cache_dtype = "fp8_e5m2";
+  config.kv_cache_dtype = ElementType::kF8E4M3;
+  EXPECT_EQ(Plan(config)->kv_type, ElementType::kF8E4M3);
+  EXPECT_THAT(MemoryTable(*Plan(config))[3], HasSubstr("tokens in fp8"));
+  config.kv_cache_dtype = ElementType::kF8E5M2;
   const auto refused = Plan(config);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().param, "kv_cache_dtype");
-  EXPECT_THAT(refused.error().message, HasSubstr("fp8_e4m3, got \"fp8_e5m2\""));
-  config.kv_cache_dtype = "float16";
+  EXPECT_THAT(refused.error().message, HasSubstr("fp8_e4m3, got F8_E5M2"));
+  config.kv_cache_dtype = ElementType::kF16;
   EXPECT_EQ(Plan(config)->kv_type, ElementType::kF16);
   config = {};
-  config.dtype = "float32";
+  config.dtype = ElementType::kF32;
   EXPECT_EQ(Plan(config)->kv_type, ElementType::kF32);
-  config.activation_format = "int3";
-  EXPECT_EQ(Plan(config).error().param, "activation_format");
 }
 
 // 100 GiB, all free but 1.
@@ -256,9 +252,9 @@ TEST(EnginePlanOnDevice, TakesAShareOfAllMemory) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->kv_bytes, int64_t{94208 - 256 - 110} * kMiB) << "0.92 of 100 GiB";
   EXPECT_EQ(plan->workspace_bytes, 10 * kMiB) << "the host's logits are not the device's";
-  EXPECT_EQ(plan->max_num_seqs, 1024);
-  EXPECT_EQ(plan->max_num_batched_tokens, 8192);
-  EXPECT_THAT(MemoryTable(*plan, 16)[5], HasSubstr("on NVIDIA H200"));
+  EXPECT_EQ(plan->scheduler.max_num_seqs, 1024);
+  EXPECT_EQ(plan->scheduler.max_num_batched_tokens, 8192);
+  EXPECT_THAT(MemoryTable(*plan)[5], HasSubstr("on NVIDIA H200"));
   EngineConfig config;
   config.memory_utilization = 0.5;
   EXPECT_EQ(PlanOnDevice(config)->kv_bytes, int64_t{50 * 1024 - 256 - 110} * kMiB);
@@ -290,14 +286,14 @@ TEST(EnginePlanOnDevice, AShareThatLeavesNoCacheSaysWhatTakesIt) {
 
 TEST(EnginePlanOnDevice, ComputesInBfloat16) {
   EngineConfig config;
-  config.activation_format = "checkpoint";
+  config.activation_format = ModelOptions::ActivationRounding::kCheckpoint;
   EXPECT_EQ(PlanOnDevice(config)->dtype, ElementType::kBF16);
-  config.dtype = "float32";
+  config.dtype = ElementType::kF32;
   EXPECT_EQ(PlanOnDevice(config).error().param, "dtype");
   config = {};
-  config.kv_cache_dtype = "float16";
+  config.kv_cache_dtype = ElementType::kF16;
   EXPECT_EQ(PlanOnDevice(config).error().param, "kv_cache_dtype");
-  config.kv_cache_dtype = "fp8";
+  config.kv_cache_dtype = ElementType::kF8E4M3;
   EXPECT_EQ(PlanOnDevice(config)->kv_type, ElementType::kF8E4M3);
 }
 
@@ -324,7 +320,7 @@ TEST(EnginePlanOnDevice, Llama70BInFp8OnOneH200) {
   const auto plan = PlanEngine(config, *model, memory, topology, plan_model, &device);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->kv_type, ElementType::kF8E4M3);
-  EXPECT_EQ(plan->max_num_batched_tokens, 8192);
+  EXPECT_EQ(plan->scheduler.max_num_batched_tokens, 8192);
   // By hand: products of E4M3 and a factor for each of their rows, both tables in BF16, norms, and
   // padding; 163,840 bytes of keys and values a token.
   const int64_t products = 80 * int64_t{8192} * (10240 + 8192 + 57344 + 28672);

@@ -38,7 +38,9 @@ class Reference {
   Expected Sequence(const Request& request, uint64_t seed) {
     const SamplingParams& params = request.sampling;
     Expected expected;
-    std::vector<int32_t> ends = kEndTokens;
+    std::vector<int32_t> end_tokens = kEndTokens;
+    end_tokens.insert(end_tokens.end(), request.end_tokens.begin(), request.end_tokens.end());
+    std::vector<int32_t> ends = end_tokens;
     ends.insert(ends.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
     SequenceSampling sampling{&params, seed, std::move(ends), {}};
     std::vector<int32_t> tokens = request.prompt;
@@ -60,7 +62,7 @@ class Reference {
       if (params.logprobs) expected.logprobs.push_back(job.logprobs);
       const auto count = static_cast<int64_t>(expected.tokens.size());
       const bool may_end = count > params.min_tokens;
-      if (may_end && !params.ignore_eos && is_in(job.token, kEndTokens)) {
+      if (may_end && !params.ignore_eos && is_in(job.token, end_tokens)) {
         expected.finish = FinishReason::kStop;
       } else if (may_end && is_in(job.token, params.stop_token_ids)) {
         expected.finish = FinishReason::kStop;
@@ -215,8 +217,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   bool OneIn(unsigned count) { return random_() % count == 0; }
 
   void Open() {
-    CoreOptions options;
-    SchedulerLimits& limits = options.limits;
+    plan_ = {};
+    SchedulerLimits& limits = plan_.scheduler;
     limits.block_size = static_cast<int>(Pick(1, 5));
     limits.max_num_seqs = Pick(1, 10);
     limits.max_num_batched_tokens = std::max(limits.max_num_seqs, Pick(2, 40));
@@ -231,18 +233,17 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
       if (!OneIn(4)) (OneIn(2) ? group.chunk : group.window) = Pick(1, 30);
       limits.groups.push_back(group);
     }
-    options.num_blocks = MostBlocks(limits, kMaxModelLen) + Pick(0, 40);
-    options.enable_prefix_caching = caches_ = !OneIn(4);
-    options.eos_token_ids = kEndTokens;
-    model_ = std::make_unique<FakeModel>(limits.block_size, options.num_blocks, limits.groups);
+    plan_.num_blocks = MostBlocks(limits, kMaxModelLen) + Pick(0, 40);
+    plan_.config.enable_prefix_caching = caches_ = !OneIn(4);
+    model_ = std::make_unique<FakeModel>(limits.block_size, plan_.num_blocks, limits.groups);
     model_->draws = OneIn(2);
     kernels::KvLayout layout;
     layout.num_kv_heads = 1;
     layout.head_dim = 32;
     layout.block_size = limits.block_size;
-    cache_ = std::make_unique<KvCache>(*KvCache::Allocate(layout, 1, options.num_blocks));
+    cache_ = std::make_unique<KvCache>(*KvCache::Allocate(layout, 1, plan_.num_blocks));
     core_ = *EngineCore::Create(
-        *model_, *cache_, pool_, options, &account_,
+        plan_, *model_, *cache_, pool_, &account_,
         [this](const ActiveRequest& request) { ++asked_.at(request.handle - 1)->num_ends; },
         [this] { ++num_failed_steps_; });
   }
@@ -288,6 +289,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     request.num_sequences = OneIn(3) ? static_cast<int>(Pick(2, 5)) : 1;
     request.priority = Pick(-2, 2);
     if (OneIn(6)) request.cache_salt = "salt";
+    if (OneIn(6)) request.end_tokens = {static_cast<int32_t>(Pick(0, 20))};
     request.use_prefix_cache = !OneIn(6);
     const uint64_t seed = random_();
     for (int i = 0; i < request.num_sequences; ++i) {
@@ -405,6 +407,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   ThreadPool pool_{1};
   std::unique_ptr<FakeModel> model_;
   std::unique_ptr<KvCache> cache_;
+  EnginePlan plan_;
   std::unique_ptr<EngineCore> core_;
 };
 

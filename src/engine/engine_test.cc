@@ -169,6 +169,37 @@ TEST(Engine, EndTokensStopTokensAndMinTokens) {
   EXPECT_EQ(sink->sequences[0].finish, FinishReason::kLength);
 }
 
+// The tokenizer's end-of-sequence token may be another than that of config.json.
+TEST(Engine, EndTokensOfARequestEndIt) {
+  FakeEngine fake({});
+  const std::vector<int32_t> prompt = Prompt(1, 10);
+  const std::vector<int32_t> answer = FakeModel::Greedy(prompt, 10);
+  const auto ask = [&](const SamplingParams& params) {
+    Request request;
+    request.prompt = prompt;
+    request.sampling = params;
+    request.end_tokens = {answer[3]};
+    auto sink = std::make_shared<CollectingSink>();
+    request.sink = sink;
+    EXPECT_TRUE(fake.engine->Submit(std::move(request)));
+    EXPECT_TRUE(sink->WaitForEnd());
+    return sink;
+  };
+  const auto first = std::find(answer.begin(), answer.end(), answer[3]) + 1;
+  const auto ended = ask(GreedyFor(10));
+  EXPECT_EQ(ended->tokens(), std::vector<int32_t>(answer.begin(), first));
+  EXPECT_EQ(ended->sequences[0].finish, FinishReason::kStop);
+  EXPECT_FALSE(ended->sequences[0].stop_token.has_value());
+  SamplingParams params = GreedyFor(10);
+  params.ignore_eos = true;
+  EXPECT_EQ(ask(params)->tokens(), answer);
+  params = GreedyFor(10);
+  params.min_tokens = 10;  // it is not drawn before
+  const auto masked = ask(params);
+  EXPECT_EQ(masked->tokens().size(), 10u);
+  EXPECT_EQ(std::count(masked->tokens().begin(), masked->tokens().end(), answer[3]), 0);
+}
+
 // A list of stop tokens may be as long as the vocabulary, and a request have thousands of
 // sequences.
 TEST(Engine, SequencesShareTheListOfTheirEndTokens) {
@@ -176,7 +207,8 @@ TEST(Engine, SequencesShareTheListOfTheirEndTokens) {
   request.prompt = {1};
   request.num_sequences = 2;
   request.sampling.stop_token_ids = {7, 8};
-  const auto active = MakeActiveRequest(1, std::move(request), {64, 100}, {63}, 0, false);
+  const auto active =
+      MakeActiveRequest(1, std::move(request), {64, 100}, std::vector<int32_t>{63}, 0, false);
   const SharedList<int32_t>& first = active->sequences[0]->sampling.end_tokens;
   EXPECT_EQ(std::vector<int32_t>(first.begin(), first.end()), (std::vector<int32_t>{63, 7, 8}));
   EXPECT_EQ(first.data(), active->sequences[1]->sampling.end_tokens.data());
@@ -362,6 +394,38 @@ TEST(Engine, C9DrainLetsRunningRequestsFinish) {
   ASSERT_TRUE(sink->WaitForEnd());
   EXPECT_EQ(sink->tokens().size(), 50u);
   EXPECT_TRUE(fake.WaitForIdle());
+}
+
+// Each step of a beam search is a request of its own.
+TEST(Engine, C9AnAnswerThatHasBegunMayContinueDuringTheDrain) {
+  FakeEngine fake({.loop = {.drain_seconds = 300}});
+  const auto submit = [&](bool continues, const std::shared_ptr<CollectingSink>& sink) {
+    Request request;
+    request.prompt = Prompt(1, 10);
+    request.sampling = GreedyFor(1);
+    request.sink = sink;
+    request.continues_answer = continues;
+    return fake.engine->Submit(std::move(request));
+  };
+  fake.engine->BeginShutdown();
+  for (int step = 0; step < 3; ++step) {
+    const auto sink = std::make_shared<CollectingSink>();
+    ASSERT_TRUE(submit(true, sink));
+    ASSERT_TRUE(sink->WaitForEnd());
+    EXPECT_EQ(sink->sequences[0].finish, FinishReason::kLength);
+  }
+  const auto other = submit(false, std::make_shared<CollectingSink>());
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::kUnavailable);
+  EXPECT_TRUE(fake.WaitForIdle());
+
+  FakeEngine late({.loop = {.drain_seconds = 0}});
+  late.engine->BeginShutdown();
+  Request request;
+  request.prompt = Prompt(1, 10);
+  request.sink = std::make_shared<CollectingSink>();
+  request.continues_answer = true;
+  EXPECT_FALSE(late.engine->Submit(std::move(request))) << "not for ever";
 }
 
 TEST(Engine, C9AfterTheGraceTimeTheRestIsAborted) {

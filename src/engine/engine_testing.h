@@ -1,5 +1,5 @@
-// For tests: a model without weights whose answers show every mistake with the cache, and a sink
-// that collects.
+// For tests: a model without weights whose answers reveal every error in the cache, and a sink that
+// collects.
 #pragma once
 
 #include <atomic>
@@ -281,7 +281,7 @@ struct FakeEngine {
     std::vector<AttentionSpan> groups = {AttentionSpan{}};
     int num_threads = 1;
     bool has_device = false;  // that nothing runs on
-    LoopOptions loop = {};
+    LoopLimits loop = {};
   };
 
   explicit FakeEngine(Options options) {
@@ -304,16 +304,18 @@ struct FakeEngine {
     info.model = model->config();
     info.max_model_len = options.max_model_len;
     info.max_num_seqs = options.max_num_seqs;
-    CoreOptions core;
-    core.limits.block_size = options.block_size;
-    core.limits.max_num_batched_tokens = options.max_num_batched_tokens;
-    core.limits.max_num_seqs = options.max_num_seqs;
-    core.limits.max_prompt_logit_rows = options.max_prompt_logit_rows;
-    core.limits.groups = options.groups;
-    core.num_blocks = options.num_blocks;
-    core.enable_prefix_caching = options.prefix_caching;
-    core.eos_token_ids = {FakeModel::kEos};
-    engine = *EngineLoop::Start(std::move(parts), info, core, options.loop, &observer);
+    info.end_tokens = {FakeModel::kEos};
+    EnginePlan plan;
+    plan.config.enable_prefix_caching = options.prefix_caching;
+    plan.config.loop = options.loop;
+    plan.scheduler.block_size = options.block_size;
+    plan.scheduler.max_num_batched_tokens = options.max_num_batched_tokens;
+    plan.scheduler.max_num_seqs = options.max_num_seqs;
+    plan.scheduler.max_prompt_logit_rows = options.max_prompt_logit_rows;
+    plan.scheduler.chunked_prefill = true;
+    plan.scheduler.groups = options.groups;
+    plan.num_blocks = options.num_blocks;
+    engine = *EngineLoop::Start(std::move(parts), info, std::move(plan), &observer);
   }
 
   Result<RequestHandle> Submit(std::vector<int32_t> prompt, SamplingParams params,

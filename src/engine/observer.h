@@ -1,4 +1,4 @@
-// What the engine reports of itself, for metrics and logs.
+// Statistics of the engine, for metrics and logs.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// After every step; and once with no tokens when the engine falls idle, so that gauges return to
+// Of every step; and once with no tokens when the engine becomes idle, so that gauges return to
 // zero.
 struct StepStats {
   int64_t running = 0;
@@ -42,8 +42,8 @@ struct RequestStats {
   std::optional<double> first_token_seconds;  // arrival to first token; none if there was no token
 };
 
-// Called on the engine's thread; must not block. What a step adds is told here before the sinks
-// hear of it: who has an answer finds it counted.
+// Called on the engine's thread; must not block. A step is reported here before its results go to
+// the sinks, so that an answer is counted when it arrives.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;

@@ -187,7 +187,7 @@ TEST(EngineCreate, SaysItsPlanAndLoadsAnyShapeWithoutWeights) {
   auto engine = Engine::Create(config, hooks);
   ASSERT_TRUE(engine) << engine.error().message;
   EXPECT_GE(plan.size(), 6u);
-  EXPECT_EQ((*engine)->info().dtype, "bfloat16");
+  EXPECT_EQ((*engine)->info().dtype, ElementType::kBF16);
   EXPECT_FALSE((*engine)->info().isa.empty());
   const auto sink = std::make_shared<CollectingSink>();
   Request request;
@@ -219,8 +219,6 @@ TEST(EngineCreate, NamesWhatIsMissing) {
   const auto engine = Engine::Create(config, {});
   ASSERT_FALSE(engine);
   EXPECT_NE(engine.error().message.find("/nonexistent/model"), std::string::npos);
-  config.cpu_isa = "z80";
-  EXPECT_EQ(Engine::Create(config, {}).error().code, ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

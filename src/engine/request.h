@@ -14,21 +14,24 @@
 
 namespace sluice {
 
+// Of one request.
+inline constexpr int kMaxSequences = 16384;
+
 enum class FinishReason {
-  kStop,    // an end token, a stop token, or StopSequence()
+  kStop,    // an end-of-sequence token, a stop token, or StopSequence()
   kLength,  // max_tokens or the context
   kAbort,   // the client went away or the server shut down
   kError,
 };
 
-// News of one sequence of a request. Tokens come in order; the last update has `finish`.
+// New tokens of one sequence of a request, in order; the last update has `finish`.
 struct SequenceUpdate {
   int sequence = 0;  // [0, n)
   std::vector<int32_t> tokens;
   std::vector<TokenLogprobs> logprobs;  // one a token where asked for
   std::optional<FinishReason> finish;
-  std::optional<int32_t>
-      stop_token;  // the stop_token_ids entry that ended it (not set for an end-of-sequence token)
+  // The entry of stop_token_ids that ended it; not set for an end-of-sequence token.
+  std::optional<int32_t> stop_token;
 };
 
 // Sent once a request, before or with its first tokens.
@@ -39,9 +42,9 @@ struct PromptResult {
   std::vector<std::optional<TokenLogprobs>> logprobs;
 };
 
-// Where a request's news goes. Called on the engine's thread, in order, until OnUpdate with the
-// finish of the last sequence or OnError, and never after; must not block (hand the news to a
-// queue).
+// Receives the results of a request. Called on the engine's thread, in order, until OnUpdate with
+// the finish of the last sequence or OnError, and never after. Must not block: implementations put
+// the results into a queue.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
@@ -55,10 +58,15 @@ struct Request {
   std::string id;               // for the log
   std::vector<int32_t> prompt;  // >= 1 tokens, inside the vocabulary
   SamplingParams sampling;
+  // End-of-sequence tokens besides those of the model: the tokenizer's.
+  SharedList<int32_t> end_tokens;
   int num_sequences = 1;   // n
   int64_t priority = 0;    // smaller is sooner; counts under the priority policy
   std::string cache_salt;  // prefixes are shared only between requests of equal salt
   bool use_prefix_cache = true;
+  // It continues an answer that has begun (the next step of a beam search): it is accepted during a
+  // drain too.
+  bool continues_answer = false;
   std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
   std::shared_ptr<RequestSink> sink;
 };

@@ -73,11 +73,12 @@ StepInput Describe(const StepShape& shape, int64_t num_groups, int block_size, S
 
 Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits& limits) {
   const auto begin = std::chrono::steady_clock::now();
+  const int block_size = cache.slots().front().layout.block_size;
   StepMemory memory;
   const std::vector<StepShape> shapes = ShapesWithin(limits);
   for (StepShape shape : shapes) {
     if (!model.draws_tokens()) shape.draws = false;
-    const StepInput input = Describe(shape, cache.num_groups(), limits.block_size, memory);
+    const StepInput input = Describe(shape, cache.num_groups(), block_size, memory);
     memory.logits.resize(memory.logit_rows.size() * static_cast<size_t>(model.config().vocab_size));
     try {
       model.Forward(pool, input, cache, memory.logits.data());

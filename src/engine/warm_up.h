@@ -1,4 +1,4 @@
-// The first steps of a model on a device, before any request's.
+// Steps of a model on a device before the first request.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,13 @@ struct WarmUpLimits {
   int64_t max_rows = 256;   // of a warm-up step; at most ModelOptions's
   int64_t max_slices = 64;  // likewise
   int64_t max_context = 4096;
-  int block_size = 16;
 };
 
-// Runs steps of the kinds that requests bring: prompts, one token of few and of many sequences, a
-// long context, tokens drawn and logits kept. A driver loads a kernel's code, and the memory that
-// it needs, when it is launched first: here instead of in somebody's request. Afterwards the first
-// block of `cache` holds nonsense. kInternal, with what the model says, where a step fails: then no
-// request would succeed.
+// Runs steps of the kinds that requests cause: prompts, one token of few and of many sequences, a
+// long context, tokens drawn and logits kept. A driver loads a kernel's code, and allocates the
+// memory that it needs, at the kernel's first launch: here instead of during the first request.
+// Afterwards the content of the first block of `cache` is undefined. kInternal, with what the model
+// says, where a step fails: then no request would succeed.
 Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits& limits);
 
 }  // namespace sluice

@@ -69,9 +69,7 @@ TEST(WarmUp, RunsStepsOfAllKindsWithinTheLimits) {
   RecordingModel model(/*draws=*/true);
   ThreadPool pool(1);
   KvCache cache = CacheOf(2);
-  ASSERT_TRUE(
-      WarmUp(model, pool, cache,
-             {.max_rows = 256, .max_slices = 64, .max_context = 500, .block_size = kBlockSize}));
+  ASSERT_TRUE(WarmUp(model, pool, cache, {.max_rows = 256, .max_slices = 64, .max_context = 500}));
   EXPECT_THAT(model.all_rows, ::testing::IsSupersetOf({1, 2, 17, 33, 64, 256}));
   EXPECT_EQ(*model.all_rows.rbegin(), 256);
   EXPECT_EQ(*model.all_slices.rbegin(), 64);
@@ -83,8 +81,7 @@ TEST(WarmUp, TheSmallestLimitsAreKept) {
   RecordingModel model(/*draws=*/false);
   ThreadPool pool(1);
   KvCache cache = CacheOf(1);
-  ASSERT_TRUE(WarmUp(model, pool, cache,
-                     {.max_rows = 1, .max_slices = 1, .max_context = 1, .block_size = kBlockSize}));
+  ASSERT_TRUE(WarmUp(model, pool, cache, {.max_rows = 1, .max_slices = 1, .max_context = 1}));
   EXPECT_EQ(model.all_rows, std::set<int64_t>{1});
   EXPECT_EQ(model.longest, 1);
   EXPECT_EQ(model.num_drawing, 0);
@@ -132,7 +129,7 @@ TEST(WarmUp, AStepThatFailsIsToldAtStart) {
   model.fails_at = 33;
   ThreadPool pool(1);
   KvCache cache = CacheOf(1);
-  const Status status = WarmUp(model, pool, cache, {.block_size = kBlockSize});
+  const Status status = WarmUp(model, pool, cache, {});
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, ErrorCode::kInternal);
   EXPECT_THAT(status.error().message,

@@ -67,7 +67,8 @@ class FakeEngine : public Engine {
   const EngineInfo& info() const override { return info_; }
 
   Result<RequestHandle> Submit(Request request) override {
-    if (shutting_down_) return Fail(ErrorCode::kUnavailable, "the engine is shutting down");
+    if (shutting_down_ && !request.continues_answer)
+      return Fail(ErrorCode::kUnavailable, "the engine is shutting down");
     Running running;
     running.script = script(request);
     std::lock_guard lock(mutex_);

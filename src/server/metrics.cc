@@ -311,7 +311,7 @@ void Metrics::AppendCacheConfig(MetricsText& out) const {
   const int64_t tokens = info_.kv_tokens;
   std::vector<std::pair<std::string, std::string>> labels = {
       {"block_size", std::to_string(info_.block_size)},
-      {"cache_dtype", info_.kv_cache_dtype},
+      {"cache_dtype", std::string(DtypeName(info_.kv_cache_dtype))},
       {"enable_prefix_caching", boolean(config_.enable_prefix_caching)},
       {"engine", "0"},
       {"gpu_memory_utilization",
@@ -513,7 +513,7 @@ std::string Metrics::ThroughputLine() {
       "tokens/s, Running: {} reqs, "
       "Waiting: {} reqs, {} KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
       static_cast<double>(prompt) / seconds, static_cast<double>(generation) / seconds,
-      last_.running, last_.waiting, info_.device == "cuda" ? "GPU" : "CPU", usage, hits);
+      last_.running, last_.waiting, info_.device == DeviceKind::kCuda ? "GPU" : "CPU", usage, hits);
 }
 
 }  // namespace sluice

@@ -68,6 +68,26 @@ TEST_F(ServerLifeTest, DrainsAndEnds) {
   EXPECT_EQ(code, 0);
 }
 
+// Its steps are requests of their own to the engine.
+TEST_F(ServerLifeTest, ABeamSearchThatHasBegunEndsDuringTheDrain) {
+  engine_.script = [](const Request&) { return FakeEngine::Script{{82}}; };
+  engine_.Hold(true);
+  Start();
+  std::thread running([&] { server_->Run(); });
+  const std::string body =
+      R"({"prompt":"a","max_tokens":5,"n":2,"temperature":0,"use_beam_search":true})";
+  Socket busy(server_->port());
+  busy.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
+            body);
+  ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 1; }));
+  server_->BeginDrain();
+  engine_.Hold(false);
+  const std::string answer = busy.ReadAll();
+  EXPECT_THAT(answer, HasSubstr("200 OK"));
+  EXPECT_THAT(answer, HasSubstr(R"("completion_tokens":10)"));
+  running.join();
+}
+
 // Once Run() has returned the engine may go: whoever closes, all is closed by then.
 TEST_F(ServerLifeTest, StopsWhileItBeginsToRun) {
   for (int i = 0; i < 30; ++i) {

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "server/server_testing.h"
+#include "tokenizer/tokenizer.h"
 
 namespace sluice {
 namespace {
@@ -50,6 +51,16 @@ TEST_F(ServerTest, Completion) {
   const Request request = engine_.requests().at(0);
   EXPECT_EQ(request.sampling.temperature, 0);
   EXPECT_EQ(request.sampling.max_tokens, 4);
+}
+
+// config.json may name another one: vLLM stops at both.
+TEST_F(ServerTest, TheTokenizersEndTokenEndsAnswers) {
+  engine_.mutable_info().end_tokens = {7};
+  Start();
+  ASSERT_EQ(Complete("\"max_tokens\":4").status, 200);
+  const int32_t end = *(*Tokenizer::Load(kServerTestModel))->TokenToId("<|eot_id|>");
+  const Request request = engine_.requests().at(0);
+  EXPECT_THAT(request.end_tokens, testing::UnorderedElementsAre(7, end));
 }
 
 TEST_F(ServerTest, StreamedCompletion) {

@@ -93,6 +93,7 @@ class GenerationImpl : public Generation {
       request.id = request_.id;
       request.prompt = std::move(request_.prompts[prompt].tokens);
       request.sampling = std::move(request_.sampling[prompt]);
+      request.end_tokens = model_->end_tokens;
       request.num_sequences = request_.n;
       request.priority = request_.priority;
       request.cache_salt = request_.cache_salt;

@@ -133,9 +133,7 @@ Result<std::shared_ptr<const ModelContext>> ModelContext::Load(
   context->names = config.served_model_names;
   if (context->names.empty()) context->names.push_back(config.model_argument);
   context->max_model_len = info.max_model_len;
-  context->end_tokens = info.generation.eos_token_ids;
-  context->end_tokens.insert(context->end_tokens.end(), info.model.eos_token_ids.begin(),
-                             info.model.eos_token_ids.end());
+  context->end_tokens = info.end_tokens;
   if (const auto eos = tokenizer.eos_token()) {
     if (const auto id = tokenizer.TokenToId(*eos)) context->end_tokens.push_back(*id);
   }
@@ -146,9 +144,9 @@ Result<std::shared_ptr<const ModelContext>> ModelContext::Load(
   }
   context->max_prompt_characters = longest * static_cast<size_t>(info.max_model_len);
   ASSIGN_OR_RETURN(context->defaults, ResolveDefaults(config, info.generation));
-  const std::string settings =
-      fmt::format("{}|{}|{}|{}|{}|{}", config.model_argument, info.max_model_len, info.dtype,
-                  info.kv_cache_dtype, info.isa, config.override_generation_config);
+  const std::string settings = fmt::format(
+      "{}|{}|{}|{}|{}|{}", config.model_argument, info.max_model_len, DtypeName(info.dtype),
+      DtypeName(info.kv_cache_dtype), info.isa, config.override_generation_config);
   if (config.fingerprint_mode == "custom") {
     context->fingerprint = config.fingerprint_value;
   } else if (config.fingerprint_mode != "none") {

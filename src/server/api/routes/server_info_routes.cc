@@ -57,8 +57,8 @@ json::Value Settings(const ServerConfig& config, const EngineInfo& info) {
   json::Value result{json::Value::Object{}};
   result.Set("model", config.model_argument);
   result.Set("architecture", info.model.architecture);
-  result.Set("dtype", info.dtype);
-  result.Set("kv_cache_dtype", info.kv_cache_dtype);
+  result.Set("dtype", std::string(DtypeName(info.dtype)));
+  result.Set("kv_cache_dtype", std::string(DtypeName(info.kv_cache_dtype)));
   result.Set("max_model_len", info.max_model_len);
   result.Set("max_num_seqs", info.max_num_seqs);
   result.Set("max_num_batched_tokens", info.max_num_batched_tokens);
