@@ -51,7 +51,7 @@ PrefixCursor PrefixIndex::Start(std::string_view salt) const {
 }
 
 PrefixHash PrefixIndex::Extend(const PrefixHash& parent, std::span<const int32_t> tokens) const {
-  // The tokens' own hash first, then one over (parent, that): no copy of the tokens.
+  // A hash of (parent, hash of the tokens), so that the tokens need not be copied.
   const PrefixHash pair[2] = {parent, Hash(secret_, tokens.data(), tokens.size_bytes())};
   return Hash(secret_, pair, sizeof(pair));
 }

@@ -76,7 +76,7 @@ bool IsBlank(const std::string& line) {
   return line.find_first_not_of(" \t\r") == std::string::npos;
 }
 
-// Lines in, answers out in the same order.
+// Passes lines to the workers and writes their answers in the order of the lines.
 class Lines {
  public:
   Lines(std::istream& in, std::ostream& out, int64_t ahead) : in_(in), out_(out), ahead_(ahead) {}
@@ -86,7 +86,7 @@ class Lines {
   bool Next(std::string& line, int64_t& number) {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return next_read_ - next_written_ < ahead_; });
-    // Answers that cannot be written are not worth the time.
+    // Once writing has failed, further answers would be lost.
     while (out_ && too_long_ == 0) {
       const LineEnd end = ReadLine(in_, line);
       if (end == LineEnd::kInput) break;

@@ -192,8 +192,8 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
                          [&](int64_t done) { progress.Update(done); }, interrupt.fd()));
   }
   if (plan.profile) {
-    interrupt
-        .Clear();  // the profile of an interrupted load is worth waiting for, unless told again
+    // The profile of an interrupted load is still fetched, until a second interrupt.
+    interrupt.Clear();
     Profile(plan, "/stop_profile", interrupt.fd());
   }
   outcome.metrics = bench::ComputeMetrics(

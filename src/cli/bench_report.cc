@@ -22,7 +22,7 @@ double Median(const std::vector<BatchResult>& runs, Get get) {
   return MedianOf(std::move(values));
 }
 
-// What both forms of the report are made of: medians over the runs.
+// The values that both forms of the report show: medians over the runs.
 struct Figures {
   double seconds, prefill_seconds, prefill_tokens_per_second, prefill_flops_per_second;
   double decode_tokens_per_second, decode_steps_per_second, decode_bytes_per_second;
@@ -92,7 +92,7 @@ std::string BenchReport::Text() const {
         bound.read_bytes_per_second / 1e9, bound.amx_bf16_flops_per_second / 1e9,
         bound.avx512_bf16_flops_per_second / 1e9, bound.f32_flops_per_second / 1e9);
   }
-  // Where prompts had to wait for others to end there is no time of prefill or decode alone.
+  // Where prompts had to wait for others to end, prefill and decode cannot be told apart.
   if (f.decode_tokens_per_second > 0 || output_len == 1) {
     text += fmt::format(
         "prefill  {:.3f} s, {:.1f} tok/s; {:.0f} GFLOP/s{}{}\n", f.prefill_seconds,

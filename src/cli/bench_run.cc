@@ -29,7 +29,8 @@ struct Step {
 
 }  // namespace
 
-// Sees every step and every token; the engine's thread writes, the thread of Run waits and reads.
+// Records every step and every token; the engine's thread writes, the thread of Run waits and
+// reads.
 class BenchEngine::Watch : public EngineObserver {
  public:
   class Sink : public RequestSink {
@@ -99,7 +100,7 @@ Result<std::unique_ptr<BenchEngine>> BenchEngine::Load(const options::Settings& 
                                                        int64_t num_sequences, int64_t tokens) {
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
   ASSIGN_OR_RETURN(EngineConfig config, MakeEngineConfig(settings, model));
-  if (!config.max_num_seqs) config.max_num_seqs = std::min<int64_t>(num_sequences, 256);
+  if (!config.max_num_seqs) config.max_num_seqs = std::min(num_sequences, kDefaultMaxNumSeqs);
   if (!config.max_model_len) config.max_model_len = tokens;
   if (!config.kv_cache_bytes && !config.memory_utilization && !config.num_blocks_override) {
     config.num_blocks_override =

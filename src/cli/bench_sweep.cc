@@ -104,7 +104,7 @@ Result<int> RunBenchSweep(const options::Settings& settings) {
     std::fflush(stdout);
     exit_code = std::max(exit_code, outcome->exit_code);
   }
-  // A step that could not begin takes nothing of the earlier ones with it.
+  // When a step cannot begin, the results of the earlier ones are still reported.
   if (failed && sweep.steps.empty()) return tl::unexpected<Error>(*std::move(failed));
 
   const std::filesystem::path folder = settings.TextOr("result-dir");

@@ -136,7 +136,7 @@ ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& s
 
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
                                       const ModelArgument& model) {
-  // An assertion: how the weights are stored is the checkpoint's to say.
+  // --quantization only asserts what the checkpoint says.
   if (const auto word = settings.Text("quantization")) {
     ASSIGN_OR_RETURN(const ModelConfig described, LoadModelConfig(model.folder));
     RETURN_IF_ERROR(CheckQuantizationOption(*described.scheme, *word));
@@ -150,7 +150,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   config.dummy_weights = settings.TextOr("load-format") == "dummy";
   config.seed = static_cast<uint64_t>(settings.Integer("seed").value_or(0));
   config.block_size = static_cast<int>(*settings.Integer("block-size"));
-  // auto and -1 stand for what the engine does without the option.
+  // auto and -1 mean the same as no option.
   if (const auto length = settings.Integer("max-model-len"); length && *length != -1) {
     if (*length < 1) {
       return Fail(

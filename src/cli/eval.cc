@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kExitBelowBaseline = 1;
 
-// Whom to ask: somebody else's server, or one started here.
+// The server to ask: a remote one, or one started here.
 struct Target {
   std::unique_ptr<Serving> serving;
   Url url;
@@ -162,7 +162,7 @@ Result<int> RunEval(const options::Settings& settings) {
                 "which questions? Give a file of JSON lines with \"question\" and \"answer\"",
                 "file");
   }
-  // All that can be wrong with files is found before minutes of work.
+  // Errors in files are found before the questions, which take minutes.
   ASSIGN_OR_RETURN(std::vector<EvalQuestion> questions,
                    ReadEvalQuestions(settings.positionals()[0]));
   FewShotOptions few_shot;

@@ -47,7 +47,7 @@ void ProgressBar::Update(int64_t done_bytes, int64_t total_bytes) {
   const double seconds = SecondsSince(start_);
   if (!terminal_) {
     const int tenth = static_cast<int>(share * 10);
-    // Short loads stay silent but for their end.
+    // Of short loads only the end is logged.
     if (tenth == last_tenth_ || (seconds < 2 && tenth < 10)) return;
     last_tenth_ = tenth;
     LOG_INFO("load", "{}: {} of {} ({:.0f} %)", what_, FormatBytes(done_bytes),

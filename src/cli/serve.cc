@@ -19,8 +19,7 @@
 namespace sluice::cli {
 namespace {
 
-// What a server gets on top of the time of its running requests: for the step under way, and for
-// giving back memory.
+// Time after the drain for the step in progress and for releasing memory.
 constexpr std::chrono::seconds kEndTime(60);
 
 // 1048576 as 1,048,576.
@@ -60,7 +59,7 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
            seconds);
 }
 
-// Scripts wait for these very words, whatever the log level.
+// Scripts wait for exactly these lines, at every log level.
 void SayReady(options::Dialect dialect) {
   if (dialect == options::Dialect::kSluice) {
     PrintError("Application startup complete.\n");
@@ -86,15 +85,14 @@ Result<int> RunServe(const options::Settings& settings) {
   engine_config.loop.drain_seconds = *settings.Number("shutdown-timeout");
   ServerConfig server_config = MakeServerConfig(settings, model);
   AddServeOptions(settings, server_config);
-  // Clients copy the name from the command line, slash and all.
+  // Clients copy the name from the command line, with its trailing slash.
   if (server_config.served_model_names.empty() && model.as_given != model.name)
     server_config.served_model_names = {model.as_given, model.name};
 
-  // Each connection is an open file, of which shells allow few: more clients than that would wait
-  // until others close theirs.
+  // Raises the limit of open files: shells allow few, and each connection is one.
   StreamClient::MaxConnections();
   ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Serving::Bind(server_config));
-  // Before the model is there nothing runs that would have to finish.
+  // While the model is loaded there are no requests to finish: the process may end at once.
   std::mutex mutex;
   bool loaded = false;
   SignalWatcher watcher([&](int) {
@@ -104,12 +102,12 @@ Result<int> RunServe(const options::Settings& settings) {
       std::fflush(nullptr);
       std::_Exit(0);
     }
-    // First of all, for the log may be a pipe that nobody reads.
-    EndWithin(std::chrono::duration<double>(engine_config.drain_seconds) + kEndTime,
-              "a step, or the device, did not come to its end: the server ends without it");
+    // Before logging, which blocks where the log is a full pipe.
+    EndWithin(std::chrono::duration<double>(engine_config.loop.drain_seconds) + kEndTime,
+              "a step or the device did not finish in time: the server ends without it");
     if (settings.dialect() != options::Dialect::kSluice) PrintError("INFO:     Shutting down\n");
     LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
-             engine_config.drain_seconds);
+             engine_config.loop.drain_seconds);
     serving->server().BeginDrain();
   });
   const auto load_start = std::chrono::steady_clock::now();

@@ -23,8 +23,8 @@ sigset_t SetOf(std::initializer_list<int> signals) {
   return set;
 }
 
-// Ends the process. What is still to be written is, unless nobody reads it: a full pipe holds up
-// whoever writes to it, for ever.
+// Ends the process. Pending output is written first, but not waited for long: a write to a full
+// pipe that is not read never returns.
 [[noreturn]] void EndAtOnce(int code, const std::string& last_words) {
   static std::binary_semaphore written(0);
   std::thread([last_words] {

@@ -24,7 +24,7 @@ std::string TextOf(const json::Value& line) {
   for (const char* key : {"text", "prompt", "question", "content"}) {
     std::string text = StringOf(line, key);
     if (text.empty()) continue;
-    // Questions with their answers make one text.
+    // A question and its answer become one text.
     const std::string answer = StringOf(line, "answer");
     return answer.empty() ? text : text + "\n" + answer;
   }

@@ -373,7 +373,7 @@ void EngineCore::Report(StepStats stats) {
 
 void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {
   LOG_ERROR("engine", "a step of {} sequences failed: {}", plan.slices.size(), reason);
-  // Removing sequences leaves the plan's slices alone.
+  // Removing sequences does not change the plan's slices.
   for (const PlannedSlice& slice : plan.slices) {
     ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
     FailRequest(request, {ErrorCode::kInternal, "the step failed: " + reason, ""});

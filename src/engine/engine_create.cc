@@ -51,10 +51,10 @@ Result<std::unique_ptr<ThreadPool>> StartThreads(int num_threads) {
   }
 }
 
-// Writes to the pages of the first blocks, on all threads, so that the first requests do not wait
-// for the machine to hand out memory. The other pages are reserved and come when the cache first
-// grows into them: taking gigabytes at once was measured to cost up to minutes on virtual machines,
-// for a cache that a small model may never fill.
+// Touches the pages of the first blocks, on all threads, so that the first requests do not wait for
+// page faults. The other pages are reserved and mapped when the cache first grows into them:
+// mapping gigabytes at once took up to minutes on virtual machines, for a cache that a small model
+// may never fill.
 void WarmCache(ThreadPool& pool, const KvCache& cache) {
   constexpr int64_t kWarmBytes = int64_t{128} << 20;
   constexpr int64_t kPageBytes = 4096;
@@ -108,7 +108,7 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   return info;
 }
 
-// Takes the plan's memory on the device at once, then fills it.
+// Allocates the plan's memory on the device, then loads the model into it.
 Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
                     const kernels::KvLayout& layout, const LoadProgress& progress,
                     EngineLoop::Parts& parts) {
@@ -128,7 +128,7 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
   ASSIGN_OR_RETURN(void* const memory, parts.device_pool->Take(plan.kv_bytes, "the KV cache"));
   parts.cache =
       std::make_unique<KvCache>(KvCache::Wrap(layout, plan.kv_groups, plan.num_blocks, memory));
-  // The emulator has nothing to load, and is slow.
+  // The emulator loads no kernels, and is slow.
   const bool is_emulated = parts.device->info().kind == DeviceKind::kEmulated;
   const WarmUpLimits most = is_emulated
                                 ? WarmUpLimits{.max_rows = 2, .max_slices = 1, .max_context = 32}
@@ -171,8 +171,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
     for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
   }
 
-  // Not pinned: the threads of the server share these cores, and the kernel places the workers
-  // better around them.
+  // Not pinned: the server's threads use the same cores, and the system's scheduler places the
+  // workers better around them.
   ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.num_threads));
   const LoadProgress progress = std::move(hooks.load_progress);
   kernels::KvLayout layout;

@@ -24,10 +24,10 @@ constexpr int kMaxThreadsPerCpu = 4;
 // Rows of prompt logits in a step take at most so much memory (and at least 32 rows).
 constexpr int64_t kPromptLogitBytes = int64_t{64} << 20;
 constexpr int64_t kMiB = int64_t{1} << 20;
-// Of a device's memory: what vLLM takes by default, and what TensorRT-LLM takes of what is left.
+// Default shares of a device's memory: vLLM's of all of it, TensorRT-LLM's of the rest.
 constexpr double kDeviceUtilization = 0.92;
 constexpr double kDeviceUtilizationOfRest = 0.9;
-// What the driver takes for kernels and libraries after the plan is made.
+// Memory that the driver allocates for kernels and libraries later.
 constexpr int64_t kDeviceReserve = 256 * kMiB;
 
 tl::unexpected<Error> Invalid(const char* param, std::string message) {
@@ -93,7 +93,7 @@ Result<ElementType> PlanKvType(const EngineConfig& config, ElementType dtype,
   return type;
 }
 
-// What a device's kernels compute with and keep.
+// The types that a device's kernels support.
 Status CheckDeviceTypes(const EnginePlan& plan) {
   if (plan.dtype != ElementType::kBF16) {
     return Invalid("dtype",
@@ -124,7 +124,7 @@ Status PlanThreads(const Topology& topology, EnginePlan& plan) {
   return {};
 }
 
-// Large devices take larger steps: vLLM's defaults for its server.
+// vLLM's defaults for its server: larger steps on large devices.
 StepDefaults StepDefaultsOf(const EnginePlan& plan) {
   constexpr int64_t kGiB = 1024 * kMiB;
   if (!plan.on_device() || plan.memory.total_bytes < 70 * kGiB ||
@@ -298,8 +298,8 @@ tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
               "max_model_len");
 }
 
-// What is asked of a device must be free on it, as vLLM demands: a server that would take what
-// others have left is refused before it disturbs them.
+// The share that is asked for must be free, as in vLLM: a server that would take the rest of a
+// device that others use is refused.
 Status CheckDeviceMemory(const EnginePlan& plan) {
   const EngineConfig& config = plan.config;
   const double utilization = UtilizationOfAll(config);
@@ -349,8 +349,8 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model, 
         "max_model_len is {}: the checkpoint allows {}, the KV cache of {} holds no more", longest,
         plan.max_model_len, Bytes(budget)));
     plan.max_model_len = longest;
-    // The workspace shrinks with it; the cache keeps its size, and has fewer and larger blocks
-    // where a limit of what layers see has become longer than any sequence.
+    // The workspace shrinks too. The cache keeps its size, and has fewer and larger blocks where a
+    // window or chunk is now longer than any sequence.
     RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
     blocks = budget / plan.kv_bytes_per_block;
   }
@@ -386,7 +386,7 @@ std::string_view DtypeName(ElementType type) {
 }
 
 int64_t EnginePlan::kv_tokens() const {
-  // With one group sequences of any length fill it.
+  // One group is filled by sequences of any length.
   if (kv_groups.num_groups() == 1) return num_blocks * config.block_size;
   return num_blocks * max_model_len / MostBlocks(scheduler, max_model_len);
 }

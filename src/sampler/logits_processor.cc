@@ -10,7 +10,7 @@ constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kLargestBias = 100;
 
 void MaskAllBut(std::span<const int32_t> allowed, std::span<float> logits) {
-  // Without a second array: the allowed ones, in rising order, part the row into gaps.
+  // In place: the gaps between the allowed ids, in ascending order, are masked.
   thread_local std::vector<int32_t> sorted;
   if (!std::is_sorted(allowed.begin(), allowed.end())) {
     sorted.assign(allowed.begin(), allowed.end());

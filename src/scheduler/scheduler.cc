@@ -134,7 +134,7 @@ bool Scheduler::TakeMissing(ScheduledSequence& sequence) {
 }
 
 void Scheduler::PlanDecodes(Budget& budget) {
-  // Blocks first, for all, so that a victim has no slice yet.
+  // The blocks of all are taken before slices are planned, so that no victim has a slice.
   for (size_t i = 0; i < running_.size();) {
     if (TakeMissing(*running_[i])) {
       ++i;
@@ -160,7 +160,7 @@ void Scheduler::PlanPrefills(Budget& budget) {
 int64_t Scheduler::Chunk(const ScheduledSequence& sequence, int64_t computed,
                          const Budget& budget) const {
   const int64_t remaining = static_cast<int64_t>(sequence.tokens.size()) - computed;
-  // The row that samples has its own place among the rows of logits.
+  // The row that samples is not counted among the rows of prompt logits.
   if (sequence.wants_all_rows)
     return std::min({remaining, budget.tokens, budget.prompt_logit_rows});
   if (!limits_.chunked_prefill) return remaining <= budget.tokens ? remaining : 0;

@@ -206,8 +206,8 @@ TEST(Scheduler, WithoutChunksAPromptWaitsForAStepThatHoldsIt) {
   EXPECT_THAT(world.Step(), ElementsAre("a:1", "b:10", "c:2"));
 }
 
-// The first in order does not fit, while its prompt's beginning is in the cache: to find that out in
-// every step must not cost a walk through the prompt.
+// The first in order does not fit, while its prompt's beginning is in the cache: to find that out
+// in every step must not cost a walk through the prompt.
 TEST(Scheduler, ABlockedPromptIsLookedUpOnce) {
   SchedulerLimits limits = FourTokenBlocks();
   limits.max_num_batched_tokens = 1024;
