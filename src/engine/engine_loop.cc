@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace sluice {
 namespace {
@@ -56,11 +57,11 @@ EngineLoop::EngineLoop(Parts parts, EngineInfo info, EnginePlan plan)
 
 EngineLoop::~EngineLoop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     shutting_down_ = true;
     stopping_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -70,7 +71,7 @@ EngineLoop::Load EngineLoop::LoadOf(const Request& request) {
 }
 
 Result<RequestHandle> EngineLoop::Reserve(const Load& load, bool continues_answer) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool may_finish = continues_answer && !stopping_ && Now() < drain_deadline_.load();
   if (shutting_down_ && !may_finish)
     return Fail(ErrorCode::kUnavailable, "the server is shutting down");
@@ -90,14 +91,14 @@ Result<RequestHandle> EngineLoop::Reserve(const Load& load, bool continues_answe
 }
 
 void EngineLoop::Release(const Load& load) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   unfinished_.requests -= load.requests;
   unfinished_.sequences -= load.sequences;
   unfinished_.tokens -= load.tokens;
 }
 
 int64_t EngineLoop::num_unfinished() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return unfinished_.requests;
 }
 
@@ -129,11 +130,11 @@ Result<RequestHandle> EngineLoop::Submit(Request request) {
 
 bool EngineLoop::Push(Command command) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return false;
     queue_.push_back(std::move(command));
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   return true;
 }
 
@@ -155,7 +156,7 @@ bool EngineLoop::ResetPrefixCache() {
 void EngineLoop::BeginShutdown() {
   const double seconds = plan_.config.loop.drain_seconds;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::exchange(shutting_down_, true)) return;
     drain_deadline_ = Now() + Ticks(seconds);
   }
@@ -198,10 +199,10 @@ void EngineLoop::OnFailedStep() {
 
 bool EngineLoop::TakeCommands(std::vector<Command>& taken) {
   taken.clear();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (queue_.empty() && !stopping_ && !core_->has_work()) {
     idle_ = true;
-    wake_.wait(lock, [this] { return !queue_.empty() || stopping_; });
+    while (queue_.empty() && !stopping_) wake_.Wait(lock);
     NoteProgress();
   }
   idle_ = false;

@@ -2,15 +2,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "device/device_pool.h"
@@ -89,14 +88,14 @@ class EngineLoop final : public Engine {
   std::unique_ptr<EngineCore> core_;
   uint64_t base_seed_ = 0;
 
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<Command>
-      queue_;        // guarded by mutex_; bounded by max_unfinished and a few commands a request
-  Load unfinished_;  // guarded by mutex_, like the next three
-  uint64_t next_handle_ = 1;
-  bool shutting_down_ = false;
-  bool stopping_ = false;
+  mutable Mutex mutex_;
+  CondVar wake_;
+  // Bounded by max_unfinished and a few commands a request.
+  std::vector<Command> queue_ GUARDED_BY(mutex_);
+  Load unfinished_ GUARDED_BY(mutex_);
+  uint64_t next_handle_ GUARDED_BY(mutex_) = 1;
+  bool shutting_down_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;
 
   std::atomic<int64_t> drain_deadline_{0};  // ticks of Clock; 0: none
   std::atomic<int64_t> last_progress_{0};   // ticks of Clock

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "base/mutex.h"
+
 namespace sluice {
 namespace {
 
@@ -20,7 +22,7 @@ bool Holds(const IdSet& ids, std::string_view id) {
 bool ActiveRequests::Start(const std::string& id, std::weak_ptr<AbortableRequest> request,
                            std::function<void()> start) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (paused_) {
       // Requests of clients that have left since.
       std::erase_if(held_, [](const Held& held) { return held.entry.request.expired(); });
@@ -38,7 +40,7 @@ bool ActiveRequests::Start(const std::string& id, std::weak_ptr<AbortableRequest
 void ActiveRequests::Remove(const AbortableRequest* request) {
   std::vector<std::function<void()>> idle;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     running_.erase(request);
     std::erase_if(held_, [request](const Held& held) {
       const auto alive = held.entry.request.lock();
@@ -53,7 +55,7 @@ std::vector<std::shared_ptr<AbortableRequest>> ActiveRequests::Named(
     const std::vector<std::string>& ids) const {
   const IdSet wanted(ids.begin(), ids.end());  // a list may be as long as a body
   std::vector<std::shared_ptr<AbortableRequest>> result;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto take = [&](const Entry& entry) {
     if (!Holds(wanted, entry.id)) return;
     if (auto request = entry.request.lock()) result.push_back(std::move(request));
@@ -76,7 +78,7 @@ void ActiveRequests::KeepAlive(std::chrono::steady_clock::duration interval) {
 void ActiveRequests::AbortRunning() {
   std::vector<std::shared_ptr<AbortableRequest>> running;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [key, entry] : running_) {
       if (auto request = entry.request.lock()) running.push_back(std::move(request));
     }
@@ -86,7 +88,7 @@ void ActiveRequests::AbortRunning() {
 
 void ActiveRequests::Pause(std::function<void()> on_idle) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     paused_ = !draining_;
     if (!running_.empty()) {
       on_idle_.push_back(std::move(on_idle));
@@ -99,7 +101,7 @@ void ActiveRequests::Pause(std::function<void()> on_idle) {
 void ActiveRequests::Resume() {
   std::vector<Held> held;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     paused_ = false;
     held.swap(held_);
     for (const Held& entry : held) {
@@ -114,7 +116,7 @@ void ActiveRequests::Resume() {
 void ActiveRequests::Drain(const Error& error) {
   std::vector<Held> held;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     draining_ = true;
     paused_ = false;
     held.swap(held_);
@@ -125,7 +127,7 @@ void ActiveRequests::Drain(const Error& error) {
 }
 
 bool ActiveRequests::paused() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return paused_;
 }
 

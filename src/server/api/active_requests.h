@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace sluice {
@@ -60,15 +60,16 @@ class ActiveRequests {
 
   std::vector<std::shared_ptr<AbortableRequest>> Named(const std::vector<std::string>& ids) const;
 
-  mutable std::mutex mutex_;  // guards what follows
-  bool paused_ = false, draining_ = false;
-  std::unordered_map<const AbortableRequest*, Entry> running_;
+  mutable Mutex mutex_;
+  bool paused_ GUARDED_BY(mutex_) = false;
+  bool draining_ GUARDED_BY(mutex_) = false;
+  std::unordered_map<const AbortableRequest*, Entry> running_ GUARDED_BY(mutex_);
   struct Held {
     Entry entry;
     std::function<void()> start;
   };
-  std::vector<Held> held_;
-  std::vector<std::function<void()>> on_idle_;
+  std::vector<Held> held_ GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> on_idle_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

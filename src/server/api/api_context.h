@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "server/api/active_requests.h"
 #include "server/api/model_context.h"
 #include "server/api/worker_pool.h"
@@ -22,11 +22,11 @@ struct ApiContext {
 
   // Null while the model is being loaded.
   std::shared_ptr<const ModelContext> model() const {
-    std::lock_guard lock(model_mutex_);
+    const MutexLock lock(model_mutex_);
     return model_;
   }
   void set_model(std::shared_ptr<const ModelContext> model) {
-    std::lock_guard lock(model_mutex_);
+    const MutexLock lock(model_mutex_);
     model_ = std::move(model);
   }
 
@@ -37,13 +37,13 @@ struct ApiContext {
   const std::shared_ptr<std::atomic<int64_t>> pending = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<bool> draining{false};
   // Held while /sleep and /wake_up change `sleeping`, its metric and `active`, which must agree.
-  std::mutex sleep_mutex;
+  Mutex sleep_mutex;
   std::atomic<bool> sleeping{false};
   WorkerPool pool;  // stopped before the context is destroyed
 
  private:
-  mutable std::mutex model_mutex_;  // guards model_
-  std::shared_ptr<const ModelContext> model_;
+  mutable Mutex model_mutex_;
+  std::shared_ptr<const ModelContext> model_ GUARDED_BY(model_mutex_);
 };
 
 }  // namespace sluice

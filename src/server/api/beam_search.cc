@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace sluice {
 namespace {
@@ -44,13 +45,16 @@ class BeamSearchImpl : public BeamSearch {
   void Begin() {
     const auto self = Self();
     const std::weak_ptr<BeamSearchImpl> weak = self;
-    for (const Prompt& prompt : request_.common.prompts) {
-      Search search;
-      Beam first;
-      first.tokens = prompt.tokens;
-      search.prompt_tokens = prompt.tokens.size();
-      search.open.push_back(std::move(first));
-      searches_.push_back(std::move(search));
+    {
+      const MutexLock lock(mutex_);
+      for (const Prompt& prompt : request_.common.prompts) {
+        Search search;
+        Beam first;
+        first.tokens = prompt.tokens;
+        search.prompt_tokens = prompt.tokens.size();
+        search.open.push_back(std::move(first));
+        searches_.push_back(std::move(search));
+      }
     }
     // The connection keeps the search alive between two steps. If the client has disconnected, the
     // search ends here.
@@ -104,9 +108,9 @@ class BeamSearchImpl : public BeamSearch {
     std::vector<Request> requests;
     const auto self = Self();
     {
-      std::unique_lock lock(mutex_);
+      MutexLock lock(mutex_);
       if (over_) {
-        lock.unlock();
+        lock.Unlock();
         return active_->Remove(this);
       }
       handles_.clear();
@@ -140,7 +144,7 @@ class BeamSearchImpl : public BeamSearch {
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
       if (!handle) return Fail(FromError(handle.error()));
       {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (!over_) {
           handles_.push_back(*handle);
           continue;
@@ -153,7 +157,7 @@ class BeamSearchImpl : public BeamSearch {
   // On the engine's thread.
   void Take(size_t slot, SequenceUpdate update) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (over_) return;
       next_[slot] = std::move(update.logprobs[0]);
       if (--missing_ > 0) return;
@@ -164,7 +168,7 @@ class BeamSearchImpl : public BeamSearch {
   // On a worker: all candidates of a step are there.
   void Advance() {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (over_) return;
       size_t slot = 0;
       for (size_t i = 0; i < searches_.size() && slot < next_.size(); ++i) {
@@ -181,16 +185,18 @@ class BeamSearchImpl : public BeamSearch {
 
   void Finish() {
     std::unique_ptr<AnswerWriter> answer;
+    std::vector<Search> searches;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (over_) return;
       over_ = true;
       answer = std::move(answer_);
+      searches = std::move(searches_);
     }
     UsageEvent usage;
     usage.clock = request_.common.clock;
-    for (size_t i = 0; i < searches_.size(); ++i) {
-      Search& search = searches_[i];
+    for (size_t i = 0; i < searches.size(); ++i) {
+      Search& search = searches[i];
       usage.prompt_tokens += static_cast<int64_t>(search.prompt_tokens);
       std::vector<Beam> best =
           BestBeams(std::move(search.completed), std::move(search.open), request_);
@@ -233,7 +239,7 @@ class BeamSearchImpl : public BeamSearch {
     std::unique_ptr<AnswerWriter> answer;
     std::vector<RequestHandle> handles;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (over_) return nullptr;
       over_ = true;
       handles.swap(handles_);
@@ -254,13 +260,14 @@ class BeamSearchImpl : public BeamSearch {
   std::shared_ptr<ResponseWriter> client_;
   const BeamRequest request_;
 
-  std::mutex mutex_;  // guards what follows
-  std::unique_ptr<AnswerWriter> answer_;
-  std::vector<Search> searches_;
-  std::vector<TokenLogprobs> next_;  // one an open beam, in the order of the prompts
-  size_t missing_ = 0;
-  std::vector<RequestHandle> handles_;
-  bool over_ = false;
+  Mutex mutex_;
+  std::unique_ptr<AnswerWriter> answer_ GUARDED_BY(mutex_);
+  std::vector<Search> searches_ GUARDED_BY(mutex_);
+  // One an open beam, in the order of the prompts.
+  std::vector<TokenLogprobs> next_ GUARDED_BY(mutex_);
+  size_t missing_ GUARDED_BY(mutex_) = 0;
+  std::vector<RequestHandle> handles_ GUARDED_BY(mutex_);
+  bool over_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

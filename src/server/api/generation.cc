@@ -3,11 +3,11 @@
 #include <chrono>
 #include <deque>
 #include <iterator>
-#include <mutex>
 #include <utility>
 #include <variant>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "server/api/python_text.h"
 
 namespace sluice {
@@ -62,7 +62,7 @@ class GenerationImpl : public Generation {
     if (!request_.stream) return;
     const Clock::time_point now = Clock::now();
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (now - last_event_ < interval) return;
       last_event_ = now;
     }
@@ -81,7 +81,7 @@ class GenerationImpl : public Generation {
     const auto self = std::static_pointer_cast<GenerationImpl>(shared_from_this());
     std::shared_ptr<ResponseWriter> client;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stage_ == Stage::kHeld && !cancelled_) {
         stage_ = Stage::kSubmitting;
         client = client_;
@@ -99,7 +99,7 @@ class GenerationImpl : public Generation {
       request.cache_salt = request_.cache_salt;
       request.sink = std::make_shared<Sink>(self, static_cast<int>(prompt));
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!handle) {
         news_.push_front({0, handle.error()});
         break;
@@ -112,7 +112,7 @@ class GenerationImpl : public Generation {
     SetCallbacks(self, *client);
     bool gone = false, drain = false;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stage_ = Stage::kSubmitted;
       gone = cancelled_;
       drain = !scheduled_;
@@ -161,7 +161,7 @@ class GenerationImpl : public Generation {
 
   void Post(News news) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (cancelled_) return;
       if (std::holds_alternative<ServerAbort>(news.what)) {
         ending_ = true;
@@ -176,8 +176,7 @@ class GenerationImpl : public Generation {
 
   // At the end of the queue. While the client is behind, an update is merged into the last queued
   // update of the same sequence, which keeps the order of its tokens.
-  // REQUIRES: mutex_ is held.
-  void Append(News news) {
+  void Append(News news) REQUIRES(mutex_) {
     auto* update = std::get_if<SequenceUpdate>(&news.what);
     if (update == nullptr) return news_.push_back(std::move(news));
     if (last_updates_.empty()) last_updates_.resize(choices_.size());
@@ -194,8 +193,7 @@ class GenerationImpl : public Generation {
     last->stop_token = update->stop_token;
   }
 
-  // REQUIRES: mutex_ is held.
-  std::deque<News> TakeNews() {
+  std::deque<News> TakeNews() REQUIRES(mutex_) {
     last_updates_.clear();
     return std::exchange(news_, {});
   }
@@ -207,7 +205,7 @@ class GenerationImpl : public Generation {
 
   void Schedule(bool writable) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (writable) holding_ = false;
       if (scheduled_ || cancelled_ || stage_ == Stage::kSubmitting) return;
       scheduled_ = true;
@@ -223,7 +221,7 @@ class GenerationImpl : public Generation {
   void Cancel() {
     bool release = false;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (cancelled_) return;
       cancelled_ = true;
       TakeNews();
@@ -238,7 +236,7 @@ class GenerationImpl : public Generation {
   void AbortAll() {
     std::vector<RequestHandle> handles;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       cancelled_ = true;
       handles = handles_;
     }
@@ -254,7 +252,7 @@ class GenerationImpl : public Generation {
     while (true) {
       std::deque<News> batch;
       {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (stage_ == Stage::kSubmitting) {
           scheduled_ = false;
           return;
@@ -283,12 +281,12 @@ class GenerationImpl : public Generation {
   // True if the client is behind: the rest is queued until it has caught up.
   bool HoldBack(std::deque<News>& batch) {
     if (!client_->backlogged()) return false;
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     holding_ = true;
-    lock.unlock();
+    lock.Unlock();
     // Checked again, since the client may have caught up before `holding_` was set.
     const bool behind = client_->backlogged();
-    lock.lock();
+    lock.Lock();
     // If the client has left meanwhile, it is this worker that releases the generation.
     if (!behind || !holding_ || cancelled_ || ending_) {
       holding_ = false;
@@ -299,8 +297,17 @@ class GenerationImpl : public Generation {
     return true;
   }
 
-  // At the front of the queue, where it was taken from.   REQUIRES: mutex_ is held.
-  void PutBack(std::deque<News>& batch) {
+  void StopSequence(int prompt, int sequence) {
+    RequestHandle handle = 0;
+    {
+      const MutexLock lock(mutex_);
+      handle = handles_[static_cast<size_t>(prompt)];
+    }
+    model_->engine->StopSequence(handle, sequence);
+  }
+
+  // At the front of the queue, where it was taken from.
+  void PutBack(std::deque<News>& batch) REQUIRES(mutex_) {
     std::deque<News> later = TakeNews();
     for (News& news : batch) Append(std::move(news));
     for (News& news : later) Append(std::move(news));
@@ -309,7 +316,7 @@ class GenerationImpl : public Generation {
   // Goes on behind the tasks that are queued for a worker.
   void Yield(std::deque<News>& batch) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!cancelled_) PutBack(batch);
     }
     Run();
@@ -416,8 +423,7 @@ class GenerationImpl : public Generation {
       std::optional<std::string> match = choice.text.Push(update.tokens[i]);
       const bool repeats = !match && choice.repetition.Push(update.tokens[i]) && !update.finish;
       if (!match && !repeats) continue;
-      if (!update.finish)
-        model_->engine->StopSequence(handles_[static_cast<size_t>(prompt)], update.sequence);
+      if (!update.finish) StopSequence(prompt, update.sequence);
       finish = FinishEvent{static_cast<int>(index), FinishReason::kStop};
       if (match) {
         finish->cause = *std::move(match);
@@ -436,7 +442,7 @@ class GenerationImpl : public Generation {
     if (!due && !finish) return;
     choice.started = true;
     if (request_.stream) {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       last_event_ = Clock::now();
     }
     WriteStep(index, std::move(finish));
@@ -447,7 +453,7 @@ class GenerationImpl : public Generation {
   void Release() {
     std::shared_ptr<ResponseWriter> client;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       client.swap(client_);
       cancelled_ = true;
       scheduled_ = true;
@@ -469,16 +475,17 @@ class GenerationImpl : public Generation {
   int last_prompt_ = 0;  // of those that have been computed
   bool over_ = false;
 
-  std::mutex mutex_;  // guards what follows
-  std::vector<RequestHandle> handles_;
-  std::deque<News> news_;
-  std::vector<SequenceUpdate*> last_updates_;  // in news_, one per choice, or null
-  Stage stage_ = Stage::kHeld;
-  Clock::time_point last_event_ = Clock::now();
-  bool scheduled_ = false;  // a task is queued or running
-  bool holding_ = false;    // the client is behind
-  bool cancelled_ = false;  // nothing more is wanted
-  bool ending_ = false;     // the operator ends it, which waits for no client
+  Mutex mutex_;
+  std::vector<RequestHandle> handles_ GUARDED_BY(mutex_);
+  std::deque<News> news_ GUARDED_BY(mutex_);
+  // In news_, one per choice, or null.
+  std::vector<SequenceUpdate*> last_updates_ GUARDED_BY(mutex_);
+  Stage stage_ GUARDED_BY(mutex_) = Stage::kHeld;
+  Clock::time_point last_event_ GUARDED_BY(mutex_) = Clock::now();
+  bool scheduled_ GUARDED_BY(mutex_) = false;  // a task is queued or running
+  bool holding_ GUARDED_BY(mutex_) = false;    // the client is behind
+  bool cancelled_ GUARDED_BY(mutex_) = false;  // nothing more is wanted
+  bool ending_ GUARDED_BY(mutex_) = false;     // the operator ends it, which waits for no client
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace sluice {
 
 KeepAliveTimer::KeepAliveTimer(double interval_seconds, std::shared_ptr<ActiveRequests> active)
@@ -14,10 +16,10 @@ KeepAliveTimer::KeepAliveTimer(double interval_seconds, std::shared_ptr<ActiveRe
 
 void KeepAliveTimer::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -25,12 +27,13 @@ void KeepAliveTimer::Run(double interval_seconds) {
   using Duration = std::chrono::steady_clock::duration;
   const auto interval =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(interval_seconds));
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
-    wake_.wait_for(lock, std::max<Duration>(interval / 8, std::chrono::milliseconds(20)));
-    lock.unlock();
+    wake_.WaitUntil(lock, std::chrono::steady_clock::now() +
+                              std::max<Duration>(interval / 8, std::chrono::milliseconds(20)));
+    lock.Unlock();
     active_->KeepAlive(interval);
-    lock.lock();
+    lock.Lock();
   }
 }
 

@@ -1,11 +1,10 @@
 // Keeps quiet streams alive (--sse-keep-alive-interval).
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "server/api/active_requests.h"
 
 namespace sluice {
@@ -25,9 +24,9 @@ class KeepAliveTimer {
   void Run(double interval_seconds);
 
   const std::shared_ptr<ActiveRequests> active_;
-  std::mutex mutex_;  // guards stopping_
-  std::condition_variable wake_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "server/api/query.h"
 #include "server/api/route_table.h"
 
@@ -17,7 +18,7 @@ ApiStatus Sleep(const RouteCall& call) {
               "stay in memory, which this server does not give back");
   ApiContext& api = call.api;
   {
-    std::lock_guard lock(api.sleep_mutex);
+    const MutexLock lock(api.sleep_mutex);
     api.sleeping = true;
     api.metrics->SetSleeping(true);
     api.active->Pause([&pool = api.pool, client = call.client, model = call.model, level] {
@@ -34,7 +35,7 @@ ApiStatus Sleep(const RouteCall& call) {
 ApiStatus WakeUp(const RouteCall& call) {
   ApiContext& api = call.api;
   {
-    std::lock_guard lock(api.sleep_mutex);
+    const MutexLock lock(api.sleep_mutex);
     api.sleeping = false;
     api.metrics->SetSleeping(false);
     api.active->Resume();
