@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "base/result.h"
 #include "base/json_fields.h"
+#include "base/result.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/scheme.h"
 
