@@ -19,7 +19,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BUILD = ROOT / "build" / "release"
+# A build that is only configured: its commands compile the sources one by one, not in batches.
+BUILD = ROOT / "build" / "lint"
 LINT_VENV = ROOT / ".venv-lint"
 MAX_TIDY_FILES = 40
 # Folders whose locks Clang's -Wthread-safety follows: all that have threads of their own but the tools around the engine.
@@ -87,6 +88,9 @@ def check_pages():
 
 def compile_commands():
     """Of every source that a build compiles, by its name from the root: its arguments, and the folder to run it in."""
+    configured = output("cmake", "--preset", "release", "-B", BUILD, "-DSLUICE_UNITY=OFF", "-DCMAKE_CXX_COMPILER_LAUNCHER=")
+    if configured.returncode:
+        sys.exit(configured.stdout)
     commands = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"])
