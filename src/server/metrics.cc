@@ -142,7 +142,7 @@ void AppendProcess(MetricsText& out, double start_time) {
             "Start time of the process since unix epoch in seconds.");
   out.Counter("process_cpu_seconds", "", seconds(usage.ru_utime) + seconds(usage.ru_stime),
               "Total user and system CPU time spent in seconds.");
-  out.Gauge("process_open_fds", "", open_files, "NumberText of open file descriptors.");
+  out.Gauge("process_open_fds", "", open_files, "Number of open file descriptors.");
   out.Gauge("process_max_fds", "", static_cast<double>(limit.rlim_cur),
             "Maximum number of open file descriptors.");
 }
@@ -350,15 +350,15 @@ std::string Metrics::Text(bool idle) const {
     const auto number = [](auto value) { return static_cast<double>(value); };
 
     out.Gauge("vllm:num_requests_running", labels, number(running),
-              "NumberText of requests in model execution batches.");
+              "Number of requests in model execution batches.");
     out.Gauge("vllm:num_requests_waiting", labels, number(waiting),
-              "NumberText of requests waiting to be processed.");
+              "Number of requests waiting to be processed.");
     out.Family("vllm:num_requests_waiting_by_reason", "gauge",
-               "NumberText of waiting requests by reason.");
+               "Number of waiting requests by reason.");
     out.Sample("vllm:num_requests_waiting_by_reason", with("reason", "capacity"), number(waiting));
     out.Sample("vllm:num_requests_waiting_by_reason", with("reason", "deferred"), 0);
     out.Gauge("vllm:num_requests_swapped", labels, 0,
-              "NumberText of requests swapped out; always 0.");
+              "Number of requests swapped out; always 0.");
     out.Family("vllm:engine_sleep_state", "gauge",
                "Engine sleep state; awake = 1 means that the engine is awake.");
     out.Sample("vllm:engine_sleep_state", with("sleep_state", "awake"), sleeping_ ? 0 : 1);
@@ -383,23 +383,23 @@ std::string Metrics::Text(bool idle) const {
     out.Counter("vllm:num_preemptions", labels, number(preemptions_),
                 "Cumulative number of preemption from the engine.");
     out.Counter("vllm:prompt_tokens", labels, number(prompt_tokens_ + prefix_hits_),
-                "NumberText of prefill tokens processed.");
+                "Number of prefill tokens processed.");
     out.Family("vllm:prompt_tokens_by_source_total", "counter",
-               "NumberText of prompt tokens by source.");
+               "Number of prompt tokens by source.");
     out.Sample("vllm:prompt_tokens_by_source_total", with("source", "local_compute"),
                number(prompt_tokens_));
     out.Sample("vllm:prompt_tokens_by_source_total", with("source", "local_cache_hit"),
                number(prefix_hits_));
     out.Sample("vllm:prompt_tokens_by_source_total", with("source", "external_kv_transfer"), 0);
     out.Counter("vllm:prompt_tokens_cached", labels, number(prefix_hits_),
-                "NumberText of cached prompt tokens (local + external).");
+                "Number of cached prompt tokens (local + external).");
     out.Family("vllm:prompt_tokens_cached_by_source_total", "counter",
-               "NumberText of cached prompt tokens by where they were.");
+               "Number of cached prompt tokens by where they were.");
     out.Sample("vllm:prompt_tokens_cached_by_source_total", with("source", "local"),
                number(prefix_hits_));
     out.Sample("vllm:prompt_tokens_cached_by_source_total", with("source", "external"), 0);
     out.Counter("vllm:generation_tokens", labels, number(generation_tokens_),
-                "NumberText of generation tokens processed.");
+                "Number of generation tokens processed.");
     out.Family("vllm:request_success_total", "counter",
                "Count of successfully processed requests.");
     static constexpr const char* kReasons[] = {"stop", "length", "abort", "error"};
@@ -415,9 +415,9 @@ std::string Metrics::Text(bool idle) const {
                number(rejected_));
 
     out.Distribution("vllm:request_prompt_tokens", labels, prompt_lengths_,
-                     "NumberText of prefill tokens processed.");
+                     "Number of prefill tokens processed.");
     out.Distribution("vllm:request_generation_tokens", labels, generation_lengths_,
-                     "NumberText of generation tokens processed.");
+                     "Number of generation tokens processed.");
     out.Distribution("vllm:iteration_tokens_total", labels, iteration_,
                      "Histogram of number of tokens per engine_step.");
     out.Distribution("vllm:request_max_num_generation_tokens", labels, max_generation_,
