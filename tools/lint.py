@@ -4,7 +4,7 @@
 Usage: tools/lint.py [--all | --changed] [CHECK...]    checks: format ruff includes pages locks tidy
 
 clang-tidy looks at the sources that differ from the last commit that origin/main has (where that is HEAD, from the commit
-twenty before it), 40 at most; with --all at every source. With --changed all checks of files look at what is not committed
+twenty before it), 16 at most; with --all at every source. With --changed all checks of files look at what is not committed
 yet, or else at the last commit, and those that have nothing to look at are passed over. Exits with 1 where a check found
 something.
 """
@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # A build that is only configured: its commands compile the sources one by one, not in batches.
 BUILD = ROOT / "build" / "lint"
 LINT_VENV = ROOT / ".venv-lint"
-MAX_TIDY_FILES = 40
+MAX_TIDY_FILES = 16
 # Folders whose locks Clang's -Wthread-safety follows: all that have threads of their own but the tools around the engine.
 LOCKED_FOLDERS = ["base", "engine", "server", "client"]
 CPP = (".h", ".cc", ".cu")
