@@ -250,7 +250,7 @@ def run_lint(tally, words):
     make_venv(LINT_VENV, ROOT / "tests" / "requirements-lint.txt")
     start = time.time()
     result = run(["tools/lint.py", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    total = len(re.findall("^lint ", result.stdout, re.M))
+    total = len(re.findall(r"^lint \S+ +(?:ok|found:) ", result.stdout, re.M))
     good = len(re.findall(r"^lint \S+ +ok ", result.stdout, re.M))
     bad = max(total - good, int(result.returncode != 0))
     tally.add("lint", good, bad, time.time() - start, result.stdout)

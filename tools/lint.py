@@ -9,6 +9,7 @@ yet, or else at the last commit, and those that have nothing to look at are pass
 something.
 """
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -86,6 +87,7 @@ def check_pages():
     return result.stdout if result.returncode else ""
 
 
+@functools.cache
 def compile_commands():
     """Of every source that a build compiles, by its name from the root: its arguments, and the folder to run it in."""
     configured = output("cmake", "--preset", "release", "-B", BUILD, "-DSLUICE_UNITY=OFF", "-DCMAKE_CXX_COMPILER_LAUNCHER=")
@@ -138,6 +140,8 @@ def main(words):
     if unknown:
         print("unknown check %s: one of %s" % (unknown[0], ", ".join(checks)))
         return 2
+    if len(sources) > MAX_TIDY_FILES and not every and (not wanted or "tidy" in wanted):
+        print("lint tidy      looks at %d of %d changed sources; --all looks at every one" % (MAX_TIDY_FILES, len(sources)), flush=True)
     failed = 0
     for name, (check, names) in checks.items():
         if wanted and name not in wanted or names == []:
