@@ -18,9 +18,8 @@
 #endif
 // On a member: read and written only while `mutex` is held.
 #define GUARDED_BY(mutex) SLUICE_LOCK_ATTRIBUTE(guarded_by(mutex))
-// On a function: its caller holds the mutex, or must not hold it.
+// On a function: its caller holds the mutex.
 #define REQUIRES(mutex) SLUICE_LOCK_ATTRIBUTE(requires_capability(mutex))
-#define EXCLUDES(mutex) SLUICE_LOCK_ATTRIBUTE(locks_excluded(mutex))
 
 namespace sluice {
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/integer.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "models/dummy_rows.h"
 #include "tensor/bfloat16.h"
@@ -24,10 +25,6 @@ constexpr int64_t kMadeChunkBytes = int64_t{16} << 20;
 // Rows of a transposed matrix transposed at once: their elements of one input fill whole cache
 // lines.
 constexpr int64_t kTransposedRows = 64;
-
-int64_t CeilDivide(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 float RowScaleOf(const StoredMatrix& source, int64_t row) {
   switch (source.format.scale_layout) {
@@ -191,7 +188,7 @@ Status DeviceSink::PutNvF4Scales(const std::byte* scales, int64_t first_row, int
   });
   const int64_t tile_rows_bytes = device::NvF4ScaleBytes(kTileRows, groups);
   const int64_t begin = first_row / kTileRows * tile_rows_bytes;
-  const int64_t end = CeilDivide(first_row + rows, kTileRows) * tile_rows_bytes;
+  const int64_t end = CeilDiv(first_row + rows, kTileRows) * tile_rows_bytes;
   return parts_.uploader.Copy(parts_.threads, memory_ + *place_->group_scales + begin,
                               nvf4_scales_.data() + begin, end - begin);
 }
@@ -199,9 +196,9 @@ Status DeviceSink::PutNvF4Scales(const std::byte* scales, int64_t first_row, int
 // A row of scales for each of the place's blocks, which may be smaller than the checkpoint's.
 Status DeviceSink::PutBlockScales(const StoredMatrix& source, int64_t first_row) {
   const int64_t groups = place_->groups(), block_rows = place_->block_rows;
-  const int64_t stored_blocks = CeilDivide(source.rows, source.format.block_rows);
+  const int64_t stored_blocks = CeilDiv(source.rows, source.format.block_rows);
   CHECK_EQ(first_row % block_rows, 0);
-  const int64_t blocks = CeilDivide(source.rows, block_rows);
+  const int64_t blocks = CeilDiv(source.rows, block_rows);
   std::vector<float> scales(static_cast<size_t>(blocks * groups));
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t stored = block * block_rows / source.format.block_rows;
@@ -262,7 +259,7 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t ro
         handle, {.out = out,
                  .type = weights.group_type,
                  .tensor_seed = tensor_seed,
-                 .count = CeilDivide(rows, group_rows) * place.groups(),
+                 .count = CeilDiv(rows, group_rows) * place.groups(),
                  .value = blocks ? numbers.scale : static_cast<float>(numbers.scale_power),
                  .first_row = first_row,
                  .groups = place.groups()});

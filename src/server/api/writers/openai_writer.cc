@@ -72,6 +72,18 @@ void OpenAiWriter::SendChunk(std::string_view content) {
   client_->WriteChunk(fmt::format("data: {}{}}}{}", head_, content, kEventEnd));
 }
 
+void OpenAiWriter::SendEchoes() {
+  for (const Choice& choice : choices_) {
+    if (PromptOf(choice).echo.empty()) continue;
+    std::string out = fmt::format(R"({{"index":{},"delta":{{"content":)", choice.index);
+    json::AppendString(out, PromptOf(choice).echo);
+    out += R"(},"logprobs":null,"finish_reason":null}])";
+    AppendChunkUsage(out, 0);
+    SendChunk(out);
+  }
+  echo_sent_ = true;
+}
+
 // The choice that a step changes, with what it begins with.
 OpenAiWriter::Choice& OpenAiWriter::ChoiceAt(int index) {
   if (options_.stream) {

@@ -44,6 +44,8 @@ class OpenAiWriter : public AnswerWriter {
   // Chunks of a stream before the first that has tokens. They may send what the choices echo, and
   // set `echo_sent_`.
   virtual void SendOpening() {}
+  // The usage so far in a chunk, where the client wants it.
+  virtual void AppendChunkUsage(std::string& /*out*/, int64_t /*completion_tokens*/) const {}
   // The only element of `choices` of a chunk, and what follows the list; no last brace.
   virtual void AppendChunk(std::string& out, Choice& choice) const = 0;
   // The last chunk, with include_usage: what follows its empty list; no last brace.
@@ -52,6 +54,8 @@ class OpenAiWriter : public AnswerWriter {
   virtual void AppendChoice(std::string& out, Choice& choice) const = 0;
   virtual void AppendEnd(std::string& out, const UsageEvent& usage) const = 0;
 
+  // Chunks with what the choices of a chat echo.
+  void SendEchoes();
   // `content`: from the first element of `choices` on, without the last brace.
   void SendChunk(std::string_view content);
 

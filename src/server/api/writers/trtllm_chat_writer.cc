@@ -30,15 +30,7 @@ class TrtllmChatWriter : public OpenAiWriter {
       AppendChunkUsage(out, 0);
       SendChunk(out);
     }
-    for (const Choice& choice : choices_) {
-      if (PromptOf(choice).echo.empty()) continue;
-      std::string out = fmt::format(R"({{"index":{},"delta":{{"content":)", choice.index);
-      json::AppendString(out, PromptOf(choice).echo);
-      out += R"(},"logprobs":null,"finish_reason":null}])";
-      AppendChunkUsage(out, 0);
-      SendChunk(out);
-    }
-    echo_sent_ = true;
+    SendEchoes();
   }
 
   void AppendChunk(std::string& out, Choice& choice) const override {
@@ -75,7 +67,7 @@ class TrtllmChatWriter : public OpenAiWriter {
     out += R"(},"prompt_token_ids":null)";
   }
 
-  void AppendChunkUsage(std::string& out, int64_t completion_tokens) const {
+  void AppendChunkUsage(std::string& out, int64_t completion_tokens) const override {
     out += R"(,"usage":)";
     if (!options_.continuous_usage) {
       out += "null";

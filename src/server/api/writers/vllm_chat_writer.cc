@@ -28,15 +28,7 @@ class VllmChatWriter : public VllmWriter {
       AppendPrompt(out);
       SendChunk(out);
     }
-    for (const Choice& choice : choices_) {
-      if (PromptOf(choice).echo.empty()) continue;
-      std::string out = fmt::format(R"({{"index":{},"delta":{{"content":)", choice.index);
-      json::AppendString(out, PromptOf(choice).echo);
-      out += R"(},"logprobs":null,"finish_reason":null}])";
-      AppendChunkUsage(out, 0);
-      SendChunk(out);
-    }
-    echo_sent_ = true;
+    SendEchoes();
   }
 
   void AppendChunk(std::string& out, Choice& choice) const override {
@@ -86,7 +78,7 @@ class VllmChatWriter : public VllmWriter {
     AppendTimes(out, usage);
   }
 
-  void AppendChunkUsage(std::string& out, int64_t completion_tokens) const {
+  void AppendChunkUsage(std::string& out, int64_t completion_tokens) const override {
     if (!options_.continuous_usage) return;
     out += R"(,"usage":)";
     AppendUsage(out, prompt_tokens_, completion_tokens);
