@@ -10,8 +10,9 @@ string(REGEX MATCH "x86_64|AMD64" SLUICE_X86 "${CMAKE_SYSTEM_PROCESSOR}")
 
 add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
-# GCC 12 sees overlapping copies in std::string's operator+ where there are none (its bug 105651).
-target_compile_options(sluice_flags INTERFACE -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+# GCC 12 sees overlapping copies in std::string's operator+ where there are none (its bug 105651), and uninitialised
+# values in std::variant and std::optional once it has inlined much.
+target_compile_options(sluice_flags INTERFACE -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-maybe-uninitialized>)
 if(SLUICE_UNITY)
   # A source that another includes looks like a header, in which types with parts of an anonymous namespace are suspect.
   target_compile_options(sluice_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
@@ -23,9 +24,8 @@ endif()
 # output element must not depend on how the compiler vectorised the loop around it.
 target_compile_options(sluice_flags INTERFACE -ffp-contract=off)
 if(SLUICE_SANITIZE)
-  # Once the sanitizers have rewritten the code, GCC 12 sees uninitialised values in std::variant and std::optional.
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer
-                         -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+                         -fno-sanitize-recover=all)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
 if(SLUICE_FUZZ)

@@ -190,7 +190,7 @@ Result<int> RunEval(const options::Settings& settings) {
   std::map<std::string, std::string> headers;
   if (const std::string key = ApiKeyOf(settings); !key.empty())
     headers["Authorization"] = "Bearer " + key;
-  const HttpClient client(target.url, std::move(headers));
+  const HttpClient client(target.url, headers);
   StreamClient::MaxConnections();  // raises the limit of open files
   const bool terminal = isatty(STDERR_FILENO) != 0;
   const auto answers = AskPrompts(client, prompts, options, [&](int64_t done, int64_t total) {

@@ -357,8 +357,7 @@ std::string Metrics::Text(bool idle) const {
                "Number of waiting requests by reason.");
     out.Sample("vllm:num_requests_waiting_by_reason", with("reason", "capacity"), number(waiting));
     out.Sample("vllm:num_requests_waiting_by_reason", with("reason", "deferred"), 0);
-    out.Gauge("vllm:num_requests_swapped", labels, 0,
-              "Number of requests swapped out; always 0.");
+    out.Gauge("vllm:num_requests_swapped", labels, 0, "Number of requests swapped out; always 0.");
     out.Family("vllm:engine_sleep_state", "gauge",
                "Engine sleep state; awake = 1 means that the engine is awake.");
     out.Sample("vllm:engine_sleep_state", with("sleep_state", "awake"), sleeping_ ? 0 : 1);
