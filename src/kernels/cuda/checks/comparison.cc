@@ -74,8 +74,9 @@ void Comparison::AddF32(float got, double expected, double error) {
 void Comparison::AddBf16(uint16_t got, double expected, double error) {
   const float number = ToFloat(BFloat16{got});
   if (number == expected) return AddExact(error);
-  // Neighbours are a step of the last place away; both below a power of two, which is no harm.
-  const double step = std::ldexp(1.0, std::ilogb(std::max(std::abs(number), 0x1p-126f)) - 7);
+  // Neighbours are a step of the last place away; both below a power of two, which is no harm. NaN,
+  // which passes nowhere, gets the smallest step: it has no exponent.
+  const double step = std::ldexp(1.0, std::ilogb(std::max(0x1p-126f, std::abs(number))) - 7);
   Add(number, expected, NearestBf16(expected - error), NearestBf16(expected + error),
       Needed(number - step, number, number + step, expected), error);
 }

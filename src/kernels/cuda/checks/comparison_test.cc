@@ -33,6 +33,7 @@ TEST(Comparison, TakesWhatSomeNumberInTheBoundRoundsTo) {
   EXPECT_FALSE(passes(high, 1 + 0x1p-9, 0));
   EXPECT_FALSE(passes(high, 1 + 0x1p-9, 0x1p-10));
   EXPECT_TRUE(passes(high, 1 + 0x1p-9, 0x1p-8));
+  EXPECT_FALSE(passes(0x7FC0, 1, 1)) << "NaN";
   Comparison codes;
   codes.AddE4m3(ToFloat8E4M3(16).bits, 16.5, 0);
   EXPECT_TRUE(codes.passed());
