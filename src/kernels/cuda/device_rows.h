@@ -49,7 +49,9 @@ inline unsigned RowThreads(int64_t cols, unsigned limit) {
 // A block for each row, or several where a row needs no sums and maxima.
 inline LaunchShape RowsShape(int64_t rows, int64_t cols, bool one_block_a_row) {
   LaunchShape shape;
-  shape.grid_x = cols > 0 ? static_cast<unsigned>(rows) : 0;
+  shape.grid_x = 0;
+  if (cols <= 0) return shape;
+  shape.grid_x = static_cast<unsigned>(rows);
   shape.threads = RowThreads(cols, one_block_a_row ? 512 : 256);
   const int64_t per_block = int64_t{shape.threads} * kVector;
   shape.grid_y = one_block_a_row ? 1 : static_cast<unsigned>((cols + per_block - 1) / per_block);
