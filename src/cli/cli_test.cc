@@ -81,7 +81,7 @@ TEST(Configs, OptionsReachTheConfigurations) {
   EXPECT_EQ(engine.memory_utilization, 0.5);
   EXPECT_EQ(engine.kv_cache_bytes, int64_t{1} << 30);
   EXPECT_TRUE(engine.dummy_weights);
-  EXPECT_TRUE(engine.priority_scheduling);
+  EXPECT_EQ(engine.scheduling_policy, SchedulingPolicy::kPriority);
   ServerConfig server = MakeServerConfig(settings, {});
   AddServeOptions(settings, server);
   EXPECT_THAT(server.api_keys, ElementsAre("a", "b"));

@@ -56,6 +56,11 @@ constexpr Word<DeviceChoice> kDevices[] = {
     {"cuda", DeviceChoice::kCuda},
     {"emulated", DeviceChoice::kEmulated},
 };
+constexpr Word<SchedulingPolicy> kPolicies[] = {
+    {"fcfs", SchedulingPolicy::kFcfs},
+    {"priority", SchedulingPolicy::kPriority},
+    {"fair", SchedulingPolicy::kFair},
+};
 constexpr Word<std::optional<kernels::Isa>> kIsas[] = {
     {"auto", std::nullopt},
     {"reference", kernels::Isa::kReference},
@@ -169,7 +174,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   }
   config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
   config.enable_chunked_prefill = settings.Flag("enable-chunked-prefill");
-  config.priority_scheduling = settings.TextOr("scheduling-policy") == "priority";
+  config.scheduling_policy = ValueOf(settings, "scheduling-policy", kPolicies);
   config.long_prefill_token_threshold = *settings.Integer("long-prefill-token-threshold");
   config.memory_utilization = settings.Number("gpu-memory-utilization");
   config.utilization_of_rest = settings.dialect() == options::Dialect::kTrtllm;
@@ -192,7 +197,8 @@ ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgu
   config.max_logprobs = static_cast<int>(*settings.Integer("max-logprobs"));
   config.generation_config = settings.TextOr("generation-config");
   config.override_generation_config = settings.TextOr("override-generation-config");
-  config.priority_scheduling = settings.TextOr("scheduling-policy") == "priority";
+  config.priority_scheduling =
+      ValueOf(settings, "scheduling-policy", kPolicies) != SchedulingPolicy::kFcfs;
   config.logprobs_mode = settings.TextOr("logprobs-mode");
   config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
   config.memory_utilization = settings.Number("gpu-memory-utilization");

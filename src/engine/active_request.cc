@@ -133,6 +133,7 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
     sequence->max_total_tokens =
         length + std::min(params.max_tokens, limits.max_model_len - length);
     sequence->priority = asked.priority;
+    sequence->client = asked.client;
     sequence->cache_salt = asked.cache_salt;
     sequence->read_prefix_cache = asked.use_prefix_cache;
     sequence->wants_all_rows = i == 0 && params.prompt_logprobs && length > 1;

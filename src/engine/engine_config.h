@@ -10,6 +10,7 @@
 #include "engine/request.h"
 #include "kernels/dispatch.h"
 #include "models/model.h"
+#include "scheduler/scheduler.h"
 #include "tensor/element_type.h"
 
 namespace sluice {
@@ -55,7 +56,7 @@ struct EngineConfig {
   std::optional<int64_t> max_num_batched_tokens;  // none: by the machine
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
-  bool priority_scheduling = false;
+  SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
   int64_t long_prefill_token_threshold = 0;  // 0: off
 
   // Memory. On a CPU the cache takes a quarter of the free memory by default; with

@@ -167,7 +167,7 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   step.block_size = config.block_size;
   step.chunked_prefill = config.enable_chunked_prefill;
   step.long_prefill_token_threshold = config.long_prefill_token_threshold;
-  step.priority_policy = config.priority_scheduling;
+  step.policy = config.scheduling_policy;
   step.max_prompt_logit_rows = std::clamp<int64_t>(
       kPromptLogitBytes / std::max<int64_t>(1, model.vocab_size * int64_t{sizeof(float)}), 32, 256);
   step.max_num_seqs = config.max_num_seqs.value_or(defaults.max_num_seqs);

@@ -226,7 +226,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     limits.chunked_prefill = !OneIn(5);
     if (!limits.chunked_prefill) limits.max_num_batched_tokens = kMaxModelLen;
     limits.long_prefill_token_threshold = OneIn(3) ? Pick(1, 12) : 0;
-    limits.priority_policy = OneIn(2);
+    limits.policy = static_cast<SchedulingPolicy>(Pick(0, 2));
     limits.ageing_steps = 16;
     for (int64_t others = OneIn(2) ? Pick(1, 3) : 0; others > 0; --others) {
       AttentionSpan group;
@@ -288,6 +288,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     request.sampling = RandomParams();
     request.num_sequences = OneIn(3) ? static_cast<int>(Pick(2, 5)) : 1;
     request.priority = Pick(-2, 2);
+    request.client = static_cast<uint64_t>(Pick(1, 4));
     if (OneIn(6)) request.cache_salt = "salt";
     if (OneIn(6)) request.end_tokens = {static_cast<int32_t>(Pick(0, 20))};
     request.use_prefix_cache = !OneIn(6);
@@ -347,7 +348,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     told_.is_step_failing = false;
     // The model throws where it meets poison; only then may it fail those who did nothing.
     for (const ScheduledSequence* sequence : core_->scheduler().running()) MayFail(*sequence);
-    for (const ScheduledSequence* sequence : core_->scheduler().waiting()) MayFail(*sequence);
+    core_->scheduler().ForEachWaiting([this](const auto& sequence) { MayFail(sequence); });
     const bool ok = core_->Step();
     EXPECT_EQ(model_->steps, failed_before + 1) << "somebody is always computed";
     EXPECT_TRUE(ok || told_.is_step_failing);

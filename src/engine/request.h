@@ -61,7 +61,8 @@ struct Request {
   // End-of-sequence tokens besides those of the model: the tokenizer's.
   SharedList<int32_t> end_tokens;
   int num_sequences = 1;   // n
-  int64_t priority = 0;    // smaller is sooner; counts under the priority policy
+  int64_t priority = 0;    // smaller is sooner; counts unless the policy is first come first served
+  uint64_t client = 0;     // whose share it has under the fair policy: requests of one client agree
   std::string cache_salt;  // prefixes are shared only between requests of equal salt
   bool use_prefix_cache = true;
   // It continues an answer that has begun (the next step of a beam search): it is accepted during a

@@ -51,9 +51,11 @@ void AddSchedulingRows(std::vector<Option>& table) {
                "Most prompt tokens of one request in one step; 0: no limit other than "
                "--max-num-batched-tokens.",
                {.range = {0, 1e7}});
-  rows.Choice("scheduling-policy", "fcfs", "fcfs|priority",
+  rows.Choice("scheduling-policy", "fair", "fcfs|priority|fair",
               "fcfs: first come, first served; priority: requests with a smaller \"priority\" "
-              "first, with aging.");
+              "first, with aging; fair: each client (API key, else address) has an equal share of "
+              "the tokens that are computed, and priorities count within it.",
+              {.vllm_default = "fcfs", .trtllm_default = "fcfs"});
   rows.Integer("max-num-scheduled-tokens", "", "Most tokens in one step.",
                {.commands = kEngineArguments,
                 .range = {1, 1e7},

@@ -1,19 +1,32 @@
 // One sequence as the scheduler sees it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include <boost/intrusive/list.hpp>
+#include <boost/intrusive/set_hook.hpp>
 
 #include "cache/block_tables.h"
 #include "cache/prefix_index.h"
 
 namespace sluice {
 
+struct Share;
+
+// Places of a sequence in the scheduler's lists. They are not undone by a destructor: what the
+// scheduler still has when it ends may be destroyed in any order.
+using FollowerHook =
+    boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
+using SequenceHook =
+    boost::intrusive::set_member_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
+
 // The owner sets the first part and calls Scheduler::Add; afterwards it may append to `tokens` (one
 // sampled token at a time) and clear `wants_all_rows`, everything else belongs to the scheduler.
 // Ownership: the owner keeps it alive until Scheduler::Remove. Neither copied nor moved.
-struct ScheduledSequence {
+struct ScheduledSequence : FollowerHook {
   ScheduledSequence() = default;
   ScheduledSequence(const ScheduledSequence&) = delete;
   ScheduledSequence& operator=(const ScheduledSequence&) = delete;
@@ -23,7 +36,8 @@ struct ScheduledSequence {
   int64_t num_prompt_tokens = 0;
   // Of prompt and output together; memory for them is allocated once, at admission.
   int64_t max_total_tokens = 0;
-  int64_t priority = 0;  // smaller is sooner; counts under the priority policy
+  int64_t priority = 0;  // smaller is sooner; counts unless the policy is first come first served
+  uint64_t client = 0;   // whose share it belongs to under the fair policy
   std::string cache_salt;
   bool read_prefix_cache = true;
   // The logits of every prompt token are wanted (prompt_logprobs): small chunks, no cache reads.
@@ -39,12 +53,21 @@ struct ScheduledSequence {
   PrefixCursor cursor;
   PrefixLookup lookup;        // while it waits
   uint64_t order = 0;         // of arrival
+  int64_t rank = 0;           // before `order`: what the policy makes of the priority
   int64_t waiting_since = 0;  // step of Add
-  bool promoted = false;      // admitted by ageing; from then on ahead of all priorities
   int64_t cached_tokens = 0;  // prompt tokens found in the prefix cache at first admission
   int64_t num_preemptions = 0;
   bool admitted_before = false;
-  bool leads = false;  // it is the leader of another
+  Share* share = nullptr;
+  SequenceHook rank_hook, arrival_hook;  // in WaitingQueue
+  // Those whose leader it is, and that wait for it; they are in no WaitingQueue.
+  boost::intrusive::list<ScheduledSequence, boost::intrusive::base_hook<FollowerHook>,
+                         boost::intrusive::constant_time_size<false>>
+      followers;
+  // Of the step being planned: its tokens and its slice so far, and the next prefill of its share.
+  int64_t planned = 0;
+  size_t slice = 0;
+  ScheduledSequence* next_prefill = nullptr;
 };
 
 }  // namespace sluice

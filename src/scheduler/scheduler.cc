@@ -14,8 +14,37 @@ int64_t MostBlocks(const SchedulerLimits& limits, int64_t tokens) {
   return blocks;
 }
 
+int64_t FairQuantum(const SchedulerLimits& limits) {
+  return std::max<int64_t>(1, limits.max_num_batched_tokens / 8);
+}
+
+namespace {
+
+// The rank of a sequence that was admitted by ageing: from then on it is ahead of all priorities.
+constexpr int64_t kAgedRank = std::numeric_limits<int64_t>::min();
+// The quantum of a share that is the only one.
+constexpr int64_t kNoQuantum = int64_t{1} << 40;
+
+// Whether more tokens than the one that decodes are to be computed.
+bool IsPrefill(const ScheduledSequence& sequence) {
+  return sequence.num_computed < static_cast<int64_t>(sequence.tokens.size()) - 1;
+}
+
+void AppendPrefill(ScheduledSequence& sequence) {
+  Share& share = *sequence.share;
+  sequence.next_prefill = nullptr;
+  (share.first_prefill == nullptr ? share.first_prefill : share.last_prefill->next_prefill) =
+      &sequence;
+  share.last_prefill = &sequence;
+}
+
+}  // namespace
+
 Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex* index)
-    : limits_(limits), pool_(pool), index_(index) {
+    : limits_(limits),
+      pool_(pool),
+      index_(index),
+      shares_(limits.policy == SchedulingPolicy::kFair ? FairQuantum(limits) : kNoQuantum) {
   CHECK_GT(limits.block_size, 0);
   CHECK_GT(limits.max_num_seqs, 0);
   CHECK_GE(limits.max_num_batched_tokens, limits.max_num_seqs);
@@ -32,36 +61,43 @@ Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixIndex
   plan_.preempted.reserve(places);
 }
 
-int64_t Scheduler::Rank(const ScheduledSequence& sequence) const {
-  if (!limits_.priority_policy) return 0;
-  return sequence.promoted ? std::numeric_limits<int64_t>::min() : sequence.priority;
-}
-
-bool Scheduler::GoesBefore(const ScheduledSequence& a, const ScheduledSequence& b) const {
-  const int64_t rank_a = Rank(a), rank_b = Rank(b);
-  return rank_a != rank_b ? rank_a < rank_b : a.order < b.order;
-}
-
 void Scheduler::InsertWaiting(ScheduledSequence& sequence) {
   sequence.state = ScheduledSequence::State::kWaiting;
-  const auto place =
-      std::upper_bound(waiting_.begin(), waiting_.end(), &sequence,
-                       [this](const auto* a, const auto* b) { return GoesBefore(*a, *b); });
-  waiting_.insert(place, &sequence);
+  sequence.share->waiting.Insert(sequence);
 }
 
 void Scheduler::Add(ScheduledSequence& sequence) {
   CHECK(sequence.state == ScheduledSequence::State::kNew);
   CHECK(!sequence.tokens.empty());
   CHECK_LE(MostBlocks(limits_, sequence.max_total_tokens), pool_.num_blocks());
-  if (sequence.leader != nullptr) {
-    CHECK(sequence.leader->state != ScheduledSequence::State::kNew, "the leader is not here");
-    sequence.leader->leads = true;
-  }
   sequence.blocks = BlockTables(num_groups());
+  sequence.rank = limits_.policy == SchedulingPolicy::kFcfs ? 0 : sequence.priority;
   sequence.order = next_order_++;
   sequence.waiting_since = step_;
+  sequence.share = &shares_.Join(limits_.policy == SchedulingPolicy::kFair ? sequence.client : 0);
+  ++num_waiting_;
+  ScheduledSequence* const leader = sequence.leader;
+  if (leader != nullptr) {
+    CHECK(leader->state != ScheduledSequence::State::kNew, "the leader is not here");
+    if (leader->num_computed < leader->num_prompt_tokens) {
+      sequence.state = ScheduledSequence::State::kWaiting;
+      leader->followers.push_back(sequence);
+      ++num_followers_;
+      return;
+    }
+    sequence.leader = nullptr;
+  }
   InsertWaiting(sequence);
+}
+
+void Scheduler::ReleaseFollowers(ScheduledSequence& leader) {
+  while (!leader.followers.empty()) {
+    ScheduledSequence& follower = leader.followers.front();
+    leader.followers.pop_front();
+    --num_followers_;
+    follower.leader = nullptr;
+    InsertWaiting(follower);
+  }
 }
 
 void Scheduler::Remove(ScheduledSequence& sequence) {
@@ -71,26 +107,33 @@ void Scheduler::Remove(ScheduledSequence& sequence) {
 
 void Scheduler::Remove(std::span<ScheduledSequence* const> sequences) {
   using State = ScheduledSequence::State;
-  bool any_ran = false, any_waited = false, any_led = false;
+  using Followers = decltype(ScheduledSequence::followers);
+  bool any_ran = false;
   for (ScheduledSequence* sequence : sequences) {
     CHECK(sequence->state != State::kNew, "the sequence is not here");
-    (sequence->state == State::kRunning ? any_ran : any_waited) = true;
-    any_led = any_led || sequence->leads;
+    if (sequence->state == State::kRunning) {
+      any_ran = true;
+    } else if (sequence->leader != nullptr) {
+      sequence->leader->followers.erase(Followers::s_iterator_to(*sequence));
+      sequence->leader = nullptr;
+      --num_followers_;
+      --num_waiting_;
+    } else {
+      sequence->share->waiting.Remove(*sequence);
+      --num_waiting_;
+    }
     sequence->blocks.Clear();
     sequence->state = State::kNew;
   }
-  const auto take_out = [&](std::vector<ScheduledSequence*>& list) {
-    if (sequences.size() == 1) {
-      list.erase(std::find(list.begin(), list.end(), sequences.front()));
-    } else {
-      std::erase_if(list, [](const auto* sequence) { return sequence->state == State::kNew; });
-    }
-  };
-  if (any_ran) take_out(running_);
-  if (any_waited) take_out(waiting_);
-  if (!any_led) return;
-  for (ScheduledSequence* other : waiting_) {
-    if (other->leader != nullptr && other->leader->state == State::kNew) other->leader = nullptr;
+  if (any_ran && sequences.size() == 1) {
+    running_.erase(std::find(running_.begin(), running_.end(), sequences.front()));
+  } else if (any_ran) {
+    std::erase_if(running_, [](const auto* sequence) { return sequence->state == State::kNew; });
+  }
+  // Behind the first loop, where followers that go too have left their leaders.
+  for (ScheduledSequence* sequence : sequences) {
+    ReleaseFollowers(*sequence);
+    shares_.Leave(*sequence->share);
   }
 }
 
@@ -101,8 +144,7 @@ const StepPlan& Scheduler::Plan() {
   plan_.num_tokens = plan_.num_logit_rows = plan_.prefix_queries = plan_.prefix_hits = 0;
   Budget budget{limits_.max_num_batched_tokens, limits_.max_prompt_logit_rows};
   PlanDecodes(budget);
-  PlanPrefills(budget);
-  if (plan_.preempted.empty()) Admit(budget);
+  PlanShares(budget);
   return plan_;
 }
 
@@ -144,50 +186,98 @@ void Scheduler::PlanDecodes(Budget& budget) {
     i = 0;  // the list has changed
   }
   for (ScheduledSequence* sequence : running_) {
-    if (sequence->num_computed == static_cast<int64_t>(sequence->tokens.size()) - 1)
-      PlanSlice(*sequence, 1, budget);
+    sequence->planned = 0;
+    if (!IsPrefill(*sequence)) PlanTokens(*sequence, 1, budget);
   }
 }
 
-void Scheduler::PlanPrefills(Budget& budget) {
+int64_t Scheduler::ListPrefills() {
+  int64_t count = 0;
   for (ScheduledSequence* sequence : running_) {
-    if (sequence->num_computed >= static_cast<int64_t>(sequence->tokens.size()) - 1) continue;
-    const int64_t chunk = Chunk(*sequence, sequence->num_computed, budget);
-    if (chunk > 0) PlanSlice(*sequence, chunk, budget);
+    if (!IsPrefill(*sequence)) continue;
+    AppendPrefill(*sequence);
+    ++count;
   }
+  return count;
+}
+
+void Scheduler::PlanShares(Budget& budget) {
+  int64_t num_prefills = ListPrefills();
+  if (num_prefills == 0 && num_waiting_ == num_followers_) return;
+  for (const PlannedSlice& decode : plan_.slices) shares_.Charge(*decode.sequence->share, 1);
+  Share* stopped = nullptr;  // its sequence does not fit; prefills go on meanwhile
+  while (stopped == nullptr || num_prefills > 0) {
+    Share* const share = stopped == nullptr ? shares_.AtTurn() : shares_.LeastGiven();
+    if (share == nullptr || budget.tokens == 0) break;
+    budget.share_tokens = stopped == nullptr ? shares_.DeficitOf(*share) : shares_.quantum();
+    if (share->first_prefill != nullptr) {
+      if (PlanPrefill(*share, budget)) --num_prefills;
+    } else if (plan_.preempted.empty() && num_running() < limits_.max_num_seqs &&
+               Admit(*share, budget)) {
+      ++num_prefills;
+    } else {
+      stopped = share;
+    }
+  }
+  if (stopped != nullptr) shares_.ReturnTurn(*stopped);
+  for (ScheduledSequence* sequence : running_)
+    sequence->share->first_prefill = sequence->share->last_prefill = nullptr;
+}
+
+bool Scheduler::PlanPrefill(Share& share, Budget& budget) {
+  ScheduledSequence& sequence = *share.first_prefill;
+  const int64_t computed = sequence.num_computed + sequence.planned;
+  const int64_t chunk = Chunk(sequence, computed, budget);
+  if (chunk > 0) {
+    PlanTokens(sequence, chunk, budget);
+    shares_.Charge(share, chunk);
+  }
+  if (chunk > 0 && computed + chunk < static_cast<int64_t>(sequence.tokens.size())) return false;
+  share.first_prefill = sequence.next_prefill;
+  if (share.first_prefill == nullptr) share.last_prefill = nullptr;
+  return true;
 }
 
 int64_t Scheduler::Chunk(const ScheduledSequence& sequence, int64_t computed,
                          const Budget& budget) const {
   const int64_t remaining = static_cast<int64_t>(sequence.tokens.size()) - computed;
+  const int64_t most = std::min({remaining, budget.tokens, budget.share_tokens});
   // The row that samples is not counted among the rows of prompt logits.
-  if (sequence.wants_all_rows)
-    return std::min({remaining, budget.tokens, budget.prompt_logit_rows});
+  if (sequence.wants_all_rows) return std::min(most, budget.prompt_logit_rows);
   if (!limits_.chunked_prefill) return remaining <= budget.tokens ? remaining : 0;
-  int64_t chunk = std::min(remaining, budget.tokens);
   if (limits_.long_prefill_token_threshold > 0)
-    chunk = std::min(chunk, limits_.long_prefill_token_threshold);
-  return chunk;
+    return std::min(most, limits_.long_prefill_token_threshold - sequence.planned);
+  return most;
 }
 
-void Scheduler::PlanSlice(ScheduledSequence& sequence, int64_t num_tokens, Budget& budget) {
-  const bool samples =
-      sequence.num_computed + num_tokens == static_cast<int64_t>(sequence.tokens.size());
+void Scheduler::PlanTokens(ScheduledSequence& sequence, int64_t num_tokens, Budget& budget) {
   const bool all_rows = sequence.wants_all_rows;
-  plan_.slices.push_back({&sequence, sequence.num_computed, num_tokens, samples, all_rows});
+  if (sequence.planned == 0) {
+    sequence.slice = plan_.slices.size();
+    plan_.slices.push_back({&sequence, sequence.num_computed, 0, false, all_rows});
+  }
+  sequence.planned += num_tokens;
+  PlannedSlice& slice = plan_.slices[sequence.slice];
+  slice.num_tokens = sequence.planned;
+  slice.samples =
+      sequence.num_computed + sequence.planned == static_cast<int64_t>(sequence.tokens.size());
   plan_.num_tokens += num_tokens;
-  plan_.num_logit_rows += all_rows ? num_tokens : samples;
+  plan_.num_logit_rows += all_rows ? num_tokens : slice.samples;
   budget.tokens -= num_tokens;
   if (all_rows) budget.prompt_logit_rows -= num_tokens;
 }
 
 ScheduledSequence* Scheduler::PickVictim() const {
+  // Ranks of different shares do not compare.
+  const bool by_rank = limits_.policy != SchedulingPolicy::kFair;
   const ScheduledSequence* first =
-      *std::min_element(running_.begin(), running_.end(),
-                        [this](const auto* a, const auto* b) { return GoesBefore(*a, *b); });
+      *std::min_element(running_.begin(), running_.end(), [by_rank](const auto* a, const auto* b) {
+        return by_rank && a->rank != b->rank ? a->rank < b->rank : a->order < b->order;
+      });
   struct Choice {
     ScheduledSequence* sequence = nullptr;
     bool useless = true;
+    int64_t deficit = 0;
     int64_t rank = 0;
     int64_t cost = 0;
   } best;
@@ -203,11 +293,13 @@ ScheduledSequence* Scheduler::PickVictim() const {
     for (int64_t group = 0; group < num_groups(); ++group)
       shared += count_shared(sequence->blocks[group]);
     const int64_t to_find = count_shared(sequence->blocks[0]) * limits_.block_size;
-    const Choice choice{sequence, shared == sequence->blocks.num_held(), Rank(*sequence),
+    const Choice choice{sequence, shared == sequence->blocks.num_held(),
+                        shares_.DeficitOf(*sequence->share), sequence->rank,
                         std::max<int64_t>(0, sequence->num_computed - to_find)};
     const auto better = [&] {
       if (best.sequence == nullptr) return true;
       if (choice.useless != best.useless) return !choice.useless;
+      if (choice.deficit != best.deficit) return choice.deficit < best.deficit;
       if (choice.rank != best.rank) return choice.rank > best.rank;
       if (choice.cost != best.cost) return choice.cost < best.cost;
       return choice.sequence->order > best.sequence->order;
@@ -226,39 +318,20 @@ void Scheduler::Preempt(ScheduledSequence& victim) {
   ++victim.num_preemptions;
   ++num_preemptions_;
   plan_.preempted.push_back(&victim);
+  ++num_waiting_;
   InsertWaiting(victim);
 }
 
-ScheduledSequence* Scheduler::NextCandidate(bool& out_of_order) {
-  out_of_order = false;
-  ScheduledSequence* first = nullptr;
-  ScheduledSequence* oldest = nullptr;
-  for (ScheduledSequence* sequence : waiting_) {
-    const ScheduledSequence* leader = sequence->leader;
-    if (leader != nullptr && leader->num_computed < leader->num_prompt_tokens) continue;
-    sequence->leader = nullptr;
-    if (first == nullptr) first = sequence;
-    if (!limits_.priority_policy) return first;
-    if (oldest == nullptr || sequence->order < oldest->order) oldest = sequence;
+bool Scheduler::Admit(Share& share, Budget& budget) {
+  ++num_candidates_;
+  const WaitingQueue::Candidate next = share.waiting.Next(step_, limits_.ageing_steps);
+  if (!TryAdmit(*next.sequence, budget)) return false;
+  if (next.is_aged) {
+    next.sequence->rank = kAgedRank;
+    share.waiting.NoteAgeingTurn(step_);
   }
-  if (oldest != first &&
-      step_ - std::max(oldest->waiting_since, last_ageing_turn_) >= limits_.ageing_steps) {
-    out_of_order = true;
-    return oldest;
-  }
-  return first;
-}
-
-void Scheduler::Admit(Budget& budget) {
-  while (budget.tokens > 0 && num_running() < limits_.max_num_seqs) {
-    bool out_of_order = false;
-    ScheduledSequence* candidate = NextCandidate(out_of_order);
-    if (candidate == nullptr || !TryAdmit(*candidate, budget)) return;
-    if (out_of_order) {
-      candidate->promoted = true;
-      last_ageing_turn_ = step_;
-    }
-  }
+  AppendPrefill(*next.sequence);
+  return true;
 }
 
 bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
@@ -275,6 +348,7 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   for (int64_t group = 0; group < num_groups(); ++group)
     missing += TableEnd(group, num_tokens, computed) - found.blocks;
   if (missing + num_running() * num_groups() > pool_.num_available() - found.unheld) return false;
+  sequence.planned = 0;
   const int64_t chunk = Chunk(sequence, computed, budget);
   if (chunk <= 0) return false;
 
@@ -297,10 +371,12 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
       plan_.prefix_hits += computed;
     }
   }
-  waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &sequence));
+  sequence.share->waiting.Remove(sequence);
+  --num_waiting_;
   sequence.state = ScheduledSequence::State::kRunning;
   running_.push_back(&sequence);
-  PlanSlice(sequence, chunk, budget);
+  PlanTokens(sequence, chunk, budget);
+  shares_.Charge(*sequence.share, chunk);
   return true;
 }
 
@@ -318,6 +394,7 @@ void Scheduler::Commit() {
     }
     for (int64_t group = 0; group < num_groups(); ++group)
       sequence.blocks[group].DropFront(FirstBlock(group, sequence.num_computed));
+    if (sequence.num_computed >= sequence.num_prompt_tokens) ReleaseFollowers(sequence);
   }
 }
 
@@ -341,9 +418,16 @@ Status Scheduler::CheckInvariant() const {
         return Fail(ErrorCode::kInternal, "a sequence holds more blocks than it can use");
     }
   }
-  for (const ScheduledSequence* sequence : waiting_) {
-    if (sequence->blocks.num_held() > 0)
-      return Fail(ErrorCode::kInternal, "a waiting sequence holds blocks");
+  int64_t waiting = num_followers_;
+  bool holds_blocks = false;
+  ForEachWaiting([&](const ScheduledSequence& sequence) {
+    ++waiting;
+    holds_blocks = holds_blocks || sequence.blocks.num_held() > 0;
+  });
+  if (holds_blocks) return Fail(ErrorCode::kInternal, "a waiting sequence holds blocks");
+  if (waiting != num_waiting_) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("{} sequences wait, but {} are counted", waiting, num_waiting_));
   }
   if (references != listed) {
     return Fail(

@@ -10,9 +10,17 @@
 #include "cache/block_counts.h"
 #include "cache/block_pool.h"
 #include "cache/prefix_index.h"
+#include "scheduler/fair_shares.h"
 #include "scheduler/scheduled_sequence.h"
 
 namespace sluice {
+
+// In which order sequences are admitted.
+enum class SchedulingPolicy {
+  kFcfs,      // first come, first served
+  kPriority,  // by priority, with ageing
+  kFair,      // shares by client, and by priority with ageing within a share
+};
 
 // Decided by the engine's plan, which has the defaults.
 struct SchedulerLimits {
@@ -25,9 +33,10 @@ struct SchedulerLimits {
   bool chunked_prefill = false;
   // Most tokens of one prompt in a step; 0: no such limit.
   int64_t long_prefill_token_threshold = 0;
-  bool priority_policy = false;
-  // Under the priority policy the sequence that has waited longest is admitted next whatever its
-  // priority, once it has waited for so many steps since it was added or since the last such turn.
+  SchedulingPolicy policy = SchedulingPolicy::kFcfs;
+  // Where priorities count, the sequence that has waited longest (of its share) is admitted next
+  // whatever its priority, once it has waited for so many steps since it was added or since the
+  // last such turn.
   int64_t ageing_steps = 64;
   // What each group of layers attends to; group 0 keeps all positions.
   std::vector<AttentionSpan> groups = {AttentionSpan{}};
@@ -35,6 +44,10 @@ struct SchedulerLimits {
 
 // Blocks that a sequence of `tokens` tokens holds at most, in all groups together.
 int64_t MostBlocks(const SchedulerLimits& limits, int64_t tokens);
+
+// Under the fair policy: the tokens that a client may be given in a round (fair_shares.h). An
+// eighth of a step, so that several have their turn in each.
+int64_t FairQuantum(const SchedulerLimits& limits);
 
 // Tokens [first, first + num_tokens) of one sequence.
 struct PlannedSlice {
@@ -58,16 +71,22 @@ struct StepPlan {
 
 // The policy, in this order:
 //   1. Running sequences that decode get their token. Where a block is missing, the cheapest victim
-//      is preempted (the fewest tokens to compute again; the worst priority first under that
-//      policy), but never the sequence that comes first of all: so some sequence always finishes.
-//   2. Running prefills continue, in order of admission, with what is left of the budget.
-//   3. Waiting sequences are admitted, unless one was preempted: first come first served or by
-//      priority with ageing. The first that does not fit stops admission. A sequence fits when
-//      blocks for all its tokens are available and one more a group for each running sequence; it
-//      takes the former at once, so that a prefill never runs out of blocks.
+//      is preempted (of the client that has been given most; the worst priority first; then the
+//      fewest tokens to compute again), but never the sequence that comes first of all: so some
+//      sequence always finishes.
+//   2. What is left of the budget goes to the shares in turn (FairShares), by the tokens that are
+//      computed for each: to its running prefills, in order of admission, then to its waiting
+//      sequences, which are admitted unless one was preempted in this step: by priority with
+//      ageing, or first come first served. The first that does not fit stops admission, of all
+//      shares, and its share has the turn again in the next step; running prefills go on, those of
+//      the shares first that have been given least. A sequence fits when blocks for
+//      all its tokens are available and one more a group for each running sequence; it takes the
+//      former at once, so that a prefill never runs out of blocks.
+// Under the other policies all sequences are of one share. Decoded tokens are charged while anybody
+// waits for tokens: who is alone runs up no debt.
 // Thread safety: used by the engine's thread only. Ownership: refers to pool, index and sequences;
-// owns none of them. Allocates in Add, when more sequences wait than ever before, and on behalf of
-// a sequence that is first in order or admitted.
+// owns none of them. Allocates in Add, for a new client, and on behalf of a sequence that is first
+// in order or admitted.
 class Scheduler {
  public:
   // `index` may be null: no prefix caching. REQUIRES: every sequence fits the pool when alone.
@@ -76,7 +95,7 @@ class Scheduler {
   void Add(ScheduledSequence& sequence);
   // Finished or aborted: its blocks are released now.
   void Remove(ScheduledSequence& sequence);
-  // Likewise for any number, in time linear in those and in the sequences that it has.
+  // Likewise for any number, in time linear in those and in the running ones, but for a logarithm.
   void Remove(std::span<ScheduledSequence* const> sequences);
 
   // Plans the next step. The plan is valid until the next call; it does not change when sequences
@@ -86,12 +105,19 @@ class Scheduler {
   // sampled tokens are appended and before any Remove. Not called for a step that failed.
   void Commit();
 
-  bool has_work() const { return !running_.empty() || !waiting_.empty(); }
+  bool has_work() const { return !running_.empty() || num_waiting_ > 0; }
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
-  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t num_waiting() const { return num_waiting_; }
   std::span<ScheduledSequence* const> running() const { return running_; }
-  std::span<ScheduledSequence* const> waiting() const { return waiting_; }
+  // Calls `visit` with the waiting sequences that may be admitted, which do not wait for a leader.
+  template <typename Visit>
+  void ForEachWaiting(const Visit& visit) const {
+    shares_.ForEach([&](const Share& share) { share.waiting.ForEach(visit); });
+  }
   int64_t num_preemptions() const { return num_preemptions_; }
+  // Shares and waiting sequences that were looked at since construction to choose what comes next:
+  // a measure of that work.
+  int64_t num_visits() const { return shares_.num_visits() + num_candidates_; }
 
   // Checks that references to blocks and the states of all sequences agree, and
   // BlockPool::CheckInvariant().
@@ -102,6 +128,7 @@ class Scheduler {
   struct Budget {
     int64_t tokens = 0;
     int64_t prompt_logit_rows = 0;
+    int64_t share_tokens = 0;  // for the share that is served
   };
 
   int64_t num_groups() const { return static_cast<int64_t>(limits_.groups.size()); }
@@ -115,34 +142,40 @@ class Scheduler {
   int64_t Missing(const ScheduledSequence& sequence) const;
   // Takes them. False, and nothing changed, if fewer are available.
   [[nodiscard]] bool TakeMissing(ScheduledSequence& sequence);
-  int64_t Rank(const ScheduledSequence& sequence) const;
-  bool GoesBefore(const ScheduledSequence& a, const ScheduledSequence& b) const;
   void PlanDecodes(Budget& budget);
-  void PlanPrefills(Budget& budget);
-  void Admit(Budget& budget);
-  // The sequence to admit next: by ageing (`out_of_order` is set unless it is the first anyway), or
-  // the first in order that does not wait for a sibling; null if there is none.
-  ScheduledSequence* NextCandidate(bool& out_of_order);
-  // False, and nothing changed, if it has to wait.
+  // Lists the running prefills in their shares. Returns how many there are.
+  int64_t ListPrefills();
+  void PlanShares(Budget& budget);
+  // The first prefill of the share gets its next tokens; without any it leaves the list. Returns
+  // whether it has left.
+  bool PlanPrefill(Share& share, Budget& budget);
+  // The next sequence of the share that waits is admitted, and gets its first tokens. False, and
+  // nothing changed, if it has to wait.
+  bool Admit(Share& share, Budget& budget);
   bool TryAdmit(ScheduledSequence& sequence, Budget& budget);
   // The next tokens of a prefill under the budget; 0: none.
   int64_t Chunk(const ScheduledSequence& sequence, int64_t computed, const Budget& budget) const;
-  void PlanSlice(ScheduledSequence& sequence, int64_t num_tokens, Budget& budget);
+  // Adds tokens to the sequence's slice of this step, which begins with the first of them.
+  void PlanTokens(ScheduledSequence& sequence, int64_t num_tokens, Budget& budget);
   ScheduledSequence* PickVictim() const;
   void Preempt(ScheduledSequence& victim);
   void InsertWaiting(ScheduledSequence& sequence);
+  // Those that waited for it may be admitted.
+  void ReleaseFollowers(ScheduledSequence& leader);
 
   const SchedulerLimits limits_;
   std::vector<int64_t> most_blocks_;  // by group, of a sequence of any length
   BlockPool& pool_;
   PrefixIndex* index_;
-  std::vector<ScheduledSequence*> waiting_;  // sorted by GoesBefore
+  FairShares shares_;
   std::vector<ScheduledSequence*> running_;  // in order of admission
+  int64_t num_waiting_ = 0;                  // in the queues of the shares, and followers
+  int64_t num_followers_ = 0;                // of those, the latter
   StepPlan plan_;
   int64_t step_ = 0;
-  int64_t last_ageing_turn_ = 0;
   uint64_t next_order_ = 0;
   int64_t num_preemptions_ = 0;
+  int64_t num_candidates_ = 0;
 };
 
 }  // namespace sluice

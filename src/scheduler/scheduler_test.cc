@@ -27,6 +27,7 @@ struct Options {
   int64_t output = 4;
   int first_token = -1;  // of the prompt; -1: a prompt like no other
   int64_t priority = 0;
+  uint64_t client = 0;
   bool all_rows = false;
   std::string salt = "";
   ScheduledSequence* leader = nullptr;
@@ -61,6 +62,7 @@ class World {
     sequence->max_output = options.output;
     sequence->max_total_tokens = options.prompt + options.output;
     sequence->priority = options.priority;
+    sequence->client = options.client;
     sequence->wants_all_rows = options.all_rows;
     sequence->cache_salt = options.salt;
     sequence->leader = options.leader;
@@ -286,7 +288,7 @@ TEST(Scheduler, C5FirstComeFirstServed) {
 TEST(Scheduler, C5PrioritiesGoFirst) {
   SchedulerLimits limits = FourTokenBlocks();
   limits.max_num_seqs = 1;
-  limits.priority_policy = true;
+  limits.policy = SchedulingPolicy::kPriority;
   World world(limits, 64, false);
   Sequence& later = world.Add("later", {.priority = 5});
   Sequence& soon = world.Add("soon", {.priority = -1});
@@ -299,7 +301,7 @@ TEST(Scheduler, C5PrioritiesGoFirst) {
 TEST(Scheduler, C5AgeingGivesTheOldestItsTurn) {
   SchedulerLimits limits = FourTokenBlocks();
   limits.max_num_seqs = 1;
-  limits.priority_policy = true;
+  limits.policy = SchedulingPolicy::kPriority;
   limits.ageing_steps = 10;
   World world(limits, 64, false);
   Sequence& humble = world.Add("humble", {.output = 2, .priority = 1000000});
@@ -481,7 +483,7 @@ TEST_P(RandomScheduler, KeepsTheContract) {
   limits.max_num_seqs = pick(1, 8);
   limits.max_num_batched_tokens = std::max(limits.max_num_seqs, pick(4, 40));
   limits.max_prompt_logit_rows = pick(1, 8);
-  limits.priority_policy = random() % 2 == 0;
+  limits.policy = static_cast<SchedulingPolicy>(pick(0, 2));
   limits.ageing_steps = 16;
   limits.long_prefill_token_threshold = random() % 3 == 0 ? pick(1, 12) : 0;
   limits.chunked_prefill = random() % 4 != 0;
@@ -499,6 +501,7 @@ TEST_P(RandomScheduler, KeepsTheContract) {
       Options options{.prompt = pick(1, 40), .output = pick(1, 24)};
       if (random() % 2 == 0) options.first_token = static_cast<int>(random() % 3);
       options.priority = pick(-2, 2);
+      options.client = static_cast<uint64_t>(pick(1, 4));
       options.all_rows = random() % 8 == 0;
       if (random() % 4 == 0 && !live.empty()) options.leader = live.back();
       live.push_back(&world.Add("s", options));

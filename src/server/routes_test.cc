@@ -404,6 +404,22 @@ TEST_F(RoutesTest, TimesOfARequest) {
   EXPECT_EQ(Keys(events.back()), "id object created model choices usage metrics ");
 }
 
+TEST_F(RoutesTest, RequestsOfAKeyAreOfOneClient) {
+  ServerConfig config = DefaultConfig();
+  config.api_keys = {"one", "two"};
+  Start(config);
+  const std::string body = R"({"prompt":"a","max_tokens":1})";
+  const std::string beams = R"({"prompt":"a","max_tokens":1,"use_beam_search":true})";
+  EXPECT_EQ(Ask("POST", "/v1/completions", body, "Authorization: Bearer one\r\n").status, 200);
+  EXPECT_EQ(Ask("POST", "/v1/completions", body, "Authorization: Bearer two\r\n").status, 200);
+  EXPECT_EQ(Ask("POST", "/v1/completions", body, "Authorization: Bearer one\r\n").status, 200);
+  Ask("POST", "/v1/completions", beams, "Authorization: Bearer two\r\n");
+  const auto requests = engine_.requests();
+  EXPECT_NE(requests.at(0).client, requests.at(1).client);
+  EXPECT_EQ(requests.at(0).client, requests.at(2).client);
+  EXPECT_EQ(requests.at(1).client, requests.at(3).client);
+}
+
 TEST_F(RoutesTest, PriorityHeaderGoesBeforeTheField) {
   ServerConfig config = DefaultConfig();
   config.priority_scheduling = true;

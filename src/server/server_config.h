@@ -87,7 +87,7 @@ struct ServerConfig {
   bool log_outputs = false;     // with log_requests: answers too
   int64_t max_log_length = -1;  // characters of a prompt or answer in the log; -1: all
   bool disable_log_stats = false;
-  bool priority_scheduling = false;
+  bool priority_scheduling = false;  // the engine's policy takes priorities into account
 
   // Options of the engine that /metrics shows.
   bool enable_prefix_caching = true;

@@ -110,6 +110,7 @@ ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
   generation.stream = fields.stream;
   generation.stream_interval = fields.stream_interval;
   API_ASSIGN_OR_RETURN(generation.priority, PriorityOf(call.request, fields, call.api.config));
+  generation.client = call.api.identity.Of(call.request);
   generation.cache_salt = fields.cache_salt;
   generation.repetition = fields.repetition;
   return plan;

@@ -16,21 +16,26 @@ bool SameKey(std::string_view given, std::string_view key) {
 
 }  // namespace
 
+std::string_view PresentedKey(const HttpRequest& head, const std::vector<std::string>& keys) {
+  const std::string* header = head.Header("authorization");
+  if (header == nullptr) return "";
+  const size_t space = header->find(' ');
+  const std::string_view given =
+      space == std::string::npos ? "" : std::string_view(*header).substr(space + 1);
+  std::string_view found;
+  for (const std::string& key : keys) {
+    if (!key.empty() && SameKey(given, key)) found = key;
+  }
+  return AsciiLower(header->substr(0, space)) == "bearer" ? found : "";
+}
+
 bool IsAuthorized(const HttpRequest& head, std::string_view path,
                   const std::vector<std::string>& keys) {
   if (keys.empty() || head.method == "OPTIONS") return true;
   bool guarded = false;
   for (const std::string_view prefix : {"/v1", "/v2", "/inference", "/cohere"})
     guarded |= path.starts_with(prefix);
-  if (!guarded) return true;
-  const std::string* header = head.Header("authorization");
-  if (header == nullptr) return false;
-  const size_t space = header->find(' ');
-  const std::string_view given =
-      space == std::string::npos ? "" : std::string_view(*header).substr(space + 1);
-  bool known = false;
-  for (const std::string& key : keys) known |= !key.empty() && SameKey(given, key);
-  return known && AsciiLower(header->substr(0, space)) == "bearer";
+  return !guarded || !PresentedKey(head, keys).empty();
 }
 
 }  // namespace sluice

@@ -96,6 +96,7 @@ class GenerationImpl : public Generation {
       request.end_tokens = model_->end_tokens;
       request.num_sequences = request_.n;
       request.priority = request_.priority;
+      request.client = request_.client;
       request.cache_salt = request_.cache_salt;
       request.sink = std::make_shared<Sink>(self, static_cast<int>(prompt));
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));

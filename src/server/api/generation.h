@@ -31,6 +31,7 @@ struct GenerationRequest {
   int64_t stream_interval = 1;  // tokens per step of a choice; its first and last may have fewer
   bool stream = false;
   int64_t priority = 0;
+  uint64_t client = 0;  // ClientIdentity
   std::string cache_salt;
   RepetitionRule repetition;
   RequestClock clock;  // started when the request arrived

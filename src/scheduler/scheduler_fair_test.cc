@@ -1,0 +1,217 @@
+// The fair policy: what a client gets whatever the others ask for, and what choosing costs. Blocks
+// of four tokens, a runner that computes nothing and no clock.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scheduler/scheduler.h"
+
+namespace sluice {
+namespace {
+
+SchedulerLimits FairLimits() {
+  SchedulerLimits limits;
+  limits.block_size = 4;
+  limits.max_num_batched_tokens = 16;
+  limits.max_num_seqs = 4;
+  limits.max_prompt_logit_rows = 4;
+  limits.chunked_prefill = true;
+  limits.policy = SchedulingPolicy::kFair;
+  return limits;
+}
+
+struct Sequence : ScheduledSequence {
+  bool was_planned = false;
+  bool has_ended = false;
+};
+
+// Runs steps in which nobody lacks blocks, and counts what each client is given.
+class Crowd {
+ public:
+  explicit Crowd(const SchedulerLimits& limits, int64_t longest = 64)
+      : pool_(limits.max_num_seqs * (MostBlocks(limits, longest) + 1)),
+        scheduler_(limits, pool_, nullptr) {}
+
+  Sequence& Add(uint64_t client, int64_t prompt, int64_t output, int64_t priority = 0,
+                ScheduledSequence* leader = nullptr) {
+    auto sequence = std::make_unique<Sequence>();
+    sequence->tokens.assign(static_cast<size_t>(prompt), 1);
+    sequence->num_prompt_tokens = prompt;
+    sequence->max_total_tokens = prompt + output;
+    sequence->priority = priority;
+    sequence->client = client;
+    sequence->leader = leader;
+    scheduler_.Add(*sequence);
+    ++num_open_[client];
+    sequences_.push_back(std::move(sequence));
+    return *sequences_.back();
+  }
+
+  void Step() {
+    const std::set<const ScheduledSequence*> ran(scheduler_.running().begin(),
+                                                 scheduler_.running().end());
+    const StepPlan& plan = scheduler_.Plan();
+    given_in_step_.clear();
+    admitted_in_step_.clear();
+    for (const PlannedSlice& slice : plan.slices) {
+      auto& sequence = static_cast<Sequence&>(*slice.sequence);
+      sequence.was_planned = true;
+      given_in_step_[sequence.client] += slice.num_tokens;
+      if (!ran.contains(&sequence)) ++admitted_in_step_[sequence.client];
+    }
+    scheduler_.Commit();
+    for (const PlannedSlice& slice : plan.slices) {
+      auto& sequence = static_cast<Sequence&>(*slice.sequence);
+      if (!slice.samples) continue;
+      sequence.tokens.push_back(1);
+      if (std::ssize(sequence.tokens) < sequence.max_total_tokens) continue;
+      sequence.has_ended = true;
+      if (--num_open_[sequence.client] == 0) num_open_.erase(sequence.client);
+      scheduler_.Remove(sequence);
+    }
+    const Status status = scheduler_.CheckInvariant();
+    EXPECT_TRUE(status) << status.error().message;
+  }
+
+  Scheduler& scheduler() { return scheduler_; }
+  // Tokens and admitted sequences of the last step, by client.
+  const std::map<uint64_t, int64_t>& given() const { return given_in_step_; }
+  const std::map<uint64_t, int64_t>& admitted() const { return admitted_in_step_; }
+  // Sequences that have not ended, by client.
+  const std::map<uint64_t, int64_t>& num_open() const { return num_open_; }
+
+ private:
+  BlockPool pool_;
+  Scheduler scheduler_;
+  std::vector<std::unique_ptr<Sequence>> sequences_;
+  std::map<uint64_t, int64_t> given_in_step_, admitted_in_step_, num_open_;
+};
+
+TEST(FairScheduler, ANeighbourGetsTheNextPlaceBeforeTheRestOfAFlood) {
+  Crowd crowd(FairLimits());
+  std::vector<Sequence*> flood;
+  for (int i = 0; i < 100; ++i) flood.push_back(&crowd.Add(1, 6, 6));
+  for (int i = 0; i < 3; ++i) crowd.Step();
+  Sequence& neighbour = crowd.Add(2, 6, 6);
+  while (!neighbour.has_ended) crowd.Step();
+  EXPECT_LE(std::count_if(flood.begin(), flood.end(), [](const auto* s) { return s->has_ended; }),
+            8);
+}
+
+TEST(FairScheduler, ALongPromptLeavesOthersAPartOfEachStep) {
+  Crowd crowd(FairLimits(), 2048);
+  crowd.Add(1, 2000, 1);
+  for (int i = 0; i < 3; ++i) crowd.Step();
+  Sequence& neighbour = crowd.Add(2, 8, 1);
+  crowd.Step();
+  EXPECT_TRUE(neighbour.has_ended) << "8 of the 16 tokens of the step were its share";
+  crowd.Step();
+  EXPECT_EQ(crowd.given().at(1), 16) << "who is alone has the whole step, in one slice";
+}
+
+TEST(FairScheduler, PrioritiesCountWithinAShareOnly) {
+  SchedulerLimits limits = FairLimits();
+  limits.max_num_seqs = 1;
+  Crowd crowd(limits);
+  std::vector<Sequence*> pushy;
+  for (int i = 0; i < 20; ++i) pushy.push_back(&crowd.Add(1, 4, 4, -1000));
+  const Sequence& modest = crowd.Add(2, 4, 4, 5);
+  const Sequence& urgent = crowd.Add(2, 4, 4, 1);
+  while (!urgent.has_ended) crowd.Step();
+  EXPECT_FALSE(modest.was_planned);
+  while (!modest.has_ended) crowd.Step();
+  EXPECT_FALSE(pushy[6]->was_planned);
+}
+
+// A request with 16384 answers: neither the siblings that wait for the prompt nor those that wait
+// for a place are looked at.
+TEST(FairScheduler, ChoosingDoesNotLookAtAllThatWait) {
+  for (const SchedulingPolicy policy :
+       {SchedulingPolicy::kFcfs, SchedulingPolicy::kPriority, SchedulingPolicy::kFair}) {
+    SchedulerLimits limits = FairLimits();
+    limits.policy = policy;
+    limits.max_num_batched_tokens = 64;
+    Crowd crowd(limits, 256);
+    Sequence& first = crowd.Add(1, 200, 20);
+    for (int i = 1; i < 4096; ++i) crowd.Add(1, 200, 20, 0, &first);
+    crowd.Add(2, 8, 30);
+    for (int i = 0; i < 40; ++i) {
+      const int64_t before = crowd.scheduler().num_visits();
+      crowd.Step();
+      EXPECT_LE(crowd.scheduler().num_visits() - before, 64) << "step " << i;
+    }
+    EXPECT_TRUE(first.has_ended);
+    EXPECT_EQ(crowd.scheduler().num_running(), 4);
+  }
+}
+
+// Two clients always wait, one with floods of large requests; others come and go. The bounds are
+// those that fair_shares.h states.
+class RandomFairScheduler : public testing::TestWithParam<unsigned> {};
+
+TEST_P(RandomFairScheduler, EveryClientHasItsShare) {
+  std::mt19937 random(GetParam());
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  constexpr int64_t kLongest = 48, kSteps = 3000;
+  constexpr uint64_t kFlood = 1, kModest = 2;
+  SchedulerLimits limits = FairLimits();
+  limits.max_num_seqs = pick(1, 5);
+  limits.max_num_batched_tokens = std::max(limits.max_num_seqs + 1, pick(4, 48));
+  limits.long_prefill_token_threshold = random() % 3 == 0 ? pick(1, 12) : 0;
+  const int64_t most_clients = pick(2, 6);
+  const int64_t quantum = FairQuantum(limits);
+  Crowd crowd(limits, kLongest);
+
+  struct Newcomer {
+    const Sequence* first = nullptr;
+    int64_t num_others = 0;  // clients that were there
+    int64_t overtaken = 0;   // sequences of others that were admitted since
+  };
+  std::vector<Newcomer> newcomers;
+  int64_t flood = 0, modest = 0;  // tokens
+  int64_t others = 0;             // admitted sequences
+  uint64_t next_client = 3;
+  for (int64_t step = 0; step < kSteps && !HasFailure(); ++step) {
+    const auto num_open = [&](uint64_t client) {
+      const auto found = crowd.num_open().find(client);
+      return found == crowd.num_open().end() ? 0 : found->second;
+    };
+    while (num_open(kFlood) < 40) crowd.Add(kFlood, pick(1, 40), pick(1, 8));
+    while (num_open(kModest) < limits.max_num_seqs + 1)
+      crowd.Add(kModest, pick(1, 6), pick(1, 30), pick(0, 2));
+    while (std::ssize(crowd.num_open()) < most_clients && random() % 2 == 0) {
+      const int64_t present = std::ssize(crowd.num_open());
+      newcomers.push_back({&crowd.Add(next_client++, pick(1, 40), pick(1, 8)), present, 0});
+    }
+    crowd.Step();
+    for (Newcomer& newcomer : newcomers) {
+      if (newcomer.first->was_planned) continue;
+      for (const auto& [client, count] : crowd.admitted()) newcomer.overtaken += count;
+      EXPECT_LE(newcomer.overtaken, 2 * quantum * newcomer.num_others);
+    }
+    std::erase_if(newcomers, [](const Newcomer& n) { return n.first->was_planned; });
+    for (const auto& [client, tokens] : crowd.given()) {
+      if (client == kFlood) flood += tokens;
+      if (client == kModest) modest += tokens;
+    }
+    for (const auto& [client, count] : crowd.admitted()) others += client != kModest ? count : 0;
+    // A share is given more than its deficit by the sequences that run, until they end.
+    EXPECT_LE(std::abs(flood - modest), quantum + limits.max_num_seqs * kLongest) << step;
+    EXPECT_LE(others, most_clients * (modest + 2 * quantum)) << step;
+  }
+  EXPECT_GT(modest, kSteps / (4 * most_clients)) << "the bounds above bound something";
+  for (int64_t step = 0; step < 100000 && crowd.scheduler().has_work(); ++step) crowd.Step();
+  EXPECT_FALSE(crowd.scheduler().has_work());
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomFairScheduler, testing::Range(0u, 20u));
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,32 @@
+// Whose request it is, for fair shares.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http/http_types.h"
+
+namespace sluice {
+
+// Turns the API key of a request into a number, where the server has keys and the request presents
+// one of them; else the client's address: all of an IPv4 address, the network (64 bits) of an IPv6
+// address. A key that the server does not know counts for nothing, since clients could change it
+// with every request. The number is a keyed hash that is different in each process: it tells
+// nothing of the key. Thread safety: immutable.
+class ClientIdentity {
+ public:
+  // `keys` outlives it.
+  explicit ClientIdentity(const std::vector<std::string>& keys);
+
+  uint64_t Of(const HttpRequest& head) const;
+
+ private:
+  uint64_t Hash(char kind, std::string_view bytes) const;
+
+  const std::vector<std::string>& keys_;
+  std::vector<unsigned char> secret_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,35 @@
+"""What a client asks for does not hold up the others."""
+import threading
+
+from serving import ABACUS, serving
+
+QUESTION = "Anna has 12 pens and buys 7."
+SEQUENCES = 400
+KEYS = ("--api-key", "flood", "neighbour")
+
+
+def authorized(key):
+    return {"Authorization": "Bearer " + key}
+
+
+def ask(server, key, **fields):
+    body = {"prompt": QUESTION, "max_tokens": 32, "ignore_eos": True, "temperature": 0, "logprobs": 1, **fields}
+    return server.request("POST", "/v1/completions", body, authorized(key))
+
+
+def choices(answer):
+    status, _, body = answer
+    assert status == 200, body
+    return body[body.index(b'"choices"') : body.index(b'"usage"')]
+
+
+def test_a_neighbour_is_served_during_a_flood():
+    with serving(ABACUS, "--max-model-len", 512, "--max-num-seqs", 4, *KEYS) as server:
+        want = choices(ask(server, "neighbour"))
+        flood = threading.Thread(target=ask, args=(server, "flood"), kwargs={"n": SEQUENCES, "temperature": 1})
+        flood.start()
+        while server.metric("vllm:num_requests_waiting") < SEQUENCES // 2:
+            assert flood.is_alive()
+        assert choices(ask(server, "neighbour")) == want
+        assert server.metric("vllm:num_requests_waiting") > SEQUENCES // 4, "the flood went first"
+        flood.join()
