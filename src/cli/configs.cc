@@ -225,6 +225,9 @@ void AddLogOptions(const options::Settings& settings, ServerConfig& config) {
 }
 
 void AddLimits(const options::Settings& settings, ServerConfig& config) {
+  config.limit_requests_per_minute = *settings.Integer("limit-requests-per-minute");
+  config.limit_tokens_per_minute = *settings.Integer("limit-tokens-per-minute");
+  config.limit_concurrent_requests = *settings.Integer("limit-concurrent-requests");
   config.max_stop_strings = static_cast<int>(*settings.Integer("max-stop-strings"));
   config.max_completion_prompts = static_cast<int>(*settings.Integer("max-completion-prompts"));
   config.max_n = static_cast<int>(*settings.Integer("max-n-sequences"));

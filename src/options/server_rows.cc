@@ -31,6 +31,18 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.Integer("max-num-queued-reqs", "4096",
                "Most unfinished requests, running ones included; further ones are answered 503.",
                {.range = {1, 1e6}});
+  rows.Integer("limit-requests-per-minute", "0",
+               "Most requests a minute of each client (API key, else address); further ones are "
+               "answered 429; 0: no limit.",
+               {.range = {0, 1e9}});
+  rows.Integer("limit-tokens-per-minute", "0",
+               "Tokens a minute, of prompts and answers, after which a client's further requests "
+               "are answered 429; 0: no limit.",
+               {.range = {0, 1e12}});
+  rows.Integer("limit-concurrent-requests", "0",
+               "Most requests of each client at a time; further ones are answered 429; 0: no "
+               "limit.",
+               {.range = {0, 1e6}});
   rows.Number("timeout-keep-alive", "5", "Seconds until an idle connection is closed.",
               {.range = {0, 86400}, .environment = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"});
   rows.Number("timeout-header", "30",

@@ -12,6 +12,7 @@ namespace sluice {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 using Answer = ServerAnswer;
@@ -418,6 +419,30 @@ TEST_F(RoutesTest, RequestsOfAKeyAreOfOneClient) {
   EXPECT_NE(requests.at(0).client, requests.at(1).client);
   EXPECT_EQ(requests.at(0).client, requests.at(2).client);
   EXPECT_EQ(requests.at(1).client, requests.at(3).client);
+}
+
+TEST_F(RoutesTest, LimitsOfAClientAre429WithTheTimeToWait) {
+  ServerConfig config = DefaultConfig();
+  config.api_keys = {"one", "two"};
+  config.limit_requests_per_minute = 2;
+  config.limit_tokens_per_minute = 12;
+  Start(config);
+  const std::string body = R"({"prompt":[5,6],"max_tokens":3})";
+  const ServerAnswer first = Ask("POST", "/v1/completions", body, "Authorization: Bearer one\r\n");
+  EXPECT_EQ(first.status, 200);
+  EXPECT_THAT(first.head, HasSubstr("x-ratelimit-limit-requests: 2\r\n"));
+  EXPECT_THAT(first.head, HasSubstr("x-ratelimit-remaining-requests: 1\r\n"));
+  EXPECT_THAT(first.head, HasSubstr("x-ratelimit-remaining-tokens: 7\r\n"));
+  const std::string bad = R"({"prompt":7})";
+  EXPECT_EQ(Ask("POST", "/v1/completions", bad, "Authorization: Bearer one\r\n").status, 400);
+  const ServerAnswer refused =
+      Ask("POST", "/v1/completions", body, "Authorization: Bearer one\r\n");
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_THAT(refused.head, ContainsRegex("retry-after: (2[0-9]|30)\r\n"));
+  EXPECT_EQ(At(refused.json(), {"error", "code"}), json::Value(429));
+  EXPECT_EQ(At(refused.json(), {"error", "type"}), json::Value("RateLimitError"));
+  EXPECT_EQ(Ask("GET", "/v1/models", "", "Authorization: Bearer one\r\n").status, 200);
+  EXPECT_EQ(Ask("POST", "/v1/completions", body, "Authorization: Bearer two\r\n").status, 200);
 }
 
 TEST_F(RoutesTest, PriorityHeaderGoesBeforeTheField) {

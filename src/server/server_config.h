@@ -73,6 +73,11 @@ struct ServerConfig {
   std::string tool_call_parser;             // "" for none
   bool enable_iteration_stats = false;      // trtllm-serve: GET /metrics lists every step
 
+  // Limits of each client (ClientIdentity); 0: none.
+  int64_t limit_requests_per_minute = 0;
+  int64_t limit_tokens_per_minute = 0;
+  int64_t limit_concurrent_requests = 0;
+
   // Limits of one request.
   int max_stop_strings = 4;
   int max_completion_prompts = 1024;

@@ -1,4 +1,4 @@
-"""What a client asks for does not hold up the others."""
+"""What a client asks for does not hold up the others, and each is held to its limits."""
 import threading
 
 from serving import ABACUS, serving
@@ -33,3 +33,16 @@ def test_a_neighbour_is_served_during_a_flood():
         assert choices(ask(server, "neighbour")) == want
         assert server.metric("vllm:num_requests_waiting") > SEQUENCES // 4, "the flood went first"
         flood.join()
+
+
+def test_limits_of_a_client():
+    with serving(ABACUS, "--max-model-len", 512, *KEYS, "--limit-requests-per-minute", 1) as server:
+        status, headers, _ = ask(server, "flood")
+        assert status == 200
+        assert headers["x-ratelimit-limit-requests"] == "1"
+        answers = [ask(server, "flood") for _ in range(2)]
+        refused = [answer for answer in answers if answer[0] == 429]
+        assert refused, "two more are too many for a minute"
+        assert 1 <= int(refused[0][1]["retry-after"]) <= 60
+        assert b'"code":429' in refused[0][2]
+        assert ask(server, "neighbour")[0] == 200

@@ -111,6 +111,7 @@ ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
   generation.stream_interval = fields.stream_interval;
   API_ASSIGN_OR_RETURN(generation.priority, PriorityOf(call.request, fields, call.api.config));
   generation.client = call.api.identity.Of(call.request);
+  generation.ticket = call.ticket;
   generation.cache_salt = fields.cache_salt;
   generation.repetition = fields.repetition;
   return plan;
@@ -133,6 +134,10 @@ void StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan p
                  const SamplingFields& fields, std::string_view logged) {
   ApiContext& api = call.api;
   LogRequest(api.config, plan.generation, plan.generation.sampling[0], logged);
+  if (call.ticket != nullptr) {
+    for (const Prompt& prompt : plan.generation.prompts)
+      call.ticket->TakeTokens(static_cast<int64_t>(prompt.tokens.size()));
+  }
   auto writer = make_writer(std::move(plan.options), call.client);
   if (!fields.use_beam_search) {
     return Generation::Start(call.model, &api.pool, api.active, call.client,

@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "server/api/active_requests.h"
 #include "server/api/client_identity.h"
+#include "server/api/client_limits.h"
 #include "server/api/model_context.h"
 #include "server/api/worker_pool.h"
 #include "server/metrics.h"
@@ -34,6 +35,8 @@ struct ApiContext {
   const ServerConfig config;
   Metrics* const metrics;
   const ClientIdentity identity{config.api_keys};
+  const std::shared_ptr<ClientLimits> limits =
+      std::make_shared<ClientLimits>(ClientLimitsOf(config));
   const std::shared_ptr<ActiveRequests> active = std::make_shared<ActiveRequests>();
   // Requests taken in and not completely answered.
   const std::shared_ptr<std::atomic<int64_t>> pending = std::make_shared<std::atomic<int64_t>>(0);

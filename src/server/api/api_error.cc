@@ -118,7 +118,8 @@ HttpResponse ErrorResponse(const ApiError& error, ApiDialect dialect) {
     response.body = ErrorBody(error);
   }
   // Clients wait this long before they try again.
-  if (error.status == 503 || error.status == 429) response.headers.push_back({"retry-after", "1"});
+  if (error.status == 503 || error.status == 429)
+    response.headers.push_back({"retry-after", std::to_string(error.retry_after)});
   return response;
 }
 

@@ -1,6 +1,7 @@
 // Errors of the API, and their JSON in the shapes that clients read.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@ struct ApiError {
   std::optional<std::string> param;
   // If not empty, the whole body is {"detail": ...}, as vLLM's web framework answers.
   std::string detail;
+  int64_t retry_after = 1;  // seconds, of 429 and 503
 };
 
 template <typename T>

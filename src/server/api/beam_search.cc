@@ -87,6 +87,8 @@ class BeamSearchImpl : public BeamSearch {
         : search_(std::move(search)), slot_(slot) {}
     void OnPrompt(PromptResult) override {}
     void OnUpdate(SequenceUpdate update) override {
+      if (const auto& ticket = search_->request_.common.ticket; ticket != nullptr)
+        ticket->TakeTokens(static_cast<int64_t>(update.tokens.size()));
       if (!update.logprobs.empty()) return search_->Take(slot_, std::move(update));
       // No token: the server is ending.
       if (update.finish)

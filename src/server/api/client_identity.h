@@ -1,4 +1,4 @@
-// Whose request it is, for fair shares.
+// Whose request it is, for fair shares and limits.
 #pragma once
 
 #include <cstdint>

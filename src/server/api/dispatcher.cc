@@ -70,6 +70,11 @@ std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, in
         request.Header("origin") != nullptr)) {
     headers = cors_.Headers(request);
   }
+  if (status != 401 && api_.limits->any()) {
+    const Route* route = FindRoute(WithoutRoot(request.path), api_.config);
+    if (route != nullptr && route->with_body != nullptr)
+      api_.limits->AppendHeaders(api_.identity.Of(request), headers);
+  }
   if (api_.config.enable_request_id_headers) {
     const std::string* given = request.Header("x-request-id");
     headers.push_back(
@@ -127,13 +132,23 @@ void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
                          "The server is at its limit of {} requests at a time; try again later.",
                          api_.config.max_pending_requests)));
   }
+  std::shared_ptr<ClientLimits::Ticket> ticket;
+  if (route.with_body != nullptr && api_.limits->any()) {
+    auto entered = api_.limits->Enter(api_.identity.Of(request));
+    if (!entered) {
+      --*api_.pending;
+      return SendError(*client, entered.error());
+    }
+    ticket = *std::move(entered);
+  }
   const bool is_long = request.body.size() > kLargeBody;
   api_.pool.Submit(
       [this, &route, request = std::make_shared<HttpRequest>(std::move(request)),
-       client = std::make_shared<PendingWriter>(std::move(client), api_.pending),
-       model = std::move(model)] {
+       client = std::make_shared<PendingWriter>(std::move(client), api_.pending, ticket),
+       model = std::move(model), ticket] {
         if (client->closed()) return;
-        const RouteCall call{api_, route, *request, WithoutRoot(request->path), client, model};
+        const RouteCall call{api_,   route, *request, WithoutRoot(request->path),
+                             client, model, ticket};
         if (const ApiStatus status = CallOnWorker(route, call); !status)
           SendError(*client, status.error());
       },

@@ -148,6 +148,8 @@ class GenerationImpl : public Generation {
         : generation_(std::move(generation)), prompt_(prompt) {}
     void OnPrompt(PromptResult result) override { generation_->Post({prompt_, std::move(result)}); }
     void OnUpdate(SequenceUpdate update) override {
+      if (const auto& ticket = generation_->request_.ticket; ticket != nullptr)
+        ticket->TakeTokens(static_cast<int64_t>(update.tokens.size()));
       generation_->Post({prompt_, std::move(update)});
     }
     void OnError(Error error) override { generation_->Post({prompt_, std::move(error)}); }

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "server/api/active_requests.h"
 #include "server/api/answer_writer.h"
+#include "server/api/client_limits.h"
 #include "server/api/model_context.h"
 #include "server/api/prompt.h"
 #include "server/api/repetition.h"
@@ -31,7 +32,8 @@ struct GenerationRequest {
   int64_t stream_interval = 1;  // tokens per step of a choice; its first and last may have fewer
   bool stream = false;
   int64_t priority = 0;
-  uint64_t client = 0;  // ClientIdentity
+  uint64_t client = 0;                           // ClientIdentity
+  std::shared_ptr<ClientLimits::Ticket> ticket;  // null without limits
   std::string cache_salt;
   RepetitionRule repetition;
   RequestClock clock;  // started when the request arrived

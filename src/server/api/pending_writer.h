@@ -8,17 +8,21 @@
 #include <string_view>
 #include <utility>
 
+#include "server/api/client_limits.h"
 #include "server/http/http_types.h"
 
 namespace sluice {
 
-// The way back of a request that counts in `pending` until its answer is complete or the writer is
-// gone. A client that has its whole answer finds the request no longer counted.
+// The way back of a request that counts in `pending` and in the limits of its client until its
+// answer is complete or the writer is gone. A client that has its whole answer finds the request no
+// longer counted.
 class PendingWriter : public ResponseWriter {
  public:
+  // `ticket` may be null.
   PendingWriter(std::shared_ptr<ResponseWriter> writer,
-                std::shared_ptr<std::atomic<int64_t>> pending)
-      : writer_(std::move(writer)), pending_(std::move(pending)) {}
+                std::shared_ptr<std::atomic<int64_t>> pending,
+                std::shared_ptr<ClientLimits::Ticket> ticket)
+      : writer_(std::move(writer)), pending_(std::move(pending)), ticket_(std::move(ticket)) {}
   ~PendingWriter() override { Leave(); }
 
   void Send(HttpResponse response) override {
@@ -39,11 +43,14 @@ class PendingWriter : public ResponseWriter {
 
  private:
   void Leave() {
-    if (pending_ != nullptr) --*std::exchange(pending_, nullptr);
+    if (pending_ == nullptr) return;
+    --*std::exchange(pending_, nullptr);
+    if (ticket_ != nullptr) ticket_->Leave();
   }
 
   const std::shared_ptr<ResponseWriter> writer_;
   std::shared_ptr<std::atomic<int64_t>> pending_;
+  const std::shared_ptr<ClientLimits::Ticket> ticket_;
 };
 
 }  // namespace sluice

@@ -35,6 +35,8 @@ struct RouteCall {
   std::string_view path;  // without --root-path
   std::shared_ptr<ResponseWriter> client;
   std::shared_ptr<const ModelContext> model;  // null only on the I/O thread, while it is loaded
+  // Of the client's limits; null on the I/O thread and for routes that compute nothing.
+  std::shared_ptr<ClientLimits::Ticket> ticket = nullptr;
 };
 
 // Either answers `call.client`, now or later, or returns the error that the client is to get.

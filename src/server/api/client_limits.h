@@ -1,0 +1,107 @@
+// How much each client may ask for: requests and tokens a minute, and requests at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "server/api/api_error.h"
+#include "server/http/http_types.h"
+#include "server/server_config.h"
+
+namespace sluice {
+
+// Each limit of a minute is a bucket that holds one minute's worth, is full at first and fills
+// evenly. A request takes one from the bucket of requests when it is let in. Tokens are taken when
+// they are known: those of the prompt when it is encoded, others as they are generated; the bucket
+// may run below zero, and no request is let in until it is above.
+//
+// Memory: the clients with requests, and at most `kMaxIdleClients` others; beyond, those that have
+// been idle longest are forgotten, with full buckets after a minute of idleness unless they are in
+// debt. Thread safety: all methods may be called from any thread.
+class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr size_t kMaxIdleClients = 4096;
+
+  struct Limits {  // 0: none
+    int64_t requests_per_minute = 0;
+    int64_t tokens_per_minute = 0;
+    int64_t concurrent_requests = 0;
+  };
+
+ private:
+  struct Bucket {
+    double level = 0;
+    Clock::time_point time;  // of `level`
+  };
+  struct Client {
+    uint64_t id = 0;
+    Bucket requests, tokens;
+    int64_t running = 0;  // requests that are not completely answered
+    int64_t tickets = 0;
+  };
+  using Clients = std::list<Client>;
+
+ public:
+  // A request that was let in. Thread safety: as ClientLimits.
+  class Ticket {
+   public:
+    Ticket(std::shared_ptr<ClientLimits> limits, Clients::iterator client)
+        : limits_(std::move(limits)), client_(client) {}
+    Ticket(const Ticket&) = delete;
+    Ticket& operator=(const Ticket&) = delete;
+    ~Ticket();
+
+    // It is answered: it no longer counts as running.
+    void Leave();
+    void TakeTokens(int64_t count);
+
+   private:
+    const std::shared_ptr<ClientLimits> limits_;
+    const Clients::iterator client_;
+    bool has_left_ = false;  // guarded by the mutex of `limits_`
+  };
+
+  explicit ClientLimits(const Limits& limits, std::function<Clock::time_point()> now = Clock::now)
+      : limits_(limits), now_(std::move(now)) {}
+
+  bool any() const {
+    return limits_.requests_per_minute + limits_.tokens_per_minute + limits_.concurrent_requests >
+           0;
+  }
+
+  // Lets a request in, or says as 429 what the client has too much of and when to come again.
+  ApiResult<std::shared_ptr<Ticket>> Enter(uint64_t client);
+
+  // x-ratelimit-limit-requests, -remaining-, -reset-, and the same for tokens, of those limits that
+  // there are.
+  void AppendHeaders(uint64_t client, std::vector<HttpHeader>& headers);
+
+  // Clients that are remembered.
+  size_t num_clients() const;
+
+ private:
+  Clients::iterator Find(uint64_t client) REQUIRES(mutex_);
+  void ForgetIdle() REQUIRES(mutex_);
+  void Refill(Bucket& bucket, int64_t per_minute) REQUIRES(mutex_);
+
+  const Limits limits_;
+  const std::function<Clock::time_point()> now_;
+  mutable Mutex mutex_;
+  Clients clients_ GUARDED_BY(mutex_);  // the last used first
+  std::unordered_map<uint64_t, Clients::iterator> by_id_ GUARDED_BY(mutex_);
+  size_t num_idle_ GUARDED_BY(mutex_) = 0;  // without tickets
+};
+
+ClientLimits::Limits ClientLimitsOf(const ServerConfig& config);
+
+// "250ms", "12s", "6m0s": seconds as OpenAI writes them.
+std::string DurationText(double seconds);
+
+}  // namespace sluice
