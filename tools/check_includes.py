@@ -19,6 +19,7 @@ ARROWS = {
     "hub": ["base"],
     "tokenizer": ["base"],
     "chat": ["tokenizer", "base"],
+    "parsers": ["base"],
     "models": ["kernels", "device", "checkpoint", "tensor", "base"],
     "quantize": ["models", "kernels", "checkpoint", "tensor", "base"],
     "cache": ["base"],

@@ -105,6 +105,10 @@ def tactic_files():
     return [json.dumps({**owner, "tactics": {"a": tactic}}).encode()]
 
 
+def model_texts():
+    return [json.loads(line)["text"].encode() for line in (DATA / "parsers/cases.jsonl").read_text().splitlines()]
+
+
 # Where each target starts.
 SEEDS = {
     "json_fuzz": json_files,
@@ -122,6 +126,7 @@ SEEDS = {
     "command_line_fuzz": command_lines,
     "recipe_fuzz": lambda: files("recipes/*"),
     "tactic_cache_fuzz": tactic_files,
+    "parsers_fuzz": model_texts,
 }
 
 

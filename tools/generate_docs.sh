@@ -19,4 +19,5 @@ page() {
 if [ "${1:-}" = --check ]; then check=yes; fi
 page options.md --markdown
 page metrics.md --metrics
+page parsers.md --parsers
 exit $status

@@ -42,6 +42,7 @@ Result<int> RunRecipeLint(const options::Settings& settings);
 Result<int> RunBatch(const options::Settings& settings);
 Result<int> RunTokenizeCommand(const options::Settings& settings);
 Result<int> RunRenderCommand(const options::Settings& settings);
+Result<int> RunParseCommand(const options::Settings& settings);
 Result<int> RunExplainOptions(const options::Settings& settings);
 Result<int> RunSelftest(const options::Settings& settings);
 Result<int> RunKernelBench(const options::Settings& settings);

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/metrics_help.h"
+#include "cli/parsers_help.h"
 #include "options/suggest.h"
 
 namespace sluice::cli {
@@ -52,6 +53,10 @@ Result<int> RunHelp(const std::vector<std::string>& words) {
   }
   if (words[0] == "--metrics") {
     fmt::print("{}", MetricsMarkdown());
+    return 0;
+  }
+  if (words[0] == "--parsers") {
+    fmt::print("{}", ParsersMarkdown());
     return 0;
   }
   if (words[0] == "--markdown") {

@@ -65,6 +65,13 @@ void AddOutputRows(std::vector<Option>& table) {
             "instead of the reverse.",
             {.commands = kTokenize});
   rows.Text("template", "", "File of the template; default: that of --model.");
+  rows.Text("parse-tool-parser", "", "Parser of tool calls, by vLLM's name for it.",
+            {.commands = kParse, .flag = "tool-parser"});
+  rows.Text("parse-reasoning-parser", "", "Parser of reasoning, by vLLM's name for it.",
+            {.commands = kParse, .flag = "reasoning-parser"});
+  rows.Text("parse-tools", "",
+            "JSON file with the list of tools of lines that bring none, as in a chat request.",
+            {.commands = kParse, .flag = "tools"});
   rows.Text("now", "", "Time seen by templates, as 2025-07-26T12:34:56; default: the clock.");
 }
 

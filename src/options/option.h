@@ -45,6 +45,7 @@ enum Command : uint32_t {
   kDiff = 1 << 18,
   kSelftest = 1 << 19,
   kKernelBench = 1 << 20,
+  kParse = 1 << 21,
 };
 // Those that may run an engine in their own process.
 inline constexpr uint32_t kEngineCommands =

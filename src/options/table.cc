@@ -91,7 +91,8 @@ std::span<const std::string_view> CommandNames() {
                                                 "quantize",
                                                 "diff",
                                                 "selftest",
-                                                "kernel-bench"};
+                                                "kernel-bench",
+                                                "parse"};
   return kNames;
 }
 

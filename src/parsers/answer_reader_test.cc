@@ -1,0 +1,208 @@
+#include "parsers/answer_reader.h"
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/json_lines.h"
+#include "base/source_path_testing.h"
+#include "parsers/parser_table.h"
+
+namespace sluice {
+namespace {
+
+struct Answer {
+  std::string content;
+  std::string reasoning;
+  std::vector<std::pair<std::string, std::string>> calls;
+
+  friend bool operator==(const Answer&, const Answer&) = default;
+};
+
+void Add(const std::vector<ParserEvent>& events, Answer& answer) {
+  for (const ParserEvent& event : events) {
+    switch (event.kind) {
+      case ParserEvent::Kind::kContent: answer.content += event.text; break;
+      case ParserEvent::Kind::kReasoning: answer.reasoning += event.text; break;
+      case ParserEvent::Kind::kCallBegin:
+        ASSERT_EQ(event.call, static_cast<int>(answer.calls.size()));
+        answer.calls.emplace_back(event.text, "");
+        break;
+      case ParserEvent::Kind::kCallArguments:
+        ASSERT_EQ(event.call, static_cast<int>(answer.calls.size()) - 1);
+        answer.calls.back().second += event.text;
+        break;
+    }
+  }
+}
+
+// Cuts `text` into pieces of at most `most` bytes; 0: none.
+Answer ReadAnswer(const AnswerReaderOptions& options, std::string_view text, size_t most,
+                  std::mt19937& random) {
+  Answer answer;
+  AnswerReader reader(options);
+  while (!text.empty()) {
+    const size_t size = most == 0 ? text.size() : std::min(text.size(), 1 + random() % most);
+    Add(reader.Push(text.substr(0, size)), answer);
+    text.remove_prefix(size);
+  }
+  Add(reader.Finish(), answer);
+  return answer;
+}
+
+AnswerReaderOptions Hermes() {
+  return {.tools = FindToolParser("hermes"),
+          .reasoning = nullptr,
+          .types = nullptr,
+          .prompt = {},
+          .thinking = {}};
+}
+
+std::string Member(const json::Value& row, std::string_view key) {
+  const json::Value* value = row.Find(key);
+  return value == nullptr ? "" : value->as_string();
+}
+
+// Arguments as JSON where they are JSON.
+json::Value Comparable(const std::string& arguments) {
+  auto value = json::Parse(arguments);
+  return value ? *std::move(value) : json::Value(arguments);
+}
+
+TEST(AnswerReaderTest, RecordedTextsGiveRecordedAnswersHoweverTheyAreCut) {
+  const auto tools =
+      json::Parse(ReadFile(SourcePath("tests/data/parsers/tools.json"), 1 << 20).value());
+  const auto types = std::make_shared<const ToolTypes>(tools.value());
+  const std::string file = ReadFile(SourcePath("tests/data/parsers/cases.jsonl"), 1 << 24).value();
+  std::mt19937 random(7);
+  int cases = 0;
+  const auto check = [&](const json::Value& row, int64_t line) -> Status {
+    SCOPED_TRACE(line);
+    ++cases;
+    const std::string prompt = Member(row, "prompt");
+    AnswerReaderOptions options = Hermes();
+    options.tools = FindToolParser(Member(row, "tool_parser"));
+    options.reasoning = FindReasoningParser(Member(row, "reasoning_parser"));
+    EXPECT_TRUE(options.tools != nullptr || options.reasoning != nullptr);
+    options.types = types;
+    options.prompt = prompt;
+    if (const json::Value* kwargs = row.Find("chat_template_kwargs")) {
+      options.thinking = ThinkingSwitch(*kwargs);
+    }
+    const std::string text = row.Find("text")->as_string();
+    const Answer whole = ReadAnswer(options, text, 0, random);
+    EXPECT_EQ(TrimText(whole.content), TrimText(Member(row, "content")));
+    EXPECT_EQ(TrimText(whole.reasoning), TrimText(Member(row, "reasoning")));
+    const json::Value* calls = row.Find("calls");
+    const size_t wanted = calls == nullptr ? 0 : calls->as_array().size();
+    EXPECT_EQ(whole.calls.size(), wanted);
+    for (size_t i = 0; i < std::min(wanted, whole.calls.size()); ++i) {
+      const json::Value::Array& call = calls->as_array()[i].as_array();
+      EXPECT_EQ(whole.calls[i].first, call[0].as_string());
+      EXPECT_TRUE(Comparable(whole.calls[i].second) == Comparable(call[1].as_string()))
+          << whole.calls[i].second << " instead of " << call[1].as_string();
+    }
+    for (const size_t most : {1, 2, 7, 40}) {
+      EXPECT_TRUE(ReadAnswer(options, text, most, random) == whole) << "pieces of " << most;
+    }
+    return {};
+  };
+  ASSERT_TRUE(json::ForEachLine(file, "cases.jsonl", {}, check));
+  EXPECT_GT(cases, 300);
+}
+
+TEST(AnswerReaderTest, ArgumentsArePassedOnBeforeTheCallEnds) {
+  AnswerReader reader(Hermes());
+  Answer answer;
+  Add(reader.Push(R"(<tool_call>{"name": "f", "arguments": {"a": "be)"), answer);
+  ASSERT_EQ(answer.calls.size(), 1u);
+  EXPECT_EQ(answer.calls[0].second, R"({"a": "be)");
+}
+
+TEST(AnswerReaderTest, WhatIsNoCallIsContent) {
+  std::mt19937 random(1);
+  for (const char* text : {"<tool_call>", "<tool_call>{'name': 1}", "<tool_call>[1]</tool_call>",
+                           R"(<tool_call>{"name": "f"}</tool_call>)"}) {
+    EXPECT_EQ(ReadAnswer(Hermes(), text, 0, random).content, text);
+  }
+  AnswerReaderOptions llama = Hermes();
+  llama.tools = FindToolParser("llama3_json");
+  constexpr char kJson[] = R"({"name": "Bob", "age": 3} and {x})";
+  EXPECT_EQ(ReadAnswer(llama, kJson, 0, random).content, kJson);
+}
+
+TEST(AnswerReaderTest, ArgumentsBeforeTheNameWaitForIt) {
+  std::mt19937 random(1);
+  const Answer answer = ReadAnswer(
+      Hermes(), R"(<tool_call>{"arguments": {"a": [1]}, "name": "f"}</tool_call>)", 3, random);
+  ASSERT_EQ(answer.calls.size(), 1u);
+  EXPECT_EQ(answer.calls[0], (std::pair<std::string, std::string>("f", R"({"a": [1]})")));
+}
+
+TEST(AnswerReaderTest, KimiWritesIdsOfItsOwn) {
+  AnswerReaderOptions kimi = Hermes();
+  kimi.tools = FindToolParser("kimi_k2");
+  AnswerReader reader(kimi);
+  const auto events = reader.Push(
+      "<|tool_calls_section_begin|><|tool_call_begin|>functions.a.b:3<|tool_call_argument_begin|>");
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].text, "a.b");
+  EXPECT_EQ(events[0].id, "functions.a.b:3");
+}
+
+TEST(AnswerReaderTest, MarksInsideACallAreText) {
+  std::mt19937 random(1);
+  AnswerReaderOptions options = Hermes();
+  options.reasoning = FindReasoningParser("qwen3");
+  const Answer answer = ReadAnswer(
+      options,
+      R"(x</think><tool_call>{"name": "f", "arguments": {"a": "<think>b</think>"}}</tool_call>)", 1,
+      random);
+  EXPECT_EQ(answer.reasoning, "x");
+  ASSERT_EQ(answer.calls.size(), 1u);
+  EXPECT_EQ(answer.calls[0].second, R"({"a": "<think>b</think>"})");
+}
+
+TEST(AnswerReaderTest, DeepNestingEndsAndStays) {
+  std::mt19937 random(1);
+  const std::string deep(100'000, '[');
+  AnswerReaderOptions options = Hermes();
+  for (const ToolParser& parser : ToolParsers()) {
+    options.tools = &parser;
+    (void)ReadAnswer(options, "[f(a=" + deep + ")]", 0, random);
+    (void)ReadAnswer(options, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": " + deep, 0,
+                     random);
+    (void)ReadAnswer(options, "<|tool_call>call:f{a:" + deep + "}<tool_call|>", 0, random);
+  }
+}
+
+TEST(ParserTableTest, NamesAreFoundAndOthersListThem) {
+  for (const ToolParser& parser : ToolParsers()) EXPECT_EQ(FindToolParser(parser.name), &parser);
+  EXPECT_EQ(FindToolParser("no"), nullptr);
+  const auto none = ReasoningParserNamed("no", "reasoning-parser");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().param, "reasoning-parser");
+  EXPECT_NE(none.error().message.find("qwen3"), std::string::npos);
+}
+
+TEST(ParserTableTest, TemplatesSuggestParsers) {
+  const auto tool = [](std::string_view text) {
+    const ToolParser* parser = SuggestToolParser(text);
+    return parser == nullptr ? "" : parser->name;
+  };
+  EXPECT_EQ(tool("return <tool_call>{...}</tool_call>"), "hermes");
+  EXPECT_EQ(tool("<tool_call>\n<function=x>"), "qwen3_coder");
+  EXPECT_EQ(tool("<|start_header_id|> {\"name\": n, \"parameters\": p}"), "llama3_json");
+  EXPECT_EQ(tool("[TOOL_CALLS]"), "mistral");
+  EXPECT_EQ(tool("{{ messages }}"), "");
+  ASSERT_NE(SuggestReasoningParser("{% if enable_thinking %}<think>"), nullptr);
+  EXPECT_EQ(SuggestReasoningParser("{% if enable_thinking %}<think>")->name, "qwen3");
+  EXPECT_EQ(SuggestReasoningParser("{{ messages }}"), nullptr);
+}
+
+}  // namespace
+}  // namespace sluice

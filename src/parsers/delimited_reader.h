@@ -1,0 +1,40 @@
+// Calls whose name and arguments (JSON as it is) stand between markers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parsers/tool_reader.h"
+
+namespace sluice {
+
+struct DelimitedFormat {
+  std::string begin;                  // opens a block of calls
+  std::string end;                    // closes it
+  std::string call_begin;             // opens a call
+  std::string name_begin;             // before the name, where something precedes it; may be empty
+  std::vector<std::string> name_end;  // between name and arguments
+  std::vector<std::string> call_end;
+  bool name_is_id = false;  // the name is written "functions.NAME:INDEX", which is also the id
+};
+
+// A call begins once its name is known; its arguments are passed on as they come.
+class DelimitedReader final : public ToolReader {
+ public:
+  explicit DelimitedReader(const DelimitedFormat* format);
+
+  void Read(TextInput& input, ParserOutput& output) override;
+  bool InText() const override { return state_ == State::kText; }
+
+ private:
+  enum class State { kText, kBlock, kBeforeName, kName, kArguments };
+
+  void BeginCall(ParserOutput& output);
+
+  const DelimitedFormat* format_;
+  const std::vector<std::string> text_markers_, block_markers_, name_begin_markers_;
+  State state_ = State::kText;
+  std::string name_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,118 @@
+#include "parsers/json_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+#include "parsers/tool_reader.h"
+
+namespace sluice {
+namespace {
+
+bool IsJsonBlank(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+}  // namespace
+
+bool JsonCall::IsArguments(std::string_view key) const {
+  return std::find(keys_->arguments.begin(), keys_->arguments.end(), key) != keys_->arguments.end();
+}
+
+void JsonCall::BeginIfKnown(ParserOutput& output) {
+  if (begun_ || !has_name_ || !has_arguments_) return;
+  begun_ = true;
+  output.BeginCall(name_);
+  output.Arguments(std::exchange(arguments_, ""));
+}
+
+JsonCall::Step JsonCall::Feed(char c, ParserOutput& output) {
+  if (!begun_) {
+    held_ += c;
+    if (held_.size() > kMaxHeldBytes) return Step::kNoCall;
+  }
+  return Read(c, output);
+}
+
+JsonCall::Step JsonCall::CloseValue(ParserOutput& output) {
+  state_ = State::kAfterValue;
+  if (meaning_ == Meaning::kName) {
+    const auto name = json::Parse(name_);
+    if (!name || !name->is_string() || name->as_string().empty()) return Step::kNoCall;
+    name_ = name->as_string();
+    has_name_ = true;
+    BeginIfKnown(output);
+  }
+  return Step::kInside;
+}
+
+JsonCall::Step JsonCall::Read(char c, ParserOutput& output) {
+  const Step wrong = begun_ ? Step::kBroken : Step::kNoCall;
+  switch (state_) {
+    case State::kOpen: state_ = State::kKeyOrEnd; return c == '{' ? Step::kInside : wrong;
+    case State::kKeyOrEnd:
+      if (IsJsonBlank(c)) return Step::kInside;
+      if (c == '"') {
+        key_.clear();
+        state_ = State::kKey;
+        return Step::kInside;
+      }
+      if (c != '}') return wrong;
+      if (!begun_ && has_name_ && keys_->may_lack_arguments) {
+        has_arguments_ = true;
+        arguments_ = "{}";
+        BeginIfKnown(output);
+      }
+      return begun_ ? Step::kDone : Step::kNoCall;
+    case State::kKey:
+      if (!escaped_ && c == '"') {
+        state_ = State::kColon;
+      } else {
+        escaped_ = !escaped_ && c == '\\';
+        if (key_.size() < kMaxHeldBytes) key_ += c;
+      }
+      return Step::kInside;
+    case State::kColon:
+      if (c == ':') state_ = State::kValue;
+      return c == ':' || IsJsonBlank(c) ? Step::kInside : wrong;
+    case State::kValue:
+      if (IsJsonBlank(c)) return Step::kInside;
+      if (c == ',' || c == '}' || c == ']' || c == ':') return wrong;
+      meaning_ = key_ == "name" && !has_name_           ? Meaning::kName
+                 : IsArguments(key_) && !has_arguments_ ? Meaning::kArguments
+                                                        : Meaning::kOther;
+      scan_ = JsonValueScan();
+      state_ = State::kInValue;
+      has_arguments_ |= meaning_ == Meaning::kArguments;
+      BeginIfKnown(output);
+      [[fallthrough]];
+    case State::kInValue: {
+      const JsonValueScan::Step step = scan_.Feed(c);
+      if (step == JsonValueScan::Step::kOver) {
+        const Step closed = CloseValue(output);
+        return closed == Step::kInside ? Read(c, output) : closed;
+      }
+      if (meaning_ == Meaning::kName) name_ += c;
+      if (meaning_ == Meaning::kArguments) {
+        if (begun_) {
+          output.Arguments({&c, 1});
+        } else {
+          arguments_ += c;
+        }
+      }
+      return step == JsonValueScan::Step::kLast ? CloseValue(output) : Step::kInside;
+    }
+    case State::kAfterValue:
+      if (IsJsonBlank(c)) return Step::kInside;
+      if (c == ',') {
+        state_ = State::kKeyOrEnd;
+        return Step::kInside;
+      }
+      if (c != '}') return wrong;
+      state_ = State::kKeyOrEnd;
+      return Read(c, output);
+  }
+  return wrong;
+}
+
+}  // namespace sluice

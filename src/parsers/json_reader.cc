@@ -1,0 +1,162 @@
+#include "parsers/json_reader.h"
+
+#include <utility>
+
+namespace sluice {
+namespace {
+
+bool IsReaderBlank(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+}  // namespace
+
+JsonReader::JsonReader(const JsonFormat* format)
+    : format_(format), state_(format->at_start ? State::kOpen : State::kText) {}
+
+void JsonReader::Emit(std::string_view text, ParserOutput& output) {
+  if (output.calls() == 0 || format_->keeps_text_after) output.Content(text);
+}
+
+ParserOutput& JsonReader::CallOutput(ParserOutput& output) {
+  return format_->closed_only ? unclosed_ : output;
+}
+
+void JsonReader::ReleaseClosed(ParserOutput& output) {
+  for (ParserEvent& event : unclosed_.Take()) {
+    if (event.kind == ParserEvent::Kind::kCallBegin) {
+      output.BeginCall(std::move(event.text), std::move(event.id));
+    } else if (event.kind == ParserEvent::Kind::kCallArguments) {
+      output.Arguments(event.text);
+    }
+  }
+}
+
+void JsonReader::NoCall(ParserOutput& output) {
+  std::string held = std::exchange(held_, "");
+  if (call_ && !call_->begun()) held += call_->held();
+  call_.reset();
+  state_ = format_->drops_broken ? State::kDropped
+           : format_->at_start   ? State::kPlain
+                                 : State::kText;
+  if (!format_->drops_broken) Emit(held, output);
+}
+
+bool JsonReader::ReadText(TextInput& input, ParserOutput& output) {
+  std::string passed;
+  const int found = input.PassUntil(format_->begin, passed);
+  Emit(passed, output);
+  if (found < 0) return false;
+  const std::string& marker = format_->begin[found];
+  if (marker == "{" || marker == "[") {
+    input.Unread(marker);
+  } else {
+    held_ = marker;
+  }
+  state_ = State::kOpen;
+  return true;
+}
+
+void JsonReader::Open(char c, ParserOutput& output) {
+  if (IsReaderBlank(c)) {
+    held_ += c;
+    if (held_.size() > kMaxHeldBytes) NoCall(output);
+    return;
+  }
+  if (format_->list && c == '[') {
+    held_ += c;
+    state_ = State::kBetween;
+    return;
+  }
+  held_ += c;
+  if (format_->drops_broken) held_.assign(1, c);  // text that follows a marker is content
+  call_.reset();
+  state_ = format_->at_start ? State::kPlain : State::kText;
+  Emit(std::exchange(held_, ""), output);
+}
+
+void JsonReader::FeedCall(char c, TextInput& input, ParserOutput& output) {
+  switch (call_->Feed(c, CallOutput(output))) {
+    case JsonCall::Step::kInside: break;
+    case JsonCall::Step::kDone:
+      held_.clear();
+      state_ = format_->list ? State::kBetween : State::kClose;
+      break;
+    case JsonCall::Step::kBroken:
+      held_.clear();
+      input.Unread({&c, 1});
+      state_ = State::kClose;
+      break;
+    case JsonCall::Step::kNoCall: NoCall(output); break;
+  }
+}
+
+bool JsonReader::ReadClose(TextInput& input, ParserOutput& output) {
+  if (!format_->end.empty()) {
+    std::string dropped;
+    if (input.PassUntil(format_->end, dropped) < 0) return false;
+  }
+  ReleaseClosed(output);
+  call_.reset();
+  state_ = State::kText;
+  return true;
+}
+
+void JsonReader::Read(TextInput& input, ParserOutput& output) {
+  for (;;) {
+    if (state_ == State::kText) {
+      if (!ReadText(input, output)) return;
+      continue;
+    }
+    if (state_ == State::kClose) {
+      if (!ReadClose(input, output)) return;
+      continue;
+    }
+    const std::optional<char> c = input.Next();
+    if (!c) {
+      const bool waits =
+          state_ == State::kOpen || state_ == State::kCall || state_ == State::kBetween;
+      if (input.ended() && waits && (!call_ || !call_->begun())) NoCall(output);
+      return;
+    }
+    switch (state_) {
+      case State::kOpen:
+        if (!format_->list && *c == '{') {
+          call_.emplace(&format_->keys);
+          state_ = State::kCall;
+          FeedCall(*c, input, output);
+        } else {
+          Open(*c, output);
+        }
+        break;
+      case State::kBetween:
+        if (*c == '{') {
+          call_.emplace(&format_->keys);
+          state_ = State::kCall;
+          FeedCall(*c, input, output);
+        } else if (*c == ']') {
+          if (call_) {
+            state_ = State::kClose;
+          } else {
+            held_ += *c;
+            NoCall(output);
+          }
+        } else if (IsReaderBlank(*c) || (*c == ',' && call_)) {
+          if (!call_) held_ += *c;
+        } else if (call_) {
+          state_ = State::kClose;
+        } else {
+          held_ += *c;
+          NoCall(output);
+        }
+        break;
+      case State::kCall: FeedCall(*c, input, output); break;
+      case State::kPlain: Emit({&*c, 1}, output); break;
+      case State::kDropped: break;
+      case State::kText:
+      case State::kClose: break;
+    }
+  }
+}
+
+}  // namespace sluice

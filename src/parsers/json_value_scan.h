@@ -1,0 +1,23 @@
+// Finds the end of a JSON value, byte by byte, without building it.
+#pragma once
+
+namespace sluice {
+
+// Tracks strings and nesting only: a value with other errors passes through as it was written.
+class JsonValueScan {
+ public:
+  enum class Step { kInside, kLast, kOver };
+
+  // kInside: `c` belongs to the value. kLast: it ends it. kOver: the value, a number or a word, has
+  // ended before `c`. REQUIRES: the first byte is not white space, and the value has not ended.
+  Step Feed(char c);
+
+ private:
+  enum class Kind { kUnknown, kNested, kString, kWord };
+  Kind kind_ = Kind::kUnknown;
+  int depth_ = 0;
+  bool in_string_ = false;
+  bool escaped_ = false;
+};
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+// Mistral's calls: [TOOL_CALLS][{"name": ..., "arguments": ...}] of its older tokenizers, and
+// [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...} of v11 and later; the first byte after the marker tells.
+#pragma once
+
+#include <string>
+
+#include "parsers/json_reader.h"
+#include "parsers/json_value_scan.h"
+#include "parsers/tool_reader.h"
+
+namespace sluice {
+
+class MistralReader final : public ToolReader {
+ public:
+  MistralReader();
+
+  void Read(TextInput& input, ParserOutput& output) override;
+  bool InText() const override { return state_ == State::kText; }
+
+ private:
+  enum class State { kText, kOpen, kName, kId, kBeforeArguments, kArguments, kJson };
+
+  State state_ = State::kText;
+  JsonReader json_;
+  std::string name_;
+  std::string id_;
+  JsonValueScan scan_;
+};
+
+}  // namespace sluice

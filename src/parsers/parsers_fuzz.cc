@@ -1,0 +1,80 @@
+// Fuzz target: any bytes through every parser. An answer does not depend on how its text is cut,
+// and its calls are in order.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/fuzz_input.h"
+#include "parsers/answer_reader.h"
+#include "parsers/parser_table.h"
+
+namespace sluice {
+namespace {
+
+// The events as one text, with neighbours of one kind joined.
+class Joined {
+ public:
+  void Add(const std::vector<ParserEvent>& events) {
+    for (const ParserEvent& event : events) {
+      if (event.kind == ParserEvent::Kind::kCallBegin) {
+        fuzz::Require(event.call == calls_++);
+      } else if (event.kind == ParserEvent::Kind::kCallArguments) {
+        fuzz::Require(event.call == calls_ - 1);
+      }
+      if (event.kind != last_ || event.kind == ParserEvent::Kind::kCallBegin) {
+        text_ += '\0';
+        text_ += static_cast<char>('0' + static_cast<int>(event.kind));
+      }
+      last_ = event.kind;
+      text_ += event.text;
+    }
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  ParserEvent::Kind last_ = ParserEvent::Kind::kCallBegin;
+  int calls_ = 0;
+};
+
+void CheckParser(const AnswerReaderOptions& options, std::string_view text) {
+  Joined whole;
+  AnswerReader whole_reader(options);
+  whole.Add(whole_reader.Push(text));
+  whole.Add(whole_reader.Finish());
+  Joined pieces;
+  AnswerReader piece_reader(options);
+  for (size_t at = 0, size = 1; at < text.size(); at += size, size = size % 5 + 1) {
+    pieces.Add(piece_reader.Push(text.substr(at, size)));
+  }
+  pieces.Add(piece_reader.Finish());
+  fuzz::Require(whole.text() == pieces.text());
+}
+
+}  // namespace
+}  // namespace sluice
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  static const auto types = std::make_shared<const ToolTypes>(
+      json::Parse(R"([{"function": {"name": "set_flag", "parameters": {"properties": {
+          "on": {"type": "boolean"}, "level": {"type": "number"}, "tag": {"type": ["string", "null"]},
+          "city": {"type": "string"}, "filters": {"type": "object"}, "stops": {"type": "array"}}}}}])")
+          .value());
+  const std::string_view text = fuzz::Text(data, size);
+  for (const ToolParser& parser : ToolParsers()) {
+    CheckParser(
+        {.tools = &parser, .reasoning = nullptr, .types = types, .prompt = {}, .thinking = {}},
+        text);
+  }
+  for (const ReasoningParser& parser : ReasoningParsers()) {
+    CheckParser({.tools = FindToolParser("hermes"),
+                 .reasoning = &parser,
+                 .types = types,
+                 .prompt = text,
+                 .thinking = {}},
+                text);
+  }
+  return 0;
+}

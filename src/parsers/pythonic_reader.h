@@ -1,0 +1,51 @@
+// Calls as Python writes them: [f(a=1, b='x'), g()].
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parsers/tool_reader.h"
+
+namespace sluice {
+
+struct PythonicFormat {
+  std::vector<std::string> begin;   // the markers before the calls; empty: they come first or never
+  std::vector<std::string> end;     // the marker after them
+  std::vector<std::string> prefix;  // may come before the bracket
+  bool brackets = true;             // calls are a list; else they stand in lines
+  bool keeps_text_after = false;    // text after the calls is content; else it is dropped
+};
+
+// A call begins once its name and "(" are known; its arguments are passed on one by one.
+class PythonicReader final : public ToolReader {
+ public:
+  explicit PythonicReader(const PythonicFormat* format);
+
+  void Read(TextInput& input, ParserOutput& output) override;
+  bool InText() const override { return state_ == State::kText || state_ == State::kPlain; }
+
+ private:
+  enum class State { kText, kOpen, kName, kArgument, kClose, kPlain };
+
+  bool ReadMarked(TextInput& input, ParserOutput& output);
+  void Open(char c, ParserOutput& output);
+  void Name(char c, TextInput& input, ParserOutput& output);
+  void Argument(char c, ParserOutput& output);
+  void EndArgument(ParserOutput& output);
+  void NoCall(ParserOutput& output);
+  void Emit(std::string_view text, ParserOutput& output);
+
+  const PythonicFormat* format_;
+  State state_;
+  std::string held_;  // from the marker on, until the first call begins
+  std::string name_;
+  std::string argument_;
+  bool named_ = false;  // name_ is followed by a blank
+  bool has_argument_ = false;
+  char quote_ = '\0';
+  bool escaped_ = false;
+  int depth_ = 0;
+  int block_calls_ = 0;
+};
+
+}  // namespace sluice

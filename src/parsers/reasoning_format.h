@@ -1,0 +1,24 @@
+// How a model marks its thoughts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+struct ReasoningFormat {
+  std::vector<std::string> start;
+  std::vector<std::string> end;
+  bool starts_inside = false;  // the answer begins inside a thought, with or without `start`
+  bool reads_prompt = false;   // an open or closed thought at the end of the prompt counts
+  // chat_template_kwargs {"enable_thinking": false} or {"thinking": false}: no thought comes.
+  bool can_be_off = false;
+  bool must_be_on = false;  // the whole answer is content unless one of those is true
+  // After the first thought: marks are dropped and further thoughts are read. Else they are text.
+  bool repeats = false;
+  bool keeps_start = false;             // `start` is text of the thought
+  std::vector<std::string> call_marks;  // a call that begins inside a thought ends it
+  std::string content_prefix;           // not empty: the whole answer is content, after this
+};
+
+}  // namespace sluice

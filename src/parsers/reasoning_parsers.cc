@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "parsers/parser_table.h"
+
+namespace sluice {
+namespace {
+
+// Models that may answer with or without a thought, as the request says.
+ReasoningFormat Switchable(std::vector<std::string> call_marks) {
+  return {.start = {"<think>"},
+          .end = {"</think>"},
+          .starts_inside = true,
+          .reads_prompt = true,
+          .can_be_off = true,
+          .repeats = true,
+          .call_marks = std::move(call_marks),
+          .content_prefix = ""};
+}
+
+// Models that always think.
+ReasoningFormat Always(bool repeats) {
+  return {.start = {"<think>"},
+          .end = {"</think>"},
+          .starts_inside = true,
+          .reads_prompt = true,
+          .repeats = repeats,
+          .call_marks = {},
+          .content_prefix = ""};
+}
+
+// Models whose thoughts have both marks, or do not count.
+ReasoningFormat Marked(std::vector<std::string> start, std::vector<std::string> end) {
+  return {.start = std::move(start), .end = std::move(end), .call_marks = {}, .content_prefix = ""};
+}
+
+std::vector<ReasoningParser> MakeReasoningParsers() {
+  const ReasoningFormat thinks = Switchable({"<tool_call>"});
+  ReasoningFormat holo = Switchable({});
+  holo.repeats = false;
+  ReasoningFormat kimi = Switchable({"<|tool_calls_section_begin|>"});
+  ReasoningFormat seed = Switchable({"<seed:tool_call>"});
+  seed.start = {"<seed:think>"};
+  seed.end = {"</seed:think>"};
+  ReasoningFormat minimax = Always(true);
+  minimax.call_marks = {"<minimax:tool_call>"};
+  ReasoningFormat append = Always(false);
+  append.content_prefix = "<think>";
+  ReasoningFormat step = Always(false);
+  step.keeps_start = true;
+  ReasoningFormat switched = Always(false);
+  switched.must_be_on = true;
+  ReasoningFormat mistral = Marked({"[THINK]"}, {"[/THINK]"});
+  mistral.repeats = true;
+  ReasoningFormat gemma = Marked({"<|channel>thought\n"}, {"<channel|>"});
+  gemma.reads_prompt = true;
+  gemma.repeats = true;
+  return {{"qwen3", thinks},
+          {"deepseek_r1", Always(false)},
+          {"mistral", mistral},
+          {"granite", Marked({"Here is my thought process:", "Here's my thought process:"},
+                             {"Here is my response:", "Here's my response:"})},
+          {"deepseek_v3", switched},
+          {"ernie45", Always(false)},
+          {"gemma4", gemma},
+          {"glm45", thinks},
+          {"holo2", holo},
+          {"hunyuan_a13b", Marked({"<think>\n"}, {"\n</think>\n<answer>\n"})},
+          {"kimi_k2", kimi},
+          {"mimo", thinks},
+          {"minimax_m2", minimax},
+          {"minimax_m2_append_think", append},
+          {"minimax_m3", Marked({"<mm:think>"}, {"</mm:think>"})},
+          {"nemotron_v3", thinks},
+          {"seed_oss", seed},
+          {"step3", step},
+          {"step3p5", Always(true)}};
+}
+
+const std::vector<ReasoningParser>& AllReasoningParsers() {
+  static const std::vector<ReasoningParser> kParsers = MakeReasoningParsers();
+  return kParsers;
+}
+
+}  // namespace
+
+std::span<const ReasoningParser> ReasoningParsers() {
+  return AllReasoningParsers();
+}
+
+const ReasoningParser* FindReasoningParser(std::string_view name) {
+  for (const ReasoningParser& parser : AllReasoningParsers()) {
+    if (parser.name == name) return &parser;
+  }
+  return nullptr;
+}
+
+Result<const ReasoningParser*> ReasoningParserNamed(std::string_view name, std::string_view param) {
+  if (const ReasoningParser* parser = FindReasoningParser(name)) return parser;
+  std::string names;
+  for (const ReasoningParser& parser : ReasoningParsers()) {
+    names += names.empty() ? "" : ", ";
+    names += parser.name;
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              "there is no reasoning parser '" + std::string(name) + "'; expected one of: " + names,
+              std::string(param));
+}
+
+const ReasoningParser* SuggestReasoningParser(std::string_view chat_template) {
+  static constexpr std::array<std::array<std::string_view, 2>, 7> kMarks = {{
+      {"<seed:think>", "seed_oss"},
+      {"<mm:think>", "minimax_m3"},
+      {"[THINK]", "mistral"},
+      {"<|channel>thought", "gemma4"},
+      {"my thought process:", "granite"},
+      {"<minimax:tool_call>", "minimax_m2"},
+      {"enable_thinking", "qwen3"},
+  }};
+  for (const auto& [mark, name] : kMarks) {
+    if (chat_template.find(mark) != std::string_view::npos) return FindReasoningParser(name);
+  }
+  const bool thinks = chat_template.find("</think>") != std::string_view::npos;
+  return thinks ? FindReasoningParser("deepseek_r1") : nullptr;
+}
+
+}  // namespace sluice

@@ -1,0 +1,76 @@
+// Calls whose parameters each stand between tags, without types:
+// <tool_call><function=f><parameter=a>1</parameter></function></tool_call>.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parsers/tool_reader.h"
+#include "parsers/tool_types.h"
+
+namespace sluice {
+
+struct TaggedFormat {
+  std::vector<std::string> begin;  // opens a block of calls
+  std::string end;                 // closes it
+  // Opens a call; empty: the block itself is one, and its name follows at once.
+  std::string call_open;
+  std::vector<std::string> name_end;  // of the call's name
+  std::string call_close;             // empty: `end` closes the call
+  std::string parameter_open;
+  std::string parameter_name_end;
+  std::string value_open;  // comes between name and value; empty: nothing does
+  std::string value_close;
+  // In the parameter's tag, after its name: says whether the value is a string or JSON.
+  std::string is_string_mark;
+  std::string is_json_mark;
+  bool trims_newline = false;     // one line break at each end of a value is not of it
+  bool name_at_end = false;       // where the text ends inside a name, the name ends there
+  bool known_tools_only = false;  // calls of other tools are dropped
+  bool drops_stray_end = false;   // `end` without a beginning is no content
+  bool keeps_text_after = false;
+  bool scalars_only = false;  // null, objects and arrays stay strings
+};
+
+// A call begins once its name is known. Values of type string are passed on as they come, others
+// once they are complete.
+class TaggedReader final : public ToolReader {
+ public:
+  // `types` must outlive the reader.
+  TaggedReader(const TaggedFormat* format, const ToolTypes* types);
+
+  void Read(TextInput& input, ParserOutput& output) override;
+  bool InText() const override { return state_ == State::kText; }
+
+ private:
+  enum class State { kText, kBlock, kName, kCall, kParameter, kValueOpen, kValue };
+
+  bool Step(TextInput& input, ParserOutput& output);
+  bool ReadText(TextInput& input, ParserOutput& output);
+  bool ReadName(TextInput& input, ParserOutput& output);
+  bool ReadCall(TextInput& input, ParserOutput& output);
+  bool ReadParameter(TextInput& input, ParserOutput& output);
+  bool ReadValue(TextInput& input, ParserOutput& output);
+  void BeginCall(ParserOutput& output);
+  void EndCall(ParserOutput& output);
+  void BeginValue(ParserOutput& output);
+  void Arguments(std::string_view text, ParserOutput& output);
+  void PassValue(ParserOutput& output, bool last);
+
+  const TaggedFormat* format_;
+  const ToolTypes* types_;
+  const std::vector<std::string> text_markers_, block_markers_, call_markers_, parameter_markers_,
+      value_open_markers_, value_markers_;
+  State state_ = State::kText;
+  std::string name_;  // of the call, then kept for its types
+  std::string parameter_;
+  std::string value_;
+  ParameterTypes value_types_;
+  bool in_call_ = false;
+  bool dropped_call_ = false;
+  bool has_parameter_ = false;
+  bool streams_value_ = false;
+  bool at_value_start_ = false;
+};
+
+}  // namespace sluice

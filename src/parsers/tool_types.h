@@ -1,0 +1,56 @@
+// The types that tools' schemas give to parameters, for formats that write values without types.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace sluice {
+
+// The types that a schema allows; none of them where it says nothing.
+struct ParameterTypes {
+  bool string = false;
+  bool integer = false;
+  bool number = false;
+  bool boolean = false;
+  bool null = false;
+  bool object = false;
+  bool array = false;
+
+  bool only_string() const {
+    return string && !integer && !number && !boolean && !null && !object && !array;
+  }
+  bool unknown() const {
+    return !string && !integer && !number && !boolean && !null && !object && !array;
+  }
+};
+
+// What the tools of a request say. Immutable once built; may be read from any thread.
+class ToolTypes {
+ public:
+  ToolTypes() = default;
+  // `tools` as in a chat request, or null. What has another form is passed over.
+  explicit ToolTypes(const json::Value& tools);
+
+  bool empty() const { return tools_.empty(); }
+  bool HasTool(std::string_view tool) const { return tools_.find(tool) != tools_.end(); }
+  ParameterTypes Find(std::string_view tool, std::string_view parameter) const;
+
+ private:
+  using Parameters = std::map<std::string, ParameterTypes, std::less<>>;
+  std::map<std::string, Parameters, std::less<>> tools_;
+};
+
+// `text` as JSON of the first of `types` that it can be read as; else a string. `scalars_only`:
+// null, objects and arrays stay strings, too.
+std::string TypedValue(std::string_view text, const ParameterTypes& types, bool scalars_only);
+
+// Appends `text` to a JSON string, escaped, without quotes. `text` may be a part of a character.
+void AppendEscaped(std::string& out, std::string_view text);
+
+// Without white space at both ends.
+std::string_view TrimText(std::string_view text);
+
+}  // namespace sluice
