@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-cuda dist demo test test-fast test-deploy test-dist test-clients fuzz lint format bench bench-recipe clean docs
+.PHONY: build build-cuda dist demo test test-fast test-deploy test-dist test-clients test-robustness test-soak fuzz lint format bench bench-recipe clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -62,6 +62,24 @@ test-dist: dist
 # Real client programs against the server, each in a virtual environment of its own; slow at its first run, needs the network.
 test-clients: $(if $(SLUICE_BIN),,build)
 	@python3 tests/clients/run_clients.py
+
+# The tests of the cases in docs/security.md, in at most 20 minutes: load, slow peers, full disks, clocks, limits, signals, damaged
+# files. Keeps the results and writes the page's tables.
+test-robustness:
+	@tools/install_packages.sh build test
+	@python3 tests/run.py robustness
+
+# An hour of mixed load on the program with AddressSanitizer, SOAK_SECONDS for another time; its figures go to docs/security.md.
+SOAK_SECONDS ?= 3600
+test-soak: build/asan/build.ninja
+	@cmake --build build/asan --target sluice
+	@SOAK_SECONDS=$(SOAK_SECONDS) tests/robustness/soak.py --write
+	@tools/security_cases.py page
+
+build/asan/build.ninja: CMakePresets.json packages.txt
+	@tools/install_packages.sh build
+	@cmake --preset asan --log-level=WARNING
+	@touch $@
 
 # All parsers of what comes from elsewhere, under libFuzzer and sanitizers; FUZZ_SECONDS each.
 FUZZ_SECONDS ?= 60

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Builds and runs the test suites; the last line is `N passed, N failed`.
 
-Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda
+Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda robustness
 `fast` runs the unit test programs that changed since they last passed, and lint of the files that changed.
+`robustness`, no part of `all`, runs the tests of the cases in docs/security.md, and keeps their results for that page.
 Exits with 1 where a test failed or a suite ran nothing.
 """
 import concurrent.futures
@@ -181,7 +182,8 @@ def unit_programs(folder, only=None):
     return [(t["name"], t["command"][0]) for t in json.loads(out)["tests"] if only is None or t["name"] in only]
 
 
-def run_gtest(tally, suite, program, test_filter="*", environment=None):
+def run_gtest(tally, suite, program, test_filter="*", environment=None, kept=None):
+    """`kept`: where its report is copied to."""
     start = time.time()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         report = pathlib.Path(scratch) / "report.json"
@@ -195,6 +197,8 @@ def run_gtest(tally, suite, program, test_filter="*", environment=None):
             cases = [c for s in json.loads(report.read_text())["testsuites"] for c in s["testsuite"]]
             failed = sum("failures" in c for c in cases)
             passed = sum("failures" not in c and c["result"] == "COMPLETED" for c in cases)
+            if kept:
+                shutil.copy(report, kept)
     if code and not failed:
         failed = 1  # it crashed, or a sanitizer spoke
     tally.add(suite, passed, failed, time.time() - start, without_passed(output)[-4000:] if failed else "")
@@ -281,17 +285,14 @@ def make_venv(folder, requirements):
     print("build %-18s (%.1f s)" % (folder.name, time.time() - start), flush=True)
 
 
-def e2e(tally):
-    build("release", ["sluice"])
+def run_pytest(tally, suite, report, words):
+    """Runs tests in the virtual environment of the end-to-end tests; `report` becomes their JUnit file."""
     for folder, requirements in VENVS.items():
         make_venv(folder, requirements)
     start = time.time()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        report = pathlib.Path(scratch) / "report.xml"
-        own_folder = pathlib.Path(scratch) / "tmp"
-        own_folder.mkdir()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own_folder:
         code, output = run_in(own_folder, [VENV / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=%s" % report,
-                                           "-o", "faulthandler_timeout=%d" % E2E_TEST_S, "--durations=5", "tests/e2e"],
+                                           "-o", "faulthandler_timeout=%d" % E2E_TEST_S, "--durations=5", *words],
                               E2E_TIMEOUT_S, {"PYTHONUTF8": "1"})
         total = bad = skipped = 0
         if report.exists():
@@ -301,7 +302,29 @@ def e2e(tally):
                 skipped += int(node.get("skipped"))
     if code and not bad:
         bad = 1
-    tally.add("e2e", total - bad - skipped, bad, time.time() - start, output[-8000:] if bad else "")
+    tally.add(suite, total - bad - skipped, bad, time.time() - start, output[-8000:] if bad else "")
+
+
+def e2e(tally):
+    build("release", ["sluice"])
+    with tempfile.TemporaryDirectory() as scratch:
+        run_pytest(tally, "e2e", pathlib.Path(scratch) / "report.xml", ["tests/e2e"])
+
+
+def robustness(tally):
+    listed = json.loads(run(["tools/security_cases.py", "list"], check=True, capture_output=True, text=True).stdout)
+    folder = build("release", ["sluice", *listed["gtest"]])
+    start = time.time()
+    with tempfile.TemporaryDirectory() as scratch:
+        reports = []
+        for program, path in unit_programs(folder, listed["gtest"]):
+            reports.append(pathlib.Path(scratch) / (program + ".json"))
+            names = ":".join("%s:*/%s/*" % (name, name) for name in listed["gtest"][program])
+            run_gtest(tally, "robustness %s" % program, path, names, kept=reports[-1])
+        reports.append(pathlib.Path(scratch) / "pytest.xml")
+        run_pytest(tally, "robustness", reports[-1], listed["pytest"])
+        run(["tools/security_cases.py", "record", round(time.time() - start), *[path for path in reports if path.exists()]], check=True)
+    run(["tools/security_cases.py", "page"], check=True)
 
 
 def cuobjdump(folder):
@@ -361,7 +384,7 @@ def cuda(tally):
     tally.add("cuda program", total - len(faults), len(faults), time.time() - start, "\n".join(faults)[-8000:])
 
 
-SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda}
+SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda, "robustness": robustness}
 GROUPS = {"all": ["lint", "unit", "e2e", "asan", "tsan", "cuda"]}
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes the pages of docs/ that come from the program. With --check it writes nothing and fails where a page is not what
-# the program says.
+# Writes the pages of docs/ that come from the program, and the cases of security.md from the tests. With --check it writes
+# nothing and fails where a page is not what the program says.
 set -eu
 cd "$(dirname "$0")/.."
 bin=build/release/bin/sluice
@@ -20,4 +20,9 @@ if [ "${1:-}" = --check ]; then check=yes; fi
 page options.md --markdown
 page metrics.md --metrics
 page parsers.md --parsers
+if [ "${check:-}" = yes ]; then
+  tools/security_cases.py page --check || status=1
+else
+  tools/security_cases.py page
+fi
 exit $status

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <optional>
 #include <system_error>
 
@@ -154,6 +155,12 @@ int Main(const std::vector<std::string>& arguments) {
   } catch (const std::system_error& problem) {  // fmt::print on a full disk; no more threads
     fmt::print(stderr, "error: {}\n", problem.what());
     return ExitCode(ErrorCode::kInternal);
+  } catch (const std::bad_alloc&) {  // before or beside what the memory plan counts
+    std::fputs(
+        "error: the system refuses memory to this process: raise its limit (ulimit -v, or its "
+        "control group)\n",
+        stderr);
+    return ExitCode(ErrorCode::kResourceExhausted);
   }
 }
 

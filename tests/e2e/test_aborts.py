@@ -20,7 +20,7 @@ def leave(server, after_bytes):
             got += piece
 
 
-def test_disconnects():
+def test_l01_disconnects():
     with serving(ABACUS, "--max-model-len", 4096, "--max-num-seqs", 64) as server:
         ask = lambda: server.complete("Anna has 12 pens and buys 7.", max_tokens=48, ignore_eos=True, logprobs=1)
         want = ask()

@@ -10,7 +10,7 @@ SCHEMATHESIS = ROOT / ".venv-schemathesis" / "bin" / "schemathesis"
 LEFT_OUT = "negative_data_rejection,positive_data_acceptance"
 
 
-def test_schemathesis(tmp_path):
+def test_p01_schemathesis(tmp_path):
     with serving(ABACUS, "--max-model-len", 256, "--threads", 2) as server:
         outcome = subprocess.run(
             [SCHEMATHESIS, "run", server.url + "/openapi.json", "--max-examples", "5", "--max-time", "15", "--workers", "1", "--seed", "1",

@@ -39,7 +39,7 @@ def test_same_answers(alone, how):
             assert server.metric("vllm:prefix_cache_hits_total") > 0
 
 
-def test_same_answers_after_preemption():
+def test_l07_same_answers_after_preemption():
     """Eight prompts of one request have room together until they have grown: some are preempted and computed again."""
     prompts = ["Ann has %d pears. " % (10 + i) * 10 for i in range(8)]
     body = {"model": "m", "max_tokens": 64, "logprobs": 5, "ignore_eos": True, "temperature": 0.8, "seed": 11}

@@ -78,7 +78,7 @@ def test_no_such_model():
     assert result.returncode == 5 and "nobody/nothing" in result.stderr
 
 
-def test_truncated_tensors(copy):
+def test_b07_truncated_tensors(copy):
     path = copy / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1000])
     refused(3, copy, says=["model.safetensors"])
@@ -92,7 +92,7 @@ def test_header_larger_than_the_file(copy):
     refused(3, copy, says=["model.safetensors"])
 
 
-def test_lying_headers(copy):
+def test_b01_lying_headers(copy):
     changes = {
         "overlap": lambda h: h[first_tensor(h)].update(data_offsets=[2, h[first_tensor(h)]["data_offsets"][1] + 2]),
         "outside": lambda h: h[first_tensor(h)].update(data_offsets=[0, 1 << 50]),
@@ -107,7 +107,7 @@ def test_lying_headers(copy):
         refused(3, copy)
 
 
-def test_missing_shard(tmp_path):
+def test_b06_missing_shard(tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(DATA / "checkpoints" / "llama-tied-bf16-sharded", folder)
     (folder / "model-00002-of-00003.safetensors").unlink()
@@ -131,7 +131,7 @@ def test_tokenizer_larger_than_the_vocabulary(copy):
     refused(3, copy, says=["vocabulary"])
 
 
-def test_too_large_for_memory():
+def test_c03_too_large_for_memory():
     line = refused(4, ABACUS, "--kv-cache-memory-bytes", "900TiB")
     assert "kv_cache_memory_bytes" in line.replace("-", "_")
     line = refused(4, LLAMA, "--num-gpu-blocks-override", 1, "--max-model-len", 512)
@@ -142,7 +142,7 @@ def test_forced_instruction_set():
     assert run("serve", LLAMA, "--cpu-isa", "sse9").returncode == 2
 
 
-def test_port_taken():
+def test_c02_port_taken():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -162,7 +162,7 @@ def streaming(server, **fields):
         yield client
 
 
-def test_drain():
+def test_f05_drain():
     """SIGTERM: the running answer is finished, new work is refused, exit 0."""
     with serving(ABACUS, "--max-model-len", 4096, "--shutdown-timeout", PATIENCE_S) as server:
         with streaming(server, max_tokens=1500, stream_options={"include_usage": True}) as client:
@@ -178,7 +178,7 @@ def test_drain():
         assert server.process.wait(PATIENCE_S) == 0
 
 
-def test_second_signal_ends_at_once():
+def test_f06_second_signal_ends_at_once():
     # More work than any machine does before the second signal; the drain would wait for it, and end with 0.
     with serving(ABACUS, "--max-model-len", 8192, "--num-gpu-blocks-override", 16384, "--shutdown-timeout", PATIENCE_S) as server:
         with streaming(server, max_tokens=8000, n=32, temperature=1):
@@ -195,7 +195,7 @@ def test_health_while_loading_and_words_when_ready(tmp_path):
         assert server.stop(signal.SIGINT) == 0
 
 
-def test_more_connections_than_the_shell_lets_files_be_open(tmp_path):
+def test_r01_more_connections_than_the_shell_lets_files_be_open(tmp_path):
     """The limit is raised as far as it may be."""
     with open(tmp_path / "log", "w") as log:
         process = subprocess.Popen(["bash", "-c", 'ulimit -Sn 64; exec "$@"', "-", *command("serve", LLAMA, "--host", "127.0.0.1", "--port", 0)],
@@ -218,7 +218,7 @@ def test_links():
             assert server.get("/v1/models")[0] == 200
 
 
-def test_closed_output(tmp_path):
+def test_f11_closed_output(tmp_path):
     """Nobody reads the log: the server does not die of it."""
     def start():
         """A server, at a port that another process may have taken meanwhile."""

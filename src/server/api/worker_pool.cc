@@ -7,7 +7,12 @@ namespace sluice {
 
 WorkerPool::WorkerPool(int num_threads)
     : most_long_(static_cast<size_t>(std::max(1, num_threads - 1))) {
-  for (int i = 0; i < std::max(1, num_threads); ++i) threads_.emplace_back([this] { Work(); });
+  try {
+    for (int i = 0; i < std::max(1, num_threads); ++i) threads_.emplace_back([this] { Work(); });
+  } catch (...) {
+    Stop();  // a thread that was refused leaves those before it to be joined
+    throw;
+  }
 }
 
 WorkerPool::~WorkerPool() {

@@ -1,0 +1,53 @@
+"""Bytes on a connection, for requests that no client library sends."""
+import json
+import socket
+
+from serving import PATIENCE_S
+
+
+def connect(server, receive_buffer=None):
+    client = socket.socket()
+    if receive_buffer:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    client.settimeout(PATIENCE_S)
+    client.connect(("127.0.0.1", server.port))
+    return client
+
+
+def post(path, body, *fields):
+    """The bytes of a request with a body of that length; `fields`: more header lines."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = ["POST %s HTTP/1.1" % path, "Host: x", "Content-Type: application/json", "Content-Length: %d" % len(data), *fields]
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + data
+
+
+def chunked(path, pieces, *fields):
+    head = ["POST %s HTTP/1.1" % path, "Host: x", "Content-Type: application/json", "Transfer-Encoding: chunked", *fields]
+    return ("\r\n".join(head).encode() + b"\r\n\r\n" + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n")
+
+
+def read_all(client):
+    """What comes until the server closes; a reset ends it too."""
+    parts = []
+    try:
+        while part := client.recv(1 << 16):
+            parts.append(part)
+    except ConnectionError:
+        pass
+    return b"".join(parts)
+
+
+def send_and_read(server, data, half_close=False):
+    """The whole answer to bytes that end with the connection: closed by the server, or by half of it here."""
+    with connect(server) as client:
+        try:
+            client.sendall(data)
+            if half_close:
+                client.shutdown(socket.SHUT_WR)
+        except ConnectionError:
+            pass  # it refused before all was sent
+        return read_all(client)
+
+
+def status_of(answer):
+    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.") else 0

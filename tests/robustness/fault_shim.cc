@@ -1,0 +1,189 @@
+// Loaded in front of the C library (LD_PRELOAD), it lets calls fail: of the function FAULT_CALL
+// ("new": an allocation of C++) the call number FAULT_NTH (from 1), or from FAULT_SEED a share
+// FAULT_PER_MILLE of all, with the error FAULT_ERRNO; FAULT_SHORT=1: reads and writes of several
+// bytes move one byte instead. Only while the first byte of the file FAULT_SWITCH, if one is named,
+// is not '0'; what was counted so far is kept in its eight bytes from 8 on. FAULT_CLOCK: seconds by
+// which the wall clock jumps back and forth.
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+namespace {
+
+struct State {
+  const char* call = "";
+  uint64_t nth = 0, seed = 0, per_mille = 0;
+  int error = EIO;
+  bool is_short = false;
+  long clock_seconds = 0;
+  volatile char* shared = nullptr;
+  std::atomic<uint64_t> count{0};
+  bool ready = false;
+};
+
+State state;
+
+uint64_t Number(const char* name) {
+  const char* text = getenv(name);
+  return text == nullptr ? 0 : strtoull(text, nullptr, 10);
+}
+
+__attribute__((constructor)) void Prepare() {
+  if (const char* call = getenv("FAULT_CALL")) state.call = call;
+  state.nth = Number("FAULT_NTH");
+  state.seed = Number("FAULT_SEED");
+  state.per_mille = Number("FAULT_PER_MILLE");
+  if (getenv("FAULT_ERRNO")) state.error = static_cast<int>(Number("FAULT_ERRNO"));
+  state.is_short = Number("FAULT_SHORT") != 0;
+  state.clock_seconds = static_cast<long>(Number("FAULT_CLOCK"));
+  if (const char* path = getenv("FAULT_SWITCH")) {
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+    void* place = mmap(nullptr, 16, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (place != MAP_FAILED) state.shared = static_cast<char*>(place);
+  }
+  state.ready = true;
+}
+
+// Whether this call is one that fails.
+bool Fails(const char* call) {
+  if (!state.ready || strcmp(call, state.call) != 0) return false;
+  if (state.shared != nullptr && state.shared[0] == '0') return false;
+  const uint64_t number = ++state.count;
+  if (state.shared != nullptr) {
+    for (int i = 0; i < 8; ++i) state.shared[8 + i] = static_cast<char>(number >> (8 * i));
+  }
+  if (state.nth != 0) return number == state.nth;
+  // splitmix64: the numbers that fail are those of the seed.
+  uint64_t x = state.seed + number * 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return (x ^ (x >> 31)) % 1000 < state.per_mille;
+}
+
+template <typename Function>
+Function* Next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// Looked up once each.
+#define NEXT(name) static auto* next = Next<decltype(name)>(#name)
+#define FAIL_WITH(name, value) \
+  NEXT(name);                  \
+  if (Fails(#name)) {          \
+    errno = state.error;       \
+    return value;              \
+  }
+
+extern "C" {
+
+ssize_t read(int file, void* data, size_t size) {
+  NEXT(read);
+  if (Fails("read")) {
+    if (state.is_short) return next(file, data, size > 1 ? 1 : size);
+    errno = state.error;
+    return -1;
+  }
+  return next(file, data, size);
+}
+
+ssize_t recv(int socket, void* data, size_t size, int flags) {
+  NEXT(recv);
+  if (Fails("recv")) {
+    if (state.is_short) return next(socket, data, size > 1 ? 1 : size, flags);
+    errno = state.error;
+    return -1;
+  }
+  return next(socket, data, size, flags);
+}
+
+ssize_t send(int socket, const void* data, size_t size, int flags) {
+  NEXT(send);
+  if (Fails("send")) {
+    if (state.is_short) return next(socket, data, size > 1 ? 1 : size, flags);
+    errno = state.error;
+    return -1;
+  }
+  return next(socket, data, size, flags);
+}
+
+int open(const char* path, int flags, ...) {
+  va_list words;
+  va_start(words, flags);
+  const mode_t mode = va_arg(words, mode_t);
+  va_end(words);
+  FAIL_WITH(open, -1)
+  return next(path, flags, mode);
+}
+
+void* mmap(void* address, size_t size, int protection, int flags, int file, off_t offset) noexcept {
+  FAIL_WITH(mmap, MAP_FAILED)
+  return next(address, size, protection, flags, file, offset);
+}
+
+int fstat(int file, struct stat* out) noexcept {
+  FAIL_WITH(fstat, -1)
+  return next(file, out);
+}
+
+int accept(int socket, sockaddr* address, socklen_t* size) {
+  FAIL_WITH(accept, -1)
+  return next(socket, address, size);
+}
+
+int epoll_wait(int file, epoll_event* events, int most, int timeout) {
+  FAIL_WITH(epoll_wait, -1)
+  return next(file, events, most, timeout);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                   void* argument) noexcept {
+  NEXT(pthread_create);
+  if (Fails("pthread_create")) return state.error;
+  return next(thread, attributes, run, argument);
+}
+
+int clock_gettime(clockid_t clock, timespec* out) noexcept {
+  NEXT(clock_gettime);
+  const int result = next(clock, out);
+  if (state.clock_seconds != 0 && clock == CLOCK_REALTIME &&
+      (state.shared == nullptr || state.shared[0] != '0')) {
+    // A day forth and back, every call another way.
+    out->tv_sec += ++state.count % 2 != 0 ? state.clock_seconds : -state.clock_seconds;
+  }
+  return result;
+}
+
+}  // extern "C"
+
+// C++'s allocations, not C's: libraries in C that do not look at what malloc gives end the process,
+// and nothing here helps.
+void* operator new(size_t size) {
+  void* memory = Fails("new") ? nullptr : malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+void operator delete(void* memory) noexcept {
+  free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  free(memory);
+}
