@@ -66,6 +66,11 @@ def http_requests():
         b"OPTIONS /v1/%7E?x=1 HTTP/1.0\r\nOrigin: b\r\nConnection: keep-alive\r\n\r\n"]
 
 
+def request_heads():
+    return http_requests() + [b"GET / HTTP/1.1\r\nHost: [::1]:80\r\nContent-Length: 0\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+                              b"host:a%41:8\ntransfer-encoding: Chunked\ntransfer-encoding:\ncontent-length:1\n"]
+
+
 def http_answers():
     return [
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -119,6 +124,7 @@ SEEDS = {
     "template_fuzz": lambda: files("chat_templates/templates/*"),
     "request_fuzz": bodies,
     "request_parser_fuzz": http_requests,
+    "request_framing_fuzz": request_heads,
     "response_fuzz": http_answers,
     "stream_chunk_fuzz": stream_chunks,
     "dataset_fuzz": datasets,
