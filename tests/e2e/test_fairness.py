@@ -23,7 +23,7 @@ def choices(answer):
     return body[body.index(b'"choices"') : body.index(b'"usage"')]
 
 
-def test_a_neighbour_is_served_during_a_flood():
+def test_l08_a_neighbour_is_served_during_a_flood():
     with serving(ABACUS, "--max-model-len", 512, "--max-num-seqs", 4, *KEYS) as server:
         want = choices(ask(server, "neighbour"))
         flood = threading.Thread(target=ask, args=(server, "flood"), kwargs={"n": SEQUENCES, "temperature": 1})
@@ -35,7 +35,7 @@ def test_a_neighbour_is_served_during_a_flood():
         flood.join()
 
 
-def test_limits_of_a_client():
+def test_a09_limits_of_a_client():
     with serving(ABACUS, "--max-model-len", 512, *KEYS, "--limit-requests-per-minute", 1) as server:
         status, headers, _ = ask(server, "flood")
         assert status == 200
