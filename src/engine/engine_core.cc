@@ -166,7 +166,8 @@ bool EngineCore::Step() {
 }
 
 void EngineCore::LogPreemptions(const StepPlan& plan) const {
-  for (const ScheduledSequence* preempted : plan.preempted) {
+  const auto first = plan.preempted.begin() + plan.num_preempted_for_others;
+  for (const ScheduledSequence* preempted : std::span(first, plan.preempted.end())) {
     const auto& sequence = static_cast<const ActiveSequence&>(*preempted);
     LOG_INFO("engine",
              "request {} was preempted for lack of KV blocks: {} tokens will be computed again, {} "

@@ -17,6 +17,7 @@ struct Share
     : boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>> {
   uint64_t client = 0;
   int64_t num_sequences = 0;  // that the scheduler has of the client
+  int64_t num_running = 0;    // of those
   WaitingQueue waiting;
   // Tokens that it may still be given in this round; negative where it was given more.
   int64_t deficit = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -113,6 +114,7 @@ void Scheduler::Remove(std::span<ScheduledSequence* const> sequences) {
     CHECK(sequence->state != State::kNew, "the sequence is not here");
     if (sequence->state == State::kRunning) {
       any_ran = true;
+      --sequence->share->num_running;
     } else if (sequence->leader != nullptr) {
       sequence->leader->followers.erase(Followers::s_iterator_to(*sequence));
       sequence->leader = nullptr;
@@ -143,6 +145,8 @@ const StepPlan& Scheduler::Plan() {
   plan_.preempted.clear();
   plan_.num_tokens = plan_.num_logit_rows = plan_.prefix_queries = plan_.prefix_hits = 0;
   Budget budget{limits_.max_num_batched_tokens, limits_.max_prompt_logit_rows};
+  plan_.num_preempted_for_others = 0;
+  if (std::exchange(must_give_way_, false)) GiveWay();
   PlanDecodes(budget);
   PlanShares(budget);
   return plan_;
@@ -175,6 +179,23 @@ bool Scheduler::TakeMissing(ScheduledSequence& sequence) {
   return true;
 }
 
+bool Scheduler::LacksPlace(const Share& share) const {
+  return share.num_running == 0 && (num_running() == limits_.max_num_seqs || lacks_blocks_);
+}
+
+void Scheduler::GiveWay() {
+  const Share* const favoured = shares_.AtTurn();
+  if (favoured == nullptr || !LacksPlace(*favoured)) return;
+  const Share* largest = nullptr;
+  for (const ScheduledSequence* sequence : running_) {
+    if (largest == nullptr || sequence->share->num_running > largest->num_running)
+      largest = sequence->share;
+  }
+  if (largest == nullptr || largest->num_running < 2) return;
+  Preempt(*PickVictim(largest));
+  plan_.num_preempted_for_others = 1;
+}
+
 void Scheduler::PlanDecodes(Budget& budget) {
   // The blocks of all are taken before slices are planned, so that no victim has a slice.
   for (size_t i = 0; i < running_.size();) {
@@ -182,7 +203,7 @@ void Scheduler::PlanDecodes(Budget& budget) {
       ++i;
       continue;
     }
-    Preempt(*PickVictim());
+    Preempt(*PickVictim(nullptr));
     i = 0;  // the list has changed
   }
   for (ScheduledSequence* sequence : running_) {
@@ -205,18 +226,26 @@ void Scheduler::PlanShares(Budget& budget) {
   int64_t num_prefills = ListPrefills();
   if (num_prefills == 0 && num_waiting_ == num_followers_) return;
   for (const PlannedSlice& decode : plan_.slices) shares_.Charge(*decode.sequence->share, 1);
+  // Nobody is admitted while there are too few blocks for those that run.
+  const bool admits =
+      static_cast<int64_t>(plan_.preempted.size()) == plan_.num_preempted_for_others;
+  lacks_blocks_ = false;
   Share* stopped = nullptr;  // its sequence does not fit; prefills go on meanwhile
   while (stopped == nullptr || num_prefills > 0) {
     Share* const share = stopped == nullptr ? shares_.AtTurn() : shares_.LeastGiven();
-    if (share == nullptr || budget.tokens == 0) break;
+    if (share == nullptr) break;
+    if (budget.tokens == 0) {
+      must_give_way_ = stopped == nullptr && LacksPlace(*share);
+      break;
+    }
     budget.share_tokens = stopped == nullptr ? shares_.DeficitOf(*share) : shares_.quantum();
     if (share->first_prefill != nullptr) {
       if (PlanPrefill(*share, budget)) --num_prefills;
-    } else if (plan_.preempted.empty() && num_running() < limits_.max_num_seqs &&
-               Admit(*share, budget)) {
+    } else if (admits && num_running() < limits_.max_num_seqs && Admit(*share, budget)) {
       ++num_prefills;
     } else {
       stopped = share;
+      must_give_way_ = LacksPlace(*share);
     }
   }
   if (stopped != nullptr) shares_.ReturnTurn(*stopped);
@@ -267,7 +296,7 @@ void Scheduler::PlanTokens(ScheduledSequence& sequence, int64_t num_tokens, Budg
   if (all_rows) budget.prompt_logit_rows -= num_tokens;
 }
 
-ScheduledSequence* Scheduler::PickVictim() const {
+ScheduledSequence* Scheduler::PickVictim(const Share* share) const {
   // Ranks of different shares do not compare.
   const bool by_rank = limits_.policy != SchedulingPolicy::kFair;
   const ScheduledSequence* first =
@@ -282,7 +311,7 @@ ScheduledSequence* Scheduler::PickVictim() const {
     int64_t cost = 0;
   } best;
   for (ScheduledSequence* sequence : running_) {
-    if (sequence == first) continue;
+    if (sequence == first || (share != nullptr && sequence->share != share)) continue;
     const auto count_shared = [&](const BlockList& table) {
       int64_t shared = 0;
       for (const BlockId block : table.ids().subspan(static_cast<size_t>(table.num_absent())))
@@ -315,6 +344,7 @@ void Scheduler::Preempt(ScheduledSequence& victim) {
   victim.blocks.Clear();
   victim.num_computed = 0;
   victim.cursor = {};
+  --victim.share->num_running;
   ++victim.num_preemptions;
   ++num_preemptions_;
   plan_.preempted.push_back(&victim);
@@ -347,7 +377,8 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   int64_t missing = 0;
   for (int64_t group = 0; group < num_groups(); ++group)
     missing += TableEnd(group, num_tokens, computed) - found.blocks;
-  if (missing + num_running() * num_groups() > pool_.num_available() - found.unheld) return false;
+  lacks_blocks_ = missing + num_running() * num_groups() > pool_.num_available() - found.unheld;
+  if (lacks_blocks_) return false;
   sequence.planned = 0;
   const int64_t chunk = Chunk(sequence, computed, budget);
   if (chunk <= 0) return false;
@@ -375,6 +406,7 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   --num_waiting_;
   sequence.state = ScheduledSequence::State::kRunning;
   running_.push_back(&sequence);
+  ++sequence.share->num_running;
   PlanTokens(sequence, chunk, budget);
   shares_.Charge(*sequence.share, chunk);
   return true;

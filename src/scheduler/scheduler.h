@@ -61,6 +61,7 @@ struct PlannedSlice {
 struct StepPlan {
   std::vector<PlannedSlice> slices;           // decodes first
   std::vector<ScheduledSequence*> preempted;  // lost their blocks; they wait again
+  int64_t num_preempted_for_others = 0;       // the first of those, in favour of other clients
   int64_t num_tokens = 0;
   int64_t num_logit_rows = 0;
   // Prompt tokens of sequences admitted for the first time that read the cache; and of those,
@@ -70,6 +71,10 @@ struct StepPlan {
 };
 
 // The policy, in this order:
+//   0. If a client has nothing that runs and its turn, but no place or no blocks were left for it
+//   in
+//      the step before, a sequence of the client with the most running ones gives way, unless it is
+//      the only one of its client.
 //   1. Running sequences that decode get their token. Where a block is missing, the cheapest victim
 //      is preempted (of the client that has been given most; the worst priority first; then the
 //      fewest tokens to compute again), but never the sequence that comes first of all: so some
@@ -142,6 +147,10 @@ class Scheduler {
   int64_t Missing(const ScheduledSequence& sequence) const;
   // Takes them. False, and nothing changed, if fewer are available.
   [[nodiscard]] bool TakeMissing(ScheduledSequence& sequence);
+  // Whether the share runs nothing for want of a place or of blocks.
+  bool LacksPlace(const Share& share) const;
+  // Preempts a sequence in favour of the share that has its turn and runs nothing.
+  void GiveWay();
   void PlanDecodes(Budget& budget);
   // Lists the running prefills in their shares. Returns how many there are.
   int64_t ListPrefills();
@@ -157,7 +166,8 @@ class Scheduler {
   int64_t Chunk(const ScheduledSequence& sequence, int64_t computed, const Budget& budget) const;
   // Adds tokens to the sequence's slice of this step, which begins with the first of them.
   void PlanTokens(ScheduledSequence& sequence, int64_t num_tokens, Budget& budget);
-  ScheduledSequence* PickVictim() const;
+  // Of `share`, or of all if that is null.
+  ScheduledSequence* PickVictim(const Share* share) const;
   void Preempt(ScheduledSequence& victim);
   void InsertWaiting(ScheduledSequence& sequence);
   // Those that waited for it may be admitted.
@@ -169,6 +179,8 @@ class Scheduler {
   PrefixIndex* index_;
   FairShares shares_;
   std::vector<ScheduledSequence*> running_;  // in order of admission
+  bool must_give_way_ = false;               // the share that had its turn last lacks a place
+  bool lacks_blocks_ = false;                // so did the last that was tried
   int64_t num_waiting_ = 0;                  // in the queues of the shares, and followers
   int64_t num_followers_ = 0;                // of those, the latter
   StepPlan plan_;

@@ -114,6 +114,27 @@ TEST(FairScheduler, ALongPromptLeavesOthersAPartOfEachStep) {
   EXPECT_EQ(crowd.given().at(1), 16) << "who is alone has the whole step, in one slice";
 }
 
+// Long answers do not keep a newcomer waiting until one of them ends.
+TEST(FairScheduler, AClientWithoutAPlaceIsGivenOneOfAnothersMany) {
+  for (const int64_t budget : {16, 4}) {
+    SchedulerLimits limits = FairLimits();
+    limits.max_num_batched_tokens = budget;
+    Crowd crowd(limits);
+    for (int i = 0; i < 8; ++i) crowd.Add(1, 4, 50);
+    for (int i = 0; i < 8; ++i) crowd.Step();
+    const Sequence& a = crowd.Add(2, 4, 30);
+    const Sequence& b = crowd.Add(2, 4, 30);
+    const Sequence& c = crowd.Add(3, 4, 30);
+    for (int i = 0; i < 12; ++i) crowd.Step();
+    EXPECT_TRUE(a.was_planned && c.was_planned);
+    EXPECT_FALSE(b.was_planned) << "its client has a place";
+    EXPECT_EQ(crowd.scheduler().num_preemptions(), 2);
+    for (uint64_t client = 4; client < 8; ++client) crowd.Add(client, 4, 30);
+    for (int i = 0; i < 10; ++i) crowd.Step();
+    EXPECT_EQ(crowd.scheduler().num_preemptions(), 3) << "nobody gives its only place";
+  }
+}
+
 TEST(FairScheduler, PrioritiesCountWithinAShareOnly) {
   SchedulerLimits limits = FairLimits();
   limits.max_num_seqs = 1;
