@@ -1,14 +1,17 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <new>
 #include <unordered_map>
 
 #include <simdjson.h>
 
 #include "base/check.h"
+#include "base/json_count.h"
 #include "base/json_place.h"
 #include "base/utf8.h"
 
@@ -59,23 +62,39 @@ Value::Object& Value::as_object() {
   return *std::get_if<Object>(&data_);
 }
 
+namespace {
+
+std::atomic<uint64_t> num_names_compared{0};
+
+// The place of `key`, or the end.
+size_t PlaceOfName(const Value::Object& object, std::string_view key) {
+  size_t place = 0;
+  while (place < object.size() && object[place].first != key) ++place;
+  num_names_compared.fetch_add(place, std::memory_order_relaxed);
+  return place;
+}
+
+}  // namespace
+
+uint64_t NumNamesCompared() {
+  return num_names_compared.load(std::memory_order_relaxed);
+}
+
 const Value* Value::Find(std::string_view key) const {
   if (!is_object()) return nullptr;
-  for (const Member& member : as_object()) {
-    if (member.first == key) return &member.second;
-  }
-  return nullptr;
+  const Object& object = as_object();
+  const size_t place = PlaceOfName(object, key);
+  return place == object.size() ? nullptr : &object[place].second;
 }
 
 void Value::Set(std::string_view key, Value value) {
   Object& object = as_object();
-  for (Member& member : object) {
-    if (member.first == key) {
-      member.second = std::move(value);
-      return;
-    }
+  const size_t place = PlaceOfName(object, key);
+  if (place < object.size()) {
+    object[place].second = std::move(value);
+  } else {
+    object.emplace_back(std::string(key), std::move(value));
   }
-  object.emplace_back(std::string(key), std::move(value));
 }
 
 bool operator==(const Value& a, const Value& b) {
@@ -181,6 +200,7 @@ Result<Value> ParseNumber(std::string_view token) {
 }
 
 tl::unexpected<Error> Malformed(simdjson::error_code error) {
+  if (error == simdjson::MEMALLOC) throw std::bad_alloc();  // Not a fault of the text.
   if (error == simdjson::STRING_ERROR) {
     return Fail(ErrorCode::kUnsupported,
                 "invalid JSON: a string with half of a surrogate pair or an unknown escape");
@@ -193,19 +213,21 @@ tl::unexpected<Error> Malformed(simdjson::error_code error) {
   declaration;                                 \
   if (const auto error = (expression)) return Malformed(error)
 
-Result<Value> Convert(od::value source, const ParseLimits& limits, int depth);
+Result<Value> Convert(od::parser& parser, od::value source, const ParseLimits& limits, int depth);
 
-Result<Value> ConvertArray(od::array source, const ParseLimits& limits, int depth) {
+Result<Value> ConvertArray(od::parser& parser, od::array source, const ParseLimits& limits,
+                           int depth) {
   Value::Array array;
   for (auto element : source) {
     GET_OR_RETURN(od::value inner, element.get(inner));
-    ASSIGN_OR_RETURN(Value value, Convert(inner, limits, depth));
+    ASSIGN_OR_RETURN(Value value, Convert(parser, inner, limits, depth));
     array.push_back(std::move(value));
   }
   return Value(std::move(array));
 }
 
-Result<Value> ConvertObject(od::object source, const ParseLimits& limits, int depth) {
+Result<Value> ConvertObject(od::parser& parser, od::object source, const ParseLimits& limits,
+                            int depth) {
   Value::Object object;
   // Where each key stands; only kept for objects so large that a search through them would be slow.
   std::unordered_map<std::string, size_t> places;
@@ -225,7 +247,7 @@ Result<Value> ConvertObject(od::object source, const ParseLimits& limits, int de
     GET_OR_RETURN(std::string_view view, field.unescaped_key().get(view));
     std::string key(view);
     GET_OR_RETURN(od::value inner, field.value().get(inner));
-    ASSIGN_OR_RETURN(Value value, Convert(inner, limits, depth));
+    ASSIGN_OR_RETURN(Value value, Convert(parser, inner, limits, depth));
     if (Value* earlier = find(key); earlier == nullptr) {
       object.emplace_back(std::move(key), std::move(value));
     } else if (limits.allow_duplicates) {
@@ -237,7 +259,24 @@ Result<Value> ConvertObject(od::object source, const ParseLimits& limits, int de
   return Value(std::move(object));
 }
 
-Result<Value> Convert(od::value source, const ParseLimits& limits, int depth) {
+// simdjson unescapes into a buffer of its own; a long string goes straight to where it stays.
+Result<Value> ConvertString(od::parser& parser, od::value source) {
+  constexpr size_t kLong = 4096;
+  const size_t length = std::string_view(source.raw_json_token()).size();
+  if (length < kLong) {
+    GET_OR_RETURN(std::string_view text, source.get_string().get(text));
+    return Value(text);
+  }
+  GET_OR_RETURN(od::raw_json_string raw, source.get_raw_json_string().get(raw));
+  std::string text(length + simdjson::SIMDJSON_PADDING, '\0');
+  auto* end = reinterpret_cast<uint8_t*>(text.data());
+  GET_OR_RETURN(std::string_view unescaped, parser.unescape(raw, end).get(unescaped));
+  text.resize(unescaped.size());
+  if (text.size() < text.capacity() / 2) text.shrink_to_fit();
+  return Value(std::move(text));
+}
+
+Result<Value> Convert(od::parser& parser, od::value source, const ParseLimits& limits, int depth) {
   GET_OR_RETURN(od::json_type type, source.type().get(type));
   if (type == od::json_type::array || type == od::json_type::object) {
     if (depth >= limits.max_depth) {
@@ -246,17 +285,14 @@ Result<Value> Convert(od::value source, const ParseLimits& limits, int depth) {
     }
     if (type == od::json_type::array) {
       GET_OR_RETURN(od::array array, source.get_array().get(array));
-      return ConvertArray(array, limits, depth + 1);
+      return ConvertArray(parser, array, limits, depth + 1);
     }
     GET_OR_RETURN(od::object object, source.get_object().get(object));
-    return ConvertObject(object, limits, depth + 1);
+    return ConvertObject(parser, object, limits, depth + 1);
   }
   switch (type) {
     case od::json_type::number: return ParseNumber(source.raw_json_token());
-    case od::json_type::string: {
-      GET_OR_RETURN(std::string_view text, source.get_string().get(text));
-      return Value(text);
-    }
+    case od::json_type::string: return ConvertString(parser, source);
     case od::json_type::boolean: {
       GET_OR_RETURN(bool value, source.get_bool().get(value));
       return Value(value);
@@ -278,7 +314,7 @@ std::string PlaceOf(std::string_view text, size_t offset) {
 
 }  // namespace
 
-Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, size_t& fault) {
+Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size_t& fault) {
   fault = std::string_view::npos;
   if (text.size() > limits.max_bytes) {
     return Fail(ErrorCode::kInvalidArgument, "JSON text of " + std::to_string(text.size()) +
@@ -290,8 +326,9 @@ Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, s
         ErrorCode::kInvalidArgument,
         "invalid JSON: the text begins with a byte order mark; save it as UTF-8 without one");
   }
-  const simdjson::padded_string padded(text);
+  static_assert(kTextPadding >= simdjson::SIMDJSON_PADDING);
   od::parser parser;
+  const simdjson::padded_string_view padded(text, text.size() + kTextPadding);
   GET_OR_RETURN(od::document document, parser.iterate(padded).get(document));
   GET_OR_RETURN(bool scalar, document.is_scalar().get(scalar));
   if (scalar) {
@@ -306,23 +343,29 @@ Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, s
     return std::move(array->as_array()[0]);
   }
   GET_OR_RETURN(od::value root, document.get_value().get(root));
-  Result<Value> value = Convert(root, limits, 0);
+  Result<Value> value = Convert(parser, root, limits, 0);
   if (!value) {
     Error error = std::move(value).error();
     const char* location = nullptr;
     // Where the text ends too early there is no location left.
-    fault = document.current_location().get(location)
-                ? text.size()
-                : static_cast<size_t>(location - padded.data());
+    fault = document.current_location().get(location) ? text.size()
+                                                      : static_cast<size_t>(location - text.data());
     error.message += PlaceOf(text, fault);
     return tl::unexpected<Error>(std::move(error));
   }
   const char* rest = nullptr;
   if (!document.current_location().get(rest)) {
-    fault = static_cast<size_t>(rest - padded.data());
+    fault = static_cast<size_t>(rest - text.data());
     return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");
   }
   return value;
+}
+
+Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, size_t& fault) {
+  std::string padded;
+  padded.reserve(text.size() + kTextPadding);
+  padded = text;
+  return ParsePadded(padded, limits, fault);
 }
 
 Result<Value> Parse(std::string_view text, const ParseLimits& limits) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/json.h"
+
 namespace sluice::json {
 
 TextSize Measure(std::string_view text) {
@@ -25,11 +27,23 @@ TextSize Measure(std::string_view text) {
       size.depth = std::max(size.depth, ++depth);
     } else if (c == ',') {
       ++size.values;
+    } else if (c == ':') {
+      ++size.members;
     } else if ((c == ']' || c == '}') && depth > 0) {
       --depth;
     }
   }
   return size;
+}
+
+size_t ParseMemory(const TextSize& size, size_t bytes) {
+  // simdjson's index takes four bytes for each of the text, its buffer for strings 5/3; the value's
+  // own strings are no longer than the text.
+  const size_t work = 6 * bytes;
+  // A list or object that has just grown into twice its space takes three times its elements.
+  constexpr size_t kValue = 3 * sizeof(Value);
+  constexpr size_t kMember = 3 * sizeof(Value::Member) - kValue + 100;  // and its key
+  return work + bytes + kValue * size.values + kMember * size.members;
 }
 
 }  // namespace sluice::json

@@ -12,4 +12,8 @@ namespace sluice::json {
 // where it ends too early), or npos where that is not known.
 Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, size_t& fault);
 
+// The same without a copy of the text. REQUIRES: kTextPadding bytes behind it may be read.
+inline constexpr size_t kTextPadding = 64;
+Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size_t& fault);
+
 }  // namespace sluice::json
