@@ -163,22 +163,46 @@ std::string Pipeline::TokenBytes(int32_t id) const {
   return decoder_.BytesOf(DecodedSpelling(id));
 }
 
-std::vector<int32_t> Pipeline::Encode(std::string_view text, bool add_special_tokens) const {
+class Pipeline::Encoding {
+ public:
+  explicit Encoding(const std::function<bool()>& stop) : stop_(stop) {}
+
+  // Whether a piece of so many bytes is passed over.
+  bool Stops(size_t bytes) {
+    if (!stop_ || stopped_) return stopped_;
+    bytes_ += bytes;
+    if (bytes_ < kBytesBetween) return false;
+    bytes_ = 0;
+    return stopped_ = stop_();
+  }
+
+  std::vector<int32_t> ids;
+
+ private:
+  static constexpr size_t kBytesBetween = size_t{64} << 10;
+
+  const std::function<bool()>& stop_;
+  size_t bytes_ = 0;  // since it was asked
+  bool stopped_ = false;
+};
+
+std::vector<int32_t> Pipeline::Encode(std::string_view text, bool add_special_tokens,
+                                      const std::function<bool()>& stop) const {
   std::string repaired;
   if (!IsValidUtf8(text)) {
     unicode::AppendLossy(repaired, text);
     text = repaired;
   }
-  std::vector<int32_t> ids;
-  ids.reserve(text.size() / 3 + 8);
+  Encoding encoding(stop);
+  encoding.ids.reserve(text.size() / 3 + 8);
   raw_tokens_.Split(
-      text, [&](std::string_view part) { EncodeGap(part, part.data() == text.data(), ids); },
-      [&](int32_t id) { ids.push_back(id); });
-  if (add_special_tokens) post_processor_.Apply(ids);
-  return ids;
+      text, [&](std::string_view part) { EncodeGap(part, part.data() == text.data(), encoding); },
+      [&](int32_t id) { encoding.ids.push_back(id); });
+  if (add_special_tokens) post_processor_.Apply(encoding.ids);
+  return std::move(encoding.ids);
 }
 
-void Pipeline::EncodeGap(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
+void Pipeline::EncodeGap(std::string_view text, bool at_start, Encoding& encoding) const {
   std::string normalized;
   if (!normalizer_.IsIdentity()) {
     normalized = normalizer_.Normalize(text, &at_start);
@@ -187,24 +211,26 @@ void Pipeline::EncodeGap(std::string_view text, bool at_start, std::vector<int32
   normalized_tokens_.Split(
       text,
       [&](std::string_view part) {
-        EncodePieces(part, at_start && part.data() == text.data(), ids);
+        EncodePieces(part, at_start && part.data() == text.data(), encoding);
       },
-      [&](int32_t id) { ids.push_back(id); });
+      [&](int32_t id) { encoding.ids.push_back(id); });
 }
 
-void Pipeline::EncodePieces(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
+void Pipeline::EncodePieces(std::string_view text, bool at_start, Encoding& encoding) const {
+  const auto encode = [&](std::string_view piece, const char* end) {
+    if (!encoding.Stops(piece.size())) model_.Encode(piece, end, encoding.ids);
+  };
   const char* const end = text.data() + text.size();
   if (const std::optional<SplitPattern> pattern = pre_tokenizer_.only_pattern()) {
-    ScanPieces(*pattern, text, [&](std::string_view piece) { model_.Encode(piece, end, ids); });
+    ScanPieces(*pattern, text, [&](std::string_view piece) { encode(piece, end); });
   } else if (pre_tokenizer_.IsIdentity()) {
-    model_.Encode(text, end, ids);
+    encode(text, end);
   } else {
     Pieces pieces;
     pre_tokenizer_.Run(text, at_start, pieces);
     const char* const pieces_end = pieces.text.data() + pieces.text.size();
-    for (const Pieces::Piece& piece : pieces.pieces) {
-      model_.Encode(pieces.text.substr(piece.begin, piece.end - piece.begin), pieces_end, ids);
-    }
+    for (const Pieces::Piece& piece : pieces.pieces)
+      encode(pieces.text.substr(piece.begin, piece.end - piece.begin), pieces_end);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,7 +28,8 @@ class Pipeline {
   static Result<std::unique_ptr<Pipeline>> Create(TokenizerJson parts,
                                                   std::vector<AddedToken> late_tokens);
 
-  std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
+  std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens,
+                              const std::function<bool()>& stop) const;
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
 
   std::optional<int32_t> TokenToId(std::string_view token) const;
@@ -67,8 +69,10 @@ class Pipeline {
   // What the decoder gets for a token.
   std::string_view DecodedSpelling(int32_t id) const;
 
-  void EncodeGap(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
-  void EncodePieces(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
+  // The ids so far, and whether to go on.
+  class Encoding;
+  void EncodeGap(std::string_view text, bool at_start, Encoding& encoding) const;
+  void EncodePieces(std::string_view text, bool at_start, Encoding& encoding) const;
 
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;

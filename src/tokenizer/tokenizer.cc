@@ -98,7 +98,11 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Parse(std::string_view tokenizer_j
 }
 
 std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_tokens) const {
-  return pipeline_->Encode(text, add_special_tokens);
+  return pipeline_->Encode(text, add_special_tokens, nullptr);
+}
+std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_tokens,
+                                       const std::function<bool()>& stop) const {
+  return pipeline_->Encode(text, add_special_tokens, stop);
 }
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   return pipeline_->Decode(ids, skip_special_tokens);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,6 +46,9 @@ class Tokenizer {
   // and the like). Time is linear in the text but for a logarithm in the longest piece that the
   // pre-tokenizer leaves whole.
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
+  // The same, but `stop` is asked now and then; once it says so, the rest is passed over.
+  std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens,
+                              const std::function<bool()>& stop) const;
 
   // The text of `ids`, always valid UTF-8: bytes that are none become U+FFFD, one for each maximal
   // invalid part. `skip_special_tokens` leaves out the added tokens marked special. Unknown ids are
