@@ -180,6 +180,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   config.utilization_of_rest = settings.dialect() == options::Dialect::kTrtllm;
   config.kv_cache_bytes = settings.Integer("kv-cache-memory-bytes");
   config.num_blocks_override = settings.Integer("num-gpu-blocks-override");
+  config.request_memory_bytes = settings.Integer("request-memory-bytes");
   config.num_threads = static_cast<int>(*settings.Integer("threads"));
   config.cpu_isa = ValueOf(settings, "cpu-isa", kIsas);
   config.device = ValueOf(settings, "device", kDevices);

@@ -37,6 +37,7 @@ struct EngineInfo {
   int block_size = 0;
   int64_t kv_tokens = 0;  // that the KV cache holds in sequences of max_model_len
   int64_t weight_bytes = 0, workspace_bytes = 0, kv_bytes = 0;
+  int64_t request_memory_bytes = 0;        // that requests may hold beside the engine
   int64_t token_weight_bytes = 0;          // of weight_bytes, what a step of one token reads
   ElementType dtype = ElementType::kBF16;  // BF16 or F32
   ElementType kv_cache_dtype = ElementType::kBF16;  // BF16, F16, F32 or F8_E4M3

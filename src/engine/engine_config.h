@@ -69,6 +69,9 @@ struct EngineConfig {
   bool utilization_of_rest = false;  // TensorRT-LLM's meaning; counts on a device
   std::optional<int64_t> kv_cache_bytes;
   std::optional<int64_t> num_blocks_override;  // each of all layers
+  // What requests may hold beside the engine, in the memory of the machine; none: half of what the
+  // plan leaves, at most 1 GiB.
+  std::optional<int64_t> request_memory_bytes;
 
   // Machine.
   DeviceChoice device = DeviceChoice::kAuto;

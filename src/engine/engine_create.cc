@@ -97,6 +97,7 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   info.token_weight_bytes = plan.token_weight_bytes;
   info.workspace_bytes = plan.workspace_bytes;
   info.kv_bytes = plan.kv_bytes;
+  info.request_memory_bytes = plan.request_bytes;
   info.dtype = plan.dtype;
   info.kv_cache_dtype = plan.kv_type;
   info.isa = kernels::IsaName(kernels::CurrentIsa());
@@ -156,7 +157,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   EngineLoop::Parts parts;
   ASSIGN_OR_RETURN(parts.device, ChooseDevice(config.device));
   Device* const device = parts.device.get();
-  MemoryLimits memory = ReadMemoryLimits();
+  const MemoryLimits host = ReadMemoryLimits();
+  MemoryLimits memory = host;
   PlanModelFunction plan_model = PlanModel;
   if (device != nullptr) {
     ASSIGN_OR_RETURN(memory, MemoryOf(*device));
@@ -166,7 +168,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   }
   ASSIGN_OR_RETURN(EnginePlan plan,
                    PlanEngine(config, model_config, memory, DetectTopology(), plan_model,
-                              device != nullptr ? &device->info() : nullptr));
+                              device != nullptr ? &device->info() : nullptr, host));
   if (hooks.print_plan) {
     for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
   }

@@ -245,10 +245,23 @@ double UtilizationOfAll(const EngineConfig& config) {
   return config.memory_utilization.value_or(kDeviceUtilization);
 }
 
+// Bytes that requests get at least.
+int64_t LeastRequestBytes(const EngineConfig& config, const MemoryLimits& host) {
+  return config.request_memory_bytes.value_or(
+      std::min(int64_t{64} << 20, host.available_bytes / 16));
+}
+
+// `rest`: what the plan leaves of the machine's memory.
+int64_t RequestBytes(const EngineConfig& config, const MemoryLimits& host, int64_t rest) {
+  if (config.request_memory_bytes) return *config.request_memory_bytes;
+  return std::max(LeastRequestBytes(config, host), std::min(int64_t{1} << 30, rest / 2));
+}
+
 // Bytes that the cache may take at most.
 int64_t KvBudget(const EnginePlan& plan) {
   const EngineConfig& config = plan.config;
-  const int64_t rest = plan.memory.available_bytes - plan.weight_bytes - plan.workspace_bytes;
+  const int64_t rest = plan.memory.available_bytes - plan.weight_bytes - plan.workspace_bytes -
+                       LeastRequestBytes(config, plan.memory);
   if (config.kv_cache_bytes) return *config.kv_cache_bytes;
   if (plan.on_device()) {
     const int64_t fixed = kDeviceReserve + plan.weight_bytes + plan.workspace_bytes;
@@ -317,7 +330,8 @@ Status CheckDeviceMemory(const EnginePlan& plan) {
               "gpu_memory_utilization");
 }
 
-Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model, EnginePlan& plan) {
+Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
+                 const MemoryLimits& host, EnginePlan& plan) {
   const EngineConfig& config = plan.config;
   if (plan.on_device()) {
     RETURN_IF_ERROR(CheckDeviceMemory(plan));
@@ -329,7 +343,9 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model, 
                             "free{}. Use a smaller model{}",
                             Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes),
                             Bytes(plan.memory.available_bytes),
-                            plan.memory.limited_by_cgroup ? " (limited by a control group)" : "",
+                            plan.memory.limited_by.empty()
+                                ? ""
+                                : fmt::format(" (limited by its {})", plan.memory.limited_by),
                             plan.workspace_bytes > plan.weight_bytes
                                 ? ", or lower max_num_batched_tokens and max_num_seqs"
                             : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
@@ -360,16 +376,21 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model, 
   }
   plan.num_blocks = blocks;
   plan.kv_bytes = blocks * plan.kv_bytes_per_block;
-  if (plan.total_bytes() > plan.memory.available_bytes) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("{} of weights, {} of workspace and {} of KV cache are more than the "
-                            "{} of memory that is free; "
-                            "lower {}",
-                            Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes),
-                            Bytes(plan.kv_bytes), Bytes(plan.memory.available_bytes),
-                            config.num_blocks_override ? "num_gpu_blocks_override"
-                                                       : "kv_cache_memory_bytes"),
-                config.num_blocks_override ? "num_gpu_blocks_override" : "kv_cache_memory_bytes");
+  plan.request_bytes =
+      plan.on_device()
+          ? RequestBytes(config, host, host.available_bytes)
+          : RequestBytes(config, plan.memory, plan.memory.available_bytes - plan.total_bytes());
+  if (plan.taken_bytes() > plan.memory.available_bytes) {
+    return Fail(
+        ErrorCode::kResourceExhausted,
+        fmt::format(
+            "{} of weights, {} of workspace, {} of KV cache and {} for requests "
+            "are more than the {} of memory that is free; "
+            "lower {}",
+            Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes), Bytes(plan.kv_bytes),
+            Bytes(plan.on_device() ? 0 : plan.request_bytes), Bytes(plan.memory.available_bytes),
+            config.num_blocks_override ? "num_gpu_blocks_override" : "kv_cache_memory_bytes"),
+        config.num_blocks_override ? "num_gpu_blocks_override" : "kv_cache_memory_bytes");
   }
   return {};
 }
@@ -411,7 +432,8 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan) {
 
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,
-                              const PlanModelFunction& plan_model, const DeviceInfo* device) {
+                              const PlanModelFunction& plan_model, const DeviceInfo* device,
+                              const MemoryLimits& host) {
   EnginePlan plan;
   plan.config = config;
   plan.memory = memory;
@@ -435,7 +457,7 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   if (plan.max_model_len < 2)
     return Invalid("max_model_len", "max_model_len must be at least 2: a prompt and an answer");
   RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
-  RETURN_IF_ERROR(PlanCache(model, plan_model, plan));
+  RETURN_IF_ERROR(PlanCache(model, plan_model, host, plan));
   return plan;
 }
 
@@ -466,13 +488,18 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
   lines.push_back(
       line("KV cache", plan.kv_bytes,
            what + fmt::format("{:.1f} sequences of {}", sequences, plan.max_model_len)));
-  lines.push_back(line("total", plan.total_bytes(), ""));
+  lines.push_back(line("requests", plan.request_bytes,
+                       plan.on_device() ? "bodies, prompts and answers, in the machine's memory"
+                                        : "bodies, prompts and answers"));
+  lines.push_back(line("total", plan.taken_bytes(), ""));
   lines.push_back(
       line("free", plan.memory.available_bytes,
            plan.on_device()
                ? fmt::format("of {} on {}", Bytes(plan.memory.total_bytes), plan.device_name)
                : fmt::format("of {} that this process may use{}", Bytes(plan.memory.total_bytes),
-                             plan.memory.limited_by_cgroup ? " (control group)" : "")));
+                             plan.memory.limited_by.empty()
+                                 ? ""
+                                 : fmt::format(" ({})", plan.memory.limited_by))));
   for (const std::string& note : plan.notes) lines.push_back(note);
   return lines;
 }

@@ -34,6 +34,7 @@ struct EnginePlan {
   int64_t token_weight_bytes = 0;  // as in ModelMemory
   int64_t workspace_bytes = 0;     // activations, logits, sampling
   int64_t kv_bytes = 0;
+  int64_t request_bytes = 0;       // that requests may hold, in the memory of the machine
   int64_t kv_bytes_per_block = 0;  // of one group's layers
   KvGroups kv_groups;
   MemoryLimits memory;      // of the device where there is one
@@ -47,6 +48,8 @@ struct EnginePlan {
   // Tokens that the cache holds in sequences of max_model_len.
   int64_t kv_tokens() const;
   int64_t total_bytes() const { return weight_bytes + workspace_bytes + kv_bytes; }
+  // What all takes of `memory`: requests are in the memory of the machine.
+  int64_t taken_bytes() const { return total_bytes() + (on_device() ? 0 : request_bytes); }
   bool on_device() const { return !device_name.empty(); }
 };
 
@@ -62,6 +65,8 @@ using PlanModelFunction =
 //   The cache takes what EngineConfig says, but never more than max_num_seqs sequences of
 //     max_model_len can fill, nor than is free. On a device, whose memory `memory` then describes,
 //     the fraction that is asked for must be free; computing and the cache's 16 bits are bfloat16.
+//   Requests get what EngineConfig says, or half of what is left, between a sixteenth of what is
+//     free (at most 64 MiB) and 1 GiB. `host`: the machine beside a device.
 //   max_model_len is what the checkpoint allows or, where that is more than the cache holds, the
 //     latter.
 // kInvalidArgument for options that contradict each other or are out of range; kResourceExhausted,
@@ -70,7 +75,7 @@ using PlanModelFunction =
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,
                               const PlanModelFunction& plan_model,
-                              const DeviceInfo* device = nullptr);
+                              const DeviceInfo* device = nullptr, const MemoryLimits& host = {});
 
 // The options for loading the model under the plan.
 ModelOptions ModelOptionsOf(const EnginePlan& plan);

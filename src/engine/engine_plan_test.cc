@@ -91,6 +91,30 @@ TEST(EnginePlan, BytesAndBlocksOutright) {
   EXPECT_THAT(plan.error().message, HasSubstr("lower num_gpu_blocks_override"));
 }
 
+TEST(EnginePlan, RequestsGetHalfOfWhatIsLeft) {
+  EngineConfig config;
+  config.max_model_len = 16;
+  config.kv_cache_bytes = 500 * kMiB;
+  config.max_num_seqs = 500;
+  auto plan = Plan(config);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const int64_t left = 2000 * kMiB - plan->total_bytes();
+  EXPECT_EQ(plan->request_bytes, left / 2);
+  EXPECT_EQ(plan->taken_bytes(), plan->total_bytes() + left / 2);
+  EXPECT_EQ(Plan(config, {40000 * kMiB, 40000 * kMiB})->request_bytes, 1024 * kMiB);
+  config.request_memory_bytes = 100 * kMiB;
+  EXPECT_EQ(Plan(config)->request_bytes, 100 * kMiB);
+  config.request_memory_bytes = 1500 * kMiB;
+  EXPECT_EQ(Plan(config).error().code, ErrorCode::kResourceExhausted);
+  // A cache of all that is free leaves them something.
+  config = {};
+  config.memory_utilization = 1;
+  plan = Plan(config);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->request_bytes, 64 * kMiB);
+  EXPECT_LE(plan->taken_bytes(), 2000 * kMiB);
+}
+
 TEST(EnginePlan, AGivenContextThatDoesNotFitIsRefusedWithWhatWould) {
   EngineConfig config;
   config.max_model_len = 10000;
@@ -254,7 +278,7 @@ TEST(EnginePlanOnDevice, TakesAShareOfAllMemory) {
   EXPECT_EQ(plan->workspace_bytes, 10 * kMiB) << "the host's logits are not the device's";
   EXPECT_EQ(plan->scheduler.max_num_seqs, 1024);
   EXPECT_EQ(plan->scheduler.max_num_batched_tokens, 8192);
-  EXPECT_THAT(MemoryTable(*plan)[5], HasSubstr("on NVIDIA H200"));
+  EXPECT_THAT(MemoryTable(*plan)[6], HasSubstr("on NVIDIA H200"));
   EngineConfig config;
   config.memory_utilization = 0.5;
   EXPECT_EQ(PlanOnDevice(config)->kv_bytes, int64_t{50 * 1024 - 256 - 110} * kMiB);

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -91,14 +92,39 @@ TEST(Memory, TheControlGroupLowersWhatTheMachineHas) {
   MemoryLimits limits = ReadMemoryLimits(machine.root());
   EXPECT_EQ(limits.total_bytes, 1024000);
   EXPECT_EQ(limits.available_bytes, 614400);
-  EXPECT_FALSE(limits.limited_by_cgroup);
+  EXPECT_EQ(limits.limited_by, "");
   machine.Write("proc/self/cgroup", "0::/\n");
   machine.Write("sys/fs/cgroup/memory.max", "500000\n");
   machine.Write("sys/fs/cgroup/memory.current", "100000\n");
   limits = ReadMemoryLimits(machine.root());
   EXPECT_EQ(limits.total_bytes, 500000);
   EXPECT_EQ(limits.available_bytes, 400000);
-  EXPECT_TRUE(limits.limited_by_cgroup);
+  EXPECT_EQ(limits.limited_by, "control group");
+}
+
+TEST(Memory, LimitsOfTheProcessLowerIt) {
+  FakeMachine machine;
+  machine.Write("proc/meminfo", "MemTotal:       1000 kB\nMemAvailable:    600 kB\n");
+  machine.Write("proc/self/status", "Name: x\nVmSize:     100 kB\nVmData:      50 kB\n");
+  const auto limits = [&](const char* data, const char* address_space) {
+    machine.Write("proc/self/limits",
+                  fmt::format("Limit                     Soft Limit           Hard Limit    Units\n"
+                              "Max data size             {:<20} unlimited     bytes\n"
+                              "Max address space         {:<20} unlimited     bytes\n",
+                              data, address_space));
+    return ReadMemoryLimits(machine.root());
+  };
+  MemoryLimits memory = limits("unlimited", "409600");
+  EXPECT_EQ(memory.total_bytes, 409600);
+  EXPECT_EQ(memory.available_bytes, 300 * 1024);
+  EXPECT_EQ(memory.limited_by, "RLIMIT_AS");
+  memory = limits("204800", "409600");
+  EXPECT_EQ(memory.total_bytes, 204800);
+  EXPECT_EQ(memory.available_bytes, 150 * 1024);
+  EXPECT_EQ(memory.limited_by, "RLIMIT_DATA");
+  // Less than the process has already.
+  EXPECT_EQ(limits("unlimited", "1024").available_bytes, 0);
+  EXPECT_EQ(limits("unlimited", "unlimited").limited_by, "");
 }
 
 TEST(Memory, ThisMachineHasSome) {

@@ -3,17 +3,20 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 
 namespace sluice {
 
 struct MemoryLimits {
-  int64_t total_bytes = 0;  // of the machine, or of the control group where that is less
-  int64_t available_bytes =
-      0;  // now, without swapping: MemAvailable, or what the control group leaves
-  bool limited_by_cgroup = false;  // total_bytes comes from a control group
+  int64_t total_bytes = 0;  // of the machine, or what a limit allows where that is less
+  // Now, without swapping: MemAvailable, or what the control group and the limits of this process
+  // (RLIMIT_AS, RLIMIT_DATA) leave.
+  int64_t available_bytes = 0;
+  // What total_bytes comes from: "control group", "RLIMIT_AS", "RLIMIT_DATA"; "" for the machine.
+  std::string_view limited_by = {};
 };
 
-// Reads /proc/meminfo and the control groups below `root`.
+// Reads /proc/meminfo, the control groups, and limits and sizes of this process below `root`.
 MemoryLimits ReadMemoryLimits(const std::filesystem::path& root = "/");
 
 }  // namespace sluice

@@ -24,6 +24,11 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.Flag("allow-credentials", "CORS: let browsers send credentials.");
   rows.Size("max-request-bytes", "64MiB",
             "Largest body of a request; a larger one is answered 413.", {.range = {1024, 1e11}});
+  rows.Size("request-memory-bytes", "",
+            "Memory that bodies, prompts and answers may hold together; a request that never fits "
+            "is answered 413, one that does not fit now 503. Default: half of what weights, "
+            "workspace and KV cache leave, at most 1 GiB.",
+            {.range = {1048576, 1e13}});
   rows.Size("h11-max-incomplete-event-size", "1MiB",
             "Largest head (request line and headers) of a request; a larger one is answered 431.",
             {.vllm_default = "4MiB", .range = {1024, 1073741824}});

@@ -39,6 +39,7 @@ class FakeEngine : public Engine {
     info_.num_blocks = 100;
     info_.block_size = 16;
     info_.kv_tokens = 1600;
+    info_.request_memory_bytes = int64_t{1} << 30;
     thread_ = std::thread([this] { Loop(); });
   }
   ~FakeEngine() override { End(); }
