@@ -1,6 +1,7 @@
 #include "cli/metrics_help.h"
 
 #include <map>
+#include <memory>
 #include <sstream>
 #include <vector>
 
@@ -57,7 +58,7 @@ std::vector<Family> Families(const std::string& exposition) {
 }  // namespace
 
 std::string MetricsMarkdown() {
-  Metrics metrics;
+  Metrics metrics(std::make_shared<RequestMemory>(0));
   EngineInfo info;
   info.max_model_len = 1;
   metrics.SetModel("MODEL", info);

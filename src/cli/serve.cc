@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/process_memory.h"
 #include "cli/command.h"
 #include "cli/configs.h"
 #include "cli/progress.h"
@@ -78,6 +79,7 @@ Result<int> RunServe(const options::Settings& settings) {
   const auto start = std::chrono::steady_clock::now();
   BlockSignals(kWatched);
   IgnoreClosedPipes();
+  PrepareProcessMemory();
   UseLogStyleOf(settings.dialect());
   LogStartup(settings);
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));

@@ -113,6 +113,17 @@ class MetricsText {
 
 namespace {
 
+void AppendRequestMemory(MetricsText& out, const RequestMemory& memory) {
+  const auto number = [](uint64_t value) { return static_cast<double>(value); };
+  out.Gauge("sluice:request_memory_bytes", "", number(memory.capacity()),
+            "Memory that requests and answers may hold, in bytes.");
+  out.Gauge("sluice:request_memory_used_bytes", "", number(memory.used()),
+            "Memory that requests and answers hold, in bytes.");
+  out.Counter("sluice:request_memory_refusals", "", number(memory.num_refused()),
+              "Times that memory was refused: the request was answered 413 or 503, or its stream "
+              "cut.");
+}
+
 void AppendProcess(MetricsText& out, double start_time) {
   int64_t virtual_pages = 0, resident_pages = 0;
   if (std::FILE* file = std::fopen("/proc/self/statm", "re")) {
@@ -157,7 +168,8 @@ void Histogram::Observe(double value, uint64_t times) {
   count_ += times;
 }
 
-Metrics::Metrics() : start_time_(Now()), http_seconds_(kHttpBounds) {}
+Metrics::Metrics(std::shared_ptr<const RequestMemory> memory)
+    : start_time_(Now()), memory_(std::move(memory)), http_seconds_(kHttpBounds) {}
 
 void Metrics::SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config) {
   const MutexLock lock(mutex_);
@@ -340,6 +352,7 @@ std::string Metrics::Text(bool idle) const {
   const double usage = idle ? 0 : cache_usage();
   MetricsText out;
   AppendProcess(out, start_time_);
+  if (memory_ != nullptr) AppendRequestMemory(out, *memory_);
   const MutexLock lock(mutex_);
   const int64_t running = idle ? 0 : last_.running, waiting = idle ? 0 : last_.waiting;
   if (has_model_) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/observer.h"
 #include "server/http/http_types.h"
+#include "server/request_memory.h"
 #include "server/server_config.h"
 
 namespace sluice {
@@ -45,7 +47,7 @@ class Histogram {
 // each but Text() holds one mutex for well under a microsecond.
 class Metrics : public EngineObserver {
  public:
-  Metrics();
+  explicit Metrics(std::shared_ptr<const RequestMemory> memory = nullptr);
 
   // Before, only metrics of the process and of HTTP are shown. vllm:cache_config_info shows options
   // from `config`.
@@ -98,6 +100,7 @@ class Metrics : public EngineObserver {
   void AppendCacheConfig(MetricsText& out) const REQUIRES(mutex_);
 
   const double start_time_;
+  const std::shared_ptr<const RequestMemory> memory_;  // may be null
 
   mutable Mutex mutex_;
   std::string model_name_ GUARDED_BY(mutex_);

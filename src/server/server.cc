@@ -2,32 +2,41 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <optional>
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/process_memory.h"
 #include "server/access_log.h"
 #include "server/api/dispatcher.h"
 #include "server/http/http_server.h"
 #include "server/metrics.h"
+#include "server/request_memory.h"
 
 namespace sluice {
 namespace {
 
 constexpr auto kDrainPoll = std::chrono::milliseconds(20);
+// How often the server looks after its memory and its statistics.
+constexpr auto kUpkeep = std::chrono::milliseconds(1000);
 // How long a drained server waits for clients that read slowly.
 constexpr auto kLastBytes = std::chrono::seconds(5);
 
 class ServerImpl : public Server {
  public:
   explicit ServerImpl(ServerConfig config)
-      : config_(std::move(config)), access_log_(config_), dispatcher_(config_, &metrics_) {}
+      : config_(std::move(config)),
+        memory_(std::make_shared<RequestMemory>(config_.request_memory_bytes)),
+        metrics_(memory_),
+        access_log_(config_),
+        dispatcher_(config_, &metrics_) {}
 
   ~ServerImpl() override { Close(); }
 
   Status Listen() {
     ASSIGN_OR_RETURN(
-        http_, HttpServer::Listen(config_, &dispatcher_,
+        http_, HttpServer::Listen(config_, memory_, &dispatcher_,
                                   [this](const HttpExchangeRecord& record) { Record(record); }));
     http_->Start();
     return {};
@@ -40,6 +49,7 @@ class ServerImpl : public Server {
     ASSIGN_OR_RETURN(std::shared_ptr<const ModelContext> model,
                      ModelContext::Load(config_, engine, model_folder));
     metrics_.SetModel(model->name(), engine->info(), config_);
+    memory_->SetPlanned(static_cast<uint64_t>(engine->info().request_memory_bytes));
     if (model->templates.empty()) {
       LOG_WARNING("server",
                   "the model has no chat template: /v1/chat/completions needs --chat-template");
@@ -63,7 +73,10 @@ class ServerImpl : public Server {
     MutexLock lock(mutex_);
     running_ = true;
     while (!stopping_) {
-      wake_.WaitUntil(lock, draining_ ? Clock::now() + kDrainPoll : next_line);
+      wake_.WaitUntil(lock, Clock::now() + (draining_ ? kDrainPoll : kUpkeep));
+      lock.Unlock();
+      ReturnMemory();
+      lock.Lock();
       const auto now = Clock::now();
       if (now >= next_line) {
         next_line = now + interval;
@@ -116,12 +129,19 @@ class ServerImpl : public Server {
     dispatcher_.Stop();
   }
 
+  // What large requests held goes back to the system, which the allocator keeps otherwise.
+  void ReturnMemory() {
+    if (RefillMemoryReserve()) LOG_WARNING("server", "memory ran out: requests have failed");
+    if (memory_->TakeReturned() > 0) ReturnFreeMemory();
+  }
+
   void Record(const HttpExchangeRecord& record) {
     metrics_.OnHttp(record, dispatcher_.RouteOf(record.path));
     access_log_.Add(record);
   }
 
   const ServerConfig config_;
+  const std::shared_ptr<RequestMemory> memory_;
   Metrics metrics_;
   AccessLog access_log_;
   Dispatcher dispatcher_;

@@ -30,9 +30,9 @@ struct ServerConfig {
 
   // Limits.
   uint64_t max_body_bytes = uint64_t{64} << 20;
-  // Memory of all requests that are not answered and all answers that are not sent; at least two
-  // requests of the largest size. Large requests beyond it are answered 503.
-  uint64_t max_held_bytes = uint64_t{1} << 30;
+  // See RequestMemory. Until the engine's plan, which decides, is known: enough to answer that the
+  // model is being loaded.
+  uint64_t request_memory_bytes = uint64_t{64} << 20;
   uint32_t max_header_bytes = 1 << 20;
   int max_connections = 4096;
   int max_pending_requests = 4096;  // accepted and not finished; more are answered 503

@@ -136,13 +136,14 @@ def end(process):
 
 
 @contextlib.contextmanager
-def serving(model, *flags, program="sluice", name="m", env=None):
+def serving(model, *flags, program="sluice", name="m", env=None, preexec_fn=None):
     """Starts `serve model flags` under the served name `name` at a port of the system's choice; yields when /health is 200;
     ends it by its own process."""
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
         process = subprocess.Popen(command("serve", model, "--host", "127.0.0.1", "--port", 0, "--served-model-name", name,
                                            *flags, program=program),
-                                   stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+                                   stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})},
+                                   preexec_fn=preexec_fn)
         try:
             server = Server(process, wait_until_ready(process, log.name), log.name)
             status, text = server.get("/health")

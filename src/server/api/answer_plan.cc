@@ -72,6 +72,20 @@ void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
            generation.prompts.size(), generation.prompts[0].tokens.size());
 }
 
+// What a running request keeps, about: its prompts, here and in the engine, where each sequence has
+// its own, and the state of each sequence.
+size_t KeptBytes(const AnswerPlan& plan) {
+  constexpr size_t kSequence = 2048;
+  size_t bytes = 0;
+  const auto n = static_cast<size_t>(plan.generation.n);
+  for (const AnswerOptions::Prompt& prompt : plan.options.prompts) {
+    const size_t tokens = sizeof(int32_t) * prompt.tokens.size();
+    bytes += 2 * tokens + prompt.echo.size() + prompt.text.size() + n * (tokens + kSequence);
+  }
+  for (const Prompt& prompt : plan.generation.prompts) bytes += prompt.text.size();
+  return bytes;
+}
+
 }  // namespace
 
 ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
@@ -130,9 +144,13 @@ ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt promp
   return {};
 }
 
-void StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan plan,
-                 const SamplingFields& fields, std::string_view logged) {
+ApiStatus StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan plan,
+                      const SamplingFields& fields, std::string_view logged) {
   ApiContext& api = call.api;
+  const size_t kept = KeptBytes(plan);
+  // More than that, which was taken for the body and what was read of it, is no longer needed.
+  API_RETURN_IF_ERROR(ReserveMemory(call.request.memory, kept));
+  plan.options.memory = call.request.memory;
   LogRequest(api.config, plan.generation, plan.generation.sampling[0], logged);
   if (call.ticket != nullptr) {
     for (const Prompt& prompt : plan.generation.prompts)
@@ -140,8 +158,9 @@ void StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan p
   }
   auto writer = make_writer(std::move(plan.options), call.client);
   if (!fields.use_beam_search) {
-    return Generation::Start(call.model, &api.pool, api.active, call.client,
-                             std::move(plan.generation), std::move(writer));
+    Generation::Start(call.model, &api.pool, api.active, call.client, std::move(plan.generation),
+                      std::move(writer));
+    return {};
   }
   BeamRequest beam;
   beam.length_penalty = fields.length_penalty;
@@ -151,6 +170,7 @@ void StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan p
   beam.common = std::move(plan.generation);
   BeamSearch::Start(call.model, &api.pool, api.active, call.client, std::move(beam),
                     std::move(writer));
+  return {};
 }
 
 }  // namespace sluice

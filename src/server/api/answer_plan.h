@@ -29,8 +29,8 @@ ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt promp
                     AnswerOptions::Prompt shown);
 
 // REQUIRES: called on a worker; the plan has a prompt. `logged`: the text of the first, for
-// --enable-log-requests.
-void StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan plan,
-                 const SamplingFields& fields, std::string_view logged);
+// --enable-log-requests. 413 or 503 where the memory that it keeps is refused.
+ApiStatus StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan plan,
+                      const SamplingFields& fields, std::string_view logged);
 
 }  // namespace sluice

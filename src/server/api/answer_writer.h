@@ -21,9 +21,9 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
   // Never called after a step with a UsageEvent or an ErrorEvent.
   virtual void Write(AnswerStep step) = 0;
-  // What is kept for a whole answer has outgrown ServerConfig::max_answer_bytes: the request must
-  // fail.
-  virtual bool is_too_large() const { return false; }
+  // Why the request must fail: what is kept for a whole answer has outgrown
+  // ServerConfig::max_answer_bytes, or the memory that requests may hold.
+  virtual std::optional<ApiError> Refusal() const { return std::nullopt; }
 };
 
 // What a writer needs to know of the request.
@@ -38,6 +38,8 @@ struct AnswerOptions {
   std::string id;       // with the prefix of its kind
   int64_t created = 0;  // Unix time
   std::shared_ptr<const ModelContext> model;
+  // Of the request, to which a whole answer is added as it grows; may be null.
+  std::shared_ptr<MemoryLease> memory;
   // Adds headers to a whole answer when it is sent; may be empty.
   std::function<void(HttpResponse&)> add_headers;
   std::vector<Prompt> prompts;  // not empty

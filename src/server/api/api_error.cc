@@ -49,6 +49,24 @@ ApiError ServiceUnavailable(std::string message) {
   return error;
 }
 
+ApiError MemoryRefused(const RequestMemory& memory, uint64_t bytes) {
+  MemoryRefusal refusal = RefusalOf(memory, bytes);
+  if (refusal.status == 503) return ServiceUnavailable(std::move(refusal.message));
+  ApiError error;
+  error.status = refusal.status;
+  error.message = std::move(refusal.message);
+  return error;
+}
+
+ApiError OutOfMemory() {
+  return ServiceUnavailable("The server is out of memory; try again later.");
+}
+
+ApiStatus ReserveMemory(const std::shared_ptr<MemoryLease>& lease, uint64_t bytes) {
+  if (lease == nullptr || lease->TryResize(bytes)) return {};
+  return tl::unexpected<ApiError>(MemoryRefused(lease->memory(), bytes));
+}
+
 ApiError FromError(const Error& error) {
   ApiError result;
   result.message = error.message;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "base/result.h"
 #include "server/http/http_types.h"
+#include "server/request_memory.h"
 #include "server/server_config.h"
 
 namespace sluice {
@@ -42,6 +44,13 @@ tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view 
 ApiError AnswerTooLarge(uint64_t bytes);
 // 503: not now; clients try again.
 ApiError ServiceUnavailable(std::string message);
+
+// 413 or 503 where `bytes` do not fit into what requests may hold.
+ApiError MemoryRefused(const RequestMemory& memory, uint64_t bytes);
+// 503 where the system has no memory left.
+ApiError OutOfMemory();
+// Takes `bytes` in all for a request and for what is made of it, before that is allocated.
+ApiStatus ReserveMemory(const std::shared_ptr<MemoryLease>& lease, uint64_t bytes);
 
 // An error of another layer: 400, 404, 503 or 500 by its code.
 ApiError FromError(const Error& error);

@@ -170,6 +170,14 @@ class BeamSearchImpl : public BeamSearch {
 
   // On a worker: all candidates of a step are there.
   void Advance() {
+    try {
+      TakeStep();
+    } catch (const std::bad_alloc&) {
+      Fail(OutOfMemory());
+    }
+  }
+
+  void TakeStep() {
     {
       const MutexLock lock(mutex_);
       if (over_) return;

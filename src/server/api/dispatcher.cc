@@ -1,6 +1,7 @@
 #include "server/api/dispatcher.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,16 +14,18 @@
 namespace sluice {
 namespace {
 
-// Parsing, rendering and encoding a body of this size takes milliseconds; of the largest, seconds.
-constexpr size_t kLargeBody = size_t{256} << 10;
-
 constexpr const char* kShuttingDown = "The server is shutting down.";
 
 // Returns what the client is to get, if it is an error.
 ApiStatus CallOnWorker(const Route& route, const RouteCall& call) {
-  if (route.on_worker != nullptr) return route.on_worker(call);
-  API_ASSIGN_OR_RETURN(const json::Value body, ParseRequestBody(call.request));
-  return route.with_body(call, body);
+  try {
+    if (route.on_worker != nullptr) return route.on_worker(call);
+    API_ASSIGN_OR_RETURN(const json::Value body, ParseRequestBody(call.request));
+    std::string().swap(call.request.body);
+    return route.with_body(call, body);
+  } catch (const std::bad_alloc&) {
+    return tl::unexpected<ApiError>(OutOfMemory());
+  }
 }
 
 }  // namespace
@@ -141,7 +144,7 @@ void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
     }
     ticket = *std::move(entered);
   }
-  const bool is_long = request.body.size() > kLargeBody;
+  const size_t size = request.body.size();
   api_.pool.Submit(
       [this, &route, request = std::make_shared<HttpRequest>(std::move(request)),
        client = std::make_shared<PendingWriter>(std::move(client), api_.pending, ticket),
@@ -152,7 +155,7 @@ void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
         if (const ApiStatus status = CallOnWorker(route, call); !status)
           SendError(*client, status.error());
       },
-      is_long);
+      size);
 }
 
 }  // namespace sluice

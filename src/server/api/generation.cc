@@ -3,6 +3,7 @@
 #include <chrono>
 #include <deque>
 #include <iterator>
+#include <new>
 #include <utility>
 #include <variant>
 
@@ -250,6 +251,19 @@ class GenerationImpl : public Generation {
   // ----------------------------------------------------------
 
   void Drain() {
+    try {
+      DrainNews();
+    } catch (const std::bad_alloc&) {
+      try {
+        Fail(OutOfMemory());
+      } catch (const std::bad_alloc&) {
+        // Without a word: the connection ends when the client is released.
+      }
+      Release();
+    }
+  }
+
+  void DrainNews() {
     const Clock::time_point start = Clock::now();
     bool worked = false;
     while (true) {
@@ -274,8 +288,8 @@ class GenerationImpl : public Generation {
         worked = true;
         Process(std::move(batch.front()));
         batch.pop_front();
-        if (!over_ && answer_->is_too_large())
-          Fail(AnswerTooLarge(model_->config.max_answer_bytes));
+        if (over_) break;
+        if (std::optional<ApiError> refusal = answer_->Refusal()) Fail(*std::move(refusal));
       }
       if (over_) return Release();
     }

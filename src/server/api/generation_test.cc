@@ -97,7 +97,10 @@ class Listener : public AnswerWriter {
       }
     }
   }
-  bool is_too_large() const override { return heard_->tokens.size() > heard_->most_tokens; }
+  std::optional<ApiError> Refusal() const override {
+    if (heard_->tokens.size() <= heard_->most_tokens) return std::nullopt;
+    return AnswerTooLarge(heard_->most_tokens);
+  }
 
  private:
   Heard* const heard_;

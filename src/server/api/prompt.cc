@@ -63,6 +63,18 @@ ApiStatus CheckLength(size_t count, const ModelContext& model) {
 
 }  // namespace
 
+ApiStatus CheckCharacters(std::string_view text, const ModelContext& model) {
+  const size_t characters = CountCharacters(text);
+  if (characters <= model.max_prompt_characters) return {};
+  return BadParameter(
+      fmt::format("This model's maximum context length is {} tokens. However, your prompt contains "
+                  "{} characters (more than {} characters, which is the upper bound for {} input "
+                  "tokens). Please reduce the length of the input prompt.",
+                  model.max_model_len, characters, model.max_prompt_characters,
+                  model.max_model_len),
+      "input_text", std::to_string(characters));
+}
+
 ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
                                  const SamplingFields& fields, const ModelContext& model) {
   // A body cannot hold such text, but a template can make it.
@@ -75,17 +87,7 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
     prompt.tokens =
         EncodeTruncated(*model.tokenizer, text, add_special_tokens, TruncatedLength(fields, model));
   } else {
-    const size_t characters = CountCharacters(text);
-    if (characters > model.max_prompt_characters) {
-      return BadParameter(fmt::format("This model's maximum context length is {} tokens. However, "
-                                      "your prompt contains {} characters (more "
-                                      "than {} characters, which is the upper bound for {} input "
-                                      "tokens). Please reduce the length of the "
-                                      "input prompt.",
-                                      model.max_model_len, characters, model.max_prompt_characters,
-                                      model.max_model_len),
-                          "input_text", std::to_string(characters));
-    }
+    API_RETURN_IF_ERROR(CheckCharacters(text, model));
     prompt.tokens = model.tokenizer->Encode(text, add_special_tokens);
   }
   API_RETURN_IF_ERROR(CheckLength(prompt.tokens.size(), model));

@@ -17,6 +17,9 @@ struct Prompt {
   std::string text;  // as given or rendered; "" for a prompt of token ids
 };
 
+// 400 for a text that cannot fit into the model's context by its number of characters.
+ApiStatus CheckCharacters(std::string_view text, const ModelContext& model);
+
 // Tokenizes `text`. Errors: 400 for text that is empty, not UTF-8, or too long; text that cannot
 // fit by its length is refused before it is tokenized.
 ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,

@@ -52,13 +52,17 @@ bool IsJsonContentType(const HttpRequest& request) {
   return type.substr(0, end == std::string::npos ? 0 : end + 1) == "application/json";
 }
 
-}  // namespace
-
-ApiResult<json::Value> ParseBodyText(std::string_view text) {
-  const json::TextSize size = json::Measure(text);
+ApiStatus CheckBodySize(const json::TextSize& size) {
   if (size.values > kMaxValues)
     return BadRequest(fmt::format("the request body holds more than {} JSON values", kMaxValues));
   if (size.depth > kMaxDepth || size.digits > kMaxDigits) return Unreadable();
+  return {};
+}
+
+}  // namespace
+
+ApiResult<json::Value> ParseBodyText(std::string_view text) {
+  API_RETURN_IF_ERROR(CheckBodySize(json::Measure(text)));
   size_t fault = std::string_view::npos;
   Result<json::Value> value = json::ParseWithPlace(text, {}, fault);
   if (!value) return FaultOf(text, value.error(), fault);
@@ -70,10 +74,19 @@ ApiResult<json::Value> ParseRequestBody(const HttpRequest& request) {
     return Malformed("Unsupported Media Type: the content-type must be application/json",
                      std::nullopt);
   }
-  std::string_view body = request.body;
-  if (body.empty()) return json::Value();
-  if (body.starts_with("\xEF\xBB\xBF")) body.remove_prefix(3);  // A byte order mark.
-  return ParseBodyText(body);
+  if (request.body.empty()) return json::Value();
+  std::string_view text = request.body;
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // A byte order mark.
+  const json::TextSize size = json::Measure(text);
+  API_RETURN_IF_ERROR(CheckBodySize(size));
+  const size_t space = request.body.capacity();
+  API_RETURN_IF_ERROR(ReserveMemory(request.memory, space + json::ParseMemory(size, text.size())));
+  const bool is_padded = space >= request.body.size() + json::kTextPadding;
+  size_t fault = std::string_view::npos;
+  Result<json::Value> value =
+      is_padded ? json::ParsePadded(text, {}, fault) : json::ParseWithPlace(text, {}, fault);
+  if (!value) return FaultOf(text, value.error(), fault);
+  return *std::move(value);
 }
 
 }  // namespace sluice

@@ -31,7 +31,7 @@ struct Route;
 struct RouteCall {
   ApiContext& api;
   const Route& route;
-  const HttpRequest& request;
+  HttpRequest& request;
   std::string_view path;  // without --root-path
   std::shared_ptr<ResponseWriter> client;
   std::shared_ptr<const ModelContext> model;  // null only on the I/O thread, while it is loaded

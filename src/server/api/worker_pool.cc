@@ -1,12 +1,21 @@
 #include "server/api/worker_pool.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
+#include "base/log.h"
+
 namespace sluice {
+namespace {
+
+// How often the oldest of the long tasks is taken, and not the shortest.
+constexpr uint64_t kOldestEvery = 4;
+
+}  // namespace
 
 WorkerPool::WorkerPool(int num_threads)
-    : most_long_(static_cast<size_t>(std::max(1, num_threads - 1))) {
+    : most_long_(static_cast<size_t>(std::max(1, num_threads / 2))) {
   try {
     for (int i = 0; i < std::max(1, num_threads); ++i) threads_.emplace_back([this] { Work(); });
   } catch (...) {
@@ -19,11 +28,11 @@ WorkerPool::~WorkerPool() {
   Stop();
 }
 
-void WorkerPool::Submit(std::function<void()> task, bool is_long) {
+void WorkerPool::Submit(std::function<void()> task, size_t bytes) {
   {
     const MutexLock lock(mutex_);
     if (stopping_) return;
-    (is_long ? long_ : short_).push_back({++num_tasks_, std::move(task)});
+    (bytes > kLongBytes ? long_ : short_).push_back({++num_tasks_, bytes, std::move(task)});
   }
   wake_.NotifyOne();
 }
@@ -42,25 +51,37 @@ void WorkerPool::Stop() {
   }
 }
 
-std::deque<WorkerPool::Task>* WorkerPool::Next() {
-  const bool may_be_long = !long_.empty() && num_long_ < most_long_;
-  if (!may_be_long) return short_.empty() ? nullptr : &short_;
-  return short_.empty() || long_.front().number < short_.front().number ? &long_ : &short_;
+WorkerPool::Task WorkerPool::TakeNext() {
+  if (!MayBeLong() || (!short_.empty() && short_.front().number < long_.front().number)) {
+    Task task = std::move(short_.front());
+    short_.pop_front();
+    return task;
+  }
+  auto next = long_.begin();
+  if (++num_long_taken_ % kOldestEvery != 0) {
+    next = std::min_element(long_.begin(), long_.end(),
+                            [](const Task& a, const Task& b) { return a.bytes < b.bytes; });
+  }
+  Task task = std::move(*next);
+  long_.erase(next);
+  return task;
 }
 
 void WorkerPool::Work() {
   MutexLock lock(mutex_);
   while (true) {
-    while (!stopping_ && Next() == nullptr) wake_.Wait(lock);
+    while (!stopping_ && !HasNext()) wake_.Wait(lock);
     if (stopping_) return;
-    std::deque<Task>* const queue = Next();
-    const bool is_long = queue == &long_;
-    std::function<void()> task = std::move(queue->front().work);
-    queue->pop_front();
+    Task task = TakeNext();
+    const bool is_long = task.bytes > kLongBytes;
     if (is_long) ++num_long_;
     lock.Unlock();
-    task();
-    task = nullptr;  // What it holds goes without the lock.
+    try {
+      task.work();
+    } catch (const std::bad_alloc&) {
+      LOG_WARNING("server", "out of memory: a request is dropped");
+    }
+    task.work = nullptr;  // What it holds goes without the lock.
     lock.Lock();
     if (is_long) {
       --num_long_;

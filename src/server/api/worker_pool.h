@@ -13,39 +13,50 @@
 
 namespace sluice {
 
-// Runs tasks in order of arrival on a few threads. Long tasks use at most all threads but one, so
-// that short ones (a step of a stream, a short prompt) do not wait for them. The number of tasks is
-// bounded by the callers: a request has at most one in the queue, and the number of requests is
-// limited. Thread safety: Submit may be called from any thread, also from a task.
+// Runs tasks on a few threads, short ones in order of arrival. Long tasks use at most half of the
+// threads, but at least one, so that short ones (a step of a stream, a short prompt) do not wait
+// for them; of long ones the shortest is next, but every fourth time the oldest, which therefore is
+// not passed over for ever. The number of tasks is bounded by the callers: a request has at most
+// one in the queue, and the number of requests is limited. Thread safety: Submit may be called from
+// any thread, also from a task.
 class WorkerPool {
  public:
+  // A task of more bytes is long: parsing, rendering and encoding them takes milliseconds, of the
+  // largest bodies seconds.
+  static constexpr size_t kLongBytes = size_t{256} << 10;
+
   // Two threads are the fewest with which short tasks need not wait for long ones.
   explicit WorkerPool(int num_threads);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Dropped without being run once Stop() has been called. `is_long`: it may take long.
-  void Submit(std::function<void()> task, bool is_long = false);
+  // Dropped without being run once Stop() has been called. `bytes`: of what it works on, which
+  // tells how long it takes.
+  void Submit(std::function<void()> task, size_t bytes = 0);
   // Runs what is in progress to its end, drops the rest and joins the threads.
   void Stop();
 
  private:
   struct Task {
     uint64_t number = 0;  // in order of arrival
+    size_t bytes = 0;
     std::function<void()> work;
   };
 
   void Work();
-  // The queue of the task to be run next, or null.
-  std::deque<Task>* Next() REQUIRES(mutex_);
+  bool HasNext() const REQUIRES(mutex_) { return !short_.empty() || MayBeLong(); }
+  bool MayBeLong() const REQUIRES(mutex_) { return !long_.empty() && num_long_ < most_long_; }
+  // Takes the task to be run next. REQUIRES: HasNext().
+  Task TakeNext() REQUIRES(mutex_);
 
   const size_t most_long_;
   Mutex mutex_;
   CondVar wake_;
-  std::deque<Task> short_ GUARDED_BY(mutex_), long_ GUARDED_BY(mutex_);
+  std::deque<Task> short_ GUARDED_BY(mutex_), long_ GUARDED_BY(mutex_);  // by number
   uint64_t num_tasks_ GUARDED_BY(mutex_) = 0;
-  size_t num_long_ GUARDED_BY(mutex_) = 0;  // long tasks in progress
+  size_t num_long_ GUARDED_BY(mutex_) = 0;          // long tasks in progress
+  uint64_t num_long_taken_ GUARDED_BY(mutex_) = 0;  // since the start
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -2,8 +2,10 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <ctime>
 #include <functional>
+#include <new>
 #include <optional>
 
 #include <fmt/format.h>
@@ -30,11 +32,9 @@ constexpr size_t kBacklogLow = size_t{16} << 10;
 constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
 // A refused body up to this size is still read, so that the client sees the answer and not a reset.
 constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
-// Smaller requests and answers do not count as held memory: the number of connections bounds them.
-constexpr size_t kSmall = size_t{64} << 10;
-constexpr const char* kFullMessage =
-    "The server holds as many large requests and answers as it may; try again later.";
 constexpr auto kLinger = std::chrono::seconds(1);
+// What an answer's head takes, about.
+constexpr size_t kHeadRoom = 1024;
 // Between two attempts to find out whether a client that has half-closed is still there.
 constexpr auto kProbeInterval = std::chrono::seconds(1);
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -47,6 +47,11 @@ std::string DateNow() {
   gmtime_r(&now, &parts);
   char text[40];
   return std::string(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts));
+}
+
+// With its space, which assigning an empty string keeps.
+void Free(std::string& text) {
+  std::string().swap(text);
 }
 
 Clock::duration Seconds(double seconds) {
@@ -65,8 +70,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       : core_(std::move(core)),
         io_(io),
         socket_(std::move(socket)),
-        received_(&core_->held_bytes),
-        unsent_(&core_->held_bytes) {
+        received_(core_->memory),
+        unsent_(core_->memory) {
     error_code error;
     const tcp::endpoint remote = socket_.remote_endpoint(error);
     if (!error) client_ = fmt::format("{}:{}", remote.address().to_string(), remote.port());
@@ -85,16 +90,15 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     socket_.set_option(tcp::no_delay(true), ignored);
     socket_.set_option(asio::socket_base::keep_alive(true), ignored);
     deadline_ = Clock::now() + Seconds(core_->config.header_timeout_seconds);
-    ArmRead();
+    Guard([this] { ArmRead(); });
   }
 
   void CheckDeadline(Clock::time_point now) override {
     if (now >= write_deadline_) return Close();
-    if (now >= probe_time_) return ProbeHalfClosed(now);
+    if (now >= probe_time_) return Guard([&] { ProbeHalfClosed(now); });
     if (state_ == State::kBusy || now < deadline_) return;
-    if (state_ == State::kHead || state_ == State::kBody) {
-      return Refuse(408, "The request did not arrive in time.");
-    }
+    if (state_ == State::kHead || state_ == State::kBody)
+      return Guard([this] { Refuse(408, "The request did not arrive in time."); });
     Close();
   }
 
@@ -113,12 +117,13 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     {
       const MutexLock lock(mutex_);
       out_ = {};
-      unsent_.Set(0);
+      unsent_.Shrink(0);
     }
     sending_ = {};
-    sent_ = 0;
-    in_ = {};
-    received_.Set(0);
+    sending_index_ = sent_ = 0;
+    parser_.reset();
+    Free(in_);
+    received_.Shrink(0);
     if (state_ == State::kBusy) EndRecord();
     io_->connections.erase(self);
     if (on_closed) on_closed();
@@ -135,6 +140,20 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     AppendLocked(bytes);
     response_bytes_ += body_bytes;
     ended_ = end;
+  }
+  // The whole rest of an answer, without a copy. REQUIRES: MayHold(), if it is large.
+  void AppendBody(uint64_t exchange, std::string body) {
+    const MutexLock lock(mutex_);
+    if (gone_ || exchange != exchange_ || ended_) return;
+    const size_t size = body.size();
+    if (TakeUnsent(size) && size > 0) out_.push_back(std::move(body));
+    response_bytes_ += size;
+    ended_ = true;
+  }
+  // Takes the memory of so many bytes that are appended next. False where they do not fit.
+  bool MayHold(uint64_t bytes) {
+    const MutexLock lock(mutex_);
+    return unsent_.TryResize(backlog_ + bytes);
   }
   void SetStatus(uint64_t exchange, int status, bool close_after) {
     const MutexLock lock(mutex_);
@@ -180,7 +199,6 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   bool draining() const { return core_->draining; }
   const HttpCore& core() const { return *core_; }
-  std::atomic<uint64_t>* held_bytes() { return &core_->held_bytes; }
 
  private:
   enum class State { kIdle, kHead, kBody, kBusy, kLingering };
@@ -201,10 +219,43 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   // gone_ is false.
   void AppendLocked(std::string_view bytes) REQUIRES(mutex_) {
-    out_.append(bytes);
-    backlog_ += bytes.size();
-    unsent_.Set(backlog_);
-    if (!std::exchange(flush_posted_, true)) Post([self = shared_from_this()] { self->Flush(); });
+    if (!TakeUnsent(bytes.size()) || bytes.empty()) return;
+    if (out_.empty() || out_.back().size() + bytes.size() > kBacklogHigh) out_.emplace_back();
+    out_.back().append(bytes);
+  }
+
+  // Counts bytes that the caller appends to out_. False if they do not fit: the answer is cut.
+  // gone_ is false.
+  bool TakeUnsent(size_t size) REQUIRES(mutex_) {
+    if (!unsent_.TryResize(std::max<uint64_t>(unsent_.bytes(), backlog_ + size))) {
+      Post([self = shared_from_this()] { self->Close(); });
+      return false;
+    }
+    backlog_ += size;
+    if (!std::exchange(flush_posted_, true)) {
+      Post([self = shared_from_this()] { self->Guard([&] { self->Flush(); }); });
+    }
+    return true;
+  }
+
+  // Where memory runs out although it was taken before, this request alone fails.
+  template <typename Work>
+  void Guard(Work work) {
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      OnOutOfMemory();
+    }
+  }
+  void OnOutOfMemory() {
+    Free(in_);
+    try {
+      if (!closed_ && (state_ == State::kHead || state_ == State::kBody))
+        return Refuse(503, "The server is out of memory; try again later.");
+    } catch (const std::bad_alloc&) {
+      // The connection ends without an answer.
+    }
+    Close();
   }
 
   void ArmRead() {
@@ -213,7 +264,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     read_armed_ = true;
     socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
       self->read_armed_ = false;
-      if (!error && !self->closed_) self->OnReadable();
+      if (!error && !self->closed_) self->Guard([&] { self->OnReadable(); });
     });
   }
 
@@ -256,7 +307,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     while (state_ != State::kBusy && state_ != State::kLingering && !closed_ && !in_.empty()) {
       const auto now = Clock::now();
       if (!parser_) {
-        parser_.emplace();
+        parser_.emplace(core_->memory);
         head_ = {};
         request_bytes_ = 0;
         parser_->header_limit(core_->config.max_header_bytes);
@@ -283,12 +334,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       if (parser_->is_done()) return Dispatch();
       if (used == 0 || error == http::error::need_more) break;
     }
-    const size_t body_bytes = parser_ ? parser_->body().size() : 0;
-    received_.Set(in_.size() + body_bytes);
+    if (in_.empty() && in_.capacity() > RequestMemory::kTiny) Free(in_);
     const bool arrives = state_ == State::kHead || state_ == State::kBody;
-    if (arrives && in_.size() + body_bytes > kSmall && core_->IsFull()) {
-      return Refuse(503, kFullMessage);
-    }
+    if (!received_.TryResize(in_.size()) && arrives) return RefuseMemory(in_.size());
     // The parser bounds the head, but not what stands between the chunks of a body.
     if (state_ == State::kBody && in_.size() > core_->config.max_header_bytes) {
       Refuse(431, fmt::format("A chunk's header or the trailer is larger than {} bytes.",
@@ -297,12 +345,19 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   }
 
   void RefuseParse(error_code error) {
+    if (error == boost::system::errc::not_enough_memory)
+      return RefuseMemory(parser_->wanted_bytes());
     if (error == http::error::header_limit) return Refuse(431, "The request's head is too large.");
     if (error == http::error::body_limit) {
       return Refuse(413, fmt::format("The request body is larger than {} bytes.",
                                      core_->config.max_body_bytes));
     }
     Refuse(400, "Invalid HTTP request received.");
+  }
+
+  void RefuseMemory(uint64_t bytes) {
+    const MemoryRefusal refusal = RefusalOf(*core_->memory, bytes);
+    Refuse(refusal.status, refusal.message);
   }
 
   HttpRequest TakeRequest() {
@@ -347,6 +402,11 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       Dispatch();
       return false;
     }
+    const uint64_t body_bytes = complete ? 0 : parser_->content_length_remaining().value_or(0);
+    if (!early_ && core_->memory->IsTooLarge(body_bytes)) {
+      RefuseMemory(body_bytes);
+      return false;
+    }
     const std::string* expect = head_.Header("expect");
     if (!complete && !early_ && expect != nullptr && parser_->version() == 11 && in_.empty()) {
       error_code ignored;
@@ -382,40 +442,45 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   void ContinueWrite() {
     while (!closed_) {
-      if (sent_ == sending_.size()) {
+      if (sending_index_ == sending_.size()) {
         MutexLock lock(mutex_);
         sending_.clear();
-        sent_ = 0;
+        sending_index_ = 0;
         if (out_.empty()) {
           writing_ = false;
           const bool finished = ended_;
           lock.Unlock();
-          if (sending_.capacity() > kBacklogHigh) sending_ = {};
           if (finished && state_ == State::kBusy) FinishExchange();
           return;
         }
         sending_.swap(out_);
       }
+      std::string& piece = sending_[sending_index_];
       error_code error;
       const size_t size =
-          socket_.write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_), error);
+          socket_.write_some(asio::buffer(piece.data() + sent_, piece.size() - sent_), error);
       if (error == asio::error::would_block) {
         if (write_deadline_ == Clock::time_point::max()) {
           write_deadline_ = Clock::now() + Seconds(core_->config.write_timeout_seconds);
         }
         socket_.async_wait(tcp::socket::wait_write,
                            [self = shared_from_this()](error_code failure) {
-                             if (!failure) self->ContinueWrite();
+                             if (!failure) self->Guard([&] { self->ContinueWrite(); });
                            });
         return;
       }
       if (error) return Close();
       write_deadline_ = Clock::time_point::max();
       sent_ += size;
+      if (sent_ == piece.size()) {
+        Free(piece);
+        ++sending_index_;
+        sent_ = 0;
+      }
       {
         const MutexLock lock(mutex_);
         backlog_ -= size;
-        unsent_.Set(backlog_);
+        unsent_.Shrink(backlog_);
       }
       if (backlog_ < kBacklogLow && wants_writable_.exchange(false)) {
         std::function<void()> on_writable;
@@ -486,13 +551,13 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   State state_ = State::kIdle;
   bool closed_ = false, read_armed_ = false, saw_eof_ = false, writing_ = false, http10_ = false;
   std::string in_;
-  HeldBytes received_;  // in_ and the body as far as it has come
+  MemoryLease received_;  // in_; the parser has its own for the body
   std::optional<HttpRequestParser> parser_;
   HttpRequest head_;  // of the current request, without body
   std::optional<HttpResponse> early_;
   uint64_t request_bytes_ = 0;
-  std::string sending_;
-  size_t sent_ = 0;
+  std::vector<std::string> sending_;
+  size_t sending_index_ = 0, sent_ = 0;  // the next piece, and how far it is sent
   Clock::time_point request_started_, deadline_ = Clock::time_point::max();
   Clock::time_point write_deadline_ = Clock::time_point::max();
   Clock::time_point probe_time_ = Clock::time_point::max();
@@ -501,9 +566,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   std::atomic<bool> wants_writable_{false};
 
   Mutex mutex_;
-  std::string out_ GUARDED_BY(mutex_);
-  HeldBytes unsent_ GUARDED_BY(mutex_);       // the backlog
-  uint64_t exchange_ GUARDED_BY(mutex_) = 0;  // 0: none
+  std::vector<std::string> out_ GUARDED_BY(mutex_);  // pieces that follow those of sending_
+  MemoryLease unsent_ GUARDED_BY(mutex_);            // the backlog
+  uint64_t exchange_ GUARDED_BY(mutex_) = 0;         // 0: none
   uint64_t last_exchange_ GUARDED_BY(mutex_) = 0;
   bool ended_ GUARDED_BY(mutex_) = false;
   bool flush_posted_ GUARDED_BY(mutex_) = false;
@@ -517,42 +582,49 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
 class Writer : public ResponseWriter {
  public:
-  // `request`: its size in bytes, head and body.
+  // `memory`: of the request; its owner may keep what it made of the request as long as this.
   Writer(std::shared_ptr<Connection> connection, uint64_t exchange, HttpRequest head, bool http10,
-         bool close, uint64_t request_bytes)
+         bool close, std::shared_ptr<MemoryLease> memory)
       : connection_(std::move(connection)),
         exchange_(exchange),
         head_(std::move(head)),
         http10_(http10),
         close_(close),
-        held_(connection_->held_bytes()) {
-    held_.Set(request_bytes);
-  }
+        memory_(std::move(memory)) {}
 
   ~Writer() override {
     if (complete_) return;
-    if (started_) {
-      connection_->Abort(exchange_);
-      return;
+    try {
+      if (started_) {
+        connection_->Abort(exchange_);
+        return;
+      }
+      HttpResponse response;
+      response.status = 500;
+      response.body =
+          R"({"error":{"message":"The request was dropped.","type":"InternalServerError","param":null,"code":500}})";
+      Send(std::move(response));
+    } catch (const std::bad_alloc&) {
+      // The client hears nothing until its own time is up, or the server ends.
     }
-    HttpResponse response;
-    response.status = 500;
-    response.body =
-        R"({"error":{"message":"The request was dropped.","type":"InternalServerError","param":null,"code":500}})";
-    Send(std::move(response));
   }
 
   void Send(HttpResponse response) override {
     // The handler, which adds to the head, may be gone with the server.
     if (closed()) return;
-    if (response.body.size() > kSmall && connection_->core().IsFull(response.body.size()))
-      response = Full();
-    std::string out = Head(response, fmt::format("content-length: {}\r\n", response.body.size()));
-    const bool has_body = head_.method != "HEAD";
-    if (has_body) out += response.body;
+    // What was made of the request is no longer needed.
+    if (memory_ != nullptr) memory_->Shrink(0);
+    if (!connection_->MayHold(response.body.size() + kHeadRoom))
+      response = Refused(response.body.size());
+    const std::string head =
+        Head(response, fmt::format("content-length: {}\r\n", response.body.size()));
+    if (head_.method == "HEAD") response.body.clear();
     started_ = complete_ = true;
-    connection_->Append(exchange_, out, has_body ? response.body.size() : 0, true);
+    connection_->Append(exchange_, head, 0, false);
+    connection_->AppendBody(exchange_, std::move(response.body));
   }
+
+  void SendRefusal(uint64_t bytes) { Send(Refused(bytes)); }
 
   void StartStream(HttpResponse response) override {
     if (closed()) return;
@@ -582,20 +654,21 @@ class Writer : public ResponseWriter {
   }
 
  private:
-  static HttpResponse Full() {
+  // In place of an answer or request of so many bytes that does not fit.
+  HttpResponse Refused(uint64_t bytes) const {
+    const MemoryRefusal refusal = RefusalOf(*connection_->core().memory, bytes);
     HttpResponse response;
-    response.status = 503;
-    response.headers.push_back({"retry-after", "1"});
+    response.status = refusal.status;
+    if (refusal.status == 503) response.headers.push_back({"retry-after", "1"});
     response.body = fmt::format(
-        R"({{"error":{{"message":"{}","type":"ServiceUnavailableError","param":null,"code":503}}}})",
-        kFullMessage);
+        R"({{"error":{{"message":"{}","type":"{}","param":null,"code":{}}}}})", refusal.message,
+        refusal.status == 503 ? "ServiceUnavailableError" : "BadRequestError", refusal.status);
     return response;
   }
   std::string Head(const HttpResponse& response, std::string_view framing) {
     const bool close = close_ || connection_->draining();
     connection_->SetStatus(exchange_, response.status, close);
     std::string out;
-    out.reserve(256 + response.body.size());
     fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\ndate: {}\r\nserver: sluice\r\n{}",
                    response.status, HttpReason(response.status), DateNow(), framing);
     if (!response.content_type.empty()) {
@@ -618,8 +691,7 @@ class Writer : public ResponseWriter {
   const HttpRequest head_;
   const bool http10_;
   bool close_;
-  // Counted until the writer is destroyed: its owner may keep what it made of the request.
-  HeldBytes held_;
+  const std::shared_ptr<MemoryLease> memory_;
   bool started_ = false, complete_ = false;
   std::string framed_;
 };
@@ -631,10 +703,13 @@ void Connection::Dispatch() {
   http10_ = parser_->version() < 11;
   const bool close = http10_ || !parser_->keep_alive();
   const uint64_t exchange = BeginExchange(close);
-  auto writer =
-      std::make_shared<Writer>(shared_from_this(), exchange, head_, http10_,
-                               close || !parser_->is_done(), HeadBytes(head_) + request_bytes_);
-  received_.Set(in_.size());
+  request.memory = std::make_shared<MemoryLease>(std::move(parser_->lease()));
+  const uint64_t bytes = HeadBytes(head_) + request.memory->bytes();
+  const bool fits = request.memory->TryResize(bytes);
+  auto writer = std::make_shared<Writer>(shared_from_this(), exchange, head_, http10_,
+                                         close || !parser_->is_done(), request.memory);
+  received_.Shrink(in_.size());
+  if (!early_ && !fits) return writer->SendRefusal(bytes);
   if (early_) return writer->Send(std::move(*early_));
   core_->handler->Handle(std::move(request), std::move(writer));
 }
@@ -642,9 +717,9 @@ void Connection::Dispatch() {
 void Connection::Refuse(int status, const std::string& message) {
   const uint64_t exchange = BeginExchange(true);
   SetStatus(exchange, status, true);
-  in_ = {};
+  Free(in_);
   parser_.reset();
-  received_.Set(0);
+  received_.Shrink(0);
   const bool plain = status == 400;
   const std::string body =
       plain ? message
@@ -652,10 +727,11 @@ void Connection::Refuse(int status, const std::string& message) {
                           message, HttpReason(status), status);
   Append(exchange,
          fmt::format("HTTP/1.1 {} {}\r\ndate: {}\r\nserver: sluice\r\ncontent-type: "
-                     "{}\r\ncontent-length: {}\r\n"
+                     "{}\r\ncontent-length: {}\r\n{}"
                      "connection: close\r\n\r\n{}",
                      status, HttpReason(status), DateNow(),
-                     plain ? "text/plain; charset=utf-8" : "application/json", body.size(), body),
+                     plain ? "text/plain; charset=utf-8" : "application/json", body.size(),
+                     status == 503 ? "retry-after: 1\r\n" : "", body),
          body.size(), true);
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -23,9 +24,11 @@ constexpr auto kTick = std::chrono::milliseconds(250);
 
 class HttpServerImpl : public HttpServer {
  public:
-  HttpServerImpl(const ServerConfig& config, HttpHandler* handler, RecordFunction record)
+  HttpServerImpl(const ServerConfig& config, std::shared_ptr<RequestMemory> memory,
+                 HttpHandler* handler, RecordFunction record)
       : core_(std::make_shared<HttpCore>()) {
     core_->config = config;
+    core_->memory = std::move(memory);
     core_->handler = handler;
     core_->record = std::move(record);
     for (int i = 0; i < std::max(1, config.io_threads); ++i)
@@ -82,7 +85,7 @@ class HttpServerImpl : public HttpServer {
   void Start() override {
     Accept();
     for (auto& io : core_->threads) {
-      io->thread = std::thread([context = &io->context] { context->run(); });
+      io->thread = std::thread([context = &io->context] { RunToEnd(*context); });
     }
   }
 
@@ -124,6 +127,19 @@ class HttpServerImpl : public HttpServer {
   }
 
  private:
+  // Connections handle a lack of memory themselves; where they cannot, or one cannot be accepted,
+  // the others go on.
+  static void RunToEnd(asio::io_context& context) {
+    while (true) {
+      try {
+        context.run();
+        return;
+      } catch (const std::bad_alloc&) {
+        LOG_ERROR("http", "out of memory");
+      }
+    }
+  }
+
   void Accept() {
     HttpIoThread* io = core_->threads[next_++ % core_->threads.size()].get();
     acceptor_->async_accept(io->context, [this, io](error_code error, tcp::socket socket) {
@@ -137,7 +153,11 @@ class HttpServerImpl : public HttpServer {
         });
         return;
       }
-      Take(io, std::move(socket));
+      try {
+        Take(io, std::move(socket));
+      } catch (const std::bad_alloc&) {
+        LOG_WARNING("http", "out of memory for a connection");
+      }
       Accept();
     });
   }
@@ -171,9 +191,13 @@ class HttpServerImpl : public HttpServer {
     io->tick.async_wait([io](error_code error) {
       if (error) return;
       const auto now = std::chrono::steady_clock::now();
-      const std::vector<std::shared_ptr<HttpConnection>> connections(io->connections.begin(),
-                                                                     io->connections.end());
-      for (const auto& connection : connections) connection->CheckDeadline(now);
+      try {
+        const std::vector<std::shared_ptr<HttpConnection>> connections(io->connections.begin(),
+                                                                       io->connections.end());
+        for (const auto& connection : connections) connection->CheckDeadline(now);
+      } catch (const std::bad_alloc&) {
+        LOG_WARNING("http", "out of memory to look for connections that time out");
+      }
       if (io->connections.empty()) {
         io->ticking = false;
       } else {
@@ -192,9 +216,11 @@ class HttpServerImpl : public HttpServer {
 }  // namespace
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const ServerConfig& config,
+                                                       std::shared_ptr<RequestMemory> memory,
                                                        HttpHandler* handler,
                                                        RecordFunction record) {
-  auto server = std::make_unique<HttpServerImpl>(config, handler, std::move(record));
+  auto server =
+      std::make_unique<HttpServerImpl>(config, std::move(memory), handler, std::move(record));
   RETURN_IF_ERROR(server->Bind());
   return server;
 }

@@ -22,8 +22,9 @@ class HttpServer {
 
   // Binds and listens; connections wait in the system's queue until Start(). kAddressInUse if the
   // port is taken, kInvalidArgument if the host is no address of this machine. `handler` outlives
-  // the server.
+  // the server. What requests and answers hold is taken from `memory`.
   static Result<std::unique_ptr<HttpServer>> Listen(const ServerConfig& config,
+                                                    std::shared_ptr<RequestMemory> memory,
                                                     HttpHandler* handler, RecordFunction record);
   virtual ~HttpServer() = default;
 

@@ -54,7 +54,7 @@ class TestHandler : public HttpHandler {
     HttpResponse response;
     response.content_type = "text/plain";
     if (request.path == "/large") {
-      response.body = std::string(100'000, 'x');
+      response.body = std::string(1'000'000, 'x');
       return writer->Send(std::move(response));
     }
     response.body = request.method + " " + request.path + " " + std::to_string(request.body.size());
@@ -97,7 +97,7 @@ class HttpServerTest : public testing::Test {
     config.host = "127.0.0.1";
     config.port = 0;
     Result<std::unique_ptr<HttpServer>> server =
-        HttpServer::Listen(config, &handler_, [this](const HttpExchangeRecord& record) {
+        HttpServer::Listen(config, memory_, &handler_, [this](const HttpExchangeRecord& record) {
           std::lock_guard lock(handler_.mutex);
           statuses_.push_back(record.status);
         });
@@ -126,6 +126,8 @@ class HttpServerTest : public testing::Test {
     return client.ReadUntil(until);
   }
 
+  const std::shared_ptr<RequestMemory> memory_ =
+      std::make_shared<RequestMemory>(uint64_t{64} << 20);
   TestHandler handler_;
   std::vector<int> statuses_;
   std::unique_ptr<HttpServer> server_;
@@ -259,26 +261,36 @@ TEST_F(HttpServerTest, LimitsWhatStandsBetweenChunks) {
 
 TEST_F(HttpServerTest, LimitsWhatAllRequestsTogetherHold) {
   ServerConfig config;
-  config.max_held_bytes = 1'000'000;
-  config.max_body_bytes = 500'000;
+  memory_->SetPlanned(2'000'000);
+  config.max_body_bytes = 2'000'000;
   Start(config);
   const auto post = [](size_t length, size_t sent) {
     return "POST /p HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: " +
            std::to_string(length) + "\r\n\r\n" + std::string(sent, 'x');
   };
-  const std::string large = post(200'000, 200'000),
+  const std::string large = post(600'000, 600'000),
                     answer = "GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-  EXPECT_THAT(Exchange(large), HasSubstr("POST /p 200000"));
+  EXPECT_THAT(Exchange(large), HasSubstr("POST /p 600000"));
+  // What never fits is refused before it is sent.
+  const std::string refusal = Exchange(post(1'800'000, 0));
+  EXPECT_THAT(refusal, StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(refusal, HasSubstr("needs 1800000 bytes"));
+  EXPECT_THAT(refusal, HasSubstr("may take 1750000"));
+  EXPECT_THAT(refusal, HasSubstr("--request-memory-bytes (now 2000000)"));
   std::vector<std::unique_ptr<RawClient>> slow;
   for (int i = 0; i < 2; ++i) {
     slow.push_back(std::make_unique<RawClient>(server_->port()));
     slow.back()->Send(post(500'000, 499'000));
   }
-  EXPECT_TRUE(Eventually([&] { return Exchange(large).starts_with("HTTP/1.1 503"); }));
+  EXPECT_TRUE(Eventually([&] {
+    const std::string full = Exchange(large);
+    return full.starts_with("HTTP/1.1 503") && full.find("retry-after: 1") != std::string::npos;
+  }));
   EXPECT_THAT(Exchange(answer), StartsWith("HTTP/1.1 503"));
   // What is small is served all the same.
   EXPECT_THAT(Exchange(post(1000, 1000)), HasSubstr("POST /p 1000"));
   slow.clear();
+  EXPECT_TRUE(Eventually([&] { return memory_->used() == 0; }));
   EXPECT_TRUE(Eventually([&] { return Exchange(large).starts_with("HTTP/1.1 200"); }));
   EXPECT_THAT(Exchange(answer), StartsWith("HTTP/1.1 200"));
 }
@@ -365,7 +377,7 @@ class HttpStopTest : public HttpServerTest {
     config.host = "127.0.0.1";
     config.port = 0;
     config.io_threads = 2;
-    auto server = HttpServer::Listen(config, &handler_,
+    auto server = HttpServer::Listen(config, memory_, &handler_,
                                      [token = std::move(token)](const HttpExchangeRecord&) {});
     EXPECT_TRUE(server) << server.error().message;
     (*server)->Start();
@@ -584,7 +596,7 @@ TEST_F(HttpServerTest, NamesATakenPort) {
   ServerConfig config;
   config.host = "127.0.0.1";
   config.port = server_->port();
-  const auto second = HttpServer::Listen(config, &handler_, nullptr);
+  const auto second = HttpServer::Listen(config, memory_, &handler_, nullptr);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kAddressInUse);
   EXPECT_THAT(second.error().message, HasSubstr(std::to_string(config.port)));

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/request_memory.h"
+
 namespace sluice {
 
 struct HttpHeader {
@@ -22,6 +24,9 @@ struct HttpRequest {
   std::string query;   // after the '?', as it was sent
   std::vector<HttpHeader> headers;
   std::string body;
+  // What this request holds, its body included; null where nothing limits it. Given back when its
+  // ResponseWriter is destroyed. Used by the thread that works on the request.
+  std::shared_ptr<MemoryLease> memory;
   std::string client;  // "127.0.0.1:52976"
   std::string host;    // of the Host header, else the local address
 

@@ -312,7 +312,8 @@ class MalformedRequestsTest : public testing::Test {
     ServerConfig config;
     config.host = "127.0.0.1";
     config.port = 0;
-    auto server = HttpServer::Listen(config, &handler_, [](const HttpExchangeRecord&) {});
+    auto server = HttpServer::Listen(config, std::make_shared<RequestMemory>(uint64_t{64} << 20),
+                                     &handler_, [](const HttpExchangeRecord&) {});
     ASSERT_TRUE(server) << server.error().message;
     server_ = *std::move(server);
     server_->Start();

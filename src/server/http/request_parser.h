@@ -1,13 +1,17 @@
 // Parses one request into head and body. Internal to this folder: it includes Beast.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/beast/http/basic_parser.hpp>
 
 #include "base/ascii.h"
+#include "base/json_place.h"
 #include "server/http/http_types.h"
 
 namespace sluice {
@@ -17,6 +21,10 @@ namespace sluice {
 // length. Thread safety: one thread at a time.
 class HttpRequestParser : public boost::beast::http::basic_parser<true> {
  public:
+  // The body's memory is taken from `memory` before it is allocated; where it does not fit, the
+  // error is errc::not_enough_memory.
+  explicit HttpRequestParser(std::shared_ptr<RequestMemory> memory) : lease_(std::move(memory)) {}
+
   // More fields than this are refused as a head that is too large.
   static constexpr size_t kMaxFields = 1000;
 
@@ -28,7 +36,11 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   const std::string& target() const { return target_; }
   int version() const { return version_; }               // 10 or 11
   std::vector<HttpHeader>& fields() { return fields_; }  // of the head, in their order
+  // json::kTextPadding bytes behind it may be read where it is not empty.
   std::string& body() { return body_; }
+  MemoryLease& lease() { return lease_; }  // of the body
+  // The last that was asked for.
+  uint64_t wanted_bytes() const { return wanted_bytes_; }
 
  private:
   using error_code = boost::system::error_code;
@@ -57,24 +69,46 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   void on_body_init_impl(const boost::optional<uint64_t>&, error_code& error) override {
     error = {};
   }
-  size_t on_body_impl(string_view body, error_code& error) override {
-    error = {};
-    body_.append(body.data(), body.size());
-    return body.size();
-  }
+  size_t on_body_impl(string_view body, error_code& error) override { return Append(body, error); }
   void on_chunk_header_impl(uint64_t, string_view, error_code& error) override { error = {}; }
   size_t on_chunk_body_impl(uint64_t, string_view body, error_code& error) override {
-    error = {};
-    body_.append(body.data(), body.size());
-    return body.size();
+    return Append(body, error);
   }
   void on_finish_impl(error_code& error) override { error = {}; }
+
+  size_t Append(string_view part, error_code& error) {
+    error = {};
+    if (part.empty()) return 0;
+    const size_t size = body_.size() + part.size();
+    if (size + json::kTextPadding > body_.capacity() && !Grow(size)) {
+      error = make_error_code(boost::system::errc::not_enough_memory);
+      return 0;
+    }
+    body_.append(part.data(), part.size());
+    return part.size();
+  }
+
+  // To twice the space, but no further than to the announced end.
+  bool Grow(size_t size) {
+    size_t space = std::max(2 * body_.size(), size);
+    if (const auto rest = content_length_remaining())
+      space = std::min<size_t>(space, std::max<size_t>(size, body_.size() + *rest));
+    space += json::kTextPadding;
+    // While the bytes are copied there are both.
+    wanted_bytes_ = body_.capacity() + space;
+    if (!lease_.TryResize(wanted_bytes_)) return false;
+    body_.reserve(space);
+    lease_.Shrink(body_.capacity());
+    return true;
+  }
 
   boost::beast::http::verb verb_ = boost::beast::http::verb::unknown;
   std::string method_, target_;
   int version_ = 11;
   std::vector<HttpHeader> fields_;
   std::string body_;
+  MemoryLease lease_;
+  uint64_t wanted_bytes_ = 0;
 };
 
 }  // namespace sluice

@@ -11,7 +11,7 @@ using namespace sluice;
 // how early bad bytes are seen does depend on the pieces.
 std::string Read(std::string_view bytes, size_t piece) {
   namespace http = boost::beast::http;
-  HttpRequestParser parser;
+  HttpRequestParser parser(std::make_shared<RequestMemory>(uint64_t{64} << 20));
   parser.header_limit(64 << 10);
   parser.body_limit(1 << 20);
   parser.eager(true);

@@ -8,7 +8,7 @@ namespace {
 
 // The body of a request that arrives byte by byte; nullopt for one that is refused or not complete.
 std::optional<std::string> ReadByteByByte(std::string_view request) {
-  HttpRequestParser parser;
+  HttpRequestParser parser(std::make_shared<RequestMemory>(uint64_t{64} << 20));
   parser.eager(true);
   std::string buffer;
   for (const char c : request) {
@@ -32,7 +32,7 @@ TEST(RequestParserTest, ReadsWhatComesByteByByte) {
 }
 
 TEST(RequestParserTest, TrailersAreNoHeaders) {
-  HttpRequestParser parser;
+  HttpRequestParser parser(std::make_shared<RequestMemory>(uint64_t{64} << 20));
   parser.eager(true);
   const std::string request =
       "POST /p HTTP/1.1\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: c\r\n\r\n";

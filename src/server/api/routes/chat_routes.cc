@@ -55,9 +55,8 @@ ApiStatus StartChat(const RouteCall& call, const ChatRequest& request,
   if (repeated * static_cast<size_t>(fields.n) > config.max_answer_bytes)
     return tl::unexpected<ApiError>(AnswerTooLarge(config.max_answer_bytes));
   const bool is_trtllm = config.dialect == ApiDialect::kTrtllm;
-  StartAnswer(call, is_trtllm ? MakeTrtllmChatWriter : MakeVllmChatWriter, std::move(plan), fields,
-              logged);
-  return {};
+  return StartAnswer(call, is_trtllm ? MakeTrtllmChatWriter : MakeVllmChatWriter, std::move(plan),
+                     fields, logged);
 }
 
 ApiStatus BatchChat(const RouteCall& call, const json::Value& body) {

@@ -45,9 +45,8 @@ ApiStatus AnswerCompletion(const RouteCall& call, const json::Value& body) {
     API_RETURN_IF_ERROR(AddPrompt(plan, fields, std::move(prompt), std::move(shown)));
   }
   const bool is_trtllm = config.dialect == ApiDialect::kTrtllm;
-  StartAnswer(call, is_trtllm ? MakeTrtllmCompletionWriter : MakeVllmCompletionWriter,
-              std::move(plan), fields, logged);
-  return {};
+  return StartAnswer(call, is_trtllm ? MakeTrtllmCompletionWriter : MakeVllmCompletionWriter,
+                     std::move(plan), fields, logged);
 }
 
 std::vector<Route> CompletionRoutes() {

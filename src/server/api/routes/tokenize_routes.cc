@@ -1,16 +1,32 @@
 // POST /tokenize and /detokenize.
+#include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "server/api/answer_writer.h"
 #include "server/api/conversation.h"
 #include "server/api/field_reader.h"
+#include "server/api/prompt.h"
 #include "server/api/route_table.h"
 #include "server/api/writers/answer_json.h"
 
 namespace sluice {
 namespace {
+
+// The most that a token's spelling takes as JSON, where it is no control character.
+size_t StringBytes(std::string_view spelling) {
+  return 2 * spelling.size() + 2;
+}
+
+// Takes the memory of an answer of `bytes`, beside `kept` of what it is made from.
+ApiStatus ReserveAnswer(const RouteCall& call, size_t kept, size_t bytes) {
+  if (call.request.memory == nullptr) return {};
+  // The parsed body is still there.
+  return ReserveMemory(call.request.memory,
+                       std::max<size_t>(call.request.memory->bytes(), 2 * kept) + bytes);
+}
 
 ApiStatus Tokenize(const RouteCall& call, const json::Value& body) {
   if (!body.is_object()) return NotAnObject(body);
@@ -35,22 +51,34 @@ ApiStatus Tokenize(const RouteCall& call, const json::Value& body) {
     if (!errors.empty()) return ValidationFailed(errors);
     API_RETURN_IF_ERROR(call.model->CheckName(name));
   }
-  const std::vector<int32_t> tokens = call.model->tokenizer->Encode(text, add_special_tokens);
-  std::string answer = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":)", tokens.size(),
-                                   call.model->max_model_len);
+  API_RETURN_IF_ERROR(CheckCharacters(text, *call.model));
+  const Tokenizer& tokenizer = *call.model->tokenizer;
+  const std::vector<int32_t> tokens =
+      tokenizer.Encode(text, add_special_tokens, [&call] { return call.client->closed(); });
+  if (call.client->closed()) return {};
+  size_t bytes = 100 + kTokenIdBytes * tokens.size();
+  if (return_strings) {
+    for (const int32_t token : tokens) bytes += StringBytes(tokenizer.IdToToken(token)) + 1;
+  }
+  API_RETURN_IF_ERROR(ReserveAnswer(call, text.size() + sizeof(int32_t) * tokens.size(), bytes));
+  std::string answer;
+  answer.reserve(bytes);
+  answer += fmt::format(R"({{"count":{},"max_model_len":{},"tokens":)", tokens.size(),
+                        call.model->max_model_len);
   AppendTokenIds(answer, tokens);
   answer += R"(,"token_strs":)";
   if (return_strings) {
     answer.push_back('[');
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (i > 0) answer.push_back(',');
-      json::AppendString(answer, call.model->tokenizer->IdToToken(tokens[i]));
+      json::AppendString(answer, tokenizer.IdToToken(tokens[i]));
     }
     answer.push_back(']');
   } else {
     answer += "null";
   }
-  call.client->Send(JsonResponse(answer + "}"));
+  answer.push_back('}');
+  call.client->Send(JsonResponse(std::move(answer)));
   return {};
 }
 
@@ -66,15 +94,20 @@ ApiStatus Detokenize(const RouteCall& call, const json::Value& body) {
   API_RETURN_IF_ERROR(call.model->CheckName(name));
   std::vector<int32_t> tokens;
   tokens.reserve(ids.size());
+  size_t bytes = 100;
   for (const int64_t id : ids) {
     if (id > std::numeric_limits<int32_t>::max()) {
       return BadRequest(fmt::format("token id {} is larger than any vocabulary", id));
     }
     tokens.push_back(static_cast<int32_t>(id));
+    bytes += StringBytes(call.model->tokenizer->IdToToken(tokens.back()));
   }
+  // The text, and the answer, which may take twice its size while it grows.
+  API_RETURN_IF_ERROR(ReserveAnswer(call, 3 * sizeof(int64_t) * ids.size(), 3 * bytes));
   std::string answer = R"({"prompt":)";
   json::AppendString(answer, call.model->tokenizer->Decode(tokens, false));
-  call.client->Send(JsonResponse(answer + "}"));
+  answer.push_back('}');
+  call.client->Send(JsonResponse(std::move(answer)));
   return {};
 }
 

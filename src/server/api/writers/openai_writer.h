@@ -16,7 +16,7 @@ namespace sluice {
 class OpenAiWriter : public AnswerWriter {
  public:
   void Write(AnswerStep step) final;
-  bool is_too_large() const final;
+  std::optional<ApiError> Refusal() const final;
 
  protected:
   // What is known of a choice and not yet sent: in a stream what one step has added, in a whole
@@ -83,7 +83,7 @@ class OpenAiWriter : public AnswerWriter {
  private:
   Choice& ChoiceAt(int index);
   void StartStream();
-  void Keep(size_t bytes) { kept_bytes_ += bytes; }
+  void Keep(size_t bytes);
 
   void Take(PromptEvent event);
   void Take(TokensEvent event);
@@ -99,7 +99,9 @@ class OpenAiWriter : public AnswerWriter {
   std::vector<PromptResult> prompt_results_;
   Choice* changed_ = nullptr;  // by the step that is being written
   bool streaming_ = false, opened_ = false;
-  size_t kept_bytes_ = 0;  // of what a whole answer is made of, about
+  size_t kept_bytes_ = 0;      // of what a whole answer is made of, about
+  size_t reserved_bytes_ = 0;  // of them, taken from the request's memory
+  bool is_refused_ = false;    // more was refused
 };
 
 }  // namespace sluice
