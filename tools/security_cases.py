@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import xml.etree.ElementTree
 
@@ -101,7 +102,8 @@ def record(seconds, reports):
             found.setdefault(name, set()).add(outcome)
     results = {name: "failed" if "failed" in outcomes else "passed" if "passed" in outcomes else "skipped"
                for name, outcomes in sorted(found.items())}
-    LAST_RUN.write_text(json.dumps({"date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "seconds": seconds,
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    LAST_RUN.write_text(json.dumps({"date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "commit": commit, "seconds": seconds,
                                     "processors": os.cpu_count(), "results": results}, indent=1) + "\n")
 
 
@@ -136,8 +138,8 @@ def page():
     results = run["results"]
     lines = [BEGIN, ""]
     if results:
-        lines += ["Last run: %s, %d tests in %d s on %d processors, %d failed." % (
-            run["date"], len(results), run["seconds"], run["processors"], list(results.values()).count("failed")), ""]
+        lines += ["Last run: %s, commit %s, %d tests in %d s on %d processors, %d failed." % (
+            run["date"], run["commit"], len(results), run["seconds"], run["processors"], list(results.values()).count("failed")), ""]
     lines += table(plan, results, lambda name: name[0] != "V")
     lines += ["", "Classes of published faults:", ""]
     lines += table(plan, results, lambda name: name[0] == "V")
