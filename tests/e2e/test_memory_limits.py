@@ -38,7 +38,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("mebibytes", [250, 400])
-def test_a_limit_of_address_space_holds_for_requests(mebibytes):
+def test_r02_a_limit_of_address_space_holds_for_requests(mebibytes):
     with serving(ABACUS, "--max-model-len", 1024, "--num-gpu-blocks-override", 256, preexec_fn=limit_to(mebibytes)) as server:
         plan = re.search(r"free +([\d.]+) (\w+)  of ([\d.]+) MiB that this process may use \(RLIMIT_AS\)", server.log())
         assert plan and float(plan[3]) == mebibytes, server.log()
@@ -49,7 +49,7 @@ def test_a_limit_of_address_space_holds_for_requests(mebibytes):
         server.complete("Tom has", max_tokens=2)
 
 
-def test_unfinished_bodies_are_refused_before_they_fill_the_process():
+def test_r02_unfinished_bodies_are_refused_before_they_fill_the_process():
     with serving(ABACUS, "--max-model-len", 1024, preexec_fn=limit_to(700)) as server:
         head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
         answers = []
