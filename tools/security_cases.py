@@ -145,7 +145,7 @@ def page():
     lines += table(plan, results, lambda name: name[0] == "V")
     if LAST_SOAK.exists():
         soak = json.loads(LAST_SOAK.read_text())
-        lines += ["", "Last soak: %s, %d s of `%s`, %d requests (%s), %d answers compared, %d preemptions. Resident memory: median %s MiB in the second quarter, "
+        lines += ["", "Last soak: %s, %d s of %s, %d requests (%s), %d answers compared, %d preemptions. Resident memory: median %s MiB in the second quarter, "
                   "%s MiB in the last, %s MiB an hour by least squares. %s." % (
                       soak["date"], soak["seconds"], soak["program"], sum(soak["requests"].values()),
                       ", ".join("%d %s" % (count, kind) for kind, count in sorted(soak["requests"].items())), soak["checked_answers"], soak["preemptions"] or 0,

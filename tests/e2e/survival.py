@@ -47,14 +47,13 @@ class Survival:
 
         wait_until(idle, lambda: "not idle: %s" % found, SECONDS)
 
-    def check(self, more_bytes=0):
-        """`more_bytes`: what the test may have filled, such as a cache with a limit of its own."""
+    def check(self):
         pid = self.server.process.pid
         assert self.server.process.poll() is None, "the server ended: " + self.server.log()[-3000:]
         assert self.server.get("/health")[0] == 200
         self.settle()
         assert [self.ask(prompt) for prompt in PROBES] == self.answers
-        limit = self.resident * MORE_MEMORY_FACTOR + MORE_MEMORY_BYTES + more_bytes
+        limit = self.resident * MORE_MEMORY_FACTOR + MORE_MEMORY_BYTES
         wait_until(lambda: resident_bytes(pid) <= limit,
                    lambda: "%d MiB resident, %d before" % (resident_bytes(pid) >> 20, self.resident >> 20), SECONDS)
         # Connections that were kept alive go after their time.
