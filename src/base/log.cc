@@ -1,14 +1,19 @@
 #include "base/log.h"
 
+#include <unistd.h>
+
+#include <chrono>
 #include <ctime>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include <fmt/chrono.h>
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
+#include "base/log_output.h"
 #include "base/utf8.h"
 
 namespace sluice {
@@ -25,14 +30,63 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
-std::shared_ptr<spdlog::logger> MakeLogger(LogStyle style) {
-  spdlog::sink_ptr sink;
-  if (style == LogStyle::kSluice) {
-    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  } else {
-    sink = std::make_shared<spdlog::sinks::stdout_sink_mt>();
+LogStyle current_style = LogStyle::kSluice;
+
+const char* Name(LogLevel level) {
+  static constexpr const char* kNames[] = {"TRACE", "DEBUG", "INFO", "WARN", "ERROR"};
+  return kNames[static_cast<int>(level)];
+}
+
+// A line without what the pattern of its style puts in front.
+std::string Styled(LogLevel level, std::string_view component, std::string_view message) {
+  switch (current_style) {
+    case LogStyle::kSluice: return fmt::format("{} {} {}", Name(level), component, message);
+    case LogStyle::kVllm: {
+      const char* name = level == LogLevel::kWarning ? "WARNING" : Name(level);
+      std::tm now{};
+      const std::time_t seconds = std::time(nullptr);
+      localtime_r(&seconds, &now);
+      return fmt::format("{} {:%m-%d %H:%M:%S} [{}] {}", name, now, component, message);
+    }
+    case LogStyle::kTrtllm: return fmt::format("[{}] {}", Name(level)[0], message);
   }
-  auto result = std::make_shared<spdlog::logger>("sluice", std::move(sink));
+  return std::string(message);
+}
+
+// Never waits long: lines that nobody reads are dropped, and counted once somebody reads again.
+class Sink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit Sink(int file) : file_(file) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    if (num_dropped_ > 0) {
+      const std::string told =
+          Styled(LogLevel::kWarning, "log",
+                 fmt::format("{} lines of this log were dropped", num_dropped_));
+      spdlog::details::log_msg notice = message;
+      notice.payload = told;
+      formatter_->format(notice, text);
+    }
+    formatter_->format(message, text);
+    // A reader that is only slow gets a moment; one that has stopped does not get it at each line.
+    const std::chrono::milliseconds patience(num_dropped_ > 0 ? 0 : 200);
+    if (WriteLogText(file_, std::string_view(text.data(), text.size()), patience)) {
+      num_dropped_ = 0;
+    } else {
+      ++num_dropped_;
+    }
+  }
+  void flush_() override {}
+
+  const int file_;
+  uint64_t num_dropped_ = 0;
+};
+
+std::shared_ptr<spdlog::logger> MakeLogger(LogStyle style) {
+  auto result = std::make_shared<spdlog::logger>(
+      "sluice", std::make_shared<Sink>(style == LogStyle::kSluice ? STDERR_FILENO : STDOUT_FILENO));
   switch (style) {
     case LogStyle::kSluice:
       result->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %v", spdlog::pattern_time_type::utc);
@@ -40,11 +94,8 @@ std::shared_ptr<spdlog::logger> MakeLogger(LogStyle style) {
     case LogStyle::kVllm: result->set_pattern("(APIServer pid=%P) %v"); break;
     case LogStyle::kTrtllm: result->set_pattern("[%m/%d/%Y-%H:%M:%S] [TRT-LLM] %v"); break;
   }
-  result->flush_on(spdlog::level::trace);
   return result;
 }
-
-LogStyle current_style = LogStyle::kSluice;
 
 std::shared_ptr<spdlog::logger>& SharedLogger() {
   static std::shared_ptr<spdlog::logger> logger = MakeLogger(LogStyle::kSluice);
@@ -53,11 +104,6 @@ std::shared_ptr<spdlog::logger>& SharedLogger() {
 
 spdlog::logger& Logger() {
   return *SharedLogger();
-}
-
-const char* Name(LogLevel level) {
-  static constexpr const char* kNames[] = {"TRACE", "DEBUG", "INFO", "WARN", "ERROR"};
-  return kNames[static_cast<int>(level)];
 }
 
 }  // namespace
@@ -78,20 +124,7 @@ bool LogEnabled(LogLevel level) {
 }
 
 void LogLine(LogLevel level, std::string_view component, std::string_view text) {
-  const auto to = ToSpdlog(level);
-  const std::string message = EscapeControls(text, "\t");
-  switch (current_style) {
-    case LogStyle::kSluice: Logger().log(to, "{} {} {}", Name(level), component, message); return;
-    case LogStyle::kVllm: {
-      const char* name = level == LogLevel::kWarning ? "WARNING" : Name(level);
-      std::tm now{};
-      const std::time_t seconds = std::time(nullptr);
-      localtime_r(&seconds, &now);
-      Logger().log(to, "{} {:%m-%d %H:%M:%S} [{}] {}", name, now, component, message);
-      return;
-    }
-    case LogStyle::kTrtllm: Logger().log(to, "[{}] {}", Name(level)[0], message); return;
-  }
+  Logger().log(ToSpdlog(level), Styled(level, component, EscapeControls(text, "\t")));
 }
 
 }  // namespace sluice

@@ -1,5 +1,12 @@
 #include "base/log.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +19,38 @@ TEST(LogTest, AMessageIsOneLine) {
   const std::string written = testing::internal::GetCapturedStderr();
   EXPECT_THAT(written, testing::EndsWith(
                            " INFO server request a\\nb\\x0d\\x1b[31m\\x7f\u00E9 was\taborted\n"));
+}
+
+TEST(LogTest, DropsLinesThatNobodyReadsAndCountsThemLater) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const int standard_error = dup(STDERR_FILENO);
+  ASSERT_EQ(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 2000; ++i) LOG_INFO("server", "line {} {}", i, std::string(100, 'x'));
+  const auto time = std::chrono::steady_clock::now() - start;
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  const auto read_all = [&] {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n = 0; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<size_t>(n));
+    return text;
+  };
+  const std::string before = read_all();
+  LOG_INFO("server", "somebody reads again");
+  LOG_INFO("server", "the last line");
+  const std::string after = read_all();
+  ASSERT_EQ(dup2(standard_error, STDERR_FILENO), STDERR_FILENO);
+  for (const int fd : {ends[0], ends[1], standard_error}) close(fd);
+
+  EXPECT_LT(time, std::chrono::seconds(60));
+  EXPECT_THAT(before, testing::EndsWith("x\n")) << "whole lines";
+  const auto taken = std::count(before.begin(), before.end(), '\n');
+  EXPECT_THAT(after, testing::HasSubstr(" WARN log " + std::to_string(2000 - taken) +
+                                        " lines of this log were dropped\n"));
+  EXPECT_THAT(after, testing::HasSubstr("INFO server somebody reads again\n"));
+  EXPECT_EQ(std::count(after.begin(), after.end(), '\n'), 3);
 }
 
 }  // namespace

@@ -39,7 +39,11 @@ sigset_t SetOf(std::initializer_list<int> signals) {
 }  // namespace
 
 void BlockSignals(std::initializer_list<int> signals) {
-  const sigset_t set = SetOf(signals);
+  sigset_t set = SetOf(signals);
+  // A signal that is blocked waits even where it is ignored.
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN)
+    sigdelset(&set, SIGHUP);
   CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0, "pthread_sigmask");
 }
 
@@ -55,7 +59,10 @@ SignalWatcher::SignalWatcher(std::function<void(int signal)> on_first)
           int signal = 0;
           if (sigwait(&set, &signal) != 0) continue;
           if (signal == SIGUSR1) return;
-          if (first.joinable()) EndAtOnce(128 + signal, "");
+          if (first.joinable()) {
+            if (signal == SIGHUP) continue;
+            EndAtOnce(128 + signal, "");
+          }
           first = std::jthread(on_first, signal);
         }
       }) {}

@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM as events instead of interruptions.
+// SIGINT, SIGTERM and SIGHUP as events instead of interruptions.
 #pragma once
 
 #include <chrono>
@@ -11,16 +11,18 @@
 namespace sluice::cli {
 
 // Blocks the signals in the calling thread and in all threads that it starts afterwards, so that
-// they can be waited for. To be called before any other thread exists.
+// they can be waited for. To be called before any other thread exists. A SIGHUP that the caller
+// ignores (nohup) stays ignored.
 void BlockSignals(std::initializer_list<int> signals);
 
 // Ignores SIGPIPE: a write to a closed pipe fails instead of ending the program.
 void IgnoreClosedPipes();
 
-// A thread that handles SIGINT and SIGTERM: the first one calls `on_first` on a thread of its own,
-// the second ends the process at once with 128 + its number, even while `on_first` runs.
+// A thread that handles SIGINT, SIGTERM and SIGHUP: the first one calls `on_first` on a thread of
+// its own, the second ends the process at once with 128 + its number, even while `on_first` runs. A
+// SIGHUP after another signal does nothing: a closing terminal may send several.
 // REQUIRES: BlockSignals(kWatched) was called.
-inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM,
+inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM, SIGHUP,
                                                         SIGUSR1};  // the last one ends the thread
 class SignalWatcher {
  public:

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <future>
 
@@ -85,6 +86,40 @@ TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
     std::exit(signal);
   };
   EXPECT_EXIT(end(), testing::ExitedWithCode(SIGTERM), "^$");
+}
+
+TEST(SignalWatcherDeathTest, AHangupBeginsTheEndAndNeverCutsItShort) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end = [] {
+    BlockSignals(kWatched);
+    std::promise<int> told;
+    int signal = 0;
+    {
+      const SignalWatcher watcher([&](int number) { told.set_value(number); });
+      kill(getpid(), SIGHUP);
+      signal = told.get_future().get();
+      kill(getpid(), SIGHUP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    std::exit(signal);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(SIGHUP), "^$");
+}
+
+TEST(SignalWatcherDeathTest, AHangupThatIsIgnoredStaysIgnored) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end = [] {
+    std::signal(SIGHUP, SIG_IGN);
+    BlockSignals(kWatched);
+    std::atomic<bool> told{false};
+    {
+      const SignalWatcher watcher([&](int) { told = true; });
+      kill(getpid(), SIGHUP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    std::exit(told ? 1 : 7);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(7), "^$");
 }
 
 TEST(EndOnInterruptDeathTest, EndsTheProcess) {

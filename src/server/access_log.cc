@@ -1,12 +1,12 @@
 #include "server/access_log.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/log_output.h"
 #include "base/mutex.h"
 
 namespace sluice {
@@ -16,15 +16,8 @@ constexpr auto kLastLines = std::chrono::seconds(1);
 // Longer targets are cut: one may be as long as a request's head.
 constexpr size_t kMaxTargetBytes = 2048;
 
-// Bypasses the C library's buffer: a thread blocked in it would block the exit of the program.
-void WriteAll(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = write(file, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-}
+// Patience with a reader that takes nothing: only the end of the process ends the wait.
+constexpr auto kPatience = std::chrono::hours(24 * 7);
 
 }  // namespace
 
@@ -97,7 +90,7 @@ void AccessLog::Work(const std::shared_ptr<Queue>& queue, int file) {
     std::string text;
     for (const std::string& line : lines) text += line;
     if (dropped > 0) text += fmt::format("INFO:     {} lines of this log were dropped\n", dropped);
-    WriteAll(file, text);
+    WriteLogText(file, text, kPatience);
     lock.Lock();
   }
   queue->done = true;

@@ -1,0 +1,58 @@
+#include "base/log_output.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <mutex>
+
+namespace sluice {
+namespace {
+
+// A pipe that poll() calls writable takes PIPE_BUF bytes without blocking, if nobody else writes
+// between the two calls.
+std::mutex& WriteMutex() {
+  static auto& mutex = *new std::mutex;  // used until the process has ended
+  return mutex;
+}
+
+bool WaitUntilWritable(int file, std::chrono::milliseconds time) {
+  pollfd fd{file, POLLOUT, 0};
+  return poll(&fd, 1, static_cast<int>(time.count())) > 0;
+}
+
+// The first part of `text` that is written at once: whole lines where they fit.
+std::string_view FirstPiece(std::string_view text) {
+  if (text.size() <= PIPE_BUF) return text;
+  const size_t end = text.rfind('\n', PIPE_BUF - 1);
+  return text.substr(0, end == std::string_view::npos ? PIPE_BUF : end + 1);
+}
+
+}  // namespace
+
+bool WriteLogText(int file, std::string_view text, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!text.empty()) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    const bool last_try = left.count() <= 0;
+    WaitUntilWritable(file, last_try ? std::chrono::milliseconds(0) : left);
+    const std::lock_guard lock(WriteMutex());
+    if (!WaitUntilWritable(file, std::chrono::milliseconds(0))) {
+      if (last_try) return false;
+      continue;
+    }
+    const std::string_view piece = FirstPiece(text);
+    const ssize_t n = write(file, piece.data(), piece.size());
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+      if (last_try) return false;
+      continue;
+    }
+    if (n <= 0) return true;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+}  // namespace sluice
