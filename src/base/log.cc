@@ -53,32 +53,34 @@ std::string Styled(LogLevel level, std::string_view component, std::string_view 
   return std::string(message);
 }
 
-// Never waits long: lines that nobody reads are dropped, and counted once somebody reads again.
+// A reader that is only slow gets this time for a line.
+constexpr std::chrono::milliseconds kPatience(200);
+
 class Sink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit Sink(int file) : file_(file) {}
 
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t text;
+    // A reader that has stopped does not get time at each line.
+    const std::chrono::milliseconds patience = num_dropped_ > 0 ? kPatience * 0 : kPatience;
     if (num_dropped_ > 0) {
       const std::string told =
           Styled(LogLevel::kWarning, "log",
                  fmt::format("{} lines of this log were dropped", num_dropped_));
       spdlog::details::log_msg notice = message;
       notice.payload = told;
-      formatter_->format(notice, text);
+      if (Write(notice, patience)) num_dropped_ = 0;
     }
-    formatter_->format(message, text);
-    // A reader that is only slow gets a moment; one that has stopped does not get it at each line.
-    const std::chrono::milliseconds patience(num_dropped_ > 0 ? 0 : 200);
-    if (WriteLogText(file_, std::string_view(text.data(), text.size()), patience)) {
-      num_dropped_ = 0;
-    } else {
-      ++num_dropped_;
-    }
+    if (num_dropped_ > 0 || !Write(message, patience)) ++num_dropped_;
   }
   void flush_() override {}
+
+  bool Write(const spdlog::details::log_msg& message, std::chrono::milliseconds patience) {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    return WriteLogText(file_, std::string_view(text.data(), text.size()), patience);
+  }
 
   const int file_;
   uint64_t num_dropped_ = 0;

@@ -1,4 +1,11 @@
 // Log lines. One line per call: control characters of a message are written as escapes.
+//
+// A call never waits long for who reads the log: a line that a full pipe, terminal or socket does
+// not take within 200 ms is dropped, and so are those after it, without a wait, until there is room
+// again. Then a warning `N lines of this log were dropped` comes before the next line. A closed
+// pipe and a full disk lose lines silently. Nothing is buffered: what was taken is written when the
+// call returns, also if the process ends at once.
+//
 // Thread safety: all functions may be called from any thread.
 #pragma once
 

@@ -1,17 +1,30 @@
 #include "base/log_output.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
 #include <mutex>
 
+#include <fmt/format.h>
+
 namespace sluice {
 namespace {
 
-// A pipe that poll() calls writable takes PIPE_BUF bytes without blocking, if nobody else writes
-// between the two calls.
+// Another open file of the same pipe or terminal, whose writes do not block; -1 where there is
+// none. A descriptor's own mode belongs to all processes that share it.
+int OpenNonblocking(int file) {
+  struct stat about{};
+  if (fstat(file, &about) != 0 || !(S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode))) return -1;
+  return open(fmt::format("/proc/self/fd/{}", file).c_str(),
+              O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+// Where a descriptor itself has to be written to: a pipe that poll() calls writable takes PIPE_BUF
+// bytes without blocking, if nobody else writes between the two calls.
 std::mutex& WriteMutex() {
   static auto& mutex = *new std::mutex;  // used until the process has ended
   return mutex;
@@ -29,9 +42,7 @@ std::string_view FirstPiece(std::string_view text) {
   return text.substr(0, end == std::string_view::npos ? PIPE_BUF : end + 1);
 }
 
-}  // namespace
-
-bool WriteLogText(int file, std::string_view text, std::chrono::milliseconds patience) {
+bool WriteTo(int file, std::string_view text, std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!text.empty()) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -53,6 +64,16 @@ bool WriteLogText(int file, std::string_view text, std::chrono::milliseconds pat
     text.remove_prefix(static_cast<size_t>(n));
   }
   return true;
+}
+
+}  // namespace
+
+bool WriteLogText(int file, std::string_view text, std::chrono::milliseconds patience) {
+  const int nonblocking = OpenNonblocking(file);
+  if (nonblocking < 0) return WriteTo(file, text, patience);
+  const bool written = WriteTo(nonblocking, text, patience);
+  close(nonblocking);
+  return written;
 }
 
 }  // namespace sluice

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "base/log_output.h"
 
 namespace sluice {
 namespace {
@@ -44,6 +47,7 @@ TEST(LogTest, DropsLinesThatNobodyReadsAndCountsThemLater) {
   ASSERT_EQ(dup2(standard_error, STDERR_FILENO), STDERR_FILENO);
   for (const int fd : {ends[0], ends[1], standard_error}) close(fd);
 
+  // One patience of 200 ms and 2000 lines; with a patience for each it would be minutes.
   EXPECT_LT(time, std::chrono::seconds(60));
   EXPECT_THAT(before, testing::EndsWith("x\n")) << "whole lines";
   const auto taken = std::count(before.begin(), before.end(), '\n');
@@ -51,6 +55,25 @@ TEST(LogTest, DropsLinesThatNobodyReadsAndCountsThemLater) {
                                         " lines of this log were dropped\n"));
   EXPECT_THAT(after, testing::HasSubstr("INFO server somebody reads again\n"));
   EXPECT_EQ(std::count(after.begin(), after.end(), '\n'), 3);
+}
+
+// A terminal says that it is writable while it has room for less than a line.
+TEST(LogTest, DoesNotWaitForATerminalThatNobodyReads) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(grantpt(terminal), 0);
+  ASSERT_EQ(unlockpt(terminal), 0);
+  const int end = open(ptsname(terminal), O_WRONLY | O_NOCTTY);
+  ASSERT_GE(end, 0);
+  alarm(60);  // what waits for ever ends the test
+  const std::string line = std::string(150, 'x') + "\n";
+  int taken = 0;
+  while (taken < 10000 && WriteLogText(end, line, std::chrono::milliseconds(10))) ++taken;
+  alarm(0);
+  close(end);
+  close(terminal);
+  EXPECT_GT(taken, 0);
+  EXPECT_LT(taken, 10000);
 }
 
 }  // namespace

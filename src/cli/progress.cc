@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/log_output.h"
 
 namespace sluice::cli {
 namespace {
@@ -35,6 +36,10 @@ std::string FormatBytes(int64_t bytes) {
 void PrintError(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
+}
+
+void PrintErrorOrDrop(std::string_view text) {
+  WriteLogText(STDERR_FILENO, text, std::chrono::seconds(1));
 }
 
 ProgressBar::ProgressBar(std::string what)

@@ -4,12 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
-#include <string_view>
 
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "base/log_output.h"
 #include "base/process_memory.h"
 #include "cli/command.h"
 #include "cli/configs.h"
@@ -62,18 +60,13 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
            seconds);
 }
 
-// Writes to stderr, past the log and its level; lost if nobody reads it.
-void Say(std::string_view text) {
-  WriteLogText(STDERR_FILENO, text, std::chrono::seconds(1));
-}
-
 // Scripts wait for exactly these lines, at every log level.
 void SayReady(options::Dialect dialect) {
   if (dialect == options::Dialect::kSluice) {
-    Say("Application startup complete.\n");
+    PrintErrorOrDrop("Application startup complete.\n");
     return;
   }
-  Say(
+  PrintErrorOrDrop(
       fmt::format("INFO:     Started server process [{}]\n"
                   "INFO:     Waiting for application startup.\n"
                   "INFO:     Application startup complete.\n",
@@ -108,12 +101,12 @@ Result<int> RunServe(const options::Settings& settings) {
     const std::lock_guard lock(mutex);
     if (!loaded) {
       LOG_INFO("serve", "stopped while loading");
-      std::fflush(nullptr);
-      std::_Exit(0);
+      EndAtOnce(0);
     }
     EndWithin(std::chrono::duration<double>(engine_config.loop.drain_seconds) + kEndTime,
               "a step or the device did not finish in time: the server ends without it");
-    if (settings.dialect() != options::Dialect::kSluice) Say("INFO:     Shutting down\n");
+    if (settings.dialect() != options::Dialect::kSluice)
+      PrintErrorOrDrop("INFO:     Shutting down\n");
     LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
              engine_config.loop.drain_seconds);
     serving->server().BeginDrain();
@@ -134,7 +127,7 @@ Result<int> RunServe(const options::Settings& settings) {
   SayReady(settings.dialect());
   Result<int> code = serving->server().Run();
   if (settings.dialect() != options::Dialect::kSluice) {
-    Say(
+    PrintErrorOrDrop(
         fmt::format("INFO:     Waiting for application shutdown.\n"
                     "INFO:     Application shutdown complete.\n"
                     "INFO:     Finished server process [{}]\n",

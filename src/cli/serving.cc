@@ -27,7 +27,7 @@ Status Serving::Load(const EngineConfig& config, const ModelArgument& model, boo
   Engine::Hooks hooks;
   hooks.observer = server_->observer();
   if (!quiet) {
-    hooks.print_plan = [](const std::string& line) { PrintError(line + "\n"); };
+    hooks.print_plan = [](const std::string& line) { PrintErrorOrDrop(line + "\n"); };
     hooks.load_progress = [&bar](int64_t done, int64_t total) { bar.Update(done, total); };
   }
   auto engine = Engine::Create(config, std::move(hooks));

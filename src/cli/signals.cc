@@ -23,9 +23,9 @@ sigset_t SetOf(std::initializer_list<int> signals) {
   return set;
 }
 
-// Ends the process. Pending output is written first, but not waited for long: a write to a full
-// pipe that is not read never returns.
-[[noreturn]] void EndAtOnce(int code, const std::string& last_words) {
+}  // namespace
+
+void EndAtOnce(int code, const std::string& last_words) {
   static std::binary_semaphore written(0);
   std::thread([last_words] {
     std::fputs(last_words.c_str(), stderr);
@@ -36,12 +36,10 @@ sigset_t SetOf(std::initializer_list<int> signals) {
   std::_Exit(code);
 }
 
-}  // namespace
-
 void BlockSignals(std::initializer_list<int> signals) {
   sigset_t set = SetOf(signals);
   // A signal that is blocked waits even where it is ignored.
-  struct sigaction hangup {};
+  struct sigaction hangup{};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN)
     sigdelset(&set, SIGHUP);
   CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0, "pthread_sigmask");
@@ -55,15 +53,14 @@ SignalWatcher::SignalWatcher(std::function<void(int signal)> on_first)
     : thread_([on_first = std::move(on_first)] {
         const sigset_t set = SetOf(kWatched);
         std::jthread first;
+        bool asked_to_end = false;
         while (true) {
           int signal = 0;
           if (sigwait(&set, &signal) != 0) continue;
           if (signal == SIGUSR1) return;
-          if (first.joinable()) {
-            if (signal == SIGHUP) continue;
-            EndAtOnce(128 + signal, "");
-          }
-          first = std::jthread(on_first, signal);
+          if (asked_to_end && signal != SIGHUP) EndAtOnce(128 + signal);
+          asked_to_end |= signal != SIGHUP;
+          if (!first.joinable()) first = std::jthread(on_first, signal);
         }
       }) {}
 

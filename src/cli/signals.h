@@ -18,9 +18,14 @@ void BlockSignals(std::initializer_list<int> signals);
 // Ignores SIGPIPE: a write to a closed pipe fails instead of ending the program.
 void IgnoreClosedPipes();
 
+// Ends the process. Pending output and `last_words`, for stderr, are written first, but not waited
+// for long: a write to a full pipe that is not read never returns.
+[[noreturn]] void EndAtOnce(int code, const std::string& last_words = "");
+
 // A thread that handles SIGINT, SIGTERM and SIGHUP: the first one calls `on_first` on a thread of
-// its own, the second ends the process at once with 128 + its number, even while `on_first` runs. A
-// SIGHUP after another signal does nothing: a closing terminal may send several.
+// its own; a second SIGINT or SIGTERM ends the process at once with 128 + its number, even while
+// `on_first` runs. A SIGHUP does not count for that: a closing terminal may send several, and who
+// manages the process sends SIGTERM beside it.
 // REQUIRES: BlockSignals(kWatched) was called.
 inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM, SIGHUP,
                                                         SIGUSR1};  // the last one ends the thread

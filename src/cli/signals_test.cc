@@ -106,6 +106,23 @@ TEST(SignalWatcherDeathTest, AHangupBeginsTheEndAndNeverCutsItShort) {
   EXPECT_EXIT(end(), testing::ExitedWithCode(SIGHUP), "^$");
 }
 
+TEST(SignalWatcherDeathTest, TheFirstRequestToEndAfterAHangupCutsNothing) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end = [] {
+    BlockSignals(kWatched);
+    std::promise<void> told;
+    const SignalWatcher watcher([&](int) { told.set_value(); });
+    kill(getpid(), SIGHUP);
+    told.get_future().get();
+    kill(getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::fputs("still here", stderr);
+    kill(getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(128 + SIGTERM), "still here");
+}
+
 TEST(SignalWatcherDeathTest, AHangupThatIsIgnoredStaysIgnored) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
@@ -137,7 +154,9 @@ TEST(EndOnInterruptDeathTest, LeavesLaterInterruptsToOthers) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
     BlockSignals({SIGINT});
-    { const EndOnInterrupt guard; }
+    {
+      const EndOnInterrupt guard;
+    }
     kill(getpid(), SIGINT);
     std::exit(InterruptDescriptor().Clear() ? 7 : 0);
   };

@@ -57,11 +57,12 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.Number("timeout-write", "300",
               "Seconds after which a client that does not read is disconnected.",
               {.range = {0.1, 86400}});
-  rows.Number("shutdown-timeout", "30",
-              "Seconds that running requests get to finish after SIGTERM or SIGINT; 0 aborts them. "
-              "A second signal exits at once. A step or device that does not finish delays the "
-              "exit by at most a minute.",
-              {.range = {0, 86400}, .aliases = "--drain-timeout"});
+  rows.Number(
+      "shutdown-timeout", "30",
+      "Seconds that running requests get to finish after SIGTERM, SIGINT or SIGHUP; 0 aborts "
+      "them. A second SIGTERM or SIGINT exits at once. A step or device that does not finish "
+      "delays the exit by at most a minute.",
+      {.range = {0, 86400}, .aliases = "--drain-timeout"});
   rows.Integer("api-server-count", "1", "Threads that read and write connections.",
                {.range = {1, 256}, .aliases = "-asc"});
   rows.Integer("renderer-num-workers", "2",
