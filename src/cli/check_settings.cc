@@ -92,6 +92,10 @@ Status CheckSettings(const Settings& settings) {
     return Contradiction("--enable-log-outputs requires --enable-log-requests: give both or none",
                          "enable-log-outputs");
   }
+  if (settings.Flag("protect-all") && settings.List("api-key").empty()) {
+    return Contradiction("--protect-all requires --api-key: there is no key to ask for",
+                         "protect-all");
+  }
   if (settings.Flag("enable-log-requests") && settings.Flag("disable-log-requests")) {
     return Contradiction(
         "--enable-log-requests and --disable-log-requests contradict each other: give one of them",

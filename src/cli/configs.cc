@@ -244,6 +244,7 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.port = static_cast<uint16_t>(*settings.Integer("port"));
   config.served_model_names = settings.List("served-model-name");
   config.root_path = settings.TextOr("root-path");
+  config.protect_all = settings.Flag("protect-all");
   config.allowed_origins = settings.List("allowed-origins");
   config.allowed_methods = settings.List("allowed-methods");
   config.allowed_headers = settings.List("allowed-headers");

@@ -65,6 +65,7 @@ TEST(CheckSettings, ContradictionsNameBothOptions) {
               HasSubstr("--log-stats-interval"));
   EXPECT_THAT(error({"m", "--fingerprint-mode", "custom"}), HasSubstr("--fingerprint-value"));
   EXPECT_THAT(error({"m", "--fingerprint-value", "x"}), HasSubstr("--fingerprint-mode"));
+  EXPECT_THAT(error({"m", "--protect-all"}), HasSubstr("requires --api-key"));
   EXPECT_THAT(error({"m", "--model", "n"}), HasSubstr("'m' by its place and 'n' by --model"));
   EXPECT_THAT(error({"m", "-q", "bogus"}), HasSubstr("--quantization: expected one of awq, "));
   EXPECT_THAT(

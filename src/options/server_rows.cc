@@ -9,8 +9,12 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.Integer("port", "8000", "Port to listen on; 0: any free port, shown in the log.",
                {.range = {0, 65535}});
   rows.List("api-key", "",
-            "Keys, one of which a request must present; for chat and complete the key to send.",
+            "Keys, one of which a request must present for all that computes or changes something; "
+            "for chat and complete the key to send.",
             {.commands = kClients | kServe, .environment = "VLLM_API_KEY", .secret = true});
+  rows.Flag("protect-all",
+            "Ask for an API key wherever one is not needed otherwise (/ping, /version, /metrics, "
+            "/load, /docs, unknown paths), but for /health.");
   rows.List("served-model-name", "",
             "Names under which requests may address the model; answers and metrics show the first; "
             "default: the model argument.",
@@ -110,8 +114,8 @@ void AddAnswerRows(std::vector<Option>& table) {
               "--fingerprint-value (custom), or nothing.");
   rows.Text("fingerprint-value", "", "Text for --fingerprint-mode custom.");
   rows.Flag("dev-mode",
-            "Serve the routes for developers, such as /server_info. Everybody who can reach the "
-            "server may use them.",
+            "Serve the routes for developers, such as /server_info. Who has an API key, or without "
+            "--api-key everybody who can reach the server, may use them.",
             {.environment = "VLLM_SERVER_DEV_MODE"});
   rows.Flag("skip-model-name-validation", "Accept any \"model\" in requests.",
             {.environment = "VLLM_SKIP_MODEL_NAME_VALIDATION"});

@@ -8,6 +8,7 @@
 
 #include "base/log_output.h"
 #include "base/mutex.h"
+#include "server/log_secrets.h"
 
 namespace sluice {
 namespace {
@@ -32,6 +33,7 @@ struct AccessLog::Queue {
 AccessLog::AccessLog(const ServerConfig& config, int file)
     : disabled_(config.disable_access_log),
       quiet_paths_(config.quiet_access_paths),
+      api_keys_(config.api_keys),
       queue_(std::make_shared<Queue>()) {
   if (!disabled_) thread_ = std::thread([queue = queue_, file] { Work(queue, file); });
 }
@@ -53,11 +55,13 @@ AccessLog::~AccessLog() {
   }
 }
 
-std::string AccessLog::Line(const HttpExchangeRecord& record) {
-  const bool is_long = record.target.size() > kMaxTargetBytes;
+std::string AccessLog::Line(const HttpExchangeRecord& record) const {
+  // Before it is cut, for a key may stand at the cut.
+  const std::string target = WithoutSecrets(record.target, api_keys_);
+  const bool is_long = target.size() > kMaxTargetBytes;
   return fmt::format("INFO:     {} - \"{} {}{} HTTP/{}\" {} {}\n", record.client,
                      PercentEncodeUnsafe(record.method),
-                     PercentEncodeUnsafe(record.target.substr(0, kMaxTargetBytes)),
+                     PercentEncodeUnsafe(std::string_view(target).substr(0, kMaxTargetBytes)),
                      is_long ? "..." : "", record.version, record.status,
                      HttpReason(record.status));
 }

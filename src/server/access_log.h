@@ -29,8 +29,9 @@ class AccessLog {
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
 
-  // `INFO:     127.0.0.1:52976 - "GET /health HTTP/1.1" 200 OK`
-  static std::string Line(const HttpExchangeRecord& record);
+  // `INFO:     127.0.0.1:52976 - "GET /health HTTP/1.1" 200 OK`, without what is secret in the
+  // target.
+  std::string Line(const HttpExchangeRecord& record) const;
 
   // Must not block: called on an I/O thread.
   void Add(const HttpExchangeRecord& record);
@@ -41,6 +42,7 @@ class AccessLog {
 
   const bool disabled_;
   const std::vector<std::string> quiet_paths_;
+  const std::vector<std::string> api_keys_;
   // Shared with the thread, which outlives this object if its output is blocked.
   const std::shared_ptr<Queue> queue_;
   std::thread thread_;

@@ -66,9 +66,20 @@ TEST(AccessLogTest, CutsLongTargets) {
   record.target = target;
   record.version = "1.1";
   record.status = 404;
-  const std::string line = AccessLog::Line(record);
+  const std::string line = AccessLog({}).Line(record);
   EXPECT_LT(line.size(), 2200u);
   EXPECT_THAT(line, testing::EndsWith("aaa... HTTP/1.1\" 404 Not Found\n"));
+}
+
+TEST(AccessLogTest, ShowsNoKeys) {
+  ServerConfig config;
+  config.api_keys = {"sk-bead-0001"};
+  const std::string target = "/" + std::string(2040, 'a') + "sk-bead-0001";
+  for (const std::string_view path : {"/v1/models?api_key=sk-bead-0001", target}) {
+    EXPECT_THAT(AccessLog(config).Line(Record(path)), testing::Not(testing::HasSubstr("sk-b")));
+  }
+  EXPECT_EQ(AccessLog(config).Line(Record("/v1/models?api_key=sk-bead-0001", 401)),
+            "INFO:     127.0.0.1:5 - \"GET /v1/models?api_key=*** HTTP/1.1\" 401 Unauthorized\n");
 }
 
 TEST(AccessLogTest, CanBeQuiet) {

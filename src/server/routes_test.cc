@@ -1,11 +1,13 @@
 // Routes besides the two that everybody uses, and what the dialects change.
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "server/api/route.h"
 #include "server/server_testing.h"
 
 namespace sluice {
@@ -28,6 +30,13 @@ class RoutesTest : public ServerTest {
     ServerConfig config = DefaultConfig();
     config.dev_mode = true;
     config.enable_server_load_tracking = true;
+    return config;
+  }
+  static ServerConfig WithEveryRouteAndAKey(ApiDialect dialect) {
+    ServerConfig config = In(dialect);
+    config.dev_mode = true;
+    config.enable_tokenizer_info_endpoint = true;
+    config.api_keys = {"sk-bead-0001"};
     return config;
   }
   // Waits until so many requests have come and not ended, held ones among them.
@@ -86,6 +95,50 @@ TEST_F(RoutesTest, RefusedRoutesHaveOneAnswer) {
             R"({"error":{"message":"This server stores no responses.",)"
             R"("type":"invalid_request_error","param":"response_id","code":404}})");
   EXPECT_THAT(error("/v1/responses/resp_x/cancel", 404), HasSubstr(R"("param":"response_id")"));
+}
+
+TEST_F(RoutesTest, AKeyIsNeededForAllThatIsNotOpen) {
+  const std::set<std::string_view> open = {"/health",  "/ping",  "/version",
+                                           "/load",    "/docs",  "/prometheus/metrics",
+                                           "/metrics", "/redoc", "/openapi.json"};
+  for (const ApiDialect dialect : {ApiDialect::kSluice, ApiDialect::kVllm, ApiDialect::kTrtllm}) {
+    const ServerConfig config = WithEveryRouteAndAKey(dialect);
+    Start(config);
+    size_t num_guarded = 0;
+    for (const Route* route : OpenRoutes(config)) {
+      for (const std::string_view method : route->methods) {
+        if (method == "OPTIONS") continue;
+        const Answer answer =
+            Ask(std::string(method), std::string(route->path), method == "POST" ? "{}" : "");
+        EXPECT_EQ(answer.status == 401, !open.contains(route->path)) << method << route->path;
+        num_guarded += answer.status == 401 ? 1 : 0;
+      }
+    }
+    EXPECT_GT(num_guarded, 20u);
+    EXPECT_EQ(Ask("GET", "/nope").status, 404);
+    const std::string key = "Authorization: Bearer sk-bead-0001\r\n";
+    EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"a"})", key).status, 200);
+    EXPECT_EQ(Ask("GET", "/server_info", "", key).status, 200);
+  }
+}
+
+TEST_F(RoutesTest, AKeyIsNeededForAllButHealthWhereAllIsProtected) {
+  ServerConfig config = WithEveryRouteAndAKey(ApiDialect::kTrtllm);
+  config.protect_all = true;
+  Start(config);
+  const std::string key = "Authorization: Bearer sk-bead-0001\r\n";
+  for (const char* path : {"/ping", "/version", "/load", "/metrics", "/metrics/", "/docs",
+                           "/openapi.json", "/prometheus/metrics", "/nope", "/version/"}) {
+    EXPECT_EQ(Ask("GET", path).status, 401) << path;
+    EXPECT_NE(Ask("GET", path, "", key).status, 401) << path;
+  }
+  EXPECT_EQ(Ask("OPTIONS", "/metrics").status, 401);
+  EXPECT_EQ(Ask("OPTIONS", "/version").status, 405);
+  EXPECT_EQ(Ask("OPTIONS", "/metrics", "",
+                "Origin: http://a.example\r\nAccess-Control-Request-Method: GET\r\n")
+                .status,
+            400);
+  EXPECT_EQ(Ask("GET", "/health").status, 200);
 }
 
 TEST_F(RoutesTest, OpenApiTellsOfWhatIsThere) {

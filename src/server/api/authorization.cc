@@ -1,5 +1,7 @@
 #include "server/api/authorization.h"
 
+#include <algorithm>
+
 #include "base/ascii.h"
 
 namespace sluice {
@@ -12,6 +14,19 @@ bool SameKey(std::string_view given, std::string_view key) {
                   static_cast<unsigned char>(key.empty() ? 0 : key[i % key.size()]);
   }
   return difference == 0;
+}
+
+bool NeedsKey(const HttpRequest& head, std::string_view path, const Route* route,
+              bool protect_all) {
+  if (route != nullptr && route->access == RouteAccess::kHealth) return false;
+  if (head.method == "OPTIONS" &&
+      (route == nullptr || std::ranges::find(route->methods, "OPTIONS") == route->methods.end()))
+    return false;
+  if (protect_all) return true;
+  for (const std::string_view prefix : {"/v1", "/v2", "/inference", "/cohere"}) {
+    if (path.starts_with(prefix)) return true;
+  }
+  return route != nullptr && route->access == RouteAccess::kKey;
 }
 
 }  // namespace
@@ -29,13 +44,10 @@ std::string_view PresentedKey(const HttpRequest& head, const std::vector<std::st
   return AsciiLower(header->substr(0, space)) == "bearer" ? found : "";
 }
 
-bool IsAuthorized(const HttpRequest& head, std::string_view path,
-                  const std::vector<std::string>& keys) {
-  if (keys.empty() || head.method == "OPTIONS") return true;
-  bool guarded = false;
-  for (const std::string_view prefix : {"/v1", "/v2", "/inference", "/cohere"})
-    guarded |= path.starts_with(prefix);
-  return !guarded || !PresentedKey(head, keys).empty();
+bool IsAuthorized(const HttpRequest& head, std::string_view path, const Route* route,
+                  const ServerConfig& config) {
+  if (config.api_keys.empty() || !NeedsKey(head, path, route, config.protect_all)) return true;
+  return !PresentedKey(head, config.api_keys).empty();
 }
 
 }  // namespace sluice

@@ -1,11 +1,11 @@
 // API keys.
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <vector>
 
+#include "server/api/route.h"
 #include "server/http/http_types.h"
+#include "server/server_config.h"
 
 namespace sluice {
 
@@ -13,9 +13,11 @@ namespace sluice {
 // time however much of a key is right.
 std::string_view PresentedKey(const HttpRequest& head, const std::vector<std::string>& keys);
 
-// Whether a request to `path` may be answered: those below /v1 and a few other prefixes need
-// one of `keys` (PresentedKey), if there are any.
-bool IsAuthorized(const HttpRequest& head, std::string_view path,
-                  const std::vector<std::string>& keys);
+// Whether a request may be answered. Where `config` has API keys, one of them (PresentedKey) is
+// needed for every route but those that are open, for all that is below /v1 and the other prefixes
+// which vLLM guards, and with protect_all for all but health. OPTIONS needs none where it only asks
+// for the methods of a route. `path` has no --root-path, `route` is what it leads to, or null.
+bool IsAuthorized(const HttpRequest& head, std::string_view path, const Route* route,
+                  const ServerConfig& config);
 
 }  // namespace sluice

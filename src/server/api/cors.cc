@@ -31,10 +31,15 @@ bool Cors::IsAllowed(const std::string& origin) const {
   return all_origins_ || Has(origins_, origin);
 }
 
+bool Cors::IsPreflight(const HttpRequest& request) {
+  return request.method == "OPTIONS" && request.Header("origin") != nullptr &&
+         request.Header("access-control-request-method") != nullptr;
+}
+
 std::optional<HttpResponse> Cors::Preflight(const HttpRequest& request) const {
+  if (!IsPreflight(request)) return std::nullopt;
   const std::string* origin = request.Header("origin");
   const std::string* method = request.Header("access-control-request-method");
-  if (request.method != "OPTIONS" || origin == nullptr || method == nullptr) return std::nullopt;
   const std::string* headers = request.Header("access-control-request-headers");
   HttpResponse response;
   response.content_type = "text/plain; charset=utf-8";

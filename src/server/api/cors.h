@@ -14,8 +14,9 @@ class Cors {
  public:
   explicit Cors(const ServerConfig& config);
 
-  // The answer to a preflight (OPTIONS with Origin and Access-Control-Request-Method); none if this
-  // is not one.
+  // OPTIONS with Origin and Access-Control-Request-Method.
+  static bool IsPreflight(const HttpRequest& request);
+  // The answer to a preflight; none if this is not one.
   std::optional<HttpResponse> Preflight(const HttpRequest& request) const;
   // The headers of every other answer.
   std::vector<HttpHeader> Headers(const HttpRequest& request) const;

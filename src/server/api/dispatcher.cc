@@ -59,7 +59,10 @@ std::string_view Dispatcher::RouteOf(std::string_view path) const {
 }
 
 std::optional<HttpResponse> Dispatcher::CheckHead(const HttpRequest& head) {
-  if (IsAuthorized(head, WithoutRoot(head.path), api_.config.api_keys)) return std::nullopt;
+  const std::string_view path = WithoutRoot(head.path);
+  if (Cors::IsPreflight(head) ||
+      IsAuthorized(head, path, FindRoute(path, api_.config), api_.config))
+    return std::nullopt;
   HttpResponse response;
   response.status = 401;
   response.body = R"({"error":"Unauthorized"})";
@@ -68,11 +71,7 @@ std::optional<HttpResponse> Dispatcher::CheckHead(const HttpRequest& head) {
 
 std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, int status) {
   std::vector<HttpHeader> headers;
-  if (status != 401 &&
-      !(request.method == "OPTIONS" && request.Header("access-control-request-method") != nullptr &&
-        request.Header("origin") != nullptr)) {
-    headers = cors_.Headers(request);
-  }
+  if (status != 401 && !Cors::IsPreflight(request)) headers = cors_.Headers(request);
   if (status != 401 && api_.limits->any()) {
     const Route* route = FindRoute(WithoutRoot(request.path), api_.config);
     if (route != nullptr && route->with_body != nullptr)

@@ -142,6 +142,11 @@ Route WithBody(std::string_view path, BodyHandler* handler, std::string_view sum
           nullptr, handler};
 }
 
+Route WithAccess(RouteAccess access, Route route) {
+  route.access = access;
+  return route;
+}
+
 ApiError ModelIsLoading() {
   return ServiceUnavailable("The model is still being loaded.");
 }

@@ -25,6 +25,13 @@ enum class RouteGate {
   kTrtllm,         // only in the dialect of trtllm-serve
 };
 
+// Who may call a route of a server with API keys.
+enum class RouteAccess {
+  kKey,     // who presents a key: whatever computes, changes, or tells of the model or of requests
+  kOpen,    // everybody, unless --protect-all is given
+  kHealth,  // everybody
+};
+
 struct Route;
 
 // A request to a route.
@@ -55,6 +62,7 @@ struct Route {
   Handler* on_io_thread = nullptr;
   Handler* on_worker = nullptr;
   BodyHandler* with_body = nullptr;
+  RouteAccess access = RouteAccess::kKey;
 };
 
 using Methods = std::vector<std::string_view>;
@@ -68,6 +76,9 @@ Route OnWorker(std::string_view path, Methods methods, RouteGate gate, Handler* 
 // Likewise, with the parsed body of a POST.
 Route WithBody(std::string_view path, BodyHandler* handler, std::string_view summary,
                std::string_view request, std::string_view response);
+
+// `route` with another access than kKey.
+Route WithAccess(RouteAccess access, Route route);
 
 // The route at `path` that `config` opens, or null.
 const Route* FindRoute(std::string_view path, const ServerConfig& config);

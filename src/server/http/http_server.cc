@@ -75,6 +75,12 @@ class HttpServerImpl : public HttpServer {
                   "host");
     }
     port_ = acceptor_->local_endpoint(error).port();
+    if (config.api_keys.empty() && !endpoint.address().is_loopback()) {
+      LOG_WARNING("http",
+                  "whoever reaches {} port {} may use this server: it listens to other machines, "
+                  "and no --api-key is given",
+                  host, port_);
+    }
     return {};
   }
 

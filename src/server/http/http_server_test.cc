@@ -602,6 +602,22 @@ TEST_F(HttpServerTest, NamesATakenPort) {
   EXPECT_THAT(second.error().message, HasSubstr(std::to_string(config.port)));
 }
 
+TEST_F(HttpServerTest, WarnsOfAnOpenPortWithoutAKey) {
+  const auto log_of = [&](const std::string& host, std::vector<std::string> keys) {
+    ServerConfig config;
+    config.host = host;
+    config.port = 0;
+    config.api_keys = std::move(keys);
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(HttpServer::Listen(config, &handler_, nullptr)) << host;
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(log_of("0.0.0.0", {}), HasSubstr(" WARN http whoever reaches 0.0.0.0 port "));
+  EXPECT_EQ(log_of("0.0.0.0", {"sk-bead-0001"}), "");
+  EXPECT_EQ(log_of("127.0.0.1", {}), "");
+  EXPECT_EQ(log_of("localhost", {}), "");
+}
+
 TEST_F(HttpServerTest, SurvivesRandomBytes) {
   Start();
   uint32_t state = 1;

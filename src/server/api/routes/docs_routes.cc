@@ -23,9 +23,12 @@ ApiStatus Docs(const RouteCall& call) {
 
 std::vector<Route> DocsRoutes() {
   return {
-      OnIoThread("/openapi.json", {"GET", "HEAD"}, RouteGate::kDocs, OpenApi, "This description."),
-      OnIoThread("/docs", {"GET", "HEAD"}, RouteGate::kDocs, Docs, "The routes as a page.", "html"),
-      OnIoThread("/redoc", {"GET", "HEAD"}, RouteGate::kDocs, Docs, "As /docs.", "html"),
+      WithAccess(RouteAccess::kOpen, OnIoThread("/openapi.json", {"GET", "HEAD"}, RouteGate::kDocs,
+                                                OpenApi, "This description.")),
+      WithAccess(RouteAccess::kOpen, OnIoThread("/docs", {"GET", "HEAD"}, RouteGate::kDocs, Docs,
+                                                "The routes as a page.", "html")),
+      WithAccess(RouteAccess::kOpen, OnIoThread("/redoc", {"GET", "HEAD"}, RouteGate::kDocs, Docs,
+                                                "As /docs.", "html")),
   };
 }
 

@@ -27,11 +27,13 @@ ApiStatus MetricsOfDialect(const RouteCall& call) {
 
 std::vector<Route> MetricsRoutes() {
   return {
-      OnIoThread("/metrics", {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"},
-                 RouteGate::kAlways, MetricsOfDialect, "Metrics in Prometheus' text format.",
-                 "text"),
-      OnIoThread("/prometheus/metrics", {"GET"}, RouteGate::kTrtllm, Prometheus,
-                 "As /metrics of vLLM.", "text"),
+      WithAccess(
+          RouteAccess::kOpen,
+          OnIoThread("/metrics", {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"},
+                     RouteGate::kAlways, MetricsOfDialect, "Metrics in Prometheus' text format.",
+                     "text")),
+      WithAccess(RouteAccess::kOpen, OnIoThread("/prometheus/metrics", {"GET"}, RouteGate::kTrtllm,
+                                                Prometheus, "As /metrics of vLLM.", "text")),
   };
 }
 

@@ -35,13 +35,14 @@ ApiStatus Load(const RouteCall& call) {
 
 std::vector<Route> StatusRoutes() {
   return {
-      OnIoThread("/health", {"GET"}, RouteGate::kAlways, Health, "Whether requests are served.",
-                 "Health"),
-      OnIoThread("/ping", {"GET", "POST"}, RouteGate::kAlways, Health, "As /health.", "Health"),
-      OnIoThread("/version", {"GET"}, RouteGate::kAlways, Version, "The version of this server.",
-                 "Version"),
-      OnIoThread("/load", {"GET"}, RouteGate::kAlways, Load, "How many requests are in progress.",
-                 "Load"),
+      WithAccess(RouteAccess::kHealth, OnIoThread("/health", {"GET"}, RouteGate::kAlways, Health,
+                                                  "Whether requests are served.", "Health")),
+      WithAccess(RouteAccess::kOpen, OnIoThread("/ping", {"GET", "POST"}, RouteGate::kAlways,
+                                                Health, "As /health.", "Health")),
+      WithAccess(RouteAccess::kOpen, OnIoThread("/version", {"GET"}, RouteGate::kAlways, Version,
+                                                "The version of this server.", "Version")),
+      WithAccess(RouteAccess::kOpen, OnIoThread("/load", {"GET"}, RouteGate::kAlways, Load,
+                                                "How many requests are in progress.", "Load")),
   };
 }
 
