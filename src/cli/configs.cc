@@ -153,6 +153,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   config.kv_cache_dtype = ValueOf(settings, "kv-cache-dtype", kCacheDtypes);
   config.activation_format = ActivationRoundingOf(settings, "activation-format");
   config.dummy_weights = settings.TextOr("load-format") == "dummy";
+  config.allow_nonfinite = settings.Flag("allow-nonfinite");
   config.seed = static_cast<uint64_t>(settings.Integer("seed").value_or(0));
   config.block_size = static_cast<int>(*settings.Integer("block-size"));
   // auto and -1 mean the same as no option.

@@ -46,7 +46,8 @@ struct EngineConfig {
   std::optional<ElementType> dtype;           // BF16, F32, or F16, which runs as BF16
   std::optional<ElementType> kv_cache_dtype;  // BF16, F16, F32 or F8_E4M3
   ModelOptions::ActivationRounding activation_format = ModelOptions::ActivationRounding::kAuto;
-  bool dummy_weights = false;  // --load-format dummy
+  bool dummy_weights = false;    // --load-format dummy
+  bool allow_nonfinite = false;  // weights that are NaN or infinite are loaded, with a warning
   uint64_t seed = 0;  // of dummy weights and of requests without a seed (0: random for the latter)
 
   // Steps and sequences.

@@ -418,6 +418,7 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan) {
   options.compute_type = plan.dtype;
   options.load_format =
       config.dummy_weights ? ModelOptions::LoadFormat::kDummy : ModelOptions::LoadFormat::kAuto;
+  options.allow_nonfinite = config.allow_nonfinite;
   options.dummy_seed = config.seed;
   options.batch_invariant = config.batch_invariant;
   options.kv_type = plan.kv_type;

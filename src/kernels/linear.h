@@ -21,8 +21,9 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
 // A plain source (F32, F16 or BF16) is rounded to the type of a plain matrix (nearest even); any
 // other source must have the matrix's format except for the layout of its scales, and its codes are
 // copied unchanged. A source with a scale per tensor or per row fits a matrix with either.
-// REQUIRES: the rows are within both; source.cols == matrix.cols.
-void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
+// Returns whether all numbers and codes of the source's rows are finite; the scales are not looked
+// at. REQUIRES: the rows are within both; source.cols == matrix.cols.
+bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
               int64_t source_row, int64_t num_rows);
 
 // Decodes one row exactly: out [cols]. The reference for all formats; used by the embedding.

@@ -1,5 +1,6 @@
 // Packing of weights into panels; layout: PackedMatrix and panel_layout.h.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "kernels/linear.h"
 #include "kernels/packing_narrow.h"
 #include "kernels/panel_layout.h"
+#include "tensor/finite.h"
 
 namespace sluice::kernels {
 namespace {
@@ -164,7 +166,7 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
   return matrix;
 }
 
-void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
+bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
               int64_t source_row, int64_t num_rows) {
   CHECK_GE(first_row, 0);
   CHECK_GE(num_rows, 0);
@@ -173,22 +175,34 @@ void PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
   CHECK_EQ(source.cols, matrix.cols);
   const PanelKind kind = LayoutOf(matrix.format, matrix.cols).kind;
   const int64_t first_panel = first_row / kPanelRows;
+  std::atomic<bool> finite{true};
+  const auto pack = [&](int64_t begin, int64_t end) {
+    const int64_t from_row = source_row + begin - first_row;
+    // Before they are packed, for that finds them in the cache then.
+    if (!RowsAreFinite(source, from_row, from_row + end - begin)) finite = false;
+    switch (kind) {
+      case PanelKind::kBF16:
+        if (source.format.type == ElementType::kBF16 && !source.transposed)
+          return CopyBf16Rows(matrix, begin, end, source, from_row);
+        return PackPlainRows<BFloat16>(matrix, begin, end, source, from_row);
+      case PanelKind::kF32: return PackPlainRows<float>(matrix, begin, end, source, from_row);
+      default: return PackNarrowRows(matrix, begin, end, source, from_row);
+    }
+  };
   // Cut by whole panels, which also keeps two threads off the same cache line.
   pool.ParallelFor(
       NumPanels(first_row + num_rows) - first_panel, 1,
       [&](int64_t panel_begin, int64_t panel_end) {
         const int64_t begin = std::max(first_row, (first_panel + panel_begin) * kPanelRows);
         const int64_t end = std::min(first_row + num_rows, (first_panel + panel_end) * kPanelRows);
-        const int64_t from_row = source_row + begin - first_row;
-        switch (kind) {
-          case PanelKind::kBF16:
-            if (source.format.type == ElementType::kBF16 && !source.transposed)
-              return CopyBf16Rows(matrix, begin, end, source, from_row);
-            return PackPlainRows<BFloat16>(matrix, begin, end, source, from_row);
-          case PanelKind::kF32: return PackPlainRows<float>(matrix, begin, end, source, from_row);
-          default: return PackNarrowRows(matrix, begin, end, source, from_row);
+        // Of a transposed matrix all rows of an input lie together.
+        if (source.transposed) return pack(begin, end);
+        for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+          const int64_t row = (first_panel + panel) * kPanelRows;
+          pack(std::max(begin, row), std::min(end, row + kPanelRows));
         }
       });
+  return finite;
 }
 
 void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out) {

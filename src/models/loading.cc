@@ -140,7 +140,7 @@ Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem
     ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
     RETURN_IF_ERROR(CheckParameters(parameters, checkpoint, *config.scheme, spec.tied_head));
     RETURN_IF_ERROR(LoadParameters(pool, parameters, checkpoint, *config.scheme,
-                                   options.compute_type, progress));
+                                   options.compute_type, progress, options.allow_nonfinite));
   }
   RETURN_IF_ERROR(CheckExperts(weights));
   if (options.kv_type == ElementType::kF8E4M3) LogKvScales(weights);

@@ -95,12 +95,13 @@ class Copy {
     return folder_.path();
   }
   // The error of loading it.
-  std::string Failure() {
+  std::string Failure(bool allow_nonfinite = false) {
     const auto config = LoadModelConfig(Write());
     if (!config) return config.error().message;
     ThreadPool pool(1);
-    const auto model = LoadModel(pool, folder_.path(), *config,
-                                 SmallOptions(ElementType::kBF16, ElementType::kBF16));
+    ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
+    options.allow_nonfinite = allow_nonfinite;
+    const auto model = LoadModel(pool, folder_.path(), *config, options);
     return model ? "loaded" : model.error().message;
   }
 
@@ -207,16 +208,70 @@ TEST(LoadingTest, ManyTensorsOfNothingAreCounted) {
   EXPECT_LT(work_of(50'000) / few, 40);
 }
 
-// It would leave an expert out and show nowhere else.
-TEST(LoadingTest, ARouterThatIsNotFiniteIsNamed) {
-  for (const uint16_t bits : {0x7FC0, 0x7F80, 0xFF80}) {
-    Copy copy("qwen3-moe-llmc-nvfp4");
-    TestTensor& router = copy.tensor("model.layers.0.mlp.gate.weight");
-    ASSERT_EQ(router.dtype, "BF16");
-    std::memcpy(router.data.data() + 10, &bits, 2);
-    EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.layers.0.mlp.gate.weight'"),
-                                      HasSubstr("at element 5, expected finite numbers")));
+// A router with such a number leaves an expert out, which shows nowhere else.
+TEST(LoadingTest, NumbersThatAreNotFiniteAreRefusedByName) {
+  struct Case {
+    const char* checkpoint;
+    const char* tensor;
+    const char* dtype;
+    std::vector<std::string> bits;  // little-endian
+    const char* place;
+  };
+  const std::vector<Case> cases = {
+      {"qwen3-moe-llmc-nvfp4",
+       "model.layers.0.mlp.gate.weight",
+       "BF16",
+       {"\xC0\x7F", "\x80\x7F", "\x80\xFF"},
+       "row 0, column 5"},
+      {"qwen3-bf16", "model.embed_tokens.weight", "BF16", {"\xFF\x7F"}, "row 0, column 5"},
+      {"qwen3-bf16",
+       "model.layers.1.mlp.down_proj.weight",
+       "F16",
+       {{"\x00\x7C", 2}, {"\x00\xFC", 2}, {"\x01\x7E", 2}},
+       "row 0, column 5"},
+      {"qwen3-bf16",
+       "model.layers.1.self_attn.v_proj.weight",
+       "F32",
+       {{"\x00\x00\x80\x7F", 4}, {"\x01\x00\xC0\xFF", 4}},
+       "row 0, column 5"},
+      {"qwen3-bf16", "model.norm.weight", "BF16", {"\x80\x7F"}, "element 5"},
+      {"qwen3-llmc-fp8-block",
+       "model.layers.0.self_attn.k_proj.weight",
+       "F8_E4M3",
+       {"\x7F", "\xFF"},
+       "row 0, column 5"},
+  };
+  for (const Case& wrong : cases) {
+    for (const std::string& bits : wrong.bits) {
+      Copy copy(wrong.checkpoint);
+      TestTensor& tensor = copy.tensor(wrong.tensor);
+      if (tensor.dtype != wrong.dtype) {
+        tensor.data =
+            ConvertData(tensor.data, bits.size() == 4 ? ElementType::kF32 : ElementType::kF16);
+        tensor.dtype = wrong.dtype;
+      }
+      ASSERT_EQ(tensor.dtype, wrong.dtype);
+      std::memcpy(tensor.data.data() + 5 * bits.size(), bits.data(), bits.size());
+      EXPECT_THAT(copy.Failure(),
+                  AllOf(HasSubstr(fmt::format("'{}'", wrong.tensor)),
+                        HasSubstr(fmt::format(" at {}, expected finite numbers", wrong.place))));
+      EXPECT_EQ(copy.Failure(/*allow_nonfinite=*/true), "loaded") << wrong.tensor;
+    }
   }
+}
+
+// Parts of unlike formats are decoded before they are packed.
+TEST(LoadingTest, NumbersThatAreNotFiniteAreFoundInDecodedParts) {
+  Copy copy("qwen3-llmc-fp8-block");
+  TestTensor& codes = copy.tensor("model.layers.0.self_attn.q_proj.weight");
+  TestTensor& plain = copy.tensor("model.layers.0.self_attn.k_proj.weight");
+  ASSERT_EQ(codes.dtype, "F8_E4M3");
+  plain.dtype = "BF16";
+  plain.data = std::string(2 * plain.data.size(), '\0');
+  copy.Remove("model.layers.0.self_attn.k_proj.weight_scale");
+  EXPECT_EQ(copy.Failure(), "loaded");
+  copy.tensor("model.layers.0.self_attn.q_proj.weight").data[200] = '\x7F';
+  EXPECT_THAT(copy.Failure(), HasSubstr("'model.layers.0.self_attn.q_proj.weight'"));
 }
 
 TEST(LoadingTest, QNormsDoNotFitLlama) {

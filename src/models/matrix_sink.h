@@ -17,6 +17,9 @@ class MatrixSink {
  public:
   // Told how many more bytes of the checkpoint were read or made up.
   using Done = std::function<void(int64_t bytes)>;
+  // Told of rows [begin, end) of a part whose numbers are not all finite, while its pages are
+  // there. An error ends the loading.
+  using NotFinite = std::function<Status(int64_t begin, int64_t end)>;
 
   virtual ~MatrixSink() = default;
 
@@ -26,7 +29,7 @@ class MatrixSink {
   // Rows [first_row, first_row + part.matrix.rows) of it, from the mapped file, whose pages are
   // given back. Where `decodes`, the part's values are taken instead of its codes.
   virtual Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row,
-                           const Done& done) = 0;
+                           const Done& done, const NotFinite& not_finite) = 0;
   // Rows [first_row, first_row + rows) of it, the random tensor of this seed (dummy_rows.h).
   virtual Status AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
                            const Done& done) = 0;

@@ -30,6 +30,8 @@ struct ModelOptions {
   ActivationRounding activation_format = ActivationRounding::kAuto;
   // On a device: a row's result does not depend on the rest of the step. On the CPU it never does.
   bool batch_invariant = false;
+  // Weights that are NaN or infinite are loaded, with a warning.
+  bool allow_nonfinite = false;
   // On a device: the file that keeps which kernels of the vendor's library were measured to be the
   // fastest, from one start to the next. Empty: they are measured at every start.
   std::filesystem::path linear_tactics;

@@ -31,7 +31,7 @@ Status PackingSink::Begin(const MatrixParameter& matrix, const DataFormat& forma
 }
 
 Status PackingSink::AddStored(const StoredLinear& part, bool decodes, int64_t first_row,
-                              const Done& done) {
+                              const Done& done, const NotFinite& not_finite) {
   const StoredMatrix& source = part.matrix;
   const StoredTensor& tensor = *part.tensors.front();
   const auto begin = static_cast<uint64_t>(source.data - tensor.bytes().data());
@@ -40,17 +40,20 @@ Status PackingSink::AddStored(const StoredLinear& part, bool decodes, int64_t fi
   std::vector<float> values;
   for (int64_t row = 0; row < source.rows; row += chunk_rows) {
     const int64_t rows = std::min(chunk_rows, source.rows - row);
+    bool finite = true;
     if (decodes) {
       values.resize(static_cast<size_t>(rows * source.cols));
       pool_.ParallelFor(rows, 1, [&](int64_t from, int64_t to) {
         for (int64_t i = from; i < to; ++i)
           DecodeStoredRow(source, row + i, values.data() + i * source.cols);
       });
-      kernels::PackRows(pool_, *target_, first_row + row,
-                        PlainMatrix(values.data(), ElementType::kF32, rows, source.cols), 0, rows);
+      finite = kernels::PackRows(pool_, *target_, first_row + row,
+                                 PlainMatrix(values.data(), ElementType::kF32, rows, source.cols),
+                                 0, rows);
     } else {
-      kernels::PackRows(pool_, *target_, first_row + row, source, row, rows);
+      finite = kernels::PackRows(pool_, *target_, first_row + row, source, row, rows);
     }
+    if (!finite) RETURN_IF_ERROR(not_finite(row, row + rows));
     // The rows of a transposed matrix lie all over it.
     if (!source.transposed) {
       tensor.Release(begin + static_cast<uint64_t>(row * row_bytes),

@@ -12,8 +12,8 @@ class PackingSink final : public MatrixSink {
   explicit PackingSink(ThreadPool& pool) : pool_(pool) {}
 
   Status Begin(const MatrixParameter& matrix, const DataFormat& format) override;
-  Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row,
-                   const Done& done) override;
+  Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row, const Done& done,
+                   const NotFinite& not_finite) override;
   Status AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
                    const Done& done) override;
 

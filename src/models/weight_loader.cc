@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "kernels/linear.h"
 #include "models/matrix_source.h"
@@ -84,22 +85,60 @@ class ProgressMeter {
   int64_t total_ = 0;
 };
 
-// A problem with the numbers of a router, or "". One that is not finite leaves its expert out, or
-// always chooses it, and nothing shows; those of all other weights reach the logits, which every
-// step looks at.
-std::string RouterProblem(const StoredTensor& tensor) {
-  if (!IsPlainFloat(tensor.info->type)) return "";
-  const int64_t count = tensor.info->num_elements();
-  for (int64_t i = 0; i < count; ++i) {
-    const float value = StoredNumber(tensor.bytes().data(), tensor.info->type, i);
-    if (std::isfinite(value)) continue;
-    return fmt::format(
-        "tensor '{}' in {} has {} at element {}, expected finite numbers; download "
-        "it again",
-        tensor.info->name, tensor.file->path().filename().string(), value, i);
+// What is done about tensors that hold NaN or infinities: they reach every answer, or, in a router,
+// none that would show it.
+class NotFiniteTensors {
+ public:
+  NotFiniteTensors(const Checkpoint& checkpoint, bool allowed)
+      : checkpoint_(checkpoint), allowed_(allowed) {}
+
+  // Of rows [begin, end) of a part, one at least has such a number.
+  Status Add(const StoredLinear& part, int64_t begin, int64_t end) {
+    if (allowed_) return Count(*part.tensors.front());
+    std::vector<float> values(static_cast<size_t>(part.matrix.cols));
+    for (int64_t row = begin; row < end; ++row) {
+      DecodeStoredRow(part.matrix, row, values.data());
+      for (size_t k = 0; k < values.size(); ++k) {
+        if (!std::isfinite(values[k]))
+          return Refuse(*part.tensors.front(), values[k], fmt::format("row {}, column {}", row, k));
+      }
+    }
+    CHECK(false, "all numbers of '{}' are finite", part.tensors.front()->info->name);
   }
-  return "";
-}
+
+  // Element `index` of a vector is such a number.
+  Status Add(const StoredTensor& vector, float value, int64_t index) {
+    return allowed_ ? Count(vector) : Refuse(vector, value, fmt::format("element {}", index));
+  }
+
+  void LogAllowed() const {
+    if (names_.empty()) return;
+    LOG_WARNING("model",
+                "{} tensors hold numbers that are not finite (the first is {}); they are loaded "
+                "because of --allow-nonfinite, and answers may fail or be nonsense",
+                names_.size(), first_);
+  }
+
+ private:
+  Status Refuse(const StoredTensor& tensor, float value, const std::string& place) const {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: tensor '{}' in {} has {} at {}, expected finite numbers; download "
+                            "it again, or load it all the same with --allow-nonfinite",
+                            checkpoint_.folder().string(), tensor.info->name,
+                            tensor.file->path().filename().string(), value, place),
+                tensor.info->name);
+  }
+  Status Count(const StoredTensor& tensor) {
+    if (names_.empty()) first_ = tensor.info->name;
+    names_.insert(tensor.info->name);
+    return {};
+  }
+
+  const Checkpoint& checkpoint_;
+  const bool allowed_;
+  std::set<std::string_view> names_;  // of the checkpoint's
+  std::string first_;
+};
 
 // A problem with a vector's tensor, or "".
 std::string VectorProblem(const Checkpoint& checkpoint, const ParameterPart& part) {
@@ -145,8 +184,7 @@ class Inspection {
       Add(error.message, error.param);
       return;
     }
-    for (size_t i = 0; i < source->parts.size(); ++i) {
-      const StoredLinear& part = source->parts[i];
+    for (const StoredLinear& part : source->parts) {
       Use(part.tensors);
       ++modules_of_type_[part.matrix.format.type];
       if (part.surprise != nullptr) {
@@ -155,10 +193,6 @@ class Inspection {
       }
       if (const Status status = CheckScales(part); !status)
         Add(status.error().message, status.error().param);
-      if (matrix.plain_on_device && matrix.parts[i].name + ".weight" != kEmbedding) {
-        const std::string problem = RouterProblem(*part.tensors.front());
-        if (!problem.empty()) Add(problem, part.tensors.front()->info->name);
-      }
     }
     if (source->decodes) mixed_.push_back(matrix.parts.front().name);
   }
@@ -280,7 +314,7 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
 
 Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
-                      const LoadProgress& progress) {
+                      const LoadProgress& progress, bool allow_nonfinite) {
   int64_t total = 0;
   for (const MatrixParameter& matrix : list.matrices) {
     ASSIGN_OR_RETURN(const MatrixSource source,
@@ -292,6 +326,7 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
       total += static_cast<int64_t>(checkpoint.Find(part.name)->info->size_bytes);
   }
   ProgressMeter meter(progress, total);
+  NotFiniteTensors not_finite(checkpoint, allow_nonfinite);
   for (const MatrixParameter& matrix : list.matrices) {
     ASSIGN_OR_RETURN(const MatrixSource source,
                      FindMatrix(matrix, checkpoint, scheme, compute_type));
@@ -299,8 +334,9 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
     if (matrix.inputs != nullptr) *matrix.inputs = source.inputs;
     int64_t first_row = 0;
     for (const StoredLinear& part : source.parts) {
-      RETURN_IF_ERROR(sink.AddStored(part, source.decodes, first_row,
-                                     [&meter](int64_t bytes) { meter.Add(bytes); }));
+      RETURN_IF_ERROR(sink.AddStored(
+          part, source.decodes, first_row, [&meter](int64_t bytes) { meter.Add(bytes); },
+          [&](int64_t begin, int64_t end) { return not_finite.Add(part, begin, end); }));
       first_row += part.matrix.rows;
     }
   }
@@ -310,8 +346,9 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
     for (const ParameterPart& part : vector.parts) {
       const StoredTensor& tensor = *checkpoint.Find(part.name);
       for (int64_t i = 0; i < part.rows; ++i) {
-        vector.target->push_back(StoredNumber(tensor.bytes().data(), tensor.info->type, i) +
-                                 vector.offset);
+        const float value = StoredNumber(tensor.bytes().data(), tensor.info->type, i);
+        if (!std::isfinite(value)) RETURN_IF_ERROR(not_finite.Add(tensor, value, i));
+        vector.target->push_back(value + vector.offset);
       }
       meter.Add(static_cast<int64_t>(tensor.info->size_bytes));
     }
@@ -320,14 +357,15 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
     ASSIGN_OR_RETURN(*parameter.target, scheme.FindKvScales(checkpoint, parameter.attention));
     parameter.target->tensors.clear();  // The checkpoint is closed after loading.
   }
+  not_finite.LogAllowed();
   return {};
 }
 
 Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
-                      const LoadProgress& progress) {
+                      const LoadProgress& progress, bool allow_nonfinite) {
   PackingSink sink(pool);
-  return LoadParameters(sink, list, checkpoint, scheme, compute_type, progress);
+  return LoadParameters(sink, list, checkpoint, scheme, compute_type, progress, allow_nonfinite);
 }
 
 void LogKvScales(const DecoderWeights& weights) {

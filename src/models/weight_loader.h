@@ -37,15 +37,16 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint);
 
 // Reads every parameter straight from the mapped files, matrices into the sink, vectors into their
-// targets. REQUIRES: CheckParameters succeeded.
+// targets. A number that is NaN or infinite is an error that names the tensor, or a warning where
+// `allow_nonfinite`. REQUIRES: CheckParameters succeeded.
 Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
-                      const LoadProgress& progress);
+                      const LoadProgress& progress, bool allow_nonfinite = false);
 
 // The same with matrices packed into their targets, in parallel.
 Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
-                      const LoadProgress& progress);
+                      const LoadProgress& progress, bool allow_nonfinite = false);
 
 // Fills the parameters with random numbers of a size that keeps activations finite (norms with 1),
 // in the formats that the configuration plans. The values depend on the seed and the modules' names

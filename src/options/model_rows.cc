@@ -31,6 +31,9 @@ void AddModelRows(std::vector<Option>& table) {
               {.words = "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor",
                .effect = Effect::kRefused,
                .reason = "checkpoints are read from safetensors files; convert it"});
+  rows.Flag("allow-nonfinite",
+            "Load weights although some are NaN or infinite, with a warning; otherwise they are "
+            "refused by the tensor's name. Scales must be finite in any case.");
   rows.Choice("dtype", "auto", "auto|bfloat16|float32|float|half|float16",
               "Data type of activations and matrix products: auto is bfloat16; float32 is for "
               "verification; half and float16 run as bfloat16.");

@@ -224,12 +224,15 @@ void LogUnroundedInputs(const ModelOptions& options, const DecoderWeights& loade
 // Fills `list`'s parameters in `memory`, and in `layout` what is known of them then.
 Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const ParameterList& list,
             DeviceWeightLayout& layout, std::byte* memory, const Checkpoint* checkpoint,
-            const QuantizationScheme& scheme, uint64_t dummy_seed, const LoadProgress& progress) {
+            const QuantizationScheme& scheme, const ModelOptions& options,
+            const LoadProgress& progress) {
   DeviceSink sink(parts, layout, memory);
   if (checkpoint == nullptr) {
-    RETURN_IF_ERROR(FillDummyParameters(sink, list, dummy_seed, scheme, kComputeType, progress));
+    RETURN_IF_ERROR(
+        FillDummyParameters(sink, list, options.dummy_seed, scheme, kComputeType, progress));
   } else {
-    RETURN_IF_ERROR(LoadParameters(sink, list, *checkpoint, scheme, kComputeType, progress));
+    RETURN_IF_ERROR(LoadParameters(sink, list, *checkpoint, scheme, kComputeType, progress,
+                                   options.allow_nonfinite));
   }
   for (size_t i = 0; i < list.vectors.size(); ++i)
     RETURN_IF_ERROR(sink.Put(layout.vector(i), *list.vectors[i].target));
@@ -297,8 +300,7 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
   {
     ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(device));
     RETURN_IF_ERROR(Fill({uploader, threads, kernels, *stream}, spec, list, layout, memory,
-                         checkpoint ? &*checkpoint : nullptr, scheme, options.dummy_seed,
-                         progress));
+                         checkpoint ? &*checkpoint : nullptr, scheme, options, progress));
   }
   if (options.kv_type == ElementType::kF8E4M3) LogKvScales(loaded);
   DeviceDecoderWeights weights =

@@ -1,6 +1,7 @@
 #include "models/device/device_sink.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 
@@ -9,6 +10,7 @@
 #include "kernels/cuda/nvf4_scales.h"
 #include "models/dummy_rows.h"
 #include "tensor/bfloat16.h"
+#include "tensor/finite.h"
 #include "tensor/stored_matrix.h"
 #include "tensor/stored_number.h"
 
@@ -79,8 +81,9 @@ Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*form
 }
 
 Status DeviceSink::AddStored(const StoredLinear& part, bool /*decodes*/, int64_t first_row,
-                             const Done& done) {
+                             const Done& done, const NotFinite& not_finite) {
   const StoredMatrix& source = part.matrix;
+  RETURN_IF_ERROR(CheckNumbers(source, not_finite));
   const bool plain = IsUnscaled(place_->format);
   const int64_t row_bytes = place_->row_bytes();
   if (plain && source.format.type != ElementType::kBF16) {
@@ -111,6 +114,14 @@ Status DeviceSink::AddStored(const StoredLinear& part, bool /*decodes*/, int64_t
                  static_cast<uint64_t>(ScaleBytes(source)));
   done(ScaleBytes(source));
   return {};
+}
+
+Status DeviceSink::CheckNumbers(const StoredMatrix& source, const NotFinite& not_finite) {
+  std::atomic<bool> finite{true};
+  parts_.threads.ParallelFor(source.rows, kTransposedRows, [&](int64_t begin, int64_t end) {
+    if (!RowsAreFinite(source, begin, end)) finite = false;
+  });
+  return finite ? Status() : not_finite(0, source.rows);
 }
 
 // The bytes as they are.

@@ -29,8 +29,8 @@ class DeviceSink final : public MatrixSink {
       : parts_(parts), layout_(layout), memory_(memory) {}
 
   Status Begin(const MatrixParameter& matrix, const DataFormat& format) override;
-  Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row,
-                   const Done& done) override;
+  Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row, const Done& done,
+                   const NotFinite& not_finite) override;
   Status AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
                    const Done& done) override;
 
@@ -45,6 +45,7 @@ class DeviceSink final : public MatrixSink {
   // Writes rows [begin, end) of a part, one behind the other.
   using FillRows = std::function<void(int64_t begin, int64_t end, std::byte* out)>;
 
+  Status CheckNumbers(const StoredMatrix& source, const NotFinite& not_finite);
   Status PutStoredRows(const StoredLinear& part, int64_t first_row, const Done& done);
   Status PutMadeRows(const StoredMatrix& source, int64_t first_row, const FillRows& fill,
                      const Done& done);

@@ -1,0 +1,54 @@
+#include "tensor/finite.h"
+
+#include <cstring>
+
+namespace sluice {
+namespace {
+
+// Lanes of 64 bits, of which `kMask` takes the bits that are all set in a number that is not
+// finite; then, and only then, adding `kStep` reaches the lane's highest bit, which is clear
+// before.
+template <uint64_t kMask, uint64_t kStep>
+bool Scan(const std::byte* data, int64_t bytes) {
+  constexpr int64_t kWords = 8, kBytes = kWords * 8;
+  uint64_t found = 0, words[kWords];
+  int64_t at = 0;
+  for (; at + kBytes <= bytes; at += kBytes) {
+    std::memcpy(words, data + at, kBytes);
+    for (const uint64_t word : words) found |= (word & kMask) + kStep;
+  }
+  for (uint64_t& word : words) word = 0;
+  if (at < bytes) std::memcpy(words, data + at, static_cast<size_t>(bytes - at));
+  for (const uint64_t word : words) found |= (word & kMask) + kStep;
+  constexpr uint64_t kHighest = ~kMask & (kMask + kStep);
+  return (found & kHighest) == 0;
+}
+
+}  // namespace
+
+bool AllFinite(const std::byte* data, ElementType type, int64_t count) {
+  switch (type) {
+    case ElementType::kF32: return Scan<0x7F8000007F800000, 0x0080000000800000>(data, count * 4);
+    case ElementType::kBF16: return Scan<0x7F807F807F807F80, 0x0080008000800080>(data, count * 2);
+    case ElementType::kF16: return Scan<0x7C007C007C007C00, 0x0400040004000400>(data, count * 2);
+    case ElementType::kF8E4M3: return Scan<0x7F7F7F7F7F7F7F7F, 0x0101010101010101>(data, count);
+    case ElementType::kF8E5M2: return Scan<0x7C7C7C7C7C7C7C7C, 0x0404040404040404>(data, count);
+    default: return true;
+  }
+}
+
+bool RowsAreFinite(const StoredMatrix& matrix, int64_t begin, int64_t end) {
+  const ElementType type = matrix.format.type;
+  // Two of the only type of half a byte, which is always finite, share one.
+  const int64_t bytes = type == ElementType::kF4E2M1 ? 0 : BitsPerElement(type) / 8;
+  if (!matrix.transposed)
+    return AllFinite(matrix.data + begin * matrix.cols * bytes, type, (end - begin) * matrix.cols);
+  if (bytes == 0) return true;
+  for (int64_t k = 0; k < matrix.cols; ++k) {
+    if (!AllFinite(matrix.data + (k * matrix.rows + begin) * bytes, type, end - begin))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace sluice
