@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/model_file.h"
 
 namespace sluice {
 
@@ -45,8 +46,8 @@ Status AddMember(const json::Value& member, const std::string& file, Sources& so
 
 // Nothing if there is no such file; what is there and cannot be read is an error, since the next
 // source might hold another template.
-Result<std::optional<std::string>> ReadOptional(const fs::path& path) {
-  auto text = ReadFile(path, kMaxFileBytes);
+Result<std::optional<std::string>> ReadOptional(const fs::path& folder, const char* name) {
+  auto text = ReadModelFile(folder, name, kMaxFileBytes);
   if (text) return *std::move(text);
   if (text.error().code == ErrorCode::kNotFound) return std::nullopt;
   return tl::unexpected<Error>(std::move(text).error());
@@ -54,17 +55,18 @@ Result<std::optional<std::string>> ReadOptional(const fs::path& path) {
 
 Result<Sources> ReadFolder(const fs::path& folder) {
   Sources sources;
-  ASSIGN_OR_RETURN(auto own, ReadOptional(folder / "chat_template.jinja"));
+  ASSIGN_OR_RETURN(auto own, ReadOptional(folder, "chat_template.jinja"));
   if (own) sources.emplace_back("default", *std::move(own));
   std::error_code error;
   std::vector<fs::path> others;
   for (fs::directory_iterator it(folder / "additional_chat_templates", error), end;
        !error && it != end; it.increment(error)) {
-    if (it->path().extension() == ".jinja") others.push_back(it->path());
+    if (it->path().extension() == ".jinja")
+      others.push_back(it->path().parent_path().filename() / it->path().filename());
   }
   std::sort(others.begin(), others.end());
   for (const fs::path& path : others) {
-    ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxFileBytes));
+    ASSIGN_OR_RETURN(std::string text, ReadModelFile(folder, path, kMaxFileBytes));
     sources.emplace_back(path.stem().string(), std::move(text));
   }
   return sources;
@@ -100,7 +102,7 @@ Result<ModelTemplates> ModelTemplates::Load(const fs::path& model_folder,
   }
   if (sources.empty()) {
     const fs::path path = model_folder / "chat_template.json";
-    ASSIGN_OR_RETURN(const auto text, ReadOptional(path));
+    ASSIGN_OR_RETURN(const auto text, ReadOptional(model_folder, "chat_template.json"));
     if (text) {
       auto parsed = json::Parse(*text);
       if (!parsed) return tl::unexpected<Error>(std::move(parsed).error().In(path.string()));

@@ -67,6 +67,24 @@ TEST_F(ModelTemplatesTest, AFileThatCannotBeReadIsNotPassedOver) {
   }
 }
 
+TEST_F(ModelTemplatesTest, ATemplateThatLinksOutOfTheFolderIsRefused) {
+  const fs::path secret = fs::path(testing::TempDir()) / "templates-secret";
+  std::ofstream(secret) << "secret";
+  fs::create_directories(folder_ / "additional_chat_templates");
+  for (const char* name :
+       {"chat_template.json", "chat_template.jinja", "additional_chat_templates/tool_use.jinja"}) {
+    fs::create_symlink(secret, folder_ / name);
+    const auto templates = ModelTemplates::Load(folder_, {}, "");
+    ASSERT_FALSE(templates) << name;
+    EXPECT_NE(templates.error().message.find(std::string(name) + " links to "), std::string::npos)
+        << templates.error().message;
+    fs::remove(folder_ / name);
+  }
+  EXPECT_EQ(Text(ModelTemplates::Load(folder_, {}, secret.string())->Select(false)), "secret")
+      << "who starts the server may name any file";
+  fs::remove(secret);
+}
+
 TEST_F(ModelTemplatesTest, NamedTemplates) {
   const json::Value config =
       json::Parse(

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "base/model_file.h"
 #include "chat/chat_prompt.h"
 #include "chat/model_templates.h"
 #include "chat/render_tool.h"
@@ -16,12 +17,12 @@ namespace {
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
 // A JSON file of a model folder, or null where there is none.
-Result<json::Value> ReadOptionalJson(const std::filesystem::path& file) {
-  const auto text = ReadFile(file, kMaxConfigBytes);
+Result<json::Value> ReadOptionalJson(const std::filesystem::path& folder, const char* name) {
+  const auto text = ReadModelFile(folder, name, kMaxConfigBytes);
   if (!text && text.error().code == ErrorCode::kNotFound) return json::Value();
   if (!text) return tl::unexpected<Error>(text.error());
   auto value = json::Parse(*text);
-  if (!value) return tl::unexpected<Error>(std::move(value).error().In(file.string()));
+  if (!value) return tl::unexpected<Error>(std::move(value).error().In((folder / name).string()));
   return value;
 }
 
@@ -46,9 +47,9 @@ Result<int> RunRenderCommand(const options::Settings& settings) {
   }
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
   ASSIGN_OR_RETURN(const json::Value config,
-                   ReadOptionalJson(model.folder / "tokenizer_config.json"));
+                   ReadOptionalJson(model.folder, "tokenizer_config.json"));
   ASSIGN_OR_RETURN(const json::Value special,
-                   ReadOptionalJson(model.folder / "special_tokens_map.json"));
+                   ReadOptionalJson(model.folder, "special_tokens_map.json"));
   ASSIGN_OR_RETURN(const ModelTemplates templates, ModelTemplates::Load(model.folder, config, ""));
   const ChatTemplate* chat_template = templates.Select(/*has_tools=*/false);
   if (chat_template == nullptr) {

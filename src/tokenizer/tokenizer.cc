@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "base/file.h"
+#include "base/model_file.h"
 #include "tokenizer/pipeline.h"
 
 namespace sluice {
@@ -16,8 +16,9 @@ namespace {
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
 // An optional JSON object beside the tokenizer: empty if there is no such file.
-Result<json::Value> ReadObject(const std::filesystem::path& path) {
-  const auto text = ReadFile(path, kMaxConfigBytes);
+Result<json::Value> ReadObject(const std::filesystem::path& folder, const char* name) {
+  const std::filesystem::path path = folder / name;
+  const auto text = ReadModelFile(folder, name, kMaxConfigBytes);
   if (!text && text.error().code == ErrorCode::kNotFound) return json::Value(json::Value::Object{});
   if (!text) return tl::unexpected<Error>(text.error());
   auto value = json::Parse(*text);
@@ -71,13 +72,13 @@ Tokenizer::Tokenizer() = default;
 Tokenizer::~Tokenizer() = default;
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::filesystem::path& model_folder) {
-  const std::filesystem::path path = model_folder / "tokenizer.json";
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
   const auto load = [&]() -> Status {
-    ASSIGN_OR_RETURN(tokenizer->config_, ReadObject(model_folder / "tokenizer_config.json"));
+    ASSIGN_OR_RETURN(tokenizer->config_, ReadObject(model_folder, "tokenizer_config.json"));
     ASSIGN_OR_RETURN(tokenizer->special_tokens_map_,
-                     ReadObject(model_folder / "special_tokens_map.json"));
-    ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTokenizerJsonBytes));
+                     ReadObject(model_folder, "special_tokens_map.json"));
+    ASSIGN_OR_RETURN(const std::string text,
+                     ReadModelFile(model_folder, "tokenizer.json", kMaxTokenizerJsonBytes));
     ASSIGN_OR_RETURN(TokenizerJson parts, ReadTokenizerJson(text));
     ASSIGN_OR_RETURN(std::vector<AddedToken> late, LateTokens(tokenizer->config_, parts));
     auto pipeline = Pipeline::Create(std::move(parts), std::move(late));

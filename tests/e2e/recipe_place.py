@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,6 +98,7 @@ class Place:
         repo = self.folder / "hf" / "hub" / ("models--" + name.replace("/", "--"))
         (repo / "refs").mkdir(parents=True)
         (repo / "snapshots").mkdir()
+        (repo / "blobs").mkdir()
         (repo / "refs" / "main").write_text(COMMIT)
         snapshot = repo / "snapshots" / COMMIT
         snapshot.mkdir()
@@ -105,7 +107,8 @@ class Place:
         for folder in folders:
             for path in folder.iterdir():
                 if folder == checkpoint or path.name.startswith(("tokenizer", "chat_template", "special_tokens")):
-                    (snapshot / path.name).symlink_to(path)
+                    shutil.copyfile(path, repo / "blobs" / path.name)
+                    (snapshot / path.name).symlink_to("../../blobs/" + path.name)
 
     def stand_in(self, name, script):
         path = self.bin / name
