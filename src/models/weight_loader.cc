@@ -104,6 +104,7 @@ class NotFiniteTensors {
       }
     }
     CHECK(false, "all numbers of '{}' are finite", part.tensors.front()->info->name);
+    return {};
   }
 
   // Element `index` of a vector is such a number.

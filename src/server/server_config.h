@@ -16,8 +16,8 @@ struct ServerConfig {
   ApiDialect dialect = ApiDialect::kSluice;
   std::string host = "0.0.0.0";
   uint16_t port = 8000;               // 0: any free port, see Server::port()
+  bool protect_all = false;           // open routes need a key too, but for /health
   std::vector<std::string> api_keys;  // empty: no authentication
-  bool protect_all = false;           // with api_keys: open routes need a key too, but for health
   // Answers have the first; empty: the model argument.
   std::vector<std::string> served_model_names;
   std::string model_argument;  // as the user gave it ("root" in /v1/models)

@@ -545,6 +545,17 @@ TEST_F(ServerTest, TokenizeAndDetokenize) {
   EXPECT_THAT(Ask("POST", "/tokenize", "{}").body, HasSubstr(R"("param":"body.prompt")"));
   EXPECT_EQ(Ask("POST", "/detokenize", R"({"tokens":[506,"510",65]})").body,
             R"({"prompt":"<|begin_of_text|><|eot_id|>b"})");
+  // Words that vLLM takes for booleans, and booleans that it takes for integers, are taken.
+  EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"a","return_token_strs":"no"})").body,
+            R"({"count":2,"max_model_len":512,"tokens":[506,64],"token_strs":null})");
+  EXPECT_EQ(Ask("POST", "/detokenize", R"({"tokens":[true]})").body,
+            Ask("POST", "/detokenize", R"({"tokens":[1]})").body);
+  for (const char* bad : {R"("x")", R"("")", R"("2")", "2", "-1", "0.5", "[]", "{}"}) {
+    const Answer answer =
+        Ask("POST", "/tokenize", R"({"prompt":"a","return_token_strs":)" + std::string(bad) + "}");
+    EXPECT_EQ(answer.status, 400) << bad;
+    EXPECT_THAT(answer.body, HasSubstr(R"("param":"body.return_token_strs")")) << bad;
+  }
   for (const char* bad :
        {R"({"tokens":[-1]})", R"({"tokens":"a"})", R"({"tokens":[1099511627776]})", "{}"}) {
     EXPECT_EQ(Ask("POST", "/detokenize", bad).status, 400) << bad;

@@ -175,7 +175,7 @@ def test_a07_v66_secrets_are_told_to_nobody(tmp_path):
     for text in outputs:
         for secret in (CANARY, "hf_canary", "canary-of-the-environment"):
             assert secret not in text
-        assert KEY not in text.replace("?api_key=" + KEY, "")
+        assert KEY not in text
 
 
 def test_a01_v60_paths_around_the_key():

@@ -162,11 +162,12 @@ def streaming(server, **fields):
         yield client
 
 
-def test_f05_drain():
-    """SIGTERM: the running answer is finished, new work is refused, exit 0."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_f05_drain(number):
+    """The running answer is finished, new work is refused, exit 0."""
     with serving(ABACUS, "--max-model-len", 4096, "--shutdown-timeout", PATIENCE_S) as server:
         with streaming(server, max_tokens=1500, stream_options={"include_usage": True}) as client:
-            server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(number)
             wait_until(lambda: "draining: new requests are refused" in server.log(), server.log)
             try:
                 status, _ = server.get("/health")

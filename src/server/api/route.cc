@@ -128,18 +128,34 @@ std::string NotFoundDetail(std::string_view path, const ServerConfig& config) {
 
 Route OnIoThread(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
                  std::string_view summary, std::string_view response) {
-  return {path, std::move(methods), gate, summary, "", response, handler};
+  return {.path = path,
+          .methods = std::move(methods),
+          .gate = gate,
+          .summary = summary,
+          .request = "",
+          .response = response,
+          .on_io_thread = handler};
 }
 
 Route OnWorker(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
                std::string_view summary, std::string_view response) {
-  return {path, std::move(methods), gate, summary, "", response, nullptr, handler};
+  return {.path = path,
+          .methods = std::move(methods),
+          .gate = gate,
+          .summary = summary,
+          .request = "",
+          .response = response,
+          .on_worker = handler};
 }
 
 Route WithBody(std::string_view path, BodyHandler* handler, std::string_view summary,
                std::string_view request, std::string_view response) {
-  return {path,    {"POST"}, RouteGate::kAlways, summary, request, response, nullptr,
-          nullptr, handler};
+  return {.path = path,
+          .methods = {"POST"},
+          .summary = summary,
+          .request = request,
+          .response = response,
+          .with_body = handler};
 }
 
 Route WithAccess(RouteAccess access, Route route) {

@@ -55,6 +55,7 @@ struct Route {
   std::string_view path;
   std::vector<std::string_view> methods;
   RouteGate gate = RouteGate::kAlways;
+  RouteAccess access = RouteAccess::kKey;
   std::string_view summary;   // one line; empty: not described in /openapi.json
   std::string_view request;   // the schema of the body; empty: no body
   std::string_view response;  // the schema of the answer; "text" or "html"; empty: any JSON
@@ -62,7 +63,6 @@ struct Route {
   Handler* on_io_thread = nullptr;
   Handler* on_worker = nullptr;
   BodyHandler* with_body = nullptr;
-  RouteAccess access = RouteAccess::kKey;
 };
 
 using Methods = std::vector<std::string_view>;
