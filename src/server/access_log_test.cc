@@ -75,7 +75,7 @@ TEST(AccessLogTest, ShowsNoKeys) {
   ServerConfig config;
   config.api_keys = {"sk-bead-0001"};
   const std::string target = "/" + std::string(2040, 'a') + "sk-bead-0001";
-  for (const std::string_view path : {"/v1/models?api_key=sk-bead-0001", target}) {
+  for (const std::string& path : {std::string("/v1/models?api_key=sk-bead-0001"), target}) {
     EXPECT_THAT(AccessLog(config).Line(Record(path)), testing::Not(testing::HasSubstr("sk-b")));
   }
   EXPECT_EQ(AccessLog(config).Line(Record("/v1/models?api_key=sk-bead-0001", 401)),
