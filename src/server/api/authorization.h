@@ -1,7 +1,9 @@
 // API keys.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/api/route.h"
 #include "server/http/http_types.h"
