@@ -609,7 +609,7 @@ TEST_F(HttpServerTest, WarnsOfAnOpenPortWithoutAKey) {
     config.port = 0;
     config.api_keys = std::move(keys);
     testing::internal::CaptureStderr();
-    EXPECT_TRUE(HttpServer::Listen(config, &handler_, nullptr)) << host;
+    EXPECT_TRUE(HttpServer::Listen(config, memory_, &handler_, nullptr)) << host;
     return testing::internal::GetCapturedStderr();
   };
   EXPECT_THAT(log_of("0.0.0.0", {}), HasSubstr(" WARN http whoever reaches 0.0.0.0 port "));
