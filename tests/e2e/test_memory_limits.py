@@ -7,6 +7,7 @@ import socket
 import threading
 
 import pytest
+
 from serving import ABACUS, serving, wait_until
 
 MIB = 1 << 20
