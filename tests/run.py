@@ -317,9 +317,10 @@ def robustness(tally):
     start = time.time()
     with tempfile.TemporaryDirectory() as scratch:
         reports = []
-        for program, path in unit_programs(folder, listed["gtest"]):
+        programs = {name.removesuffix("_test"): names for name, names in listed["gtest"].items()}
+        for program, path in unit_programs(folder, programs):
             reports.append(pathlib.Path(scratch) / (program + ".json"))
-            names = ":".join("%s:*/%s/*" % (name, name) for name in listed["gtest"][program])
+            names = ":".join("%s:*/%s/*" % (name, name) for name in programs[program])
             run_gtest(tally, "robustness %s" % program, path, names, kept=reports[-1])
         reports.append(pathlib.Path(scratch) / "pytest.xml")
         run_pytest(tally, "robustness", reports[-1], listed["pytest"])

@@ -1,4 +1,5 @@
 """Bytes on a connection, for requests that no client library sends."""
+import http.client
 import json
 import socket
 
@@ -35,6 +36,15 @@ def read_all(client):
     except ConnectionError:
         pass
     return b"".join(parts)
+
+
+def get(client, path):
+    """The status of one request on a connection that stays open; reads its answer to the end."""
+    client.sendall(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path.encode())
+    reply = http.client.HTTPResponse(client)
+    reply.begin()
+    reply.read()
+    return reply.status
 
 
 def send_and_read(server, data, half_close=False):

@@ -9,7 +9,17 @@ import subprocess
 
 import pytest
 
-from serving import DATA, PATIENCE_S, Server, command, end, free_port, run, serving, wait_until
+from serving import (
+    DATA,
+    PATIENCE_S,
+    Server,
+    command,
+    end,
+    free_port,
+    run,
+    serving,
+    wait_until,
+)
 
 LLAMA = DATA / "checkpoints" / "llama-bf16"
 COMMON = ("--max-model-len", 256, "--threads", 2)
@@ -35,7 +45,7 @@ GUARDED = {
 
 
 @pytest.mark.parametrize("program", ["vllm", "trtllm-serve"])
-def test_a_key_is_needed_for_what_computes_or_changes(program):
+def test_a01_a_key_is_needed_for_what_computes_or_changes(program):
     with serving(LLAMA, "--max_model_len", 256, "--api-key", KEY, program=program, env={"VLLM_SERVER_DEV_MODE": "1"}) as server:
         for path, body in GUARDED.items():
             assert server.request("POST", path, body)[0] == 401, path
@@ -65,7 +75,7 @@ def test_all_but_health_can_be_protected():
     assert refused.returncode != 0 and "--api-key" in refused.stderr
 
 
-def test_a_log_that_nobody_reads_holds_nothing_up():
+def test_f11_a_log_that_nobody_reads_holds_nothing_up():
     """Neither answers nor the end: SIGTERM's drain takes its time and no more."""
     reading, writing = os.pipe()
     port = free_port()
@@ -100,7 +110,7 @@ def copy(tmp_path):
     return folder
 
 
-def test_weights_that_are_not_finite(copy):
+def test_b09_weights_that_are_not_finite(copy):
     path = copy / "model.safetensors"
     raw = bytearray(path.read_bytes())
     size = struct.unpack("<Q", raw[:8])[0]
@@ -118,7 +128,7 @@ def test_weights_that_are_not_finite(copy):
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"])
-def test_files_that_link_out_of_the_model(copy, tmp_path, name):
+def test_v11_files_that_link_out_of_the_model(copy, tmp_path, name):
     secret = tmp_path / "secret"
     with contextlib.suppress(FileNotFoundError):
         shutil.move(copy / name, secret)
