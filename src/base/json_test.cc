@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json_count.h"
 #include "base/json_lines.h"
 
 namespace sluice::json {
@@ -20,6 +21,39 @@ TEST(Json, RoundTripsValues) {
         "18446744073709551616", "[[[]]]", "1e-05", "1e+16", "123456789012345.0"}) {
     EXPECT_EQ(RoundTrip(text), text);
   }
+}
+
+// Long strings are unescaped straight to where they stay.
+TEST(Json, RoundTripsLongStrings) {
+  const std::string body(10000, 'a');
+  for (const std::string& text :
+       {"[\"" + body + "\"]", "[\"" + body + "\\n\\\"\"  ,1]", "{\"k\":\"\\t" + body + "\"}",
+        "\"" + body + "\"", "[\"" + std::string(4093, 'b') + "\"]"}) {
+    std::string compact = text;
+    std::erase(compact, ' ');
+    EXPECT_EQ(RoundTrip(text), compact);
+  }
+  std::string escaped, plain;
+  for (int i = 0; i < 3000; ++i) escaped += "\\u0041", plain += "A";
+  EXPECT_EQ(Parse("[\"" + escaped + "\"]")->as_array()[0].as_string(), plain);
+  EXPECT_EQ(Parse("[\"" + body + "\\ud800\"]").error().code, ErrorCode::kUnsupported);
+  EXPECT_FALSE(Parse("[\"" + body));
+}
+
+TEST(Json, TheMemoryOfAParseIsKnownBefore) {
+  std::string values = "[1", members = "{\"k0\":1";
+  for (int i = 1; i < 1000; ++i) {
+    values += ",1";
+    members += ",\"k" + std::to_string(i) + "\":1";
+  }
+  values += "]";
+  members += "}";
+  const auto memory = [](const std::string& text) {
+    return ParseMemory(Measure(text), text.size());
+  };
+  EXPECT_GE(memory(values), 1000 * sizeof(Value) + values.size());
+  EXPECT_GE(memory(members), 1000 * sizeof(Value::Member) + members.size());
+  EXPECT_LE(memory("[\"" + std::string(1000000, 'x') + "\"]"), 8000000u);
 }
 
 TEST(Json, KeepsKeyOrderAndLastDuplicate) {

@@ -70,8 +70,8 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.Integer("api-server-count", "1", "Threads that read and write connections.",
                {.range = {1, 256}, .aliases = "-asc"});
   rows.Integer("renderer-num-workers", "2",
-               "Threads that render templates, tokenize and detokenize; of several, one is "
-               "reserved for bodies up to 256 KiB.",
+               "Threads that render templates, tokenize and detokenize; of several, bodies above "
+               "256 KiB use at most half.",
                {.range = {1, 256}});
 }
 

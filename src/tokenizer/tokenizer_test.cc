@@ -57,6 +57,21 @@ TEST(TokenizerTest, MergesByRank) {
   EXPECT_EQ((*tokenizer)->vocab_size(), 4);
 }
 
+TEST(TokenizerTest, EndsEarlyWhenItIsToldTo) {
+  const auto tokenizer = Tokenizer::Load(kLlamaLike);
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  const Tokenizer& t = **tokenizer;
+  std::string text;
+  for (int i = 0; i < 100000; ++i) text += "Hello ";
+  const std::vector<int32_t> all = t.Encode(text, false);
+  int asked = 0;
+  EXPECT_EQ(t.Encode(text, false, [&] { return ++asked < 0; }), all);
+  EXPECT_GE(asked, 5);
+  asked = 0;
+  EXPECT_LT(t.Encode(text, false, [&] { return ++asked == 2; }).size(), all.size() / 2);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(TokenizerTest, UnknownIdsStandForNothing) {
   const auto tokenizer = Tokenizer::Load(kLlamaLike);
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;

@@ -1,9 +1,11 @@
 #include "server/api/generation.h"
 
+#include <algorithm>
 #include <atomic>
 #include <latch>
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@ namespace sluice {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 // Leaves it to the test to tell the sink what the sequences gained.
 class SilentEngine : public FakeEngine {
@@ -74,7 +77,8 @@ class SlowClient : public ResponseWriter {
 struct Heard {
   std::vector<std::vector<int32_t>> deltas;  // tokens of each
   std::vector<int32_t> tokens;
-  size_t most_tokens = 1'000'000;  // more are too large an answer
+  size_t most_tokens = 1'000'000;     // more are too large an answer
+  int32_t token_without_memory = -1;  // there is none to write it
   std::string failure;
   UsageEvent usage;
   std::atomic<bool> over{false};
@@ -86,6 +90,8 @@ class Listener : public AnswerWriter {
   void Write(AnswerStep step) override {
     for (AnswerEvent& event : step) {
       if (auto* tokens = std::get_if<TokensEvent>(&event)) {
+        if (std::ranges::count(tokens->ids, heard_->token_without_memory) > 0)
+          throw std::bad_alloc();
         heard_->tokens.insert(heard_->tokens.end(), tokens->ids.begin(), tokens->ids.end());
         heard_->deltas.push_back(std::move(tokens->ids));
       } else if (const auto* usage = std::get_if<UsageEvent>(&event)) {
@@ -170,6 +176,17 @@ TEST_F(GenerationTest, GivesEachStepToAClientThatKeepsUp) {
   }
   EXPECT_THAT(heard_.deltas, ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3)));
   EXPECT_TRUE(heard_.over);
+}
+
+TEST_F(GenerationTest, FailsAloneWhereMemoryRunsOut) {
+  heard_.token_without_memory = 2;
+  Tell({1});
+  Settle();
+  Tell({2});
+  Settle();
+  EXPECT_TRUE(heard_.over);
+  EXPECT_THAT(heard_.failure, HasSubstr("out of memory"));
+  EXPECT_TRUE(IsForgotten());
 }
 
 TEST_F(GenerationTest, JoinsStepsForAClientThatIsBehind) {
