@@ -23,7 +23,10 @@ name="sluice-$version-linux-$(uname -m)"
 folder="build/dist/$name"
 rm -rf "$folder" "$folder.tar.xz"
 mkdir -p "$folder/lib" "$folder/licenses"
-cmake --install "$build" --prefix "$PWD/$folder" --strip >/dev/null
+cmake --install "$build" --prefix "$PWD/$folder" >/dev/null
+# The program that looks for its libraries in ../lib, and nowhere else first.
+cmake --build "$build" --target sluice_portable >/dev/null
+strip -o "$folder/bin/sluice" "$build/bin/sluice_portable"
 cp -R models "$folder/models"
 cp -R docs "$folder/docs"
 # What proves and measures it on a machine with a GPU.
@@ -70,7 +73,8 @@ for file in "$folder/bin/sluice" "$folder"/lib/*.so*; do
   [ "$(printf '%s\n' "$newest" "$newest_glibc" | sort -V | tail -n 1)" = "$newest_glibc" ] ||
     fail "$file needs glibc $newest: expected $newest_glibc at most; build on Debian 12"
 done
-objdump -p "$folder/bin/sluice" | grep -q 'RPATH *\$ORIGIN/../lib' || fail "$folder/bin/sluice does not look for its libraries in ../lib"
+[ "$(objdump -p "$folder/bin/sluice" | awk '$1 ~ /^R(UN)?PATH$/ {print $1 "=" $2}')" = 'RPATH=$ORIGIN/../lib' ] ||
+  fail "$folder/bin/sluice does not look for its libraries in ../lib"
 
 when="$(git log -1 --format=%ct 2>/dev/null || date +%s)"
 tar --create --directory build/dist --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$when" "$name" | xz -T0 >"$folder.tar.xz"
