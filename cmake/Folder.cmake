@@ -7,8 +7,8 @@
 # need CUDA's headers: without SLUICE_CUDA they are left out. Those and the sources under CUDA_AWARE, and no others, see the
 # macro SLUICE_CUDA. Sources in the sub-folders APART are left to the caller.
 #
-# The library's sources are compiled ten at a time (SLUICE_UNITY), since most of the compiler's time goes into headers that
-# all of them include. So names in anonymous namespaces are unique within a folder.
+# The library's sources are compiled thirty at a time (SLUICE_UNITY), since most of the compiler's time goes into headers
+# that all of them include. So names in anonymous namespaces are unique within a folder.
 function(sluice_folder name)
   cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES;CUDA_AWARE;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
@@ -37,11 +37,14 @@ function(sluice_folder name)
   if(sources)
     add_library(${library} STATIC ${sources})
     target_link_libraries(${library} PUBLIC sluice_flags ${ARG_DEPS} PRIVATE sluice_hardening)
-    set_target_properties(${library} PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+    set_target_properties(${library} PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 30)
     # These are replaced object by object where a CUDA build is linked over a plain one (src/cli).
     set_source_files_properties(${ARG_CUDA_SOURCES} ${ARG_CUDA_AWARE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-    if(NOT name MATCHES "^(kernels|models|sampler|tensor|tokenizer)$")
-      target_compile_options(${library} PRIVATE $<$<CONFIG:Release>:-O2>)  # no hot loops; it compiles faster
+    # The less a folder computes, the less is its code worth of the compiler's time.
+    if(name MATCHES "^(cli|eval|hub|options|planner|recipe)$")
+      target_compile_options(${library} PRIVATE $<$<CONFIG:Release>:-O1>)
+    elseif(NOT name MATCHES "^(kernels|models|sampler|tensor|tokenizer)$")
+      target_compile_options(${library} PRIVATE $<$<CONFIG:Release>:-O2>)
     endif()
     if(SLUICE_CUDA AND (ARG_CUDA_SOURCES OR ARG_CUDA_AWARE))
       target_link_libraries(${library} PRIVATE sluice_cuda_runtime)
