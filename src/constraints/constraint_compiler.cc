@@ -1,0 +1,114 @@
+#include "constraints/constraint_compiler.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace sluice {
+
+ConstraintCompiler::ConstraintCompiler(MakeEngine make_engine, int num_threads, size_t cache_bytes)
+    : make_engine_(std::move(make_engine)), num_threads_(num_threads), cache_bytes_(cache_bytes) {}
+
+ConstraintCompiler::~ConstraintCompiler() {
+  Stop();
+}
+
+void ConstraintCompiler::Stop() {
+  std::vector<std::thread> threads;
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    threads.swap(threads_);
+  }
+  wake_.NotifyAll();
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::string ConstraintCompiler::KeyOf(const ConstraintSpec& spec) {
+  return fmt::format("{}{}{}", static_cast<int>(spec.kind), spec.any_whitespace ? '+' : '-',
+                     spec.text);
+}
+
+void ConstraintCompiler::Compile(ConstraintSpec spec, OnCompiled done) {
+  std::string key = KeyOf(spec);
+  std::shared_ptr<const Constraint> constraint;
+  bool is_full = false;
+  {
+    const MutexLock lock(mutex_);
+    if (stopping_) return;
+    if (const auto kept = kept_.find(key); kept != kept_.end()) {
+      entries_.splice(entries_.begin(), entries_, kept->second);
+      constraint = kept->second->constraint;
+    } else if (num_waiting_ >= kMaxWaiting) {
+      is_full = true;
+    } else {
+      ++num_waiting_;
+      const auto [job, is_new] = jobs_.try_emplace(key);
+      job->second.waiting.push_back(std::move(done));
+      if (is_new) {
+        job->second.spec = std::move(spec);
+        queue_.push_back(std::move(key));
+      }
+      while (static_cast<int>(threads_.size()) < num_threads_)
+        threads_.emplace_back([this, thread = threads_.size()] { Work(thread == 0); });
+    }
+  }
+  if (constraint != nullptr) return done(std::move(constraint));
+  if (is_full) {
+    return done(
+        Fail(ErrorCode::kUnavailable,
+             fmt::format("{} constraints wait to be compiled; try again later", kMaxWaiting)));
+  }
+  wake_.NotifyOne();
+}
+
+void ConstraintCompiler::Keep(const std::string& key,
+                              const std::shared_ptr<const Constraint>& constraint) {
+  const size_t bytes = constraint->bytes() + key.size();
+  if (bytes > cache_bytes_) return;
+  entries_.push_front({key, constraint});
+  kept_[key] = entries_.begin();
+  bytes_ += bytes;
+  while (bytes_ > cache_bytes_) {
+    const Entry& last = entries_.back();
+    bytes_ -= last.constraint->bytes() + last.key.size();
+    kept_.erase(last.key);
+    entries_.pop_back();
+  }
+}
+
+void ConstraintCompiler::Work(bool makes_engine) {
+  if (makes_engine) {
+    std::shared_ptr<const ConstraintEngine> engine = make_engine_();
+    const MutexLock lock(mutex_);
+    engine_ = std::move(engine);
+    wake_.NotifyAll();
+  }
+  while (true) {
+    std::string key;
+    ConstraintSpec spec;
+    std::shared_ptr<const ConstraintEngine> engine;
+    {
+      MutexLock lock(mutex_);
+      while (!stopping_ && (engine_ == nullptr || queue_.empty())) wake_.Wait(lock);
+      if (stopping_) return;
+      key = std::move(queue_.front());
+      queue_.pop_front();
+      spec = jobs_.at(key).spec;
+      engine = engine_;
+    }
+    Compiled compiled = engine->Compile(spec);
+    std::vector<OnCompiled> waiting;
+    {
+      const MutexLock lock(mutex_);
+      const auto job = jobs_.find(key);
+      waiting = std::move(job->second.waiting);
+      num_waiting_ -= waiting.size();
+      jobs_.erase(job);
+      if (compiled) Keep(key, *compiled);
+    }
+    for (const OnCompiled& done : waiting) done(compiled);
+  }
+}
+
+}  // namespace sluice

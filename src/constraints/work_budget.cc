@@ -1,0 +1,105 @@
+#include "constraints/work_budget.h"
+
+#include <malloc.h>
+#include <time.h>
+
+#include <cstdlib>
+#include <exception>
+
+#include "base/check.h"
+
+namespace sluice {
+namespace {
+
+// A look at the clock is a system call.
+constexpr int kAllocationsPerLook = 64;
+
+struct ThreadBudget {
+  bool is_active = false;
+  int until_look = 0;
+  int64_t bytes_left = 0;
+  int64_t end_nanoseconds = 0;
+};
+
+thread_local constinit ThreadBudget budget;
+
+int64_t ThreadNanoseconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+void* TryAllocate(size_t size, size_t alignment) {
+  if (size == 0) size = 1;
+  if (alignment <= alignof(std::max_align_t)) return std::malloc(size);
+  return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+
+bool IsExceeded() {
+  if (budget.bytes_left < 0) return true;
+  if (--budget.until_look > 0) return false;
+  budget.until_look = kAllocationsPerLook;
+  if (ThreadNanoseconds() < budget.end_nanoseconds) return false;
+  budget.until_look = 0;  // every allocation from now on
+  return true;
+}
+
+void* Allocate(size_t size, size_t alignment) {
+  void* const memory = TryAllocate(size, alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  if (!budget.is_active) return memory;
+  budget.bytes_left -= static_cast<int64_t>(malloc_usable_size(memory));
+  // What is freed while an exception is on its way must not throw another.
+  if (IsExceeded() && std::uncaught_exceptions() == 0) {
+    budget.bytes_left += static_cast<int64_t>(malloc_usable_size(memory));
+    std::free(memory);
+    throw WorkLimitExceeded();
+  }
+  return memory;
+}
+
+void Free(void* memory) {
+  if (budget.is_active && memory != nullptr)
+    budget.bytes_left += static_cast<int64_t>(malloc_usable_size(memory));
+  std::free(memory);
+}
+
+}  // namespace
+
+const char* WorkLimitExceeded::what() const noexcept {
+  return "the limit of time or memory was passed";
+}
+
+WorkBudget::WorkBudget(const WorkLimits& limits) {
+  CHECK(!budget.is_active);
+  budget.bytes_left = limits.bytes;
+  budget.end_nanoseconds = ThreadNanoseconds() + static_cast<int64_t>(limits.cpu_seconds * 1e9);
+  budget.until_look = kAllocationsPerLook;
+  budget.is_active = true;
+}
+
+WorkBudget::~WorkBudget() {
+  budget.is_active = false;
+}
+
+}  // namespace sluice
+
+// The program's own operators, in the forms that the others of the standard library come down to.
+void* operator new(size_t size) {
+  return sluice::Allocate(size, alignof(std::max_align_t));
+}
+void* operator new(size_t size, std::align_val_t alignment) {
+  return sluice::Allocate(size, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+  sluice::Free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  sluice::Free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  sluice::Free(memory);
+}
+void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  sluice::Free(memory);
+}

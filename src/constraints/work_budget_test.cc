@@ -1,0 +1,67 @@
+#include "constraints/work_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+constexpr WorkLimits kLarge{.cpu_seconds = 1000, .bytes = int64_t{1} << 40};
+
+// Allocations that the compiler must not leave out.
+void AllocateAndFree(size_t bytes) {
+  std::vector<std::unique_ptr<char[]>> blocks;
+  blocks.push_back(std::make_unique<char[]>(bytes));
+  volatile char* const memory = blocks.back().get();
+  memory[0] = 1;
+}
+
+TEST(WorkBudgetTest, MemoryThatIsHeldCountsAndMemoryThatIsFreedDoesNot) {
+  const WorkBudget budget({.cpu_seconds = 1000, .bytes = 1 << 20});
+  for (int i = 0; i < 100; ++i) AllocateAndFree(100'000);
+  EXPECT_THROW(AllocateAndFree(2 << 20), WorkLimitExceeded);
+  EXPECT_NO_THROW(AllocateAndFree(100'000));
+  std::vector<std::unique_ptr<char[]>> held;
+  held.reserve(100);
+  EXPECT_THROW(for (int i = 0; i < 100; ++i) held.push_back(std::make_unique<char[]>(100'000)),
+               WorkLimitExceeded);
+  EXPECT_GE(held.size(), 9u);
+}
+
+TEST(WorkBudgetTest, WorkThatTakesTooLongIsStopped) {
+  const WorkBudget budget({.cpu_seconds = 0.02, .bytes = int64_t{1} << 40});
+  EXPECT_THROW(while (true) AllocateAndFree(100), WorkLimitExceeded);
+  // It does not go on after that.
+  EXPECT_THROW(for (int i = 0; i < 1000; ++i) AllocateAndFree(100), WorkLimitExceeded);
+}
+
+TEST(WorkBudgetTest, NothingIsLimitedOutsideAScopeOrOnOtherThreads) {
+  {
+    const WorkBudget budget({.cpu_seconds = 0, .bytes = 0});
+  }
+  EXPECT_NO_THROW(AllocateAndFree(1 << 20));
+  std::unique_ptr<std::thread> other;
+  other = std::make_unique<std::thread>([] { EXPECT_NO_THROW(AllocateAndFree(8 << 20)); });
+  {
+    const WorkBudget budget(kLarge);
+    other->join();
+  }
+}
+
+TEST(WorkBudgetTest, AllocationsWhileAnExceptionIsOnItsWayAreAllowed) {
+  struct Allocating {
+    ~Allocating() { AllocateAndFree(4 << 20); }
+  };
+  const WorkBudget budget({.cpu_seconds = 1000, .bytes = 1 << 20});
+  const auto work = [] {
+    const Allocating last;
+    AllocateAndFree(4 << 20);
+  };
+  EXPECT_THROW(work(), WorkLimitExceeded);
+}
+
+}  // namespace
+}  // namespace sluice

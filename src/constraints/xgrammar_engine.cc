@@ -1,0 +1,136 @@
+#include "constraints/xgrammar_engine.h"
+
+#include <dlpack/dlpack.h>
+#include <xgrammar/xgrammar.h>
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace sluice {
+namespace {
+
+class XgrammarMatcher final : public TokenMatcher {
+ public:
+  XgrammarMatcher(const xgrammar::CompiledGrammar& grammar, const WorkLimits& limits)
+      : matcher_(grammar), limits_(limits) {}
+
+  bool Advance(int32_t token) override {
+    return Guarded([&] { return matcher_.AcceptToken(token); });
+  }
+
+  bool FillMask(std::span<uint32_t> mask) override {
+    return Guarded([&] {
+      int64_t words = static_cast<int64_t>(mask.size());
+      DLTensor tensor{};
+      tensor.data = mask.data();
+      tensor.device = {kDLCPU, 0};
+      tensor.ndim = 1;
+      tensor.dtype = {kDLInt, 32, 1};
+      tensor.shape = &words;
+      matcher_.FillNextTokenBitmask(&tensor);
+      return true;
+    });
+  }
+
+  void RollBack(int num_tokens) override { matcher_.Rollback(num_tokens); }
+  void Reset() override {
+    matcher_.Reset();
+    is_broken_ = false;
+  }
+  bool is_finished() const override { return matcher_.IsTerminated(); }
+
+ private:
+  // A matcher that was stopped in the middle of its work is of no use.
+  template <typename Work>
+  bool Guarded(Work work) {
+    if (is_broken_) return false;
+    try {
+      const WorkBudget budget(limits_);
+      return work();
+    } catch (const std::exception&) {
+      is_broken_ = true;
+      return false;
+    }
+  }
+
+  xgrammar::GrammarMatcher matcher_;
+  const WorkLimits limits_;
+  bool is_broken_ = false;
+};
+
+class XgrammarConstraint final : public Constraint {
+ public:
+  XgrammarConstraint(xgrammar::CompiledGrammar grammar, const WorkLimits& step)
+      : grammar_(std::move(grammar)), bytes_(grammar_.MemorySizeBytes()), step_(step) {}
+
+  std::unique_ptr<TokenMatcher> NewMatcher() const override {
+    return std::make_unique<XgrammarMatcher>(grammar_, step_);
+  }
+  size_t bytes() const override { return bytes_; }
+
+ private:
+  const xgrammar::CompiledGrammar grammar_;
+  const size_t bytes_;
+  const WorkLimits step_;
+};
+
+class XgrammarEngine final : public ConstraintEngine {
+ public:
+  XgrammarEngine(const Vocabulary& vocabulary, const ConstraintLimits& limits)
+      : vocabulary_(vocabulary.tokens, xgrammar::VocabType::RAW, vocabulary.size,
+                    vocabulary.end_tokens),
+        limits_(limits) {}
+
+  Result<std::shared_ptr<const Constraint>> Compile(const ConstraintSpec& spec) const override {
+    try {
+      // Counted down to the last copy of what was compiled.
+      std::optional<xgrammar::CompiledGrammar> grammar;
+      {
+        const WorkBudget budget(limits_.compile);
+        grammar = CompileText(spec);
+      }
+      return std::make_shared<const XgrammarConstraint>(*std::move(grammar), limits_.step);
+    } catch (const WorkLimitExceeded&) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("it takes more than {} s or {} MiB to compile; make it smaller",
+                              limits_.compile.cpu_seconds, limits_.compile.bytes >> 20));
+    } catch (const std::exception& exception) {
+      return Fail(ErrorCode::kInvalidArgument, exception.what());
+    }
+  }
+
+ private:
+  xgrammar::CompiledGrammar CompileText(const ConstraintSpec& spec) const {
+    // Of one thread, which the budget watches; it has no state of its own but the vocabulary.
+    xgrammar::GrammarCompiler compiler(vocabulary_, /*max_threads=*/1, /*cache_enabled=*/false);
+    switch (spec.kind) {
+      case ConstraintKind::kJsonSchema:
+        if (spec.any_whitespace) return compiler.CompileJSONSchema(spec.text);
+        return compiler.CompileJSONSchema(spec.text, /*any_whitespace=*/false, std::nullopt,
+                                          std::pair(std::string(","), std::string(":")));
+      case ConstraintKind::kRegex: return compiler.CompileRegex(spec.text);
+      case ConstraintKind::kEbnf: return compiler.CompileGrammar(spec.text);
+      case ConstraintKind::kLark: return compiler.CompileLark(spec.text);
+      case ConstraintKind::kStructuralTag: return compiler.CompileStructuralTag(spec.text);
+    }
+    CHECK(false, "unknown kind of constraint");
+  }
+
+  const xgrammar::TokenizerInfo vocabulary_;
+  const ConstraintLimits limits_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConstraintEngine> MakeXgrammarEngine(const Vocabulary& vocabulary,
+                                                     const ConstraintLimits& limits) {
+  CHECK(!vocabulary.end_tokens.empty());
+  return std::make_unique<XgrammarEngine>(vocabulary, limits);
+}
+
+}  // namespace sluice

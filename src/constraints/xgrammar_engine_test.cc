@@ -1,0 +1,163 @@
+#include "constraints/xgrammar_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Every byte is a token; then some longer ones, the end, and two rows of padding.
+Vocabulary TestVocabulary() {
+  Vocabulary vocabulary;
+  for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
+  for (const char* token : {"true", "{\"", "\":", "ab", "\n\n"}) vocabulary.tokens.push_back(token);
+  vocabulary.tokens.push_back("<end>");
+  vocabulary.end_tokens = {static_cast<int32_t>(vocabulary.tokens.size()) - 1};
+  vocabulary.size = static_cast<int32_t>(vocabulary.tokens.size()) + 2;
+  return vocabulary;
+}
+
+class XgrammarEngineTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<const Constraint> Compile(ConstraintKind kind, std::string text,
+                                            bool any_whitespace = true) {
+    auto compiled = engine_->Compile({kind, std::move(text), any_whitespace});
+    EXPECT_TRUE(compiled) << compiled.error().message;
+    return compiled ? *compiled : nullptr;
+  }
+  std::string ErrorOf(ConstraintKind kind, std::string text) {
+    const auto compiled = engine_->Compile({kind, std::move(text)});
+    return compiled ? "" : compiled.error().message;
+  }
+  std::vector<uint32_t> MaskOf(TokenMatcher& matcher) {
+    std::vector<uint32_t> mask(MaskWords(vocabulary_.size));
+    EXPECT_TRUE(matcher.FillMask(mask));
+    return mask;
+  }
+  std::set<std::string> Allowed(TokenMatcher& matcher) {
+    const std::vector<uint32_t> mask = MaskOf(matcher);
+    std::set<std::string> allowed;
+    for (int32_t id = 0; id < vocabulary_.size; ++id) {
+      if ((mask[id / 32] >> (id % 32) & 1) != 0) allowed.insert(vocabulary_.tokens.at(id));
+    }
+    return allowed;
+  }
+  // Whether the answer `text` meets the constraint.
+  bool Accepts(const Constraint& constraint, std::string_view text) {
+    const auto matcher = constraint.NewMatcher();
+    for (const char c : text) {
+      if (!matcher->Advance(static_cast<unsigned char>(c))) return false;
+    }
+    return matcher->Advance(vocabulary_.end_tokens[0]);
+  }
+
+  const Vocabulary vocabulary_ = TestVocabulary();
+  std::unique_ptr<ConstraintEngine> engine_ = MakeXgrammarEngine(vocabulary_);
+};
+
+TEST_F(XgrammarEngineTest, MasksFollowASchema) {
+  const auto constraint = Compile(
+      ConstraintKind::kJsonSchema,
+      R"({"type":"object","properties":{"ab":{"type":"boolean"}},"required":["ab"],"additionalProperties":false})",
+      /*any_whitespace=*/false);
+  const auto matcher = constraint->NewMatcher();
+  EXPECT_EQ(Allowed(*matcher), (std::set<std::string>{"{", "{\""}));
+  ASSERT_TRUE(matcher->Advance(257));  // {"
+  EXPECT_EQ(Allowed(*matcher), (std::set<std::string>{"a", "ab"}));
+  ASSERT_TRUE(matcher->Advance(259));  // ab
+  ASSERT_TRUE(matcher->Advance(258));  // ":
+  EXPECT_EQ(Allowed(*matcher), (std::set<std::string>{"t", "f", "true"}));
+  EXPECT_FALSE(matcher->Advance('x'));
+  EXPECT_EQ(Allowed(*matcher), (std::set<std::string>{"t", "f", "true"}));
+  ASSERT_TRUE(matcher->Advance(256));  // true
+  ASSERT_TRUE(matcher->Advance('}'));
+  EXPECT_EQ(Allowed(*matcher), (std::set<std::string>{"<end>"}));
+  EXPECT_FALSE(matcher->is_finished());
+  ASSERT_TRUE(matcher->Advance(261));  // <end>
+  EXPECT_TRUE(matcher->is_finished());
+}
+
+TEST_F(XgrammarEngineTest, AMatcherRollsBackAndBeginsAgain) {
+  const auto constraint = Compile(ConstraintKind::kRegex, "a(b|c)d");
+  const auto matcher = constraint->NewMatcher();
+  ASSERT_TRUE(matcher->Advance('a'));
+  const auto after_a = MaskOf(*matcher);
+  ASSERT_TRUE(matcher->Advance('b'));
+  ASSERT_TRUE(matcher->Advance('d'));
+  ASSERT_TRUE(matcher->Advance(261));
+  matcher->RollBack(3);
+  EXPECT_FALSE(matcher->is_finished());
+  EXPECT_EQ(MaskOf(*matcher), after_a);
+  matcher->Reset();
+  EXPECT_EQ(Allowed(*matcher), (std::set<std::string>{"a", "ab"}));
+}
+
+TEST_F(XgrammarEngineTest, EveryKindIsEnforced) {
+  const auto schema =
+      Compile(ConstraintKind::kJsonSchema, R"({"type":"integer","minimum":3,"maximum":12})");
+  EXPECT_TRUE(Accepts(*schema, "12"));
+  EXPECT_FALSE(Accepts(*schema, "13"));
+  const auto ebnf = Compile(ConstraintKind::kEbnf, "root ::= \"a\" | \"b\" root");
+  EXPECT_TRUE(Accepts(*ebnf, "bba"));
+  EXPECT_FALSE(Accepts(*ebnf, "bb"));
+  const auto lark = Compile(ConstraintKind::kLark, "start: \"SELECT \" COL\nCOL: \"a\" | \"b\"");
+  EXPECT_TRUE(Accepts(*lark, "SELECT b"));
+  EXPECT_FALSE(Accepts(*lark, "SELECT c"));
+  const auto tag = Compile(
+      ConstraintKind::kStructuralTag,
+      R"({"type":"structural_tag","format":{"type":"tag","begin":"<b>","content":{"type":"json_schema","json_schema":{"type":"boolean"}},"end":"</b>"}})");
+  EXPECT_TRUE(Accepts(*tag, "<b>true</b>"));
+  EXPECT_FALSE(Accepts(*tag, "<b>1</b>"));
+}
+
+TEST_F(XgrammarEngineTest, MatchersOfOneConstraintAreIndependent) {
+  const auto constraint = Compile(ConstraintKind::kRegex, "[a-c]{3}");
+  const auto one = constraint->NewMatcher();
+  const auto two = constraint->NewMatcher();
+  const auto before = MaskOf(*two);
+  ASSERT_TRUE(one->Advance('a'));
+  EXPECT_EQ(MaskOf(*two), before);
+  EXPECT_GT(constraint->bytes(), 0u);
+}
+
+TEST_F(XgrammarEngineTest, WhatIsNotWellFormedIsRefusedWithTheReason) {
+  EXPECT_THAT(ErrorOf(ConstraintKind::kEbnf, "root ::= ("), HasSubstr("EBNF"));
+  EXPECT_NE(ErrorOf(ConstraintKind::kEbnf, "root ::= missing"), "");
+  EXPECT_NE(ErrorOf(ConstraintKind::kRegex, "("), "");
+  EXPECT_NE(ErrorOf(ConstraintKind::kRegex, "[a"), "");
+  EXPECT_NE(ErrorOf(ConstraintKind::kJsonSchema, R"({"type":"array","minItems":4,"maxItems":1})"),
+            "");
+  EXPECT_NE(ErrorOf(ConstraintKind::kStructuralTag,
+                    R"({"type":"structural_tag","format":{"type":"nope"}})"),
+            "");
+}
+
+TEST_F(XgrammarEngineTest, CompilingStopsAtItsLimits) {
+  engine_ = MakeXgrammarEngine(vocabulary_,
+                               {.compile = {.cpu_seconds = 0.05, .bytes = int64_t{64} << 20}});
+  std::string schema = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 20'000; ++i) schema += "\"p" + std::to_string(i) + R"(":{"type":"string"},)";
+  schema += R"("q":{}}})";
+  EXPECT_THAT(ErrorOf(ConstraintKind::kJsonSchema, schema), HasSubstr("more than 0.05 s"));
+  EXPECT_EQ(ErrorOf(ConstraintKind::kRegex, "a+"), "");
+  engine_ = MakeXgrammarEngine(vocabulary_, {.compile = {.cpu_seconds = 100, .bytes = 1 << 20}});
+  EXPECT_THAT(ErrorOf(ConstraintKind::kJsonSchema, schema), HasSubstr("or 1 MiB to compile"));
+}
+
+TEST_F(XgrammarEngineTest, AMatcherThatWasStoppedSaysSoAndStaysStopped) {
+  engine_ = MakeXgrammarEngine(vocabulary_, {.step = {.cpu_seconds = 100, .bytes = 0}});
+  const auto matcher = Compile(ConstraintKind::kEbnf, "root ::= \"a\" root | \"b\"")->NewMatcher();
+  std::vector<uint32_t> mask(MaskWords(vocabulary_.size));
+  bool goes_on = true;
+  for (int i = 0; i < 1000 && goes_on; ++i) goes_on = matcher->Advance('a');
+  EXPECT_FALSE(goes_on);
+  EXPECT_FALSE(matcher->FillMask(mask));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,59 @@
+// Stands in for xgrammar's own support/logging.h, whose include guard it defines: included before
+// every source of xgrammar (cmake/Xgrammar.cmake). Errors are thrown without place and time, which
+// are of no use to a client; warnings, which would go to stderr, are dropped: what a schema asks
+// for in vain is found before (json_schema.h). Its destructors allocate nothing, so that an
+// allocation that is refused (work_budget.h) never throws out of one.
+#ifndef XGRAMMAR_SUPPORT_LOGGING_H_
+#define XGRAMMAR_SUPPORT_LOGGING_H_
+
+#include <ctime>
+#include <exception>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace xgrammar {
+
+class LogFatalError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Throws when the statement that fills it ends, unless that statement throws itself.
+class LogFatal {
+ public:
+  ~LogFatal() noexcept(false) {
+    if (std::uncaught_exceptions() == exceptions_) throw LogFatalError(stream_.str());
+  }
+  std::ostringstream& stream() { return stream_; }
+
+ private:
+  const int exceptions_ = std::uncaught_exceptions();
+  std::ostringstream stream_;
+};
+
+struct NoLog {
+  template <typename T>
+  const NoLog& operator<<(const T&) const {
+    return *this;
+  }
+  const NoLog& operator<<(std::ostream& (*)(std::ostream&)) const { return *this; }
+};
+
+}  // namespace xgrammar
+
+#define XGRAMMAR_LOG_INFO ::xgrammar::NoLog()
+#define XGRAMMAR_LOG_DEBUG ::xgrammar::NoLog()
+#define XGRAMMAR_LOG_WARNING ::xgrammar::NoLog()
+#define XGRAMMAR_LOG_FATAL ::xgrammar::LogFatal().stream()
+#define XGRAMMAR_LOG(level) XGRAMMAR_LOG_##level
+#define XGRAMMAR_CHECK(x) \
+  if (!(x)) ::xgrammar::LogFatal().stream()
+#define XGRAMMAR_ICHECK(x) \
+  if (!(x)) ::xgrammar::LogFatal().stream() << "xgrammar: (" #x << ") is false: "
+#define XGRAMMAR_DCHECK(x) \
+  while (false) XGRAMMAR_ICHECK(x)
+
+#endif  // XGRAMMAR_SUPPORT_LOGGING_H_
