@@ -142,6 +142,7 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
     sequence->sampling.seed =
         (params.seed ? static_cast<uint64_t>(*params.seed) : seed) + static_cast<uint64_t>(i);
     sequence->sampling.end_tokens = end_tokens;
+    if (asked.constraint != nullptr) sequence->sampling.matcher = asked.constraint->NewMatcher();
     active->sequences.push_back(std::move(sequence));
   }
   return active;

@@ -222,7 +222,7 @@ std::span<TokenDraw> EngineCore::PlanDraws(const StepPlan& plan) {
     if (!slice.samples || slice.all_rows) continue;
     const auto& sequence = static_cast<const ActiveSequence&>(*slice.sequence);
     const TokenHistory history{sequence.tokens, sequence.num_prompt_tokens};
-    if (!IsPlainDraw(*sequence.sampling.params, history)) continue;
+    if (!IsPlainDraw(sequence.sampling, history)) continue;
     TokenDraw& draw = draws_[static_cast<size_t>(first_logit_[i])];
     draw.is_wanted = true;
     draw.settings = PlainDraw(sequence.sampling, history);
@@ -301,8 +301,12 @@ std::optional<FinishReason> EngineCore::FinishOf(const ActiveSequence& sequence,
   const auto contains = [token](std::span<const int32_t> ids) {
     return std::find(ids.begin(), ids.end(), token) != ids.end();
   };
-  if (sequence.num_output_tokens() > params.min_tokens) {
+  const bool has_min_tokens = sequence.num_output_tokens() > params.min_tokens;
+  // A constraint allows an end token only where the answer is complete.
+  if (has_min_tokens || sequence.sampling.matcher != nullptr) {
     if (!params.ignore_eos && contains(sequence.request->end_tokens)) return FinishReason::kStop;
+  }
+  if (has_min_tokens) {
     if (contains(params.stop_token_ids)) {
       stop_token = token;
       return FinishReason::kStop;

@@ -27,6 +27,32 @@ struct Answer {
 struct Question {
   std::vector<int32_t> prompt;
   SamplingParams params;
+  std::shared_ptr<const Constraint> constraint;
+};
+
+// The n-th token of the answer is a multiple of 3 after n was taken away.
+class StripeConstraint final : public Constraint {
+ public:
+  std::unique_ptr<TokenMatcher> NewMatcher() const override { return std::make_unique<Matcher>(); }
+  size_t bytes() const override { return 0; }
+
+ private:
+  class Matcher final : public TokenMatcher {
+   public:
+    bool Advance(int32_t token) override { return token % 3 == count_++ % 3; }
+    bool FillMask(std::span<uint32_t> mask) override {
+      std::ranges::fill(mask, 0);
+      for (size_t token = count_ % 3; token < 32 * mask.size(); token += 3)
+        mask[token / 32] |= 1u << (token % 32);
+      return true;
+    }
+    void RollBack(int num_tokens) override { count_ -= num_tokens; }
+    void Reset() override { count_ = 0; }
+    bool is_finished() const override { return false; }
+
+   private:
+    int count_ = 0;
+  };
 };
 
 std::vector<Question> Questions(int64_t vocab_size) {
@@ -46,6 +72,7 @@ std::vector<Question> Questions(int64_t vocab_size) {
     question.params.max_tokens = 40;
     question.params.ignore_eos = true;
     question.params.logprobs = 3;
+    if (i % 5 == 2) question.constraint = std::make_shared<const StripeConstraint>();
     all.push_back(std::move(question));
   }
   return all;
@@ -115,6 +142,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
         Request request;
         request.prompt = question.prompt;
         request.sampling = question.params;
+        request.constraint = question.constraint;
         request.sink = sinks.emplace_back(std::make_shared<CollectingSink>());
         const auto handle = (*engine)->Submit(std::move(request));
         EXPECT_TRUE(handle) << handle.error().message;
@@ -145,6 +173,7 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
     ASSERT_EQ(answer.top.size(), 120u);
   }
   EXPECT_NE(alone[0].tokens, alone[1].tokens);
+  for (int i = 0; i < 40; ++i) ASSERT_EQ(alone[2].tokens[i] % 3, i % 3) << "not constrained";
   EXPECT_EQ(Answers({.num_threads = 2}), alone) << "all at once, two threads";
   EXPECT_EQ(Answers({.num_threads = 1, .max_num_batched_tokens = 64}), alone) << "chunks of 64";
   EXPECT_EQ(Answers({.num_threads = 2, .max_num_batched_tokens = 7, .max_num_seqs = 7}), alone)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "constraints/constraint.h"
 #include "sampler/sampling_params.h"
 #include "sampler/token_logprobs.h"
 
@@ -60,7 +61,8 @@ struct Request {
   SamplingParams sampling;
   // End-of-sequence tokens besides those of the model: the tokenizer's.
   SharedList<int32_t> end_tokens;
-  int num_sequences = 1;   // n
+  std::shared_ptr<const Constraint> constraint;  // of the answer; may be null
+  int num_sequences = 1;                         // n
   int64_t priority = 0;    // smaller is sooner; counts unless the policy is first come first served
   uint64_t client = 0;     // whose share it has under the fair policy: requests of one client agree
   std::string cache_salt;  // prefixes are shared only between requests of equal salt

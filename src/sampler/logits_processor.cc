@@ -53,6 +53,19 @@ void Penalize(const SamplingParams& params, std::span<const TokenCounts::Entry> 
 
 }  // namespace
 
+void MaskByBits(std::span<const uint32_t> mask, std::span<float> logits) {
+  for (size_t first = 0; first < logits.size(); first += 32) {
+    const uint32_t word = mask[first / 32];
+    const size_t count = std::min<size_t>(32, logits.size() - first);
+    float* const row = logits.data() + first;
+    if (word == 0) {
+      std::fill_n(row, count, kMasked);
+    } else if (word != ~uint32_t{0}) {
+      for (size_t i = 0; i < count; ++i) row[i] = (word >> i & 1) != 0 ? row[i] : kMasked;
+    }
+  }
+}
+
 bool HasPenalties(const SamplingParams& params) {
   return params.repetition_penalty != 1 || params.frequency_penalty != 0 ||
          params.presence_penalty != 0;

@@ -23,6 +23,9 @@ bool HasPenalties(const SamplingParams& params);
 // Whether ProcessLogits would change anything.
 bool NeedsProcessing(const SamplingParams& params, const TokenHistory& history);
 
+// Logits of tokens whose bit in `mask` (constraints/constraint.h) is 0 become -infinity.
+void MaskByBits(std::span<const uint32_t> mask, std::span<float> logits);
+
 // In this order: everything but allowed_token_ids, completions of bad_words, and `end_tokens`
 // before min_tokens become -infinity; logit_bias (clamped to +-100) is added; repetition (prompt
 // and output), frequency and presence penalty (output) apply. `counts` belongs to the sequence and

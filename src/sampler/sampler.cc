@@ -19,8 +19,10 @@ constexpr std::string_view kNoFiniteLogit =
     "the largest of the model's logits is not finite: the weights are damaged or the computation "
     "overflowed";
 constexpr std::string_view kNothingAllowed =
-    "no token is left to choose: allowed_token_ids, bad_words, min_tokens and logit_bias together "
-    "exclude them all";
+    "no token is left to choose: allowed_token_ids, bad_words, min_tokens, logit_bias and the "
+    "constraint together exclude them all";
+constexpr std::string_view kCannotFollow =
+    "the constraint cannot be followed any further: it takes too much time or memory for a step";
 
 bool HasNan(std::span<const float> logits) {
   int32_t found = 0;
@@ -60,10 +62,18 @@ void MakeDrawn(std::span<const float> logits, const SamplingParams& params,
   }
 }
 
+// Whether `mask` allows none but `end_tokens`.
+bool AllowsOnly(std::span<const int32_t> end_tokens, std::span<uint32_t> mask) {
+  for (const int32_t token : end_tokens)
+    mask[static_cast<size_t>(token) / 32] &= ~(1u << (token % 32));
+  return std::ranges::all_of(mask, [](uint32_t word) { return word == 0; });
+}
+
 }  // namespace
 
-bool IsPlainDraw(const SamplingParams& params, const TokenHistory& history) {
-  return !params.logprobs && !NeedsProcessing(params, history);
+bool IsPlainDraw(const SequenceSampling& sequence, const TokenHistory& history) {
+  const bool is_free = sequence.matcher == nullptr || sequence.matcher->is_finished();
+  return is_free && !sequence.params->logprobs && !NeedsProcessing(*sequence.params, history);
 }
 
 kernels::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history) {
@@ -79,15 +89,19 @@ void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error) {
 }
 
 Sampler::Scratch::Scratch(int64_t vocab_size)
-    : processed(static_cast<size_t>(vocab_size)), draw(vocab_size) {}
+    : processed(static_cast<size_t>(vocab_size)),
+      constrained(static_cast<size_t>(vocab_size)),
+      mask(MaskWords(vocab_size)),
+      draw(vocab_size) {}
 
 Sampler::Sampler(int64_t vocab_size, int num_threads) {
   for (int i = 0; i < num_threads; ++i) scratch_.push_back(std::make_unique<Scratch>(vocab_size));
 }
 
 int64_t Sampler::ScratchBytes(int64_t vocab_size, int num_threads) {
-  const int64_t a_token = 2 * int64_t{sizeof(float)} + int64_t{sizeof(std::pair<int32_t, float>)};
-  return num_threads * (vocab_size * a_token + int64_t{sizeof(Scratch)});
+  const int64_t a_token = 3 * int64_t{sizeof(float)} + int64_t{sizeof(std::pair<int32_t, float>)};
+  const int64_t mask = static_cast<int64_t>(MaskWords(vocab_size) * sizeof(uint32_t));
+  return num_threads * (vocab_size * a_token + mask + int64_t{sizeof(Scratch)});
 }
 
 void Sampler::Sample(ThreadPool& pool, std::span<SampleJob> jobs) {
@@ -95,6 +109,27 @@ void Sampler::Sample(ThreadPool& pool, std::span<SampleJob> jobs) {
   kernels::ForEachUnit(pool, static_cast<int64_t>(jobs.size()), [&](int64_t job, int thread) {
     SampleOne(jobs[static_cast<size_t>(job)], *scratch_[static_cast<size_t>(thread)]);
   });
+}
+
+std::span<const float> Sampler::Constrain(SampleJob& job, Scratch& scratch) {
+  SequenceSampling& sequence = *job.sequence;
+  TokenMatcher* const matcher = sequence.matcher.get();
+  const std::span<const int32_t> output = job.history.output();
+  while (!matcher->is_finished() && sequence.num_matched < output.size()) {
+    if (!matcher->Advance(output[sequence.num_matched])) {
+      job.error = kCannotFollow;
+      return {};
+    }
+    ++sequence.num_matched;
+  }
+  if (matcher->is_finished()) return job.logits;
+  if (!matcher->FillMask(scratch.mask)) {
+    job.error = kCannotFollow;
+    return {};
+  }
+  std::copy(job.logits.begin(), job.logits.end(), scratch.constrained.begin());
+  MaskByBits(scratch.mask, scratch.constrained);
+  return scratch.constrained;
 }
 
 void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
@@ -106,18 +141,25 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
     job.error = kNotANumber;
     return;
   }
-  std::span<const float> logits = job.logits;
+  const bool constrained =
+      job.sequence->matcher != nullptr && !job.sequence->matcher->is_finished();
+  const std::span<const float> raw_logits = constrained ? Constrain(job, scratch) : job.logits;
+  if (!job.error.empty()) return;
+  std::span<const float> logits = raw_logits;
   const bool processed = NeedsProcessing(params, job.history);
   if (processed) {
+    std::span<const int32_t> end_tokens = job.sequence->end_tokens;
+    if (constrained && static_cast<int64_t>(job.history.output().size()) < params.min_tokens &&
+        AllowsOnly(end_tokens, scratch.mask))
+      end_tokens = {};
     std::copy(logits.begin(), logits.end(), scratch.processed.begin());
-    ProcessLogits(params, job.history, job.sequence->end_tokens, job.sequence->counts,
-                  scratch.processed);
+    ProcessLogits(params, job.history, end_tokens, job.sequence->counts, scratch.processed);
     logits = scratch.processed;
   }
   const int32_t best = kernels::ArgMax(logits);
   const float largest = logits[static_cast<size_t>(best)];
   if (!std::isfinite(largest)) {
-    job.error = processed && largest < 0 ? kNothingAllowed : kNoFiniteLogit;
+    job.error = (processed || constrained) && largest < 0 ? kNothingAllowed : kNoFiniteLogit;
     return;
   }
   if (params.temperature == 0) {
@@ -132,7 +174,7 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
   const bool normalize =
       mode == LogprobsMode::kRawLogprobs || mode == LogprobsMode::kProcessedLogprobs;
   if (raw) {
-    logits = job.logits;
+    logits = raw_logits;
   } else if (params.temperature != 0) {
     MakeDrawn(logits, params, scratch.draw.weights, scratch.processed);
     logits = scratch.processed;

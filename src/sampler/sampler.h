@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "constraints/constraint.h"
 #include "sampler/draw.h"
 #include "sampler/logits_processor.h"
 #include "sampler/sampling_params.h"
@@ -22,6 +23,8 @@ struct SequenceSampling {
   uint64_t seed = 0;               // already of this sequence (seed + j)
   SharedList<int32_t> end_tokens;  // masked before min_tokens
   TokenCounts counts;
+  std::unique_ptr<TokenMatcher> matcher = nullptr;  // null: nothing constrains the answer
+  size_t num_matched = 0;                           // output tokens that the matcher has taken
 };
 
 // One token to choose.
@@ -49,16 +52,17 @@ struct PromptLogprobJob {
 
 // Whether the next token is drawn from the logits as they are and nothing else is wanted of them,
 // so that a model that draws tokens (Model::draws_tokens) may do it; and with which settings.
-bool IsPlainDraw(const SamplingParams& params, const TokenHistory& history);
+bool IsPlainDraw(const SequenceSampling& sequence, const TokenHistory& history);
 kernels::DrawSettings PlainDraw(const SequenceSampling& sequence, const TokenHistory& history);
 // Stores what the model drew.
 void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error);
 
-// Semantics: logprobs as params->logprobs_mode says; ProcessLogits; temperature 0 takes the largest
-// (the lowest id of equals); else DrawToken with the random number of (seed, number of output
-// tokens so far). A result depends on its own job alone. Thread safety: one call at a time. After
-// construction only logprobs, new penalty counts and the first use of allowed_token_ids on a thread
-// allocate.
+// Semantics: what the sequence's constraint forbids becomes -infinity, for logprobs too; logprobs
+// as params->logprobs_mode says; ProcessLogits, where a constraint that leaves only end tokens
+// overrules min_tokens; temperature 0 takes the largest (the lowest id of equals); else DrawToken
+// with the random number of (seed, number of output tokens so far). A result depends on its own job
+// alone. Thread safety: one call at a time. After construction only logprobs, new penalty counts,
+// matchers and the first use of allowed_token_ids on a thread allocate.
 class Sampler {
  public:
   Sampler(int64_t vocab_size, int num_threads);
@@ -72,8 +76,13 @@ class Sampler {
   struct Scratch {
     explicit Scratch(int64_t vocab_size);
     std::vector<float> processed;
+    std::vector<float> constrained;
+    std::vector<uint32_t> mask;
     DrawScratch draw;
   };
+  // What `job` draws from: its logits but for those that its constraint forbids. `mask` is left as
+  // the matcher filled it. Empty, with job.error, where the constraint cannot be followed.
+  static std::span<const float> Constrain(SampleJob& job, Scratch& scratch);
   void SampleOne(SampleJob& job, Scratch& scratch) const;
 
   std::vector<std::unique_ptr<Scratch>> scratch_;  // by thread

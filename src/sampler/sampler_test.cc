@@ -30,11 +30,21 @@ class Row {
 
   SampleJob Sample(const SamplingParams& params, uint64_t seed = 0,
                    std::vector<int32_t> end_tokens = {}) {
-    SequenceSampling sequence{&params, seed, std::move(end_tokens), {}};
+    SequenceSampling sequence;
+    sequence.params = &params;
+    sequence.seed = seed;
+    sequence.end_tokens = std::move(end_tokens);
+    sequence.matcher = std::exchange(matcher_, nullptr);
     SampleJob job{logits_, &sequence, {tokens_, num_prompt_}, -1, {}, {}};
     sampler_.Sample(pool_, {&job, 1});
     job.sequence = nullptr;
     return job;
+  }
+
+  // The next Sample follows `matcher`.
+  Row& Constrain(std::unique_ptr<TokenMatcher> matcher) {
+    matcher_ = std::move(matcher);
+    return *this;
   }
 
   // How often each token comes in `draws` draws.
@@ -52,8 +62,33 @@ class Row {
   std::vector<float> logits_;
   int64_t num_prompt_;
   std::vector<int32_t> tokens_;
+  std::unique_ptr<TokenMatcher> matcher_;
   ThreadPool pool_{1};
   Sampler sampler_;
+};
+
+// Allows `allowed` until it has taken `end`.
+class ListMatcher final : public TokenMatcher {
+ public:
+  ListMatcher(std::vector<int32_t> allowed, int32_t end)
+      : allowed_(std::move(allowed)), end_(end) {}
+  bool Advance(int32_t token) override {
+    is_finished_ = token == end_;
+    return std::ranges::find(allowed_, token) != allowed_.end();
+  }
+  bool FillMask(std::span<uint32_t> mask) override {
+    std::ranges::fill(mask, 0);
+    for (const int32_t token : allowed_) mask[token / 32] |= 1u << (token % 32);
+    return !allowed_.empty();
+  }
+  void RollBack(int) override {}
+  void Reset() override {}
+  bool is_finished() const override { return is_finished_; }
+
+ private:
+  const std::vector<int32_t> allowed_;
+  const int32_t end_;
+  bool is_finished_ = false;
 };
 
 SamplingParams Greedy() {
@@ -272,6 +307,57 @@ TEST(Sampler, MasksAndBias) {
   EXPECT_EQ(Row({1, 2, 3}).Sample(params).token, 1) << "both are clamped to 100";
 }
 
+TEST(Sampler, AConstraintLeavesWhatItAllows) {
+  std::vector<float> logits(70, 0.0f);
+  logits[3] = 5;
+  logits[40] = 4;
+  logits[69] = 3;
+  Row row(logits);
+  const auto allow = [](std::vector<int32_t> allowed) {
+    return std::make_unique<ListMatcher>(std::move(allowed), 50);
+  };
+  EXPECT_EQ(row.Constrain(allow({40, 69, 50})).Sample(Greedy()).token, 40);
+  EXPECT_EQ(row.Constrain(allow({69, 50})).Sample(Greedy()).token, 69);
+  EXPECT_EQ(row.Sample(Greedy()).token, 3);
+
+  // Together with other masks.
+  SamplingParams params = Greedy();
+  params.logit_bias = std::vector<std::pair<int32_t, float>>{{3, 100.0f}, {69, 2.0f}};
+  EXPECT_EQ(row.Constrain(allow({40, 69, 50})).Sample(params).token, 69);
+  params.allowed_token_ids = SharedList<int32_t>(std::vector<int32_t>{3});
+  EXPECT_FALSE(row.Constrain(allow({40, 69, 50})).Sample(params).error.empty());
+
+  // Logprobs are of what was left.
+  params = Greedy();
+  params.logprobs = 3;
+  const SampleJob job = row.Constrain(allow({40, 69})).Sample(params);
+  EXPECT_EQ(job.logprobs.rank, 1);
+  EXPECT_NEAR(std::exp(job.logprobs.logprob), std::exp(4) / (std::exp(4) + std::exp(3)), 1e-5);
+  EXPECT_EQ(job.logprobs.top[2].second, -kInfinity);
+
+  EXPECT_FALSE(row.Constrain(allow({})).Sample(Greedy()).error.empty());
+}
+
+TEST(Sampler, AConstraintThatOnlyLetsTheAnswerEndOverrulesMinTokens) {
+  SamplingParams params = Greedy();
+  params.min_tokens = 5;
+  Row row({0, 1, 2, 3});
+  EXPECT_EQ(
+      row.Constrain(std::make_unique<ListMatcher>(std::vector{3}, 3)).Sample(params, 0, {3}).token,
+      3);
+  EXPECT_EQ(row.Constrain(std::make_unique<ListMatcher>(std::vector{1, 3}, 3))
+                .Sample(params, 0, {3})
+                .token,
+            1);
+}
+
+TEST(Sampler, AConstraintTakesTheTokensSoFarAndEndsWithAnEndToken) {
+  const auto allow = [] { return std::make_unique<ListMatcher>(std::vector{1, 2}, 2); };
+  EXPECT_EQ(Row({0, 1, 0, 3}, {0}, {1, 1}).Constrain(allow()).Sample(Greedy()).token, 1);
+  EXPECT_EQ(Row({0, 1, 0, 3}, {0}, {1, 2}).Constrain(allow()).Sample(Greedy()).token, 3);
+  EXPECT_FALSE(Row({0, 1, 0, 3}, {0}, {1, 0}).Constrain(allow()).Sample(Greedy()).error.empty());
+}
+
 TEST(Sampler, PenaltiesEqualThePlainForm) {
   std::mt19937 random(5);
   for (int round = 0; round < 50; ++round) {
@@ -368,7 +454,8 @@ TEST(Sampler, BadLogitsFailThatRowAlone) {
   Sampler sampler(2, 2);
   const std::vector<float> good = {1, 2}, bad = {nan, nan};
   const SamplingParams greedy = Greedy();
-  SequenceSampling sequence{&greedy, 0, {}, {}}, other{&greedy, 0, {}, {}};
+  SequenceSampling sequence, other;
+  sequence.params = other.params = &greedy;
   const std::vector<int32_t> prompt = {0};
   SampleJob jobs[2] = {{good, &sequence, {prompt, 1}, -1, {}, {}},
                        {bad, &other, {prompt, 1}, -1, {}, {}}};
