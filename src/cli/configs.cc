@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "checkpoint/scheme.h"
 #include "cli/usage.h"
 #include "hub/resolve.h"
@@ -278,6 +279,10 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.fingerprint_value = settings.TextOr("fingerprint-value");
   config.skip_model_name_validation = settings.Flag("skip-model-name-validation");
   config.tool_call_parser = settings.TextOr("tool-call-parser");
+  if (const auto constraints = json::Parse(settings.TextOr("structured-outputs-config", "{}"))) {
+    const json::Value* compact = constraints->Find("disable_any_whitespace");
+    config.json_without_whitespace = compact != nullptr && compact->is_bool() && compact->as_bool();
+  }
   config.enable_iteration_stats = settings.Flag("enable-iter-perf-stats");
 }
 

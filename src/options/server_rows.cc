@@ -109,6 +109,9 @@ void AddAnswerRows(std::vector<Option>& table) {
               "What logprobs are computed from: raw_ from the model's logits, processed_ after "
               "bias, penalties and temperature; _logits returns the logits themselves.",
               {.commands = kAnswering});
+  rows.Json("structured-outputs-config", "",
+            "Settings of constrained answers, as a JSON object: with disable_any_whitespace true, "
+            "JSON has no white space between its parts; other keys of vLLM have no effect.");
   rows.Choice("fingerprint-mode", "full", "full|hash|custom|none",
               "Content of system_fingerprint: version and settings (full), a hash of them, "
               "--fingerprint-value (custom), or nothing.");

@@ -67,6 +67,7 @@ struct ServerConfig {
   double sse_keep_alive_seconds = 0;  // between comments in a stream without news; 0: none
   // raw_logprobs | processed_logprobs | raw_logits | processed_logits
   std::string logprobs_mode = "raw_logprobs";
+  bool json_without_whitespace = false;     // in constrained answers, between the parts of JSON
   std::string fingerprint_mode = "full";    // of system_fingerprint: full | hash | custom | none
   std::string fingerprint_value;            // of mode custom
   int stream_interval = 1;                  // tokens in one event of a stream

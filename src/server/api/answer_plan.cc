@@ -86,6 +86,38 @@ size_t KeptBytes(const AnswerPlan& plan) {
   return bytes;
 }
 
+// What is needed to begin once the constraint is compiled.
+struct ConstrainedStart {
+  RequestedConstraint constraint;
+  std::shared_ptr<const ModelContext> model;
+  std::shared_ptr<ActiveRequests> active;
+  std::shared_ptr<ResponseWriter> client;
+  GenerationRequest generation;
+  std::unique_ptr<AnswerWriter> writer;
+};
+
+// Begins at once where the constraint is known, else later on a worker: none waits meanwhile.
+void StartConstrained(const RouteCall& call, const RequestedConstraint& constraint,
+                      GenerationRequest generation, std::unique_ptr<AnswerWriter> writer) {
+  auto start = std::make_shared<ConstrainedStart>(
+      ConstrainedStart{constraint, call.model, call.api.active, call.client, std::move(generation),
+                       std::move(writer)});
+  call.model->constraints->Compile(
+      constraint.spec, [start, pool = &call.api.pool,
+                        dialect = call.api.config.dialect](ConstraintCompiler::Compiled compiled) {
+        pool->Submit([start, pool, dialect, compiled = std::move(compiled)] {
+          if (start->client->closed()) return;
+          if (!compiled) {
+            return start->client->Send(
+                ErrorResponse(ConstraintError(start->constraint, compiled.error()), dialect));
+          }
+          start->generation.constraint = *compiled;
+          Generation::Start(start->model, pool, start->active, start->client,
+                            std::move(start->generation), std::move(start->writer));
+        });
+      });
+}
+
 }  // namespace
 
 ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
@@ -157,6 +189,10 @@ ApiStatus StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerP
       call.ticket->TakeTokens(static_cast<int64_t>(prompt.tokens.size()));
   }
   auto writer = make_writer(std::move(plan.options), call.client);
+  if (fields.constraint) {
+    StartConstrained(call, *fields.constraint, std::move(plan.generation), std::move(writer));
+    return {};
+  }
   if (!fields.use_beam_search) {
     Generation::Start(call.model, &api.pool, api.active, call.client, std::move(plan.generation),
                       std::move(writer));

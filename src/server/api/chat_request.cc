@@ -117,6 +117,7 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
 
   if (effort) AddReasoningArguments(*effort, request.conversation.chat_template_kwargs);
   API_RETURN_IF_ERROR(RefuseUnsupported(body, config, EndpointKind::kChat));
+  API_ASSIGN_OR_RETURN(sampling.constraint, ReadConstraint(body, config, EndpointKind::kChat));
   API_RETURN_IF_ERROR(RefuseToolCalls(body, config));
   return request;
 }

@@ -84,6 +84,8 @@ ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
   if (!errors.empty()) return ValidationFailed(errors);
 
   API_RETURN_IF_ERROR(RefuseUnsupported(body, config, EndpointKind::kCompletion));
+  API_ASSIGN_OR_RETURN(request.sampling.constraint,
+                       ReadConstraint(body, config, EndpointKind::kCompletion));
   const size_t count = request.texts.size() + request.ids.size();
   if (count == 0) return BadRequest("You must pass at least one prompt");
   if (count > static_cast<size_t>(config.max_completion_prompts)) {

@@ -43,6 +43,7 @@ void Dispatcher::BeginDrain() {
 void Dispatcher::Stop() {
   keep_alive_.Stop();
   api_.pool.Stop();
+  if (const auto model = api_.model()) model->constraints->Stop();
 }
 
 std::string_view Dispatcher::WithoutRoot(std::string_view path) const {

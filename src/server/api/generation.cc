@@ -99,6 +99,7 @@ class GenerationImpl : public Generation {
       request.priority = request_.priority;
       request.client = request_.client;
       request.cache_salt = request_.cache_salt;
+      request.constraint = request_.constraint;
       request.sink = std::make_shared<Sink>(self, static_cast<int>(prompt));
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
       const MutexLock lock(mutex_);

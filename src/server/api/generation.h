@@ -36,7 +36,8 @@ struct GenerationRequest {
   std::shared_ptr<ClientLimits::Ticket> ticket;  // null without limits
   std::string cache_salt;
   RepetitionRule repetition;
-  RequestClock clock;  // started when the request arrived
+  std::shared_ptr<const Constraint> constraint;  // of every sequence; may be null
+  RequestClock clock;                            // started when the request arrived
 };
 
 // Submits the prompts to the engine and hands its tokens, as events, to the writer, on the worker

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "chat/chat_prompt.h"
+#include "constraints/xgrammar_engine.h"
 #include "server/api/python_text.h"
 
 namespace sluice {
@@ -73,6 +74,20 @@ Result<SamplingDefaults> ResolveDefaults(const ServerConfig& config,
     }
   }
   return defaults;
+}
+
+constexpr int kConstraintThreads = 2;
+constexpr size_t kConstraintCacheBytes = size_t{512} << 20;
+
+// An answer ends with any of the model's end tokens, which therefore are no text.
+Vocabulary VocabularyOf(const ModelContext& context) {
+  Vocabulary vocabulary;
+  vocabulary.size = static_cast<int32_t>(context.vocab_size);
+  vocabulary.end_tokens = context.end_tokens;
+  vocabulary.tokens.reserve(static_cast<size_t>(context.tokenizer->vocab_size()));
+  for (int32_t id = 0; id < context.tokenizer->vocab_size(); ++id)
+    vocabulary.tokens.push_back(context.tokenizer->TokenBytes(id));
+  return vocabulary;
 }
 
 }  // namespace
@@ -153,6 +168,9 @@ Result<std::shared_ptr<const ModelContext>> ModelContext::Load(
     context->fingerprint = fmt::format("sluice-{}-{:08x}", config.version, Hash(settings));
   }
   context->created = UnixSeconds();
+  context->constraints = std::make_unique<ConstraintCompiler>(
+      [model = context.get()] { return MakeXgrammarEngine(VocabularyOf(*model)); },
+      kConstraintThreads, kConstraintCacheBytes);
   return std::shared_ptr<const ModelContext>(std::move(context));
 }
 

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "chat/chat_template.h"
 #include "chat/model_templates.h"
+#include "constraints/constraint_compiler.h"
 #include "engine/engine.h"
 #include "server/api/api_error.h"
 #include "server/server_config.h"
@@ -51,6 +52,9 @@ struct ModelContext {
   SamplingDefaults defaults;
   std::string fingerprint;  // "" for none
   int64_t created = 0;      // Unix time
+
+  // Of this model's vocabulary.
+  std::unique_ptr<ConstraintCompiler> constraints;
 
   const std::string& name() const { return names.front(); }
   // 404 for a name that is not served; "" and a served name with a '/' at the end are accepted.

@@ -208,13 +208,41 @@ TEST(CompletionRequestTest, NamesWhatIsWrong) {
        "body.response_format.type", "found \"bogus\""},
       {R"({"prompt":"a","response_format":{"type":"json_schema"}})", "BadRequestError",
        "response_format", "json_schema"},
-      {R"({"prompt":"a","response_format":{"type":"json_object"}})", "BadRequestError",
-       "response_format", "not supported"},
-      {R"({"prompt":"a","structured_outputs":{}})", "BadRequestError", nullptr, "not supported"},
+      {R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"schema":{}}}})",
+       "Bad Request", "body.response_format.json_schema.name", "found nothing"},
+      {R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"name":"a"}}})",
+       "BadRequestError", "response_format", "json_schema.schema must be"},
+      {R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"name":"a","schema":true}}})",
+       "Bad Request", "body.response_format.json_schema.schema", "found true"},
+      {R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"name":"a","strict":true,"schema":{"not":{}}}}})",
+       "BadRequestError", nullptr, "`not` at #"},
+      {R"({"prompt":"a","response_format":{"type":"structural_tag"}})", "BadRequestError",
+       "response_format", "structural_tag specification"},
+      {R"({"prompt":"a","structured_outputs":{}})", "BadRequestError", nullptr, "found none"},
+      {R"({"prompt":"a","structured_outputs":[1]})", "Bad Request", "body.structured_outputs",
+       "expected an object"},
       {R"({"prompt":"a","structured_outputs":{"regex":"a","choice":["b"]}})", "BadRequestError",
-       "structured_outputs", "one kind"},
-      {R"({"prompt":"a","structured_outputs":{"regex":"a"}})", "BadRequestError", nullptr,
-       "leave `structured_outputs` out"},
+       "structured_outputs", "exactly one of"},
+      {R"({"prompt":"a","structured_outputs":{"regex":5}})", "Bad Request",
+       "body.structured_outputs.regex", "found 5"},
+      {R"x({"prompt":"a","structured_outputs":{"regex":"(?=a)"}})x", "BadRequestError", nullptr,
+       "look-around"},
+      {R"({"prompt":"a","structured_outputs":{"choice":[]}})", "BadRequestError", nullptr,
+       "structured_outputs.choice must not be empty"},
+      {R"({"prompt":"a","structured_outputs":{"choice":["a",1]}})", "Bad Request",
+       "body.structured_outputs.choice.1", "expected a string"},
+      {R"({"prompt":"a","structured_outputs":{"json":"x"}})", "BadRequestError", nullptr,
+       "Invalid JSON grammar specification"},
+      {R"({"prompt":"a","structured_outputs":{"json":[1]}})", "Bad Request",
+       "body.structured_outputs.json", "a JSON schema"},
+      {R"({"prompt":"a","structured_outputs":{"grammar":""}})", "BadRequestError", nullptr,
+       "cannot be an empty string"},
+      {R"({"prompt":"a","structured_outputs":{"structural_tag":"x"}})", "BadRequestError",
+       "structured_outputs", "structural_tag specification"},
+      {R"({"prompt":"a","structured_outputs":{"regex":"a"},"response_format":{"type":"json_object"}})",
+       "BadRequestError", nullptr, "response_format, structured_outputs.regex; leave all but one"},
+      {R"({"prompt":"a","guided_regex":"a","guided_choice":["b"]})", "BadRequestError", nullptr,
+       "guided_regex, guided_choice; leave"},
       {R"({"prompt":"a","use_beam_search":true,"stream":true})", "BadRequestError", nullptr,
        "Streaming is not currently supported with beam search"},
       {R"({"prompt":"a","logprob_token_ids":[1]})", "BadRequestError", "logprob_token_ids",
@@ -257,24 +285,10 @@ TEST(CompletionRequestTest, Takes) {
   EXPECT_FALSE(usage.sampling.continuous_usage_stats);
 }
 
-// A constraint that is ignored would give an answer that looks constrained and is not.
-TEST(CompletionRequestTest, RefusesConstraintsByName) {
-  const char* constraints[] = {
-      R"("guided_json":{"type":"object"})", R"("guided_regex":"[0-9]+")",
-      R"("guided_choice":["a","b"])",       R"("guided_grammar":"root ::= \"a\"")",
-      R"("guided_decoding_backend":"x")",   R"("guided_whitespace_pattern":" ")",
-      R"("guided_decoding":{"json":{}})",
-  };
-  for (const std::string constraint : constraints) {
-    const std::string name = constraint.substr(1, constraint.find('"', 1) - 1);
-    const std::string completion = R"({"prompt":"a",)" + constraint + "}";
-    const std::string chat = R"({"messages":[{"role":"user","content":"a"}],)" + constraint + "}";
-    const Refusal expected{constraint.c_str(), "BadRequestError", name.c_str(), "not supported"};
-    ExpectRefused(ReadCompletionRequest(Parse(completion), ServerConfig{}), expected);
-    ExpectRefused(ReadChatRequest(Parse(chat), ServerConfig{}), expected);
-    EXPECT_TRUE(
-        ReadCompletionRequest(Parse(R"({"prompt":"a",")" + name + R"(":null})"), ServerConfig{}));
-  }
+TEST(CompletionRequestTest, RefusesAPatternOfWhiteSpaceByName) {
+  const Refusal expected{"", "BadRequestError", "guided_whitespace_pattern", "not supported"};
+  const char* body = R"({"prompt":"a","guided_json":{},"guided_whitespace_pattern":" "})";
+  ExpectRefused(ReadCompletionRequest(Parse(body), ServerConfig{}), expected);
 }
 
 TEST(ChatRequestTest, NamesWhatIsWrong) {
@@ -322,7 +336,7 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
       {"{" MESSAGES ",\"max_completion_tokens\":\"x\"}", "Bad Request",
        "body.max_completion_tokens", "found \"x\""},
       {"{" MESSAGES ",\"structured_outputs\":{\"regex\":\"a\",\"choice\":[\"b\"]}}",
-       "BadRequestError", nullptr, "not supported"},
+       "BadRequestError", nullptr, "exactly one of"},
   };
   for (const Refusal& test : cases)
     ExpectRefused(ReadChatRequest(Parse(test.body), ServerConfig{}), test);
@@ -381,6 +395,57 @@ TEST(RequestFuzzTest, MutatedBodies) {
     }
   }
   EXPECT_GT(decoded, 1000);
+}
+
+TEST(RequestDecoding, Constraints) {
+  ServerConfig config;
+  const auto constraint = [&](std::string_view fields) {
+    const auto request =
+        ReadCompletionRequest(Parse(fmt::format(R"({{"prompt":"a",{}}})", fields).c_str()), config);
+    EXPECT_TRUE(request) << fields << request.error().message;
+    return request ? request->sampling.constraint : std::nullopt;
+  };
+  const struct {
+    const char* fields;
+    ConstraintKind kind;
+    const char* text;
+    const char* place;
+  } cases[] = {
+      {R"("response_format":{"type":"json_object"})", ConstraintKind::kJsonSchema,
+       R"({"type":"object"})", "response_format"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"enum":[1]}}})",
+       ConstraintKind::kJsonSchema, R"({"enum":[1]})", "response_format.json_schema.schema"},
+      {R"("structured_outputs":{"json":"{\"enum\":[1]}"})", ConstraintKind::kJsonSchema,
+       R"({"enum":[1]})", "structured_outputs.json"},
+      {R"("structured_outputs":{"regex":"a+","json":null})", ConstraintKind::kRegex, "a+",
+       "structured_outputs.regex"},
+      {R"("structured_outputs":{"choice":["a","b"]})", ConstraintKind::kEbnf,
+       R"(root ::= "a" | "b")", "structured_outputs.choice"},
+      {R"("structured_outputs":{"grammar":"start: \"a\""})", ConstraintKind::kLark, "start: \"a\"",
+       "structured_outputs.grammar"},
+      {R"("guided_json":{"enum":[1]})", ConstraintKind::kJsonSchema, R"({"enum":[1]})",
+       "guided_json"},
+      {R"("guided_regex":"a+")", ConstraintKind::kRegex, "a+", "guided_regex"},
+      {R"("guided_choice":["a"])", ConstraintKind::kEbnf, R"(root ::= "a")", "guided_choice"},
+      {R"("guided_grammar":"root ::= \"a\"")", ConstraintKind::kEbnf, "root ::= \"a\"",
+       "guided_grammar"},
+      {R"("guided_decoding":{"ebnf":"root ::= \"a\""})", ConstraintKind::kEbnf, "root ::= \"a\"",
+       "guided_decoding.ebnf"},
+  };
+  for (const auto& test : cases) {
+    const auto found = constraint(test.fields);
+    ASSERT_TRUE(found) << test.fields;
+    EXPECT_EQ(found->spec.kind, test.kind) << test.fields;
+    EXPECT_EQ(found->spec.text, test.text) << test.fields;
+    EXPECT_EQ(found->place, test.place) << test.fields;
+    EXPECT_TRUE(found->spec.any_whitespace);
+  }
+  EXPECT_FALSE(constraint(R"("response_format":{"type":"text"},"structured_outputs":null)"));
+  EXPECT_FALSE(constraint(R"("structured_outputs":{"json_object":false})"));
+  config.json_without_whitespace = true;
+  EXPECT_FALSE(constraint(R"("response_format":{"type":"json_object"})")->spec.any_whitespace);
+  config.dialect = ApiDialect::kVllm;
+  EXPECT_FALSE(constraint(R"("guided_decoding":{"regex":"a"})")) << "vLLM has no such field";
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/constraint_fields.h"
+#include "server/api/endpoint_kind.h"
 #include "server/api/field_reader.h"
 #include "server/api/repetition.h"
 
@@ -44,19 +46,19 @@ struct SamplingFields {
   bool include_usage = false, continuous_usage_stats = false;
   int64_t stream_interval = 1;  // tokens in one event
   RepetitionRule repetition;
+  std::optional<RequestedConstraint> constraint;
   bool use_beam_search = false;  // n is its width
   double length_penalty = 1.0;
   bool return_token_ids = false;
   bool return_tokens_as_token_ids = false;
 };
 
-enum class EndpointKind { kCompletion, kChat };
-
 // Checks what vLLM checks before it reads types: combinations of fields. REQUIRES: `body` is an
 // object. Errors: 400.
 ApiStatus CheckRawFields(const json::Value& body, EndpointKind kind);
 
-// Reads all but max_tokens and logprobs, whose meaning differs between completions and chat.
+// Reads all but max_tokens and logprobs, whose meaning differs between completions and chat, and
+// the constraint (constraint_fields.h).
 SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& config);
 
 }  // namespace sluice

@@ -41,6 +41,10 @@ ApiStatus CheckBeamSearch(const SamplingFields& fields) {
                         PythonFloat(fields.length_penalty));
   }
   if (!fields.stop.empty()) return Unsupported("a stop string in beam search", "stop");
+  if (fields.constraint) {
+    const std::string& place = fields.constraint->place;
+    return Unsupported("constrained output in beam search", place.substr(0, place.find('.')));
+  }
   if (fields.prompt_logprobs)
     return Unsupported("prompt_logprobs (or echo with logprobs) in beam search", "prompt_logprobs");
   if (fields.repetition.max_size > 0)

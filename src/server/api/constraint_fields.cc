@@ -1,0 +1,269 @@
+#include "server/api/constraint_fields.h"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.h"
+#include "constraints/grammar_text.h"
+#include "constraints/json_schema.h"
+#include "server/api/field_reader.h"
+
+namespace sluice {
+namespace {
+
+using Read = ApiResult<std::optional<RequestedConstraint>>;
+
+// The member `name`; null if it is absent or null.
+const json::Value* Present(const json::Value& object, std::string_view name) {
+  const json::Value* value = object.Find(name);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+tl::unexpected<ApiError> WrongType(std::string_view place, std::string_view expected,
+                                   const json::Value* found) {
+  return ValidationFailed({{fmt::format("body.{}", place), std::string(expected),
+                            found == nullptr ? "nothing" : Describe(*found)}});
+}
+
+ApiError NotEnforceable(std::string_view place, const Error& error) {
+  return BadRequest(fmt::format("{}: {}", place, error.message)).value();
+}
+
+Read FromSchema(const json::Value& schema, bool strict, std::string place) {
+  Result<CheckedSchema> checked = CheckJsonSchema(schema, strict);
+  if (!checked) return tl::unexpected<ApiError>(NotEnforceable(place, checked.error()));
+  if (!checked->not_enforced.empty()) {
+    LOG_WARNING("server", "{}: the answer may break what the schema says with {}", place,
+                fmt::join(checked->not_enforced, ", "));
+  }
+  RequestedConstraint constraint;
+  constraint.spec = {ConstraintKind::kJsonSchema, json::Write(checked->schema)};
+  constraint.place = std::move(place);
+  return constraint;
+}
+
+Read FromAnyObject(std::string place) {
+  return FromSchema(json::Value(json::Value::Object{{"type", "object"}}), false, std::move(place));
+}
+
+Read FromText(ConstraintKind kind, std::string text, std::string place,
+              std::optional<std::string> param = std::nullopt) {
+  if (const Status checked = CheckConstraintText(kind, text); !checked)
+    return tl::unexpected<ApiError>(NotEnforceable(place, checked.error()));
+  return RequestedConstraint{{kind, std::move(text)}, std::move(place), std::move(param)};
+}
+
+// A schema as an object or as the text of one.
+Read FromSchemaOrText(const json::Value& value, std::string place) {
+  if (value.is_object()) return FromSchema(value, false, std::move(place));
+  if (!value.is_string()) return WrongType(place, "a JSON schema or its text", &value);
+  const Result<json::Value> parsed = json::Parse(value.as_string());
+  if (!parsed) {
+    return BadRequest(
+        fmt::format("Invalid JSON grammar specification: {} must be a JSON schema ({})", place,
+                    parsed.error().message));
+  }
+  if (!parsed->is_object()) {
+    return BadRequest(
+        fmt::format("Invalid JSON grammar specification: {} must be an object", place));
+  }
+  return FromSchema(*parsed, false, std::move(place));
+}
+
+Read FromRegex(const json::Value& value, std::string place) {
+  if (!value.is_string()) return WrongType(place, "a string", &value);
+  return FromText(ConstraintKind::kRegex, value.as_string(), std::move(place));
+}
+
+Read FromChoice(const json::Value& value, std::string place) {
+  if (!value.is_array()) return WrongType(place, "a list of strings", &value);
+  if (value.as_array().empty()) return BadRequest(fmt::format("{} must not be empty", place));
+  std::vector<std::string> choices;
+  for (const json::Value& choice : value.as_array()) {
+    if (!choice.is_string()) {
+      return WrongType(fmt::format("{}.{}", place, choices.size()), "a string", &choice);
+    }
+    choices.push_back(choice.as_string());
+  }
+  return FromText(ConstraintKind::kEbnf, ChoiceGrammar(choices), std::move(place));
+}
+
+Read FromGrammar(const json::Value& value, std::string place) {
+  if (!value.is_string()) return WrongType(place, "a string", &value);
+  if (value.as_string().empty())
+    return BadRequest(fmt::format("{} cannot be an empty string", place));
+  const ConstraintKind kind =
+      IsLark(value.as_string()) ? ConstraintKind::kLark : ConstraintKind::kEbnf;
+  return FromText(kind, value.as_string(), std::move(place));
+}
+
+// `value`: of either layout. `field`: what holds it.
+Read FromStructuralTag(const json::Value& value, const std::string& field) {
+  const Result<std::string> text = StructuralTagText(value);
+  if (!text) {
+    return BadParameter(
+        fmt::format("Invalid {} structural_tag specification: {}.", field, text.error().message),
+        field);
+  }
+  return FromText(ConstraintKind::kStructuralTag, *text, field, field);
+}
+
+Read ReadResponseFormat(const json::Value& format) {
+  const std::string field = "response_format";
+  if (!format.is_object()) return WrongType(field, "an object", &format);
+  const json::Value* type = format.Find("type");
+  const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "";
+  if (kind == "text") return std::nullopt;
+  if (kind == "json_object") return FromAnyObject(field);
+  if (kind == "structural_tag") return FromStructuralTag(format, field);
+  if (kind != "json_schema") {
+    return WrongType("response_format.type",
+                     R"("text", "json_object", "json_schema" or "structural_tag")", type);
+  }
+  const json::Value* described = format.Find("json_schema");
+  if (!IsTruthy(described)) {
+    return BadParameter(
+        "When response_format type is 'json_schema', the 'json_schema' field must be provided.",
+        field);
+  }
+  if (!described->is_object())
+    return WrongType("response_format.json_schema", "an object", described);
+  std::vector<FieldError> errors;
+  FieldReader reader(*described, "body.response_format.json_schema", &errors);
+  std::string name;
+  bool strict = false;
+  const json::Value::Object* members = nullptr;
+  reader.Read("name", name, {.required = true});
+  reader.Read("schema", members, {.nullable = true});
+  reader.Read("strict", strict, {.nullable = true});
+  if (!errors.empty()) return ValidationFailed(errors);
+  if (members == nullptr) {
+    return BadParameter("response_format.json_schema.schema must be a JSON schema, found nothing",
+                        field);
+  }
+  return FromSchema(*described->Find("schema"), strict, "response_format.json_schema.schema");
+}
+
+Read ReadStructuredOutputs(const json::Value& outputs, EndpointKind endpoint) {
+  const std::string field = "structured_outputs";
+  if (!outputs.is_object()) return WrongType(field, "an object", &outputs);
+  std::vector<std::string_view> given;
+  for (const std::string_view kind :
+       {"json", "regex", "choice", "grammar", "json_object", "structural_tag"}) {
+    if (Present(outputs, kind) != nullptr) given.push_back(kind);
+  }
+  if (given.size() != 1) {
+    const std::string message = fmt::format(
+        "structured_outputs must hold exactly one of json, regex, choice, grammar, json_object and "
+        "structural_tag, found {}",
+        given.empty() ? "none" : fmt::format("{}", fmt::join(given, ", ")));
+    // As in vLLM.
+    if (endpoint == EndpointKind::kCompletion && !given.empty())
+      return BadParameter(message, field);
+    return BadRequest(message);
+  }
+  const std::string_view kind = given.front();
+  const json::Value& value = *outputs.Find(kind);
+  std::string place = fmt::format("{}.{}", field, kind);
+  if (kind == "json") return FromSchemaOrText(value, std::move(place));
+  if (kind == "regex") return FromRegex(value, std::move(place));
+  if (kind == "choice") return FromChoice(value, std::move(place));
+  if (kind == "grammar") return FromGrammar(value, std::move(place));
+  if (kind == "structural_tag") {
+    if (!value.is_string()) return WrongType(place, "the text of a JSON object", &value);
+    const Result<json::Value> parsed = json::Parse(value.as_string());
+    if (!parsed) {
+      return BadParameter(
+          fmt::format("Invalid structured_outputs structural_tag specification: {}.",
+                      parsed.error().message),
+          field);
+    }
+    return FromStructuralTag(*parsed, field);
+  }
+  bool wanted = false;
+  if (!ReadValue(value, {}, wanted)) return WrongType(place, "true or false", &value);
+  return wanted ? FromAnyObject(std::move(place)) : std::nullopt;
+}
+
+Read ReadGuided(const json::Value& value, const std::string& field) {
+  if (field == "guided_json") return FromSchemaOrText(value, field);
+  if (field == "guided_regex") return FromRegex(value, field);
+  if (field == "guided_choice") return FromChoice(value, field);
+  return FromGrammar(value, field);
+}
+
+// trtllm-serve's.
+Read ReadGuidedDecoding(const json::Value& guided) {
+  const std::string field = "guided_decoding";
+  if (!guided.is_object()) return WrongType(field, "an object", &guided);
+  std::vector<std::string_view> given;
+  for (const std::string_view kind :
+       {"json", "regex", "grammar", "ebnf", "json_object", "structural_tag"}) {
+    const json::Value* value = Present(guided, kind);
+    if (value != nullptr && !(value->is_bool() && !value->as_bool())) given.push_back(kind);
+  }
+  if (given.empty()) return std::nullopt;
+  if (given.size() > 1) {
+    return BadParameter(fmt::format("guided_decoding must hold one kind of guide, found {}",
+                                    fmt::join(given, ", ")),
+                        field);
+  }
+  const std::string_view kind = given.front();
+  const json::Value& value = *guided.Find(kind);
+  std::string place = fmt::format("{}.{}", field, kind);
+  if (kind == "json") return FromSchemaOrText(value, std::move(place));
+  if (kind == "regex") return FromRegex(value, std::move(place));
+  if (kind == "json_object") return FromAnyObject(std::move(place));
+  if (kind != "structural_tag") return FromGrammar(value, std::move(place));
+  if (!value.is_string()) return FromStructuralTag(value, field);
+  const Result<json::Value> parsed = json::Parse(value.as_string());
+  if (!parsed) return BadParameter(fmt::format("{}: {}", place, parsed.error().message), field);
+  return FromStructuralTag(*parsed, field);
+}
+
+}  // namespace
+
+Read ReadConstraint(const json::Value& body, const ServerConfig& config, EndpointKind kind) {
+  std::optional<RequestedConstraint> found;
+  std::vector<std::string> places;
+  const auto add = [&](Read read) -> ApiStatus {
+    if (!read) return tl::unexpected<ApiError>(std::move(read).error());
+    if (!*read) return {};
+    places.push_back((*read)->place);
+    found = *std::move(read);
+    return {};
+  };
+  if (const json::Value* format = Present(body, "response_format"))
+    API_RETURN_IF_ERROR(add(ReadResponseFormat(*format)));
+  if (const json::Value* outputs = Present(body, "structured_outputs"))
+    API_RETURN_IF_ERROR(add(ReadStructuredOutputs(*outputs, kind)));
+  for (const char* field : {"guided_json", "guided_regex", "guided_choice", "guided_grammar"}) {
+    if (const json::Value* value = Present(body, field))
+      API_RETURN_IF_ERROR(add(ReadGuided(*value, field)));
+  }
+  if (config.dialect != ApiDialect::kVllm) {
+    if (const json::Value* guided = Present(body, "guided_decoding"))
+      API_RETURN_IF_ERROR(add(ReadGuidedDecoding(*guided)));
+  }
+  if (places.size() > 1) {
+    return BadRequest(
+        fmt::format("an answer can have one constraint, but these are given: {}; leave all but one "
+                    "out",
+                    fmt::join(places, ", ")));
+  }
+  if (found) found->spec.any_whitespace = !config.json_without_whitespace;
+  return found;
+}
+
+ApiError ConstraintError(const RequestedConstraint& constraint, const Error& error) {
+  if (error.code != ErrorCode::kInvalidArgument) return FromError(error);
+  const std::string message = fmt::format("{}: {}", constraint.place, error.message);
+  return constraint.param ? BadParameter(message, *constraint.param).value()
+                          : BadRequest(message).value();
+}
+
+}  // namespace sluice
