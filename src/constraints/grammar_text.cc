@@ -19,7 +19,7 @@ void AppendGrammarString(std::string& out, std::string_view text) {
       out += '\\';
       out += c;
     } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
+      out += fmt::format("\\u{:04x}", byte);
     } else {
       out += c;
     }

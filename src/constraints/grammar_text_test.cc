@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 TEST(GrammarTextTest, ChoicesAreQuotedAsTheGrammarWantsThem) {
   const std::string choices[] = {"yes", "a\"b", "c\\d", "line\nbreak"};
-  EXPECT_EQ(ChoiceGrammar(choices), R"(root ::= "yes" | "a\"b" | "c\\d" | "line\x0abreak")");
+  EXPECT_EQ(ChoiceGrammar(choices), R"(root ::= "yes" | "a\"b" | "c\\d" | "line\u000abreak")");
 }
 
 TEST(GrammarTextTest, AGrammarIsLarkUnlessALineOfItDefinesAsGbnfDoes) {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "constraints/bounded_strings.h"
 
 namespace sluice {
 namespace {
@@ -109,16 +110,24 @@ class XgrammarEngine final : public ConstraintEngine {
     // Of one thread, which the budget watches; it has no state of its own but the vocabulary.
     xgrammar::GrammarCompiler compiler(vocabulary_, /*max_threads=*/1, /*cache_enabled=*/false);
     switch (spec.kind) {
-      case ConstraintKind::kJsonSchema:
-        if (spec.any_whitespace) return compiler.CompileJSONSchema(spec.text);
-        return compiler.CompileJSONSchema(spec.text, /*any_whitespace=*/false, std::nullopt,
-                                          std::pair(std::string(","), std::string(":")));
+      case ConstraintKind::kJsonSchema: return CompileSchema(compiler, spec);
       case ConstraintKind::kRegex: return compiler.CompileRegex(spec.text);
       case ConstraintKind::kEbnf: return compiler.CompileGrammar(spec.text);
       case ConstraintKind::kLark: return compiler.CompileLark(spec.text);
       case ConstraintKind::kStructuralTag: return compiler.CompileStructuralTag(spec.text);
     }
     CHECK(false, "unknown kind of constraint");
+  }
+
+  static xgrammar::CompiledGrammar CompileSchema(xgrammar::GrammarCompiler& compiler,
+                                                 const ConstraintSpec& spec) {
+    const std::optional<std::pair<std::string, std::string>> compact(std::in_place, ",", ":");
+    const auto grammar =
+        xgrammar::Grammar::FromJSONSchema(spec.text, spec.any_whitespace, /*indent=*/std::nullopt,
+                                          spec.any_whitespace ? std::nullopt : compact);
+    if (spec.text.find("maxLength") == std::string::npos) return compiler.CompileGrammar(grammar);
+    const std::optional<std::string> counted = CountBoundedStrings(grammar.ToString());
+    return counted ? compiler.CompileGrammar(*counted) : compiler.CompileGrammar(grammar);
   }
 
   const xgrammar::TokenizerInfo vocabulary_;

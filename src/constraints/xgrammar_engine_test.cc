@@ -6,6 +6,8 @@
 #include <chrono>
 #include <set>
 
+#include <fmt/format.h>
+
 namespace sluice {
 namespace {
 
@@ -113,6 +115,44 @@ TEST_F(XgrammarEngineTest, EveryKindIsEnforced) {
       R"({"type":"structural_tag","format":{"type":"tag","begin":"<b>","content":{"type":"json_schema","json_schema":{"type":"boolean"}},"end":"</b>"}})");
   EXPECT_TRUE(Accepts(*tag, "<b>true</b>"));
   EXPECT_FALSE(Accepts(*tag, "<b>1</b>"));
+}
+
+TEST_F(XgrammarEngineTest, LongBoundsOfStringsAreExact) {
+  for (const int most : {16, 17, 500}) {
+    const auto constraint = Compile(
+        ConstraintKind::kJsonSchema,
+        fmt::format(
+            R"({{"type":"array","items":{{"type":"string","minLength":3,"maxLength":{}}}}})",
+            most));
+    const auto text = [](int first, int second) {
+      return "[\"" + std::string(first, 'x') + "\", \"" + std::string(second, 'y') + "\"]";
+    };
+    EXPECT_TRUE(Accepts(*constraint, text(most, 3))) << most;
+    EXPECT_TRUE(Accepts(*constraint, text(3, most))) << most;
+    EXPECT_FALSE(Accepts(*constraint, text(most + 1, 3))) << most;
+    EXPECT_FALSE(Accepts(*constraint, text(3, most + 1))) << most;
+    EXPECT_FALSE(Accepts(*constraint, text(2, most))) << most;
+    // Characters count, not bytes.
+    std::string letters;
+    for (int i = 0; i < most; ++i) letters += "é";
+    EXPECT_TRUE(Accepts(*constraint, "[\"" + letters + "\"]")) << most;
+    EXPECT_FALSE(Accepts(*constraint, "[\"" + letters + "é\"]")) << most;
+    // A token of several characters must fit as well.
+    const auto matcher = constraint->NewMatcher();
+    for (const char c : "[\"" + std::string(most - 1, 'x'))
+      ASSERT_TRUE(matcher->Advance(static_cast<unsigned char>(c)));
+    EXPECT_EQ(Allowed(*matcher).count("a"), 1u);
+    EXPECT_EQ(Allowed(*matcher).count("ab"), 0u);
+    EXPECT_FALSE(matcher->Advance(259)) << "ab";
+  }
+}
+
+TEST_F(XgrammarEngineTest, NamesBesideLongStringsStayAsTheyAre) {
+  const auto constraint = Compile(
+      ConstraintKind::kJsonSchema,
+      R"({"type":"object","properties":{"größe":{"type":"string","maxLength":600},"\n\u0007b":{"enum":["é1","\u2028c"]}},"required":["größe","\n\u0007b"],"additionalProperties":false})");
+  EXPECT_TRUE(Accepts(*constraint, "{\"größe\": \"\", \"\\n\\u0007b\": \"é1\"}"));
+  EXPECT_FALSE(Accepts(*constraint, "{\"gröe\": \"\", \"\\n\\u0007b\": \"é1\"}"));
 }
 
 TEST_F(XgrammarEngineTest, MatchersOfOneConstraintAreIndependent) {
