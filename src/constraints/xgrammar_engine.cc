@@ -3,9 +3,11 @@
 #include <dlpack/dlpack.h>
 #include <xgrammar/xgrammar.h>
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -95,7 +97,10 @@ class XgrammarEngine final : public ConstraintEngine {
         const WorkBudget budget(limits_.compile);
         grammar = CompileText(spec);
       }
-      return std::make_shared<const XgrammarConstraint>(*std::move(grammar), limits_.step);
+      auto constraint =
+          std::make_shared<const XgrammarConstraint>(*std::move(grammar), limits_.step);
+      RETURN_IF_ERROR(CheckCanBegin(*constraint));
+      return constraint;
     } catch (const WorkLimitExceeded&) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("it takes more than {} s or {} MiB to compile; make it smaller",
@@ -106,6 +111,17 @@ class XgrammarEngine final : public ConstraintEngine {
   }
 
  private:
+  // A rule that leads to nothing but itself, for example, lets no answer begin.
+  Status CheckCanBegin(const Constraint& constraint) const {
+    std::vector<uint32_t> mask(MaskWords(vocabulary_.GetVocabSize()));
+    const auto matcher = constraint.NewMatcher();
+    if (!matcher->FillMask(mask))
+      return Fail(ErrorCode::kInvalidArgument, "it takes too long to find what it allows");
+    if (std::ranges::all_of(mask, [](uint32_t word) { return word == 0; }))
+      return Fail(ErrorCode::kInvalidArgument, "no answer meets it");
+    return {};
+  }
+
   xgrammar::CompiledGrammar CompileText(const ConstraintSpec& spec) const {
     // Of one thread, which the budget watches; it has no state of its own but the vocabulary.
     xgrammar::GrammarCompiler compiler(vocabulary_, /*max_threads=*/1, /*cache_enabled=*/false);

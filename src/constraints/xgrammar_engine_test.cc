@@ -177,6 +177,12 @@ TEST_F(XgrammarEngineTest, WhatIsNotWellFormedIsRefusedWithTheReason) {
             "");
 }
 
+TEST_F(XgrammarEngineTest, WhatNoAnswerMeetsIsRefused) {
+  EXPECT_EQ(ErrorOf(ConstraintKind::kJsonSchema, R"({"$ref":"#"})"), "no answer meets it");
+  EXPECT_NE(ErrorOf(ConstraintKind::kEbnf, "root ::= root"), "");
+  EXPECT_NE(ErrorOf(ConstraintKind::kEbnf, "root ::= a\na ::= root"), "");
+}
+
 TEST_F(XgrammarEngineTest, CompilingStopsAtItsLimits) {
   engine_ = MakeXgrammarEngine(vocabulary_,
                                {.compile = {.cpu_seconds = 0.05, .bytes = int64_t{64} << 20}});
