@@ -7,7 +7,10 @@
 namespace sluice {
 
 ConstraintCompiler::ConstraintCompiler(MakeEngine make_engine, int num_threads, size_t cache_bytes)
-    : make_engine_(std::move(make_engine)), num_threads_(num_threads), cache_bytes_(cache_bytes) {}
+    : make_engine_(std::move(make_engine)), cache_bytes_(cache_bytes) {
+  const MutexLock lock(mutex_);
+  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this, i] { Work(i == 0); });
+}
 
 ConstraintCompiler::~ConstraintCompiler() {
   Stop();
@@ -49,8 +52,6 @@ void ConstraintCompiler::Compile(ConstraintSpec spec, OnCompiled done) {
         job->second.spec = std::move(spec);
         queue_.push_back(std::move(key));
       }
-      while (static_cast<int>(threads_.size()) < num_threads_)
-        threads_.emplace_back([this, thread = threads_.size()] { Work(thread == 0); });
     }
   }
   if (constraint != nullptr) return done(std::move(constraint));
@@ -59,7 +60,7 @@ void ConstraintCompiler::Compile(ConstraintSpec spec, OnCompiled done) {
         Fail(ErrorCode::kUnavailable,
              fmt::format("{} constraints wait to be compiled; try again later", kMaxWaiting)));
   }
-  wake_.NotifyOne();
+  wake_.NotifyAll();  // which of them waits for work is not known
 }
 
 void ConstraintCompiler::Keep(const std::string& key,
@@ -79,6 +80,11 @@ void ConstraintCompiler::Keep(const std::string& key,
 
 void ConstraintCompiler::Work(bool makes_engine) {
   if (makes_engine) {
+    {
+      MutexLock lock(mutex_);
+      while (!stopping_ && queue_.empty()) wake_.Wait(lock);
+      if (stopping_) return;
+    }
     std::shared_ptr<const ConstraintEngine> engine = make_engine_();
     const MutexLock lock(mutex_);
     engine_ = std::move(engine);

@@ -28,7 +28,7 @@ class ConstraintCompiler {
 
   static constexpr size_t kMaxWaiting = 1024;
 
-  // The first spec starts the threads, of which one makes the engine.
+  // Starts the threads; one of them makes the engine when the first spec comes.
   ConstraintCompiler(MakeEngine make_engine, int num_threads, size_t cache_bytes);
   // As Stop().
   ~ConstraintCompiler();
@@ -58,7 +58,6 @@ class ConstraintCompiler {
       REQUIRES(mutex_);
 
   const MakeEngine make_engine_;
-  const int num_threads_;
   const size_t cache_bytes_;
   Mutex mutex_;
   CondVar wake_;
