@@ -1,5 +1,6 @@
 #include "constraints/constraint_compiler.h"
 
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,7 +10,11 @@ namespace sluice {
 ConstraintCompiler::ConstraintCompiler(MakeEngine make_engine, int num_threads, size_t cache_bytes)
     : make_engine_(std::move(make_engine)), cache_bytes_(cache_bytes) {
   const MutexLock lock(mutex_);
-  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this, i] { Work(i == 0); });
+  try {
+    for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this, i] { Work(i == 0); });
+  } catch (const std::system_error&) {
+    // The system refuses threads: fewer do the work, and without any Compile says so.
+  }
 }
 
 ConstraintCompiler::~ConstraintCompiler() {
@@ -42,7 +47,7 @@ void ConstraintCompiler::Compile(ConstraintSpec spec, OnCompiled done) {
     if (const auto kept = kept_.find(key); kept != kept_.end()) {
       entries_.splice(entries_.begin(), entries_, kept->second);
       constraint = kept->second->constraint;
-    } else if (num_waiting_ >= kMaxWaiting) {
+    } else if (num_waiting_ >= kMaxWaiting || threads_.empty()) {
       is_full = true;
     } else {
       ++num_waiting_;
@@ -56,9 +61,11 @@ void ConstraintCompiler::Compile(ConstraintSpec spec, OnCompiled done) {
   }
   if (constraint != nullptr) return done(std::move(constraint));
   if (is_full) {
-    return done(
-        Fail(ErrorCode::kUnavailable,
-             fmt::format("{} constraints wait to be compiled; try again later", kMaxWaiting)));
+    return done(Fail(
+        ErrorCode::kUnavailable,
+        fmt::format(
+            "constraints cannot be compiled now: {} wait, or there are no threads; try again later",
+            kMaxWaiting)));
   }
   wake_.NotifyAll();  // which of them waits for work is not known
 }
