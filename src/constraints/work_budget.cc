@@ -45,8 +45,13 @@ bool IsExceeded() {
 }
 
 void* Allocate(size_t size, size_t alignment) {
-  void* const memory = TryAllocate(size, alignment);
-  if (memory == nullptr) throw std::bad_alloc();
+  void* memory = TryAllocate(size, alignment);
+  while (memory == nullptr) {
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+    memory = TryAllocate(size, alignment);
+  }
   if (!budget.is_active) return memory;
   budget.bytes_left -= static_cast<int64_t>(malloc_usable_size(memory));
   // What is freed while an exception is on its way must not throw another.

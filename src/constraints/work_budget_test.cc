@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -62,6 +63,19 @@ TEST(WorkBudgetTest, AllocationsWhileAnExceptionIsOnItsWayAreAllowed) {
   };
   EXPECT_THROW(work(), WorkLimitExceeded);
 }
+
+#ifndef __SANITIZE_ADDRESS__  // it ends the process where memory is missing
+TEST(WorkBudgetTest, TheNewHandlerIsAskedBeforeAnAllocationFails) {
+  static int num_asked = 0;
+  const std::new_handler before = std::set_new_handler([] {
+    if (++num_asked == 2) throw std::bad_alloc();
+  });
+  volatile size_t size = size_t{1} << 62;
+  EXPECT_THROW(::operator delete(::operator new(size)), std::bad_alloc);
+  std::set_new_handler(before);
+  EXPECT_EQ(num_asked, 2);
+}
+#endif
 
 }  // namespace
 }  // namespace sluice

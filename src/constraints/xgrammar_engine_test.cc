@@ -196,7 +196,8 @@ TEST_F(XgrammarEngineTest, CompilingStopsAtItsLimits) {
 }
 
 TEST_F(XgrammarEngineTest, AMatcherThatWasStoppedSaysSoAndStaysStopped) {
-  engine_ = MakeXgrammarEngine(vocabulary_, {.step = {.cpu_seconds = 100, .bytes = 0}});
+  // Enough for the first steps; what is remembered of an answer grows with it.
+  engine_ = MakeXgrammarEngine(vocabulary_, {.step = {.cpu_seconds = 100, .bytes = 4096}});
   const auto matcher = Compile(ConstraintKind::kEbnf, "root ::= \"a\" root | \"b\"")->NewMatcher();
   std::vector<uint32_t> mask(MaskWords(vocabulary_.size));
   bool goes_on = true;

@@ -216,8 +216,8 @@ TEST(Vllm, WhatCannotBeHadIsRefusedWithAReason) {
 // The words that scripts look for: what was wrong with which argument.
 TEST(Vllm, ErrorsNameTheArgument) {
   EXPECT_EQ(VllmError({"m", "--bogus-flag"}), "unrecognized arguments: --bogus-flag");
-  EXPECT_EQ(VllmError({"m", "extra", "--prot=5", "--bogus", "x"}),
-            "unrecognized arguments: --prot --bogus, did you mean --port?");
+  EXPECT_EQ(VllmError({"m", "extra", "--pory=5", "--bogus", "x"}),
+            "unrecognized arguments: --pory --bogus, did you mean --port?");
   EXPECT_THAT(VllmError({"--max-model-len", "abc"}),
               HasSubstr("--max-model-len: expected a whole number"));
   EXPECT_THAT(VllmError({"--gpu-memory-util", "x"}),
