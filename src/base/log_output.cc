@@ -17,7 +17,7 @@ namespace {
 // Another open file of the same pipe or terminal, whose writes do not block; -1 where there is
 // none. A descriptor's own mode belongs to all processes that share it.
 int OpenNonblocking(int file) {
-  struct stat about{};
+  struct stat about {};
   if (fstat(file, &about) != 0 || !(S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode))) return -1;
   return open(fmt::format("/proc/self/fd/{}", file).c_str(),
               O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);

@@ -39,7 +39,7 @@ void EndAtOnce(int code, const std::string& last_words) {
 void BlockSignals(std::initializer_list<int> signals) {
   sigset_t set = SetOf(signals);
   // A signal that is blocked waits even where it is ignored.
-  struct sigaction hangup{};
+  struct sigaction hangup {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN)
     sigdelset(&set, SIGHUP);
   CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0, "pthread_sigmask");

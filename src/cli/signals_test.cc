@@ -154,9 +154,7 @@ TEST(EndOnInterruptDeathTest, LeavesLaterInterruptsToOthers) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
     BlockSignals({SIGINT});
-    {
-      const EndOnInterrupt guard;
-    }
+    { const EndOnInterrupt guard; }
     kill(getpid(), SIGINT);
     std::exit(InterruptDescriptor().Clear() ? 7 : 0);
   };

@@ -40,9 +40,7 @@ TEST(WorkBudgetTest, WorkThatTakesTooLongIsStopped) {
 }
 
 TEST(WorkBudgetTest, NothingIsLimitedOutsideAScopeOrOnOtherThreads) {
-  {
-    const WorkBudget budget({.cpu_seconds = 0, .bytes = 0});
-  }
+  { const WorkBudget budget({.cpu_seconds = 0, .bytes = 0}); }
   EXPECT_NO_THROW(AllocateAndFree(1 << 20));
   std::unique_ptr<std::thread> other;
   other = std::make_unique<std::thread>([] { EXPECT_NO_THROW(AllocateAndFree(8 << 20)); });

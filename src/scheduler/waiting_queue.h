@@ -46,7 +46,7 @@ class WaitingQueue {
       return a.order < b.order;
     }
   };
-  template <SequenceHook ScheduledSequence::* kHook, typename Order>
+  template <SequenceHook ScheduledSequence::*kHook, typename Order>
   using Set =
       boost::intrusive::set<ScheduledSequence,
                             boost::intrusive::member_hook<ScheduledSequence, SequenceHook, kHook>,
