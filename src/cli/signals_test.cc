@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <future>
 
@@ -75,6 +76,7 @@ TEST(SignalWatcherDeathTest, ASecondSignalEndsWhateverTheFirstOneWaitsFor) {
 TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
+    std::signal(SIGHUP, SIG_DFL);  // nohup has it ignored
     BlockSignals(kWatched);
     std::promise<int> told;
     int signal = 0;
@@ -91,6 +93,7 @@ TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
 TEST(SignalWatcherDeathTest, AHangupBeginsTheEndAndNeverCutsItShort) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
+    std::signal(SIGHUP, SIG_DFL);  // nohup has it ignored
     BlockSignals(kWatched);
     std::promise<int> told;
     int signal = 0;
@@ -109,6 +112,7 @@ TEST(SignalWatcherDeathTest, AHangupBeginsTheEndAndNeverCutsItShort) {
 TEST(SignalWatcherDeathTest, TheFirstRequestToEndAfterAHangupCutsNothing) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
+    std::signal(SIGHUP, SIG_DFL);
     BlockSignals(kWatched);
     std::promise<void> told;
     const SignalWatcher watcher([&](int) { told.set_value(); });

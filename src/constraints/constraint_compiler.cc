@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
+
 namespace sluice {
 
 ConstraintCompiler::ConstraintCompiler(MakeEngine make_engine, int num_threads, size_t cache_bytes)
@@ -12,8 +14,10 @@ ConstraintCompiler::ConstraintCompiler(MakeEngine make_engine, int num_threads, 
   const MutexLock lock(mutex_);
   try {
     for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this, i] { Work(i == 0); });
-  } catch (const std::system_error&) {
-    // The system refuses threads: fewer do the work, and without any Compile says so.
+  } catch (const std::system_error& error) {
+    // Fewer do the work, and without any Compile says so.
+    Log(LogLevel::kWarning, "constraints", "{} of {} threads to compile constraints: {}",
+        threads_.size(), num_threads, error.what());
   }
 }
 
@@ -40,16 +44,13 @@ std::string ConstraintCompiler::KeyOf(const ConstraintSpec& spec) {
 void ConstraintCompiler::Compile(ConstraintSpec spec, OnCompiled done) {
   std::string key = KeyOf(spec);
   std::shared_ptr<const Constraint> constraint;
-  bool is_full = false;
   {
     const MutexLock lock(mutex_);
     if (stopping_) return;
     if (const auto kept = kept_.find(key); kept != kept_.end()) {
       entries_.splice(entries_.begin(), entries_, kept->second);
       constraint = kept->second->constraint;
-    } else if (num_waiting_ >= kMaxWaiting || threads_.empty()) {
-      is_full = true;
-    } else {
+    } else if (num_waiting_ < kMaxWaiting && !threads_.empty()) {
       ++num_waiting_;
       const auto [job, is_new] = jobs_.try_emplace(key);
       job->second.waiting.push_back(std::move(done));
@@ -57,17 +58,16 @@ void ConstraintCompiler::Compile(ConstraintSpec spec, OnCompiled done) {
         job->second.spec = std::move(spec);
         queue_.push_back(std::move(key));
       }
+      wake_.NotifyAll();  // which of them waits for work is not known
+      return;
     }
   }
   if (constraint != nullptr) return done(std::move(constraint));
-  if (is_full) {
-    return done(Fail(
-        ErrorCode::kUnavailable,
-        fmt::format(
-            "constraints cannot be compiled now: {} wait, or there are no threads; try again later",
-            kMaxWaiting)));
-  }
-  wake_.NotifyAll();  // which of them waits for work is not known
+  done(Fail(
+      ErrorCode::kUnavailable,
+      fmt::format(
+          "constraints cannot be compiled now: {} wait, or there are no threads; try again later",
+          kMaxWaiting)));
 }
 
 void ConstraintCompiler::Keep(const std::string& key,

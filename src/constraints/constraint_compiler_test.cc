@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <future>
+#include <vector>
 
 namespace sluice {
 namespace {
@@ -96,9 +97,8 @@ TEST_F(ConstraintCompilerTest, TooManyThatWaitAreRefused) {
 }
 
 TEST_F(ConstraintCompilerTest, StopDropsWhatWaits) {
-  auto first = Start("a");
-  auto second = Start("b");
-  auto third = Start("c");
+  std::vector<std::future<Compiled>> waiting;
+  for (const char* text : {"a", "b", "c"}) waiting.push_back(Start(text));
   std::thread opener([this] { gate_.set_value(); });
   compiler_.Stop();
   opener.join();

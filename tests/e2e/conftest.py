@@ -1,6 +1,11 @@
+import signal
+
 import pytest
 
 from serving import ABACUS, serving
+
+# Under nohup it is ignored, in what is started from here too.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
