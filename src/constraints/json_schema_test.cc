@@ -44,7 +44,7 @@ TEST(JsonSchemaTest, ReferencesIntoTheSchemaMustLeadSomewhere) {
 TEST(JsonSchemaTest, SchemasMayBe64DeepInsideEachOther) {
   const auto nested = [](int depth) {
     std::string schema = "{}";
-    for (int i = 1; i < depth; ++i) schema = "{\"items\":" + schema + "}";
+    for (int i = 1; i < depth; ++i) schema.insert(0, "{\"items\":").append("}");
     return schema;
   };
   EXPECT_EQ(ErrorOf(nested(64)), "");
