@@ -19,6 +19,8 @@ target_include_directories(xgrammar SYSTEM PUBLIC ${SLUICE_XGRAMMAR_SOURCE}/incl
 target_include_directories(xgrammar SYSTEM PRIVATE ${SLUICE_XGRAMMAR_SOURCE}/3rdparty/picojson)
 target_compile_definitions(xgrammar PUBLIC XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0)
 set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17 EXPORT_COMPILE_COMMANDS OFF OUTPUT_NAME sluice_xgrammar)
+# It reads what strangers send.
+target_link_libraries(xgrammar PRIVATE sluice_hardening)
 target_compile_options(xgrammar PRIVATE -w -include ${CMAKE_SOURCE_DIR}/src/constraints/xgrammar_logging.h)
 # Its address arithmetic is not ours to mend: the sanitizer of undefined behaviour leaves it out.
 if(SLUICE_SANITIZE MATCHES "address")
