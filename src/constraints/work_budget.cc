@@ -89,12 +89,20 @@ WorkBudget::~WorkBudget() {
 
 }  // namespace sluice
 
-// The program's own operators, in the forms that the others of the standard library come down to.
+// The program's own operators, in the forms that the others of the standard library come down to;
+// under a sanitizer the nothrow one would be the sanitizer's.
 void* operator new(size_t size) {
   return sluice::Allocate(size, alignof(std::max_align_t));
 }
 void* operator new(size_t size, std::align_val_t alignment) {
   return sluice::Allocate(size, static_cast<size_t>(alignment));
+}
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return sluice::Allocate(size, alignof(std::max_align_t));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 void operator delete(void* memory) noexcept {
   sluice::Free(memory);
