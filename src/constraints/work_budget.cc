@@ -90,7 +90,7 @@ WorkBudget::~WorkBudget() {
 }  // namespace sluice
 
 // The program's own operators, in the forms that the others of the standard library come down to;
-// under a sanitizer the nothrow one would be the sanitizer's.
+// under a sanitizer those of arrays and without exceptions would be the sanitizer's.
 void* operator new(size_t size) {
   return sluice::Allocate(size, alignof(std::max_align_t));
 }
@@ -104,10 +104,22 @@ void* operator new(size_t size, const std::nothrow_t&) noexcept {
     return nullptr;
   }
 }
+void* operator new[](size_t size) {
+  return operator new(size);
+}
+void* operator new[](size_t size, const std::nothrow_t& nothrow) noexcept {
+  return operator new(size, nothrow);
+}
 void operator delete(void* memory) noexcept {
   sluice::Free(memory);
 }
 void operator delete(void* memory, size_t) noexcept {
+  sluice::Free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  sluice::Free(memory);
+}
+void operator delete[](void* memory, size_t) noexcept {
   sluice::Free(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
