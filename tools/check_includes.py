@@ -30,7 +30,7 @@ ARROWS = {
                "base"],
     "selftest": ["engine", "sampler", "quantize", "models", "kernels", "device", "checkpoint", "tensor", "hardware",
                  "base"],
-    "server": ["engine", "constraints", "chat", "tokenizer", "checkpoint", "base"],
+    "server": ["engine", "constraints", "chat", "parsers", "tokenizer", "checkpoint", "base"],
     "client": ["base"],
     "eval": ["client", "chat", "tokenizer", "base"],
     "planner": ["scheduler", "checkpoint", "hardware", "base"],

@@ -138,8 +138,10 @@ Result<json::Value> NormalizeToolCalls(const json::Value& calls, const std::stri
                    "the arguments of all calls together hold more than " +
                        std::to_string(kMaxArgumentValues) + " JSON values");
       }
-      if (auto parsed = json::Parse(arguments->as_string()))
-        function.Set("arguments", *std::move(parsed));
+      auto parsed = json::Parse(arguments->as_string());
+      // As in vLLM, other JSON counts as no arguments.
+      if (parsed && !parsed->is_object()) parsed = json::Value(json::Value::Object{});
+      if (parsed) function.Set("arguments", *std::move(parsed));
     }
     call.Set("function", std::move(function));
     result.push_back(std::move(call));

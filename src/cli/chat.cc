@@ -16,6 +16,19 @@ json::Value Message(std::string_view role, std::string_view content) {
   return message;
 }
 
+// The answer as the next request tells it.
+json::Value AnswerMessage(const AnswerEnd& answer) {
+  json::Value message = Message("assistant", answer.text);
+  json::Value::Array calls;
+  for (const ToolCall& call : answer.calls) {
+    json::Value function{json::Value::Object{{"name", call.name}, {"arguments", call.arguments}}};
+    calls.push_back(json::Value(json::Value::Object{
+        {"id", call.id}, {"type", "function"}, {"function", std::move(function)}}));
+  }
+  if (!calls.empty()) message.Set("tool_calls", std::move(calls));
+  return message;
+}
+
 }  // namespace
 
 Result<int> RunChat(const options::Settings& settings) {
@@ -33,7 +46,9 @@ Result<int> RunChat(const options::Settings& settings) {
       history.pop_back();
       return answer;
     }
-    history.push_back(Message("assistant", answer->text));
+    for (const ToolCall& call : answer->calls)
+      fmt::print("call {}({})\n", call.name, call.arguments);
+    history.push_back(AnswerMessage(*answer));
     return answer;
   };
 

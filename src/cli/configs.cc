@@ -278,10 +278,18 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.fingerprint_mode = settings.TextOr("fingerprint-mode");
   config.fingerprint_value = settings.TextOr("fingerprint-value");
   config.skip_model_name_validation = settings.Flag("skip-model-name-validation");
+  config.enable_auto_tool_choice = settings.Flag("enable-auto-tool-choice");
   config.tool_call_parser = settings.TextOr("tool-call-parser");
+  config.exclude_tools_when_tool_choice_none = settings.Flag("exclude-tools-when-tool-choice-none");
+  config.tool_strict_level = settings.TextOr("tool-strict-level");
+  config.reasoning_parser = settings.TextOr("reasoning-parser");
   if (const auto constraints = json::Parse(settings.TextOr("structured-outputs-config", "{}"))) {
-    const json::Value* compact = constraints->Find("disable_any_whitespace");
-    config.json_without_whitespace = compact != nullptr && compact->is_bool() && compact->as_bool();
+    const auto is_set = [&](std::string_view key) {
+      const json::Value* value = constraints->Find(key);
+      return value != nullptr && value->is_bool() && value->as_bool();
+    };
+    config.json_without_whitespace = is_set("disable_any_whitespace");
+    config.constrain_reasoning = is_set("enable_in_reasoning");
   }
   config.enable_iteration_stats = settings.Flag("enable-iter-perf-stats");
 }

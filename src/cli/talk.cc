@@ -11,12 +11,15 @@
 
 #include <fmt/format.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/configs.h"
 #include "cli/exit_code.h"
 
 namespace sluice::cli {
 namespace {
+
+constexpr size_t kMaxToolsBytes = size_t{16} << 20;
 
 std::string ApiKey(const options::Settings& settings) {
   if (const auto keys = settings.List("api-key"); !keys.empty()) return keys[0];
@@ -45,6 +48,10 @@ Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings) {
     server_config.host = "127.0.0.1";
     server_config.port = 0;
     server_config.disable_access_log = true;
+    if (settings.Given("chat-tools")) {
+      server_config.enable_auto_tool_choice = true;
+      server_config.tool_call_parser = "auto";
+    }
     ASSIGN_OR_RETURN(talk->serving_, Serving::Bind(server_config));
     RETURN_IF_ERROR(
         talk->serving_->Load(engine_config, model, /*quiet=*/isatty(STDERR_FILENO) == 0));
@@ -57,6 +64,15 @@ Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings) {
   if (talk->settings_.model.empty()) {
     ASSIGN_OR_RETURN(const auto models, talk->client_->ListModels());
     talk->settings_.model = models[0];
+  }
+  if (const auto path = settings.Text("chat-tools")) {
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(*path, kMaxToolsBytes));
+    auto tools = json::Parse(text);
+    if (!tools || !tools->is_array()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--tools: {} holds no JSON list of tools", *path), "tools");
+    }
+    talk->settings_.tools = *std::move(tools);
   }
   talk->settings_.max_tokens = settings.Integer("max-tokens");
   talk->settings_.temperature = settings.Number("temperature");

@@ -60,6 +60,21 @@ std::string_view TextOf(const json::Value& choice) {
                                               : std::string_view();
 }
 
+// Adds the pieces of calls that an event brings.
+void AddCalls(const json::Value& choice, std::vector<ToolCall>& calls) {
+  const json::Value* pieces = FindPath(choice, {"delta", "tool_calls"});
+  if (pieces == nullptr || !pieces->is_array()) return;
+  for (const json::Value& piece : pieces->as_array()) {
+    const auto text = [&](std::initializer_list<std::string_view> path) {
+      const json::Value* found = FindPath(piece, path);
+      return found != nullptr && found->is_string() ? found->as_string() : "";
+    };
+    const std::string name = text({"function", "name"});
+    if (!name.empty()) calls.push_back({text({"id"}), name, ""});
+    if (!calls.empty()) calls.back().arguments += text({"function", "arguments"});
+  }
+}
+
 }  // namespace
 
 OpenAiClient::OpenAiClient(Url url, std::string api_key)
@@ -83,6 +98,7 @@ Result<AnswerEnd> OpenAiClient::Chat(const AnswerSettings& settings, const json:
                                      const OnText& on_text, int cancel_fd) const {
   json::Value body{json::Value::Object{}};
   body.Set("messages", messages);
+  if (!settings.tools.is_null()) body.Set("tools", settings.tools);
   return Stream("/v1/chat/completions", settings, std::move(body), on_text, cancel_fd);
 }
 
@@ -126,6 +142,7 @@ Result<AnswerEnd> OpenAiClient::Stream(std::string_view path, const AnswerSettin
           end.text += text;
           on_text(text);
         }
+        AddCalls(choice, end.calls);
         if (const json::Value* reason = choice.Find("finish_reason");
             reason != nullptr && reason->is_string()) {
           end.finish_reason = reason->as_string();

@@ -20,11 +20,19 @@ struct AnswerSettings {
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<int64_t> seed;
+  json::Value tools = {};  // of a chat: a list as in the API, or null
+};
+
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  // JSON, as far as it came
 };
 
 // How an answer ended.
 struct AnswerEnd {
-  std::string text;           // all of it
+  std::string text;  // all of it
+  std::vector<ToolCall> calls;
   std::string finish_reason;  // "" if it was stopped here
   bool cancelled = false;
 };

@@ -321,7 +321,9 @@ bool EngineCore::AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::ti
   ActiveRequest& request = *sequence.request;
   if (request.ended) return false;
   if (!job.error.empty()) {
-    FailRequest(request, {ErrorCode::kInternal, std::string(job.error), ""});
+    const ErrorCode code =
+        job.is_request_error ? ErrorCode::kInvalidArgument : ErrorCode::kInternal;
+    FailRequest(request, {code, std::string(job.error), ""});
     return false;
   }
   SinkUpdate& entry = updates_.emplace_back();

@@ -14,6 +14,10 @@ void AddRequestRows(std::vector<Option>& table) {
             {.aliases = "-q|--prompt"});
   rows.Text("system-prompt", "", "First message of the conversation, with the role system.",
             {.commands = kChat});
+  rows.Text("chat-tools", "",
+            "JSON file with a list of tools, as in a chat request, which the model may call; its "
+            "calls are shown.",
+            {.commands = kChat, .flag = "tools"});
   rows.Integer("max-tokens", "", "Most tokens of an answer; default: the server's.",
                {.range = {1, 1e9}});
   rows.Number("temperature", "", "Sampling temperature, 0 for greedy; default: the server's.",

@@ -88,6 +88,21 @@ void AddAnswerRows(std::vector<Option>& table) {
             {.commands = kAnswering});
   rows.Flag("trust-request-chat-template", "Let requests bring their own chat_template.",
             {.trtllm = "--allow_request_chat_template"});
+  rows.Flag("enable-auto-tool-choice",
+            "Let the model decide whether to call tools; needs --tool-call-parser.");
+  rows.Text("tool-call-parser", "",
+            "How the model writes tool calls, by vLLM's name for it (docs/parsers.md), or auto: as "
+            "the chat template asks.",
+            {.trtllm = "--tool_parser"});
+  rows.Choice("tool-strict-level", "auto", "auto|function|parameter",
+              "What calls are held to where the model decides: the schemas of functions that say "
+              "strict (auto), their form and the names of functions (function), or all schemas "
+              "(parameter).");
+  rows.Flag("exclude-tools-when-tool-choice-none",
+            "Do not show tools to the chat template where tool_choice is none.");
+  rows.Text("reasoning-parser", "",
+            "How the model writes reasoning, by vLLM's name for it (docs/parsers.md), or auto: as "
+            "the chat template asks; default: reasoning stays in the text.");
   rows.Text("response-role", "assistant", "Role in chat answers.");
   rows.Flag("return-tokens-as-token-ids", "Write tokens in logprobs as token_id:N.");
   rows.Flag("enable-prompt-tokens-details", "Report in usage how many prompt tokens were cached.");
@@ -109,9 +124,11 @@ void AddAnswerRows(std::vector<Option>& table) {
               "What logprobs are computed from: raw_ from the model's logits, processed_ after "
               "bias, penalties and temperature; _logits returns the logits themselves.",
               {.commands = kAnswering});
-  rows.Json("structured-outputs-config", "",
-            "Settings of constrained answers, as a JSON object: with disable_any_whitespace true, "
-            "JSON has no white space between its parts; other keys of vLLM have no effect.");
+  rows.Json(
+      "structured-outputs-config", "",
+      "Settings of constrained answers, as a JSON object: with disable_any_whitespace true, "
+      "JSON has no white space between its parts; with enable_in_reasoning true, thoughts are "
+      "constrained, too; other keys of vLLM have no effect.");
   rows.Choice("fingerprint-mode", "full", "full|hash|custom|none",
               "Content of system_fingerprint: version and settings (full), a hash of them, "
               "--fingerprint-value (custom), or nothing.");

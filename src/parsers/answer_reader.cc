@@ -1,7 +1,9 @@
 #include "parsers/answer_reader.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "parsers/forced_call_readers.h"
 #include "parsers/parser_table.h"
 
 namespace sluice {
@@ -33,6 +35,21 @@ bool StartsInside(const ReasoningFormat& format, const AnswerReaderOptions& opti
   return format.starts_inside;
 }
 
+bool IsBegin(const ParserEvent& event) {
+  return event.kind == ParserEvent::Kind::kCallBegin;
+}
+
+// Neighbours of one kind are one event.
+void AppendEvent(ParserEvent event, std::vector<ParserEvent>& events) {
+  const bool joins = !events.empty() && !IsBegin(event) && events.back().kind == event.kind &&
+                     events.back().call == event.call;
+  if (joins) {
+    events.back().text += event.text;
+  } else {
+    events.push_back(std::move(event));
+  }
+}
+
 void Append(std::vector<std::string>& marks, const std::vector<std::string>& more) {
   marks.insert(marks.end(), more.begin(), more.end());
 }
@@ -50,7 +67,15 @@ std::optional<bool> ThinkingSwitch(const json::Value& template_kwargs) {
 
 AnswerReader::AnswerReader(const AnswerReaderOptions& options)
     : types_(options.types == nullptr ? std::make_shared<const ToolTypes>() : options.types) {
-  if (options.tools != nullptr) tools_ = options.tools->make(*types_);
+  if (options.form == CallForm::kList) {
+    tools_ = MakeCallListReader();
+  } else if (options.form == CallForm::kArguments) {
+    tools_ = MakeArgumentsReader(std::string(options.named));
+  } else if (options.tools != nullptr) {
+    tools_ = options.tools->make(*types_);
+  }
+  holds_calls_ = options.whole && tools_ != nullptr;
+  keeps_broken_text_ = options.form == CallForm::kOwn;
   if (options.reasoning == nullptr) return;
   const ReasoningFormat& format = options.reasoning->format;
   if (!format.content_prefix.empty()) PassContent(format.content_prefix);
@@ -73,6 +98,7 @@ void AnswerReader::PassContent(std::string_view text) {
     return;
   }
   content_.Add(text);
+  if (holds_calls_) unsettled_ += text;
   tools_->Read(content_, output_);
 }
 
@@ -117,21 +143,57 @@ void AnswerReader::Advance() {
   }
 }
 
+// Moves what was read to `events_`, and holds calls back until they are complete.
+void AnswerReader::Collect() {
+  for (ParserEvent& event : output_.Take()) {
+    const bool of_call = event.kind == ParserEvent::Kind::kCallBegin ||
+                         event.kind == ParserEvent::Kind::kCallArguments;
+    AppendEvent(std::move(event), holds_calls_ && of_call ? held_ : events_);
+  }
+  if (!holds_calls_) return;
+  if (!tools_->LastCallIsBroken()) {
+    for (ParserEvent& event : held_) AppendEvent(std::move(event), events_);
+    held_.clear();
+  }
+  if (tools_->InText() && content_.empty() && output_.has_words()) unsettled_.clear();
+}
+
+// The last call, which is no call after all, is the text that it was read from.
+void AnswerReader::DropBrokenCall() {
+  held_.clear();
+  const bool is_first = std::ranges::none_of(events_, IsBegin) && calls_ == 0;
+  if (keeps_broken_text_ && is_first)
+    AppendEvent({ParserEvent::Kind::kContent, 0, unsettled_, ""}, events_);
+}
+
+std::vector<ParserEvent> AnswerReader::Give() {
+  calls_ += static_cast<int>(std::ranges::count_if(events_, IsBegin));
+  return std::exchange(events_, {});
+}
+
 std::vector<ParserEvent> AnswerReader::Push(std::string_view text) {
   for (const char& byte : text) {
     input_.Add({&byte, 1});
     Advance();
+    if (holds_calls_) Collect();
   }
-  return output_.Take();
+  Collect();
+  return Give();
 }
 
 std::vector<ParserEvent> AnswerReader::Finish() {
   input_.End();
   Advance();
+  Collect();
+  if (!held_.empty() && tools_->LastCallIsBroken()) {
+    DropBrokenCall();
+    return Give();
+  }
   content_.End();
   PassContent("");
   output_.End();
-  return output_.Take();
+  Collect();
+  return Give();
 }
 
 }  // namespace sluice

@@ -19,13 +19,25 @@ namespace sluice {
 struct ToolParser;
 struct ReasoningParser;
 
+// How an answer's calls are written.
+enum class CallForm {
+  kOwn,       // as the model's own format has them
+  kList,      // as a JSON list of calls, and nothing else
+  kArguments  // as the bare arguments of one call
+};
+
 // What an answer's reader has to know of its request.
 struct AnswerReaderOptions {
   const ToolParser* tools = nullptr;           // null: calls are content
   const ReasoningParser* reasoning = nullptr;  // null: thoughts are content
   std::shared_ptr<const ToolTypes> types;      // null: none are known
-  std::string_view prompt;                     // its end is enough; read by the constructor only
-  std::optional<bool> thinking;                // as ThinkingSwitch() says
+  CallForm form = CallForm::kOwn;              // REQUIRES: kOwn without `tools`
+  std::string_view named = {};                 // the tool of kArguments
+  // The answer is given as a whole: a last call that is cut or broken is text, not a call. In a
+  // stream it was given away by then.
+  bool whole = false;
+  std::string_view prompt;       // its end is enough; read by the constructor only
+  std::optional<bool> thinking;  // as ThinkingSwitch() says
 };
 
 // enable_thinking or thinking of chat_template_kwargs, if they are booleans; false wins.
@@ -45,9 +57,13 @@ class AnswerReader {
 
   // True while the text that comes is a thought.
   bool reasoning() const { return inside_; }
-  int calls() const { return output_.calls(); }
+  // Of the calls that were given out.
+  int calls() const { return calls_; }
 
  private:
+  void Collect();
+  void DropBrokenCall();
+  std::vector<ParserEvent> Give();
   void Advance();
   bool StepInside();
   bool StepOutside();
@@ -63,6 +79,14 @@ class AnswerReader {
   TextInput input_;
   TextInput content_;  // what tools_ reads
   ParserOutput output_;
+  std::vector<ParserEvent> events_;  // to be given out
+  int calls_ = 0;
+
+  // Of AnswerReaderOptions::whole.
+  bool holds_calls_ = false;
+  bool keeps_broken_text_ = true;
+  std::vector<ParserEvent> held_;  // of calls that are not complete yet
+  std::string unsettled_;          // text that `held_` was read from
 };
 
 }  // namespace sluice

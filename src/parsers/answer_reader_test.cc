@@ -135,6 +135,66 @@ TEST(AnswerReaderTest, WhatIsNoCallIsContent) {
   EXPECT_EQ(ReadAnswer(llama, kJson, 0, random).content, kJson);
 }
 
+TEST(AnswerReaderTest, ACallThatIsCutOrBrokenIsTextOfAWholeAnswer) {
+  std::mt19937 random(1);
+  AnswerReaderOptions options = Hermes();
+  constexpr char kCut[] = R"(Well. <tool_call>{"name": "f", "arguments": {"a": 1)";
+  EXPECT_EQ(ReadAnswer(options, kCut, 3, random).calls.size(), 1u) << "in a stream it was told";
+  options.whole = true;
+  for (const size_t most : {0, 1, 5}) {
+    const Answer cut = ReadAnswer(options, kCut, most, random);
+    EXPECT_EQ(cut.content, kCut);
+    EXPECT_TRUE(cut.calls.empty());
+    const Answer second = ReadAnswer(
+        options,
+        R"(<tool_call>{"name": "g", "arguments": {}}</tool_call><tool_call>{"name": "f", "arguments": {)",
+        most, random);
+    EXPECT_EQ(second.content, "");
+    ASSERT_EQ(second.calls.size(), 1u);
+    EXPECT_EQ(second.calls[0].first, "g");
+    // Complete but for the marker.
+    const Answer open = ReadAnswer(options, std::string(kCut) + "}}", most, random);
+    EXPECT_EQ(open.content, "Well. ");
+    EXPECT_EQ(open.calls.size(), 1u);
+  }
+  constexpr char kBroken[] = R"(<tool_call>{"name": "f", "arguments": {"a": "b,,}</tool_call>)";
+  EXPECT_EQ(ReadAnswer(options, kBroken, 0, random).content, kBroken);
+  options.tools = FindToolParser("pythonic");
+  EXPECT_EQ(ReadAnswer(options, "[f(a=1, b=", 0, random).content, "[f(a=1, b=");
+  // What is made into JSON stands as far as it was read.
+  options.tools = FindToolParser("qwen3_coder");
+  const Answer tagged =
+      ReadAnswer(options, "<tool_call><function=f><parameter=a>1</parameter><para", 0, random);
+  EXPECT_EQ(tagged.calls.size(), 1u);
+}
+
+TEST(AnswerReaderTest, ForcedCalls) {
+  std::mt19937 random(1);
+  AnswerReaderOptions options = Hermes();
+  options.form = CallForm::kList;
+  constexpr char kList[] =
+      R"( [{"name": "f", "parameters": {"a": [1]}}, {"name": "g", "parameters": {}} )";
+  for (const bool whole : {false, true}) {
+    options.whole = whole;
+    const Answer list = ReadAnswer(options, std::string(kList) + "]", 4, random);
+    ASSERT_EQ(list.calls.size(), 2u);
+    EXPECT_EQ(list.calls[0].second, R"({"a": [1]})");
+    EXPECT_EQ(list.calls[1].first, "g");
+    EXPECT_EQ(list.content, "");
+    const Answer cut = ReadAnswer(options, kList, 4, random);
+    EXPECT_EQ(cut.calls.size(), whole ? 0u : 2u);
+    EXPECT_EQ(cut.content, "");
+  }
+  options.form = CallForm::kArguments;
+  options.named = "h";
+  options.reasoning = FindReasoningParser("deepseek_r1");
+  const Answer named = ReadAnswer(options, R"(hm</think>{"a": 1)", 1, random);
+  EXPECT_EQ(named.reasoning, "hm");
+  ASSERT_EQ(named.calls.size(), 1u);
+  EXPECT_EQ(named.calls[0].first, "h");
+  EXPECT_EQ(named.calls[0].second, R"({"a": 1)");
+}
+
 TEST(AnswerReaderTest, ArgumentsBeforeTheNameWaitForIt) {
   std::mt19937 random(1);
   const Answer answer = ReadAnswer(

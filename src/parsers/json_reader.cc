@@ -84,6 +84,7 @@ void JsonReader::FeedCall(char c, TextInput& input, ParserOutput& output) {
       break;
     case JsonCall::Step::kBroken:
       held_.clear();
+      broken_ = true;
       input.Unread({&c, 1});
       state_ = State::kClose;
       break;
@@ -100,6 +101,11 @@ bool JsonReader::ReadClose(TextInput& input, ParserOutput& output) {
   call_.reset();
   state_ = State::kText;
   return true;
+}
+
+bool JsonReader::LastCallIsBroken() const {
+  if (format_->counts_whole_lists) return broken_ || !InText();
+  return !format_->drops_broken && (broken_ || state_ == State::kCall);
 }
 
 void JsonReader::Read(TextInput& input, ParserOutput& output) {
@@ -123,6 +129,7 @@ void JsonReader::Read(TextInput& input, ParserOutput& output) {
       case State::kOpen:
         if (!format_->list && *c == '{') {
           call_.emplace(&format_->keys);
+          broken_ = false;
           state_ = State::kCall;
           FeedCall(*c, input, output);
         } else {
@@ -132,6 +139,7 @@ void JsonReader::Read(TextInput& input, ParserOutput& output) {
       case State::kBetween:
         if (*c == '{') {
           call_.emplace(&format_->keys);
+          broken_ = false;
           state_ = State::kCall;
           FeedCall(*c, input, output);
         } else if (*c == ']') {

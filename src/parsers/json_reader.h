@@ -17,10 +17,11 @@ struct JsonFormat {
   std::vector<std::string> end;  // after it; empty: the object's end is the call's
   bool list = false;             // the marker is followed by a list of calls
   JsonCallKeys keys;
-  bool at_start = false;          // calls come first in the answer, or not at all
-  bool keeps_text_after = false;  // text after a call is content; else it is dropped
-  bool closed_only = false;       // a call that was not closed by its marker is dropped
-  bool drops_broken = false;      // what a marker begins is never content, even if it is no call
+  bool at_start = false;            // calls come first in the answer, or not at all
+  bool keeps_text_after = false;    // text after a call is content; else it is dropped
+  bool closed_only = false;         // a call that was not closed by its marker is dropped
+  bool drops_broken = false;        // what a marker begins is never content, even if it is no call
+  bool counts_whole_lists = false;  // calls count as broken until their list is closed
 };
 
 // Reads calls as `format` writes them.
@@ -30,6 +31,7 @@ class JsonReader final : public ToolReader {
 
   void Read(TextInput& input, ParserOutput& output) override;
   bool InText() const override { return state_ == State::kText; }
+  bool LastCallIsBroken() const override;
 
  private:
   enum class State { kText, kOpen, kCall, kBetween, kClose, kPlain, kDropped };
@@ -47,6 +49,7 @@ class JsonReader final : public ToolReader {
   const JsonFormat* format_;
   State state_;
   std::optional<JsonCall> call_;
+  bool broken_ = false;    // the last call broke JSON's rules
   std::string held_;       // from the marker on, until a call begins or none can
   ParserOutput unclosed_;  // of format_->closed_only
 };

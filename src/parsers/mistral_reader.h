@@ -16,6 +16,9 @@ class MistralReader final : public ToolReader {
 
   void Read(TextInput& input, ParserOutput& output) override;
   bool InText() const override { return state_ == State::kText; }
+  bool LastCallIsBroken() const override {
+    return state_ == State::kArguments || json_.LastCallIsBroken();
+  }
 
  private:
   enum class State { kText, kOpen, kName, kId, kBeforeArguments, kArguments, kJson };

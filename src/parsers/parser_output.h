@@ -30,6 +30,7 @@ class ParserOutput {
   void End();
 
   int calls() const { return calls_; }
+  bool has_words() const { return has_words_; }
   // The events since the last call; neighbours of one kind are one event.
   std::vector<ParserEvent> Take();
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "parsers/call_grammar.h"
 #include "parsers/reasoning_format.h"
 #include "parsers/tool_reader.h"
 #include "parsers/tool_types.h"
@@ -20,6 +21,7 @@ struct ToolParser {
   bool keeps_special_tokens;
   // `types` must outlive the reader.
   std::unique_ptr<ToolReader> (*make)(const ToolTypes& types);
+  CallGrammar grammar = {};  // without a trigger: calls that have to be made are a JSON list
 };
 
 struct ReasoningParser {

@@ -97,7 +97,17 @@ const ReasoningParser* FindReasoningParser(std::string_view name) {
 }
 
 Result<const ReasoningParser*> ReasoningParserNamed(std::string_view name, std::string_view param) {
+  // trtllm-serve's names.
+  static constexpr std::array<std::array<std::string_view, 2>, 4> kOtherNames = {{
+      {"deepseek-r1", "deepseek_r1"},
+      {"qwen3_5", "qwen3"},
+      {"nano-v3", "nemotron_v3"},
+      {"kimi_k25", "kimi_k2"},
+  }};
   if (const ReasoningParser* parser = FindReasoningParser(name)) return parser;
+  for (const auto& [other, own] : kOtherNames) {
+    if (name == other) return FindReasoningParser(own);
+  }
   std::string names;
   for (const ReasoningParser& parser : ReasoningParsers()) {
     names += names.empty() ? "" : ", ";

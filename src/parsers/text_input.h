@@ -19,6 +19,7 @@ class TextInput {
   void Add(std::string_view text) { text_ += text; }
   void End() { ended_ = true; }
   bool ended() const { return ended_; }
+  bool empty() const { return text_.empty(); }
   // Puts text back, to be read next.
   void Unread(std::string_view text) { text_.insert(0, text); }
 

@@ -278,26 +278,81 @@ constexpr std::string_view kListExample =
 constexpr std::string_view kGlmExample =
     "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>";
 
+constexpr CallGrammar kHermesGrammar = {.trigger = "<tool_call>",
+                                        .begin = "<tool_call>\n{\"name\": \"",
+                                        .arguments = "\", \"arguments\": ",
+                                        .end = "}\n</tool_call>"};
+constexpr CallGrammar kLlamaGrammar = {.trigger = R"({"name": )",
+                                       .begin = R"({"name": ")",
+                                       .arguments = R"(", "parameters": )",
+                                       .end = "}"};
+constexpr CallGrammar kQwenCoderGrammar = {.trigger = "<tool_call>\n<function=",
+                                           .begin = "<tool_call>\n<function=",
+                                           .arguments = ">\n",
+                                           .end = "\n</function>\n</tool_call>",
+                                           .style = "qwen_xml"};
+constexpr CallGrammar kDeepseekV3Grammar = {.trigger = "<｜tool▁calls▁begin｜>",
+                                            .begin = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+                                            .arguments = "\n```json\n",
+                                            .end = "\n```<｜tool▁call▁end｜>",
+                                            .section_begin = "<｜tool▁calls▁begin｜>",
+                                            .section_end = "<｜tool▁calls▁end｜>",
+                                            .separator = "\n"};
+constexpr CallGrammar kDeepseekV31Grammar = {.trigger = "<｜tool▁calls▁begin｜>",
+                                             .begin = "<｜tool▁call▁begin｜>",
+                                             .arguments = "<｜tool▁sep｜>",
+                                             .end = "<｜tool▁call▁end｜>",
+                                             .section_begin = "<｜tool▁calls▁begin｜>",
+                                             .section_end = "<｜tool▁calls▁end｜>"};
+constexpr CallGrammar kDeepseekV32Grammar = {.trigger = "<｜DSML｜function_calls>",
+                                             .begin = "<｜DSML｜invoke name=\"",
+                                             .arguments = "\">\n",
+                                             .end = "</｜DSML｜invoke>\n",
+                                             .section_begin = "<｜DSML｜function_calls>\n",
+                                             .section_end = "</｜DSML｜function_calls>",
+                                             .opening = "\n\n",
+                                             .style = "deepseek_xml"};
+constexpr CallGrammar kMinimaxGrammar = {.trigger = "<minimax:tool_call>",
+                                         .begin = "<invoke name=\"",
+                                         .arguments = "\">\n",
+                                         .end = "</invoke>\n",
+                                         .section_begin = "<minimax:tool_call>\n",
+                                         .section_end = "</minimax:tool_call>",
+                                         .opening = "\n",
+                                         .style = "minimax_xml"};
+constexpr CallGrammar kGlmGrammar = {.trigger = "<tool_call>",
+                                     .begin = "<tool_call>",
+                                     .end = "</tool_call>",
+                                     .style = "glm_xml",
+                                     .constrains_auto = true};
+constexpr CallGrammar kKimiGrammar = {.trigger = "<|tool_calls_section_begin|>",
+                                      .begin = "<|tool_call_begin|>functions.",
+                                      .end = "<|tool_call_end|>",
+                                      .section_begin = "<|tool_calls_section_begin|>",
+                                      .section_end = "<|tool_calls_section_end|>",
+                                      .number_end = "<|tool_call_argument_begin|>"};
+
 // In the order of the documents: the formats of the models that load here come first.
 constexpr ToolParser kToolParsers[] = {
-    {"hermes", kHermesExample, true, Hermes},
-    {"qwen3_json", kHermesExample, true, Hermes},
-    {"llama3_json", R"({"name": "f", "parameters": {"a": 1}})", false, Llama},
-    {"llama4_json", R"({"name": "f", "parameters": {"a": 1}})", false, Llama},
+    {"hermes", kHermesExample, true, Hermes, kHermesGrammar},
+    {"qwen3_json", kHermesExample, true, Hermes, kHermesGrammar},
+    {"llama3_json", R"({"name": "f", "parameters": {"a": 1}})", false, Llama, kLlamaGrammar},
+    {"llama4_json", R"({"name": "f", "parameters": {"a": 1}})", false, Llama, kLlamaGrammar},
     {"llama4_pythonic", "[f(a=1)]", false, Llama4Pythonic},
     {"pythonic", "[f(a=1)]", false, Pythonic},
-    {"qwen3_coder", kTagsExample, true, QwenCoder},
-    {"qwen3_xml", kTagsExample, true, QwenCoder},
+    {"qwen3_coder", kTagsExample, true, QwenCoder, kQwenCoderGrammar},
+    {"qwen3_xml", kTagsExample, true, QwenCoder, kQwenCoderGrammar},
     {"mistral", R"([TOOL_CALLS]f[ARGS]{"a": 1})", true, Mistral},
     {"deepseek_v3", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f ...<｜tool▁call▁end｜>", false,
-     DeepseekV3},
+     DeepseekV3, kDeepseekV3Grammar},
     {"deepseek_v31", "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜>", false,
-     DeepseekV31},
-    {"deepseek_v32", "<｜DSML｜invoke name=\"f\">...</｜DSML｜invoke>", true, DeepseekV32},
+     DeepseekV31, kDeepseekV31Grammar},
+    {"deepseek_v32", "<｜DSML｜invoke name=\"f\">...</｜DSML｜invoke>", true, DeepseekV32,
+     kDeepseekV32Grammar},
     {"ernie45", kHermesExample, false, Ernie},
     {"gemma4", "<|tool_call>call:f{a:1}<tool_call|>", true, Gemma},
-    {"glm45", kGlmExample, true, Glm},
-    {"glm47", kGlmExample, true, Glm},
+    {"glm45", kGlmExample, true, Glm, kGlmGrammar},
+    {"glm47", kGlmExample, true, Glm, kGlmGrammar},
     {"granite", R"(<|tool_call|>[{"name": "f", "arguments": {"a": 1}}])", true, Granite},
     {"granite-20b-fc", R"(<function_call> {"name": "f", "arguments": {"a": 1}})", false,
      Granite20b},
@@ -308,13 +363,13 @@ constexpr ToolParser kToolParsers[] = {
     {"jamba", kListExample, true, ListInTags},
     {"kimi_k2",
      "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\": 1}<|tool_call_end|>",
-     true, Kimi},
+     true, Kimi, kKimiGrammar},
     {"lfm2", "<|tool_call_start|>[f(a=1)]<|tool_call_end|>", true, Lfm},
     {"longcat", R"(<longcat_tool_call>{"name": "f", "arguments": {"a": 1}}</longcat_tool_call>)",
      true, Longcat},
     {"mimo", kTagsExample, true, Mimo},
     {"minimax_m2", "<minimax:tool_call><invoke name=\"f\">...</invoke></minimax:tool_call>", true,
-     Minimax},
+     Minimax, kMinimaxGrammar},
     {"olmo3", "<function_calls>f(a=1)</function_calls>", false, Olmo},
     {"phi4_mini_json", R"(functools[{"name": "f", "arguments": {"a": 1}}])", false, Phi},
     {"seed_oss", "<seed:tool_call><function=f>...</function></seed:tool_call>", true, SeedOss},
@@ -336,7 +391,17 @@ const ToolParser* FindToolParser(std::string_view name) {
 }
 
 Result<const ToolParser*> ToolParserNamed(std::string_view name, std::string_view param) {
+  // trtllm-serve's names.
+  static constexpr std::array<std::array<std::string_view, 2>, 4> kOtherNames = {{
+      {"qwen3", "hermes"},
+      {"llama3", "llama3_json"},
+      {"glm4", "glm45"},
+      {"kimi_k25", "kimi_k2"},
+  }};
   if (const ToolParser* parser = FindToolParser(name)) return parser;
+  for (const auto& [other, own] : kOtherNames) {
+    if (name == other) return FindToolParser(own);
+  }
   std::string names;
   for (const ToolParser& parser : ToolParsers()) {
     names += names.empty() ? "" : ", ";

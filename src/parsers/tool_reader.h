@@ -23,6 +23,10 @@ class ToolReader {
 
   // True where the next text would be content, not a part of a call.
   virtual bool InText() const = 0;
+
+  // True if the arguments of the last call are no JSON as they stand: they are cut or broken. Not
+  // for formats whose arguments are made into JSON, which stand as far as they were read.
+  virtual bool LastCallIsBroken() const { return false; }
 };
 
 }  // namespace sluice

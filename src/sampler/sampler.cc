@@ -118,6 +118,7 @@ std::span<const float> Sampler::Constrain(SampleJob& job, Scratch& scratch) {
   while (!matcher->is_finished() && sequence.num_matched < output.size()) {
     if (!matcher->Advance(output[sequence.num_matched])) {
       job.error = kCannotFollow;
+      job.is_request_error = true;
       return {};
     }
     ++sequence.num_matched;
@@ -125,6 +126,7 @@ std::span<const float> Sampler::Constrain(SampleJob& job, Scratch& scratch) {
   if (matcher->is_finished()) return job.logits;
   if (!matcher->FillMask(scratch.mask)) {
     job.error = kCannotFollow;
+    job.is_request_error = true;
     return {};
   }
   std::copy(job.logits.begin(), job.logits.end(), scratch.constrained.begin());
@@ -137,6 +139,7 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
   const SamplingParams& params = *job.sequence->params;
   job.token = -1;
   job.error = {};
+  job.is_request_error = false;
   if (HasNan(job.logits)) {
     job.error = kNotANumber;
     return;
@@ -159,7 +162,8 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
   const int32_t best = kernels::ArgMax(logits);
   const float largest = logits[static_cast<size_t>(best)];
   if (!std::isfinite(largest)) {
-    job.error = (processed || constrained) && largest < 0 ? kNothingAllowed : kNoFiniteLogit;
+    job.is_request_error = (processed || constrained) && largest < 0;
+    job.error = job.is_request_error ? kNothingAllowed : kNoFiniteLogit;
     return;
   }
   if (params.temperature == 0) {

@@ -36,7 +36,8 @@ struct SampleJob {
   // unaffected.
   int32_t token = -1;
   std::string_view error;
-  TokenLogprobs logprobs;  // where params->logprobs is set
+  bool is_request_error = false;  // of `error`: what the request asks for leaves no token
+  TokenLogprobs logprobs;         // where params->logprobs is set
   // The model has drawn the token (SetDrawn): Sample leaves the job as it is.
   bool is_drawn = false;
 };

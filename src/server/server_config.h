@@ -68,12 +68,17 @@ struct ServerConfig {
   // raw_logprobs | processed_logprobs | raw_logits | processed_logits
   std::string logprobs_mode = "raw_logprobs";
   bool json_without_whitespace = false;     // in constrained answers, between the parts of JSON
+  bool constrain_reasoning = false;         // constraints hold for thoughts, too
   std::string fingerprint_mode = "full";    // of system_fingerprint: full | hash | custom | none
   std::string fingerprint_value;            // of mode custom
   int stream_interval = 1;                  // tokens in one event of a stream
   bool skip_model_name_validation = false;  // any "model" is taken
-  std::string tool_call_parser;             // "" for none
-  bool enable_iteration_stats = false;      // trtllm-serve: GET /metrics lists every step
+  bool enable_auto_tool_choice = false;     // vllm: tools may be called where the model decides
+  std::string tool_call_parser;             // "" for none; "auto": as the chat template asks
+  std::string tool_strict_level = "auto";   // auto | function | parameter
+  bool exclude_tools_when_tool_choice_none = false;  // their template does not see them
+  std::string reasoning_parser;                      // "" for none
+  bool enable_iteration_stats = false;               // trtllm-serve: GET /metrics lists every step
 
   // Limits of each client (ClientIdentity); 0: none.
   int64_t limit_requests_per_minute = 0;

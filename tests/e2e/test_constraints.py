@@ -78,6 +78,7 @@ def test_neighbours_and_logprobs_are_the_same_whatever_the_batch(abacus):
     ({"response_format": {"type": "structural_tag", "format": {"type": "nope"}}}, "response_format"),
     ({"guided_json": {"type": "strng"}}, "guided_json: at #"),
     ({"structured_outputs": {"regex": "a"}, "use_beam_search": True, "n": 2}, "beam search"),
+    ({"structured_outputs": {"regex": "[a-c]{3}"}, "allowed_token_ids": [1]}, "no token is left"),
 ])
 def test_what_is_wrong_is_refused(abacus, constraint, words):
     status, answer = abacus.post("/v1/completions", {"model": "m", "prompt": "a", **constraint})

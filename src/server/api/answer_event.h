@@ -35,6 +35,22 @@ struct TextEvent {
   std::string text;
 };
 
+// Text of the thought before the answer, where the server's parser tells it from the answer.
+struct ReasoningEvent {
+  int choice = 0;
+  std::string text;
+};
+
+// A piece of a tool call. Calls of a choice are numbered from 0; the first event of each has its id
+// and name, and none continues after the next began.
+struct ToolCallEvent {
+  int choice = 0;
+  int call = 0;
+  std::string id;
+  std::string name;
+  std::string arguments;  // a piece of JSON, as the model wrote it
+};
+
 // The last event of a choice.
 struct FinishEvent {
   struct Repetition {};  // the request's repetition_detection
@@ -42,9 +58,10 @@ struct FinishEvent {
   FinishReason reason = FinishReason::kStop;
   // What ended it, if the request named it: a stop string or a stop token.
   std::variant<std::monostate, std::string, int32_t, Repetition> cause = {};
+  bool called_tools = false;  // the choice has called a tool
 };
 
-// "stop", "length", "abort", "error" or "repetition".
+// "stop", "tool_calls", "length", "abort", "error" or "repetition".
 std::string_view FinishReasonName(const FinishEvent& finish);
 
 // A stream has had nothing to send for --sse-keep-alive-interval.
@@ -55,6 +72,7 @@ struct UsageEvent {
   int64_t prompt_tokens = 0;      // of all prompts
   int64_t completion_tokens = 0;  // of all choices
   int64_t cached_tokens = 0;      // of the last prompt, in whatever order they were computed
+  std::optional<int64_t> reasoning_tokens = {};  // of all choices, where thoughts are looked for
   RequestClock clock;
 };
 
@@ -63,8 +81,8 @@ struct ErrorEvent {
   ApiError error;
 };
 
-using AnswerEvent = std::variant<PromptEvent, TokensEvent, TextEvent, FinishEvent, KeepAliveEvent,
-                                 UsageEvent, ErrorEvent>;
+using AnswerEvent = std::variant<PromptEvent, TokensEvent, TextEvent, ReasoningEvent, ToolCallEvent,
+                                 FinishEvent, KeepAliveEvent, UsageEvent, ErrorEvent>;
 
 // Events that belong together. Those of choices are all of one choice: a stream sends them as one
 // chunk.

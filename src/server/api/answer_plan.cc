@@ -160,6 +160,7 @@ ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
   generation.ticket = call.ticket;
   generation.cache_salt = fields.cache_salt;
   generation.repetition = fields.repetition;
+  plan.constraint = fields.constraint;
   return plan;
 }
 
@@ -189,8 +190,8 @@ ApiStatus StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerP
       call.ticket->TakeTokens(static_cast<int64_t>(prompt.tokens.size()));
   }
   auto writer = make_writer(std::move(plan.options), call.client);
-  if (fields.constraint) {
-    StartConstrained(call, *fields.constraint, std::move(plan.generation), std::move(writer));
+  if (plan.constraint) {
+    StartConstrained(call, *plan.constraint, std::move(plan.generation), std::move(writer));
     return {};
   }
   if (!fields.use_beam_search) {

@@ -1,6 +1,7 @@
 // From the fields of a request to a generation and the answer that it writes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,7 @@ struct AnswerPlan {
   AnswerOptions options;
   GenerationRequest generation;
   SamplingParams sampling;  // of every sequence, but for max_tokens
+  std::optional<RequestedConstraint> constraint;
 };
 
 // A plan without prompts. `prefix`: of the answer's id. Errors: 404 for a model that is not served,

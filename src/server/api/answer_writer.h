@@ -54,6 +54,8 @@ struct AnswerOptions {
   std::optional<int32_t> logprobs;  // how many alternatives of a token are shown
   std::optional<int32_t> prompt_logprobs;
   bool hide_text = false;      // shows token ids in place of text
+  bool parsed = false;         // reasoning and tool calls are told from the text
+  bool must_call = false;      // AnswerParsing::must_call
   bool hide_logprobs = false;  // of the choices: only those of the prompt are shown
 };
 

@@ -11,67 +11,6 @@ constexpr size_t kMaxConversations = 1024;
 // Bytes of the documents times the conversations: each template gets its own copy.
 constexpr size_t kMaxSharedBytes = size_t{64} << 20;
 
-// What vLLM checks of tools and tool_choice before it reads types.
-ApiStatus CheckToolChoice(const json::Value& body) {
-  const json::Value* tools = body.Find("tools");
-  const json::Value* choice = body.Find("tool_choice");
-  if (tools != nullptr && tools->is_array() && tools->as_array().empty()) {
-    return BadParameter(
-        "`tools` must not be an empty array. Either provide at least one tool or omit the field "
-        "entirely.",
-        "tools");
-  }
-  if (choice == nullptr || choice->is_null() || *choice == json::Value("none")) return {};
-  if (tools == nullptr || tools->is_null())
-    return BadParameter("When using `tool_choice`, `tools` must be set.", "tool_choice");
-  if (*choice == json::Value("auto") || *choice == json::Value("required")) return {};
-  const json::Value* function = choice->Find("function");
-  const json::Value* name = function == nullptr ? nullptr : function->Find("name");
-  if (name == nullptr || !name->is_string()) {
-    return BadParameter(
-        fmt::format("`tool_choice` must be \"none\", \"auto\", \"required\" or an object with "
-                    "`function.name`, found {}",
-                    Describe(*choice)),
-        "tool_choice");
-  }
-  if (tools->is_array()) {
-    for (const json::Value& tool : tools->as_array()) {
-      const json::Value* described = tool.Find("function");
-      const json::Value* tool_name = described == nullptr ? nullptr : described->Find("name");
-      if (tool_name != nullptr && *tool_name == *name) return {};
-    }
-  }
-  return BadParameter(
-      "The tool specified in `tool_choice` does not match any of the specified `tools`",
-      "tool_choice");
-}
-
-// This server does not parse tool calls, so tools can only be shown to the template.
-// REQUIRES: CheckToolChoice has passed.
-ApiStatus RefuseToolCalls(const json::Value& body, const ServerConfig& config) {
-  const json::Value* tools = body.Find("tools");
-  const json::Value* choice = body.Find("tool_choice");
-  if (tools == nullptr || tools->is_null()) return {};
-  const bool chosen = choice != nullptr && !choice->is_null();
-  const std::string kind = !chosen ? "auto" : choice->is_string() ? choice->as_string() : "named";
-  if (kind == "none") return {};
-  if (!config.tool_call_parser.empty()) {
-    return BadParameter(
-        "Tool calls are not parsed by this server; leave `tools` out or set `tool_choice` to "
-        "\"none\"",
-        "tools");
-  }
-  if (kind == "auto") {
-    return BadRequest(
-        R"("auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set)");
-  }
-  if (kind == "required")
-    return BadRequest(R"(tool_choice="required" requires --tool-call-parser to be set)");
-  return BadRequest(
-      fmt::format(R"(tool_choice=function "{}" requires --tool-call-parser to be set)",
-                  choice->Find("function")->Find("name")->as_string()));
-}
-
 // Templates read the effort as an argument; those of the request itself take precedence.
 void AddReasoningArguments(const std::string& effort, json::Value& kwargs) {
   if (!kwargs.is_object()) kwargs = json::Value(json::Value::Object{});
@@ -97,6 +36,8 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
   sampling = ReadSamplingFields(reader, config);
   reader.Read("echo", request.echo);
   reader.Read("return_prompt_text", request.return_prompt_text, {.nullable = true});
+  request.tools = ReadToolFields(reader);
+  reader.Read("include_reasoning", request.include_reasoning);
   bool logprobs = false;
   std::optional<int64_t> top_logprobs;
   reader.Read("logprobs", logprobs, {.nullable = true});
@@ -118,7 +59,9 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
   if (effort) AddReasoningArguments(*effort, request.conversation.chat_template_kwargs);
   API_RETURN_IF_ERROR(RefuseUnsupported(body, config, EndpointKind::kChat));
   API_ASSIGN_OR_RETURN(sampling.constraint, ReadConstraint(body, config, EndpointKind::kChat));
-  API_RETURN_IF_ERROR(RefuseToolCalls(body, config));
+  API_RETURN_IF_ERROR(CheckToolSupport(request.tools, config));
+  if (request.tools.choice == ToolChoice::kNone && config.exclude_tools_when_tool_choice_none)
+    request.conversation.tools = json::Value();
   return request;
 }
 

@@ -7,6 +7,7 @@
 
 #include "server/api/conversation.h"
 #include "server/api/sampling_fields.h"
+#include "server/api/tool_fields.h"
 
 namespace sluice {
 
@@ -15,6 +16,8 @@ struct ChatRequest {
   ConversationFields conversation;
   bool echo = false;
   bool return_prompt_text = false;
+  ToolFields tools;
+  bool include_reasoning = true;  // false: thoughts are dropped
   // trtllm-serve: the prompt as token ids, in place of the rendered messages.
   std::optional<std::vector<int64_t>> prompt_ids;
 };

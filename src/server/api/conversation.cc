@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json_count.h"
 #include "chat/chat_prompt.h"
 
 namespace sluice {
@@ -12,6 +13,7 @@ namespace {
 // vLLM tries the types of messages one after the other and reports the errors of the first one
 // first; clients find its name in `param`.
 constexpr std::string_view kFirstMessageType = "ChatCompletionDeveloperMessageParam";
+constexpr std::string_view kCallType = "ChatCompletionMessageFunctionToolCallParam";
 
 // Refuses a part of a message's content that is not text.
 ApiStatus CheckPart(const json::Value& part, std::string_view place, const std::string& model) {
@@ -57,9 +59,74 @@ void CheckTools(FieldReader& reader, const json::Value::Array& tools) {
     tool.Check<std::string>("type", {.one_of = kTypes});
     const json::Value::Object* function = nullptr;
     if (!tool.Read("function", function, required)) continue;
-    FieldReader(*tool.Raw("function"), fmt::format("body.{}.function", place), reader.errors())
-        .Check<std::string>("name", required);
+    FieldReader described(*tool.Raw("function"), fmt::format("body.{}.function", place),
+                          reader.errors());
+    described.Check<std::string>("name", required);
+    described.Check<std::string>("description", {.nullable = true});
+    const json::Value::Object* parameters = nullptr;
+    described.Read("parameters", parameters, {.nullable = true});
+    described.Check<bool>("strict", {.nullable = true});
   }
+}
+
+// Text of more values is left to the template's own limit.
+constexpr size_t kMaxCheckedValues = size_t{1} << 16;
+
+bool IsJson(const std::string& text) {
+  return text.empty() || json::Measure(text).values > kMaxCheckedValues || json::Parse(text);
+}
+
+// The calls of an assistant's message, whose arguments are JSON, or nothing, as text. As in vLLM,
+// which reads them last, errors name no message.
+void CheckCalls(FieldReader& reader, const json::Value& message, size_t index) {
+  const json::Value* calls = message.Find("tool_calls");
+  if (calls == nullptr || !calls->is_array()) return;
+  for (size_t i = 0; i < calls->as_array().size(); ++i) {
+    const json::Value& call = calls->as_array()[i];
+    const std::string place = fmt::format("{}.{}", i, kCallType);
+    if (!call.is_object()) {
+      reader.Add(place, "an object", call);
+      continue;
+    }
+    const json::Value* id = call.Find("id");
+    if (id == nullptr) {
+      reader.AddMissing(place + ".id");
+    } else if (!id->is_string()) {
+      reader.Add(place + ".id", "a string", *id);
+    }
+    const json::Value* function = call.Find("function");
+    const json::Value* name = function == nullptr ? nullptr : function->Find("name");
+    const json::Value* arguments = function == nullptr ? nullptr : function->Find("arguments");
+    if (name == nullptr || !name->is_string() || arguments == nullptr || !arguments->is_string()) {
+      reader.Add(place + ".function", "an object with a string `name` and a string `arguments`",
+                 function == nullptr ? json::Value() : *function);
+    } else if (!IsJson(arguments->as_string())) {
+      reader.Add(fmt::format("messages.{}.tool_calls.{}.function.arguments", index, i),
+                 "the text of JSON", *arguments);
+    }
+  }
+}
+
+// As vLLM shows tools to the template: with these keys, in this order, and those of the request
+// behind them.
+json::Value ShownTool(const json::Value& tool) {
+  const auto ordered = [](const json::Value& object, std::initializer_list<std::string_view> keys) {
+    json::Value::Object result;
+    for (const std::string_view key : keys) {
+      const json::Value* value = object.Find(key);
+      result.emplace_back(key, value == nullptr ? json::Value() : *value);
+    }
+    for (const auto& [key, value] : object.as_object()) {
+      if (std::ranges::find(keys, key) == keys.end()) result.emplace_back(key, value);
+    }
+    return json::Value(std::move(result));
+  };
+  if (!tool.is_object()) return tool;
+  json::Value shown = ordered(tool, {"type", "function"});
+  if (shown.Find("type")->is_null()) shown.Set("type", "function");
+  if (const json::Value* function = shown.Find("function"); function->is_object())
+    shown.Set("function", ordered(*function, {"name", "description", "parameters"}));
+  return shown;
 }
 
 }  // namespace
@@ -82,6 +149,7 @@ void CheckMessage(FieldReader& reader, const json::Value& message, size_t index)
   } else if (!has_role) {
     reader.Add(place + ".role", "a string", *role);
   }
+  if (has_role && role->as_string() == "assistant") CheckCalls(reader, message, index);
 }
 
 ConversationFields ReadConversation(FieldReader& reader) {
@@ -93,7 +161,9 @@ ConversationFields ReadConversation(FieldReader& reader) {
     for (size_t i = 0; i < list->size(); ++i) CheckMessage(reader, (*list)[i], i);
   }
   if (reader.Read("tools", list, nullable)) {
-    conversation.tools = *reader.Raw("tools");
+    json::Value::Array tools;
+    for (const json::Value& tool : *list) tools.push_back(ShownTool(tool));
+    conversation.tools = json::Value(std::move(tools));
     CheckTools(reader, *list);
   }
   if (reader.Read("documents", list, nullable)) {

@@ -9,6 +9,8 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "constraints/deferred_constraint.h"
+#include "parsers/answer_reader.h"
 #include "server/api/python_text.h"
 
 namespace sluice {
@@ -42,10 +44,12 @@ class GenerationImpl : public Generation {
       for (int i = 0; i < request_.n; ++i) {
         choices_.push_back({.text = TextStream(*model_->tokenizer, request_.prompts[prompt].tokens,
                                                rules, request_.skip_special_tokens),
-                            .repetition = RepetitionWatch(request_.repetition)});
+                            .repetition = RepetitionWatch(request_.repetition),
+                            .reader = MakeReader(request_.prompts[prompt].text)});
       }
     }
     num_open_ = choices_.size();
+    if (request_.parsing && request_.parsing->reasoning != nullptr) usage_.reasoning_tokens = 0;
   }
 
   void Begin() {
@@ -99,7 +103,7 @@ class GenerationImpl : public Generation {
       request.priority = request_.priority;
       request.client = request_.client;
       request.cache_salt = request_.cache_salt;
-      request.constraint = request_.constraint;
+      request.constraint = ConstraintOf(prompt);
       request.sink = std::make_shared<Sink>(self, static_cast<int>(prompt));
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
       const MutexLock lock(mutex_);
@@ -130,9 +134,12 @@ class GenerationImpl : public Generation {
   struct Choice {
     TextStream text;
     RepetitionWatch repetition;
-    TokensEvent pending = {};  // not yet given to the answer
-    std::string logged = {};   // with --enable-log-outputs
-    int64_t num_tokens = 0;    // of `logged`
+    std::unique_ptr<AnswerReader> reader;  // null: all text is the answer
+    TokensEvent pending = {};              // not yet given to the answer
+    std::vector<ParserEvent> parsed = {};  // nor these
+    std::string unlogged = {};             // text that the reader has taken
+    std::string logged = {};               // with --enable-log-outputs
+    int64_t num_tokens = 0;                // of `logged`
     bool started = false;
     bool finished = false;
   };
@@ -391,12 +398,103 @@ class GenerationImpl : public Generation {
              choice.num_tokens, FinishReasonName(*finish));
   }
 
+  std::unique_ptr<AnswerReader> MakeReader(std::string_view prompt) const {
+    if (!request_.parsing) return nullptr;
+    return std::make_unique<AnswerReader>(
+        AnswerReaderOptions{.tools = request_.parsing->tools,
+                            .reasoning = request_.parsing->reasoning,
+                            .types = request_.parsing->types,
+                            .form = request_.parsing->form,
+                            .named = request_.parsing->named,
+                            .whole = !request_.stream,
+                            .prompt = prompt,
+                            .thinking = request_.parsing->thinking});
+  }
+
+  // Thoughts are free, unless the server is told to hold them to the constraint, too.
+  std::shared_ptr<const Constraint> ConstraintOf(size_t prompt) const {
+    const ReasoningParser* parser = request_.parsing ? request_.parsing->reasoning : nullptr;
+    if (request_.constraint == nullptr || parser == nullptr || model_->config.constrain_reasoning)
+      return request_.constraint;
+    ThoughtMarks marks;
+    marks.begins_inside = choices_[prompt * static_cast<size_t>(request_.n)].reader->reasoning();
+    if (!marks.begins_inside && !parser->format.starts_inside) {
+      for (const std::string& mark : parser->format.start) {
+        if (const auto id = model_->tokenizer->TokenToId(mark)) marks.begin.push_back(*id);
+      }
+    }
+    if (!marks.begins_inside && marks.begin.empty()) return request_.constraint;
+    marks.end = parser->format.end;
+    marks.bytes_of = [model = model_](int32_t token) {
+      return model->tokenizer->TokenBytes(token);
+    };
+    return AfterThought(request_.constraint, std::move(marks));
+  }
+
+  // Gives the reader, if there is one, the text that can be shown by now. A token counts as
+  // reasoning if its text is.
+  void ReadText(Choice& choice, bool last) {
+    if (choice.reader == nullptr) return;
+    const std::string text = choice.text.Take();
+    if (LogsOutputs()) choice.unlogged += text;
+    std::vector<ParserEvent> events = choice.reader->Push(text);
+    if (last) {
+      for (ParserEvent& event : choice.reader->Finish()) events.push_back(std::move(event));
+    }
+    bool reasons = false;
+    for (ParserEvent& event : events) {
+      reasons |= event.kind == ParserEvent::Kind::kReasoning;
+      choice.parsed.push_back(std::move(event));
+    }
+    if (reasons && usage_.reasoning_tokens) ++*usage_.reasoning_tokens;
+  }
+
+  // vLLM's form, unless the model writes ids of its own.
+  std::string CallId(std::string written) const {
+    if (!written.empty()) return written;
+    if (request_.parsing->tools->name == "mistral") return RandomHex(9);
+    return "chatcmpl-tool-" + RandomHex(16);
+  }
+
+  void AddParsed(int index, std::vector<ParserEvent> events, AnswerStep& step) const {
+    for (ParserEvent& event : events) {
+      const bool dropped_call = request_.parsing->first_call_only && event.call > 0;
+      switch (event.kind) {
+        case ParserEvent::Kind::kContent:
+          step.emplace_back(TextEvent{index, std::move(event.text)});
+          break;
+        case ParserEvent::Kind::kReasoning:
+          if (request_.parsing->include_reasoning)
+            step.emplace_back(ReasoningEvent{index, std::move(event.text)});
+          break;
+        case ParserEvent::Kind::kCallBegin:
+          if (dropped_call) break;
+          step.emplace_back(ToolCallEvent{index, event.call, CallId(std::move(event.id)),
+                                          std::move(event.text), ""});
+          break;
+        case ParserEvent::Kind::kCallArguments:
+          if (dropped_call) break;
+          step.emplace_back(ToolCallEvent{index, event.call, "", "", std::move(event.text)});
+          break;
+      }
+    }
+  }
+
+  bool LogsOutputs() const { return model_->config.log_requests && model_->config.log_outputs; }
+
   // One step of a choice: its pending tokens, the text that can be shown by now, and its end.
   void WriteStep(size_t index, std::optional<FinishEvent> finish) {
     Choice& choice = choices_[index];
     TextEvent text{static_cast<int>(index), choice.text.Take()};
-    if (model_->config.log_requests && model_->config.log_outputs)
-      LogOutput(choice, text.text, finish ? &*finish : nullptr);
+    if (choice.reader != nullptr && finish) {
+      // As in vLLM, an answer that is one call that it had to make has just stopped.
+      finish->called_tools =
+          choice.reader->calls() > 0 && request_.parsing->choice != ToolChoice::kNamed;
+    }
+    if (LogsOutputs()) {
+      LogOutput(choice, choice.reader == nullptr ? text.text : std::exchange(choice.unlogged, ""),
+                finish ? &*finish : nullptr);
+    }
     const auto num_tokens = static_cast<int64_t>(choice.pending.ids.size());
     usage_.completion_tokens += num_tokens;
     usage_.clock.OnTokens(num_tokens);
@@ -404,7 +502,11 @@ class GenerationImpl : public Generation {
     AnswerStep step;
     step.reserve(3);
     step.emplace_back(std::exchange(choice.pending, {}));
-    step.emplace_back(std::move(text));
+    if (choice.reader == nullptr) {
+      step.emplace_back(std::move(text));
+    } else {
+      AddParsed(static_cast<int>(index), std::exchange(choice.parsed, {}), step);
+    }
     if (finish) step.emplace_back(*std::move(finish));
     answer_->Write(std::move(step));
   }
@@ -414,6 +516,7 @@ class GenerationImpl : public Generation {
     for (size_t i = 0; i < choices_.size(); ++i) {
       if (choices_[i].finished) continue;
       choices_[i].text.Finish();
+      ReadText(choices_[i], /*last=*/true);
       WriteStep(i, FinishEvent{static_cast<int>(i), FinishReason::kAbort});
     }
     Complete();
@@ -439,6 +542,7 @@ class GenerationImpl : public Generation {
         continue;
       }
       std::optional<std::string> match = choice.text.Push(update.tokens[i]);
+      if (!match) ReadText(choice, /*last=*/false);
       const bool repeats = !match && choice.repetition.Push(update.tokens[i]) && !update.finish;
       if (!match && !repeats) continue;
       if (!update.finish) StopSequence(prompt, update.sequence);
@@ -452,6 +556,7 @@ class GenerationImpl : public Generation {
     }
     if (finish) {
       choice.text.Finish();
+      ReadText(choice, /*last=*/true);
       choice.finished = true;
       --num_open_;
     }

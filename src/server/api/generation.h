@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "server/api/active_requests.h"
+#include "server/api/answer_parsing.h"
 #include "server/api/answer_writer.h"
 #include "server/api/client_limits.h"
 #include "server/api/model_context.h"
@@ -37,6 +38,7 @@ struct GenerationRequest {
   std::string cache_salt;
   RepetitionRule repetition;
   std::shared_ptr<const Constraint> constraint;  // of every sequence; may be null
+  std::optional<AnswerParsing> parsing;          // none: all text is the answer
   RequestClock clock;                            // started when the request arrived
 };
 

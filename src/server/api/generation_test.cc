@@ -80,6 +80,8 @@ struct Heard {
   size_t most_tokens = 1'000'000;     // more are too large an answer
   int32_t token_without_memory = -1;  // there is none to write it
   std::string failure;
+  std::string text, reasoning, calls;  // of calls: names and arguments
+  std::string finish;
   UsageEvent usage;
   std::atomic<bool> over{false};
 };
@@ -94,6 +96,15 @@ class Listener : public AnswerWriter {
           throw std::bad_alloc();
         heard_->tokens.insert(heard_->tokens.end(), tokens->ids.begin(), tokens->ids.end());
         heard_->deltas.push_back(std::move(tokens->ids));
+      } else if (const auto* text = std::get_if<TextEvent>(&event)) {
+        heard_->text += text->text;
+      } else if (const auto* thought = std::get_if<ReasoningEvent>(&event)) {
+        heard_->reasoning += thought->text;
+      } else if (const auto* call = std::get_if<ToolCallEvent>(&event)) {
+        EXPECT_EQ(call->id.empty(), call->name.empty());
+        heard_->calls += call->name + call->arguments;
+      } else if (const auto* finish = std::get_if<FinishEvent>(&event)) {
+        heard_->finish = FinishReasonName(*finish);
       } else if (const auto* usage = std::get_if<UsageEvent>(&event)) {
         heard_->usage = *usage;
         heard_->over = true;
@@ -128,8 +139,9 @@ class GenerationTest : public testing::Test {
     client_->SetCallbacks(nullptr, nullptr);
   }
 
-  void Launch(size_t num_prompts, Heard* heard) {
+  void Launch(size_t num_prompts, Heard* heard, std::optional<AnswerParsing> parsing = {}) {
     GenerationRequest request;
+    request.parsing = std::move(parsing);
     request.id = "cmpl-1";
     request.prompts.resize(num_prompts);
     for (Prompt& prompt : request.prompts) prompt.tokens = {5};
@@ -168,6 +180,38 @@ class GenerationTest : public testing::Test {
   Heard heard_;
   WorkerPool pool_{1};
 };
+
+TEST_F(GenerationTest, TellsReasoningAndCallsFromTheText) {
+  const std::vector<int32_t> tokens = model_->tokenizer->Encode(
+      "<think>Hm, so.</think>Look: <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": "
+      "1}}</tool_call>"
+      "<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>",
+      /*add_special_tokens=*/false);
+  for (const bool first_call_only : {false, true}) {
+    Heard heard;
+    AnswerParsing parsing{.tools = FindToolParser("hermes"),
+                          .reasoning = FindReasoningParser("qwen3"),
+                          .types = nullptr,
+                          .thinking = {}};
+    parsing.first_call_only = first_call_only;
+    parsing.include_reasoning = !first_call_only;
+    Launch(/*num_prompts=*/1, &heard, parsing);
+    SequenceUpdate update;
+    update.tokens = tokens;
+    update.tokens.push_back(2);
+    update.finish = FinishReason::kStop;
+    engine_.sinks().back()->OnUpdate(std::move(update));
+    Settle();
+    ASSERT_TRUE(heard.over);
+    EXPECT_EQ(heard.text, "Look: ");
+    EXPECT_EQ(heard.reasoning, first_call_only ? "" : "Hm, so.");
+    EXPECT_EQ(heard.calls, first_call_only ? R"(f{"a": 1})" : R"(f{"a": 1}g{})");
+    EXPECT_EQ(heard.finish, "tool_calls");
+    ASSERT_TRUE(heard.usage.reasoning_tokens);
+    EXPECT_GT(*heard.usage.reasoning_tokens, 0);
+    EXPECT_LT(*heard.usage.reasoning_tokens, static_cast<int64_t>(tokens.size()) / 2);
+  }
+}
 
 TEST_F(GenerationTest, GivesEachStepToAClientThatKeepsUp) {
   for (int32_t token = 1; token <= 3; ++token) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/log.h"
 #include "chat/chat_prompt.h"
 #include "constraints/xgrammar_engine.h"
 #include "server/api/python_text.h"
@@ -90,6 +91,42 @@ Vocabulary VocabularyOf(const ModelContext& context) {
   return vocabulary;
 }
 
+// The parsers that are configured; where one is not, the log says which the chat template asks for.
+Status ResolveParsers(const ServerConfig& config, ModelContext& context) {
+  const ChatTemplate* chat_template = context.templates.Select(/*has_tools=*/true);
+  const std::string_view source = chat_template == nullptr ? "" : chat_template->source();
+  const ToolParser* tools = SuggestToolParser(source);
+  if (config.tool_call_parser == "auto") {
+    if (tools == nullptr) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "--tool-call-parser auto: the chat template does not show how the model writes "
+                  "calls; name the parser",
+                  "tool-call-parser");
+    }
+    context.tool_parser = tools;
+    LOG_INFO("server", "--tool-call-parser auto: {}, as the chat template asks", tools->name);
+  } else if (!config.tool_call_parser.empty()) {
+    ASSIGN_OR_RETURN(context.tool_parser,
+                     ToolParserNamed(config.tool_call_parser, "tool-call-parser"));
+  } else if (tools != nullptr) {
+    LOG_INFO("server", "for tool calls: --enable-auto-tool-choice --tool-call-parser {}",
+             tools->name);
+  }
+  const ReasoningParser* reasoning = SuggestReasoningParser(source);
+  if (config.reasoning_parser == "auto") {
+    context.reasoning_parser = reasoning;
+    LOG_INFO("server", "--reasoning-parser auto: {}",
+             reasoning == nullptr ? std::string_view("none, the chat template shows no thoughts")
+                                  : reasoning->name);
+  } else if (!config.reasoning_parser.empty()) {
+    ASSIGN_OR_RETURN(context.reasoning_parser,
+                     ReasoningParserNamed(config.reasoning_parser, "reasoning-parser"));
+  } else if (reasoning != nullptr) {
+    LOG_INFO("server", "to tell reasoning from answers: --reasoning-parser {}", reasoning->name);
+  }
+  return {};
+}
+
 }  // namespace
 
 int64_t UnixSeconds() {
@@ -128,6 +165,7 @@ Result<std::shared_ptr<const ModelContext>> ModelContext::Load(
   }
   ASSIGN_OR_RETURN(context->templates,
                    ModelTemplates::Load(model_folder, tokenizer.config(), config.chat_template));
+  RETURN_IF_ERROR(ResolveParsers(config, *context));
   context->special_tokens = SpecialTokens(tokenizer.config());
   for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
     const std::optional<std::string> token = tokenizer.named_token(key);

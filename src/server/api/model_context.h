@@ -14,6 +14,7 @@
 #include "chat/model_templates.h"
 #include "constraints/constraint_compiler.h"
 #include "engine/engine.h"
+#include "parsers/parser_table.h"
 #include "server/api/api_error.h"
 #include "server/server_config.h"
 #include "tokenizer/tokenizer.h"
@@ -42,6 +43,8 @@ struct ModelContext {
   json::Value special_tokens;
   json::Value default_template_kwargs;  // an object or null
   std::optional<ChatTemplate::ContentFormat> content_format;
+  const ToolParser* tool_parser = nullptr;            // null: tool calls are not parsed
+  const ReasoningParser* reasoning_parser = nullptr;  // null: thoughts stay in the text
 
   std::vector<std::string> names;  // as served; answers have the first
   int64_t max_model_len = 0;

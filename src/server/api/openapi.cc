@@ -71,7 +71,7 @@ json::Value Operation(const Route& route, std::string_view method) {
   return operation;
 }
 
-void AppendEscaped(std::string& out, std::string_view text) {
+void AppendHtmlText(std::string& out, std::string_view text) {
   for (const char c : text) {
     switch (c) {
       case '<': out += "&lt;"; break;
@@ -121,21 +121,21 @@ std::string DocsPage(const std::vector<const Route*>& routes, const ServerConfig
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>sluice</title>\n"
       "<style>body{font-family:sans-serif;margin:2em;max-width:60em}td{padding:.2em 1em .2em 0;"
       "vertical-align:top}code{white-space:nowrap}</style></head>\n<body><h1>sluice ";
-  AppendEscaped(page, config.version);
+  AppendHtmlText(page, config.version);
   page += "</h1>\n<p>The fields of bodies and answers stand in <a href=\"";
-  AppendEscaped(page, config.root_path);
+  AppendHtmlText(page, config.root_path);
   page += "/openapi.json\">openapi.json</a>.</p>\n<table>\n";
   for (const Route* route : routes) {
     if (route->summary.empty()) continue;
     page += "<tr><td>";
     for (const std::string_view method : route->methods) {
-      AppendEscaped(page, method);
+      AppendHtmlText(page, method);
       page.push_back(' ');
     }
     page += "</td><td><code>";
-    AppendEscaped(page, route->path);
+    AppendHtmlText(page, route->path);
     page += "</code></td><td>";
-    AppendEscaped(page, route->summary);
+    AppendHtmlText(page, route->summary);
     page += "</td></tr>\n";
   }
   return page + "</table></body></html>\n";

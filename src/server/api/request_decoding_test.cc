@@ -340,6 +340,32 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
   };
   for (const Refusal& test : cases)
     ExpectRefused(ReadChatRequest(Parse(test.body), ServerConfig{}), test);
+  ServerConfig calling;
+  calling.enable_auto_tool_choice = true;
+  calling.tool_call_parser = "hermes";
+  const auto called = ReadChatRequest(
+      Parse("{" MESSAGES "," TOOLS ",\"parallel_tool_calls\":false,\"include_reasoning\":false}"),
+      calling);
+  ASSERT_TRUE(called);
+  EXPECT_EQ(called->tools.choice, ToolChoice::kAuto);
+  EXPECT_FALSE(called->tools.parallel);
+  EXPECT_FALSE(called->include_reasoning);
+  const auto read = [&](const std::string& choice) {
+    auto request =
+        ReadChatRequest(Parse("{" MESSAGES "," TOOLS ",\"tool_choice\":" + choice + "}"), calling);
+    EXPECT_TRUE(request) << choice;
+    return *std::move(request);
+  };
+  EXPECT_EQ(read("\"required\"").tools.choice, ToolChoice::kRequired);
+  const ChatRequest named = read(R"({"function":{"name":"f"}})");
+  EXPECT_EQ(named.tools.choice, ToolChoice::kNamed);
+  EXPECT_EQ(named.tools.name, "f");
+  EXPECT_EQ(read("\"none\"").tools.choice, ToolChoice::kNone);
+  EXPECT_TRUE(read("\"none\"").conversation.tools.is_array());
+  calling.exclude_tools_when_tool_choice_none = true;
+  EXPECT_TRUE(read("\"none\"").conversation.tools.is_null());
+  EXPECT_TRUE(read("\"auto\"").conversation.tools.is_array());
+  EXPECT_EQ(read("null").tools.choice, ToolChoice::kNone);
   for (const char* fine : {"{" MESSAGES "," TOOLS ",\"tool_choice\":\"none\"}",
                            "{" MESSAGES ",\"tools\":null}", R"({"messages":[{"role":"alien"}]})",
                            R"({"messages":[{"role":"assistant","content":null}]})",

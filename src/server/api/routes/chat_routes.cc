@@ -1,9 +1,11 @@
 // POST /v1/chat/completions and /v1/chat/completions/batch.
+#include <optional>
 #include <span>
 
 #include "server/api/answer_plan.h"
 #include "server/api/chat_request.h"
 #include "server/api/generate.h"
+#include "server/api/parsing_plan.h"
 #include "server/api/route_table.h"
 
 namespace sluice {
@@ -31,6 +33,10 @@ ApiStatus StartChat(const RouteCall& call, const ChatRequest& request,
   const SamplingFields& fields = request.sampling;
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "chatcmpl-", fields));
   plan.options.return_prompt_text = request.return_prompt_text;
+  if (request.tools.choice != ToolChoice::kNone && fields.use_beam_search)
+    return BadParameter("Beam search does not parse tool calls; leave one of them out", "tools");
+  API_RETURN_IF_ERROR(
+      PlanParsing(request.tools, request.conversation, request.include_reasoning, plan));
   std::string logged;
   size_t repeated = 0;  // bytes of the request, for each of its n choices
   for (const json::Value& messages : conversations) {

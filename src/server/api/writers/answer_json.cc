@@ -44,6 +44,41 @@ void AppendString(std::string& out, std::string_view text, bool shown) {
   json::AppendString(out, text);
 }
 
+void AppendToolCalls(std::string& out, std::span<const ToolCallEvent> calls, bool pieces) {
+  out.push_back('[');
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const ToolCallEvent& call = calls[i];
+    out += i == 0 ? "{" : ",{";
+    const bool begins = !call.name.empty();
+    if (begins) {
+      out += R"("id":)";
+      json::AppendString(out, call.id);
+      out += R"(,"type":"function",)";
+    }
+    if (pieces) out += fmt::format(R"("index":{},)", call.call);
+    out += R"("function":{)";
+    if (begins) {
+      out += R"("name":)";
+      json::AppendString(out, call.name);
+    }
+    if (!pieces || !begins || !call.arguments.empty()) {
+      out += begins ? R"(,"arguments":)" : R"("arguments":)";
+      json::AppendString(out, call.arguments);
+    }
+    out += "}}";
+  }
+  out.push_back(']');
+}
+
+void AppendCompletionDetails(std::string& out, const UsageEvent& usage) {
+  if (usage.reasoning_tokens) {
+    out += fmt::format(R"(,"completion_tokens_details":{{"reasoning_tokens":{}}})",
+                       *usage.reasoning_tokens);
+  } else {
+    out += R"(,"completion_tokens_details":null)";
+  }
+}
+
 void AppendUsage(std::string& out, int64_t prompt_tokens, int64_t completion_tokens) {
   out += fmt::format(R"({{"prompt_tokens":{},"total_tokens":{},"completion_tokens":{})",
                      prompt_tokens, prompt_tokens + completion_tokens, completion_tokens);

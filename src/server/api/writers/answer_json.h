@@ -18,6 +18,12 @@ void AppendTokenIds(std::string& out, std::span<const int32_t> ids);
 void AppendTokenIds(std::string& out, std::span<const int32_t> ids, bool shown);
 void AppendString(std::string& out, std::string_view text, bool shown);
 
+// `[{"id":…,"type":"function","function":{"name":…,"arguments":…}},…]`. `pieces`: of a stream, with
+// the index of the call; only the first piece of a call has id, type and name.
+void AppendToolCalls(std::string& out, std::span<const ToolCallEvent> calls, bool pieces);
+// `,"completion_tokens_details":…`.
+void AppendCompletionDetails(std::string& out, const UsageEvent& usage);
+
 // `{"prompt_tokens":…,"total_tokens":…,"completion_tokens":…` without the closing brace.
 void AppendUsage(std::string& out, int64_t prompt_tokens, int64_t completion_tokens);
 

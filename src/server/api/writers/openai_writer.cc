@@ -44,11 +44,17 @@ void OpenAiWriter::Write(AnswerStep step) {
     std::visit([this](auto& known) { Take(std::move(known)); }, event);
   if (changed_ == nullptr || !options_.stream) return;
   Choice& choice = *changed_;
+  // A step whose text is not known yet waits for the next.
+  if (options_.parsed && !choice.finish && choice.text.empty() && choice.reasoning.empty() &&
+      choice.calls.empty())
+    return;
   std::string chunk;
   AppendChunk(chunk, choice);
   SendChunk(chunk);
   choice.is_first = false;
   choice.text.clear();
+  choice.reasoning.clear();
+  choice.calls.clear();
   choice.tokens.clear();
   choice.logprobs.clear();
 }
@@ -143,6 +149,23 @@ void OpenAiWriter::Take(TextEvent event) {
   choice.text += event.text;
 }
 
+void OpenAiWriter::Take(ReasoningEvent event) {
+  Choice& choice = ChoiceAt(event.choice);
+  Keep(event.text.size());
+  choice.reasoning += event.text;
+}
+
+void OpenAiWriter::Take(ToolCallEvent event) {
+  Choice& choice = ChoiceAt(event.choice);
+  Keep(event.id.size() + event.name.size() + event.arguments.size());
+  const bool begins = !event.name.empty();
+  if (!begins && !choice.calls.empty() && choice.calls.back().call == event.call) {
+    choice.calls.back().arguments += event.arguments;
+  } else {
+    choice.calls.push_back(std::move(event));
+  }
+}
+
 void OpenAiWriter::Take(FinishEvent event) {
   ChoiceAt(event.choice).finish = std::move(event);
 }
@@ -227,6 +250,7 @@ void OpenAiWriter::AppendStreamUsage(std::string& out, const UsageEvent& usage,
     out += fmt::format(R"(,"prompt_tokens_details":{{"cached_tokens":{}{}}})", usage.cached_tokens,
                        created_cache);
   }
+  if (usage.reasoning_tokens) AppendCompletionDetails(out, usage);
   out.push_back('}');
 }
 

@@ -26,6 +26,8 @@ class OpenAiWriter : public AnswerWriter {
     bool begun = false;
     bool is_first = true;  // nothing of it has been sent
     std::string text;
+    std::string reasoning;
+    std::vector<ToolCallEvent> calls;  // in a stream pieces, in a whole answer each one entire
     std::vector<int32_t> tokens;
     std::vector<TokenLogprobs> logprobs;
     LogprobPosition position;  // of the next of `logprobs`
@@ -88,6 +90,8 @@ class OpenAiWriter : public AnswerWriter {
   void Take(PromptEvent event);
   void Take(TokensEvent event);
   void Take(TextEvent event);
+  void Take(ReasoningEvent event);
+  void Take(ToolCallEvent event);
   void Take(FinishEvent event);
   void Take(const KeepAliveEvent& event);
   void Take(const UsageEvent& usage);

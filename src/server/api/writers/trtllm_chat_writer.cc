@@ -8,9 +8,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kNoReasoningNoTools =
-    R"(,"reasoning_content":null,"reasoning":null,"tool_calls":[]},"logprobs":)";
-
 class TrtllmChatWriter : public OpenAiWriter {
  public:
   TrtllmChatWriter(AnswerOptions options, std::shared_ptr<ResponseWriter> client)
@@ -25,7 +22,7 @@ class TrtllmChatWriter : public OpenAiWriter {
       std::string out = fmt::format(R"({{"index":{},"delta":{{"role":)", choice.index);
       json::AppendString(out, PromptOf(choice).role);
       out += R"(,"content":null)";
-      out += kNoReasoningNoTools;
+      AppendReasoningAndCalls(out, {});
       out += R"(null,"finish_reason":null,"stop_reason":null}])";
       AppendChunkUsage(out, 0);
       SendChunk(out);
@@ -35,13 +32,25 @@ class TrtllmChatWriter : public OpenAiWriter {
 
   void AppendChunk(std::string& out, Choice& choice) const override {
     out += fmt::format(R"({{"index":{},"delta":{{"content":)", choice.index);
-    json::AppendString(out, choice.text);
-    out += kNoReasoningNoTools;
+    const bool says_else = !choice.reasoning.empty() || !choice.calls.empty();
+    AppendString(out, choice.text, /*shown=*/!choice.text.empty() || !says_else);
+    AppendReasoningAndCalls(out, choice);
     AppendList(out, choice);
     out.push_back(',');
     AppendFinish(out, choice.finish);
     out += "}]";
     AppendChunkUsage(out, choice.num_tokens);
+  }
+
+  // From behind the content to the logprobs.
+  void AppendReasoningAndCalls(std::string& out, const Choice& choice) const {
+    for (const char* name : {"reasoning_content", "reasoning"}) {
+      out += fmt::format(R"(,"{}":)", name);
+      AppendString(out, choice.reasoning, /*shown=*/!choice.reasoning.empty());
+    }
+    out += R"(,"tool_calls":)";
+    AppendToolCalls(out, choice.calls, /*pieces=*/options_.stream);
+    out += R"(},"logprobs":)";
   }
 
   void AppendUsageChunk(std::string& out, const UsageEvent& usage) const override {
@@ -53,8 +62,9 @@ class TrtllmChatWriter : public OpenAiWriter {
     out += fmt::format(R"({{"index":{},"message":{{"role":)", choice.index);
     json::AppendString(out, PromptOf(choice).role);
     out += R"(,"content":)";
-    json::AppendString(out, choice.text);
-    out += kNoReasoningNoTools;
+    const bool says_else = !choice.reasoning.empty() || !choice.calls.empty();
+    AppendString(out, choice.text, /*shown=*/!choice.text.empty() || !says_else);
+    AppendReasoningAndCalls(out, choice);
     AppendList(out, choice);
     out.push_back(',');
     AppendFinish(out, choice.finish);
@@ -64,6 +74,7 @@ class TrtllmChatWriter : public OpenAiWriter {
   void AppendEnd(std::string& out, const UsageEvent& usage) const override {
     out += R"(,"usage":)";
     AppendUsage(out, usage.prompt_tokens, usage.completion_tokens);
+    if (usage.reasoning_tokens) AppendCompletionDetails(out, usage);
     out += R"(},"prompt_token_ids":null)";
   }
 

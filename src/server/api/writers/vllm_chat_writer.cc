@@ -32,8 +32,8 @@ class VllmChatWriter : public VllmWriter {
   }
 
   void AppendChunk(std::string& out, Choice& choice) const override {
-    out += fmt::format(R"({{"index":{},"delta":{{"content":)", choice.index);
-    json::AppendString(out, choice.text);
+    out += fmt::format(R"({{"index":{},"delta":{{)", choice.index);
+    AppendDelta(out, choice);
     out += R"(},"logprobs":)";
     AppendList(out, choice);
     out.push_back(',');
@@ -49,6 +49,32 @@ class VllmChatWriter : public VllmWriter {
     if (choice.finish && !options_.include_usage) AppendFingerprint(out);
   }
 
+  // What a chunk adds; nothing where the choice only ends.
+  void AppendDelta(std::string& out, const Choice& choice) const {
+    if (!options_.parsed) {
+      out += R"("content":)";
+      json::AppendString(out, choice.text);
+      return;
+    }
+    std::string_view comma;
+    if (!choice.reasoning.empty()) {
+      for (const char* name : {"reasoning", "reasoning_content"}) {
+        out += fmt::format(R"({}"{}":)", comma, name);
+        json::AppendString(out, choice.reasoning);
+        comma = ",";
+      }
+    }
+    if (!choice.text.empty()) {
+      out += fmt::format(R"({}"content":)", comma);
+      json::AppendString(out, choice.text);
+      comma = ",";
+    }
+    if (!choice.calls.empty()) {
+      out += fmt::format(R"({}"tool_calls":)", comma);
+      AppendToolCalls(out, choice.calls, /*pieces=*/true);
+    }
+  }
+
   void AppendUsageChunk(std::string& out, const UsageEvent& usage) const override {
     AppendStreamUsage(out, usage, kCreatedCache);
     AppendFingerprint(out);
@@ -59,9 +85,21 @@ class VllmChatWriter : public VllmWriter {
     out += fmt::format(R"({{"index":{},"message":{{"role":)", choice.index);
     json::AppendString(out, PromptOf(choice).role);
     out += R"(,"content":)";
-    json::AppendString(out, choice.text);
-    out += R"(,"refusal":null,"annotations":null,"audio":null,"function_call":null,)"
-           R"("reasoning":null},"logprobs":)";
+    const bool says_else = choice.calls.empty() ? !choice.reasoning.empty() : !options_.must_call;
+    AppendString(out, choice.text, /*shown=*/!choice.text.empty() || !says_else);
+    out += R"(,"refusal":null,"annotations":null,"audio":null,"function_call":null)";
+    if (!choice.calls.empty()) {
+      out += R"(,"tool_calls":)";
+      AppendToolCalls(out, choice.calls, /*pieces=*/false);
+    }
+    out += R"(,"reasoning":)";
+    AppendString(out, choice.reasoning, /*shown=*/!choice.reasoning.empty());
+    // The name of vLLM 0.11; 0.32 has it no more.
+    if (!choice.reasoning.empty() && options_.model->config.dialect != ApiDialect::kVllm) {
+      out += R"(,"reasoning_content":)";
+      json::AppendString(out, choice.reasoning);
+    }
+    out += R"(},"logprobs":)";
     AppendList(out, choice);
     out.push_back(',');
     AppendFinish(out, choice.finish);

@@ -26,7 +26,8 @@ void VllmWriter::AppendWholeUsage(std::string& out, const UsageEvent& usage,
   } else {
     out += "null";
   }
-  out += R"(,"completion_tokens_details":null})";
+  AppendCompletionDetails(out, usage);
+  out.push_back('}');
 }
 
 void VllmWriter::AppendTimes(std::string& out, const UsageEvent& usage) const {

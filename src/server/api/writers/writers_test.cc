@@ -113,6 +113,57 @@ TEST_F(WritersTest, VllmChat) {
             "\n\n");
 }
 
+TEST_F(WritersTest, VllmChatTellsReasoningAndCalls) {
+  options_.parsed = true;
+  options_.return_token_ids = false;
+  const auto text = [&](WriterFactory* make, bool stream) {
+    AnswerOptions options = options_;
+    options.stream = stream;
+    auto client = std::make_shared<Recorder>();
+    const auto writer = make(std::move(options), client);
+    writer->Write({TokensEvent{0, {10}, {}}, ReasoningEvent{0, "hm"}});
+    writer->Write({TokensEvent{0, {11}, {}}});  // what it says is not known yet
+    writer->Write({TokensEvent{0, {12}, {}}, ToolCallEvent{0, 0, "id-2", "f", ""},
+                   ToolCallEvent{0, 0, "", "", "{\"a\""}});
+    writer->Write({TokensEvent{0, {13}, {}}, ToolCallEvent{0, 0, "", "", ": 1}"}});
+    FinishEvent finish{0, FinishReason::kStop};
+    finish.called_tools = true;
+    writer->Write({TokensEvent{0, {14}, {}}, finish});
+    UsageEvent usage;
+    usage.prompt_tokens = usage.completion_tokens = 2;
+    usage.reasoning_tokens = 1;
+    writer->Write({usage});
+    return client->text;
+  };
+  const std::string whole = text(MakeVllmChatWriter, /*stream=*/false);
+  EXPECT_NE(whole.find(R"("content":null,)"), std::string::npos) << whole;
+  EXPECT_NE(whole.find(R"("tool_calls":[{"id":"id-2","type":"function","function":{"name":"f",)"
+                       R"("arguments":"{\"a\": 1}"}}],"reasoning":"hm","reasoning_content":"hm"})"),
+            std::string::npos)
+      << whole;
+  EXPECT_NE(whole.find(R"("finish_reason":"tool_calls")"), std::string::npos) << whole;
+  EXPECT_NE(whole.find(R"("completion_tokens_details":{"reasoning_tokens":1})"), std::string::npos);
+  const std::string stream = text(MakeVllmChatWriter, /*stream=*/true);
+  std::string_view rest = stream;
+  for (const char* delta :
+       {R"("delta":{"role":"assistant","content":""})",
+        R"("delta":{"reasoning":"hm","reasoning_content":"hm"})",
+        R"("delta":{"tool_calls":[{"id":"id-2","type":"function","index":0,"function":{"name":"f",)"
+        R"("arguments":"{\"a\""}}]})",
+        R"("delta":{"tool_calls":[{"index":0,"function":{"arguments":": 1}"}}]})",
+        R"("delta":{},"logprobs":null,"finish_reason":"tool_calls")",
+        R"("completion_tokens_details":{"reasoning_tokens":1})"}) {
+    const size_t at = rest.find(delta);
+    ASSERT_NE(at, std::string_view::npos) << delta << " in " << stream;
+    EXPECT_EQ(rest.substr(0, at).find("\"delta\""), std::string_view::npos) << delta;
+    rest.remove_prefix(at + std::string_view(delta).size());
+  }
+  const std::string trtllm = text(MakeTrtllmChatWriter, /*stream=*/false);
+  EXPECT_NE(trtllm.find(R"("reasoning_content":"hm","reasoning":"hm","tool_calls":[{"id":"id-2")"),
+            std::string::npos)
+      << trtllm;
+}
+
 TEST_F(WritersTest, TrtllmCompletion) {
   EXPECT_EQ(Text(MakeTrtllmCompletionWriter, /*stream=*/false),
             R"({"index":0,"text":"ab","token_ids":[10,11],"logprobs":null,)"

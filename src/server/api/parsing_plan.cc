@@ -1,0 +1,147 @@
+#include "server/api/parsing_plan.h"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.h"
+#include "constraints/grammar_text.h"
+#include "constraints/json_schema.h"
+
+namespace sluice {
+namespace {
+
+bool IsTrue(const json::Value* value) {
+  return value != nullptr && value->is_bool() && value->as_bool();
+}
+
+json::Value AnyObject() {
+  return json::Value(json::Value::Object{{"type", "object"}});
+}
+
+bool Asks(const ServerConfig& config, const json::Value& function) {
+  return config.tool_strict_level == "parameter" || IsTrue(function.Find("strict"));
+}
+
+// The tools that may be called, each with what its arguments are held to. Of tools of one name the
+// first counts.
+ApiResult<std::vector<CallableTool>> CallableTools(const ToolFields& choice,
+                                                   const json::Value& tools,
+                                                   const CallGrammar& grammar,
+                                                   const ServerConfig& config) {
+  std::vector<CallableTool> callable;
+  for (size_t i = 0; i < tools.as_array().size(); ++i) {
+    const json::Value& function = *tools.as_array()[i].Find("function");
+    const std::string& name = function.Find("name")->as_string();
+    if (choice.choice == ToolChoice::kNamed && name != choice.name) continue;
+    const bool known =
+        std::ranges::any_of(callable, [&](const CallableTool& tool) { return tool.name == name; });
+    if (known) continue;
+    const bool strict = Asks(config, function);
+    const json::Value* parameters = function.Find("parameters");
+    const bool has_schema = parameters != nullptr && parameters->is_object();
+    // A format's own grammar holds a call to the schema only where the request asks for it.
+    if (!grammar.trigger.empty() && (!strict || !has_schema)) {
+      callable.push_back({name, AnyObject()});
+      continue;
+    }
+    json::Value schema = has_schema ? *parameters : AnyObject();
+    if (!has_schema) schema.Set("properties", json::Value::Object{});
+    const std::string place = fmt::format("tools.{}.function.parameters", i);
+    Result<CheckedSchema> checked = CheckJsonSchema(schema, strict);
+    if (!checked) return BadRequest(fmt::format("{}: {}", place, checked.error().message));
+    if (!checked->not_enforced.empty()) {
+      LOG_WARNING("server", "{}: the arguments may break what the schema says with {}", place,
+                  fmt::join(checked->not_enforced, ", "));
+    }
+    callable.push_back({name, std::move(checked->schema)});
+  }
+  return callable;
+}
+
+bool IsConstrained(const ToolFields& tools, const json::Value& list, const CallGrammar& grammar,
+                   const ServerConfig& config) {
+  if (tools.choice != ToolChoice::kAuto) return true;
+  if (grammar.trigger.empty()) return false;
+  if (!tools.parallel || grammar.constrains_auto || config.tool_strict_level != "auto") return true;
+  return std::ranges::any_of(list.as_array(), [](const json::Value& tool) {
+    return IsTrue(tool.Find("function")->Find("strict"));
+  });
+}
+
+ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan& plan) {
+  const ModelContext& model = *plan.options.model;
+  AnswerParsing& parsing = *plan.generation.parsing;
+  const CallGrammar& grammar = parsing.tools->grammar;
+  parsing.choice = tools.choice;
+  parsing.first_call_only = !tools.parallel;
+  if (!IsConstrained(tools, list, grammar, model.config)) return {};
+  // Text that follows a constraint of its own has no calls.
+  if (tools.choice == ToolChoice::kAuto && plan.constraint) return {};
+  API_ASSIGN_OR_RETURN(const std::vector<CallableTool> callable,
+                       CallableTools(tools, list, grammar, model.config));
+  const bool named = tools.choice == ToolChoice::kNamed;
+  RequestedConstraint constraint;
+  constraint.place = "tools";
+  constraint.spec.any_whitespace = !model.config.json_without_whitespace;
+  if (!grammar.trigger.empty()) {
+    const CallCount count = named                                   ? CallCount::kOne
+                            : tools.choice == ToolChoice::kRequired ? CallCount::kAtLeastOne
+                                                                    : CallCount::kAny;
+    constraint.spec.kind = ConstraintKind::kStructuralTag;
+    constraint.spec.text = json::Write(CallTag(grammar, callable, count, tools.parallel));
+  } else {
+    constraint.spec.text =
+        json::Write(named ? callable.front().schema : CallListSchema(callable, tools.parallel));
+    parsing.form = named ? CallForm::kArguments : CallForm::kList;
+    parsing.named = tools.name;
+  }
+  if (const Status checked = CheckConstraintText(constraint.spec.kind, constraint.spec.text);
+      !checked)
+    return BadRequest(fmt::format("tools: {}", checked.error().message));
+  plan.constraint = std::move(constraint);
+  return {};
+}
+
+// Whether a mark of thoughts is a special token, which would be left out of the text.
+bool MarksAreSpecial(const ReasoningFormat& format, const Tokenizer& tokenizer) {
+  const auto special = [&](const std::string& mark) {
+    const std::optional<int32_t> id = tokenizer.TokenToId(mark);
+    return id && tokenizer.IsSpecial(*id);
+  };
+  return std::ranges::any_of(format.start, special) || std::ranges::any_of(format.end, special);
+}
+
+}  // namespace
+
+ApiStatus PlanParsing(const ToolFields& tools, const ConversationFields& conversation,
+                      bool include_reasoning, AnswerPlan& plan) {
+  const ModelContext& model = *plan.options.model;
+  AnswerParsing parsing;
+  parsing.reasoning = model.reasoning_parser;
+  if (tools.choice != ToolChoice::kNone) {
+    parsing.tools = model.tool_parser;
+    parsing.types = std::make_shared<const ToolTypes>(conversation.tools);
+  }
+  if (parsing.tools == nullptr && parsing.reasoning == nullptr) return {};
+  // Those of the request take precedence over those of the command line.
+  for (const json::Value* kwargs :
+       {&model.default_template_kwargs, &conversation.chat_template_kwargs}) {
+    if (const auto thinking = ThinkingSwitch(*kwargs)) parsing.thinking = thinking;
+  }
+  parsing.include_reasoning = include_reasoning;
+  bool& skips = plan.generation.skip_special_tokens;
+  if (parsing.tools != nullptr) skips &= !parsing.tools->keeps_special_tokens;
+  if (parsing.reasoning != nullptr)
+    skips &= !MarksAreSpecial(parsing.reasoning->format, *model.tokenizer);
+  plan.generation.parsing = std::move(parsing);
+  if (tools.choice != ToolChoice::kNone)
+    API_RETURN_IF_ERROR(PlanCalls(tools, conversation.tools, plan));
+  plan.options.parsed = true;
+  plan.options.must_call = plan.generation.parsing->must_call();
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,39 @@
+// Which tools the model may call in a request, and whether it has to. Every API reads its own JSON
+// into ToolFields, and ConversationFields::tools into the chat API's list of tools; what follows
+// for the answer is answer_parsing.h.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "server/api/api_error.h"
+#include "server/api/field_reader.h"
+#include "server/server_config.h"
+
+namespace sluice {
+
+enum class ToolChoice {
+  kNone,      // there are no tools, or the model is not to call them: calls are text
+  kAuto,      // the model decides
+  kRequired,  // it calls at least one
+  kNamed,     // it calls the one of ToolFields::name, once
+};
+
+struct ToolFields {
+  ToolChoice choice = ToolChoice::kNone;
+  std::string name;
+  bool parallel = true;  // false: an answer has one call at most
+};
+
+// Checks what vLLM checks of `tools` and `tool_choice` of a chat request before it reads types.
+// REQUIRES: `body` is an object.
+ApiStatus CheckToolChoice(const json::Value& body);
+
+// Reads `tool_choice` and `parallel_tool_calls` of a chat request. REQUIRES: CheckToolChoice has
+// passed.
+ToolFields ReadToolFields(FieldReader& reader);
+
+// 400 where the server was not started with what such tools need.
+ApiStatus CheckToolSupport(const ToolFields& tools, const ServerConfig& config);
+
+}  // namespace sluice
