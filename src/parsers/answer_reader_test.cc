@@ -168,6 +168,22 @@ TEST(AnswerReaderTest, ACallThatIsCutOrBrokenIsTextOfAWholeAnswer) {
   EXPECT_EQ(tagged.calls.size(), 1u);
 }
 
+TEST(AnswerReaderTest, BlanksAroundAListedValueAreNotOfIt) {
+  std::mt19937 random(1);
+  AnswerReaderOptions options = Hermes();
+  options.tools = FindToolParser("qwen3_coder");
+  options.types = std::make_shared<const ToolTypes>(
+      json::Parse(R"([{"name": "f", "strict": true, "parameters": {"properties": {
+          "a": {"type": "string", "enum": ["x", "y"]}, "b": {"type": "string"}}}}])")
+          .value());
+  const Answer answer = ReadAnswer(options,
+                                   "<tool_call><function=f><parameter=a>\n x\t\n</parameter>"
+                                   "<parameter=b>\n x\t\n</parameter></function></tool_call>",
+                                   5, random);
+  ASSERT_EQ(answer.calls.size(), 1u);
+  EXPECT_EQ(answer.calls[0].second, R"({"a": "x", "b": " x\t"})");
+}
+
 TEST(AnswerReaderTest, ForcedCalls) {
   std::mt19937 random(1);
   AnswerReaderOptions options = Hermes();

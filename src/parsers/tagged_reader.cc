@@ -121,7 +121,8 @@ void TaggedReader::BeginValue(ParserOutput& output) {
                     .null = true,
                     .object = true,
                     .array = true};
-  streams_value_ = is_string || value_types_.unknown() || value_types_.only_string();
+  streams_value_ = !value_types_.is_choice &&
+                   (is_string || value_types_.unknown() || value_types_.only_string());
   value_.clear();
   at_value_start_ = true;
   std::string text = has_parameter_ ? ", " : "";
@@ -168,7 +169,8 @@ bool TaggedReader::ReadValue(TextInput& input, ParserOutput& output) {
     return false;
   }
   if (!streams_value_) {
-    Arguments(parameter_ + TypedValue(value_, value_types_, format_->scalars_only), output);
+    const std::string_view value = value_types_.is_choice ? TrimText(value_) : value_;
+    Arguments(parameter_ + TypedValue(value, value_types_, format_->scalars_only), output);
   }
   state_ = State::kCall;
   return true;

@@ -60,10 +60,15 @@ ToolTypes::ToolTypes(const json::Value& tools) {
     if (name == nullptr || !name->is_string()) continue;
     Parameters& parameters = tools_[name->as_string()];
     const json::Value* schema = function->Find("parameters");
+    const json::Value* wanted = function->Find("strict");
+    const bool strict = wanted != nullptr && wanted->is_bool() && wanted->as_bool();
     const json::Value* properties = schema == nullptr ? nullptr : schema->Find("properties");
     if (properties == nullptr || !properties->is_object()) continue;
     for (const auto& [key, property] : properties->as_object()) {
-      AddTypes(property, 0, parameters[key]);
+      ParameterTypes& types = parameters[key];
+      AddTypes(property, 0, types);
+      types.is_choice =
+          strict && (property.Find("enum") != nullptr || property.Find("const") != nullptr);
     }
   }
 }

@@ -18,6 +18,9 @@ struct ParameterTypes {
   bool null = false;
   bool object = false;
   bool array = false;
+  // One of listed values, of a strict function: grammars allow blanks around it, which are not of
+  // it.
+  bool is_choice = false;
 
   bool only_string() const {
     return string && !integer && !number && !boolean && !null && !object && !array;

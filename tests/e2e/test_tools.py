@@ -58,6 +58,15 @@ def test_calls_that_have_to_be_made(caller, choice, names, finish):
     assert piece["function"] == call["function"] and not content and end == finish and piece["id"] != ""
 
 
+def test_every_choice_has_a_grammar(caller):
+    loose = [{"type": "function", "function": {"name": "f", "parameters": CITY}}, {"type": "function", "function": {"name": "g"}}]
+    for tools in (TOOLS, loose):
+        for choice in ("auto", "required", {"type": "function", "function": {"name": tools[1]["function"]["name"]}}):
+            for parallel in (True, False):
+                status, answer = caller.post("/v1/chat/completions", body(tools=tools, tool_choice=choice, parallel_tool_calls=parallel, max_tokens=8))
+                assert status == 200, (choice, answer)
+
+
 def test_what_is_wrong_is_refused(caller):
     wrong = [{"type": "function", "function": {"name": "f", "parameters": {"type": "strng"}, "strict": True}}]
     for fields, param, words in [({"tools": []}, "tools", "empty"), ({"tools": None, "tool_choice": "required"}, "tool_choice", "tools"),
@@ -65,3 +74,24 @@ def test_what_is_wrong_is_refused(caller):
                                  ({"tool_choice": "required", "tools": wrong}, None, "tools.0.function.parameters")]:
         status, answer = caller.post("/v1/chat/completions", body(**fields))
         assert (status, answer["error"]["param"]) == (400, param) and words in answer["error"]["message"], answer
+
+
+def test_a_thought_whole_and_streamed():
+    with serving(ABACUS, "--max-model-len", 512, "--reasoning-parser", "deepseek_r1") as server:
+        fields = {"model": "m", "messages": [{"role": "user", "content": "Tom has 3 apples."}], "max_tokens": 20, "temperature": 0}
+        status, answer = server.post("/v1/chat/completions", fields)
+        message = answer["choices"][0]["message"]
+        assert status == 200 and message["content"] is None and message["reasoning"] and message["reasoning"] == message["reasoning_content"]
+        assert 0 < answer["usage"]["completion_tokens_details"]["reasoning_tokens"] <= answer["usage"]["completion_tokens"]
+        _, _, raw = server.request("POST", "/v1/chat/completions", {**fields, "stream": True})
+        deltas = [choice["delta"] for event in events(raw) if event != "[DONE]" for choice in event["choices"]]
+        assert "".join(delta.get("reasoning") or "" for delta in deltas) == message["reasoning"]
+        assert not any(delta.get("content") for delta in deltas)
+        status, hidden = server.post("/v1/chat/completions", {**fields, "include_reasoning": False})
+        assert status == 200 and not hidden["choices"][0]["message"]["reasoning"]
+        # The constraint is one of the answer, which this thought never lets begin.
+        status, free = server.post("/v1/chat/completions", {**fields, "structured_outputs": {"choice": ["yes"]}})
+        assert free["choices"][0]["message"]["reasoning"] == message["reasoning"]
+    with serving(ABACUS, "--max-model-len", 512, "--reasoning-parser", "deepseek_r1", "--structured-outputs-config", '{"enable_in_reasoning": true}') as server:
+        status, held = server.post("/v1/chat/completions", {**fields, "structured_outputs": {"choice": ["yes"]}})
+        assert held["choices"][0]["message"]["reasoning"] == "yes"

@@ -24,6 +24,7 @@ class SilentEngine : public FakeEngine {
   Result<RequestHandle> Submit(Request request) override {
     std::lock_guard lock(mutex_);
     sinks_.push_back(request.sink);
+    constraint_ = request.constraint;
     return static_cast<RequestHandle>(sinks_.size());
   }
   void Abort(RequestHandle) override { ++num_aborted; }
@@ -31,11 +32,16 @@ class SilentEngine : public FakeEngine {
     std::lock_guard lock(mutex_);
     return sinks_;
   }
+  std::shared_ptr<const Constraint> last_constraint() const {
+    std::lock_guard lock(mutex_);
+    return constraint_;
+  }
   std::atomic<int> num_aborted{0};
 
  private:
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<RequestSink>> sinks_;
+  std::shared_ptr<const Constraint> constraint_;
 };
 
 // A client that reads when the test says so.
@@ -139,9 +145,11 @@ class GenerationTest : public testing::Test {
     client_->SetCallbacks(nullptr, nullptr);
   }
 
-  void Launch(size_t num_prompts, Heard* heard, std::optional<AnswerParsing> parsing = {}) {
+  void Launch(size_t num_prompts, Heard* heard, std::optional<AnswerParsing> parsing = {},
+              std::shared_ptr<const Constraint> constraint = nullptr) {
     GenerationRequest request;
     request.parsing = std::move(parsing);
+    request.constraint = std::move(constraint);
     request.id = "cmpl-1";
     request.prompts.resize(num_prompts);
     for (Prompt& prompt : request.prompts) prompt.tokens = {5};
@@ -211,6 +219,31 @@ TEST_F(GenerationTest, TellsReasoningAndCallsFromTheText) {
     EXPECT_GT(*heard.usage.reasoning_tokens, 0);
     EXPECT_LT(*heard.usage.reasoning_tokens, static_cast<int64_t>(tokens.size()) / 2);
   }
+}
+
+TEST_F(GenerationTest, LetsConstraintsBeginBehindThoughts) {
+  class Anything final : public Constraint {
+   public:
+    std::unique_ptr<TokenMatcher> NewMatcher() const override { return nullptr; }
+    size_t bytes() const override { return 0; }
+  };
+  const auto constraint = std::make_shared<const Anything>();
+  const auto submitted = [&](const char* reasoning, std::optional<bool> thinking) {
+    Heard heard;
+    AnswerParsing parsing;
+    parsing.reasoning = reasoning == nullptr ? nullptr : FindReasoningParser(reasoning);
+    parsing.thinking = thinking;
+    Launch(/*num_prompts=*/1, &heard, parsing, constraint);
+    SequenceUpdate update;
+    update.tokens = {2};
+    update.finish = FinishReason::kStop;
+    engine_.sinks().back()->OnUpdate(std::move(update));
+    Settle();
+    return engine_.last_constraint();
+  };
+  EXPECT_EQ(submitted(nullptr, {}), constraint);
+  EXPECT_NE(submitted("qwen3", {}), constraint);
+  EXPECT_EQ(submitted("qwen3", false), constraint) << "there is no thought";
 }
 
 TEST_F(GenerationTest, GivesEachStepToAClientThatKeepsUp) {
