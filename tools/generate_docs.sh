@@ -20,6 +20,7 @@ if [ "${1:-}" = --check ]; then check=yes; fi
 page options.md --markdown
 page metrics.md --metrics
 page parsers.md --parsers
+page json-schema.md --json-schema
 if [ "${check:-}" = yes ]; then
   tools/security_cases.py page --check || status=1
 else

@@ -6,6 +6,7 @@
 #include "cli/exit_code.h"
 #include "cli/metrics_help.h"
 #include "cli/parsers_help.h"
+#include "constraints/schema_keywords.h"
 #include "options/suggest.h"
 
 namespace sluice::cli {
@@ -57,6 +58,10 @@ Result<int> RunHelp(const std::vector<std::string>& words) {
   }
   if (words[0] == "--parsers") {
     fmt::print("{}", ParsersMarkdown());
+    return 0;
+  }
+  if (words[0] == "--json-schema") {
+    fmt::print("{}", SchemaKeywordsMarkdown());
     return 0;
   }
   if (words[0] == "--markdown") {

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <optional>
-#include <span>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "constraints/grammar_text.h"
+#include "constraints/schema_rewriter.h"
 
 namespace sluice {
 namespace {
@@ -25,54 +25,33 @@ constexpr std::string_view kFormats[] = {"date",         "date-time",    "durati
                                          "ipv6",         "json-pointer", "relative-json-pointer",
                                          "time",         "uri",          "uri-reference",
                                          "uri-template", "uuid"};
-// Keywords that constrain, beside which the engine reads no other of them (in its order).
-constexpr std::string_view kAlone[] = {"$ref", "const", "enum", "anyOf", "oneOf", "allOf"};
-constexpr std::string_view kNotEnforced[] = {
-    "not",         "if",         "then", "else", "dependentRequired", "dependentSchemas",
-    "minContains", "maxContains"};
-// Keywords that say nothing about an instance, or only with others.
-constexpr std::string_view kAnnotations[] = {"$schema",         "$id",
-                                             "$defs",           "definitions",
-                                             "$comment",        "$anchor",
-                                             "title",           "default",
-                                             "examples",        "description",
-                                             "deprecated",      "readOnly",
-                                             "writeOnly",       "example",
-                                             "$vocabulary",     "$dynamicAnchor",
-                                             "contentEncoding", "contentMediaType",
-                                             "contentSchema"};
-
 template <size_t N>
 bool Contains(const std::string_view (&names)[N], std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
 }
 
-// "#/a/b" with "~1" and "~0" for "/" and "~".
-const Value* Resolve(const Value& root, std::string_view pointer) {
-  if (pointer == "#") return &root;
-  if (!pointer.starts_with("#/")) return nullptr;
-  const Value* current = &root;
-  pointer.remove_prefix(2);
-  while (true) {
-    const size_t end = std::min(pointer.find('/'), pointer.size());
-    std::string name;
-    for (size_t i = 0; i < end; ++i) {
-      const bool escaped = pointer[i] == '~' && i + 1 < end;
-      name += !escaped ? pointer[i] : pointer[i + 1] == '1' ? '/' : '~';
-      if (escaped) ++i;
-    }
-    current = current->Find(name);
-    if (current == nullptr || end == pointer.size()) return current;
-    pointer.remove_prefix(end + 1);
-  }
+bool IsListOfStrings(const Value& value) {
+  return value.is_array() && std::ranges::all_of(value.as_array(), &Value::is_string);
 }
 
 class SchemaChecker {
  public:
-  SchemaChecker(const Value& root, std::vector<std::string>& not_enforced)
-      : root_(root), not_enforced_(not_enforced) {}
+  explicit SchemaChecker(const Value& root) : root_(root) {}
 
+  Status CheckAll() {
+    RETURN_IF_ERROR(Check(root_, "#", 1));
+    // What references lead to may stand where no schema is expected.
+    while (!targets_.empty()) {
+      const auto [schema, place] = std::move(targets_.back());
+      targets_.pop_back();
+      if (!checked_.contains(schema)) RETURN_IF_ERROR(Check(*schema, place, 1));
+    }
+    return {};
+  }
+
+ private:
   Status Check(const Value& schema, const std::string& place, int depth) {
+    checked_.insert(&schema);
     if (depth > kMaxConstraintDepth) {
       return Wrong(place, fmt::format("schemas are inside each other more than {} deep",
                                       kMaxConstraintDepth));
@@ -82,11 +61,9 @@ class SchemaChecker {
     RETURN_IF_ERROR(CheckKinds(schema, place));
     RETURN_IF_ERROR(CheckBounds(schema, place));
     RETURN_IF_ERROR(CheckWords(schema, place));
-    NoteNotEnforced(schema, place);
     return CheckParts(schema, place, depth);
   }
 
- private:
   tl::unexpected<Error> Wrong(const std::string& place, std::string_view message) const {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("at {}: {}", place, message));
   }
@@ -115,8 +92,21 @@ class SchemaChecker {
         schema, place, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
         [](const Value& value) { return value.is_number(); }, "a number"));
     RETURN_IF_ERROR(Require(
-        schema, place, {"properties", "patternProperties", "$defs", "definitions"},
+        schema, place,
+        {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"},
         [](const Value& value) { return value.is_object(); }, "an object"));
+    RETURN_IF_ERROR(Require(
+        schema, place, {"uniqueItems"}, [](const Value& value) { return value.is_bool(); },
+        "true or false"));
+    RETURN_IF_ERROR(Require(
+        schema, place, {"dependentRequired"},
+        [](const Value& value) {
+          return value.is_object() &&
+                 std::ranges::all_of(value.as_object(), [](const Value::Member& member) {
+                   return IsListOfStrings(member.second);
+                 });
+        },
+        "an object of lists of strings"));
     RETURN_IF_ERROR(Require(
         schema, place, {"pattern", "format", "$ref"},
         [](const Value& value) { return value.is_string(); }, "a string"));
@@ -127,12 +117,7 @@ class SchemaChecker {
         schema, place, {"enum"},
         [](const Value& value) { return value.is_array() && !value.as_array().empty(); },
         "a list of at least one value"));
-    return Require(
-        schema, place, {"required"},
-        [](const Value& value) {
-          return value.is_array() && std::ranges::all_of(value.as_array(), &Value::is_string);
-        },
-        "a list of strings");
+    return Require(schema, place, {"required"}, IsListOfStrings, "a list of strings");
   }
 
   Status CheckBounds(const Value& schema, const std::string& place) const {
@@ -153,7 +138,7 @@ class SchemaChecker {
     return {};
   }
 
-  Status CheckWords(const Value& schema, const std::string& place) const {
+  Status CheckWords(const Value& schema, const std::string& place) {
     if (const Value* type = schema.Find("type")) {
       const auto is_type = [](const Value& value) {
         return value.is_string() && Contains(kTypes, value.as_string());
@@ -177,52 +162,15 @@ class SchemaChecker {
     }
     if (const Value* ref = schema.Find("$ref")) {
       const std::string& pointer = ref->as_string();
-      if (pointer.starts_with('#') && Resolve(root_, pointer) == nullptr)
-        return Wrong(place, fmt::format("`$ref` {} leads nowhere", json::Write(*ref)));
+      if (pointer.starts_with('#')) {
+        const Value* target = ResolvePointer(root_, pointer);
+        if (target == nullptr)
+          return Wrong(place, fmt::format("`$ref` {} leads nowhere", json::Write(*ref)));
+        targets_.emplace_back(target, pointer);
+      }
     }
-    const Value* unique = schema.Find("uniqueItems");
-    if (unique != nullptr && !(unique->is_bool() && !unique->as_bool()))
-      return Wrong(place, "`uniqueItems` is not supported");
     if (schema.Find("contains") != nullptr) return Wrong(place, "`contains` is not supported");
     return {};
-  }
-
-  void Note(std::string_view keyword, const std::string& place) {
-    not_enforced_.push_back(fmt::format("`{}` at {}", keyword, place));
-  }
-
-  void NoteNotEnforced(const Value& schema, const std::string& place) {
-    const auto has = [&](std::string_view name) { return schema.Find(name) != nullptr; };
-    for (const std::string_view name : kNotEnforced) {
-      if (has(name)) Note(name, place);
-    }
-    const auto alone = std::ranges::find_if(kAlone, has);
-    if (alone != std::end(kAlone)) {
-      for (const auto& [name, value] : schema.as_object()) {
-        const bool says_nothing = name == *alone || name == "type" ||
-                                  Contains(kAnnotations, name) || Contains(kNotEnforced, name);
-        if (!says_nothing) Note(fmt::format("{} beside {}", name, *alone), place);
-      }
-    }
-    if (const Value* ref = schema.Find("$ref");
-        ref != nullptr && !ref->as_string().starts_with('#'))
-      Note("$ref", place);
-    if (const Value* all = schema.Find("allOf"); all != nullptr && all->as_array().size() > 1)
-      Note("allOf", place);
-    if (has("pattern") || has("format")) {
-      for (const char* name : {"minLength", "maxLength"}) {
-        if (has(name)) Note(name, place);
-      }
-      if (has("pattern") && has("format")) Note("pattern", place);
-    }
-    if (const Value* multiple = schema.Find("multipleOf")) {
-      const Value* type = schema.Find("type");
-      const bool is_enforced = type != nullptr && *type == Value("integer") &&
-                               multiple->is_integer() && multiple->as_integer() <= 100 &&
-                               !has("minimum") && !has("maximum") && !has("exclusiveMinimum") &&
-                               !has("exclusiveMaximum");
-      if (!is_enforced) Note("multipleOf", place);
-    }
   }
 
   Status CheckParts(const Value& schema, const std::string& place, int depth) {
@@ -240,7 +188,8 @@ class SchemaChecker {
       for (size_t i = 0; parts != nullptr && i < parts->as_array().size(); ++i)
         RETURN_IF_ERROR(check(parts->as_array()[i], name, i));
     }
-    for (const char* name : {"properties", "patternProperties", "$defs", "definitions"}) {
+    for (const char* name :
+         {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}) {
       const Value* parts = schema.Find(name);
       if (parts == nullptr) continue;
       for (const auto& [key, part] : parts->as_object()) {
@@ -255,22 +204,23 @@ class SchemaChecker {
   }
 
   const Value& root_;
-  std::vector<std::string>& not_enforced_;
+  std::set<const Value*> checked_;
+  std::vector<std::pair<const Value*, std::string>> targets_;
 };
 
 }  // namespace
 
 Result<CheckedSchema> CheckJsonSchema(const Value& schema, bool strict) {
-  CheckedSchema checked;
-  SchemaChecker checker(schema, checked.not_enforced);
-  RETURN_IF_ERROR(checker.Check(schema, "#", 1));
-  if (strict && !checked.not_enforced.empty()) {
+  RETURN_IF_ERROR(SchemaChecker(schema).CheckAll());
+  ASSIGN_OR_RETURN(RewrittenSchema rewritten, SchemaRewriter(schema).Run());
+  if (strict && !rewritten.not_enforced.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("with `strict` every keyword must be enforced, and these cannot be: {}",
-                            fmt::join(checked.not_enforced, ", ")));
+                            fmt::join(rewritten.not_enforced, ", ")));
   }
-  checked.schema = schema;
-  return checked;
+  if (rewritten.schema.is_bool())
+    return Fail(ErrorCode::kInvalidArgument, "no answer meets the schema");
+  return CheckedSchema{std::move(rewritten.schema), std::move(rewritten.not_enforced)};
 }
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// A client's JSON schema before it is compiled: errors that an engine would not find, keywords that
-// it would ignore, and what can be said in other words that it enforces.
+// A client's JSON schema before it is compiled: errors that an engine would not find, and what it
+// would ignore in words that it enforces (schema_rewriter.h, docs/json-schema.md).
 #pragma once
 
 #include <string>
@@ -12,13 +12,14 @@ namespace sluice {
 
 struct CheckedSchema {
   json::Value schema;  // of the same meaning, but for `not_enforced`
-  // Keywords, each with its place, which the engine ignores: an answer may break them.
+  // Keywords, each with its place, that an answer may break.
   std::vector<std::string> not_enforced;
 };
 
 // kInvalidArgument, naming keyword and place: a keyword of the wrong type, a reference into the
-// schema that leads nowhere, bounds that nothing meets, an unknown type or format, `uniqueItems` or
-// `contains`, nesting beyond kMaxConstraintDepth; and with `strict` all that is not enforced.
+// schema that leads nowhere, bounds that nothing meets, an unknown type or format, `contains`,
+// `uniqueItems` of what cannot be enumerated, nesting beyond kMaxConstraintDepth, a schema that
+// allows nothing; and with `strict` all that is not enforced.
 Result<CheckedSchema> CheckJsonSchema(const json::Value& schema, bool strict);
 
 }  // namespace sluice

@@ -3,12 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 namespace sluice {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::string ErrorOf(std::string_view schema, bool strict = false) {
   const auto checked = CheckJsonSchema(*json::Parse(schema), strict);
@@ -31,7 +32,10 @@ TEST(JsonSchemaTest, WrongSchemasAreRefusedWithTheirPlace) {
               HasSubstr("`pattern`: the regex has look-around"));
   EXPECT_THAT(ErrorOf(R"({"minLength":5,"maxLength":2})"), HasSubstr("`minLength` is greater"));
   EXPECT_THAT(ErrorOf(R"({"minimum":9,"maximum":3})"), HasSubstr("`minimum` is greater"));
-  EXPECT_THAT(ErrorOf(R"({"uniqueItems":true})"), HasSubstr("`uniqueItems`"));
+  EXPECT_THAT(ErrorOf(R"({"items":{"type":"string"},"uniqueItems":true})"),
+              HasSubstr("at #: `uniqueItems`"));
+  EXPECT_THAT(ErrorOf(R"({"dependentRequired":{"a":"b"}})"), HasSubstr("`dependentRequired`"));
+  EXPECT_THAT(ErrorOf(R"({"type":"string","enum":[1]})"), HasSubstr("no answer meets"));
   EXPECT_THAT(ErrorOf(R"({"contains":{}})"), HasSubstr("`contains`"));
 }
 
@@ -39,6 +43,9 @@ TEST(JsonSchemaTest, ReferencesIntoTheSchemaMustLeadSomewhere) {
   EXPECT_EQ(ErrorOf(R"({"$defs":{"a/b":{}},"items":{"$ref":"#/$defs/a~1b"}})"), "");
   EXPECT_EQ(ErrorOf(R"({"items":{"$ref":"#"}})"), "");
   EXPECT_THAT(ErrorOf(R"({"$ref":"#/$defs/missing"})"), HasSubstr("leads nowhere"));
+  // What they lead to is checked wherever it stands.
+  EXPECT_THAT(ErrorOf(R"({"parts":{"a":{"enum":5}},"items":{"$ref":"#/parts/a"}})"),
+              HasSubstr("at #/parts/a: `enum`"));
 }
 
 TEST(JsonSchemaTest, SchemasMayBe64DeepInsideEachOther) {
@@ -51,20 +58,77 @@ TEST(JsonSchemaTest, SchemasMayBe64DeepInsideEachOther) {
   EXPECT_THAT(ErrorOf(nested(65)), HasSubstr("64 deep"));
 }
 
-TEST(JsonSchemaTest, WhatTheEngineIgnoresIsNamedAndRefusedWhereStrict) {
-  EXPECT_THAT(NotEnforced(R"({"not":{"type":"null"}})"), ElementsAre("`not` at #"));
-  EXPECT_THAT(NotEnforced(R"({"items":{"if":{},"then":{}}})"),
-              ElementsAre("`if` at #/items", "`then` at #/items"));
-  EXPECT_THAT(NotEnforced(R"({"allOf":[{"type":"object"},{"required":["a"]}]})"),
-              ElementsAre("`allOf` at #"));
-  EXPECT_THAT(NotEnforced(R"({"allOf":[{"type":"object"}]})"), IsEmpty());
+TEST(JsonSchemaTest, ReferencesMayNotLeadTooDeep) {
+  std::string schema = R"({"$ref":"#/$defs/d0","$defs":{)";
+  for (int i = 0; i < 5000; ++i)
+    schema += fmt::format(R"("d{}":{{"items":{{"$ref":"#/$defs/d{}"}}}},)", i, i + 1);
+  schema += R"("d5000":{}}})";
+  EXPECT_THAT(ErrorOf(schema), HasSubstr("more than 200 deep"));
+}
+
+TEST(JsonSchemaTest, WhatCannotBeEnforcedIsNamedAndRefusedWhereStrict) {
+  EXPECT_THAT(NotEnforced(R"({"type":"string","not":{"pattern":"a"}})"), ElementsAre("`not` at #"));
+  EXPECT_THAT(NotEnforced(R"({"items":{"type":"string","if":{"format":"uri"},"then":{}}})"),
+              ElementsAre("`if` at #/items"));
   EXPECT_THAT(NotEnforced(R"({"type":"number","multipleOf":0.5})"),
               ElementsAre("`multipleOf` at #"));
-  EXPECT_THAT(NotEnforced(R"({"type":"integer","multipleOf":5})"), IsEmpty());
-  EXPECT_THAT(NotEnforced(R"({"pattern":"a","maxLength":5})"), ElementsAre("`maxLength` at #"));
-  EXPECT_THAT(NotEnforced(R"({"enum":[1],"minimum":0})"),
-              ElementsAre("`minimum beside enum` at #"));
-  EXPECT_THAT(ErrorOf(R"({"not":{}})", true), HasSubstr("cannot be: `not` at #"));
+  EXPECT_THAT(NotEnforced(R"({"type":"string","pattern":"ab","maxLength":5})"),
+              ElementsAre("`maxLength` at #"));
+  EXPECT_THAT(ErrorOf(R"({"type":"string","not":{"pattern":"a"}})", true),
+              HasSubstr("cannot be: `not` at #"));
+}
+
+std::string Rewritten(std::string_view schema) {
+  const auto checked = CheckJsonSchema(*json::Parse(schema), true);
+  return checked ? json::Write(checked->schema) : checked.error().message;
+}
+
+TEST(JsonSchemaTest, PlainSchemasStayAsTheyAre) {
+  for (
+      const char* schema :
+      {R"({"type":"object","properties":{"a":{"type":"string","maxLength":6}},"required":["a"],"additionalProperties":false})",
+       R"({"type":"array","items":{"type":"integer","minimum":0,"maximum":99},"minItems":2,"maxItems":4})",
+       R"({"enum":["red","green","blue"]})", R"({"type":"string","pattern":"^a+$"})",
+       R"({"anyOf":[{"type":"string"},{"type":"null"}]})", R"({"type":"object"})",
+       R"({"type":"array"})"}) {
+    EXPECT_EQ(Rewritten(schema), schema);
+  }
+}
+
+TEST(JsonSchemaTest, WhatCanBeSaidInOtherWordsIs) {
+  EXPECT_EQ(Rewritten(R"({"allOf":[{"type":"integer","minimum":3},{"maximum":7.5}]})"),
+            R"({"type":"integer","minimum":3,"maximum":7})");
+  EXPECT_EQ(Rewritten(R"({"type":"integer","enum":[1,"a",2.0,2.5]})"), R"({"enum":[1,2]})");
+  EXPECT_EQ(Rewritten(R"({"type":"integer","minimum":0,"maximum":4,"not":{"const":2}})"),
+            R"({"anyOf":[{"type":"integer","minimum":0,"maximum":1},)"
+            R"({"type":"integer","minimum":3,"maximum":4}]})");
+  EXPECT_EQ(
+      Rewritten(R"({"type":"array","items":{"type":"boolean"},"uniqueItems":true,"minItems":2})"),
+      R"({"enum":[[true,false],[false,true]]})");
+  EXPECT_EQ(Rewritten(R"({"type":"string","pattern":"^\\d+$","maxLength":4})"),
+            R"({"type":"string","pattern":"^\\d{1,4}$"})");
+  EXPECT_EQ(
+      Rewritten(
+          R"({"type":"object","properties":{"a":{},"b":{}},"dependentRequired":{"a":["b"]}})"),
+      R"({"anyOf":[{"type":"object","properties":{"b":{}},"additionalProperties":false},)"
+      R"({"type":"object","properties":{"a":{},"b":{}},"required":["a","b"],"additionalProperties":false}]})");
+  // Branches that a property tells apart.
+  EXPECT_EQ(
+      Rewritten(
+          R"({"oneOf":[{"properties":{"k":{"const":1}},"required":["k"]},{"properties":{"k":{"const":2}},"required":["k"]}]})"),
+      R"({"anyOf":[{"type":"object","properties":{"k":{"enum":[1]}},"required":["k"],"additionalProperties":false},)"
+      R"({"type":"object","properties":{"k":{"enum":[2]}},"required":["k"],"additionalProperties":false}]})");
+}
+
+TEST(JsonSchemaTest, ReferencesThatLeadBackAreKept) {
+  EXPECT_EQ(
+      Rewritten(
+          R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["next"]})"),
+      R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["next"],"additionalProperties":false})");
+  EXPECT_EQ(
+      Rewritten(
+          R"({"allOf":[{"$ref":"#/$defs/n"}],"$defs":{"n":{"type":"array","items":{"$ref":"#/$defs/n"},"maxItems":2}}})"),
+      R"({"type":"array","items":{"$ref":"#/$defs/s00002"},"maxItems":2,"$defs":{"s00002":{"type":"array","items":{"$ref":"#/$defs/s00002"},"maxItems":2}}})");
 }
 
 }  // namespace
