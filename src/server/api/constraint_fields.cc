@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "constraints/grammar_text.h"
 #include "constraints/json_schema.h"
@@ -16,12 +17,6 @@ namespace sluice {
 namespace {
 
 using Read = ApiResult<std::optional<RequestedConstraint>>;
-
-// The member `name`; null if it is absent or null.
-const json::Value* Present(const json::Value& object, std::string_view name) {
-  const json::Value* value = object.Find(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
 
 tl::unexpected<ApiError> WrongType(std::string_view place, std::string_view expected,
                                    const json::Value* found) {
@@ -101,15 +96,31 @@ Read FromGrammar(const json::Value& value, std::string place) {
   return FromText(kind, value.as_string(), std::move(place));
 }
 
-// `value`: of either layout. `field`: what holds it.
+// `value`: of either layout, or the text of one. `field`: what holds it.
 Read FromStructuralTag(const json::Value& value, const std::string& field) {
-  const Result<std::string> text = StructuralTagText(value);
+  Result<json::Value> tag = value;
+  if (value.is_string()) tag = json::Parse(value.as_string());
+  const Result<std::string> text = tag.and_then(StructuralTagText);
   if (!text) {
     return BadParameter(
         fmt::format("Invalid {} structural_tag specification: {}.", field, text.error().message),
         field);
   }
   return FromText(ConstraintKind::kStructuralTag, *text, field, field);
+}
+
+// `field`: what holds the value, which stands at `place`.
+Read FromKind(std::string_view kind, const json::Value& value, std::string place,
+              const std::string& field) {
+  if (kind == "json") return FromSchemaOrText(value, std::move(place));
+  if (kind == "regex") return FromRegex(value, std::move(place));
+  if (kind == "choice") return FromChoice(value, std::move(place));
+  if (kind == "grammar" || kind == "ebnf") return FromGrammar(value, std::move(place));
+  if (kind == "structural_tag") return FromStructuralTag(value, field);
+  CHECK(kind == "json_object");
+  bool wanted = false;
+  if (!ReadValue(value, {}, wanted)) return WrongType(place, "true or false", &value);
+  return wanted ? FromAnyObject(std::move(place)) : std::nullopt;
 }
 
 Read ReadResponseFormat(const json::Value& format) {
@@ -154,7 +165,7 @@ Read ReadStructuredOutputs(const json::Value& outputs, EndpointKind endpoint) {
   std::vector<std::string_view> given;
   for (const std::string_view kind :
        {"json", "regex", "choice", "grammar", "json_object", "structural_tag"}) {
-    if (Present(outputs, kind) != nullptr) given.push_back(kind);
+    if (Given(outputs, kind) != nullptr) given.push_back(kind);
   }
   if (given.size() != 1) {
     const std::string message = fmt::format(
@@ -169,31 +180,9 @@ Read ReadStructuredOutputs(const json::Value& outputs, EndpointKind endpoint) {
   const std::string_view kind = given.front();
   const json::Value& value = *outputs.Find(kind);
   std::string place = fmt::format("{}.{}", field, kind);
-  if (kind == "json") return FromSchemaOrText(value, std::move(place));
-  if (kind == "regex") return FromRegex(value, std::move(place));
-  if (kind == "choice") return FromChoice(value, std::move(place));
-  if (kind == "grammar") return FromGrammar(value, std::move(place));
-  if (kind == "structural_tag") {
-    if (!value.is_string()) return WrongType(place, "the text of a JSON object", &value);
-    const Result<json::Value> parsed = json::Parse(value.as_string());
-    if (!parsed) {
-      return BadParameter(
-          fmt::format("Invalid structured_outputs structural_tag specification: {}.",
-                      parsed.error().message),
-          field);
-    }
-    return FromStructuralTag(*parsed, field);
-  }
-  bool wanted = false;
-  if (!ReadValue(value, {}, wanted)) return WrongType(place, "true or false", &value);
-  return wanted ? FromAnyObject(std::move(place)) : std::nullopt;
-}
-
-Read ReadGuided(const json::Value& value, const std::string& field) {
-  if (field == "guided_json") return FromSchemaOrText(value, field);
-  if (field == "guided_regex") return FromRegex(value, field);
-  if (field == "guided_choice") return FromChoice(value, field);
-  return FromGrammar(value, field);
+  if (kind == "structural_tag" && !value.is_string())
+    return WrongType(place, "the text of a JSON object", &value);
+  return FromKind(kind, value, std::move(place), field);
 }
 
 // trtllm-serve's.
@@ -203,7 +192,7 @@ Read ReadGuidedDecoding(const json::Value& guided) {
   std::vector<std::string_view> given;
   for (const std::string_view kind :
        {"json", "regex", "grammar", "ebnf", "json_object", "structural_tag"}) {
-    const json::Value* value = Present(guided, kind);
+    const json::Value* value = Given(guided, kind);
     if (value != nullptr && !(value->is_bool() && !value->as_bool())) given.push_back(kind);
   }
   if (given.empty()) return std::nullopt;
@@ -213,16 +202,7 @@ Read ReadGuidedDecoding(const json::Value& guided) {
                         field);
   }
   const std::string_view kind = given.front();
-  const json::Value& value = *guided.Find(kind);
-  std::string place = fmt::format("{}.{}", field, kind);
-  if (kind == "json") return FromSchemaOrText(value, std::move(place));
-  if (kind == "regex") return FromRegex(value, std::move(place));
-  if (kind == "json_object") return FromAnyObject(std::move(place));
-  if (kind != "structural_tag") return FromGrammar(value, std::move(place));
-  if (!value.is_string()) return FromStructuralTag(value, field);
-  const Result<json::Value> parsed = json::Parse(value.as_string());
-  if (!parsed) return BadParameter(fmt::format("{}: {}", place, parsed.error().message), field);
-  return FromStructuralTag(*parsed, field);
+  return FromKind(kind, *guided.Find(kind), fmt::format("{}.{}", field, kind), field);
 }
 
 }  // namespace
@@ -237,16 +217,17 @@ Read ReadConstraint(const json::Value& body, const ServerConfig& config, Endpoin
     found = *std::move(read);
     return {};
   };
-  if (const json::Value* format = Present(body, "response_format"))
+  if (const json::Value* format = Given(body, "response_format"))
     API_RETURN_IF_ERROR(add(ReadResponseFormat(*format)));
-  if (const json::Value* outputs = Present(body, "structured_outputs"))
+  if (const json::Value* outputs = Given(body, "structured_outputs"))
     API_RETURN_IF_ERROR(add(ReadStructuredOutputs(*outputs, kind)));
-  for (const char* field : {"guided_json", "guided_regex", "guided_choice", "guided_grammar"}) {
-    if (const json::Value* value = Present(body, field))
-      API_RETURN_IF_ERROR(add(ReadGuided(*value, field)));
+  for (const char* guide : {"json", "regex", "choice", "grammar"}) {
+    const std::string field = fmt::format("guided_{}", guide);
+    if (const json::Value* value = Given(body, field))
+      API_RETURN_IF_ERROR(add(FromKind(guide, *value, field, field)));
   }
   if (config.dialect != ApiDialect::kVllm) {
-    if (const json::Value* guided = Present(body, "guided_decoding"))
+    if (const json::Value* guided = Given(body, "guided_decoding"))
       API_RETURN_IF_ERROR(add(ReadGuidedDecoding(*guided)));
   }
   if (places.size() > 1) {

@@ -177,9 +177,13 @@ std::string Expected(const FieldRule&, const json::Value::Object* const&) {
   return "an object";
 }
 
-const json::Value* FieldReader::Raw(std::string_view name) const {
-  const json::Value* value = object_.Find(name);
+const json::Value* Given(const json::Value& object, std::string_view name) {
+  const json::Value* value = object.Find(name);
   return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+const json::Value* FieldReader::Raw(std::string_view name) const {
+  return Given(object_, name);
 }
 
 void FieldReader::Add(std::string_view place, std::string_view expected, const json::Value& found) {

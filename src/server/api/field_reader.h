@@ -30,6 +30,9 @@ tl::unexpected<ApiError> ValidationFailed(const std::vector<FieldError>& errors)
 // A body that is not an object.
 tl::unexpected<ApiError> NotAnObject(const json::Value& body);
 
+// The member `name`; null if it is absent or null, or `object` none.
+const json::Value* Given(const json::Value& object, std::string_view name);
+
 // How an error message shows a value: scalars as JSON, long strings cut, of a list or an object the
 // number of its elements.
 std::string Describe(const json::Value& value);

@@ -54,12 +54,6 @@ bool Applies(Scope scope, EndpointKind kind, ApiDialect dialect) {
   return false;
 }
 
-// The member `name`; null if it is absent or null.
-const json::Value* Given(const json::Value& object, std::string_view name) {
-  const json::Value* value = object.Find(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
 // Parameters of servers that compute prompt and answer on different machines; vLLM's clients send
 // them with all members off.
 ApiStatus CheckTransferParams(const json::Value& body) {
