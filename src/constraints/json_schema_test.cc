@@ -122,6 +122,9 @@ TEST(JsonSchemaTest, WhatCanBeSaidInOtherWordsIs) {
 
 TEST(JsonSchemaTest, ReferencesThatLeadBackAreKept) {
   EXPECT_EQ(
+      Rewritten(R"({"type":"array","items":{"$ref":"#/$defs/o"},"$defs":{"o":{"type":"object"}}})"),
+      R"({"type":"array","items":{"type":"object"},"$defs":{"s00002":{"type":"object"}}})");
+  EXPECT_EQ(
       Rewritten(
           R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["next"]})"),
       R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["next"],"additionalProperties":false})");

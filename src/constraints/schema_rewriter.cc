@@ -156,7 +156,11 @@ Value SchemaRewriter::Rewrite(const SchemaPieces& pieces) {
   }
   const bool is_nothing = entry.is_done && entry.schema.is_bool();
   if (is_nothing) return Value(false);
-  if (!entry.is_named) {
+  // What is no more than a type stands for itself: behind a reference, the engine takes an object
+  // or a list for an empty one.
+  const bool is_type =
+      entry.is_done && entry.schema.as_object().size() == 1 && entry.schema.Find("type") != nullptr;
+  if (!entry.is_named || is_type) {
     Spend();
     return entry.schema;
   }

@@ -132,6 +132,9 @@ Value SchemaRewriter::Write(const Parts& parts) {
 
 Value SchemaRewriter::WritePart(const Part& part) {
   if (!Spend()) return Value(Value::Object{});
+  const bool is_empty = part.least_size > part.most_size || part.least > part.most ||
+                        (part.least == part.most && (part.above_least || part.below_most));
+  if (is_empty) return Value(false);
   switch (part.kind) {
     case PartKind::kNull: return TypeOnly("null");
     case PartKind::kBoolean: return TypeOnly("boolean");

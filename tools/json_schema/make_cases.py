@@ -114,4 +114,5 @@ def main():
             out.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
