@@ -114,6 +114,11 @@ def model_texts():
     return [json.loads(line)["text"].encode() for line in (DATA / "parsers/cases.jsonl").read_text().splitlines()]
 
 
+def json_schemas():
+    rows = [json.loads(line) for name in ("suite", "random") for line in (DATA / f"json_schema/{name}.jsonl").read_text().splitlines()]
+    return [json.dumps(row["schema"]).encode() for row in rows]
+
+
 # Where each target starts.
 SEEDS = {
     "json_fuzz": json_files,
@@ -133,6 +138,7 @@ SEEDS = {
     "recipe_fuzz": lambda: files("recipes/*"),
     "tactic_cache_fuzz": tactic_files,
     "parsers_fuzz": model_texts,
+    "json_schema_fuzz": json_schemas,
 }
 
 

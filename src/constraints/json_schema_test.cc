@@ -74,6 +74,8 @@ TEST(JsonSchemaTest, WhatCannotBeEnforcedIsNamedAndRefusedWhereStrict) {
               ElementsAre("`multipleOf` at #"));
   EXPECT_THAT(NotEnforced(R"({"type":"string","pattern":"ab","maxLength":5})"),
               ElementsAre("`maxLength` at #"));
+  EXPECT_THAT(NotEnforced(R"({"anyOf":[]})"), ElementsAre("`anyOf` at #"));
+  EXPECT_THAT(NotEnforced(R"({"type":"null","oneOf":[]})"), ElementsAre("`oneOf` at #"));
   EXPECT_THAT(ErrorOf(R"({"type":"string","not":{"pattern":"a"}})", true),
               HasSubstr("cannot be: `not` at #"));
 }

@@ -222,14 +222,20 @@ void SchemaRewriter::ApplyUnevaluated(const SchemaPieces& piece_and_root, Parts&
 }
 
 Parts SchemaRewriter::WithApplicators(Parts parts, const SchemaPiece& piece) {
-  if (const Value* branches = piece.schema->Find("anyOf")) {
+  for (const char* keyword : {"anyOf", "oneOf"}) {
+    const Value* branches = piece.schema->Find(keyword);
+    if (branches != nullptr && branches->as_array().empty()) Note(keyword, piece.place);
+  }
+  if (const Value* branches = piece.schema->Find("anyOf");
+      branches != nullptr && !branches->as_array().empty()) {
     Parts any;
     for (size_t i = 0; i < branches->as_array().size() && Spend(); ++i) {
       AddParts(any, PartsOf({Child(piece, branches->as_array()[i], "anyOf", std::to_string(i))}));
     }
     parts = Both(parts, any);
   }
-  if (const Value* branches = piece.schema->Find("oneOf"))
+  if (const Value* branches = piece.schema->Find("oneOf");
+      branches != nullptr && !branches->as_array().empty())
     parts = WithOneOf(std::move(parts), piece, branches->as_array());
   if (const Value* other = piece.schema->Find("not")) {
     const size_t num_notes = notes_.size();

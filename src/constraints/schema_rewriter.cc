@@ -188,6 +188,11 @@ std::optional<Value> SchemaRewriter::RewriteBranches(const SchemaPieces& pieces)
                                                            : nullptr;
   if (keyword == nullptr) return std::nullopt;
   const Value::Array& branches = piece.schema->Find(keyword)->as_array();
+  if (branches.empty()) {
+    // No schema of JSON Schema. The engine takes it for an answer without text, and so does vLLM.
+    Note(keyword, piece.place);
+    return Value(Value::Object{{"anyOf", Value(Value::Array{})}});
+  }
   if (std::string_view(keyword) == "oneOf") {
     const size_t num_notes = notes_.size();
     const std::optional<Error> refused = refused_;
