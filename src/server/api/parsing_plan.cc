@@ -1,5 +1,8 @@
 #include "server/api/parsing_plan.h"
 
+#include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,13 +35,12 @@ ApiResult<std::vector<CallableTool>> CallableTools(const ToolFields& choice,
                                                    const CallGrammar& grammar,
                                                    const ServerConfig& config) {
   std::vector<CallableTool> callable;
+  std::set<std::string_view> names;
   for (size_t i = 0; i < tools.as_array().size(); ++i) {
     const json::Value& function = *tools.as_array()[i].Find("function");
     const std::string& name = function.Find("name")->as_string();
     if (choice.choice == ToolChoice::kNamed && name != choice.name) continue;
-    const bool known =
-        std::ranges::any_of(callable, [&](const CallableTool& tool) { return tool.name == name; });
-    if (known) continue;
+    if (!names.insert(name).second) continue;
     const bool strict = Asks(config, function);
     const json::Value* parameters = function.Find("parameters");
     const bool has_schema = parameters != nullptr && parameters->is_object();
