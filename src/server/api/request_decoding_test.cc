@@ -214,7 +214,7 @@ TEST(CompletionRequestTest, NamesWhatIsWrong) {
        "BadRequestError", "response_format", "json_schema.schema must be"},
       {R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"name":"a","schema":true}}})",
        "Bad Request", "body.response_format.json_schema.schema", "found true"},
-      {R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"name":"a","strict":true,"schema":{"not":{}}}}})",
+      {R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"name":"a","strict":true,"schema":{"type":"string","not":{"pattern":"a"}}}}})",
        "BadRequestError", nullptr, "`not` at #"},
       {R"({"prompt":"a","response_format":{"type":"structural_tag"}})", "BadRequestError",
        "response_format", "structural_tag specification"},
