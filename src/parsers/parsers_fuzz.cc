@@ -38,7 +38,7 @@ class Joined {
   int calls_ = 0;
 };
 
-void CheckParser(const AnswerReaderOptions& options, std::string_view text) {
+void CheckCuts(const AnswerReaderOptions& options, std::string_view text) {
   Joined whole;
   AnswerReader whole_reader(options);
   whole.Add(whole_reader.Push(text));
@@ -50,6 +50,12 @@ void CheckParser(const AnswerReaderOptions& options, std::string_view text) {
   }
   pieces.Add(piece_reader.Finish());
   fuzz::Require(whole.text() == pieces.text());
+}
+
+void CheckParser(AnswerReaderOptions options, std::string_view text) {
+  CheckCuts(options, text);
+  options.whole = true;
+  CheckCuts(options, text);
 }
 
 }  // namespace
@@ -67,6 +73,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CheckParser(
         {.tools = &parser, .reasoning = nullptr, .types = types, .prompt = {}, .thinking = {}},
         text);
+  }
+  for (const CallForm form : {CallForm::kList, CallForm::kArguments}) {
+    CheckParser({.tools = FindToolParser("hermes"),
+                 .reasoning = nullptr,
+                 .types = types,
+                 .form = form,
+                 .named = "set_flag",
+                 .prompt = {},
+                 .thinking = {}},
+                text);
   }
   for (const ReasoningParser& parser : ReasoningParsers()) {
     CheckParser({.tools = FindToolParser("hermes"),

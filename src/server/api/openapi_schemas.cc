@@ -257,6 +257,8 @@ std::string_view OpenApiSchemas() {
    "chat_template_kwargs": {"type": ["object", "null"]},
    "documents": {"type": ["array", "null"], "items": {"type": "object"}},
    "reasoning_effort": {"type": ["string", "null"]},
+   "include_reasoning": {"type": "boolean", "default": true},
+   "parallel_tool_calls": {"type": ["boolean", "null"]},
    "return_prompt_text": {"type": ["boolean", "null"]}}}})json";
 }
 

@@ -322,6 +322,18 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
       {"{" MESSAGES "," TOOLS
        ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"g\"}}}",
        "BadRequestError", "tool_choice", "does not match"},
+      {"{" MESSAGES "," TOOLS ",\"tool_choice\":{\"function\":{}}}", "BadRequestError",
+       "tool_choice.function", "a named `tool_choice` must be"},
+      {"{" MESSAGES "," TOOLS
+       ",\"tool_choice\":{\"function\":{\"name\":\"f\"}},\"structured_outputs\":{\"regex\":\"a\"}}",
+       "BadRequestError", nullptr, "not both"},
+      {"{" MESSAGES ",\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":1}}]}", "Bad Request",
+       "body.tools.0.function.parameters", "found 1"},
+      {R"({"messages":[{"role":"assistant","tool_calls":[{"function":{}}]}]})", "Bad Request",
+       "body.0.ChatCompletionMessageFunctionToolCallParam.id", "found nothing"},
+      {R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[
+          {"id":"1","function":{"name":"f","arguments":"{1"}}]}]})",
+       "Bad Request", "body.messages.1.tool_calls.0.function.arguments", "the text of JSON"},
       {"{" MESSAGES ",\"tool_choice\":\"auto\"}", "BadRequestError", "tool_choice",
        "`tools` must be set"},
       {"{" MESSAGES ",\"chat_template_kwargs\":\"x\"}", "Bad Request", "body.chat_template_kwargs",
