@@ -36,10 +36,10 @@ struct SampleJob {
   // unaffected.
   int32_t token = -1;
   std::string_view error;
-  bool is_request_error = false;  // of `error`: what the request asks for leaves no token
-  TokenLogprobs logprobs;         // where params->logprobs is set
+  TokenLogprobs logprobs;  // where params->logprobs is set
   // The model has drawn the token (SetDrawn): Sample leaves the job as it is.
   bool is_drawn = false;
+  bool is_request_error = false;  // of `error`: what the request asks for leaves no token
 };
 
 // The logprobs of a prompt token, given the logits before it.

@@ -448,7 +448,10 @@ TEST(Sampler, BadLogitsFailThatRowAlone) {
   EXPECT_EQ(Row({-kInfinity, 1}).Sample(params).token, 1);
   params.allowed_token_ids = {{0}};
   params.bad_words = {{0}};
-  EXPECT_NE(Row({1, 2}).Sample(params).error.find("allowed_token_ids"), std::string_view::npos);
+  const SampleJob none_left = Row({1, 2}).Sample(params);
+  EXPECT_NE(none_left.error.find("allowed_token_ids"), std::string_view::npos);
+  EXPECT_TRUE(none_left.is_request_error);
+  EXPECT_FALSE(Row({1, nan, 2}).Sample(params).is_request_error);
 
   ThreadPool pool(2);
   Sampler sampler(2, 2);
