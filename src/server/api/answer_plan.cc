@@ -103,13 +103,13 @@ void StartConstrained(const RouteCall& call, const RequestedConstraint& constrai
       ConstrainedStart{constraint, call.model, call.api.active, call.client, std::move(generation),
                        std::move(writer)});
   call.model->constraints->Compile(
-      constraint.spec, [start, pool = &call.api.pool,
-                        dialect = call.api.config.dialect](ConstraintCompiler::Compiled compiled) {
-        pool->Submit([start, pool, dialect, compiled = std::move(compiled)] {
+      constraint.spec, [start, pool = &call.api.pool](ConstraintCompiler::Compiled compiled) {
+        pool->Submit([start, pool, compiled = std::move(compiled)] {
           if (start->client->closed()) return;
           if (!compiled) {
-            return start->client->Send(
-                ErrorResponse(ConstraintError(start->constraint, compiled.error()), dialect));
+            AnswerStep step;
+            step.emplace_back(ErrorEvent{ConstraintError(start->constraint, compiled.error())});
+            return start->writer->Write(std::move(step));
           }
           start->generation.constraint = *compiled;
           Generation::Start(start->model, pool, start->active, start->client,

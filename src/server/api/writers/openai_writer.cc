@@ -59,26 +59,6 @@ void OpenAiWriter::Write(AnswerStep step) {
   choice.logprobs.clear();
 }
 
-std::optional<ApiError> OpenAiWriter::Refusal() const {
-  if (options_.stream) return std::nullopt;
-  const uint64_t most = options_.model->config.max_answer_bytes;
-  if (kept_bytes_ > most) return AnswerTooLarge(most);
-  if (is_refused_) return MemoryRefused(options_.memory->memory(), kept_bytes_);
-  return std::nullopt;
-}
-
-void OpenAiWriter::Keep(size_t bytes) {
-  kept_bytes_ += bytes;
-  if (options_.stream || options_.memory == nullptr || kept_bytes_ <= reserved_bytes_) return;
-  // In steps, so that few tokens cost a lease. The body that is written of it takes as much again,
-  // and twice that while it grows.
-  constexpr size_t kStep = size_t{16} << 10;
-  const size_t wanted = kept_bytes_ + kStep;
-  is_refused_ =
-      !options_.memory->TryResize(options_.memory->bytes() + 3 * (wanted - reserved_bytes_));
-  if (!is_refused_) reserved_bytes_ = wanted;
-}
-
 bool OpenAiWriter::tells_times() const {
   return options_.model->config.enable_per_request_metrics && choices_.size() == 1;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/api/answer_writer.h"
+#include "server/api/writers/kept_memory.h"
 #include "server/api/writers/logprob_json.h"
 
 namespace sluice {
@@ -16,7 +17,7 @@ namespace sluice {
 class OpenAiWriter : public AnswerWriter {
  public:
   void Write(AnswerStep step) final;
-  std::optional<ApiError> Refusal() const final;
+  std::optional<ApiError> Refusal() const final { return kept_.Refusal(); }
 
  protected:
   // What is known of a choice and not yet sent: in a stream what one step has added, in a whole
@@ -85,7 +86,7 @@ class OpenAiWriter : public AnswerWriter {
  private:
   Choice& ChoiceAt(int index);
   void StartStream();
-  void Keep(size_t bytes);
+  void Keep(size_t bytes) { kept_.Add(bytes); }
 
   void Take(PromptEvent event);
   void Take(TokensEvent event);
@@ -103,9 +104,7 @@ class OpenAiWriter : public AnswerWriter {
   std::vector<PromptResult> prompt_results_;
   Choice* changed_ = nullptr;  // by the step that is being written
   bool streaming_ = false, opened_ = false;
-  size_t kept_bytes_ = 0;      // of what a whole answer is made of, about
-  size_t reserved_bytes_ = 0;  // of them, taken from the request's memory
-  bool is_refused_ = false;    // more was refused
+  KeptMemory kept_{options_};
 };
 
 }  // namespace sluice

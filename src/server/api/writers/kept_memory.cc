@@ -1,0 +1,24 @@
+#include "server/api/writers/kept_memory.h"
+
+namespace sluice {
+
+void KeptMemory::Add(size_t bytes) {
+  bytes_ += bytes;
+  if (answer_.stream || answer_.memory == nullptr || bytes_ <= reserved_) return;
+  // In steps, so that few tokens cost a lease. The body that is written of it takes as much again,
+  // and twice that while it grows.
+  constexpr size_t kStep = size_t{16} << 10;
+  const size_t wanted = bytes_ + kStep;
+  is_refused_ = !answer_.memory->TryResize(answer_.memory->bytes() + 3 * (wanted - reserved_));
+  if (!is_refused_) reserved_ = wanted;
+}
+
+std::optional<ApiError> KeptMemory::Refusal() const {
+  if (answer_.stream) return std::nullopt;
+  const uint64_t most = answer_.model->config.max_answer_bytes;
+  if (bytes_ > most) return AnswerTooLarge(most);
+  if (is_refused_) return MemoryRefused(answer_.memory->memory(), bytes_);
+  return std::nullopt;
+}
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+// What a whole answer is made of until it is sent.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "server/api/answer_writer.h"
+
+namespace sluice {
+
+// Counts the bytes and takes them from the memory of the request. A stream keeps nothing.
+// Thread safety: as its writer.
+class KeptMemory {
+ public:
+  // `answer` outlives this.
+  explicit KeptMemory(const AnswerOptions& answer) : answer_(answer) {}
+
+  // Of the answer's pieces, about; the body that is written of them is taken with them.
+  void Add(size_t bytes);
+  // AnswerWriter::Refusal().
+  std::optional<ApiError> Refusal() const;
+
+ private:
+  const AnswerOptions& answer_;
+  size_t bytes_ = 0;
+  size_t reserved_ = 0;      // of them, taken from the request's memory
+  bool is_refused_ = false;  // more was refused
+};
+
+}  // namespace sluice
