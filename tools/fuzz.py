@@ -54,7 +54,8 @@ def client_requests():
 
 
 def bodies():
-    texts = [request["body"] for request in client_requests() if request.get("body")]
+    messages = [json.loads(line) for line in (DATA / "agents/messages.jsonl").read_text().splitlines()]
+    texts = [request["body"] for request in client_requests() + messages if request.get("body")]
     return [(text if isinstance(text, str) else json.dumps(text)).encode() for text in texts]
 
 

@@ -17,6 +17,7 @@ using namespace std::chrono_literals;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 using Answer = ServerAnswer;
 
 class RoutesTest : public ServerTest {
@@ -84,10 +85,6 @@ TEST_F(RoutesTest, RefusedRoutesHaveOneAnswer) {
   EXPECT_EQ(error("/v1/responses", 400),
             R"({"error":{"message":"/v1/responses is not served; use /v1/chat/completions.",)"
             R"("type":"BadRequestError","param":null,"code":400}})");
-  EXPECT_EQ(error("/v1/messages", 400),
-            R"({"type":"error","error":{"type":"BadRequestError",)"
-            R"("message":"/v1/messages is not served; use /v1/chat/completions."}})");
-  EXPECT_THAT(error("/v1/messages/count_tokens", 400), HasSubstr("use /tokenize"));
   EXPECT_THAT(error("/generative_scoring", 400), HasSubstr("use /v1/completions with echo"));
   EXPECT_THAT(error("/scale_elastic_ep", 400), HasSubstr("cannot be scaled"));
   EXPECT_THAT(error("/v1/completions/render", 403), HasSubstr("PermissionDeniedError"));
@@ -119,6 +116,12 @@ TEST_F(RoutesTest, AKeyIsNeededForAllThatIsNotOpen) {
     const std::string key = "Authorization: Bearer sk-bead-0001\r\n";
     EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"a"})", key).status, 200);
     EXPECT_EQ(Ask("GET", "/server_info", "", key).status, 200);
+    EXPECT_EQ(Ask("GET", "/server_info", "", "x-api-key: sk-bead-0001\r\n").status, 200);
+    EXPECT_EQ(Ask("GET", "/server_info", "", "x-api-key: sk-bead-000\r\n").status, 401);
+    EXPECT_EQ(
+        Ask("GET", "/server_info", "", "Authorization: Bearer x\r\nx-api-key: sk-bead-0001\r\n")
+            .status,
+        200);
   }
 }
 
@@ -204,6 +207,42 @@ TEST_F(RoutesTest, BatchChat) {
               HasSubstr(R"("param":"body.messages.0")"));
   EXPECT_THAT(batch(R"([[{"role":"user","content":"a"}]])", R"(,"n":2)").body,
               HasSubstr(R"("param":"n")"));
+}
+
+TEST_F(RoutesTest, Messages) {
+  engine_.script = [](const Request&) {
+    return FakeEngine::Script{{458, 274, 393, 510}, FinishReason::kStop};
+  };
+  Start();
+  const auto ask = [&](const std::string& fields, const std::string& path = "/v1/messages") {
+    return Ask("POST", path,
+               R"({"model":"abacus","messages":[{"role":"user","content":)"
+               R"("The abacus counts the beads"}])" +
+                   fields + "}",
+               "anthropic-version: 2023-06-01\r\nanthropic-beta: a,b\r\n");
+  };
+  const json::Value body = ask(R"(,"max_tokens":8)", "/v1/messages?beta=true").json();
+  EXPECT_EQ(Keys(body), "id type role content model stop_reason usage ");
+  EXPECT_EQ(json::Write(At(body, {"content"})), R"([{"type":"text","text":"'tifoli"}])");
+  EXPECT_EQ(At(body, {"stop_reason"}), json::Value("end_turn"));
+  EXPECT_EQ(json::Write(At(body, {"usage"})), R"({"input_tokens":43,"output_tokens":4})");
+  const auto events = ask(R"(,"max_tokens":8,"stream":true)").events();
+  ASSERT_GE(events.size(), 6u);
+  EXPECT_EQ(At(events[0], {"message", "usage", "input_tokens"}), json::Value(43));
+  EXPECT_EQ(At(events.back(), {"type"}), json::Value("message_stop"));
+  const Answer count = ask("", "/v1/messages/count_tokens");
+  EXPECT_EQ(count.body, R"({"input_tokens":43,"context_management":{"original_input_tokens":43}})");
+
+  EXPECT_EQ(At(ask("").json(), {"error", "param"}), json::Value("body.max_tokens"));
+  const Answer hot = ask(R"(,"max_tokens":8,"temperature":3)");
+  EXPECT_EQ(hot.status, 400);
+  EXPECT_THAT(hot.body, StartsWith(R"({"type":"error","error":{"type":"BadRequestError",)"));
+  const Answer unknown =
+      Ask("POST", "/v1/messages/count_tokens", R"({"model":"nope","messages":[]})");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_THAT(unknown.body, StartsWith(R"({"type":"error","error":{"type":"NotFoundError",)"));
+  const Answer cold = Ask("GET", "/v1/messages");
+  EXPECT_EQ(cold.status, 405);
 }
 
 TEST_F(RoutesTest, PauseHoldsRequestsBackAndResumeLetsThemGo) {

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Real client programs against a real server; the last line is `N passed, N failed`.
 
-Usage: tests/clients/run_clients.py [langchain | litellm | llm | inspect | aider]...
+Usage: tests/clients/run_clients.py [anthropic | instructor | langchain | litellm | llm | inspect | openai | pydantic-ai | aider]...
 
 Each client has a virtual environment of its own, .venv-clients/NAME, made at its first run from
 tests/requirements-clients/NAME.txt: that fetches hundreds of megabytes, so this is no part of `make test`. What the clients
-say is compared with what the server answers to plain HTTP, for a sum that the bundled model solves. SLUICE_BIN names a folder
-of programs other than build/release/bin.
+say is compared with what the server answers to plain HTTP, for a sum that the bundled model solves. What they get of tools,
+schemas and streams is compared with the scripts of a tiny model that knows nothing else. SLUICE_BIN names a folder of programs
+other than build/release/bin.
 """
 import json
 import os
@@ -21,13 +22,25 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "e2e")]
 import run as suites  # noqa: E402
-from serving import ABACUS, serving  # noqa: E402
+from serving import ABACUS, DATA, serving  # noqa: E402
 
 MODEL = "abacus"
 UNKNOWN = "no-such-model"
 QUESTION = "Tom has 3 apples and buys 4 more. How many apples does he have now?"
 ANSWER = "There are 3 + 4 = 7 apples.\n#### 7"
 PROMPT = "Question: %s\nAnswer:" % QUESTION
+# What the scripted model says (agent_case.py has what it is asked).
+SCRIPTED = DATA / "agents" / "hermes"
+TEXT = "Nothing needs a tool here; forty-two is the answer."
+ANSWER_WITH_TOOL = "It is 7 degrees in Oslo, and the sum is 12.5."
+CALL = ["get_weather", {"city": "Oslo"}]
+VERDICT = {"verdict": "yes", "score": 0.75}
+SAID = {"text": TEXT, "streamed text": TEXT, "call": CALL, "streamed call": CALL, "answer": ANSWER_WITH_TOOL,
+        "streamed answer": ANSWER_WITH_TOOL, "schema": VERDICT, "streamed schema": VERDICT}
+# What a client tells beside that.
+SAID_MORE = {"anthropic": {"stop reasons": ["end_turn", "end_turn", "tool_use", "tool_use"], "counted as it was read": True,
+                           "stop sequence": "tool", "unknown model": "NotFoundError", "unknown model, streamed": "NotFoundError",
+                           "wrong value": "BadRequestError"}}
 TIMEOUT_S = 180
 
 
@@ -39,6 +52,9 @@ class Bench:
         self.client = ""
         self.passed = self.failed = 0
         self.url = server.url + "/v1"
+
+    def solve(self):
+        """What the server says to plain HTTP."""
         chat = {"messages": [{"role": "user", "content": QUESTION}]}
         self.chat, self.chat_usage = self.ask("/v1/chat/completions", chat, lambda choice: choice["message"]["content"])
         self.text, self.text_usage = self.ask("/v1/completions", {"prompt": PROMPT}, lambda choice: choice["text"])
@@ -161,7 +177,29 @@ def aider(bench):
         bench.check("unknown model, " + flag, "NotFoundError" in out and UNKNOWN in out, out)
 
 
-CLIENTS = {"langchain": library, "litellm": library, "llm": llm, "inspect": inspect, "aider": aider}
+def agent(bench):
+    """A library with tools, schemas and streams: agent_NAME.py says what it got."""
+    out, _ = bench.run("python", HERE / ("agent_%s.py" % bench.client), bench.url, MODEL)
+    got = json.loads(out.splitlines()[-1])
+    for what, said in SAID_MORE.get(bench.client, {}).items():
+        bench.same(what, got["more"].get(what), said)
+    bench.check("tells of something", set(got) - {"more"}, got)
+    for what in sorted(set(got) - {"more"}):
+        bench.same(what, got[what], SAID[what])
+
+
+SOLVERS = {"langchain": library, "litellm": library, "llm": llm, "inspect": inspect, "aider": aider}
+AGENTS = ("anthropic", "instructor", "langchain", "litellm", "openai", "pydantic-ai")
+CLIENTS = sorted({*SOLVERS, *AGENTS})
+
+
+def ask_all(bench, clients):
+    """`clients`: [(name, function)]."""
+    for bench.client, ask in clients:
+        try:
+            ask(bench)
+        except Exception as problem:  # the other clients are still of interest
+            bench.check("runs to its end", False, problem)
 
 
 def main(names):
@@ -169,22 +207,30 @@ def main(names):
     if unknown:
         print("unknown client %s: one of %s" % (unknown[0], ", ".join(CLIENTS)))
         return 2
-    names = names or list(CLIENTS)
+    names = names or CLIENTS
     (ROOT / ".venv-clients").mkdir(exist_ok=True)
     for name in names:
         suites.make_venv(ROOT / ".venv-clients" / name, ROOT / "tests" / "requirements-clients" / (name + ".txt"))
-    with (tempfile.TemporaryDirectory() as scratch,
-          serving(ABACUS, "--max-model-len", 4096, program="vllm", name=MODEL) as server):
-        bench = Bench(server, pathlib.Path(scratch))
-        bench.client = "plain HTTP"
-        bench.same("the sum is solved, twice", [bench.chat, bench.text], [ANSWER, " " + ANSWER])
-        for bench.client in names:
-            try:
-                CLIENTS[bench.client](bench)
-            except Exception as problem:  # the other clients are still of interest
-                bench.check("runs to its end", False, problem)
-    print("%d passed, %d failed" % (bench.passed, bench.failed))
-    return 1 if bench.failed else 0
+    benches = []
+    solvers = [(name, SOLVERS[name]) for name in names if name in SOLVERS]
+    agents = [(name, agent) for name in names if name in AGENTS]
+    if solvers:
+        with (tempfile.TemporaryDirectory() as scratch,
+              serving(ABACUS, "--max-model-len", 4096, program="vllm", name=MODEL) as server):
+            benches.append(Bench(server, pathlib.Path(scratch)))
+            benches[-1].solve()
+            benches[-1].client = "plain HTTP"
+            benches[-1].same("the sum is solved, twice", [benches[-1].chat, benches[-1].text], [ANSWER, " " + ANSWER])
+            ask_all(benches[-1], solvers)
+    if agents:
+        with (tempfile.TemporaryDirectory() as scratch,
+              serving(SCRIPTED, "--max-model-len", 4096, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", program="vllm",
+                      name=MODEL) as server):
+            benches.append(Bench(server, pathlib.Path(scratch)))
+            ask_all(benches[-1], agents)
+    passed, failed = sum(bench.passed for bench in benches), sum(bench.failed for bench in benches)
+    print("%d passed, %d failed" % (passed, failed))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

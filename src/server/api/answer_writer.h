@@ -69,5 +69,6 @@ WriterFactory MakeVllmCompletionWriter;
 WriterFactory MakeVllmChatWriter;
 WriterFactory MakeTrtllmCompletionWriter;
 WriterFactory MakeTrtllmChatWriter;
+WriterFactory MakeMessagesWriter;
 
 }  // namespace sluice

@@ -141,6 +141,21 @@ HttpResponse ErrorResponse(const ApiError& error, ApiDialect dialect) {
   return response;
 }
 
+std::string AnthropicErrorBody(const ApiError& error) {
+  std::string out = R"({"type":"error","error":{"type":)";
+  json::AppendString(out, error.type);
+  out += R"(,"message":)";
+  AppendCut(out, error.message);
+  return out + "}}";
+}
+
+HttpResponse AnthropicErrorResponse(const ApiError& error) {
+  HttpResponse response = ErrorResponse(error);
+  const bool is_of_a_field = error.type == "Bad Request";
+  if (error.detail.empty() && !is_of_a_field) response.body = AnthropicErrorBody(error);
+  return response;
+}
+
 HttpResponse DetailResponse(int status, std::string_view detail) {
   HttpResponse response;
   response.status = status;

@@ -16,6 +16,15 @@ bool SameKey(std::string_view given, std::string_view key) {
   return difference == 0;
 }
 
+// Which of `keys` it is; "" for none.
+std::string_view KeyOf(std::string_view given, const std::vector<std::string>& keys) {
+  std::string_view found;
+  for (const std::string& key : keys) {
+    if (!key.empty() && SameKey(given, key)) found = key;
+  }
+  return found;
+}
+
 bool NeedsKey(const HttpRequest& head, std::string_view path, const Route* route,
               bool protect_all) {
   if (route != nullptr && route->access == RouteAccess::kHealth) return false;
@@ -32,16 +41,15 @@ bool NeedsKey(const HttpRequest& head, std::string_view path, const Route* route
 }  // namespace
 
 std::string_view PresentedKey(const HttpRequest& head, const std::vector<std::string>& keys) {
-  const std::string* header = head.Header("authorization");
-  if (header == nullptr) return "";
-  const size_t space = header->find(' ');
-  const std::string_view given =
-      space == std::string::npos ? "" : std::string_view(*header).substr(space + 1);
-  std::string_view found;
-  for (const std::string& key : keys) {
-    if (!key.empty() && SameKey(given, key)) found = key;
+  if (const std::string* header = head.Header("authorization"); header != nullptr) {
+    const size_t space = header->find(' ');
+    const std::string_view given =
+        space == std::string::npos ? "" : std::string_view(*header).substr(space + 1);
+    const std::string_view found = KeyOf(given, keys);
+    if (!found.empty() && AsciiLower(header->substr(0, space)) == "bearer") return found;
   }
-  return AsciiLower(header->substr(0, space)) == "bearer" ? found : "";
+  const std::string* header = head.Header("x-api-key");
+  return header == nullptr ? "" : KeyOf(*header, keys);
 }
 
 bool IsAuthorized(const HttpRequest& head, std::string_view path, const Route* route,

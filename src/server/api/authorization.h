@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// Which of `keys` the request presents as "Authorization: Bearer KEY"; "" for none. Takes the same
-// time however much of a key is right.
+// Which of `keys` the request presents as "Authorization: Bearer KEY" or, as clients of Anthropic's
+// API do, "X-API-Key: KEY"; "" for none. Takes the same time however much of a key is right.
 std::string_view PresentedKey(const HttpRequest& head, const std::vector<std::string>& keys);
 
 // Whether a request may be answered. Where `config` has API keys, one of them (PresentedKey) is

@@ -35,7 +35,7 @@ json::Value Answer(std::string_view schema) {
   } else {
     json::Value content = Content(
         "application/json", schema.empty() ? Object({{"type", "object"}}) : Reference(schema));
-    if (schema == "Completion" || schema == "ChatCompletion")
+    if (schema == "Completion" || schema == "ChatCompletion" || schema == "AnthropicMessage")
       content.Set("text/event-stream", Object({{"schema", text}}));
     answer.Set("content", std::move(content));
   }

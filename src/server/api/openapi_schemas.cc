@@ -8,13 +8,13 @@ std::string_view OpenApiSchemas() {
   return R"json({
  "Error": {
   "type": "object",
-  "description": "From the API: an object `error` (flat under trtllm-serve); from the layer below it: a `detail`.",
+  "description": "From the API: an object `error` (flat under trtllm-serve, without `param` and `code` in the shape of Anthropic's API); from the layer below it: a `detail`.",
   "properties": {
    "error": {
     "anyOf": [
      {
       "type": "object",
-      "required": ["message", "type", "param", "code"],
+      "required": ["message", "type"],
       "properties": {
        "message": {"type": "string"},
        "type": {"type": "string"},
@@ -152,6 +152,138 @@ std::string_view OpenApiSchemas() {
       "logprobs": {"type": ["object", "null"]},
       "finish_reason": {"enum": ["stop", "length", "abort", "error", "repetition", null]}}}},
    "usage": {"$ref": "#/components/schemas/Usage"}}},
+ "MessagesConversation": {
+  "type": "object",
+  "required": ["model", "messages"],
+  "properties": {
+   "model": {"type": "string", "minLength": 1},
+   "messages": {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+     "type": "object",
+     "required": ["role", "content"],
+     "properties": {
+      "role": {"enum": ["user", "assistant", "system"]},
+      "content": {
+       "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"$ref": "#/components/schemas/MessagesBlock"}}]}}}},
+   "system": {
+    "anyOf": [
+     {"type": "string"},
+     {
+      "type": "array",
+      "items": {
+       "type": "object",
+       "required": ["type", "text"],
+       "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}},
+     {"type": "null"}]},
+   "tools": {
+    "type": ["array", "null"],
+    "items": {
+     "type": "object",
+     "required": ["name", "input_schema"],
+     "properties": {
+      "type": {"enum": ["custom", null]},
+      "name": {"type": "string"},
+      "description": {"type": ["string", "null"]},
+      "input_schema": {"type": "object"},
+      "strict": {"type": ["boolean", "null"]}}}},
+   "tool_choice": {
+    "type": ["object", "null"],
+    "required": ["type"],
+    "properties": {
+     "type": {"enum": ["auto", "any", "tool", "none"]},
+     "name": {"type": ["string", "null"]},
+     "disable_parallel_tool_use": {"type": ["boolean", "null"]}}},
+   "thinking": {
+    "type": ["object", "null"],
+    "required": ["type"],
+    "properties": {
+     "type": {"enum": ["enabled", "disabled", "adaptive"]},
+     "budget_tokens": {"type": ["integer", "null"], "minimum": 1}}},
+   "chat_template_kwargs": {"type": ["object", "null"]}}},
+ "MessagesBlock": {
+  "anyOf": [
+   {
+    "type": "object",
+    "required": ["type", "text"],
+    "properties": {"type": {"const": "text"}, "text": {"type": "string"}}},
+   {
+    "type": "object",
+    "required": ["type", "thinking"],
+    "properties": {"type": {"const": "thinking"}, "thinking": {"type": "string"}}},
+   {
+    "type": "object",
+    "required": ["type", "id", "name", "input"],
+    "properties": {
+     "type": {"const": "tool_use"},
+     "id": {"type": "string"},
+     "name": {"type": "string"},
+     "input": {"type": "object"}}},
+   {
+    "type": "object",
+    "required": ["type", "tool_use_id"],
+    "properties": {
+     "type": {"const": "tool_result"},
+     "tool_use_id": {"type": "string"},
+     "content": {
+      "anyOf": [
+       {"type": "string"},
+       {
+        "type": "array",
+        "items": {
+         "type": "object",
+         "required": ["type", "text"],
+         "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]}}}]},
+ "MessagesRequest": {
+  "allOf": [
+   {"$ref": "#/components/schemas/MessagesConversation"},
+   {
+    "type": "object",
+    "required": ["max_tokens"],
+    "properties": {
+     "max_tokens": {"type": "integer", "minimum": 1},
+     "stop_sequences": {"type": ["array", "null"], "items": {"type": "string", "minLength": 1}, "maxItems": 4},
+     "temperature": {"type": ["number", "null"], "minimum": 0, "maximum": 2},
+     "top_p": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
+     "top_k": {"type": ["integer", "null"], "minimum": -1},
+     "stream": {"type": ["boolean", "null"]},
+     "metadata": {"type": ["object", "null"]},
+     "output_config": {
+      "type": ["object", "null"],
+      "properties": {
+       "effort": {"enum": ["low", "medium", "high", "xhigh", "max", null]},
+       "format": {
+        "type": ["object", "null"],
+        "required": ["type", "schema"],
+        "properties": {"type": {"const": "json_schema"}, "schema": {"type": "object"}}}}}}}]},
+ "CountTokensRequest": {"$ref": "#/components/schemas/MessagesConversation"},
+ "AnthropicMessage": {
+  "type": "object",
+  "required": ["id", "type", "role", "content", "model", "stop_reason", "usage"],
+  "properties": {
+   "id": {"type": "string"},
+   "type": {"const": "message"},
+   "role": {"const": "assistant"},
+   "content": {"type": "array", "items": {"$ref": "#/components/schemas/MessagesBlock"}},
+   "model": {"type": "string"},
+   "stop_reason": {"enum": ["end_turn", "max_tokens", "stop_sequence", "tool_use", null]},
+   "stop_sequence": {"type": "string"},
+   "usage": {
+    "type": "object",
+    "required": ["input_tokens", "output_tokens"],
+    "properties": {"input_tokens": {"type": "integer"}, "output_tokens": {"type": "integer"}}}}},
+ "TokenCount": {
+  "type": "object",
+  "required": ["input_tokens", "context_management"],
+  "properties": {
+   "input_tokens": {"type": "integer"},
+   "context_management": {
+    "type": "object",
+    "required": ["original_input_tokens"],
+    "properties": {"original_input_tokens": {"type": "integer"}}}}},
  "TokenizeRequest": {
   "anyOf": [
    {

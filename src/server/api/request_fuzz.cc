@@ -1,8 +1,9 @@
-// Fuzz target: any bytes as the body of a completion and of a chat. What is refused is refused with
-// 400 and an answer that is JSON.
+// Fuzz target: any bytes as the body of a completion, of a chat and of a message. What is refused
+// is refused with 400 and an answer that is JSON.
 #include "base/fuzz_input.h"
 #include "server/api/chat_request.h"
 #include "server/api/completion_request.h"
+#include "server/api/messages_request.h"
 #include "server/api/request_body.h"
 
 namespace {
@@ -14,6 +15,7 @@ void CheckError(const ApiError& error) {
   fuzz::Require(!error.message.empty() || !error.detail.empty());
   for (const ApiDialect dialect : {ApiDialect::kVllm, ApiDialect::kTrtllm})
     fuzz::Require(json::Parse(ErrorResponse(error, dialect).body).has_value());
+  fuzz::Require(json::Parse(AnthropicErrorResponse(error).body).has_value());
 }
 
 }  // namespace
@@ -32,5 +34,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto completion = ReadCompletionRequest(*body, config); !completion)
     CheckError(completion.error());
   if (const auto chat = ReadChatRequest(*body, config); !chat) CheckError(chat.error());
+  for (const auto endpoint : {MessagesEndpoint::kMessages, MessagesEndpoint::kCountTokens}) {
+    const auto chat = ChatBodyOf(*body, config, endpoint);
+    if (!chat) {
+      CheckError(chat.error());
+    } else if (const auto read = ReadChatRequest(*chat, config); !read) {
+      CheckError(read.error());
+    }
+  }
   return 0;
 }

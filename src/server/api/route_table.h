@@ -14,6 +14,7 @@
   ROUTES(DocsRoutes)               \
   ROUTES(CompletionRoutes)         \
   ROUTES(ChatRoutes)               \
+  ROUTES(MessagesRoutes)           \
   ROUTES(InvocationRoutes)         \
   ROUTES(TokenizeRoutes)           \
   ROUTES(HealthGenerateRoutes)     \

@@ -27,8 +27,8 @@ AnswerOptions::Prompt ShownOf(const ChatRequest& request, const json::Value& mes
 }
 
 // `conversations`: the messages of each, with all else as `request` says.
-ApiStatus StartChat(const RouteCall& call, const ChatRequest& request,
-                    std::span<const json::Value> conversations) {
+ApiStatus StartChats(const RouteCall& call, const ChatRequest& request,
+                     std::span<const json::Value> conversations, WriterFactory* make_writer) {
   const ServerConfig& config = call.api.config;
   const SamplingFields& fields = request.sampling;
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "chatcmpl-", fields));
@@ -60,21 +60,28 @@ ApiStatus StartChat(const RouteCall& call, const ChatRequest& request,
   // A stream starts with all of it at once.
   if (repeated * static_cast<size_t>(fields.n) > config.max_answer_bytes)
     return tl::unexpected<ApiError>(AnswerTooLarge(config.max_answer_bytes));
-  const bool is_trtllm = config.dialect == ApiDialect::kTrtllm;
-  return StartAnswer(call, is_trtllm ? MakeTrtllmChatWriter : MakeVllmChatWriter, std::move(plan),
-                     fields, logged);
+  return StartAnswer(call, make_writer, std::move(plan), fields, logged);
+}
+
+WriterFactory* ChatWriterOf(ApiDialect dialect) {
+  return dialect == ApiDialect::kTrtllm ? MakeTrtllmChatWriter : MakeVllmChatWriter;
 }
 
 ApiStatus BatchChat(const RouteCall& call, const json::Value& body) {
   API_ASSIGN_OR_RETURN(const BatchChatRequest request, ReadBatchChatRequest(body, call.api.config));
-  return StartChat(call, request.common, request.conversations);
+  return StartChats(call, request.common, request.conversations,
+                    ChatWriterOf(call.api.config.dialect));
 }
 
 }  // namespace
 
+ApiStatus StartChat(const RouteCall& call, const ChatRequest& request, WriterFactory* make_writer) {
+  return StartChats(call, request, {&request.conversation.messages, 1}, make_writer);
+}
+
 ApiStatus AnswerChat(const RouteCall& call, const json::Value& body) {
   API_ASSIGN_OR_RETURN(const ChatRequest request, ReadChatRequest(body, call.api.config));
-  return StartChat(call, request, {&request.conversation.messages, 1});
+  return StartChat(call, request, ChatWriterOf(call.api.config.dialect));
 }
 
 std::vector<Route> ChatRoutes() {

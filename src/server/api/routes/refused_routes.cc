@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/json.h"
 #include "server/api/route_table.h"
 
 namespace sluice {
@@ -15,7 +14,6 @@ struct RefusedRoute {
   const char* type;
   const char* message;
   const char* param = nullptr;
-  bool is_anthropic = false;  // the error has the shape of Anthropic's API
 };
 
 constexpr const char* kNoScaleOut =
@@ -32,25 +30,11 @@ constexpr RefusedRoute kRefusals[] = {
      "response_id"},
     {"/v1/responses/{response_id}", "GET", 404, "invalid_request_error", kNoStoredResponses,
      "response_id"},
-    {"/v1/messages", "POST", 400, "BadRequestError",
-     "/v1/messages is not served; use /v1/chat/completions.", nullptr, /*is_anthropic=*/true},
-    {"/v1/messages/count_tokens", "POST", 400, "BadRequestError",
-     "/v1/messages/count_tokens is not served; use /tokenize.", nullptr, /*is_anthropic=*/true},
     {"/generative_scoring", "POST", 400, "BadRequestError",
      "/generative_scoring is not served; use /v1/completions with echo and logprobs."},
     {"/scale_elastic_ep", "POST", 400, "Bad Request",
      "This server is one engine in one process and cannot be scaled."},
 };
-
-HttpResponse AnthropicError(const ApiError& error) {
-  std::string body = R"({"type":"error","error":{"type":)";
-  json::AppendString(body, error.type);
-  body += R"(,"message":)";
-  json::AppendString(body, error.message);
-  HttpResponse response = JsonResponse(body + "}}");
-  response.status = error.status;
-  return response;
-}
 
 ApiStatus Refuse(const RouteCall& call) {
   const RefusedRoute& refusal = *std::find_if(
@@ -61,9 +45,7 @@ ApiStatus Refuse(const RouteCall& call) {
   error.type = refusal.type;
   error.message = refusal.message;
   if (refusal.param != nullptr) error.param = refusal.param;
-  if (!refusal.is_anthropic) return tl::unexpected<ApiError>(std::move(error));
-  call.client->Send(AnthropicError(error));
-  return {};
+  return tl::unexpected<ApiError>(std::move(error));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -162,6 +163,105 @@ TEST_F(WritersTest, VllmChatTellsReasoningAndCalls) {
   EXPECT_NE(trtllm.find(R"("reasoning_content":"hm","reasoning":"hm","tool_calls":[{"id":"id-2")"),
             std::string::npos)
       << trtllm;
+}
+
+// All that a message can hold.
+std::vector<AnswerStep> MessageSteps() {
+  FinishEvent finish{0, FinishReason::kStop};
+  finish.called_tools = true;
+  UsageEvent usage;
+  usage.prompt_tokens = 2;
+  usage.completion_tokens = 5;
+  return {{TokensEvent{0, {10}, {}}, ReasoningEvent{0, "h"}},
+          {TokensEvent{0, {11}, {}}, ReasoningEvent{0, "m"}, TextEvent{0, "a\n"}},
+          {TokensEvent{0, {12}, {}}, TextEvent{0, ""}, ToolCallEvent{0, 0, "t0", "f", ""}},
+          {ToolCallEvent{0, 0, "", "", "{\"a\""}, ToolCallEvent{0, 0, "", "", ": 1}"}},
+          {ToolCallEvent{0, 1, "t1", "g", "{"}, finish},
+          {usage}};
+}
+
+// What signs a thought is random.
+std::string WithoutSignature(std::string text) {
+  const std::string_view name = R"("signature":")";
+  const size_t at = text.find(name);
+  if (at == std::string::npos) return text;
+  EXPECT_EQ(text[at + name.size() + 32], '"');
+  return text.replace(at + name.size(), 32, "S");
+}
+
+std::string TextOf(const AnswerOptions& options, std::vector<AnswerStep> steps) {
+  auto client = std::make_shared<Recorder>();
+  const auto writer = MakeMessagesWriter(options, client);
+  for (AnswerStep& step : steps) writer->Write(std::move(step));
+  return WithoutSignature(client->text);
+}
+
+TEST_F(WritersTest, Message) {
+  // The arguments of the second call are cut off: clients read an object.
+  EXPECT_EQ(TextOf(options_, MessageSteps()),
+            R"({"id":"id-1","type":"message","role":"assistant","content":[)"
+            R"({"type":"thinking","thinking":"hm","signature":"S"},{"type":"text","text":"a\n"},)"
+            R"({"type":"tool_use","id":"t0","name":"f","input":{"a": 1}},)"
+            R"({"type":"tool_use","id":"t1","name":"g","input":{}}],"model":"abacus",)"
+            R"("stop_reason":"tool_use","usage":{"input_tokens":2,"output_tokens":5}})");
+  const UsageEvent usage;
+  EXPECT_EQ(TextOf(options_, {{FinishEvent{0, FinishReason::kStop, "stop"}}, {usage}}),
+            R"({"id":"id-1","type":"message","role":"assistant","content":[],"model":"abacus",)"
+            R"("stop_reason":"stop_sequence","stop_sequence":"stop",)"
+            R"("usage":{"input_tokens":0,"output_tokens":0}})");
+}
+
+TEST_F(WritersTest, StreamedMessage) {
+  options_.stream = true;
+  std::string expected;
+  for (const auto& [type, rest] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"message_start",
+            R"("message":{"id":"id-1","type":"message","role":"assistant","content":[],)"
+            R"("model":"abacus","stop_reason":null,"stop_sequence":null,)"
+            R"("usage":{"input_tokens":2,"output_tokens":0}})"},
+           {"content_block_start",
+            R"("content_block":{"type":"thinking","thinking":""},"index":0)"},
+           {"content_block_delta", R"("delta":{"type":"thinking_delta","thinking":"h"},"index":0)"},
+           {"content_block_delta", R"("delta":{"type":"thinking_delta","thinking":"m"},"index":0)"},
+           {"content_block_delta",
+            R"("delta":{"type":"signature_delta","signature":"S"},"index":0)"},
+           {"content_block_stop", R"("index":0)"},
+           {"content_block_start", R"("content_block":{"type":"text","text":""},"index":1)"},
+           {"content_block_delta", R"("delta":{"type":"text_delta","text":"a\n"},"index":1)"},
+           {"content_block_stop", R"("index":1)"},
+           {"content_block_start",
+            R"("content_block":{"type":"tool_use","id":"t0","name":"f","input":{}},"index":2)"},
+           {"content_block_delta",
+            R"("delta":{"type":"input_json_delta","partial_json":"{\"a\""},"index":2)"},
+           {"content_block_delta",
+            R"("delta":{"type":"input_json_delta","partial_json":": 1}"},"index":2)"},
+           {"content_block_stop", R"("index":2)"},
+           {"content_block_start",
+            R"("content_block":{"type":"tool_use","id":"t1","name":"g","input":{}},"index":3)"},
+           {"content_block_delta",
+            R"("delta":{"type":"input_json_delta","partial_json":"{"},"index":3)"},
+           {"content_block_stop", R"("index":3)"},
+           {"message_delta", R"("delta":{"stop_reason":"tool_use","stop_sequence":null},)"
+                             R"("usage":{"input_tokens":2,"output_tokens":5})"}}) {
+    expected +=
+        std::string("event: ") + type + "\ndata: {\"type\":\"" + type + "\"," + rest + "}\n\n";
+  }
+  expected += "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
+  EXPECT_EQ(TextOf(options_, MessageSteps()), expected);
+}
+
+TEST_F(WritersTest, MessageThatFailsOrWaits) {
+  const ApiError error = ServiceUnavailable("no");
+  const std::string body =
+      R"({"type":"error","error":{"type":"ServiceUnavailableError","message":"no"}})";
+  EXPECT_EQ(TextOf(options_, {{ErrorEvent{error}}}), body);
+  options_.stream = true;
+  EXPECT_EQ(TextOf(options_, {{ErrorEvent{error}}}), body);
+  const std::string text = TextOf(options_, {{KeepAliveEvent{}}, {ErrorEvent{error}}});
+  EXPECT_THAT(text, testing::StartsWith("event: message_start\n"));
+  EXPECT_THAT(text, testing::EndsWith("event: ping\ndata: {\"type\":\"ping\"}\n\n"
+                                      "event: error\ndata: " +
+                                      body + "\n\n"));
 }
 
 TEST_F(WritersTest, TrtllmCompletion) {

@@ -1,0 +1,74 @@
+// POST /v1/messages and /v1/messages/count_tokens, as clients of Anthropic's API call them.
+#include <fmt/format.h>
+
+#include "server/api/chat_request.h"
+#include "server/api/generate.h"
+#include "server/api/messages_request.h"
+#include "server/api/prompt.h"
+#include "server/api/route_table.h"
+
+namespace sluice {
+namespace {
+
+ApiResult<ChatRequest> ReadMessagesRequest(const RouteCall& call, const json::Value& body,
+                                           MessagesEndpoint endpoint) {
+  // The chat request that is made of the body is as large again.
+  if (const auto& memory = call.request.memory; memory != nullptr)
+    API_RETURN_IF_ERROR(ReserveMemory(memory, 2 * memory->bytes()));
+  API_ASSIGN_OR_RETURN(const json::Value chat, ChatBodyOf(body, call.api.config, endpoint));
+  return ReadChatRequest(chat, call.api.config);
+}
+
+ApiStatus StartMessages(const RouteCall& call, const json::Value& body) {
+  API_ASSIGN_OR_RETURN(const ChatRequest request,
+                       ReadMessagesRequest(call, body, MessagesEndpoint::kMessages));
+  return StartChat(call, request, MakeMessagesWriter);
+}
+
+ApiStatus SendTokenCount(const RouteCall& call, const json::Value& body) {
+  API_ASSIGN_OR_RETURN(const ChatRequest request,
+                       ReadMessagesRequest(call, body, MessagesEndpoint::kCountTokens));
+  API_RETURN_IF_ERROR(call.model->CheckName(request.sampling.model));
+  API_ASSIGN_OR_RETURN(
+      const std::string text,
+      RenderConversation(request.conversation, request.conversation.messages, *call.model));
+  API_RETURN_IF_ERROR(CheckCharacters(text, *call.model));
+  const size_t count =
+      call.model->tokenizer
+          ->Encode(text, /*add_special_tokens=*/false, [&call] { return call.client->closed(); })
+          .size();
+  if (call.client->closed()) return {};
+  call.client->Send(JsonResponse(
+      fmt::format(R"({{"input_tokens":{},"context_management":{{"original_input_tokens":{}}}}})",
+                  count, count)));
+  return {};
+}
+
+// Errors have the shape of that API.
+ApiStatus SendErrorOf(const RouteCall& call, const ApiStatus& status) {
+  if (!status) call.client->Send(AnthropicErrorResponse(status.error()));
+  return {};
+}
+
+ApiStatus AnswerMessages(const RouteCall& call, const json::Value& body) {
+  return SendErrorOf(call, StartMessages(call, body));
+}
+
+ApiStatus CountTokens(const RouteCall& call, const json::Value& body) {
+  return SendErrorOf(call, SendTokenCount(call, body));
+}
+
+}  // namespace
+
+std::vector<Route> MessagesRoutes() {
+  return {
+      WithBody("/v1/messages", AnswerMessages,
+               "Answer a conversation, in the shape of Anthropic's API.", "MessagesRequest",
+               "AnthropicMessage"),
+      WithBody("/v1/messages/count_tokens", CountTokens,
+               "How many tokens the prompt of such a conversation has.", "CountTokensRequest",
+               "TokenCount"),
+  };
+}
+
+}  // namespace sluice
