@@ -241,6 +241,16 @@ TEST_F(RoutesTest, Messages) {
       Ask("POST", "/v1/messages/count_tokens", R"({"model":"nope","messages":[]})");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_THAT(unknown.body, StartsWith(R"({"type":"error","error":{"type":"NotFoundError",)"));
+  for (const auto& [schema, reason] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"({"type":"strng"})", "`type` must be"},
+           {R"({"type":"string","pattern":"(?=a)b"})", "look-around"}}) {
+    const std::string format = std::string(R"("format":{"type":"json_schema","schema":)") + schema;
+    EXPECT_THAT(ask(R"(,"max_tokens":8,"output_config":{)" + format + "}}").body,
+                testing::AllOf(HasSubstr(R"("message":"output_config.format.schema: )"),
+                               HasSubstr(reason)));
+    EXPECT_THAT(ask(R"(,"max_tokens":8,"output_)" + format.substr(1) + "}").body,
+                HasSubstr(R"("message":"output_format.schema: )"));
+  }
   const Answer cold = Ask("GET", "/v1/messages");
   EXPECT_EQ(cold.status, 405);
 }

@@ -10,13 +10,27 @@
 namespace sluice {
 namespace {
 
+// Errors about the schema of the answer name it as `body` does.
+void NameFormat(const json::Value& body, std::string& text) {
+  constexpr std::string_view kNameInChat = "response_format.json_schema";
+  if (!text.starts_with(kNameInChat)) return;
+  const bool is_beta = body.Find("output_format") != nullptr;
+  text.replace(0, kNameInChat.size(), is_beta ? "output_format" : "output_config.format");
+}
+
 ApiResult<ChatRequest> ReadMessagesRequest(const RouteCall& call, const json::Value& body,
                                            MessagesEndpoint endpoint) {
   // The chat request that is made of the body is as large again.
   if (const auto& memory = call.request.memory; memory != nullptr)
     API_RETURN_IF_ERROR(ReserveMemory(memory, 2 * memory->bytes()));
   API_ASSIGN_OR_RETURN(const json::Value chat, ChatBodyOf(body, call.api.config, endpoint));
-  return ReadChatRequest(chat, call.api.config);
+  ApiResult<ChatRequest> request = ReadChatRequest(chat, call.api.config);
+  if (!request) {
+    NameFormat(body, request.error().message);
+  } else if (request->sampling.constraint) {
+    NameFormat(body, request->sampling.constraint->place);
+  }
+  return request;
 }
 
 ApiStatus StartMessages(const RouteCall& call, const json::Value& body) {
