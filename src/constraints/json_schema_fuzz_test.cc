@@ -10,7 +10,8 @@
 
 #include "base/file.h"
 #include "base/source_path_testing.h"
-#include "constraints/json_schema_fuzz.cc"  // The target itself, so that both run the same code.
+// The target itself, so that both run the same code.
+#include "constraints/json_schema_fuzz.cc"  // NOLINT(bugprone-suspicious-include)
 
 namespace sluice {
 namespace {

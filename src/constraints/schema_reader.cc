@@ -236,7 +236,7 @@ Parts SchemaRewriter::WithApplicators(Parts parts, const SchemaPiece& piece) {
   }
   if (const Value* branches = piece.schema->Find("oneOf");
       branches != nullptr && !branches->as_array().empty())
-    parts = WithOneOf(std::move(parts), piece, branches->as_array());
+    parts = WithOneOf(parts, piece, branches->as_array());
   if (const Value* other = piece.schema->Find("not")) {
     const size_t num_notes = notes_.size();
     const Parts taken = PartsOf({Child(piece, *other, "not")});
@@ -253,7 +253,7 @@ Parts SchemaRewriter::WithApplicators(Parts parts, const SchemaPiece& piece) {
   return WithDependents(std::move(parts), piece);
 }
 
-Parts SchemaRewriter::WithOneOf(Parts parts, const SchemaPiece& piece,
+Parts SchemaRewriter::WithOneOf(const Parts& parts, const SchemaPiece& piece,
                                 const Value::Array& branches) {
   std::vector<Parts> each, allowed;
   bool are_exact = true;

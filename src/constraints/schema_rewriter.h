@@ -65,7 +65,7 @@ class SchemaRewriter {
   Part ObjectPart(const SchemaPiece& piece);
   Part ArrayPart(const SchemaPiece& piece);
   Parts WithApplicators(Parts parts, const SchemaPiece& piece);
-  Parts WithOneOf(Parts parts, const SchemaPiece& piece, const json::Value::Array& branches);
+  Parts WithOneOf(const Parts& parts, const SchemaPiece& piece, const json::Value::Array& branches);
   Parts WithCondition(Parts parts, const SchemaPiece& piece);
   Parts WithDependents(Parts parts, const SchemaPiece& piece);
   void ApplyUnevaluated(const SchemaPieces& pieces, Parts& parts);
