@@ -272,6 +272,8 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.enable_tokenizer_info_endpoint = settings.Flag("enable-tokenizer-info-endpoint");
   config.enable_docs = !settings.Flag("disable-fastapi-docs");
   config.dev_mode = settings.Flag("dev-mode");
+  config.enable_response_store = settings.Flag("enable-response-store");
+  config.response_store_bytes = static_cast<uint64_t>(*settings.Integer("response-store-bytes"));
   config.enable_per_request_metrics = settings.Flag("enable-per-request-metrics");
   config.sse_keep_alive_seconds = *settings.Number("sse-keep-alive-interval");
   config.stream_interval = static_cast<int>(*settings.Integer("stream-interval"));

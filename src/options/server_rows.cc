@@ -40,6 +40,11 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.Integer("max-num-queued-reqs", "4096",
                "Most unfinished requests, running ones included; further ones are answered 503.",
                {.range = {1, 1e6}});
+  rows.Size(
+      "response-store-bytes", "256MiB",
+      "Memory of the responses of /v1/responses that are kept to be fetched or continued; the "
+      "oldest are forgotten.",
+      {.range = {65536, 1e13}});
   rows.Integer("limit-requests-per-minute", "0",
                "Most requests a minute of each client (API key, else address); further ones are "
                "answered 429; 0: no limit.",
@@ -133,6 +138,11 @@ void AddAnswerRows(std::vector<Option>& table) {
               "Content of system_fingerprint: version and settings (full), a hash of them, "
               "--fingerprint-value (custom), or nothing.");
   rows.Text("fingerprint-value", "", "Text for --fingerprint-mode custom.");
+  rows.Flag("enable-response-store",
+            "Keep responses of /v1/responses whose request does not say \"store\": false.",
+            {.default_value = "true",
+             .vllm_default = "false",
+             .environment = "VLLM_ENABLE_RESPONSES_API_STORE"});
   rows.Flag("dev-mode",
             "Serve the routes for developers, such as /server_info. Who has an API key, or without "
             "--api-key everybody who can reach the server, may use them.",

@@ -82,16 +82,9 @@ TEST_F(RoutesTest, RefusedRoutesHaveOneAnswer) {
     EXPECT_EQ(answer.status, status) << path;
     return answer.body;
   };
-  EXPECT_EQ(error("/v1/responses", 400),
-            R"({"error":{"message":"/v1/responses is not served; use /v1/chat/completions.",)"
-            R"("type":"BadRequestError","param":null,"code":400}})");
   EXPECT_THAT(error("/generative_scoring", 400), HasSubstr("use /v1/completions with echo"));
   EXPECT_THAT(error("/scale_elastic_ep", 400), HasSubstr("cannot be scaled"));
   EXPECT_THAT(error("/v1/completions/render", 403), HasSubstr("PermissionDeniedError"));
-  EXPECT_EQ(Ask("GET", "/v1/responses/resp_x").body,
-            R"({"error":{"message":"This server stores no responses.",)"
-            R"("type":"invalid_request_error","param":"response_id","code":404}})");
-  EXPECT_THAT(error("/v1/responses/resp_x/cancel", 404), HasSubstr(R"("param":"response_id")"));
 }
 
 TEST_F(RoutesTest, AKeyIsNeededForAllThatIsNotOpen) {
@@ -152,7 +145,7 @@ TEST_F(RoutesTest, OpenApiTellsOfWhatIsThere) {
   ASSERT_TRUE(paths.is_object());
   EXPECT_NE(paths.Find("/v1/completions"), nullptr);
   EXPECT_EQ(paths.Find("/sleep"), nullptr);
-  EXPECT_EQ(paths.Find("/v1/responses"), nullptr);
+  EXPECT_EQ(paths.Find("/generative_scoring"), nullptr);
   const json::Value& schemas = At(document, {"components", "schemas"});
   // Every reference leads somewhere.
   const std::string text = json::Write(document);

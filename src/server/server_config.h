@@ -43,6 +43,7 @@ struct ServerConfig {
   double write_timeout_seconds = 300;  // a client that reads nothing for that long is dropped
   // Of an answer that is not streamed; a request whose answer grows larger fails.
   uint64_t max_answer_bytes = uint64_t{512} << 20;
+  uint64_t response_store_bytes = uint64_t{256} << 20;  // of responses that are kept
   int io_threads = 1;
   int worker_threads = 2;  // rendering, encoding, detokenizing
 
@@ -63,6 +64,7 @@ struct ServerConfig {
   bool enable_tokenizer_info_endpoint = false;
   bool enable_docs = true;  // /docs, /redoc and /openapi.json
   bool dev_mode = false;    // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...
+  bool enable_response_store = true;  // /v1/responses keeps what it may
   bool enable_per_request_metrics = false;
   double sse_keep_alive_seconds = 0;  // between comments in a stream without news; 0: none
   // raw_logprobs | processed_logprobs | raw_logits | processed_logits

@@ -1,4 +1,6 @@
 """The real openai client."""
+import time
+
 import openai
 import pytest
 
@@ -68,3 +70,41 @@ def test_errors(client):
     assert "other" in str(missing.value)
     with pytest.raises(openai.BadRequestError):
         client.completions.create(model="m", prompt="x", temperature=-1)
+
+
+def test_response(client):
+    answer = client.responses.create(model="m", input=MESSAGES[0]["content"], temperature=0, max_output_tokens=200)
+    assert answer.object == "response" and answer.status == "completed" and answer.output_text
+    assert answer.output_text == client.chat.completions.create(model="m", messages=MESSAGES, temperature=0).choices[0].message.content
+    assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens
+    with client.responses.stream(model="m", input=MESSAGES, temperature=0, max_output_tokens=200) as stream:
+        types = [event.type for event in stream]
+        assert stream.get_final_response().output_text == answer.output_text
+    assert types[:2] == ["response.created", "response.in_progress"] and types[-1] == "response.completed"
+
+
+def test_stored_response(client):
+    first = client.responses.create(model="m", input=MESSAGES[0]["content"], temperature=0)
+    assert client.responses.retrieve(first.id).output_text == first.output_text
+    assert client.responses.input_items.list(first.id).data[0].content[0].text == MESSAGES[0]["content"]
+    replayed = list(client.responses.retrieve(first.id, stream=True))
+    assert replayed[-1].response.output_text == first.output_text
+    assert list(client.responses.retrieve(first.id, stream=True, starting_after=4)) == replayed[5:]
+    more = "Tom eats 2 apples. How many apples does Tom have now?"
+    history = [*MESSAGES, {"role": "assistant", "content": first.output_text}, {"role": "user", "content": more}]
+    second = client.responses.create(model="m", input=more, previous_response_id=first.id, temperature=0)
+    assert second.output_text == client.responses.create(model="m", input=history, temperature=0, store=False).output_text
+    client.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(first.id)
+
+
+def test_background_response(client):
+    queued = client.responses.create(model="m", input=MESSAGES, background=True, temperature=0)
+    assert queued.status == "queued"
+    while (answer := client.responses.retrieve(queued.id)).status in ("queued", "in_progress"):
+        time.sleep(0.02)
+    assert answer.status == "completed" and answer.output_text
+    endless = client.responses.create(model="m", input=MESSAGES, background=True, extra_body={"ignore_eos": True})
+    assert client.responses.cancel(endless.id).status == "cancelled"
+    assert client.responses.retrieve(endless.id).status == "cancelled"

@@ -76,7 +76,7 @@ void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
 // its own, and the state of each sequence.
 size_t KeptBytes(const AnswerPlan& plan) {
   constexpr size_t kSequence = 2048;
-  size_t bytes = 0;
+  size_t bytes = plan.writer_bytes;
   const auto n = static_cast<size_t>(plan.generation.n);
   for (const AnswerOptions::Prompt& prompt : plan.options.prompts) {
     const size_t tokens = sizeof(int32_t) * prompt.tokens.size();
@@ -177,8 +177,8 @@ ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt promp
   return {};
 }
 
-ApiStatus StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan plan,
-                      const SamplingFields& fields, std::string_view logged) {
+ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>& make_writer,
+                      AnswerPlan plan, const SamplingFields& fields, std::string_view logged) {
   ApiContext& api = call.api;
   const size_t kept = KeptBytes(plan);
   // More than that, which was taken for the body and what was read of it, is no longer needed.

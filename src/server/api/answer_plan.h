@@ -1,6 +1,7 @@
 // From the fields of a request to a generation and the answer that it writes.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@ struct AnswerPlan {
   GenerationRequest generation;
   SamplingParams sampling;  // of every sequence, but for max_tokens
   std::optional<RequestedConstraint> constraint;
+  size_t writer_bytes = 0;  // that the writer keeps of the request, besides `options`
 };
 
 // A plan without prompts. `prefix`: of the answer's id. Errors: 404 for a model that is not served,
@@ -32,7 +34,7 @@ ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt promp
 
 // REQUIRES: called on a worker; the plan has a prompt. `logged`: the text of the first, for
 // --enable-log-requests. 413 or 503 where the memory that it keeps is refused.
-ApiStatus StartAnswer(const RouteCall& call, WriterFactory* make_writer, AnswerPlan plan,
-                      const SamplingFields& fields, std::string_view logged);
+ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>& make_writer,
+                      AnswerPlan plan, const SamplingFields& fields, std::string_view logged);
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include "server/api/client_identity.h"
 #include "server/api/client_limits.h"
 #include "server/api/model_context.h"
+#include "server/api/response_store.h"
 #include "server/api/worker_pool.h"
 #include "server/metrics.h"
 #include "server/server_config.h"
@@ -38,6 +39,8 @@ struct ApiContext {
   const std::shared_ptr<ClientLimits> limits =
       std::make_shared<ClientLimits>(ClientLimitsOf(config));
   const std::shared_ptr<ActiveRequests> active = std::make_shared<ActiveRequests>();
+  const std::shared_ptr<ResponseStore> responses =
+      std::make_shared<ResponseStore>(config.response_store_bytes);
   // Requests taken in and not completely answered.
   const std::shared_ptr<std::atomic<int64_t>> pending = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<bool> draining{false};

@@ -27,6 +27,15 @@ tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view
   return tl::unexpected<ApiError>(std::move(error));
 }
 
+tl::unexpected<ApiError> InvalidRequest(int status, std::string message, std::string param) {
+  ApiError error;
+  error.status = status;
+  error.type = "invalid_request_error";
+  error.message = std::move(message);
+  error.param = std::move(param);
+  return tl::unexpected<ApiError>(std::move(error));
+}
+
 tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view name) {
   return BadParameter(
       fmt::format("{} is not supported by this server; leave `{}` out", feature, name), name);

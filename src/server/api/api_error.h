@@ -37,6 +37,8 @@ tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view
 // `message (parameter=name, value=value)`.
 tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name,
                                       std::string_view value);
+// "invalid_request_error", the type of errors about responses and their items.
+tl::unexpected<ApiError> InvalidRequest(int status, std::string message, std::string param);
 // A feature that requests can name and this server does not have.
 tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view name);
 

@@ -11,14 +11,13 @@ constexpr size_t kMaxConversations = 1024;
 // Bytes of the documents times the conversations: each template gets its own copy.
 constexpr size_t kMaxSharedBytes = size_t{64} << 20;
 
-// Templates read the effort as an argument; those of the request itself take precedence.
+}  // namespace
+
 void AddReasoningArguments(const std::string& effort, json::Value& kwargs) {
   if (!kwargs.is_object()) kwargs = json::Value(json::Value::Object{});
   if (kwargs.Find("reasoning_effort") == nullptr) kwargs.Set("reasoning_effort", effort);
   if (kwargs.Find("enable_thinking") == nullptr) kwargs.Set("enable_thinking", effort != "none");
 }
-
-}  // namespace
 
 ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config) {
   if (!body.is_object()) return NotAnObject(body);

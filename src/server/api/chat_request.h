@@ -26,6 +26,9 @@ struct ChatRequest {
 // this server does not have.
 ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config);
 
+// Templates read the effort as an argument; those of the request itself take precedence.
+void AddReasoningArguments(const std::string& effort, json::Value& kwargs);
+
 // Several conversations, each with an answer of its own; all other fields apply to every one.
 struct BatchChatRequest {
   ChatRequest common;

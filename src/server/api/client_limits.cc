@@ -49,15 +49,20 @@ ClientLimits::Limits ClientLimitsOf(const ServerConfig& config) {
 }
 
 ClientLimits::Ticket::~Ticket() {
-  Leave();
   const MutexLock lock(limits_->mutex_);
+  if (num_parts_ > 0) --client_->running;
   if (--client_->tickets == 0) ++limits_->num_idle_;
   limits_->ForgetIdle();
 }
 
+void ClientLimits::Ticket::Stay() {
+  const MutexLock lock(limits_->mutex_);
+  if (num_parts_ > 0) ++num_parts_;
+}
+
 void ClientLimits::Ticket::Leave() {
   const MutexLock lock(limits_->mutex_);
-  if (!std::exchange(has_left_, true)) --client_->running;
+  if (num_parts_ > 0 && --num_parts_ == 0) --client_->running;
 }
 
 void ClientLimits::Ticket::TakeTokens(int64_t count) {

@@ -58,6 +58,8 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
     Ticket& operator=(const Ticket&) = delete;
     ~Ticket();
 
+    // It goes on behind its answer: Leave() has to be called once more.
+    void Stay();
     // It is answered: it no longer counts as running.
     void Leave();
     void TakeTokens(int64_t count);
@@ -65,7 +67,7 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
    private:
     const std::shared_ptr<ClientLimits> limits_;
     const Clients::iterator client_;
-    bool has_left_ = false;  // guarded by the mutex of `limits_`
+    int num_parts_ = 1;  // calls of Leave() to come; guarded by the mutex of `limits_`
   };
 
   explicit ClientLimits(const Limits& limits, std::function<Clock::time_point()> now = Clock::now)

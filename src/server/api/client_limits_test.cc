@@ -88,6 +88,17 @@ TEST_F(ClientLimitsTest, ARequestIsRunningUntilItsAnswerIsComplete) {
   EXPECT_TRUE(limits_->Enter(1));
 }
 
+TEST_F(ClientLimitsTest, WhatGoesOnBehindItsAnswerIsRunning) {
+  Start({.concurrent_requests = 1});
+  const auto ticket = limits_->Enter(1);
+  (*ticket)->Stay();
+  (*ticket)->Leave();
+  EXPECT_FALSE(limits_->Enter(1));
+  (*ticket)->Leave();
+  (*ticket)->Leave();  // once too often
+  EXPECT_TRUE(limits_->Enter(1));
+}
+
 TEST_F(ClientLimitsTest, IdleClientsAreForgottenTheLongestIdleFirst) {
   Start({.requests_per_minute = 1, .concurrent_requests = 1});
   const auto busy = limits_->Enter(1);

@@ -240,6 +240,14 @@ Read ReadConstraint(const json::Value& body, const ServerConfig& config, Endpoin
   return found;
 }
 
+Read ReadSchemaConstraint(const json::Value& schema, bool strict, std::string place,
+                          const ServerConfig& config) {
+  API_ASSIGN_OR_RETURN(std::optional<RequestedConstraint> constraint,
+                       FromSchema(schema, strict, std::move(place)));
+  constraint->spec.any_whitespace = !config.json_without_whitespace;
+  return constraint;
+}
+
 ApiError ConstraintError(const RequestedConstraint& constraint, const Error& error) {
   if (error.code != ErrorCode::kInvalidArgument) return FromError(error);
   const std::string message = fmt::format("{}: {}", constraint.place, error.message);

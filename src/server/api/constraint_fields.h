@@ -26,6 +26,11 @@ ApiResult<std::optional<RequestedConstraint>> ReadConstraint(const json::Value& 
                                                              const ServerConfig& config,
                                                              EndpointKind kind);
 
+// The constraint of a JSON schema; `place` is where the request has it. Errors as above.
+ApiResult<std::optional<RequestedConstraint>> ReadSchemaConstraint(const json::Value& schema,
+                                                                   bool strict, std::string place,
+                                                                   const ServerConfig& config);
+
 // An error about the constraint itself, found while it was compiled.
 ApiError ConstraintError(const RequestedConstraint& constraint, const Error& error);
 

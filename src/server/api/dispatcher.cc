@@ -42,6 +42,7 @@ void Dispatcher::BeginDrain() {
 
 void Dispatcher::Stop() {
   keep_alive_.Stop();
+  api_.responses->Stop();
   api_.pool.Stop();
   if (const auto model = api_.model()) model->constraints->Stop();
 }

@@ -35,7 +35,8 @@ json::Value Answer(std::string_view schema) {
   } else {
     json::Value content = Content(
         "application/json", schema.empty() ? Object({{"type", "object"}}) : Reference(schema));
-    if (schema == "Completion" || schema == "ChatCompletion" || schema == "AnthropicMessage")
+    if (schema == "Completion" || schema == "ChatCompletion" || schema == "AnthropicMessage" ||
+        schema == "Response")
       content.Set("text/event-stream", Object({{"schema", text}}));
     answer.Set("content", std::move(content));
   }

@@ -284,6 +284,73 @@ std::string_view OpenApiSchemas() {
     "type": "object",
     "required": ["original_input_tokens"],
     "properties": {"original_input_tokens": {"type": "integer"}}}}},
+ "ResponsesRequest": {
+  "allOf": [
+   {"$ref": "#/components/schemas/Sampling"},
+   {
+    "type": "object",
+    "required": ["input"],
+    "properties": {
+     "input": {
+      "anyOf": [
+       {"type": "string"},
+       {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/ResponseItem"}}]},
+     "instructions": {"type": ["string", "null"]},
+     "previous_response_id": {"type": ["string", "null"]},
+     "store": {"type": ["boolean", "null"], "default": true},
+     "background": {"type": ["boolean", "null"], "default": false},
+     "max_output_tokens": {"type": ["integer", "null"], "minimum": 1},
+     "top_logprobs": {"type": ["integer", "null"], "minimum": 0},
+     "include": {"type": ["array", "null"], "items": {"type": "string"}},
+     "metadata": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+     "parallel_tool_calls": {"type": ["boolean", "null"], "default": true},
+     "tools": {
+      "type": ["array", "null"],
+      "items": {"type": "object", "required": ["type"], "properties": {"type": {"type": "string"}}}},
+     "tool_choice": {
+      "anyOf": [{"enum": ["none", "auto", "required", null]}, {"type": "object", "required": ["type"]}]},
+     "text": {
+      "type": ["object", "null"],
+      "properties": {"format": {"type": ["object", "null"], "required": ["type"]}}},
+     "reasoning": {
+      "type": ["object", "null"],
+      "properties": {
+       "effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max", null]},
+       "summary": {"enum": ["auto", "concise", "detailed", null]}}},
+     "truncation": {"enum": ["auto", "disabled", null]},
+     "service_tier": {"enum": ["auto", "default", "flex", "scale", "priority", null]}}}]},
+ "ResponseItem": {
+  "type": "object",
+  "properties": {
+   "type": {
+    "enum": ["message", "function_call", "function_call_output", "reasoning", "item_reference", "custom_tool_call", "custom_tool_call_output", "local_shell_call", "local_shell_call_output", null]},
+   "id": {"type": ["string", "null"]},
+   "role": {"enum": ["user", "assistant", "system", "developer"]}}},
+ "Response": {
+  "type": "object",
+  "required": ["id", "object", "created_at", "model", "output", "status", "usage"],
+  "properties": {
+   "id": {"type": "string"},
+   "object": {"const": "response"},
+   "created_at": {"type": "integer"},
+   "model": {"type": "string"},
+   "output": {
+    "type": "array",
+    "items": {
+     "type": "object",
+     "required": ["type", "id"],
+     "properties": {
+      "type": {"enum": ["message", "reasoning", "function_call"]},
+      "id": {"type": "string"}}}},
+   "status": {"enum": ["queued", "in_progress", "completed", "incomplete", "cancelled", "failed"]},
+   "previous_response_id": {"type": ["string", "null"]},
+   "usage": {
+    "type": ["object", "null"],
+    "required": ["input_tokens", "output_tokens", "total_tokens"],
+    "properties": {
+     "input_tokens": {"type": "integer"},
+     "output_tokens": {"type": "integer"},
+     "total_tokens": {"type": "integer"}}}}},
  "TokenizeRequest": {
   "anyOf": [
    {

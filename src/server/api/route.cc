@@ -69,6 +69,7 @@ bool IsOpen(RouteGate gate, const ServerConfig& config) {
     case RouteGate::kTokenizerInfo: return config.enable_tokenizer_info_endpoint;
     case RouteGate::kDev: return config.dev_mode;
     case RouteGate::kNotVllm: return config.dialect != ApiDialect::kVllm;
+    case RouteGate::kVllm: return config.dialect == ApiDialect::kVllm;
     case RouteGate::kTrtllm: return config.dialect == ApiDialect::kTrtllm;
   }
   return false;

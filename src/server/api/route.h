@@ -22,6 +22,7 @@ enum class RouteGate {
   kTokenizerInfo,  // with --enable-tokenizer-info-endpoint
   kDev,            // with VLLM_SERVER_DEV_MODE=1
   kNotVllm,        // a convenience that `vllm serve` does not have
+  kVllm,           // only in the dialect of vllm serve
   kTrtllm,         // only in the dialect of trtllm-serve
 };
 

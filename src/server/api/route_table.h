@@ -15,6 +15,7 @@
   ROUTES(CompletionRoutes)         \
   ROUTES(ChatRoutes)               \
   ROUTES(MessagesRoutes)           \
+  ROUTES(ResponsesRoutes)          \
   ROUTES(InvocationRoutes)         \
   ROUTES(TokenizeRoutes)           \
   ROUTES(HealthGenerateRoutes)     \

@@ -13,23 +13,15 @@ struct RefusedRoute {
   int status;
   const char* type;
   const char* message;
-  const char* param = nullptr;
 };
 
 constexpr const char* kNoScaleOut =
     "Scale-out endpoints are not part of this server; use /v1/completions or /v1/chat/completions.";
-constexpr const char* kNoStoredResponses = "This server stores no responses.";
 
 constexpr RefusedRoute kRefusals[] = {
     {"/v1/completions/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
     {"/v1/chat/completions/render", "POST", 403, "PermissionDeniedError", kNoScaleOut},
     {"/inference/v1/generate", "POST", 403, "PermissionDeniedError", kNoScaleOut},
-    {"/v1/responses", "POST", 400, "BadRequestError",
-     "/v1/responses is not served; use /v1/chat/completions."},
-    {"/v1/responses/{response_id}/cancel", "POST", 404, "invalid_request_error", kNoStoredResponses,
-     "response_id"},
-    {"/v1/responses/{response_id}", "GET", 404, "invalid_request_error", kNoStoredResponses,
-     "response_id"},
     {"/generative_scoring", "POST", 400, "BadRequestError",
      "/generative_scoring is not served; use /v1/completions with echo and logprobs."},
     {"/scale_elastic_ep", "POST", 400, "Bad Request",
@@ -44,7 +36,6 @@ ApiStatus Refuse(const RouteCall& call) {
   error.status = refusal.status;
   error.type = refusal.type;
   error.message = refusal.message;
-  if (refusal.param != nullptr) error.param = refusal.param;
   return tl::unexpected<ApiError>(std::move(error));
 }
 

@@ -4,7 +4,7 @@ namespace sluice {
 
 void KeptMemory::Add(size_t bytes) {
   bytes_ += bytes;
-  if (answer_.stream || answer_.memory == nullptr || bytes_ <= reserved_) return;
+  if (!counts_ || answer_.memory == nullptr || bytes_ <= reserved_) return;
   // In steps, so that few tokens cost a lease. The body that is written of it takes as much again,
   // and twice that while it grows.
   constexpr size_t kStep = size_t{16} << 10;
@@ -14,7 +14,7 @@ void KeptMemory::Add(size_t bytes) {
 }
 
 std::optional<ApiError> KeptMemory::Refusal() const {
-  if (answer_.stream) return std::nullopt;
+  if (!counts_) return std::nullopt;
   const uint64_t most = answer_.model->config.max_answer_bytes;
   if (bytes_ > most) return AnswerTooLarge(most);
   if (is_refused_) return MemoryRefused(answer_.memory->memory(), bytes_);

@@ -8,12 +8,13 @@
 
 namespace sluice {
 
-// Counts the bytes and takes them from the memory of the request. A stream keeps nothing.
-// Thread safety: as its writer.
+// Counts the bytes and takes them from the memory of the request. A stream keeps nothing, unless
+// its writer says so. Thread safety: as its writer.
 class KeptMemory {
  public:
   // `answer` outlives this.
-  explicit KeptMemory(const AnswerOptions& answer) : answer_(answer) {}
+  explicit KeptMemory(const AnswerOptions& answer, bool keeps_streams = false)
+      : answer_(answer), counts_(keeps_streams || !answer.stream) {}
 
   // Of the answer's pieces, about; the body that is written of them is taken with them.
   void Add(size_t bytes);
@@ -22,6 +23,7 @@ class KeptMemory {
 
  private:
   const AnswerOptions& answer_;
+  const bool counts_;
   size_t bytes_ = 0;
   size_t reserved_ = 0;      // of them, taken from the request's memory
   bool is_refused_ = false;  // more was refused

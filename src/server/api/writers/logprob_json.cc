@@ -133,6 +133,7 @@ void AppendLogprobList(std::string& out, const LogprobStyle& style,
     json::AppendString(out, shown);
     out += R"(,"logprob":)";
     AppendLogprob(out, logprob);
+    if (!style.shows_bytes) return;
     const std::string& bytes = is_top ? shown : text;
     const auto* first = reinterpret_cast<const unsigned char*>(bytes.data());
     fmt::format_to(std::back_inserter(out), R"(,"bytes":[{}])",

@@ -16,6 +16,7 @@ struct LogprobStyle {
   const Tokenizer& tokenizer;
   int32_t count = 0;           // alternatives shown per token
   bool tokens_as_ids = false;  // "token_id:51" in place of the token's text
+  bool shows_bytes = true;     // of a chat's tokens
 };
 
 // Where a choice's next token stands.

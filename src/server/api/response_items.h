@@ -1,0 +1,37 @@
+// The items of /v1/responses: what a client sends as input, and the messages of a chat that they
+// are to the model.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "server/api/api_error.h"
+#include "server/api/field_reader.h"
+
+namespace sluice {
+
+// An id that no other response or item has: `prefix` says of what.
+std::string NewResponseId(std::string_view prefix);
+
+// Checks the types of `input`, a text or a list of items. All errors are noted at "input".
+void CheckInput(FieldReader& reader, const json::Value& input);
+
+// `input` as a list of items, each with a type and an id. REQUIRES: CheckInput() found no error.
+json::Value::Array InputItems(const json::Value& input);
+
+// The item of a stored response that an item_reference names; null: there is none.
+using FindItem = std::function<std::optional<json::Value>(const std::string& id)>;
+
+// Appends the messages of `items`, in the shape of chat requests. Neighbouring items that are one
+// message of the assistant (its reasoning, its text, its calls) become one. Errors: 400 for a
+// reference that leads nowhere, and for what only another server could have made.
+ApiStatus AppendMessages(const json::Value::Array& items, const FindItem& find_item,
+                         json::Value::Array& messages);
+
+// Whether the last of `items` is a message of the assistant that is to be continued.
+bool EndsUnfinished(const json::Value::Array& items);
+
+}  // namespace sluice

@@ -1,0 +1,194 @@
+#include "server/api/response_tools.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace sluice {
+namespace {
+
+struct ToolKind {
+  std::string_view type;
+  // Of a response's tool, in their order; what the request does not give is null.
+  std::vector<std::string_view> members = {};
+  bool needs_openai = false;
+};
+
+const std::vector<ToolKind>& ToolKinds() {
+  static const std::vector<std::string_view> web_search = {"type", "search_content_types",
+                                                           "search_context_size", "user_location"};
+  static const std::vector<ToolKind> kinds = {
+      {"function",
+       {"name", "parameters", "strict", "type", "allowed_callers", "async", "defer_loading",
+        "description", "output_schema"}},
+      {"web_search_preview", web_search},
+      {"web_search_preview_2025_03_11", web_search},
+      {"web_search"},
+      {"web_search_2025_08_26"},
+      {"local_shell"},
+      {"shell"},
+      {"custom"},
+      {"apply_patch"},
+      {"namespace"},
+      {"tool_search"},
+      {"image_generation"},
+      {"programmatic_tool_calling"},
+      {"mcp", {}, true},
+      {"code_interpreter", {}, true},
+      {"file_search", {}, true},
+      {"computer", {}, true},
+      {"computer_use_preview", {}, true},
+  };
+  return kinds;
+}
+
+std::string ToolText(const json::Value& object, std::string_view name) {
+  const json::Value* value = object.Find(name);
+  return value != nullptr && value->is_string() ? value->as_string() : "";
+}
+
+const ToolKind* FindKind(const json::Value& tool) {
+  const auto found = std::ranges::find(ToolKinds(), ToolText(tool, "type"), &ToolKind::type);
+  return found == ToolKinds().end() ? nullptr : &*found;
+}
+
+bool IsFunction(const json::Value& tool) {
+  return ToolText(tool, "type") == "function";
+}
+
+// As vLLM, which tries the types of tools one after the other, names what a function lacks.
+void CheckTool(FieldReader& reader, const json::Value& tool, const std::string& place) {
+  if (!tool.is_object()) return reader.Add(place, "an object", tool);
+  const ToolKind* kind = FindKind(tool);
+  const std::string function = place + ".FunctionTool";
+  if (kind == nullptr || IsFunction(tool)) {
+    const json::Value* name = tool.Find("name");
+    if (name == nullptr) {
+      reader.AddMissing(function + ".name");
+    } else if (!name->is_string()) {
+      reader.Add(function + ".name", "a string", *name);
+    }
+  }
+  if (kind == nullptr) {
+    const json::Value* type = tool.Find("type");
+    if (type == nullptr) return reader.AddMissing(function + ".type");
+    return reader.Add(function + ".type", R"("function", "custom", "web_search", …)", *type);
+  }
+  if (!IsFunction(tool)) return;
+  const json::Value* parameters = tool.Find("parameters");
+  if (parameters != nullptr && !parameters->is_null() && !parameters->is_object())
+    reader.Add(function + ".parameters", "a JSON schema", *parameters);
+  const json::Value* description = tool.Find("description");
+  if (description != nullptr && !description->is_null() && !description->is_string())
+    reader.Add(function + ".description", "a string", *description);
+  const json::Value* strict = tool.Find("strict");
+  if (strict != nullptr && !strict->is_null() && !strict->is_bool())
+    reader.Add(function + ".strict", "true or false", *strict);
+}
+
+const json::Value::Array& ToolsOf(const json::Value* tools) {
+  static const json::Value::Array none;
+  return tools == nullptr || tools->is_null() ? none : tools->as_array();
+}
+
+}  // namespace
+
+void CheckResponseTools(FieldReader& reader) {
+  const json::Value::Array* tools = nullptr;
+  if (reader.Read("tools", tools, {.nullable = true})) {
+    for (size_t i = 0; i < tools->size(); ++i)
+      CheckTool(reader, (*tools)[i], fmt::format("tools.{}", i));
+  }
+  const json::Value* choice = reader.Raw("tool_choice");
+  if (choice == nullptr || (choice->is_object() && !ToolText(*choice, "type").empty())) return;
+  if (choice->is_string()) {
+    for (const char* known : {"none", "auto", "required"}) {
+      if (choice->as_string() == known) return;
+    }
+  }
+  reader.Add("tool_choice", R"("none", "auto", "required" or an object with a type)", *choice);
+}
+
+ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& config) {
+  const json::Value::Array& tools = ToolsOf(body.Find("tools"));
+  // vLLM takes them and never calls them.
+  if (config.dialect != ApiDialect::kVllm) {
+    for (size_t i = 0; i < tools.size(); ++i) {
+      const ToolKind* kind = FindKind(tools[i]);
+      if (!kind->needs_openai) continue;
+      return BadParameter(fmt::format("tools of type {} are not supported: only OpenAI's servers "
+                                      "run them; leave it out, or offer a function",
+                                      kind->type),
+                          fmt::format("tools.{}", i));
+    }
+  }
+  const json::Value* choice = body.Find("tool_choice");
+  if (choice == nullptr || choice->is_null()) return {};
+  if (choice->is_string()) {
+    if (choice->as_string() == "required" && tools.empty()) {
+      return BadParameter("Tool choice 'required' must be specified with 'tools' parameter.",
+                          "tool_choice");
+    }
+    return {};
+  }
+  if (!IsFunction(*choice)) {
+    return BadParameter(fmt::format("a choice of type {} is not supported; name a function",
+                                    Describe(*choice->Find("type"))),
+                        "tool_choice");
+  }
+  const std::string name = ToolText(*choice, "name");
+  for (const json::Value& tool : tools) {
+    if (IsFunction(tool) && !name.empty() && ToolText(tool, "name") == name) return {};
+  }
+  return BadParameter("Tool choice 'function' not found in 'tools' parameter.", "tool_choice");
+}
+
+json::Value ChatTools(const json::Value* tools) {
+  json::Value::Array functions;
+  for (const json::Value& tool : ToolsOf(tools)) {
+    if (!IsFunction(tool)) continue;
+    json::Value function{json::Value::Object{}};
+    for (const char* name : {"name", "description", "parameters", "strict"}) {
+      const json::Value* value = tool.Find(name);
+      if (value != nullptr && !value->is_null()) function.Set(name, *value);
+    }
+    functions.emplace_back(
+        json::Value::Object{{"type", "function"}, {"function", std::move(function)}});
+  }
+  return functions.empty() ? json::Value() : json::Value(std::move(functions));
+}
+
+ToolFields ReadResponseTools(FieldReader& reader, const json::Value& chat_tools) {
+  ToolFields fields;
+  reader.Read("parallel_tool_calls", fields.parallel, {.nullable = true});
+  if (chat_tools.is_null()) return fields;
+  const json::Value* choice = reader.Raw("tool_choice");
+  if (choice == nullptr || *choice == json::Value("auto")) {
+    fields.choice = ToolChoice::kAuto;
+  } else if (*choice == json::Value("required")) {
+    fields.choice = ToolChoice::kRequired;
+  } else if (choice->is_object()) {
+    fields.choice = ToolChoice::kNamed;
+    fields.name = ToolText(*choice, "name");
+  }
+  return fields;
+}
+
+json::Value ShownTools(const json::Value* tools) {
+  json::Value::Array shown;
+  for (const json::Value& tool : ToolsOf(tools)) {
+    const ToolKind* kind = FindKind(tool);
+    json::Value copy{json::Value::Object{}};
+    for (const std::string_view member : kind->members) {
+      const json::Value* value = tool.Find(member);
+      copy.as_object().emplace_back(member, value == nullptr ? json::Value() : *value);
+    }
+    shown.push_back(kind->members.empty() ? tool : std::move(copy));
+  }
+  return json::Value(std::move(shown));
+}
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+// The request of POST /v1/responses.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "server/api/chat_request.h"
+
+namespace sluice {
+
+struct ResponsesRequest {
+  // The chat that it is to the model; its messages are those of `instructions` and `items`, behind
+  // those of the previous response, and are added by who knows that.
+  ChatRequest chat;
+  std::string instructions;
+  json::Value::Array items;  // of the input, each with a type and an id
+  std::optional<std::string> previous_response_id;
+  bool store = true;
+  bool background = false;
+  // An object: the members that a response repeats, with what the request left out.
+  json::Value shown;
+};
+
+// Reads a parsed body. Errors: 400 for a field of the wrong type or value, and for a feature that
+// this server does not have.
+ApiResult<ResponsesRequest> ReadResponsesRequest(const json::Value& body,
+                                                 const ServerConfig& config);
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+// The output of a response as it grows, and the server-sent events that tell of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace sluice {
+
+// One item of a response's output.
+struct OutputItem {
+  enum class Kind { kMessage, kReasoning, kCall };
+  Kind kind = Kind::kMessage;
+  std::string id;
+  std::string call_id, name;  // of a call
+  std::string text;           // of a call its arguments
+  std::string logprobs;       // JSON of the elements of the list; empty: none are shown
+  bool shows_logprobs = false;
+};
+
+// `status`: "in_progress", "completed", or "" for null.
+void AppendOutputItem(std::string& out, const OutputItem& item, std::string_view status);
+
+// Writes the events in their order and numbers them. Thread safety: none.
+class ResponseEvents {
+ public:
+  // `send` gets every event as it goes over the wire, with its number.
+  using Send = std::function<void(int64_t number, std::string_view event)>;
+  explicit ResponseEvents(Send send) : send_(std::move(send)) {}
+
+  // "response.created" and its like; `response` is the JSON of the response.
+  void Response(std::string_view type, std::string_view response);
+  // The next item begins. REQUIRES: none is open.
+  void Open(const OutputItem& item);
+  // `text` is more of the open item; `logprobs` the elements of the list for it.
+  void Delta(const OutputItem& item, std::string_view text, std::string_view logprobs);
+  // The open item is complete.
+  void Close(const OutputItem& item);
+
+ private:
+  void Emit(std::string_view type, std::string body);
+  std::string Place(const OutputItem& item) const;
+
+  const Send send_;
+  int64_t number_ = 0;
+  int64_t output_index_ = 0;  // of the open item, else of the next
+};
+
+// Sends the events by which `response`, one that is over, could have been streamed.
+void ReplayResponse(const json::Value& response, ResponseEvents& events);
+
+// Of a response: the last event of its stream.
+inline constexpr std::string_view kResponseCompleted = "response.completed";
+inline constexpr std::string_view kResponseFailed = "response.failed";
+
+}  // namespace sluice
