@@ -92,10 +92,8 @@ void PrintMachine() {
   Line("L1d cache", FormatBytes(topology.l1_data_bytes));
   Line("L2 cache", FormatBytes(topology.l2_bytes));
   Line("L3 cache", FormatBytes(topology.l3_bytes));
-  Line("Memory",
-       fmt::format("{} free of {}{}", FormatBytes(memory.available_bytes),
-                   FormatBytes(memory.total_bytes),
-                   memory.limited_by.empty() ? "" : fmt::format(" ({})", memory.limited_by)));
+  Line("Memory", fmt::format("{} free of {}{}", FormatBytes(memory.available_bytes),
+                             FormatBytes(memory.total_bytes), LimitNote(memory)));
 }
 
 void PrintBuild(options::Dialect dialect) {

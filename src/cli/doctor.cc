@@ -93,10 +93,8 @@ std::string Text(const Findings& f) {
   text +=
       fmt::format("caches     L1 {}, L2 {} a core, L3 {}\n", FormatBytes(f.topology.l1_data_bytes),
                   FormatBytes(f.topology.l2_bytes), FormatBytes(f.topology.l3_bytes));
-  text += fmt::format(
-      "memory     {} free of {}{}\n", FormatBytes(f.memory.available_bytes),
-      FormatBytes(f.memory.total_bytes),
-      f.memory.limited_by.empty() ? "" : fmt::format(" that its {} allows", f.memory.limited_by));
+  text += fmt::format("memory     {} free of {}{}\n", FormatBytes(f.memory.available_bytes),
+                      FormatBytes(f.memory.total_bytes), LimitNote(f.memory));
   text += fmt::format("read       {:.1f} GB/s measured\n", f.limits.read_bytes_per_second / 1e9);
   text += fmt::format("arithmetic {}\n", Arithmetic(f.limits));
   text +=

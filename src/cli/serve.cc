@@ -97,20 +97,22 @@ Result<int> RunServe(const options::Settings& settings) {
   // While the model is loaded there are no requests to finish: the process may end at once.
   std::mutex mutex;
   bool loaded = false;
-  SignalWatcher watcher([&](int) {
+  const auto on_signal = [&](int) {
     const std::lock_guard lock(mutex);
     if (!loaded) {
       LOG_INFO("serve", "stopped while loading");
       EndAtOnce(0);
     }
-    EndWithin(std::chrono::duration<double>(engine_config.loop.drain_seconds) + kEndTime,
-              "a step or the device did not finish in time: the server ends without it");
     if (settings.dialect() != options::Dialect::kSluice)
       PrintErrorOrDrop("INFO:     Shutting down\n");
     LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
              engine_config.loop.drain_seconds);
     serving->server().BeginDrain();
-  });
+  };
+  const SignalWatcher watcher(
+      on_signal,
+      EndLimit{std::chrono::duration<double>(engine_config.loop.drain_seconds) + kEndTime,
+               "a step or the device did not finish in time: the server ends without it"});
   const auto load_start = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(serving->Load(engine_config, model, /*quiet=*/false));
   const double load_seconds =

@@ -6,15 +6,20 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <semaphore>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
 
 namespace sluice::cli {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 sigset_t SetOf(std::initializer_list<int> signals) {
   sigset_t set;
@@ -23,16 +28,26 @@ sigset_t SetOf(std::initializer_list<int> signals) {
   return set;
 }
 
+timespec TimeUntil(Clock::time_point deadline) {
+  const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+  return {.tv_sec = seconds.count(), .tv_nsec = std::chrono::nanoseconds(left - seconds).count()};
+}
+
 }  // namespace
 
 void EndAtOnce(int code, const std::string& last_words) {
   static std::binary_semaphore written(0);
-  std::thread([last_words] {
-    std::fputs(last_words.c_str(), stderr);
-    std::fflush(nullptr);
-    written.release();
-  }).detach();
-  static_cast<void>(written.try_acquire_for(std::chrono::seconds(2)));
+  try {
+    std::thread([last_words] {
+      std::fputs(last_words.c_str(), stderr);
+      std::fflush(nullptr);
+      written.release();
+    }).detach();
+    static_cast<void>(written.try_acquire_for(std::chrono::seconds(2)));
+  } catch (const std::system_error&) {
+    // No thread to wait for the output with: the process ends without it.
+  }
   std::_Exit(code);
 }
 
@@ -49,31 +64,43 @@ void IgnoreClosedPipes() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-SignalWatcher::SignalWatcher(std::function<void(int signal)> on_first)
-    : thread_([on_first = std::move(on_first)] {
-        const sigset_t set = SetOf(kWatched);
-        std::jthread first;
-        bool asked_to_end = false;
-        while (true) {
-          int signal = 0;
-          if (sigwait(&set, &signal) != 0) continue;
-          if (signal == SIGUSR1) return;
-          if (asked_to_end && signal != SIGHUP) EndAtOnce(128 + signal);
-          asked_to_end |= signal != SIGHUP;
-          if (!first.joinable()) first = std::jthread(on_first, signal);
-        }
-      }) {}
+SignalWatcher::SignalWatcher(std::function<void(int signal)> on_first,
+                             std::optional<EndLimit> limit)
+    : limit_(std::move(limit)),
+      first_thread_(
+          [on_first = std::move(on_first), signal = first_signal_.get_future()]() mutable {
+            if (const int number = signal.get(); number != 0) on_first(number);
+          }),
+      watching_thread_([this] { Watch(); }) {}
 
 SignalWatcher::~SignalWatcher() {
-  pthread_kill(thread_.native_handle(), SIGUSR1);
-  thread_.join();
+  pthread_kill(watching_thread_.native_handle(), SIGUSR1);
+  watching_thread_.join();
+  if (!any_signal_) first_signal_.set_value(0);
+  first_thread_.join();
 }
 
-void EndWithin(std::chrono::duration<double> time, std::string why) {
-  std::thread([time, why = std::move(why)] {
-    std::this_thread::sleep_for(time);
-    EndAtOnce(1, "error: " + why + "\n");
-  }).detach();
+void SignalWatcher::Watch() {
+  const sigset_t set = SetOf(kWatched);
+  bool asked_to_end = false;
+  std::optional<Clock::time_point> deadline;
+  while (true) {
+    int signal = 0;
+    if (deadline) {
+      const timespec left = TimeUntil(*deadline);
+      signal = sigtimedwait(&set, nullptr, &left);
+      if (signal < 0 && errno == EAGAIN) EndAtOnce(1, "error: " + limit_->why + "\n");
+    } else {
+      signal = sigwaitinfo(&set, nullptr);
+    }
+    if (signal < 0) continue;
+    if (signal == SIGUSR1) return;
+    if (asked_to_end && signal != SIGHUP) EndAtOnce(128 + signal);
+    asked_to_end |= signal != SIGHUP;
+    if (std::exchange(any_signal_, true)) continue;
+    if (limit_) deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit_->time);
+    first_signal_.set_value(signal);
+  }
 }
 
 EndOnInterrupt::EndOnInterrupt()

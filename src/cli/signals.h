@@ -4,7 +4,9 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <future>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -22,27 +24,39 @@ void IgnoreClosedPipes();
 // for long: a write to a full pipe that is not read never returns.
 [[noreturn]] void EndAtOnce(int code, const std::string& last_words = "");
 
-// A thread that handles SIGINT, SIGTERM and SIGHUP: the first one calls `on_first` on a thread of
-// its own; a second SIGINT or SIGTERM ends the process at once with 128 + its number, even while
-// `on_first` runs. A SIGHUP does not count for that: a closing terminal may send several, and who
-// manages the process sends SIGTERM beside it.
+// A limit for calls that may never return: a kernel that hangs on a GPU, a driver that does not
+// answer. `why` is for stderr.
+struct EndLimit {
+  std::chrono::duration<double> time;
+  std::string why;
+};
+
+// Handles SIGINT, SIGTERM and SIGHUP: the first one calls `on_first` on a thread of its own; a
+// second SIGINT or SIGTERM ends the process at once with 128 + its number, even while `on_first`
+// runs. A SIGHUP does not count for that: a closing terminal may send several, and who manages the
+// process sends SIGTERM beside it. A process that is still there `limit.time` after the first one
+// ends with 1.
+// Its threads exist before any signal: a system that refuses new ones must not cut a drain short.
 // REQUIRES: BlockSignals(kWatched) was called.
 inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM, SIGHUP,
                                                         SIGUSR1};  // the last one ends the thread
 class SignalWatcher {
  public:
-  explicit SignalWatcher(std::function<void(int signal)> on_first);
+  explicit SignalWatcher(std::function<void(int signal)> on_first,
+                         std::optional<EndLimit> limit = std::nullopt);
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;
 
  private:
-  std::thread thread_;
-};
+  void Watch();
 
-// Ends the process with 1 after `time`, with `why` on stderr, unless it has ended before. For
-// calls that may never return: a kernel that hangs on a GPU, a driver that does not answer.
-void EndWithin(std::chrono::duration<double> time, std::string why);
+  const std::optional<EndLimit> limit_;
+  std::promise<int> first_signal_;  // 0: there was none
+  bool any_signal_ = false;         // of the watching thread
+  std::thread first_thread_;        // calls on_first
+  std::thread watching_thread_;
+};
 
 // During its lifetime SIGINT ends the process at once with 130: for long operations that may be
 // interrupted at any time. REQUIRES: BlockSignals({SIGINT}) was called.

@@ -1,6 +1,7 @@
 #include "cli/signals.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,20 +16,51 @@ namespace {
 
 using std::chrono::duration;
 
-TEST(EndWithinDeathTest, EndsAProcessThatHangs) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto hang = [] {
-    EndWithin(duration<double>(0.05), "the device did not come to its end");
-    std::this_thread::sleep_for(std::chrono::hours(1));
-  };
-  EXPECT_EXIT(hang(), testing::ExitedWithCode(1), "error: the device did not come to its end");
+// Ends as the process of a program whose watcher has this limit, after its first signal.
+void HangAfterASignal(EndLimit limit) {
+  BlockSignals(kWatched);
+  const SignalWatcher watcher([](int) { std::this_thread::sleep_for(std::chrono::hours(1)); },
+                              std::move(limit));
+  kill(getpid(), SIGTERM);
+  std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-TEST(EndWithinDeathTest, LeavesAloneWhatEndsInTime) {
+TEST(SignalWatcherDeathTest, EndsAProcessThatHangs) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(HangAfterASignal({duration<double>(0.05), "the device did not come to its end"}),
+              testing::ExitedWithCode(1), "error: the device did not come to its end");
+}
+
+TEST(SignalWatcherDeathTest, LeavesAloneWhatEndsInTime) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
-    EndWithin(duration<double>(3600), "too late");
+    BlockSignals(kWatched);
+    std::promise<void> told;
+    {
+      const SignalWatcher watcher([&](int) { told.set_value(); },
+                                  EndLimit{duration<double>(3600), "too late"});
+      kill(getpid(), SIGTERM);
+      told.get_future().wait();
+    }
     std::exit(7);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(7), "^$");
+}
+
+TEST(SignalWatcherDeathTest, NeedsNoNewThreadForADrain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end = [] {
+    BlockSignals(kWatched);
+    std::promise<void> told;
+    {
+      const SignalWatcher watcher([&](int) { told.set_value(); },
+                                  EndLimit{duration<double>(3600), "too late"});
+      const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
+      ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
+      kill(getpid(), SIGTERM);
+      told.get_future().wait();
+    }
+    std::_Exit(7);
   };
   EXPECT_EXIT(end(), testing::ExitedWithCode(7), "^$");
 }
@@ -45,12 +77,11 @@ void FillStandardError() {
   ASSERT_EQ(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
 }
 
-TEST(EndWithinDeathTest, EndsAProcessWhoseLogNobodyReads) {
+TEST(SignalWatcherDeathTest, EndsAProcessWhoseLogNobodyReads) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto hang = [] {
     FillStandardError();
-    EndWithin(duration<double>(0), "nobody hears it");
-    std::this_thread::sleep_for(std::chrono::hours(1));
+    HangAfterASignal({duration<double>(0), "nobody hears it"});
   };
   EXPECT_EXIT(hang(), testing::ExitedWithCode(1), "");
 }

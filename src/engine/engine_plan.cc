@@ -342,10 +342,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
                 fmt::format("the weights take {} and the workspace {}, but only {} of memory is "
                             "free{}. Use a smaller model{}",
                             Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes),
-                            Bytes(plan.memory.available_bytes),
-                            plan.memory.limited_by.empty()
-                                ? ""
-                                : fmt::format(" (limited by its {})", plan.memory.limited_by),
+                            Bytes(plan.memory.available_bytes), LimitNote(plan.memory),
                             plan.workspace_bytes > plan.weight_bytes
                                 ? ", or lower max_num_batched_tokens and max_num_seqs"
                             : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
@@ -498,9 +495,7 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
            plan.on_device()
                ? fmt::format("of {} on {}", Bytes(plan.memory.total_bytes), plan.device_name)
                : fmt::format("of {} that this process may use{}", Bytes(plan.memory.total_bytes),
-                             plan.memory.limited_by.empty()
-                                 ? ""
-                                 : fmt::format(" ({})", plan.memory.limited_by))));
+                             LimitNote(plan.memory))));
   for (const std::string& note : plan.notes) lines.push_back(note);
   return lines;
 }

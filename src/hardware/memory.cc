@@ -6,6 +6,8 @@
 #include <sstream>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "hardware/cgroup.h"
 
 namespace sluice {
@@ -53,6 +55,10 @@ void LowerToLimit(MemoryLimits& limits, const std::filesystem::path& root, std::
 }
 
 }  // namespace
+
+std::string LimitNote(const MemoryLimits& limits) {
+  return limits.limited_by.empty() ? "" : fmt::format(" (limited by its {})", limits.limited_by);
+}
 
 MemoryLimits ReadMemoryLimits(const std::filesystem::path& root) {
   MemoryLimits limits;

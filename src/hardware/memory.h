@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace sluice {
@@ -15,6 +16,9 @@ struct MemoryLimits {
   // What total_bytes comes from: "control group", "RLIMIT_AS", "RLIMIT_DATA"; "" for the machine.
   std::string_view limited_by = {};
 };
+
+// " (limited by its control group)" and the like, to follow an amount; "" where nothing limits it.
+std::string LimitNote(const MemoryLimits& limits);
 
 // Reads /proc/meminfo, the control groups, and limits and sizes of this process below `root`.
 MemoryLimits ReadMemoryLimits(const std::filesystem::path& root = "/");

@@ -71,10 +71,9 @@ struct StepPlan {
 };
 
 // The policy, in this order:
-//   0. If a client has nothing that runs and its turn, but no place or no blocks were left for it
-//   in
-//      the step before, a sequence of the client with the most running ones gives way, unless it is
-//      the only one of its client.
+//   0. If it is the turn of a client of which nothing runs, and there was no place or no block for
+//      it in the step before, a sequence of the client with the most running ones is preempted,
+//      unless it is the only one of its client.
 //   1. Running sequences that decode get their token. Where a block is missing, the cheapest victim
 //      is preempted (of the client that has been given most; the worst priority first; then the
 //      fewest tokens to compute again), but never the sequence that comes first of all: so some

@@ -1,4 +1,4 @@
-// A sequence that goes round in circles.
+// Detects that a sequence repeats itself.
 #pragma once
 
 #include <cstdint>
