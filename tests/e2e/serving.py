@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -151,6 +152,35 @@ def serving(model, *flags, program="sluice", name="m", env=None, preexec_fn=None
             yield server
         finally:
             end(process)
+
+
+@contextlib.contextmanager
+def serving_unheard(model, *flags, output, env=None, cwd=None):
+    """A server under the name "m" whose log nobody reads: `output(words, **kw)` starts the process with its outputs as they shall be."""
+    def start():
+        port = free_port()
+        words = command("serve", model, "--host", "127.0.0.1", "--port", port, "--served-model-name", "m", *flags)
+        return Server(output(words, stdin=subprocess.DEVNULL, env=env, cwd=cwd), port, os.devnull)
+
+    def ready():
+        nonlocal server
+        if server.process.poll() == 6:  # another process has taken the port meanwhile
+            server = start()
+        assert server.process.poll() is None
+        with contextlib.suppress(OSError):
+            return server.get("/health")[0] == 200
+
+    server = start()
+    try:
+        wait_until(ready, "no answer")
+        yield server
+    finally:
+        end(server.process)
+
+
+def limit_files(soft, hard=None):
+    """For preexec_fn: the process may open so many files."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard or resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 def at_once(jobs):

@@ -15,14 +15,10 @@ from survival import Survival
 from serving import (
     ABACUS,
     DATA,
-    Server,
-    command,
-    end,
-    free_port,
+    limit_files,
     run,
     serving,
-    wait_until,
-    wait_until_ready,
+    serving_unheard,
 )
 
 LLAMA = DATA / "checkpoints" / "llama-bf16"
@@ -109,23 +105,13 @@ def test_c02_addresses():
 
 def test_c06_r04_a_bare_environment():
     """No home, no temporary folder, a log on a full disk, another working folder."""
-    port = free_port()
     with open("/dev/full", "w") as out:
-        process = subprocess.Popen(command("serve", ABACUS, "--host", "127.0.0.1", "--port", port, "--served-model-name", "m"),
-                                   stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={"TMPDIR": "/nowhere"}, cwd="/")
-    server = Server(process, port, "/dev/null")
+        def full(words, **kw):
+            return subprocess.Popen(words, stdout=out, stderr=out, **kw)
 
-    def ready():
-        assert process.poll() is None
-        with contextlib.suppress(OSError):
-            return server.get("/health")[0] == 200
-
-    try:
-        wait_until(ready, "no answer")
-        Survival(server).check()
-        assert server.stop() == 0
-    finally:
-        end(process)
+        with serving_unheard(ABACUS, output=full, env={"TMPDIR": "/nowhere"}, cwd="/") as server:
+            Survival(server).check()
+            assert server.stop() == 0
 
 
 def sockets_of(pid):
@@ -227,13 +213,7 @@ def test_a08_origins():
 
 def test_r01_more_connections_than_files():
     """Where files run out, connections wait; those that are open are served, and so is who comes when others have gone."""
-    with contextlib.ExitStack() as stack:
-        log = stack.enter_context(open(os.path.join(os.environ.get("TMPDIR", "/tmp"), "r01-%d.log" % os.getpid()), "w"))
-        process = subprocess.Popen(["bash", "-c", 'ulimit -n 256; exec "$@"', "-", *command("serve", ABACUS, "--host", "127.0.0.1", "--port", 0,
-                                    "--served-model-name", "m")], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        stack.callback(os.unlink, log.name)
-        stack.callback(end, process)
-        server = Server(process, wait_until_ready(process, log.name), log.name)
+    with serving(ABACUS, preexec_fn=lambda: limit_files(256, 256)) as server:
         survival = Survival(server)
         kept = raw_http.connect(server)
         assert raw_http.get(kept, "/health") == 200

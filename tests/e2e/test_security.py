@@ -12,12 +12,9 @@ import pytest
 from serving import (
     DATA,
     PATIENCE_S,
-    Server,
-    command,
-    end,
-    free_port,
     run,
     serving,
+    serving_unheard,
     wait_until,
 )
 
@@ -78,30 +75,22 @@ def test_all_but_health_can_be_protected():
 def test_f11_a_log_that_nobody_reads_holds_nothing_up():
     """Neither answers nor the end: SIGTERM's drain takes its time and no more."""
     reading, writing = os.pipe()
-    port = free_port()
-    process = subprocess.Popen(command("serve", LLAMA, "--host", "127.0.0.1", "--port", port, *COMMON, "--shutdown-timeout", 1),
-                               stdout=writing, stderr=writing, stdin=subprocess.DEVNULL)
-    os.close(writing)
-    server = Server(process, port, None)
 
-    def ready():
-        assert process.poll() is None
-        with contextlib.suppress(OSError):
-            return server.get("/health")[0] == 200
+    def unread(words, **kw):
+        return subprocess.Popen(words, stdout=writing, stderr=writing, **kw)
 
     try:
-        wait_until(ready, "no answer")
-        client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-        with contextlib.closing(client):
-            for _ in range(400):  # more than a pipe takes
-                client.request("GET", "/" + "n" * 400)
-                answer = client.getresponse()
-                assert answer.read() and answer.status == 404
-        process.terminate()
-        assert process.wait(45) == 0
+        with serving_unheard(LLAMA, *COMMON, "--shutdown-timeout", 1, output=unread) as server:
+            client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+            with contextlib.closing(client):
+                for _ in range(400):  # more than a pipe takes
+                    client.request("GET", "/" + "n" * 400)
+                    answer = client.getresponse()
+                    assert answer.read() and answer.status == 404
+            assert server.stop(timeout=45) == 0
     finally:
         os.close(reading)
-        end(process)
+        os.close(writing)
 
 
 @pytest.fixture

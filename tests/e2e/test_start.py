@@ -13,14 +13,11 @@ from serving import (
     ABACUS,
     DATA,
     PATIENCE_S,
-    Server,
-    command,
-    end,
-    free_port,
+    limit_files,
     run,
     serving,
+    serving_unheard,
     wait_until,
-    wait_until_ready,
 )
 
 LLAMA = DATA / "checkpoints" / "llama-bf16"
@@ -196,21 +193,15 @@ def test_health_while_loading_and_words_when_ready(tmp_path):
         assert server.stop(signal.SIGINT) == 0
 
 
-def test_r01_more_connections_than_the_shell_lets_files_be_open(tmp_path):
+def test_r01_more_connections_than_the_shell_lets_files_be_open():
     """The limit is raised as far as it may be."""
-    with open(tmp_path / "log", "w") as log:
-        process = subprocess.Popen(["bash", "-c", 'ulimit -Sn 64; exec "$@"', "-", *command("serve", LLAMA, "--host", "127.0.0.1", "--port", 0)],
-                                   stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    try:
-        server = Server(process, wait_until_ready(process, log.name), log.name)
+    with serving(LLAMA, preexec_fn=lambda: limit_files(64)) as server:
         with contextlib.ExitStack() as clients:
             for _ in range(100):
                 client = clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
                 client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert client.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
         assert "cannot accept" not in server.log()
-    finally:
-        end(process)
 
 
 def test_links():
@@ -219,33 +210,15 @@ def test_links():
             assert server.get("/v1/models")[0] == 200
 
 
-def test_f11_closed_output(tmp_path):
+def test_f11_closed_output():
     """Nobody reads the log: the server does not die of it."""
-    def start():
-        """A server, at a port that another process may have taken meanwhile."""
-        port = free_port()
-        return Server(subprocess.Popen(command("serve", LLAMA, "--host", "127.0.0.1", "--port", port), stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE), port, None)
+    def closed(words, **kw):
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw)
+        process.stderr.readline()
+        process.stderr.close()
+        process.stdout.close()
+        return process
 
-    def ready():
-        nonlocal server
-        if server.process.poll() == 6:
-            server = start()
-            close_log(server)
-        assert server.process.poll() is None
-        with contextlib.suppress(OSError):
-            return server.get("/health")[0] == 200
-
-    def close_log(server):
-        server.process.stderr.readline()
-        server.process.stderr.close()
-        server.process.stdout.close()
-
-    server = start()
-    try:
-        close_log(server)
-        wait_until(ready, "no answer")
-        assert server.complete("Tom", model=None, max_tokens=2)["text"] is not None
+    with serving_unheard(LLAMA, output=closed) as server:
+        assert server.complete("Tom", max_tokens=2)["text"] is not None
         assert server.stop() == 0
-    finally:
-        end(server.process)
