@@ -63,6 +63,16 @@ class Client:
         text = "".join(self.seeds.choice("abcde 12345\n\u00e9\u4e2d") for _ in range(self.seeds.randint(1, 200)))
         self.expect((200, 503), "/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": text}], "max_tokens": 20})
 
+    def schema(self):
+        fields = {"name%d" % i: {"type": self.seeds.choice(["string", "integer", "boolean"])} for i in range(self.seeds.randint(1, 6))}
+        schema = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+        status, text = self.expect((200, 503), "/v1/chat/completions", {
+            "model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 80, "temperature": 1,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}})
+        if status == 200:
+            choice = json.loads(text)["choices"][0]
+            assert choice["finish_reason"] == "length" or set(json.loads(choice["message"]["content"])) == set(fields), text[:300]
+
     def leave(self):
         with raw_http.connect(self.server) as client:
             client.sendall(raw_http.post("/v1/completions", self.body(stream=True, ignore_eos=True)))
@@ -88,7 +98,7 @@ class Client:
         assert self.server.get("/metrics")[0] == 200
 
     def run(self, end, failures):
-        works = [self.whole] * 4 + [self.stream] * 4 + [self.chat] * 2 + [self.leave] * 4 + [self.large, self.bad, self.wrong, self.scrape]
+        works = [self.whole] * 4 + [self.stream] * 4 + [self.chat] * 2 + [self.schema] * 2 + [self.leave] * 4 + [self.large, self.bad, self.wrong, self.scrape]
         while time.monotonic() < end and not failures:
             work = self.seeds.choice(works)
             try:
