@@ -80,7 +80,7 @@ void PrintSystem() {
 }
 
 void PrintMachine() {
-  const CpuFeatures cpu = DetectCpuFeatures();
+  const CpuFeatures& cpu = DetectCpuFeatures();
   const Topology topology = DetectTopology();
   const MemoryLimits memory = ReadMemoryLimits();
   Heading("CPU Info");

@@ -44,10 +44,10 @@ void EndAtOnce(int code, const std::string& last_words) {
       std::fflush(nullptr);
       written.release();
     }).detach();
-    static_cast<void>(written.try_acquire_for(std::chrono::seconds(2)));
   } catch (const std::system_error&) {
-    // No thread to wait for the output with: the process ends without it.
+    std::_Exit(code);  // without a thread to write, nothing is written
   }
+  static_cast<void>(written.try_acquire_for(std::chrono::seconds(2)));
   std::_Exit(code);
 }
 
