@@ -41,7 +41,7 @@ LARGE = {
 @pytest.mark.parametrize("mebibytes", [250, 400])
 def test_r02_a_limit_of_address_space_holds_for_requests(mebibytes):
     with serving(ABACUS, "--max-model-len", 1024, "--num-gpu-blocks-override", 256, preexec_fn=limit_to(mebibytes)) as server:
-        plan = re.search(r"free +([\d.]+) (\w+)  of ([\d.]+) MiB that this process may use \(RLIMIT_AS\)", server.log())
+        plan = re.search(r"free +([\d.]+) (\w+)  of ([\d.]+) MiB that this process may use \(limited by its RLIMIT_AS\)", server.log())
         assert plan and float(plan[3]) == mebibytes, server.log()
         for _ in range(2):
             for path, text in LARGE.values():
