@@ -70,8 +70,15 @@ SignalWatcher::SignalWatcher(std::function<void(int signal)> on_first,
       first_thread_(
           [on_first = std::move(on_first), signal = first_signal_.get_future()]() mutable {
             if (const int number = signal.get(); number != 0) on_first(number);
-          }),
-      watching_thread_([this] { Watch(); }) {}
+          }) {
+  try {
+    watching_thread_ = std::thread([this] { Watch(); });
+  } catch (const std::system_error&) {
+    first_signal_.set_value(0);
+    first_thread_.join();
+    throw;
+  }
+}
 
 SignalWatcher::~SignalWatcher() {
   pthread_kill(watching_thread_.native_handle(), SIGUSR1);

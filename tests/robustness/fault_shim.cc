@@ -1,12 +1,13 @@
 // Loaded in front of the C library (LD_PRELOAD), it lets calls fail: of the function FAULT_CALL
-// ("new": an allocation of C++) the call number FAULT_NTH (from 1), or from FAULT_SEED a share
-// FAULT_PER_MILLE of all, with the error FAULT_ERRNO; FAULT_SHORT=1: reads and writes of several
-// bytes move one byte instead. Only while the first byte of the file FAULT_SWITCH, if one is named,
-// is not '0'; what was counted so far is kept in its eight bytes from 8 on. FAULT_CLOCK: seconds by
-// which the wall clock jumps back and forth.
+// ("new": an allocation by the program) the call number FAULT_NTH (from 1), or from FAULT_SEED a
+// share FAULT_PER_MILLE of all, with the error FAULT_ERRNO; FAULT_SHORT=1: reads and writes of
+// several bytes move one byte instead. Only while the first byte of the file FAULT_SWITCH, if one
+// is named, is not '0'; what was counted so far is kept in its eight bytes from 8 on. FAULT_CLOCK:
+// seconds by which the wall clock jumps back and forth.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -21,7 +22,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <new>
+
+extern "C" void* __libc_malloc(size_t size);
 
 namespace {
 
@@ -33,6 +35,8 @@ struct State {
   long clock_seconds = 0;
   volatile char* shared = nullptr;
   std::atomic<uint64_t> count{0};
+  const char* program_begin = nullptr;
+  const char* program_end = nullptr;
   bool ready = false;
 };
 
@@ -43,7 +47,19 @@ uint64_t Number(const char* name) {
   return text == nullptr ? 0 : strtoull(text, nullptr, 10);
 }
 
+// The first object is the program.
+int FindProgram(dl_phdr_info* info, size_t, void*) {
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& part = info->dlpi_phdr[i];
+    if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
+    state.program_begin = reinterpret_cast<const char*>(info->dlpi_addr + part.p_vaddr);
+    state.program_end = state.program_begin + part.p_memsz;
+  }
+  return 1;
+}
+
 __attribute__((constructor)) void Prepare() {
+  dl_iterate_phdr(FindProgram, nullptr);
   if (const char* call = getenv("FAULT_CALL")) state.call = call;
   state.nth = Number("FAULT_NTH");
   state.seed = Number("FAULT_SEED");
@@ -58,6 +74,12 @@ __attribute__((constructor)) void Prepare() {
     if (place != MAP_FAILED) state.shared = static_cast<char*>(place);
   }
   state.ready = true;
+}
+
+// Whether the code there is the program's and not a library's.
+bool IsOfTheProgram(const void* code) {
+  const char* place = static_cast<const char*>(code);
+  return state.ready && place >= state.program_begin && place < state.program_end;
 }
 
 // Whether this call is one that fails.
@@ -171,19 +193,14 @@ int clock_gettime(clockid_t clock, timespec* out) noexcept {
   return result;
 }
 
+// The program's own allocations, which are those of C++: libraries in C that do not look at what
+// malloc gives end the process, and nothing here helps.
+void* malloc(size_t size) noexcept {
+  if (IsOfTheProgram(__builtin_return_address(0)) && Fails("new")) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return __libc_malloc(size);
+}
+
 }  // extern "C"
-
-// C++'s allocations, not C's: libraries in C that do not look at what malloc gives end the process,
-// and nothing here helps.
-void* operator new(size_t size) {
-  void* memory = Fails("new") ? nullptr : malloc(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-void operator delete(void* memory) noexcept {
-  free(memory);
-}
-void operator delete(void* memory, size_t) noexcept {
-  free(memory);
-}

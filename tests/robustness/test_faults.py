@@ -92,7 +92,7 @@ def test_f01_allocations_fail_while_a_model_is_read(fault_shim, tmp_path):
     first = switch.count()
     assert ends(2**62, "inspect", ABACUS)[0] == 0
     calls = switch.count()
-    assert 0 < first < calls, "the shim is not in front of the C++ library"
+    assert 0 < first < calls, "the shim is not in front of the C library"
     codes = set()
     for nth in sorted(random.Random(1).sample(range(first, calls), 100)):
         code, said = ends(nth, "inspect", ABACUS)
