@@ -94,7 +94,8 @@ Vocabulary VocabularyOf(const ModelContext& context) {
 // The parsers that are configured; where one is not, the log says which the chat template asks for.
 Status ResolveParsers(const ServerConfig& config, ModelContext& context) {
   const ChatTemplate* chat_template = context.templates.Select(/*has_tools=*/true);
-  const std::string_view source = chat_template == nullptr ? "" : chat_template->source();
+  const std::string_view source =
+      chat_template == nullptr ? std::string_view() : chat_template->source();
   const ToolParser* tools = SuggestToolParser(source);
   if (config.tool_call_parser == "auto") {
     if (tools == nullptr) {
