@@ -124,8 +124,9 @@ class FakeModel final : public Model {
 
  private:
   int32_t& Slot(const kernels::AttentionSlice& slice, int32_t position) {
-    return slots_[static_cast<size_t>(slice.block_table[position / block_size_] * block_size_ +
-                                      position % block_size_)];
+    const int32_t slot =
+        slice.block_table[position / block_size_] * block_size_ + position % block_size_;
+    return slots_[static_cast<size_t>(slot)];
   }
 
   // Does what a device does, and leaves no logits.
@@ -284,7 +285,7 @@ struct FakeEngine {
     LoopLimits loop = {};
   };
 
-  explicit FakeEngine(Options options) {
+  explicit FakeEngine(const Options& options) {
     EngineLoop::Parts parts;
     if (options.has_device) {
       auto emulated = std::make_unique<EmulatedDevice>();
