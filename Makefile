@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-cuda dist demo test test-fast test-deploy test-dist test-clients test-robustness test-soak fuzz lint format bench bench-recipe clean docs
+.PHONY: build build-cuda dist wheel deb demo test test-fast test-deploy test-dist test-clients test-web test-robustness test-soak fuzz lint format bench bench-recipe clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -37,6 +37,14 @@ dist: $(if $(filter cuda,$(DIST_PRESET)),build-cuda,build)
 	@tools/install_packages.sh dist
 	@tools/dist.sh $(DIST_PRESET)
 
+# The same as a wheel, with a second one that brings the names of other programs; in build/dist.
+wheel: dist
+	@tools/wheel.py
+
+# The same as a package for Debian 12, whose libraries are the system's; in build/dist.
+deb: dist
+	@tools/deb.sh
+
 demo: build
 	@tools/install_packages.sh demo
 	@tools/demo.sh
@@ -55,13 +63,21 @@ test-fast:
 test-deploy:
 	@python3 tests/deploy/test_dockerfile.py
 
-# Runs what `make dist` made where there is nothing but glibc; needs root.
-test-dist: dist
+# Runs what `make dist` made where there is nothing but glibc, and takes all packages to a first answer in Debian roots that have
+# no compiler; needs root and a Debian mirror.
+test-dist: dist wheel deb
+	@tools/install_packages.sh test-dist
 	@python3 tests/deploy/test_dist.py build/dist
+	@python3 tests/deploy/test_packages.py build/dist
 
 # Real client programs against the server, each in a virtual environment of its own; slow at its first run, needs the network.
 test-clients: $(if $(SLUICE_BIN),,build)
 	@python3 tests/clients/run_clients.py
+
+# The page at / and /docs in headless Chromium.
+test-web:
+	@tools/install_packages.sh build test web
+	@python3 tests/run.py web
 
 # The tests of the cases in docs/security.md, in at most 20 minutes: load, slow peers, full disks, clocks, limits, signals, damaged
 # files. Keeps the results and writes the page's tables.

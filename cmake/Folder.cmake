@@ -5,18 +5,18 @@
 # sluice_NAME; `*_test.cc` make the program NAME_test, run by ctest under the folder's name; `*_benchmark.cc` make
 # NAME_benchmark (not built by default); with SLUICE_FUZZ, each `X_fuzz.cc` makes X_fuzz. CUDA_SOURCES are sources that
 # need CUDA's headers: without SLUICE_CUDA they are left out. Those and the sources under CUDA_AWARE, and no others, see the
-# macro SLUICE_CUDA. Sources in the sub-folders APART are left to the caller.
+# macro SLUICE_CUDA. Sources of the library in the sub-folders APART are left to the caller.
 #
 # The library's sources are compiled thirty at a time (SLUICE_UNITY), since most of the compiler's time goes into headers
 # that all of them include. So names in anonymous namespaces are unique within a folder.
 function(sluice_folder name)
   cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;CUDA_SOURCES;CUDA_AWARE;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
+  set(tests ${sources})
+  set(benchmarks ${sources})
   foreach(subfolder ${ARG_APART})
     list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${subfolder}/")
   endforeach()
-  set(tests ${sources})
-  set(benchmarks ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER benchmarks INCLUDE REGEX "_benchmark\\.cc$")
   set(fuzzers ${sources})
@@ -41,9 +41,9 @@ function(sluice_folder name)
     # These are replaced object by object where a CUDA build is linked over a plain one (src/cli).
     set_source_files_properties(${ARG_CUDA_SOURCES} ${ARG_CUDA_AWARE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     # The less a folder computes, the less is its code worth of the compiler's time.
-    if(name MATCHES "^(cli|eval|hub|options|planner|recipe)$")
+    if(name MATCHES "^(chat|checkpoint|cli|eval|hub|options|planner|recipe|selftest)$")
       target_compile_options(${library} PRIVATE $<$<CONFIG:Release>:-O1>)
-    elseif(NOT name MATCHES "^(kernels|models|sampler|tensor|tokenizer)$")
+    elseif(NOT name MATCHES "^(kernels|sampler|tensor|tokenizer)$")
       target_compile_options(${library} PRIVATE $<$<CONFIG:Release>:-O2>)
     endif()
     if(SLUICE_CUDA AND (ARG_CUDA_SOURCES OR ARG_CUDA_AWARE))

@@ -24,7 +24,7 @@ echo "== experts, one stream, decode"
 
 # The same Llama in narrow formats: one stream against the read bandwidth at the formats' own bytes, prefill against
 # the BF16 prefill above.
-for format in fp8 nvfp4 mxfp4; do
+for format in fp8 nvfp4 mxfp4 int4; do
   for run in "one stream, decode|--input-len 16 --output-len 33" "512-token prefill|--input-len 512 --output-len 1"; do
     echo
     echo "== $format, ${run%%|*}"

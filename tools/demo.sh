@@ -2,11 +2,12 @@
 # Starts the bundled model, asks it the way a user would, prints the answers, stops it.
 set -eu
 cd "$(dirname "$0")/.."
-bin=build/release/bin/sluice
+bin="${SLUICE_BIN:-build/release/bin}/sluice"
 log="$(mktemp "${TMPDIR:-/tmp}/sluice-demo.XXXXXX")"
 
 echo "starting sluice serve models/abacus on a free port (log: $log)"
-"$bin" serve models/abacus --host 127.0.0.1 --port "${PORT:-0}" --served-model-name abacus >"$log" 2>&1 &
+"$bin" serve models/abacus --host 127.0.0.1 --port "${PORT:-0}" --served-model-name abacus \
+  --enable-auto-tool-choice --tool-call-parser hermes >"$log" 2>&1 &
 server=$!
 trap 'kill "$server" 2>/dev/null || true' EXIT INT TERM
 
@@ -27,15 +28,29 @@ fi
 url="$(sed -n 's|.* at \(http://127.0.0.1:[0-9]*\), ready.*|\1|p' "$log")"
 echo "ready at $url"
 
+question="Tom has 13 apples. He buys 24 more and then gives 8 to Anna. How many apples does he have left?"
+echo
+echo "a chat, streamed: $question"
+"$bin" chat --url "$url" --temperature 0 --max-tokens 256 --quick "$question"
+
 echo
 echo "a completion:"
 curl -fsS "$url/v1/completions" -H "Content-Type: application/json" \
   -d '{ "model": "abacus", "prompt": "San Francisco is a", "max_tokens": 20, "temperature": 0 }'
 echo
+
 echo
-question="Tom has 13 apples. He buys 24 more and then gives 8 to Anna. How many apples does he have left?"
-echo "a chat, streamed: $question"
-"$bin" chat --url "$url" --temperature 0 --max-tokens 256 --quick "$question"
+echo "the same question with a tool, models/abacus/calculator.json, which the model calls:"
+"$bin" chat --url "$url" --temperature 0 --max-tokens 256 --tools models/abacus/calculator.json --quick "$question"
+
+echo
+echo "and its answer in a JSON schema:"
+curl -fsS "$url/v1/chat/completions" -H "Content-Type: application/json" -d '{ "model": "abacus", "max_tokens": 256, "temperature": 0,
+  "messages": [{ "role": "user", "content": "'"$question"' Answer in JSON." }],
+  "response_format": { "type": "json_schema", "json_schema": { "name": "answer", "schema": { "type": "object",
+    "properties": { "steps": { "type": "array", "items": { "type": "string" } }, "answer": { "type": "integer" } },
+    "required": ["steps", "answer"], "additionalProperties": false } } } }'
+echo
 
 echo
 kill -TERM "$server"

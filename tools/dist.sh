@@ -1,8 +1,10 @@
 #!/bin/sh
 # Makes build/dist/NAME and NAME.tar.xz: the program of a build, the libraries it needs beside glibc, the bundled model,
-# licences, documents. The folder can be put anywhere on an x86-64 Linux with glibc 2.36 or later.
+# licences, documents, completions, the manual page. The folder can be put anywhere on an x86-64 Linux with glibc 2.36 or
+# later. The same build of the same commit packed again gives the same bytes; SHA256SUMS beside the archive names them.
 # Usage: tools/dist.sh [release|cuda]
 set -eu
+umask 022
 cd "$(dirname "$0")/.."
 preset="${1:-release}"
 build="build/$preset"
@@ -17,6 +19,11 @@ fail() {
 }
 [ -x "$build/bin/sluice" ] || fail "$build/bin/sluice is not there: expected a finished build; run make dist DIST_PRESET=$preset"
 
+# The program tells the commit of the last configuration; that has to be this one.
+cmake --preset "$preset" --log-level=WARNING >/dev/null
+# The second is the program that looks for its libraries in ../lib, and nowhere else first.
+cmake --build "$build" --target sluice sluice_portable >/dev/null
+
 version="$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")"
 name="sluice-$version-linux-$(uname -m)"
 [ "$preset" = release ] || name="$name-$preset"
@@ -24,8 +31,6 @@ folder="build/dist/$name"
 rm -rf "$folder" "$folder.tar.xz"
 mkdir -p "$folder/lib" "$folder/licenses"
 cmake --install "$build" --prefix "$PWD/$folder" >/dev/null
-# The program that looks for its libraries in ../lib, and nowhere else first.
-cmake --build "$build" --target sluice_portable >/dev/null
 strip -o "$folder/bin/sluice" "$build/bin/sluice_portable"
 cp -R models "$folder/models"
 cp -R docs "$folder/docs"
@@ -34,9 +39,23 @@ mkdir -p "$folder/tools" "$folder/benchmarks"
 cp tools/gpu_report.sh tools/gpu_report.py "$folder/tools/"
 cp -R benchmarks/llama-3.3-70b-fp8-shape "$folder/benchmarks/"
 cp README.md LICENSE CHANGELOG.md "$folder/"
+mkdir -p "$folder/share/bash-completion/completions" "$folder/share/zsh/site-functions" \
+  "$folder/share/fish/vendor_completions.d" "$folder/share/man/man1"
+"$build/bin/sluice" completion bash >"$folder/share/bash-completion/completions/sluice"
+"$build/bin/sluice" completion zsh >"$folder/share/zsh/site-functions/_sluice"
+"$build/bin/sluice" completion fish >"$folder/share/fish/vendor_completions.d/sluice.fish"
+"$build/bin/sluice" help --man >"$folder/share/man/man1/sluice.1"
 
 # Libraries, under the names by which they are looked for, and their packages' licences. Headers that are compiled in
-# have licences too.
+# have licences too. THIRD_PARTY.txt lists all of it.
+third_party="$folder/licenses/THIRD_PARTY.txt"
+cat >"$third_party" <<END
+What sluice $version is made of beside its own source: the version, and in this folder the text of the licence. Packages are
+those of Debian 12, whose texts tell copyright holders; a text that refers to /usr/share/common-licenses means the files
+*.license here.
+
+Shared libraries, in ../lib:
+END
 needed="$(ldd "$build/bin/sluice" | awk '$2 == "=>" {print $1 "=" $3}')"
 packages=""
 for item in $needed; do
@@ -50,9 +69,24 @@ for item in $needed; do
   owner="$(dpkg-query --search "$real" 2>/dev/null || dpkg-query --search "${real#/usr}" 2>/dev/null)" || fail "$real is of no Debian package"
   packages="$packages ${owner%%:*}"
 done
-for package in $packages libboost1.81-dev libexpected-dev; do
-  cp -L "/usr/share/doc/$package/copyright" "$folder/licenses/$package.txt"
-done
+# Appends what is known of packages, and copies their texts.
+list_packages() {
+  for package in $(printf '%s\n' "$@" | sort -u); do
+    cp -L "/usr/share/doc/$package/copyright" "$folder/licenses/$package.txt"
+    printf '  %-28s %-24s %s\n' "$package" "$(dpkg-query -W -f '${Version}' "$package")" "$package.txt" >>"$third_party"
+  done
+}
+list_packages $packages
+printf '\nCompiled into the program:\n' >>"$third_party"
+list_packages libboost1.81-dev libexpected-dev
+xgrammar="$(sed -n 's/^SLUICE_XGRAMMAR_SOURCE:PATH=//p' "$build/CMakeCache.txt")"
+cp "$xgrammar/3rdparty/dlpack/LICENSE" "$folder/licenses/dlpack.txt"
+# Its licence is the comment at its beginning.
+sed '/\*\//q' "$xgrammar/3rdparty/picojson/picojson.h" >"$folder/licenses/picojson.txt"
+grep -q 'Redistribution and use' "$folder/licenses/picojson.txt" || fail "$xgrammar/3rdparty/picojson/picojson.h does not begin with its licence"
+xgrammar_version="${xgrammar##*-}"
+printf '  %-28s %-24s %s\n' xgrammar "$xgrammar_version" "xgrammar.txt, xgrammar-notice.txt" \
+  "dlpack, picojson" "as in xgrammar" "dlpack.txt, picojson.txt" >>"$third_party"
 # Packages without a text of their own refer to Debian's copies.
 for license in $(cat "$folder"/licenses/*.txt | grep -o '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' | sort -u); do
   cp -L "$license" "$folder/licenses/$(basename "$license").license"
@@ -76,9 +110,12 @@ done
 [ "$(objdump -p "$folder/bin/sluice" | awk '$1 ~ /^R(UN)?PATH$/ {print $1 "=" $2}')" = 'RPATH=$ORIGIN/../lib' ] ||
   fail "$folder/bin/sluice does not look for its libraries in ../lib"
 
-when="$(git log -1 --format=%ct 2>/dev/null || date +%s)"
-tar --create --directory build/dist --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$when" "$name" | xz -T0 >"$folder.tar.xz"
+when="$(tools/source_date.sh)"
+# A number of threads that no machine changes: one thread compresses to other bytes than several.
+tar --create --directory build/dist --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$when" \
+  "$name" | xz --threads=2 >"$folder.tar.xz"
 bytes="$(stat -c %s "$folder.tar.xz")"
 [ "$bytes" -le "$most_bytes" ] || fail "$folder.tar.xz has $bytes bytes: expected $most_bytes at most"
 env -i "$folder/bin/sluice" version >/dev/null || fail "$folder/bin/sluice does not start"
+tools/checksums.sh
 echo "$folder.tar.xz: $bytes bytes; unpacked $(du -sm "$folder" | cut -f1) MiB"

@@ -49,13 +49,24 @@ def safetensors():
             ] + files("checkpoints/*/*.index.json")
 
 
+def hub_answers():
+    sha = "0123456789abcdef0123456789abcdef01234567"
+    info = {"id": "a/b", "sha": sha, "siblings": [{"rfilename": name} for name in ("config.json", "model-00001-of-00002.safetensors", "../x")]}
+    return [json.dumps(answer).encode() for answer in (info, [{"id": "a/b"}], {"weight_map": {"a": "model.safetensors"}})] + [
+        b"https://huggingface.co/a/b/tree/refs%2Fpr%2F1?x#y", b'"%s"12' % sha.encode()]
+
+
 def client_requests():
     return [json.loads(line) for line in (DATA / "clients/requests.jsonl").read_text().splitlines()]
 
 
 def bodies():
     messages = [json.loads(line) for line in (DATA / "agents/messages.jsonl").read_text().splitlines()]
-    texts = [request["body"] for request in client_requests() + messages if request.get("body")]
+    responses = [{"body": {"model": "m", "input": [{"role": "user", "content": "a"}, {"type": "function_call", "call_id": "c", "namespace": "n", "name": "f",
+                           "arguments": "{}"}, {"type": "function_call_output", "call_id": "c", "output": "1"}, {"type": "web_search_call"}],
+                           "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f", "parameters": {}}]}],
+                           "text": {"format": {"type": "json_schema", "name": "s", "schema": {}}}, "reasoning": {"effort": "low"}}}]
+    texts = [request["body"] for request in client_requests() + messages + responses if request.get("body")]
     return [(text if isinstance(text, str) else json.dumps(text)).encode() for text in texts]
 
 
@@ -140,6 +151,7 @@ SEEDS = {
     "tactic_cache_fuzz": tactic_files,
     "parsers_fuzz": model_texts,
     "json_schema_fuzz": json_schemas,
+    "model_info_fuzz": hub_answers,
 }
 
 

@@ -1,6 +1,7 @@
-// Lower case of the letters of ASCII; other bytes stay as they are, whatever the locale.
+// Letters and blanks of ASCII, whatever the locale; other bytes stay as they are.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,18 @@ inline std::string AsciiLower(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = AsciiLower(c);
   return lower;
+}
+
+// White space of JSON.
+inline bool IsAsciiBlank(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+// Without the characters of `blanks` at both ends: a part of `text`.
+inline std::string_view AsciiTrim(std::string_view text, std::string_view blanks = " \t\r\n") {
+  const size_t first = text.find_first_not_of(blanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
 }  // namespace sluice

@@ -305,13 +305,6 @@ Result<Value> Convert(od::parser& parser, od::value source, const ParseLimits& l
   }
 }
 
-// " (line 3)", or in texts of one line " (byte 17)".
-std::string PlaceOf(std::string_view text, size_t offset) {
-  if (text.find('\n') == std::string_view::npos) return " (byte " + std::to_string(offset) + ")";
-  const auto before = text.substr(0, offset);
-  return " (line " + std::to_string(1 + std::count(before.begin(), before.end(), '\n')) + ")";
-}
-
 }  // namespace
 
 Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size_t& fault) {
@@ -350,7 +343,6 @@ Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size
     // Where the text ends too early there is no location left.
     fault = document.current_location().get(location) ? text.size()
                                                       : static_cast<size_t>(location - text.data());
-    error.message += PlaceOf(text, fault);
     return tl::unexpected<Error>(std::move(error));
   }
   const char* rest = nullptr;
@@ -368,9 +360,25 @@ Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, s
   return ParsePadded(padded, limits, fault);
 }
 
+TextPlace PlaceOf(std::string_view text, size_t offset) {
+  const std::string_view before = text.substr(0, offset);
+  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  const auto starts_character = [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  };
+  return {.line = 1 + std::count(before.begin(), before.end(), '\n'),
+          .column = 1 + std::count_if(before.begin() + static_cast<std::ptrdiff_t>(line_start),
+                                      before.end(), starts_character)};
+}
+
 Result<Value> Parse(std::string_view text, const ParseLimits& limits) {
-  size_t ignored;
-  return ParseWithPlace(text, limits, ignored);
+  size_t fault = std::string_view::npos;
+  Result<Value> value = ParseWithPlace(text, limits, fault);
+  if (value || fault == std::string_view::npos) return value;
+  Error error = std::move(value).error();
+  const auto [line, column] = PlaceOf(text, fault);
+  error.message += " (line " + std::to_string(line) + ", column " + std::to_string(column) + ")";
+  return tl::unexpected<Error>(std::move(error));
 }
 
 void AppendString(std::string& out, std::string_view text) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/json_place.h"
+
 namespace sluice::json {
 
 Status ForEachLine(std::string_view text, std::string_view file, const ParseLimits& limits,
@@ -11,10 +13,13 @@ Status ForEachLine(std::string_view text, std::string_view file, const ParseLimi
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    Result<Value> value = Parse(line, limits);
+    size_t fault = std::string_view::npos;
+    Result<Value> value = ParseWithPlace(line, limits, fault);
     Status status = value ? take(*std::move(value), number)
                           : Status(tl::unexpected<Error>(std::move(value).error()));
     if (!status) {
+      if (fault != std::string_view::npos)
+        status.error().message += " (column " + std::to_string(PlaceOf(line, fault).column) + ")";
       return tl::unexpected<Error>(
           std::move(status).error().In(std::string(file) + ":" + std::to_string(number)));
     }

@@ -2,18 +2,27 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "base/json.h"
 
 namespace sluice::json {
 
-// As Parse. After an error `fault` is the offset of the first byte at fault (the length of the text
-// where it ends too early), or npos where that is not known.
+// As Parse, whose message it gives without the place. After an error `fault` is the offset of the
+// first byte at fault (the length of the text where it ends too early), or npos where that is not
+// known.
 Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, size_t& fault);
 
 // The same without a copy of the text. REQUIRES: kTextPadding bytes behind it may be read.
 inline constexpr size_t kTextPadding = 64;
 Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size_t& fault);
+
+// Where the byte at `offset` stands, counted from 1; columns are characters.
+struct TextPlace {
+  int64_t line;
+  int64_t column;
+};
+TextPlace PlaceOf(std::string_view text, size_t offset);
 
 }  // namespace sluice::json

@@ -81,14 +81,19 @@ TEST(Json, RefusesMalformedText) {
   }
 }
 
-TEST(Json, NamesTheLineOfWhatIsWrong) {
-  const auto message = [](const char* text) { return Parse(text).error().message; };
-  EXPECT_NE(message("{\n \"a\": 1,\n \"b\": NaN\n}").find("(line 3)"), std::string::npos)
-      << message("{\n \"a\": 1,\n \"b\": NaN\n}");
-  EXPECT_NE(message("{\n \"a\": 1\n \"b\": 2\n}").find("(line 3)"), std::string::npos)
-      << message("{\n \"a\": 1\n \"b\": 2\n}");
-  EXPECT_NE(message("[\n1,\n\n01]").find("(line 4)"), std::string::npos);
-  EXPECT_EQ(message("{\"a\": NaN}").find("line"), std::string::npos);
+TEST(Json, NamesLineAndColumnOfWhatIsWrong) {
+  const auto expect = [](const char* text, const char* place) {
+    const std::string message = Parse(text).error().message;
+    EXPECT_TRUE(message.ends_with(std::string(" (") + place + ")")) << message;
+  };
+  expect("{\n \"a\": 1,\n \"b\": NaN\n}", "line 3, column 7");
+  expect("{\n \"a\": 1\n \"b\": 2\n}", "line 3, column 2");
+  expect("[\n1,\n\n01]", "line 4, column 1");
+  expect("{\"a\": NaN}", "line 1, column 7");
+  expect("{\"\u00E4\": NaN}", "line 1, column 7");
+  expect("{\n \"a\": [1,\n", "line 3, column 1");
+  expect("[1]\n 2", "line 2, column 2");
+  expect("nul", "line 1, column 1");
 }
 
 TEST(Json, NamesAByteOrderMark) {
@@ -132,7 +137,8 @@ TEST(JsonLines, GivesEveryLineItsNumberAndNamesTheOneThatIsWrong) {
   EXPECT_EQ(read("1\n \t\r\n\n[2]\r\n\"c\""), "1=1 4=[2] 5=\"c\" end");
   EXPECT_EQ(read(""), "end");
   EXPECT_EQ(read("{}\nnull\n3"), "1={} a.jsonl:2: no null");
-  EXPECT_EQ(read("\n1 2").find("a.jsonl:2: invalid JSON"), 0u);
+  EXPECT_EQ(read("\n[1 2]").find("a.jsonl:2: invalid JSON"), 0u);
+  EXPECT_TRUE(read("\n[1 2]").ends_with(" (column 4)")) << read("\n[1 2]");
   EXPECT_EQ(read("[1,2]", {.max_bytes = 4}).find("a.jsonl:1: JSON text of 5 bytes"), 0u);
 }
 

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/log_format.h"
 #include "base/log_output.h"
 
 namespace sluice {
@@ -22,6 +23,51 @@ TEST(LogTest, AMessageIsOneLine) {
   const std::string written = testing::internal::GetCapturedStderr();
   EXPECT_THAT(written, testing::EndsWith(
                            " INFO server request a\\nb\\x0d\\x1b[31m\\x7f\u00E9 was\taborted\n"));
+}
+
+TEST(LogTest, JsonIsOneObjectALine) {
+  SetLogFormat(LogFormat::kJson);
+  testing::internal::CaptureStderr();
+  LOG_WARNING("server", "a \"{}\"", "b\n\x1b\xff");
+  LogAlways("serve", "ready");
+  const LogField fields[] = {{"text", "x"}, {"none", ""}, {"number", int64_t{5}}, {"time", 0.5}};
+  const std::string line = FormatLogLine(LogLevel::kError, "access", "m", fields);
+  const std::string written = testing::internal::GetCapturedStderr();
+  SetLogFormat(LogFormat::kText);
+  EXPECT_THAT(written, testing::StartsWith(R"({"ts":"20)"));
+  EXPECT_THAT(written, testing::HasSubstr(
+                           R"(Z","level":"warning","source":"server","message":"a \"b\n\u001b)"
+                           "\uFFFD\\\"\"}\n"));
+  EXPECT_THAT(written, testing::EndsWith(R"(Z","level":"info","source":"serve","message":"ready"})"
+                                         "\n"));
+  EXPECT_THAT(line, testing::EndsWith(R"("level":"error","source":"access","message":"m",)"
+                                      R"("text":"x","number":5,"time":0.500000})"
+                                      "\n"));
+  EXPECT_THAT(FormatLogLine(LogLevel::kError, "access", "m", fields),
+              testing::EndsWith("Z ERROR access m text=x number=5 time=0.500000\n"));
+}
+
+TEST(LogTest, NothingEndsALineForAnyReader) {
+  const LogField fields[] = {{"error", "a \u2028b\u2029c\u0085\nd"}};
+  EXPECT_THAT(FormatLogLine(LogLevel::kInfo, "access", "x\u2028y", fields),
+              testing::EndsWith(R"(x\u2028y error="a \u2028b\u2029c\u0085\nd")"
+                                "\n"));
+  SetLogFormat(LogFormat::kJson);
+  EXPECT_THAT(FormatLogLine(LogLevel::kInfo, "access", "x\u2028y", fields),
+              testing::EndsWith(R"("message":"x\u2028y","error":"a \u2028b\u2029c\u0085\nd"})"
+                                "\n"));
+  SetLogFormat(LogFormat::kText);
+}
+
+TEST(LogTest, LinesThatScriptsWaitForHaveNoLevel) {
+  SetLogLevel(LogLevel::kError);
+  testing::internal::CaptureStderr();
+  LOG_INFO("serve", "dropped");
+  LogAlways("serve", "ready");
+  const std::string written = testing::internal::GetCapturedStderr();
+  SetLogLevel(LogLevel::kInfo);
+  EXPECT_THAT(written, testing::EndsWith("Z INFO serve ready\n"));
+  EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 1);
 }
 
 TEST(LogTest, DropsLinesThatNobodyReadsAndCountsThemLater) {

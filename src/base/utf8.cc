@@ -55,9 +55,18 @@ std::string_view Utf8Prefix(std::string_view text, size_t max_bytes) {
 std::string EscapeControls(std::string_view text, std::string_view kept) {
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x20 && byte != 0x7F) || kept.find(c) != std::string_view::npos) {
+    // Others that end a line for some readers: U+0085, U+2028, U+2029.
+    const std::string_view rest = text.substr(i);
+    if (rest.starts_with("\xC2\x85")) {
+      out += "\\u0085";
+      i += 1;
+    } else if (rest.starts_with("\xE2\x80\xA8") || rest.starts_with("\xE2\x80\xA9")) {
+      out += rest[2] == '\xA8' ? "\\u2028" : "\\u2029";
+      i += 2;
+    } else if ((byte >= 0x20 && byte != 0x7F) || kept.find(c) != std::string_view::npos) {
       out.push_back(c);
     } else if (c == '\n') {
       out += "\\n";

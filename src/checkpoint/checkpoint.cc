@@ -10,6 +10,7 @@
 #include "base/json_count.h"
 #include "base/json_fields.h"
 #include "base/log.h"
+#include "checkpoint/foreign_format.h"
 
 namespace sluice {
 namespace {
@@ -239,6 +240,7 @@ Result<Checkpoint> Checkpoint::Open(const std::filesystem::path& folder) {
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> shards, FindNumberedShards(folder));
   if (shards.empty()) {
+    RETURN_IF_ERROR(RefuseForeignFormat(folder));
     return Fail(ErrorCode::kNotFound,
                 fmt::format("{} holds neither {} nor {} nor a set "
                             "model-00001-of-0000N.safetensors; only checkpoints in the "

@@ -146,8 +146,9 @@ TEST_F(CheckpointTest, ANumberedSetNeedsNoIndexIfComplete) {
 }
 
 TEST_F(CheckpointTest, AFolderWithoutWeightsSaysWhatIsExpected) {
-  WriteFile(folder_.path() / "pytorch_model.bin", "x");
   EXPECT_THAT(Failure(), HasSubstr("model.safetensors"));
+  WriteFile(folder_.path() / "pytorch_model.bin", "x");
+  EXPECT_THAT(Failure(), HasSubstr("holds pytorch_model.bin and no safetensors"));
   EXPECT_EQ(Checkpoint::Open(folder_.path() / "none").error().code, ErrorCode::kNotFound);
 }
 

@@ -1,5 +1,7 @@
 #include "checkpoint/rope_config.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "base/json_fields.h"
@@ -17,6 +19,14 @@ Result<double> RequiredNumber(const JsonFields& fields, std::string_view name) {
   return *value;
 }
 
+// The original positions as the block says, or else the config around it; nullopt: neither does.
+Result<std::optional<int64_t>> OriginalPositions(const JsonFields& fields, const JsonFields& top) {
+  constexpr std::string_view kName = "original_max_position_embeddings";
+  ASSIGN_OR_RETURN(const auto original, fields.Integer(kName, 1, kMaxPositions));
+  if (original) return original;
+  return top.Integer(kName, 1, kMaxPositions);
+}
+
 Result<RopeScaling> ParseLlama3(const JsonFields& fields, const JsonFields& top) {
   RopeScaling scaling;
   ASSIGN_OR_RETURN(scaling.factor, RequiredNumber(fields, "factor"));
@@ -26,14 +36,100 @@ Result<RopeScaling> ParseLlama3(const JsonFields& fields, const JsonFields& top)
     return fields.Bad("high_freq_factor", "at least low_freq_factor",
                       *fields.Given("high_freq_factor"));
   }
-  ASSIGN_OR_RETURN(std::optional<int64_t> original,
-                   fields.Integer("original_max_position_embeddings", 1, kMaxPositions));
-  if (!original) {
-    ASSIGN_OR_RETURN(original, top.Integer("original_max_position_embeddings", 1, kMaxPositions));
-  }
+  ASSIGN_OR_RETURN(const std::optional<int64_t> original, OriginalPositions(fields, top));
   if (!original) return fields.Missing("original_max_position_embeddings");
   scaling.original_max_position_embeddings = *original;
   return scaling;
+}
+
+Result<int64_t> Positions(const JsonFields& top) {
+  return top.RequiredInteger("max_position_embeddings", 1, kMaxPositions);
+}
+
+// Settings of other programs that change what is computed, and their values without effect.
+Status RefuseUnlessOne(const JsonFields& fields, std::string_view block, const char* name) {
+  ASSIGN_OR_RETURN(const auto value, fields.Number(name, -kMaxFactor, kMaxFactor));
+  if (value.value_or(1) == 1) return {};
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("{}.{} {} is not supported, only 1", block, name, *value),
+              fmt::format("{}.{}", block, name));
+}
+
+Result<RopeScaling> ParseLinear(const JsonFields& fields, const JsonFields& top) {
+  RopeScaling scaling{.kind = RopeKind::kLinear};
+  ASSIGN_OR_RETURN(scaling.factor, RequiredNumber(fields, "factor"));
+  ASSIGN_OR_RETURN(scaling.original_max_position_embeddings, Positions(top));
+  return scaling;
+}
+
+Result<RopeScaling> ParseDynamic(const JsonFields& fields, const JsonFields& top,
+                                 std::string_view block) {
+  if (fields.Given("alpha") != nullptr) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{}.alpha is not supported: dynamic scaling is given by a factor", block),
+        fmt::format("{}.alpha", block));
+  }
+  RopeScaling scaling{.kind = RopeKind::kDynamic};
+  ASSIGN_OR_RETURN(const auto factor, fields.Number("factor", 1, kMaxFactor));
+  if (!factor) return fields.Missing("factor");
+  scaling.factor = *factor;
+  ASSIGN_OR_RETURN(scaling.original_max_position_embeddings, Positions(top));
+  return scaling;
+}
+
+// Source: transformers modeling_rope_utils.py (_compute_yarn_parameters).
+Result<double> AttentionFactor(const JsonFields& fields, double factor) {
+  const auto magnitude = [factor](double scale) {
+    return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1;
+  };
+  ASSIGN_OR_RETURN(const auto given, fields.Number("attention_factor", kMinFactor, kMaxFactor));
+  if (given) return *given;
+  ASSIGN_OR_RETURN(const auto scale, fields.Number("mscale", 0, kMaxFactor));
+  ASSIGN_OR_RETURN(const auto all_dim, fields.Number("mscale_all_dim", 0, kMaxFactor));
+  if (scale.value_or(0) != 0 && all_dim.value_or(0) != 0)
+    return magnitude(*scale) / magnitude(*all_dim);
+  return magnitude(1);
+}
+
+Result<RopeScaling> ParseYarn(const JsonFields& fields, const JsonFields& top,
+                              std::string_view block) {
+  for (const char* name : {"attn_factor", "extrapolation_factor"})
+    RETURN_IF_ERROR(RefuseUnlessOne(fields, block, name));
+  RopeScaling scaling{.kind = RopeKind::kYarn};
+  ASSIGN_OR_RETURN(const int64_t positions, Positions(top));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> original, OriginalPositions(fields, top));
+  scaling.original_max_position_embeddings = original.value_or(positions);
+  ASSIGN_OR_RETURN(const auto factor, fields.Number("factor", 1, kMaxFactor));
+  scaling.factor = factor.value_or(static_cast<double>(positions) /
+                                   static_cast<double>(scaling.original_max_position_embeddings));
+  ASSIGN_OR_RETURN(const auto fast, fields.Number("beta_fast", kMinFactor, kMaxFactor));
+  ASSIGN_OR_RETURN(const auto slow, fields.Number("beta_slow", kMinFactor, kMaxFactor));
+  scaling.beta_fast = fast.value_or(scaling.beta_fast);
+  scaling.beta_slow = slow.value_or(scaling.beta_slow);
+  if (scaling.beta_fast < scaling.beta_slow) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}.beta_fast {} must be at least beta_slow {}", block,
+                            scaling.beta_fast, scaling.beta_slow),
+                fmt::format("{}.beta_fast", block));
+  }
+  ASSIGN_OR_RETURN(const auto truncate, fields.Bool("truncate"));
+  scaling.truncate = truncate.value_or(true);
+  ASSIGN_OR_RETURN(scaling.attention_factor, AttentionFactor(fields, scaling.factor));
+  return scaling;
+}
+
+Result<RopeScaling> ParseScaling(const std::string& type, const JsonFields& fields,
+                                 const JsonFields& top, std::string_view block) {
+  if (type == "llama3") return ParseLlama3(fields, top);
+  if (type == "linear") return ParseLinear(fields, top);
+  if (type == "dynamic") return ParseDynamic(fields, top, block);
+  if (type == "yarn") return ParseYarn(fields, top, block);
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("{}.rope_type '{}' is not supported; supported are default, linear, "
+                          "dynamic, yarn and llama3",
+                          block, ShortName(type)),
+              fmt::format("{}.rope_type", block));
 }
 
 // Reads one block over what stands in `theta` and `rope`.
@@ -58,13 +154,7 @@ Status ReadBlock(const JsonFields& top, const json::Value& block, std::string_vi
     if (!type && fields.Given("factor") != nullptr) return fields.Missing("rope_type");
     return {};
   }
-  if (*type != "llama3") {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}.rope_type '{}' is not supported; supported are default and llama3",
-                            name, ShortName(*type)),
-                fmt::format("{}.rope_type", name));
-  }
-  ASSIGN_OR_RETURN(rope.scaling, ParseLlama3(fields, top));
+  ASSIGN_OR_RETURN(rope.scaling, ParseScaling(*type, fields, top, name));
   return {};
 }
 
@@ -76,10 +166,25 @@ Result<RopeConfig> WithTheta(RopeConfig rope, std::optional<double> theta, doubl
                 "rope_theta");
   }
   rope.theta = theta.value_or(default_theta);
+  if (rope.theta <= 1 && rope.scaling && rope.scaling->kind == RopeKind::kYarn) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("rope_theta {} is too small for yarn: it must be above 1", rope.theta),
+                "rope_theta");
+  }
   return rope;
 }
 
 }  // namespace
+
+std::string_view RopeKindName(RopeKind kind) {
+  switch (kind) {
+    case RopeKind::kLlama3: return "llama3";
+    case RopeKind::kLinear: return "linear";
+    case RopeKind::kDynamic: return "dynamic";
+    case RopeKind::kYarn: return "yarn";
+  }
+  return "";
+}
 
 Result<RopeConfig> ParseRopeConfig(const json::Value& config, double default_theta) {
   const JsonFields top(config, "");

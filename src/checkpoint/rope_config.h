@@ -10,22 +10,42 @@
 
 namespace sluice {
 
-// The "llama3" scaling of rotary frequencies, as named in config.json.
+enum class RopeKind {
+  kLlama3,   // long wavelengths are stretched, short ones kept
+  kLinear,   // positions are divided by the factor
+  kDynamic,  // the base is raised for the longest context, factor times the positions there are
+  kYarn,     // as kLlama3 with a ramp over dimensions, and a factor on q . k
+};
+std::string_view RopeKindName(RopeKind kind);  // as in rope_type
+
+// How rotary frequencies are scaled for contexts beyond those of the training.
 struct RopeScaling {
+  RopeKind kind = RopeKind::kLlama3;
   double factor = 1;
+  // Positions before scaling: those of the training.
+  int64_t original_max_position_embeddings = 8192;
+
+  // kLlama3.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
-  int64_t original_max_position_embeddings = 8192;
+
+  // kYarn: rotations over the original positions below and above which dimensions are stretched or
+  // kept; whether the dimensions between are counted in whole ones; what q and k are multiplied by.
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool truncate = true;
+  double attention_factor = 1;
 };
 
 struct RopeConfig {
   double theta = 0;
-  std::optional<RopeScaling> scaling;  // of type "llama3"; nullopt: unscaled
+  std::optional<RopeScaling> scaling;  // nullopt: unscaled
 };
 
 // Reads rope_theta with rope_scaling (transformers 4) or rope_parameters (transformers 5); a theta
 // inside the block wins over one outside. An unknown rope type is kUnsupported; a theta that stands
-// nowhere is `default_theta`, or an error where that is 0. REQUIRES: `config` is an object.
+// nowhere is `default_theta`, or an error where that is 0. Where the original positions are not
+// given they are max_position_embeddings. REQUIRES: `config` is an object.
 Result<RopeConfig> ParseRopeConfig(const json::Value& config, double default_theta = 0);
 
 // The same of one block of settings, which is named `name` in messages: families whose layers

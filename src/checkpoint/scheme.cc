@@ -20,13 +20,16 @@ struct Reader {
   SchemeResult (*read)(const SchemeSource& source);
 };
 
-constexpr std::array<Reader, 5> kReaders = {Reader{"modelopt", ReadModelOpt},
+constexpr std::array<Reader, 7> kReaders = {Reader{"modelopt", ReadModelOpt},
                                             Reader{"modelopt_fp4", ReadModelOpt},
-                                            Reader{"quark", ReadQuark}, Reader{"fp8", ReadFp8},
-                                            Reader{"compressed-tensors", ReadCompressedTensors}};
+                                            Reader{"quark", ReadQuark},
+                                            Reader{"fp8", ReadFp8},
+                                            Reader{"compressed-tensors", ReadCompressedTensors},
+                                            Reader{"gptq", ReadGptq},
+                                            Reader{"awq", ReadAwq}};
 constexpr const char* kMethods =
-    "modelopt (FP8, NVFP4), quark (FP8, MXFP4), fp8 (blocks, per tensor) and compressed-tensors "
-    "(FP8, NVFP4, MXFP4, INT8)";
+    "modelopt (FP8, NVFP4), quark (FP8, MXFP4), fp8 (blocks, per tensor), compressed-tensors "
+    "(FP8, NVFP4, MXFP4, INT8, INT4), gptq (INT4) and awq (INT4)";
 
 // The type of weights that are not quantized.
 ElementType PlainTypeOf(const json::Value& config) {
@@ -56,6 +59,11 @@ std::string MethodOf(const QuantizationSettings& settings) {
   if (name != nullptr && name->is_string()) return AsciiLower(name->as_string());
   if (settings.where == "hf_quant_config.json" && settings.block.Find("quantization") != nullptr)
     return "modelopt";
+  // The sidecars of GPTQ and AWQ did without at first.
+  if (settings.where == "quantize_config.json" && settings.block.Find("desc_act") != nullptr)
+    return "gptq";
+  if (settings.where == "quant_config.json" && settings.block.Find("w_bit") != nullptr)
+    return "awq";
   // compression_config had no quant_method at first.
   if (settings.block.Find("config_groups") != nullptr) return "compressed-tensors";
   return "";
@@ -119,8 +127,12 @@ Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_vie
   const std::string wanted = AsciiLower(option);
   const std::string_view method = scheme.Method();
   // "modelopt" is the word for all of ModelOpt's formats.
-  const bool fits = wanted == method || (wanted == "modelopt" && method.starts_with("modelopt")) ||
-                    (wanted == "compressed_tensors" && method == "compressed-tensors");
+  const bool fits =
+      wanted == method || (wanted == "modelopt" && method.starts_with("modelopt")) ||
+      (wanted == "compressed_tensors" && method == "compressed-tensors") ||
+      // Other names of the same checkpoints, some after their kernels.
+      (method == "gptq" && (wanted == "gptq_marlin" || wanted == "auto_gptq")) ||
+      (method == "awq" && (wanted == "awq_marlin" || wanted == "auto_awq" || wanted == "cpu_awq"));
   if (fits) return {};
   const std::string found = method.empty() ? fmt::format("is not quantized ({})", scheme.Name())
                                            : fmt::format("is {} ({})", method, scheme.Name());
@@ -160,6 +172,9 @@ Status CheckScales(const StoredLinear& linear) {
       continue;
     }
     const float value = StoredNumber(matrix.scales, format.scale_type, i);
+    // Quantizers of INT4 turn the sign of a group where that loses less, and small scales of F16
+    // may be 0.
+    if (format.type == ElementType::kInt4 && std::isfinite(value)) continue;
     if (!IsGoodScale(value)) return bad(i, fmt::format("{}", value));
   }
   return {};

@@ -24,6 +24,8 @@ struct StoredLinear {
   ActivationFormat activations;      // what the scheme does to the layer's inputs
   std::optional<float> input_scale;  // kFp8Static: x / input_scale is rounded. kNvfp4: the global
                                      // scale, amax / (6 * 448)
+  // What matrix.input_order points to; null where it is.
+  std::shared_ptr<const std::vector<int32_t>> input_order;
   // All tensors that belong to the layer; the first holds the data. For reports, for releasing
   // pages, and to know which tensors were used.
   std::vector<const StoredTensor*> tensors;
@@ -51,7 +53,7 @@ class QuantizationScheme {
   // "ModelOpt NVFP4", "compressed-tensors FP8 block", "BF16": for people.
   virtual std::string Name() const = 0;
   // The word of vLLM's --quantization for it ("modelopt", "modelopt_fp4", "quark", "fp8",
-  // "compressed-tensors"); "" for plain weights.
+  // "compressed-tensors", "gptq", "awq"); "" for plain weights.
   virtual std::string_view Method() const = 0;
 
   // How the configuration says the module's weight is stored: for plans and random weights, made

@@ -16,8 +16,8 @@
 
 #include "chat/chat_prompt.h"
 #include "chat/model_templates.h"
+#include "cli/configs.h"
 #include "client/http_client.h"
-#include "hub/resolve.h"
 #include "options/values.h"
 
 namespace sluice::cli {
@@ -335,8 +335,10 @@ Result<std::pair<std::string, std::string>> FirstModel(const bench::LoadOptions&
                    root != nullptr && root->is_string() ? root->as_string() : id->as_string());
 }
 
-Result<std::filesystem::path> TokenizerFolder(const std::string& name) {
-  auto resolved = ResolveModel({.argument = name});
+Result<std::filesystem::path> TokenizerFolder(const options::Settings& settings,
+                                              const std::string& name) {
+  auto resolved = FetchNamedModel(settings, name, /*revision=*/"", ModelPart::kTokenizer,
+                                  /*update=*/false, {});
   if (!resolved) {
     Error error = std::move(resolved).error();
     error.message = fmt::format(
@@ -396,7 +398,8 @@ Result<BenchPlan> MakeBenchPlan(const Settings& settings, bool sweep) {
   if (settings.Flag("bench-skip-tokenizer-init")) return plan;
 
   plan.report.tokenizer = settings.TextOr("bench-tokenizer", model);
-  ASSIGN_OR_RETURN(const std::filesystem::path folder, TokenizerFolder(plan.report.tokenizer));
+  ASSIGN_OR_RETURN(const std::filesystem::path folder,
+                   TokenizerFolder(settings, plan.report.tokenizer));
   ASSIGN_OR_RETURN(plan.tokenizer, Tokenizer::Load(folder));
   const bool of_texts = plan.dataset.kind == DatasetOptions::Kind::kCustom ||
                         plan.dataset.kind == DatasetOptions::Kind::kSonnet;

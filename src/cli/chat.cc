@@ -1,62 +1,248 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "base/json.h"
 #include "cli/command.h"
+#include "cli/conversation.h"
+#include "cli/exit_code.h"
+#include "cli/line_editor.h"
 #include "cli/talk.h"
+#include "options/suggest.h"
 
 namespace sluice::cli {
 namespace {
 
-json::Value Message(std::string_view role, std::string_view content) {
-  json::Value message{json::Value::Object{}};
-  message.Set("role", json::Value(role));
-  message.Set("content", json::Value(content));
-  return message;
+using Clock = std::chrono::steady_clock;
+
+struct ChatCommand {
+  std::string_view name;
+  std::string_view arguments;
+  std::string_view help;
+};
+constexpr std::array kChatCommands = {
+    ChatCommand{"/help", "", "this list"},
+    ChatCommand{"/clear", "", "begin anew; the system's message stays"},
+    ChatCommand{"/save", "FILE", "write the conversation to a file, as JSON"},
+    ChatCommand{"/load", "FILE", "go on with the conversation of a file"},
+    ChatCommand{"/system", "[TEXT]", "show the system's message, or set it"},
+    ChatCommand{"/model", "[NAME]", "list the models of the server, or change to one"},
+    ChatCommand{"/stats", "", "show, or no longer show, tokens a second and what was cached"},
+    ChatCommand{"/exit", "", "leave, as Ctrl-D does"},
+};
+
+bool HasColors() {
+  const char* terminal = std::getenv("TERM");
+  const char* no_color = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || no_color[0] == '\0') &&
+         terminal != nullptr && std::string_view(terminal) != "dumb";
 }
 
-// The answer as the next request tells it.
-json::Value AnswerMessage(const AnswerEnd& answer) {
-  json::Value message = Message("assistant", answer.text);
-  json::Value::Array calls;
-  for (const ToolCall& call : answer.calls) {
-    json::Value function{json::Value::Object{{"name", call.name}, {"arguments", call.arguments}}};
-    calls.push_back(json::Value(json::Value::Object{
-        {"id", call.id}, {"type", "function"}, {"function", std::move(function)}}));
-  }
-  if (!calls.empty()) message.Set("tool_calls", std::move(calls));
-  return message;
+double SecondsBetween(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
 }
+
+class Chat {
+ public:
+  Chat(Talk& talk, const options::Settings& settings) : talk_(talk), colors_(HasColors()) {
+    if (const auto system = settings.Text("system-prompt")) conversation_.SetSystem(*system);
+    talk_.settings().usage = settings.Flag("chat-stats");
+  }
+
+  Result<AnswerEnd> Ask(const std::string& question) {
+    conversation_.Add("user", question);
+    const Clock::time_point asked = Clock::now();
+    std::optional<Clock::time_point> first;
+    auto answer = talk_.client().Chat(
+        talk_.settings(), conversation_.ToJson(),
+        [&](std::string_view piece) {
+          if (!first) first = Clock::now();
+          PrintPiece(piece);
+        },
+        talk_.interrupt().fd());
+    const Clock::time_point ended = Clock::now();
+    fmt::print("\n");
+    if (!answer) {
+      conversation_.TakeBack();
+      return answer;
+    }
+    for (const ToolCall& call : answer->calls)
+      fmt::print("call {}({})\n", call.name, call.arguments);
+    if (answer->usage) {
+      PrintStats(*answer->usage, SecondsBetween(asked, first.value_or(ended)),
+                 SecondsBetween(first.value_or(ended), ended));
+    }
+    conversation_.Add(*answer);
+    return answer;
+  }
+
+  // The conversation at a terminal. Returns the exit code of the last question.
+  int Converse(const options::Settings& settings) {
+    const std::string given = settings.TextOr("history-file");
+    const std::filesystem::path history = given == "none" ? ""
+                                          : given.empty() ? HistoryFile("chat_history").string()
+                                                          : given;
+    LineEditor editor({.prompt = "> ",
+                       .colors = colors_,
+                       .history_file = history,
+                       .complete = [this](std::string_view line) { return Completions(line); },
+                       .interrupt_fd = talk_.interrupt().fd()});
+    int code = 0;
+    bool told = false;
+    while (true) {
+      const LineEditor::Line line = editor.Read();
+      if (!told && !editor.history_problem().empty()) {
+        fmt::print(stderr, "warning: {}\n", editor.history_problem());
+        told = true;
+      }
+      if (line.end == LineEditor::End::kEndOfInput) return code;
+      if (line.end == LineEditor::End::kInterrupted) {
+        talk_.interrupt().Clear();
+        fmt::print("(Ctrl-D leaves)\n");
+        continue;
+      }
+      if (line.text.find_first_not_of(" \n\t") == std::string::npos) continue;
+      if (line.text[0] == '/' && !line.text.starts_with("//")) {
+        const auto go_on = Execute(line.text);
+        if (!go_on) fmt::print(stderr, "error: {}\n", go_on.error().message);
+        if (go_on && !*go_on) return code;
+        continue;
+      }
+      const auto answer = Ask(line.text.substr(line.text[0] == '/' ? 1 : 0));
+      code = answer ? 0 : ExitCode(answer.error().code);
+      if (!answer) fmt::print(stderr, "error: {}\n", answer.error().message);
+      if (answer && answer->cancelled) talk_.interrupt().Clear();
+    }
+  }
+
+ private:
+  // Runs a command; false where it ends the conversation.
+  Result<bool> Execute(const std::string& line) {
+    const size_t space = std::min(line.find(' '), line.size());
+    const std::string name = line.substr(0, space);
+    const size_t begin = std::min(line.find_first_not_of(' ', space), line.size());
+    const std::string argument = line.substr(begin, line.find_last_not_of(' ') + 1 - begin);
+    if (name == "/exit") return false;
+    if (name == "/help") {
+      PrintHelp();
+    } else if (name == "/clear") {
+      conversation_.Clear();
+    } else if (name == "/save" || name == "/load") {
+      if (argument.empty()) {
+        return Fail(ErrorCode::kInvalidArgument, fmt::format("{} FILE: which file?", name));
+      }
+      RETURN_IF_ERROR(name == "/save" ? conversation_.Save(argument)
+                                      : conversation_.Load(argument));
+      fmt::print("{} {} messages {} {}\n", name == "/save" ? "saved" : "loaded",
+                 conversation_.size(), name == "/save" ? "in" : "of", argument);
+    } else if (name == "/system") {
+      if (!argument.empty()) conversation_.SetSystem(argument);
+      const std::string system = conversation_.System();
+      fmt::print("system: {}\n", system.empty() ? "(none)" : system);
+    } else if (name == "/model") {
+      RETURN_IF_ERROR(ChangeModel(argument));
+    } else if (name == "/stats") {
+      talk_.settings().usage = !talk_.settings().usage;
+      fmt::print("stats {}\n", talk_.settings().usage ? "on" : "off");
+    } else {
+      std::vector<std::string> known;
+      for (const ChatCommand& command : kChatCommands) known.emplace_back(command.name);
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("no command is called {}{}; /help lists them, // begins a message "
+                              "with /",
+                              name, options::DidYouMean(name, known)));
+    }
+    return true;
+  }
+
+  Status ChangeModel(const std::string& name) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> models, talk_.client().ListModels());
+    if (name.empty()) {
+      for (const std::string& model : models)
+        fmt::print("{} {}\n", model == talk_.settings().model ? "*" : " ", model);
+      return {};
+    }
+    if (std::find(models.begin(), models.end(), name) == models.end()) {
+      return Fail(ErrorCode::kNotFound,
+                  fmt::format("the server has no model {}: expected one of {}", name,
+                              fmt::join(models, ", ")));
+    }
+    talk_.settings().model = name;
+    fmt::print("model: {}\n", name);
+    return {};
+  }
+
+  std::vector<std::string> Completions(std::string_view line) const {
+    std::vector<std::string> lines;
+    if (!line.starts_with('/')) return lines;
+    for (const ChatCommand& command : kChatCommands) {
+      if (command.name.starts_with(line)) lines.emplace_back(command.name);
+    }
+    constexpr std::string_view kModel = "/model ";
+    if (line.starts_with(kModel)) {
+      const auto models = talk_.client().ListModels();
+      for (const std::string& model : models ? *models : std::vector<std::string>()) {
+        if (model.starts_with(line.substr(kModel.size())))
+          lines.push_back(std::string(kModel) + model);
+      }
+    }
+    return lines;
+  }
+
+  void PrintStats(const AnswerUsage& usage, double wait_seconds, double stream_seconds) const {
+    std::string text =
+        fmt::format("[{} tokens, the first after {:.2f} s", usage.completion_tokens, wait_seconds);
+    if (usage.completion_tokens > 1 && stream_seconds > 0) {
+      text += fmt::format(", then {:.1f} tokens/s",
+                          static_cast<double>(usage.completion_tokens - 1) / stream_seconds);
+    }
+    text += fmt::format("; {} prompt tokens, ", usage.prompt_tokens);
+    if (usage.cached_tokens && usage.prompt_tokens > 0) {
+      text += fmt::format("{:.0f} % of them cached]",
+                          100.0 * static_cast<double>(*usage.cached_tokens) /
+                              static_cast<double>(usage.prompt_tokens));
+    } else {
+      text += "the server does not say how many were cached (--enable-prompt-tokens-details)]";
+    }
+    fmt::print("{}{}{}\n", colors_ ? "\x1b[2m" : "", text, colors_ ? "\x1b[0m" : "");
+  }
+
+  static void PrintHelp() {
+    for (const ChatCommand& command : kChatCommands) {
+      fmt::print("  {:<16} {}\n", fmt::format("{} {}", command.name, command.arguments),
+                 command.help);
+    }
+    fmt::print(
+        "  Ctrl-C ends an answer or gives up a line, Ctrl-R searches the history, Tab completes.\n"
+        "  A pasted text is one message with its line breaks; a backslash at the end of a line "
+        "goes\n"
+        "  on in the next.\n");
+  }
+
+  Talk& talk_;
+  const bool colors_;
+  Conversation conversation_;
+};
 
 }  // namespace
 
 Result<int> RunChat(const options::Settings& settings) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Talk> talk, Talk::Start(settings));
-  json::Value::Array history;
-  if (const auto system = settings.Text("system-prompt"))
-    history.push_back(Message("system", *system));
-
-  const auto ask = [&](const std::string& question) -> Result<AnswerEnd> {
-    history.push_back(Message("user", question));
-    auto answer = talk->client().Chat(talk->settings(), json::Value(history), PrintPiece,
-                                      talk->interrupt().fd());
-    fmt::print("\n");
-    if (!answer) {
-      history.pop_back();
-      return answer;
-    }
-    for (const ToolCall& call : answer->calls)
-      fmt::print("call {}({})\n", call.name, call.arguments);
-    history.push_back(AnswerMessage(*answer));
-    return answer;
-  };
-
+  Chat chat(*talk, settings);
   if (const auto question = settings.Text("quick")) {
-    ASSIGN_OR_RETURN(const AnswerEnd end, ask(*question));
+    ASSIGN_OR_RETURN(const AnswerEnd end, chat.Ask(*question));
     return end.cancelled ? 130 : 0;
   }
-  return talk->ForEachLine(ask);
+  // A script's lines are questions, whatever they begin with.
+  if (isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0) return chat.Converse(settings);
+  return talk->ForEachLine([&](const std::string& line) { return chat.Ask(line); });
 }
 
 }  // namespace sluice::cli

@@ -77,12 +77,33 @@ Status CheckCaptureSizes(const Settings& settings) {
   return {};
 }
 
+Status CheckTls(const Settings& settings) {
+  if (!settings.Given("ssl-certfile")) {
+    for (const std::string_view name :
+         {"ssl-keyfile", "ssl-ca-certs", "ssl-ciphers", "enable-ssl-refresh"}) {
+      if (settings.Given(name)) {
+        return Contradiction(
+            fmt::format("--{} requires --ssl-certfile: without a certificate there is no TLS",
+                        name),
+            name);
+      }
+    }
+  }
+  if (settings.Integer("ssl-cert-reqs").value_or(0) != 0 && !settings.Given("ssl-ca-certs")) {
+    return Contradiction(
+        "--ssl-cert-reqs requires --ssl-ca-certs: say whose certificates clients may show",
+        "ssl-cert-reqs");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckSettings(const Settings& settings) {
   RETURN_IF_ERROR(CheckModel(settings));
   RETURN_IF_ERROR(CheckQuantization(settings));
   RETURN_IF_ERROR(CheckCaptureSizes(settings));
+  RETURN_IF_ERROR(CheckTls(settings));
   if (settings.Flag("enable-auto-tool-choice") && !settings.Given("tool-call-parser")) {
     return Contradiction(
         "--enable-auto-tool-choice requires --tool-call-parser: say how the model writes its calls",
@@ -92,9 +113,11 @@ Status CheckSettings(const Settings& settings) {
     return Contradiction("--enable-log-outputs requires --enable-log-requests: give both or none",
                          "enable-log-outputs");
   }
-  if (settings.Flag("protect-all") && settings.List("api-key").empty()) {
-    return Contradiction("--protect-all requires --api-key: there is no key to ask for",
-                         "protect-all");
+  if (settings.Flag("protect-all") && settings.List("api-key").empty() &&
+      !settings.Given("api-key-file")) {
+    return Contradiction(
+        "--protect-all requires --api-key or --api-key-file: there is no key to ask for",
+        "protect-all");
   }
   if (settings.Flag("enable-log-requests") && settings.Flag("disable-log-requests")) {
     return Contradiction(
@@ -105,6 +128,11 @@ Status CheckSettings(const Settings& settings) {
     return Contradiction(
         "--disable-log-stats and --log-stats-interval contradict each other: give one of them",
         "log-stats-interval");
+  }
+  if (settings.Given("response-store") && !settings.Flag("enable-response-store")) {
+    return Contradiction(
+        "--response-store requires --enable-response-store: without it no response is stored",
+        "response-store");
   }
   const bool custom = settings.TextOr("fingerprint-mode") == "custom";
   if (custom != settings.Given("fingerprint-value")) {

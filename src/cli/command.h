@@ -47,9 +47,13 @@ Result<int> RunExplainOptions(const options::Settings& settings);
 Result<int> RunSelftest(const options::Settings& settings);
 Result<int> RunKernelBench(const options::Settings& settings);
 Result<int> RunCollectEnv(const options::Settings& settings);
+Result<int> RunPull(const options::Settings& settings);
+Result<int> RunList(const options::Settings& settings);
+Result<int> RunRemove(const options::Settings& settings);
+Result<int> RunCompletion(const options::Settings& settings);
 Result<int> RunVersion(const options::Settings& settings);
 
-// `sluice help [words]`, also with --markdown for the pages of docs/.
+// `sluice help [words]`, also with --markdown for the pages of docs/, --man for the manual page.
 Result<int> RunHelp(const std::vector<std::string>& words);
 // A few lines for a command line without words.
 std::string ShortHelp();

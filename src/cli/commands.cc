@@ -17,6 +17,11 @@ std::span<const Command> Commands() {
        RunInspect, 1},
       {"doctor", "[options]", "report the capabilities and limits of this machine",
        options::kDoctor, RunDoctor, 0},
+      {"pull", "MODEL [--revision REVISION]", "download a model from the hub, or what is new of it",
+       options::kPull, RunPull, 1},
+      {"list", "[--json]", "list the models in the cache", options::kListModels, RunList, 0},
+      {"rm", "MODEL [--revision REVISION]", "remove a model from the cache", options::kRemove,
+       RunRemove, 1},
       {"bench serve", "[options]", "send load to a running server and measure its answers",
        options::kBenchServe, RunBenchServe, 0},
       {"bench sweep", "[options]",
@@ -55,6 +60,8 @@ std::span<const Command> Commands() {
        "measure a device's kernels and their bounds", options::kKernelBench, RunKernelBench, 0},
       {"collect-env", "", "print the information for a bug report", options::kCollectEnv,
        RunCollectEnv, 0},
+      {"completion", "bash|zsh|fish", "write the completion script of a shell to standard output",
+       options::kCompletion, RunCompletion, 1},
       {"version", "[--json]", "print the version of this build", options::kVersion, RunVersion, 0},
   };
   return kCommands;

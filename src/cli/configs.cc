@@ -6,7 +6,9 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "checkpoint/foreign_format.h"
 #include "checkpoint/scheme.h"
+#include "cli/progress.h"
 #include "cli/usage.h"
 #include "hub/resolve.h"
 #include "models/model_config.h"
@@ -17,6 +19,15 @@ namespace {
 
 std::string ModelName(const options::Settings& settings) {
   return settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
+}
+
+// The names of a model, of which nothing else is known yet.
+ModelArgument NamesOf(std::string as_given) {
+  ModelArgument model;
+  model.name = as_given;
+  while (model.name.size() > 1 && model.name.ends_with('/')) model.name.pop_back();
+  model.as_given = std::move(as_given);
+  return model;
 }
 
 ApiDialect ApiDialectOf(options::Dialect dialect) {
@@ -81,27 +92,46 @@ T ValueOf(const options::Settings& settings, std::string_view option, const Word
   return found->value;
 }
 
-Result<std::filesystem::path> Resolve(const options::Settings& settings, const std::string& name,
-                                      const std::string& revision) {
-  ResolveOptions how{.argument = name};
-  how.revision = revision;
-  how.download_dir = settings.TextOr("download-dir");
-  ASSIGN_OR_RETURN(const ResolvedModel resolved, ResolveModel(how));
-  return resolved.folder;
-}
-
 // The folder that --generation-config names; "" for the model's own.
 Result<std::filesystem::path> GenerationConfigFolder(const options::Settings& settings) {
   const std::string source = settings.TextOr("generation-config", "auto");
   if (source == "auto" || source == "vllm") return std::filesystem::path();
-  auto folder = Resolve(settings, source, "");
-  if (!folder) return tl::unexpected(std::move(folder).error().In("--generation-config"));
-  if (std::filesystem::exists(*folder / "generation_config.json")) return folder;
+  auto resolved = FetchNamedModel(settings, source, "", ModelPart::kGenerationConfig,
+                                  /*update=*/false, {});
+  if (!resolved) return tl::unexpected(std::move(resolved).error().In("--generation-config"));
+  const std::filesystem::path& folder = resolved->folder;
+  if (std::filesystem::exists(folder / "generation_config.json")) return folder;
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("--generation-config {}: expected auto, vllm or a folder with a "
                           "generation_config.json, which {} has not",
-                          source, folder->string()),
+                          source, folder.string()),
               "generation-config");
+}
+
+// --hf-overrides, and what the options for its most used keys add; null for none.
+Result<json::Value> ConfigOverrides(const options::Settings& settings) {
+  json::Value overrides{json::Value::Object{}};
+  if (const auto text = settings.Text("hf-overrides")) {
+    ASSIGN_OR_RETURN(overrides, json::Parse(*text));
+  }
+  const auto add = [&](std::string_view option, std::string_view key, json::Value value) -> Status {
+    if (overrides.Find(key) != nullptr) {
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--{} and {} of --hf-overrides are the same setting: give one of them",
+                      option, key),
+          std::string(option));
+    }
+    overrides.Set(key, std::move(value));
+    return {};
+  };
+  if (const auto text = settings.Text("rope-scaling")) {
+    ASSIGN_OR_RETURN(json::Value block, json::Parse(*text));
+    RETURN_IF_ERROR(add("rope-scaling", "rope_scaling", std::move(block)));
+  }
+  if (const auto theta = settings.Number("rope-theta"))
+    RETURN_IF_ERROR(add("rope-theta", "rope_theta", *theta));
+  return overrides.as_object().empty() ? json::Value() : overrides;
 }
 
 }  // namespace
@@ -110,29 +140,78 @@ bool HasModelArgument(const options::Settings& settings) {
   return !ModelName(settings).empty();
 }
 
-Result<ModelArgument> ResolveModelArgument(const options::Settings& settings) {
-  return ResolveModelArgument(settings, ModelName(settings));
+Result<ResolvedModel> FetchNamedModel(const options::Settings& settings, const std::string& name,
+                                      const std::string& revision, ModelPart part, bool update,
+                                      const DownloadHooks& hooks) {
+  FetchOptions how{.model = {.argument = name}, .part = part, .update = update};
+  how.model.revision = revision;
+  how.model.download_dir = settings.TextOr("download-dir");
+  how.token = settings.TextOr("hf-token");
+  if (how.token == "true") how.token.clear();  // the flag alone: the token that is stored
+  how.before_download = hooks.before;
+  ProgressBar bar("downloading");
+  how.on_progress = [&](const FetchProgress& progress) {
+    bar.Update(progress.done, progress.total);
+    if (hooks.on_progress) hooks.on_progress(progress);
+  };
+  auto resolved = FetchModel(how);
+  bar.Finish();
+  return resolved;
 }
 
-Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name) {
-  ModelArgument model;
-  model.as_given = name;
-  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
-  model.name = std::move(name);
+ModelArgument NamedModel(const options::Settings& settings) {
+  ModelArgument model = NamesOf(ModelName(settings));
+  // The address of a model's page is as good as its id.
+  const auto place = FindModelPlace({.argument = model.name}, HubEnvironment::OfProcess());
+  if (place && place->name != model.name) model.as_given = model.name = place->name;
+  return model;
+}
+
+namespace {
+
+Result<ModelArgument> ResolvePart(const options::Settings& settings, std::string name,
+                                  ModelPart part, const DownloadHooks& hooks) {
+  ModelArgument model = NamesOf(std::move(name));
   if (model.name.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
                 "which model? Give a folder or a model id as first word after the command",
                 "model");
   }
+  std::error_code error;
+  if (std::filesystem::is_regular_file(model.name, error))
+    RETURN_IF_ERROR(RefuseForeignFormat(model.name));
   const std::string revision = settings.TextOr("revision");
-  ASSIGN_OR_RETURN(model.folder, Resolve(settings, model.name, revision));
+  ASSIGN_OR_RETURN(const ResolvedModel resolved,
+                   FetchNamedModel(settings, model.name, revision, part, /*update=*/false, hooks));
+  if (resolved.name != model.name) model.name = model.as_given = resolved.name;
+  model.folder = resolved.folder;
   model.tokenizer_folder = model.folder;
   if (settings.Given("tokenizer") || settings.Given("tokenizer-revision")) {
-    ASSIGN_OR_RETURN(model.tokenizer_folder,
-                     Resolve(settings, settings.TextOr("tokenizer", model.name),
-                             settings.TextOr("tokenizer-revision", revision)));
+    ASSIGN_OR_RETURN(const ResolvedModel tokenizer,
+                     FetchNamedModel(settings, settings.TextOr("tokenizer", model.name),
+                                     settings.TextOr("tokenizer-revision", revision),
+                                     ModelPart::kTokenizer, /*update=*/false, hooks));
+    model.tokenizer_folder = tokenizer.folder;
   }
   return model;
+}
+
+}  // namespace
+
+Result<ModelArgument> ResolveModelArgument(const options::Settings& settings,
+                                           const DownloadHooks& hooks) {
+  return ResolveModelArgument(settings, ModelName(settings), hooks);
+}
+
+Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, ModelPart part) {
+  return ResolvePart(settings, ModelName(settings), part, {});
+}
+
+Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name,
+                                           const DownloadHooks& hooks) {
+  const ModelPart part =
+      settings.TextOr("load-format") == "dummy" ? ModelPart::kAllButWeights : ModelPart::kAll;
+  return ResolvePart(settings, std::move(name), part, hooks);
 }
 
 ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& settings,
@@ -142,6 +221,8 @@ ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& s
 
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
                                       const ModelArgument& model) {
+  const bool dummy_weights = settings.TextOr("load-format") == "dummy";
+  if (!dummy_weights) RETURN_IF_ERROR(RefuseForeignFormat(model.folder));
   // --quantization only asserts what the checkpoint says.
   if (const auto word = settings.Text("quantization")) {
     ASSIGN_OR_RETURN(const ModelConfig described, LoadModelConfig(model.folder));
@@ -149,11 +230,12 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   }
   EngineConfig config;
   config.model_folder = model.folder;
+  ASSIGN_OR_RETURN(config.config_overrides, ConfigOverrides(settings));
   ASSIGN_OR_RETURN(config.generation_config_folder, GenerationConfigFolder(settings));
   config.dtype = ValueOf(settings, "dtype", kDtypes);
   config.kv_cache_dtype = ValueOf(settings, "kv-cache-dtype", kCacheDtypes);
   config.activation_format = ActivationRoundingOf(settings, "activation-format");
-  config.dummy_weights = settings.TextOr("load-format") == "dummy";
+  config.dummy_weights = dummy_weights;
   config.allow_nonfinite = settings.Flag("allow-nonfinite");
   config.seed = static_cast<uint64_t>(settings.Integer("seed").value_or(0));
   config.block_size = static_cast<int>(*settings.Integer("block-size"));
@@ -194,6 +276,7 @@ ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgu
   ServerConfig config;
   config.model_argument = model.name;
   config.api_keys = settings.List("api-key");
+  config.otlp_traces_endpoint = settings.TextOr("otlp-traces-endpoint");
   config.chat_template = settings.TextOr("chat-template");
   config.chat_template_content_format = settings.TextOr("chat-template-content-format");
   config.default_chat_template_kwargs = settings.TextOr("default-chat-template-kwargs");
@@ -227,6 +310,18 @@ void AddLogOptions(const options::Settings& settings, ServerConfig& config) {
   config.log_stats_seconds = *settings.Number("log-stats-interval");
 }
 
+TlsConfig TlsOf(const options::Settings& settings) {
+  TlsConfig tls;
+  tls.certificate_file = settings.TextOr("ssl-certfile");
+  tls.key_file = settings.TextOr("ssl-keyfile");
+  tls.client_ca_file = settings.TextOr("ssl-ca-certs");
+  tls.client_certificates =
+      static_cast<TlsConfig::ClientCertificates>(*settings.Integer("ssl-cert-reqs"));
+  tls.ciphers = settings.TextOr("ssl-ciphers");
+  tls.refresh = settings.Flag("enable-ssl-refresh");
+  return tls;
+}
+
 void AddLimits(const options::Settings& settings, ServerConfig& config) {
   config.limit_requests_per_minute = *settings.Integer("limit-requests-per-minute");
   config.limit_tokens_per_minute = *settings.Integer("limit-tokens-per-minute");
@@ -244,8 +339,11 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   AddLimits(settings, config);
   config.host = settings.TextOr("host");
   config.port = static_cast<uint16_t>(*settings.Integer("port"));
+  config.uds = settings.TextOr("uds");
+  config.tls = TlsOf(settings);
   config.served_model_names = settings.List("served-model-name");
   config.root_path = settings.TextOr("root-path");
+  config.api_key_file = settings.TextOr("api-key-file");
   config.protect_all = settings.Flag("protect-all");
   config.allowed_origins = settings.List("allowed-origins");
   config.allowed_methods = settings.List("allowed-methods");
@@ -271,9 +369,11 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.enable_server_load_tracking = settings.Flag("enable-server-load-tracking");
   config.enable_tokenizer_info_endpoint = settings.Flag("enable-tokenizer-info-endpoint");
   config.enable_docs = !settings.Flag("disable-fastapi-docs");
+  config.enable_web = !settings.Flag("disable-web");
   config.dev_mode = settings.Flag("dev-mode");
   config.enable_response_store = settings.Flag("enable-response-store");
   config.response_store_bytes = static_cast<uint64_t>(*settings.Integer("response-store-bytes"));
+  config.response_store = settings.TextOr("response-store");
   config.enable_per_request_metrics = settings.Flag("enable-per-request-metrics");
   config.sse_keep_alive_seconds = *settings.Number("sse-keep-alive-interval");
   config.stream_interval = static_cast<int>(*settings.Integer("stream-interval"));

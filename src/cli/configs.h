@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "engine/engine_config.h"
+#include "hub/fetch.h"
 #include "options/settings.h"
 #include "server/server_config.h"
 
@@ -20,10 +21,27 @@ struct ModelArgument {
   std::filesystem::path tokenizer_folder;  // of --tokenizer, else `folder`
 };
 
-// The positional word or --model. kInvalidArgument if there is none; otherwise as ResolveModel.
-Result<ModelArgument> ResolveModelArgument(const options::Settings& settings);
+// What is to be done while a model is downloaded, beside showing it.
+struct DownloadHooks {
+  std::function<Status()> before = nullptr;  // before the network is used
+  std::function<void(const FetchProgress&)> on_progress = nullptr;
+};
+
+// The positional word or --model. kInvalidArgument if there is none; otherwise as FetchModel: what
+// is missing of a model id is downloaded, and progress is shown.
+Result<ModelArgument> ResolveModelArgument(const options::Settings& settings,
+                                           const DownloadHooks& hooks = {});
+// The same of which only `part` is needed.
+Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, ModelPart part);
 // The same for the model called `name`, whatever the positional words are.
-Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name);
+Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name,
+                                           const DownloadHooks& hooks = {});
+// The folder of the model called `name`, of which `part` is needed.
+Result<ResolvedModel> FetchNamedModel(const options::Settings& settings, const std::string& name,
+                                      const std::string& revision, ModelPart part, bool update,
+                                      const DownloadHooks& hooks);
+// The model's name without looking for it; its folders are empty. "" if none is named.
+ModelArgument NamedModel(const options::Settings& settings);
 // Whether a model is named, for commands that do not need one.
 bool HasModelArgument(const options::Settings& settings);
 

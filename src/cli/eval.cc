@@ -75,7 +75,7 @@ Result<Target> FindTarget(const options::Settings& settings) {
   server_config.port = 0;
   server_config.disable_access_log = true;
   ASSIGN_OR_RETURN(target.serving, Serving::Bind(server_config));
-  RETURN_IF_ERROR(target.serving->Load(engine_config, model, /*quiet=*/true));
+  RETURN_IF_ERROR(target.serving->Load(engine_config, model, LoadReport::kNowhere));
   target.url = Url{.host = "127.0.0.1", .port = target.serving->server().port(), .path = ""};
   target.model = model.name;
   target.description = fmt::format("model={}", target.model);
@@ -94,6 +94,17 @@ EvalRequestOptions RequestOptions(const options::Settings& settings, const Targe
   options.max_retries = static_cast<int>(*settings.Integer("max-retries"));
   options.timeout_seconds = *settings.Number("timeout");
   return options;
+}
+
+// Whether the server can render a chat for the model.
+bool HasChatTemplate(const HttpClient& client, const std::string& model) {
+  const json::Value message(json::Value::Object{{"role", "user"}, {"content", "1"}});
+  const json::Value body(
+      json::Value::Object{{"model", model}, {"messages", json::Value::Array{message}}});
+  const auto answer = client.Post("/tokenize", json::Write(body));
+  if (!answer || answer->status != 200) return false;
+  const auto tokens = json::Parse(answer->body);
+  return tokens && tokens->Find("count") != nullptr;
 }
 
 Status WriteText(const std::string& path, std::string_view option, const std::string& text) {
@@ -210,6 +221,11 @@ Result<int> RunEval(const options::Settings& settings) {
                                  : "None",
       settings.Given("limit") ? fmt::to_string(limit) : "None", few_shot.count, EvalTable(score));
   std::fflush(stdout);
+  if (!options.chat && HasChatTemplate(client, target.model)) {
+    PrintError(
+        "hint: the model has a chat template, and questions as plain text may score far lower: "
+        "--apply-chat-template asks in its form\n");
+  }
   if (const auto path = settings.Text("output-path"))
     RETURN_IF_ERROR(
         WriteText(*path, "output-path", json::Write(EvalResultJson(score, config)) + "\n"));

@@ -24,7 +24,7 @@ std::string ExitCodeHelp() {
          "  2    usage: unknown option, bad value, unknown YAML key\n"
          "  3    the model or a setting is not supported here, or a file is missing or damaged\n"
          "  4    it will not fit in memory\n"
-         "  5    a server or a model in the cache is not reachable\n"
+         "  5    a server is not reachable, or a model cannot be downloaded\n"
          "  6    the address is in use\n"
          "  130  interrupted by SIGINT before it was done, or by a second one\n"
          "  143  the same by SIGTERM\n";

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/man_page.h"
 #include "cli/metrics_help.h"
 #include "cli/parsers_help.h"
 #include "constraints/schema_keywords.h"
@@ -50,6 +51,10 @@ Result<int> RunHelp(const std::vector<std::string>& words) {
   }
   if (words[0] == "exit-codes") {
     fmt::print("{}", ExitCodeHelp());
+    return 0;
+  }
+  if (words[0] == "--man") {
+    fmt::print("{}", ManPage());
     return 0;
   }
   if (words[0] == "--metrics") {

@@ -9,10 +9,12 @@
 
 #include <fmt/format.h>
 
-#include "base/log.h"
+#include "base/log_format.h"
 #include "cli/check_settings.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/reload.h"
+#include "cli/startup_lines.h"
 #include "cli/usage.h"
 #include "options/sources.h"
 
@@ -26,15 +28,6 @@ Dialect DialectOf(const std::string& program) {
   if (name == "vllm") return Dialect::kVllm;
   if (name == "trtllm-serve") return Dialect::kTrtllm;
   return Dialect::kSluice;
-}
-
-LogLevel LevelOf(const std::string& word) {
-  if (word == "trace") return LogLevel::kTrace;
-  if (word == "debug") return LogLevel::kDebug;
-  if (word == "warning") return LogLevel::kWarning;
-  if (word == "error" || word == "critical" || word == "internal_error") return LogLevel::kError;
-  if (word == "verbose") return LogLevel::kDebug;
-  return LogLevel::kInfo;
 }
 
 // Removes the command, of one or two words, from the front of `words`; null if there is none.
@@ -59,6 +52,7 @@ const Command* FindCommand(std::string_view name) {
 
 // Logs the options that have no effect; `serve` has a block of lines for that.
 void LogWithoutEffect(const options::Settings& settings) {
+  for (const std::string& line : UnusedDevices(settings)) LOG_WARNING("options", "{}", line);
   for (const options::Assignment* given : settings.given()) {
     if (given->option->effect == options::Effect::kNoEffect)
       LOG_INFO("options", "{} has no effect: {}", given->origin, given->option->reason);
@@ -78,7 +72,8 @@ int RunCommand(const Command& command, const std::vector<std::string>& words, Di
     const std::string message = fmt::format("unrecognized arguments: {}", extra);
     return ReportUsage(dialect, command, Error{ErrorCode::kInvalidArgument, message, ""});
   }
-  SetLogLevel(LevelOf(settings.TextOr("log-level")));
+  UseLogLevelOf(settings);
+  if (settings.TextOr("log-format") == "json") SetLogFormat(LogFormat::kJson);
   if (const Status status = CheckSettings(settings); !status)
     return ReportFailure(settings, status.error());
   if (command.bit != options::kServe) LogWithoutEffect(settings);

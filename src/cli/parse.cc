@@ -8,7 +8,7 @@
 namespace sluice::cli {
 namespace {
 
-constexpr uint64_t kMaxToolsBytes = 64 << 20;
+constexpr uint64_t kMaxParsedToolsBytes = 64 << 20;
 
 }  // namespace
 
@@ -20,8 +20,9 @@ Result<int> RunParseCommand(const options::Settings& settings) {
   if (const auto name = settings.Text("parse-reasoning-parser")) {
     ASSIGN_OR_RETURN(parse.reasoning, ReasoningParserNamed(*name, "reasoning-parser"));
   }
+  RETURN_IF_ERROR(CheckParsersAgree(parse.tools, parse.reasoning));
   if (const auto file = settings.Text("parse-tools")) {
-    ASSIGN_OR_RETURN(const std::string text, ReadFile(*file, kMaxToolsBytes));
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(*file, kMaxParsedToolsBytes));
     auto tools = json::Parse(text);
     if (!tools) return tl::unexpected<Error>(std::move(tools).error().In(*file));
     if (!tools->is_array()) {

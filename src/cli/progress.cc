@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "base/log.h"
+#include "base/log_format.h"
 #include "base/log_output.h"
 
 namespace sluice::cli {
@@ -43,7 +43,8 @@ void PrintErrorOrDrop(std::string_view text) {
 }
 
 ProgressBar::ProgressBar(std::string what)
-    : what_(std::move(what)), terminal_(isatty(STDERR_FILENO) != 0) {}
+    : what_(std::move(what)),
+      terminal_(isatty(STDERR_FILENO) != 0 && CurrentLogFormat() == LogFormat::kText) {}
 
 void ProgressBar::Update(int64_t done_bytes, int64_t total_bytes) {
   if (total_bytes <= 0) return;

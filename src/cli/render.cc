@@ -45,7 +45,8 @@ Result<int> RunRenderCommand(const options::Settings& settings) {
     return Fail(ErrorCode::kInvalidArgument,
                 "which template? Give --template FILE or --model MODEL", "template");
   }
-  ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
+  ASSIGN_OR_RETURN(const ModelArgument model,
+                   ResolveModelArgument(settings, ModelPart::kTokenizer));
   ASSIGN_OR_RETURN(const json::Value config,
                    ReadOptionalJson(model.folder, "tokenizer_config.json"));
   ASSIGN_OR_RETURN(const json::Value special,

@@ -67,7 +67,7 @@ Result<int> RunBatch(const options::Settings& settings) {
   if (server_config.served_model_names.empty() && model.as_given != model.name)
     server_config.served_model_names = {model.as_given, model.name};
   ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Serving::Bind(server_config));
-  RETURN_IF_ERROR(serving->Load(engine_config, model, /*quiet=*/false));
+  RETURN_IF_ERROR(serving->Load(engine_config, model, LoadReport::kTerminal));
 
   const HttpClient client(Url{.host = "127.0.0.1", .port = serving->server().port(), .path = ""});
   const int workers = static_cast<int>(

@@ -3,15 +3,17 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <mutex>
 
 #include <fmt/format.h>
 
-#include "base/log.h"
+#include "base/log_format.h"
 #include "base/process_memory.h"
 #include "cli/command.h"
 #include "cli/configs.h"
 #include "cli/progress.h"
+#include "cli/reload.h"
 #include "cli/serving.h"
 #include "cli/signals.h"
 #include "cli/startup_lines.h"
@@ -31,6 +33,11 @@ std::string Grouped(int64_t number) {
   return digits;
 }
 
+std::string AddressOf(const ServerConfig& config, uint16_t port) {
+  if (!config.uds.empty()) return "unix:" + config.uds;
+  return fmt::format("{}://{}:{}", config.tls.enabled() ? "https" : "http", config.host, port);
+}
+
 // The lines of vLLM's log that tools look for.
 void LogVllmReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
                   double load_seconds) {
@@ -43,7 +50,7 @@ void LogVllmReady(const EngineInfo& info, const ServerConfig& config, uint16_t p
            info.device == DeviceKind::kCuda ? "GPU" : "CPU", Grouped(cache_tokens),
            Grouped(info.max_model_len),
            static_cast<double>(cache_tokens) / static_cast<double>(info.max_model_len));
-  LOG_INFO("serve", "Starting vLLM server on http://{}:{}", config.host, port);
+  LOG_INFO("serve", "Starting vLLM server on {}", AddressOf(config, port));
 }
 
 void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port, double seconds) {
@@ -56,21 +63,33 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
            static_cast<double>(cache_tokens) / static_cast<double>(info.max_model_len));
   const std::string name =
       config.served_model_names.empty() ? config.model_argument : config.served_model_names[0];
-  LOG_INFO("serve", "serving {} at http://{}:{}, ready in {:.1f} s", name, config.host, port,
-           seconds);
+  LOG_INFO("serve", "serving {} at {}, ready in {:.1f} s", name, AddressOf(config, port), seconds);
 }
 
-// Scripts wait for exactly these lines, at every log level.
-void SayReady(options::Dialect dialect) {
-  if (dialect == options::Dialect::kSluice) {
-    PrintErrorOrDrop("Application startup complete.\n");
-    return;
+// Lines that scripts wait for, at every log level. Under the names of other programs they are
+// uvicorn's, in its form and where it writes them.
+void Say(options::Dialect dialect, std::initializer_list<std::string> lines) {
+  const bool is_uvicorn =
+      dialect != options::Dialect::kSluice && CurrentLogFormat() == LogFormat::kText;
+  for (const std::string& line : lines) {
+    if (is_uvicorn) {
+      PrintErrorOrDrop(fmt::format("INFO:     {}\n", line));
+    } else {
+      LogAlways("serve", line);
+    }
   }
-  PrintErrorOrDrop(
-      fmt::format("INFO:     Started server process [{}]\n"
-                  "INFO:     Waiting for application startup.\n"
-                  "INFO:     Application startup complete.\n",
-                  getpid()));
+}
+
+void SayReady(options::Dialect dialect) {
+  if (dialect == options::Dialect::kSluice) return Say(dialect, {"Application startup complete."});
+  Say(dialect, {fmt::format("Started server process [{}]", getpid()),
+                "Waiting for application startup.", "Application startup complete."});
+}
+
+void SayEnded(options::Dialect dialect) {
+  if (dialect == options::Dialect::kSluice) return;
+  Say(dialect, {"Waiting for application shutdown.", "Application shutdown complete.",
+                fmt::format("Finished server process [{}]", getpid())});
 }
 
 }  // namespace
@@ -82,39 +101,66 @@ Result<int> RunServe(const options::Settings& settings) {
   PrepareProcessMemory();
   UseLogStyleOf(settings.dialect());
   LogStartup(settings);
-  ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
-  ASSIGN_OR_RETURN(EngineConfig engine_config, MakeEngineConfig(settings, model));
-  engine_config.loop.drain_seconds = *settings.Number("shutdown-timeout");
-  ServerConfig server_config = MakeServerConfig(settings, model);
+  const ModelArgument named = NamedModel(settings);
+  ServerConfig server_config = MakeServerConfig(settings, named);
   AddServeOptions(settings, server_config);
   // Clients copy the name from the command line, with its trailing slash.
-  if (server_config.served_model_names.empty() && model.as_given != model.name)
-    server_config.served_model_names = {model.as_given, model.name};
+  if (server_config.served_model_names.empty() && named.as_given != named.name)
+    server_config.served_model_names = {named.as_given, named.name};
 
-  // Raises the limit of open files: shells allow few, and each connection is one.
-  StreamClient::MaxConnections();
-  ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Serving::Bind(server_config));
-  // While the model is loaded there are no requests to finish: the process may end at once.
+  std::unique_ptr<Serving> serving;  // null until it is bound
+  // Held while it is bound, and by a signal.
   std::mutex mutex;
+  const auto bind = [&]() -> Status {
+    if (serving) return {};
+    // Raises the limit of open files: shells allow few, and each connection is one.
+    StreamClient::MaxConnections();
+    const std::lock_guard lock(mutex);
+    ASSIGN_OR_RETURN(serving, Serving::Bind(server_config));
+    return {};
+  };
+  const double drain_seconds = *settings.Number("shutdown-timeout");
+  // While the model is loaded there are no requests to finish: the process may end at once.
   bool loaded = false;
   const auto on_signal = [&](int) {
     const std::lock_guard lock(mutex);
     if (!loaded) {
       LOG_INFO("serve", "stopped while loading");
+      if (serving) serving->server().Stop();  // which removes the file of a unix socket
       EndAtOnce(0);
     }
-    if (settings.dialect() != options::Dialect::kSluice)
-      PrintErrorOrDrop("INFO:     Shutting down\n");
+    if (settings.dialect() != options::Dialect::kSluice) Say(settings.dialect(), {"Shutting down"});
     LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
-             engine_config.loop.drain_seconds);
+             drain_seconds);
     serving->server().BeginDrain();
+  };
+  const auto on_hangup = [&] {
+    LOG_INFO("serve", "SIGHUP: log level, API keys and certificates are read again");
+    ReloadLogLevel(settings);
+    Server* server = nullptr;
+    {
+      // Not held while files are read, which may take long: a drain must not wait for them.
+      const std::lock_guard lock(mutex);
+      if (serving) server = &serving->server();
+    }
+    if (server != nullptr) server->Reload();
   };
   const SignalWatcher watcher(
       on_signal,
-      EndLimit{std::chrono::duration<double>(engine_config.loop.drain_seconds) + kEndTime,
-               "a step or the device did not finish in time: the server ends without it"});
+      EndLimit{std::chrono::duration<double>(drain_seconds) + kEndTime,
+               "a step or the device did not finish in time: the server ends without it"},
+      on_hangup);
+  // A download takes long: the port is open meanwhile, and /health tells how far it is.
+  const DownloadHooks hooks{.before = bind, .on_progress = [&](const FetchProgress& progress) {
+                              if (serving)
+                                serving->server().SetDownload(progress.done, progress.total);
+                            }};
+  ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings, hooks));
+  ASSIGN_OR_RETURN(EngineConfig engine_config, MakeEngineConfig(settings, model));
+  engine_config.loop.drain_seconds = drain_seconds;
+  RETURN_IF_ERROR(bind());
   const auto load_start = std::chrono::steady_clock::now();
-  RETURN_IF_ERROR(serving->Load(engine_config, model, /*quiet=*/false));
+  RETURN_IF_ERROR(serving->Load(engine_config, model, LoadReport::kLog));
   const double load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - load_start).count();
   {
@@ -128,13 +174,7 @@ Result<int> RunServe(const options::Settings& settings) {
   LogReady(serving->engine().info(), server_config, serving->server().port(), seconds);
   SayReady(settings.dialect());
   Result<int> code = serving->server().Run();
-  if (settings.dialect() != options::Dialect::kSluice) {
-    PrintErrorOrDrop(
-        fmt::format("INFO:     Waiting for application shutdown.\n"
-                    "INFO:     Application shutdown complete.\n"
-                    "INFO:     Finished server process [{}]\n",
-                    getpid()));
-  }
+  SayEnded(settings.dialect());
   return code;
 }
 

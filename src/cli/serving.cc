@@ -2,12 +2,31 @@
 
 #include <utility>
 
+#include "base/log.h"
+#include "checkpoint/generation_config.h"
 #include "cli/progress.h"
+#include "models/model_config.h"
+#include "server/model_text.h"
 
 namespace sluice::cli {
 
+namespace {
+
+// What is small and may be wrong is read before what is large.
+Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engine,
+                           const ModelArgument& model) {
+  ASSIGN_OR_RETURN(const ModelConfig described,
+                   LoadModelConfig(engine.model_folder, engine.config_overrides));
+  ASSIGN_OR_RETURN(const GenerationConfig generation,
+                   LoadGenerationConfig(engine.GenerationConfigFolder()));
+  return ModelText::Load(server, model.tokenizer_folder, described.vocab_size, generation);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Serving>> Serving::Bind(ServerConfig config) {
   auto serving = std::make_unique<Serving>();
+  serving->config_ = config;
   ASSIGN_OR_RETURN(serving->server_, Server::Create(std::move(config)));
   return serving;
 }
@@ -22,19 +41,27 @@ Serving::~Serving() {
   engine_.reset();
 }
 
-Status Serving::Load(const EngineConfig& config, const ModelArgument& model, bool quiet) {
+Status Serving::Load(const EngineConfig& config, const ModelArgument& model, LoadReport report) {
+  ASSIGN_OR_RETURN(ModelText text, LoadText(config_, config, model));
   ProgressBar bar("loading");
   Engine::Hooks hooks;
   hooks.observer = server_->observer();
-  if (!quiet) {
-    hooks.print_plan = [](const std::string& line) { PrintErrorOrDrop(line + "\n"); };
+  if (report != LoadReport::kNowhere) {
+    hooks.print_plan = [report](const std::string& line) {
+      if (report == LoadReport::kLog) {
+        LOG_INFO("memory", "{}", line);
+      } else {
+        PrintErrorOrDrop(line + "\n");
+      }
+    };
     hooks.load_progress = [&bar](int64_t done, int64_t total) { bar.Update(done, total); };
   }
   auto engine = Engine::Create(config, std::move(hooks));
   bar.Finish();
   if (!engine) return tl::unexpected<Error>(std::move(engine).error());
   engine_ = *std::move(engine);
-  return server_->Attach(engine_.get(), model.tokenizer_folder);
+  server_->Attach(engine_.get(), std::move(text));
+  return {};
 }
 
 }  // namespace sluice::cli

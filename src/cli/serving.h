@@ -10,19 +10,24 @@
 
 namespace sluice::cli {
 
+// Where the plan and the progress of a load are shown.
+enum class LoadReport { kNowhere, kTerminal, kLog };
+
 class Serving {
  public:
   // Binds the port; /health answers 503 from now on.
   static Result<std::unique_ptr<Serving>> Bind(ServerConfig config);
   ~Serving();
 
-  // Loads the model and attaches it to the server; shows the plan and the progress unless `quiet`.
-  Status Load(const EngineConfig& config, const ModelArgument& model, bool quiet);
+  // Loads the model, its text before its weights, and attaches it to the server; shows the plan and
+  // the progress as `report` says.
+  Status Load(const EngineConfig& config, const ModelArgument& model, LoadReport report);
 
   Server& server() { return *server_; }
   const Engine& engine() const { return *engine_; }
 
  private:
+  ServerConfig config_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Engine> engine_;
 };

@@ -65,31 +65,51 @@ void IgnoreClosedPipes() {
 }
 
 SignalWatcher::SignalWatcher(std::function<void(int signal)> on_first,
-                             std::optional<EndLimit> limit)
+                             std::optional<EndLimit> limit, std::function<void()> on_hangup)
     : limit_(std::move(limit)),
+      on_hangup_(std::move(on_hangup)),
       first_thread_(
           [on_first = std::move(on_first), signal = first_signal_.get_future()]() mutable {
             if (const int number = signal.get(); number != 0) on_first(number);
           }) {
   try {
+    hangup_thread_ = std::thread([this] { CallOnHangups(); });
     watching_thread_ = std::thread([this] { Watch(); });
   } catch (const std::system_error&) {
-    first_signal_.set_value(0);
-    first_thread_.join();
+    EndThreads();
     throw;
   }
 }
 
 SignalWatcher::~SignalWatcher() {
-  pthread_kill(watching_thread_.native_handle(), SIGUSR1);
-  watching_thread_.join();
-  if (!any_signal_) first_signal_.set_value(0);
+  EndThreads();
+}
+
+void SignalWatcher::EndThreads() {
+  // While this one's function comes to its end, the watch for the limit goes on.
+  over_ = true;
+  hangups_.release();
+  if (hangup_thread_.joinable()) hangup_thread_.join();
+  if (watching_thread_.joinable()) {
+    pthread_kill(watching_thread_.native_handle(), SIGUSR1);
+    watching_thread_.join();
+  }
+  if (!asked_to_end_) first_signal_.set_value(0);
   first_thread_.join();
+}
+
+void SignalWatcher::CallOnHangups() {
+  while (true) {
+    hangups_.acquire();
+    while (hangups_.try_acquire()) {
+    }
+    if (over_) return;
+    on_hangup_();
+  }
 }
 
 void SignalWatcher::Watch() {
   const sigset_t set = SetOf(kWatched);
-  bool asked_to_end = false;
   std::optional<Clock::time_point> deadline;
   while (true) {
     int signal = 0;
@@ -102,9 +122,11 @@ void SignalWatcher::Watch() {
     }
     if (signal < 0) continue;
     if (signal == SIGUSR1) return;
-    if (asked_to_end && signal != SIGHUP) EndAtOnce(128 + signal);
-    asked_to_end |= signal != SIGHUP;
-    if (std::exchange(any_signal_, true)) continue;
+    if (signal == SIGHUP) {
+      hangups_.release();
+      continue;
+    }
+    if (std::exchange(asked_to_end_, true)) EndAtOnce(128 + signal);
     if (limit_) deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit_->time);
     first_signal_.set_value(signal);
   }

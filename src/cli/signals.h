@@ -1,12 +1,14 @@
 // SIGINT, SIGTERM and SIGHUP as events instead of interruptions.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <functional>
 #include <future>
 #include <initializer_list>
 #include <optional>
+#include <semaphore>
 #include <string>
 #include <thread>
 
@@ -31,30 +33,37 @@ struct EndLimit {
   std::string why;
 };
 
-// Handles SIGINT, SIGTERM and SIGHUP: the first one calls `on_first` on a thread of its own; a
-// second SIGINT or SIGTERM ends the process at once with 128 + its number, even while `on_first`
-// runs. A SIGHUP does not count for that: a closing terminal may send several, and who manages the
-// process sends SIGTERM beside it. A process that is still there `limit.time` after the first one
-// ends with 1.
+// Handles SIGINT and SIGTERM: the first one calls `on_first` on a thread of its own; a second one
+// ends the process at once with 128 + its number, even while `on_first` runs. A process that is
+// still there `limit.time` after the first one ends with 1.
+// A SIGHUP calls `on_hangup`, on a thread of its own, and ends nothing; those that come while it
+// runs call it once more.
 // Its threads exist before any signal: a system that refuses new ones must not cut a drain short.
 // REQUIRES: BlockSignals(kWatched) was called.
 inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM, SIGHUP,
                                                         SIGUSR1};  // the last one ends the thread
 class SignalWatcher {
  public:
-  explicit SignalWatcher(std::function<void(int signal)> on_first,
-                         std::optional<EndLimit> limit = std::nullopt);
+  explicit SignalWatcher(
+      std::function<void(int signal)> on_first, std::optional<EndLimit> limit = std::nullopt,
+      std::function<void()> on_hangup = [] {});
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;
 
  private:
   void Watch();
+  void CallOnHangups();
+  void EndThreads();
 
   const std::optional<EndLimit> limit_;
+  const std::function<void()> on_hangup_;
   std::promise<int> first_signal_;  // 0: there was none
-  bool any_signal_ = false;         // of the watching thread
-  std::thread first_thread_;        // calls on_first
+  bool asked_to_end_ = false;       // of the watching thread
+  std::atomic<bool> over_{false};
+  std::counting_semaphore<> hangups_{0};  // and the end
+  std::thread first_thread_;              // calls on_first
+  std::thread hangup_thread_;             // calls on_hangup
   std::thread watching_thread_;
 };
 

@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <future>
+#include <optional>
+#include <semaphore>
 
 #include <gtest/gtest.h>
 
@@ -31,38 +33,33 @@ TEST(SignalWatcherDeathTest, EndsAProcessThatHangs) {
               testing::ExitedWithCode(1), "error: the device did not come to its end");
 }
 
+// Watches with an hour to go, sends a SIGTERM after `before_signal`, and ends with status 7 once
+// the watcher has told of it.
+void EndInTime(void (*before_signal)()) {
+  BlockSignals(kWatched);
+  std::promise<void> told;
+  {
+    const SignalWatcher watcher([&](int) { told.set_value(); },
+                                EndLimit{duration<double>(3600), "too late"});
+    before_signal();
+    kill(getpid(), SIGTERM);
+    told.get_future().wait();
+  }
+  std::_Exit(7);
+}
+
 TEST(SignalWatcherDeathTest, LeavesAloneWhatEndsInTime) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto end = [] {
-    BlockSignals(kWatched);
-    std::promise<void> told;
-    {
-      const SignalWatcher watcher([&](int) { told.set_value(); },
-                                  EndLimit{duration<double>(3600), "too late"});
-      kill(getpid(), SIGTERM);
-      told.get_future().wait();
-    }
-    std::exit(7);
-  };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(7), "^$");
+  EXPECT_EXIT(EndInTime([] {}), testing::ExitedWithCode(7), "^$");
 }
 
 TEST(SignalWatcherDeathTest, NeedsNoNewThreadForADrain) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto end = [] {
-    BlockSignals(kWatched);
-    std::promise<void> told;
-    {
-      const SignalWatcher watcher([&](int) { told.set_value(); },
-                                  EndLimit{duration<double>(3600), "too late"});
-      const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
-      ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
-      kill(getpid(), SIGTERM);
-      told.get_future().wait();
-    }
-    std::_Exit(7);
+  const auto leave_no_memory = [] {
+    const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(7), "^$");
+  EXPECT_EXIT(EndInTime(leave_no_memory), testing::ExitedWithCode(7), "^$");
 }
 
 // Makes stderr a pipe that is full and that nobody reads, and sees to it that the process ends.
@@ -121,41 +118,50 @@ TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
   EXPECT_EXIT(end(), testing::ExitedWithCode(SIGTERM), "^$");
 }
 
-TEST(SignalWatcherDeathTest, AHangupBeginsTheEndAndNeverCutsItShort) {
+TEST(SignalWatcherDeathTest, AHangupEndsNothing) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
     std::signal(SIGHUP, SIG_DFL);  // nohup has it ignored
     BlockSignals(kWatched);
     std::promise<int> told;
+    std::counting_semaphore<> hangups(0);
     int signal = 0;
     {
-      const SignalWatcher watcher([&](int number) { told.set_value(number); });
-      kill(getpid(), SIGHUP);
+      const SignalWatcher watcher([&](int number) { told.set_value(number); }, std::nullopt,
+                                  [&] { hangups.release(); });
+      for (int i = 0; i < 3; ++i) {
+        kill(getpid(), SIGHUP);
+        hangups.acquire();
+      }
+      kill(getpid(), SIGTERM);
       signal = told.get_future().get();
-      kill(getpid(), SIGHUP);
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      kill(getpid(), SIGHUP);  // also while it ends
+      hangups.acquire();
     }
     std::exit(signal);
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(SIGHUP), "^$");
+  EXPECT_EXIT(end(), testing::ExitedWithCode(SIGTERM), "^$");
 }
 
-TEST(SignalWatcherDeathTest, TheFirstRequestToEndAfterAHangupCutsNothing) {
+TEST(SignalWatcherDeathTest, AHangupThatTakesLongHoldsNothingUp) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
     std::signal(SIGHUP, SIG_DFL);
     BlockSignals(kWatched);
-    std::promise<void> told;
-    const SignalWatcher watcher([&](int) { told.set_value(); });
+    std::promise<void> began, told;
+    const SignalWatcher watcher([&](int) { told.set_value(); }, std::nullopt,
+                                [&] {
+                                  began.set_value();
+                                  std::this_thread::sleep_for(std::chrono::hours(1));
+                                });
     kill(getpid(), SIGHUP);
-    told.get_future().get();
+    began.get_future().get();
     kill(getpid(), SIGTERM);
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    std::fputs("still here", stderr);
+    told.get_future().get();
     kill(getpid(), SIGTERM);
     std::this_thread::sleep_for(std::chrono::hours(1));
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(128 + SIGTERM), "still here");
+  EXPECT_EXIT(end(), testing::ExitedWithCode(128 + SIGTERM), "^$");
 }
 
 TEST(SignalWatcherDeathTest, AHangupThatIsIgnoredStaysIgnored) {
@@ -165,7 +171,7 @@ TEST(SignalWatcherDeathTest, AHangupThatIsIgnoredStaysIgnored) {
     BlockSignals(kWatched);
     std::atomic<bool> told{false};
     {
-      const SignalWatcher watcher([&](int) { told = true; });
+      const SignalWatcher watcher([&](int) { told = true; }, std::nullopt, [&] { told = true; });
       kill(getpid(), SIGHUP);
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }

@@ -136,6 +136,21 @@ std::string NonDefaultArguments(const Settings& settings) {
   return fmt::format("{{{}}}", fmt::join(parts, ", "));
 }
 
+std::vector<std::string> UnusedDevices(const Settings& settings) {
+  // The sizes of groups of devices are one by default, and all have the same reason.
+  const std::string_view reason = options::Find("tensor-parallel-size").reason;
+  std::vector<std::string> lines;
+  for (const Assignment* given : settings.given()) {
+    const Option& option = *given->option;
+    if (option.effect != Effect::kNoEffect || option.reason != reason ||
+        option.default_value != "1" || settings.Integer(option.name).value_or(1) <= 1) {
+      continue;
+    }
+    lines.push_back(fmt::format("{} has no effect: {}", Shown(*given, true), reason));
+  }
+  return lines;
+}
+
 std::vector<std::string> EffectBlock(const Settings& settings) {
   std::vector<std::string> acting;
   Groups mapped;
@@ -175,6 +190,7 @@ void LogStartup(const Settings& settings) {
     LOG_INFO("serve", "non-default args: {}", NonDefaultArguments(settings));
   }
   for (const std::string& line : EffectBlock(settings)) LOG_INFO("options", "{}", line);
+  for (const std::string& line : UnusedDevices(settings)) LOG_WARNING("options", "{}", line);
   for (const Note& note : settings.notes()) {
     if (note.kind == Note::Kind::kWarning) LOG_WARNING("options", "{} {}", note.what, note.text);
   }

@@ -17,6 +17,10 @@ void LogStartup(const options::Settings& settings);
 // `{'model_tag': 'm', 'port': 8000}`: arguments that differ from the defaults, in vLLM's format.
 std::string NonDefaultArguments(const options::Settings& settings);
 
+// What is said of options that ask for more devices than compute: `--tensor-parallel-size 2 has no
+// effect: ...`.
+std::vector<std::string> UnusedDevices(const options::Settings& settings);
+
 // The options that act, are mapped, or have no effect with the reason. Empty if none was given.
 std::vector<std::string> EffectBlock(const options::Settings& settings);
 

@@ -14,6 +14,7 @@ namespace {
 
 using options::Dialect;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -51,6 +52,14 @@ TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
   EXPECT_THAT(EffectBlock(Read({"m"}, Dialect::kVllm)), IsEmpty());
 }
 
+TEST(StartupLines, MoreDevicesThanComputeAreAWarning) {
+  EXPECT_THAT(
+      UnusedDevices(Read({"m", "-tp", "4", "-pp", "1", "--max-parallel-loading-workers", "2"},
+                         Dialect::kVllm)),
+      ElementsAre("-tp 4 has no effect: one device computes everything; answers do not "
+                  "depend on it"));
+}
+
 TEST(CheckSettings, ContradictionsNameBothOptions) {
   const auto error = [](const std::vector<std::string>& words) {
     const Status status = CheckSettings(Read(words, Dialect::kSluice));
@@ -65,6 +74,9 @@ TEST(CheckSettings, ContradictionsNameBothOptions) {
               HasSubstr("--log-stats-interval"));
   EXPECT_THAT(error({"m", "--fingerprint-mode", "custom"}), HasSubstr("--fingerprint-value"));
   EXPECT_THAT(error({"m", "--fingerprint-value", "x"}), HasSubstr("--fingerprint-mode"));
+  EXPECT_THAT(error({"m", "--ssl-keyfile", "k"}), HasSubstr("requires --ssl-certfile"));
+  EXPECT_THAT(error({"m", "--ssl-certfile", "c", "--ssl-cert-reqs", "2"}),
+              HasSubstr("requires --ssl-ca-certs"));
   EXPECT_THAT(error({"m", "--protect-all"}), HasSubstr("requires --api-key"));
   EXPECT_THAT(error({"m", "--model", "n"}), HasSubstr("'m' by its place and 'n' by --model"));
   EXPECT_THAT(error({"m", "-q", "bogus"}), HasSubstr("--quantization: expected one of awq, "));

@@ -48,13 +48,15 @@ Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings) {
     server_config.host = "127.0.0.1";
     server_config.port = 0;
     server_config.disable_access_log = true;
+    server_config.enable_prompt_tokens_details = true;
     if (settings.Given("chat-tools")) {
       server_config.enable_auto_tool_choice = true;
       server_config.tool_call_parser = "auto";
     }
     ASSIGN_OR_RETURN(talk->serving_, Serving::Bind(server_config));
-    RETURN_IF_ERROR(
-        talk->serving_->Load(engine_config, model, /*quiet=*/isatty(STDERR_FILENO) == 0));
+    RETURN_IF_ERROR(talk->serving_->Load(
+        engine_config, model,
+        isatty(STDERR_FILENO) == 0 ? LoadReport::kNowhere : LoadReport::kTerminal));
     url = fmt::format("http://127.0.0.1:{}", talk->serving_->server().port());
   }
   ASSIGN_OR_RETURN(Url address, ParseUrl(url));

@@ -22,7 +22,7 @@ class Talk {
   ~Talk();
 
   const OpenAiClient& client() const { return *client_; }
-  const AnswerSettings& settings() const { return settings_; }
+  AnswerSettings& settings() { return settings_; }
   InterruptDescriptor& interrupt() { return interrupt_; }
 
   // Calls `ask` with each line of standard input until its end. SIGINT on a terminal clears the

@@ -9,7 +9,8 @@
 namespace sluice::cli {
 
 Result<int> RunTokenizeCommand(const options::Settings& settings) {
-  ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
+  ASSIGN_OR_RETURN(const ModelArgument model,
+                   ResolveModelArgument(settings, ModelPart::kTokenizer));
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                    Tokenizer::Load(model.tokenizer_folder));
   std::ios::sync_with_stdio(false);

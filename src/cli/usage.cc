@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log_format.h"
 #include "base/utf8.h"
 #include "cli/exit_code.h"
 #include "cli/version.h"
@@ -71,7 +72,11 @@ int ReportUsage(Dialect dialect, const Command& command, const Error& error) {
 }
 
 int ReportFailure(const options::Settings& settings, const Error& error) {
-  fmt::print(stderr, "error: {}\n", Printable(error.message));
+  if (CurrentLogFormat() == LogFormat::kJson) {
+    fmt::print(stderr, "{}", FormatLogLine(LogLevel::kError, "sluice", error.message));
+  } else {
+    fmt::print(stderr, "error: {}\n", Printable(error.message));
+  }
   const bool vllm = settings.dialect() == Dialect::kVllm && error.code != ErrorCode::kCancelled;
   return vllm ? kVllmFailure : ExitCode(error.code);
 }

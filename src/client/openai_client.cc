@@ -21,6 +21,7 @@ const json::Value* FindPath(const json::Value& value,
                             std::initializer_list<std::string_view> path) {
   const json::Value* place = &value;
   for (std::string_view key : path) {
+    if (!place->is_object()) return nullptr;
     place = place->Find(key);
     if (place == nullptr) return nullptr;
   }
@@ -75,6 +76,21 @@ void AddCalls(const json::Value& choice, std::vector<ToolCall>& calls) {
   }
 }
 
+std::optional<int64_t> IntegerAt(const json::Value& value,
+                                 std::initializer_list<std::string_view> path) {
+  const json::Value* found = FindPath(value, path);
+  if (found == nullptr || !found->is_integer()) return std::nullopt;
+  return found->as_integer();
+}
+
+std::optional<AnswerUsage> UsageOf(const json::Value& event) {
+  const json::Value* usage = event.Find("usage");
+  if (usage == nullptr || !usage->is_object()) return std::nullopt;
+  return AnswerUsage{IntegerAt(*usage, {"prompt_tokens"}).value_or(0),
+                     IntegerAt(*usage, {"completion_tokens"}).value_or(0),
+                     IntegerAt(*usage, {"prompt_tokens_details", "cached_tokens"})};
+}
+
 }  // namespace
 
 OpenAiClient::OpenAiClient(Url url, std::string api_key)
@@ -114,6 +130,9 @@ Result<AnswerEnd> OpenAiClient::Stream(std::string_view path, const AnswerSettin
                                        int cancel_fd) const {
   body.Set("model", json::Value(settings.model));
   body.Set("stream", json::Value(true));
+  if (settings.usage) {
+    body.Set("stream_options", json::Value(json::Value::Object{{"include_usage", true}}));
+  }
   if (settings.max_tokens) body.Set("max_tokens", json::Value(*settings.max_tokens));
   if (settings.temperature) body.Set("temperature", json::Value(*settings.temperature));
   if (settings.top_p) body.Set("top_p", json::Value(*settings.top_p));
@@ -135,6 +154,7 @@ Result<AnswerEnd> OpenAiClient::Stream(std::string_view path, const AnswerSettin
           failed = ServerError(200, &*event, data);
           return false;
         }
+        if (auto usage = UsageOf(*event)) end.usage = usage;
         const json::Value* choices = event->Find("choices");
         if (choices == nullptr || !choices->is_array() || choices->as_array().empty()) return true;
         const json::Value& choice = choices->as_array().front();

@@ -21,6 +21,7 @@ struct AnswerSettings {
   std::optional<double> top_p;
   std::optional<int64_t> seed;
   json::Value tools = {};  // of a chat: a list as in the API, or null
+  bool usage = false;      // whether the server is asked to count tokens: AnswerEnd::usage
 };
 
 struct ToolCall {
@@ -29,12 +30,20 @@ struct ToolCall {
   std::string arguments;  // JSON, as far as it came
 };
 
+// What the server counted.
+struct AnswerUsage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  std::optional<int64_t> cached_tokens = {};  // of the prompt; servers need not tell it
+};
+
 // How an answer ended.
 struct AnswerEnd {
   std::string text;  // all of it
   std::vector<ToolCall> calls;
   std::string finish_reason;  // "" if it was stopped here
   bool cancelled = false;
+  std::optional<AnswerUsage> usage = {};
 };
 
 class OpenAiClient {

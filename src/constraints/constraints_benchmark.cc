@@ -1,12 +1,19 @@
-// Compiling, and the mask and step of a matcher, over a vocabulary of 128k tokens made of
-// syllables; one in fifty has pieces of JSON about it, which is what masks take their time for, and
-// about as many as in the vocabularies of models.
+// Compiling, and the mask and step of a matcher, over a vocabulary of 128k tokens. With
+// SLUICE_VOCABULARY the first ones of a model's, a file in the form of tekken.json; else tokens
+// made of syllables, of which one in 250 has pieces of JSON about it: as many as in the
+// vocabularies of models, but long ones, so that masks take several times as long.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <set>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 
+#include "base/file.h"
 #include "constraints/json_schema.h"
 #include "constraints/xgrammar_engine.h"
 
@@ -15,7 +22,42 @@ namespace {
 
 constexpr int32_t kVocabSize = 128'256;
 
+std::string DecodeBase64(std::string_view text) {
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    const int digit = c >= 'a'   ? c - 'a' + 26
+                      : c >= 'A' ? c - 'A'
+                      : c >= '0' ? c - '0' + 52
+                      : c == '+' ? 62
+                                 : 63;
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes.push_back(static_cast<char>(bits >> count));
+  }
+  return bytes;
+}
+
+// The first tokens of a vocabulary in the form of tekken.json.
+Vocabulary ReadTekken(const std::string& path) {
+  const json::Value file = json::Parse(ReadFile(path, size_t{64} << 20).value()).value();
+  Vocabulary vocabulary;
+  for (const json::Value& token : file.Find("vocab")->as_array()) {
+    if (vocabulary.tokens.size() == kVocabSize - 256) break;
+    vocabulary.tokens.push_back(DecodeBase64(token.Find("token_bytes")->as_string()));
+  }
+  vocabulary.tokens.push_back("<end>");
+  vocabulary.end_tokens = {static_cast<int32_t>(vocabulary.tokens.size()) - 1};
+  vocabulary.size = kVocabSize;
+  return vocabulary;
+}
+
 Vocabulary MakeVocabulary() {
+  if (const char* file = std::getenv("SLUICE_VOCABULARY")) return ReadTekken(file);
   std::mt19937 random(1);
   const char* const syllables[] = {"ka", "to", "mi", "en",  "er", "st",
                                    "an", "lo", "qu", "ing", "re", "é"};
@@ -25,7 +67,7 @@ Vocabulary MakeVocabulary() {
   for (int byte = 0; byte < 256; ++byte) tokens.emplace(1, static_cast<char>(byte));
   for (int number = 0; number < 1000; ++number) tokens.insert(std::to_string(number));
   while (tokens.size() < kVocabSize - 256) {
-    const bool has_json = random() % 50 == 0;
+    const bool has_json = random() % 250 == 0;
     std::string token = has_json            ? begins[random() % std::size(begins)]
                         : random() % 2 == 0 ? " "
                                             : "";
@@ -42,9 +84,14 @@ Vocabulary MakeVocabulary() {
   return vocabulary;
 }
 
+const Vocabulary& TestedVocabulary() {
+  static const Vocabulary vocabulary = MakeVocabulary();
+  return vocabulary;
+}
+
 const ConstraintEngine& Engine() {
   static const auto engine = MakeXgrammarEngine(
-      MakeVocabulary(), {.compile = {.cpu_seconds = 60, .bytes = int64_t{4} << 30}});
+      TestedVocabulary(), {.compile = {.cpu_seconds = 60, .bytes = int64_t{4} << 30}});
   return *engine;
 }
 
@@ -85,33 +132,104 @@ BENCHMARK(BM_CompileBoundedString)
     ->Arg(5000)
     ->Unit(benchmark::kMillisecond);
 
-// One step of a stream: fill the mask, take a token that it allows; the answer begins again when it
-// is complete.
-bool Step(TokenMatcher& matcher, std::vector<uint32_t>& mask, std::mt19937& random) {
-  if (!matcher.FillMask(mask)) return false;
-  size_t word = random() % mask.size();
-  while (mask[word] == 0) word = (word + 1) % mask.size();
-  if (!matcher.Advance(static_cast<int32_t>(word) * 32 + __builtin_ctz(mask[word]))) return false;
-  if (matcher.is_finished()) matcher.Reset();
-  return true;
+// An answer that meets SchemaOf(num_properties, first), strings of a sentence's length.
+std::string AnswerOf(int num_properties, int first) {
+  const char* const values[] = {
+      R"("The quick brown fox jumps over the lazy dog, while 12 others look on from afar.")", "42",
+      "true", "[1.5, 20, 333]", R"("green")"};
+  std::string answer;
+  for (int i = 0; i < num_properties; ++i) {
+    answer += (i > 0 ? ", " : "{") + ("\"property_" + std::to_string(first + i) + "\": ") +
+              values[i % std::size(values)];
+  }
+  return answer + "}";
 }
+
+// A sequence that writes its answer again and again, in the longest tokens that there are.
+class Stream {
+ public:
+  explicit Stream(int number) : matcher_(NewMatcher(number)) {
+    const std::string answer = AnswerOf(20, number);
+    for (size_t at = 0; at < answer.size();) {
+      const auto [token, length] = Longest(std::string_view(answer).substr(at));
+      tokens_.push_back(token);
+      at += length;
+    }
+    tokens_.push_back(TestedVocabulary().end_tokens[0]);
+    // Streams are at different places of their answers.
+    for (int i = 0; i < number * 7; ++i) Advance();
+  }
+  size_t num_tokens() const { return tokens_.size(); }
+  bool FillMask(std::vector<uint32_t>& mask) { return matcher_->FillMask(mask); }
+  bool Advance() {
+    if (!matcher_->Advance(tokens_[next_])) return false;
+    next_ = (next_ + 1) % tokens_.size();
+    if (next_ == 0) matcher_->Reset();
+    return true;
+  }
+
+ private:
+  static std::unique_ptr<TokenMatcher> NewMatcher(int number) {
+    return (*Engine().Compile({ConstraintKind::kJsonSchema, SchemaOf(20, number)}))->NewMatcher();
+  }
+  static std::pair<int32_t, size_t> Longest(std::string_view text) {
+    static const auto ids = [] {
+      std::unordered_map<std::string_view, int32_t> by_text;
+      const auto& tokens = TestedVocabulary().tokens;
+      for (size_t id = 0; id < tokens.size(); ++id)
+        by_text.emplace(tokens[id], static_cast<int32_t>(id));
+      return by_text;
+    }();
+    size_t length = std::min<size_t>(text.size(), 32);
+    while (!ids.contains(text.substr(0, length))) --length;
+    return {ids.at(text.substr(0, length)), length};
+  }
+
+  std::unique_ptr<TokenMatcher> matcher_;
+  std::vector<int32_t> tokens_;
+  size_t next_ = 0;
+};
 
 // A step of so many streams, each with a schema of its own.
 void BM_MaskAndAdvance(benchmark::State& state) {
-  std::vector<std::unique_ptr<TokenMatcher>> streams;
-  for (int i = 0; i < state.range(0); ++i) {
-    const auto constraint = Engine().Compile({ConstraintKind::kJsonSchema, SchemaOf(20, i)});
-    streams.push_back((*constraint)->NewMatcher());
-  }
+  std::vector<Stream> streams;
+  for (int i = 0; i < state.range(0); ++i) streams.emplace_back(i);
   std::vector<uint32_t> mask(MaskWords(kVocabSize));
-  std::mt19937 random(2);
   for (auto _ : state) {
-    for (const auto& stream : streams) {
-      if (!Step(*stream, mask, random)) return state.SkipWithError("a stream stopped");
+    for (Stream& stream : streams) {
+      if (!stream.FillMask(mask) || !stream.Advance())
+        return state.SkipWithError("a stream stopped");
     }
   }
 }
 BENCHMARK(BM_MaskAndAdvance)->Arg(1)->Arg(32)->Unit(benchmark::kMicrosecond);
+
+// The same of one stream inside a string, whose length may be bounded.
+void BM_MaskInString(benchmark::State& state) {
+  const std::string bounds =
+      state.range(0) == 0 ? "" : ",\"maxLength\":" + std::to_string(state.range(0));
+  const auto compiled =
+      Engine().Compile({ConstraintKind::kJsonSchema, "{\"type\":\"string\"" + bounds + "}"});
+  const auto matcher = (*compiled)->NewMatcher();
+  const auto id_of = [](std::string_view text) {
+    return static_cast<int32_t>(std::ranges::find(TestedVocabulary().tokens, text) -
+                                TestedVocabulary().tokens.begin());
+  };
+  const int32_t quote = id_of("\""), letter = id_of("a");
+  std::vector<uint32_t> mask(MaskWords(kVocabSize));
+  int64_t position = 0;
+  matcher->Advance(quote);
+  for (auto _ : state) {
+    if (!matcher->FillMask(mask)) return state.SkipWithError("no mask");
+    if (++position % (state.range(0) == 0 ? 100 : state.range(0)) != 0) {
+      matcher->Advance(letter);
+    } else {
+      matcher->Reset();
+      matcher->Advance(quote);
+    }
+  }
+}
+BENCHMARK(BM_MaskInString)->Arg(0)->Arg(15)->Arg(100)->Arg(500)->Unit(benchmark::kMicrosecond);
 
 // What the first token of a constraint that is kept waits for.
 void BM_FirstMask(benchmark::State& state) {

@@ -6,6 +6,7 @@
 
 #include "base/fuzz_input.h"
 #include "constraints/json_schema.h"
+#include "constraints/vocabulary_testing.h"
 #include "constraints/xgrammar_engine.h"
 
 namespace {
@@ -15,15 +16,7 @@ using namespace sluice;
 constexpr size_t kMostBytes = size_t{64} << 10;
 
 const ConstraintEngine& SchemaFuzzEngine() {
-  static const auto engine = [] {
-    Vocabulary vocabulary;
-    for (int byte = 0; byte < 256; ++byte)
-      vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
-    vocabulary.tokens.push_back("<end>");
-    vocabulary.end_tokens = {256};
-    vocabulary.size = 257;
-    return MakeXgrammarEngine(vocabulary);
-  }();
+  static const auto engine = MakeXgrammarEngine(ByteVocabulary());
   return *engine;
 }
 
@@ -47,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   // The lowest of the tokens that are allowed, a few times.
   const auto matcher = (*constraint)->NewMatcher();
-  std::vector<uint32_t> mask(MaskWords(257));
+  std::vector<uint32_t> mask(MaskWords(ByteVocabulary().size));
   for (int step = 0; step < 20 && !matcher->is_finished(); ++step) {
     if (!matcher->FillMask(mask)) break;
     int32_t token = 0;

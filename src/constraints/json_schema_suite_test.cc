@@ -15,22 +15,13 @@
 #include "base/file.h"
 #include "base/source_path_testing.h"
 #include "constraints/json_schema.h"
+#include "constraints/vocabulary_testing.h"
 #include "constraints/xgrammar_engine.h"
 
 namespace sluice {
 namespace {
 
 using ::testing::IsEmpty;
-
-// Every byte is a token.
-Vocabulary ByteVocabulary() {
-  Vocabulary vocabulary;
-  for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
-  vocabulary.tokens.push_back("<end>");
-  vocabulary.end_tokens = {256};
-  vocabulary.size = 257;
-  return vocabulary;
-}
 
 struct SuiteCounts {
   int schemas = 0, accepted = 0, instances = 0, loose = 0, narrow = 0;

@@ -85,7 +85,9 @@ constexpr SchemaKeyword kSchemaKeywords[] = {
      "fractions, large numbers without bounds, one bound alone",
      R"({"type":"integer","minimum":0,"maximum":100,"multipleOf":5})",
      R"({"type":"number","multipleOf":0.01})"},
-    {"minLength", "always; beside a `pattern` that is one repeated class, such as `^[a-z]+$`",
+    {"minLength",
+     "always, but without escapes where several branches of a union hold strings; beside a "
+     "`pattern` that is one repeated class, such as `^[a-z]+$`",
      "beside other patterns and `format`", R"({"type":"string","minLength":2})",
      R"({"type":"string","pattern":"^(ab)+$","minLength":3})"},
     {"maxLength", "as `minLength`", "as `minLength`",

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/json.h"
 #include "engine/request.h"
 #include "kernels/dispatch.h"
 #include "models/model.h"
@@ -41,6 +42,11 @@ struct LoopLimits {
 struct EngineConfig {
   std::filesystem::path model_folder;
   std::filesystem::path generation_config_folder;  // of generation_config.json; "": model_folder
+  const std::filesystem::path& GenerationConfigFolder() const {
+    return generation_config_folder.empty() ? model_folder : generation_config_folder;
+  }
+
+  json::Value config_overrides;  // of keys of config.json (OverrideConfig()); null: none
 
   // Types.
   std::optional<ElementType> dtype;           // BF16, F32, or F16, which runs as BF16

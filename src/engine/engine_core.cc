@@ -403,6 +403,30 @@ void EngineCore::FailRequest(ActiveRequest& request, Error error) {
   FinishRequest(request, FinishReason::kError);
 }
 
+RequestStats EngineCore::StatsOf(const ActiveRequest& request, FinishReason reason) {
+  const Clock::time_point now = Clock::now();
+  const auto between = [](const auto& from, const auto& to) {
+    return from && to ? SecondsBetween(*from, *to) : 0;
+  };
+  const Clock::time_point arrival = request.request.arrival;
+  RequestStats stats;
+  stats.reason = reason;
+  stats.prompt_tokens = static_cast<int64_t>(request.request.prompt.size());
+  stats.cached_tokens = request.sequences.front()->cached_tokens;
+  stats.generated_tokens = request.num_generated;
+  stats.max_tokens = request.request.sampling.max_tokens;
+  stats.num_sequences = request.request.num_sequences;
+  for (const auto& sequence : request.sequences) stats.preemptions += sequence->num_preemptions;
+  stats.queue_seconds = SecondsBetween(arrival, request.first_scheduled.value_or(now));
+  stats.prefill_seconds = between(request.first_scheduled, request.first_token);
+  stats.decode_seconds = between(request.first_token, request.last_token);
+  stats.inference_seconds = between(request.first_scheduled, request.last_token);
+  stats.total_seconds = SecondsBetween(arrival, request.last_token.value_or(now));
+  if (request.first_token)
+    stats.first_token_seconds = SecondsBetween(arrival, *request.first_token);
+  return stats;
+}
+
 void EngineCore::FinishRequest(ActiveRequest& request, FinishReason reason) {
   request.ended = true;
   removed_.clear();
@@ -411,29 +435,9 @@ void EngineCore::FinishRequest(ActiveRequest& request, FinishReason reason) {
   }
   scheduler_.Remove(removed_);
   request.num_unfinished = 0;
-  if (observer_ != nullptr) {
-    const Clock::time_point now = Clock::now();
-    const auto between = [](const auto& from, const auto& to) {
-      return from && to ? SecondsBetween(*from, *to) : 0;
-    };
-    const std::optional<Clock::time_point> arrival = request.request.arrival;
-    RequestStats stats;
-    stats.reason = reason;
-    stats.prompt_tokens = static_cast<int64_t>(request.request.prompt.size());
-    stats.cached_tokens = request.sequences.front()->cached_tokens;
-    stats.generated_tokens = request.num_generated;
-    stats.max_tokens = request.request.sampling.max_tokens;
-    stats.num_sequences = request.request.num_sequences;
-    for (const auto& sequence : request.sequences) stats.preemptions += sequence->num_preemptions;
-    stats.queue_seconds = SecondsBetween(*arrival, request.first_scheduled.value_or(now));
-    stats.prefill_seconds = between(request.first_scheduled, request.first_token);
-    stats.decode_seconds = between(request.first_token, request.last_token);
-    stats.inference_seconds = between(request.first_scheduled, request.last_token);
-    stats.total_seconds = SecondsBetween(*arrival, request.last_token.value_or(now));
-    if (request.first_token)
-      stats.first_token_seconds = SecondsBetween(*arrival, *request.first_token);
-    observer_->OnFinished(stats);
-  }
+  const RequestStats stats = StatsOf(request, reason);
+  if (observer_ != nullptr) observer_->OnFinished(stats);
+  request.request.sink->OnStats(stats);
   const auto found = requests_.find(request.handle);
   finished_.push_back(std::move(found->second));
   requests_.erase(found);

@@ -92,6 +92,7 @@ class EngineCore {
   // Finishes the request as kError.
   void FailRequest(ActiveRequest& request, Error error);
   // Releases what its sequences hold and moves it from `requests_` to `finished_`.
+  static RequestStats StatsOf(const ActiveRequest& request, FinishReason reason);
   void FinishRequest(ActiveRequest& request, FinishReason reason);
 
   const EnginePlan& plan_;

@@ -149,11 +149,10 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa ? kernels::IsaName(*config.cpu_isa) : "auto"));
-  ASSIGN_OR_RETURN(const ModelConfig model_config, LoadModelConfig(config.model_folder));
+  ASSIGN_OR_RETURN(const ModelConfig model_config,
+                   LoadModelConfig(config.model_folder, config.config_overrides));
   ASSIGN_OR_RETURN(const GenerationConfig generation,
-                   LoadGenerationConfig(config.generation_config_folder.empty()
-                                            ? config.model_folder
-                                            : config.generation_config_folder));
+                   LoadGenerationConfig(config.GenerationConfigFolder()));
   EngineLoop::Parts parts;
   ASSIGN_OR_RETURN(parts.device, ChooseDevice(config.device));
   Device* const device = parts.device.get();

@@ -136,6 +136,52 @@ TEST(Engine, TokensAreCountedBeforeTheSinkHearsOfThem) {
   EXPECT_TRUE(fake.Eventually([&] { return sink->ended.load(); }));
 }
 
+// Of its own request, unlike the observer; also where the client has gone.
+TEST(Engine, ASinkIsToldTheStatisticsOfItsRequestOnce) {
+  class Sink final : public RequestSink {
+   public:
+    void OnPrompt(PromptResult) override {}
+    void OnUpdate(SequenceUpdate) override { ++num_updates; }
+    void OnError(Error error) override { ADD_FAILURE() << error.message; }
+    void OnStats(const RequestStats& told) override {
+      const std::lock_guard lock(mutex);
+      stats.push_back(told);
+    }
+    std::vector<RequestStats> Told() {
+      const std::lock_guard lock(mutex);
+      return stats;
+    }
+    std::atomic<int> num_updates{0};
+    std::mutex mutex;
+    std::vector<RequestStats> stats;
+  };
+  FakeEngine fake({});
+  const auto submit = [&](int64_t num_tokens) {
+    Request request;
+    request.prompt = Prompt(1, 10);
+    request.sampling = GreedyFor(num_tokens);
+    const auto sink = std::make_shared<Sink>();
+    request.sink = sink;
+    return std::pair(sink, *fake.engine->Submit(std::move(request)));
+  };
+  const auto finished = submit(20).first;
+  EXPECT_TRUE(fake.Eventually([&] { return !finished->Told().empty(); }));
+  fake.model->allowed_steps = fake.model->steps + 5;
+  const auto [left, handle] = submit(50);
+  EXPECT_TRUE(fake.Eventually([&, sink = left] { return sink->num_updates > 0; }));
+  fake.engine->Abort(handle);
+  fake.model->allowed_steps = 1000;
+  EXPECT_TRUE(fake.WaitForIdle());
+  ASSERT_EQ(finished->Told().size(), 1u);
+  const RequestStats stats = finished->Told()[0];
+  EXPECT_EQ(stats.reason, FinishReason::kLength);
+  EXPECT_EQ(stats.prompt_tokens, 10);
+  EXPECT_EQ(stats.generated_tokens, 20);
+  EXPECT_EQ(stats.max_tokens, 20);
+  ASSERT_EQ(left->Told().size(), 1u);
+  EXPECT_EQ(left->Told()[0].reason, FinishReason::kAbort);
+}
+
 TEST(Engine, EndTokensStopTokensAndMinTokens) {
   FakeEngine fake({});
   const std::vector<int32_t> prompt = Prompt(5, 9);

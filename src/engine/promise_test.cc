@@ -39,7 +39,11 @@ class StripeConstraint final : public Constraint {
  private:
   class Matcher final : public TokenMatcher {
    public:
-    bool Advance(int32_t token) override { return token % 3 == count_++ % 3; }
+    bool Advance(int32_t token) override {
+      if (token % 3 != count_ % 3) return false;
+      ++count_;
+      return true;
+    }
     bool FillMask(std::span<uint32_t> mask) override {
       std::ranges::fill(mask, 0);
       for (size_t token = count_ % 3; token < 32 * mask.size(); token += 3)

@@ -25,6 +25,8 @@ enum class FinishReason {
   kError,
 };
 
+struct RequestStats;  // engine/observer.h
+
 // New tokens of one sequence of a request, in order; the last update has `finish`.
 struct SequenceUpdate {
   int sequence = 0;  // [0, n)
@@ -53,6 +55,9 @@ class RequestSink {
   virtual void OnUpdate(SequenceUpdate update) = 0;
   // The request failed; nothing follows.
   virtual void OnError(Error error) = 0;
+  // The request's last sequence has ended, or it failed or was aborted: told once, in any order
+  // with the above.
+  virtual void OnStats(const RequestStats&) {}
 };
 
 struct Request {

@@ -137,7 +137,7 @@ TEST_F(ResolveTest, TellsWhereItLookedAndWhatToDo) {
       model.error().message,
       HasSubstr((environment_.CacheFolder() / "models--meta-llama--Llama-3.2-1B").string()));
   EXPECT_THAT(model.error().message,
-              HasSubstr("hf download meta-llama/Llama-3.2-1B --revision v1"));
+              HasSubstr("sluice pull meta-llama/Llama-3.2-1B --revision v1"));
 }
 
 TEST_F(ResolveTest, RefusesWhatIsNoModel) {
@@ -157,11 +157,14 @@ TEST_F(ResolveTest, NeverLeavesTheCache) {
   EXPECT_EQ(Resolve("a/b", "/etc/passwd").error().code, ErrorCode::kInvalidArgument);
 }
 
-TEST(HubIdTest, KnowsIds) {
-  for (const char* id : {"gpt2", "meta-llama/Llama-3.2-1B", "Qwen/Qwen3-0.6B", "a_b/c.d"})
-    EXPECT_TRUE(IsHubId(id)) << id;
-  for (const char* id : {"", "/", "a/", "/a", "a//b", "a/b/c", "a..b", "-a", ".a", "a b", "a--b"})
-    EXPECT_FALSE(IsHubId(id)) << id;
+TEST_F(ResolveTest, FindsTheModelOfAPage) {
+  AddModel(environment_.CacheFolder(), "models--a--b", {kCommitA, kCommitB}, kCommitA);
+  Write(environment_.CacheFolder() / "models--a--b/refs/v1", kCommitB);
+  const auto model = Resolve("https://huggingface.co/a/b/tree/v1");
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->name, "a/b");
+  EXPECT_EQ(model->commit, kCommitB);
+  EXPECT_EQ(Resolve("hf.co/a/b", "main")->commit, kCommitA);
 }
 
 }  // namespace

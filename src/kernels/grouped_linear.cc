@@ -27,7 +27,7 @@ void GroupedLinear(ThreadPool& pool, std::span<const PackedMatrix> experts,
   const PackedMatrix& shape = experts[0];
   CHECK_EQ(x.cols, shape.cols);
   CHECK_GE(y_stride, shape.rows);
-  LinearProducts products(pool, x.cols);
+  LinearProducts products(pool, x.rows, x.cols);
   for (size_t e = 0; e < num_experts; ++e) {
     const int32_t begin = row_begin[e], end = row_begin[e + 1];
     CHECK_LE(begin, end);

@@ -13,7 +13,8 @@ namespace sluice::kernels {
 
 // Expands `steps` steps of 32 inputs of a panel's codes to lines of BF16 pairs, 1024 bytes a step
 // ([16 pairs of inputs][16 rows][2]). `scales`: of the steps' groups, multiplied in where the
-// format has groups of 16 or 32 inputs; exact. Both as panel_layout.h lays them out. lines: 64-byte
+// format has groups of 16 or 32 inputs; of INT4 the zero points of the steps, which are subtracted,
+// or null for 8. Exact. Both as panel_layout.h lays them out. lines: 64-byte
 // aligned.
 using ExpandFunction = void(const uint8_t* codes, const uint8_t* scales, int64_t steps,
                             uint8_t* lines);
@@ -41,7 +42,7 @@ struct LinearArgs {
   int64_t block_steps;
 
   // For weights stored as codes: the function that expands them (else null), and the scales of
-  // their groups.
+  // their groups, or the zero points of INT4.
   ExpandFunction* expand;
   int64_t code_step_bytes;  // of a step of 32 inputs
   const uint8_t* scales;
@@ -105,6 +106,7 @@ struct KernelTable {
   ExpandFunction* expand_f8;
   ExpandFunction* expand_nvfp4;
   ExpandFunction* expand_mxfp4;
+  ExpandFunction* expand_int4;
 
   // Where not null: for packed_min_rows rows and more, activations are first packed into scratch
   // memory (each call packs a range of the pack_units() units), then multiplied. Results equal

@@ -41,12 +41,18 @@ void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
             int64_t y_stride, const float* bias = nullptr);
 
+// Where the weights have an order of inputs, those of x are brought into it first, and the order of
+// the sum over k is that one.
+//
 // Linear and GroupedLinear use scratch memory of the calling thread: 512 rows of BF16 activations
-// of the widest matrix (none where all products have few rows), and some panels of BF16 weights for
-// each thread of the pool. It grows on demand; a thread that reserves it beforehand allocates
-// nothing later. `max_rows`: of the product with any one matrix.
-void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_cols);
+// of the widest matrix (none where all products have few rows), some panels of BF16 weights for
+// each thread of the pool and, where `orders_inputs`, 512 rows of inputs in another order. It grows
+// on demand; a thread that reserves it beforehand allocates nothing later. `max_rows`: of the
+// product with any one matrix.
+void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_cols,
+                          bool orders_inputs = false);
 // The size of that memory on a pool of `num_threads`.
-int64_t LinearScratchBytes(int num_threads, int64_t max_rows, int64_t max_cols);
+int64_t LinearScratchBytes(int num_threads, int64_t max_rows, int64_t max_cols,
+                           bool orders_inputs = false);
 
 }  // namespace sluice::kernels

@@ -167,8 +167,8 @@ TEST_P(LinearFormatsTest, RaggedAndTransposedMatricesAreExact) {
   Random random(4);
   for (const NamedFormat& format : NarrowFormats()) {
     for (auto [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {17, 3}, {150, 13}, {33, 9}}) {
-      const int64_t cols =
-          format.col_multiple == 1 ? k * 21 + 1 : (k % 5 + 1) * format.col_multiple;
+      const int64_t groups = k % (format.col_multiple < 64 ? 5 : 3) + 1;
+      const int64_t cols = format.col_multiple == 1 ? k * 21 + 1 : groups * format.col_multiple;
       for (bool transposed : {false, true}) {
         SCOPED_TRACE(format.name + " " + std::to_string(n) + " x " + std::to_string(cols));
         ExpectExact(StoredSample::Make(random, format.format, n, cols, transposed), flushes());
@@ -196,11 +196,13 @@ TEST_P(LinearFormatsTest, AgreesWithExactSums) {
         const Inputs x(random.Normal(m * k), k, bf16);
         const std::vector<float> bias = random.Normal(n);
         const std::vector<float> y = Multiply(pool, matrix, x.Rows(0, m), bias.data());
-        for (int64_t i = 0; i < m; ++i) {
-          for (int64_t j = 0; j < n; ++j) {
+        std::vector<double> weights(k);
+        for (int64_t j = 0; j < n; ++j) {
+          for (int64_t c = 0; c < k; ++c) weights[c] = sample.Value(j, c);
+          for (int64_t i = 0; i < m; ++i) {
             double sum = bias[j], magnitude = std::abs(sum);
             for (int64_t c = 0; c < k; ++c) {
-              const double product = x.values[i * k + c] * sample.Value(j, c);
+              const double product = x.values[i * k + c] * weights[c];
               sum += product;
               magnitude += std::abs(product);
             }
@@ -221,8 +223,9 @@ TEST_P(LinearFormatsTest, ARowsResultDoesNotDependOnTheBatch) {
   for (const NamedFormat& format : NarrowFormats()) {
     for (bool bf16 : {false, true}) {
       for (auto [n, k] : {std::pair<int64_t, int64_t>{200, 544}, {37, 1088}, {40, 2144}}) {
-        const PackedMatrix matrix = Pack(StoredSample::Make(random, format.format, n, k));
-        const Inputs x(random.Normal(70 * k), k, bf16);
+        const int64_t cols = k / format.col_multiple * format.col_multiple;
+        const PackedMatrix matrix = Pack(StoredSample::Make(random, format.format, n, cols));
+        const Inputs x(random.Normal(70 * cols), cols, bf16);
         const std::vector<float> bias = random.Normal(n);
         const std::vector<float> all = Multiply(pool1, matrix, x.Rows(0, 70), bias.data());
         for (int64_t count : {70, 1, 2, 5, 7, 16, 31, 32, 33, 47, 48, 60}) {
@@ -294,7 +297,7 @@ TEST_P(LinearFormatsTest, GroupedProductsAreThoseOfTheExperts) {
   std::vector<NamedFormat> formats = NarrowFormats();
   formats.push_back({"bf16", DataFormat{}, 1});
   for (const NamedFormat& format : formats) {
-    constexpr int64_t kRows = 50, kCols = 192;
+    constexpr int64_t kRows = 50, kCols = 384;
     std::vector<PackedMatrix> experts;
     for (int e = 0; e < 5; ++e) {
       if (format.name == "bf16") {
@@ -327,7 +330,7 @@ TEST_P(LinearFormatsTest, GroupedProductsAreThoseOfTheExperts) {
 }
 
 TEST_P(LinearFormatsTest, ReservedScratchNeverGrows) {
-  constexpr int64_t kCols = 2112, kRows = 100, kExperts = 20;
+  constexpr int64_t kCols = 2304, kRows = 100, kExperts = 20;
   Random random(10);
   ThreadPool pool(2);
   ReserveLinearScratch(pool, kRows, kCols);
@@ -384,13 +387,49 @@ TEST(PackingNarrow, PartsKeepTheirOwnScales) {
   }
 }
 
+// Eight rows of an input share a word in AWQ's order.
+TEST(PackingNarrow, WordsOfOutputsKeepTheirValues) {
+  Random random(11);
+  ThreadPool pool(2);
+  constexpr int64_t kRows = 72, kCols = 256, kGroup = 64;
+  std::vector<std::byte> codes(kRows * kCols / 2), zeros(kRows * (kCols / kGroup) / 2);
+  for (auto* bytes : {&codes, &zeros}) {
+    for (std::byte& byte : *bytes) byte = std::byte(random.Integer(0, 255));
+  }
+  const std::vector<float> scales = random.Normal(kRows * (kCols / kGroup));
+  const DataFormat format = {.type = ElementType::kInt4,
+                             .scale_layout = DataFormat::ScaleLayout::kPerGroup,
+                             .group_size = kGroup,
+                             .has_zero_points = true};
+  const StoredMatrix source{.format = format,
+                            .rows = kRows,
+                            .cols = kCols,
+                            .data = codes.data(),
+                            .scales = reinterpret_cast<const std::byte*>(scales.data()),
+                            .transposed = true,
+                            .packing = Int4Packing::kOutputs,
+                            .zero_points = zeros.data()};
+  PackedMatrix matrix = *AllocatePacked(format, kRows, kCols, "test");
+  PackRows(pool, matrix, 0, source, 0, kRows);
+  std::vector<float> expected(kCols), row(kCols);
+  for (int64_t n = 0; n < kRows; ++n) {
+    DecodeStoredRow(source, n, expected.data());
+    DecodeRow(matrix, n, row.data());
+    ASSERT_EQ(row, expected) << n;
+  }
+}
+
 TEST(PackingNarrow, TakesLittleMoreThanTheStoredBytes) {
   for (const NamedFormat& format : NarrowFormats()) {
     if (format.name == "fp8_small_block") continue;  // its scales are many
-    const int64_t rows = 2000, cols = 4096;
+    const int64_t rows = 2000, cols = 3840;          // in whole groups of 96 and of 128
     const StoredMatrix stored = StoredSample(format.format, rows, cols).view();
     int64_t bytes = rows * cols * BitsPerElement(stored.format.type) / 8;
-    if (format.format.scale_layout == DataFormat::ScaleLayout::kPerGroup)
+    if (format.format.type == ElementType::kInt4) {
+      // Scales are F32 there, and zero points a byte for 32 inputs.
+      if (format.format.group_size != 0) bytes += rows * (cols / format.format.group_size) * 4;
+      if (format.format.has_zero_points) bytes += rows * cols / 32;
+    } else if (format.format.scale_layout == DataFormat::ScaleLayout::kPerGroup)
       bytes += rows * cols / format.format.group_size;
     EXPECT_LE(static_cast<double>(PackedBytes(format.format, rows, cols)),
               1.035 * static_cast<double>(bytes))

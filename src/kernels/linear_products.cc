@@ -1,7 +1,10 @@
 #include "kernels/linear_products.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
+#include "base/check.h"
 #include "kernels/panel_layout.h"
 #include "kernels/work_queue.h"
 
@@ -11,6 +14,8 @@ namespace {
 // Rows whose activations are packed at once, each product's rounded up to whole tiles.
 constexpr int64_t kMaxPackedRows = 512;
 constexpr int64_t kPackedRowMultiple = 32;
+// Rows that are held in another order at once.
+constexpr int64_t kMaxOrderedRows = 512;
 
 int64_t Units(int64_t count, int64_t per_unit) {
   return (count + per_unit - 1) / per_unit;
@@ -25,6 +30,26 @@ int64_t PackedPanelsPerUnit(int64_t panels, int num_threads) {
   return per_unit;
 }
 
+// Memory of the calling thread for rows in another order; grows on demand.
+std::byte* OrderedScratch(int64_t bytes) {
+  thread_local Buffer scratch;
+  if (scratch.size_bytes() < static_cast<size_t>(bytes)) {
+    scratch = Buffer();
+    Result<Buffer> buffer =
+        Buffer::Allocate(static_cast<size_t>(bytes), "inputs in the order of the weights");
+    CHECK(buffer.has_value(), "{}", buffer.error().message);
+    scratch = std::move(*buffer);
+  }
+  return scratch.data();
+}
+
+template <typename T>
+void OrderRow(std::span<const int32_t> order, const std::byte* x, std::byte* out) {
+  const auto* from = reinterpret_cast<const T*>(x);
+  auto* to = reinterpret_cast<T*>(out);
+  for (size_t i = 0; i < order.size(); ++i) to[i] = from[order[i]];
+}
+
 int64_t PackedRows(int64_t rows) {
   return Units(rows, kPackedRowMultiple) * kPackedRowMultiple;
 }
@@ -35,6 +60,41 @@ int64_t LinearProducts::PackedBytesAtMost(int64_t max_rows, int64_t cols) {
   const KernelTable& kernels = Kernels();
   if (kernels.packed_x_bytes == nullptr || max_rows < kernels.packed_min_rows) return 0;
   return kernels.packed_x_bytes(kMaxPackedRows, cols * 2);
+}
+
+int64_t LinearProducts::OrderedBytesAtMost(int64_t max_rows, int64_t cols) {
+  return std::min(max_rows, kMaxOrderedRows) * cols * static_cast<int64_t>(sizeof(float));
+}
+
+void LinearProducts::ReserveOrdered(int64_t max_rows, int64_t cols) {
+  OrderedScratch(OrderedBytesAtMost(max_rows, cols));
+}
+
+void LinearProducts::OrderInputs(const PackedMatrix& w, LinearArgs& args, int64_t rows) {
+  // Of all rows, so that it does not grow while products wait that read from it.
+  std::byte* ordered = OrderedScratch(OrderedBytesAtMost(rows_, cols_)) +
+                       ordered_rows_ * cols_ * static_cast<int64_t>(sizeof(float));
+  const std::span<const int32_t> order = w.input_order.As<int32_t>();
+  const auto* x = static_cast<const std::byte*>(args.x);
+  pool_.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const std::byte* from = x + row * args.x_stride * args.x_bytes;
+      std::byte* to = ordered + row * cols_ * args.x_bytes;
+      if (args.x_bytes == 2)
+        OrderRow<uint16_t>(order, from, to);
+      else
+        OrderRow<float>(order, from, to);
+    }
+  });
+  args.x = ordered;
+  args.x_stride = cols_;
+  ordered_rows_ += rows;
+}
+
+void LinearProducts::MakeRoom(bool is_packed, bool is_ordered, int64_t rows) {
+  if (count_ == kMaxProducts || (is_packed && packed_rows_ + PackedRows(rows) > kMaxPackedRows) ||
+      (is_ordered && ordered_rows_ + rows > kMaxOrderedRows))
+    Run();
 }
 
 void LinearProducts::Add(const PackedMatrix& w, const Activations& x, float* y, int64_t y_stride,
@@ -49,7 +109,11 @@ void LinearProducts::Add(const PackedMatrix& w, const Activations& x, float* y, 
     if (plan.function == kernels.linear_bf16) packed = kernels.linear_bf16_packed;
     if (plan.function == kernels.linear_i8) packed = kernels.linear_i8_packed;
   }
-  const int64_t passes = packed == nullptr ? 1 : Units(x.rows, kMaxPackedRows);
+  const bool is_ordered = w.input_order.size_bytes() != 0;
+  const int64_t pass_rows = is_ordered          ? kMaxOrderedRows
+                            : packed != nullptr ? kMaxPackedRows
+                                                : x.rows;
+  const int64_t passes = Units(x.rows, pass_rows);
   for (int64_t pass = 0; pass < passes; ++pass) {
     const int64_t begin = x.rows * pass / passes;
     const int64_t rows = x.rows * (pass + 1) / passes - begin;
@@ -57,6 +121,8 @@ void LinearProducts::Add(const PackedMatrix& w, const Activations& x, float* y, 
     part.x = static_cast<const std::byte*>(x.data) + begin * x.stride * args.x_bytes;
     part.y = y + begin * y_stride;
     if (x.scales != nullptr) part.x_scales = x.scales + begin;
+    MakeRoom(packed != nullptr, is_ordered, rows);
+    if (is_ordered) OrderInputs(w, part, rows);
     AddRows(plan, part, packed, rows);
   }
 }
@@ -65,8 +131,6 @@ void LinearProducts::AddRows(const LinearPlan& plan, const LinearArgs& args, Pac
                              int64_t rows) {
   const KernelTable& kernels = Kernels();
   const bool is_packed = packed != nullptr;
-  if (count_ == kMaxProducts || (is_packed && packed_rows_ + PackedRows(rows) > kMaxPackedRows))
-    Run();
   Product& product = products_[static_cast<size_t>(count_++)];
   product.plan = plan;
   product.args = args;
@@ -129,7 +193,7 @@ void LinearProducts::Run() {
     RunUnit(*product, unit - product->units_before,
             scratch + packed_bytes_ + thread * thread_bytes);
   });
-  count_ = packed_rows_ = packed_bytes_ = pack_units_ = units_ = 0;
+  count_ = ordered_rows_ = packed_rows_ = packed_bytes_ = pack_units_ = units_ = 0;
 }
 
 }  // namespace sluice::kernels

@@ -13,8 +13,9 @@ namespace sluice::kernels {
 // Collects products and runs them together. Allocates nothing but the calling thread's scratch.
 class LinearProducts {
  public:
-  // `cols`: number of inputs of every product.
-  LinearProducts(ThreadPool& pool, int64_t cols) : pool_(pool), cols_(cols) {}
+  // `rows`: of all products together; `cols`: number of inputs of every product.
+  LinearProducts(ThreadPool& pool, int64_t rows, int64_t cols)
+      : pool_(pool), rows_(rows), cols_(cols) {}
 
   // Adds y = x W^T + bias, running the collected products first if there is no room for another.
   void Add(const PackedMatrix& w, const Activations& x, float* y, int64_t y_stride,
@@ -25,6 +26,9 @@ class LinearProducts {
   // Upper bound in bytes of the packed activations of products with up to `cols` inputs and
   // `max_rows` rows.
   static int64_t PackedBytesAtMost(int64_t max_rows, int64_t cols);
+  // The same of inputs that are brought into the order of a matrix (PackedMatrix::input_order).
+  static int64_t OrderedBytesAtMost(int64_t max_rows, int64_t cols);
+  static void ReserveOrdered(int64_t max_rows, int64_t cols);
 
  private:
   using PackedFunction = void (*)(const LinearArgs& args, int64_t panel_begin, int64_t panel_end);
@@ -44,12 +48,18 @@ class LinearProducts {
   };
   static constexpr int64_t kMaxProducts = 128;
 
+  // Runs the collected products if there is no room for another.
+  void MakeRoom(bool is_packed, bool is_ordered, int64_t rows);
+  // Lets `args` see its `rows` rows of inputs in the order of the matrix.
+  void OrderInputs(const PackedMatrix& w, LinearArgs& args, int64_t rows);
   void AddRows(const LinearPlan& plan, const LinearArgs& args, PackedFunction packed, int64_t rows);
   void RunUnit(const Product& product, int64_t unit, std::byte* scratch) const;
 
   ThreadPool& pool_;
+  int64_t rows_;
   int64_t cols_;
   int64_t count_ = 0;
+  int64_t ordered_rows_ = 0;
   int64_t packed_rows_ = 0;
   int64_t packed_bytes_ = 0;
   int64_t pack_units_ = 0;

@@ -25,6 +25,8 @@ ExpandFunction* ExpandFunctionOf(PanelKind kind) {
     case PanelKind::kBlockF8: return kernels.expand_f8;
     case PanelKind::kNvfp4: return kernels.expand_nvfp4;
     case PanelKind::kMxfp4: return kernels.expand_mxfp4;
+    case PanelKind::kInt4:
+    case PanelKind::kGroupInt4: return kernels.expand_int4;
     default: return nullptr;
   }
 }
@@ -75,14 +77,14 @@ void ComputeBlocks(const LinearPlan& plan, const LinearArgs& args, int64_t row_b
     block.y = partial;
     block.y_stride = width;
     block.row_scales = nullptr;
+    block.block_scales = nullptr;
     block.bias = nullptr;
     ExpandPanels(block, panel_begin, panel_end, k / plan.block_inputs * block_steps,
                  Steps(block.cols), lines);
     plan.function(block, 0, rows, 0, panels);
     for (int64_t panel = 0; panel < panels; ++panel) {
-      const auto* scales = reinterpret_cast<const float*>(
-                               args.scales + (panel_begin + panel) * args.panel_scale_bytes) +
-                           k / plan.block_inputs * kPanelRows;
+      const float* scales = args.block_scales + (panel_begin + panel) * args.panel_block_scales +
+                            k / plan.block_inputs * kPanelRows;
       for (int64_t row = 0; row < rows; ++row) {
         float* to = total + row * width + panel * kPanelRows;
         const float* sums = partial + row * width + panel * kPanelRows;
@@ -122,7 +124,7 @@ LinearPlan PlanLinear(const PackedMatrix& w, const Activations& x) {
   }
   LinearPlan plan{bf16 ? kernels.linear_bf16 : kernels.linear_f32_bf16,
                   ExpandFunctionOf(layout.kind), 0, false};
-  if (layout.kind == PanelKind::kBlockF8) {
+  if (layout.has_blocks()) {
     plan.block_inputs = layout.group_size;
     plan.folds_blocks = bf16 && kernels.has_block_scales &&
                         kMaxBlockSteps % (plan.block_inputs / kPanelStepInputs) == 0;
@@ -149,15 +151,19 @@ LinearArgs LinearArgsOf(const LinearPlan& plan, const PackedMatrix& w, const Act
   args.expand = plan.expand;
   if (layout.is_narrow())
     args.code_step_bytes = kPanelStepInputs / layout.inputs_per_word * kPanelRows * 4;
-  if (plan.folds_blocks) {
+  if (layout.has_blocks()) {
     args.block_scales = w.group_scales.As<float>().data();
     args.panel_block_scales = layout.groups * kPanelRows;
     args.block_steps = plan.block_inputs / kPanelStepInputs;
   } else if (layout.group_size != 0) {
     args.scales = reinterpret_cast<const uint8_t*>(w.group_scales.data());
     args.panel_scale_bytes = layout.panel_scale_bytes;
-    args.scale_step_bytes =
-        plan.block_inputs == 0 ? kPanelStepInputs / layout.group_size * kPanelRows : 0;
+    args.scale_step_bytes = kPanelStepInputs / layout.group_size * kPanelRows;
+  }
+  if (layout.panel_zero_bytes != 0) {
+    args.scales = reinterpret_cast<const uint8_t*>(w.zero_points.data());
+    args.panel_scale_bytes = layout.panel_zero_bytes;
+    args.scale_step_bytes = kPanelRows;
   }
   return args;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 #include <string>
 
 #include <fmt/format.h>
@@ -119,7 +120,9 @@ int64_t PackedBytes(const DataFormat& format, int64_t rows, int64_t cols) {
   const PanelLayout layout = LayoutOf(format, cols);
   const int64_t row_scale_bytes =
       layout.is_narrow() ? kPanelRows * static_cast<int64_t>(sizeof(float)) : 0;
-  return NumPanels(rows) * (layout.panel_bytes + layout.panel_scale_bytes + row_scale_bytes);
+  return NumPanels(rows) * (layout.panel_bytes + layout.panel_scale_bytes +
+                            layout.panel_zero_bytes + row_scale_bytes) +
+         (format.has_input_order ? cols * static_cast<int64_t>(sizeof(int32_t)) : 0);
 }
 
 Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int64_t cols,
@@ -132,7 +135,8 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
                             "scales; F8_E4M3 with one scale, a scale per row, or per block whose "
                             "inputs are a multiple of 32; I8 with one scale or a scale per row; F4 "
                             "with F8_E4M3 scales per 16 inputs (NVFP4) or F8_E8M0 scales per 32 "
-                            "inputs (MXFP4)",
+                            "inputs (MXFP4); INT4 with scales per row, or per group of a multiple "
+                            "of 32 inputs",
                             what, Describe(format)),
                 what);
   }
@@ -142,6 +146,11 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
         fmt::format("{}: {} inputs, but sums of I8 products fit their 32 bits only up to {}", what,
                     cols, kMaxInt8Cols),
         what);
+  }
+  if (format.type == ElementType::kInt4 && cols % 8 != 0) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: expected a multiple of 8 inputs of INT4, found {}", what, cols),
+                what);
   }
   if (format.scale_layout == DataFormat::ScaleLayout::kPerGroup && cols % format.group_size != 0) {
     return Fail(ErrorCode::kUnsupported,
@@ -163,6 +172,13 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
     ASSIGN_OR_RETURN(matrix.row_scales,
                      Buffer::Allocate(panels * kPanelRows * sizeof(float), what));
   }
+  ASSIGN_OR_RETURN(matrix.zero_points,
+                   Buffer::Allocate(panels * static_cast<size_t>(layout.panel_zero_bytes), what));
+  if (format.has_input_order) {
+    ASSIGN_OR_RETURN(matrix.input_order,
+                     Buffer::Allocate(static_cast<size_t>(cols) * sizeof(int32_t), what));
+    std::iota(matrix.input_order.As<int32_t>().begin(), matrix.input_order.As<int32_t>().end(), 0);
+  }
   return matrix;
 }
 
@@ -174,6 +190,10 @@ bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
   CHECK_LE(source_row + num_rows, source.rows);
   CHECK_EQ(source.cols, matrix.cols);
   const PanelKind kind = LayoutOf(matrix.format, matrix.cols).kind;
+  if (source.input_order != nullptr) {
+    CHECK(matrix.format.has_input_order, "inputs in another order in a matrix without one");
+    std::copy_n(source.input_order, matrix.cols, matrix.input_order.As<int32_t>().begin());
+  }
   const int64_t first_panel = first_row / kPanelRows;
   std::atomic<bool> finite{true};
   const auto pack = [&](int64_t begin, int64_t end) {
@@ -221,11 +241,22 @@ void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out) {
         matrix.group_scales.data() + row / kPanelRows * layout.panel_scale_bytes;
     const float row_scale = matrix.row_scales.As<float>()[static_cast<size_t>(row)];
     const int64_t per_word = layout.inputs_per_word;
+    const std::byte* zeros =
+        matrix.zero_points.data() + row / kPanelRows * layout.panel_zero_bytes + lane;
+    const bool is_int4 = matrix.format.type == ElementType::kInt4;
+    const auto zero = [&](int64_t k) -> float {
+      if (layout.panel_zero_bytes == 0) return is_int4 ? kInt4Zero : 0;
+      return std::to_integer<uint8_t>(zeros[k / kPanelStepInputs * kPanelRows]);
+    };
+    const int32_t* order =
+        matrix.format.has_input_order ? matrix.input_order.As<int32_t>().data() : nullptr;
     for (int64_t k = 0; k < cols; ++k) {
       const auto word = Load<uint32_t>(panel + (k / per_word * kPanelRows + lane) * 4);
       const float scale =
           layout.group_size == 0 ? 1 : GroupScale(layout.kind, scales, k / layout.group_size, lane);
-      out[k] = CodeValue(layout.kind, word, k % per_word) * scale * row_scale;
+      const int64_t input = order == nullptr ? k : order[k];
+      const float value = CodeValue(layout.kind, word, k % per_word) - zero(k);
+      out[input] = value * scale * row_scale;
     }
   }
 }

@@ -56,10 +56,35 @@ StoredWords WordsOf(const StoredMatrix& source, int64_t row) {
   return {source.data + row * bytes, 1, bytes};
 }
 
-// Packs the words of rows [begin, end) of the matrix.
-template <typename ToPanelOrder>
+// The codes of a row of INT4 in words of 8 inputs that follow each other in their order, zeros past
+// the end.
+struct Int4Words {
+  const StoredMatrix& source;
+  int64_t row;
+
+  uint32_t At(int64_t index) const {
+    const int64_t first = index * 8;
+    if (first >= source.cols) return 0;
+    if (source.input_order == nullptr && source.packing == Int4Packing::kInputs) {
+      const int64_t words = (source.cols + 7) / 8;
+      return LoadWord<uint32_t>(
+          source.data + (source.transposed ? index * source.rows + row : row * words + index) * 4);
+    }
+    uint32_t word = 0;
+    for (int64_t i = 0; i < 8 && first + i < source.cols; ++i) {
+      const int64_t input =
+          source.input_order == nullptr ? first + i : source.input_order[first + i];
+      word |= static_cast<uint32_t>(Int4Code(source, row, input)) << (4 * i);
+    }
+    return word;
+  }
+};
+
+// Packs the words of rows [begin, end) of the matrix. words_of(source, row): of a row as it is
+// stored.
+template <typename WordsOfRow, typename ToPanelOrder>
 void PackWords(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
-               int64_t source_row, ToPanelOrder&& to_panel_order) {
+               int64_t source_row, WordsOfRow&& words_of, ToPanelOrder&& to_panel_order) {
   const int64_t panel_bytes = LayoutOf(matrix.format, matrix.cols).panel_bytes;
   const int64_t words = panel_bytes / (kPanelRows * 4);
   // Of a transposed matrix, all rows of a few inputs lie together, so these go first to all panels.
@@ -73,7 +98,7 @@ void PackWords(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMat
       for (int64_t block = pass; block < pass_end; block += kBlockWords) {
         const int64_t block_end = std::min(pass_end, block + kBlockWords);
         for (int64_t row = row_begin; row < row_end; ++row) {
-          const StoredWords from = WordsOf(source, source_row + row - begin);
+          const auto from = words_of(source, source_row + row - begin);
           for (int64_t i = block; i < block_end; ++i) {
             const uint32_t word = to_panel_order(from.At(i));
             std::memcpy(to + (i * kPanelRows + row % kPanelRows) * 4, &word, 4);
@@ -92,6 +117,24 @@ void PackGroupScales(const PanelLayout& layout, std::byte* panel_scales, int64_t
   const std::byte* from = source.scales + (source.transposed ? source_row : source_row * groups);
   for (int64_t group = 0; group < groups; ++group)
     panel_scales[group * kPanelRows + lane] = from[group * step];
+}
+
+// The scales and zero points of one row of INT4.
+void PackInt4Scales(const PackedMatrix& matrix, const PanelLayout& layout, std::byte* panel_scales,
+                    std::byte* panel_zeros, int64_t lane, const StoredMatrix& source,
+                    int64_t source_row) {
+  const int64_t groups = layout.group_size == 0 ? 0 : matrix.cols / layout.group_size;
+  for (int64_t group = 0; group < groups; ++group) {
+    const float scale = StoredNumber(
+        source.scales, source.format.scale_type,
+        source.transposed ? group * source.rows + source_row : source_row * groups + group);
+    std::memcpy(panel_scales + (group * kPanelRows + lane) * 4, &scale, 4);
+  }
+  for (int64_t step = 0; step * kPanelRows < layout.panel_zero_bytes; ++step) {
+    const int64_t group = groups == 0 ? 0 : step * kPanelStepInputs / layout.group_size;
+    panel_zeros[step * kPanelRows + lane] =
+        static_cast<std::byte>(Int4ZeroPoint(source, source_row, group));
+  }
 }
 
 // The scales of blocks of one row.
@@ -132,17 +175,32 @@ void PackNarrowRows(PackedMatrix& matrix, int64_t begin, int64_t end, const Stor
   CHECK(source.format.type != ElementType::kF4E2M1 || source.cols % 2 == 0, "{} inputs of 4 bits",
         source.cols);
   switch (layout.kind) {
-    case PanelKind::kI8: PackWords(matrix, begin, end, source, source_row, std::identity{}); break;
+    case PanelKind::kI8:
+      PackWords(matrix, begin, end, source, source_row, WordsOf, std::identity{});
+      break;
     case PanelKind::kF8:
     case PanelKind::kBlockF8:
-      PackWords(matrix, begin, end, source, source_row, ToPanelOrder8);
+      PackWords(matrix, begin, end, source, source_row, WordsOf, ToPanelOrder8);
       break;
-    default: PackWords(matrix, begin, end, source, source_row, ToPanelOrder4);
+    case PanelKind::kInt4:
+    case PanelKind::kGroupInt4:
+      PackWords(
+          matrix, begin, end, source, source_row,
+          [](const StoredMatrix& stored, int64_t row) {
+            return Int4Words{stored, row};
+          },
+          ToPanelOrder4);
+      break;
+    default: PackWords(matrix, begin, end, source, source_row, WordsOf, ToPanelOrder4);
   }
   for (int64_t row = begin; row < end; ++row) {
     std::byte* scales = matrix.group_scales.data() + row / kPanelRows * layout.panel_scale_bytes;
     const int64_t from = source_row + row - begin;
-    if (layout.kind == PanelKind::kBlockF8)
+    if (source.format.type == ElementType::kInt4) {
+      PackInt4Scales(matrix, layout, scales,
+                     matrix.zero_points.data() + row / kPanelRows * layout.panel_zero_bytes,
+                     row % kPanelRows, source, from);
+    } else if (layout.kind == PanelKind::kBlockF8)
       PackBlockScales(layout, scales, row % kPanelRows, source, from);
     else if (layout.group_size != 0)
       PackGroupScales(layout, scales, row % kPanelRows, source, from);
@@ -152,7 +210,7 @@ void PackNarrowRows(PackedMatrix& matrix, int64_t begin, int64_t end, const Stor
 
 void CopyBf16Rows(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
                   int64_t source_row) {
-  PackWords(matrix, begin, end, source, source_row, std::identity{});
+  PackWords(matrix, begin, end, source, source_row, WordsOf, std::identity{});
 }
 
 }  // namespace sluice::kernels

@@ -21,6 +21,12 @@ bool IsPowerOfTwo(ElementType type) {
 }
 
 std::optional<PanelKind> GroupedKindOf(const DataFormat& format) {
+  if (format.type == ElementType::kInt4) {
+    if (format.group_size > 0 && format.group_size % kPanelStepInputs == 0 &&
+        IsFloat(format.scale_type))
+      return PanelKind::kGroupInt4;
+    return std::nullopt;
+  }
   if (format.type != ElementType::kF4E2M1) return std::nullopt;
   if (format.group_size == 16 && format.scale_type == ElementType::kF8E4M3)
     return PanelKind::kNvfp4;
@@ -41,6 +47,7 @@ std::optional<PanelKind> PanelKindOf(const DataFormat& format) {
       if (!IsFloat(format.scale_type)) return std::nullopt;
       if (format.type == ElementType::kF8E4M3) return PanelKind::kF8;
       if (format.type == ElementType::kI8) return PanelKind::kI8;
+      if (format.type == ElementType::kInt4) return PanelKind::kInt4;
       return std::nullopt;
     case ScaleLayout::kPerGroup: return GroupedKindOf(format);
     case ScaleLayout::kPerBlock:
@@ -70,14 +77,17 @@ PanelLayout LayoutOf(const DataFormat& format, int64_t cols) {
     case PanelKind::kF8:
     case PanelKind::kBlockF8: layout.inputs_per_word = 4; break;
     case PanelKind::kNvfp4:
-    case PanelKind::kMxfp4: layout.inputs_per_word = 8; break;
+    case PanelKind::kMxfp4:
+    case PanelKind::kInt4:
+    case PanelKind::kGroupInt4: layout.inputs_per_word = 8; break;
   }
   const int64_t padded = RoundUp(cols, kPanelStepInputs);
   layout.panel_bytes = padded / layout.inputs_per_word * kRows * 4;
-  if (*kind == PanelKind::kF8) return layout;
+  if (format.has_zero_points) layout.panel_zero_bytes = padded / kPanelStepInputs * kRows;
+  if (*kind == PanelKind::kF8 || *kind == PanelKind::kInt4) return layout;
   layout.group_size = format.group_size;
   layout.groups = CeilDiv(padded, layout.group_size);
-  layout.panel_scale_bytes = layout.groups * kRows * (*kind == PanelKind::kBlockF8 ? 4 : 1);
+  layout.panel_scale_bytes = layout.groups * kRows * (layout.has_blocks() ? 4 : 1);
   return layout;
 }
 
@@ -90,6 +100,9 @@ float CodeValue(PanelKind kind, uint32_t word, int64_t index) {
     case PanelKind::kNvfp4:
     case PanelKind::kMxfp4:
       return Float4ToFloat(static_cast<uint8_t>(word >> (index % 2 * 16 + index / 2 * 4) & 15));
+    case PanelKind::kInt4:
+    case PanelKind::kGroupInt4:
+      return static_cast<float>(word >> (index % 2 * 16 + index / 2 * 4) & 15);
     default: CHECK(false, "no codes");
   }
 }
@@ -100,7 +113,8 @@ float GroupScale(PanelKind kind, const std::byte* panel_scales, int64_t group, i
     case PanelKind::kNvfp4:
       return ToFloat(Float8E4M3{std::to_integer<uint8_t>(panel_scales[index])});
     case PanelKind::kMxfp4: return PowerOfTwoToFloat(std::to_integer<uint8_t>(panel_scales[index]));
-    case PanelKind::kBlockF8: {
+    case PanelKind::kBlockF8:
+    case PanelKind::kGroupInt4: {
       float scale;
       std::memcpy(&scale, panel_scales + index * 4, 4);
       return scale;

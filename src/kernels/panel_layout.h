@@ -6,8 +6,10 @@
 // expand to lines of BF16 pairs, or that a dot product of 8-bit integers takes:
 //   INT8  k0 k1 k2 k3                      from the lowest byte on
 //   E4M3  k0 k2 k1 k3                      from the lowest byte on
-//   E2M1  k0 k2 k4 k6 k1 k3 k5 k7          from the lowest half byte
-// Scales are laid out as [panel][group][16 rows]: bytes for groups, F32 for blocks.
+//   E2M1, INT4  k0 k2 k4 k6 k1 k3 k5 k7    from the lowest half byte
+// Scales are laid out as [panel][group][16 rows]: bytes for groups of E2M1, F32 for blocks and for
+// groups of INT4. Zero points of INT4 are bytes [panel][step][16 rows], repeated for all steps of a
+// group. Where the format has an order of inputs, all this is in that order.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +21,7 @@ namespace sluice::kernels {
 
 inline constexpr int64_t kPanelRows = PackedMatrix::kPanelRows;
 
-enum class PanelKind { kBF16, kF32, kI8, kF8, kBlockF8, kNvfp4, kMxfp4 };
+enum class PanelKind { kBF16, kF32, kI8, kF8, kBlockF8, kNvfp4, kMxfp4, kInt4, kGroupInt4 };
 
 // Inputs in a step, the unit in which codes expand to BF16: one AMX tile of a panel.
 constexpr int64_t kPanelStepInputs = 32;
@@ -32,8 +34,11 @@ struct PanelLayout {
   int64_t group_size = 0;         // inputs that share a scale; 0: no groups
   int64_t groups = 0;             // of a row, padded to whole steps
   int64_t panel_scale_bytes = 0;  // of groups and blocks
+  int64_t panel_zero_bytes = 0;   // of zero points
 
   bool is_narrow() const { return inputs_per_word != 0; }
+  // Scales are F32 and multiply the sums of their inputs.
+  bool has_blocks() const { return kind == PanelKind::kBlockF8 || kind == PanelKind::kGroupInt4; }
 };
 
 std::optional<PanelKind> PanelKindOf(const DataFormat& format);
@@ -41,7 +46,8 @@ std::optional<PanelKind> PanelKindOf(const DataFormat& format);
 // REQUIRES: a supported format (PanelKindOf has a value).
 PanelLayout LayoutOf(const DataFormat& format, int64_t cols);
 
-// The value of a code before scaling. `index`: of the input inside its word.
+// The value of a code before scaling, of INT4 with a zero point of 0. `index`: of the input inside
+// its word.
 float CodeValue(PanelKind kind, uint32_t word, int64_t index);
 
 // The scale of group or block `group` of the panel's row `lane`.

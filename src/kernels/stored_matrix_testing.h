@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/kernel_testing.h"
@@ -38,6 +39,16 @@ class StoredSample {
   StoredSample(const DataFormat& format, int64_t rows, int64_t cols, bool transposed = false)
       : format_(format), rows_(rows), cols_(cols), transposed_(transposed) {
     data_.resize(static_cast<size_t>(rows * cols * BitsPerElement(format.type) / 8));
+    if (format.has_zero_points) {
+      zero_cols_ = format.group_size == 0 ? 1 : cols / format.group_size;
+      zero_points_.resize(static_cast<size_t>((rows + 7) / 8 * zero_cols_ * 4));
+    }
+    if (format.has_input_order) {
+      for (int64_t i = 0; i < cols; ++i) order_.push_back(static_cast<int32_t>(i * 13 % cols));
+      place_.resize(order_.size());
+      for (size_t i = 0; i < order_.size(); ++i)
+        place_[static_cast<size_t>(order_[i])] = static_cast<int64_t>(i);
+    }
     using Layout = DataFormat::ScaleLayout;
     switch (format.scale_layout) {
       case Layout::kNone: break;
@@ -57,8 +68,7 @@ class StoredSample {
     StoredSample sample(format, rows, cols, transposed);
     for (int64_t n = 0; n < rows; ++n) {
       for (int64_t k = 0; k < cols; ++k) {
-        int code =
-            static_cast<int>(random.Integer(0, format.type == ElementType::kF4E2M1 ? 15 : 255));
+        int code = static_cast<int>(random.Integer(0, BitsPerElement(format.type) == 4 ? 15 : 255));
         if (format.type == ElementType::kF8E4M3 && (code & 0x7F) == 0x7F) code ^= 1;
         sample.SetCode(n, k, code);
       }
@@ -66,12 +76,16 @@ class StoredSample {
     for (int64_t i = 0; i < sample.scale_rows_; ++i) {
       for (int64_t j = 0; j < sample.scale_cols_; ++j) sample.SetRandomScale(random, i, j);
     }
+    for (std::byte& byte : sample.zero_points_) byte = std::byte(random.Integer(0, 255));
     if (format.has_second_scale) sample.second_scale_ = random.Normal(1)[0];
     return sample;
   }
 
   void SetCode(int64_t n, int64_t k, int code) {
-    if (format_.type == ElementType::kF4E2M1) {
+    if (format_.type == ElementType::kInt4) {
+      const auto [index, shift] = Nibble(n, k);
+      data_[index] = (data_[index] & ~(std::byte{15} << shift)) | std::byte(code << shift);
+    } else if (format_.type == ElementType::kF4E2M1) {
       std::byte& byte = data_[Index(n, k / 2, rows_, cols_ / 2)];
       const int shift = k % 2 != 0 ? 4 : 0;
       byte = (byte & ~(std::byte{15} << shift)) | std::byte(code << shift);
@@ -84,6 +98,10 @@ class StoredSample {
   }
 
   int Code(int64_t n, int64_t k) const {
+    if (format_.type == ElementType::kInt4) {
+      const auto [index, shift] = Nibble(n, k);
+      return static_cast<int>(data_[index]) >> shift & 15;
+    }
     if (format_.type == ElementType::kF4E2M1) {
       const int byte = static_cast<int>(data_[Index(n, k / 2, rows_, cols_ / 2)]);
       return k % 2 != 0 ? byte >> 4 : byte & 15;
@@ -95,6 +113,7 @@ class StoredSample {
     switch (format_.type) {
       case ElementType::kF4E2M1: return E2M1Formula(code);
       case ElementType::kF8E4M3: return E4M3Formula(code);
+      case ElementType::kInt4: return code - ZeroPoint(n, k);
       default: return static_cast<int8_t>(code);
     }
   }
@@ -105,7 +124,7 @@ class StoredSample {
       case Layout::kNone: return 1;
       case Layout::kPerTensor: return ScaleAt(0, 0);
       case Layout::kPerRow: return ScaleAt(n, 0);
-      case Layout::kPerGroup: return ScaleAt(n, k / format_.group_size);
+      case Layout::kPerGroup: return ScaleAt(n, Group(k));
       case Layout::kPerBlock: return ScaleAt(n / format_.block_rows, k / format_.group_size);
     }
     return 1;
@@ -117,10 +136,29 @@ class StoredSample {
   float second_scale() const { return second_scale_; }
   const DataFormat& format() const { return format_; }
   StoredMatrix view() const {
-    return {format_, rows_, cols_, data_.data(), scales_.data(), second_scale_, transposed_};
+    StoredMatrix view{format_,        rows_,         cols_,      data_.data(),
+                      scales_.data(), second_scale_, transposed_};
+    if (!zero_points_.empty()) view.zero_points = zero_points_.data();
+    if (!order_.empty()) view.input_order = order_.data();
+    return view;
   }
 
  private:
+  // The byte and the shift of a code of INT4: words of eight inputs of a row.
+  std::pair<size_t, int> Nibble(int64_t n, int64_t k) const {
+    const size_t word = Index(n, k / 8, rows_, cols_ / 8);
+    return {word * 4 + static_cast<size_t>(k % 8 / 2), k % 2 != 0 ? 4 : 0};
+  }
+  int64_t Group(int64_t k) const {
+    return (place_.empty() ? k : place_[static_cast<size_t>(k)]) / format_.group_size;
+  }
+  int ZeroPoint(int64_t n, int64_t k) const {
+    if (zero_points_.empty()) return 8;
+    const int64_t group = format_.group_size == 0 ? 0 : Group(k);
+    const size_t word = Index(n / 8, group, (rows_ + 7) / 8, zero_cols_);
+    const int byte = static_cast<int>(zero_points_[word * 4 + static_cast<size_t>(n % 8 / 2)]);
+    return n % 2 != 0 ? byte >> 4 : byte & 15;
+  }
   size_t Index(int64_t row, int64_t col, int64_t rows, int64_t cols) const {
     return static_cast<size_t>(transposed_ ? col * rows + row : row * cols + col);
   }
@@ -158,6 +196,10 @@ class StoredSample {
   bool transposed_;
   int64_t scale_rows_ = 0, scale_cols_ = 0;
   std::vector<std::byte> data_, scales_;
+  int64_t zero_cols_ = 0;
+  std::vector<std::byte> zero_points_;  // 4 bits, eight rows in a word
+  std::vector<int32_t> order_;          // the inputs in the order of the groups, and its inverse
+  std::vector<int64_t> place_;
   float second_scale_ = 1;
 };
 
@@ -178,6 +220,13 @@ inline std::vector<NamedFormat> NarrowFormats() {
       {"int8_row", {kI8, Layout::kPerRow, kF32, 0, 0, false}, 1},
       {"nvfp4", {kF4E2M1, Layout::kPerGroup, kF8E4M3, 16, 0, true}, 16},
       {"mxfp4", {kF4E2M1, Layout::kPerGroup, kF8E8M0, 32, 0, false}, 32},
+      {"int4_row", {kInt4, Layout::kPerRow, kBF16, 0, 0, false}, 8},
+      {"int4_row_zero", {kInt4, Layout::kPerRow, kF32, 0, 0, false, true}, 8},
+      {"int4_32_zero", {kInt4, Layout::kPerGroup, kBF16, 32, 0, false, true}, 32},
+      {"int4_96", {kInt4, Layout::kPerGroup, kBF16, 96, 0, false}, 96},
+      {"int4_128", {kInt4, Layout::kPerGroup, kBF16, 128, 0, false}, 128},
+      {"int4_128_zero", {kInt4, Layout::kPerGroup, kF32, 128, 0, false, true}, 128},
+      {"int4_64_order", {kInt4, Layout::kPerGroup, kBF16, 64, 0, false, true, true}, 64},
   };
 }
 

@@ -19,6 +19,18 @@ void MoveRow(std::byte* data, int64_t from, int64_t to, int64_t row_bytes) {
     std::memcpy(data + to * row_bytes, data + from * row_bytes, static_cast<size_t>(row_bytes));
 }
 
+bool HasInputOrder(const LayerWeights& layer) {
+  const auto has = [](const kernels::PackedMatrix& matrix) {
+    return matrix.format.has_input_order;
+  };
+  const auto any = [&](const ExpertWeights& experts) {
+    return std::any_of(experts.matrices.begin(), experts.matrices.end(), has);
+  };
+  return has(layer.attention.qkv.matrix) || has(layer.attention.output.matrix) ||
+         has(layer.mlp.gate_up.matrix) || has(layer.mlp.down.matrix) || any(layer.moe.gate_up) ||
+         any(layer.moe.down);
+}
+
 }  // namespace
 
 void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width, ElementType type) {
@@ -34,7 +46,9 @@ void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width, Elemen
 }
 
 void DecoderModel::PrepareThread(const ThreadPool& pool) {
-  kernels::ReserveLinearScratch(pool, options_.max_rows, spec_.WidestInput());
+  const bool orders_inputs =
+      std::any_of(weights_.layers.begin(), weights_.layers.end(), HasInputOrder);
+  kernels::ReserveLinearScratch(pool, options_.max_rows, spec_.WidestInput(), orders_inputs);
 }
 
 void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,

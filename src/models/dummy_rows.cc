@@ -47,6 +47,7 @@ void FillCodes(uint64_t tensor_seed, int64_t row, ElementType type, int64_t byte
 // The standard deviation of random codes.
 double CodeDeviation(ElementType type) {
   if (type == ElementType::kI8) return std::sqrt((256.0 * 256 - 1) / 12);
+  if (type == ElementType::kInt4) return std::sqrt((16.0 * 16 - 1) / 12);
   double sum = 0;
   if (type == ElementType::kF4E2M1) {
     for (const double value : {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0}) sum += value * value / 8;

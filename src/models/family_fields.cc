@@ -7,18 +7,6 @@
 
 namespace sluice {
 
-std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t head_dim) {
-  std::optional<kernels::Llama3RopeScaling> scaling;
-  if (rope.scaling) {
-    scaling = kernels::Llama3RopeScaling{
-        .factor = rope.scaling->factor,
-        .low_freq_factor = rope.scaling->low_freq_factor,
-        .high_freq_factor = rope.scaling->high_freq_factor,
-        .original_max_position = rope.scaling->original_max_position_embeddings};
-  }
-  return kernels::RopeFrequencies(static_cast<int>(head_dim), rope.theta, scaling);
-}
-
 Result<std::optional<std::vector<std::string>>> ReadLayerTypes(
     const JsonFields& fields, const ModelConfig& config, const std::vector<std::string>& kinds) {
   ASSIGN_OR_RETURN(auto types, fields.Strings("layer_types"));

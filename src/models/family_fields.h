@@ -23,9 +23,6 @@ constexpr int64_t kMaxConfigPositions = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxConfigWidth = int64_t{1} << 20;
 constexpr int64_t kMaxConfigLayers = 4096;
 
-// Angular frequencies of a rope, for DecoderSpec::rope_tables.
-std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t head_dim);
-
 // layer_types, one for each layer, of `kinds` only; nullopt where not given.
 Result<std::optional<std::vector<std::string>>> ReadLayerTypes(
     const JsonFields& fields, const ModelConfig& config, const std::vector<std::string>& kinds);

@@ -77,6 +77,48 @@ TEST_P(CheckpointActivationsTest, AgreesWithRoundedInputs) {
         config.spec.FirstMoeLayer() != nullptr ? 0.2 : 0.1);
 }
 
+// What is overridden in a config.json, and the golden file of the same weights.
+struct ScaledRope {
+  const char* golden_file;
+  const char* overrides;
+};
+
+class ScaledRopeTest : public ::testing::TestWithParam<ScaledRope> {};
+
+// Positions beyond the original ones. Measured: at most 2e-5.
+TEST_P(ScaledRopeTest, AgreesWithTransformers) {
+  const std::filesystem::path folder = DataFolder("tiny-llama-bias");
+  const auto config = LoadModelConfig(folder, *json::Parse(GetParam().overrides));
+  ASSERT_TRUE(config) << config.error().message;
+  Runner runner(folder, *config, SmallOptions(ElementType::kF32, ElementType::kF32), 2);
+  double plain_rms = 0;
+  Runner plain(folder, SmallOptions(ElementType::kF32, ElementType::kF32), 2);
+  for (const GoldenCase& golden : testing::ReadGolden(folder / GetParam().golden_file)) {
+    EXPECT_LE(WorstRms(golden, runner.RunAlone(golden.prompt, 64)), 2e-4)
+        << "prompt of " << golden.prompt.size();
+    ExpectGreedy(runner, golden, 4e-4);
+    plain_rms = std::max(plain_rms, WorstRms(golden, plain.RunAlone(golden.prompt, 64)));
+  }
+  EXPECT_GT(plain_rms, 0.01) << "the scaling makes a difference";
+}
+
+// As SCALINGS of tools/checkpoints/make_variants.py.
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, ScaledRopeTest,
+    ::testing::Values(ScaledRope{"golden_linear.json",
+                                 R"({"rope_scaling": {"rope_type": "linear", "factor": 4.0}})"},
+                      ScaledRope{"golden_dynamic.json",
+                                 R"({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0},
+                       "max_position_embeddings": 24})"},
+                      ScaledRope{"golden_yarn.json",
+                                 R"({"rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+                                        "original_max_position_embeddings": 24}})"},
+                      ScaledRope{"golden_yarn_all.json",
+                                 R"({"rope_theta": 50000.0,
+                       "rope_parameters": {"rope_type": "yarn", "factor": 8.0,
+                         "original_max_position_embeddings": 48, "beta_fast": 12.0,
+                         "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5,
+                         "truncate": false}})"}));
 INSTANTIATE_TEST_SUITE_P(
     Checkpoints, Float32ModeTest,
     ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-llama-bias",
@@ -84,15 +126,19 @@ INSTANTIATE_TEST_SUITE_P(
                       "tiny-qwen3-moe-mixed", "tiny-mistral-window", "tiny-qwen2-window",
                       "tiny-gemma3", "tiny-gemma3-cap", "llama4-modelopt-nvfp4", "llama4-quark-fp8",
                       "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4", "qwen3-llmc-fp8-block",
-                      "qwen3-llmc-int8-w8a8", "qwen3-modelopt-fp8"),
+                      "qwen3-llmc-int8-w8a8", "qwen3-modelopt-fp8", "tiny-qwen3-w4a16",
+                      "tiny-qwen3-w4a16-gptq", "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16",
+                      "tiny-qwen3-awq", "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq"),
     TestName);
-INSTANTIATE_TEST_SUITE_P(Checkpoints, DefaultModeTest,
-                         ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
-                                           "tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
-                                           "llama4-modelopt-nvfp4", "llama4-quark-fp8",
-                                           "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4",
-                                           "qwen3-llmc-fp8-block", "qwen3-modelopt-fp8"),
-                         TestName);
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoints, DefaultModeTest,
+    ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-llama4-mixed",
+                      "tiny-qwen3-moe-mixed", "llama4-modelopt-nvfp4", "llama4-quark-fp8",
+                      "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4", "qwen3-llmc-fp8-block",
+                      "qwen3-modelopt-fp8", "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-gptq",
+                      "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16", "tiny-qwen3-awq",
+                      "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq"),
+    TestName);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Int8Test, ::testing::Values("qwen3-llmc-int8-w8a8"),
                          TestName);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, CheckpointActivationsTest,

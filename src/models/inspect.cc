@@ -27,10 +27,16 @@ std::string StringOf(const json::Value& config, std::string_view key) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// Elements that are weights: scales are not, and a byte of packed FP4 holds two.
+// Elements that are weights: scales are not, a byte of packed FP4 holds two, and a word of INT4
+// eight.
 int64_t ParametersOf(const TensorInfo& tensor) {
   const std::string_view name = tensor.name;
-  if (name.find("_scale") != std::string_view::npos || name.ends_with("_zero_point")) return 0;
+  if (name.find("_scale") != std::string_view::npos) return 0;
+  for (const char* suffix : {"_zero_point", ".qzeros", ".scales", "g_idx", "weight_shape"}) {
+    if (name.ends_with(suffix)) return 0;
+  }
+  if (tensor.type == ElementType::kI32 && tensor.shape.size() == 2)
+    return tensor.num_elements() * 8;
   const bool packed = tensor.type == ElementType::kU8 && tensor.shape.size() >= 2;
   return tensor.num_elements() * (packed ? 2 : 1);
 }
@@ -100,7 +106,8 @@ void Line(std::string& text, std::string_view label, std::string_view value) {
 std::string RopeText(const ModelConfig& config) {
   std::string text = fmt::format("theta {}", config.rope.theta);
   if (config.rope.scaling) {
-    text += fmt::format(", llama3 scaling by {} from {} positions", config.rope.scaling->factor,
+    text += fmt::format(", {} scaling by {} from {} positions",
+                        RopeKindName(config.rope.scaling->kind), config.rope.scaling->factor,
                         config.rope.scaling->original_max_position_embeddings);
   }
   return text;
@@ -145,7 +152,7 @@ json::Value ConfigJson(const ModelConfig& config) {
   value.Set("tie_word_embeddings", config.tie_word_embeddings);
   value.Set("rms_norm_eps", config.rms_norm_eps);
   value.Set("rope_theta", config.rope.theta);
-  value.Set("rope_type", config.rope.scaling ? "llama3" : "default");
+  value.Set("rope_type", config.rope.scaling ? RopeKindName(config.rope.scaling->kind) : "default");
   value.Set("dtype", ElementTypeName(config.dtype));
   return value;
 }

@@ -119,7 +119,8 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
       WorkspaceLayout::For(spec, options, num_threads,
                            PlannedRounding(parameters, *config.scheme, options))
           .total_bytes +
-      kernels::LinearScratchBytes(num_threads, options.max_rows, spec.WidestInput());
+      kernels::LinearScratchBytes(num_threads, options.max_rows, spec.WidestInput(),
+                                  OrdersInputs(parameters, *config.scheme, options.compute_type));
   memory.kv_groups = KvGroups::For(spec.Spans(), options.max_context);
   memory.kv_bytes_per_block =
       KvCache::BytesPerBlock(KvLayoutOf(spec, options), static_cast<int64_t>(spec.layers.size()));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "models/weight_loader.h"
 
 namespace sluice {
@@ -24,7 +26,7 @@ DataFormat InMemory(DataFormat format) {
   if (HasScalesOfRows(format)) {
     format.scale_layout = ScaleLayout::kPerRow;
     format.scale_type = ElementType::kF32;
-  } else if (format.scale_layout == ScaleLayout::kPerBlock) {
+  } else if (format.scale_layout == ScaleLayout::kPerBlock || format.type == ElementType::kInt4) {
     format.scale_type = ElementType::kF32;
   }
   return format;
@@ -43,6 +45,24 @@ bool AreAlike(const std::vector<DataFormat>& stored) {
 
 bool AllPlain(const std::vector<DataFormat>& stored) {
   return std::all_of(stored.begin(), stored.end(), IsPlain);
+}
+
+// Where the inputs of the parts go together into the product, they have one order.
+Status CheckInputOrders(const std::vector<StoredLinear>& parts) {
+  const auto& first = parts.front().input_order;
+  for (const StoredLinear& part : parts) {
+    const auto& order = part.input_order;
+    if (order == first || (order != nullptr && first != nullptr && *order == *first)) continue;
+    const TensorInfo& info = *part.tensors.front()->info;
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("tensor '{}' has its inputs in another order than '{}', with which it is "
+                    "multiplied together; expected the same g_idx for both. Quantize the "
+                    "model without act-order, or with actorder weight",
+                    info.name, parts.front().tensors.front()->info->name),
+        info.name);
+  }
+  return {};
 }
 
 // One rounding serves the whole matrix; where the parts ask for unlike ones there is none. The
@@ -100,6 +120,7 @@ Result<MatrixSource> FindMatrix(const MatrixParameter& matrix, const Checkpoint&
   source.packed = PackedFormat(stored, compute_type);
   source.decodes = !AllPlain(stored) && !AreAlike(stored);
   source.inputs = JoinInputs(source.parts);
+  if (!source.decodes) RETURN_IF_ERROR(CheckInputOrders(source.parts));
   return source;
 }
 

@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include "base/json_fields.h"
+#include "checkpoint/foreign_format.h"
 #include "checkpoint/generation_config.h"
 #include "checkpoint/scheme.h"
+#include "models/config_overrides.h"
 #include "models/family_fields.h"
 #include "models/registry.h"
+#include "models/rope_frequencies.h"
 
 namespace sluice {
 namespace {
@@ -160,6 +163,20 @@ Status CheckTokenIds(const ModelConfig& config) {
   return {};
 }
 
+// YaRN multiplies the rotated q and k by a factor, and so their products by its square. A norm
+// behind the rotation takes it away again.
+void ApplyAttentionFactor(ModelConfig& config) {
+  const double factor = config.rope.scaling ? config.rope.scaling->attention_factor : 1;
+  if (factor == 1) return;
+  for (LayerSpec& layer : config.spec.layers) {
+    AttentionSpec& attention = layer.attention;
+    if (attention.rope && attention.rope_table == 0 &&
+        attention.qk_norm != QkNorm::kAfterRopeUnweighted) {
+      attention.scale = static_cast<float>(attention.softmax_scale() * factor * factor);
+    }
+  }
+}
+
 }  // namespace
 
 DecoderSpec DescribePlainDecoder(const ModelConfig& config) {
@@ -217,6 +234,10 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
   RETURN_IF_ERROR(read_flag("mlp_bias", config.mlp_bias));
   config.spec = DescribePlainDecoder(config);
   RETURN_IF_ERROR(family->read(fields, config));
+  ApplyAttentionFactor(config);
+  // Gemma 3 says its positions with the scaling in them.
+  if (config.model_type != "gemma3_text")
+    config.max_position_embeddings = ScaledPositions(config.rope, config.max_position_embeddings);
   ASSIGN_OR_RETURN(config.dtype, ReadType(HasType(fields) ? fields : outer));
   ASSIGN_OR_RETURN(config.bos_token_id,
                    ReadBosTokenId(fields.Given("bos_token_id") != nullptr ? fields : outer));
@@ -235,17 +256,22 @@ Result<ModelConfig> ParseModelConfig(const json::Value& value) {
   return config;
 }
 
-Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder) {
+Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
+                                    const json::Value& overrides) {
   const std::filesystem::path path = folder / "config.json";
   auto value = ReadJsonObject(path);
   if (!value) {
     Error error = std::move(value).error();
     if (error.code == ErrorCode::kNotFound) {
+      RETURN_IF_ERROR(RefuseForeignFormat(folder));
       error.message = fmt::format(
           "{} has no config.json: it is not the folder of a model in Hugging Face's layout",
           folder.string());
     }
     return tl::unexpected<Error>(std::move(error));
+  }
+  if (!overrides.is_null()) {
+    ASSIGN_OR_RETURN(value, OverrideConfig(*std::move(value), overrides));
   }
   auto config = ParseModelShape(*value);
   if (!config) return tl::unexpected<Error>(std::move(config).error().In(path.string()));

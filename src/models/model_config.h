@@ -34,7 +34,7 @@ struct ModelConfig {
   Activation activation = Activation::kSilu;
   double rms_norm_eps = 1e-6;
   RopeConfig rope;
-  int64_t max_position_embeddings = 0;
+  int64_t max_position_embeddings = 0;  // with what the scaling of rope adds
   bool tie_word_embeddings = false;
   bool attention_bias = false;
   bool mlp_bias = false;
@@ -50,7 +50,9 @@ struct ModelConfig {
 // Reads `folder`/config.json and what stands beside it on a quantization. An architecture,
 // activation, rope type or quantization that this program does not implement, or a missing
 // dimension, is refused by name. Keys that do not change what the model computes are passed over.
-Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder);
+// `overrides`: see OverrideConfig(); null for none.
+Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
+                                    const json::Value& overrides = {});
 Result<ModelConfig> ParseModelConfig(const json::Value& config);
 // The dimensions alone, with the scheme of plain weights: a checkpoint whose quantization is not
 // supported is described like any other.

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <cmath>
 
 #include "checkpoint/checkpoint_testing.h"
 #include "checkpoint/scheme.h"
@@ -139,8 +140,58 @@ TEST(ModelConfigTest, ReadsRopeInEverySpelling) {
   EXPECT_FALSE(Parse(R"({"rope_parameters": {"rope_theta": 1e6}})").rope.scaling);
 }
 
+TEST(ModelConfigTest, ReadsRopeOfEveryKind) {
+  const auto scaled = [](const std::string& block) {
+    return Parse(R"({"max_position_embeddings": 40960, "rope_scaling": {)" + block + "}}");
+  };
+  const ModelConfig linear = scaled(R"("rope_type": "linear", "factor": 2.5)");
+  EXPECT_EQ(linear.rope.scaling->kind, RopeKind::kLinear);
+  EXPECT_EQ(linear.max_position_embeddings, 102400);
+  const ModelConfig dynamic = scaled(R"("type": "dynamic", "factor": 2)");
+  EXPECT_EQ(dynamic.rope.scaling->kind, RopeKind::kDynamic);
+  EXPECT_EQ(dynamic.max_position_embeddings, 81920);
+  // The length is that of the original positions.
+  const ModelConfig yarn =
+      scaled(R"("rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768)");
+  EXPECT_EQ(yarn.rope.scaling->kind, RopeKind::kYarn);
+  EXPECT_EQ(yarn.max_position_embeddings, 131072);
+  EXPECT_NEAR(yarn.rope.scaling->attention_factor, 1.1386294361, 1e-9);
+  EXPECT_NEAR(
+      yarn.spec.layers[0].attention.softmax_scale() * std::sqrt(static_cast<double>(yarn.head_dim)),
+      1.1386294361 * 1.1386294361, 1e-6);
+  EXPECT_EQ(scaled(R"("rope_type": "yarn", "original_max_position_embeddings": 10240)")
+                .rope.scaling->factor,
+            4)
+      << "the ratio where it is not given";
+  EXPECT_EQ(scaled(R"("rope_type": "yarn", "factor": 4, "attention_factor": 1)")
+                .spec.layers[0]
+                .attention.scale,
+            std::nullopt);
+  EXPECT_EQ(
+      Parse(R"({"rope_scaling": {)" + std::string(kLlama3Block) + "}}").max_position_embeddings,
+      131072)
+      << "llama3's is within them";
+}
+
+TEST(ModelConfigTest, RefusesWhatScalingsDoNotMean) {
+  const auto failure = [](const std::string& block) {
+    return Failure(R"({"rope_scaling": {)" + block + "}}").message;
+  };
+  EXPECT_THAT(failure(R"("rope_type": "linear")"), HasSubstr("rope_scaling.factor is missing"));
+  EXPECT_THAT(failure(R"("rope_type": "dynamic", "alpha": 1000)"), HasSubstr("alpha"));
+  EXPECT_THAT(failure(R"("rope_type": "dynamic", "factor": 0.5)"),
+              HasSubstr("rope_scaling.factor"));
+  EXPECT_THAT(failure(R"("rope_type": "yarn", "factor": 2, "attn_factor": 0.8)"),
+              HasSubstr("rope_scaling.attn_factor 0.8 is not supported"));
+  EXPECT_THAT(failure(R"("rope_type": "yarn", "factor": 2, "beta_fast": 1, "beta_slow": 32)"),
+              HasSubstr("beta_fast"));
+  EXPECT_THAT(
+      Failure(R"({"rope_theta": 1, "rope_scaling": {"rope_type": "yarn", "factor": 2}})").message,
+      HasSubstr("rope_theta 1 is too small"));
+}
+
 TEST(ModelConfigTest, RefusesRopeByName) {
-  for (const char* type : {"yarn", "linear", "dynamic", "longrope", "mrope"}) {
+  for (const char* type : {"longrope", "mrope", "su"}) {
     const Error error =
         Failure(fmt::format(R"({{"rope_scaling": {{"rope_type": "{}", "factor": 2.0}}}})", type));
     EXPECT_EQ(error.code, ErrorCode::kUnsupported);
@@ -182,7 +233,7 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
       {R"({"head_dim": 36})", "head_dim 36"},
       {R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}})",
        "W4A8_AWQ"},
-      {R"({"compression_config": {"quant_method": "awq"}})", "awq"},
+      {R"({"compression_config": {"quant_method": "bitsandbytes"}})", "bitsandbytes"},
   };
   for (const auto& test : kCases) {
     const Error error = Failure(test.changes);

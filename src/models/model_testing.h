@@ -46,6 +46,11 @@ class Runner {
       : options_(options), pool_(num_threads) {
     Load("", config);
   }
+  Runner(const std::filesystem::path& folder, const ModelConfig& config,
+         const ModelOptions& options, int num_threads)
+      : options_(options), pool_(num_threads) {
+    Load(folder, config);
+  }
   // Of a model and a cache for these options that somebody else made.
   Runner(std::unique_ptr<Model> model, std::unique_ptr<KvCache> cache, const ModelOptions& options,
          int num_threads)

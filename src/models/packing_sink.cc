@@ -67,6 +67,10 @@ Status PackingSink::AddStored(const StoredLinear& part, bool decodes, int64_t fi
   scales.Release(static_cast<uint64_t>(source.scales - scales.bytes().data()),
                  static_cast<uint64_t>(ScaleBytes(source)));
   done(ScaleBytes(source));
+  if (source.zero_points != nullptr) {
+    const StoredTensor& zeros = *part.tensors[2];
+    zeros.Release(0, zeros.bytes().size());
+  }
   return {};
 }
 

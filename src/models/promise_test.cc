@@ -124,6 +124,10 @@ TEST(FormatsPromiseTest, CutsThreadsAndCompanionsDoNotMatter) {
       {"qwen3-llmc-fp8-block", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
       {"qwen3-llmc-fp8-block", ElementType::kBF16, ElementType::kBF16, Rounding::kCheckpoint},
       {"qwen3-llmc-int8-w8a8", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"tiny-qwen3-w4a16", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"tiny-qwen3-w4a16-actorder", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"tiny-qwen3-w4a16-actorder", ElementType::kF32, ElementType::kF32, Rounding::kAuto},
+      {"tiny-qwen3-moe-w4a16", ElementType::kBF16, ElementType::kF16, Rounding::kAuto},
       {"qwen3-llmc-int8-w8a8", ElementType::kF32, ElementType::kF32, Rounding::kBf16},
   };
   std::vector<int32_t> tokens = RandomTokens(90, 5), others = RandomTokens(70, 6);

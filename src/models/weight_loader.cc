@@ -304,6 +304,13 @@ int64_t ParameterBytes(const ParameterList& list, const QuantizationScheme& sche
   return bytes;
 }
 
+bool OrdersInputs(const ParameterList& list, const QuantizationScheme& scheme,
+                  ElementType compute_type) {
+  return std::any_of(list.matrices.begin(), list.matrices.end(), [&](const auto& matrix) {
+    return PlannedMatrixFormat(matrix, scheme, compute_type).has_input_order;
+  });
+}
+
 Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
                        const QuantizationScheme& scheme, bool tied_head) {
   Inspection inspection(checkpoint, scheme, tied_head);

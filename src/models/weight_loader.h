@@ -27,6 +27,10 @@ DataFormat PlannedMatrixFormat(const MatrixParameter& matrix, const Quantization
 int64_t ParameterBytes(const ParameterList& list, const QuantizationScheme& scheme,
                        ElementType compute_type);
 
+// Whether the inputs of any matrix come in another order (PackedMatrix::input_order).
+bool OrdersInputs(const ParameterList& list, const QuantizationScheme& scheme,
+                  ElementType compute_type);
+
 // Checks that the checkpoint holds exactly these parameters, of the right shapes and types and with
 // sound scales: nothing is missing and nothing is left over that is not known to be superfluous.
 // One error names all problems. Reads all scales, no weights.

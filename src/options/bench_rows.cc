@@ -17,13 +17,13 @@ void AddTargetRows(std::vector<Option>& table) {
   rows.Text("bench-model", "",
             "Model to ask for, and folder or cached model id of the tokenizer; default: the first "
             "that the server lists.",
-            {.flag = "model", .aliases = "-m"});
+            {.flag = "model", .aliases = "-m", .value = ValueKind::kModel});
   rows.Text("bench-served-model-name", "", "Model name to send where it differs from --model.",
             {.flag = "served-model-name"});
   rows.Text(
       "bench-tokenizer", "",
       "Folder or cached model id of the tokenizer that prompts are made with; default: --model.",
-      {.flag = "tokenizer"});
+      {.flag = "tokenizer", .value = ValueKind::kModel});
   rows.Flag("bench-skip-tokenizer-init",
             "Use no tokenizer; for data sets of texts only. Answers whose tokens the server does "
             "not count then count as 1 token.",
@@ -115,7 +115,7 @@ void AddDatasetRows(std::vector<Option>& table) {
             "conversations; custom: lines {\"prompt\": ..., \"output_tokens\": N}; sonnet: lines "
             "of verse with a common prefix; prefix_repetition: few prefixes, many suffixes.",
             {.trtllm_default = "sharegpt"});
-  rows.Text("dataset-path", "", "File of the data set.");
+  rows.Text("dataset-path", "", "File of the data set.", {.value = ValueKind::kFile});
   rows.Integer("bench-input-len", "",
                "Tokens of prompts, for every data set that has such an option.",
                {.flag = "input-len", .range = {1, 1e7}});
@@ -168,7 +168,8 @@ void AddResultRows(std::vector<Option>& table) {
   rows.Flag("save-detailed", "Write the figures of every request as well.");
   rows.Flag("append-result", "Append the result to the file as a new line.",
             {.commands = kBenchServe});
-  rows.Text("result-dir", "", "Folder of the file, created if missing; default: the current one.");
+  rows.Text("result-dir", "", "Folder of the file, created if missing; default: the current one.",
+            {.value = ValueKind::kFolder});
   rows.Text("result-filename", "",
             "Name of the file; default: made from backend, rate, concurrency, model and time. Of a "
             "sweep: prefix of the names of its files.");

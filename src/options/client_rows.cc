@@ -17,7 +17,17 @@ void AddRequestRows(std::vector<Option>& table) {
   rows.Text("chat-tools", "",
             "JSON file with a list of tools, as in a chat request, which the model may call; its "
             "calls are shown.",
-            {.commands = kChat, .flag = "tools"});
+            {.commands = kChat, .flag = "tools", .value = ValueKind::kFile});
+  rows.Flag(
+      "chat-stats",
+      "Show after each answer its tokens, tokens a second and the share of the prompt that was "
+      "cached; /stats changes it.",
+      {.commands = kChat, .flag = "stats"});
+  rows.Text(
+      "history-file", "",
+      "File of the lines that were typed at a terminal, which the next start offers again, or "
+      "none; default: sluice/chat_history of XDG_STATE_HOME, else of ~/.local/state.",
+      {.commands = kChat, .value = ValueKind::kFile});
   rows.Integer("max-tokens", "", "Most tokens of an answer; default: the server's.",
                {.range = {1, 1e9}});
   rows.Number("temperature", "", "Sampling temperature, 0 for greedy; default: the server's.",
@@ -44,7 +54,8 @@ void AddMeasuringRows(std::vector<Option>& table) {
             "Measure this machine's read bandwidth and arithmetic peak first and print the bound "
             "next to each figure.",
             {.default_value = "true", .vllm_default = "false"});
-  rows.Text("output-json", "", "Write the figures to this file, in vLLM's format.");
+  rows.Text("output-json", "", "Write the figures to this file, in vLLM's format.",
+            {.value = ValueKind::kFile});
   rows.Integer("local-num-warmups", "0", "Prompts before the measured ones.",
                {.commands = kBenchThroughput, .flag = "num-warmups", .range = {0, 1e6}});
 }
@@ -54,28 +65,30 @@ void AddBatchRows(std::vector<Option>& table) {
   rows.Text("input-file", "",
             "File of requests, one JSON object a line, as OpenAI's batch API takes it: custom_id, "
             "method, url, body.",
-            {.aliases = "-i"});
-  rows.Text("output-file", "", "File of answers, in the order of the requests.", {.aliases = "-o"});
+            {.aliases = "-i", .value = ValueKind::kFile});
+  rows.Text("output-file", "", "File of answers, in the order of the requests.",
+            {.aliases = "-o", .value = ValueKind::kFile});
 }
 
 void AddOutputRows(std::vector<Option>& table) {
   Rows rows(table, "Output", kRender);
   rows.Flag("json", "Print one JSON object instead of text.",
-            {.commands = kBench | kInspect | kDoctor | kVersion | kExplainOptions});
+            {.commands = kBench | kInspect | kDoctor | kVersion | kExplainOptions | kListModels});
   rows.Choice("dialect", "all", "all|sluice|vllm|trtllm", "Program whose options to explain.",
               {.commands = kExplainOptions});
   rows.Flag("decode",
             "Read {\"ids\": [...], \"skip_special_tokens\": bool} and write {\"text\": ...} "
             "instead of the reverse.",
             {.commands = kTokenize});
-  rows.Text("template", "", "File of the template; default: that of --model.");
+  rows.Text("template", "", "File of the template; default: that of --model.",
+            {.value = ValueKind::kFile});
   rows.Text("parse-tool-parser", "", "Parser of tool calls, by vLLM's name for it.",
             {.commands = kParse, .flag = "tool-parser"});
   rows.Text("parse-reasoning-parser", "", "Parser of reasoning, by vLLM's name for it.",
             {.commands = kParse, .flag = "reasoning-parser"});
   rows.Text("parse-tools", "",
             "JSON file with the list of tools of lines that bring none, as in a chat request.",
-            {.commands = kParse, .flag = "tools"});
+            {.commands = kParse, .flag = "tools", .value = ValueKind::kFile});
   rows.Text("now", "", "Time seen by templates, as 2025-07-26T12:34:56; default: the clock.");
 }
 

@@ -180,8 +180,14 @@ class Reader {
       const bool number = option.type == Type::kInteger || option.type == Type::kSize ||
                           option.type == Type::kNumber;
       const bool late = dialect_ == Dialect::kVllm && number && ParseNumber(values[0]).has_value();
-      return Fail(late ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {}", flag, checked.error().message), flag);
+      std::string message = fmt::format("{}: {}", flag, checked.error().message);
+      // What a number counts is not told by what it looks like.
+      if (number) {
+        message +=
+            fmt::format(" ({})", option.help.substr(0, option.help.find_last_not_of('.') + 1));
+      }
+      return Fail(late ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument, std::move(message),
+                  flag);
     }
     result_.assignments.push_back({&option, *std::move(checked), Source::kFlag, flag});
     return {};

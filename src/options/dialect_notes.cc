@@ -1,8 +1,11 @@
 #include "options/dialect_notes.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "options/suggest.h"
 
 namespace sluice::options {
 namespace {
@@ -10,6 +13,18 @@ namespace {
 bool Covers(std::string_view pattern, std::string_view name) {
   if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
   return pattern == name;
+}
+
+// Those that set options, and those that are read where they act.
+std::vector<std::string> OwnVariables() {
+  std::vector<std::string> variables = {"SLUICE_CUBLASLT"};
+  for (const Option& option : Table()) variables.push_back(VariableOf(option));
+  return variables;
+}
+
+bool IsOwnVariable(std::string_view name) {
+  const std::vector<std::string> variables = OwnVariables();
+  return std::find(variables.begin(), variables.end(), name) != variables.end();
 }
 
 void AddCompilationNote(const std::string& path, std::vector<Note>& notes) {
@@ -51,6 +66,10 @@ Result<std::vector<Note>> VariableNotes(const std::map<std::string, std::string>
       const std::string text = fmt::format("Unknown vLLM environment variable detected: {}", name);
       if (strict) return Fail(ErrorCode::kInvalidArgument, text, name);
       notes.push_back({Note::Kind::kWarning, name, "is not a variable of vLLM"});
+    } else if (name.starts_with("SLUICE_") && !IsOwnVariable(name)) {
+      notes.push_back(
+          {Note::Kind::kWarning, name,
+           fmt::format("is not a variable of this program{}", DidYouMean(name, OwnVariables()))});
     }
   }
   return notes;

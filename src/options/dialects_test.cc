@@ -198,14 +198,12 @@ TEST(Vllm, OddWordsAreErrorsAndNoMore) {
 
 TEST(Vllm, WhatCannotBeHadIsRefusedWithAReason) {
   for (const std::vector<std::string>& words :
-       std::vector<std::vector<std::string>>{{"--ssl-keyfile", "k"},
-                                             {"--enable-lora"},
+       std::vector<std::vector<std::string>>{{"--enable-lora"},
                                              {"--nnodes", "2"},
                                              {"--headless"},
                                              {"--runner", "pooling"},
-                                             {"--hf-overrides", "{\"a\":1}"},
-                                             {"--middleware", "x.y"},
-                                             {"--rope-theta", "1e6"}}) {
+                                             {"--hf-config-path", "c"},
+                                             {"--middleware", "x.y"}}) {
     const auto resolved = Read(words, Dialect::kVllm);
     ASSERT_FALSE(resolved) << words[0];
     EXPECT_EQ(resolved.error().code, ErrorCode::kUnsupported);
@@ -327,6 +325,9 @@ TEST(Environment, VariablesOfOthers) {
                               {"VLLM_USE_V1", "1"},
                               {"NCCL_DEBUG", "WARN"},
                               {"VLLM_BOGUS", "1"},
+                              {"SLUICE_MAX_NUM_SEQ", "1"},
+                              {"SLUICE_SEED", "1"},
+                              {"SLUICE_CUBLASLT", "x"},
                               {"PATH", "x"}});
   ASSERT_TRUE(resolved) << resolved.error().message;
   const Settings& settings = resolved->settings;
@@ -335,6 +336,9 @@ TEST(Environment, VariablesOfOthers) {
   EXPECT_NE(NoteOn(settings, "VLLM_USE_V1"), "");
   EXPECT_NE(NoteOn(settings, "NCCL_DEBUG"), "");
   EXPECT_THAT(NoteOn(settings, "VLLM_BOGUS"), HasSubstr("not a variable"));
+  EXPECT_THAT(NoteOn(settings, "SLUICE_MAX_NUM_SEQ"),
+              HasSubstr("not a variable of this program, did you mean SLUICE_MAX_NUM_SEQS"));
+  EXPECT_EQ(NoteOn(settings, "SLUICE_SEED") + NoteOn(settings, "SLUICE_CUBLASLT"), "");
   EXPECT_EQ(NoteOn(settings, "PATH"), "");
   EXPECT_EQ(NoteOn(settings, "VLLM_SERVER_DEV_MODE"), "");
   EXPECT_FALSE(Read({"--fail-on-environ-validation"}, Dialect::kVllm, {{"VLLM_BOGUS", "1"}}));

@@ -15,10 +15,11 @@ void AddAccuracyRows(std::vector<Option>& table) {
   rows.Text("eval-model", "",
             "With --base-url a name that the server lists; otherwise a checkpoint to load, as a "
             "folder or a model id in the local Hugging Face cache.",
-            {.flag = "model", .aliases = "-m|--model-name"});
+            {.flag = "model", .aliases = "-m|--model-name", .value = ValueKind::kModel});
   rows.Integer("num-fewshot", "5", "Solved examples before each question.", {.range = {0, 1000}});
   rows.Text("fewshot", "",
-            "File of the examples; default: the questions' own file, without the question itself.");
+            "File of the examples; default: the questions' own file, without the question itself.",
+            {.value = ValueKind::kFile});
   rows.Integer("fewshot-seed", "1234",
                "Seed of the choice of examples; the default makes the same choice as lm_eval.",
                {.range = {0, 4294967295.0}});
@@ -33,11 +34,14 @@ void AddAccuracyRows(std::vector<Option>& table) {
   rows.Integer("num-concurrent", "16", "Concurrent requests.", {.range = {1, 1024}});
   rows.Integer("max-retries", "3", "Retries of a request that failed.", {.range = {0, 1000}});
   rows.Number("timeout", "300", "Seconds until a request fails.", {.range = {0.001, 1e6}});
-  rows.Text("output-path", "", "File for the scores, a JSON object with the keys of lm_eval.");
-  rows.Text("log-samples", "", "File for questions and answers, as JSON lines.");
+  rows.Text("output-path", "", "File for the scores, a JSON object with the keys of lm_eval.",
+            {.value = ValueKind::kFile});
+  rows.Text("log-samples", "", "File for questions and answers, as JSON lines.",
+            {.value = ValueKind::kFile});
   rows.Text("baseline", "",
             "Scores to compare with, a file of --output-path or of lm_eval; a drop of more than "
-            "--max-drop makes the exit code 1.");
+            "--max-drop makes the exit code 1.",
+            {.value = ValueKind::kFile});
   rows.Number("max-drop", "0",
               "How far a score may lie below --baseline: 0.01 is one question of a hundred.",
               {.range = {0, 1}});

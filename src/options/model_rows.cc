@@ -4,24 +4,31 @@ namespace sluice::options {
 
 void AddModelRows(std::vector<Option>& table) {
   constexpr uint32_t kModelCommands =
-      kEngineCommands | kInspect | kTokenize | kRender | kQuantize | kDiff;
+      kEngineCommands | kInspect | kTokenize | kRender | kQuantize | kDiff | kPull;
   Rows rows(table, "Model", kEngineCommands);
-  rows.Text("model", "",
-            "Folder of a checkpoint, or a model id (org/name) that is in the local Hugging Face "
-            "cache; usually given without the flag, as the first word after the command.",
-            {.commands = kModelCommands & ~kEval, .aliases = "-m"});
+  rows.Text(
+      "model", "",
+      "Folder of a checkpoint, a model id (org/name), or the address of its page; what is not "
+      "in the local Hugging Face cache is downloaded into it. Usually given without the flag, "
+      "as the first word after the command.",
+      {.commands = kModelCommands & ~kEval, .aliases = "-m", .value = ValueKind::kModel});
   rows.Text(
       "tokenizer", "",
       "Folder or model id whose tokenizer and chat template are used; default: the model's own.",
-      {.commands = kEngineCommands | kTokenize});
-  rows.Text("revision", "", "Branch, tag or commit of a model id in the cache; default: main.",
-            {.commands = kModelCommands, .trtllm = "--hf_revision"});
+      {.commands = kEngineCommands | kTokenize, .value = ValueKind::kModel});
+  rows.Text("revision", "", "Branch, tag or commit of a model id; default: main.",
+            {.commands = kModelCommands | kRemove, .trtllm = "--hf_revision"});
   rows.Text("tokenizer-revision", "", "The same for --tokenizer; default: --revision.",
             {.commands = kEngineCommands | kTokenize});
   rows.Text("download-dir", "",
-            "Folder in which model ids are looked up; default: HF_HUB_CACHE, else HF_HOME/hub, "
-            "else ~/.cache/huggingface/hub.",
-            {.commands = kModelCommands});
+            "Folder that model ids are downloaded to and looked up in; default: HF_HUB_CACHE, else "
+            "HF_HOME/hub, else ~/.cache/huggingface/hub.",
+            {.commands = kModelCommands | kListModels | kRemove, .value = ValueKind::kFolder});
+  rows.Text(
+      "hf-token", "",
+      "Token for gated and private models, sent to the hub alone; default: HF_TOKEN, else the "
+      "file that `hf auth login` writes.",
+      {.commands = kModelCommands | kLoad, .secret = true, .value_optional = true});
   rows.Choice("load-format", "auto",
               "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor|pt|gguf|"
               "mistral|bitsandbytes|sharded_state|runai_streamer_sharded|tensorizer|npcache",
@@ -31,17 +38,29 @@ void AddModelRows(std::vector<Option>& table) {
               {.words = "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor",
                .effect = Effect::kRefused,
                .reason = "checkpoints are read from safetensors files; convert it"});
+  rows.Json("hf-overrides", "",
+            "Keys that replace those of config.json where the weights are right for any value: "
+            "rope_scaling (rope_parameters), rope_theta, max_position_embeddings, sliding_window, "
+            "use_sliding_window, max_window_layers, bos_token_id, eos_token_id, "
+            "num_experts_per_tok; others are refused by name.");
+  rows.Json("rope-scaling", "",
+            "Scaling of rotary positions for contexts longer than those of the training, in place "
+            "of config.json's: {\"rope_type\": \"yarn\", \"factor\": 4.0, "
+            "\"original_max_position_embeddings\": 32768}; rope_type is linear, dynamic, yarn, "
+            "llama3 or default.");
+  rows.Number("rope-theta", "", "Base of rotary positions, in place of config.json's.",
+              {.range = {1, 1e12}});
   rows.Flag("allow-nonfinite",
             "Load weights although some are NaN or infinite, with a warning; otherwise they are "
             "refused by the tensor's name. Scales must be finite in any case.");
   rows.Choice("dtype", "auto", "auto|bfloat16|float32|float|half|float16",
               "Data type of activations and matrix products: auto is bfloat16; float32 is for "
               "verification; half and float16 run as bfloat16.");
-  rows.Text(
-      "quantization", "",
-      "The quantization that the checkpoint must have (modelopt, modelopt_fp4, fp8, quark, "
-      "compressed-tensors, ...); default: any. A value that contradicts the checkpoint is refused.",
-      {.commands = kEngineArguments, .aliases = "-q"});
+  rows.Text("quantization", "",
+            "The quantization that the checkpoint must have (modelopt, modelopt_fp4, fp8, quark, "
+            "compressed-tensors, awq, gptq, ...); default: any. A value that contradicts the "
+            "checkpoint is refused.",
+            {.commands = kEngineArguments, .aliases = "-q"});
   rows.Choice("activation-format", "auto", "auto|bf16|checkpoint",
               "Format that the inputs of quantized products are rounded to: bf16, or the "
               "checkpoint's own; auto is bf16 on a CPU, which is more accurate at no cost, and on "
@@ -57,7 +76,7 @@ void AddModelRows(std::vector<Option>& table) {
   rows.Text("generation-config", "auto",
             "Source of sampling defaults: auto reads the model's generation_config.json, a folder "
             "or model id reads the one there, vllm uses none.",
-            {.commands = kClients | kServe});
+            {.commands = kClients | kServe, .value = ValueKind::kModel});
   rows.Json("override-generation-config", "",
             "Sampling defaults that replace those of generation_config.json, as a JSON object.",
             {.commands = kClients | kServe});

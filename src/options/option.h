@@ -22,6 +22,9 @@ enum class Type {
   kJson,    // a JSON object, @file, or one key at a time: --option.key value
 };
 
+// What a text is the name of: shells complete it so.
+enum class ValueKind { kPlain, kFile, kFolder, kModel };
+
 // The subcommands that take options, as bits.
 enum Command : uint32_t {
   kServe = 1 << 0,
@@ -46,6 +49,10 @@ enum Command : uint32_t {
   kSelftest = 1 << 19,
   kKernelBench = 1 << 20,
   kParse = 1 << 21,
+  kPull = 1 << 22,
+  kListModels = 1 << 23,
+  kRemove = 1 << 24,
+  kCompletion = 1 << 25,
 };
 // Those that may run an engine in their own process.
 inline constexpr uint32_t kEngineCommands =
@@ -104,6 +111,7 @@ struct Option {
   bool secret = false;           // never printed
   bool value_optional = false;   // the flag may stand without its value
   uint32_t dialects = kAllDialects;  // that know it, as DialectBit()
+  ValueKind value = ValueKind::kPlain;
 };
 
 // The table, in the order of its groups: rows of code (rows.h) and of the dialects' data files

@@ -16,7 +16,8 @@ void AddQuantizeRows(std::vector<Option>& table) {
             "(re:...). Embeddings, routers and the head are never quantized.");
   rows.Text("calibrate", "",
             "Text to measure inputs, keys and values with: plain text, or JSON lines with "
-            "\"text\", \"prompt\" or \"messages\".");
+            "\"text\", \"prompt\" or \"messages\".",
+            {.value = ValueKind::kFile});
   rows.Integer("calibrate-tokens", "65536", "Most tokens of that text to use.",
                {.range = {1, 1e8}});
   rows.Choice("group-scales", "amax", "amax|mse",
@@ -31,7 +32,7 @@ void AddQuantizeRows(std::vector<Option>& table) {
   rows.Text("diff-text", "",
             "Text over which both models are run: plain text, or JSON lines with \"text\", "
             "\"prompt\" or \"messages\". Without it only the weights are compared.",
-            {.commands = kDiff, .flag = "text"});
+            {.commands = kDiff, .flag = "text", .value = ValueKind::kFile});
   rows.Integer("diff-tokens", "8192", "Most tokens of that text to use.",
                {.commands = kDiff, .flag = "tokens", .range = {2, 1e8}});
   rows.Integer("chunk-tokens", "512", "Tokens that are run at a time; each chunk is independent.",

@@ -51,6 +51,19 @@ Status CheckRefused(const Settings& settings) {
 
 }  // namespace
 
+Result<Settings> ReadFilesAgain(const Settings& settings, uint32_t commands) {
+  std::vector<Assignment> all;
+  for (const Assignment& given : settings.assignments()) {
+    if (given.source == Source::kFlag || given.source == Source::kEnvironment) all.push_back(given);
+  }
+  const Dialect dialect = settings.dialect();
+  ASSIGN_OR_RETURN(const Found files, ReadFiles(Settings(all, {}, dialect), commands, dialect));
+  all.insert(all.begin(), files.assignments.begin(), files.assignments.end());
+  Settings again(all, settings.positionals(), dialect);
+  RETURN_IF_ERROR(CheckRefused(again));
+  return again;
+}
+
 Result<Resolved> Resolve(const std::vector<std::string>& words,
                          const std::map<std::string, std::string>& environment, uint32_t commands,
                          Dialect dialect) {

@@ -10,11 +10,12 @@ void AddSelftestRows(std::vector<Option>& table) {
               {.flag = "device"});
   rows.List("part", "", "Run only these parts; --list names them.", {.aliases = "--parts"});
   rows.Flag("list-parts", "List the parts and exit.", {.flag = "list"});
-  rows.Text("report-json", "", "Write all results to this file.", {.flag = "json"});
+  rows.Text("report-json", "", "Write all results to this file.",
+            {.flag = "json", .value = ValueKind::kFile});
   rows.Text("checked-model", "",
             "Folder of the model, with a heldout.jsonl, that the part models runs in all formats; "
             "default: the bundled one.",
-            {.commands = kSelftest, .flag = "model"});
+            {.commands = kSelftest, .flag = "model", .value = ValueKind::kFolder});
 }
 
 }  // namespace sluice::options

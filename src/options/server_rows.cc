@@ -8,13 +8,21 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.Text("host", "0.0.0.0", "Address to listen on.", {.trtllm_default = "localhost"});
   rows.Integer("port", "8000", "Port to listen on; 0: any free port, shown in the log.",
                {.range = {0, 65535}});
+  rows.Text("uds", "",
+            "Path of a unix socket to listen on, in place of --host and --port; who may write the "
+            "file, by the umask, may connect. It is removed at the end.",
+            {.value = ValueKind::kFile});
   rows.List("api-key", "",
             "Keys, one of which a request must present for all that computes or changes something; "
             "for chat and complete the key to send.",
             {.commands = kClients | kServe, .environment = "VLLM_API_KEY", .secret = true});
+  rows.Text("api-key-file", "",
+            "File of further API keys, one a line, or sha256: and a key's SHA-256 in hexadecimal; "
+            "blank lines and those that begin with # are skipped. SIGHUP reads it again.",
+            {.value = ValueKind::kFile});
   rows.Flag("protect-all",
             "Ask for an API key wherever one is not needed otherwise (/ping, /version, /metrics, "
-            "/load, /docs, unknown paths), but for /health.");
+            "/load, /docs, unknown paths), but for /health and /ready.");
   rows.List("served-model-name", "",
             "Names under which requests may address the model; answers and metrics show the first; "
             "default: the model argument.",
@@ -45,6 +53,10 @@ void AddHttpRows(std::vector<Option>& table) {
       "Memory of the responses of /v1/responses that are kept to be fetched or continued; the "
       "oldest are forgotten.",
       {.range = {65536, 1e13}});
+  rows.Text("response-store", "",
+            "Folder of a file that keeps the stored responses, too, so that they are there after "
+            "a restart; as large as --response-store-bytes. Each server needs its own.",
+            {.value = ValueKind::kFolder});
   rows.Integer("limit-requests-per-minute", "0",
                "Most requests a minute of each client (API key, else address); further ones are "
                "answered 429; 0: no limit.",
@@ -68,7 +80,7 @@ void AddHttpRows(std::vector<Option>& table) {
               {.range = {0.1, 86400}});
   rows.Number(
       "shutdown-timeout", "30",
-      "Seconds that running requests get to finish after SIGTERM, SIGINT or SIGHUP; 0 aborts "
+      "Seconds that running requests get to finish after SIGTERM or SIGINT; 0 aborts "
       "them. A second SIGTERM or SIGINT exits at once. A step or device that does not finish "
       "delays the exit by at most a minute.",
       {.range = {0, 86400}, .aliases = "--drain-timeout"});
@@ -80,10 +92,35 @@ void AddHttpRows(std::vector<Option>& table) {
                {.range = {1, 256}});
 }
 
+void AddTlsRows(std::vector<Option>& table) {
+  Rows rows(table, "TLS", kServe);
+  rows.Text("ssl-certfile", "",
+            "File of the server's certificate, those of its issuers behind it (PEM): the server "
+            "speaks HTTPS, TLS 1.2 or later.",
+            {.value = ValueKind::kFile});
+  rows.Text("ssl-keyfile", "",
+            "File of the certificate's key (PEM, without a passphrase); default: it is in "
+            "--ssl-certfile.",
+            {.value = ValueKind::kFile});
+  rows.Text("ssl-ca-certs", "",
+            "File of the certificates (PEM) whose owners may issue certificates of clients.",
+            {.value = ValueKind::kFile});
+  rows.Integer("ssl-cert-reqs", "0",
+               "Whether clients show a certificate: 0 none is asked for, 1 if they have one, 2 "
+               "always.",
+               {.range = {0, 2}});
+  rows.Text("ssl-ciphers", "",
+            "Ciphers of TLS 1.2 in OpenSSL's form; default: those with forward secrecy and "
+            "authenticated encryption. Those of TLS 1.3 are fixed.");
+  rows.Flag("enable-ssl-refresh",
+            "Read the files of --ssl-* again when they change; new connections have the new "
+            "certificate, and what cannot be used is logged and not taken.");
+}
+
 void AddAnswerRows(std::vector<Option>& table) {
   Rows rows(table, "Answers", kServe);
   rows.Text("chat-template", "", "Path or text of the chat template; default: the model's own.",
-            {.commands = kAnswering});
+            {.commands = kAnswering, .value = ValueKind::kFile});
   rows.Choice("chat-template-content-format", "auto", "auto|string|openai",
               "Form of message content in templates: string, or a list of parts as in the OpenAI "
               "API; auto inspects the template.",
@@ -118,6 +155,7 @@ void AddAnswerRows(std::vector<Option>& table) {
   rows.Flag("enable-server-load-tracking", "Let GET /load count unfinished requests.");
   rows.Flag("enable-tokenizer-info-endpoint", "Answer GET /tokenizer_info.");
   rows.Flag("disable-fastapi-docs", "Do not serve /docs, /redoc and /openapi.json.");
+  rows.Flag("disable-web", "Do not serve the page at / (docs/web.md).");
   rows.Flag("enable-per-request-metrics",
             "Return timings and token counts of the request with its answer.");
   rows.Number("sse-keep-alive-interval", "0",
@@ -145,7 +183,7 @@ void AddAnswerRows(std::vector<Option>& table) {
              .environment = "VLLM_ENABLE_RESPONSES_API_STORE"});
   rows.Flag("dev-mode",
             "Serve the routes for developers, such as /server_info. Who has an API key, or without "
-            "--api-key everybody who can reach the server, may use them.",
+            "one everybody who can reach the server, may use them.",
             {.environment = "VLLM_SERVER_DEV_MODE"});
   rows.Flag("skip-model-name-validation", "Accept any \"model\" in requests.",
             {.environment = "VLLM_SKIP_MODEL_NAME_VALIDATION"});
@@ -165,6 +203,10 @@ void AddLogRows(std::vector<Option>& table) {
               "trace|debug|info|warning|error|critical|verbose|notset|internal_error",
               "Least severe level that is logged.",
               {.commands = kAllCommands, .environment = "VLLM_LOGGING_LEVEL"});
+  rows.Choice(
+      "log-format", "text", "text|json",
+      "Form of the log: lines of text, or one JSON object a line with ts, level, source and "
+      "message; lines of requests have request_id, status, seconds, tokens and more.");
   rows.Choice("uvicorn-log-level", "info", "trace|debug|info|warning|error|critical",
               "Level of the access log: warning and above turn it off.");
   rows.Flag("disable-uvicorn-access-log", "Do not log HTTP requests.");
@@ -181,9 +223,14 @@ void AddLogRows(std::vector<Option>& table) {
                .environment = "VLLM_LOG_STATS_INTERVAL",
                .trtllm = "--metrics_log_interval"});
   rows.Text(
+      "otlp-traces-endpoint", "",
+      "Address of an OpenTelemetry collector (http://HOST:4318) that a span of each request is "
+      "sent to, by OTLP over HTTP; docs/production.md.",
+      {.commands = kServe | kRunBatch});
+  rows.Text(
       "config", "",
       "YAML file of options: its keys are option names with dashes or underscores, and model.",
-      {.commands = kAllCommands, .trtllm = "--extra_llm_api_options"});
+      {.commands = kAllCommands, .trtllm = "--extra_llm_api_options", .value = ValueKind::kFile});
   rows.Flag("fail-on-environ-validation",
             "Refuse to start with an unknown VLLM_ variable; otherwise it is logged.",
             {.commands = kServe | kRunBatch});
@@ -201,6 +248,7 @@ void AddTrtllmRows(std::vector<Option>& table) {
 
 void AddServerRows(std::vector<Option>& table) {
   AddHttpRows(table);
+  AddTlsRows(table);
   AddAnswerRows(table);
   AddLogRows(table);
   AddTrtllmRows(table);

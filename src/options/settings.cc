@@ -9,7 +9,7 @@ namespace sluice::options {
 
 Settings::Settings(const std::vector<Assignment>& assignments, std::vector<std::string> positionals,
                    Dialect dialect)
-    : positionals_(std::move(positionals)), dialect_(dialect) {
+    : assignments_(assignments), positionals_(std::move(positionals)), dialect_(dialect) {
   for (const Assignment& assignment : assignments) {
     auto [place, fresh] = values_.try_emplace(assignment.option->name, assignment);
     if (fresh || assignment.source < place->second.source) continue;

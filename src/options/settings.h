@@ -68,9 +68,13 @@ class Settings {
   // What was given, in the order of the table.
   std::vector<const Assignment*> given() const;
 
+  // What it was made of.
+  const std::vector<Assignment>& assignments() const { return assignments_; }
+
  private:
   std::vector<std::string> Words(std::string_view name) const;
 
+  std::vector<Assignment> assignments_;
   std::map<std::string_view, Assignment> values_;
   std::vector<std::string> positionals_;
   Dialect dialect_ = Dialect::kSluice;

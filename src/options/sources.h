@@ -62,6 +62,10 @@ Result<Resolved> Resolve(const std::vector<std::string>& words,
                          const std::map<std::string, std::string>& environment, uint32_t commands,
                          Dialect dialect);
 
+// `settings` with its files (--config, and --set) read again; flags and variables are what they
+// were.
+Result<Settings> ReadFilesAgain(const Settings& settings, uint32_t commands);
+
 // The environment of this process.
 std::map<std::string, std::string> ProcessEnvironment();
 

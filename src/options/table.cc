@@ -92,7 +92,11 @@ std::span<const std::string_view> CommandNames() {
                                                 "diff",
                                                 "selftest",
                                                 "kernel-bench",
-                                                "parse"};
+                                                "parse",
+                                                "pull",
+                                                "list",
+                                                "rm",
+                                                "completion"};
   return kNames;
 }
 

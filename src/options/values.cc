@@ -87,6 +87,17 @@ Result<std::string> CheckJson(const Option& option, const std::string& word) {
   return text;
 }
 
+// Of a number that is none: what the option takes.
+tl::unexpected<Error> NoWholeNumber(const Option& option, std::string_view word) {
+  // Units are for large numbers.
+  constexpr double kLargeEnoughForUnits = 1e5;
+  if (option.type == Type::kInteger && option.range.max < kLargeEnoughForUnits) {
+    return BadValue(fmt::format("expected a whole number from {} to {}, found '{}'",
+                                option.range.min, option.range.max, word));
+  }
+  return tl::unexpected<Error>(ParseInteger(word).error());
+}
+
 Result<std::string> CheckWord(const Option& option, std::string word) {
   for (std::string_view legal : Split(option.words, '|')) {
     if (word == legal) return word;
@@ -98,9 +109,10 @@ Result<std::string> CheckWord(const Option& option, std::string word) {
     }
     case Type::kInteger:
     case Type::kSize: {
-      ASSIGN_OR_RETURN(const int64_t value, ParseInteger(word));
-      RETURN_IF_ERROR(CheckRange(option, static_cast<double>(value)));
-      return std::to_string(value);
+      const Result<int64_t> value = ParseInteger(word);
+      if (!value) return NoWholeNumber(option, word);
+      RETURN_IF_ERROR(CheckRange(option, static_cast<double>(*value)));
+      return std::to_string(*value);
     }
     case Type::kNumber: {
       ASSIGN_OR_RETURN(const double value, ParseNumber(word));

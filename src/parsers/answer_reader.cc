@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ascii.h"
 #include "parsers/forced_call_readers.h"
 #include "parsers/parser_table.h"
 
@@ -28,7 +29,7 @@ bool StartsInside(const ReasoningFormat& format, const AnswerReaderOptions& opti
     if (end > start || (end > 0 && end == start)) {
       std::string_view rest = options.prompt.substr(end - 1);
       for (const std::string& mark : format.end) {
-        if (rest.starts_with(mark) && TrimText(rest.substr(mark.size())).empty()) return false;
+        if (rest.starts_with(mark) && AsciiTrim(rest.substr(mark.size())).empty()) return false;
       }
     }
   }
@@ -50,6 +51,12 @@ void AppendEvent(ParserEvent event, std::vector<ParserEvent>& events) {
   }
 }
 
+MakeChannelReader ChannelsOf(const AnswerReaderOptions& options) {
+  if (options.tools != nullptr && options.tools->channels != nullptr)
+    return options.tools->channels;
+  return options.reasoning == nullptr ? nullptr : options.reasoning->channels;
+}
+
 void Append(std::vector<std::string>& marks, const std::vector<std::string>& more) {
   marks.insert(marks.end(), more.begin(), more.end());
 }
@@ -67,16 +74,21 @@ std::optional<bool> ThinkingSwitch(const json::Value& template_kwargs) {
 
 AnswerReader::AnswerReader(const AnswerReaderOptions& options)
     : types_(options.types == nullptr ? std::make_shared<const ToolTypes>() : options.types) {
+  const MakeChannelReader channels = ChannelsOf(options);
   if (options.form == CallForm::kList) {
     tools_ = MakeCallListReader();
   } else if (options.form == CallForm::kArguments) {
     tools_ = MakeArgumentsReader(std::string(options.named));
+  } else if (channels != nullptr) {
+    tools_ =
+        channels({.calls = options.tools != nullptr, .thoughts = options.reasoning != nullptr});
   } else if (options.tools != nullptr) {
     tools_ = options.tools->make(*types_);
   }
   holds_calls_ = options.whole && tools_ != nullptr;
   keeps_broken_text_ = options.form == CallForm::kOwn;
-  if (options.reasoning == nullptr) return;
+  tells_cut_calls_ = options.streamed && tools_ != nullptr && options.form == CallForm::kOwn;
+  if (options.reasoning == nullptr || channels != nullptr) return;
   const ReasoningFormat& format = options.reasoning->format;
   if (!format.content_prefix.empty()) PassContent(format.content_prefix);
   if (format.must_be_on ? options.thinking != true : !format.content_prefix.empty()) return;
@@ -189,6 +201,7 @@ std::vector<ParserEvent> AnswerReader::Finish() {
     DropBrokenCall();
     return Give();
   }
+  if (tells_cut_calls_) tools_->TellCutCall(output_);
   content_.End();
   PassContent("");
   output_.End();

@@ -36,6 +36,9 @@ struct AnswerReaderOptions {
   // The answer is given as a whole: a last call that is cut or broken is text, not a call. In a
   // stream it was given away by then.
   bool whole = false;
+  // The answer is given to a client as it comes: of a last call that is cut before it is certain to
+  // be one the name stands, if it is known, and the text that its mark began is dropped.
+  bool streamed = false;
   std::string_view prompt;       // its end is enough; read by the constructor only
   std::optional<bool> thinking;  // as ThinkingSwitch() says
 };
@@ -84,6 +87,7 @@ class AnswerReader {
 
   // Of AnswerReaderOptions::whole.
   bool holds_calls_ = false;
+  bool tells_cut_calls_ = false;  // of AnswerReaderOptions::streamed
   bool keeps_broken_text_ = true;
   std::vector<ParserEvent> held_;  // of calls that are not complete yet
   std::string unsettled_;          // text that `held_` was read from

@@ -1,4 +1,5 @@
 #include "parsers/answer_reader.h"
+#include "base/ascii.h"
 
 #include <memory>
 #include <random>
@@ -10,56 +11,20 @@
 #include "base/file.h"
 #include "base/json_lines.h"
 #include "base/source_path_testing.h"
-#include "parsers/parser_table.h"
+#include "parsers/answer_reading_testing.h"
 
 namespace sluice {
 namespace {
 
-struct Answer {
-  std::string content;
-  std::string reasoning;
-  std::vector<std::pair<std::string, std::string>> calls;
+using Answer = ReadParts;
 
-  friend bool operator==(const Answer&, const Answer&) = default;
-};
-
-void Add(const std::vector<ParserEvent>& events, Answer& answer) {
-  for (const ParserEvent& event : events) {
-    switch (event.kind) {
-      case ParserEvent::Kind::kContent: answer.content += event.text; break;
-      case ParserEvent::Kind::kReasoning: answer.reasoning += event.text; break;
-      case ParserEvent::Kind::kCallBegin:
-        ASSERT_EQ(event.call, static_cast<int>(answer.calls.size()));
-        answer.calls.emplace_back(event.text, "");
-        break;
-      case ParserEvent::Kind::kCallArguments:
-        ASSERT_EQ(event.call, static_cast<int>(answer.calls.size()) - 1);
-        answer.calls.back().second += event.text;
-        break;
-    }
-  }
-}
-
-// Cuts `text` into pieces of at most `most` bytes; 0: none.
 Answer ReadAnswer(const AnswerReaderOptions& options, std::string_view text, size_t most,
                   std::mt19937& random) {
-  Answer answer;
-  AnswerReader reader(options);
-  while (!text.empty()) {
-    const size_t size = most == 0 ? text.size() : std::min(text.size(), 1 + random() % most);
-    Add(reader.Push(text.substr(0, size)), answer);
-    text.remove_prefix(size);
-  }
-  Add(reader.Finish(), answer);
-  return answer;
+  return ReadInPieces(options, text, most, random);
 }
 
 AnswerReaderOptions Hermes() {
-  return {.tools = FindToolParser("hermes"),
-          .reasoning = nullptr,
-          .types = nullptr,
-          .prompt = {},
-          .thinking = {}};
+  return ParserOptions("hermes");
 }
 
 std::string Member(const json::Value& row, std::string_view key) {
@@ -95,8 +60,8 @@ TEST(AnswerReaderTest, RecordedTextsGiveRecordedAnswersHoweverTheyAreCut) {
     }
     const std::string text = row.Find("text")->as_string();
     const Answer whole = ReadAnswer(options, text, 0, random);
-    EXPECT_EQ(TrimText(whole.content), TrimText(Member(row, "content")));
-    EXPECT_EQ(TrimText(whole.reasoning), TrimText(Member(row, "reasoning")));
+    EXPECT_EQ(AsciiTrim(whole.content), AsciiTrim(Member(row, "content")));
+    EXPECT_EQ(AsciiTrim(whole.reasoning), AsciiTrim(Member(row, "reasoning")));
     const json::Value* calls = row.Find("calls");
     const size_t wanted = calls == nullptr ? 0 : calls->as_array().size();
     EXPECT_EQ(whole.calls.size(), wanted);
@@ -118,7 +83,7 @@ TEST(AnswerReaderTest, RecordedTextsGiveRecordedAnswersHoweverTheyAreCut) {
 TEST(AnswerReaderTest, ArgumentsArePassedOnBeforeTheCallEnds) {
   AnswerReader reader(Hermes());
   Answer answer;
-  Add(reader.Push(R"(<tool_call>{"name": "f", "arguments": {"a": "be)"), answer);
+  AddParts(reader.Push(R"(<tool_call>{"name": "f", "arguments": {"a": "be)"), answer);
   ASSERT_EQ(answer.calls.size(), 1u);
   EXPECT_EQ(answer.calls[0].second, R"({"a": "be)");
 }
@@ -166,6 +131,66 @@ TEST(AnswerReaderTest, ACallThatIsCutOrBrokenIsTextOfAWholeAnswer) {
   const Answer tagged =
       ReadAnswer(options, "<tool_call><function=f><parameter=a>1</parameter><para", 0, random);
   EXPECT_EQ(tagged.calls.size(), 1u);
+}
+
+TEST(AnswerReaderTest, OfACallThatIsCutInAStreamItsNameStands) {
+  std::mt19937 random(1);
+  const auto read = [&](std::string_view parser, std::string_view text) {
+    AnswerReaderOptions options = ParserOptions(parser);
+    options.streamed = true;
+    const Answer answer = ReadAnswer(options, text, 0, random);
+    for (const size_t most : {1, 3, 8}) {
+      EXPECT_EQ(ReadAnswer(options, text, most, random), answer) << text;
+    }
+    return answer;
+  };
+  using Calls = std::vector<std::pair<std::string, std::string>>;
+  const Answer named = read("hermes", "Hm.\n<tool_call>\n{\"name\": \"get\", \"argum");
+  EXPECT_EQ(named.calls, (Calls{{"get", ""}}));
+  EXPECT_EQ(named.content, "Hm.\n");
+  EXPECT_EQ(read("hermes", "<tool_call>\n{\"name\": \"get").content, "");
+  EXPECT_EQ(read("hermes", "<tool_call>\n").content, "");
+  EXPECT_EQ(read("hermes", R"(<tool_call>{"name": "f", "args)").calls, Calls{});
+  EXPECT_EQ(read("hermes", R"(<tool_call>{"name": "f"}</tool_call>)").content,
+            R"(<tool_call>{"name": "f"}</tool_call>)")
+      << "not cut";
+  EXPECT_EQ(read("llama3_json", R"({"name": "get", "parameters")").calls, (Calls{{"get", ""}}));
+  // Without a mark it may be an answer in JSON.
+  EXPECT_EQ(read("llama3_json", R"({"name": "Bob", "age": 3)").content,
+            R"({"name": "Bob", "age": 3)");
+  EXPECT_EQ(read("llama3_json", R"({"name": "ge)").content, R"({"name": "ge)");
+}
+
+TEST(AnswerReaderTest, ArgumentsOfLlamaWaitForTheirFirstValue) {
+  AnswerReader reader(ParserOptions("llama3_json"));
+  Answer answer;
+  AddParts(reader.Push(R"({"name": "f", "parameters": {"a:": )"), answer);
+  ASSERT_EQ(answer.calls.size(), 1u);
+  EXPECT_EQ(answer.calls[0].second, "");
+  AddParts(reader.Push(R"("b)"), answer);
+  EXPECT_EQ(answer.calls[0].second, R"({"a:": "b)");
+  std::mt19937 random(1);
+  EXPECT_EQ(
+      ReadAnswer(ParserOptions("llama3_json"), R"({"name": "f", "parameters": {}})", 3, random)
+          .calls[0]
+          .second,
+      "{}");
+}
+
+TEST(AnswerReaderTest, AMarkThatEndsTheAnswerEndsTheArguments) {
+  std::mt19937 random(1);
+  const auto arguments = [&](const std::string& end, size_t most) {
+    const std::string text = R"(<tool_call>{"name": "f", "arguments": {"a": "b)" + end;
+    const Answer answer = ReadAnswer(Hermes(), text, most, random);
+    return answer.calls.empty() ? answer.content : answer.calls[0].second;
+  };
+  for (const size_t most : {0, 1, 4}) {
+    EXPECT_EQ(arguments(",,}\n</tool_call>", most), R"({"a": "b,,)");
+    EXPECT_EQ(arguments("</tool_call>\n", most), R"({"a": "b)");
+    EXPECT_EQ(arguments("}</tool_c", most), R"({"a": "b}</tool_c)") << "cut inside the mark";
+    EXPECT_EQ(arguments(R"(}</tool_call> c"}}</tool_call>)", most), R"({"a": "b}</tool_call> c"})");
+    EXPECT_EQ(arguments(R"(\}</tool_call>"}})", most), R"({"a": "b\}</tool_call>"})");
+  }
 }
 
 TEST(AnswerReaderTest, BlanksAroundAListedValueAreNotOfIt) {
@@ -274,10 +299,36 @@ TEST(ParserTableTest, TemplatesSuggestParsers) {
   EXPECT_EQ(tool("<tool_call>\n<function=x>"), "qwen3_coder");
   EXPECT_EQ(tool("<|start_header_id|> {\"name\": n, \"parameters\": p}"), "llama3_json");
   EXPECT_EQ(tool("[TOOL_CALLS]"), "mistral");
+  EXPECT_EQ(tool("<|channel|>commentary to=functions."), "openai");
+  EXPECT_EQ(tool("<｜DSML｜tool_calls> <｜DSML｜invoke"), "deepseek_v4");
+  EXPECT_EQ(tool("<｜DSML｜function_calls>"), "deepseek_v32");
+  EXPECT_EQ(tool("<|open|>tools<|sep|>"), "kimi_k3");
+  EXPECT_EQ(tool("<|plamo:begin_tool_requests:plamo|>"), "plamo3");
   EXPECT_EQ(tool("{{ messages }}"), "");
   ASSERT_NE(SuggestReasoningParser("{% if enable_thinking %}<think>"), nullptr);
   EXPECT_EQ(SuggestReasoningParser("{% if enable_thinking %}<think>")->name, "qwen3");
+  EXPECT_EQ(SuggestReasoningParser("<|channel|>analysis")->name, "openai_gptoss");
+  EXPECT_EQ(SuggestReasoningParser("<|open|>think<|sep|>")->name, "kimi_k3");
   EXPECT_EQ(SuggestReasoningParser("{{ messages }}"), nullptr);
+}
+
+TEST(ParserTableTest, EveryParserThatIsSuggestedExists) {
+  for (const char* mark : {"<minimax:tool_call>", "<seed:tool_call>", "<longcat_tool_call>",
+                           "｜DSML｜ calls>", "｜DSML｜tool_calls>"}) {
+    EXPECT_NE(SuggestToolParser(mark), nullptr) << mark;
+  }
+}
+
+TEST(ParserTableTest, AFormatOfChannelsHasBothParsers) {
+  const auto agree = [](std::string_view tools, std::string_view reasoning) {
+    return CheckParsersAgree(FindToolParser(tools), FindReasoningParser(reasoning)).has_value();
+  };
+  EXPECT_TRUE(agree("openai", "openai_gptoss"));
+  EXPECT_TRUE(agree("openai", ""));
+  EXPECT_TRUE(agree("", "openai_gptoss"));
+  EXPECT_TRUE(agree("hermes", "qwen3"));
+  EXPECT_FALSE(agree("openai", "qwen3"));
+  EXPECT_FALSE(agree("hermes", "openai_gptoss"));
 }
 
 }  // namespace

@@ -81,6 +81,13 @@ json::Value FormatOf(const CallGrammar& grammar, json::Value::Array calls, CallC
                    std::move(inside), Const(grammar.section_end)});
 }
 
+json::Value AfterAnyThought(const CallGrammar& grammar, json::Value calls) {
+  json::Value thought = Tag(std::string(grammar.thought_begin),
+                            json::Value(Object{{"type", "any_text"}}), grammar.thought_end);
+  json::Value optional(Object{{"type", "optional"}, {"content", std::move(thought)}});
+  return Sequence({std::move(optional), std::move(calls)});
+}
+
 // `schema` with every reference into itself led below `prefix`.
 json::Value Rebased(const json::Value& schema, const std::string& prefix) {
   if (schema.is_array()) {
@@ -104,8 +111,10 @@ json::Value CallTag(const CallGrammar& grammar, std::span<const CallableTool> to
                     CallCount count, bool parallel) {
   json::Value::Array calls;
   for (const CallableTool& tool : tools) calls.push_back(CallOf(grammar, tool));
-  return json::Value(Object{{"type", "structural_tag"},
-                            {"format", FormatOf(grammar, std::move(calls), count, parallel)}});
+  json::Value format = FormatOf(grammar, std::move(calls), count, parallel);
+  if (count != CallCount::kAny && !grammar.thought_begin.empty())
+    format = AfterAnyThought(grammar, std::move(format));
+  return json::Value(Object{{"type", "structural_tag"}, {"format", std::move(format)}});
 }
 
 json::Value CallListSchema(std::span<const CallableTool> tools, bool parallel) {

@@ -25,6 +25,9 @@ struct CallGrammar {
   std::string_view number_end = "";  // not "": the name is followed by ':', a number, and this
   // How the arguments are written: "json", or another style of the engine.
   std::string_view style = "json";
+  // Around a thought that an answer may begin with although it has to call; "": it may not.
+  std::string_view thought_begin = "";
+  std::string_view thought_end = "";
   bool constrains_auto = false;  // calls are held to this although nothing asks for it
 };
 

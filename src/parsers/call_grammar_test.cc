@@ -56,6 +56,30 @@ TEST(CallGrammarTest, CallsInASection) {
   EXPECT_NE(any.find(R"("style":"minimax_xml")"), std::string::npos) << any;
 }
 
+TEST(CallGrammarTest, MistralWritesCallsInTwoWays) {
+  EXPECT_EQ(TagOf("mistral", CallCount::kOne, true),
+            R"({"type":"structural_tag","format":{"type":"sequence","elements":[)"
+            R"({"type":"const_string","value":"[TOOL_CALLS]["},)"
+            R"({"type":"tag","begin":"{\"name\": \"f\", \"arguments\": ","content":)"
+            R"({"type":"json_schema","json_schema":{"type":"object"}},"end":"}"},)"
+            R"({"type":"const_string","value":"]"}]}})");
+  const ToolParser& mistral = *FindToolParser("mistral");
+  EXPECT_EQ(mistral.newer_token, "[ARGS]");
+  EXPECT_EQ(json::Write(CallTag(mistral.newer_grammar, Tools(), CallCount::kOne, true)),
+            R"({"type":"structural_tag","format":{"type":"tag","begin":"[TOOL_CALLS]f[ARGS]",)"
+            R"("content":{"type":"json_schema","json_schema":{"type":"object"}},"end":""}})");
+}
+
+TEST(CallGrammarTest, AThoughtMayComeFirst) {
+  const std::string some = TagOf("openai", CallCount::kAtLeastOne, true);
+  EXPECT_NE(some.find(R"({"type":"optional","content":{"type":"tag",)"
+                      R"("begin":"<|channel|>analysis<|message|>","content":{"type":"any_text"},)"
+                      R"("end":"<|end|><|start|>assistant"}})"),
+            std::string::npos)
+      << some;
+  EXPECT_EQ(TagOf("openai", CallCount::kAny, true).find("optional"), std::string::npos);
+}
+
 TEST(CallGrammarTest, AListOfCalls) {
   EXPECT_EQ(
       json::Write(CallListSchema(Tools(), /*parallel=*/false)),

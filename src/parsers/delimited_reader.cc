@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/ascii.h"
 #include "parsers/tool_types.h"
 
 namespace sluice {
@@ -14,7 +15,7 @@ DelimitedReader::DelimitedReader(const DelimitedFormat* format)
 
 void DelimitedReader::BeginCall(ParserOutput& output) {
   std::string id;
-  std::string name(TrimText(name_));
+  std::string name(AsciiTrim(name_));
   if (format_->name_is_id) {
     id = name;
     name = name.substr(0, name.rfind(':'));

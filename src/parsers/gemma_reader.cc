@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/json.h"
 
 namespace sluice {
@@ -23,7 +24,7 @@ class GemmaValue {
  public:
   explicit GemmaValue(std::string_view text) : text_(text) {}
 
-  bool Whole(std::string& out) { return Read(out, 0) && TrimText(text_).empty(); }
+  bool Whole(std::string& out) { return Read(out, 0) && AsciiTrim(text_).empty(); }
 
  private:
   void SkipBlanks() {
@@ -40,7 +41,7 @@ class GemmaValue {
   std::string_view Word(std::string_view ends) {
     const std::string_view word = text_.substr(0, text_.find_first_of(ends));
     text_.remove_prefix(word.size());
-    return TrimText(word);
+    return AsciiTrim(word);
   }
 
   bool Quoted(std::string& out) {
@@ -92,8 +93,8 @@ void GemmaReader::EndArgument(ParserOutput& output) {
   const std::string argument = std::exchange(argument_, "");
   const size_t colon = argument.find(':');
   if (colon == std::string::npos) return;
-  const std::string_view key = TrimText(std::string_view(argument).substr(0, colon));
-  const std::string_view value = TrimText(std::string_view(argument).substr(colon + 1));
+  const std::string_view key = AsciiTrim(std::string_view(argument).substr(0, colon));
+  const std::string_view value = AsciiTrim(std::string_view(argument).substr(colon + 1));
   std::string text = has_argument_ ? ", " : "";
   json::AppendString(text, key);
   text += ": ";
@@ -158,7 +159,7 @@ void GemmaReader::Read(TextInput& input, ParserOutput& output) {
         found = input.PassUntil(kGemmaNameEnds, name_);
         if (name_.size() > kMaxHeldBytes) name_.resize(kMaxHeldBytes);
         if (found == TextInput::kMore) return;
-        name_ = TrimText(name_);
+        name_ = AsciiTrim(name_);
         if (name_.starts_with("call:")) name_.erase(0, 5);
         if (!name_.empty()) {
           output.BeginCall(name_);

@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/json.h"
 #include "parsers/tool_reader.h"
 
 namespace sluice {
-namespace {
-
-bool IsJsonBlank(char c) {
-  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-}  // namespace
+namespace {}  // namespace
 
 bool JsonCall::IsArguments(std::string_view key) const {
   return std::find(keys_->arguments.begin(), keys_->arguments.end(), key) != keys_->arguments.end();
@@ -34,6 +29,36 @@ JsonCall::Step JsonCall::Feed(char c, ParserOutput& output) {
   return Read(c, output);
 }
 
+bool JsonCall::BeginCut(ParserOutput& output) {
+  if (!has_name_ || has_arguments_ || begun_) return false;
+  const bool in_key = state_ == State::kKey || state_ == State::kColon || state_ == State::kValue;
+  if (in_key && std::ranges::none_of(keys_->arguments, [&](const std::string& key) {
+        return state_ == State::kKey ? key.starts_with(key_) : key == key_;
+      })) {
+    return false;
+  }
+  if (state_ == State::kInValue && meaning_ != Meaning::kName) return false;
+  begun_ = true;
+  output.BeginCall(name_);
+  return true;
+}
+
+bool JsonCall::InArgumentString() const {
+  return begun_ && state_ == State::kInValue && meaning_ == Meaning::kArguments &&
+         scan_.InString() && !scan_.AfterBackslash();
+}
+
+void JsonCall::PassArguments(char c, bool in_string, ParserOutput& output) {
+  if (!in_string) {
+    const bool is_first = arguments_.empty() && !after_colon_;
+    has_value_ |= is_first ? c != '{' : after_colon_ && !IsAsciiBlank(c);
+    after_colon_ |= c == ':';
+  }
+  arguments_ += c;
+  if (begun_ && (has_value_ || !keys_->wait_for_value))
+    output.Arguments(std::exchange(arguments_, ""));
+}
+
 JsonCall::Step JsonCall::CloseValue(ParserOutput& output) {
   state_ = State::kAfterValue;
   if (meaning_ == Meaning::kName) {
@@ -43,6 +68,7 @@ JsonCall::Step JsonCall::CloseValue(ParserOutput& output) {
     has_name_ = true;
     BeginIfKnown(output);
   }
+  if (meaning_ == Meaning::kArguments && begun_) output.Arguments(std::exchange(arguments_, ""));
   return Step::kInside;
 }
 
@@ -51,7 +77,7 @@ JsonCall::Step JsonCall::Read(char c, ParserOutput& output) {
   switch (state_) {
     case State::kOpen: state_ = State::kKeyOrEnd; return c == '{' ? Step::kInside : wrong;
     case State::kKeyOrEnd:
-      if (IsJsonBlank(c)) return Step::kInside;
+      if (IsAsciiBlank(c)) return Step::kInside;
       if (c == '"') {
         key_.clear();
         state_ = State::kKey;
@@ -74,9 +100,9 @@ JsonCall::Step JsonCall::Read(char c, ParserOutput& output) {
       return Step::kInside;
     case State::kColon:
       if (c == ':') state_ = State::kValue;
-      return c == ':' || IsJsonBlank(c) ? Step::kInside : wrong;
+      return c == ':' || IsAsciiBlank(c) ? Step::kInside : wrong;
     case State::kValue:
-      if (IsJsonBlank(c)) return Step::kInside;
+      if (IsAsciiBlank(c)) return Step::kInside;
       if (c == ',' || c == '}' || c == ']' || c == ':') return wrong;
       meaning_ = key_ == "name" && !has_name_           ? Meaning::kName
                  : IsArguments(key_) && !has_arguments_ ? Meaning::kArguments
@@ -87,23 +113,18 @@ JsonCall::Step JsonCall::Read(char c, ParserOutput& output) {
       BeginIfKnown(output);
       [[fallthrough]];
     case State::kInValue: {
+      const bool in_string = scan_.InString();
       const JsonValueScan::Step step = scan_.Feed(c);
       if (step == JsonValueScan::Step::kOver) {
         const Step closed = CloseValue(output);
         return closed == Step::kInside ? Read(c, output) : closed;
       }
       if (meaning_ == Meaning::kName) name_ += c;
-      if (meaning_ == Meaning::kArguments) {
-        if (begun_) {
-          output.Arguments({&c, 1});
-        } else {
-          arguments_ += c;
-        }
-      }
+      if (meaning_ == Meaning::kArguments) PassArguments(c, in_string, output);
       return step == JsonValueScan::Step::kLast ? CloseValue(output) : Step::kInside;
     }
     case State::kAfterValue:
-      if (IsJsonBlank(c)) return Step::kInside;
+      if (IsAsciiBlank(c)) return Step::kInside;
       if (c == ',') {
         state_ = State::kKeyOrEnd;
         return Step::kInside;

@@ -13,6 +13,8 @@ namespace sluice {
 struct JsonCallKeys {
   std::vector<std::string> arguments = {"arguments"};
   bool may_lack_arguments = false;  // then they are {}
+  // Arguments wait for their first value: those that are cut before it are none.
+  bool wait_for_value = false;
 };
 
 // Reads an object byte by byte. The call begins once both its name and the first byte of its
@@ -30,6 +32,11 @@ class JsonCall {
 
   // `c` belongs to the object unless the call is broken there. The first byte is '{'.
   Step Feed(char c, ParserOutput& output);
+  // Begins the call if the text, which has ended, is one as far as it goes and has its name.
+  bool BeginCut(ParserOutput& output);
+  // True inside a string of the arguments of a call that has begun, unless the next byte is
+  // escaped.
+  bool InArgumentString() const;
   // True once the call has begun.
   bool begun() const { return begun_; }
   // What was read before the call began.
@@ -43,6 +50,7 @@ class JsonCall {
   Step CloseValue(ParserOutput& output);
   void BeginIfKnown(ParserOutput& output);
   bool IsArguments(std::string_view key) const;
+  void PassArguments(char c, bool in_string, ParserOutput& output);
 
   const JsonCallKeys* keys_;
   State state_ = State::kOpen;
@@ -53,8 +61,10 @@ class JsonCall {
   bool has_name_ = false;
   bool has_arguments_ = false;
   std::string key_;
-  std::string name_;       // as written, with quotes, until it is complete
-  std::string arguments_;  // those that came before the name
+  std::string name_;        // as written, with quotes, until it is complete
+  std::string arguments_;   // those that came before the name, or before their first value
+  bool has_value_ = false;  // the arguments have
+  bool after_colon_ = false;
   std::string held_;
 };
 

@@ -1,15 +1,13 @@
 #include "parsers/json_reader.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/ascii.h"
+#include "parsers/tool_types.h"
+
 namespace sluice {
-namespace {
-
-bool IsReaderBlank(char c) {
-  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-}  // namespace
+namespace {}  // namespace
 
 JsonReader::JsonReader(const JsonFormat* format)
     : format_(format), state_(format->at_start ? State::kOpen : State::kText) {}
@@ -58,7 +56,7 @@ bool JsonReader::ReadText(TextInput& input, ParserOutput& output) {
 }
 
 void JsonReader::Open(char c, ParserOutput& output) {
-  if (IsReaderBlank(c)) {
+  if (IsAsciiBlank(c)) {
     held_ += c;
     if (held_.size() > kMaxHeldBytes) NoCall(output);
     return;
@@ -92,6 +90,50 @@ void JsonReader::FeedCall(char c, TextInput& input, ParserOutput& output) {
   }
 }
 
+// Whether `text` may be the brace and the marker that end a call, or, `complete`, is.
+bool JsonReader::MayEndCall(std::string_view text, bool complete) const {
+  if (text.starts_with('}')) {
+    text.remove_prefix(1);
+    while (!text.empty() && IsAsciiBlank(text.front())) text.remove_prefix(1);
+    if (text.empty()) return !complete;
+  }
+  return std::ranges::any_of(format_->end, [&](const std::string& marker) {
+    if (text.starts_with(marker)) return AsciiTrim(text.substr(marker.size())).empty();
+    return !complete && marker.starts_with(text);
+  });
+}
+
+// A marker inside a string is text, unless the answer ends with it: then the string has lost its
+// quote, and what ends the call is not of the arguments.
+void JsonReader::ReadCall(char c, TextInput& input, ParserOutput& output) {
+  if (format_->end.empty() || !call_->InArgumentString()) {
+    FeedCall(c, input, output);
+    return;
+  }
+  if (MayEndCall(tail_ + c, /*complete=*/false)) {
+    tail_ += c;
+    return;
+  }
+  // None of these bytes ends the string.
+  for (const char byte : std::exchange(tail_, "")) FeedCall(byte, input, output);
+  if (MayEndCall({&c, 1}, /*complete=*/false)) {
+    tail_ = c;
+  } else {
+    FeedCall(c, input, output);
+  }
+}
+
+void JsonReader::TellCutCall(ParserOutput& output) {
+  const bool marked = !format_->begin.empty() && format_->begin[0] != "{" && !format_->at_start;
+  const bool waits = state_ == State::kOpen || state_ == State::kCall || state_ == State::kBetween;
+  if (!waits || (call_ && call_->begun())) return;
+  const bool named = call_ && call_->BeginCut(CallOutput(output));
+  if (!named && (!marked || held_.empty())) return;
+  held_.clear();
+  call_.reset();
+  state_ = State::kText;
+}
+
 bool JsonReader::ReadClose(TextInput& input, ParserOutput& output) {
   if (!format_->end.empty()) {
     std::string dropped;
@@ -123,6 +165,9 @@ void JsonReader::Read(TextInput& input, ParserOutput& output) {
       const bool waits =
           state_ == State::kOpen || state_ == State::kCall || state_ == State::kBetween;
       if (input.ended() && waits && (!call_ || !call_->begun())) NoCall(output);
+      if (input.ended() && !tail_.empty() && !MayEndCall(tail_, /*complete=*/true)) {
+        for (const char byte : std::exchange(tail_, "")) FeedCall(byte, input, output);
+      }
       return;
     }
     switch (state_) {
@@ -149,7 +194,7 @@ void JsonReader::Read(TextInput& input, ParserOutput& output) {
             held_ += *c;
             NoCall(output);
           }
-        } else if (IsReaderBlank(*c) || (*c == ',' && call_)) {
+        } else if (IsAsciiBlank(*c) || (*c == ',' && call_)) {
           if (!call_) held_ += *c;
         } else if (call_) {
           state_ = State::kClose;
@@ -158,7 +203,7 @@ void JsonReader::Read(TextInput& input, ParserOutput& output) {
           NoCall(output);
         }
         break;
-      case State::kCall: FeedCall(*c, input, output); break;
+      case State::kCall: ReadCall(*c, input, output); break;
       case State::kPlain: Emit({&*c, 1}, output); break;
       case State::kDropped: break;
       case State::kText:

@@ -31,6 +31,7 @@ class JsonReader final : public ToolReader {
 
   void Read(TextInput& input, ParserOutput& output) override;
   bool InText() const override { return state_ == State::kText; }
+  void TellCutCall(ParserOutput& output) override;
   bool LastCallIsBroken() const override;
 
  private:
@@ -39,6 +40,8 @@ class JsonReader final : public ToolReader {
   bool ReadText(TextInput& input, ParserOutput& output);
   void Open(char c, ParserOutput& output);
   void FeedCall(char c, TextInput& input, ParserOutput& output);
+  void ReadCall(char c, TextInput& input, ParserOutput& output);
+  bool MayEndCall(std::string_view text, bool complete) const;
   void Between(char c);
   bool ReadClose(TextInput& input, ParserOutput& output);
   void NoCall(ParserOutput& output);
@@ -50,6 +53,7 @@ class JsonReader final : public ToolReader {
   State state_;
   std::optional<JsonCall> call_;
   bool broken_ = false;    // the last call broke JSON's rules
+  std::string tail_;       // of a string of arguments; ends them if nothing follows
   std::string held_;       // from the marker on, until a call begins or none can
   ParserOutput unclosed_;  // of format_->closed_only
 };

@@ -12,6 +12,9 @@ class JsonValueScan {
   // ended before `c`. REQUIRES: the first byte is not white space, and the value has not ended.
   Step Feed(char c);
 
+  bool InString() const { return in_string_; }
+  bool AfterBackslash() const { return escaped_; }
+
  private:
   enum class Kind { kUnknown, kNested, kString, kWord };
   Kind kind_ = Kind::kUnknown;

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "base/ascii.h"
 #include "parsers/tool_types.h"
 
 namespace sluice {
@@ -35,7 +36,7 @@ void MistralReader::Read(TextInput& input, ParserOutput& output) {
       case State::kOpen: {
         const std::optional<char> c = input.Next();
         if (!c) return;
-        if (TrimText({&*c, 1}).empty()) break;
+        if (AsciiTrim({&*c, 1}).empty()) break;
         input.Unread({&*c, 1});
         if (*c == '[' || *c == '{') {
           input.Unread(kCallMarkers[0]);
@@ -65,9 +66,9 @@ void MistralReader::Read(TextInput& input, ParserOutput& output) {
       case State::kBeforeArguments: {
         const std::optional<char> c = input.Next();
         if (!c) return;
-        if (TrimText({&*c, 1}).empty()) break;
+        if (AsciiTrim({&*c, 1}).empty()) break;
         input.Unread({&*c, 1});
-        output.BeginCall(std::string(TrimText(name_)), std::string(TrimText(id_)));
+        output.BeginCall(std::string(AsciiTrim(name_)), std::string(AsciiTrim(id_)));
         scan_ = JsonValueScan();
         state_ = State::kArguments;
         break;

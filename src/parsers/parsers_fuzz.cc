@@ -54,6 +54,9 @@ void CheckCuts(const AnswerReaderOptions& options, std::string_view text) {
 
 void CheckParser(AnswerReaderOptions options, std::string_view text) {
   CheckCuts(options, text);
+  options.streamed = true;
+  CheckCuts(options, text);
+  options.streamed = false;
   options.whole = true;
   CheckCuts(options, text);
 }

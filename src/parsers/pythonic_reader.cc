@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/json.h"
 #include "parsers/python_literal.h"
 #include "parsers/tool_types.h"
@@ -58,7 +59,7 @@ void PythonicReader::Open(char c, ParserOutput& output) {
     state_ = State::kName;
     return;
   }
-  const std::string_view prefix = TrimText(held_);
+  const std::string_view prefix = AsciiTrim(held_);
   const bool may_open = std::any_of(format_->prefix.begin(), format_->prefix.end(),
                                     [&](const std::string& p) { return p.starts_with(prefix); });
   if (!may_open) NoCall(output);
@@ -97,8 +98,8 @@ void PythonicReader::EndArgument(ParserOutput& output) {
   const std::string argument = std::exchange(argument_, "");
   const size_t equals = argument.find('=');
   if (equals == std::string::npos) return;
-  const std::string_view key = TrimText(std::string_view(argument).substr(0, equals));
-  const std::string_view value = TrimText(std::string_view(argument).substr(equals + 1));
+  const std::string_view key = AsciiTrim(std::string_view(argument).substr(0, equals));
+  const std::string_view value = AsciiTrim(std::string_view(argument).substr(equals + 1));
   if (key.empty() || value.empty()) return;
   std::string text = has_argument_ ? ", " : "";
   json::AppendString(text, key);

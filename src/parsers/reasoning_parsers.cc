@@ -2,6 +2,7 @@
 #include <array>
 #include <iterator>
 
+#include "parsers/harmony_reader.h"
 #include "parsers/parser_table.h"
 
 namespace sluice {
@@ -35,6 +36,13 @@ ReasoningFormat Marked(std::vector<std::string> start, std::vector<std::string> 
   return {.start = std::move(start), .end = std::move(end), .call_marks = {}, .content_prefix = ""};
 }
 
+// Its reader needs no marks; they tell where a constraint of what is said begins.
+ReasoningFormat Harmony() {
+  return Marked({"<|channel|>"},
+                {"<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>",
+                 "<|channel|>final json<|message|>"});
+}
+
 std::vector<ReasoningParser> MakeReasoningParsers() {
   const ReasoningFormat thinks = Switchable({"<tool_call>"});
   ReasoningFormat holo = Switchable({});
@@ -51,6 +59,16 @@ std::vector<ReasoningParser> MakeReasoningParsers() {
   step.keeps_start = true;
   ReasoningFormat switched = Always(false);
   switched.must_be_on = true;
+  ReasoningFormat deepseek =
+      Switchable({"<｜DSML｜tool_calls>", "<｜DSML｜toolcalls>", "<｜DSML｜tool>"});
+  ReasoningFormat plamo = Switchable({"<|plamo:begin_tool_requests:plamo|>"});
+  plamo.start = {"<|plamo:begin_think:plamo|>"};
+  plamo.end = {"<|plamo:end_think:plamo|>"};
+  ReasoningFormat k3 = Switchable({"<|open|>tools<|sep|>"});
+  k3.start = {"<|open|>think<|sep|>"};
+  // What is said stands in a channel of its own, whose marks are no content.
+  k3.end = {"<|close|>think<|sep|>", "<|open|>response<|sep|>", "<|close|>response<|sep|>",
+            "<|close|>message<|sep|>"};
   ReasoningFormat mistral = Marked({"[THINK]"}, {"[/THINK]"});
   mistral.repeats = true;
   ReasoningFormat gemma = Marked({"<|channel>thought\n"}, {"<channel|>"});
@@ -62,17 +80,25 @@ std::vector<ReasoningParser> MakeReasoningParsers() {
           {"granite", Marked({"Here is my thought process:", "Here's my thought process:"},
                              {"Here is my response:", "Here's my response:"})},
           {"deepseek_v3", switched},
+          {"deepseek_v4", deepseek},
+          {"deepseek_v41", Switchable({"<｜DSML｜ calls>"})},
+          {"openai_gptoss", Harmony(), MakeHarmonyReader},
           {"ernie45", Always(false)},
           {"gemma4", gemma},
           {"glm45", thinks},
+          {"glm47", thinks},
           {"holo2", holo},
           {"hunyuan_a13b", Marked({"<think>\n"}, {"\n</think>\n<answer>\n"})},
           {"kimi_k2", kimi},
+          {"kimi_k3", k3},
+          {"ling3", thinks},
           {"mimo", thinks},
           {"minimax_m2", minimax},
           {"minimax_m2_append_think", append},
           {"minimax_m3", Marked({"<mm:think>"}, {"</mm:think>"})},
           {"nemotron_v3", thinks},
+          {"olmo3", Always(false)},
+          {"plamo3", plamo},
           {"seed_oss", seed},
           {"step3", step},
           {"step3p5", Always(true)}};
@@ -116,23 +142,6 @@ Result<const ReasoningParser*> ReasoningParserNamed(std::string_view name, std::
   return Fail(ErrorCode::kInvalidArgument,
               "there is no reasoning parser '" + std::string(name) + "'; expected one of: " + names,
               std::string(param));
-}
-
-const ReasoningParser* SuggestReasoningParser(std::string_view chat_template) {
-  static constexpr std::array<std::array<std::string_view, 2>, 7> kMarks = {{
-      {"<seed:think>", "seed_oss"},
-      {"<mm:think>", "minimax_m3"},
-      {"[THINK]", "mistral"},
-      {"<|channel>thought", "gemma4"},
-      {"my thought process:", "granite"},
-      {"<minimax:tool_call>", "minimax_m2"},
-      {"enable_thinking", "qwen3"},
-  }};
-  for (const auto& [mark, name] : kMarks) {
-    if (chat_template.find(mark) != std::string_view::npos) return FindReasoningParser(name);
-  }
-  const bool thinks = chat_template.find("</think>") != std::string_view::npos;
-  return thinks ? FindReasoningParser("deepseek_r1") : nullptr;
 }
 
 }  // namespace sluice

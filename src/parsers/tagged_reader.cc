@@ -2,14 +2,29 @@
 
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/json.h"
 
 namespace sluice {
 namespace {
 
-std::vector<std::string> With(std::vector<std::string> markers, const std::string& marker) {
-  if (!marker.empty()) markers.push_back(marker);
+std::vector<std::string> With(std::vector<std::string> markers,
+                              const std::vector<std::string>& more) {
+  for (const std::string& marker : more) {
+    if (!marker.empty()) markers.push_back(marker);
+  }
   return markers;
+}
+
+std::string Unescaped(std::string_view name) {
+  std::string plain;
+  while (!name.empty()) {
+    const bool quote = name.starts_with("&quot;");
+    const bool ampersand = name.starts_with("&amp;");
+    plain += quote ? '"' : name.front();  // of &amp; the first byte is what it stands for
+    name.remove_prefix(quote ? 6 : ampersand ? 5 : 1);
+  }
+  return plain;
 }
 
 }  // namespace
@@ -17,9 +32,9 @@ std::vector<std::string> With(std::vector<std::string> markers, const std::strin
 TaggedReader::TaggedReader(const TaggedFormat* format, const ToolTypes* types)
     : format_(format),
       types_(types),
-      text_markers_(format->drops_stray_end ? With(format->begin, format->end) : format->begin),
+      text_markers_(With(format->begin, format->dropped)),
       block_markers_({format->end, format->call_open}),
-      call_markers_(With({format->parameter_open, format->end}, format->call_close)),
+      call_markers_(With({format->parameter_open, format->end}, {format->call_close})),
       parameter_markers_({format->parameter_name_end}),
       value_open_markers_({format->value_open}),
       value_markers_({format->value_close}) {}
@@ -29,7 +44,8 @@ void TaggedReader::Arguments(std::string_view text, ParserOutput& output) {
 }
 
 void TaggedReader::BeginCall(ParserOutput& output) {
-  name_ = TrimText(name_);
+  name_ = AsciiTrim(name_);
+  if (format_->escapes_names) name_ = Unescaped(name_);
   in_call_ = true;
   has_parameter_ = false;
   dropped_call_ =
@@ -63,7 +79,7 @@ bool TaggedReader::ReadName(TextInput& input, ParserOutput& output) {
   if (name_.size() > kMaxHeldBytes) name_.resize(kMaxHeldBytes);
   if (found == TextInput::kMore) return false;
   if (found == TextInput::kEnd) {
-    if (format_->name_at_end && !TrimText(name_).empty()) {
+    if (format_->name_at_end && !AsciiTrim(name_).empty()) {
       BeginCall(output);
       EndCall(output);
     }
@@ -111,7 +127,9 @@ void TaggedReader::BeginValue(ParserOutput& output) {
     is_json = key.find(format_->is_json_mark) != std::string_view::npos;
     key = key.substr(0, key.find('"'));
   }
-  key = TrimText(key);
+  key = AsciiTrim(key);
+  std::string plain_key;
+  if (format_->escapes_names) key = plain_key = Unescaped(key);
   value_types_ = types_->Find(name_, key);
   if (is_json)
     value_types_ = {.string = true,
@@ -169,7 +187,7 @@ bool TaggedReader::ReadValue(TextInput& input, ParserOutput& output) {
     return false;
   }
   if (!streams_value_) {
-    const std::string_view value = value_types_.is_choice ? TrimText(value_) : value_;
+    const std::string_view value = value_types_.is_choice ? AsciiTrim(value_) : value_;
     Arguments(parameter_ + TypedValue(value, value_types_, format_->scalars_only), output);
   }
   state_ = State::kCall;

@@ -24,10 +24,11 @@ struct TaggedFormat {
   // In the parameter's tag, after its name: says whether the value is a string or JSON.
   std::string is_string_mark;
   std::string is_json_mark;
-  bool trims_newline = false;     // one line break at each end of a value is not of it
-  bool name_at_end = false;       // where the text ends inside a name, the name ends there
-  bool known_tools_only = false;  // calls of other tools are dropped
-  bool drops_stray_end = false;   // `end` without a beginning is no content
+  bool trims_newline = false;             // one line break at each end of a value is not of it
+  bool name_at_end = false;               // where the text ends inside a name, the name ends there
+  bool known_tools_only = false;          // calls of other tools are dropped
+  bool escapes_names = false;             // '"' and '&' of names are written &quot; and &amp;
+  std::vector<std::string> dropped = {};  // marks between calls that are no content
   bool keeps_text_after = false;
   bool scalars_only = false;  // null, objects and arrays stay strings
 };

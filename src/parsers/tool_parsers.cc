@@ -3,8 +3,10 @@
 
 #include "parsers/delimited_reader.h"
 #include "parsers/gemma_reader.h"
+#include "parsers/harmony_reader.h"
 #include "parsers/json_reader.h"
 #include "parsers/mistral_reader.h"
+#include "parsers/model_grammars.h"
 #include "parsers/parser_table.h"
 #include "parsers/phi_reader.h"
 #include "parsers/pythonic_reader.h"
@@ -83,9 +85,10 @@ Reader Xlam(const ToolTypes&) {
 }
 
 Reader Llama(const ToolTypes&) {
-  static const JsonFormat kFormat = {.begin = {"<|python_tag|>", "{"},
-                                     .end = {},
-                                     .keys = {.arguments = {"arguments", "parameters"}}};
+  static const JsonFormat kFormat = {
+      .begin = {"<|python_tag|>", "{"},
+      .end = {},
+      .keys = {.arguments = {"arguments", "parameters"}, .wait_for_value = true}};
   return std::make_unique<JsonReader>(&kFormat);
 }
 
@@ -179,20 +182,64 @@ Reader Minimax(const ToolTypes& types) {
     format.end = "</minimax:tool_call>";
     format.trims_newline = true;
     format.known_tools_only = true;
-    format.drops_stray_end = true;
+    format.dropped = {format.end};
     return format;
   }();
   return std::make_unique<TaggedReader>(&kFormat, &types);
 }
 
+// `space`: before the word of a tag.
+TaggedFormat DeepseekTags(const std::string& space, const std::string& block) {
+  TaggedFormat format = InvokeTags("｜DSML｜" + space);
+  format.begin = {"<｜DSML｜" + block + ">"};
+  format.end = "</｜DSML｜" + block + ">";
+  format.is_string_mark = "string=\"true";
+  format.is_json_mark = "string=\"false";
+  format.name_at_end = true;
+  return format;
+}
+
 Reader DeepseekV32(const ToolTypes& types) {
+  static const TaggedFormat kFormat = DeepseekTags("", "function_calls");
+  return std::make_unique<TaggedReader>(&kFormat, &types);
+}
+
+Reader DeepseekV4(const ToolTypes& types) {
   static const TaggedFormat kFormat = [] {
-    TaggedFormat format = InvokeTags("｜DSML｜");
-    format.begin = {"<｜DSML｜function_calls>"};
-    format.end = "</｜DSML｜function_calls>";
-    format.is_string_mark = "string=\"true";
-    format.is_json_mark = "string=\"false";
-    format.name_at_end = true;
+    TaggedFormat format = DeepseekTags("", "tool_calls");
+    // What the models write at times.
+    format.begin.insert(format.begin.end(),
+                        {"<｜DSML｜toolcalls>", "<｜DSML｜tool>", format.call_open});
+    return format;
+  }();
+  return std::make_unique<TaggedReader>(&kFormat, &types);
+}
+
+Reader DeepseekV41Tags(const ToolTypes& types) {
+  static const TaggedFormat kFormat = [] {
+    TaggedFormat format = DeepseekTags(" ", " calls");
+    format.begin.push_back(format.call_open);
+    return format;
+  }();
+  return std::make_unique<TaggedReader>(&kFormat, &types);
+}
+
+Reader KimiK3(const ToolTypes& types) {
+  static const TaggedFormat kFormat = [] {
+    TaggedFormat format;
+    format.begin = {"<|open|>tools<|sep|>"};
+    format.end = "<|close|>tools<|sep|>";
+    format.dropped = {"<|open|>response<|sep|>", "<|close|>response<|sep|>",
+                      "<|close|>message<|sep|>"};
+    format.call_open = "<|open|>call tool=\"";
+    format.name_end = {"\""};
+    format.call_close = "<|close|>call<|sep|>";
+    format.parameter_open = "<|open|>argument key=\"";
+    format.parameter_name_end = "\"<|sep|>";
+    format.value_close = "<|close|>argument<|sep|>";
+    format.is_string_mark = "type=\"string";
+    format.is_json_mark = "type=\"";
+    format.escapes_names = true;
     return format;
   }();
   return std::make_unique<TaggedReader>(&kFormat, &types);
@@ -269,6 +316,22 @@ Reader Kimi(const ToolTypes&) {
   return std::make_unique<DelimitedReader>(&kFormat);
 }
 
+Reader Plamo(const ToolTypes&) {
+  static const DelimitedFormat kFormat = [] {
+    DelimitedFormat format;
+    format.begin = "<|plamo:begin_tool_requests:plamo|>";
+    format.end = "<|plamo:end_tool_requests:plamo|>";
+    format.call_begin = "<|plamo:begin_tool_request:plamo|>";
+    format.name_begin = "<|plamo:begin_tool_name:plamo|>";
+    format.name_end = {
+        "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+        "<|plamo:constrain|>json<|plamo:msg|>"};
+    format.call_end = {"<|plamo:end_tool_arguments:plamo|>"};
+    return format;
+  }();
+  return std::make_unique<DelimitedReader>(&kFormat);
+}
+
 constexpr std::string_view kHermesExample =
     R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)";
 constexpr std::string_view kTagsExample =
@@ -277,60 +340,6 @@ constexpr std::string_view kListExample =
     R"(<tool_calls>[{"name": "f", "arguments": {"a": 1}}]</tool_calls>)";
 constexpr std::string_view kGlmExample =
     "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>";
-
-constexpr CallGrammar kHermesGrammar = {.trigger = "<tool_call>",
-                                        .begin = "<tool_call>\n{\"name\": \"",
-                                        .arguments = "\", \"arguments\": ",
-                                        .end = "}\n</tool_call>"};
-constexpr CallGrammar kLlamaGrammar = {.trigger = R"({"name": )",
-                                       .begin = R"({"name": ")",
-                                       .arguments = R"(", "parameters": )",
-                                       .end = "}"};
-constexpr CallGrammar kQwenCoderGrammar = {.trigger = "<tool_call>\n<function=",
-                                           .begin = "<tool_call>\n<function=",
-                                           .arguments = ">\n",
-                                           .end = "\n</function>\n</tool_call>",
-                                           .style = "qwen_xml"};
-constexpr CallGrammar kDeepseekV3Grammar = {.trigger = "<｜tool▁calls▁begin｜>",
-                                            .begin = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-                                            .arguments = "\n```json\n",
-                                            .end = "\n```<｜tool▁call▁end｜>",
-                                            .section_begin = "<｜tool▁calls▁begin｜>",
-                                            .section_end = "<｜tool▁calls▁end｜>",
-                                            .separator = "\n"};
-constexpr CallGrammar kDeepseekV31Grammar = {.trigger = "<｜tool▁calls▁begin｜>",
-                                             .begin = "<｜tool▁call▁begin｜>",
-                                             .arguments = "<｜tool▁sep｜>",
-                                             .end = "<｜tool▁call▁end｜>",
-                                             .section_begin = "<｜tool▁calls▁begin｜>",
-                                             .section_end = "<｜tool▁calls▁end｜>"};
-constexpr CallGrammar kDeepseekV32Grammar = {.trigger = "<｜DSML｜function_calls>",
-                                             .begin = "<｜DSML｜invoke name=\"",
-                                             .arguments = "\">\n",
-                                             .end = "</｜DSML｜invoke>\n",
-                                             .section_begin = "<｜DSML｜function_calls>\n",
-                                             .section_end = "</｜DSML｜function_calls>",
-                                             .opening = "\n\n",
-                                             .style = "deepseek_xml"};
-constexpr CallGrammar kMinimaxGrammar = {.trigger = "<minimax:tool_call>",
-                                         .begin = "<invoke name=\"",
-                                         .arguments = "\">\n",
-                                         .end = "</invoke>\n",
-                                         .section_begin = "<minimax:tool_call>\n",
-                                         .section_end = "</minimax:tool_call>",
-                                         .opening = "\n",
-                                         .style = "minimax_xml"};
-constexpr CallGrammar kGlmGrammar = {.trigger = "<tool_call>",
-                                     .begin = "<tool_call>",
-                                     .end = "</tool_call>",
-                                     .style = "glm_xml",
-                                     .constrains_auto = true};
-constexpr CallGrammar kKimiGrammar = {.trigger = "<|tool_calls_section_begin|>",
-                                      .begin = "<|tool_call_begin|>functions.",
-                                      .end = "<|tool_call_end|>",
-                                      .section_begin = "<|tool_calls_section_begin|>",
-                                      .section_end = "<|tool_calls_section_end|>",
-                                      .number_end = "<|tool_call_argument_begin|>"};
 
 // In the order of the documents: the formats of the models that load here come first.
 constexpr ToolParser kToolParsers[] = {
@@ -342,13 +351,26 @@ constexpr ToolParser kToolParsers[] = {
     {"pythonic", "[f(a=1)]", false, Pythonic},
     {"qwen3_coder", kTagsExample, true, QwenCoder, kQwenCoderGrammar},
     {"qwen3_xml", kTagsExample, true, QwenCoder, kQwenCoderGrammar},
-    {"mistral", R"([TOOL_CALLS]f[ARGS]{"a": 1})", true, Mistral},
+    {"mistral", R"([TOOL_CALLS]f[ARGS]{"a": 1})", true, Mistral, kMistralListGrammar, "[ARGS]",
+     kMistralGrammar},
     {"deepseek_v3", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f ...<｜tool▁call▁end｜>", false,
      DeepseekV3, kDeepseekV3Grammar},
     {"deepseek_v31", "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜>", false,
      DeepseekV31, kDeepseekV31Grammar},
     {"deepseek_v32", "<｜DSML｜invoke name=\"f\">...</｜DSML｜invoke>", true, DeepseekV32,
      kDeepseekV32Grammar},
+    {"deepseek_v4", "<｜DSML｜invoke name=\"f\">...</｜DSML｜invoke>", true, DeepseekV4,
+     kDeepseekV4Grammar},
+    {"deepseek_v41", "<｜DSML｜ invoke name=\"f\">...</｜DSML｜ invoke>", true, DeepseekV41Tags,
+     kDeepseekV41Grammar},
+    {"openai",
+     R"(<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>)",
+     true,
+     nullptr,
+     kHarmonyGrammar,
+     "",
+     {},
+     MakeHarmonyReader},
     {"ernie45", kHermesExample, false, Ernie},
     {"gemma4", "<|tool_call>call:f{a:1}<tool_call|>", true, Gemma},
     {"glm45", kGlmExample, true, Glm, kGlmGrammar},
@@ -364,17 +386,21 @@ constexpr ToolParser kToolParsers[] = {
     {"kimi_k2",
      "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\": 1}<|tool_call_end|>",
      true, Kimi, kKimiGrammar},
+    {"kimi_k3", R"(<|open|>call tool="f" index="1"<|sep|>...<|close|>call<|sep|>)", true, KimiK3},
     {"lfm2", "<|tool_call_start|>[f(a=1)]<|tool_call_end|>", true, Lfm},
+    {"ling3", kGlmExample, true, Glm, kGlmGrammar},
     {"longcat", R"(<longcat_tool_call>{"name": "f", "arguments": {"a": 1}}</longcat_tool_call>)",
-     true, Longcat},
-    {"mimo", kTagsExample, true, Mimo},
+     true, Longcat, kLongcatGrammar},
+    {"mimo", kTagsExample, true, Mimo, kMimoGrammar},
     {"minimax_m2", "<minimax:tool_call><invoke name=\"f\">...</invoke></minimax:tool_call>", true,
      Minimax, kMinimaxGrammar},
     {"olmo3", "<function_calls>f(a=1)</function_calls>", false, Olmo},
     {"phi4_mini_json", R"(functools[{"name": "f", "arguments": {"a": 1}}])", false, Phi},
+    {"plamo3", "<|plamo:begin_tool_request:plamo|>...<|plamo:end_tool_request:plamo|>", true, Plamo,
+     kPlamoGrammar},
     {"seed_oss", "<seed:tool_call><function=f>...</function></seed:tool_call>", true, SeedOss},
     {"step3", "<steptml:invoke name=\"f\">...</steptml:invoke>", true, Step3},
-    {"step3p5", kTagsExample, true, Mimo},
+    {"step3p5", kTagsExample, true, Mimo, kQwenCoderGrammar},
     {"xlam", R"([{"name": "f", "arguments": {"a": 1}}])", false, Xlam},
 };
 
@@ -412,39 +438,12 @@ Result<const ToolParser*> ToolParserNamed(std::string_view name, std::string_vie
               std::string(param));
 }
 
-const ToolParser* SuggestToolParser(std::string_view chat_template) {
-  // The first mark that the template has; those that contain another format's come before it.
-  static constexpr std::array<std::array<std::string_view, 2>, 20> kMarks = {{
-      {"<function=", "qwen3_coder"},
-      {"<arg_key>", "glm45"},
-      {"<minimax:tool_call>", "minimax_m2"},
-      {"<seed:tool_call>", "seed_oss"},
-      {"<longcat_tool_call>", "longcat"},
-      {"｜DSML｜", "deepseek_v32"},
-      {"<|tool_calls_section_begin|>", "kimi_k2"},
-      {"```json\\n", "deepseek_v3"},
-      {"<｜tool▁calls▁begin｜>", "deepseek_v31"},
-      {"<｜tool_calls_begin｜>", "step3"},
-      {"[TOOL_CALLS]", "mistral"},
-      {"<|tool_call>", "gemma4"},
-      {"<|tool_call|>", "granite"},
-      {"<|tool_call_start|>", "lfm2"},
-      {"<|action_start|>", "internlm"},
-      {"functools[", "phi4_mini_json"},
-      {"<function_calls>", "olmo3"},
-      {"<tool_calls>", "jamba"},
-      {"<tool_call>", "hermes"},
-      {"<|python_start|>", "llama4_pythonic"},
-  }};
-  for (const auto& [mark, name] : kMarks) {
-    if (chat_template.find(mark) == std::string_view::npos) continue;
-    if (mark == "```json\\n" && chat_template.find("<｜tool▁sep｜>") == std::string_view::npos)
-      continue;
-    return FindToolParser(name);
-  }
-  const bool llama = chat_template.find("<|start_header_id|>") != std::string_view::npos &&
-                     chat_template.find("\"parameters\"") != std::string_view::npos;
-  return llama ? FindToolParser("llama3_json") : nullptr;
+Status CheckParsersAgree(const ToolParser* tools, const ReasoningParser* reasoning) {
+  if (tools == nullptr || reasoning == nullptr || tools->channels == reasoning->channels) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "the tool parser '" + std::string(tools->name) + "' and the reasoning parser '" +
+                  std::string(reasoning->name) + "' read answers of different formats",
+              "reasoning-parser");
 }
 
 }  // namespace sluice

@@ -81,7 +81,7 @@ ParameterTypes ToolTypes::Find(std::string_view tool, std::string_view parameter
 }
 
 std::string TypedValue(std::string_view text, const ParameterTypes& types, bool scalars_only) {
-  const std::string_view trimmed = TrimText(text);
+  const std::string_view trimmed = AsciiTrim(text);
   const std::string lower = trimmed.size() <= 5 ? AsciiLower(trimmed) : std::string();
   if (!types.unknown() && !types.only_string()) {
     if (lower == "null" && !scalars_only) return lower;
@@ -122,12 +122,6 @@ void AppendEscaped(std::string& out, std::string_view text) {
         }
     }
   }
-}
-
-std::string_view TrimText(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
 }  // namespace sluice

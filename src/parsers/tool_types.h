@@ -53,7 +53,4 @@ std::string TypedValue(std::string_view text, const ParameterTypes& types, bool 
 // Appends `text` to a JSON string, escaped, without quotes. `text` may be a part of a character.
 void AppendEscaped(std::string& out, std::string_view text);
 
-// Without white space at both ends.
-std::string_view TrimText(std::string_view text);
-
 }  // namespace sluice

@@ -11,7 +11,8 @@ constexpr double kContextBytes = 3e9;  // of the driver, and activations
 
 double FlopsPerSecond(const StoredModel& model, const Accelerator& accelerator) {
   switch (model.format) {
-    case WeightFormat::kBf16: return accelerator.bf16_flops;
+    case WeightFormat::kBf16:
+    case WeightFormat::kInt4: return accelerator.bf16_flops;
     case WeightFormat::kFp8:
     case WeightFormat::kInt8:
       return accelerator.fp8_flops > 0 ? accelerator.fp8_flops : accelerator.bf16_flops;

@@ -66,6 +66,8 @@ TEST(WeightFormat, ComesFromTheName) {
   EXPECT_EQ(FormatOfModelId("amd/Llama-3.3-70B-Instruct-MXFP4-Preview"), WeightFormat::kMxfp4);
   EXPECT_EQ(FormatOfModelId("amd/Llama-3.3-70B-Instruct-FP8-KV/"), WeightFormat::kFp8);
   EXPECT_EQ(FormatOfModelId("meta-llama/Llama-3.3-70B-Instruct"), WeightFormat::kBf16);
+  EXPECT_EQ(FormatOfModelId("Qwen/Qwen3-8B-AWQ"), WeightFormat::kInt4);
+  EXPECT_EQ(FormatOfModelId("RedHatAI/Qwen3-8B-quantized.w4a16"), WeightFormat::kInt4);
 }
 
 TEST(Estimate, ResidentBytesOfTheRecipesModels) {

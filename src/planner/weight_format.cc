@@ -11,6 +11,7 @@ std::string_view WeightFormatName(WeightFormat format) {
     case WeightFormat::kInt8: return "INT8";
     case WeightFormat::kNvfp4: return "NVFP4";
     case WeightFormat::kMxfp4: return "MXFP4";
+    case WeightFormat::kInt4: return "INT4";
   }
   return "";
 }
@@ -22,6 +23,7 @@ double BytesPerWeight(WeightFormat format) {
     case WeightFormat::kInt8: return 1;
     case WeightFormat::kNvfp4: return 0.5 + 1.0 / 16;  // a byte of scale for 16 weights
     case WeightFormat::kMxfp4: return 0.5 + 1.0 / 32;  // a byte of scale for 32 weights
+    case WeightFormat::kInt4: return 0.5 + 4.0 / 128;  // an F32 scale for 128 weights
   }
   return 2;
 }
@@ -33,6 +35,7 @@ WeightFormat FormatOfModelId(std::string_view model_id) {
   if (has("MXFP4")) return WeightFormat::kMxfp4;
   if (has("FP4")) return WeightFormat::kNvfp4;
   if (has("FP8")) return WeightFormat::kFp8;
+  if (has("AWQ") || has("GPTQ-INT4") || has("W4A16") || has("INT4")) return WeightFormat::kInt4;
   if (has("INT8") || has("W8A8")) return WeightFormat::kInt8;
   return WeightFormat::kBf16;
 }

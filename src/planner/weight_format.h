@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-enum class WeightFormat { kBf16, kFp8, kInt8, kNvfp4, kMxfp4 };
+enum class WeightFormat { kBf16, kFp8, kInt8, kNvfp4, kMxfp4, kInt4 };
 
 std::string_view WeightFormatName(WeightFormat format);
 
@@ -14,7 +14,7 @@ std::string_view WeightFormatName(WeightFormat format);
 double BytesPerWeight(WeightFormat format);
 
 // What the name of a published checkpoint says: "...-FP8", "...-FP4" (NVIDIA's is NVFP4),
-// "...-MXFP4-Preview"; BF16 where it says nothing.
+// "...-MXFP4-Preview", "...-AWQ", "...-GPTQ-Int4", "...-w4a16"; BF16 where it says nothing.
 WeightFormat FormatOfModelId(std::string_view model_id);
 
 }  // namespace sluice

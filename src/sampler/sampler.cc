@@ -111,20 +111,31 @@ void Sampler::Sample(ThreadPool& pool, std::span<SampleJob> jobs) {
   });
 }
 
-std::span<const float> Sampler::Constrain(SampleJob& job, Scratch& scratch) {
+bool Sampler::CatchUp(SampleJob& job) {
   SequenceSampling& sequence = *job.sequence;
-  TokenMatcher* const matcher = sequence.matcher.get();
   const std::span<const int32_t> output = job.history.output();
-  while (!matcher->is_finished() && sequence.num_matched < output.size()) {
-    if (!matcher->Advance(output[sequence.num_matched])) {
+  while (!sequence.matcher->is_finished() && sequence.num_matched < output.size()) {
+    if (!sequence.matcher->Advance(output[sequence.num_matched])) {
       job.error = kCannotFollow;
       job.is_request_error = true;
-      return {};
+      return false;
     }
     ++sequence.num_matched;
   }
-  if (matcher->is_finished()) return job.logits;
-  if (!matcher->FillMask(scratch.mask)) {
+  return true;
+}
+
+bool Sampler::TakesLargest(SampleJob& job) {
+  const int32_t best = kernels::ArgMax(job.logits);
+  if (!std::isfinite(job.logits[static_cast<size_t>(best)])) return false;
+  if (!job.sequence->matcher->Advance(best)) return false;
+  ++job.sequence->num_matched;
+  job.token = best;
+  return true;
+}
+
+std::span<const float> Sampler::Constrain(SampleJob& job, Scratch& scratch) {
+  if (!job.sequence->matcher->FillMask(scratch.mask)) {
     job.error = kCannotFollow;
     job.is_request_error = true;
     return {};
@@ -144,12 +155,16 @@ void Sampler::SampleOne(SampleJob& job, Scratch& scratch) const {
     job.error = kNotANumber;
     return;
   }
-  const bool constrained =
-      job.sequence->matcher != nullptr && !job.sequence->matcher->is_finished();
+  TokenMatcher* const matcher = job.sequence->matcher.get();
+  if (matcher != nullptr && !CatchUp(job)) return;
+  const bool constrained = matcher != nullptr && !matcher->is_finished();
+  const bool processed = NeedsProcessing(params, job.history);
+  // Where the largest of all logits is allowed, it is the largest of those that are.
+  if (constrained && params.temperature == 0 && !processed && !params.logprobs && TakesLargest(job))
+    return;
   const std::span<const float> raw_logits = constrained ? Constrain(job, scratch) : job.logits;
   if (!job.error.empty()) return;
   std::span<const float> logits = raw_logits;
-  const bool processed = NeedsProcessing(params, job.history);
   if (processed) {
     std::span<const int32_t> end_tokens = job.sequence->end_tokens;
     if (constrained && static_cast<int64_t>(job.history.output().size()) < params.min_tokens &&

@@ -24,7 +24,8 @@ struct SequenceSampling {
   SharedList<int32_t> end_tokens;  // masked before min_tokens
   TokenCounts counts;
   std::unique_ptr<TokenMatcher> matcher = nullptr;  // null: nothing constrains the answer
-  size_t num_matched = 0;                           // output tokens that the matcher has taken
+  // Output tokens that the matcher has taken; the one that Sample chose may be among them.
+  size_t num_matched = 0;
 };
 
 // One token to choose.
@@ -81,6 +82,11 @@ class Sampler {
     std::vector<uint32_t> mask;
     DrawScratch draw;
   };
+  // Shows the matcher the output that it has not seen. False, with job.error, where it cannot
+  // follow.
+  static bool CatchUp(SampleJob& job);
+  // Chooses the largest logit without a mask, if the matcher takes it.
+  static bool TakesLargest(SampleJob& job);
   // What `job` draws from: its logits but for those that its constraint forbids. `mask` is left as
   // the matcher filled it. Empty, with job.error, where the constraint cannot be followed.
   static std::span<const float> Constrain(SampleJob& job, Scratch& scratch);

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -70,13 +71,15 @@ class Row {
 // Allows `allowed` until it has taken `end`.
 class ListMatcher final : public TokenMatcher {
  public:
-  ListMatcher(std::vector<int32_t> allowed, int32_t end)
-      : allowed_(std::move(allowed)), end_(end) {}
+  ListMatcher(std::vector<int32_t> allowed, int32_t end, int* num_masks = nullptr)
+      : allowed_(std::move(allowed)), end_(end), num_masks_(num_masks) {}
   bool Advance(int32_t token) override {
+    if (std::ranges::find(allowed_, token) == allowed_.end()) return false;
     is_finished_ = token == end_;
-    return std::ranges::find(allowed_, token) != allowed_.end();
+    return true;
   }
   bool FillMask(std::span<uint32_t> mask) override {
+    if (num_masks_ != nullptr) ++*num_masks_;
     std::ranges::fill(mask, 0);
     for (const int32_t token : allowed_) mask[token / 32] |= 1u << (token % 32);
     return !allowed_.empty();
@@ -88,6 +91,7 @@ class ListMatcher final : public TokenMatcher {
  private:
   const std::vector<int32_t> allowed_;
   const int32_t end_;
+  int* const num_masks_;  // that were filled
   bool is_finished_ = false;
 };
 
@@ -305,6 +309,28 @@ TEST(Sampler, MasksAndBias) {
   params = Greedy();
   params.logit_bias = {{0, 200}, {1, 150}};
   EXPECT_EQ(Row({1, 2, 3}).Sample(params).token, 1) << "both are clamped to 100";
+}
+
+// A mask costs more than to ask for one token; the choice is the same.
+TEST(Sampler, TheGreedyChoiceNeedsNoMaskWhereItIsAllowed) {
+  std::vector<float> logits = RandomLogits(128, 11);
+  logits[7] = logits[20] = logits[90] = 50;
+  const auto choose = [&](std::vector<int32_t> allowed, const SamplingParams& params) {
+    int num_masks = 0;
+    Row row(logits);
+    row.Constrain(std::make_unique<ListMatcher>(std::move(allowed), 100, &num_masks));
+    return std::pair(row.Sample(params, 0, {100}).token, num_masks);
+  };
+  EXPECT_EQ(choose({90, 7, 20, 100}, Greedy()), std::pair(7, 0));
+  EXPECT_EQ(choose({90, 20, 100}, Greedy()), std::pair(20, 1)) << "7 is larger, but not allowed";
+  SamplingParams params = Greedy();
+  params.logit_bias = {{3, 100}};
+  EXPECT_EQ(choose({90, 7, 3}, params), std::pair(3, 1)) << "other logits than the model's";
+  params = Greedy();
+  params.logprobs = 2;
+  EXPECT_EQ(choose({90, 7}, params), std::pair(7, 1)) << "logprobs are of what is allowed";
+  params = SamplingParams();
+  EXPECT_EQ(choose({90}, params), std::pair(90, 1));
 }
 
 TEST(Sampler, AConstraintLeavesWhatItAllows) {

@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "base/log_output.h"
 #include "base/mutex.h"
+#include "base/utf8.h"
 #include "server/log_secrets.h"
 
 namespace sluice {
@@ -20,6 +22,35 @@ constexpr size_t kMaxTargetBytes = 2048;
 // Patience with a reader that takes nothing: only the end of the process ends the wait.
 constexpr auto kPatience = std::chrono::hours(24 * 7);
 
+// Of texts that a client or its error brings.
+constexpr size_t kMaxIdBytes = 128;
+constexpr size_t kMaxReasonBytes = 500;
+
+// Whether lines are uvicorn's.
+bool IsUvicorn() {
+  return CurrentLogFormat() == LogFormat::kText && CurrentLogStyle() != LogStyle::kSluice;
+}
+
+// Why a request was refused, from the start of an answer's body: the message of an error in any of
+// the API's shapes.
+std::string ReasonOf(std::string_view body) {
+  std::string reason(body);
+  if (const auto value = json::Parse(body)) {
+    const json::Value* error = value->Find("error");
+    for (const json::Value* place : {error == nullptr ? nullptr : error->Find("message"), error,
+                                     value->Find("message"), value->Find("detail")}) {
+      if (place == nullptr || !place->is_string()) continue;
+      reason = place->as_string();
+      break;
+    }
+  }
+  return std::string(Utf8Prefix(reason, kMaxReasonBytes));
+}
+
+LogLevel LevelOf(int status) {
+  return status >= 500 ? LogLevel::kError : status >= 400 ? LogLevel::kWarning : LogLevel::kInfo;
+}
+
 }  // namespace
 
 struct AccessLog::Queue {
@@ -30,10 +61,10 @@ struct AccessLog::Queue {
   bool stopping GUARDED_BY(mutex) = false, done GUARDED_BY(mutex) = false;
 };
 
-AccessLog::AccessLog(const ServerConfig& config, int file)
+AccessLog::AccessLog(const ServerConfig& config, std::shared_ptr<const ApiKeys> keys, int file)
     : disabled_(config.disable_access_log),
       quiet_paths_(config.quiet_access_paths),
-      api_keys_(config.api_keys),
+      keys_(std::move(keys)),
       queue_(std::make_shared<Queue>()) {
   if (!disabled_) thread_ = std::thread([queue = queue_, file] { Work(queue, file); });
 }
@@ -57,17 +88,44 @@ AccessLog::~AccessLog() {
 
 std::string AccessLog::Line(const HttpExchangeRecord& record) const {
   // Before it is cut, for a key may stand at the cut.
-  const std::string target = WithoutSecrets(record.target, api_keys_);
-  const bool is_long = target.size() > kMaxTargetBytes;
-  return fmt::format("INFO:     {} - \"{} {}{} HTTP/{}\" {} {}\n", record.client,
-                     PercentEncodeUnsafe(record.method),
-                     PercentEncodeUnsafe(std::string_view(target).substr(0, kMaxTargetBytes)),
-                     is_long ? "..." : "", record.version, record.status,
-                     HttpReason(record.status));
+  const std::string target = WithoutSecrets(record.target, *keys_);
+  const std::string shown =
+      PercentEncodeUnsafe(std::string_view(target).substr(0, kMaxTargetBytes)) +
+      (target.size() > kMaxTargetBytes ? "..." : "");
+  const std::string method = PercentEncodeUnsafe(record.method);
+  const AnswerNotes none;
+  const AnswerNotes& notes = record.notes == nullptr ? none : *record.notes;
+  const std::string_view id = notes.request_id.empty() ? record.request_id : notes.request_id;
+  const std::string reason = record.status >= 400 ? ReasonOf(record.error_body) : "";
+  const std::string message = fmt::format("{} {} {}", method, shown, record.status);
+  if (IsUvicorn()) {
+    std::string line =
+        fmt::format("INFO:     {} - \"{} {} HTTP/{}\" {} {}\n", record.client, method, shown,
+                    record.version, record.status, HttpReason(record.status));
+    if (reason.empty()) return line;
+    const LogField fields[] = {{"request_id", Utf8Prefix(id, kMaxIdBytes)}, {"error", reason}};
+    return line + FormatLogLine(LevelOf(record.status), "access", message, fields);
+  }
+  std::vector<LogField> fields = {{"client", record.client}, {"seconds", record.seconds}};
+  if (CurrentLogFormat() == LogFormat::kJson) {
+    fields.insert(fields.begin(), {{"method", std::string_view(method)},
+                                   {"path", std::string_view(shown)},
+                                   {"status", int64_t{record.status}}});
+  }
+  fields.push_back({"request_id", Utf8Prefix(id, kMaxIdBytes)});
+  if (record.notes != nullptr) {
+    fields.push_back({"prompt_tokens", notes.prompt_tokens});
+    fields.push_back({"completion_tokens", notes.completion_tokens});
+    fields.push_back({"cached_tokens", notes.cached_tokens});
+    fields.push_back({"finish_reason", std::string_view(notes.finish_reason)});
+  }
+  fields.push_back({"error", std::string_view(reason)});
+  return FormatLogLine(LevelOf(record.status), "access", message, fields);
 }
 
 void AccessLog::Add(const HttpExchangeRecord& record) {
   if (disabled_) return;
+  if (!IsUvicorn() && !LogEnabled(LevelOf(record.status))) return;
   if (std::find(quiet_paths_.begin(), quiet_paths_.end(), record.path) != quiet_paths_.end())
     return;
   std::string line = Line(record);
@@ -93,7 +151,11 @@ void AccessLog::Work(const std::shared_ptr<Queue>& queue, int file) {
     lock.Unlock();
     std::string text;
     for (const std::string& line : lines) text += line;
-    if (dropped > 0) text += fmt::format("INFO:     {} lines of this log were dropped\n", dropped);
+    if (dropped > 0) {
+      const std::string told = fmt::format("{} lines of this log were dropped", dropped);
+      text += IsUvicorn() ? fmt::format("INFO:     {}\n", told)
+                          : FormatLogLine(LogLevel::kWarning, "access", told);
+    }
     WriteLogText(file, text, kPatience);
     lock.Lock();
   }

@@ -1,7 +1,5 @@
-// The access log: one line per answered request, as uvicorn writes it.
+// The access log: one line per answered request.
 #pragma once
-
-#include <unistd.h>
 
 #include <cstddef>
 #include <memory>
@@ -9,12 +7,14 @@
 #include <thread>
 #include <vector>
 
+#include "base/log_format.h"
+#include "server/api/api_keys.h"
 #include "server/http/http_types.h"
 #include "server/server_config.h"
 
 namespace sluice {
 
-// Writes lines to the standard output from a thread of its own, so that a slow terminal or a full
+// Writes lines from a thread of its own, so that a slow terminal or a full
 // pipe blocks nothing else. At most kMaxWaiting lines are queued; further ones are dropped, and a
 // line reports their number once there is room. Thread safety: all methods may be called from any
 // thread.
@@ -23,14 +23,19 @@ class AccessLog {
   static constexpr size_t kMaxWaiting = 8192;
 
   // `file` is an open descriptor, which is not closed.
-  explicit AccessLog(const ServerConfig& config, int file = STDOUT_FILENO);
-  // Writes what is queued, but waits at most a second for a blocked standard output.
+  AccessLog(const ServerConfig& config, std::shared_ptr<const ApiKeys> keys, int file = LogFile());
+  // Writes what is queued, but waits at most a second for a blocked output.
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
 
-  // `INFO:     127.0.0.1:52976 - "GET /health HTTP/1.1" 200 OK`, without what is secret in the
-  // target.
+  // In the form of the log, with fields of the answer; what is secret in the target is left out:
+  //   2026-11-21T07:11:03.512Z INFO access POST /v1/completions 200 client=127.0.0.1:52976
+  //   seconds=0.120301 request_id=cmpl-1 prompt_tokens=5 completion_tokens=7 cached_tokens=0
+  //   finish_reason=stop
+  // In the text log of another program as uvicorn writes it, for tools that look for it, with a
+  // second line of why it failed:
+  //   INFO:     127.0.0.1:52976 - "GET /health HTTP/1.1" 200 OK
   std::string Line(const HttpExchangeRecord& record) const;
 
   // Must not block: called on an I/O thread.
@@ -42,7 +47,7 @@ class AccessLog {
 
   const bool disabled_;
   const std::vector<std::string> quiet_paths_;
-  const std::vector<std::string> api_keys_;
+  const std::shared_ptr<const ApiKeys> keys_;
   // Shared with the thread, which outlives this object if its output is blocked.
   const std::shared_ptr<Queue> queue_;
   std::thread thread_;

@@ -10,15 +10,10 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kLongKey = 8;
 constexpr std::string_view kHidden = "***";
 
-bool HoldsKey(std::string_view text, const std::vector<std::string>& keys) {
-  const std::string decoded = PercentDecode(text);
-  return std::ranges::any_of(keys, [&](const std::string& key) {
-    return key.size() >= kLongKey ? decoded.find(key) != std::string::npos
-                                  : !key.empty() && decoded == key;
-  });
+bool HoldsKey(std::string_view text, const ApiKeys& keys) {
+  return keys.FoundIn(PercentDecode(text));
 }
 
 bool IsSecretName(std::string_view name) {
@@ -32,7 +27,7 @@ bool IsSecretName(std::string_view name) {
 
 }  // namespace
 
-std::string WithoutSecrets(std::string_view target, const std::vector<std::string>& keys) {
+std::string WithoutSecrets(std::string_view target, const ApiKeys& keys) {
   const size_t question = std::min(target.find('?'), target.size());
   const std::string_view path = target.substr(0, question);
   std::string shown(path);

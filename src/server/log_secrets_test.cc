@@ -5,10 +5,8 @@
 namespace sluice {
 namespace {
 
-const std::vector<std::string> kKeys = {"", "sk-bead-0001", "a&b=c/d?e%f+g", "k"};
-
 TEST(LogSecretsTest, HidesWhatIsNamedASecret) {
-  const auto shown = [](std::string_view target) { return WithoutSecrets(target, {}); };
+  const auto shown = [](std::string_view target) { return WithoutSecrets(target, ApiKeys()); };
   EXPECT_EQ(shown("/v1/models?api_key=abc"), "/v1/models?api_key=***");
   EXPECT_EQ(shown("/v1/models?a=1&key=abc&b=2"), "/v1/models?a=1&key=***&b=2");
   EXPECT_EQ(shown("/?X-API-Key=a&access_token=b&Password=c&%61uth=d"),
@@ -21,7 +19,8 @@ TEST(LogSecretsTest, HidesWhatIsNamedASecret) {
 }
 
 TEST(LogSecretsTest, HidesKeysOfTheServerWhereverTheyStand) {
-  const auto shown = [](std::string_view target) { return WithoutSecrets(target, kKeys); };
+  const ApiKeys keys({"", "sk-bead-0001", "a&b=c/d?e%f+g", "k"});
+  const auto shown = [&](std::string_view target) { return WithoutSecrets(target, keys); };
   EXPECT_EQ(shown("/v1/models?x=sk-bead-0001"), "/v1/models?x=***");
   EXPECT_EQ(shown("/v1/models?x=Bearer%20sk-bead-0001&y=1"), "/v1/models?x=***&y=1");
   EXPECT_EQ(shown("/v1/models?x=%73k%2Dbead-0001"), "/v1/models?x=***");

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/append_format.h"
 #include "base/json.h"
 
 namespace sluice {
@@ -70,8 +71,7 @@ std::string Escape(std::string_view text) {
 class MetricsText {
  public:
   void Family(std::string_view name, std::string_view type, std::string_view help) {
-    fmt::format_to(std::back_inserter(out_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name,
-                   type);
+    AppendFormat(out_, "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
   }
   void Sample(std::string_view name, std::string_view labels, double value) {
     out_ += name;
@@ -122,6 +122,17 @@ void AppendRequestMemory(MetricsText& out, const RequestMemory& memory) {
   out.Counter("sluice:request_memory_refusals", "", number(memory.num_refused()),
               "Times that memory was refused: the request was answered 413 or 503, or its stream "
               "cut.");
+}
+
+// Zeros without an exporter.
+void AppendTraces(MetricsText& out, const SpanExporter* exporter) {
+  const auto number = [](uint64_t value) { return static_cast<double>(value); };
+  out.Counter("sluice:trace_spans_sent", "", number(exporter == nullptr ? 0 : exporter->num_sent()),
+              "Spans that the collector of --otlp-traces-endpoint has taken.");
+  out.Counter("sluice:trace_spans_dropped", "",
+              number(exporter == nullptr ? 0 : exporter->num_dropped()),
+              "Spans that were dropped because the collector takes them too slowly, not at all, or "
+              "refused them.");
 }
 
 void AppendProcess(MetricsText& out, double start_time) {
@@ -245,7 +256,7 @@ void Metrics::OnFinished(const RequestStats& stats) {
 }
 
 void Metrics::OnHttp(const HttpExchangeRecord& record, std::string_view handler) {
-  static constexpr std::string_view kExcluded[] = {"/metrics", "/health",  "/load",
+  static constexpr std::string_view kExcluded[] = {"/metrics", "/health",  "/ready",      "/load",
                                                    "/ping",    "/version", "/server_info"};
   if (std::find(std::begin(kExcluded), std::end(kExcluded), handler) != std::end(kExcluded)) return;
   const MutexLock lock(mutex_);
@@ -353,6 +364,7 @@ std::string Metrics::Text(bool idle) const {
   MetricsText out;
   AppendProcess(out, start_time_);
   if (memory_ != nullptr) AppendRequestMemory(out, *memory_);
+  AppendTraces(out, exporter_.get());
   const MutexLock lock(mutex_);
   const int64_t running = idle ? 0 : last_.running, waiting = idle ? 0 : last_.waiting;
   if (has_model_) {

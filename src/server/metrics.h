@@ -17,6 +17,7 @@
 #include "server/http/http_types.h"
 #include "server/request_memory.h"
 #include "server/server_config.h"
+#include "tracing/span_exporter.h"
 
 namespace sluice {
 
@@ -48,6 +49,11 @@ class Histogram {
 class Metrics : public EngineObserver {
  public:
   explicit Metrics(std::shared_ptr<const RequestMemory> memory = nullptr);
+
+  // Its spans are counted from now on. Called before there are other threads.
+  void SetExporter(std::shared_ptr<const SpanExporter> exporter) {
+    exporter_ = std::move(exporter);
+  }
 
   // Before, only metrics of the process and of HTTP are shown. vllm:cache_config_info shows options
   // from `config`.
@@ -101,6 +107,7 @@ class Metrics : public EngineObserver {
 
   const double start_time_;
   const std::shared_ptr<const RequestMemory> memory_;  // may be null
+  std::shared_ptr<const SpanExporter> exporter_;       // may be null
 
   mutable Mutex mutex_;
   std::string model_name_ GUARDED_BY(mutex_);

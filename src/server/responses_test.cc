@@ -246,6 +246,49 @@ TEST_F(ResponsesTest, ServerThatEndsCancelsTheBackground) {
   EXPECT_EQ(engine_.num_unfinished(), 0);
 }
 
+TEST_F(ResponsesTest, IsThereAfterARestart) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / fmt::format("responses-test-{}", getpid());
+  std::filesystem::remove_all(folder);
+  ServerConfig config = DefaultConfig();
+  config.response_store = folder;
+  config.api_keys = {"one", "two"};
+  const std::string one = "Authorization: Bearer one\r\n", two = "Authorization: Bearer two\r\n";
+  Start(config);
+  const json::Value made = Create(R"("input":"a")", one).json();
+  const std::string path = "/v1/responses/" + IdOf(made);
+  const std::string items = Ask("GET", path + "/input_items", "", one).body;
+  server_.reset();
+
+  Start(config);
+  EXPECT_EQ(Ask("GET", path, "", one).json(), made);
+  EXPECT_EQ(Ask("GET", path, "", two).status, 404);
+  EXPECT_EQ(Ask("GET", path + "/input_items", "", one).body, items);
+  EXPECT_EQ(Create(R"("input":"b","previous_response_id":")" + IdOf(made) + '"', one).status, 200);
+  EXPECT_EQ(Ask("DELETE", path, "", one).status, 200);
+  // What runs when the server drains finishes, and is stored before the server ends.
+  engine_.Hold(true);
+  const std::string background =
+      "/v1/responses/" + IdOf(Create(R"("input":"b","background":true)", one).json());
+  ASSERT_TRUE(Eventually([&] { return engine_.num_unfinished() == 1; }));
+  std::thread running([&] { EXPECT_EQ(server_->Run(), 0); });
+  server_->BeginDrain();
+  engine_.Hold(false);
+  running.join();
+  server_.reset();
+
+  Start(config);
+  EXPECT_EQ(Ask("GET", path, "", one).status, 404);
+  const json::Value finished = Ask("GET", background, "", one).json();
+  EXPECT_EQ(StatusOf(finished), "incomplete");  // by its length
+  const Answer replay = Ask("GET", background + "?stream=true", "", one);
+  EXPECT_EQ(At(replay.events().back(), {"response"}), finished);
+  const Result<std::unique_ptr<Server>> second = Server::Create(config);
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr("is in use by another process"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(ResponsesTest, AnotherKeyFindsNothing) {
   ServerConfig config = DefaultConfig();
   config.api_keys = {"one", "two"};
@@ -275,6 +318,37 @@ TEST_F(ResponsesTest, UnderTheNameVllmNothingIsStoredUnlessAsked) {
             200);
 }
 
+// The members and tools of a turn of Codex, whose history has items of all kinds.
+TEST_F(ResponsesTest, AnswersWhatCodexSends) {
+  Start();
+  const Answer answer = Create(
+      R"("instructions":"You are an agent.","input":[{"type":"message","role":"developer","content":[)"
+      R"({"type":"input_text","text":"Rules."}]},{"type":"message","role":"user","content":[)"
+      R"({"type":"input_text","text":"List the files."}]},)"
+      R"({"type":"reasoning","summary":[],"content":null,"encrypted_content":null},)"
+      R"({"type":"function_call","name":"search","namespace":"mcp__docs","arguments":"{}",)"
+      R"("call_id":"c1"},{"type":"function_call_output","call_id":"c1","output":"none"},)"
+      R"({"type":"web_search_call","status":"completed","action":{"type":"search","query":"q"}},)"
+      R"({"type":"custom_tool_call","status":"completed","call_id":"c2","name":"apply_patch",)"
+      R"("input":"*** Begin Patch"},)"
+      R"({"type":"custom_tool_call_output","call_id":"c2","output":"Done!"}],)"
+      R"("tools":[{"type":"function","name":"shell","description":"d","strict":false,)"
+      R"("parameters":{"type":"object","properties":{}}},{"type":"custom","name":"apply_patch",)"
+      R"("format":{"type":"grammar","syntax":"lark","definition":"start: \"x\""}},)"
+      R"({"type":"namespace","name":"mcp__docs","description":"d","tools":[{"type":"function",)"
+      R"("name":"search","description":"d","strict":false,"parameters":{"type":"object"}}]},)"
+      R"({"type":"web_search","external_web_access":false}],"tool_choice":"auto",)"
+      R"("parallel_tool_calls":false,"reasoning":{"effort":"medium","summary":"auto"},)"
+      R"("store":false,"stream":true,"include":["reasoning.encrypted_content"],)"
+      R"("prompt_cache_key":"k","text":{"verbosity":"low"},"client_metadata":{"a":"b"})",
+      "originator: codex_cli_rs\r\nsession_id: s\r\nversion: 0.145.0\r\n");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_THAT(Types(answer),
+              ElementsAre("created", "in_progress", "output_item.added", "content_part.added",
+                          "output_text.delta", "output_text.done", "content_part.done",
+                          "output_item.done", "completed"));
+}
+
 TEST_F(ResponsesTest, RefusesByName) {
   Start();
   const struct {
@@ -300,6 +374,15 @@ TEST_F(ResponsesTest, RefusesByName) {
       {R"("input":"a","tools":[{"type":"function"}])",
        "400 Bad Request body.tools.0.FunctionTool.name"},
       {R"("input":"a","tools":[{"type":"mcp","server_label":"x"}])", "400 BadRequestError tools.0"},
+      {R"("input":"a","tools":[{"type":"namespace","name":"n"}])",
+       "400 Bad Request body.tools.0.NamespaceTool.tools"},
+      {R"("input":"a","tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp"}]}])",
+       "400 Bad Request body.tools.0.NamespaceTool.tools.0.type"},
+      {R"("input":"a","tools":[{"type":"namespace","name":"n","tools":[{"type":"function"}]}])",
+       "400 Bad Request body.tools.0.NamespaceTool.tools.0.name"},
+      {R"("input":"a","tools":[{"type":"namespace","name":"n","tools":[)"
+       R"({"type":"function","name":"f"}]}],"tool_choice":{"type":"function","name":"f"})",
+       "400 BadRequestError tool_choice"},
       {R"("input":"a","tool_choice":"x")", "400 Bad Request body.tool_choice"},
       {R"("input":"a","tool_choice":"required")", "400 BadRequestError tool_choice"},
       {R"("input":"a","tools":[{"type":"function","name":"f"}],)"

@@ -3,6 +3,7 @@
 #include <set>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,9 +89,19 @@ TEST_F(RoutesTest, RefusedRoutesHaveOneAnswer) {
 }
 
 TEST_F(RoutesTest, AKeyIsNeededForAllThatIsNotOpen) {
-  const std::set<std::string_view> open = {"/health",  "/ping",  "/version",
-                                           "/load",    "/docs",  "/prometheus/metrics",
-                                           "/metrics", "/redoc", "/openapi.json"};
+  const std::set<std::string_view> open = {"/health",
+                                           "/ready",
+                                           "/ping",
+                                           "/version",
+                                           "/load",
+                                           "/docs",
+                                           "/prometheus/metrics",
+                                           "/metrics",
+                                           "/redoc",
+                                           "/openapi.json",
+                                           "/",
+                                           "/web/{name}",
+                                           "/docs/{name}"};
   for (const ApiDialect dialect : {ApiDialect::kSluice, ApiDialect::kVllm, ApiDialect::kTrtllm}) {
     const ServerConfig config = WithEveryRouteAndAKey(dialect);
     Start(config);
@@ -135,6 +146,7 @@ TEST_F(RoutesTest, AKeyIsNeededForAllButHealthWhereAllIsProtected) {
                 .status,
             400);
   EXPECT_EQ(Ask("GET", "/health").status, 200);
+  EXPECT_EQ(Ask("GET", "/ready").status, 200);
 }
 
 TEST_F(RoutesTest, OpenApiTellsOfWhatIsThere) {
@@ -246,6 +258,47 @@ TEST_F(RoutesTest, Messages) {
   }
   const Answer cold = Ask("GET", "/v1/messages");
   EXPECT_EQ(cold.status, 405);
+}
+
+// Errors from before the route is called have the shape of Anthropic's API, too.
+TEST_F(RoutesTest, MessagesAreRefusedInTheirShape) {
+  ServerConfig config = DefaultConfig();
+  config.api_keys = {"one"};
+  config.max_body_bytes = 100000;
+  config.limit_requests_per_minute = 1;
+  config.max_pending_requests = 1;
+  Start(config, /*attach=*/false);
+  const std::string key = "x-api-key: one\r\n", path = "/v1/messages";
+  const auto error_of = [](const Answer& answer) {
+    const json::Value body = answer.json();
+    EXPECT_EQ(At(body, {"type"}), json::Value("error")) << answer.body;
+    return fmt::format("{} {}", answer.status, At(body, {"error", "type"}).as_string());
+  };
+  EXPECT_EQ(error_of(Ask("POST", path, "{}")), "401 AuthenticationError");
+  EXPECT_EQ(error_of(Ask("GET", path, "", key)), "405 MethodNotAllowedError");
+  EXPECT_EQ(error_of(Ask("POST", path + "/batches", "{}", key)), "404 NotFoundError");
+  EXPECT_EQ(error_of(Ask("POST", path, std::string(100001, 'x'), key)),
+            "413 Request Entity Too Large");
+  EXPECT_EQ(error_of(Ask("POST", path, "{}", key)), "503 ServiceUnavailableError");  // loading
+  Attach();
+  const std::string body =
+      R"({"model":"abacus","max_tokens":2,"messages":[{"role":"user","content":"a"}]})";
+  EXPECT_EQ(Ask("POST", path, body, key).status, 200);
+  EXPECT_EQ(error_of(Ask("POST", path + "/count_tokens?beta=true", body, key)),
+            "429 RateLimitError");
+  // Other paths keep theirs.
+  EXPECT_EQ(Ask("POST", "/v1/messagesx", "{}").body, R"({"error":"Unauthorized"})");
+  EXPECT_EQ(Ask("POST", "/v1/messagesx", "{}", key).body, R"({"detail":"Not Found"})");
+}
+
+TEST_F(RoutesTest, MessagesUnderTheNameVllmAreRefusedByItsFramework) {
+  ServerConfig config = DefaultConfig();
+  config.dialect = ApiDialect::kVllm;
+  config.api_keys = {"one"};
+  Start(config);
+  EXPECT_EQ(Ask("POST", "/v1/messages", "{}").body, R"({"error":"Unauthorized"})");
+  EXPECT_EQ(Ask("GET", "/v1/messages", "", "x-api-key: one\r\n").body,
+            R"({"detail":"Method Not Allowed"})");
 }
 
 TEST_F(RoutesTest, PauseHoldsRequestsBackAndResumeLetsThemGo) {

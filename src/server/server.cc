@@ -2,17 +2,22 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <optional>
+
+#include <openssl/crypto.h>
 
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/process_memory.h"
 #include "server/access_log.h"
+#include "server/api/api_keys.h"
 #include "server/api/dispatcher.h"
 #include "server/http/http_server.h"
 #include "server/metrics.h"
 #include "server/request_memory.h"
+#include "tracing/span_exporter.h"
 
 namespace sluice {
 namespace {
@@ -25,16 +30,21 @@ constexpr auto kLastBytes = std::chrono::seconds(5);
 
 class ServerImpl : public Server {
  public:
-  explicit ServerImpl(ServerConfig config)
+  ServerImpl(ServerConfig config, std::shared_ptr<ApiKeys> keys,
+             std::shared_ptr<SpanExporter> exporter)
       : config_(std::move(config)),
+        keys_(std::move(keys)),
         memory_(std::make_shared<RequestMemory>(config_.request_memory_bytes)),
         metrics_(memory_),
-        access_log_(config_),
-        dispatcher_(config_, &metrics_) {}
+        access_log_(config_, keys_),
+        dispatcher_(config_, keys_, exporter, &metrics_) {
+    metrics_.SetExporter(std::move(exporter));
+  }
 
   ~ServerImpl() override { Close(); }
 
   Status Listen() {
+    RETURN_IF_ERROR(dispatcher_.OpenResponses());
     ASSIGN_OR_RETURN(
         http_, HttpServer::Listen(config_, memory_, &dispatcher_,
                                   [this](const HttpExchangeRecord& record) { Record(record); }));
@@ -43,24 +53,25 @@ class ServerImpl : public Server {
   }
 
   uint16_t port() const override { return http_->port(); }
+  void SetDownload(int64_t done_bytes, int64_t total_bytes) override {
+    dispatcher_.SetDownload(done_bytes, total_bytes);
+  }
   EngineObserver* observer() override { return &metrics_; }
 
-  Status Attach(Engine* engine, const std::filesystem::path& model_folder) override {
-    ASSIGN_OR_RETURN(std::shared_ptr<const ModelContext> model,
-                     ModelContext::Load(config_, engine, model_folder));
+  void Attach(Engine* engine, ModelText text) override {
+    std::shared_ptr<const ModelContext> model =
+        ModelContext::Make(config_, engine, std::move(text));
     metrics_.SetModel(model->name(), engine->info(), config_);
     memory_->SetPlanned(static_cast<uint64_t>(engine->info().request_memory_bytes));
-    if (model->templates.empty()) {
-      LOG_WARNING("server",
-                  "the model has no chat template: /v1/chat/completions needs --chat-template");
-    } else {
-      LOG_INFO("server", "chat template from {}", model->templates.origin());
-    }
     dispatcher_.Attach(std::move(model));
     const MutexLock lock(mutex_);
     engine_ = engine;
     if (draining_) engine_->BeginShutdown();
-    return {};
+  }
+
+  void Reload() override {
+    keys_->Reload();
+    http_->ReloadCertificates();
   }
 
   int Run() override {
@@ -76,6 +87,7 @@ class ServerImpl : public Server {
       wake_.WaitUntil(lock, Clock::now() + (draining_ ? kDrainPoll : kUpkeep));
       lock.Unlock();
       ReturnMemory();
+      if (config_.tls.refresh) http_->RefreshCertificates();
       lock.Lock();
       const auto now = Clock::now();
       if (now >= next_line) {
@@ -89,7 +101,9 @@ class ServerImpl : public Server {
         continue;
       }
       if (!idle_since) idle_since = now;
-      if (http_->num_exchanges() == 0 || now > *idle_since + kLastBytes) break;
+      // Answers that no client waits for are pending without an exchange.
+      const bool is_answered = http_->num_exchanges() == 0 && dispatcher_.num_pending() == 0;
+      if (is_answered || now > *idle_since + kLastBytes) break;
     }
     lock.Unlock();
     Close();
@@ -141,6 +155,7 @@ class ServerImpl : public Server {
   }
 
   const ServerConfig config_;
+  const std::shared_ptr<ApiKeys> keys_;
   const std::shared_ptr<RequestMemory> memory_;
   Metrics metrics_;
   AccessLog access_log_;
@@ -159,7 +174,18 @@ class ServerImpl : public Server {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::Create(ServerConfig config) {
-  auto server = std::make_unique<ServerImpl>(std::move(config));
+  ASSIGN_OR_RETURN(std::shared_ptr<ApiKeys> keys,
+                   ApiKeys::Load(config.api_keys, config.api_key_file));
+  for (std::string& key : config.api_keys) OPENSSL_cleanse(key.data(), key.size());
+  std::shared_ptr<SpanExporter> exporter;
+  if (!config.otlp_traces_endpoint.empty()) {
+    ASSIGN_OR_RETURN(SpanExporterSettings settings,
+                     ReadSpanExporterSettings(config.otlp_traces_endpoint, config.version,
+                                              [](const char* name) { return std::getenv(name); }));
+    exporter = std::make_shared<SpanExporter>(std::move(settings));
+  }
+  auto server =
+      std::make_unique<ServerImpl>(std::move(config), std::move(keys), std::move(exporter));
   RETURN_IF_ERROR(server->Listen());
   return server;
 }

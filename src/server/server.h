@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "server/model_text.h"
 #include "server/server_config.h"
 
 namespace sluice {
@@ -20,16 +20,22 @@ class Metrics;
 // a signal-handling thread.
 class Server {
  public:
-  // kAddressInUse if the port is taken, naming it and what to do.
+  // kAddressInUse if the port is taken, naming it and what to do; errors of ResponseDatabase where
+  // the stored responses cannot be read.
   static Result<std::unique_ptr<Server>> Create(ServerConfig config);
   virtual ~Server() = default;
 
   virtual uint16_t port() const = 0;
+  // Before Attach: how much of the model was downloaded, for /health; a total of 0 ends that.
+  virtual void SetDownload(int64_t done_bytes, int64_t total_bytes) = 0;
   // What the engine's hooks report to.
   virtual EngineObserver* observer() = 0;
-  // `model_folder` holds tokenizer and chat template. Errors: a tokenizer or template that cannot
-  // be used, or that disagrees with the model (more tokens than the vocabulary has rows).
-  virtual Status Attach(Engine* engine, const std::filesystem::path& model_folder) = 0;
+  // REQUIRES: `text` was loaded with the server's configuration, for the engine's model.
+  virtual void Attach(Engine* engine, ModelText text) = 0;
+
+  // Reads the file of API keys and the files of TLS again. Where one cannot be used, what there was
+  // stays; a line of the log says what happened.
+  virtual void Reload() = 0;
 
   // Serves until BeginDrain() has completed or Stop() is called. Returns the exit code.
   virtual int Run() = 0;

@@ -12,12 +12,33 @@ namespace sluice {
 // of `trtllm-serve`; kSluice: vLLM's, and a few routes that it does not have.
 enum class ApiDialect { kSluice, kVllm, kTrtllm };
 
+// TLS of the HTTP server. Without a certificate it speaks plain HTTP.
+struct TlsConfig {
+  enum class ClientCertificates { kNone, kOptional, kRequired };
+
+  std::string certificate_file;  // PEM, those of its issuers behind it
+  std::string key_file;          // PEM; empty: the key is in certificate_file
+  // Issuers of the certificates that clients may show; empty only with kNone.
+  std::string client_ca_file;
+  ClientCertificates client_certificates = ClientCertificates::kNone;
+  std::string ciphers;  // of TLS 1.2, in OpenSSL's form; empty: those with forward secrecy and AEAD
+  bool refresh = false;  // read the files again when they change
+
+  bool enabled() const { return !certificate_file.empty(); }
+};
+
 struct ServerConfig {
   ApiDialect dialect = ApiDialect::kSluice;
   std::string host = "0.0.0.0";
-  uint16_t port = 8000;               // 0: any free port, see Server::port()
-  bool protect_all = false;           // open routes need a key too, but for /health
-  std::vector<std::string> api_keys;  // empty: no authentication
+  uint16_t port = 8000;  // 0: any free port, see Server::port()
+  std::string uds;       // a unix socket, in place of host and port
+  TlsConfig tls;
+  bool protect_all = false;  // open routes need a key too, but for probes
+  // With neither there is no authentication. See ApiKeys, which alone knows the keys once the
+  // server is created.
+  std::vector<std::string> api_keys;
+  std::string api_key_file;
+  bool needs_key() const { return !api_keys.empty() || !api_key_file.empty(); }
   // Answers have the first; empty: the model argument.
   std::vector<std::string> served_model_names;
   std::string model_argument;  // as the user gave it ("root" in /v1/models)
@@ -44,6 +65,7 @@ struct ServerConfig {
   // Of an answer that is not streamed; a request whose answer grows larger fails.
   uint64_t max_answer_bytes = uint64_t{512} << 20;
   uint64_t response_store_bytes = uint64_t{256} << 20;  // of responses that are kept
+  std::string response_store;  // the folder that keeps them, too; empty: none
   int io_threads = 1;
   int worker_threads = 2;  // rendering, encoding, detokenizing
 
@@ -63,6 +85,7 @@ struct ServerConfig {
   bool enable_server_load_tracking = false;
   bool enable_tokenizer_info_endpoint = false;
   bool enable_docs = true;  // /docs, /redoc and /openapi.json
+  bool enable_web = true;   // the page at /
   bool dev_mode = false;    // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...
   bool enable_response_store = true;  // /v1/responses keeps what it may
   bool enable_per_request_metrics = false;
@@ -102,6 +125,9 @@ struct ServerConfig {
   int64_t max_log_length = -1;  // characters of a prompt or answer in the log; -1: all
   bool disable_log_stats = false;
   bool priority_scheduling = false;  // the engine's policy takes priorities into account
+
+  // Where spans of requests are sent (ReadSpanExporterSettings); empty: nowhere.
+  std::string otlp_traces_endpoint;
 
   // Options of the engine that /metrics shows.
   bool enable_prefix_caching = true;

@@ -29,6 +29,37 @@ TEST_F(ServerLifeTest, AnswersWhileTheModelLoads) {
   EXPECT_EQ(Ask("GET", "/health").status, 503);
 }
 
+TEST_F(ServerLifeTest, IsReadyWhenARequestWouldBeAnswered) {
+  ServerConfig config = DefaultConfig();
+  config.dev_mode = true;
+  Start(config, /*attach=*/false);
+  const auto is = [&](int status, const std::string& body) {
+    const Answer ready = Ask("GET", "/ready");
+    EXPECT_EQ(ready.status, status);
+    EXPECT_EQ(ready.body, body);
+  };
+  is(503, R"({"status":"loading"})");
+  server_->SetDownload(5, 7);
+  is(503, R"({"status":"downloading","downloaded_bytes":5,"download_bytes":7})");
+  server_->SetDownload(0, 0);
+  Attach();
+  is(200, R"({"status":"ready"})");
+  EXPECT_EQ(Ask("POST", "/pause").status, 200);
+  is(503, R"({"status":"paused"})");
+  EXPECT_EQ(Ask("GET", "/health").status, 200) << "nothing to be restarted for";
+  EXPECT_EQ(Ask("POST", "/resume").status, 200);
+  EXPECT_EQ(Ask("POST", "/sleep").status, 200);
+  is(503, R"({"status":"sleeping"})");
+  EXPECT_EQ(Ask("POST", "/wake_up").status, 200);
+  is(200, R"({"status":"ready"})");
+  engine_.is_healthy = false;
+  is(503, R"({"status":"unhealthy"})");
+  engine_.is_healthy = true;
+  server_->BeginDrain();
+  is(503, R"({"status":"draining"})");
+  EXPECT_EQ(Ask("GET", "/metrics").body.find("/ready"), std::string::npos);
+}
+
 TEST_F(ServerLifeTest, LimitsPendingRequests) {
   engine_.Hold(true);
   ServerConfig config = DefaultConfig();
@@ -100,12 +131,19 @@ TEST_F(ServerLifeTest, StopsWhileItBeginsToRun) {
 }
 
 TEST_F(ServerLifeTest, RefusesWhatDisagrees) {
-  Start(DefaultConfig(), /*attach=*/false);
-  FakeEngine small(/*vocab_size=*/500);
-  const Status attached = server_->Attach(&small, kServerTestModel);
-  ASSERT_FALSE(attached);
-  EXPECT_THAT(attached.error().message, HasSubstr("512 tokens"));
-  EXPECT_FALSE(server_->Attach(&engine_, SourcePath("tests/data/server/none")));
+  const auto error = [](const ServerConfig& config, const std::string& folder, int64_t vocab_size) {
+    const Result<ModelText> text = ModelText::Load(config, folder, vocab_size, {});
+    EXPECT_FALSE(text);
+    return text ? "" : text.error().message;
+  };
+  EXPECT_THAT(error({}, kServerTestModel, 500), HasSubstr("512 tokens"));
+  EXPECT_THAT(error({}, SourcePath("tests/data/server/none"), 512), HasSubstr("tokenizer.json"));
+  ServerConfig config;
+  config.override_generation_config = R"({"top_k":"a"})";
+  EXPECT_THAT(error(config, kServerTestModel, 512), HasSubstr("top_k must be a number"));
+  config = {};
+  config.chat_template = "{% if %}";
+  EXPECT_THAT(error(config, kServerTestModel, 512), HasSubstr("--chat-template"));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include "server/server.h"
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -496,6 +498,32 @@ TEST_F(ServerTest, Keys) {
   EXPECT_EQ(refused.status, 401);
   EXPECT_EQ(refused.body, R"({"error":"Unauthorized"})");
   EXPECT_THAT(refused.head, Not(HasSubstr("vary")));
+}
+
+TEST_F(ServerTest, KeysOfAFile) {
+  ServerConfig config = DefaultConfig();
+  config.api_key_file = testing::TempDir() + "server_test_keys.txt";
+  const auto write = [&](const std::string& text) { std::ofstream(config.api_key_file) << text; };
+  const auto status = [&](const std::string& key) {
+    return Ask("GET", "/v1/models", "", "Authorization: Bearer " + key + "\r\n").status;
+  };
+  write("sk-bead-0001\n");
+  Start(config);
+  EXPECT_EQ(status("sk-bead-0001"), 200);
+  EXPECT_EQ(status("sk-bead-0002"), 401);
+  EXPECT_EQ(Ask("GET", "/v1/models").status, 401);
+  write("sk-bead-0002\n");
+  server_->Reload();
+  EXPECT_EQ(status("sk-bead-0001"), 401);
+  EXPECT_EQ(status("sk-bead-0002"), 200);
+  write("no key\n");
+  server_->Reload();
+  EXPECT_EQ(status("sk-bead-0002"), 200);
+  config.port = 0;
+  const auto refused = Server::Create(config);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr(config.api_key_file + ": line 1: "));
+  std::filesystem::remove(config.api_key_file);
 }
 
 TEST_F(ServerTest, CrossOrigin) {

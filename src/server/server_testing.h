@@ -14,13 +14,11 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "base/source_path_testing.h"
 #include "server/fake_engine.h"
+#include "server/model_context_testing.h"
 #include "server/server.h"
 
 namespace sluice {
-
-inline const std::string kServerTestModel = SourcePath("tests/data/server/model");
 
 struct ServerAnswer {
   int status = 0;
@@ -130,15 +128,13 @@ class ServerTest : public testing::Test {
     return config;
   }
   void Start(ServerConfig config = DefaultConfig(), bool attach = true) {
+    config_ = config;
     Result<std::unique_ptr<Server>> server = Server::Create(std::move(config));
     ASSERT_TRUE(server) << server.error().message;
     server_ = *std::move(server);
     if (attach) Attach();
   }
-  void Attach() {
-    const Status attached = server_->Attach(&engine_, kServerTestModel);
-    ASSERT_TRUE(attached) << attached.error().message;
-  }
+  void Attach() { server_->Attach(&engine_, TestModelText(config_, engine_)); }
   void TearDown() override {
     engine_.End();
     server_.reset();
@@ -199,6 +195,7 @@ class ServerTest : public testing::Test {
   }
 
   FakeEngine engine_;
+  ServerConfig config_;
   std::unique_ptr<Server> server_;
 };
 

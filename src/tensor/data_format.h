@@ -7,7 +7,7 @@ namespace sluice {
 
 // Describes every stored weight: plain numbers, or narrow numbers with scales. The value of element
 // [n, k] of a matrix [out, in] is data[n, k] * scale[...] * second_scale, where scale_layout
-// determines the scale.
+// determines the scale. A code of kInt4 stands for code - zero point.
 struct DataFormat {
   enum class ScaleLayout : uint8_t {
     kNone,       // plain numbers
@@ -23,6 +23,8 @@ struct DataFormat {
   int group_size = 0;             // input elements a scale covers (kPerGroup, kPerBlock)
   int block_rows = 0;             // output rows a scale covers (kPerBlock)
   bool has_second_scale = false;  // an additional F32 factor of the whole tensor (NVFP4)
+  bool has_zero_points = false;   // of kInt4: one for each scale; without, all are 8
+  bool has_input_order = false;   // of kInt4: groups take their inputs in an order of their own
 
   friend bool operator==(const DataFormat&, const DataFormat&) = default;
 };

@@ -21,7 +21,7 @@ constexpr std::array kRows = {
     Row{ElementType::kBF16, "BF16", 16},     Row{ElementType::kF32, "F32", 32},
     Row{ElementType::kF64, "F64", 64},       Row{ElementType::kF8E4M3, "F8_E4M3", 8},
     Row{ElementType::kF8E5M2, "F8_E5M2", 8}, Row{ElementType::kF8E8M0, "F8_E8M0", 8},
-    Row{ElementType::kF4E2M1, "F4", 4},
+    Row{ElementType::kF4E2M1, "F4", 4},      Row{ElementType::kInt4, "INT4", 4},
 };
 
 const Row& Find(ElementType type) {
@@ -40,7 +40,7 @@ std::string_view ElementTypeName(ElementType type) {
 
 std::optional<ElementType> ParseElementType(std::string_view safetensors_name) {
   for (const Row& row : kRows) {
-    if (row.name == safetensors_name) return row.type;
+    if (row.name == safetensors_name && row.type != ElementType::kInt4) return row.type;
   }
   return std::nullopt;
 }

@@ -25,6 +25,7 @@ enum class ElementType : uint8_t {
   kF8E5M2,
   kF8E8M0,  // a power of two: 2^(byte - 127), NaN = 0xFF
   kF4E2M1,  // two in a byte, the even index in the low nibble
+  kInt4,    // codes from 0 to 15 with a zero point; no type of safetensors (tensor/stored_matrix.h)
 };
 
 }  // namespace sluice

@@ -39,8 +39,8 @@ bool AllFinite(const std::byte* data, ElementType type, int64_t count) {
 
 bool RowsAreFinite(const StoredMatrix& matrix, int64_t begin, int64_t end) {
   const ElementType type = matrix.format.type;
-  // Two of the only type of half a byte, which is always finite, share one.
-  const int64_t bytes = type == ElementType::kF4E2M1 ? 0 : BitsPerElement(type) / 8;
+  // Types of half a byte are always finite.
+  const int64_t bytes = BitsPerElement(type) / 8;
   if (!matrix.transposed)
     return AllFinite(matrix.data + begin * matrix.cols * bytes, type, (end - begin) * matrix.cols);
   if (bytes == 0) return true;

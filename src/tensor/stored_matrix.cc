@@ -1,5 +1,7 @@
 #include "tensor/stored_matrix.h"
 
+#include <cstring>
+
 #include "base/check.h"
 #include "tensor/float4.h"
 #include "tensor/stored_number.h"
@@ -31,11 +33,48 @@ float ScaleOf(const StoredMatrix& matrix, int64_t row, int64_t k) {
   return StoredNumber(matrix.scales, format.scale_type, index);
 }
 
+// 4 bits of word `word`. Where eight rows share it in AWQ's order, `lane` is the row's.
+int CodeIn(const std::byte* words, int64_t word, int64_t lane, bool interleaved) {
+  uint32_t bits;
+  std::memcpy(&bits, words + word * 4, 4);
+  if (interleaved) lane = lane % 2 * 4 + lane / 2;
+  return static_cast<int>(bits >> (4 * lane) & 15);
+}
+
+// The values of a row of kInt4, group by group.
+void DecodeInt4Row(const StoredMatrix& matrix, int64_t row, float* out) {
+  const int64_t group_size = matrix.format.group_size == 0 ? matrix.cols : matrix.format.group_size;
+  for (int64_t i = 0; i < matrix.cols; ++i) {
+    const int64_t input = matrix.input_order == nullptr ? i : matrix.input_order[i];
+    const int zero = Int4ZeroPoint(matrix, row, i / group_size);
+    out[input] = static_cast<float>(Int4Code(matrix, row, input) - zero) * ScaleOf(matrix, row, i);
+  }
+}
+
 }  // namespace
+
+int Int4Code(const StoredMatrix& matrix, int64_t row, int64_t input) {
+  if (matrix.packing == Int4Packing::kOutputs)
+    return CodeIn(matrix.data, input * (matrix.rows / 8) + row / 8, row % 8, true);
+  const int64_t word = matrix.transposed ? input / 8 * matrix.rows + row
+                                         : row * CeilDivide(matrix.cols, 8) + input / 8;
+  return CodeIn(matrix.data, word, input % 8, false);
+}
+
+int Int4ZeroPoint(const StoredMatrix& matrix, int64_t row, int64_t group) {
+  if (matrix.zero_points == nullptr) return kInt4Zero;
+  const int64_t groups = matrix.format.group_size == 0 ? 1 : matrix.cols / matrix.format.group_size;
+  const int64_t word =
+      matrix.transposed ? group * CeilDivide(matrix.rows, 8) + row / 8 : row / 8 * groups + group;
+  const int stored =
+      CodeIn(matrix.zero_points, word, row % 8, matrix.packing == Int4Packing::kOutputs);
+  return (stored + matrix.zero_point_offset) & 15;
+}
 
 void DecodeStoredRow(const StoredMatrix& matrix, int64_t row, float* out) {
   CHECK(row >= 0 && row < matrix.rows);
   const DataFormat& format = matrix.format;
+  if (format.type == ElementType::kInt4) return DecodeInt4Row(matrix, row, out);
   const bool is_packed = format.type == ElementType::kF4E2M1;
   float scale = ScaleOf(matrix, row, 0);
   for (int64_t k = 0; k < matrix.cols; ++k) {

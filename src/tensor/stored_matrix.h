@@ -8,6 +8,17 @@
 
 namespace sluice {
 
+// The zero point of codes of 4 bits that have no stored ones.
+inline constexpr int kInt4Zero = 8;
+
+// How 8 codes of kInt4 share a word of 32 bits, little-endian.
+enum class Int4Packing : uint8_t {
+  kInputs,   // neighbouring inputs of one row, the first in the lowest bits: compressed-tensors
+             // ([out, in / 8]) and, transposed, GPTQ ([in / 8, out])
+  kOutputs,  // transposed alone: neighbouring rows of one input, [in, out / 8], from the lowest
+             // bits on rows 0 2 4 6 1 3 5 7: AWQ. Zero points have that order too.
+};
+
 // A view of a row-major matrix [rows, cols] = [out, in] with its scales. The value of element [n,
 // k] is data[n, k] * scale * second_scale, where format.scale_layout determines the scale. No
 // alignment is required. Two elements of type F4_E2M1 share a byte, the even input in the low
@@ -16,6 +27,9 @@ namespace sluice {
 // Where `transposed`, the memory holds [in, out]: element [n, k] is at row k, column n; scales
 // of groups are [in / group_size, out], and bytes of F4_E2M1 are [in / 2, out]. Ownership: none;
 // the mapped file must outlive it.
+//
+// Zero points of kInt4 are 4 bits as well, 8 rows of one scale in a word: [ceil(out / 8), scales of
+// a row], or, transposed, [scales of a row, ceil(out / 8)].
 struct StoredMatrix {
   DataFormat format;
   int64_t rows = 0;  // out
@@ -24,7 +38,19 @@ struct StoredMatrix {
   const std::byte* scales = nullptr;  // of format.scale_type; null where the layout is kNone
   float second_scale = 1;             // 1 where the format has none
   bool transposed = false;
+  // Of kInt4 alone.
+  Int4Packing packing = Int4Packing::kInputs;
+  const std::byte* zero_points = nullptr;  // null: all are kInt4Zero
+  int zero_point_offset = 0;               // added to the stored ones, modulo 16
+  // [cols], or null for 0, 1, 2...: the inputs in the order in which groups take them:
+  // input_order[i] belongs to group i / group_size.
+  const int32_t* input_order = nullptr;
 };
+
+// Of kInt4: the code of an element, and the zero point of group `group` of a row (0 where scales
+// are of rows).
+int Int4Code(const StoredMatrix& matrix, int64_t row, int64_t input);
+int Int4ZeroPoint(const StoredMatrix& matrix, int64_t row, int64_t group);
 
 // A matrix of plain numbers.
 inline StoredMatrix PlainMatrix(const void* data, ElementType type, int64_t rows, int64_t cols) {

@@ -38,7 +38,10 @@ VERDICT = {"verdict": "yes", "score": 0.75}
 SAID = {"text": TEXT, "streamed text": TEXT, "call": CALL, "streamed call": CALL, "answer": ANSWER_WITH_TOOL,
         "streamed answer": ANSWER_WITH_TOOL, "schema": VERDICT, "streamed schema": VERDICT}
 # What a client tells beside that.
-SAID_MORE = {"anthropic": {"stop reasons": ["end_turn", "end_turn", "tool_use", "tool_use"], "counted as it was read": True,
+SAID_MORE = {"openai": {"response, text": TEXT, "response, streamed text": TEXT, "response, call": CALL, "response, streamed call": CALL,
+                        "response, last event": "response.completed", "response, answer": ANSWER_WITH_TOOL, "response, schema": VERDICT,
+                        "response, fetched": True, "response, input items": ["one call"], "response, deleted": "NotFoundError"},
+             "anthropic": {"stop reasons": ["end_turn", "end_turn", "tool_use", "tool_use"], "counted as it was read": True,
                            "stop sequence": "tool", "unknown model": "NotFoundError", "unknown model, streamed": "NotFoundError",
                            "wrong value": "BadRequestError"}}
 TIMEOUT_S = 180
@@ -177,8 +180,17 @@ def aider(bench):
         bench.check("unknown model, " + flag, "NotFoundError" in out and UNKNOWN in out, out)
 
 
+def examples(client):
+    """The examples of docs/agents.md."""
+    part = re.search(r"\n### %s\n(.*?)(?=\n##)" % re.escape(client), (ROOT / "docs" / "agents.md").read_text(), re.S)
+    return re.findall(r"```python\n(.*?)```", part[1], re.S)
+
+
 def agent(bench):
-    """A library with tools, schemas and streams: agent_NAME.py says what it got."""
+    """A library with tools, schemas and streams: agent_NAME.py says what it got. Its examples run to their end."""
+    for number, code in enumerate(examples(bench.client), 1):
+        out, _ = bench.run("python", "-c", code.replace("http://127.0.0.1:8000", bench.server.url).replace("my-model", MODEL))
+        bench.check("example %d of docs/agents.md" % number, out.strip())
     out, _ = bench.run("python", HERE / ("agent_%s.py" % bench.client), bench.url, MODEL)
     got = json.loads(out.splitlines()[-1])
     for what, said in SAID_MORE.get(bench.client, {}).items():
@@ -224,8 +236,7 @@ def main(names):
             ask_all(benches[-1], solvers)
     if agents:
         with (tempfile.TemporaryDirectory() as scratch,
-              serving(SCRIPTED, "--max-model-len", 4096, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", program="vllm",
-                      name=MODEL) as server):
+              serving(SCRIPTED, "--max-model-len", 4096, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", name=MODEL) as server):
             benches.append(Bench(server, pathlib.Path(scratch)))
             ask_all(benches[-1], agents)
     passed, failed = sum(bench.passed for bench in benches), sum(bench.failed for bench in benches)

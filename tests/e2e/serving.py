@@ -20,12 +20,14 @@ DATA = ROOT / "tests" / "data"
 ABACUS = ROOT / "models" / "abacus"
 # More than anything here needs on a slow and busy machine: only what hangs takes so long.
 PATIENCE_S = 300
-READY = re.compile(r"serving .* at http://\S*:(\d+), ready in")
+READY = re.compile(r"serving .* at https?://\S*:(\d+), ready in")
 # What the caller's shell sets for the program, its dialects and the libraries of its clients is no matter of a test; forced
 # kernels are, by SLUICE_CPU_ISA.
 FOREIGN = re.compile(r"(SLUICE|VLLM|TRTLLM|TLLM|HF|HUGGING_FACE|TRANSFORMERS|OPENAI|HIP|CUDA|NCCL)_.*|.*_proxy", re.I)
 for variable in [name for name in os.environ if FOREIGN.fullmatch(name) and name not in ("SLUICE_BIN", "SLUICE_CPU_ISA")]:
     del os.environ[variable]
+# No test asks a hub but one of its own.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def free_port():

@@ -1,5 +1,6 @@
 """Requests as known clients send them, and the routes around them."""
 import json
+import os
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import jinja2
 
 from serving import (
     ABACUS,
+    BIN,
     PATIENCE_S,
     ROOT,
     command,
@@ -138,3 +140,15 @@ def test_accuracy_of_the_bundled_model(abacus):
     result = subprocess.run([sys.executable, ROOT / "tools/demo_model/measure.py", "--url", abacus.url, "--model", "m", "--file",
                              ABACUS / "heldout.jsonl", "--limit", "100", "--at-least", "90"], capture_output=True, text=True, timeout=PATIENCE_S)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_demo_begins_with_a_right_answer(tmp_path):
+    """What a new user sees first is a sum that the model solves; then the recipe's curl is answered, a tool called, a schema filled."""
+    result = subprocess.run([ROOT / "tools" / "demo.sh"], capture_output=True, text=True, timeout=PATIENCE_S,
+                            env={**os.environ, "SLUICE_BIN": str(BIN), "TMPDIR": str(tmp_path)})
+    assert result.returncode == 0, result.stdout + result.stderr
+    said = result.stdout
+    schema = said.index('"chat.completion"')
+    assert 0 < said.index("#### 29") < said.index('"text_completion"') < said.index('call calculator({"expression": " 13 + 24 - 8"})') < schema
+    completion = json.JSONDecoder().raw_decode(said, said.rindex('{"id"', 0, schema))[0]
+    assert json.loads(completion["choices"][0]["message"]["content"])["answer"] == 29

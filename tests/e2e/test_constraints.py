@@ -50,6 +50,13 @@ def test_every_kind(abacus, constraint, pattern):
         assert re.fullmatch(pattern, choice["message"]["content"]) and choice["finish_reason"] == "stop"
 
 
+def test_strings_of_bounded_length(abacus):
+    schema = {"type": "string", "minLength": 3, "maxLength": 9}
+    for sampling in ({"temperature": 0}, {"temperature": 1.5, "seed": 1}, {"temperature": 1.5, "seed": 2, "n": 4}):
+        for choice in chat(abacus, structured_outputs={"json": schema}, **sampling):
+            assert choice["finish_reason"] == "stop" and 3 <= len(json.loads(choice["message"]["content"])) <= 9
+
+
 def test_streams_stop_strings_and_cuts(abacus):
     regex = {"structured_outputs": {"regex": "[a-c]{6}END[0-9]{3}"}, "temperature": 0}
     whole, = chat(abacus, **regex)

@@ -6,7 +6,11 @@ import pytest
 from serving import ABACUS, at_once, run, serving
 
 FLAGS = ["--max-model-len", 512, "--max-num-seqs", 8, "--max-num-batched-tokens", 64, "--block-size", 16]
-PROMPTS = ["Tom has 3 apples", "Noah has 12 pens and buys 7 more.", "Grace reads 4 pages a day for 6 days. " * 3]
+# Sums, of which the model is sure: rounding decides no token.
+PROMPTS = ["<|start_header_id|>user<|end_header_id|>\n\n%s<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n" % question for question in (
+    "Tom has 13 apples. He buys 24 more and then gives 8 to Anna. How many apples does he have left?",
+    "Mia has 56 marbles. She loses 13 and then finds 22. How many marbles does she have now?",
+    "Noah has 12 pens. He buys 17 more and then gives 5 to Grace. How many pens does he have left?")]
 # Both compute in bfloat16, and round in other places.
 LOGPROB_TOLERANCE = 0.06
 

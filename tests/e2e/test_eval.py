@@ -19,6 +19,7 @@ def baseline(tmp_path_factory):
     result = run("eval", SUMS, "--model", ABACUS, "--max-model-len", 1024, *FEW, "--output-path", path)
     assert result.returncode == 0, result.stderr
     assert "|gsm8k-style|      3|flexible-extract|     0|exact_match|" in result.stdout
+    assert "--apply-chat-template" in result.stderr
     return path
 
 
@@ -32,7 +33,9 @@ def test_in_process_and_by_url_score_the_same(baseline, abacus, tmp_path):
 
 def test_baseline_holds(baseline, abacus):
     result = run("eval", SUMS, "--base-url", abacus.url, *FEW, "--baseline", baseline)
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0 and "--apply-chat-template" in result.stderr, result.stderr
+    result = run("eval", SUMS, "--base-url", abacus.url, *FEW, "--apply-chat-template", "--limit", 1)
+    assert result.returncode == 0 and "--apply-chat-template" not in result.stderr, result.stderr
 
 
 def test_a_drop_below_the_baseline_fails(baseline, abacus, tmp_path):

@@ -1,4 +1,4 @@
-"""The dashboard asks only for what the server has."""
+"""The dashboard and the alerts ask only for what the server has."""
 import json
 import re
 
@@ -8,7 +8,9 @@ from serving import ROOT
 
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "sluice.json").read_text())
 # Words of PromQL and of Grafana's own queries that are no metrics.
-LANGUAGE = {"histogram_quantile", "sum", "max", "rate", "by", "le", "label_values"}
+LANGUAGE = {"and", "changes", "histogram_quantile", "sum", "max", "rate", "by", "le", "label_values"}
+# What it knows of its targets by itself.
+TARGETS = {"up"}
 # Labels that Prometheus itself puts on what it collects.
 OF_PROMETHEUS = {"instance"}
 
@@ -57,6 +59,19 @@ def test_a_query_finds_something(samples, title, expression):
         assert name in samples, "%s: the server has no %s" % (title, name)
         unknown = labels_of(expression) - samples[name] - OF_PROMETHEUS
         assert not unknown, "%s: %s has no label %s" % (title, name, unknown)
+
+
+def test_alerts_find_something_and_say_what_to_do(samples):
+    yaml = pytest.importorskip("yaml")
+    groups = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) > 5
+    for rule in rules:
+        assert rule["annotations"]["summary"] and rule["annotations"]["action"] and rule["labels"]["severity"] in ("page", "warn")
+        names = metrics_of(rule["expr"])
+        assert names, rule
+        missing = names - TARGETS - set(samples)
+        assert not missing, "%s: the server has no %s" % (rule["alert"], missing)
 
 
 def test_panels_do_not_overlap():

@@ -1,7 +1,10 @@
-"""The lines that tools read out of vLLM's log: accesses, requests, statistics; and the options that turn them off."""
+"""The log: one form for all of it, as text and as JSON; under the name vllm the lines that tools read out of vLLM's log, and
+the options that turn them off."""
+import json
 import re
+import subprocess
 
-from serving import DATA, serving, wait_until
+from serving import DATA, command, serving, wait_until
 
 CHECKPOINT = DATA / "checkpoints" / "llama-bf16"
 COMMON = ("--max-model-len", 512, "--dtype", "float32", "--threads", 2)
@@ -39,3 +42,57 @@ def test_lines_can_be_turned_off():
             assert server.stop() == 0
             log = server.log()
         assert '"POST /v1/completions' not in log and "Received request" not in log
+
+
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARN|ERROR) [a-z_]+ .*")
+DONE = re.compile(r'access POST /v1/completions 200 client=127\.0\.0\.1:\d+ seconds=\d+\.\d+ request_id=cmpl-mine prompt_tokens=\d+ '
+                  r"completion_tokens=4 cached_tokens=\d+ finish_reason=length$", re.M)
+
+
+def ask_oddly(server):
+    for _ in range(2):
+        server.post("/v1/completions", {"model": "m", "prompt": "The abacus counts", "max_tokens": 4, "temperature": 0,
+                                        "max_token": 3}, headers={"X-Request-Id": "mine"})
+    assert server.post("/v1/completions", {"model": "nope", "prompt": "a"})[0] == 404
+
+
+def test_one_form_with_level_time_and_source():
+    with serving(CHECKPOINT, *COMMON, "--log-level", "debug", env={"SLUICE_MAX_NUM_SEQ": "3"}) as server:
+        ask_oddly(server)
+        wait_until(lambda: "does not exist" in server.log(), server.log)
+        assert server.stop() == 0
+        log = server.log()
+    for line in log.splitlines():
+        assert LINE.fullmatch(line), line
+    assert len(DONE.findall(log)) == 2, log
+    assert re.search(r'WARN access POST /v1/completions 404 .*error="The model `nope` does not exist', log), log
+    assert log.count("fields were present in the request but ignored: {'max_token'}") == 1, log
+    assert "SLUICE_MAX_NUM_SEQ is not a variable of this program, did you mean SLUICE_MAX_NUM_SEQS" in log, log
+    became = re.search(r"DEBUG server Received request cmpl-mine: params: SamplingParams\(n=1, .*max_tokens=4,.* prompt tokens: \d+", log)
+    assert became and "The abacus" not in log, log
+
+
+def test_json_on_one_stream(tmp_path):
+    with open(tmp_path / "out", "w") as out, open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(command("serve", CHECKPOINT, *COMMON, "--port", 0, "--host", "127.0.0.1", "--log-format", "json"),
+                                   stdout=out, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: "Application startup complete" in (tmp_path / "log").read_text(), (tmp_path / "log").read_text)
+    finally:
+        process.terminate()
+        assert process.wait() == 0
+    assert (tmp_path / "out").read_text() == ""
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert all({"ts", "level", "source", "message"} <= set(line) for line in lines)
+    assert any(line["source"] == "memory" for line in lines)
+
+
+def test_json_under_another_name():
+    with serving(CHECKPOINT, *COMMON, "--log-format", "json", program="vllm") as server:
+        ask_oddly(server)
+        assert server.stop() == 0
+        lines = [json.loads(line) for line in server.log().splitlines()]
+    done = [line for line in lines if line.get("request_id") == "cmpl-mine"]
+    assert len(done) == 2 and done[0]["completion_tokens"] == 4 and done[0]["finish_reason"] == "length" and done[0]["status"] == 200
+    assert any(line.get("status") == 404 and "does not exist" in line["error"] for line in lines)
+    assert any(line["message"] == "Application startup complete." for line in lines)

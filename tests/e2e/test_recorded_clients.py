@@ -20,7 +20,7 @@ def check_answer(row, status, headers, text):
         assert json.loads(text)["output"][0]["content"][0]["text"]
         return
     if body.get("tools"):
-        assert status == 400 and b"--tool-call-parser" in text
+        assert status == 400 and b"--enable-auto-tool-choice" in text
         return
     assert status == 200, text
     if "/completions" not in row["path"]:

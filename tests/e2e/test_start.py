@@ -57,7 +57,7 @@ def first_tensor(header):
 
 def test_usage():
     refused(2, LLAMA, "--max-modle-len", 5, says=["--max-modle-len", "--max-model-len"])
-    refused(2, LLAMA, "--port", "http", says=["--port", "http"])
+    refused(2, LLAMA, "--port", "http", says=["--port", "http", "0 to 65535", "Port to listen on"])
     refused(2, LLAMA, "--dtype", "int3", says=["--dtype", "bfloat16"])
     assert run("serv").returncode == 2 and "serve" in run("serv").stderr
     assert run("serve").returncode == 2
@@ -128,6 +128,35 @@ def test_tokenizer_larger_than_the_vocabulary(copy):
     refused(3, copy, says=["vocabulary"])
 
 
+def test_what_is_small_is_read_before_the_weights(copy):
+    tokenizer = (copy / "tokenizer.json").read_text()
+    (copy / "model.safetensors").write_bytes(b"no weights")
+    refused(3, copy, says=["model.safetensors"])
+    refused(2, copy, "--chat-template", "{% if %}", says=["--chat-template"])
+    refused(2, copy, "--override-generation-config", '{"top_k": "a"}', says=["top_k"])
+    (copy / "generation_config.json").write_text('{\n "top_k": nul}')
+    refused(3, copy, says=["generation_config.json", "(line 2, column 11)"])
+    (copy / "generation_config.json").unlink()
+    (copy / "tokenizer.json").write_text(tokenizer[:1000])
+    refused(3, copy, says=["tokenizer.json"])
+
+
+def test_other_formats_are_told_by_name(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
+    refused(3, folder, says=["LoRA adapter of org/base", "merge_and_unload"])
+    (folder / "adapter_config.json").unlink()
+    (folder / "q4.gguf").write_bytes(b"GGUF")
+    refused(3, folder, says=["q4.gguf", "GGUF format is not read", "safetensors"])
+    refused(3, folder / "q4.gguf", says=["is a GGUF file"])
+
+
+def test_more_devices_than_compute_are_a_warning():
+    with serving(LLAMA, "--tensor-parallel-size", 2) as server:
+        assert "WARN options --tensor-parallel-size 2 has no effect: one device computes" in server.log()
+
+
 def test_c03_too_large_for_memory():
     line = refused(4, ABACUS, "--kv-cache-memory-bytes", "900TiB")
     assert "kv_cache_memory_bytes" in line.replace("-", "_")
@@ -149,22 +178,21 @@ def test_c02_port_taken():
 
 
 @contextlib.contextmanager
-def streaming(server, **fields):
+def streaming(server, key="none", **fields):
     """A stream of which the first bytes have come, so that it runs."""
     body = json.dumps({"model": "m", "prompt": "Tom has 3 apples.", "ignore_eos": True, "stream": True, **fields})
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as client:
         client.sendall(("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
-                        "Content-Length: %d\r\n\r\n%s" % (len(body), body)).encode())
+                        "Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s" % (key, len(body), body)).encode())
         assert client.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
         yield client
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_f05_drain(number):
+def test_f05_drain():
     """The running answer is finished, new work is refused, exit 0."""
     with serving(ABACUS, "--max-model-len", 4096, "--shutdown-timeout", PATIENCE_S) as server:
         with streaming(server, max_tokens=1500, stream_options={"include_usage": True}) as client:
-            server.process.send_signal(number)
+            server.process.send_signal(signal.SIGTERM)
             wait_until(lambda: "draining: new requests are refused" in server.log(), server.log)
             try:
                 status, _ = server.get("/health")

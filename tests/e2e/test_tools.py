@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from serving import ABACUS, events, serving
+from serving import ABACUS, ROOT, events, serving
 
 CITY = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
         "required": ["city", "days"], "additionalProperties": False}
@@ -11,7 +11,7 @@ TOOLS = [{"type": "function", "function": {"name": name, "parameters": CITY, "st
 NAMED = {"type": "function", "function": {"name": "book"}}
 
 
-@pytest.fixture(scope="module", params=["hermes", "llama3_json", "qwen3_coder", "deepseek_v3", "deepseek_v31", "deepseek_v32", "kimi_k2", "glm45", "minimax_m2",
+@pytest.fixture(scope="module", params=["hermes", "llama3_json", "qwen3_coder", "deepseek_v3", "deepseek_v31", "deepseek_v32", "kimi_k2", "glm45", "minimax_m2", "mistral",
                                         "pythonic"])
 def caller(request):
     flags = ("--enable-auto-tool-choice", "--tool-call-parser", request.param, "--max-model-len", 1024)
@@ -95,3 +95,51 @@ def test_a_thought_whole_and_streamed():
     with serving(ABACUS, "--max-model-len", 512, "--reasoning-parser", "deepseek_r1", "--structured-outputs-config", '{"enable_in_reasoning": true}') as server:
         status, held = server.post("/v1/chat/completions", {**fields, "structured_outputs": {"choice": ["yes"]}})
         assert held["choices"][0]["message"]["reasoning"] == "yes"
+
+
+def test_a_function_of_a_namespace(caller):
+    """The model knows one name, and the client gets its two parts."""
+    tools = [{"type": "namespace", "name": "mcp__trips", "tools": [{"type": "function", **TOOLS[1]["function"]}]}]
+    fields = {"model": "m", "input": "Tom has 3 apples.", "tools": tools, "tool_choice": "required", "max_output_tokens": 300, "temperature": 0,
+              "frequency_penalty": 1, "parallel_tool_calls": False}
+    status, answer = caller.post("/v1/responses", fields)
+    assert status == 200, answer
+    call, = [item for item in answer["output"] if item["type"] == "function_call"]
+    assert (call["namespace"], call["name"]) == ("mcp__trips", "book") and list(json.loads(call["arguments"])) == ["city", "days"]
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "booked"}
+    status, answer = caller.post("/v1/responses", {**fields, "previous_response_id": answer["id"], "input": [result], "tool_choice": "none"})
+    assert status == 200, answer
+
+
+@pytest.fixture(scope="module")
+def shown():
+    with serving(ABACUS, "--max-model-len", 1024, "--enable-auto-tool-choice", "--tool-call-parser", "auto") as server:
+        yield server
+
+
+def test_the_bundled_models_template_names_tools_and_calls(shown):
+    def prompt(messages, **fields):
+        status, answer = shown.post("/tokenize", {"model": "m", "messages": messages, **fields})
+        assert status == 200, answer
+        return shown.post("/detokenize", {"model": "m", "tokens": answer["tokens"]})[1]["prompt"]
+
+    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+    asked = [{"role": "user", "content": "Hi "}]
+    turn = "<|start_header_id|>%s<|end_header_id|>\n\n%s<|eot_id|>"
+    start = "<|start_header_id|>assistant<|end_header_id|>\n\n"
+    user = turn % ("user", "Hi")
+    assert prompt(asked) == "<|begin_of_text|>" + user + start
+    loose = {"type": "function", "function": {"name": "now"}}
+    tools = turn % ("system", '<tools>\n{"name": "weather", "arguments": ["city", "days"]}\n{"name": "now", "arguments": []}\n</tools>')
+    assert prompt(asked, tools=[TOOLS[0], loose]) == "<|begin_of_text|>" + tools + user + start
+    calls = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+    history = [*asked, {"role": "assistant", "content": None, "tool_calls": [call, call]}, {"role": "tool", "tool_call_id": "c", "content": "7"}]
+    assert prompt(history) == "<|begin_of_text|>" + user + turn % ("assistant", calls + "\n" + calls) + turn % ("tool", "7") + start
+
+
+def test_what_a_call_of_the_calculator_is_worth(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools/demo_model")
+    from measure import value_of
+    for expression, value in [(" 13 + 24 - 8", "29"), ("(1 + 2) * 3", "9"), ("7 / 2", "3.5"), ("8 / 2", "4"), ("2 ** 9", None), ("a", None), ("1 / 0", None),
+                              ("1 +", None), ("__import__('os')", None), (29, None)]:
+        assert value_of(expression) == value, expression

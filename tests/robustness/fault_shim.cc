@@ -187,8 +187,9 @@ int clock_gettime(clockid_t clock, timespec* out) noexcept {
   const int result = next(clock, out);
   if (state.clock_seconds != 0 && clock == CLOCK_REALTIME &&
       (state.shared == nullptr || state.shared[0] != '0')) {
-    // A day forth and back, every call another way.
-    out->tv_sec += ++state.count % 2 != 0 ? state.clock_seconds : -state.clock_seconds;
+    // A day forth or back, in an order in which no number of calls leads to the same day each time.
+    const bool is_forth = (++state.count * 0x9E3779B97F4A7C15u) >> 63 != 0;
+    out->tv_sec += is_forth ? state.clock_seconds : -state.clock_seconds;
   }
   return result;
 }

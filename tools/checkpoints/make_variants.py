@@ -11,8 +11,9 @@ import sys
 import zlib
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from reduce_golden import reduce_case  # noqa: E402
@@ -68,6 +69,17 @@ VARIANTS = {
                                                                       "sliding_attention"]},
     # A soft cap of the logits.
     "tiny-gemma3-cap": {**GEMMA3, "num_hidden_layers": 1, "layer_types": ["full_attention"], "final_logit_softcapping": 5.0},
+}
+# Scalings of rope over the weights of a variant, with golden logits in golden_NAME.json: what --hf-overrides changes in
+# its config.json. Few positions are original ones, so that short prompts are beyond them.
+SCALED = "tiny-llama-bias"
+SCALINGS = {
+    "linear": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    "dynamic": {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}, "max_position_embeddings": 24},
+    "yarn": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24}},
+    "yarn_all": {"rope_theta": 50000.0,
+                 "rope_parameters": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 48, "beta_fast": 12.0,
+                                     "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5, "truncate": False}},
 }
 DTYPES = {"tiny-llama-bias": torch.float16, "tiny-llama-wide": torch.float32}  # the others: torch.bfloat16
 PROMPT_LENGTHS = (1, 21, 70)
@@ -125,10 +137,36 @@ def make(name, folder):
     (folder / "golden.json").write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")
 
 
+def make_scaled(name, folder):
+    """Golden logits of a scaling. Dynamic scaling is that of the longest context, as vLLM's table has it: transformers' own
+    changes with the length of the sequence, and keys in a cache would not."""
+    settings = json.loads((folder / "config.json").read_text())
+    theta = SCALINGS[name].get("rope_theta", settings["rope_theta"])
+    changes = {key: value for key, value in SCALINGS[name].items() if key not in ("rope_theta", "rope_scaling", "rope_parameters")}
+    block = SCALINGS[name].get("rope_scaling") or SCALINGS[name]["rope_parameters"]
+    skipped = ("model_type", "architectures", "rope_theta", "torch_dtype")
+    keys = {key: value for key, value in settings.items() if key not in skipped}
+    config = AutoConfig.for_model(settings["model_type"], **{**keys, **changes, "rope_parameters": {**block, "rope_theta": theta}})
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config).float().eval()
+    model.load_state_dict({key: value.float() for key, value in load_file(folder / "model.safetensors").items()})
+    rotary = model.model.rotary_emb
+    if name == "dynamic":
+        longest = int(block["factor"] * config.max_position_embeddings)
+        rotary.inv_freq, _ = ROPE_INIT_FUNCTIONS["dynamic"](config, rotary.inv_freq.device, seq_len=longest)
+        rotary.rope_type = "default"
+    prompts = [case["prompt"] for case in json.loads((folder / "golden.json").read_text())["cases"]]
+    cases = [golden_case(model, prompt) for prompt in prompts]
+    (folder / ("golden_%s.json" % name)).write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")
+
+
 def main():
     target = pathlib.Path(sys.argv[1])
-    for name in sys.argv[2:] or VARIANTS:
-        make(name, target / name)
+    for name in sys.argv[2:] or [*VARIANTS, *SCALINGS]:
+        if name in VARIANTS:
+            make(name, target / name)
+        else:
+            make_scaled(name, target / SCALED)
 
 
 if __name__ == "__main__":

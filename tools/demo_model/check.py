@@ -10,6 +10,7 @@ import json
 import os
 import random
 
+import forms
 import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, LlamaForCausalLM
@@ -51,6 +52,13 @@ def main():
         else:
             want = tok("".join(b for _, b in parts)).input_ids
             assert tokenizer.encode(tok.backend_tokenizer, (form, parts))[0] == want + [tokenizer.END]
+        if "tools" not in tok.chat_template:
+            continue
+        tools, messages = forms.request(r)
+        trained = tokenizer.encode(tok.backend_tokenizer, ("chat", forms.parts(tools, messages)))[0]
+        for call in (c["function"] for m in messages for c in m.get("tool_calls", ())):
+            call["arguments"] = json.loads(call["arguments"])   # templates get objects
+        assert trained == tok(tok.apply_chat_template(messages, tools=tools, tokenize=False), add_special_tokens=False).input_ids
     print("the chat template and the training text have the same token ids")
 
     tok.padding_side = "left"

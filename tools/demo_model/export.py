@@ -7,6 +7,7 @@ from safetensors.torch import save_file
 
 import problems
 import tokenizer
+from measure import CALCULATOR
 from model import CONFIG
 
 
@@ -16,11 +17,14 @@ def dump(folder, name, value):
         f.write("\n")
 
 
-def write(model, folder):
+def write(model, folder, tools):
     os.makedirs(folder, exist_ok=True)
     tensors = {k: v.detach().to(torch.bfloat16).contiguous() for k, v in model.state_dict().items()}
     save_file(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+    tokenizer.save_config(folder, tools)
     dump(folder, "config.json", CONFIG)
+    if tools:
+        dump(folder, "calculator.json", [CALCULATOR])
     dump(folder, "generation_config.json", {"bos_token_id": tokenizer.BOS, "eos_token_id": CONFIG["eos_token_id"]})
     with open(os.path.join(folder, "heldout.jsonl"), "w") as f:
         for row in problems.held_out_set(510):

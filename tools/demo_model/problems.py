@@ -446,8 +446,8 @@ def capital(text):
     return text[:1].upper() + text[1:]
 
 
-def problem(r, kind=None, split="train"):
-    """One problem as (kind, question, answer); `split` is "train" or "heldout"."""
+def drawn(r, kind=None, split="train"):
+    """One problem as (kind, question, answer, what its texts are filled with); `split` is "train" or "heldout"."""
     kind = kind or r.choice(list(KINDS))
     draw, parts, steps = KINDS[kind]
     while True:
@@ -468,7 +468,12 @@ def problem(r, kind=None, split="train"):
         said[:2] = [said[0][:-1] + " and " + said[1][len(f["He"]) + 1:]]
     question = " ".join(said)
     answer = "\n".join(capital(s.format(**f) if "{w}" in s or "{v}" in s else work_out(s.format(**f))) for s in steps) + f"\n#### {f['ans']}"
-    return kind, question, answer
+    return kind, question, answer, f
+
+
+def problem(r, kind=None, split="train"):
+    """One problem as (kind, question, answer)."""
+    return drawn(r, kind, split)[:3]
 
 
 def held_out_set(count, seed=7):

@@ -7,6 +7,7 @@ import json
 import os
 import random
 
+from template import CHAT_TEMPLATE, TOOLS_TEMPLATE
 from tokenizers import (
     Regex,
     Tokenizer,
@@ -26,14 +27,6 @@ BOS, END, HEAD, HEAD_END, EOT = range(VOCAB - 16, VOCAB - 11)
 
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
-
-CHAT_TEMPLATE = (
-    "{{- bos_token }}"
-    "{%- for message in messages %}"
-    "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + message['content'] | trim + '<|eot_id|>' }}"
-    "{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"
-)
 
 # A little English beside the problems, so that common words are not spelled out.
 ENGLISH = """
@@ -81,6 +74,10 @@ def train(count=20000, seed=3):
 def save(tok, folder):
     os.makedirs(folder, exist_ok=True)
     tok.save(os.path.join(folder, "tokenizer.json"), pretty=False)
+
+
+def save_config(folder, tools):
+    """With the chat template of a model that knows how to call `tools`, or of one that does not."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": "<|begin_of_text|>",
@@ -92,7 +89,7 @@ def save(tok, folder):
         "added_tokens_decoder": {
             str(BOS + i): {"content": s, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
             for i, s in enumerate(SPECIAL)},
-        "chat_template": CHAT_TEMPLATE,
+        "chat_template": TOOLS_TEMPLATE if tools else CHAT_TEMPLATE,
     }
     with open(os.path.join(folder, "tokenizer_config.json"), "w") as f:
         json.dump(config, f, indent=2)
@@ -100,7 +97,8 @@ def save(tok, folder):
 
 
 def encode(tok, document):
-    """Token ids of one document and, per token, 2 where it is an answer and 1 elsewhere."""
+    """Token ids of one document and, per token, its mark: 2 where it is an answer, 1 where it is asked, and within a chat's
+    part that says so, (role, content, (start, end, mark)), the mark that it gives to those characters."""
     form, parts = document
     ids, marks = [BOS], [0]
 
@@ -116,7 +114,13 @@ def encode(tok, document):
             add(words(text), 2 if is_answer else 1)
         add([END], 2)
         return ids, marks
-    for role, content in parts:
+    for role, content, *spans in parts:
         add([HEAD] + words(role) + [HEAD_END] + words("\n\n"), 0)
-        add(words(content.strip()) + [EOT], 2 if role == "assistant" else 1)
+        text = tok.encode(content.strip(), add_special_tokens=False)
+        first = len(ids)
+        add(text.ids + [EOT], 2 if role == "assistant" else 1)
+        for start, end, mark in spans:
+            for n, (begins, ends) in enumerate(text.offsets):
+                if start <= begins and ends <= end:
+                    marks[first + n] = mark
     return ids, marks

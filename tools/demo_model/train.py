@@ -15,23 +15,25 @@ import time
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import export
+import forms
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 import problems
 import tokenizer
 from model import Llama
 
-WORKERS = 2                       # processes
 ROW = 256                         # tokens in a row of a batch
-WEIGHTS = [0.0, 0.1, 1.0]         # loss on headers and padding, on what is asked, on answers
+# Loss on headers and padding, on what is asked, on answers, on a call's arguments, on answers in JSON.
+WEIGHTS = [0.0, 0.1, 1.0, 4.0, 2.0]
 
 
 def rows_of(args):
     """Packs whole documents into `count` rows; attention may look across them, as in a long chat."""
-    folder, count, seed = args
+    folder, count, seed, share = args
     tok = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
     r = random.Random(seed)
     ids = np.full((count, ROW + 1), tokenizer.END, np.uint16)
@@ -39,7 +41,7 @@ def rows_of(args):
     open_rows, done, used = [], 0, np.zeros(count, int)
     started = 0
     while done < count:
-        i, m = tokenizer.encode(tok, problems.document(r))
+        i, m = tokenizer.encode(tok, forms.document(r, share))
         if len(i) > ROW:
             continue
         fits = [k for k in open_rows if used[k] + len(i) <= ROW + 1]
@@ -62,26 +64,31 @@ def rows_of(args):
     return ids, marks
 
 
-def make_rows(folder, count, seed):
+def make_rows(folder, count, seed, share):
     per = 2048
-    jobs = [(folder, min(per, count - n), seed * 100003 + n) for n in range(0, count, per)]
+    jobs = [(folder, min(per, count - n), seed * 100003 + n, share) for n in range(0, count, per)]
     with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
         parts = pool.map(rows_of, jobs, chunksize=1)
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
 
-def held_out_batch(tok, count):
-    """Held-out chats, padded, with the digits of the answers marked."""
-    digits = torch.tensor([tok.token_to_id(str(d)) for d in range(10)])
-    docs = [tokenizer.encode(tok, ("chat", [("user", x["question"]), ("assistant", x["answer"])]))
-            for x in problems.held_out_set(count, seed=11)]
-    width = max(len(i) for i, _ in docs)
-    ids = torch.full((count, width), tokenizer.END)
-    marks = torch.zeros((count, width), dtype=torch.bool)
-    for n, (i, m) in enumerate(docs):
-        ids[n, :len(i)] = torch.tensor(i)
-        marks[n, :len(i)] = (torch.tensor(m) == 2) & torch.isin(torch.tensor(i), digits)
-    return ids, marks
+def held_out_batches(tok, count):
+    """Held-out chats of each form, padded, with what is counted marked: the digits of answers, the arguments of calls."""
+    digits = {tok.token_to_id(str(d)) for d in range(10)}
+    docs = {"answers": [[("user", x["question"]), ("assistant", x["answer"])] for x in problems.held_out_set(count, seed=11)],
+            "calls": [forms.parts(*x) for x in forms.held_out(forms.with_tool, count // 2, seed=12)],
+            "schemas": [forms.parts(*x) for x in forms.held_out(forms.in_schema, count // 2, seed=13)]}
+    batches = {}
+    for form, chats in docs.items():
+        encoded = [tokenizer.encode(tok, ("chat", chat)) for chat in chats]
+        width = max(len(i) for i, _ in encoded)
+        ids = torch.full((len(encoded), width), tokenizer.END)
+        marks = torch.zeros((len(encoded), width), dtype=torch.bool)
+        for n, (i, m) in enumerate(encoded):
+            ids[n, :len(i)] = torch.tensor(i)
+            marks[n, :len(i)] = torch.tensor([b == 3 if form == "calls" else b in (2, 4) and a in digits for a, b in zip(i, m)])
+        batches[form] = ids, marks
+    return batches
 
 
 @torch.no_grad()
@@ -95,9 +102,9 @@ def answers_right(model, batch):
     return right / len(ids)
 
 
-def orthogonal(x, rounds=5):
+def orthogonal(x, dtype, rounds=5):
     """The nearest matrices with equal singular values, by Newton-Schulz steps; rows <= columns."""
-    x = x.bfloat16()
+    x = x.to(dtype)
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(rounds):
         y = x @ x.mT
@@ -109,7 +116,8 @@ def orthogonal(x, rounds=5):
 class Muon:
     """Momentum made orthogonal: for matrices, and in far fewer steps than AdamW."""
 
-    def __init__(self, params):
+    def __init__(self, params, dtype):
+        self.dtype = dtype                    # of the products
         self.groups = {}                      # matrices of one shape go together
         for p in params:
             key = (tuple(sorted(p.shape)), p.shape[0] > p.shape[1])
@@ -121,7 +129,7 @@ class Muon:
             for p, m in group:
                 m.lerp_(p.grad, 0.05)
             x = torch.stack([p.grad.lerp(m, 0.95) for p, m in group])
-            x = orthogonal(x.mT.contiguous()).mT if tall else orthogonal(x)
+            x = orthogonal(x.mT.contiguous(), self.dtype).mT if tall else orthogonal(x, self.dtype)
             for (p, _), update in zip(group, x):
                 p.mul_(1 - rate * 0.01)
                 p.add_(update, alpha=-rate * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
@@ -132,10 +140,10 @@ def schedule(done, step, warm_up=100):
     return min((step + 1) / warm_up, 1.0, max(0.0, 1 - done) / 0.55)
 
 
-def worker(rank, args, master, grads, barrier, ids, marks, checkpoint):
+def worker(rank, args, master, grads, barrier, done, ids, marks, checkpoint):
     """Each process takes its share of the batch and updates its share of the parameters.
 
-    One thread in each of two processes is a good deal faster here than two
+    One thread in each of two processes is a good deal faster than two
     threads in one: they meet twice a step, not after every operation. The
     parameters proper are float32 and shared; each process computes with a
     bfloat16 copy of the matrices.
@@ -149,14 +157,14 @@ def worker(rank, args, master, grads, barrier, ids, marks, checkpoint):
         model.bfloat16()
         model.model.embed_tokens.float()      # its gradient sums thousands of small terms
     local = list(model.parameters())
-    mine = [k for k in range(len(params)) if k % WORKERS == rank]
+    mine = [k for k in range(len(params)) if k % args.workers == rank]
     matrices = [k for k in mine if params[k].dim() == 2 and k > 0]     # 0 is the embedding
-    muon = Muon([params[k] for k in matrices])
+    muon = Muon([params[k] for k in matrices], torch.float32 if args.float32 else torch.bfloat16)
     adam = torch.optim.AdamW([params[k] for k in mine if k not in matrices], betas=(0.9, 0.98), weight_decay=0.0)
     order = np.random.default_rng(args.seed).permutation(len(ids))
     weights = torch.tensor(WEIGHTS)
     if rank == 0:
-        held_out = held_out_batch(Tokenizer.from_file(os.path.join(args.out, "tokenizer.json")), 300)
+        held_out = held_out_batches(Tokenizer.from_file(os.path.join(args.out, "tokenizer.json")), 300)
         average = Llama()                     # of the last steps' weights: this is what is exported
         average.load_state_dict(master.state_dict())
     began, total = time.time(), 0.0
@@ -165,8 +173,8 @@ def worker(rank, args, master, grads, barrier, ids, marks, checkpoint):
             torch._foreach_copy_(local, params)
         take = order[step * args.batch:(step + 1) * args.batch]
         w = weights[torch.from_numpy(marks[take][:, 1:].astype(np.int64))]
-        share = w[rank::WORKERS].flatten()
-        i = torch.from_numpy(ids[take][rank::WORKERS].astype(np.int64))
+        share = w[rank::args.workers].flatten()
+        i = torch.from_numpy(ids[take][rank::args.workers].astype(np.int64))
         logits = model(i[:, :-1])
         each = F.cross_entropy(logits.flatten(0, 1).float(), i[:, 1:].flatten(), reduction="none")
         loss = (each * share).sum() / w.sum()
@@ -175,28 +183,36 @@ def worker(rank, args, master, grads, barrier, ids, marks, checkpoint):
         loss.backward()
         for to, p in zip(grads[rank].split(sizes), local):
             to.copy_(p.grad.flatten())
-        total += loss.item() * WORKERS
+        total += loss.item() * args.workers
+        if rank == 0:
+            done[0] = max(step / args.steps, (time.time() - began) / 60 / args.minutes if args.minutes else 0)
         barrier.wait()
+        at = min(float(done[0]), 1.0)
         summed = grads.sum(0).split(sizes)
         for k in mine:
             params[k].grad = summed[k].view_as(params[k])
-        scale = schedule(step / args.steps, step, 20 if args.resume else 100)
+        scale = schedule(at, step, 20 if args.resume else 100)
         muon.step(args.rate * scale)
         for g in adam.param_groups:
             g["lr"] = args.rate * 0.1 * scale
         adam.step()
         barrier.wait()
+        last = at == 1 or step + 1 == args.steps
         if rank != 0:
+            if last:
+                break
             continue
         with torch.no_grad():
             torch._foreach_lerp_(list(average.parameters()), params, max(0.03, 1 / (step + 1)))
         if (step + 1) % 20 == 0:
             print(f"step {step + 1} loss {total / 20:.4f} scale {scale:.3f} {(time.time() - began) / (step + 1):.2f} s/step", flush=True)
             total = 0.0
-        if (step + 1) % 100 == 0 or step + 1 == args.steps:
-            print(f"step {step + 1}, {(time.time() - began) / 60:.1f} minutes: "
-                  f"{answers_right(average, held_out):.1%} of held-out answers right", flush=True)
+        if (step + 1) % 100 == 0 or last:
+            print(f"step {step + 1}, {(time.time() - began) / 60:.1f} minutes: held-out "
+                  + ", ".join(f"{answers_right(average, batch):.1%} of {form}" for form, batch in held_out.items()) + " right", flush=True)
             save(average, checkpoint)
+        if last:
+            break
 
 
 def save(model, path):
@@ -209,45 +225,53 @@ def main():
     p.add_argument("--out", required=True, help="folder of the finished model")
     p.add_argument("--work", default="work", help="folder for checkpoints")
     p.add_argument("--steps", type=int, default=2500)
+    p.add_argument("--minutes", type=float, help="end by the clock, if that is before --steps (on a busy machine)")
     p.add_argument("--batch", type=int, default=16, help="rows a step")
     p.add_argument("--rate", type=float, default=0.015, help="Muon's learning rate; AdamW takes a tenth")
+    p.add_argument("--workers", type=int, default=2, help="processes, of one thread each")
+    p.add_argument("--requests", type=float, default=0.4, metavar="SHARE", help="of the documents: chats whose request has a tool or asks for JSON; above 0 the chat template shows tools")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--float32", action="store_true", help="no bfloat16 (slower where the CPU has AMX)")
-    p.add_argument("--resume", action="store_true", help="start from the checkpoint's weights and the tokenizer in --out")
+    p.add_argument("--resume", action="store_true", help="start from the checkpoint in --work, or else from the model in --out")
     p.add_argument("--export-only", action="store_true")
     args = p.parse_args()
 
-    torch.set_num_threads(1)         # one thread in each of WORKERS processes
+    torch.set_num_threads(1)         # one in each process
     torch.manual_seed(args.seed)
     os.makedirs(args.work, exist_ok=True)
     checkpoint = os.path.join(args.work, "checkpoint.pt")
     model = Llama()
     if args.export_only:
         model.load_state_dict(torch.load(checkpoint, weights_only=True)["model"])
-        export.write(model, args.out)
+        export.write(model, args.out, tools=args.requests > 0)
         return
 
     began = time.time()
-    if args.resume:
+    if args.resume and os.path.exists(checkpoint):
         model.load_state_dict(torch.load(checkpoint, weights_only=True)["model"])
+    elif args.resume:
+        finished = load_file(os.path.join(args.out, "model.safetensors"))
+        model.load_state_dict({k: v.float() for k, v in finished.items()})
     else:
         tokenizer.save(tokenizer.train(), args.out)
-    ids, marks = make_rows(args.out, args.steps * args.batch, args.seed)
+    ids, marks = make_rows(args.out, args.steps * args.batch, args.seed, args.requests)
     print(f"{sum(p.numel() for p in model.parameters())} parameters, {len(ids)} rows of {ROW} tokens, "
           f"{(ids[:, :-1] != tokenizer.END).mean():.1%} filled, {time.time() - began:.0f} s to prepare", flush=True)
 
     model.share_memory()
-    grads = torch.zeros(WORKERS, sum(p.numel() for p in model.parameters())).share_memory_()
+    grads = torch.zeros(args.workers, sum(p.numel() for p in model.parameters())).share_memory_()
     context = multiprocessing.get_context("spawn")  # a forked autograd engine hangs
-    barrier = context.Barrier(WORKERS)
-    team = [context.Process(target=worker, args=(rank, args, model, grads, barrier, torch.from_numpy(ids).share_memory_(),
+    barrier = context.Barrier(args.workers)
+    done = torch.zeros(1).share_memory_()           # how far: all processes must take the same rate
+    team = [context.Process(target=worker, args=(rank, args, model, grads, barrier, done, torch.from_numpy(ids).share_memory_(),
                                                     torch.from_numpy(marks).share_memory_(), checkpoint))
-            for rank in range(WORKERS)]
+            for rank in range(args.workers)]
     for t in team:
         t.start()
     for t in team:
         t.join()
-    export.write(model, args.out)
+    model.load_state_dict(torch.load(checkpoint, weights_only=True)["model"])
+    export.write(model, args.out, tools=args.requests > 0)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 
 #include "base/ascii.h"
 #include "base/log.h"
+#include "checkpoint/schemes/int4_settings.h"
 #include "checkpoint/schemes/linear_layout.h"
 #include "checkpoint/schemes/module_pattern.h"
 #include "checkpoint/schemes/settings.h"
@@ -19,6 +20,8 @@ namespace {
 struct QuantizationArgs {
   int64_t bits = 0;
   std::string type, strategy, dynamic;  // dynamic: "true", "false" or "local"
+  bool symmetric = true;
+  std::string order;  // "actorder", in lower case; "" for none
   std::optional<int64_t> group_size;
   std::optional<std::pair<int, int>> block;
 
@@ -33,11 +36,16 @@ Result<QuantizationArgs> ReadArgs(const json::Value& value, const std::string& w
       value, where,
       {"num_bits", "type", "strategy", "symmetric", "dynamic", "group_size", "block_structure",
        "actorder", "observer", "observer_kwargs", "scale_dtype", "zp_dtype"}));
-  RETURN_IF_ERROR(CheckBool(value, where, "symmetric", true));
-  RETURN_IF_ERROR(
-      CheckEmpty(value, where, "actorder", "columns in another order are not implemented"));
   const JsonFields fields(value, where + ".");
   QuantizationArgs args;
+  ASSIGN_OR_RETURN(const auto symmetric, fields.Bool("symmetric"));
+  args.symmetric = symmetric.value_or(true);
+  if (const json::Value* order = value.Find("actorder");
+      order != nullptr && !IsEmptySetting(*order)) {
+    RETURN_IF_ERROR(
+        CheckString(value, where, "actorder", {"group", "dynamic", "weight", "static"}));
+    args.order = AsciiLower(order->as_string());
+  }
   ASSIGN_OR_RETURN(args.bits, fields.RequiredInteger("num_bits", 1, 64));
   ASSIGN_OR_RETURN(const auto type, fields.String("type"));
   ASSIGN_OR_RETURN(const auto strategy, fields.String("strategy"));
@@ -72,9 +80,52 @@ Result<QuantizationArgs> ReadArgs(const json::Value& value, const std::string& w
   return args;
 }
 
+// INT4 weights, whose zero points and order of inputs are implemented.
+LinearLayout Int4WeightLayout(const QuantizationArgs& args) {
+  const bool has_groups = args.strategy == "group";
+  // "group" and "dynamic" number the groups in the order of importance; "weight" and "static" only
+  // rounded the inputs in that order.
+  const bool has_order = args.order == "group" || args.order == "dynamic";
+  return {.name = "INT4",
+          .format = {.type = ElementType::kInt4,
+                     .scale_layout = has_groups ? DataFormat::ScaleLayout::kPerGroup
+                                                : DataFormat::ScaleLayout::kPerRow,
+                     .scale_type = ElementType::kBF16,
+                     .group_size = has_groups ? static_cast<int>(*args.group_size) : 0,
+                     .has_zero_points = !args.symmetric,
+                     .has_input_order = has_groups && has_order},
+          .data = "weight_packed",
+          .int4 = {.zero_points = args.symmetric ? "" : "weight_zero_point",
+                   .group_index = has_groups ? "weight_g_idx" : "",
+                   .shape = "weight_shape"}};
+}
+
+bool IsInt4Weight(const QuantizationArgs& args) {
+  const int64_t group_size = args.group_size.value_or(-1);
+  return args.type == "int" && args.bits == 4 &&
+         ((args.strategy == "group" && group_size > 0 && group_size % 32 == 0) ||
+          (args.strategy == "channel" && group_size <= 0));
+}
+
+// Of all other formats.
+Status CheckPlainArgs(const QuantizationArgs& args, const std::string& where) {
+  if (!args.symmetric) {
+    return UnsupportedSetting(where, "symmetric", json::Value(false),
+                              "true; zero points are those of INT4 weights alone");
+  }
+  if (!args.order.empty()) {
+    return UnsupportedSetting(where, "actorder", json::Value(args.order),
+                              "none; inputs in another order are those of INT4 weights alone");
+  }
+  return {};
+}
+
 Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::string& where) {
   const bool is_float = args.type == "float";
   LinearLayout layout;
+  if (args.dynamic == "false" && IsInt4Weight(args)) return Int4WeightLayout(args);
+  if (args.bits != 4 || args.type != "int")
+    RETURN_IF_ERROR(CheckPlainArgs(args, where + ".weights"));
   if (args.dynamic != "false") {
     // Falls through to the refusal.
   } else if (is_float && args.bits == 8 && args.strategy == "tensor") {
@@ -101,12 +152,16 @@ Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::strin
                                          : DataFormat::ScaleLayout::kPerTensor};
   }
   if (layout.name.empty()) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}.weights ({}) is not supported; supported are FP8 of strategy "
-                            "tensor, channel or block, NVFP4 (4 bits, tensor_group of 16), MXFP4 "
-                            "(4 bits, group of 32) and INT8 of strategy channel or tensor",
-                            where, args.Text()),
-                where + ".weights");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "{}.weights ({}) is not supported; supported are FP8 of strategy "
+            "tensor, channel or block, NVFP4 (4 bits, tensor_group of 16), MXFP4 "
+            "(4 bits, group of 32), INT8 of strategy channel or tensor and INT4 of strategy "
+            "channel or group, of a multiple of 32; quantize the model again in one "
+            "of these, or serve it without quantization",
+            where, args.Text()),
+        where + ".weights");
   }
   // llm-compressor writes these in the model's own type.
   if (layout.format.scale_layout != DataFormat::ScaleLayout::kPerGroup)
@@ -176,7 +231,8 @@ class CompressedTensors : public PlannedScheme {
   std::string Name() const override {
     std::vector<std::string> names;
     for (const Group& group : groups_) {
-      std::string name = group.layout.name;
+      std::string name = group.layout.format.type == ElementType::kInt4 ? Int4Text(group.layout)
+                                                                        : group.layout.name;
       if (group.layout.activations.kind == ActivationFormat::Kind::kNone) name += " weight-only";
       names.push_back(std::move(name));
     }
@@ -205,12 +261,36 @@ class CompressedTensors : public PlannedScheme {
 };
 
 Status CheckFormat(const json::Value& object, const std::string& where) {
-  return CheckString(object, where, "format",
-                     {"dense", "naive-quantized", "float-quantized", "int-quantized",
-                      "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision"});
+  return CheckString(
+      object, where, "format",
+      {"dense", "naive-quantized", "float-quantized", "int-quantized", "pack-quantized",
+       "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision"});
 }
 
-Result<CompressedTensors::Group> ReadGroup(const json::Value& value, const std::string& where) {
+// Codes of INT4 come in words ("pack-quantized"), those of other formats do not. `outer`: the
+// format of the whole configuration, for groups without one.
+Status CheckPacked(const json::Value& group, std::string where, const json::Value& outer,
+                   const std::string& outer_where, const LinearLayout& layout) {
+  const json::Value* format = group.Find("format");
+  if (format == nullptr || !format->is_string()) {
+    format = outer.Find("format");
+    where = outer_where;
+  }
+  if (format == nullptr || !format->is_string()) return {};
+  const bool is_packed = AsciiLower(format->as_string()) == "pack-quantized";
+  const bool is_int4 = layout.format.type == ElementType::kInt4;
+  if (is_packed == is_int4) return {};
+  return UnsupportedSetting(where, "format", *format,
+                            is_int4
+                                ? "pack-quantized for integers of 4 bits"
+                                : fmt::format("another than pack-quantized for {} weights; that "
+                                              "is for integers of 4 bits",
+                                              layout.name));
+}
+
+Result<CompressedTensors::Group> ReadGroup(const json::Value& value, const std::string& where,
+                                           const json::Value& outer,
+                                           const std::string& outer_where) {
   RETURN_IF_ERROR(CheckKeys(
       value, where, {"targets", "weights", "input_activations", "output_activations", "format"}));
   RETURN_IF_ERROR(CheckFormat(value, where));
@@ -223,8 +303,10 @@ Result<CompressedTensors::Group> ReadGroup(const json::Value& value, const std::
   CompressedTensors::Group group;
   ASSIGN_OR_RETURN(const QuantizationArgs args, ReadArgs(*weights, where + ".weights"));
   ASSIGN_OR_RETURN(group.layout, WeightLayout(args, where));
+  RETURN_IF_ERROR(CheckPacked(value, where, outer, outer_where, group.layout));
   if (inputs != nullptr) {
     ASSIGN_OR_RETURN(const QuantizationArgs input, ReadArgs(*inputs, where + ".input_activations"));
+    RETURN_IF_ERROR(CheckPlainArgs(input, where + ".input_activations"));
     RETURN_IF_ERROR(AddInputs(input, where, group.layout));
   }
   ASSIGN_OR_RETURN(const auto targets, fields.Strings("targets"));
@@ -272,7 +354,7 @@ SchemeResult ReadCompressedTensors(const SchemeSource& source) {
                     fmt::format("{} must be an object, found {}", inside, ShortText(value)),
                     inside);
       }
-      ASSIGN_OR_RETURN(auto group, ReadGroup(value, inside));
+      ASSIGN_OR_RETURN(auto group, ReadGroup(value, inside, block, where));
       has_mxfp4 = has_mxfp4 || group.layout.format.scale_type == ElementType::kF8E8M0;
       groups.push_back(std::move(group));
     }

@@ -72,7 +72,7 @@ bool IsSuperfluousScale(const Checkpoint& checkpoint, std::string_view tensor) {
                   [&](std::string_view suffix) { return tensor.ends_with(suffix); })) {
     return true;
   }
-  // All schemes here are symmetric: a zero point that is not zero would change the numbers.
+  // No layer has read this one: a zero point that is not zero would change the numbers.
   const StoredTensor* stored = checkpoint.Find(tensor);
   return tensor.ends_with("_zero_point") && stored != nullptr && IsAllZero(*stored);
 }

@@ -10,10 +10,21 @@
 
 namespace sluice {
 
+// What stands beside the scales of INT4 weights, and in which order.
+struct Int4Layout {
+  Int4Packing packing = Int4Packing::kInputs;
+  bool transposed = false;
+  std::string_view zero_points = "";   // where format.has_zero_points, or all_zero_points_are_8
+  bool all_zero_points_are_8 = false;  // they are stored and checked, not kept
+  int zero_point_offset = 0;           // see StoredMatrix
+  std::string_view group_index = "";   // I32 [in]: the group of each input
+  std::string_view shape = "";         // I64 [2]: out and in
+};
+
 struct LinearLayout {
   std::string name;   // "FP8", "NVFP4 weights": for people
   DataFormat format;  // float scales are read in any float type; scale_type is the usual one
-  ActivationFormat activations;
+  ActivationFormat activations = {};
   // Suffixes of the tensors' names: "<module>.<suffix>", or "<tensor>_<suffix>" for a tensor of all
   // experts. Of several names, one must exist.
   std::string_view data = "weight";
@@ -21,6 +32,7 @@ struct LinearLayout {
   std::string_view second_scale = "";               // where format.has_second_scale
   std::vector<std::string_view> input_scales = {};  // empty: the inputs have no stored scale
   bool stores_divisors = false;  // the second scale and the input scale divide instead of multiply
+  Int4Layout int4 = {};          // where format.type is kInt4
 };
 
 // Layouts that several tools write.

@@ -69,6 +69,18 @@ const std::string kBlockFp8 = R"({"quant_method": "fp8", "fmt": "e4m3",
   "activation_scheme": "dynamic", "weight_block_size": [128, 128],
   "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.gate"]})";
 
+const std::string kPacked = R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
+  "ignore": ["lm_head"], "config_groups": {"group_0": {"targets": ["Linear"],
+    "input_activations": null, "weights": {"num_bits": 4, "type": "int", "strategy": "group",
+      "symmetric": true, "dynamic": false, "group_size": 128, "actorder": null}}}})";
+
+const std::string kGptq = R"({"quant_method": "gptq", "bits": 4, "group_size": 128,
+  "desc_act": false, "sym": true, "lm_head": false, "damp_percent": 0.1, "true_sequential": true,
+  "checkpoint_format": "gptq", "meta": {"quantizer": ["gptqmodel:1.0"]}})";
+
+const std::string kAwq = R"({"quant_method": "awq", "bits": 4, "group_size": 128,
+  "zero_point": true, "version": "gemm", "modules_to_not_convert": null})";
+
 TEST(SchemeConfigTest, UnderstandsEveryTool) {
   const struct {
     std::string block;
@@ -110,6 +122,25 @@ TEST(SchemeConfigTest, UnderstandsEveryTool) {
       {With(kCompressedFp8, R"("quant_method": "compressed-tensors",)", ""),
        "compressed-tensors FP8 per-row", "compressed-tensors", ElementType::kF8E4M3,
        Layout::kPerRow, Kind::kFp8PerToken},
+      {With(kPacked, "128", "32"), "compressed-tensors INT4 in groups of 32 weight-only",
+       "compressed-tensors", ElementType::kInt4, Layout::kPerGroup, Kind::kNone},
+      {With(kPacked, R"("symmetric": true)", R"("symmetric": false)"),
+       "compressed-tensors INT4 in groups of 128, asymmetric weight-only", "compressed-tensors",
+       ElementType::kInt4, Layout::kPerGroup, Kind::kNone},
+      {With(With(kPacked, R"("group")", R"("channel")"), R"("group_size": 128)",
+            R"("group_size": null)"),
+       "compressed-tensors INT4 per row weight-only", "compressed-tensors", ElementType::kInt4,
+       Layout::kPerRow, Kind::kNone},
+      {kGptq, "GPTQ INT4 in groups of 128", "gptq", ElementType::kInt4, Layout::kPerGroup,
+       Kind::kNone},
+      {With(With(kGptq, R"("sym": true)", R"("sym": false)"), R"("desc_act": false)",
+            R"("desc_act": true)"),
+       "GPTQ INT4 in groups of 128, asymmetric, inputs reordered", "gptq", ElementType::kInt4,
+       Layout::kPerGroup, Kind::kNone},
+      {With(kGptq, "128", "-1"), "GPTQ INT4 per row", "gptq", ElementType::kInt4, Layout::kPerRow,
+       Kind::kNone},
+      {kAwq, "AWQ INT4 in groups of 128, asymmetric", "awq", ElementType::kInt4, Layout::kPerGroup,
+       Kind::kNone},
   };
   for (const auto& test : kCases) {
     SCOPED_TRACE(test.block);
@@ -190,7 +221,28 @@ TEST(SchemeConfigTest, RefusesByNameWhatWouldChangeTheNumbers) {
     std::string block;
     const char* named;
   } kCases[] = {
-      {R"({"quant_method": "awq", "bits": 4})", "quant_method 'awq'"},
+      {R"({"quant_method": "awq", "bits": 4})", "group_size is missing"},
+      {With(kAwq, R"("bits": 4)", R"("bits": 8)"), "bits 8 is not supported, expected 4"},
+      {With(kAwq, "gemm", "gemv"), "version \"gemv\""},
+      {With(kAwq, R"("zero_point": true)", R"("zero_point": false)"), "zero_point"},
+      {With(kAwq, "128", "16"), "group_size 16"},
+      {With(kGptq, R"("bits": 4)", R"("bits": 2)"), "bits 2 is not supported, expected 4"},
+      {With(kGptq, R"("bits": 4)", R"("bits": 3)"), "bits 3"},
+      {With(kGptq, R"("bits": 4)", R"("bits": 8)"), "bits 8"},
+      {With(kGptq, R"("checkpoint_format": "gptq")", R"("checkpoint_format": "marlin")"), "marlin"},
+      {With(kGptq, R"("lm_head")", R"("dynamic": {"+:.*up_proj": {"bits": 8}}, "lm_head")"),
+       "dynamic.+:.*up_proj"},
+      {With(kGptq, R"("lm_head")", R"("is_marlin_format": true, "lm_head")"), "is_marlin_format"},
+      {With(kPacked, R"("num_bits": 4)", R"("num_bits": 8)"), "8 bits of type int"},
+      {With(kPacked, R"("num_bits": 4)", R"("num_bits": 2)"), "2 bits of type int"},
+      {With(kPacked, R"("num_bits": 4)", R"("num_bits": 3)"), "3 bits of type int"},
+      {With(kPacked, "128", "16"), "group of 16"},
+      {With(kPacked, "pack-quantized", "int-quantized"), "format \"int-quantized\""},
+      {With(kPacked, R"("actorder": null)", R"("actorder": "random")"), "actorder \"random\""},
+      {With(kPacked, R"("input_activations": null)",
+            R"("input_activations": {"num_bits": 8, "type": "int", "strategy": "token",
+                                     "dynamic": true})"),
+       "input_activations"},
       {R"({"quant_method": "mxfp4"})", "quant_method 'mxfp4'"},
       {R"({"bits": 4})", "names no quant_method"},
       {R"({"quant_method": ["fp8"], "config_groups": {}})", "quant_method must be a string"},
@@ -364,6 +416,13 @@ TEST(SchemeConfigTest, TheOptionIsAnAssertion) {
   EXPECT_THAT(status.error().message, AllOf(HasSubstr("modelopt_fp4"), HasSubstr("ModelOpt FP8")));
   EXPECT_TRUE(CheckQuantizationOption(*Good(kQuarkFp8), "quark"));
   EXPECT_TRUE(CheckQuantizationOption(*Good(kCompressedFp8), "compressed-tensors"));
+  for (const char* word : {"gptq", "gptq_marlin", "awq", "awq_marlin", "compressed-tensors"}) {
+    const std::string_view wanted = word;
+    EXPECT_EQ(CheckQuantizationOption(*Good(kGptq), word).has_value(), wanted.starts_with("gptq"));
+    EXPECT_EQ(CheckQuantizationOption(*Good(kAwq), word).has_value(), wanted.starts_with("awq"));
+    EXPECT_EQ(CheckQuantizationOption(*Good(kPacked), word).has_value(),
+              wanted.starts_with("compressed"));
+  }
   EXPECT_THAT(CheckQuantizationOption(*PlainScheme(ElementType::kBF16), "fp8").error().message,
               HasSubstr("is not quantized (BF16)"));
 }

@@ -28,6 +28,8 @@ SchemeResult ReadModelOpt(const SchemeSource& source);
 SchemeResult ReadQuark(const SchemeSource& source);
 SchemeResult ReadFp8(const SchemeSource& source);
 SchemeResult ReadCompressedTensors(const SchemeSource& source);
+SchemeResult ReadGptq(const SchemeSource& source);
+SchemeResult ReadAwq(const SchemeSource& source);
 
 // True for null, false, "", [], {}: a key that asks for nothing.
 bool IsEmptySetting(const json::Value& value);

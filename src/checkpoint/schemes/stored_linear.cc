@@ -8,6 +8,8 @@
 
 #include "checkpoint/schemes/linear_layout.h"
 #include "checkpoint/schemes/scalar_tensor.h"
+#include "checkpoint/schemes/stored_int4.h"
+#include "checkpoint/schemes/tensor_checks.h"
 
 namespace sluice {
 namespace {
@@ -48,49 +50,6 @@ struct Place {
 
 bool IsPlainFloat(ElementType type) {
   return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
-}
-
-std::string FileOf(const StoredTensor& tensor) {
-  return tensor.file->path().filename().string();
-}
-
-tl::unexpected<Error> Misfit(const StoredTensor& tensor, std::string_view expected,
-                             std::string_view found) {
-  return Fail(ErrorCode::kInvalidData,
-              fmt::format("tensor '{}' in {} has {}, expected {}", tensor.info->name,
-                          FileOf(tensor), found, expected),
-              tensor.info->name);
-}
-
-tl::unexpected<Error> MissingTensor(const std::string& name, std::string_view what) {
-  return Fail(ErrorCode::kInvalidData, fmt::format("tensor '{}' {} is missing", name, what), name);
-}
-
-// Writers differ in whether they keep dimensions of one.
-std::vector<int64_t> Squeezed(std::span<const int64_t> shape) {
-  std::vector<int64_t> result;
-  for (const int64_t size : shape) {
-    if (size != 1) result.push_back(size);
-  }
-  return result;
-}
-
-Status CheckShape(const StoredTensor& tensor, const std::vector<int64_t>& expected, bool squeeze,
-                  std::string_view why) {
-  const bool fits =
-      squeeze ? Squeezed(tensor.info->shape) == Squeezed(expected) : tensor.info->shape == expected;
-  if (fits) return {};
-  return Misfit(tensor, fmt::format("{} ({})", ShapeText(expected), why),
-                fmt::format("shape {}", ShapeText(tensor.info->shape)));
-}
-
-Status CheckType(const StoredTensor& tensor, std::initializer_list<ElementType> allowed,
-                 std::string_view why) {
-  if (std::find(allowed.begin(), allowed.end(), tensor.info->type) != allowed.end()) return {};
-  std::vector<std::string_view> names;
-  for (const ElementType type : allowed) names.push_back(ElementTypeName(type));
-  return Misfit(tensor, fmt::format("{} ({})", fmt::join(names, " or "), why),
-                fmt::format("type {}", ElementTypeName(tensor.info->type)));
 }
 
 // The one tensor among those names; null where there is none.
@@ -260,6 +219,16 @@ Result<StoredLinear> FindAt(const Place& place, const ModulePlan& plan) {
     return MissingTensor(
         plan.excluded ? plain_name : name,
         fmt::format("of shape {}", ShapeText(place.Shape(place.rows, place.cols))));
+  }
+  if (plan.layout->format.type == ElementType::kInt4) {
+    if (place.num_experts != 0) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("tensor '{}' of all experts in {} is not supported; each expert must "
+                              "have tensors of its own",
+                              name, plan.layout->name),
+                  name);
+    }
+    return FindStoredInt4(place.checkpoint, place.module, place.rows, place.cols, plan);
   }
   return FindQuantized(place, *data, plan);
 }

@@ -21,6 +21,7 @@ constexpr KernelTable kAvx512Table = {
     .expand_f8 = avx512::ExpandF8,
     .expand_nvfp4 = avx512::ExpandNvfp4,
     .expand_mxfp4 = avx512::ExpandMxfp4,
+    .expand_int4 = avx512::ExpandInt4,
     .attention_chunk = avx512::AttentionChunk,
 };
 
@@ -63,6 +64,7 @@ const KernelTable kAvx2Kernels = {
     .expand_f8 = avx2::ExpandF8,
     .expand_nvfp4 = avx2::ExpandNvfp4,
     .expand_mxfp4 = avx2::ExpandMxfp4,
+    .expand_int4 = avx2::ExpandInt4,
     .attention_chunk = avx2::AttentionChunk,
 };
 const KernelTable kAvx512Kernels = kAvx512Table;

@@ -1,6 +1,7 @@
 #include "kernels/panel_layout.h"
 #include "kernels/reference/reference.h"
 #include "tensor/bfloat16.h"
+#include "tensor/stored_matrix.h"
 
 namespace sluice::kernels::reference {
 namespace {
@@ -39,6 +40,18 @@ void ExpandNvfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
 }
 void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_t* lines) {
   Expand<PanelKind::kMxfp4>(codes, scales, steps, lines);
+}
+void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {
+  const auto* words = reinterpret_cast<const uint32_t*>(codes);
+  auto* values = reinterpret_cast<BFloat16*>(lines);
+  for (int64_t k = 0; k < steps * kPanelStepInputs; ++k) {
+    for (int64_t lane = 0; lane < kRows; ++lane) {
+      const float code = CodeValue(PanelKind::kInt4, words[k / 8 * kRows + lane], k % 8);
+      const int zero =
+          zero_points == nullptr ? kInt4Zero : zero_points[k / kPanelStepInputs * kRows + lane];
+      values[(k / 2 * kRows + lane) * 2 + k % 2] = ToBFloat16(code - static_cast<float>(zero));
+    }
+  }
 }
 
 }  // namespace sluice::kernels::reference

@@ -8,7 +8,7 @@
 namespace sluice::kernels::reference {
 
 LinearFunction LinearBf16, LinearF32Bf16, LinearF32, LinearI8;
-ExpandFunction ExpandI8, ExpandF8, ExpandNvfp4, ExpandMxfp4;
+ExpandFunction ExpandI8, ExpandF8, ExpandNvfp4, ExpandMxfp4, ExpandInt4;
 AttentionFunction AttentionChunk;
 // y = x / divisor; F32, or BF16 bits where y_bf16.
 void DivideRow(const float* x, float divisor, int64_t count, void* y, bool y_bf16);

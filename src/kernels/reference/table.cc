@@ -12,6 +12,7 @@ const KernelTable kReferenceKernels = {
     .expand_f8 = reference::ExpandF8,
     .expand_nvfp4 = reference::ExpandNvfp4,
     .expand_mxfp4 = reference::ExpandMxfp4,
+    .expand_int4 = reference::ExpandInt4,
     .attention_chunk = reference::AttentionChunk,
 };
 

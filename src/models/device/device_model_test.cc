@@ -59,6 +59,8 @@ TEST(DeviceModelTest, WhatItCannotDoIsRefusedByName) {
               HasSubstr("bfloat16 or fp8, not in F16"));
   EXPECT_THAT(PlanFailure("tiny-llama-bias", DeviceOptions()),
               HasSubstr("multiple of 8 inputs; serve this model on the CPU"));
+  EXPECT_THAT(PlanFailure("tiny-qwen3-w4a16", DeviceOptions()),
+              HasSubstr("INT4 weights have no kernels on a device"));
 }
 
 TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {

@@ -53,6 +53,13 @@ int64_t BlockRows(const MatrixParameter& matrix, const DataFormat& format) {
 }
 
 Status CheckMatrix(const std::string& name, const DataFormat& format, int64_t cols) {
+  if (format.type == ElementType::kInt4) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: INT4 weights have no kernels on a device; serve this model with "
+                            "--device cpu, or take a checkpoint in FP8, NVFP4, MXFP4 or INT8",
+                            name),
+                name);
+  }
   if (!kernels::PanelKindOf(format)) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("{}: weights of {} in this layout of scales have no kernels on a "

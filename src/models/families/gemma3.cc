@@ -5,6 +5,7 @@
 
 #include "models/family_fields.h"
 #include "models/registry.h"
+#include "models/rope_frequencies.h"
 
 namespace sluice {
 namespace {
@@ -23,10 +24,18 @@ Status ReadRopes(const JsonFields& fields, ModelConfig& config) {
     ASSIGN_OR_RETURN(const json::Value* sliding, blocks.Object(kSlidingAttention));
     if (full == nullptr) return blocks.Missing(kFullAttention);
     if (sliding == nullptr) return blocks.Missing(kSlidingAttention);
-    ASSIGN_OR_RETURN(config.rope, ParseRopeBlock(*block, *full, "rope_parameters.full_attention",
+    const json::Value around(
+        json::Value::Object{{"max_position_embeddings", config.max_position_embeddings}});
+    ASSIGN_OR_RETURN(config.rope, ParseRopeBlock(around, *full, "rope_parameters.full_attention",
                                                  config.rope.theta));
-    ASSIGN_OR_RETURN(local, ParseRopeBlock(*block, *sliding, "rope_parameters.sliding_attention",
+    ASSIGN_OR_RETURN(local, ParseRopeBlock(around, *sliding, "rope_parameters.sliding_attention",
                                            kDefaultLocalTheta));
+    if (local.scaling && local.scaling->attention_factor != 1) {
+      return Fail(ErrorCode::kUnsupported,
+                  "rope_parameters.sliding_attention.rope_type 'yarn' is not supported in layers "
+                  "that see a window",
+                  "rope_parameters.sliding_attention.rope_type");
+    }
   } else {
     ASSIGN_OR_RETURN(const auto theta, fields.Number("rope_local_base_freq", 1, 1e12));
     local.theta = theta.value_or(kDefaultLocalTheta);

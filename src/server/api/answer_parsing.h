@@ -21,6 +21,7 @@ struct AnswerParsing {
   std::optional<bool> thinking;            // as the template's arguments say
   bool include_reasoning = true;           // else thoughts are dropped
   bool first_call_only = false;            // further calls are dropped
+  bool constrains_channels = false;        // the constraint has a place for thoughts
 
   // The answer is made of calls: where it has one, it has no text, which is not the same as none.
   bool must_call() const { return choice == ToolChoice::kRequired || choice == ToolChoice::kNamed; }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "server/api/answer_notes.h"
 #include "server/api/beam_search.h"
 #include "server/api/load_report.h"
 #include "server/api/number_text.h"
@@ -42,34 +43,36 @@ ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& 
   return *priority;
 }
 
-// As vLLM words it. `prompt` is cut to --max-log-len.
+// As vLLM words it. `prompt` is cut to --max-log-len. At level debug every request is told, without
+// its text.
 void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
                 const SamplingParams& params, std::string_view prompt) {
-  if (!config.log_requests) return;
+  const LogLevel level = config.log_requests ? LogLevel::kInfo : LogLevel::kDebug;
+  if (!LogEnabled(level)) return;
   std::string shown;
-  if (!prompt.empty()) {
+  if (config.log_requests && !prompt.empty()) {
     const size_t limit =
         config.max_log_length < 0 ? prompt.size() : static_cast<size_t>(config.max_log_length);
     shown = fmt::format("prompt: {}, ", PythonRepr(TrimToCharacters(prompt, limit)));
   }
-  LOG_INFO("server",
-           "Received request {}: {}params: SamplingParams(n={}, presence_penalty={}, "
-           "frequency_penalty={}, repetition_penalty={}, temperature={}, top_p={}, top_k={}, "
-           "min_p={}, seed={}, stop={}, stop_token_ids={}, ignore_eos={}, max_tokens={}, "
-           "min_tokens={}, logprobs={}, prompt_logprobs={}), prompts: {}, prompt tokens: {}, "
-           "lora_request: None.",
-           generation.id, shown, generation.n, PythonFloat(params.presence_penalty),
-           PythonFloat(params.frequency_penalty), PythonFloat(params.repetition_penalty),
-           PythonFloat(params.temperature), PythonFloat(params.top_p), params.top_k,
-           PythonFloat(params.min_p), params.seed ? std::to_string(*params.seed) : "None",
-           TrimToCharacters(PythonRepr(generation.stop), kMaxLoggedList),
-           TrimToCharacters(PythonRepr(std::vector<int64_t>(params.stop_token_ids.begin(),
-                                                            params.stop_token_ids.end())),
-                            kMaxLoggedList),
-           params.ignore_eos ? "True" : "False", params.max_tokens, params.min_tokens,
-           params.logprobs ? std::to_string(*params.logprobs) : "None",
-           params.prompt_logprobs ? std::to_string(*params.prompt_logprobs) : "None",
-           generation.prompts.size(), generation.prompts[0].tokens.size());
+  Log(level, "server",
+      "Received request {}: {}params: SamplingParams(n={}, presence_penalty={}, "
+      "frequency_penalty={}, repetition_penalty={}, temperature={}, top_p={}, top_k={}, "
+      "min_p={}, seed={}, stop={}, stop_token_ids={}, ignore_eos={}, max_tokens={}, "
+      "min_tokens={}, logprobs={}, prompt_logprobs={}), prompts: {}, prompt tokens: {}, "
+      "lora_request: None.",
+      generation.id, shown, generation.n, PythonFloat(params.presence_penalty),
+      PythonFloat(params.frequency_penalty), PythonFloat(params.repetition_penalty),
+      PythonFloat(params.temperature), PythonFloat(params.top_p), params.top_k,
+      PythonFloat(params.min_p), params.seed ? std::to_string(*params.seed) : "None",
+      TrimToCharacters(PythonRepr(generation.stop), kMaxLoggedList),
+      TrimToCharacters(PythonRepr(std::vector<int64_t>(params.stop_token_ids.begin(),
+                                                       params.stop_token_ids.end())),
+                       kMaxLoggedList),
+      params.ignore_eos ? "True" : "False", params.max_tokens, params.min_tokens,
+      params.logprobs ? std::to_string(*params.logprobs) : "None",
+      params.prompt_logprobs ? std::to_string(*params.prompt_logprobs) : "None",
+      generation.prompts.size(), generation.prompts[0].tokens.size());
 }
 
 // What a running request keeps, about: its prompts, here and in the engine, where each sequence has
@@ -160,6 +163,8 @@ ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
   generation.ticket = call.ticket;
   generation.cache_salt = fields.cache_salt;
   generation.repetition = fields.repetition;
+  generation.trace = RequestTrace::Begin(call.api.exporter, call.request, generation.id,
+                                         call.model->name(), generation.n, plan.sampling);
   plan.constraint = fields.constraint;
   return plan;
 }
@@ -189,7 +194,12 @@ ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>&
     for (const Prompt& prompt : plan.generation.prompts)
       call.ticket->TakeTokens(static_cast<int64_t>(prompt.tokens.size()));
   }
-  auto writer = make_writer(std::move(plan.options), call.client);
+  int64_t prompt_tokens = 0;
+  for (const Prompt& prompt : plan.generation.prompts)
+    prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
+  std::string id = plan.options.id;
+  auto writer = WithNotes(make_writer(std::move(plan.options), call.client), call.client,
+                          std::move(id), prompt_tokens);
   if (plan.constraint) {
     StartConstrained(call, *plan.constraint, std::move(plan.generation), std::move(writer));
     return {};

@@ -180,4 +180,10 @@ HttpResponse JsonResponse(std::string body) {
   return response;
 }
 
+HttpResponse EventStreamHead() {
+  HttpResponse response;
+  response.content_type = "text/event-stream; charset=utf-8";
+  return response;
+}
+
 }  // namespace sluice

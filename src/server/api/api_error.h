@@ -68,6 +68,8 @@ std::string AnthropicErrorBody(const ApiError& error);
 HttpResponse AnthropicErrorResponse(const ApiError& error);
 HttpResponse DetailResponse(int status, std::string_view detail);
 HttpResponse JsonResponse(std::string body);
+// The head of a stream of server-sent events.
+HttpResponse EventStreamHead();
 
 }  // namespace sluice
 

@@ -7,24 +7,6 @@
 namespace sluice {
 namespace {
 
-bool SameKey(std::string_view given, std::string_view key) {
-  unsigned difference = given.size() == key.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size(); ++i) {
-    difference |= static_cast<unsigned char>(given[i]) ^
-                  static_cast<unsigned char>(key.empty() ? 0 : key[i % key.size()]);
-  }
-  return difference == 0;
-}
-
-// Which of `keys` it is; "" for none.
-std::string_view KeyOf(std::string_view given, const std::vector<std::string>& keys) {
-  std::string_view found;
-  for (const std::string& key : keys) {
-    if (!key.empty() && SameKey(given, key)) found = key;
-  }
-  return found;
-}
-
 bool NeedsKey(const HttpRequest& head, std::string_view path, const Route* route,
               bool protect_all) {
   if (route != nullptr && route->access == RouteAccess::kHealth) return false;
@@ -40,22 +22,21 @@ bool NeedsKey(const HttpRequest& head, std::string_view path, const Route* route
 
 }  // namespace
 
-std::string_view PresentedKey(const HttpRequest& head, const std::vector<std::string>& keys) {
+std::string_view PresentedKey(const HttpRequest& head, const ApiKeys& keys) {
   if (const std::string* header = head.Header("authorization"); header != nullptr) {
     const size_t space = header->find(' ');
     const std::string_view given =
         space == std::string::npos ? "" : std::string_view(*header).substr(space + 1);
-    const std::string_view found = KeyOf(given, keys);
-    if (!found.empty() && AsciiLower(header->substr(0, space)) == "bearer") return found;
+    if (keys.Knows(given) && AsciiLower(header->substr(0, space)) == "bearer") return given;
   }
   const std::string* header = head.Header("x-api-key");
-  return header == nullptr ? "" : KeyOf(*header, keys);
+  return header != nullptr && keys.Knows(*header) ? std::string_view(*header) : "";
 }
 
 bool IsAuthorized(const HttpRequest& head, std::string_view path, const Route* route,
-                  const ServerConfig& config) {
-  if (config.api_keys.empty() || !NeedsKey(head, path, route, config.protect_all)) return true;
-  return !PresentedKey(head, config.api_keys).empty();
+                  const ServerConfig& config, const ApiKeys& keys) {
+  if (!config.needs_key() || !NeedsKey(head, path, route, config.protect_all)) return true;
+  return !PresentedKey(head, keys).empty();
 }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/mutex.h"
+#include "server/api/api_error.h"
 
 namespace sluice {
 namespace {
@@ -14,7 +15,7 @@ class BackgroundClient : public ResponseWriter {
  public:
   BackgroundClient(std::shared_ptr<StoredResponse> response, std::shared_ptr<ResponseStore> store)
       : response_(std::move(response)), store_(std::move(store)) {}
-  ~BackgroundClient() override { response_->End("failed", "the generation has ended early"); }
+  ~BackgroundClient() override { Fail("the generation has ended early"); }
 
   // Only errors come in one piece.
   void Send(HttpResponse response) override {
@@ -23,17 +24,16 @@ class BackgroundClient : public ResponseWriter {
     const json::Value* message = error != nullptr ? error->Find("message")
                                  : body           ? body->Find("message")
                                                   : nullptr;
-    response_->End("failed", message != nullptr && message->is_string()
-                                 ? message->as_string()
-                                 : "the generation has failed");
+    Fail(message != nullptr && message->is_string() ? message->as_string()
+                                                    : "the generation has failed");
     Leave();
   }
   void StartStream(HttpResponse) override {}
   void WriteChunk(std::string_view data) override {
     if (data.starts_with(':')) return;  // a comment that keeps a connection alive
     response_->AddEvent(data);
-    if (store_->Update(*response_)) return;
-    response_->End("failed", "the store of responses has no room for it (--response-store-bytes)");
+    if (!store_->Update(*response_))
+      Fail("the store of responses has no room for it (--response-store-bytes)");
   }
   void EndStream() override {
     response_->EndEvents();
@@ -46,6 +46,10 @@ class BackgroundClient : public ResponseWriter {
   }
 
  private:
+  // Unless it is over.
+  void Fail(std::string_view why) {
+    if (response_->End("failed", why)) store_->Update(*response_);
+  }
   void Leave() {
     store_->Update(*response_);
     response_->OnEnd(nullptr);  // which keeps the generation alive
@@ -62,9 +66,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
       : response_(std::move(response)), client_(std::move(client)), next_(first) {}
 
   void Start() {
-    HttpResponse head;
-    head.content_type = "text/event-stream; charset=utf-8";
-    client_->StartStream(std::move(head));
+    client_->StartStream(EventStreamHead());
     const std::shared_ptr<ResponseWriter> client = client_;
     client->SetCallbacks([self = shared_from_this()] { self->is_done_ = true; },
                          [self = shared_from_this()] { self->Pump(); });

@@ -122,8 +122,7 @@ TEST(BeamSearchTest, AClientThatLeavesWhileAStepIsSubmittedLeavesNothingBehind) 
   DumbEngine engine;
   ServerConfig config;
   config.served_model_names = {"abacus"};
-  const auto model = ModelContext::Load(config, &engine, kServerTestModel);
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = TestModelContext(config, &engine);
   const auto client = std::make_shared<LeavingClient>();
   const auto active = std::make_shared<ActiveRequests>();
   BeamRequest request = Width(2);
@@ -138,7 +137,7 @@ TEST(BeamSearchTest, AClientThatLeavesWhileAStepIsSubmittedLeavesNothingBehind) 
   WorkerPool pool(1);
   std::latch done(1);
   pool.Submit([&] {
-    BeamSearch::Start(*model, &pool, active, client, request, std::make_unique<DeafAnswer>());
+    BeamSearch::Start(model, &pool, active, client, request, std::make_unique<DeafAnswer>());
     done.count_down();
   });
   done.wait();

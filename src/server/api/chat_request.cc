@@ -19,7 +19,8 @@ void AddReasoningArguments(const std::string& effort, json::Value& kwargs) {
   if (kwargs.Find("enable_thinking") == nullptr) kwargs.Set("enable_thinking", effort != "none");
 }
 
-ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config) {
+ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config,
+                                       bool model_takes_tools) {
   if (!body.is_object()) return NotAnObject(body);
   const json::Value* messages = body.Find("messages");
   if (messages != nullptr && messages->is_null())
@@ -35,7 +36,7 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
   sampling = ReadSamplingFields(reader, config);
   reader.Read("echo", request.echo);
   reader.Read("return_prompt_text", request.return_prompt_text, {.nullable = true});
-  request.tools = ReadToolFields(reader);
+  request.tools = ReadChatToolFields(reader);
   reader.Read("include_reasoning", request.include_reasoning);
   bool logprobs = false;
   std::optional<int64_t> top_logprobs;
@@ -58,7 +59,7 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
   if (effort) AddReasoningArguments(*effort, request.conversation.chat_template_kwargs);
   API_RETURN_IF_ERROR(RefuseUnsupported(body, config, EndpointKind::kChat));
   API_ASSIGN_OR_RETURN(sampling.constraint, ReadConstraint(body, config, EndpointKind::kChat));
-  API_RETURN_IF_ERROR(CheckToolSupport(request.tools, config));
+  API_RETURN_IF_ERROR(CheckToolSupport(request.tools, config, model_takes_tools));
   if (request.tools.choice == ToolChoice::kNone && config.exclude_tools_when_tool_choice_none)
     request.conversation.tools = json::Value();
   return request;
@@ -101,7 +102,8 @@ ApiResult<BatchChatRequest> ReadBatchChatRequest(const json::Value& body,
   }
   first.as_object().emplace_back("messages", lists->front());
   BatchChatRequest request;
-  API_ASSIGN_OR_RETURN(request.common, ReadChatRequest(first, config));
+  // It has no tools.
+  API_ASSIGN_OR_RETURN(request.common, ReadChatRequest(first, config, /*model_takes_tools=*/true));
   const size_t shared_bytes = json::Write(request.common.conversation.documents).size();
   if (shared_bytes * lists->size() > kMaxSharedBytes) {
     return BadParameter(

@@ -24,7 +24,8 @@ struct ChatRequest {
 
 // Reads a parsed body. Errors: 400 for a field of the wrong type or value, and for a feature that
 // this server does not have.
-ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config);
+ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config,
+                                       bool model_takes_tools);
 
 // Templates read the effort as an argument; those of the request itself take precedence.
 void AddReasoningArguments(const std::string& effort, json::Value& kwargs);

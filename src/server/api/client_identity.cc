@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 
 #include <random>
+#include <string>
 
 #include <xxhash.h>
 
@@ -26,8 +27,7 @@ std::string AddressOf(const std::string& client) {
 
 }  // namespace
 
-ClientIdentity::ClientIdentity(const std::vector<std::string>& keys)
-    : keys_(keys), secret_(kSecretBytes) {
+ClientIdentity::ClientIdentity(const ApiKeys& keys) : keys_(keys), secret_(kSecretBytes) {
   static_assert(kSecretBytes >= XXH3_SECRET_SIZE_MIN);
   std::random_device random;
   for (unsigned char& byte : secret_) byte = static_cast<unsigned char>(random());

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "server/api/api_keys.h"
 #include "server/http/http_types.h"
 
 namespace sluice {
@@ -14,18 +14,18 @@ namespace sluice {
 // one of them; else the client's address: all of an IPv4 address, the network (64 bits) of an IPv6
 // address. A key that the server does not know counts for nothing, since clients could change it
 // with every request. The number is a keyed hash that is different in each process: it tells
-// nothing of the key. Thread safety: immutable.
+// nothing of the key. Thread safety: all methods may be called from any thread.
 class ClientIdentity {
  public:
   // `keys` outlives it.
-  explicit ClientIdentity(const std::vector<std::string>& keys);
+  explicit ClientIdentity(const ApiKeys& keys);
 
   uint64_t Of(const HttpRequest& head) const;
 
  private:
   uint64_t Hash(char kind, std::string_view bytes) const;
 
-  const std::vector<std::string>& keys_;
+  const ApiKeys& keys_;
   std::vector<unsigned char> secret_;
 };
 

@@ -1,7 +1,6 @@
 #include "server/api/client_identity.h"
 
 #include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -9,7 +8,7 @@ namespace sluice {
 namespace {
 
 TEST(ClientIdentity, IsTheKeyElseTheAddress) {
-  const std::vector<std::string> keys = {"one", "two"};
+  const ApiKeys keys({"one", "two"});
   const ClientIdentity identity(keys);
   const auto of = [&](const std::string& client, const std::string& authorization) {
     HttpRequest request;

@@ -126,14 +126,14 @@ Read FromKind(std::string_view kind, const json::Value& value, std::string place
 Read ReadResponseFormat(const json::Value& format) {
   const std::string field = "response_format";
   if (!format.is_object()) return WrongType(field, "an object", &format);
-  const json::Value* type = format.Find("type");
-  const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "";
+  const std::string kind = TextAt(format, "type");
   if (kind == "text") return std::nullopt;
   if (kind == "json_object") return FromAnyObject(field);
   if (kind == "structural_tag") return FromStructuralTag(format, field);
   if (kind != "json_schema") {
     return WrongType("response_format.type",
-                     R"("text", "json_object", "json_schema" or "structural_tag")", type);
+                     R"("text", "json_object", "json_schema" or "structural_tag")",
+                     format.Find("type"));
   }
   const json::Value* described = format.Find("json_schema");
   if (!IsTruthy(described)) {

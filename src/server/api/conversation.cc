@@ -21,8 +21,7 @@ ApiStatus CheckPart(const json::Value& part, std::string_view place, const std::
       "image_url", "image_embeds", "image_pil", "input_audio", "audio_url", "video_url", "file"};
   static constexpr std::string_view kText[] = {"text", "input_text", "output_text", "refusal",
                                                "thinking"};
-  const json::Value* type = part.Find("type");
-  const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "";
+  const std::string kind = TextAt(part, "type");
   if (std::ranges::find(kMedia, kind) != std::end(kMedia))
     return BadRequest(fmt::format("{} is not a multimodal model", model));
   const bool has_own_name = kind == "refusal" || kind == "thinking";

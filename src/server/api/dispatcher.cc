@@ -16,12 +16,32 @@ namespace {
 
 constexpr const char* kShuttingDown = "The server is shutting down.";
 
+// Whether its errors have the shape of Anthropic's API.
+bool IsOfMessages(std::string_view path) {
+  constexpr std::string_view kMessages = "/v1/messages";
+  return path.starts_with(kMessages) &&
+         (path.size() == kMessages.size() || path[kMessages.size()] == '/');
+}
+
+// An error that is found before the route is called. What vLLM's web framework answers under that
+// name is `framework`.
+HttpResponse EarlyError(std::string_view path, ApiDialect dialect, const char* type,
+                        std::string message, HttpResponse framework) {
+  if (dialect == ApiDialect::kVllm || !IsOfMessages(path)) return framework;
+  ApiError error;
+  error.status = framework.status;
+  error.type = type;
+  error.message = std::move(message);
+  return AnthropicErrorResponse(error);
+}
+
 // Returns what the client is to get, if it is an error.
 ApiStatus CallOnWorker(const Route& route, const RouteCall& call) {
   try {
     if (route.on_worker != nullptr) return route.on_worker(call);
     API_ASSIGN_OR_RETURN(const json::Value body, ParseRequestBody(call.request));
     std::string().swap(call.request.body);
+    call.api.unknown_fields.Tell(body);
     return route.with_body(call, body);
   } catch (const std::bad_alloc&) {
     return tl::unexpected<ApiError>(OutOfMemory());
@@ -30,10 +50,16 @@ ApiStatus CallOnWorker(const Route& route, const RouteCall& call) {
 
 }  // namespace
 
-Dispatcher::Dispatcher(const ServerConfig& config, Metrics* metrics)
-    : api_(config, metrics),
+Dispatcher::Dispatcher(const ServerConfig& config, std::shared_ptr<const ApiKeys> keys,
+                       std::shared_ptr<SpanExporter> exporter, Metrics* metrics)
+    : api_(config, std::move(keys), std::move(exporter), metrics),
       cors_(config),
       keep_alive_(config.sse_keep_alive_seconds, api_.active) {}
+
+Status Dispatcher::OpenResponses() {
+  if (api_.config.response_store.empty()) return {};
+  return api_.responses->KeepIn(api_.config.response_store);
+}
 
 void Dispatcher::BeginDrain() {
   api_.draining = true;
@@ -63,12 +89,29 @@ std::string_view Dispatcher::RouteOf(std::string_view path) const {
 std::optional<HttpResponse> Dispatcher::CheckHead(const HttpRequest& head) {
   const std::string_view path = WithoutRoot(head.path);
   if (Cors::IsPreflight(head) ||
-      IsAuthorized(head, path, FindRoute(path, api_.config), api_.config))
+      IsAuthorized(head, path, FindRoute(path, api_.config), api_.config, *api_.keys))
     return std::nullopt;
   HttpResponse response;
   response.status = 401;
   response.body = R"({"error":"Unauthorized"})";
-  return response;
+  return EarlyError(path, api_.config.dialect, "AuthenticationError",
+                    "expected an API key as x-api-key, or as Authorization: Bearer",
+                    std::move(response));
+}
+
+HttpResponse Dispatcher::ErrorOf(std::string_view path, const ApiError& error) const {
+  return IsOfMessages(path) ? AnthropicErrorResponse(error)
+                            : ErrorResponse(error, api_.config.dialect);
+}
+
+std::string Dispatcher::ErrorBody(std::string_view target, int status, std::string_view type,
+                                  std::string_view message) const {
+  if (!IsOfMessages(WithoutRoot(target.substr(0, target.find('?')))))
+    return HttpHandler::ErrorBody(target, status, type, message);
+  ApiError error;
+  error.type = type;
+  error.message = message;
+  return AnthropicErrorBody(error);
 }
 
 std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, int status) {
@@ -91,14 +134,16 @@ std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, in
 HttpResponse Dispatcher::NotFound(const HttpRequest& request, std::string_view path) const {
   if (path.size() < 2 || !path.ends_with('/') ||
       FindRoute(path.substr(0, path.size() - 1), api_.config) == nullptr)
-    return DetailResponse(404, NotFoundDetail(path, api_.config));
+    return EarlyError(path, api_.config.dialect, "NotFoundError",
+                      fmt::format("there is no {}", path.substr(0, 100)),
+                      DetailResponse(404, NotFoundDetail(path, api_.config)));
   HttpResponse redirect;
   redirect.status = 307;
   redirect.content_type.clear();
   redirect.headers.push_back(
       {"location",
        fmt::format(
-           "http://{}{}{}{}", request.host,
+           "{}://{}{}{}{}", api_.config.tls.enabled() ? "https" : "http", request.host,
            PercentEncodeUnsafe(std::string_view(request.path).substr(0, request.path.size() - 1)),
            request.query.empty() ? "" : "?", request.query)});
   return redirect;
@@ -112,7 +157,10 @@ void Dispatcher::Handle(HttpRequest request, std::shared_ptr<ResponseWriter> cli
   if (route == nullptr) return client->Send(NotFound(request, path));
   const std::vector<std::string_view>& methods = route->methods;
   if (std::find(methods.begin(), methods.end(), request.method) == methods.end()) {
-    HttpResponse response = DetailResponse(405, "Method Not Allowed");
+    HttpResponse response =
+        EarlyError(path, api_.config.dialect, "MethodNotAllowedError",
+                   fmt::format("expected {}, found {}", fmt::join(methods, " or "), request.method),
+                   DetailResponse(405, "Method Not Allowed"));
     response.headers.push_back({"allow", fmt::format("{}", fmt::join(methods, ", "))});
     return client->Send(std::move(response));
   }
@@ -120,28 +168,29 @@ void Dispatcher::Handle(HttpRequest request, std::shared_ptr<ResponseWriter> cli
     return HandleOnWorker(*route, std::move(request), std::move(client));
   const RouteCall call{api_, *route, request, path, client, api_.model()};
   if (const ApiStatus status = route->on_io_thread(call); !status)
-    SendError(*client, status.error());
+    client->Send(ErrorOf(path, status.error()));
 }
 
 void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
                                 std::shared_ptr<ResponseWriter> client) {
+  const std::string_view path = WithoutRoot(request.path);
   std::shared_ptr<const ModelContext> model = api_.model();
-  if (api_.draining) return SendError(*client, ServiceUnavailable(kShuttingDown));
-  if (model == nullptr) return SendError(*client, ModelIsLoading());
+  if (api_.draining) return client->Send(ErrorOf(path, ServiceUnavailable(kShuttingDown)));
+  if (model == nullptr) return client->Send(ErrorOf(path, ModelIsLoading()));
   if (api_.pending->fetch_add(1) >= api_.config.max_pending_requests) {
     --*api_.pending;
     api_.metrics->OnRejected();
-    return SendError(*client,
-                     ServiceUnavailable(fmt::format(
-                         "The server is at its limit of {} requests at a time; try again later.",
-                         api_.config.max_pending_requests)));
+    return client->Send(
+        ErrorOf(path, ServiceUnavailable(fmt::format(
+                          "The server is at its limit of {} requests at a time; try again later.",
+                          api_.config.max_pending_requests))));
   }
   std::shared_ptr<ClientLimits::Ticket> ticket;
   if (route.with_body != nullptr && api_.limits->any()) {
     auto entered = api_.limits->Enter(api_.identity.Of(request));
     if (!entered) {
       --*api_.pending;
-      return SendError(*client, entered.error());
+      return client->Send(ErrorOf(path, entered.error()));
     }
     ticket = *std::move(entered);
   }
@@ -154,7 +203,7 @@ void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
         const RouteCall call{api_,   route, *request, WithoutRoot(request->path),
                              client, model, ticket};
         if (const ApiStatus status = CallOnWorker(route, call); !status)
-          SendError(*client, status.error());
+          client->Send(ErrorOf(call.path, status.error()));
       },
       size);
 }

@@ -57,10 +57,9 @@ class DispatcherTest : public testing::Test {
  protected:
   void Start(ServerConfig config = {}) {
     config.served_model_names = {"abacus"};
-    dispatcher_ = std::make_unique<Dispatcher>(config, &metrics_);
-    auto model = ModelContext::Load(config, &engine_, kServerTestModel);
-    ASSERT_TRUE(model) << model.error().message;
-    model_ = *model;
+    dispatcher_ = std::make_unique<Dispatcher>(config, std::make_shared<ApiKeys>(config.api_keys),
+                                               nullptr, &metrics_);
+    model_ = TestModelContext(config, &engine_);
     dispatcher_->Attach(model_);
   }
   ~DispatcherTest() override {

@@ -182,6 +182,11 @@ const json::Value* Given(const json::Value& object, std::string_view name) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+std::string TextAt(const json::Value& object, std::string_view name) {
+  const json::Value* value = object.Find(name);
+  return value != nullptr && value->is_string() ? value->as_string() : "";
+}
+
 const json::Value* FieldReader::Raw(std::string_view name) const {
   return Given(object_, name);
 }

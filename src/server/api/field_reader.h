@@ -32,6 +32,8 @@ tl::unexpected<ApiError> NotAnObject(const json::Value& body);
 
 // The member `name`; null if it is absent or null, or `object` none.
 const json::Value* Given(const json::Value& object, std::string_view name);
+// The text of the member `name`; "" if it is absent or no string.
+std::string TextAt(const json::Value& object, std::string_view name);
 
 // How an error message shows a value: scalars as JSON, long strings cut, of a list or an object the
 // number of its elements.

@@ -162,6 +162,9 @@ class GenerationImpl : public Generation {
       generation_->Post({prompt_, std::move(update)});
     }
     void OnError(Error error) override { generation_->Post({prompt_, std::move(error)}); }
+    void OnStats(const RequestStats& stats) override {
+      if (const auto& trace = generation_->request_.trace; trace != nullptr) trace->Finish(stats);
+    }
 
    private:
     const std::shared_ptr<GenerationImpl> generation_;
@@ -407,6 +410,7 @@ class GenerationImpl : public Generation {
                             .form = request_.parsing->form,
                             .named = request_.parsing->named,
                             .whole = !request_.stream,
+                            .streamed = request_.stream,
                             .prompt = prompt,
                             .thinking = request_.parsing->thinking});
   }
@@ -416,6 +420,7 @@ class GenerationImpl : public Generation {
     const ReasoningParser* parser = request_.parsing ? request_.parsing->reasoning : nullptr;
     if (request_.constraint == nullptr || parser == nullptr || model_->config.constrain_reasoning)
       return request_.constraint;
+    if (request_.parsing->constrains_channels) return request_.constraint;
     ThoughtMarks marks;
     marks.begins_inside = choices_[prompt * static_cast<size_t>(request_.n)].reader->reasoning();
     if (!marks.begins_inside && !parser->format.starts_inside) {

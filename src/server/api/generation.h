@@ -16,6 +16,7 @@
 #include "server/api/model_context.h"
 #include "server/api/prompt.h"
 #include "server/api/repetition.h"
+#include "server/api/request_trace.h"
 #include "server/api/text_stream.h"
 #include "server/api/worker_pool.h"
 #include "server/http/http_types.h"
@@ -39,6 +40,7 @@ struct GenerationRequest {
   RepetitionRule repetition;
   std::shared_ptr<const Constraint> constraint;  // of every sequence; may be null
   std::optional<AnswerParsing> parsing;          // none: all text is the answer
+  std::shared_ptr<const RequestTrace> trace;     // null: no span tells of it
   RequestClock clock;                            // started when the request arrived
 };
 

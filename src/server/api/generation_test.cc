@@ -135,9 +135,7 @@ class GenerationTest : public testing::Test {
   GenerationTest() {
     ServerConfig config;
     config.served_model_names = {"abacus"};
-    auto model = ModelContext::Load(config, &engine_, kServerTestModel);
-    EXPECT_TRUE(model);
-    model_ = *model;
+    model_ = TestModelContext(config, &engine_);
     Launch(/*num_prompts=*/1, &heard_);
   }
   ~GenerationTest() override {
@@ -228,11 +226,13 @@ TEST_F(GenerationTest, LetsConstraintsBeginBehindThoughts) {
     size_t bytes() const override { return 0; }
   };
   const auto constraint = std::make_shared<const Anything>();
-  const auto submitted = [&](const char* reasoning, std::optional<bool> thinking) {
+  const auto submitted = [&](const char* reasoning, std::optional<bool> thinking,
+                             bool constrains_channels = false) {
     Heard heard;
     AnswerParsing parsing;
     parsing.reasoning = reasoning == nullptr ? nullptr : FindReasoningParser(reasoning);
     parsing.thinking = thinking;
+    parsing.constrains_channels = constrains_channels;
     Launch(/*num_prompts=*/1, &heard, parsing, constraint);
     SequenceUpdate update;
     update.tokens = {2};
@@ -244,6 +244,7 @@ TEST_F(GenerationTest, LetsConstraintsBeginBehindThoughts) {
   EXPECT_EQ(submitted(nullptr, {}), constraint);
   EXPECT_NE(submitted("qwen3", {}), constraint);
   EXPECT_EQ(submitted("qwen3", false), constraint) << "there is no thought";
+  EXPECT_EQ(submitted("qwen3", {}, true), constraint) << "thoughts are of the constraint";
 }
 
 TEST_F(GenerationTest, GivesEachStepToAClientThatKeepsUp) {

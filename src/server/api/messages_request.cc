@@ -23,12 +23,6 @@ constexpr FieldRule kMayBeNull{.nullable = true};
 // the prompt would ever be found in the cache.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
 
-// "" for none.
-std::string BlockType(const json::Value& block) {
-  const json::Value* type = block.Find("type");
-  return type != nullptr && type->is_string() ? type->as_string() : "";
-}
-
 json::Value TextPart(std::string text) {
   return JsonObject{{"type", "text"}, {"text", std::move(text)}};
 }
@@ -103,7 +97,7 @@ class ConversationBuilder {
     }
     for (size_t i = 0; i < system.as_array().size(); ++i) {
       const json::Value& block = system.as_array()[i];
-      if (BlockType(block) != "text") {
+      if (TextAt(block, "type") != "text") {
         RefuseBlock(block, place, i, R"("text")");
         continue;
       }
@@ -145,7 +139,7 @@ class ConversationBuilder {
       JsonArray parts;
       for (size_t i = 0; i < content.as_array().size(); ++i) {
         const json::Value& block = content.as_array()[i];
-        const std::string type = BlockType(block);
+        const std::string type = TextAt(block, "type");
         const std::string at = fmt::format("{}.{}", place, i);
         if (type == "tool_result") {
           turn.push_back(ToolResult(block, at));
@@ -173,7 +167,7 @@ class ConversationBuilder {
     std::string reasoning;
     for (size_t i = 0; i < content.as_array().size(); ++i) {
       const json::Value& block = content.as_array()[i];
-      const std::string type = BlockType(block);
+      const std::string type = TextAt(block, "type");
       const std::string at = fmt::format("{}.{}", place, i);
       if (type == "tool_use") {
         AddToolUse(block, at, calls);
@@ -244,7 +238,7 @@ class ConversationBuilder {
       JsonArray parts;
       for (size_t i = 0; i < given->as_array().size(); ++i) {
         const json::Value& part = given->as_array()[i];
-        if (!AddPart(part, BlockType(part), fmt::format("{}.content.{}", place, i), parts))
+        if (!AddPart(part, TextAt(part, "type"), fmt::format("{}.content.{}", place, i), parts))
           RefuseBlock(part, place + ".content", i, R"("text" or "image")");
       }
       if (!parts.empty()) content = ContentOf(std::move(parts));

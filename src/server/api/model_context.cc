@@ -7,8 +7,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/log.h"
-#include "chat/chat_prompt.h"
 #include "constraints/xgrammar_engine.h"
 #include "server/api/python_text.h"
 
@@ -20,61 +18,6 @@ uint32_t Hash(std::string_view text) {
   uint32_t hash = 2166136261u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
   return hash;
-}
-
-Result<json::Value> ParseObjectOption(const std::string& text, const std::string& option) {
-  if (text.empty()) return json::Value();
-  Result<json::Value> value = json::Parse(text);
-  if (!value || !value->is_object()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--{} must be a JSON object, found: {}", option, text.substr(0, 80)),
-                option);
-  }
-  return value;
-}
-
-Result<SamplingDefaults> ResolveDefaults(const ServerConfig& config,
-                                         const GenerationConfig& model) {
-  SamplingDefaults defaults;
-  if (config.generation_config != "vllm") {
-    defaults = {model.temperature, model.top_p,          model.min_p, model.repetition_penalty,
-                model.top_k,       model.max_new_tokens, std::nullopt};
-  }
-  const std::string option = "override-generation-config";
-  ASSIGN_OR_RETURN(const json::Value overrides,
-                   ParseObjectOption(config.override_generation_config, option));
-  if (overrides.is_null()) return defaults;
-  for (const auto& [key, value] : overrides.as_object()) {
-    const auto wrong = [&] {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("--{}: {} must be a number, found {}", option, key, json::Write(value)),
-          option);
-    };
-    std::optional<double>* real = key == "temperature"          ? &defaults.temperature
-                                  : key == "top_p"              ? &defaults.top_p
-                                  : key == "min_p"              ? &defaults.min_p
-                                  : key == "repetition_penalty" ? &defaults.repetition_penalty
-                                                                : nullptr;
-    if (real != nullptr) {
-      if (!value.is_number()) return wrong();
-      *real = value.as_double();
-    } else if (key == "top_k") {
-      if (!value.is_integer()) return wrong();
-      defaults.top_k = value.as_integer();
-    } else if (key == "max_new_tokens") {
-      if (!value.is_integer() || value.as_integer() < 1) return wrong();
-      defaults.max_new_tokens = defaults.max_new_tokens_limit = value.as_integer();
-    } else {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("--{}: unknown key \"{}\"; known are temperature, top_p, top_k, min_p, "
-                      "repetition_penalty, max_new_tokens",
-                      option, key),
-          option);
-    }
-  }
-  return defaults;
 }
 
 constexpr int kConstraintThreads = 2;
@@ -89,43 +32,6 @@ Vocabulary VocabularyOf(const ModelContext& context) {
   for (int32_t id = 0; id < context.tokenizer->vocab_size(); ++id)
     vocabulary.tokens.push_back(context.tokenizer->TokenBytes(id));
   return vocabulary;
-}
-
-// The parsers that are configured; where one is not, the log says which the chat template asks for.
-Status ResolveParsers(const ServerConfig& config, ModelContext& context) {
-  const ChatTemplate* chat_template = context.templates.Select(/*has_tools=*/true);
-  const std::string_view source =
-      chat_template == nullptr ? std::string_view() : chat_template->source();
-  const ToolParser* tools = SuggestToolParser(source);
-  if (config.tool_call_parser == "auto") {
-    if (tools == nullptr) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  "--tool-call-parser auto: the chat template does not show how the model writes "
-                  "calls; name the parser",
-                  "tool-call-parser");
-    }
-    context.tool_parser = tools;
-    LOG_INFO("server", "--tool-call-parser auto: {}, as the chat template asks", tools->name);
-  } else if (!config.tool_call_parser.empty()) {
-    ASSIGN_OR_RETURN(context.tool_parser,
-                     ToolParserNamed(config.tool_call_parser, "tool-call-parser"));
-  } else if (tools != nullptr) {
-    LOG_INFO("server", "for tool calls: --enable-auto-tool-choice --tool-call-parser {}",
-             tools->name);
-  }
-  const ReasoningParser* reasoning = SuggestReasoningParser(source);
-  if (config.reasoning_parser == "auto") {
-    context.reasoning_parser = reasoning;
-    LOG_INFO("server", "--reasoning-parser auto: {}",
-             reasoning == nullptr ? std::string_view("none, the chat template shows no thoughts")
-                                  : reasoning->name);
-  } else if (!config.reasoning_parser.empty()) {
-    ASSIGN_OR_RETURN(context.reasoning_parser,
-                     ReasoningParserNamed(config.reasoning_parser, "reasoning-parser"));
-  } else if (reasoning != nullptr) {
-    LOG_INFO("server", "to tell reasoning from answers: --reasoning-parser {}", reasoning->name);
-  }
-  return {};
 }
 
 }  // namespace
@@ -147,43 +53,15 @@ std::string RandomHex(int digits) {
   return out;
 }
 
-Result<std::shared_ptr<const ModelContext>> ModelContext::Load(
-    const ServerConfig& config, Engine* engine, const std::filesystem::path& model_folder) {
+std::shared_ptr<const ModelContext> ModelContext::Make(const ServerConfig& config, Engine* engine,
+                                                       ModelText text) {
   auto context = std::make_shared<ModelContext>();
+  static_cast<ModelText&>(*context) = std::move(text);
   context->config = config;
   context->engine = engine;
   const EngineInfo& info = engine->info();
-  ASSIGN_OR_RETURN(context->tokenizer, Tokenizer::Load(model_folder));
   const Tokenizer& tokenizer = *context->tokenizer;
   context->vocab_size = info.model.vocab_size;
-  if (tokenizer.vocab_size() > info.model.vocab_size) {
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("the tokenizer of {} has {} tokens, but the model only {} rows in its "
-                            "embedding (vocab_size in "
-                            "config.json); take tokenizer.json and weights from the same release",
-                            model_folder.string(), tokenizer.vocab_size(), info.model.vocab_size),
-                "tokenizer.json");
-  }
-  ASSIGN_OR_RETURN(context->templates,
-                   ModelTemplates::Load(model_folder, tokenizer.config(), config.chat_template));
-  RETURN_IF_ERROR(ResolveParsers(config, *context));
-  context->special_tokens = SpecialTokens(tokenizer.config());
-  for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
-    const std::optional<std::string> token = tokenizer.named_token(key);
-    if (token && context->special_tokens.is_object() &&
-        context->special_tokens.Find(key) == nullptr) {
-      context->special_tokens.Set(key, *token);
-    }
-  }
-  ASSIGN_OR_RETURN(
-      context->default_template_kwargs,
-      ParseObjectOption(config.default_chat_template_kwargs, "default-chat-template-kwargs"));
-  if (config.chat_template_content_format == "string") {
-    context->content_format = ChatTemplate::ContentFormat::kString;
-  } else if (config.chat_template_content_format == "openai") {
-    context->content_format = ChatTemplate::ContentFormat::kParts;
-  }
-
   context->names = config.served_model_names;
   if (context->names.empty()) context->names.push_back(config.model_argument);
   context->max_model_len = info.max_model_len;
@@ -197,7 +75,6 @@ Result<std::shared_ptr<const ModelContext>> ModelContext::Load(
     longest = std::max(longest, CountCharacters(tokenizer.IdToToken(id)));
   }
   context->max_prompt_characters = longest * static_cast<size_t>(info.max_model_len);
-  ASSIGN_OR_RETURN(context->defaults, ResolveDefaults(config, info.generation));
   const std::string settings = fmt::format(
       "{}|{}|{}|{}|{}|{}", config.model_argument, info.max_model_len, DtypeName(info.dtype),
       DtypeName(info.kv_cache_dtype), info.isa, config.override_generation_config);
@@ -210,7 +87,7 @@ Result<std::shared_ptr<const ModelContext>> ModelContext::Load(
   context->constraints = std::make_unique<ConstraintCompiler>(
       [model = context.get()] { return MakeXgrammarEngine(VocabularyOf(*model)); },
       kConstraintThreads, kConstraintCacheBytes);
-  return std::shared_ptr<const ModelContext>(std::move(context));
+  return context;
 }
 
 ApiStatus ModelContext::CheckName(const std::optional<std::string>& requested) const {
@@ -226,7 +103,8 @@ ApiStatus ModelContext::CheckName(const std::optional<std::string>& requested) c
   error.type = "NotFoundError";
   error.param = "model";
   error.message = fmt::format("The model `{}` does not exist.", name.substr(0, 200));
-  if (names.size() > 1) error.message += fmt::format(" Valid aliases: {}.", fmt::join(names, ", "));
+  error.message += fmt::format(" {}: {}.", names.size() > 1 ? "Valid aliases" : "This server has",
+                               fmt::join(names, ", "));
   return tl::unexpected<ApiError>(std::move(error));
 }
 

@@ -5,15 +5,14 @@
 #include <string>
 #include <system_error>
 
+#include "base/ascii.h"
+
 namespace sluice {
 namespace {
 
 // Takes out what std::from_chars does not accept; empty if that stands in a wrong place.
 std::string Plain(std::string_view text) {
-  static constexpr std::string_view kBlanks = " \t\n\r\v\f";
-  const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  text = text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+  text = AsciiTrim(text, " \t\n\r\v\f");
   if (text.starts_with('+')) {
     text.remove_prefix(1);
     if (text.starts_with('-')) return {};

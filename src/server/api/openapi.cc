@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/ascii.h"
 #include "base/json.h"
@@ -109,7 +110,7 @@ std::string OpenApiDocument(const std::vector<const Route*>& routes, const Serve
   json::Value components{json::Value::Object{}};
   if (Result<json::Value> schemas = json::Parse(OpenApiSchemas()))
     components.Set("schemas", *std::move(schemas));
-  if (!config.api_keys.empty()) {
+  if (config.needs_key()) {
     components.Set("securitySchemes",
                    Object({{"key", Object({{"type", "http"}, {"scheme", "bearer"}})}}));
   }
@@ -118,28 +119,46 @@ std::string OpenApiDocument(const std::vector<const Route*>& routes, const Serve
 }
 
 std::string DocsPage(const std::vector<const Route*>& routes, const ServerConfig& config) {
+  // What it loads lies below /docs, relative to the page: a proxy may have put anything before it.
   std::string page =
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>sluice</title>\n"
-      "<style>body{font-family:sans-serif;margin:2em;max-width:60em}td{padding:.2em 1em .2em 0;"
-      "vertical-align:top}code{white-space:nowrap}</style></head>\n<body><h1>sluice ";
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\"><title>sluice API</title>\n"
+      "<link rel=\"icon\" href=\"docs/icon.svg\" type=\"image/svg+xml\">\n"
+      "<link rel=\"stylesheet\" href=\"docs/base.css\"><link rel=\"stylesheet\" "
+      "href=\"docs/docs.css\">\n"
+      "<script src=\"docs/theme.js\"></script><script type=\"module\" "
+      "src=\"docs/docs.js\"></script></head>\n<body><main><h1>sluice ";
   AppendHtmlText(page, config.version);
-  page += "</h1>\n<p>The fields of bodies and answers stand in <a href=\"";
-  AppendHtmlText(page, config.root_path);
-  page += "/openapi.json\">openapi.json</a>.</p>\n<table>\n";
+  page +=
+      "</h1>\n<p class=\"lead\">The fields of bodies and answers stand in "
+      "<a href=\"openapi.json\">openapi.json</a>.</p>\n";
+  if (config.needs_key()) {
+    page +=
+        "<label class=\"field key\"><span>API key, for the requests of this page</span>"
+        "<input id=\"key\" type=\"password\" autocomplete=\"off\"></label>\n";
+  } else {
+    page += "<input id=\"key\" type=\"hidden\">\n";
+  }
   for (const Route* route : routes) {
     if (route->summary.empty()) continue;
-    page += "<tr><td>";
-    for (const std::string_view method : route->methods) {
-      AppendHtmlText(page, method);
-      page.push_back(' ');
-    }
-    page += "</td><td><code>";
+    const auto attribute = [&](std::string_view name, std::string_view value) {
+      page += fmt::format(" {}=\"", name);
+      AppendHtmlText(page, value);
+      page.push_back('"');
+    };
+    page += "<details class=\"route\"";
+    attribute("data-path", route->path);
+    attribute("data-methods", fmt::format("{}", fmt::join(route->methods, " ")));
+    page += "><summary><span class=\"method\">";
+    AppendHtmlText(page, route->methods.front());
+    page += "</span><code>";
     AppendHtmlText(page, route->path);
-    page += "</code></td><td>";
+    page += "</code><span class=\"about\">";
     AppendHtmlText(page, route->summary);
-    page += "</td></tr>\n";
+    page += "</span></summary></details>\n";
   }
-  return page + "</table></body></html>\n";
+  return page + "</main></body></html>\n";
 }
 
 }  // namespace sluice

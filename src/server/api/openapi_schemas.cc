@@ -25,7 +25,17 @@ std::string_view OpenApiSchemas() {
  "Health": {
   "type": "object",
   "required": ["status"],
-  "properties": {"status": {"enum": ["ok", "loading", "draining", "unhealthy"]}}},
+  "properties": {
+   "status": {"enum": ["ok", "loading", "draining", "unhealthy"]},
+   "downloaded_bytes": {"type": "integer"},
+   "download_bytes": {"type": "integer"}}},
+ "Readiness": {
+  "type": "object",
+  "required": ["status"],
+  "properties": {
+   "status": {"enum": ["ready", "loading", "downloading", "paused", "sleeping", "draining", "unhealthy"]},
+   "downloaded_bytes": {"type": "integer"},
+   "download_bytes": {"type": "integer"}}},
  "Version": {"type": "object", "required": ["version"], "properties": {"version": {"type": "string"}}},
  "Load": {
   "type": "object",

@@ -63,6 +63,12 @@ ApiResult<std::vector<CallableTool>> CallableTools(const ToolFields& choice,
   return callable;
 }
 
+const CallGrammar& GrammarOf(const ToolParser& parser, const Tokenizer& tokenizer) {
+  const bool newer = !parser.newer_token.empty() &&
+                     tokenizer.TokenToId(std::string(parser.newer_token)).has_value();
+  return newer ? parser.newer_grammar : parser.grammar;
+}
+
 bool IsConstrained(const ToolFields& tools, const json::Value& list, const CallGrammar& grammar,
                    const ServerConfig& config) {
   if (tools.choice != ToolChoice::kAuto) return true;
@@ -76,7 +82,7 @@ bool IsConstrained(const ToolFields& tools, const json::Value& list, const CallG
 ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan& plan) {
   const ModelContext& model = *plan.options.model;
   AnswerParsing& parsing = *plan.generation.parsing;
-  const CallGrammar& grammar = parsing.tools->grammar;
+  const CallGrammar& grammar = GrammarOf(*parsing.tools, *model.tokenizer);
   parsing.choice = tools.choice;
   parsing.first_call_only = !tools.parallel;
   if (!IsConstrained(tools, list, grammar, model.config)) return {};
@@ -93,6 +99,7 @@ ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan
                             : tools.choice == ToolChoice::kRequired ? CallCount::kAtLeastOne
                                                                     : CallCount::kAny;
     constraint.spec.kind = ConstraintKind::kStructuralTag;
+    parsing.constrains_channels = parsing.tools->channels != nullptr;
     constraint.spec.text = json::Write(CallTag(grammar, callable, count, tools.parallel));
   } else {
     constraint.spec.text =

@@ -35,6 +35,7 @@ class PendingWriter : public ResponseWriter {
     Leave();
     writer_->EndStream();
   }
+  void Describe(AnswerNotes notes) override { writer_->Describe(std::move(notes)); }
   bool backlogged() const override { return writer_->backlogged(); }
   bool closed() const override { return writer_->closed(); }
   void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) override {

@@ -39,17 +39,18 @@ tl::unexpected<ApiError> FaultOf(std::string_view text, const Error& refusal, si
   if (fault == std::string_view::npos) return Malformed(refusal.message, "body");
   const size_t characters = CountCharacters(text.substr(0, fault));
   const std::string_view rest = TrimToCharacters(text.substr(fault), 10);
-  return Malformed(fmt::format("{}; found {}", refusal.message,
-                               rest.empty() ? "the end" : json::Write(std::string(rest))),
-                   fmt::format("body.{}", characters));
+  const json::TextPlace place = json::PlaceOf(text, fault);
+  return Malformed(
+      fmt::format("{} (line {}, column {}); found {}", refusal.message, place.line, place.column,
+                  rest.empty() ? "the end" : json::Write(std::string(rest))),
+      fmt::format("body.{}", characters));
 }
 
 bool IsJsonContentType(const HttpRequest& request) {
   const std::string* header = request.Header("content-type");
   if (header == nullptr) return false;
-  const std::string type = AsciiLower(header->substr(0, header->find(';')));
-  const size_t end = type.find_last_not_of(" \t");
-  return type.substr(0, end == std::string::npos ? 0 : end + 1) == "application/json";
+  return AsciiLower(AsciiTrim(std::string_view(*header).substr(0, header->find(';')), " \t")) ==
+         "application/json";
 }
 
 ApiStatus CheckBodySize(const json::TextSize& size) {

@@ -351,20 +351,25 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
        "BadRequestError", nullptr, "exactly one of"},
   };
   for (const Refusal& test : cases)
-    ExpectRefused(ReadChatRequest(Parse(test.body), ServerConfig{}), test);
+    ExpectRefused(ReadChatRequest(Parse(test.body), ServerConfig{}, true), test);
+  // Flags would be asked for in vain.
+  const auto in_vain = ReadChatRequest(Parse("{" MESSAGES "," TOOLS "}"), ServerConfig{}, false);
+  ASSERT_FALSE(in_vain);
+  EXPECT_EQ(in_vain.error().status, 400);
+  EXPECT_EQ(in_vain.error().message.find("Tools are not supported: "), 0u);
   ServerConfig calling;
   calling.enable_auto_tool_choice = true;
   calling.tool_call_parser = "hermes";
   const auto called = ReadChatRequest(
       Parse("{" MESSAGES "," TOOLS ",\"parallel_tool_calls\":false,\"include_reasoning\":false}"),
-      calling);
+      calling, true);
   ASSERT_TRUE(called);
   EXPECT_EQ(called->tools.choice, ToolChoice::kAuto);
   EXPECT_FALSE(called->tools.parallel);
   EXPECT_FALSE(called->include_reasoning);
   const auto read = [&](const std::string& choice) {
-    auto request =
-        ReadChatRequest(Parse("{" MESSAGES "," TOOLS ",\"tool_choice\":" + choice + "}"), calling);
+    auto request = ReadChatRequest(Parse("{" MESSAGES "," TOOLS ",\"tool_choice\":" + choice + "}"),
+                                   calling, true);
     EXPECT_TRUE(request) << choice;
     return *std::move(request);
   };
@@ -382,11 +387,11 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
                            "{" MESSAGES ",\"tools\":null}", R"({"messages":[{"role":"alien"}]})",
                            R"({"messages":[{"role":"assistant","content":null}]})",
                            "{" MESSAGES ",\"logprobs\":true,\"top_logprobs\":null}"}) {
-    const auto request = ReadChatRequest(Parse(fine), ServerConfig{});
+    const auto request = ReadChatRequest(Parse(fine), ServerConfig{}, true);
     EXPECT_TRUE(request) << fine << request.error().message;
   }
   const auto both = ReadChatRequest(
-      Parse("{" MESSAGES ",\"max_tokens\":3,\"max_completion_tokens\":6}"), ServerConfig{});
+      Parse("{" MESSAGES ",\"max_tokens\":3,\"max_completion_tokens\":6}"), ServerConfig{}, true);
   EXPECT_EQ(both->sampling.max_tokens, 6);
 }
 
@@ -423,7 +428,7 @@ TEST(RequestFuzzTest, MutatedBodies) {
     }
     ++decoded;
     const auto completion = ReadCompletionRequest(*value, ServerConfig{});
-    const auto chat = ReadChatRequest(*value, ServerConfig{});
+    const auto chat = ReadChatRequest(*value, ServerConfig{}, true);
     for (const auto* error :
          {completion ? nullptr : &completion.error(), chat ? nullptr : &chat.error()}) {
       if (error == nullptr) continue;

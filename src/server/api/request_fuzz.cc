@@ -1,10 +1,12 @@
-// Fuzz target: any bytes as the body of a completion, of a chat and of a message. What is refused
-// is refused with 400 and an answer that is JSON.
+// Fuzz target: any bytes as the body of a completion, of a chat, of a message and of a response.
+// What is refused is refused with 4xx and an answer that is JSON.
 #include "base/fuzz_input.h"
 #include "server/api/chat_request.h"
 #include "server/api/completion_request.h"
 #include "server/api/messages_request.h"
 #include "server/api/request_body.h"
+#include "server/api/response_items.h"
+#include "server/api/responses_request.h"
 
 namespace {
 
@@ -16,6 +18,23 @@ void CheckError(const ApiError& error) {
   for (const ApiDialect dialect : {ApiDialect::kVllm, ApiDialect::kTrtllm})
     fuzz::Require(json::Parse(ErrorResponse(error, dialect).body).has_value());
   fuzz::Require(json::Parse(AnthropicErrorResponse(error).body).has_value());
+}
+
+// The items of a request as messages, and what the answer says of its tools.
+void CheckResponses(const json::Value& body, const ServerConfig& config) {
+  const auto request = ReadResponsesRequest(body, config);
+  if (!request) return CheckError(request.error());
+  for (const json::Value& item : request->items) {
+    fuzz::Require(item.Find("id")->is_string());
+    fuzz::Require(item.Find("type")->is_string());
+  }
+  json::Value::Array messages;
+  const FindItem no_items = [](const std::string&) { return std::nullopt; };
+  const ApiStatus appended = AppendMessages(request->items, no_items, messages);
+  if (!appended && appended.error().status != 404) CheckError(appended.error());
+  for (const json::Value& message : messages) fuzz::Require(!TextAt(message, "role").empty());
+  for (const auto& [flat, tool] : request->namespaced_tools)
+    fuzz::Require(flat == FlatName(tool.space, tool.name));
 }
 
 }  // namespace
@@ -33,14 +52,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const ServerConfig config;
   if (const auto completion = ReadCompletionRequest(*body, config); !completion)
     CheckError(completion.error());
-  if (const auto chat = ReadChatRequest(*body, config); !chat) CheckError(chat.error());
+  if (const auto chat = ReadChatRequest(*body, config, true); !chat) CheckError(chat.error());
   for (const auto endpoint : {MessagesEndpoint::kMessages, MessagesEndpoint::kCountTokens}) {
     const auto chat = ChatBodyOf(*body, config, endpoint);
     if (!chat) {
       CheckError(chat.error());
-    } else if (const auto read = ReadChatRequest(*chat, config); !read) {
+    } else if (const auto read = ReadChatRequest(*chat, config, true); !read) {
       CheckError(read.error());
     }
+  }
+  for (const ApiDialect dialect : {ApiDialect::kSluice, ApiDialect::kVllm}) {
+    ServerConfig of_dialect;
+    of_dialect.dialect = dialect;
+    CheckResponses(*body, of_dialect);
   }
   return 0;
 }

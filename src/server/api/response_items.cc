@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "server/api/model_context.h"
+#include "server/api/response_tools.h"
 
 namespace sluice {
 namespace {
@@ -25,7 +26,10 @@ struct ItemField {
 struct ItemType {
   std::string_view name;
   std::string_view prefix;  // of its id
-  std::vector<ItemField> fields;
+  std::vector<ItemField> fields = {};
+  // It tells of what a tool of OpenAI's servers did. A message behind it says what came of that:
+  // this one is not shown to the model.
+  bool is_of_server = false;
 };
 
 const std::vector<ItemType>& ItemTypes() {
@@ -53,6 +57,29 @@ const std::vector<ItemType>& ItemTypes() {
        {{"call_id", FieldKind::kText}, {"output", FieldKind::kTextOrParts}}},
       {"local_shell_call", "lsh_", {{"call_id", FieldKind::kText}, {"action", FieldKind::kObject}}},
       {"local_shell_call_output", "lsho_", {{"output", FieldKind::kText}}},
+      {"shell_call", "sh_", {{"call_id", FieldKind::kText}, {"action", FieldKind::kObject}}},
+      {"shell_call_output", "sho_", {{"call_id", FieldKind::kText}, {"output", FieldKind::kList}}},
+      {"apply_patch_call",
+       "apc_",
+       {{"call_id", FieldKind::kText}, {"operation", FieldKind::kObject}}},
+      {"apply_patch_call_output",
+       "apco_",
+       {{"call_id", FieldKind::kText}, {"output", FieldKind::kText, false}}},
+      {"mcp_call",
+       "mcp_",
+       {{"id", FieldKind::kText},
+        {"name", FieldKind::kText},
+        {"arguments", FieldKind::kText},
+        {"output", FieldKind::kText, false}}},
+      {.name = "web_search_call", .prefix = "ws_", .is_of_server = true},
+      {.name = "file_search_call", .prefix = "fs_", .is_of_server = true},
+      {.name = "code_interpreter_call", .prefix = "ci_", .is_of_server = true},
+      {.name = "image_generation_call", .prefix = "ig_", .is_of_server = true},
+      {.name = "tool_search_call", .prefix = "tsc_", .is_of_server = true},
+      {.name = "tool_search_output", .prefix = "tso_", .is_of_server = true},
+      {.name = "mcp_list_tools", .prefix = "mcpl_", .is_of_server = true},
+      {.name = "mcp_approval_request", .prefix = "mcpr_", .is_of_server = true},
+      {.name = "mcp_approval_response", .prefix = "mcpa_", .is_of_server = true},
   };
   return types;
 }
@@ -70,14 +97,8 @@ const ItemType* FindType(std::string_view name) {
   return found == ItemTypes().end() ? nullptr : &*found;
 }
 
-// The text of a member, "" where it is absent or null.
-std::string TextOf(const json::Value& item, std::string_view name) {
-  const json::Value* value = item.Find(name);
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
-
 bool IsPart(const json::Value& part) {
-  return part.is_object() && !TextOf(part, "type").empty();
+  return part.is_object() && !TextAt(part, "type").empty();
 }
 
 bool IsOfKind(const json::Value& value, FieldKind kind) {
@@ -132,7 +153,7 @@ json::Value ChatContent(const json::Value& content) {
   if (!content.is_array()) return content;
   json::Value::Array parts;
   for (const json::Value& part : content.as_array()) {
-    const std::string type = TextOf(part, "type");
+    const std::string type = TextAt(part, "type");
     json::Value chat = part;
     if (type == "input_image") chat.Set("type", "image_url");
     if (type == "input_file") chat.Set("type", "file");
@@ -148,28 +169,28 @@ std::string JoinedText(const json::Value* parts) {
   std::string text;
   if (!parts->is_array()) return text;
   for (const json::Value& part : parts->as_array()) {
-    const bool refuses = TextOf(part, "type") == "refusal";
-    text += part.is_string() ? part.as_string() : TextOf(part, refuses ? "refusal" : "text");
+    const bool refuses = TextAt(part, "type") == "refusal";
+    text += part.is_string() ? part.as_string() : TextAt(part, refuses ? "refusal" : "text");
   }
   return text;
 }
 
 // The last message, if it is the assistant's and has no `member` yet; else a new one.
 json::Value& AssistantWithout(std::string_view member, json::Value::Array& messages) {
-  if (messages.empty() || TextOf(messages.back(), "role") != "assistant" ||
+  if (messages.empty() || TextAt(messages.back(), "role") != "assistant" ||
       messages.back().Find(member) != nullptr)
     messages.emplace_back(json::Value::Object{{"role", "assistant"}});
   return messages.back();
 }
 
-void AppendCall(const json::Value& item, std::string name, std::string arguments,
+void AppendCall(std::string id, std::string name, std::string arguments,
                 json::Value::Array& messages) {
   json::Value call(json::Value::Object{
-      {"id", TextOf(item, "call_id")},
+      {"id", std::move(id)},
       {"type", "function"},
       {"function",
        json::Value::Object{{"name", std::move(name)}, {"arguments", std::move(arguments)}}}});
-  if (!messages.empty() && TextOf(messages.back(), "role") == "assistant") {
+  if (!messages.empty() && TextAt(messages.back(), "role") == "assistant") {
     for (auto& [key, value] : messages.back().as_object()) {
       if (key == "tool_calls") return value.as_array().push_back(std::move(call));
     }
@@ -182,7 +203,7 @@ void AppendCall(const json::Value& item, std::string name, std::string arguments
 ApiStatus AppendReasoning(const json::Value& item, json::Value::Array& messages) {
   std::string text = JoinedText(item.Find("content"));
   if (text.empty()) text = JoinedText(item.Find("summary"));
-  if (text.empty() && !TextOf(item, "encrypted_content").empty()) {
+  if (text.empty() && !TextAt(item, "encrypted_content").empty()) {
     return BadParameter(
         "reasoning with encrypted_content only is not supported: this server cannot decrypt what "
         "another one has written",
@@ -192,30 +213,52 @@ ApiStatus AppendReasoning(const json::Value& item, json::Value::Array& messages)
   return {};
 }
 
-void AppendOutput(const json::Value& item, json::Value::Array& messages) {
-  messages.emplace_back(json::Value::Object{{"role", "tool"},
-                                            {"tool_call_id", TextOf(item, "call_id")},
-                                            {"content", ChatContent(*item.Find("output"))}});
+void AppendOutput(const std::string& call_id, json::Value content, json::Value::Array& messages) {
+  messages.emplace_back(json::Value::Object{
+      {"role", "tool"}, {"tool_call_id", call_id}, {"content", std::move(content)}});
+}
+
+// What came of a call of a tool that the client runs.
+json::Value OutputContent(const json::Value& item) {
+  const json::Value* output = item.Find("output");
+  const std::string type = TypeOf(item);
+  if (type == "shell_call_output") return json::Write(*output);
+  if (type == "apply_patch_call_output" && (output == nullptr || output->is_null()))
+    return TextAt(item, "status");
+  return ChatContent(*output);
 }
 
 ApiStatus AppendItem(const json::Value& item, json::Value::Array& messages) {
   const std::string type = TypeOf(item);
+  const std::string name = TextAt(item, "name");
+  const std::string call_id = TextAt(item, "call_id");
+  if (FindType(type)->is_of_server) return {};
   if (type == "reasoning") return AppendReasoning(item, messages);
   if (type == "function_call") {
-    AppendCall(item, TextOf(item, "name"), TextOf(item, "arguments"), messages);
+    AppendCall(call_id, FlatName(TextAt(item, "namespace"), name), TextAt(item, "arguments"),
+               messages);
   } else if (type == "custom_tool_call") {
     json::Value arguments{json::Value::Object{}};
-    arguments.Set(kCustomToolInput, TextOf(item, "input"));
-    AppendCall(item, TextOf(item, "name"), json::Write(arguments), messages);
+    arguments.Set(kCustomToolInput, TextAt(item, "input"));
+    AppendCall(call_id, FlatName(TextAt(item, "namespace"), name), json::Write(arguments),
+               messages);
   } else if (type == "local_shell_call") {
-    AppendCall(item, "local_shell", json::Write(*item.Find("action")), messages);
+    AppendCall(call_id, "local_shell", json::Write(*item.Find("action")), messages);
+  } else if (type == "shell_call") {
+    AppendCall(call_id, "shell", json::Write(*item.Find("action")), messages);
+  } else if (type == "apply_patch_call") {
+    AppendCall(call_id, "apply_patch", json::Write(*item.Find("operation")), messages);
+  } else if (type == "mcp_call") {
+    const std::string id = TextAt(item, "id");
+    AppendCall(id, name, TextAt(item, "arguments"), messages);
+    AppendOutput(id, TextAt(item, "output"), messages);
   } else if (type != "message") {
-    AppendOutput(item, messages);
-  } else if (TextOf(item, "role") == "assistant") {
+    AppendOutput(call_id, OutputContent(item), messages);
+  } else if (TextAt(item, "role") == "assistant") {
     AssistantWithout("content", messages).Set("content", JoinedText(item.Find("content")));
   } else {
     // Templates know no developer: as in vLLM it is the system that speaks.
-    const std::string role = TextOf(item, "role");
+    const std::string role = TextAt(item, "role");
     messages.emplace_back(json::Value::Object{{"role", role == "developer" ? "system" : role},
                                               {"content", ChatContent(*item.Find("content"))}});
   }
@@ -258,7 +301,7 @@ json::Value::Array InputItems(const json::Value& input) {
     const ItemType& type = *FindType(TypeOf(given));
     json::Value item = given;
     item.Set("type", type.name);
-    if (TextOf(item, "id").empty()) item.Set("id", NewResponseId(type.prefix));
+    if (TextAt(item, "id").empty()) item.Set("id", NewResponseId(type.prefix));
     items.push_back(std::move(item));
   }
   return items;
@@ -271,7 +314,7 @@ ApiStatus AppendMessages(const json::Value::Array& items, const FindItem& find_i
       API_RETURN_IF_ERROR(AppendItem(item, messages));
       continue;
     }
-    const std::string id = TextOf(item, "id");
+    const std::string id = TextAt(item, "id");
     const std::optional<json::Value> found = find_item(id);
     if (!found) {
       return InvalidRequest(404, fmt::format("Item with id '{}' not found.", id.substr(0, 100)),
@@ -284,9 +327,9 @@ ApiStatus AppendMessages(const json::Value::Array& items, const FindItem& find_i
 
 bool EndsUnfinished(const json::Value::Array& items) {
   if (items.empty() || TypeOf(items.back()) != "message" ||
-      TextOf(items.back(), "role") != "assistant")
+      TextAt(items.back(), "role") != "assistant")
     return false;
-  const std::string status = TextOf(items.back(), "status");
+  const std::string status = TextAt(items.back(), "status");
   return status == "in_progress" || status == "incomplete";
 }
 

@@ -65,6 +65,38 @@ TEST(ResponseItemsTest, OfToolsThatClientsRunAreCalls) {
             R"({"role":"tool","tool_call_id":"d","content":"ok"}])");
 }
 
+TEST(ResponseItemsTest, OfShellsPatchesAndServersOfToolsAreCalls) {
+  EXPECT_EQ(
+      Messages(R"([{"type":"shell_call","call_id":"c","action":{"commands":["ls"]}},)"
+               R"({"type":"shell_call_output","call_id":"c","output":[{"stdout":"a"}]},)"
+               R"({"type":"apply_patch_call","call_id":"d","operation":{"path":"x"}},)"
+               R"({"type":"apply_patch_call_output","call_id":"d","status":"completed"},)"
+               R"({"type":"mcp_call","id":"m","name":"f","arguments":"{}","output":"7"}])"),
+      R"([{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":)"
+      R"({"name":"shell","arguments":"{\"commands\":[\"ls\"]}"}}]},)"
+      R"({"role":"tool","tool_call_id":"c","content":"[{\"stdout\":\"a\"}]"},)"
+      R"({"role":"assistant","tool_calls":[{"id":"d","type":"function","function":)"
+      R"({"name":"apply_patch","arguments":"{\"path\":\"x\"}"}}]},)"
+      R"({"role":"tool","tool_call_id":"d","content":"completed"},)"
+      R"({"role":"assistant","tool_calls":[{"id":"m","type":"function","function":)"
+      R"({"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"m","content":"7"}])");
+}
+
+TEST(ResponseItemsTest, OfToolsOfOpenAisServersSayNothing) {
+  EXPECT_EQ(Messages(R"([{"role":"user","content":"a"},{"type":"web_search_call","id":"ws_1",)"
+                     R"("status":"completed","action":{"type":"search","query":"q"}},)"
+                     R"({"type":"code_interpreter_call","code":"1"},{"type":"mcp_list_tools"},)"
+                     R"({"role":"assistant","content":"found"}])"),
+            R"([{"role":"user","content":"a"},{"role":"assistant","content":"found"}])");
+}
+
+TEST(ResponseItemsTest, NameFunctionsWithTheirNamespace) {
+  EXPECT_EQ(Messages(R"([{"type":"function_call","call_id":"c","namespace":"mcp__w","name":"f",)"
+                     R"("arguments":"{}"}])"),
+            R"([{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":)"
+            R"({"name":"mcp__w__f","arguments":"{}"}}]}])");
+}
+
 TEST(ResponseItemsTest, MayNameAnItem) {
   json::Value::Array messages;
   const FindItem find = [](const std::string& id) -> std::optional<json::Value> {
@@ -109,6 +141,22 @@ TEST(ResponseToolsTest, AreToolsOfAChat) {
             R"({"type":"web_search_preview","search_content_types":null,)"
             R"("search_context_size":null,"user_location":null},{"type":"local_shell"}])");
   EXPECT_TRUE(ChatTools(nullptr).is_null());
+}
+
+TEST(ResponseToolsTest, OfNamespacesHaveTheirNames) {
+  const json::Value tools =
+      Parsed(R"([{"type":"function","name":"w__f"},{"type":"namespace","name":"w","tools":[)"
+             R"({"type":"function","name":"f"},{"type":"function","name":"g","description":"d"},)"
+             R"({"type":"custom","name":"h"}]}])");
+  EXPECT_EQ(json::Write(ChatTools(&tools)),
+            R"([{"type":"function","function":{"name":"w__f"}},)"
+            R"({"type":"function","function":{"name":"w__f"}},)"
+            R"({"type":"function","function":{"name":"w__g","description":"d"}}])");
+  const NamespacedTools known = ToolsInNamespaces(&tools);
+  ASSERT_EQ(known.size(), 1u);  // the first w__f counts
+  EXPECT_EQ(known.at("w__g").space, "w");
+  EXPECT_EQ(known.at("w__g").name, "g");
+  EXPECT_EQ(json::Write(ShownTools(&tools).as_array()[1]), json::Write(tools.as_array()[1]));
 }
 
 }  // namespace

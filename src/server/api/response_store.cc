@@ -1,145 +1,88 @@
 #include "server/api/response_store.h"
 
 #include <algorithm>
+#include <random>
+
+#include <xxhash.h>
+
+#include "base/log.h"
 
 namespace sluice {
 namespace {
 
-// Of a response, besides its texts.
-constexpr uint64_t kOverheadBytes = 1024;
-constexpr uint64_t kItemBytes = 256;
+constexpr auto kBetweenWarnings = std::chrono::minutes(1);
 
 }  // namespace
 
-std::string StoredResponse::body() const {
-  const MutexLock lock(mutex_);
-  return body_;
+ResponseStore::ResponseStore(uint64_t max_bytes)
+    : max_bytes_(max_bytes), secret_(ResponseDatabase::kSecretBytes) {
+  static_assert(ResponseDatabase::kSecretBytes >= XXH3_SECRET_SIZE_MIN);
+  std::random_device random;
+  for (unsigned char& byte : secret_) byte = static_cast<unsigned char>(random());
 }
 
-std::vector<std::string> StoredResponse::item_ids() const {
+Status ResponseStore::KeepIn(const std::filesystem::path& folder) {
+  const MutexLock writing(write_mutex_);
+  ASSIGN_OR_RETURN(file_, ResponseDatabase::Open(folder));
+  secret_ = file_->secret();
+  std::vector<std::shared_ptr<StoredResponse>> interrupted;
+  const auto take = [&](StoredResponse::Content content, bool is_over) {
+    if (!is_over)
+      content.body = WithStatus(content.body, "failed",
+                                "the server ended while this response was being generated");
+    const auto response = std::make_shared<StoredResponse>(std::move(content), /*is_over=*/true);
+    if (!is_over) interrupted.push_back(response);
+    const MutexLock lock(mutex_);
+    // The store may have become smaller.
+    if (AddToMemory(response, is_over ? OnFile::kEverything : OnFile::kBeginning) != Added::kYes)
+      erased_.push_back(response->id());
+  };
+  RETURN_IF_ERROR(file_->Read(take));
+  for (const auto& response : interrupted) RETURN_IF_ERROR(Write(response.get()));
+  RETURN_IF_ERROR(Write(nullptr));
   const MutexLock lock(mutex_);
-  return item_ids_;
+  has_file_ = true;
+  LOG_INFO("server", "responses are kept in {}, which has {} from before", file_->file().string(),
+           entries_.size());
+  return {};
 }
 
-bool StoredResponse::is_over() const {
-  const MutexLock lock(mutex_);
-  return is_over_;
+uint64_t ResponseStore::OwnerOf(std::string_view key) const {
+  const uint64_t hash =
+      XXH3_64bits_withSecret(key.data(), key.size(), secret_.data(), secret_.size());
+  return hash == 0 ? 1 : hash;
 }
 
-uint64_t StoredResponse::bytes() const {
-  const MutexLock lock(mutex_);
-  return kOverheadBytes + id_.size() + messages_.size() + input_items_.size() + body_.size() +
-         kItemBytes * item_ids_.size() + events_.capacity() +
-         sizeof(size_t) * event_ends_.capacity();
-}
-
-void StoredResponse::SetBody(std::string body, std::vector<std::string> item_ids, bool is_over) {
-  const MutexLock lock(mutex_);
-  if (is_over_) return;
-  body_ = std::move(body);
-  item_ids_ = std::move(item_ids);
-  is_over_ = is_over;
-}
-
-bool StoredResponse::End(std::string_view status, std::string_view message) {
-  std::function<void()> call;
+ResponseStore::Added ResponseStore::Add(std::shared_ptr<StoredResponse> response) {
+  const MutexLock writing(write_mutex_);
+  Added added = Added::kNoRoom;
   {
     const MutexLock lock(mutex_);
-    if (is_over_) return false;
-    is_over_ = events_end_ = has_ended_early_ = true;
-    call.swap(on_end_);
-    if (Result<json::Value> body = json::Parse(body_); body && body->is_object()) {
-      body->Set("status", status);
-      if (!message.empty()) {
-        body->Set("error",
-                  json::Value(json::Value::Object{{"code", "server_error"}, {"message", message}}));
-      }
-      body_ = json::Write(*body);
-    }
+    added = AddToMemory(response, OnFile::kNothing);
   }
-  if (call) call();
-  Notify();
-  return true;
-}
-
-void StoredResponse::OnEnd(std::function<void()> call) {
-  std::function<void()> dropped;  // outside of the lock: it may hold the last of a generation
-  {
-    const MutexLock lock(mutex_);
-    if (!has_ended_early_) {
-      dropped = std::exchange(on_end_, std::move(call));
-      return;
-    }
-  }
-  if (call) call();
-}
-
-void StoredResponse::AddEvent(std::string_view event) {
-  {
-    const MutexLock lock(mutex_);
-    if (events_end_) return;
-    events_ += event;
-    event_ends_.push_back(events_.size());
-  }
-  Notify();
-}
-
-void StoredResponse::EndEvents() {
-  {
-    const MutexLock lock(mutex_);
-    events_end_ = true;
-  }
-  Notify();
-}
-
-std::optional<std::string> StoredResponse::Event(size_t number) const {
-  const MutexLock lock(mutex_);
-  if (number >= event_ends_.size()) return std::nullopt;
-  const size_t begin = number == 0 ? 0 : event_ends_[number - 1];
-  return events_.substr(begin, event_ends_[number] - begin);
-}
-
-bool StoredResponse::EndsAt(size_t number) const {
-  const MutexLock lock(mutex_);
-  return events_end_ && number >= event_ends_.size();
-}
-
-void StoredResponse::Watch(std::function<bool()> call) {
-  const MutexLock lock(watch_mutex_);
-  if (call()) watchers_.push_back(std::move(call));
-}
-
-void StoredResponse::Notify() {
-  const MutexLock lock(watch_mutex_);
-  std::erase_if(watchers_, [](const std::function<bool()>& call) { return !call(); });
-}
-
-bool ResponseStore::Add(std::shared_ptr<StoredResponse> response) {
-  const uint64_t bytes = response->bytes();
-  const MutexLock lock(mutex_);
-  if (const auto found = by_id_.find(response->id()); found != by_id_.end()) {
-    if (!found->second->response->is_over()) return false;
-    Erase(found->second);
-  }
-  if (!MakeRoom(bytes, 1)) return false;
-  bytes_ += bytes;
-  entries_.push_back({std::move(response), bytes, {}});
-  const auto entry = std::prev(entries_.end());
-  by_id_.emplace(entry->response->id(), entry);
-  IndexItems(*entry);
-  return true;
+  WriteOrWarn(response.get());
+  return added;
 }
 
 bool ResponseStore::Update(const StoredResponse& response) {
+  const bool is_over = response.is_over();
   const uint64_t bytes = response.bytes();
-  const MutexLock lock(mutex_);
-  const auto found = by_id_.find(response.id());
-  if (found == by_id_.end() || found->second->response.get() != &response) return true;
-  Entry& entry = *found->second;
-  bytes_ += bytes - entry.bytes;
-  entry.bytes = bytes;
-  IndexItems(entry);
-  return MakeRoom(0, 0);
+  bool has_room = false, needs_write = false;
+  {
+    const MutexLock lock(mutex_);
+    Entry* entry = EntryOf(response);
+    if (entry == nullptr) return true;
+    bytes_ += bytes - entry->bytes;
+    entry->bytes = bytes;
+    IndexItems(*entry);
+    needs_write = has_file_ && is_over && entry->on_file != OnFile::kEverything;
+    has_room = MakeRoom(0, 0);
+  }
+  if (needs_write) {
+    const MutexLock writing(write_mutex_);
+    WriteOrWarn(&response);
+  }
+  return has_room;
 }
 
 std::shared_ptr<StoredResponse> ResponseStore::Find(const std::string& id, uint64_t owner) const {
@@ -162,9 +105,13 @@ std::shared_ptr<StoredResponse> ResponseStore::FindByItem(const std::string& ite
 }
 
 void ResponseStore::Remove(const StoredResponse& response) {
-  const MutexLock lock(mutex_);
-  const auto found = by_id_.find(response.id());
-  if (found != by_id_.end() && found->second->response.get() == &response) Erase(found->second);
+  const MutexLock writing(write_mutex_);
+  {
+    const MutexLock lock(mutex_);
+    if (EntryOf(response) == nullptr) return;
+    Erase(by_id_.at(response.id()));
+  }
+  WriteOrWarn(nullptr);
 }
 
 void ResponseStore::Stop() {
@@ -173,7 +120,9 @@ void ResponseStore::Stop() {
     const MutexLock lock(mutex_);
     for (const Entry& entry : entries_) all.push_back(entry.response);
   }
-  for (const auto& response : all) response->End("cancelled", "");
+  for (const auto& response : all) {
+    if (response->End("cancelled", "")) Update(*response);
+  }
 }
 
 uint64_t ResponseStore::bytes() const {
@@ -186,8 +135,33 @@ size_t ResponseStore::size() const {
   return entries_.size();
 }
 
+ResponseStore::Added ResponseStore::AddToMemory(std::shared_ptr<StoredResponse> response,
+                                                OnFile on_file) {
+  const uint64_t bytes = response->bytes();
+  if (const auto found = by_id_.find(response->id()); found != by_id_.end()) {
+    const StoredResponse& other = *found->second->response;
+    if (!other.is_over() || other.owner() != response->owner()) return Added::kIdTaken;
+    Erase(found->second);
+  }
+  if (!MakeRoom(bytes, 1)) return Added::kNoRoom;
+  bytes_ += bytes;
+  entries_.push_back({std::move(response), bytes, on_file});
+  const auto entry = std::prev(entries_.end());
+  by_id_.emplace(entry->response->id(), entry);
+  IndexItems(*entry);
+  return Added::kYes;
+}
+
+// Null where it is not stored, or another one by now.
+ResponseStore::Entry* ResponseStore::EntryOf(const StoredResponse& response) {
+  const auto found = by_id_.find(response.id());
+  const bool is_stored = found != by_id_.end() && found->second->response.get() == &response;
+  return is_stored ? &*found->second : nullptr;
+}
+
 void ResponseStore::Erase(Entries::iterator entry) {
   bytes_ -= entry->bytes;
+  if (entry->on_file != OnFile::kNothing) erased_.push_back(entry->response->id());
   for (const std::string& item : entry->item_ids) by_item_.erase(item);
   by_id_.erase(entry->response->id());
   entries_.erase(entry);
@@ -211,6 +185,39 @@ void ResponseStore::IndexItems(Entry& entry) {
   if (!entry.item_ids.empty()) return;
   entry.item_ids = entry.response->item_ids();
   for (const std::string& item : entry.item_ids) by_item_.emplace(item, entry.response->id());
+}
+
+Status ResponseStore::Write(const StoredResponse* response) {
+  if (file_ == nullptr) return {};
+  std::vector<std::string> erased;
+  {
+    const MutexLock lock(mutex_);
+    if (response != nullptr && EntryOf(*response) == nullptr) response = nullptr;
+    erased.swap(erased_);
+  }
+  if (response == nullptr && erased.empty()) return {};
+  const bool is_over = response != nullptr && response->is_over();
+  Status status = file_->Write(response, erased);
+  const MutexLock lock(mutex_);
+  if (!status) {
+    erased_.insert(erased_.begin(), erased.begin(), erased.end());
+  } else if (response != nullptr) {
+    if (Entry* entry = EntryOf(*response); entry != nullptr) {
+      entry->on_file = is_over ? OnFile::kEverything : OnFile::kBeginning;
+    } else {
+      erased_.push_back(response->id());  // to make room, meanwhile
+    }
+  }
+  return status;
+}
+
+void ResponseStore::WriteOrWarn(const StoredResponse* response) {
+  const Status status = Write(response);
+  if (status) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_warning_) return;
+  next_warning_ = now + kBetweenWarnings;
+  LOG_WARNING("server", "responses are stored in memory only for now: {}", status.error().message);
 }
 
 }  // namespace sluice

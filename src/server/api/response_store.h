@@ -1,108 +1,53 @@
-// The responses of /v1/responses that can be fetched later, in memory.
+// The responses of /v1/responses that can be fetched later: in memory, and also in a file if they
+// are to survive a restart.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
-#include <functional>
+#include <filesystem>
 #include <list>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "base/mutex.h"
+#include "base/result.h"
+#include "server/api/response_database.h"
+#include "server/api/stored_response.h"
 
 namespace sluice {
 
-// One response. One that runs in the background also has the events of its stream, for clients that
-// follow it. Thread safety: all methods may be called from any thread.
-class StoredResponse {
- public:
-  struct Content {
-    std::string id;
-    uint64_t owner = 0;                 // ClientIdentity of who may have it; 0: everybody
-    std::string messages;               // JSON: the chat that it answers, without instructions
-    std::string input_items;            // JSON: a list
-    std::string body;                   // its JSON
-    std::vector<std::string> item_ids;  // of its output
-  };
-  // `is_over`: else it runs in the background.
-  StoredResponse(Content content, bool is_over)
-      : id_(std::move(content.id)),
-        owner_(content.owner),
-        messages_(std::move(content.messages)),
-        input_items_(std::move(content.input_items)),
-        background_(!is_over),
-        body_(std::move(content.body)),
-        item_ids_(std::move(content.item_ids)),
-        is_over_(is_over) {}
-
-  const std::string& id() const { return id_; }
-  uint64_t owner() const { return owner_; }
-  const std::string& messages() const { return messages_; }
-  const std::string& input_items() const { return input_items_; }
-  bool background() const { return background_; }
-  std::string body() const;
-  std::vector<std::string> item_ids() const;
-  bool is_over() const;
-  // What it holds, about.
-  uint64_t bytes() const;
-
-  // --- Of one that runs. Once it is over, its JSON does not change any more.
-
-  void SetBody(std::string body, std::vector<std::string> item_ids, bool is_over);
-  // It ends before it is complete, as `status`; `message` is its error, "" for none. Its events end
-  // too. False if it was over.
-  bool End(std::string_view status, std::string_view message);
-  // `call` is called once by End(), at once if it has been ended; null: no more.
-  void OnEnd(std::function<void()> call);
-
-  // --- Events, as they go over the wire.
-
-  void AddEvent(std::string_view event);
-  void EndEvents();
-  // The event of that number, if it has come.
-  std::optional<std::string> Event(size_t number) const;
-  // The events have ended, and there are no more than `number`.
-  bool EndsAt(size_t number) const;
-  // `call` is called whenever there is news, until it returns false. It must not call back.
-  void Watch(std::function<bool()> call);
-
- private:
-  void Notify();
-
-  const std::string id_;
-  const uint64_t owner_;
-  const std::string messages_, input_items_;
-  const bool background_;
-  mutable Mutex mutex_;
-  std::string body_ GUARDED_BY(mutex_);
-  std::vector<std::string> item_ids_ GUARDED_BY(mutex_);
-  bool is_over_ GUARDED_BY(mutex_);
-  bool has_ended_early_ GUARDED_BY(mutex_) = false;
-  std::function<void()> on_end_ GUARDED_BY(mutex_);
-  std::string events_ GUARDED_BY(mutex_);
-  std::vector<size_t> event_ends_ GUARDED_BY(mutex_);  // in `events_`
-  bool events_end_ GUARDED_BY(mutex_) = false;
-  Mutex watch_mutex_;  // held while watchers are called
-  std::vector<std::function<bool()>> watchers_ GUARDED_BY(watch_mutex_);
-};
-
-// Where there is no room for more, the oldest that are over are forgotten. Thread safety: all
-// methods may be called from any thread.
+// Where there is no room for more, the oldest that are over are forgotten.
+//
+// With a file (KeepIn) each change of what is stored is written before the call returns, so that a
+// client that has its answer finds it again after a crash; events of a stream are not written. Find
+// never waits for the disk. What the file cannot take (a full disk) is logged, at most once a
+// minute, and stays in memory; what was to be removed from it is removed with the next change.
+//
+// Thread safety: all methods may be called from any thread; those that change what is stored wait
+// for the disk, and for each other.
 class ResponseStore {
  public:
   static constexpr size_t kMaxResponses = 65536;
 
-  explicit ResponseStore(uint64_t max_bytes) : max_bytes_(max_bytes) {}
+  explicit ResponseStore(uint64_t max_bytes);
 
-  // Replaces one of the same id that is over. False where there is no room, or where one of that id
-  // runs.
-  bool Add(std::shared_ptr<StoredResponse> response);
-  // Takes note of what `response` holds by now. False where there is no room for it.
+  // Keeps responses in a file of `folder`, too, and takes in those that are there; what ran when it
+  // was last written has failed. For an empty store, before others use it. Errors: those of
+  // ResponseDatabase.
+  Status KeepIn(const std::filesystem::path& folder);
+  // Who it is that presents an API key, as long as the file exists, else as long as the store does:
+  // a keyed hash, never 0.
+  uint64_t OwnerOf(std::string_view key) const;
+
+  // Replaces one of the same owner and id that is over.
+  enum class Added { kYes, kNoRoom, kIdTaken };  // taken: that one runs, or is another owner's
+  Added Add(std::shared_ptr<StoredResponse> response);
+  // Takes note of what `response` holds by now, and of its end. False where there is no room for
+  // it.
   bool Update(const StoredResponse& response);
   // Null where there is none that `owner` may have.
   std::shared_ptr<StoredResponse> Find(const std::string& id, uint64_t owner) const;
@@ -116,22 +61,37 @@ class ResponseStore {
   size_t size() const;
 
  private:
+  enum class OnFile { kNothing, kBeginning, kEverything };
   struct Entry {
     std::shared_ptr<StoredResponse> response;
     uint64_t bytes = 0;
-    std::vector<std::string> item_ids;  // in by_item_
+    OnFile on_file = OnFile::kNothing;
+    std::vector<std::string> item_ids = {};  // in by_item_
   };
   using Entries = std::list<Entry>;  // the oldest first
 
+  Added AddToMemory(std::shared_ptr<StoredResponse> response, OnFile on_file) REQUIRES(mutex_);
+  Entry* EntryOf(const StoredResponse& response) REQUIRES(mutex_);
   void Erase(Entries::iterator entry) REQUIRES(mutex_);
   bool MakeRoom(uint64_t bytes, size_t count) REQUIRES(mutex_);
   void IndexItems(Entry& entry) REQUIRES(mutex_);
+  // Brings the file up to date with `response`, if it is stored and not null, and with what was
+  // erased.
+  Status Write(const StoredResponse* response) REQUIRES(write_mutex_);
+  void WriteOrWarn(const StoredResponse* response) REQUIRES(write_mutex_);
 
   const uint64_t max_bytes_;
+  std::vector<unsigned char> secret_;  // does not change once others use the store
+  // Held while the file is written, and taken before mutex_: no one waits for the disk with that.
+  Mutex write_mutex_;
+  std::unique_ptr<ResponseDatabase> file_ GUARDED_BY(write_mutex_);
+  std::chrono::steady_clock::time_point next_warning_ GUARDED_BY(write_mutex_);
   mutable Mutex mutex_;
+  bool has_file_ GUARDED_BY(mutex_) = false;
   Entries entries_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, Entries::iterator> by_id_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, std::string> by_item_ GUARDED_BY(mutex_);  // to a response's id
+  std::vector<std::string> erased_ GUARDED_BY(mutex_);  // ids that are only in the file
   uint64_t bytes_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -22,8 +22,9 @@ std::shared_ptr<StoredResponse> Make(const std::string& id, bool is_over = true,
 TEST(ResponseStoreTest, ForgetsTheOldestThatAreOver) {
   ResponseStore store(20000);
   const auto running = Make("running", /*is_over=*/false);
-  ASSERT_TRUE(store.Add(running));
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.Add(Make(std::to_string(i))));
+  ASSERT_EQ(store.Add(running), ResponseStore::Added::kYes);
+  for (int i = 0; i < 100; ++i)
+    ASSERT_EQ(store.Add(Make(std::to_string(i))), ResponseStore::Added::kYes);
   EXPECT_LE(store.bytes(), 20000u);
   EXPECT_GT(store.size(), 10u);
   EXPECT_EQ(store.Find("running", 0), running);
@@ -31,15 +32,15 @@ TEST(ResponseStoreTest, ForgetsTheOldestThatAreOver) {
   EXPECT_EQ(store.FindByItem("item-of-0", 0), nullptr);
   EXPECT_NE(store.Find("99", 0), nullptr);
   EXPECT_EQ(store.FindByItem("item-of-99", 0), store.Find("99", 0));
-  EXPECT_FALSE(store.Add(Make("large", true, 30000)));
+  EXPECT_EQ(store.Add(Make("large", true, 30000)), ResponseStore::Added::kNoRoom);
   EXPECT_NE(store.Find("99", 0), nullptr);  // nothing is forgotten for what never fits
 }
 
 TEST(ResponseStoreTest, WhatRunsIsNotReplacedAndHasABound) {
   ResponseStore store(20000);
   const auto running = Make("a", /*is_over=*/false);
-  ASSERT_TRUE(store.Add(running));
-  EXPECT_FALSE(store.Add(Make("a")));
+  ASSERT_EQ(store.Add(running), ResponseStore::Added::kYes);
+  EXPECT_EQ(store.Add(Make("a")), ResponseStore::Added::kIdTaken);
   running->AddEvent(std::string(9000, 'x'));
   EXPECT_TRUE(store.Update(*running));
   running->AddEvent(std::string(30000, 'x'));
@@ -47,7 +48,7 @@ TEST(ResponseStoreTest, WhatRunsIsNotReplacedAndHasABound) {
   running->End("failed", "why");
   EXPECT_THAT(running->body(), HasSubstr(R"("status":"failed")"));
   EXPECT_THAT(running->body(), HasSubstr(R"("message":"why")"));
-  EXPECT_TRUE(store.Add(Make("a")));
+  EXPECT_EQ(store.Add(Make("a")), ResponseStore::Added::kYes);
   EXPECT_EQ(store.size(), 1u);
   store.Remove(*running);  // which is another one by now
   EXPECT_EQ(store.size(), 1u);
@@ -56,10 +57,12 @@ TEST(ResponseStoreTest, WhatRunsIsNotReplacedAndHasABound) {
 TEST(ResponseStoreTest, IsEachOwnersOwn) {
   ResponseStore store(20000);
   const auto response = Make("a", true, 10, /*owner=*/7);
-  ASSERT_TRUE(store.Add(response));
+  ASSERT_EQ(store.Add(response), ResponseStore::Added::kYes);
   EXPECT_EQ(store.Find("a", 7), response);
   EXPECT_EQ(store.Find("a", 8), nullptr);
   EXPECT_EQ(store.FindByItem("item-of-a", 8), nullptr);
+  EXPECT_EQ(store.Add(Make("a", true, 10, /*owner=*/8)), ResponseStore::Added::kIdTaken);
+  EXPECT_EQ(store.Find("a", 7), response);
   store.Remove(*response);
   EXPECT_EQ(store.bytes(), 0u);
   EXPECT_EQ(store.FindByItem("item-of-a", 7), nullptr);

@@ -1,8 +1,11 @@
 #include "server/api/response_tools.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -45,18 +48,53 @@ const std::vector<ToolKind>& ToolKinds() {
   return kinds;
 }
 
-std::string ToolText(const json::Value& object, std::string_view name) {
-  const json::Value* value = object.Find(name);
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
-
 const ToolKind* FindKind(const json::Value& tool) {
-  const auto found = std::ranges::find(ToolKinds(), ToolText(tool, "type"), &ToolKind::type);
+  const auto found = std::ranges::find(ToolKinds(), TextAt(tool, "type"), &ToolKind::type);
   return found == ToolKinds().end() ? nullptr : &*found;
 }
 
 bool IsFunction(const json::Value& tool) {
-  return ToolText(tool, "type") == "function";
+  return TextAt(tool, "type") == "function";
+}
+
+void CheckFunction(FieldReader& reader, const json::Value& tool, const std::string& place) {
+  const json::Value* parameters = tool.Find("parameters");
+  if (parameters != nullptr && !parameters->is_null() && !parameters->is_object())
+    reader.Add(place + ".parameters", "a JSON schema", *parameters);
+  const json::Value* description = tool.Find("description");
+  if (description != nullptr && !description->is_null() && !description->is_string())
+    reader.Add(place + ".description", "a string", *description);
+  const json::Value* strict = tool.Find("strict");
+  if (strict != nullptr && !strict->is_null() && !strict->is_bool())
+    reader.Add(place + ".strict", "true or false", *strict);
+}
+
+void CheckToolName(FieldReader& reader, const json::Value& tool, const std::string& place) {
+  const json::Value* name = tool.Find("name");
+  if (name == nullptr) {
+    reader.AddMissing(place + ".name");
+  } else if (!name->is_string()) {
+    reader.Add(place + ".name", "a string", *name);
+  }
+}
+
+// Its tools are functions, or custom ones, which are not shown to the model.
+void CheckNamespace(FieldReader& reader, const json::Value& tool, const std::string& place) {
+  CheckToolName(reader, tool, place);
+  const json::Value* tools = tool.Find("tools");
+  if (tools == nullptr) return reader.AddMissing(place + ".tools");
+  if (!tools->is_array()) return reader.Add(place + ".tools", "a list of tools", *tools);
+  for (size_t i = 0; i < tools->as_array().size(); ++i) {
+    const json::Value& inner = tools->as_array()[i];
+    const std::string at = fmt::format("{}.tools.{}", place, i);
+    if (!IsFunction(inner) && TextAt(inner, "type") != "custom") {
+      const json::Value* type = inner.Find("type");
+      reader.Add(at + ".type", R"("function" or "custom")", type == nullptr ? inner : *type);
+      continue;
+    }
+    CheckToolName(reader, inner, at);
+    if (IsFunction(inner)) CheckFunction(reader, inner, at);
+  }
 }
 
 // As vLLM, which tries the types of tools one after the other, names what a function lacks.
@@ -64,34 +102,37 @@ void CheckTool(FieldReader& reader, const json::Value& tool, const std::string& 
   if (!tool.is_object()) return reader.Add(place, "an object", tool);
   const ToolKind* kind = FindKind(tool);
   const std::string function = place + ".FunctionTool";
-  if (kind == nullptr || IsFunction(tool)) {
-    const json::Value* name = tool.Find("name");
-    if (name == nullptr) {
-      reader.AddMissing(function + ".name");
-    } else if (!name->is_string()) {
-      reader.Add(function + ".name", "a string", *name);
-    }
-  }
+  if (kind == nullptr || IsFunction(tool)) CheckToolName(reader, tool, function);
   if (kind == nullptr) {
     const json::Value* type = tool.Find("type");
     if (type == nullptr) return reader.AddMissing(function + ".type");
     return reader.Add(function + ".type", R"("function", "custom", "web_search", …)", *type);
   }
-  if (!IsFunction(tool)) return;
-  const json::Value* parameters = tool.Find("parameters");
-  if (parameters != nullptr && !parameters->is_null() && !parameters->is_object())
-    reader.Add(function + ".parameters", "a JSON schema", *parameters);
-  const json::Value* description = tool.Find("description");
-  if (description != nullptr && !description->is_null() && !description->is_string())
-    reader.Add(function + ".description", "a string", *description);
-  const json::Value* strict = tool.Find("strict");
-  if (strict != nullptr && !strict->is_null() && !strict->is_bool())
-    reader.Add(function + ".strict", "true or false", *strict);
+  if (IsFunction(tool)) return CheckFunction(reader, tool, function);
+  if (kind->type == "namespace") CheckNamespace(reader, tool, place + ".NamespaceTool");
 }
 
 const json::Value::Array& ToolsOf(const json::Value* tools) {
   static const json::Value::Array none;
   return tools == nullptr || tools->is_null() ? none : tools->as_array();
+}
+
+// Calls `call` with every function and the name of its namespace, "" for none.
+void ForEachFunction(
+    const json::Value* tools,
+    const std::function<void(const std::string& space, const json::Value& function)>& call) {
+  for (const json::Value& tool : ToolsOf(tools)) {
+    if (IsFunction(tool)) call("", tool);
+    if (TextAt(tool, "type") != "namespace") continue;
+    for (const json::Value& inner : tool.Find("tools")->as_array()) {
+      if (IsFunction(inner)) call(TextAt(tool, "name"), inner);
+    }
+  }
+}
+
+// The function that a choice names, by the name that the model knows.
+std::string ChosenName(const json::Value& choice) {
+  return FlatName(TextAt(choice, "namespace"), TextAt(choice, "name"));
 }
 
 }  // namespace
@@ -103,7 +144,7 @@ void CheckResponseTools(FieldReader& reader) {
       CheckTool(reader, (*tools)[i], fmt::format("tools.{}", i));
   }
   const json::Value* choice = reader.Raw("tool_choice");
-  if (choice == nullptr || (choice->is_object() && !ToolText(*choice, "type").empty())) return;
+  if (choice == nullptr || (choice->is_object() && !TextAt(*choice, "type").empty())) return;
   if (choice->is_string()) {
     for (const char* known : {"none", "auto", "required"}) {
       if (choice->as_string() == known) return;
@@ -139,42 +180,49 @@ ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& confi
                                     Describe(*choice->Find("type"))),
                         "tool_choice");
   }
-  const std::string name = ToolText(*choice, "name");
-  for (const json::Value& tool : tools) {
-    if (IsFunction(tool) && !name.empty() && ToolText(tool, "name") == name) return {};
-  }
+  const std::string name = ChosenName(*choice);
+  bool is_known = false;
+  ForEachFunction(body.Find("tools"), [&](const std::string& space, const json::Value& function) {
+    is_known |= !name.empty() && FlatName(space, TextAt(function, "name")) == name;
+  });
+  if (is_known) return {};
   return BadParameter("Tool choice 'function' not found in 'tools' parameter.", "tool_choice");
+}
+
+// As in vLLM.
+std::string FlatName(std::string_view space, std::string_view name) {
+  return space.empty() ? std::string(name) : fmt::format("{}__{}", space, name);
+}
+
+NamespacedTools ToolsInNamespaces(const json::Value* tools) {
+  NamespacedTools found;
+  std::unordered_set<std::string> known;
+  ForEachFunction(tools, [&](const std::string& space, const json::Value& function) {
+    std::string name = TextAt(function, "name");
+    std::string flat = FlatName(space, name);
+    if (known.insert(flat).second && !space.empty())
+      found.emplace(std::move(flat), NamespacedTool{space, std::move(name)});
+  });
+  return found;
 }
 
 json::Value ChatTools(const json::Value* tools) {
   json::Value::Array functions;
-  for (const json::Value& tool : ToolsOf(tools)) {
-    if (!IsFunction(tool)) continue;
+  ForEachFunction(tools, [&](const std::string& space, const json::Value& tool) {
     json::Value function{json::Value::Object{}};
-    for (const char* name : {"name", "description", "parameters", "strict"}) {
+    function.Set("name", FlatName(space, TextAt(tool, "name")));
+    for (const char* name : {"description", "parameters", "strict"}) {
       const json::Value* value = tool.Find(name);
       if (value != nullptr && !value->is_null()) function.Set(name, *value);
     }
     functions.emplace_back(
         json::Value::Object{{"type", "function"}, {"function", std::move(function)}});
-  }
+  });
   return functions.empty() ? json::Value() : json::Value(std::move(functions));
 }
 
 ToolFields ReadResponseTools(FieldReader& reader, const json::Value& chat_tools) {
-  ToolFields fields;
-  reader.Read("parallel_tool_calls", fields.parallel, {.nullable = true});
-  if (chat_tools.is_null()) return fields;
-  const json::Value* choice = reader.Raw("tool_choice");
-  if (choice == nullptr || *choice == json::Value("auto")) {
-    fields.choice = ToolChoice::kAuto;
-  } else if (*choice == json::Value("required")) {
-    fields.choice = ToolChoice::kRequired;
-  } else if (choice->is_object()) {
-    fields.choice = ToolChoice::kNamed;
-    fields.name = ToolText(*choice, "name");
-  }
-  return fields;
+  return ReadToolFields(reader, !chat_tools.is_null(), ChosenName);
 }
 
 json::Value ShownTools(const json::Value* tools) {

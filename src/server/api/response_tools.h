@@ -1,6 +1,10 @@
 // The tools of /v1/responses, whose functions are flat, as the tools of a chat.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
 #include "base/json.h"
 #include "server/api/api_error.h"
 #include "server/api/field_reader.h"
@@ -16,8 +20,23 @@ void CheckResponseTools(FieldReader& reader);
 // REQUIRES: CheckResponseTools() found no error; `body` is an object.
 ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& config);
 
-// The functions of `tools` in the shape of a chat request; null where there are none. Tools of
-// other types, which clients run themselves (local_shell, custom, …), are not shown to the model.
+// The name by which the model knows a function of a namespace; `space` empty: of none.
+std::string FlatName(std::string_view space, std::string_view name);
+
+// A function as the client knows it.
+struct NamespacedTool {
+  std::string space;  // "" for none
+  std::string name;
+};
+// By the names that the model knows.
+using NamespacedTools = std::unordered_map<std::string, NamespacedTool>;
+// The functions of `tools` that are in namespaces, but those whose flat name is that of a function
+// before them.
+NamespacedTools ToolsInNamespaces(const json::Value* tools);
+
+// The functions of `tools`, also those in namespaces, in the shape of a chat request; null where
+// there are none. Tools of other types, which clients run themselves (local_shell, custom, …), are
+// not shown to the model.
 json::Value ChatTools(const json::Value* tools);
 // Which of `chat_tools` the model may call. REQUIRES: RefuseResponseTools() has passed.
 ToolFields ReadResponseTools(FieldReader& reader, const json::Value& chat_tools);

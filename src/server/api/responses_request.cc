@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "server/api/response_items.h"
-#include "server/api/response_tools.h"
 #include "server/api/unsupported_fields.h"
 
 namespace sluice {
@@ -55,8 +54,7 @@ void ReadTextFormat(FieldReader& reader, TextFormat& format, json::Value& shown)
   if (!text.Read("format", members, kNullable)) return;
   const json::Value& value = *text.Raw("format");
   FieldReader fields(value, "body.text.format", reader.errors());
-  const json::Value* type = value.Find("type");
-  const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "";
+  const std::string kind = TextAt(value, "type");
   if (kind == "text") {
     shown.Set("format", ShownObject(&value, {"type"}));
   } else if (kind == "json_object") {
@@ -70,6 +68,7 @@ void ReadTextFormat(FieldReader& reader, TextFormat& format, json::Value& shown)
     shown.Set("format", ShownObject(&value, {"name", "schema", "type", "description", "strict"}));
   } else {
     // As vLLM names the first of the types that it tries.
+    const json::Value* type = value.Find("type");
     reader.Add("text.format.ResponseFormatText.type", R"("text", "json_object" or "json_schema")",
                type == nullptr ? json::Value() : *type);
   }
@@ -196,6 +195,7 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json::Value& body,
   const json::Value* tools = body.Find("tools");
   const json::Value* choice = reader.Raw("tool_choice");
   request.chat.conversation.tools = ChatTools(tools);
+  request.namespaced_tools = ToolsInNamespaces(tools);
   request.chat.tools = ReadResponseTools(reader, request.chat.conversation.tools);
   if (request.chat.tools.choice == ToolChoice::kNone && config.exclude_tools_when_tool_choice_none)
     request.chat.conversation.tools = json::Value();

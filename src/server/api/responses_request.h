@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "server/api/chat_request.h"
+#include "server/api/response_tools.h"
 
 namespace sluice {
 
@@ -13,6 +14,7 @@ struct ResponsesRequest {
   // The chat that it is to the model; its messages are those of `instructions` and `items`, behind
   // those of the previous response, and are added by who knows that.
   ChatRequest chat;
+  NamespacedTools namespaced_tools;
   std::string instructions;
   json::Value::Array items;  // of the input, each with a type and an id
   std::optional<std::string> previous_response_id;

@@ -66,6 +66,7 @@ bool IsOpen(RouteGate gate, const ServerConfig& config) {
   switch (gate) {
     case RouteGate::kAlways: return true;
     case RouteGate::kDocs: return config.enable_docs;
+    case RouteGate::kWeb: return config.enable_web;
     case RouteGate::kTokenizerInfo: return config.enable_tokenizer_info_endpoint;
     case RouteGate::kDev: return config.dev_mode;
     case RouteGate::kNotVllm: return config.dialect != ApiDialect::kVllm;

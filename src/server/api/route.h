@@ -19,6 +19,7 @@ namespace sluice {
 enum class RouteGate {
   kAlways,
   kDocs,           // unless --disable-fastapi-docs
+  kWeb,            // unless --disable-web
   kTokenizerInfo,  // with --enable-tokenizer-info-endpoint
   kDev,            // with VLLM_SERVER_DEV_MODE=1
   kNotVllm,        // a convenience that `vllm serve` does not have
@@ -30,7 +31,7 @@ enum class RouteGate {
 enum class RouteAccess {
   kKey,     // who presents a key: whatever computes, changes, or tells of the model or of requests
   kOpen,    // everybody, unless --protect-all is given
-  kHealth,  // everybody
+  kHealth,  // everybody: probes
 };
 
 struct Route;

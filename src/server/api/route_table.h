@@ -12,6 +12,7 @@
   ROUTES(ModelRoutes)              \
   ROUTES(TokenizerInfoRoutes)      \
   ROUTES(DocsRoutes)               \
+  ROUTES(WebRoutes)                \
   ROUTES(CompletionRoutes)         \
   ROUTES(ChatRoutes)               \
   ROUTES(MessagesRoutes)           \

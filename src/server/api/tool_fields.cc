@@ -5,12 +5,6 @@
 namespace sluice {
 namespace {
 
-// The member `name`; null if it is absent or null.
-const json::Value* Set(const json::Value& object, std::string_view name) {
-  const json::Value* value = object.Find(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
 // The name in {"function": {"name": ...}}; null if there is none.
 const json::Value* FunctionName(const json::Value& described) {
   const json::Value* function = described.Find("function");
@@ -30,9 +24,9 @@ bool Describes(const json::Value& tools, const json::Value& name) {
 }  // namespace
 
 ApiStatus CheckToolChoice(const json::Value& body) {
-  const json::Value* tools = Set(body, "tools");
-  const json::Value* choice = Set(body, "tool_choice");
-  if (choice != nullptr && choice->is_object() && Set(body, "structured_outputs") != nullptr) {
+  const json::Value* tools = Given(body, "tools");
+  const json::Value* choice = Given(body, "tool_choice");
+  if (choice != nullptr && choice->is_object() && Given(body, "structured_outputs") != nullptr) {
     return BadRequest(
         "You can only either use constraints for structured outputs or tools, not both.");
   }
@@ -65,10 +59,11 @@ ApiStatus CheckToolChoice(const json::Value& body) {
       "tool_choice");
 }
 
-ToolFields ReadToolFields(FieldReader& reader) {
+ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
+                          std::string (*name_of)(const json::Value& choice)) {
   ToolFields fields;
   reader.Read("parallel_tool_calls", fields.parallel, {.nullable = true});
-  if (reader.Raw("tools") == nullptr) return fields;
+  if (!has_tools) return fields;
   const json::Value* choice = reader.Raw("tool_choice");
   if (choice == nullptr) {
     // As in vLLM, a null is no choice at all, not the default.
@@ -80,15 +75,28 @@ ToolFields ReadToolFields(FieldReader& reader) {
     fields.choice = ToolChoice::kRequired;
   } else if (choice->is_object()) {
     fields.choice = ToolChoice::kNamed;
-    fields.name = FunctionName(*choice)->as_string();
+    fields.name = name_of(*choice);
   }
   return fields;
 }
 
-ApiStatus CheckToolSupport(const ToolFields& tools, const ServerConfig& config) {
+ToolFields ReadChatToolFields(FieldReader& reader) {
+  return ReadToolFields(reader, reader.Raw("tools") != nullptr, [](const json::Value& choice) {
+    return FunctionName(choice)->as_string();
+  });
+}
+
+ApiStatus CheckToolSupport(const ToolFields& tools, const ServerConfig& config,
+                           bool model_takes_tools) {
   const bool parses = !config.tool_call_parser.empty();
   const bool decides = config.enable_auto_tool_choice || config.dialect == ApiDialect::kTrtllm;
   if (tools.choice == ToolChoice::kNone) return {};
+  if (!parses && !model_takes_tools) {
+    return BadRequest(
+        "Tools are not supported: the chat template of this model does not show them to it. Serve "
+        "a model that was trained to call tools, or give a template that shows them with "
+        "--chat-template.");
+  }
   if (tools.choice == ToolChoice::kAuto) {
     if (parses && decides) return {};
     return BadRequest(

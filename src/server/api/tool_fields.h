@@ -29,11 +29,16 @@ struct ToolFields {
 // REQUIRES: `body` is an object.
 ApiStatus CheckToolChoice(const json::Value& body);
 
-// Reads `tool_choice` and `parallel_tool_calls` of a chat request. REQUIRES: CheckToolChoice has
-// passed.
-ToolFields ReadToolFields(FieldReader& reader);
+// Reads `tool_choice` and `parallel_tool_calls`. `name_of`: the function that a choice, which is an
+// object, names. REQUIRES: the choice has been checked.
+ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
+                          std::string (*name_of)(const json::Value& choice));
+// Those of a chat request. REQUIRES: CheckToolChoice has passed.
+ToolFields ReadChatToolFields(FieldReader& reader);
 
-// 400 where the server was not started with what such tools need.
-ApiStatus CheckToolSupport(const ToolFields& tools, const ServerConfig& config);
+// 400 where neither the model's template nor a parser knows of tools, or where the server was not
+// started with what they need.
+ApiStatus CheckToolSupport(const ToolFields& tools, const ServerConfig& config,
+                           bool model_takes_tools);
 
 }  // namespace sluice

@@ -3,23 +3,27 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <ctime>
 #include <functional>
 #include <new>
 #include <optional>
 
 #include <fmt/format.h>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 
+#include "base/append_format.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "server/http/request_framing.h"
 #include "server/http/request_parser.h"
+#include "server/http/response_head.h"
 
 namespace sluice {
 namespace {
 
 namespace http = boost::beast::http;
 using boost::system::error_code;
+using Socket = HttpStream::Socket;
 using tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
@@ -41,14 +45,6 @@ constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 // Recorded status for a client that disconnected before any answer.
 constexpr int kClientGone = 499;
 
-std::string DateNow() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[40];
-  return std::string(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts));
-}
-
 // With its space, which assigning an empty string keeps.
 void Free(std::string& text) {
   std::string().swap(text);
@@ -58,6 +54,9 @@ Clock::duration Seconds(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
+// What the log may need of the body of an error.
+constexpr size_t kMaxErrorBytes = 2048;
+
 uint64_t HeadBytes(const HttpRequest& head) {
   uint64_t bytes = head.target.size();
   for (const HttpHeader& header : head.headers) bytes += header.name.size() + header.value.size();
@@ -66,17 +65,20 @@ uint64_t HeadBytes(const HttpRequest& head) {
 
 class Connection : public HttpConnection, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<HttpCore> core, HttpIoThread* io, tcp::socket socket)
+  Connection(std::shared_ptr<HttpCore> core, HttpIoThread* io, Socket socket)
       : core_(std::move(core)),
         io_(io),
-        socket_(std::move(socket)),
+        tls_memory_(TakeTlsMemory(*core_)),
+        stream_(std::move(socket),
+                core_->certificates == nullptr ? nullptr : core_->certificates->context()),
+        socket_(stream_.socket()),
         received_(core_->memory),
         unsent_(core_->memory) {
     error_code error;
-    const tcp::endpoint remote = socket_.remote_endpoint(error);
-    if (!error) client_ = fmt::format("{}:{}", remote.address().to_string(), remote.port());
-    const tcp::endpoint local = socket_.local_endpoint(error);
-    if (!error) local_ = fmt::format("{}:{}", local.address().to_string(), local.port());
+    const Socket::endpoint_type remote = socket_.remote_endpoint(error);
+    if (!error) client_ = NameOf(remote);
+    const Socket::endpoint_type local = socket_.local_endpoint(error);
+    if (!error) local_ = NameOf(local);
     ++core_->num_connections;
   }
   ~Connection() override { --core_->num_connections; }
@@ -90,6 +92,10 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     socket_.set_option(tcp::no_delay(true), ignored);
     socket_.set_option(asio::socket_base::keep_alive(true), ignored);
     deadline_ = Clock::now() + Seconds(core_->config.header_timeout_seconds);
+    if (stream_.tls()) {
+      state_ = State::kHandshake;
+      return Guard([this] { ContinueHandshake(); });
+    }
     Guard([this] { ArmRead(); });
   }
 
@@ -155,6 +161,14 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     const MutexLock lock(mutex_);
     return unsent_.TryResize(backlog_ + bytes);
   }
+  void SetNotes(uint64_t exchange, AnswerNotes notes) {
+    const MutexLock lock(mutex_);
+    if (exchange == exchange_) notes_ = std::move(notes);
+  }
+  void SetErrorBody(uint64_t exchange, std::string_view body) {
+    const MutexLock lock(mutex_);
+    if (exchange == exchange_) error_body_ = body.substr(0, kMaxErrorBytes);
+  }
   void SetStatus(uint64_t exchange, int status, bool close_after) {
     const MutexLock lock(mutex_);
     if (exchange != exchange_) return;
@@ -201,7 +215,15 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   const HttpCore& core() const { return *core_; }
 
  private:
-  enum class State { kIdle, kHead, kBody, kBusy, kLingering };
+  enum class State { kHandshake, kIdle, kHead, kBody, kBusy, kLingering };
+
+  // Of a connection in TLS; it has more than a plain one, before its client has said who it is.
+  static MemoryLease TakeTlsMemory(const HttpCore& core) {
+    MemoryLease lease(core.memory);
+    if (core.certificates != nullptr && !lease.TryResize(HttpStream::kTlsBytes))
+      throw std::bad_alloc();
+    return lease;
+  }
 
   std::function<void()> TakeOnClosed() {
     std::function<void()> on_writable;
@@ -258,11 +280,36 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     Close();
   }
 
-  void ArmRead() {
+  // The time of a head is that of the handshake, too.
+  void ContinueHandshake() {
+    error_code error;
+    stream_.Handshake(error);
+    if (error == asio::error::would_block) {
+      return Wait(stream_.wanted(), [this] { ContinueHandshake(); });
+    }
+    if (error && stream_.BecomePlainForHttp())
+      return Refuse(400, "This port speaks HTTPS: the request came in plain HTTP.");
+    if (error) {
+      LOG_DEBUG("http", "no TLS with {}: {}", client_, stream_.reason());
+      return Close();
+    }
+    state_ = State::kIdle;
+    ArmRead();
+  }
+
+  // `work` is called once the socket is ready, unless the connection is closed before.
+  template <typename Work>
+  void Wait(Socket::wait_type what, Work work) {
+    socket_.async_wait(what, [self = shared_from_this(), work](error_code error) {
+      if (!error && !self->closed_) self->Guard(work);
+    });
+  }
+
+  void ArmRead(Socket::wait_type what = Socket::wait_read) {
     if (read_armed_ || closed_ || saw_eof_) return;
     if (state_ == State::kBusy && in_.size() > kMaxPipelinedBytes) return;
     read_armed_ = true;
-    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
+    socket_.async_wait(what, [self = shared_from_this()](error_code error) {
       self->read_armed_ = false;
       if (!error && !self->closed_) self->Guard([&] { self->OnReadable(); });
     });
@@ -271,8 +318,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   void OnReadable() {
     static thread_local char buffer[64 << 10];
     error_code error;
-    const size_t size = socket_.read_some(asio::buffer(buffer), error);
-    if (error == asio::error::would_block) return ArmRead();
+    const size_t size = stream_.Read(buffer, sizeof buffer, error);
+    if (error == asio::error::would_block) return ArmRead(stream_.wanted());
     if (error == asio::error::eof) return OnEof();
     if (error) return Close();
     if (state_ != State::kLingering) {
@@ -289,7 +336,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     saw_eof_ = true;
     if (state_ != State::kBusy) return Close();
     probe_time_ = Clock::now() + kProbeInterval;
-    socket_.async_wait(tcp::socket::wait_error, [self = shared_from_this()](error_code error) {
+    socket_.async_wait(Socket::wait_error, [self = shared_from_this()](error_code error) {
       if (!error) self->Close();
     });
   }
@@ -409,8 +456,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
     const std::string* expect = head_.Header("expect");
     if (!complete && !early_ && expect != nullptr && parser_->version() == 11 && in_.empty()) {
-      error_code ignored;
-      socket_.write_some(asio::buffer(kContinue), ignored);
+      const MutexLock lock(mutex_);
+      AppendLocked(kContinue);
     }
     return true;
   }
@@ -424,6 +471,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     close_after_ = close_after_ || close_after;
     status_ = 0;
     response_bytes_ = 0;
+    notes_.reset();
+    error_body_.clear();
     return exchange_;
   }
 
@@ -457,17 +506,12 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       }
       std::string& piece = sending_[sending_index_];
       error_code error;
-      const size_t size =
-          socket_.write_some(asio::buffer(piece.data() + sent_, piece.size() - sent_), error);
+      const size_t size = stream_.Write(std::string_view(piece).substr(sent_), error);
       if (error == asio::error::would_block) {
         if (write_deadline_ == Clock::time_point::max()) {
           write_deadline_ = Clock::now() + Seconds(core_->config.write_timeout_seconds);
         }
-        socket_.async_wait(tcp::socket::wait_write,
-                           [self = shared_from_this()](error_code failure) {
-                             if (!failure) self->Guard([&] { self->ContinueWrite(); });
-                           });
-        return;
+        return Wait(stream_.wanted(), [this] { ContinueWrite(); });
       }
       if (error) return Close();
       write_deadline_ = Clock::time_point::max();
@@ -505,11 +549,19 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     record.version = http10_ ? "1.0" : "1.1";
     record.request_bytes = request_bytes_;
     record.seconds = std::chrono::duration<double>(Clock::now() - request_started_).count();
+    if (const std::string* id = head_.Header("x-request-id"); id != nullptr)
+      record.request_id = *id;
+    std::optional<AnswerNotes> notes;
+    std::string error_body;
     {
       const MutexLock lock(mutex_);
+      notes.swap(notes_);
+      error_body.swap(error_body_);
       record.status = status_ != 0 ? status_ : core_->stopped ? 503 : kClientGone;
       record.response_bytes = response_bytes_;
     }
+    if (notes) record.notes = &*notes;
+    record.error_body = error_body;
     if (core_->record && !head_.method.empty()) core_->record(record);
   }
 
@@ -529,12 +581,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     early_.reset();
     // Requests behind this one are answered too if they came before the client's end.
     if (close || core_->draining || (saw_eof_ && in_.empty())) {
-      error_code ignored;
-      socket_.shutdown(tcp::socket::shutdown_send, ignored);
-      if (saw_eof_) return Close();
       state_ = State::kLingering;
       deadline_ = Clock::now() + kLinger;
-      return ArmRead();
+      return EndConnection();
     }
     deadline_ = Clock::now() + Seconds(core_->config.keep_alive_seconds);
     Process();
@@ -542,9 +591,22 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (!closed_) ArmRead();
   }
 
+  // Behind the last answer: what the client still sends is read for a while, so that it sees the
+  // answer and not a reset.
+  void EndConnection() {
+    error_code error;
+    stream_.EndWriting(error);
+    if (error == asio::error::would_block)
+      return Wait(stream_.wanted(), [this] { EndConnection(); });
+    if (saw_eof_) return Close();
+    ArmRead();
+  }
+
   const std::shared_ptr<HttpCore> core_;
   HttpIoThread* const io_;
-  tcp::socket socket_;
+  const MemoryLease tls_memory_;
+  HttpStream stream_;
+  Socket& socket_;  // of stream_
   std::string client_, local_;
 
   // Used by the I/O thread only.
@@ -576,6 +638,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   bool close_after_ GUARDED_BY(mutex_) = false;
   int status_ GUARDED_BY(mutex_) = 0;  // 0: no answer yet
   uint64_t response_bytes_ GUARDED_BY(mutex_) = 0;
+  std::optional<AnswerNotes> notes_ GUARDED_BY(mutex_);
+  std::string error_body_ GUARDED_BY(mutex_);
   std::function<void()> on_closed_ GUARDED_BY(mutex_);
   std::function<void()> on_writable_ GUARDED_BY(mutex_);
 };
@@ -616,8 +680,11 @@ class Writer : public ResponseWriter {
     if (memory_ != nullptr) memory_->Shrink(0);
     if (!connection_->MayHold(response.body.size() + kHeadRoom))
       response = Refused(response.body.size());
-    const std::string head =
-        Head(response, fmt::format("content-length: {}\r\n", response.body.size()));
+    // 304 has no body, and the length of the one that it speaks of is not told.
+    const std::string head = Head(
+        response,
+        response.status == 304 ? "" : fmt::format("content-length: {}\r\n", response.body.size()));
+    if (response.status >= 400) connection_->SetErrorBody(exchange_, response.body);
     if (head_.method == "HEAD") response.body.clear();
     started_ = complete_ = true;
     connection_->Append(exchange_, head, 0, false);
@@ -637,7 +704,7 @@ class Writer : public ResponseWriter {
     if (data.empty()) return;
     if (http10_) return connection_->Append(exchange_, data, data.size(), false);
     framed_.clear();
-    fmt::format_to(std::back_inserter(framed_), "{:x}\r\n", data.size());
+    AppendFormat(framed_, "{:x}\r\n", data.size());
     framed_ += data;
     framed_ += "\r\n";
     connection_->Append(exchange_, framed_, data.size(), false);
@@ -647,6 +714,7 @@ class Writer : public ResponseWriter {
     connection_->Append(exchange_, http10_ ? "" : "0\r\n\r\n", 0, true);
   }
 
+  void Describe(AnswerNotes notes) override { connection_->SetNotes(exchange_, std::move(notes)); }
   bool backlogged() const override { return connection_->Backlogged(exchange_); }
   bool closed() const override { return connection_->Gone(exchange_); }
   void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) override {
@@ -660,30 +728,17 @@ class Writer : public ResponseWriter {
     HttpResponse response;
     response.status = refusal.status;
     if (refusal.status == 503) response.headers.push_back({"retry-after", "1"});
-    response.body = fmt::format(
-        R"({{"error":{{"message":"{}","type":"{}","param":null,"code":{}}}}})", refusal.message,
-        refusal.status == 503 ? "ServiceUnavailableError" : "BadRequestError", refusal.status);
+    response.body = connection_->core().handler->ErrorBody(
+        head_.target, refusal.status,
+        refusal.status == 503 ? "ServiceUnavailableError" : "BadRequestError", refusal.message);
     return response;
   }
   std::string Head(const HttpResponse& response, std::string_view framing) {
     const bool close = close_ || connection_->draining();
     connection_->SetStatus(exchange_, response.status, close);
-    std::string out;
-    fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\ndate: {}\r\nserver: sluice\r\n{}",
-                   response.status, HttpReason(response.status), DateNow(), framing);
-    if (!response.content_type.empty()) {
-      fmt::format_to(std::back_inserter(out), "content-type: {}\r\n", response.content_type);
-    }
-    for (const HttpHeader& header : response.headers) {
-      fmt::format_to(std::back_inserter(out), "{}: {}\r\n", header.name, header.value);
-    }
-    for (const HttpHeader& header :
-         connection_->core().handler->CommonHeaders(head_, response.status)) {
-      fmt::format_to(std::back_inserter(out), "{}: {}\r\n", header.name, header.value);
-    }
-    if (close) out += "connection: close\r\n";
-    out += "\r\n";
-    return out;
+    return ResponseHead(response,
+                        connection_->core().handler->CommonHeaders(head_, response.status), framing,
+                        close);
   }
 
   const std::shared_ptr<Connection> connection_;
@@ -717,28 +772,26 @@ void Connection::Dispatch() {
 void Connection::Refuse(int status, const std::string& message) {
   const uint64_t exchange = BeginExchange(true);
   SetStatus(exchange, status, true);
+  const std::string target = parser_ ? parser_->target() : "";
   Free(in_);
   parser_.reset();
   received_.Shrink(0);
   const bool plain = status == 400;
   const std::string body =
-      plain ? message
-            : fmt::format(R"({{"error":{{"message":"{}","type":"{}","param":null,"code":{}}}}})",
-                          message, HttpReason(status), status);
-  Append(exchange,
-         fmt::format("HTTP/1.1 {} {}\r\ndate: {}\r\nserver: sluice\r\ncontent-type: "
-                     "{}\r\ncontent-length: {}\r\n{}"
-                     "connection: close\r\n\r\n{}",
-                     status, HttpReason(status), DateNow(),
-                     plain ? "text/plain; charset=utf-8" : "application/json", body.size(),
-                     status == 503 ? "retry-after: 1\r\n" : "", body),
-         body.size(), true);
+      plain ? message : core_->handler->ErrorBody(target, status, HttpReason(status), message);
+  SetErrorBody(exchange, body);
+  HttpResponse head;
+  head.status = status;
+  if (plain) head.content_type = "text/plain; charset=utf-8";
+  if (status == 503) head.headers.push_back({"retry-after", "1"});
+  const std::string framing = fmt::format("content-length: {}\r\n", body.size());
+  Append(exchange, ResponseHead(head, {}, framing, /*close=*/true) + body, body.size(), true);
 }
 
 }  // namespace
 
 std::shared_ptr<HttpConnection> MakeHttpConnection(std::shared_ptr<HttpCore> core, HttpIoThread* io,
-                                                   tcp::socket socket) {
+                                                   HttpStream::Socket socket) {
   return std::make_shared<Connection>(std::move(core), io, std::move(socket));
 }
 

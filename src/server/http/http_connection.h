@@ -11,11 +11,12 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "server/http/http_server.h"
+#include "server/http/http_stream.h"
 #include "server/http/http_types.h"
+#include "server/http/tls_context.h"
 #include "server/server_config.h"
 
 namespace sluice {
@@ -51,6 +52,7 @@ struct HttpIoThread {
 struct HttpCore {
   ServerConfig config;
   std::shared_ptr<RequestMemory> memory;
+  std::unique_ptr<TlsCertificates> certificates;  // null without TLS
   HttpHandler* handler = nullptr;
   HttpServer::RecordFunction record;
   std::atomic<int64_t> num_connections{0};
@@ -59,7 +61,8 @@ struct HttpCore {
   std::vector<std::unique_ptr<HttpIoThread>> threads;
 };
 
+// Throws std::bad_alloc where there is no memory for it.
 std::shared_ptr<HttpConnection> MakeHttpConnection(std::shared_ptr<HttpCore> core, HttpIoThread* io,
-                                                   asio::ip::tcp::socket socket);
+                                                   HttpStream::Socket socket);
 
 }  // namespace sluice

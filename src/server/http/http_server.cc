@@ -1,23 +1,32 @@
 #include "server/http/http_server.h"
 
+#include <sys/socket.h>
+
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <new>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include <fmt/format.h>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 
 #include "base/log.h"
 #include "server/http/http_connection.h"
+#include "server/http/socket_file.h"
 
 namespace sluice {
 namespace {
 
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
+using Socket = HttpStream::Socket;
+using Acceptor = asio::basic_socket_acceptor<Socket::protocol_type>;
 
 // How often the deadlines of connections are checked.
 constexpr auto kTick = std::chrono::milliseconds(250);
@@ -39,49 +48,10 @@ class HttpServerImpl : public HttpServer {
   ~HttpServerImpl() override { Stop(); }
 
   Status Bind() {
-    const ServerConfig& config = core_->config;
-    error_code error;
-    const std::string host = config.host.empty() ? "0.0.0.0" : config.host;
-    tcp::endpoint endpoint;
-    if (const auto address = asio::ip::make_address(host, error); !error) {
-      endpoint = {address, config.port};
-    } else {
-      tcp::resolver resolver(core_->threads[0]->context);
-      const auto found = resolver.resolve(host, std::to_string(config.port), error);
-      if (error || found.empty()) {
-        return Fail(
-            ErrorCode::kInvalidArgument,
-            fmt::format("--host {} is not an address of this machine: {}", host, error.message()),
-            "host");
-      }
-      endpoint = *found.begin();
+    if (core_->config.tls.enabled()) {
+      ASSIGN_OR_RETURN(core_->certificates, TlsCertificates::Load(core_->config.tls));
     }
-    acceptor_->open(endpoint.protocol(), error);
-    if (!error) acceptor_->set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_->bind(endpoint, error);
-    if (!error) acceptor_->listen(4096, error);
-    if (error == asio::error::address_in_use) {
-      return Fail(ErrorCode::kAddressInUse,
-                  fmt::format("port {} of {} is already in use; stop the program that listens "
-                              "there or choose another "
-                              "port with --port",
-                              config.port, host),
-                  "port");
-    }
-    if (error) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("cannot listen on {} port {}: {}; choose another --host or --port",
-                              host, config.port, error.message()),
-                  "host");
-    }
-    port_ = acceptor_->local_endpoint(error).port();
-    if (config.api_keys.empty() && !endpoint.address().is_loopback()) {
-      LOG_WARNING("http",
-                  "whoever reaches {} port {} may use this server: it listens to other machines, "
-                  "and no --api-key is given",
-                  host, port_);
-    }
-    return {};
+    return core_->config.uds.empty() ? BindPort() : BindPath();
   }
 
   uint16_t port() const override { return port_; }
@@ -93,6 +63,13 @@ class HttpServerImpl : public HttpServer {
     for (auto& io : core_->threads) {
       io->thread = std::thread([context = &io->context] { RunToEnd(*context); });
     }
+  }
+
+  void ReloadCertificates() override {
+    if (core_->certificates != nullptr) core_->certificates->Reload();
+  }
+  void RefreshCertificates() override {
+    if (core_->certificates != nullptr) core_->certificates->RefreshIfChanged();
   }
 
   void BeginDrain() override {
@@ -129,10 +106,83 @@ class HttpServerImpl : public HttpServer {
         io->context.poll();
     }
     acceptor_.reset();
+    socket_file_.reset();
     retry_.reset();
   }
 
  private:
+  Status BindPort() {
+    const ServerConfig& config = core_->config;
+    error_code error;
+    const std::string host = config.host.empty() ? "0.0.0.0" : config.host;
+    tcp::endpoint endpoint;
+    if (const auto address = asio::ip::make_address(host, error); !error) {
+      endpoint = {address, config.port};
+    } else {
+      tcp::resolver resolver(core_->threads[0]->context);
+      const auto found = resolver.resolve(host, std::to_string(config.port), error);
+      if (error || found.empty()) {
+        return Fail(
+            ErrorCode::kInvalidArgument,
+            fmt::format("--host {} is not an address of this machine: {}", host, error.message()),
+            "host");
+      }
+      endpoint = *found.begin();
+    }
+    error = ListenAt(endpoint);
+    if (error == asio::error::address_in_use) {
+      return Fail(ErrorCode::kAddressInUse,
+                  fmt::format("port {} of {} is already in use; stop the program that listens "
+                              "there or choose another "
+                              "port with --port",
+                              config.port, host),
+                  "port");
+    }
+    if (error) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("cannot listen on {} port {}: {}; choose another --host or --port",
+                              host, config.port, error.message()),
+                  "host");
+    }
+    // A generic endpoint knows no port.
+    sockaddr_storage bound{};
+    socklen_t size = sizeof bound;
+    if (getsockname(acceptor_->native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
+      endpoint.resize(size);
+      std::memcpy(endpoint.data(), &bound, size);
+    }
+    port_ = endpoint.port();
+    if (!config.needs_key() && !endpoint.address().is_loopback()) {
+      LOG_WARNING("http",
+                  "whoever reaches {} port {} may use this server: it listens to other machines, "
+                  "and neither --api-key nor --api-key-file is given",
+                  host, port_);
+    }
+    return {};
+  }
+
+  // Who may write the file may use the server; the file has the rights that the umask leaves.
+  Status BindPath() {
+    const std::string& path = core_->config.uds;
+    RETURN_IF_ERROR(RemoveStaleSocket(path));
+    if (const error_code error = ListenAt(asio::local::stream_protocol::endpoint(path))) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--uds {}: cannot listen there: {}", path, error.message()), "uds");
+    }
+    socket_file_.emplace(path);
+    return {};
+  }
+
+  template <typename Endpoint>
+  error_code ListenAt(const Endpoint& endpoint) {
+    error_code error;
+    acceptor_->open(endpoint.protocol(), error);
+    if (!error) acceptor_->set_option(Acceptor::reuse_address(true), error);
+    if (!error) acceptor_->bind(endpoint, error);
+    if (!error) acceptor_->listen(4096, error);
+    return error;
+  }
+
   // Connections handle a lack of memory themselves; where they cannot, or one cannot be accepted,
   // the others go on.
   static void RunToEnd(asio::io_context& context) {
@@ -148,7 +198,7 @@ class HttpServerImpl : public HttpServer {
 
   void Accept() {
     HttpIoThread* io = core_->threads[next_++ % core_->threads.size()].get();
-    acceptor_->async_accept(io->context, [this, io](error_code error, tcp::socket socket) {
+    acceptor_->async_accept(io->context, [this, io](error_code error, Socket socket) {
       if (error == asio::error::operation_aborted || core_->stopped) return;
       if (error) {
         // Out of file descriptors: wait for some to come free instead of spinning.
@@ -168,15 +218,17 @@ class HttpServerImpl : public HttpServer {
     });
   }
 
-  void Take(HttpIoThread* io, tcp::socket socket) {
+  void Take(HttpIoThread* io, Socket socket) {
     if (core_->num_connections >= core_->config.max_connections) {
+      if (core_->certificates != nullptr)
+        return;  // a handshake for it would cost more than it says
       static constexpr std::string_view kFull =
           "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: "
           "close\r\n\r\n";
       error_code ignored;
       socket.non_blocking(true, ignored);
       socket.write_some(asio::buffer(kFull), ignored);
-      socket.shutdown(tcp::socket::shutdown_send, ignored);
+      socket.shutdown(Socket::shutdown_send, ignored);
       return;
     }
     auto connection = MakeHttpConnection(core_, io, std::move(socket));
@@ -213,9 +265,10 @@ class HttpServerImpl : public HttpServer {
   }
 
   const std::shared_ptr<HttpCore> core_;
-  std::optional<tcp::acceptor> acceptor_;
+  std::optional<Acceptor> acceptor_;
   std::optional<asio::steady_timer> retry_;
-  uint16_t port_ = 0;
+  std::optional<SocketFile> socket_file_;
+  uint16_t port_ = 0;  // 0 at a unix socket
   size_t next_ = 0;
 };
 

@@ -1,11 +1,14 @@
 #include "server/http/http_types.h"
 
+#include <fmt/format.h>
+
 namespace sluice {
 
 const char* HttpReason(int status) {
   switch (status) {
     case 100: return "Continue";
     case 200: return "OK";
+    case 304: return "Not Modified";
     case 307: return "Temporary Redirect";
     case 400: return "Bad Request";
     case 401: return "Unauthorized";
@@ -36,6 +39,12 @@ int HexDigit(char c) {
 }
 
 }  // namespace
+
+std::string HttpHandler::ErrorBody(std::string_view, int status, std::string_view type,
+                                   std::string_view message) const {
+  return fmt::format(R"({{"error":{{"message":"{}","type":"{}","param":null,"code":{}}}}})",
+                     message, type, status);
+}
 
 std::string PercentDecode(std::string_view text) {
   std::string out;

@@ -1,6 +1,7 @@
 // HTTP requests, responses and handlers, independent of the library that carries them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -47,6 +48,15 @@ struct HttpResponse {
   std::vector<HttpHeader> headers;
 };
 
+// What an answer was made of, for the log.
+struct AnswerNotes {
+  std::string request_id;
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;
+  std::string finish_reason;  // those of several choices with a comma between them
+};
+
 // Answers one request: either Send() once, or StartStream(), any number of WriteChunk() and
 // EndStream(). A writer that is destroyed before either is complete answers 500, or cuts the
 // stream. Thread safety: every method may be called from any thread, one call at a time. Calls
@@ -61,6 +71,9 @@ class ResponseWriter {
   virtual void StartStream(HttpResponse response) = 0;
   virtual void WriteChunk(std::string_view data) = 0;
   virtual void EndStream() = 0;
+
+  // Called before the answer is complete, where there is something to tell.
+  virtual void Describe(AnswerNotes) {}
 
   // True while so much is queued that the caller should wait for `on_writable`.
   virtual bool backlogged() const = 0;
@@ -79,6 +92,10 @@ class HttpHandler {
   // Called before the body is read. A response ends the request, e.g. for a missing key.
   virtual std::optional<HttpResponse> CheckHead(const HttpRequest& head) = 0;
   virtual void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) = 0;
+  // The JSON of an error that a connection answers by itself; `target`: of the request, "" if it is
+  // not known yet. OpenAI's shape, unless a handler has another one for it.
+  virtual std::string ErrorBody(std::string_view target, int status, std::string_view type,
+                                std::string_view message) const;
   // Headers of every answer to this request (CORS, request id).
   virtual std::vector<HttpHeader> CommonHeaders(const HttpRequest& request, int status) = 0;
 };
@@ -91,6 +108,9 @@ struct HttpExchangeRecord {
   uint64_t request_bytes = 0;   // of the body
   uint64_t response_bytes = 0;  // of the body
   double seconds = 0;
+  std::string_view request_id;         // of the request's X-Request-Id; "" for none
+  std::string_view error_body;         // the start of the body of an answer of 400 and above
+  const AnswerNotes* notes = nullptr;  // null where the answer told nothing
 };
 
 const char* HttpReason(int status);

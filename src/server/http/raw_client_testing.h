@@ -30,6 +30,7 @@ class RawClient {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
+  int fd() const { return fd_; }
   bool connected() const { return connected_; }
   void Send(const std::string& text) {
     size_t sent = 0;

@@ -18,19 +18,13 @@ bool IsKnownCompression(std::string_view coding) {
   return std::find(std::begin(kCodings), std::end(kCodings), coding) != std::end(kCodings);
 }
 
-std::string_view Trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 // `value`: of all Transfer-Encoding fields, joined by commas.
 std::optional<HeadFault> TransferEncodingFault(std::string_view value) {
-  if (AsciiLower(Trim(value)) == "chunked") return std::nullopt;
+  if (AsciiLower(AsciiTrim(value, " \t")) == "chunked") return std::nullopt;
   bool known = true, chunked_last = false;
   while (true) {
     const size_t comma = value.find(',');
-    const std::string coding = AsciiLower(Trim(value.substr(0, comma)));
+    const std::string coding = AsciiLower(AsciiTrim(value.substr(0, comma), " \t"));
     // An empty element, or something behind the coding that has to be the last one.
     if (coding.empty() || chunked_last) return kBadRequest;
     chunked_last = coding == "chunked";
@@ -82,7 +76,7 @@ std::optional<HeadFault> FindHeadFault(const std::vector<HttpHeader>& fields, in
   for (const HttpHeader& field : fields) {
     if (field.name == "host") {
       ++hosts;
-      if (!IsHost(Trim(field.value))) return kBadRequest;
+      if (!IsHost(AsciiTrim(field.value, " \t"))) return kBadRequest;
     } else if (field.name == "content-length") {
       has_length = true;
     } else if (field.name == "transfer-encoding") {

@@ -144,4 +144,23 @@ void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
   }
 }
 
+void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {
+  constexpr int kZero = 8;  // where there are none
+  for (int64_t i = 0; i < steps * kStepBytes4; i += kHalfLine) {
+    const int64_t line = i / kLineBytes, half = i % kLineBytes;  // of codes: four to a step
+    const __m256i zeros = zero_points == nullptr
+                              ? _mm256_set1_epi32(kZero)
+                              : Bytes(zero_points + line / 4 * kPanelRows + half / 4);
+    const __m256i words = Load(codes + i);
+    const auto value = [&](int place) __attribute__((always_inline)) {
+      const __m256i code = _mm256_and_si256(_mm256_srl_epi32(words, _mm_cvtsi32_si128(4 * place)),
+                                            _mm256_set1_epi32(15));
+      return _mm256_cvtepi32_ps(_mm256_sub_epi32(code, zeros));
+    };
+    uint8_t* to = lines + line * 4 * kLineBytes + half;
+    for (int pair = 0; pair < 4; ++pair)
+      StorePairs(to + pair * kLineBytes, value(pair), value(pair + 4));
+  }
+}
+
 }  // namespace sluice::kernels::avx2

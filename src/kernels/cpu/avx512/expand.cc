@@ -130,6 +130,22 @@ struct E2M1Table {
 };
 constexpr E2M1Table kBf16OfE2M1;
 
+// BF16(i - 16) for i = 0 to 31.
+struct IntegerTable {
+  alignas(64) uint16_t words[32] = {};
+  constexpr IntegerTable() {
+    for (int i = 0; i < 32; ++i) {
+      const int magnitude = i < 16 ? 16 - i : i - 16;
+      int exponent = 0;
+      while (magnitude >> (exponent + 1) != 0) ++exponent;
+      const int mantissa = (magnitude << 7 >> exponent) & 0x7F;
+      if (magnitude != 0)
+        words[i] = static_cast<uint16_t>((i < 16) << 15 | (127 + exponent) << 7 | mantissa);
+    }
+  }
+};
+constexpr IntegerTable kBf16OfIntegers;
+
 }  // namespace
 
 void ExpandI8(const uint8_t* codes, const uint8_t* /*scales*/, int64_t steps, uint8_t* lines) {
@@ -206,6 +222,36 @@ void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
             _mm512_test_epi16_mask(words, _mm512_set1_epi16(static_cast<short>(7 << 4 * j)));
         _mm512_storeu_si512(to + (4 * i + j) * kVectorBytes,
                             _mm512_mask_add_epi16(number, is_not_zero, number, both));
+      };
+      line(0, words);
+      line(1, _mm512_srli_epi16(words, 4));
+      line(2, _mm512_srli_epi16(words, 8));
+      line(3, _mm512_srli_epi16(words, 12));
+    }
+  }
+}
+
+// A code less its zero point, and 16 more, is the place of the difference in the table.
+void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {
+  constexpr int kZero = 8;  // where there are none
+  const __m512i numbers = _mm512_load_si512(kBf16OfIntegers.words);
+  __m512i offsets = _mm512_set1_epi16(16 - kZero);
+  for (int64_t step = 0; step < steps; ++step) {
+    const uint8_t* from = codes + step * kStepBytes4;
+    uint8_t* to = lines + step * kStepBytes;
+    if (zero_points != nullptr) {
+      const __m512i zeros = Bytes(zero_points + step * kPanelRows);
+      offsets = _mm512_sub_epi16(_mm512_set1_epi16(16),
+                                 _mm512_or_si512(zeros, _mm512_slli_epi32(zeros, 16)));
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512i words = Load(from + i * kVectorBytes);
+      const auto line = [&](int j, __m512i shifted) __attribute__((always_inline)) {
+        const __m512i places =
+            _mm512_add_epi16(_mm512_and_si512(shifted, _mm512_set1_epi16(15)), offsets);
+        _mm512_storeu_si512(to + (4 * i + j) * kVectorBytes,
+                            _mm512_permutexvar_epi16(places, numbers));
       };
       line(0, words);
       line(1, _mm512_srli_epi16(words, 4));

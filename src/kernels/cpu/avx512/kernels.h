@@ -7,7 +7,7 @@
 namespace sluice::kernels::avx512 {
 
 LinearFunction LinearBf16, LinearF32Bf16, LinearF32, LinearI8;
-ExpandFunction ExpandI8, ExpandF8, ExpandNvfp4, ExpandMxfp4;
+ExpandFunction ExpandI8, ExpandF8, ExpandNvfp4, ExpandMxfp4, ExpandInt4;
 AttentionFunction AttentionChunk;
 
 }  // namespace sluice::kernels::avx512

@@ -80,7 +80,8 @@ ApiStatus StartChat(const RouteCall& call, const ChatRequest& request, WriterFac
 }
 
 ApiStatus AnswerChat(const RouteCall& call, const json::Value& body) {
-  API_ASSIGN_OR_RETURN(const ChatRequest request, ReadChatRequest(body, call.api.config));
+  API_ASSIGN_OR_RETURN(const ChatRequest request,
+                       ReadChatRequest(body, call.api.config, call.model->takes_tools()));
   return StartChat(call, request, ChatWriterOf(call.api.config.dialect));
 }
 

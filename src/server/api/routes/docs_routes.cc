@@ -1,6 +1,7 @@
 // GET /openapi.json, /docs, /redoc.
 #include "server/api/openapi.h"
 #include "server/api/route_table.h"
+#include "server/api/web_answer.h"
 
 namespace sluice {
 namespace {
@@ -13,9 +14,7 @@ ApiStatus OpenApi(const RouteCall& call) {
 
 ApiStatus Docs(const RouteCall& call) {
   const ServerConfig& config = call.api.config;
-  HttpResponse response = JsonResponse(DocsPage(OpenRoutes(config), config));
-  response.content_type = "text/html; charset=utf-8";
-  call.client->Send(std::move(response));
+  call.client->Send(HtmlResponse(DocsPage(OpenRoutes(config), config)));
   return {};
 }
 

@@ -1,4 +1,5 @@
-// POST /v1/messages and /v1/messages/count_tokens, as clients of Anthropic's API call them.
+// POST /v1/messages and /v1/messages/count_tokens, as clients of Anthropic's API call them. The
+// dispatcher gives errors the shape of that API.
 #include <fmt/format.h>
 
 #include "server/api/chat_request.h"
@@ -24,7 +25,8 @@ ApiResult<ChatRequest> ReadMessagesRequest(const RouteCall& call, const json::Va
   if (const auto& memory = call.request.memory; memory != nullptr)
     API_RETURN_IF_ERROR(ReserveMemory(memory, 2 * memory->bytes()));
   API_ASSIGN_OR_RETURN(const json::Value chat, ChatBodyOf(body, call.api.config, endpoint));
-  ApiResult<ChatRequest> request = ReadChatRequest(chat, call.api.config);
+  ApiResult<ChatRequest> request =
+      ReadChatRequest(chat, call.api.config, call.model->takes_tools());
   if (!request) {
     NameFormat(body, request.error().message);
   } else if (request->sampling.constraint) {
@@ -58,28 +60,14 @@ ApiStatus SendTokenCount(const RouteCall& call, const json::Value& body) {
   return {};
 }
 
-// Errors have the shape of that API.
-ApiStatus SendErrorOf(const RouteCall& call, const ApiStatus& status) {
-  if (!status) call.client->Send(AnthropicErrorResponse(status.error()));
-  return {};
-}
-
-ApiStatus AnswerMessages(const RouteCall& call, const json::Value& body) {
-  return SendErrorOf(call, StartMessages(call, body));
-}
-
-ApiStatus CountTokens(const RouteCall& call, const json::Value& body) {
-  return SendErrorOf(call, SendTokenCount(call, body));
-}
-
 }  // namespace
 
 std::vector<Route> MessagesRoutes() {
   return {
-      WithBody("/v1/messages", AnswerMessages,
+      WithBody("/v1/messages", StartMessages,
                "Answer a conversation, in the shape of Anthropic's API.", "MessagesRequest",
                "AnthropicMessage"),
-      WithBody("/v1/messages/count_tokens", CountTokens,
+      WithBody("/v1/messages/count_tokens", SendTokenCount,
                "How many tokens the prompt of such a conversation has.", "CountTokensRequest",
                "TokenCount"),
   };

@@ -8,6 +8,8 @@
 #include "base/json_count.h"
 #include "base/log.h"
 #include "server/api/answer_plan.h"
+#include "server/api/api_error.h"
+#include "server/api/authorization.h"
 #include "server/api/background_response.h"
 #include "server/api/field_reader.h"
 #include "server/api/parsing_plan.h"
@@ -27,7 +29,8 @@ constexpr std::string_view kResponsesPath = "/v1/responses/";
 
 // Who may fetch what a request stores: with API keys, whoever has the same one.
 uint64_t OwnerOf(const RouteCall& call) {
-  return call.api.config.api_keys.empty() ? 0 : call.api.identity.Of(call.request);
+  if (!call.api.config.needs_key()) return 0;
+  return call.api.responses->OwnerOf(PresentedKey(call.request, *call.api.keys));
 }
 
 ApiResult<std::shared_ptr<StoredResponse>> FindResponse(const RouteCall& call,
@@ -80,9 +83,9 @@ struct Storing {
   bool wanted = false;
 };
 
-ResponsesAnswer MakeAnswer(const RouteCall& call, ResponseFrame frame, Storing storing,
-                           std::shared_ptr<StoredResponse> background) {
-  ResponsesAnswer answer{std::move(frame), nullptr};
+ResponsesAnswer MakeAnswer(const RouteCall& call, ResponseFrame frame, NamespacedTools tools,
+                           Storing storing, std::shared_ptr<StoredResponse> background) {
+  ResponsesAnswer answer{std::move(frame), std::move(tools), nullptr};
   if (background != nullptr) {
     answer.keep = [background](const std::string& body, std::vector<std::string> items,
                                bool is_over) {
@@ -96,25 +99,35 @@ ResponsesAnswer MakeAnswer(const RouteCall& call, ResponseFrame frame, Storing s
       content->body = body;
       content->item_ids = std::move(items);
       const std::string id = content->id;
-      if (!store->Add(std::make_shared<StoredResponse>(std::move(*content), /*is_over=*/true)))
-        LOG_WARNING("server", "response {} is not stored: --response-store-bytes is full", id);
+      switch (store->Add(std::make_shared<StoredResponse>(std::move(*content), /*is_over=*/true))) {
+        case ResponseStore::Added::kYes: break;
+        case ResponseStore::Added::kNoRoom:
+          LOG_WARNING("server", "response {} is not stored: --response-store-bytes is full", id);
+          break;
+        case ResponseStore::Added::kIdTaken:
+          LOG_WARNING("server", "response {} is not stored: another one has its id", id);
+          break;
+      }
     };
   }
   return answer;
 }
 
 // Answers at once, with a response that is queued or with the stream of what comes.
-ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, const ResponsesRequest& request,
+ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesRequest& request,
                             ResponseFrame frame, Storing storing, std::string_view logged) {
   ApiContext& api = call.api;
   const std::string body = frame.Body("queued", "", "null");
   storing.content.body = body;
   auto response = std::make_shared<StoredResponse>(std::move(storing.content), /*is_over=*/false);
-  if (!api.responses->Add(response)) {
-    if (api.responses->Find(response->id(), response->owner()) != nullptr)
-      return BadParameter("a response with this id is still being generated", "request_id");
-    return tl::unexpected(
-        ServiceUnavailable("The store of responses is full of running ones; try again later."));
+  switch (api.responses->Add(response)) {
+    case ResponseStore::Added::kYes: break;
+    case ResponseStore::Added::kNoRoom:
+      return tl::unexpected(
+          ServiceUnavailable("The store of responses is full of running ones; try again later."));
+    case ResponseStore::Added::kIdTaken:
+      return BadParameter(
+          "a response with this id is still being generated, or is another client's", "request_id");
   }
   // It counts as a pending request of its own, and has memory of its own: this one ends at once.
   ++*api.pending;
@@ -128,8 +141,9 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, const Respon
                            client, call.model, call.ticket};
   plan.options.stream = plan.generation.stream = true;
   const auto make_writer = [&](AnswerOptions options, std::shared_ptr<ResponseWriter> writer) {
-    return MakeResponsesWriter(MakeAnswer(call, std::move(frame), {}, response), std::move(options),
-                               std::move(writer));
+    return MakeResponsesWriter(
+        MakeAnswer(call, std::move(frame), std::move(request.namespaced_tools), {}, response),
+        std::move(options), std::move(writer));
   };
   if (ApiStatus status =
           StartAnswer(own_call, make_writer, std::move(plan), request.chat.sampling, logged);
@@ -147,7 +161,8 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, const Respon
 
 // As in vLLM, calls are text where the server was not started to parse them.
 bool ParsesCalls(const ToolFields& tools, const RouteCall& call) {
-  return call.model->tool_parser != nullptr && CheckToolSupport(tools, call.api.config);
+  return call.model->tool_parser != nullptr &&
+         CheckToolSupport(tools, call.api.config, call.model->takes_tools());
 }
 
 ApiStatus CreateResponse(const RouteCall& call, const json::Value& body) {
@@ -205,13 +220,17 @@ ApiStatus CreateResponse(const RouteCall& call, const json::Value& body) {
                       plan.generation.sampling.front());
   plan.writer_bytes =
       frame.bytes() + storing.content.messages.size() + storing.content.input_items.size();
+  for (const auto& [flat, tool] : request.namespaced_tools)
+    plan.writer_bytes += sizeof tool + 2 * flat.size();
   if (request.background) {
     return StartInBackground(call, std::move(plan), request, std::move(frame), std::move(storing),
                              logged);
   }
   const auto make_writer = [&](AnswerOptions options, std::shared_ptr<ResponseWriter> client) {
-    return MakeResponsesWriter(MakeAnswer(call, std::move(frame), std::move(storing), nullptr),
-                               std::move(options), std::move(client));
+    return MakeResponsesWriter(
+        MakeAnswer(call, std::move(frame), std::move(request.namespaced_tools), std::move(storing),
+                   nullptr),
+        std::move(options), std::move(client));
   };
   return StartAnswer(call, make_writer, std::move(plan), fields, logged);
 }
@@ -247,9 +266,7 @@ ApiStatus GetResponse(const RouteCall& call) {
     FollowResponse(response, static_cast<size_t>(after + 1), call.client);
   } else {
     API_ASSIGN_OR_RETURN(const json::Value body, ParseStored(call, response->body()));
-    HttpResponse head;
-    head.content_type = "text/event-stream; charset=utf-8";
-    call.client->StartStream(std::move(head));
+    call.client->StartStream(EventStreamHead());
     ResponseEvents events([&](int64_t number, std::string_view event) {
       if (number > after) call.client->WriteChunk(event);
     });

@@ -1,4 +1,4 @@
-// GET /health, /ping, /version, /load.
+// GET /health, /ready, /ping, /version, /load.
 #include <fmt/format.h>
 
 #include "base/json.h"
@@ -7,14 +7,39 @@
 namespace sluice {
 namespace {
 
-ApiStatus Health(const RouteCall& call) {
-  const std::string_view status = call.model == nullptr            ? "loading"
-                                  : call.api.draining              ? "draining"
-                                  : !call.model->engine->healthy() ? "unhealthy"
-                                                                   : "ok";
-  HttpResponse response = JsonResponse(fmt::format(R"({{"status":"{}"}})", status));
-  if (status != "ok") response.status = 503;
+// Sends `status`, with 503 unless it is `good`, and how much of the model was downloaded.
+void SendStatus(const RouteCall& call, std::string_view status, std::string_view good) {
+  const int64_t total = call.api.download_total;
+  std::string body = fmt::format(R"({{"status":"{}"}})", status);
+  if (call.model == nullptr && total > 0) {
+    body = fmt::format(R"({{"status":"{}","downloaded_bytes":{},"download_bytes":{}}})", status,
+                       call.api.download_done.load(), total);
+  }
+  HttpResponse response = JsonResponse(std::move(body));
+  if (status != good) response.status = 503;
   call.client->Send(std::move(response));
+}
+
+std::string_view HealthOf(const RouteCall& call) {
+  if (call.model == nullptr) return "loading";
+  if (call.api.draining) return "draining";
+  return call.model->engine->healthy() ? "ok" : "unhealthy";
+}
+
+ApiStatus Health(const RouteCall& call) {
+  SendStatus(call, HealthOf(call), "ok");
+  return {};
+}
+
+// A server that an operator has paused or put to sleep is healthy, and must not be restarted, but a
+// request would wait there.
+ApiStatus Ready(const RouteCall& call) {
+  std::string_view status = HealthOf(call);
+  if (status == "loading" && call.api.download_total > 0) status = "downloading";
+  if (status == "ok") {
+    status = call.api.sleeping ? "sleeping" : call.api.active->paused() ? "paused" : "ready";
+  }
+  SendStatus(call, status, "ready");
   return {};
 }
 
@@ -37,6 +62,9 @@ std::vector<Route> StatusRoutes() {
   return {
       WithAccess(RouteAccess::kHealth, OnIoThread("/health", {"GET"}, RouteGate::kAlways, Health,
                                                   "Whether requests are served.", "Health")),
+      WithAccess(RouteAccess::kHealth,
+                 OnIoThread("/ready", {"GET"}, RouteGate::kAlways, Ready,
+                            "Whether a request would be answered now.", "Readiness")),
       WithAccess(RouteAccess::kOpen, OnIoThread("/ping", {"GET", "POST"}, RouteGate::kAlways,
                                                 Health, "As /health.", "Health")),
       WithAccess(RouteAccess::kOpen, OnIoThread("/version", {"GET"}, RouteGate::kAlways, Version,

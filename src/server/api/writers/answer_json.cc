@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/append_format.h"
 #include "base/json.h"
 
 namespace sluice {
@@ -25,7 +26,7 @@ void AppendFinish(std::string& out, const std::optional<FinishEvent>& finish) {
 }
 
 void AppendTokenIds(std::string& out, std::span<const int32_t> ids) {
-  fmt::format_to(std::back_inserter(out), "[{}]", fmt::join(ids, ","));
+  AppendFormat(out, "[{}]", fmt::join(ids, ","));
 }
 
 void AppendTokenIds(std::string& out, std::span<const int32_t> ids, bool shown) {

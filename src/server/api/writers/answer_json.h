@@ -1,4 +1,4 @@
-// Pieces of JSON that the writers of several dialects share.
+// Pieces of JSON and of streams that the writers of several dialects share.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,9 @@
 #include "server/api/answer_event.h"
 
 namespace sluice {
+
+// A comment, which clients skip, so that proxies do not close a quiet stream.
+inline constexpr std::string_view kKeepAliveEvent = ": keep-alive\n\n";
 
 // `"finish_reason":…,"stop_reason":…`; both null while a choice goes on.
 void AppendFinish(std::string& out, const std::optional<FinishEvent>& finish);

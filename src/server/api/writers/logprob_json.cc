@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/append_format.h"
 #include "base/json.h"
 #include "server/api/python_text.h"
 
@@ -113,10 +114,9 @@ void LogprobColumns::AddToken(int32_t token, std::span<const int32_t> context,
 }
 
 void LogprobColumns::AppendTo(std::string& out) const {
-  fmt::format_to(
-      std::back_inserter(out),
-      R"({{"text_offset":[{}],"token_logprobs":[{}],"tokens":[{}],"top_logprobs":[{}]}})", offsets_,
-      logprobs_, tokens_, tops_);
+  AppendFormat(out,
+               R"({{"text_offset":[{}],"token_logprobs":[{}],"tokens":[{}],"top_logprobs":[{}]}})",
+               offsets_, logprobs_, tokens_, tops_);
 }
 
 std::string LogprobColumns::Text(int32_t token, std::span<const int32_t> context) const {
@@ -124,8 +124,8 @@ std::string LogprobColumns::Text(int32_t token, std::span<const int32_t> context
                               : TokenText(style_.tokenizer, token, context);
 }
 
-void AppendLogprobList(std::string& out, const LogprobStyle& style,
-                       std::span<const TokenLogprobs> logprobs, LogprobPosition& position) {
+void AppendLogprobElements(std::string& out, const LogprobStyle& style,
+                           std::span<const TokenLogprobs> logprobs, LogprobPosition& position) {
   const auto append = [&](int32_t token, float logprob, bool is_top) {
     const std::string text = TokenText(style.tokenizer, token, position.context);
     const std::string shown = style.tokens_as_ids ? fmt::format("token_id:{}", token) : text;
@@ -136,12 +136,10 @@ void AppendLogprobList(std::string& out, const LogprobStyle& style,
     if (!style.shows_bytes) return;
     const std::string& bytes = is_top ? shown : text;
     const auto* first = reinterpret_cast<const unsigned char*>(bytes.data());
-    fmt::format_to(std::back_inserter(out), R"(,"bytes":[{}])",
-                   fmt::join(first, first + bytes.size(), ","));
+    AppendFormat(out, R"(,"bytes":[{}])", fmt::join(first, first + bytes.size(), ","));
   };
-  out += R"({"content":[)";
   for (const TokenLogprobs& token : logprobs) {
-    if (&token != logprobs.data()) out.push_back(',');
+    if (!out.empty()) out.push_back(',');
     append(token.token, token.logprob, /*is_top=*/false);
     out += R"(,"top_logprobs":[)";
     bool first = true;
@@ -153,7 +151,13 @@ void AppendLogprobList(std::string& out, const LogprobStyle& style,
     out += "]}";
     Advance(position, token.token);
   }
-  out += "]}";
+}
+
+void AppendLogprobList(std::string& out, const LogprobStyle& style,
+                       std::span<const TokenLogprobs> logprobs, LogprobPosition& position) {
+  std::string elements;
+  AppendLogprobElements(elements, style, logprobs, position);
+  out.append(R"({"content":[)").append(elements).append("]}");
 }
 
 void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,

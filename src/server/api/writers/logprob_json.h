@@ -52,7 +52,12 @@ class LogprobColumns {
   std::string offsets_, logprobs_, tokens_, tops_;
 };
 
-// A chat's {"content":[{"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]},…]}.
+// The elements of a chat's list of logprobs, {"token":…,"logprob":…,"bytes":[…],
+// "top_logprobs":[…]},…; with a comma before them if `out` is not empty.
+void AppendLogprobElements(std::string& out, const LogprobStyle& style,
+                           std::span<const TokenLogprobs> logprobs, LogprobPosition& position);
+
+// A chat's {"content":[…]} of those.
 void AppendLogprobList(std::string& out, const LogprobStyle& style,
                        std::span<const TokenLogprobs> logprobs, LogprobPosition& position);
 

@@ -1,11 +1,12 @@
 // POST /v1/messages, in the shape of Anthropic's API: an answer is a list of blocks, and a stream
 // tells of one block after the other.
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/append_format.h"
 #include "base/json.h"
+#include "server/api/api_error.h"
 #include "server/api/writers/kept_memory.h"
 
 namespace sluice {
@@ -169,8 +170,7 @@ class MessagesWriter : public AnswerWriter {
 
   // `members`: what follows the type.
   void AppendEvent(std::string_view type, std::string_view members) {
-    fmt::format_to(std::back_inserter(out_), "event: {}\ndata: {{\"type\":\"{}\"{}}}\n\n", type,
-                   type, members);
+    AppendFormat(out_, "event: {}\ndata: {{\"type\":\"{}\"{}}}\n\n", type, type, members);
   }
 
   void AppendDelta(std::string_view type, std::string_view name, std::string_view text) {
@@ -194,9 +194,7 @@ class MessagesWriter : public AnswerWriter {
   // Begins the stream, if it has not begun.
   void Open() {
     if (!options_.stream || std::exchange(streaming_, true)) return;
-    HttpResponse response;
-    response.content_type = "text/event-stream; charset=utf-8";
-    client_->StartStream(std::move(response));
+    client_->StartStream(EventStreamHead());
     std::string message = R"(,"message":)" + Head() + R"(],"model":)";
     json::AppendString(message, options_.model->name());
     message += fmt::format(

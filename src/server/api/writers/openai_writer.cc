@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "server/api/api_error.h"
 #include "server/api/writers/answer_json.h"
 
 namespace sluice {
@@ -13,8 +14,6 @@ namespace {
 
 constexpr std::string_view kEventEnd = "\n\n";
 constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
-// A comment that keeps proxies from closing a quiet connection.
-constexpr std::string_view kKeepAliveEvent = ": keep-alive\n\n";
 
 }  // namespace
 
@@ -65,9 +64,7 @@ bool OpenAiWriter::tells_times() const {
 
 void OpenAiWriter::StartStream() {
   if (std::exchange(streaming_, true)) return;
-  HttpResponse response;
-  response.content_type = "text/event-stream; charset=utf-8";
-  client_->StartStream(std::move(response));
+  client_->StartStream(EventStreamHead());
 }
 
 void OpenAiWriter::SendChunk(std::string_view content) {

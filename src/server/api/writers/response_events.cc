@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "server/api/field_reader.h"
 #include "server/api/writers/answer_json.h"
 
 namespace sluice {
@@ -43,28 +44,24 @@ std::string_view Part(const OutputItem& item) {
              : R"({"annotations":[],"text":"","type":"output_text","logprobs":[]})";
 }
 
-std::string ItemText(const json::Value& object, std::string_view name) {
-  const json::Value* value = object.Find(name);
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
-
 // An item that AppendOutputItem() has written.
 OutputItem ReadItem(const json::Value& written) {
   OutputItem item;
-  item.id = ItemText(written, "id");
-  const std::string type = ItemText(written, "type");
+  item.id = TextAt(written, "id");
+  const std::string type = TextAt(written, "type");
   if (type == "function_call") {
     item.kind = Kind::kCall;
-    item.call_id = ItemText(written, "call_id");
-    item.name = ItemText(written, "name");
-    item.text = ItemText(written, "arguments");
+    item.call_id = TextAt(written, "call_id");
+    item.name = TextAt(written, "name");
+    item.space = TextAt(written, "namespace");
+    item.text = TextAt(written, "arguments");
     return item;
   }
   if (type == "reasoning") item.kind = Kind::kReasoning;
   const json::Value* content = written.Find("content");
   if (content == nullptr || !content->is_array() || content->as_array().empty()) return item;
   const json::Value& part = content->as_array().front();
-  item.text = ItemText(part, "text");
+  item.text = TextAt(part, "text");
   const json::Value* logprobs = part.Find("logprobs");
   if (logprobs == nullptr || !logprobs->is_array()) return item;
   item.shows_logprobs = true;
@@ -86,7 +83,9 @@ void AppendOutputItem(std::string& out, const OutputItem& item, std::string_view
     AppendMember(out, "name", item.name);
     out += R"(,"type":"function_call",)";
     AppendMember(out, "id", item.id);
-    out += fmt::format(R"(,"async":null,"caller":null,"namespace":null,"status":"{}"}})", status);
+    out += R"(,"async":null,"caller":null,"namespace":)";
+    AppendString(out, item.space, /*shown=*/!item.space.empty());
+    out += fmt::format(R"(,"status":"{}"}})", status);
     return;
   }
   AppendMember(out, "id", item.id);
@@ -189,7 +188,7 @@ void ReplayResponse(const json::Value& response, ResponseEvents& events) {
     if (!item.text.empty()) events.Delta(item, item.text, "");
     events.Close(item);
   }
-  const bool failed = ItemText(response, "status") == "failed";
+  const bool failed = TextAt(response, "status") == "failed";
   events.Response(failed ? kResponseFailed : kResponseCompleted, json::Write(response));
 }
 

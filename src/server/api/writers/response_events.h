@@ -17,6 +17,7 @@ struct OutputItem {
   Kind kind = Kind::kMessage;
   std::string id;
   std::string call_id, name;  // of a call
+  std::string space;          // the namespace of the function that is called; "" for none
   std::string text;           // of a call its arguments
   std::string logprobs;       // JSON of the elements of the list; empty: none are shown
   bool shows_logprobs = false;

@@ -10,7 +10,9 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "server/api/api_error.h"
 #include "server/api/response_items.h"
+#include "server/api/writers/answer_json.h"
 #include "server/api/writers/kept_memory.h"
 #include "server/api/writers/logprob_json.h"
 #include "server/api/writers/response_events.h"
@@ -22,7 +24,6 @@ using Kind = OutputItem::Kind;
 
 // Of the JSON of a token with its logprobs, about.
 constexpr size_t kLogprobBytes = 100;
-constexpr std::string_view kKeepAlive = ": keep-alive\n\n";
 
 std::string_view PrefixOf(Kind kind) {
   switch (kind) {
@@ -95,7 +96,7 @@ class ResponsesWriter : public AnswerWriter {
   void Take(const KeepAliveEvent&) {
     if (!options_.stream) return;
     Begin();
-    client_->WriteChunk(kKeepAlive);
+    client_->WriteChunk(kKeepAliveEvent);
   }
 
   void Take(const UsageEvent& usage) {
@@ -129,9 +130,7 @@ class ResponsesWriter : public AnswerWriter {
   // The first events of a stream.
   void Begin() {
     if (std::exchange(has_begun_, true)) return;
-    HttpResponse response;
-    response.content_type = "text/event-stream; charset=utf-8";
-    client_->StartStream(std::move(response));
+    client_->StartStream(EventStreamHead());
     const std::string body = answer_.frame.Body("in_progress", "", "null");
     Keep(body, /*is_over=*/false);
     events_.Response("response.created", body);
@@ -153,8 +152,13 @@ class ResponsesWriter : public AnswerWriter {
     item.kind = kind;
     item.id = NewResponseId(PrefixOf(kind));
     item.call_id = std::move(call_id);
+    if (const auto tool = answer_.namespaced_tools.find(name);
+        tool != answer_.namespaced_tools.end()) {
+      item.space = tool->second.space;
+      name = tool->second.name;
+    }
     item.name = std::move(name);
-    kept_.Add(2 * kLogprobBytes + item.call_id.size() + item.name.size());
+    kept_.Add(2 * kLogprobBytes + item.call_id.size() + item.name.size() + item.space.size());
     items_.push_back(std::move(item));
     is_open_ = true;
     if (options_.stream) events_.Open(items_.back());
@@ -188,21 +192,10 @@ class ResponsesWriter : public AnswerWriter {
   void AddLogprobs(std::span<const TokenLogprobs> tokens) {
     LogprobStyle style{*options_.model->tokenizer, *options_.logprobs, options_.tokens_as_ids};
     LogprobPosition position = position_;
-    AppendElements(logprobs_, style, tokens, position_);
+    AppendLogprobElements(logprobs_, style, tokens, position_);
     if (!options_.stream) return;
     style.shows_bytes = false;
-    AppendElements(delta_logprobs_, style, tokens, position);
-  }
-
-  // The elements of a chat's list of logprobs, behind those that `out` has.
-  static void AppendElements(std::string& out, const LogprobStyle& style,
-                             std::span<const TokenLogprobs> tokens, LogprobPosition& position) {
-    static constexpr std::string_view kHead = R"({"content":[)", kEnd = "]}";
-    if (tokens.empty()) return;
-    std::string list;
-    AppendLogprobList(list, style, tokens, position);
-    if (!out.empty()) out.push_back(',');
-    out.append(list, kHead.size(), list.size() - kHead.size() - kEnd.size());
+    AppendLogprobElements(delta_logprobs_, style, tokens, position);
   }
 
   void Keep(const std::string& body, bool is_over) const {

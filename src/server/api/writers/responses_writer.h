@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "engine/request.h"
 #include "server/api/answer_writer.h"
+#include "server/api/response_tools.h"
 
 namespace sluice {
 
@@ -33,6 +34,7 @@ struct ResponseFrame {
 
 struct ResponsesAnswer {
   ResponseFrame frame;
+  NamespacedTools namespaced_tools;
   // Called when a stream begins, and when the response is over, before the client hears of that:
   // with its JSON and the ids of its items. May be empty.
   std::function<void(const std::string& body, std::vector<std::string> item_ids, bool is_over)>

@@ -32,7 +32,7 @@ class WritersTest : public testing::Test {
     config.served_model_names = {"abacus"};
     config.fingerprint_mode = "custom";
     config.fingerprint_value = "fp";
-    options_.model = *ModelContext::Load(config, &engine_, kServerTestModel);
+    options_.model = TestModelContext(config, &engine_);
     options_.id = "id-1";
     options_.created = 5;
     options_.prompts.resize(1);

@@ -1,0 +1,41 @@
+// The messages of a chat, as the API has them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "client/openai_client.h"
+
+namespace sluice::cli {
+
+class Conversation {
+ public:
+  void Add(std::string_view role, std::string_view content);
+  // The answer as the next request tells it.
+  void Add(const AnswerEnd& answer);
+  // Takes the last message back. REQUIRES: there is one.
+  void TakeBack() { messages_.pop_back(); }
+  // All but the system's first message.
+  void Clear();
+  // The system's message at the front; "" removes it, or says that there is none.
+  void SetSystem(std::string_view content);
+  std::string System() const;
+
+  size_t size() const { return messages_.size(); }
+  json::Value ToJson() const { return json::Value(messages_); }
+
+  // Writes {"messages": [...]}, which is a body for /v1/chat/completions but for the model. An
+  // existing file is replaced.
+  Status Save(const std::filesystem::path& file) const;
+  // Replaces the messages by those of a file that Save() wrote, or of a list of messages. Leaves
+  // them alone where it fails.
+  Status Load(const std::filesystem::path& file);
+
+ private:
+  json::Value::Array messages_;
+};
+
+}  // namespace sluice::cli

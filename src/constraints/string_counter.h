@@ -1,0 +1,65 @@
+// How long a JSON string is, while it is written byte by byte or token by token.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+// In characters, as JSON Schema counts: code points of the text that the string stands for.
+struct StringBounds {
+  static constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
+
+  int32_t least = 0, most = kUnbounded;
+
+  bool operator==(const StringBounds&) const = default;
+};
+
+// Counts the characters of a string from behind its opening quote. An escape counts one, from its
+// backslash on; so do the two that write a surrogate pair.
+class StringCounter {
+ public:
+  // False: the byte is the closing quote.
+  bool Take(unsigned char byte);
+  int32_t count() const { return count_; }
+  // Neither inside an escape nor behind one that may be half of a pair.
+  bool is_plain() const { return stage_ == Stage::kPlain && !is_behind_high_; }
+
+ private:
+  enum class Stage : uint8_t { kPlain, kBackslash, kDigits };
+
+  int32_t count_ = 0;
+  Stage stage_ = Stage::kPlain;
+  uint8_t num_digits_ = 0;
+  uint16_t digits_ = 0;
+  bool is_behind_high_ = false;  // the escape before was the first half of a pair
+  bool is_maybe_low_ = false;    // so this one is not counted, if it is the second half
+};
+
+// What the tokens of a vocabulary add to a string whose counter is plain. Thread safety: immutable.
+class TokenLengths {
+ public:
+  explicit TokenLengths(const std::vector<std::string>& tokens);
+
+  // Up to the closing quote, or to the end of the token.
+  int32_t characters(int32_t token) const { return characters_[static_cast<size_t>(token)]; }
+  // Clears the tokens of more than `most` characters in `mask`.
+  void KeepAtMost(int32_t most, std::span<uint32_t> mask) const;
+  // Tokens with a quote in their bytes, escaped or not.
+  std::span<const int32_t> with_quote() const { return with_quote_; }
+
+ private:
+  // Of shorter tokens there are so many that a mask of them is cheaper than their list.
+  static constexpr int32_t kShort = 16;
+
+  std::vector<int32_t> characters_;
+  std::vector<int32_t> long_;                   // of more than kShort characters, longest first
+  std::vector<std::vector<uint32_t>> at_most_;  // by 0 to kShort characters
+  std::vector<int32_t> with_quote_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,65 @@
+#include "hub/fetch.h"
+
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.h"
+#include "hub/model_download.h"
+#include "hub/repository_cache.h"
+
+namespace sluice {
+namespace {
+
+// Whether a model can do without what is missing, because not every model has it.
+bool IsEnough(const std::vector<std::string>& missing) {
+  return missing.empty() || (missing.size() == 1 && (missing[0] == "tokenizer.json" ||
+                                                     missing[0] == "generation_config.json"));
+}
+
+tl::unexpected<Error> Offline(const ModelPlace& place, std::string_view what) {
+  return Fail(ErrorCode::kUnavailable,
+              fmt::format("model {} is not on this machine: {}, there is no folder {}, and "
+                          "HF_HUB_OFFLINE forbids to download it",
+                          place.id, what, place.name),
+              "model");
+}
+
+}  // namespace
+
+Result<ResolvedModel> FetchModel(const FetchOptions& options) {
+  return FetchModel(options, HubEnvironment::OfProcess());
+}
+
+Result<ResolvedModel> FetchModel(const FetchOptions& options, const HubEnvironment& environment) {
+  ASSIGN_OR_RETURN(const ModelPlace place, FindModelPlace(options.model, environment));
+  if (place.id.empty()) return ResolvedModel{.folder = place.folder, .name = place.name};
+  std::string why_not;
+  ASSIGN_OR_RETURN(const std::optional<ResolvedModel> here, FindSnapshot(place, why_not));
+  std::vector<std::string> missing;
+  if (here) missing = MissingFiles(here->folder, options.part);
+  if (here && missing.empty() && !options.update) return *here;
+  if (environment.offline) {
+    if (here && IsEnough(missing)) return *here;
+    if (!here) return Offline(place, why_not);
+    return Offline(place,
+                   fmt::format("{} has no {}", here->folder.string(), fmt::join(missing, ", ")));
+  }
+  if (options.before_download) RETURN_IF_ERROR(options.before_download());
+  auto commit = DownloadModel(place, options, environment);
+  if (!commit) {
+    if (here && IsEnough(missing) && !options.update) {
+      LOG_WARNING("download", "{}; continuing without {}", commit.error().message,
+                  fmt::join(missing, ", "));
+      return *here;
+    }
+    return tl::unexpected<Error>(std::move(commit).error());
+  }
+  return ResolvedModel{.folder = RepositoryCache(place.cache, place.id).Snapshot(*commit),
+                       .name = place.name,
+                       .commit = *commit,
+                       .from_cache = true};
+}
+
+}  // namespace sluice

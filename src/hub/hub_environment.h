@@ -1,0 +1,43 @@
+// The environment variables of huggingface_hub: where its cache is, and how its hub is reached.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// "" where not set.
+struct HubEnvironment {
+  std::string hf_hub_cache = "";           // HF_HUB_CACHE
+  std::string huggingface_hub_cache = "";  // HUGGINGFACE_HUB_CACHE, its older name
+  std::string hf_home = "";                // HF_HOME
+  std::string xdg_cache_home = "";         // XDG_CACHE_HOME
+  std::string home = "";                   // HOME
+  std::string hf_endpoint = "";            // HF_ENDPOINT
+  std::string hf_token = "";               // HF_TOKEN, or HUGGING_FACE_HUB_TOKEN, its older name
+  std::string hf_token_path = "";          // HF_TOKEN_PATH
+  std::string certificates = "";           // SSL_CERT_FILE, or REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE
+  bool offline = false;                    // HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE
+  bool no_implicit_token = false;          // HF_HUB_DISABLE_IMPLICIT_TOKEN
+  bool no_symlinks = false;                // HF_HUB_DISABLE_SYMLINKS
+  int timeout_seconds = 10;                // HF_HUB_DOWNLOAD_TIMEOUT: without a byte
+
+  static HubEnvironment OfProcess();
+
+  // HF_HOME, XDG_CACHE_HOME/huggingface, ~/.cache/huggingface.
+  std::filesystem::path HomeFolder() const;
+  // The cache's folder: HF_HUB_CACHE, or hub in HomeFolder().
+  std::filesystem::path CacheFolder() const;
+  // The hub's address without a slash at its end. kInvalidArgument for one that is not http(s).
+  Result<std::string> Endpoint() const;
+  // HF_TOKEN, else the content of HF_TOKEN_PATH or of token in HomeFolder(); "" where there is
+  // none. kInvalidArgument for one that does not fit into a header.
+  Result<std::string> Token() const;
+};
+
+// `path` with a "~" at its beginning replaced by `home`.
+std::filesystem::path ExpandHome(const std::string& path, const std::string& home);
+
+}  // namespace sluice

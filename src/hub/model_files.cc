@@ -1,0 +1,162 @@
+#include "hub/model_files.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace sluice {
+namespace {
+
+constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
+constexpr size_t kMaxPathBytes = 1024;
+
+constexpr std::array<std::string_view, 2> kConfigNames = {"config.json", "hf_quant_config.json"};
+constexpr std::array<std::string_view, 5> kTokenizerNames = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+    "chat_template.json"};
+constexpr std::string_view kGenerationName = "generation_config.json";
+constexpr std::string_view kTemplatesFolder = "additional_chat_templates/";
+
+template <size_t N>
+bool IsOneOf(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool IsTokenizerFile(std::string_view name) {
+  if (IsOneOf(name, kTokenizerNames)) return true;
+  return name.starts_with(kTemplatesFolder) && name.ends_with(".jinja") &&
+         name.find('/', kTemplatesFolder.size()) == std::string_view::npos;
+}
+
+bool IsReadFor(std::string_view name, ModelPart part) {
+  if (part == ModelPart::kGenerationConfig) return name == kGenerationName;
+  if (IsTokenizerFile(name)) return true;
+  if (part == ModelPart::kTokenizer) return false;
+  if (IsOneOf(name, kConfigNames) || name == kGenerationName) return true;
+  return part == ModelPart::kAll && name == kIndexName;
+}
+
+bool IsPresent(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error);
+}
+
+std::vector<std::string> NamesIn(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (IsPresent(entry->path())) names.push_back(entry->path().filename().string());
+  }
+  return names;
+}
+
+// The number of shards that "model-00001-of-00004.safetensors" speaks of; 0 for other names.
+int ShardCount(std::string_view name) {
+  constexpr std::string_view kForm = "model-00000-of-00000.safetensors";
+  if (name.size() != kForm.size()) return 0;
+  int count = 0;
+  for (size_t i = 0; i < kForm.size(); ++i) {
+    if (kForm[i] != '0') {
+      if (name[i] != kForm[i]) return 0;
+    } else if (name[i] < '0' || name[i] > '9') {
+      return 0;
+    } else {
+      count = count * 10 + (name[i] - '0');
+      if (i < 11) count = 0;  // the shard's own number
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+bool IsSafePath(std::string_view path) {
+  if (path.empty() || path.size() > kMaxPathBytes || path.front() == '/' || path.back() == '/')
+    return false;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == "..") return false;
+    begin = end + 1;
+  }
+  return std::none_of(path.begin(), path.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '\\';
+  });
+}
+
+std::vector<std::string> ChooseFiles(const std::vector<std::string>& files, ModelPart part) {
+  std::vector<std::string> chosen;
+  std::copy_if(files.begin(), files.end(), std::back_inserter(chosen),
+               [&](const std::string& name) { return IsReadFor(name, part); });
+  // The configuration first: what is not a model at all is found out soon.
+  std::stable_partition(chosen.begin(), chosen.end(),
+                        [](const std::string& name) { return IsOneOf(name, kConfigNames); });
+  return chosen;
+}
+
+Result<std::vector<std::string>> ShardsOfIndex(std::string_view text) {
+  const auto bad = [](std::string_view what) {
+    return Fail(ErrorCode::kInvalidData, fmt::format("{}: {}", kIndexName, what),
+                std::string(kIndexName));
+  };
+  const auto index = json::Parse(text, {.max_bytes = kMaxIndexBytes});
+  if (!index) return bad(index.error().message);
+  const json::Value* map = index->Find("weight_map");
+  if (map == nullptr || !map->is_object() || map->as_object().empty())
+    return bad("expected an object weight_map with the file of each tensor");
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : map->as_object()) {
+    if (!file.is_string() || !IsSafePath(file.as_string()) ||
+        file.as_string().find('/') != std::string::npos)
+      return bad("expected the name of a file in the same folder for each tensor");
+    names.insert(file.as_string());
+  }
+  return std::vector<std::string>(names.begin(), names.end());
+}
+
+std::vector<std::string> UnindexedWeights(const std::vector<std::string>& files) {
+  std::vector<std::string> shards;
+  for (const std::string& name : files) {
+    if (name == kSingleWeightsName) return {name};
+    if (ShardCount(name) > 0) shards.push_back(name);
+  }
+  std::sort(shards.begin(), shards.end());
+  return shards;
+}
+
+std::vector<std::string> MissingFiles(const std::filesystem::path& folder, ModelPart part) {
+  std::vector<std::string> missing;
+  const auto need = [&](std::string_view name) {
+    if (!IsPresent(folder / name)) missing.emplace_back(name);
+  };
+  if (part == ModelPart::kGenerationConfig) {
+    need(kGenerationName);
+    return missing;
+  }
+  if (part != ModelPart::kTokenizer) need("config.json");
+  need("tokenizer.json");
+  if (part != ModelPart::kAll) return missing;
+  if (const auto text = ReadFile(folder / kIndexName, kMaxIndexBytes)) {
+    // A damaged index is told by who loads the model.
+    if (const auto shards = ShardsOfIndex(*text))
+      std::for_each(shards->begin(), shards->end(), need);
+    return missing;
+  }
+  const std::vector<std::string> weights = UnindexedWeights(NamesIn(folder));
+  const int count = weights.empty() ? 1 : ShardCount(weights.front());
+  if (weights.empty()) {
+    missing.emplace_back(kSingleWeightsName);
+  } else if (count > static_cast<int>(weights.size())) {
+    for (int number = 1; number <= count; ++number)
+      need(fmt::format("model-{:05}-of-{:05}.safetensors", number, count));
+  }
+  return missing;
+}
+
+}  // namespace sluice

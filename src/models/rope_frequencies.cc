@@ -1,0 +1,84 @@
+#include "models/rope_frequencies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "kernels/rope.h"
+
+namespace sluice {
+namespace {
+
+std::vector<float> Plain(double theta, int64_t head_dim) {
+  return kernels::RopeFrequencies(static_cast<int>(head_dim), theta, std::nullopt);
+}
+
+// The base for a context of factor times the original positions.
+double DynamicTheta(double theta, const RopeScaling& scaling, double head_dim) {
+  const double stretch = scaling.factor * scaling.factor - (scaling.factor - 1);
+  return theta * std::pow(stretch, head_dim / (head_dim - 2));
+}
+
+std::vector<float> Yarn(double theta, const RopeScaling& scaling, int64_t head_dim) {
+  const auto width = static_cast<double>(head_dim);
+  // The dimension whose wave makes so many rotations over the original positions.
+  const auto dimension = [&](double rotations) {
+    const auto original = static_cast<double>(scaling.original_max_position_embeddings);
+    return width * std::log(original / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
+  };
+  double low = dimension(scaling.beta_fast), high = dimension(scaling.beta_slow);
+  if (scaling.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, width - 1);
+  if (low == high) high += 0.001;  // as transformers does, against a division by zero
+  std::vector<float> frequencies(static_cast<size_t>(head_dim / 2));
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const auto pair = static_cast<double>(i);
+    const double frequency = std::pow(theta, -2 * pair / width);
+    const double stretched = std::clamp((pair - low) / (high - low), 0.0, 1.0);
+    frequencies[i] =
+        static_cast<float>(frequency / scaling.factor * stretched + frequency * (1 - stretched));
+  }
+  return frequencies;
+}
+
+}  // namespace
+
+std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t head_dim) {
+  if (!rope.scaling) return Plain(rope.theta, head_dim);
+  const RopeScaling& scaling = *rope.scaling;
+  switch (scaling.kind) {
+    case RopeKind::kLlama3: break;
+    case RopeKind::kLinear: {
+      std::vector<float> frequencies = Plain(rope.theta, head_dim);
+      for (float& frequency : frequencies) frequency /= static_cast<float>(scaling.factor);
+      return frequencies;
+    }
+    case RopeKind::kDynamic:
+      return Plain(DynamicTheta(rope.theta, scaling, static_cast<double>(head_dim)), head_dim);
+    case RopeKind::kYarn: return Yarn(rope.theta, scaling, head_dim);
+  }
+  return kernels::RopeFrequencies(
+      static_cast<int>(head_dim), rope.theta,
+      kernels::Llama3RopeScaling{
+          .factor = scaling.factor,
+          .low_freq_factor = scaling.low_freq_factor,
+          .high_freq_factor = scaling.high_freq_factor,
+          .original_max_position = scaling.original_max_position_embeddings});
+}
+
+int64_t ScaledPositions(const RopeConfig& rope, int64_t positions) {
+  if (!rope.scaling || rope.scaling->kind == RopeKind::kLlama3) return positions;
+  const int64_t start = rope.scaling->kind == RopeKind::kYarn
+                            ? rope.scaling->original_max_position_embeddings
+                            : positions;
+  constexpr double kMostPositions = (int64_t{1} << 31) - 1;
+  return std::max<int64_t>(
+      1, static_cast<int64_t>(
+             std::min(static_cast<double>(start) * rope.scaling->factor, kMostPositions)));
+}
+
+}  // namespace sluice

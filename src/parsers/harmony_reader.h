@@ -1,0 +1,43 @@
+// The harmony format: an answer is a row of messages, <|start|>assistant<|channel|>CHANNEL
+// to=RECIPIENT <|constrain|>json<|message|>TEXT<|end|>, of which the prompt has written the first
+// "<|start|>assistant". Thoughts are in the channel analysis, calls go to functions.NAME.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "parsers/parser_table.h"
+#include "parsers/tool_reader.h"
+
+namespace sluice {
+
+// Reads all of an answer: thoughts, too. Messages to other recipients are dropped.
+class HarmonyReader final : public ToolReader {
+ public:
+  explicit HarmonyReader(ChannelParts parts) : parts_(parts) {}
+
+  void Read(TextInput& input, ParserOutput& output) override;
+  bool InText() const override { return state_ == State::kPlain; }
+
+ private:
+  enum class State { kStart, kPlain, kHeader, kMessage, kBetween };
+  enum class Part { kContent, kThought, kCall, kDropped };
+
+  bool ReadStart(TextInput& input, ParserOutput& output);
+  bool ReadHeader(TextInput& input, ParserOutput& output);
+  bool ReadUntilMark(TextInput& input, ParserOutput& output);
+  void BeginMessage(ParserOutput& output);
+  void Emit(std::string_view text, ParserOutput& output);
+
+  const ChannelParts parts_;
+  State state_ = State::kStart;
+  Part part_ = Part::kContent;
+  std::string header_;
+  bool has_text_ = false;  // the message
+  bool has_content_ = false;
+  bool has_thoughts_ = false;
+};
+
+std::unique_ptr<ToolReader> MakeHarmonyReader(ChannelParts parts);
+
+}  // namespace sluice

@@ -1,0 +1,80 @@
+// The file of the responses that survive a restart: SQLite's, in a folder of its own.
+//
+// It is read at start only; later, reads are the business of ResponseStore, whose contents it
+// repeats. A change is one transaction in a write-ahead log. It is in the file when the call
+// returns, so that nothing is lost with a process that is killed then; a machine that loses its
+// power may lose the changes of the last seconds, never older ones. A call waits for the disk: it
+// is for worker threads.
+//
+// The file is readable and writable by its owner alone, has a version, and is locked as long as the
+// object lives: a second server is refused. Rows have checksums, so that what is read is what was
+// written.
+//
+// Thread safety: one call at a time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "server/api/stored_response.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace sluice {
+
+class ResponseDatabase {
+ public:
+  static constexpr size_t kSecretBytes = 192;
+
+  // Opens the file of `folder`, or makes both. Errors name the file: kInvalidArgument where it
+  // cannot be read and written, or is of another program or version, kInvalidData where it is
+  // damaged, kUnavailable where another process has it open.
+  static Result<std::unique_ptr<ResponseDatabase>> Open(const std::filesystem::path& folder);
+
+  const std::filesystem::path& file() const { return file_; }
+  // Random bytes that belong to the file as long as it exists.
+  const std::vector<unsigned char>& secret() const { return secret_; }
+
+  // Calls `take` with each response, the oldest first; `is_over`: it was complete.
+  Status Read(const std::function<void(StoredResponse::Content content, bool is_over)>& take);
+  // Removes the responses of `removed`, as far as they are there, and puts `response`, unless it is
+  // null, in the place of the one of its id, or behind all others. All of that or, on an error,
+  // nothing.
+  Status Write(const StoredResponse* response, std::span<const std::string> removed);
+
+ private:
+  struct Close {
+    void operator()(sqlite3* database) const;
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  using Statement = std::unique_ptr<sqlite3_stmt, Close>;
+
+  explicit ResponseDatabase(std::filesystem::path file) : file_(std::move(file)) {}
+  Status Connect();
+  Status CheckVersion();
+  Status Create();
+  Status ReadSecret();
+  Status Execute(const char* sql);
+  Status Step(sqlite3_stmt* statement);
+  Status Put(const StoredResponse& response);
+  Status ChangeRows(const StoredResponse* response, std::span<const std::string> removed);
+  Result<Statement> Prepare(const char* sql);
+  Result<int64_t> Number(const char* sql);
+  // What SQLite's result `code` means to who runs the server.
+  tl::unexpected<Error> Failure(int code) const;
+  tl::unexpected<Error> Damaged(std::string_view what) const;
+
+  const std::filesystem::path file_;
+  std::unique_ptr<sqlite3, Close> database_;
+  std::vector<unsigned char> secret_;
+  Statement put_, remove_;  // closed before the database
+};
+
+}  // namespace sluice

@@ -1,0 +1,108 @@
+#include "server/api/unknown_fields.h"
+
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "server/api/openapi.h"
+#include "server/api/python_text.h"
+
+namespace sluice {
+namespace {
+
+using Names = std::set<std::string, std::less<>>;
+
+constexpr size_t kMaxShownBytes = 100;
+
+// Fields that are read, most of them to be refused by name where they ask for something, and that
+// /openapi.json does not offer.
+constexpr std::string_view kReadUnseen[] = {
+    "detokenize",
+    "disaggregated_params",
+    "early_stopping",
+    "ec_transfer_params",
+    "enable_response_messages",
+    "guided_choice",
+    "guided_decoding",
+    "guided_decoding_backend",
+    "guided_grammar",
+    "guided_json",
+    "guided_regex",
+    "guided_whitespace_pattern",
+    "kv_transfer_params",
+    "length_penalty",
+    "logprob_token_ids",
+    "lora_request",
+    "max_tool_calls",
+    "mcp_servers",
+    "mm_processor_kwargs",
+    "output_format",
+    "prompt_embeds",
+    "prompt_ignore_length",
+    "prompt_token_ids",
+    "request_ids",
+    "response_format",
+    "return_assistant_tokens_mask",
+    "return_context_logits",
+    "structured_outputs",
+    "suffix",
+    "thinking_token_budget",
+    "top_p_min",
+    "use_beam_search",
+    "verbosity",
+    "vllm_xargs",
+    "watermarking",
+};
+
+// The names of all properties in a schema and those inside it.
+void AddProperties(const json::Value& schema, Names& names) {
+  if (schema.is_array()) {
+    for (const json::Value& item : schema.as_array()) AddProperties(item, names);
+  } else if (schema.is_object()) {
+    for (const auto& [key, value] : schema.as_object()) {
+      if (key == "properties" && value.is_object()) {
+        for (const auto& [name, ignored] : value.as_object()) names.insert(name);
+      }
+      AddProperties(value, names);
+    }
+  }
+}
+
+// One list for all routes: a name that any of them reads is no slip of the pen.
+const Names& KnownFields() {
+  static const Names& known = *[] {
+    auto* names = new Names(std::begin(kReadUnseen), std::end(kReadUnseen));
+    const Result<json::Value> schemas = json::Parse(OpenApiSchemas());
+    CHECK(schemas.has_value(), "the schemas of /openapi.json are JSON");
+    AddProperties(*schemas, *names);
+    return names;
+  }();
+  return known;
+}
+
+}  // namespace
+
+std::string UnknownFields::Tell(const json::Value& body) {
+  if (!body.is_object()) return "";
+  std::vector<std::string> found;
+  for (const auto& [name, value] : body.as_object()) {
+    if (KnownFields().contains(name)) continue;
+    std::string shown(Utf8Prefix(name, kMaxShownBytes));
+    const MutexLock lock(mutex_);
+    if (told_.size() < kMaxTold && told_.insert(shown).second) found.push_back(PythonRepr(shown));
+  }
+  if (found.empty()) return "";
+  // As vLLM words it.
+  std::string line =
+      fmt::format("The following fields were present in the request but ignored: {{{}}}",
+                  fmt::join(found, ", "));
+  LOG_WARNING("server", "{}", line);
+  return line;
+}
+
+}  // namespace sluice

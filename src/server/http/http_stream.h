@@ -1,0 +1,68 @@
+// The bytes of one connection, plain or in TLS. Internal to this folder: it includes Asio and
+// OpenSSL.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <openssl/ssl.h>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/system/error_code.hpp>
+
+#include "server/http/tls_context.h"
+
+namespace sluice {
+
+// "127.0.0.1:52976"; "unix" for the end of a unix socket.
+std::string NameOf(const boost::asio::generic::stream_protocol::endpoint& endpoint);
+
+// Calls do as much as is possible now and never block: error would_block says that the call is to
+// be repeated, a Write with the same bytes, once the socket is ready for wanted(). Thread safety:
+// one thread at a time.
+class HttpStream {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+  using error_code = boost::system::error_code;
+
+  // Memory of a connection in TLS, with its buffers.
+  static constexpr size_t kTlsBytes = size_t{48} << 10;
+
+  // `tls` is null for a plain connection. Throws std::bad_alloc.
+  HttpStream(Socket socket, const TlsContext& tls);
+
+  Socket& socket() { return socket_; }
+  bool tls() const { return tls_ != nullptr; }
+  // What the socket must be ready for before the call that would have blocked is repeated.
+  Socket::wait_type wanted() const { return wanted_; }
+
+  // To be called until it succeeds, before anything is read or written. REQUIRES: tls().
+  void Handshake(error_code& error);
+  // Of a handshake that failed: whether the client speaks plain HTTP. The stream is plain then, so
+  // that the client can be told.
+  bool BecomePlainForHttp();
+  // For the log: why the last call failed.
+  std::string reason() const;
+
+  // At least a byte, or an error: eof where the client sends no more.
+  size_t Read(char* data, size_t size, error_code& error);
+  size_t Write(std::string_view bytes, error_code& error);
+  // Tells the client that nothing follows.
+  void EndWriting(error_code& error);
+
+ private:
+  struct FreeTls {
+    void operator()(SSL* tls) const { SSL_free(tls); }
+  };
+
+  // The error of a call of OpenSSL that returned `result`.
+  error_code ErrorOf(int result);
+
+  Socket socket_;
+  std::unique_ptr<SSL, FreeTls> tls_;
+  Socket::wait_type wanted_ = Socket::wait_read;
+  unsigned long failure_ = 0;  // OpenSSL's
+};
+
+}  // namespace sluice

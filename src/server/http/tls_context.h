@@ -1,0 +1,57 @@
+// What TLS connections share: certificate, key, and which clients are let in. Internal to this
+// folder: it includes OpenSSL.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <openssl/ssl.h>
+
+#include "base/mutex.h"
+#include "base/result.h"
+#include "server/server_config.h"
+
+namespace sluice {
+
+using TlsContext = std::shared_ptr<SSL_CTX>;
+
+// TLS 1.2 and later, HTTP/1.1 by ALPN, no renegotiation, no session that is kept here. Errors name
+// the option and the file.
+Result<TlsContext> LoadTlsContext(const TlsConfig& config);
+
+// The context of new connections, which is exchanged while the server runs; connections keep theirs
+// to their end. Thread safety: all methods may be called from any thread.
+class TlsCertificates {
+ public:
+  static Result<std::unique_ptr<TlsCertificates>> Load(const TlsConfig& config);
+
+  TlsContext context() const;
+  // Reads the files again. Where they cannot be used, the old ones stay; a line of the log says
+  // what happened.
+  void Reload();
+  // Does so if the files have changed and then stayed the same from one call to the next, since
+  // certificate and key are replaced one after the other.
+  void RefreshIfChanged();
+
+ private:
+  // Of one file: when it was written, what it is, how large; changes with every replacement.
+  struct Stamp {
+    int64_t seconds = 0, nanoseconds = 0;
+    uint64_t inode = 0, size = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+
+  explicit TlsCertificates(const TlsConfig& config) : config_(config) {}
+  std::vector<Stamp> Stamps() const;
+  void ReloadLocked() REQUIRES(mutex_);
+
+  const TlsConfig config_;
+  mutable Mutex mutex_;
+  TlsContext context_ GUARDED_BY(mutex_);
+  std::vector<Stamp> loaded_ GUARDED_BY(mutex_);  // as they were before the last attempt to load
+  std::vector<Stamp> seen_ GUARDED_BY(mutex_);    // at the last look
+};
+
+}  // namespace sluice

@@ -1,0 +1,50 @@
+// What the files beside a model's weights say of its text: tokenizer, templates, defaults. It is
+// read before the weights, so that what is wrong with it costs no load.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "chat/chat_template.h"
+#include "chat/model_templates.h"
+#include "checkpoint/generation_config.h"
+#include "parsers/parser_table.h"
+#include "server/server_config.h"
+#include "tokenizer/tokenizer.h"
+
+namespace sluice {
+
+// Values for what a request does not set.
+struct SamplingDefaults {
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int64_t> top_k;
+  std::optional<int64_t> max_new_tokens;  // of the model's generation_config.json
+  // Of --override-generation-config: no request gets more.
+  std::optional<int64_t> max_new_tokens_limit;
+};
+
+struct ModelText {
+  // Reads tokenizer and templates of `model_folder`. Errors: what cannot be used, options that
+  // contradict it, and a tokenizer of more tokens than the `vocab_size` of the model.
+  static Result<ModelText> Load(const ServerConfig& config,
+                                const std::filesystem::path& model_folder, int64_t vocab_size,
+                                const GenerationConfig& generation);
+
+  // Whether the chat template shows the tools of a request to the model.
+  bool takes_tools() const;
+
+  std::unique_ptr<Tokenizer> tokenizer;
+  ModelTemplates templates;
+  json::Value special_tokens;
+  json::Value default_template_kwargs;  // an object or null
+  std::optional<ChatTemplate::ContentFormat> content_format;
+  const ToolParser* tool_parser = nullptr;            // null: tool calls are not parsed
+  const ReasoningParser* reasoning_parser = nullptr;  // null: thoughts stay in the text
+  SamplingDefaults defaults;
+};
+
+}  // namespace sluice

@@ -1,0 +1,180 @@
+"""SIGHUP: what a server reads again while it runs, and that it never ends of it."""
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+
+from test_start import streaming
+
+from serving import (
+    ABACUS,
+    DATA,
+    PATIENCE_S,
+    command,
+    end,
+    run,
+    serving,
+    wait_until,
+    wait_until_ready,
+)
+
+LLAMA = DATA / "checkpoints" / "llama-bf16"
+COMMON = ("--max-model-len", 256, "--threads", 2)
+
+
+def status(server, key):
+    return server.request("GET", "/v1/models", headers={"Authorization": "Bearer " + key})[0]
+
+
+def reload_and_hear(server, words):
+    """Sends SIGHUP; waits until the log has `words` once more than before."""
+    before = server.log().count(words)
+    server.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: server.log().count(words) > before, server.log)
+
+
+def test_a03_keys_that_change_while_it_serves(tmp_path):
+    """A new key is taken and an old one is not, within a second, a stream goes on, and nothing that is asked meanwhile fails."""
+    keys = tmp_path / "keys"
+    keys.write_text("sk-old-0001\nsk-both-0001\n")
+    keys.chmod(0o600)
+    with serving(ABACUS, "--max-model-len", 4096, "--api-key-file", keys, "--api-key", "sk-line-0001") as server:
+        assert [status(server, key) for key in ("sk-old-0001", "sk-new-0001", "sk-line-0001")] == [200, 401, 200]
+        assert "sk-" not in server.log()
+        over, failed, asked = threading.Event(), [], []
+
+        def ask():
+            while not over.is_set():
+                asked.append(status(server, "sk-both-0001"))
+                if asked[-1] != 200:
+                    failed.append(asked[-1])
+
+        asker = threading.Thread(target=ask)
+        asker.start()
+        try:
+            with streaming(server, key="sk-old-0001", max_tokens=600) as client:
+                keys.write_text("# rotated\nsk-both-0001\nsk-new-0001\n")
+                server.process.send_signal(signal.SIGHUP)
+                wait_until(lambda: status(server, "sk-new-0001") == 200, server.log, 1)
+                assert [status(server, key) for key in ("sk-old-0001", "sk-line-0001")] == [401, 200]
+                for bad, words in [("two words", "line 1: expected one key"), ("", "expected at least one key")]:
+                    keys.write_text(bad)
+                    reload_and_hear(server, "the API keys stay as they were: --api-key-file %s: %s" % (keys, words))
+                    assert status(server, "sk-new-0001") == 200
+                keys.unlink()
+                reload_and_hear(server, "the API keys stay as they were: --api-key-file %s: " % keys)
+                rest = b"".join(iter(lambda: client.recv(1 << 16), b""))
+                assert b"data: [DONE]" in rest
+        finally:
+            over.set()
+            asker.join()
+        assert asked and not failed
+        assert server.stop() == 0
+
+
+def test_keys_of_a_file_are_checked_at_start(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("one\ntwo words\n")
+    refused = run("serve", LLAMA, "--api-key-file", keys)
+    assert refused.returncode == 2
+    assert "--api-key-file %s: line 2: expected one key" % keys in refused.stderr and "two words" not in refused.stderr
+    assert run("serve", LLAMA, "--api-key-file", tmp_path / "none").returncode == 2
+    keys.write_text("sk-open-0001\n")
+    keys.chmod(0o644)
+    with serving(LLAMA, *COMMON, "--api-key-file", keys, "--protect-all") as server:
+        assert "every user of this machine may read the keys (mode 0644)" in server.log()
+        assert server.get("/metrics")[0] == 401
+        assert server.get("/ready")[0] == 200 and server.get("/health")[0] == 200
+
+
+def test_f06_the_log_level_of_a_file(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("log-level: warning\n")
+    # At this level no line tells that it serves.
+    with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
+        process = subprocess.Popen(command("serve", LLAMA, "--host", "127.0.0.1", "--uds", tmp_path / "s", "--config", config, *COMMON),
+                                   stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+        def text():
+            with open(log.name) as file:
+                return file.read()
+
+        try:
+            wait_until(lambda: "Application startup complete." in text(), text)
+            assert " INFO access" not in text()
+            config.write_text("log-level: info\nmax-num-seqs: 3\n")
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "the log level is info" in text(), text)
+            assert "what it says now of max-num-seqs takes effect at the next start" in text()
+            config.write_text("log-level: loud\n")
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "ERROR serve the log level stays as it was: " in text() and str(config) in text(), text)
+            assert process.poll() is None
+        finally:
+            end(process)
+
+
+def test_f06_a_hangup_while_it_drains():
+    with serving(ABACUS, "--max-model-len", 4096, "--shutdown-timeout", PATIENCE_S) as server:
+        with streaming(server, max_tokens=1500) as client:
+            server.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "draining: new requests are refused" in server.log(), server.log)
+            for _ in range(3):
+                server.process.send_signal(signal.SIGHUP)
+            rest = b"".join(iter(lambda: client.recv(1 << 16), b""))
+        assert b"data: [DONE]" in rest, rest[-1000:]
+        assert server.process.wait(PATIENCE_S) == 0
+
+
+def test_f06_hangups_while_it_starts():
+    """From the first line of its log on, they end nothing."""
+    with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
+        process = subprocess.Popen(command("serve", ABACUS, "--host", "127.0.0.1", "--port", 0, *COMMON), stdout=log, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL)
+
+        def text():
+            with open(log.name) as file:
+                return file.read()
+
+        try:
+            wait_until(text, "no line of its log")
+
+            def is_ready():
+                process.send_signal(signal.SIGHUP)
+                assert process.poll() is None, text()
+                return "Application startup complete." in text()
+
+            wait_until(is_ready, text)
+            assert "SIGHUP: log level, API keys and certificates are read again" in text()
+            process.terminate()
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            end(process)
+
+
+def test_f06_nohup():
+    """A hangup that is ignored stays ignored."""
+    with serving(LLAMA, *COMMON, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as server:
+        server.process.send_signal(signal.SIGHUP)
+        assert server.complete("Tom", max_tokens=2) is not None
+        assert "SIGHUP" not in server.log()
+
+
+def test_a05_certificates_at_a_hangup(tmp_path):
+    from test_tls import make_certificate, s_client, starting
+
+    certificate, key = make_certificate(tmp_path, "first")
+    second_certificate, second_key = make_certificate(tmp_path, "second")
+    with starting("--ssl-certfile", certificate, "--ssl-keyfile", key) as (process, log):
+        port = wait_until_ready(process, log)
+        good = certificate.read_text()
+        certificate.write_text("no certificate")
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "the certificate stays as it was: --ssl-certfile %s" % certificate in open(log).read(), "no word of it")
+        assert "CN = first" in s_client(port).stdout
+        certificate.write_text(good)
+        os.replace(second_certificate, certificate)
+        os.replace(second_key, key)
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "CN = second" in s_client(port).stdout, "the new certificate is not served", 30)

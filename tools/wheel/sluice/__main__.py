@@ -1,0 +1,4 @@
+"""`python -m sluice ARGS` runs `sluice ARGS`."""
+from . import main
+
+main()
