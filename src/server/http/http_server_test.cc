@@ -277,10 +277,13 @@ TEST_F(HttpServerTest, LimitsWhatAllRequestsTogetherHold) {
   EXPECT_THAT(refusal, HasSubstr("needs 1800000 bytes"));
   EXPECT_THAT(refusal, HasSubstr("may take 1750000"));
   EXPECT_THAT(refusal, HasSubstr("--request-memory-bytes (now 2000000)"));
+  ASSERT_TRUE(Eventually([&] { return memory_->used() == 0; }));
   std::vector<std::unique_ptr<RawClient>> slow;
-  for (int i = 0; i < 2; ++i) {
+  for (const uint64_t held : {500'000, 1'000'000}) {
     slow.push_back(std::make_unique<RawClient>(server_->port()));
     slow.back()->Send(post(500'000, 499'000));
+    // What is sent after it finds its memory taken, and cannot have it refused.
+    ASSERT_TRUE(Eventually([&] { return memory_->used() >= held; }));
   }
   EXPECT_TRUE(Eventually([&] {
     const std::string full = Exchange(large);
