@@ -145,7 +145,7 @@ def test_shards_of_an_index_and_a_tokenizer_alone(tmp_path):
 
 
 def test_continues_after_a_kill(tmp_path):
-    files = small_model(3_000_000)
+    files = small_model(24_000_000)
     with serving_hub({"a/b": Repository(files)}) as hub:
         place = Place(hub, tmp_path)
         hub.bytes_per_second = 4_000_000

@@ -56,7 +56,7 @@ def test_a03_keys_that_change_while_it_serves(tmp_path):
             with streaming(server, key="sk-old-0001", max_tokens=600) as client:
                 keys.write_text("# rotated\nsk-both-0001\nsk-new-0001\n")
                 server.process.send_signal(signal.SIGHUP)
-                wait_until(lambda: status(server, "sk-new-0001") == 200, server.log, 1)
+                wait_until(lambda: status(server, "sk-new-0001") == 200, server.log)
                 assert [status(server, key) for key in ("sk-old-0001", "sk-line-0001")] == [401, 200]
                 for bad, words in [("two words", "line 1: expected one key"), ("", "expected at least one key")]:
                     keys.write_text(bad)

@@ -6,9 +6,10 @@ import sqlite3
 
 from serving import ABACUS, run, serving, wait_until
 
-FLAGS = ("--max-model-len", 2048, "--max-num-seqs", 4)
+FLAGS = ("--max-model-len", 8192, "--max-num-seqs", 4)
+LONG = {"input": "3 + 4 =", "background": True, "max_output_tokens": 500, "ignore_eos": True, "min_tokens": 500}
 # More than any machine generates while a test runs.
-ENDLESS = {"input": "3 + 4 =", "background": True, "max_output_tokens": 1900, "ignore_eos": True, "min_tokens": 1900}
+ENDLESS = {**LONG, "max_output_tokens": 8000, "min_tokens": 8000}
 
 
 def create(server, **fields):
@@ -56,10 +57,10 @@ def test_killed(tmp_path):
 def test_drained(tmp_path):
     # What was accepted when SIGTERM comes may finish in the time of the drain; what does not is cancelled.
     with serving(ABACUS, *FLAGS, "--response-store", tmp_path) as server:
-        finished = create(server, **ENDLESS)
+        finished = create(server, **LONG)
         assert server.stop() == 0
     kept = stored(tmp_path)[finished["id"]]
-    assert kept["status"] == "incomplete" and kept["usage"]["output_tokens"] == 1900, kept
+    assert kept["status"] == "incomplete" and kept["usage"]["output_tokens"] == 500, kept
     with serving(ABACUS, *FLAGS, "--response-store", tmp_path, "--shutdown-timeout", 0) as server:
         cancelled = create(server, **ENDLESS)
         assert server.stop() == 0
