@@ -2,6 +2,8 @@
 // that includes this:
 //   Weights, WeightsOf(Words): four neighbouring weights of each row, made ready;
 //   Inputs, InputsOf(uint32_t): four inputs for all rows, made ready;
+//   Sums: a vector of 32-bit integers. Not Words, of which GCC 12 thinks as 64-bit integers: sums
+//   that change their type at every step are kept on the stack;
 //   Dot(sums, weights, inputs): 32-bit sums plus the products;
 //   StartSums(x, cols): what the sums of a row of inputs begin with.
 // The sums are exact, so their order does not matter.
@@ -26,15 +28,14 @@ void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
     panels[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
   const auto* x = static_cast<const int8_t*>(args.x) + row * args.x_stride;
 
-  Words sums[kRows][kVectors];
+  Sums sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    const Words start = StartSums(x + r * args.x_stride, args.cols);
+    const Sums start = StartSums(x + r * args.x_stride, args.cols);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sums[r][v] = start;
   }
-  const auto add = [&](int64_t line, const uint32_t(&x_words)[kRows])
-      __attribute__((always_inline)) {
+  const auto add = [&](int64_t line, const auto& inputs_of) __attribute__((always_inline)) {
     Weights weights[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
@@ -48,25 +49,25 @@ void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Inputs inputs = InputsOf(x_words[r]);
+      const Inputs inputs = InputsOf(inputs_of(x + r * args.x_stride + line * 4));
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sums[r][v] = Dot(sums[r][v], weights[v], inputs);
     }
   };
-  uint32_t x_words[kRows];
   const int64_t lines = args.cols / 4;
   for (int64_t line = 0; line < lines; ++line) {
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r)
-      __builtin_memcpy(&x_words[r], x + r * args.x_stride + line * 4, 4);
-    add(line, x_words);
+    add(line, [](const int8_t* from) {
+      uint32_t word;
+      __builtin_memcpy(&word, from, 4);
+      return word;
+    });
   }
   if (const int64_t rest = args.cols % 4; rest != 0) {
-    for (int r = 0; r < kRows; ++r) {
-      x_words[r] = 0;
-      __builtin_memcpy(&x_words[r], x + r * args.x_stride + lines * 4, static_cast<size_t>(rest));
-    }
-    add(lines, x_words);
+    add(lines, [&](const int8_t* from) {
+      uint32_t word = 0;
+      __builtin_memcpy(&word, from, static_cast<size_t>(rest));
+      return word;
+    });
   }
 
 #pragma GCC unroll 8
@@ -77,7 +78,7 @@ void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
     const Floats row_scales = Load(args.row_scales + n, mask);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      Floats value = Mul(ToFloats(sums[r][v]), row_scales);
+      Floats value = Mul(ToFloats((Words)sums[r][v]), row_scales);
       value = Mul(value, Set(args.x_scales[row + r]));
       if (args.bias != nullptr) value = Add(value, Load(args.bias + n, mask));
       Store(args.y + (row + r) * args.y_stride + n, value, mask);

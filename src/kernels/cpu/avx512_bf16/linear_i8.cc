@@ -10,6 +10,7 @@ namespace {
 // result must fit.
 using Weights = Words;
 using Inputs = Words;
+typedef int Sums __attribute__((vector_size(64)));
 
 inline Words WeightsOf(Words bytes) {
   return _mm512_xor_si512(bytes, _mm512_set1_epi8(static_cast<char>(0x80)));
@@ -17,16 +18,16 @@ inline Words WeightsOf(Words bytes) {
 inline Words InputsOf(uint32_t bytes) {
   return _mm512_set1_epi32(static_cast<int>(bytes));
 }
-inline Words Dot(Words sums, Words w, Words x) {
-  return _mm512_dpbusd_epi32(sums, w, x);
+inline Sums Dot(Sums sums, Words w, Words x) {
+  return (Sums)_mm512_dpbusd_epi32((Words)sums, w, x);
 }
-inline Words StartSums(const int8_t* x, int64_t cols) {
+inline Sums StartSums(const int8_t* x, int64_t cols) {
   Words sums = _mm512_setzero_si512();
   for (int64_t k = 0; k < cols; k += 64) {
     const __mmask64 mask = cols - k >= 64 ? ~__mmask64{0} : (__mmask64{1} << (cols - k)) - 1;
     sums = _mm512_dpbusd_epi32(sums, _mm512_set1_epi8(1), _mm512_maskz_loadu_epi8(mask, x + k));
   }
-  return _mm512_set1_epi32(-128 * _mm512_reduce_add_epi32(sums));
+  return (Sums)_mm512_set1_epi32(-128 * _mm512_reduce_add_epi32(sums));
 }
 
 }  // namespace

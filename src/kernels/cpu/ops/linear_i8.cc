@@ -12,6 +12,7 @@ struct WordPairs {
 };
 using Weights = WordPairs;
 using Inputs = WordPairs;
+typedef int Sums __attribute__((vector_size(sizeof(Words))));
 
 inline WordPairs WeightsOf(Words bytes) {
   return {EvenBytes(bytes), OddBytes(bytes)};
@@ -19,11 +20,11 @@ inline WordPairs WeightsOf(Words bytes) {
 inline WordPairs InputsOf(uint32_t bytes) {
   return WeightsOf(SetWords(static_cast<int>(bytes)));
 }
-inline Words Dot(Words sums, const WordPairs& w, const WordPairs& x) {
-  return AddWords(sums, AddWords(MulAddPairs(w.even, x.even), MulAddPairs(w.odd, x.odd)));
+inline Sums Dot(Sums sums, const WordPairs& w, const WordPairs& x) {
+  return sums + (Sums)MulAddPairs(w.even, x.even) + (Sums)MulAddPairs(w.odd, x.odd);
 }
-inline Words StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
-  return SetWords(0);
+inline Sums StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
+  return Sums{};
 }
 
 }  // namespace
