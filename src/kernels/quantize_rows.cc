@@ -5,6 +5,8 @@
 #include <bit>
 
 #include "base/check.h"
+#include "kernels/quantize_int8_inl.h"
+#include "kernels/vector_kernel.h"
 #include "tensor/bfloat16.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
@@ -114,19 +116,6 @@ void RoundRow(const ActivationFormat& format, float input_scale, const T* x, int
   CHECK(false, "rows of this activation format are not rounded to F32");
 }
 
-template <typename T>
-void QuantizeInt8Row(const T* x, int64_t cols, int8_t* out, float* scale) {
-  *scale = ScaleOf(AbsMax(x, cols), 127.0f);
-  // Adding and taking away 1.5 * 2^23 rounds to an integer, ties to even.
-  constexpr float kMagic = 0x1.8p23f;
-  for (int64_t i = 0; i < cols; ++i) {
-    const float value = Load(x[i]) / *scale;
-    const float low = value >= -127.0f ? value : -127.0f;  // Also for NaN.
-    const float clamped = low <= 127.0f ? low : 127.0f;
-    out[i] = static_cast<int8_t>(static_cast<int32_t>((clamped + kMagic) - kMagic));
-  }
-}
-
 // Calls row(data, index) for every row of `x`, with a pointer of its type.
 template <typename Row>
 void ForEachRow(ThreadPool& pool, const Activations& x, Row&& row) {
@@ -149,6 +138,19 @@ bool HasGroups(ActivationFormat::Kind kind) {
 
 }  // namespace
 
+namespace reference {
+
+void QuantizeInt8Row(const void* x, bool bf16, int64_t cols, int8_t* out, float* scale) {
+  if (bf16)
+    QuantizeInt8(static_cast<const uint16_t*>(x), cols, out, scale);
+  else
+    QuantizeInt8(static_cast<const float*>(x), cols, out, scale);
+}
+
+}  // namespace reference
+
+SLUICE_VECTOR_KERNEL(QuantizeInt8Row);
+
 void RoundRows(ThreadPool& pool, const ActivationFormat& format, float input_scale,
                const Activations& x, float* out) {
   CHECK(!HasGroups(format.kind) || format.group_size > 0);
@@ -162,7 +164,7 @@ void RoundRows(ThreadPool& pool, const ActivationFormat& format, float input_sca
 
 void QuantizeInt8Rows(ThreadPool& pool, const Activations& x, int8_t* out, float* scales) {
   ForEachRow(pool, x, [&](const auto* row, int64_t i) {
-    QuantizeInt8Row(row, x.cols, out + i * x.cols, scales + i);
+    kQuantizeInt8Row(row, x.type == ElementType::kBF16, x.cols, out + i * x.cols, scales + i);
   });
 }
 

@@ -42,9 +42,10 @@ Kind KindOf(const std::string& name) {
   return Kind::kMxfp4;
 }
 
-class RoundRowsTest : public testing::Test {
+class RoundRowsTest : public KernelTest {
  protected:
   void SetUp() override {
+    KernelTest::SetUp();
     const auto text = ReadFile(SourcePath("tests/data/activations/rounded_rows.json"));
     ASSERT_TRUE(text) << text.error().message;
     golden_ = *json::Parse(*text);
@@ -68,7 +69,7 @@ class RoundRowsTest : public testing::Test {
   std::vector<float> x_;
 };
 
-TEST_F(RoundRowsTest, EqualsTheEmulationBitForBit) {
+TEST_P(RoundRowsTest, EqualsTheEmulationBitForBit) {
   ThreadPool pool(2);
   int compared = 0;
   for (const json::Value& rounded : golden_.Find("rounded")->as_array()) {
@@ -91,7 +92,7 @@ TEST_F(RoundRowsTest, EqualsTheEmulationBitForBit) {
   EXPECT_GE(compared, 9 * 10);
 }
 
-TEST_F(RoundRowsTest, Int8EqualsTheEmulation) {
+TEST_P(RoundRowsTest, Int8EqualsTheEmulation) {
   ThreadPool pool(3);
   std::vector<int8_t> out(x_.size());
   std::vector<float> scales(static_cast<size_t>(X().rows));
@@ -107,7 +108,7 @@ TEST_F(RoundRowsTest, Int8EqualsTheEmulation) {
   }
 }
 
-TEST_F(RoundRowsTest, Bf16RowsAreTheirValues) {
+TEST_P(RoundRowsTest, Bf16RowsAreTheirValues) {
   ThreadPool pool(1);
   const std::vector<float> rounded = Rounded(x_);
   const std::vector<BFloat16> narrow = ToBFloat16(x_);
@@ -130,7 +131,7 @@ TEST_F(RoundRowsTest, Bf16RowsAreTheirValues) {
   EXPECT_EQ(a_scales, b_scales);
 }
 
-TEST_F(RoundRowsTest, AStrideIsPassedOver) {
+TEST_P(RoundRowsTest, AStrideIsPassedOver) {
   ThreadPool pool(2);
   Random random(3);
   const std::vector<float> x = random.Normal(5 * 100);
@@ -147,7 +148,7 @@ TEST_F(RoundRowsTest, AStrideIsPassedOver) {
   }
 }
 
-TEST_F(RoundRowsTest, NotANumberStaysVisible) {
+TEST_P(RoundRowsTest, NotANumberStaysVisible) {
   ThreadPool pool(1);
   std::vector<float> x(32, 1.0f);
   x[3] = std::numeric_limits<float>::quiet_NaN();
@@ -162,6 +163,8 @@ TEST_F(RoundRowsTest, NotANumberStaysVisible) {
   QuantizeInt8Rows(pool, row, integers.data(), &scale);
   EXPECT_TRUE(std::isnan(scale));
 }
+
+INSTANTIATE_KERNEL_TEST(RoundRowsTest);
 
 }  // namespace
 }  // namespace sluice::kernels
