@@ -9,6 +9,7 @@
 #include "checkpoint/foreign_format.h"
 #include "checkpoint/scheme.h"
 #include "cli/progress.h"
+#include "cli/speculation_settings.h"
 #include "cli/usage.h"
 #include "hub/resolve.h"
 #include "models/model_config.h"
@@ -260,6 +261,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   config.enable_chunked_prefill = settings.Flag("enable-chunked-prefill");
   config.scheduling_policy = ValueOf(settings, "scheduling-policy", kPolicies);
   config.long_prefill_token_threshold = *settings.Integer("long-prefill-token-threshold");
+  ASSIGN_OR_RETURN(config.speculation, SpeculationOf(settings));
   config.memory_utilization = settings.Number("gpu-memory-utilization");
   config.utilization_of_rest = settings.dialect() == options::Dialect::kTrtllm;
   config.kv_cache_bytes = settings.Integer("kv-cache-memory-bytes");

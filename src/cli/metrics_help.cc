@@ -61,6 +61,7 @@ std::string MetricsMarkdown() {
   Metrics metrics(std::make_shared<RequestMemory>(0));
   EngineInfo info;
   info.max_model_len = 1;
+  info.num_speculative_tokens = 1;
   metrics.SetModel("MODEL", info);
   metrics.OnHttp({}, "none");
   std::string text =

@@ -12,6 +12,7 @@
 #include "engine/request.h"
 #include "sampler/sampler.h"
 #include "scheduler/scheduled_sequence.h"
+#include "speculation/proposer.h"
 
 namespace sluice {
 
@@ -28,6 +29,7 @@ struct ActiveSequence : ScheduledSequence {
   ActiveRequest* request = nullptr;
   int index = 0;  // [0, n)
   SequenceSampling sampling;
+  SequenceProposals proposals;
   bool finished = false;
   Clock::time_point last_update{};  // of its last token
 

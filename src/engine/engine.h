@@ -32,6 +32,7 @@ struct EngineInfo {
   std::vector<int32_t> end_tokens;  // end-of-sequence tokens of both, inside the vocabulary, sorted
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;
+  int num_speculative_tokens = 0;  // of a sequence in a step; 0: nothing is proposed
   int64_t max_num_batched_tokens = 0;
   int64_t num_blocks = 0;
   int block_size = 0;

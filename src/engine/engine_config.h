@@ -12,6 +12,7 @@
 #include "kernels/dispatch.h"
 #include "models/model.h"
 #include "scheduler/scheduler.h"
+#include "speculation/speculation_config.h"
 #include "tensor/element_type.h"
 
 namespace sluice {
@@ -65,6 +66,7 @@ struct EngineConfig {
   bool enable_chunked_prefill = true;
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
   int64_t long_prefill_token_threshold = 0;  // 0: off
+  SpeculationConfig speculation;
 
   // Memory. On a CPU the cache takes a quarter of the free memory by default; with
   // `memory_utilization`, that fraction of the memory this process may use, less weights and

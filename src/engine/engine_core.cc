@@ -35,6 +35,9 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
                  ? std::make_unique<PrefixIndex>(blocks_, plan.scheduler.block_size,
                                                  plan.scheduler.groups)
                  : nullptr),
+      proposer_(plan.scheduler.max_proposed_tokens > 0
+                    ? std::make_unique<Proposer>(plan.config.speculation)
+                    : nullptr),
       scheduler_(plan.scheduler, blocks_, index_.get()),
       sampler_(model.config().vocab_size, pool.num_threads()),
       logits_(std::move(logits)) {
@@ -49,7 +52,7 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   logit_rows_.reserve(logit_rows);
   if (model.draws_tokens()) draws_.reserve(logit_rows);
   jobs_.resize(sequences);
-  job_sequences_.reserve(sequences);
+  sampling_.reserve(sequences);
   updates_.reserve(sequences);
   prompt_jobs_.reserve(logit_rows);
   prompt_results_.reserve(logit_rows);
@@ -116,7 +119,10 @@ bool EngineCore::ResetPrefixCache() {
 
 bool EngineCore::Step() {
   const Clock::time_point start = Clock::now();
+  if (proposer_ != nullptr) ProposeTokens();
   const StepPlan& plan = scheduler_.Plan();
+  for (ScheduledSequence* preempted : plan.preempted)
+    static_cast<ActiveSequence*>(preempted)->proposals = {};
   LogPreemptions(plan);
   if (plan.slices.empty()) {
     // The scheduler's contract excludes it; should it be broken all the same, no request may hang.
@@ -148,21 +154,37 @@ bool EngineCore::Step() {
   const Clock::time_point model_end = Clock::now();
   scheduler_.Commit();
   ComputePromptLogprobs(plan);
-  Sample(plan);
 
   StepStats stats = StatsOf(plan);
   for (const PlannedSlice& slice : plan.slices) {
-    const bool decodes =
-        slice.samples && slice.num_tokens == 1 && slice.first >= slice.sequence->num_prompt_tokens;
+    const bool decodes = slice.samples && slice.num_tokens - slice.num_proposed == 1 &&
+                         slice.first >= slice.sequence->num_prompt_tokens;
     if (!decodes) stats.prompt_tokens += slice.num_tokens;
   }
-  const Clock::time_point now = Clock::now();
-  for (size_t i = 0; i < job_sequences_.size(); ++i)
-    stats.generated_tokens += AppendToken(*job_sequences_[i], jobs_[i], now);
+  Sample(plan, stats);
   stats.model_seconds = SecondsBetween(model_start, model_end);
-  stats.step_seconds = SecondsBetween(start, now);
+  stats.step_seconds = SecondsBetween(start, Clock::now());
   Report(stats);
   return true;
+}
+
+void EngineCore::ProposeTokens() {
+  const int64_t num_running = scheduler_.num_running();
+  int64_t room = plan_.scheduler.max_proposed_tokens - num_running;
+  int64_t left = num_running;
+  for (ScheduledSequence* scheduled : scheduler_.running()) {
+    auto& sequence = static_cast<ActiveSequence&>(*scheduled);
+    const auto num_tokens = static_cast<int64_t>(sequence.tokens.size());
+    sequence.proposed.clear();
+    const int64_t share = room > 0 ? std::max<int64_t>(1, room / left) : 0;
+    --left;
+    if (share == 0) sequence.proposals = {};
+    if (share == 0 || sequence.num_computed != num_tokens - 1) continue;
+    proposer_->Propose(sequence.tokens, sequence.max_total_tokens, sequence.cache_salt.empty(),
+                       std::min(share, sequence.max_total_tokens - num_tokens - 1),
+                       sequence.proposals, sequence.proposed);
+    room -= static_cast<int64_t>(sequence.proposed.size());
+  }
 }
 
 void EngineCore::LogPreemptions(const StepPlan& plan) const {
@@ -189,17 +211,17 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
     slices_.push_back({first_row, static_cast<int32_t>(slice.num_tokens),
                        static_cast<int32_t>(slice.first), sequence.blocks[0].data()});
     const auto begin = sequence.tokens.begin() + slice.first;
-    tokens_.insert(tokens_.end(), begin, begin + slice.num_tokens);
+    tokens_.insert(tokens_.end(), begin, begin + slice.num_tokens - slice.num_proposed);
+    tokens_.insert(tokens_.end(), sequence.proposed.begin(),
+                   sequence.proposed.begin() + slice.num_proposed);
     for (int64_t i = 0; i < slice.num_tokens; ++i)
       positions_.push_back(static_cast<int32_t>(slice.first + i));
     first_logit_.push_back(static_cast<int32_t>(logit_rows_.size()));
     const int64_t last_row = first_row + slice.num_tokens - 1;
-    if (slice.all_rows) {
-      for (int64_t row = first_row; row <= last_row; ++row)
-        logit_rows_.push_back(static_cast<int32_t>(row));
-    } else if (slice.samples) {
-      logit_rows_.push_back(static_cast<int32_t>(last_row));
-    }
+    if (!slice.all_rows && !slice.samples) continue;
+    for (int64_t row = slice.all_rows ? first_row : last_row - slice.num_proposed; row <= last_row;
+         ++row)
+      logit_rows_.push_back(static_cast<int32_t>(row));
   }
   const auto num_groups = static_cast<int64_t>(plan_.scheduler.groups.size());
   for (int64_t group = 1; group < num_groups; ++group) {
@@ -219,7 +241,8 @@ std::span<TokenDraw> EngineCore::PlanDraws(const StepPlan& plan) {
   bool any = false;
   for (size_t i = 0; i < plan.slices.size(); ++i) {
     const PlannedSlice& slice = plan.slices[i];
-    if (!slice.samples || slice.all_rows) continue;
+    // Whether the next row is drawn from is known once this one is.
+    if (!slice.samples || slice.all_rows || slice.num_proposed > 0) continue;
     const auto& sequence = static_cast<const ActiveSequence&>(*slice.sequence);
     const TokenHistory history{sequence.tokens, sequence.num_prompt_tokens};
     if (!IsPlainDraw(sequence.sampling, history)) continue;
@@ -275,24 +298,55 @@ void EngineCore::ComputePromptLogprobs(const StepPlan& plan) {
   }
 }
 
-void EngineCore::Sample(const StepPlan& plan) {
-  job_sequences_.clear();
+void EngineCore::Sample(const StepPlan& plan, StepStats& stats) {
+  sampling_.clear();
   for (size_t i = 0; i < plan.slices.size(); ++i) {
     const PlannedSlice& slice = plan.slices[i];
     auto& sequence = static_cast<ActiveSequence&>(*slice.sequence);
     if (!slice.samples || sequence.request->ended) continue;
-    SampleJob& job = jobs_[job_sequences_.size()];
-    job.logits = LogitsOf(first_logit_[i] + (slice.all_rows ? slice.num_tokens - 1 : 0));
-    job.sequence = &sequence.sampling;
-    job.history = {sequence.tokens, sequence.num_prompt_tokens};
+    SampleJob& job = jobs_[sampling_.size()];
     job.is_drawn = false;
     if (!draws_.empty()) {
       const TokenDraw& draw = draws_[static_cast<size_t>(first_logit_[i])];
       if (draw.is_wanted) SetDrawn(job, draw.token, draw.error);
     }
-    job_sequences_.push_back(&sequence);
+    const int64_t logits = first_logit_[i] + (slice.all_rows ? slice.num_tokens - 1 : 0);
+    sampling_.push_back({&sequence, logits, slice.num_proposed});
+    stats.drafts += slice.num_proposed > 0 ? 1 : 0;
+    stats.draft_tokens += slice.num_proposed;
   }
-  sampler_.Sample(pool_, std::span(jobs_).first(job_sequences_.size()));
+  // Tokens that sequences sample one after the other in this step.
+  for (int64_t round = 0; !sampling_.empty(); ++round) {
+    for (size_t i = 0; i < sampling_.size(); ++i) {
+      const ActiveSequence& sequence = *sampling_[i].sequence;
+      SampleJob& job = jobs_[i];
+      job.logits = LogitsOf(sampling_[i].logits + round);
+      job.sequence = &sampling_[i].sequence->sampling;
+      job.history = {sequence.tokens, sequence.num_prompt_tokens};
+      if (round > 0) job.is_drawn = false;
+    }
+    sampler_.Sample(pool_, std::span(jobs_).first(sampling_.size()));
+    const Clock::time_point now = Clock::now();
+    size_t num_verified = 0;
+    for (size_t i = 0; i < sampling_.size(); ++i) {
+      Sampling sampling = sampling_[i];
+      ActiveSequence& sequence = *sampling.sequence;
+      const int32_t token = jobs_[i].token;
+      const bool appended = AppendToken(sequence, jobs_[i], now, sampling.update);
+      stats.generated_tokens += appended ? 1 : 0;
+      const bool is_proposed = appended && round < sampling.num_proposed &&
+                               token == sequence.proposed[static_cast<size_t>(round)];
+      if (is_proposed) ++stats.accepted_tokens[static_cast<size_t>(round)];
+      if (is_proposed && !sequence.finished) {
+        scheduler_.AcceptProposed(sequence);
+        sampling_[num_verified++] = sampling;
+      } else {
+        Proposer::Learn(static_cast<int>(sampling.num_proposed),
+                        static_cast<int>(round + (is_proposed ? 1 : 0)), sequence.proposals);
+      }
+    }
+    sampling_.resize(num_verified);
+  }
 }
 
 std::optional<FinishReason> EngineCore::FinishOf(const ActiveSequence& sequence, int32_t token,
@@ -317,7 +371,8 @@ std::optional<FinishReason> EngineCore::FinishOf(const ActiveSequence& sequence,
   return std::nullopt;
 }
 
-bool EngineCore::AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::time_point now) {
+bool EngineCore::AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::time_point now,
+                             int64_t& entry_index) {
   ActiveRequest& request = *sequence.request;
   if (request.ended) return false;
   if (!job.error.empty()) {
@@ -326,11 +381,15 @@ bool EngineCore::AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::ti
     FailRequest(request, {code, std::string(job.error), ""});
     return false;
   }
-  SinkUpdate& entry = updates_.emplace_back();
-  entry.sink = request.request.sink;
+  const bool is_first = entry_index < 0;
+  if (is_first) {
+    entry_index = static_cast<int64_t>(updates_.size());
+    updates_.emplace_back().sink = request.request.sink;
+  }
+  SinkUpdate& entry = updates_[static_cast<size_t>(entry_index)];
   sequence.tokens.push_back(job.token);
   ++request.num_generated;
-  if (observer_ != nullptr) {
+  if (observer_ != nullptr && is_first) {
     if (!request.first_token) observer_->OnFirstToken(SecondsBetween(request.request.arrival, now));
     if (sequence.num_output_tokens() > 1)
       observer_->OnInterToken(SecondsBetween(sequence.last_update, now));
@@ -341,7 +400,7 @@ bool EngineCore::AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::ti
 
   SequenceUpdate& update = entry.update;
   update.sequence = sequence.index;
-  update.tokens.assign(1, job.token);
+  update.tokens.push_back(job.token);
   if (sequence.sampling.params->logprobs) update.logprobs.push_back(std::move(job.logprobs));
   update.finish = FinishOf(sequence, job.token, update.stop_token);
 
@@ -391,6 +450,10 @@ void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {
 
 void EngineCore::FinishSequence(ActiveSequence& sequence) {
   sequence.finished = true;
+  if (proposer_ != nullptr && sequence.cache_salt.empty()) {
+    proposer_->Remember(
+        std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.num_prompt_tokens)));
+  }
   scheduler_.Remove(sequence);
   --sequence.request->num_unfinished;
 }

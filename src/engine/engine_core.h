@@ -18,12 +18,15 @@
 #include "models/model.h"
 #include "sampler/sampler.h"
 #include "scheduler/scheduler.h"
+#include "speculation/proposer.h"
 #include "tensor/buffer.h"
 
 namespace sluice {
 
-// A step: plan, fill the arrays, Model::Forward, sample, append the tokens, finish what has ended
-// and free its blocks, report to the observer, then to the sinks. Everything a step needs is
+// A step: propose tokens, plan, fill the arrays, Model::Forward, sample, append the tokens, finish
+// what has ended and free its blocks, report to the observer, then to the sinks. A sequence whose
+// sampled token is the one that was proposed samples the next one, too, from the row behind it: its
+// tokens are those that as many steps would have sampled. Everything a step needs is
 // allocated in the constructor; a step allocates only what it hands to the sinks. Thread safety:
 // one thread at a time. Ownership: owns the requests until they end; plan, model, cache, pool and
 // observer outlive it.
@@ -68,16 +71,18 @@ class EngineCore {
   EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, ThreadPool& pool,
              EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step, Buffer logits);
 
+  void ProposeTokens();
   void LogPreemptions(const StepPlan& plan) const;
   StepInput BuildInput(const StepPlan& plan);
   // Selects the rows whose tokens the model draws: those from which nothing else is wanted.
   std::span<TokenDraw> PlanDraws(const StepPlan& plan);
   std::span<const float> LogitsOf(int64_t index) const;
   void ComputePromptLogprobs(const StepPlan& plan);
-  void Sample(const StepPlan& plan);
+  // Samples, appends what was sampled, and goes on with the sequences of which it was proposed.
+  void Sample(const StepPlan& plan, StepStats& stats);
   // Appends the sampled token and finishes the sequence where the token ends it. False if there was
-  // no token.
-  bool AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::time_point now);
+  // no token. `entry`: the sequence's index in `updates_`, -1 where it has none yet.
+  bool AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::time_point now, int64_t& entry);
   void FailStep(const StepPlan& plan, const std::string& reason);
   // The statistics that are known from the plan alone; they count where the step fails too.
   StepStats StatsOf(const StepPlan& plan) const;
@@ -104,6 +109,7 @@ class EngineCore {
   OnFailedStep on_failed_step_;
   BlockPool blocks_;
   std::unique_ptr<PrefixIndex> index_;
+  std::unique_ptr<Proposer> proposer_;  // null: nothing is proposed
   Scheduler scheduler_;
   Sampler sampler_;
   std::unordered_map<RequestHandle, std::unique_ptr<ActiveRequest>> requests_;
@@ -118,7 +124,13 @@ class EngineCore {
   std::vector<int32_t> first_logit_;             // by slice: index into logit_rows_
   std::vector<TokenDraw> draws_;                 // likewise, where the model draws tokens
   std::vector<SampleJob> jobs_;                  // [max_num_seqs]
-  std::vector<ActiveSequence*> job_sequences_;   // likewise
+  struct Sampling {
+    ActiveSequence* sequence = nullptr;
+    int64_t logits = 0;        // index of its first row
+    int64_t num_proposed = 0;  // in this step
+    int64_t update = -1;       // index into updates_
+  };
+  std::vector<Sampling> sampling_;  // by job
   // What the sinks receive of the step, after the observer.
   struct SinkUpdate {
     std::shared_ptr<RequestSink> sink;

@@ -89,6 +89,7 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   info.end_tokens = EndTokens(model, generation);
   info.max_model_len = plan.max_model_len;
   info.max_num_seqs = plan.scheduler.max_num_seqs;
+  info.num_speculative_tokens = plan.config.speculation.num_tokens;
   info.max_num_batched_tokens = plan.scheduler.max_num_batched_tokens;
   info.num_blocks = plan.num_blocks;
   info.block_size = plan.scheduler.block_size;

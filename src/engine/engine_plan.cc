@@ -10,6 +10,7 @@
 #include "checkpoint/scheme.h"
 #include "engine/engine.h"
 #include "sampler/sampler.h"
+#include "speculation/proposer.h"
 
 namespace sluice {
 namespace {
@@ -18,6 +19,9 @@ namespace {
 struct StepDefaults {
   int64_t max_num_seqs = kDefaultMaxNumSeqs;
   int64_t max_num_batched_tokens = kDefaultMaxNumBatchedTokens;
+  // Decoding rows that cost little more than one: reading the weights takes longer than multiplying
+  // so many rows with them.
+  int64_t max_proposed_tokens = 16;
 };
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxThreadsPerCpu = 4;
@@ -131,7 +135,7 @@ StepDefaults StepDefaultsOf(const EnginePlan& plan) {
       plan.device_name.find("A100") != std::string::npos) {
     return {};
   }
-  return {1024, plan.memory.total_bytes >= 160 * kGiB ? 16384 : 8192};
+  return {1024, plan.memory.total_bytes >= 160 * kGiB ? 16384 : 8192, 128};
 }
 
 // The limits of a step, but for what depends on the context's length.
@@ -171,6 +175,8 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   step.max_prompt_logit_rows = std::clamp<int64_t>(
       kPromptLogitBytes / std::max<int64_t>(1, model.vocab_size * int64_t{sizeof(float)}), 32, 256);
   step.max_num_seqs = config.max_num_seqs.value_or(defaults.max_num_seqs);
+  if (config.speculation.method != SpeculationConfig::Method::kNone)
+    step.max_proposed_tokens = defaults.max_proposed_tokens;
   step.max_num_batched_tokens = config.max_num_batched_tokens.value_or(
       std::max(defaults.max_num_batched_tokens, step.max_num_seqs));
   if (step.max_num_seqs > kMost || step.max_num_batched_tokens > kMost) {
@@ -230,6 +236,10 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   if (!plan.on_device()) {  // A device's own logits are part of its workspace.
     plan.workspace_bytes += plan.max_logit_rows() * model.vocab_size * int64_t{sizeof(float)} +
                             Sampler::ScratchBytes(model.vocab_size, plan.num_threads);
+    const SpeculationConfig& speculation = config.speculation;
+    plan.workspace_bytes += Proposer::SharedBytes(speculation) +
+                            plan.scheduler.max_proposed_tokens *
+                                Proposer::SequenceBytes(speculation, plan.max_model_len);
   }
   plan.kv_groups = memory.kv_groups;
   plan.kv_bytes_per_block = memory.kv_bytes_per_block;

@@ -43,7 +43,7 @@ struct EnginePlan {
   std::vector<std::string> notes;  // choices that the user should know of, one line each
 
   int64_t max_logit_rows() const {
-    return scheduler.max_num_seqs + scheduler.max_prompt_logit_rows;
+    return scheduler.max_num_seqs + scheduler.max_prompt_logit_rows + scheduler.max_proposed_tokens;
   }
   // Tokens that the cache holds in sequences of max_model_len.
   int64_t kv_tokens() const;

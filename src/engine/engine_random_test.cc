@@ -35,6 +35,8 @@ class Reference {
  public:
   explicit Reference(int64_t max_model_len) : max_model_len_(max_model_len) {}
 
+  size_t period = 0;  // of the model
+
   Expected Sequence(const Request& request, uint64_t seed) {
     const SamplingParams& params = request.sampling;
     Expected expected;
@@ -50,7 +52,7 @@ class Reference {
       return std::find(ids.begin(), ids.end(), token) != ids.end();
     };
     while (!expected.finish) {
-      FakeModel::Logits(tokens, logits_);
+      FakeModel::Logits(tokens, logits_, period);
       SampleJob job;
       job.logits = logits_;
       job.sequence = &sampling;
@@ -78,7 +80,7 @@ class Reference {
   std::vector<std::optional<TokenLogprobs>> Prompt(const Request& request) {
     std::vector<std::optional<TokenLogprobs>> logprobs(request.prompt.size());
     for (size_t i = 1; i < request.prompt.size(); ++i) {
-      FakeModel::Logits(std::span(request.prompt).first(i), logits_);
+      FakeModel::Logits(std::span(request.prompt).first(i), logits_, period);
       PromptLogprobJob job{logits_, request.prompt[i], *request.sampling.prompt_logprobs, {}, {}};
       sampler_.PromptLogprobs(pool_, {&job, 1});
       if (!job.error.empty()) return {};
@@ -100,6 +102,8 @@ struct Account final : EngineObserver {
     generated += stats.generated_tokens;
     preemptions += stats.preemptions;
     EXPECT_LE(stats.prefix_hits, stats.prefix_queries);
+    EXPECT_LE(stats.drafts, stats.draft_tokens);
+    EXPECT_LE(stats.accepted_tokens[0], stats.drafts);
     last = stats;
   }
   void OnFirstToken(double) override { ++first_tokens; }
@@ -117,6 +121,7 @@ struct Account final : EngineObserver {
 // What all sinks heard.
 struct Told {
   int64_t tokens = 0;            // in all
+  int64_t updates = 0;           // with tokens
   bool is_step_failing = false;  // a step may fail whoever is in it
 };
 
@@ -178,6 +183,7 @@ class CheckingSink final : public RequestSink {
       }
       ++told_.tokens;
     }
+    told_.updates += update.tokens.empty() ? 0 : 1;
     EXPECT_LE(told_.tokens, account_.generated) << "told before it was counted";
     if (!update.finish) return;
     sequence.has_ended = true;
@@ -237,8 +243,19 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     }
     plan_.num_blocks = MostBlocks(limits, kMaxModelLen) + Pick(0, 40);
     plan_.config.enable_prefix_caching = caches_ = !OneIn(4);
+    SpeculationConfig& speculation = plan_.config.speculation;
+    if (OneIn(2)) {
+      using Method = SpeculationConfig::Method;
+      speculation.method = OneIn(2) ? Method::kNgram : Method::kSuffix;
+      speculation.num_tokens = static_cast<int>(Pick(1, 9));
+      speculation.lookup_min = static_cast<int>(Pick(1, 3));
+      speculation.lookup_max = speculation.lookup_min + static_cast<int>(Pick(0, 4));
+      speculation.cached_tokens = Pick(0, 200);
+      limits.max_proposed_tokens = Pick(1, 30);
+    }
     model_ = std::make_unique<FakeModel>(limits.block_size, plan_.num_blocks, limits.groups);
     model_->draws = OneIn(2);
+    model_->period = reference_.period = OneIn(2) ? static_cast<size_t>(Pick(1, 9)) : 0;
     kernels::KvLayout layout;
     layout.num_kv_heads = 1;
     layout.head_dim = 32;
@@ -264,7 +281,9 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     if (OneIn(6)) params.logit_bias = {{FakeModel::kEos, 15.0f}};
     // Some of the siblings say in the end what fails them, or the step.
     if (OneIn(20)) params.logit_bias = {{FakeModel::kNanToken, 13.0f}};
-    if (OneIn(60)) params.logit_bias = {{FakeModel::kPoison, 13.0f}};
+    // A past answer with poison would be proposed to others.
+    if (OneIn(60) && plan_.config.speculation.method != SpeculationConfig::Method::kSuffix)
+      params.logit_bias = {{FakeModel::kPoison, 13.0f}};
     if (OneIn(6)) params.stop_token_ids = {static_cast<int32_t>(Pick(0, 20))};
     if (OneIn(9)) params.ignore_eos = true;
     if (OneIn(9)) params.bad_words = {{3}, {4, 5}};
@@ -397,7 +416,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
       sequences_that_spoke += spoken;
     }
     EXPECT_EQ(account_.first_tokens, spoke);
-    EXPECT_EQ(account_.inter_tokens, told_.tokens - sequences_that_spoke);
+    EXPECT_EQ(account_.inter_tokens, told_.updates - sequences_that_spoke);
   }
 
   std::mt19937 random_;

@@ -48,7 +48,8 @@ class FakeModel final : public Model {
     return config;
   }
 
-  static void Logits(std::span<const int32_t> tokens, float* logits) {
+  // With a `period`, the likeliest token is mostly the one that stood so many places before.
+  static void Logits(std::span<const int32_t> tokens, float* logits, size_t period = 0) {
     uint64_t hash = 1469598103934665603u;
     for (const int32_t token : tokens)
       hash = (hash ^ static_cast<uint64_t>(token)) * 1099511628211u;
@@ -57,6 +58,10 @@ class FakeModel final : public Model {
       value = (value ^ (value >> 31)) * 0xBF58476D1CE4E5B9u;
       logits[i] = static_cast<float>((value >> 40) & 0xffff) / 10000.0f;
       if (i >= kPoison) logits[i] = -10;
+    }
+    if (period > 0 && tokens.size() >= period && hash % 8 != 0) {
+      const int32_t again = tokens[tokens.size() - period];
+      if (again < kPoison) logits[again] += 20;
     }
     if (tokens.back() == kNanToken) logits[3] = std::nanf("");
   }
@@ -101,7 +106,7 @@ class FakeModel final : public Model {
         if (fast) {
           std::fill(logits, logits + kVocab, 0.5f);
         } else {
-          Logits(context_, logits);
+          Logits(context_, logits, period);
           if (!intact) std::reverse(logits, logits + kVocab);
         }
         if (!input.draws.empty()) Draw(input.draws[next_row], logits);
@@ -119,6 +124,7 @@ class FakeModel final : public Model {
   // to find it at work.
   std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};
   bool fast = false;  // constant logits
+  size_t period = 0;
   std::atomic<int64_t> steps{0};
   int64_t largest_step = 0;
 
@@ -247,6 +253,9 @@ class CountingObserver final : public EngineObserver {
     prompt_tokens += stats.prompt_tokens;
     generated_tokens += stats.generated_tokens;
     prefix_hits += stats.prefix_hits;
+    drafts += stats.drafts;
+    draft_tokens += stats.draft_tokens;
+    for (const int64_t count : stats.accepted_tokens) accepted_tokens += count;
     if (stats.generated_tokens + stats.prompt_tokens > 0) {
       ++steps;
       host_seconds = host_seconds + stats.step_seconds - stats.model_seconds;
@@ -264,8 +273,8 @@ class CountingObserver final : public EngineObserver {
   }
 
   std::atomic<int64_t> used_blocks{0}, running{0}, waiting{0}, preemptions{0}, prompt_tokens{0},
-      generated_tokens{0}, prefix_hits{0}, steps{0}, first_tokens{0}, inter_tokens{0}, finished{0},
-      last_reason{-1};
+      generated_tokens{0}, prefix_hits{0}, drafts{0}, draft_tokens{0}, accepted_tokens{0}, steps{0},
+      first_tokens{0}, inter_tokens{0}, finished{0}, last_reason{-1};
   double host_seconds = 0;
 };
 
@@ -283,6 +292,7 @@ struct FakeEngine {
     int num_threads = 1;
     bool has_device = false;  // that nothing runs on
     LoopLimits loop = {};
+    SpeculationConfig speculation = {};
   };
 
   explicit FakeEngine(const Options& options) {
@@ -315,6 +325,8 @@ struct FakeEngine {
     plan.scheduler.max_prompt_logit_rows = options.max_prompt_logit_rows;
     plan.scheduler.chunked_prefill = true;
     plan.scheduler.groups = options.groups;
+    plan.config.speculation = options.speculation;
+    if (options.speculation.num_tokens > 0) plan.scheduler.max_proposed_tokens = 16;
     plan.num_blocks = options.num_blocks;
     engine = *EngineLoop::Start(std::move(parts), info, std::move(plan), &observer);
   }

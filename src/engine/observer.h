@@ -1,10 +1,12 @@
 // Statistics of the engine, for metrics and logs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
 #include "engine/request.h"
+#include "speculation/speculation_config.h"
 
 namespace sluice {
 
@@ -21,8 +23,12 @@ struct StepStats {
   int64_t preemptions = 0;
   int64_t prefix_queries = 0;  // tokens asked of the prefix index
   int64_t prefix_hits = 0;     // tokens found there
-  double step_seconds = 0;     // from plan to sampled tokens
-  double model_seconds = 0;    // of that inside Model::Forward
+  int64_t drafts = 0;          // sequences of which proposed tokens were verified
+  int64_t draft_tokens = 0;    // of those
+  // Accepted ones, by their place in what was proposed.
+  std::array<int16_t, kMaxSpeculativeTokens> accepted_tokens = {};
+  double step_seconds = 0;   // from plan to sampled tokens
+  double model_seconds = 0;  // of that inside Model::Forward
 };
 
 // When the last sequence of a request ended.

@@ -1,6 +1,6 @@
 // The CPU promise: a greedy or seeded answer, with bit-equal logprobs, does not depend on what else
-// runs, on the chunks of the prompt, on the prefix cache, on the number of threads or on
-// preemptions.
+// runs, on the chunks of the prompt, on the prefix cache, on the number of threads, on preemptions
+// or on proposed tokens.
 #include <algorithm>
 #include <atomic>
 #include <random>
@@ -112,6 +112,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
     std::optional<int64_t> num_blocks = {};
     bool at_once = true;
     int rounds = 1;  // the answers of the last one are returned
+    bool proposes = false;
   };
 
   static std::string Folder() { return SourcePath("tests/data/checkpoints/") + GetParam().folder; }
@@ -126,6 +127,15 @@ class Promise : public ::testing::TestWithParam<Subject> {
     config.enable_prefix_caching = run.prefix_caching;
     config.num_blocks_override = run.num_blocks;
     config.kv_cache_bytes = int64_t{64} << 20;
+    if (run.proposes) {
+      // A second round finds its answers in those of the first.
+      config.speculation.method = SpeculationConfig::Method::kSuffix;
+      config.speculation.num_tokens = 5;
+      config.speculation.lookup_min = 1;
+      config.speculation.lookup_max = 8;
+      config.speculation.max_spec_factor = 4;
+      config.speculation.cached_tokens = 10000;
+    }
     Engine::Hooks hooks;
     hooks.observer = observer;
     auto engine = Engine::Create(config, hooks);
@@ -195,6 +205,12 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
             alone)
       << "few blocks";
   EXPECT_GT(preempted.preemptions, 0);
+  CountingObserver proposed;
+  EXPECT_EQ(
+      Answers({.num_threads = 2, .max_num_seqs = 3, .rounds = 2, .proposes = true}, &proposed),
+      alone)
+      << "proposed tokens";
+  EXPECT_GT(proposed.accepted_tokens, 500);
 }
 
 // The last ones have layers that see a chunk or a window, and so groups of blocks; Llama 4 has

@@ -63,6 +63,21 @@ void AddSchedulingRows(std::vector<Option>& table) {
                 .reason = "--max-num-batched-tokens, where that is larger or not given"});
 }
 
+void AddSpeculationRows(std::vector<Option>& table) {
+  Rows rows(table, "Speculative decoding", kEngineCommands);
+  rows.Json(
+      "speculative-config", "",
+      "How following tokens are proposed, which a step then verifies: it yields several where "
+      "they are right, and never others than without. {\"method\": \"ngram\", "
+      "\"num_speculative_tokens\": 4, \"prompt_lookup_min\": 2, \"prompt_lookup_max\": "
+      "5}: those that followed the same tokens before, in prompt or answer; method suffix: in "
+      "past answers, too. Other methods are told in the log and propose nothing.",
+      {.aliases = "-sc"});
+  rows.Text("spec-method", "", "Method of --speculative-config: ngram or suffix.");
+  rows.Integer("spec-tokens", "", "num_speculative_tokens of --speculative-config.",
+               {.range = {1, 64}});
+}
+
 void AddMachineRows(std::vector<Option>& table) {
   Rows rows(table, "Machine", kEngineCommands);
   rows.Choice("device", "auto", "auto|cpu|cuda|emulated",
@@ -89,6 +104,7 @@ void AddMachineRows(std::vector<Option>& table) {
 void AddEngineRows(std::vector<Option>& table) {
   AddMemoryRows(table);
   AddSchedulingRows(table);
+  AddSpeculationRows(table);
   AddMachineRows(table);
 }
 

@@ -24,8 +24,9 @@ using SequenceHook =
     boost::intrusive::set_member_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
 // The owner sets the first part and calls Scheduler::Add; afterwards it may append to `tokens` (one
-// sampled token at a time) and clear `wants_all_rows`, everything else belongs to the scheduler.
-// Ownership: the owner keeps it alive until Scheduler::Remove. Neither copied nor moved.
+// sampled token at a time), set `proposed` and clear `wants_all_rows`, everything else belongs to
+// the scheduler. Ownership: the owner keeps it alive until Scheduler::Remove. Neither copied nor
+// moved.
 struct ScheduledSequence : FollowerHook {
   ScheduledSequence() = default;
   ScheduledSequence(const ScheduledSequence&) = delete;
@@ -42,6 +43,9 @@ struct ScheduledSequence : FollowerHook {
   bool read_prefix_cache = true;
   // The logits of every prompt token are wanted (prompt_logprobs): small chunks, no cache reads.
   bool wants_all_rows = false;
+  // What may follow `tokens`: the next step verifies as much of it as there is room for. It ends
+  // before max_total_tokens.
+  std::vector<int32_t> proposed;
   // A sequence with the same prompt that was added before: this one waits until it has computed the
   // prompt, to find it in the prefix cache. Null: none.
   ScheduledSequence* leader = nullptr;

@@ -149,6 +149,7 @@ const StepPlan& Scheduler::Plan() {
   if (std::exchange(must_give_way_, false)) GiveWay();
   PlanDecodes(budget);
   PlanShares(budget);
+  PlanProposed(budget);
   return plan_;
 }
 
@@ -157,25 +158,20 @@ int64_t Scheduler::TableEnd(int64_t group, int64_t tokens, int64_t computed) con
                   FirstBlock(group, computed) + most_blocks_[static_cast<size_t>(group)]);
 }
 
-int64_t Scheduler::Missing(const ScheduledSequence& sequence) const {
-  int64_t missing = 0;
-  for (int64_t group = 0; group < num_groups(); ++group) {
-    missing +=
-        TableEnd(group, static_cast<int64_t>(sequence.tokens.size()), sequence.num_computed) -
-        sequence.blocks[group].size();
-  }
-  return missing;
+int64_t Scheduler::MissingOf(const ScheduledSequence& sequence, int64_t group,
+                             int64_t tokens) const {
+  // A table may end further on, where proposed tokens were not accepted.
+  return std::max<int64_t>(
+      0, TableEnd(group, tokens, sequence.num_computed) - sequence.blocks[group].size());
 }
 
-bool Scheduler::TakeMissing(ScheduledSequence& sequence) {
-  if (Missing(sequence) > pool_.num_available()) return false;
-  for (int64_t group = 0; group < num_groups(); ++group) {
-    BlockList& table = sequence.blocks[group];
-    CHECK(pool_.Take(
-        TableEnd(group, static_cast<int64_t>(sequence.tokens.size()), sequence.num_computed) -
-            table.size(),
-        table));
-  }
+bool Scheduler::TakeMissing(ScheduledSequence& sequence, int64_t tokens, int64_t kept) {
+  int64_t missing = 0;
+  for (int64_t group = 0; group < num_groups(); ++group)
+    missing += MissingOf(sequence, group, tokens);
+  if (missing > 0 && missing > pool_.num_available() - kept) return false;
+  for (int64_t group = 0; group < num_groups(); ++group)
+    CHECK(pool_.Take(MissingOf(sequence, group, tokens), sequence.blocks[group]));
   return true;
 }
 
@@ -199,7 +195,7 @@ void Scheduler::GiveWay() {
 void Scheduler::PlanDecodes(Budget& budget) {
   // The blocks of all are taken before slices are planned, so that no victim has a slice.
   for (size_t i = 0; i < running_.size();) {
-    if (TakeMissing(*running_[i])) {
+    if (TakeMissing(*running_[i], static_cast<int64_t>(running_[i]->tokens.size()))) {
       ++i;
       continue;
     }
@@ -294,6 +290,24 @@ void Scheduler::PlanTokens(ScheduledSequence& sequence, int64_t num_tokens, Budg
   plan_.num_logit_rows += all_rows ? num_tokens : slice.samples;
   budget.tokens -= num_tokens;
   if (all_rows) budget.prompt_logit_rows -= num_tokens;
+}
+
+void Scheduler::PlanProposed(Budget& budget) {
+  int64_t rest = std::min(limits_.max_proposed_tokens, budget.tokens);
+  for (PlannedSlice& slice : plan_.slices) {
+    ScheduledSequence& sequence = *slice.sequence;
+    const int64_t wanted = std::min(rest, static_cast<int64_t>(sequence.proposed.size()));
+    if (wanted == 0 || !slice.samples || slice.num_tokens > 1 || slice.all_rows) continue;
+    const auto tokens = static_cast<int64_t>(sequence.tokens.size());
+    // As for admission: one block a group stays for each running sequence.
+    if (!TakeMissing(sequence, tokens + wanted, num_running() * num_groups())) continue;
+    slice.num_tokens += wanted;
+    slice.num_proposed = wanted;
+    plan_.num_tokens += wanted;
+    plan_.num_logit_rows += wanted;
+    budget.tokens -= wanted;
+    rest -= wanted;
+  }
 }
 
 ScheduledSequence* Scheduler::PickVictim(const Share* share) const {
@@ -393,7 +407,7 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
     sequence.lookup = {};
   }
   sequence.num_computed = computed;
-  CHECK(TakeMissing(sequence));
+  CHECK(TakeMissing(sequence, num_tokens));
   if (!sequence.admitted_before) {
     sequence.admitted_before = true;
     sequence.cached_tokens = computed;
@@ -413,21 +427,23 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
 }
 
 void Scheduler::Commit() {
-  const size_t length = static_cast<size_t>(limits_.block_size);
-  for (const PlannedSlice& slice : plan_.slices) {
-    ScheduledSequence& sequence = *slice.sequence;
-    sequence.num_computed += slice.num_tokens;
-    const std::span<const int32_t> tokens = sequence.tokens;
-    while (index_ != nullptr &&
-           (sequence.cursor.num_blocks + 1) * limits_.block_size <= sequence.num_computed) {
-      index_->Insert(
-          tokens.subspan(static_cast<size_t>(sequence.cursor.num_blocks) * length, length),
-          sequence.cache_salt, sequence.cursor, sequence.blocks);
-    }
-    for (int64_t group = 0; group < num_groups(); ++group)
-      sequence.blocks[group].DropFront(FirstBlock(group, sequence.num_computed));
-    if (sequence.num_computed >= sequence.num_prompt_tokens) ReleaseFollowers(sequence);
+  for (const PlannedSlice& slice : plan_.slices)
+    Advance(*slice.sequence, slice.num_tokens - slice.num_proposed);
+}
+
+void Scheduler::Advance(ScheduledSequence& sequence, int64_t num_tokens) {
+  const auto length = static_cast<size_t>(limits_.block_size);
+  const std::span<const int32_t> tokens = sequence.tokens;
+  sequence.num_computed += num_tokens;
+  CHECK_LE(sequence.num_computed, static_cast<int64_t>(tokens.size()));
+  while (index_ != nullptr &&
+         (sequence.cursor.num_blocks + 1) * limits_.block_size <= sequence.num_computed) {
+    index_->Insert(tokens.subspan(static_cast<size_t>(sequence.cursor.num_blocks) * length, length),
+                   sequence.cache_salt, sequence.cursor, sequence.blocks);
   }
+  for (int64_t group = 0; group < num_groups(); ++group)
+    sequence.blocks[group].DropFront(FirstBlock(group, sequence.num_computed));
+  if (sequence.num_computed >= sequence.num_prompt_tokens) ReleaseFollowers(sequence);
 }
 
 Status Scheduler::CheckInvariant() const {

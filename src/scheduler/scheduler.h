@@ -30,6 +30,8 @@ struct SchedulerLimits {
   // Rows of logits of a step that may go to prompt_logprobs, beside the one of each sampling
   // sequence.
   int64_t max_prompt_logit_rows = 0;
+  // Proposed tokens that a step verifies at most.
+  int64_t max_proposed_tokens = 0;
   bool chunked_prefill = false;
   // Most tokens of one prompt in a step; 0: no such limit.
   int64_t long_prefill_token_threshold = 0;
@@ -56,6 +58,9 @@ struct PlannedSlice {
   int64_t num_tokens = 0;
   bool samples = false;   // ends at the sequence's last token: a token is sampled
   bool all_rows = false;  // the logits of all its rows are wanted
+  // The last tokens are the first of the sequence's `proposed`: the logits of their rows and of the
+  // one before them are wanted.
+  int64_t num_proposed = 0;
 };
 
 struct StepPlan {
@@ -86,6 +91,8 @@ struct StepPlan {
 //      the shares first that have been given least. A sequence fits when blocks for
 //      all its tokens are available and one more a group for each running sequence; it takes the
 //      former at once, so that a prefill never runs out of blocks.
+//   3. Proposed tokens of sequences that decode get what is left of budget and blocks: they delay
+//     nothing, and nothing is preempted for them.
 // Under the other policies all sequences are of one share. Decoded tokens are charged while anybody
 // waits for tokens: who is alone runs up no debt.
 // Thread safety: used by the engine's thread only. Ownership: refers to pool, index and sequences;
@@ -107,7 +114,11 @@ class Scheduler {
   const StepPlan& Plan();
   // To be called when the planned step was computed and its tokens' KV is in the blocks: before
   // sampled tokens are appended and before any Remove. Not called for a step that failed.
+  // Proposed tokens do not count as computed.
   void Commit();
+  // To be called after Commit when a sequence's next proposed token was sampled indeed, and was
+  // appended: its KV is in the blocks.
+  void AcceptProposed(ScheduledSequence& sequence) { Advance(sequence, 1); }
 
   bool has_work() const { return !running_.empty() || num_waiting_ > 0; }
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
@@ -142,10 +153,11 @@ class Scheduler {
   }
   // Where the group's table ends before a step of a sequence of which `computed` tokens are done.
   int64_t TableEnd(int64_t group, int64_t tokens, int64_t computed) const;
-  // Blocks that the sequence has to take before the step, in all groups.
-  int64_t Missing(const ScheduledSequence& sequence) const;
-  // Takes them. False, and nothing changed, if fewer are available.
-  [[nodiscard]] bool TakeMissing(ScheduledSequence& sequence);
+  // Blocks that the group's table lacks for a step that ends behind `tokens` tokens.
+  int64_t MissingOf(const ScheduledSequence& sequence, int64_t group, int64_t tokens) const;
+  // Takes those of all groups. False, and nothing changed, if fewer than they and `kept` are
+  // available.
+  [[nodiscard]] bool TakeMissing(ScheduledSequence& sequence, int64_t tokens, int64_t kept = 0);
   // Whether the share runs nothing for want of a place or of blocks.
   bool LacksPlace(const Share& share) const;
   // Preempts a sequence in favour of the share that has its turn and runs nothing.
@@ -163,6 +175,10 @@ class Scheduler {
   bool TryAdmit(ScheduledSequence& sequence, Budget& budget);
   // The next tokens of a prefill under the budget; 0: none.
   int64_t Chunk(const ScheduledSequence& sequence, int64_t computed, const Budget& budget) const;
+  void PlanProposed(Budget& budget);
+  // `num_tokens` more are computed: full blocks go into the index, those that are no longer seen
+  // are released.
+  void Advance(ScheduledSequence& sequence, int64_t num_tokens);
   // Adds tokens to the sequence's slice of this step, which begins with the first of them.
   void PlanTokens(ScheduledSequence& sequence, int64_t num_tokens, Budget& budget);
   // Of `share`, or of all if that is null.

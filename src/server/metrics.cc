@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -216,6 +217,12 @@ void Metrics::OnStep(const StepStats& stats) {
   preemptions_ += static_cast<uint64_t>(stats.preemptions);
   prefix_queries_ += static_cast<uint64_t>(stats.prefix_queries);
   prefix_hits_ += static_cast<uint64_t>(stats.prefix_hits);
+  drafts_ += static_cast<uint64_t>(stats.drafts);
+  draft_tokens_ += static_cast<uint64_t>(stats.draft_tokens);
+  if (stats.drafts > 0) {
+    for (size_t i = 0; i < accepted_tokens_.size(); ++i)
+      accepted_tokens_[i] += static_cast<uint64_t>(stats.accepted_tokens[i]);
+  }
   if (const int64_t tokens = stats.prompt_tokens + stats.generated_tokens; tokens > 0) {
     iteration_.Observe(static_cast<double>(tokens));
   }
@@ -328,6 +335,26 @@ double Metrics::cache_usage() const {
              : 0;
 }
 
+void Metrics::AppendSpeculation(MetricsText& out, const std::string& labels) const {
+  if (info_.num_speculative_tokens == 0) return;
+  const auto number = [](uint64_t value) { return static_cast<double>(value); };
+  const auto accepted =
+      std::accumulate(accepted_tokens_.begin(), accepted_tokens_.end(), uint64_t{0});
+  out.Counter("vllm:spec_decode_num_drafts", labels, number(drafts_),
+              "Number of times that tokens of a sequence were proposed.");
+  out.Counter("vllm:spec_decode_num_draft_tokens", labels, number(draft_tokens_),
+              "Number of proposed tokens.");
+  out.Counter("vllm:spec_decode_num_accepted_tokens", labels, number(accepted),
+              "Number of proposed tokens that were accepted.");
+  out.Family("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
+             "Number of accepted tokens by their place in what was proposed.");
+  for (int i = 0; i < info_.num_speculative_tokens; ++i) {
+    out.Sample("vllm:spec_decode_num_accepted_tokens_per_pos_total",
+               fmt::format("{},position=\"{}\"", labels, i),
+               number(accepted_tokens_[static_cast<size_t>(i)]));
+  }
+}
+
 void Metrics::AppendCacheConfig(MetricsText& out) const {
   const auto number = [](auto value) { return static_cast<double>(value); };
   const auto boolean = [](bool value) { return value ? "True" : "False"; };
@@ -424,6 +451,7 @@ std::string Metrics::Text(bool idle) const {
     out.Sample("vllm:prompt_tokens_cached_by_source_total", with("source", "external"), 0);
     out.Counter("vllm:generation_tokens", labels, number(generation_tokens_),
                 "Number of generation tokens processed.");
+    AppendSpeculation(out, labels);
     out.Family("vllm:request_success_total", "counter",
                "Count of successfully processed requests.");
     static constexpr const char* kReasons[] = {"stop", "length", "abort", "error"};

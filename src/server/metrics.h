@@ -1,6 +1,7 @@
 // The counters, gauges and histograms of /metrics, in Prometheus' text format, with vLLM's names.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -103,6 +104,8 @@ class Metrics : public EngineObserver {
   };
   static constexpr size_t kMaxIterations = 1000;
 
+  // Those of proposed tokens, where any are.
+  void AppendSpeculation(MetricsText& out, const std::string& labels) const REQUIRES(mutex_);
   void AppendCacheConfig(MetricsText& out) const REQUIRES(mutex_);
 
   const double start_time_;
@@ -126,6 +129,10 @@ class Metrics : public EngineObserver {
   uint64_t preemptions_ GUARDED_BY(mutex_) = 0;
   uint64_t prefix_queries_ GUARDED_BY(mutex_) = 0;
   uint64_t prefix_hits_ GUARDED_BY(mutex_) = 0;
+  uint64_t drafts_ GUARDED_BY(mutex_) = 0;
+  uint64_t draft_tokens_ GUARDED_BY(mutex_) = 0;
+  // By their place in what was proposed.
+  std::array<uint64_t, kMaxSpeculativeTokens> accepted_tokens_ GUARDED_BY(mutex_) = {};
   uint64_t finished_[4] GUARDED_BY(mutex_) = {};
   Histogram first_token_ GUARDED_BY(mutex_);
   Histogram inter_token_ GUARDED_BY(mutex_);

@@ -1,0 +1,15 @@
+// What --speculative-config and its shorter spellings ask for.
+#pragma once
+
+#include "base/result.h"
+#include "options/settings.h"
+#include "speculation/speculation_config.h"
+
+namespace sluice::cli {
+
+// Reads the keys of vLLM and of trtllm-serve. A method that this program does not have is told in
+// the log, and tokens are generated one at a time: the answers are the same. kInvalidArgument names
+// the key that is wrong.
+Result<SpeculationConfig> SpeculationOf(const options::Settings& settings);
+
+}  // namespace sluice::cli
