@@ -7,6 +7,7 @@ option(SLUICE_FUZZ "Build the fuzz targets with libFuzzer (target fuzzers); need
 set(SLUICE_PLAIN_BUILD "" CACHE PATH "With SLUICE_CUDA: a finished build without it, to link against (src/cli)")
 
 string(REGEX MATCH "x86_64|AMD64" SLUICE_X86 "${CMAKE_SYSTEM_PROCESSOR}")
+string(REGEX MATCH "aarch64|arm64" SLUICE_AARCH64 "${CMAKE_SYSTEM_PROCESSOR}")
 
 add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Unpacks the libraries of packages.txt's step `build`, and what they need, of Debian's arm64 packages into a folder, against
+# which cmake/Arm.cmake compiles and in which qemu-aarch64 finds them. The packages of this machine stay as they are: apt
+# works on a state of its own, and nothing is installed.
+# Usage: tools/arm_sysroot.sh FOLDER    does nothing where FOLDER was made from the same list
+set -eu
+folder="$1"
+list="$(dirname "$0")/../packages.txt"
+packages="libc6-dev libstdc++6 $(awk '!/^#/ && $2 == "build" && $1 ~ /^lib/ {print $1}' "$list" | sort | tr '\n' ' ')"
+if [ "$(cat "$folder/packages" 2>/dev/null)" = "$packages" ]; then exit 0; fi
+
+fail() {
+  echo "tools/arm_sysroot.sh: $*" >&2
+  exit 1
+}
+command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || fail "apt-get and dpkg-deb are needed: expected a Debian 12 system"
+mkdir -p "$(dirname "$folder")"
+work="$(mktemp -d "$folder.XXXXXX")"
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/apt/lists/partial" "$work/apt/cache/archives/partial" "$work/root"
+: >"$work/apt/status"
+apt_get() {
+  apt-get -q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State="$work/apt" -o Dir::State::status="$work/apt/status" \
+    -o Dir::Cache="$work/apt/cache" -o Debug::NoLocking=true -o Acquire::Retries=3 -o APT::Sandbox::User="$(id -un)" \
+    -o APT::Install-Recommends=false "$@"
+}
+echo "fetching Debian's arm64 packages for $folder"
+for pause in 10 60 ""; do
+  apt_get -qq update && apt_get -qq -y --download-only install $packages >"$work/log" && break
+  [ -n "$pause" ] || fail "cannot fetch the packages (see above): expected a Debian 12 mirror that has arm64"
+  echo "that failed; again in $pause s" >&2
+  sleep "$pause"
+done
+for package in "$work"/apt/cache/archives/*.deb; do
+  dpkg-deb --extract "$package" "$work/root"
+done
+# Links that begin at the root would lead out of the folder.
+find "$work/root" -type l -lname '/*' | while read -r link; do
+  ln -sfn -r "$work/root$(readlink "$link")" "$link"
+done
+printf '%s' "$packages" >"$work/root/packages"
+rm -rf "$folder"
+mv -T "$work/root" "$folder"
