@@ -81,6 +81,9 @@ constexpr Word<std::optional<kernels::Isa>> kIsas[] = {
     {"avx512", kernels::Isa::kAvx512},
     {"avx512_bf16", kernels::Isa::kAvx512Bf16},
     {"amx", kernels::Isa::kAmx},
+    {"neon", kernels::Isa::kNeon},
+    {"neon_dotprod", kernels::Isa::kNeonDotprod},
+    {"neon_bf16", kernels::Isa::kNeonBf16},
 };
 
 // The table of options has checked the word.

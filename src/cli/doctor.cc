@@ -38,6 +38,10 @@ std::vector<std::string> Instructions(const CpuFeatures& cpu) {
   add(cpu.avx512_bf16, "avx512_bf16");
   add(cpu.amx_bf16, "amx_bf16");
   add(cpu.amx_int8, "amx_int8");
+  add(cpu.neon, "neon");
+  add(cpu.neon_dotprod, "neon_dotprod");
+  add(cpu.neon_bf16, "neon_bf16");
+  add(cpu.neon_i8mm, "neon_i8mm");
   return names;
 }
 
@@ -73,6 +77,7 @@ std::string Arithmetic(const MachineLimits& limits) {
   };
   add("BF16 by AMX", limits.amx_bf16_flops_per_second);
   add("BF16 by AVX-512", limits.avx512_bf16_flops_per_second);
+  add("BF16 by NEON", limits.neon_bf16_flops_per_second);
   add("FP32", limits.f32_flops_per_second);
   return text + " measured";
 }
@@ -132,6 +137,7 @@ json::Value Json(const Findings& f) {
   object.Set("read_bytes_per_second", json::Value(f.limits.read_bytes_per_second));
   object.Set("avx512_bf16_flops_per_second", json::Value(f.limits.avx512_bf16_flops_per_second));
   object.Set("amx_bf16_flops_per_second", json::Value(f.limits.amx_bf16_flops_per_second));
+  object.Set("neon_bf16_flops_per_second", json::Value(f.limits.neon_bf16_flops_per_second));
   object.Set("f32_flops_per_second", json::Value(f.limits.f32_flops_per_second));
   AddGpuFields(f.gpus, object);
   return object;

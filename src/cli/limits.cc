@@ -9,7 +9,8 @@
 namespace sluice::cli {
 
 double MachineLimits::bf16_flops_per_second() const {
-  const double bf16 = std::max(avx512_bf16_flops_per_second, amx_bf16_flops_per_second);
+  const double bf16 = std::max(
+      {avx512_bf16_flops_per_second, amx_bf16_flops_per_second, neon_bf16_flops_per_second});
   return bf16 > 0 ? bf16 : f32_flops_per_second;
 }
 
@@ -19,6 +20,7 @@ MachineLimits MeasureLimits(int num_threads) {
   limits.read_bytes_per_second = MeasureReadBandwidth(pool);
   limits.avx512_bf16_flops_per_second = MeasureAvx512Bf16Peak(pool);
   limits.amx_bf16_flops_per_second = MeasureAmxBf16Peak(pool);
+  limits.neon_bf16_flops_per_second = MeasureNeonBf16Peak(pool);
   limits.f32_flops_per_second = MeasureFp32Peak(pool);
   return limits;
 }

@@ -12,6 +12,7 @@ struct MachineLimits {
   double read_bytes_per_second = 0;
   double avx512_bf16_flops_per_second = 0;  // dot products of AVX-512
   double amx_bf16_flops_per_second = 0;
+  double neon_bf16_flops_per_second = 0;  // matrix products of NEON
   double f32_flops_per_second = 0;
 
   // Of the fastest BF16 instructions; of FP32 where there are none.

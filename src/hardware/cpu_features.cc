@@ -7,6 +7,13 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__)
+#include <algorithm>
+#include <iterator>
+
+#include <asm/hwcap.h>
+#include <fmt/format.h>
+#include <sys/auxv.h>
 #endif
 
 namespace sluice {
@@ -87,6 +94,48 @@ CpuFeatures Detect() {
     features.amx_bf16 = Bit(leaf7.edx, 22);
     features.amx_int8 = Bit(leaf7.edx, 25);
   }
+  return features;
+}
+
+#elif defined(__aarch64__)
+
+// What MIDR_EL1 tells: who made the core, and which it is. Linux reads it for programs where it has
+// HWCAP_CPUID; of a machine with several kinds of cores, that of the core it happens to run on.
+struct Core {
+  uint32_t implementer;
+  uint32_t part;
+  const char* name;
+};
+constexpr Core kCores[] = {
+    {0x41, 0xD08, "Arm Cortex-A72"},  {0x41, 0xD0B, "Arm Cortex-A76"},
+    {0x41, 0xD0C, "Arm Neoverse N1"}, {0x41, 0xD40, "Arm Neoverse V1"},
+    {0x41, 0xD49, "Arm Neoverse N2"}, {0x41, 0xD4F, "Arm Neoverse V2"},
+    {0x41, 0xD84, "Arm Neoverse V3"}, {0x41, 0xD85, "Arm Cortex-X925"},
+    {0x41, 0xD87, "Arm Cortex-A725"},
+};
+
+std::string Model(bool can_read) {
+  if (!can_read) return "";
+  uint64_t id = 0;
+  asm("mrs %0, MIDR_EL1" : "=r"(id));
+  const auto implementer = static_cast<uint32_t>(id >> 24 & 0xFF);
+  const auto part = static_cast<uint32_t>(id >> 4 & 0xFFF);
+  const auto* core = std::find_if(std::begin(kCores), std::end(kCores), [&](const Core& known) {
+    return known.implementer == implementer && known.part == part;
+  });
+  if (core != std::end(kCores)) return core->name;
+  return fmt::format("aarch64 implementer {:#x} part {:#x}", implementer, part);
+}
+
+CpuFeatures Detect() {
+  const unsigned long first = ::getauxval(AT_HWCAP);
+  const unsigned long second = ::getauxval(AT_HWCAP2);
+  CpuFeatures features;
+  features.model = Model((first & HWCAP_CPUID) != 0);
+  features.neon = (first & HWCAP_ASIMD) != 0;
+  features.neon_dotprod = features.neon && (first & HWCAP_ASIMDDP) != 0;
+  features.neon_bf16 = features.neon && (second & HWCAP2_BF16) != 0;
+  features.neon_i8mm = features.neon && (second & HWCAP2_I8MM) != 0;
   return features;
 }
 

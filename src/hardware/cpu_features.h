@@ -6,7 +6,7 @@
 namespace sluice {
 
 // A flag is set only if the CPU has the instructions, the operating system saves their registers
-// and, for AMX, this process was granted their use.
+// and, for AMX, this process was granted their use. Those of other architectures are never set.
 struct CpuFeatures {
   std::string vendor;
   std::string model;
@@ -16,6 +16,10 @@ struct CpuFeatures {
   bool avx512_bf16 = false;  // BF16 dot products
   bool amx_bf16 = false;     // AMX tiles with BF16 dot products
   bool amx_int8 = false;
+  bool neon = false;          // Advanced SIMD, which every aarch64 CPU has
+  bool neon_dotprod = false;  // 8-bit integer dot products
+  bool neon_bf16 = false;     // BF16 dot products and matrix products
+  bool neon_i8mm = false;     // 8-bit integer matrix products
 };
 
 // Detected at the first call; the same afterwards. Requests the use of AMX from the operating

@@ -158,15 +158,18 @@ TEST(CpuFeatures, WiderInstructionsImplyNarrowerOnes) {
   EXPECT_TRUE(features.avx2 || !features.avx512);
   EXPECT_TRUE(features.avx512 ||
               !(features.avx512_bf16 || features.avx512_vnni || features.amx_bf16));
+  EXPECT_TRUE(features.neon ||
+              !(features.neon_dotprod || features.neon_bf16 || features.neon_i8mm));
 }
 
 TEST(Measure, FindsAFigureForEverythingTheCpuHas) {
   ThreadPool pool(1);
   const CpuFeatures& features = DetectCpuFeatures();
   EXPECT_GT(MeasureReadBandwidth(pool), 1e7);
-  EXPECT_EQ(MeasureFp32Peak(pool) > 0, features.avx2);
+  EXPECT_EQ(MeasureFp32Peak(pool) > 0, features.avx2 || features.neon);
   EXPECT_EQ(MeasureAvx512Bf16Peak(pool) > 0, features.avx512_bf16);
   EXPECT_EQ(MeasureAmxBf16Peak(pool) > 0, features.amx_bf16);
+  EXPECT_EQ(MeasureNeonBf16Peak(pool) > 0, features.neon_bf16);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <sys/mman.h>
 
+#include "hardware/arm/peak_loops.h"
 #include "hardware/cpu_features.h"
 #include "hardware/memory.h"
 #include "hardware/x86/peak_loops.h"
@@ -60,13 +61,11 @@ double MeasureReadBandwidth(ThreadPool& pool) {
   return best;
 }
 
-#if defined(__x86_64__)
-
 namespace {
 
 // Runs `loop` on all threads, first to find how many rounds take some 15 ms, then six times; the
 // best rate wins.
-double BestRate(ThreadPool& pool, double (*loop)(int64_t rounds)) {
+[[maybe_unused]] double BestRate(ThreadPool& pool, double (*loop)(int64_t rounds)) {
   int64_t rounds = 10000;
   double best = 0;
   const auto run = [&] {
@@ -85,38 +84,41 @@ double BestRate(ThreadPool& pool, double (*loop)(int64_t rounds)) {
 
 }  // namespace
 
-double MeasureFp32Peak(ThreadPool& pool) {
-  const CpuFeatures& cpu = DetectCpuFeatures();
+double MeasureFp32Peak([[maybe_unused]] ThreadPool& pool) {
+  [[maybe_unused]] const CpuFeatures& cpu = DetectCpuFeatures();
+#if defined(__x86_64__)
   if (cpu.avx512) return BestRate(pool, peak_loops::Avx512Fma);
   if (cpu.avx2) return BestRate(pool, peak_loops::Avx2Fma);
-  return 0;
-}
-
-double MeasureAvx512Bf16Peak(ThreadPool& pool) {
-  return DetectCpuFeatures().avx512_bf16 ? BestRate(pool, peak_loops::Avx512Bf16) : 0;
-}
-
-double MeasureAmxBf16Peak(ThreadPool& pool) {
-  return DetectCpuFeatures().amx_bf16 ? BestRate(pool, peak_loops::AmxBf16) : 0;
-}
-
-#else
-
-// No loops for this processor.
-double MeasureFp32Peak(ThreadPool&) {
-  return 0;
-}
-double MeasureAvx512Bf16Peak(ThreadPool&) {
-  return 0;
-}
-double MeasureAmxBf16Peak(ThreadPool&) {
-  return 0;
-}
-
+#elif defined(__aarch64__)
+  if (cpu.neon) return BestRate(pool, peak_loops::NeonFma);
 #endif
+  return 0;
+}
+
+double MeasureAvx512Bf16Peak([[maybe_unused]] ThreadPool& pool) {
+#if defined(__x86_64__)
+  if (DetectCpuFeatures().avx512_bf16) return BestRate(pool, peak_loops::Avx512Bf16);
+#endif
+  return 0;
+}
+
+double MeasureAmxBf16Peak([[maybe_unused]] ThreadPool& pool) {
+#if defined(__x86_64__)
+  if (DetectCpuFeatures().amx_bf16) return BestRate(pool, peak_loops::AmxBf16);
+#endif
+  return 0;
+}
+
+double MeasureNeonBf16Peak([[maybe_unused]] ThreadPool& pool) {
+#if defined(__aarch64__)
+  if (DetectCpuFeatures().neon_bf16) return BestRate(pool, peak_loops::NeonBf16);
+#endif
+  return 0;
+}
 
 double MeasureBf16Peak(ThreadPool& pool) {
-  const double peak = std::max(MeasureAvx512Bf16Peak(pool), MeasureAmxBf16Peak(pool));
+  const double peak =
+      std::max({MeasureAvx512Bf16Peak(pool), MeasureAmxBf16Peak(pool), MeasureNeonBf16Peak(pool)});
   return peak > 0 ? peak : MeasureFp32Peak(pool);
 }
 

@@ -13,11 +13,12 @@ double MeasureReadBandwidth(ThreadPool& pool);
 
 // Floating-point operations per second (a multiply-add counts as two) with the operands in
 // registers. 0 where the CPU lacks the instructions. Each takes a tenth of a second.
-double MeasureFp32Peak(ThreadPool& pool);        // multiply-adds of AVX-512 or else AVX2
+double MeasureFp32Peak(ThreadPool& pool);        // multiply-adds of AVX-512, else AVX2, or of NEON
 double MeasureAvx512Bf16Peak(ThreadPool& pool);  // BF16 dot products of AVX-512
 double MeasureAmxBf16Peak(ThreadPool& pool);     // BF16 dot products of AMX tiles
+double MeasureNeonBf16Peak(ThreadPool& pool);    // BF16 matrix products of NEON
 
-// The larger of the two BF16 figures, or the FP32 figure where the CPU has neither.
+// The largest of the BF16 figures, or the FP32 figure where the CPU has none.
 double MeasureBf16Peak(ThreadPool& pool);
 
 }  // namespace sluice

@@ -9,9 +9,7 @@
 
 #include "base/check.h"
 #include "hardware/cpu_features.h"
-#if defined(__x86_64__)
 #include "kernels/cpu/tables.h"
-#endif
 #include "kernels/kernel_table.h"
 #include "kernels/vector_kernel.h"
 
@@ -35,6 +33,13 @@ constexpr std::array kVariants = {
             [](const CpuFeatures& cpu) { return cpu.avx512_bf16 && cpu.avx512_vnni; }},
     Variant{Isa::kAmx, &kAmxKernels, 2,
             [](const CpuFeatures& cpu) { return cpu.amx_bf16 && cpu.amx_int8; }},
+#elif defined(__aarch64__)
+    Variant{Isa::kNeon, &kNeonKernels, 1, [](const CpuFeatures& cpu) { return cpu.neon; }},
+    Variant{Isa::kNeonDotprod, &kNeonDotprodKernels, 1,
+            [](const CpuFeatures& cpu) { return cpu.neon_dotprod; }},
+    Variant{
+        Isa::kNeonBf16, &kNeonBf16Kernels, 1,
+        [](const CpuFeatures& cpu) { return cpu.neon_bf16 && cpu.neon_i8mm && cpu.neon_dotprod; }},
 #endif
 };
 
@@ -75,6 +80,9 @@ std::string_view IsaName(Isa isa) {
     case Isa::kAvx512: return "avx512";
     case Isa::kAvx512Bf16: return "avx512_bf16";
     case Isa::kAmx: return "amx";
+    case Isa::kNeon: return "neon";
+    case Isa::kNeonDotprod: return "neon_dotprod";
+    case Isa::kNeonBf16: return "neon_bf16";
   }
   CHECK(false, "not an ISA: {}", static_cast<int>(isa));
 }
@@ -104,7 +112,8 @@ Status SelectIsa(std::string_view name) {
     }
     available += fmt::format("{}{}", available.empty() ? "" : ", ", IsaName(isa));
   }
-  for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
+  for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx, Isa::kNeon,
+                  Isa::kNeonDotprod, Isa::kNeonBf16}) {
     if (IsaName(isa) == name) {
       return Fail(ErrorCode::kUnsupported,
                   fmt::format("this machine cannot run the {} kernels; it can run: auto, {}", name,

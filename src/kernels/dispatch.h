@@ -8,10 +8,20 @@
 
 namespace sluice::kernels {
 
-enum class Isa { kReference, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+enum class Isa {
+  kReference,
+  kAvx2,
+  kAvx512,
+  kAvx512Bf16,
+  kAmx,
+  kNeon,
+  kNeonDotprod,
+  kNeonBf16,
+};
 
-std::string_view IsaName(
-    Isa isa);  // "reference", "avx2", "avx512", "avx512_bf16", "amx": the words of --cpu-isa
+// The words of --cpu-isa: "reference"; of x86-64 "avx2", "avx512", "avx512_bf16", "amx"; of aarch64
+// "neon", "neon_dotprod", "neon_bf16".
+std::string_view IsaName(Isa isa);
 // Those that this machine (CPU and operating system) and this build can run, the best last. Always
 // contains kReference.
 std::vector<Isa> AvailableIsas();

@@ -8,6 +8,17 @@
 namespace sluice::kernels {
 namespace {
 
+int ExpectedVersion(Isa isa) {
+  switch (isa) {
+    case Isa::kReference: return 0;
+    case Isa::kAvx2:
+    case Isa::kNeon:
+    case Isa::kNeonDotprod:
+    case Isa::kNeonBf16: return 1;
+    default: return 2;
+  }
+}
+
 class DispatchTest : public testing::Test {
  protected:
   void TearDown() override { ASSERT_TRUE(SelectIsa("auto").has_value()); }
@@ -18,10 +29,7 @@ TEST_F(DispatchTest, SelectsProductsAndVectorKernelsTogether) {
     ASSERT_TRUE(SelectIsa(IsaName(isa)).has_value());
     EXPECT_EQ(CurrentIsa(), isa);
     EXPECT_EQ(&Kernels() == &kReferenceKernels, isa == Isa::kReference);
-    EXPECT_EQ(VectorVersion(), isa == Isa::kReference ? 0
-                               : isa == Isa::kAvx2    ? 1
-                                                      : 2)
-        << IsaName(isa);
+    EXPECT_EQ(VectorVersion(), ExpectedVersion(isa)) << IsaName(isa);
   }
 }
 

@@ -251,7 +251,11 @@ const bool registered = [] {
           add("linear_w8a8" + shape, Linear, m, 8192, 2048, format.format, true);
       }
     }
-    if (isa == Isa::kAvx512Bf16 || isa == Isa::kAmx) continue;  // The rest is that of AVX-512.
+    // The rest is that of AVX-512, or of NEON.
+    if (isa == Isa::kAvx512Bf16 || isa == Isa::kAmx || isa == Isa::kNeonDotprod ||
+        isa == Isa::kNeonBf16) {
+      continue;
+    }
     add("attention_prefill_512", Attend, 512, 0, 1);
     add("attention_decode_1x8000", Attend, 1, 8000, 1);
     add("attention_decode_32x500", Attend, 1, 500, 32);

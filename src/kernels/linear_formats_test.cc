@@ -113,7 +113,10 @@ void ExpectExact(const StoredSample& sample, bool flushes_subnormals) {
 
 class LinearFormatsTest : public KernelTest {
  protected:
-  bool flushes() const { return GetParam() == Isa::kAvx512Bf16 || GetParam() == Isa::kAmx; }
+  bool flushes() const {
+    return GetParam() == Isa::kAvx512Bf16 || GetParam() == Isa::kAmx ||
+           GetParam() == Isa::kNeonBf16;
+  }
 };
 
 TEST_P(LinearFormatsTest, EveryE4M3CodeIsExact) {

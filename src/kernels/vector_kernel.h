@@ -14,7 +14,8 @@
 
 namespace sluice::kernels {
 
-// Index of the versions in use (dispatch.cc): 0 scalar, 1 AVX2, 2 AVX-512.
+// Index of the versions in use (dispatch.cc): 0 scalar; of x86-64 1 AVX2, 2 AVX-512; of aarch64
+// 1 NEON.
 int VectorVersion();
 
 template <typename Function>
@@ -42,6 +43,12 @@ class VectorKernel<Result(Args...)> {
   }                                                                                      \
   constexpr VectorKernel<decltype(reference::name)> k##name(reference::name, avx2::name, \
                                                             avx512::name)
+#elif defined(__aarch64__)
+#define SLUICE_VECTOR_KERNEL(name) \
+  namespace neon {                 \
+  decltype(reference::name) name;  \
+  }                                \
+  constexpr VectorKernel<decltype(reference::name)> k##name(reference::name, neon::name)
 #else
 #define SLUICE_VECTOR_KERNEL(name) \
   constexpr VectorKernel<decltype(reference::name)> k##name(reference::name)

@@ -44,8 +44,7 @@ void MultiplyI8Tile(const LinearArgs& args, int64_t row, int64_t panel) {
     }
 #pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p) {
-      _mm_prefetch(reinterpret_cast<const char*>(panels[p] + line * kI8LineBytes + kI8BytesAhead),
-                   _MM_HINT_T0);
+      __builtin_prefetch(panels[p] + line * kI8LineBytes + kI8BytesAhead);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {

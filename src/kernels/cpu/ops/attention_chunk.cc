@@ -13,7 +13,7 @@ namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
 constexpr int kTileRows = 4;
-constexpr int kTileVectors = kLanes == 16 ? 4 : 2;  // as many sums as there are registers for
+constexpr int kTileVectors = kLanes == 8 ? 2 : 4;  // as many sums as there are registers for
 constexpr int kScorePanels = kTileVectors / kPanelVectors;
 
 template <bool kBf16, int kRows, int kPanels>
@@ -61,21 +61,18 @@ inline void Softmax(const AttentionChunkArgs& args, int row) {
 }
 
 // Adds the weighted values of positions [begin, end) to out[kRows][kVectors] at element d, or
-// begins there with zero where `fresh`. `mask`: the elements of the last vector.
-template <bool kBf16, int kRows, int kVectors>
+// begins there with zero where `fresh`. `lanes`: the elements of each vector.
+template <bool kBf16, int kRows, int kVectors, typename Lanes>
 inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int end, bool fresh,
-                      int d, Mask mask) {
+                      int d, Lanes lanes) {
   const float* weights = args.scores + row * kAttentionChunk;
   float* out = args.out + int64_t{row} * args.head_dim + d;
-  const auto lanes = [&](int v) __attribute__((always_inline)) {
-    return v == kVectors - 1 ? mask : FirstLanes(kLanes);
-  };
   Floats acc[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] = fresh ? Zero() : Load(out + int64_t{r} * args.head_dim + v * kLanes, lanes(v));
+      acc[r][v] = fresh ? Zero() : Load(out + int64_t{r} * args.head_dim + v * kLanes, lanes);
     }
   }
   const auto add = [&](const Floats(&values)[kVectors], int position)
@@ -97,19 +94,19 @@ inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int en
       if (position % 2 == 0) {
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v)
-          values[v] = FirstOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
+          values[v] = FirstOfPair(LoadWords(pairs + v * kLanes, lanes));
         add(values, position);
         if (++position == end) break;
       }
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v)
-        values[v] = SecondOfPair(LoadWords(pairs + v * kLanes, lanes(v)));
+        values[v] = SecondOfPair(LoadWords(pairs + v * kLanes, lanes));
       add(values, position);
       ++position;
     } else {
       const float* from = static_cast<const float*>(panel) + int64_t{in_panel} * args.head_dim + d;
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) values[v] = Load(from + v * kLanes, lanes(v));
+      for (int v = 0; v < kVectors; ++v) values[v] = Load(from + v * kLanes, lanes);
       add(values, position);
       ++position;
     }
@@ -118,7 +115,7 @@ inline void AddValues(const AttentionChunkArgs& args, int row, int begin, int en
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
-      Store(out + int64_t{r} * args.head_dim + v * kLanes, acc[r][v], lanes(v));
+      Store(out + int64_t{r} * args.head_dim + v * kLanes, acc[r][v], lanes);
   }
 }
 
@@ -127,11 +124,12 @@ inline void AddAllValues(const AttentionChunkArgs& args, int row, int begin, int
   constexpr int kWide = kTileVectors * kLanes;
   int d = 0;
   for (; d + kWide <= args.head_dim; d += kWide) {
-    AddValues<kBf16, kRows, kTileVectors>(args, row, begin, end, fresh, d, FirstLanes(kLanes));
+    AddValues<kBf16, kRows, kTileVectors>(args, row, begin, end, fresh, d, AllLanes());
   }
-  for (; d < args.head_dim; d += kLanes) {
+  for (; d + kLanes <= args.head_dim; d += kLanes)
+    AddValues<kBf16, kRows, 1>(args, row, begin, end, fresh, d, AllLanes());
+  if (d < args.head_dim)
     AddValues<kBf16, kRows, 1>(args, row, begin, end, fresh, d, FirstLanes(args.head_dim - d));
-  }
 }
 
 template <bool kBf16, int kRows>

@@ -7,7 +7,8 @@ namespace {
 
 // AVX-512: 32 registers hold 5 x 4 sums, four weights twice (as stored and widened) and one input.
 // AVX2: 16 registers hold 6 x 2 sums, two weights and one input; few rows take more panels, so that
-// enough sums are in flight.
+// enough sums are in flight. NEON: 32 registers hold 6 x 4 or 2 x 8 sums, four weights and one
+// input.
 template <bool kBf16Inputs, bool kBf16Weights>
 void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
@@ -15,8 +16,9 @@ void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_
     MultiplyRange<kBf16Inputs, kBf16Weights, 5, 4>(args, row_begin, row_end, panel_begin,
                                                    panel_end);
   } else if (row_end - row_begin <= 2) {
-    MultiplyRange<kBf16Inputs, kBf16Weights, 2, 3>(args, row_begin, row_end, panel_begin,
-                                                   panel_end);
+    constexpr int kPanels = kLanes == 8 ? 3 : 2;
+    MultiplyRange<kBf16Inputs, kBf16Weights, 2, kPanels>(args, row_begin, row_end, panel_begin,
+                                                         panel_end);
   } else {
     MultiplyRange<kBf16Inputs, kBf16Weights, 6, 1>(args, row_begin, row_end, panel_begin,
                                                    panel_end);

@@ -17,6 +17,9 @@ struct AllLanes {};
 inline Floats Load(const float* p, AllLanes) {
   return Load(p);
 }
+inline Words LoadWords(const void* p, AllLanes) {
+  return LoadWords(p);
+}
 inline void Store(float* p, Floats v, AllLanes) {
   Store(p, v);
 }
