@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-cuda dist wheel deb demo test test-fast test-deploy test-dist test-clients test-web test-robustness test-soak fuzz lint format bench bench-recipe clean docs
+.PHONY: build build-cuda dist wheel deb demo test test-fast test-deploy test-dist test-clients test-web test-arm test-robustness test-soak fuzz lint format bench bench-recipe clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -78,6 +78,12 @@ test-clients: $(if $(SLUICE_BIN),,build)
 test-web:
 	@tools/install_packages.sh build test web
 	@python3 tests/run.py web
+
+# The program for aarch64, compiled here and run under qemu: tests of what computes, the bundled model's answers, and the promise
+# that bits do not depend on the batch, on CPUs with and without the newer instructions; tens of minutes.
+test-arm:
+	@tools/install_packages.sh build test arm
+	@python3 tests/run.py arm
 
 # The tests of the cases in docs/security.md, in at most 20 minutes: load, slow peers, full disks, clocks, limits, signals, damaged
 # files. Keeps the results and writes the page's tables.

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Builds and runs the test suites; the last line is `N passed, N failed`.
 
-Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda robustness web
+Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda robustness web arm
 `fast` runs the unit test programs that changed since they last passed, and lint of the files that changed.
 `web`, no part of `all`, looks at the page in a browser. `robustness`, no part of `all`, runs the tests of the cases in docs/security.md, and keeps their results for that page.
+`arm`, no part of `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without the newer instructions; slow.
 Exits with 1 where a test failed or a suite ran nothing.
 """
 import concurrent.futures
@@ -41,6 +42,14 @@ BUILD_NEWS_S = 15
 PAUSES_S = [10, 60]
 # Folders whose threads are worth the price of the thread sanitizer.
 TSAN_FOLDERS = ["base", "engine", "server"]
+# Of the build for aarch64: folders whose tests qemu runs, and the CPUs that it stands in for, each with its kernels, the best
+# last, and the kernels' tests that are run on it.
+ARM_FOLDERS = ["base", "checkpoint", "hardware", "kernels", "models", "tensor"]
+ARM_CPUS = {"max": ("reference neon neon_dotprod neon_bf16", "*:-*Heavy*"),
+            "neoverse-n1": ("reference neon neon_dotprod", "DispatchTest.*:Isa/LinearTest*neon_dotprod"),
+            "cortex-a72": ("reference neon", "DispatchTest.*:Isa/LinearTest*neon:Isa/SamplingTest*neon")}
+# The bundled model's answers, small checkpoints against transformers, and bits that do not depend on the batch.
+ARM_E2E = ["tests/e2e/test_calculator.py", "tests/e2e/test_golden.py", "tests/e2e/test_promise.py", "-k", "not held_out"]
 # Folders that the address sanitizer leaves out for time: what they are made of has tests of its own, and they read
 # nothing that strangers write but through those.
 NOT_ASAN_FOLDERS = ["cli", "selftest"]
@@ -177,20 +186,20 @@ def build(preset, targets=(), name=None, options=()):
 
 
 def unit_programs(folder, only=None):
-    """Names and paths of the test programs that ctest knows, or of those named; the others may not have been built."""
+    """Names and commands of the test programs that ctest knows, or of those named; the others may not have been built."""
     out = run(["ctest", "--test-dir", folder, "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout
-    return [(t["name"], t["command"][0]) for t in json.loads(out)["tests"] if only is None or t["name"] in only]
+    return [(t["name"], t["command"]) for t in json.loads(out)["tests"] if only is None or t["name"] in only]
 
 
-def run_gtest(tally, suite, program, test_filter="*", environment=None, kept=None):
-    """`kept`: where its report is copied to."""
+def run_gtest(tally, suite, command, test_filter="*", environment=None, kept=None):
+    """`command`: the program, behind what emulates its processor if that is another one; `kept`: where its report is copied to."""
     start = time.time()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         report = pathlib.Path(scratch) / "report.json"
         # Temporary files of its own: two suites may run at a time, and nothing is found that an earlier one left.
         own_folder = pathlib.Path(scratch) / "tmp"
         own_folder.mkdir()
-        code, output = run_in(own_folder, [program, "--gtest_output=json:%s" % report, "--gtest_filter=%s" % test_filter],
+        code, output = run_in(own_folder, [*command, "--gtest_output=json:%s" % report, "--gtest_filter=%s" % test_filter],
                               PROGRAM_TIMEOUT_S, {"TEST_TMPDIR": str(own_folder) + "/", **(environment or {})})
         passed = failed = 0
         with contextlib.suppress(OSError, ValueError):  # it is not there, or was cut short with the program
@@ -228,15 +237,15 @@ def fast(tally):
     def digest(path):
         return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
 
-    programs = [(name, path, digest(path)) for name, path in unit_programs(folder)]
-    stale = [(name, path, now) for name, path, now in programs
+    programs = [(name, command, digest(command[-1])) for name, command in unit_programs(folder)]
+    stale = [(name, command, now) for name, command, now in programs
              if not (passed / name).exists() or (passed / name).read_text() != now]
     print("unit: %d of %d programs changed since they last passed" % (len(stale), len(programs)), flush=True)
 
     def one(program):
-        name, path, now = program
+        name, command, now = program
         (passed / name).unlink(missing_ok=True)
-        if run_gtest(tally, "unit %s" % name, path, FAST_FILTER):
+        if run_gtest(tally, "unit %s" % name, command, FAST_FILTER):
             (passed / name).write_text(now)
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -285,7 +294,7 @@ def make_venv(folder, requirements):
     print("build %-18s (%.1f s)" % (folder.name, time.time() - start), flush=True)
 
 
-def run_pytest(tally, suite, report, words):
+def run_pytest(tally, suite, report, words, environment=None):
     """Runs tests in the virtual environment of the end-to-end tests; `report` becomes their JUnit file."""
     for folder, requirements in VENVS.items():
         make_venv(folder, requirements)
@@ -293,7 +302,7 @@ def run_pytest(tally, suite, report, words):
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own_folder:
         code, output = run_in(own_folder, [VENV / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=%s" % report,
                                            "-o", "faulthandler_timeout=%d" % E2E_TEST_S, "--durations=5", *words],
-                              E2E_TIMEOUT_S, {"PYTHONUTF8": "1"})
+                              E2E_TIMEOUT_S, {"PYTHONUTF8": "1", **(environment or {})})
         total = bad = skipped = 0
         if report.exists():
             for node in xml.etree.ElementTree.parse(report).getroot().iter("testsuite"):
@@ -324,10 +333,10 @@ def robustness(tally):
     with tempfile.TemporaryDirectory() as scratch:
         reports = []
         programs = {name.removesuffix("_test"): names for name, names in listed["gtest"].items()}
-        for program, path in unit_programs(folder, programs):
+        for program, command in unit_programs(folder, programs):
             reports.append(pathlib.Path(scratch) / (program + ".json"))
             names = ":".join("%s:*/%s/*" % (name, name) for name in programs[program])
-            run_gtest(tally, "robustness %s" % program, path, names, kept=reports[-1])
+            run_gtest(tally, "robustness %s" % program, command, names, kept=reports[-1])
         reports.append(pathlib.Path(scratch) / "pytest.xml")
         run_pytest(tally, "robustness", reports[-1], listed["pytest"])
         run(["tools/security_cases.py", "record", round(time.time() - start), *[path for path in reports if path.exists()]], check=True)
@@ -351,7 +360,7 @@ def cuda(tally):
     run(["tools/cuda_toolkit.sh"], check=True)
     folder = build("cuda", ["sluice_over_plain", "cuda_device_test"], "cuda-test",
                    ["-DSLUICE_CUDA_ARCHITECTURES=%s" % CUDA_ARCHITECTURE, "-DSLUICE_PLAIN_BUILD=%s" % release])
-    run_gtest(tally, "cuda device", folder / "bin" / "cuda_device_test")
+    run_gtest(tally, "cuda device", [folder / "bin" / "cuda_device_test"])
     start = time.time()
     program = folder / "bin" / "sluice_over_plain"
     faults = []
@@ -391,7 +400,33 @@ def cuda(tally):
     tally.add("cuda program", total - len(faults), len(faults), time.time() - start, "\n".join(faults)[-8000:])
 
 
-SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda, "robustness": robustness, "web": web}
+def arm(tally):
+    folder = build("arm", ["sluice", *[name + "_test" for name in ARM_FOLDERS]])
+    emulator = unit_programs(folder, ARM_FOLDERS)[0][1][:-1]
+    program = folder / "bin" / "sluice"
+    start = time.time()
+    faults = []
+    for cpu, (kernels, _) in ARM_CPUS.items():
+        said = run([*emulator, "-cpu", cpu, program, "version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                   timeout=PROGRAM_TIMEOUT_S).stdout
+        if "\n cpu: %s\n" % kernels not in said:
+            faults.append("%s: expected the kernels %s; found:\n%s" % (cpu, kernels, said))
+    tally.add("arm kernels chosen", len(ARM_CPUS) - len(faults), len(faults), time.time() - start, "\n".join(faults))
+    for cpu, (_, kernel_tests) in ARM_CPUS.items():
+        folders = ARM_FOLDERS if cpu == "max" else ["hardware", "kernels"]
+        for name, command in unit_programs(folder, folders):
+            run_gtest(tally, "arm %s %s" % (cpu, name), command, kernel_tests if name == "kernels" else FAST_FILTER, {"QEMU_CPU": cpu})
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        for name in ("sluice", "vllm", "trtllm-serve"):
+            script = scratch / name
+            script.write_text('#!/bin/sh\nexec %s -0 %s %s "$@"\n' % (" ".join(emulator), name, program))
+            script.chmod(0o755)
+        for cpu in ("max", "cortex-a72"):
+            run_pytest(tally, "arm %s e2e" % cpu, scratch / "report.xml", ARM_E2E, {"SLUICE_BIN": str(scratch), "QEMU_CPU": cpu})
+
+
+SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda, "robustness": robustness, "web": web, "arm": arm}
 GROUPS = {"all": ["lint", "unit", "e2e", "asan", "tsan", "cuda"]}
 
 
