@@ -1,16 +1,10 @@
 // Whether a downloaded file is what its name in the cache promises.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <filesystem>
-#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
-
-#include "base/result.h"
 
 namespace sluice {
 
@@ -19,30 +13,25 @@ namespace sluice {
 enum class DigestKind { kNone, kSha1, kSha256 };
 DigestKind DigestKindOf(std::string_view etag);
 
-// Digests the bytes [0, size) of a file that grows, on a thread of its own, so that a download and
-// its check take one pass and two cores.
-// Thread safety: one thread calls.
-class GrowingFileDigest {
+// Compares content, in parts that follow each other, with the digest that an ETag is.
+// Thread safety: one thread.
+class ContentDigest {
  public:
-  // Views `file`, an open descriptor that can be read, until it is destroyed.
-  GrowingFileDigest(int file, int64_t size, std::string_view etag);
-  ~GrowingFileDigest();
+  // REQUIRES: DigestKindOf(etag) is not kNone
+  ContentDigest(std::string_view etag, int64_t size);
+  ~ContentDigest();
+  ContentDigest(const ContentDigest&) = delete;
+  ContentDigest& operator=(const ContentDigest&) = delete;
 
-  // The file's first `bytes` bytes are there and will not change.
-  void SetAvailable(int64_t bytes);
-  // Waits for the end. True if the content is that of the ETag; also where the ETag is no digest.
-  // kUnavailable if the file cannot be read. REQUIRES: SetAvailable(size)
-  Result<bool> Finish();
+  void Add(std::string_view part);
+  // REQUIRES: Add() had `size` bytes; called once
+  bool Matches();
 
  private:
-  Result<bool> Read();
-
-  const int file_;
-  const int64_t size_;
+  class Running;
   const std::string etag_;
-  std::atomic<int64_t> available_ = 0;
-  std::atomic<bool> stop_ = false;
-  std::future<Result<bool>> outcome_;
+  std::unique_ptr<Running> content_;
+  std::unique_ptr<Running> blob_;  // where the ETag may be that of git's blob
 };
 
 }  // namespace sluice

@@ -136,7 +136,17 @@ class HttpTransfers::Impl {
     set(CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.timeout_seconds));
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.timeout_seconds));
-    if (!settings_.certificates.empty()) set(CURLOPT_CAINFO, settings_.certificates.c_str());
+    std::error_code error;
+    if (std::filesystem::is_directory(settings_.certificates, error)) {
+      set(CURLOPT_CAINFO, nullptr);
+      set(CURLOPT_CAPATH, settings_.certificates.c_str());
+    } else if (!settings_.certificates.empty()) {
+      set(CURLOPT_CAINFO, settings_.certificates.c_str());
+    }
+    // Of the variables for proxies libcurl leaves out HTTP_PROXY, which servers let clients set; it
+    // still looks at no_proxy.
+    if (!settings_.http_proxy.empty() && AsciiLower(request.url).starts_with("http:"))
+      set(CURLOPT_PROXY, settings_.http_proxy.c_str());
     if (request.head_only) set(CURLOPT_NOBODY, 1L);
     const auto add = [&](const std::string& line) {
       transfer.headers = curl_slist_append(transfer.headers, line.c_str());
@@ -189,6 +199,17 @@ class HttpTransfers::Impl {
     transfers_.erase(transfer.place);
   }
 
+  // Where the authorities come from, for an error that they are the reason of.
+  std::string AboutCertificates(CURL* easy, CURLcode code) const {
+    if (code == CURLE_SSL_CACERT_BADFILE)
+      return " (SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names it)";
+    long verified = 0;  // 1 where the chain was not looked at, because the name is another
+    curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verified);
+    if (code != CURLE_PEER_FAILED_VERIFICATION || verified <= 1) return "";
+    return fmt::format(" (trusted are the authorities of {}; SSL_CERT_FILE names another file)",
+                       settings_.certificates.empty() ? "libcurl" : settings_.certificates);
+  }
+
   // Tells of the transfers that have ended. False if there were none.
   bool Finish() {
     bool any = false;
@@ -205,6 +226,7 @@ class HttpTransfers::Impl {
       if (code != CURLE_OK && !outcome.ended_by_caller) {
         outcome.problem =
             transfer.message[0] != 0 ? transfer.message.data() : curl_easy_strerror(code);
+        outcome.problem += AboutCertificates(transfer.easy, code);
         outcome.certain = IsCertain(code);
       }
       char* redirect = nullptr;

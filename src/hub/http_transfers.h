@@ -46,7 +46,8 @@ class HttpTransfers {
  public:
   struct Settings {
     int timeout_seconds = 10;       // to connect, and without a byte
-    std::string certificates = "";  // a file of trusted authorities; "" for the system's
+    std::string certificates = "";  // trusted authorities, a file or a folder; "" for the system's
+    std::string http_proxy = "";    // for http addresses; libcurl reads the other variables itself
   };
   explicit HttpTransfers(Settings settings);
   ~HttpTransfers();

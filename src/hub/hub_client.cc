@@ -101,8 +101,10 @@ Result<HubClient> HubClient::Create(const HubEnvironment& environment, const std
   HubEnvironment with_token = environment;
   if (!token.empty()) with_token.hf_token = token;
   ASSIGN_OR_RETURN(client.token_, with_token.Token());
-  client.transfers_ = std::make_unique<HttpTransfers>(HttpTransfers::Settings{
-      .timeout_seconds = environment.timeout_seconds, .certificates = environment.certificates});
+  client.transfers_ = std::make_unique<HttpTransfers>(
+      HttpTransfers::Settings{.timeout_seconds = environment.timeout_seconds,
+                              .certificates = environment.certificates,
+                              .http_proxy = environment.http_proxy});
   return client;
 }
 

@@ -49,8 +49,9 @@ HubEnvironment HubEnvironment::OfProcess() {
       .hf_endpoint = FromEnvironment("HF_ENDPOINT"),
       .hf_token = FirstFromEnvironment({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}),
       .hf_token_path = FromEnvironment("HF_TOKEN_PATH"),
-      .certificates =
-          FirstFromEnvironment({"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"}),
+      .certificates = FirstFromEnvironment(
+          {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_DIR"}),
+      .http_proxy = FirstFromEnvironment({"http_proxy", "HTTP_PROXY"}),
       .offline = IsTrue(FirstFromEnvironment({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"})),
       .no_implicit_token = IsTrue(FromEnvironment("HF_HUB_DISABLE_IMPLICIT_TOKEN")),
       .no_symlinks = IsTrue(FromEnvironment("HF_HUB_DISABLE_SYMLINKS")),

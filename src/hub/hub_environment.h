@@ -18,11 +18,14 @@ struct HubEnvironment {
   std::string hf_endpoint = "";            // HF_ENDPOINT
   std::string hf_token = "";               // HF_TOKEN, or HUGGING_FACE_HUB_TOKEN, its older name
   std::string hf_token_path = "";          // HF_TOKEN_PATH
-  std::string certificates = "";           // SSL_CERT_FILE, or REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE
-  bool offline = false;                    // HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE
-  bool no_implicit_token = false;          // HF_HUB_DISABLE_IMPLICIT_TOKEN
-  bool no_symlinks = false;                // HF_HUB_DISABLE_SYMLINKS
-  int timeout_seconds = 10;                // HF_HUB_DOWNLOAD_TIMEOUT: without a byte
+  // Authorities that are trusted, a file or a folder: SSL_CERT_FILE, or REQUESTS_CA_BUNDLE,
+  // CURL_CA_BUNDLE or SSL_CERT_DIR
+  std::string certificates = "";
+  std::string http_proxy = "";     // http_proxy or HTTP_PROXY; libcurl reads the others
+  bool offline = false;            // HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE
+  bool no_implicit_token = false;  // HF_HUB_DISABLE_IMPLICIT_TOKEN
+  bool no_symlinks = false;        // HF_HUB_DISABLE_SYMLINKS
+  int timeout_seconds = 10;        // HF_HUB_DOWNLOAD_TIMEOUT: without a byte
 
   static HubEnvironment OfProcess();
 

@@ -15,7 +15,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "hub/digest.h"
+#include "hub/content_writer.h"
 #include "hub/file_lock.h"
 #include "hub/hub_client.h"
 #include "hub/range_download.h"
@@ -186,13 +186,9 @@ class ModelDownload {
       if (::ftruncate(open.fd, 0) != 0) return CacheError("cut", incomplete, errno);
       begin = 0;
     }
-    GrowingFileDigest digest(open.fd, file.size, file.etag);
-    digest.SetAvailable(begin);
-    RangeDownload download{.source = file, .file = open.fd, .begin = begin};
-    download.on_progress = [&](int64_t bytes) {
-      digest.SetAvailable(bytes);
-      Tell(bytes);
-    };
+    ContentWriter content(open.fd, begin, file.size, file.etag);
+    RangeDownload download{.source = file, .content = &content};
+    download.on_progress = [&](int64_t bytes) { Tell(bytes); };
     download.find_again = [&]() -> Result<std::string> {
       ASSIGN_OR_RETURN(const RemoteFile again, hub_.Describe(place_.id, info_.commit, file.name));
       return again.url;
@@ -201,7 +197,10 @@ class ModelDownload {
       LOG_INFO("download", "{}: {} of {} bytes are here already", file.name, begin, file.size);
     }
     RETURN_IF_ERROR(DownloadRanges(hub_, std::move(download)));
-    return digest.Finish();
+    ASSIGN_OR_RETURN(const bool whole, content.Finish());
+    // The name of a whole file must not come to the disk before its content.
+    if (whole && ::fsync(open.fd) != 0) return CacheError("write", incomplete, errno);
+    return whole;
   }
 
   void Tell(int64_t of_file) {

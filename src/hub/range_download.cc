@@ -1,9 +1,6 @@
 #include "hub/range_download.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <list>
@@ -69,17 +66,17 @@ class Download {
   Download(HubClient& hub, RangeDownload download)
       : hub_(hub),
         request_(std::move(download)),
-        retries_("downloading " + request_.source.name),
-        written_(request_.begin) {}
+        content_(*request_.content),
+        retries_("downloading " + request_.source.name) {}
 
   Status Run() {
-    while (written_ < size() && !error_) {
+    while (content_.written() < size() && !error_) {
       StartPieces();
       hub_.transfers().Wait(100);
       WriteFinished();
       if (failure_ && !error_) TryAgain();
       AddConnections();
-      request_.on_progress(written_);
+      request_.on_progress(content_.written());
     }
     hub_.transfers().CancelAll();
     if (error_) return tl::unexpected<Error>(*std::move(error_));
@@ -92,7 +89,7 @@ class Download {
 
   void StartPieces() {
     while (!error_ && static_cast<int>(pieces_.size()) < connections_) {
-      const int64_t begin = pieces_.empty() ? written_ : pieces_.back().end;
+      const int64_t begin = pieces_.empty() ? content_.appended() : pieces_.back().end;
       if (begin >= size()) break;
       const int64_t end = connections_ == 1 ? size() : std::min(size(), begin + kPieceBytes);
       pieces_.push_back({.end = end, .position = begin});
@@ -155,7 +152,7 @@ class Download {
         static_cast<size_t>(std::min<int64_t>(piece.end - piece.position, std::ssize(part)));
     if (piece.content) {
       if (IsFirst(piece)) {
-        if (!Write(part.substr(0, take))) return false;
+        if (!Written(content_.Append(part.substr(0, take)))) return false;
       } else {
         piece.kept += part.substr(0, take);
       }
@@ -165,18 +162,10 @@ class Download {
     return take == part.size();
   }
 
-  bool Write(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t done = ::pwrite(request_.file, bytes.data(), bytes.size(), written_);
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) {
-        error_ = CacheError("write", request_.source.name, done < 0 ? errno : ENOSPC).value();
-        return false;
-      }
-      written_ += done;
-      bytes.remove_prefix(static_cast<size_t>(done));
-    }
-    return true;
+  // Whether what `errno` was set to is no error, which it is told as otherwise.
+  bool Written(int error_number) {
+    if (error_number != 0) error_ = CacheError("write", request_.source.name, error_number).value();
+    return error_number == 0;
   }
 
   // A transfer of `piece` has ended: with its last byte, or too early.
@@ -207,7 +196,7 @@ class Download {
       error_ = Error{ErrorCode::kUnavailable,
                      fmt::format("{} of {} bytes of {} came from {}, then: {}. They are kept: the "
                                  "same command continues with them",
-                                 written_, size(), request_.source.name,
+                                 content_.written(), size(), request_.source.name,
                                  OriginOf(request_.source.url), failure.problem),
                      request_.source.name};
     } else if (failure.refused) {  // the addresses of stores expire
@@ -234,17 +223,18 @@ class Download {
         request_.source.name};
   }
 
-  // Writes what is next and was kept.
+  // Writes what is next and was kept, and what came last.
   void WriteFinished() {
     while (!pieces_.empty() && !error_) {
       Piece& first = pieces_.front();
       if (!first.kept.empty()) {
-        if (!Write(first.kept)) return;
+        if (!Written(content_.Append(first.kept))) return;
         std::string().swap(first.kept);
       }
-      if (first.position < first.end || first.running) return;
+      if (first.position < first.end || first.running) break;
       pieces_.pop_front();
     }
+    if (!error_) Written(content_.Flush());
   }
 
   // Turns to more connections where one is slow.
@@ -252,10 +242,11 @@ class Download {
     const auto now = std::chrono::steady_clock::now();
     if (connections_ > 1 || !ranges_ || now - measured_ < kMeasured) return;
     const double seconds = std::chrono::duration<double>(now - measured_).count();
-    const double rate = static_cast<double>(written_ - measured_written_) / seconds;
+    const double rate = static_cast<double>(content_.written() - measured_written_) / seconds;
     measured_ = now;
-    measured_written_ = written_;
-    if (rate >= kFastBytesPerSecond || size() - written_ < 2 * kPieceBytes || pieces_.empty())
+    measured_written_ = content_.written();
+    if (rate >= kFastBytesPerSecond || size() - measured_written_ < 2 * kPieceBytes ||
+        pieces_.empty())
       return;
     pieces_.front().end = std::min(size(), pieces_.front().position + kPieceBytes);
     connections_ = kConnections;
@@ -263,8 +254,8 @@ class Download {
 
   HubClient& hub_;
   RangeDownload request_;
+  ContentWriter& content_;
   Retries retries_;
-  int64_t written_;
   int64_t received_ = 0;  // since the last failure
   std::list<Piece> pieces_;
   int connections_ = 1;
@@ -275,7 +266,7 @@ class Download {
   std::optional<Failure> failure_;  // of the last Wait()
   std::optional<Error> error_;
   std::chrono::steady_clock::time_point measured_ = std::chrono::steady_clock::now();
-  int64_t measured_written_ = written_;
+  int64_t measured_written_ = content_.written();
 };
 
 }  // namespace

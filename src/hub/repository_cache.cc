@@ -45,9 +45,15 @@ Status ReplaceFile(const std::filesystem::path& path, const std::string& text) {
   const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return CacheError("create", temporary, errno);
   const ssize_t written = ::write(file, text.data(), text.size());
-  const int number = written < 0 ? errno : ENOSPC;
+  int number = written < 0 ? errno : ENOSPC;
+  bool whole = written == std::ssize(text);
+  // The new name must not come to the disk before the content.
+  if (whole && ::fsync(file) != 0) {
+    whole = false;
+    number = errno;
+  }
   ::close(file);
-  if (written != static_cast<ssize_t>(text.size())) {
+  if (!whole) {
     ::unlink(temporary.c_str());
     return CacheError("write", temporary, number);
   }

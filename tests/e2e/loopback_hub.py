@@ -8,18 +8,20 @@ import http.server
 import json
 import re
 import socket
+import ssl
 import threading
 import time
 import urllib.parse
 
 PART = 1 << 16
+QUICK_PART = 1 << 20  # where no fault is to happen
 
 
 class Repository:
     """Files by name; the commit follows from them."""
 
     def __init__(self, files, gated=False):
-        self.files, self.gated = dict(files), gated
+        self.files, self.gated, self.etags = dict(files), gated, {}
         names = sorted(self.files)
         self.commit = hashlib.sha1(b"".join(n.encode() + hashlib.sha1(self.files[n]).digest() for n in names)).hexdigest()
 
@@ -28,10 +30,10 @@ class Repository:
         return name.endswith(".safetensors")
 
     def etag(self, name):
-        data = self.files[name]
-        if self.is_large(name):
-            return hashlib.sha256(data).hexdigest()
-        return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        if name not in self.etags:
+            data = self.files[name]
+            self.etags[name] = (hashlib.sha256(data) if self.is_large(name) else hashlib.sha1(b"blob %d\0" % len(data) + data)).hexdigest()
+        return self.etags[name]
 
 
 class Hub:
@@ -51,9 +53,11 @@ class Hub:
         self.refusals = []  # (status, headers) of the next answers of the hub
         self.not_a_hub = False
         self.etags = {}  # name -> what HEAD says instead
+        self.most_served = 1 << 62  # then the store is silent
         self.store_paths = 0
         self.redirect_to = None
         self.cuts, self.most_cuts = 0, 1 << 30
+        self.ended = False
 
     def taken(self, where, method="GET"):
         return [r for r in self.requests if r[0] == method and r[1] == where]
@@ -120,8 +124,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         common = {"X-Repo-Commit": repository.commit, "ETag": etag}
         if repository.is_large(file[3]):
             hub.store_paths += 1
-            location = hub.redirect_to or "http://localhost:%d/%s/%s?signature=%d" % (hub.store_port, name, file[3], hub.store_paths)
-            return self.answer(302, b"", {**common, "X-Linked-Etag": etag, "X-Linked-Size": len(repository.files[file[3]]), "Location": location})
+            location = hub.redirect_to or "%s://localhost:%d/%s/%s?signature=%d" % (hub.scheme, hub.store_port, name, file[3], hub.store_paths)
+            # What leads to the hub's chunk store, for those who use it.
+            chunks = {"X-Xet-Hash": hashlib.sha256(file[3].encode()).hexdigest(),
+                      "Link": '<%s/api/models/%s/xet-read-token/%s>; rel="xet-auth"' % (hub.url, name, repository.commit)}
+            return self.answer(302, b"", {**common, **chunks, "X-Linked-Etag": etag, "X-Linked-Size": len(repository.files[file[3]]), "Location": location})
         return self.content(hub, repository.files[file[3]], common)
 
     def store(self, hub, path):
@@ -151,8 +158,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return
         view, start = memoryview(data), time.monotonic()
-        for place in range(begin, end, PART):
-            part = view[place:min(end, place + PART)]
+        faulty = faulty and (hub.cut_every or hub.bytes_per_second or hub.most_served < 1 << 62)
+        size = PART if faulty else QUICK_PART
+        for place in range(begin, end, size):
+            part = view[place:min(end, place + size)]
             if faulty:
                 with hub.lock:
                     hub.served += len(part)
@@ -163,6 +172,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     self.close_connection = True
                     self.connection.shutdown(socket.SHUT_RDWR)
                     return
+            while faulty and hub.served > hub.most_served and not hub.ended:
+                time.sleep(0.01)
             self.wfile.write(part)
             if faulty and hub.bytes_per_second:
                 time.sleep(max(0, start + (place + len(part) - begin) / hub.bytes_per_second - time.monotonic()))
@@ -175,23 +186,37 @@ class StoreHandler(Handler):
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, hub, handler):
-        self.hub = hub
+    def __init__(self, hub, handler, tls):
+        self.hub, self.tls = hub, tls
         super().__init__(("127.0.0.1", 0), handler)
+
+    def finish_request(self, request, client_address):
+        """In a thread of its own, so that a client which is silent during the handshake holds no other."""
+        if self.tls:
+            try:
+                request = self.tls.wrap_socket(request, server_side=True)
+            except (ssl.SSLError, ConnectionError):
+                return  # the client does not trust the certificate
+        super().finish_request(request, client_address)
 
 
 @contextlib.contextmanager
-def serving_hub(repositories):
-    """A Hub whose `url` is to be HF_ENDPOINT."""
-    hub = Hub(repositories)
-    servers = [Server(hub, Handler), Server(hub, StoreHandler)]
-    hub.url, hub.store_port = "http://127.0.0.1:%d" % servers[0].server_address[1], servers[1].server_address[1]
+def serving_hub(repositories, certificate=None, key=None):
+    """A Hub whose `url` is to be HF_ENDPOINT; over TLS with a certificate, the path of a file."""
+    hub, tls = Hub(repositories), None
+    if certificate:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate, key)
+    servers = [Server(hub, Handler, tls), Server(hub, StoreHandler, tls)]
+    hub.scheme = "https" if tls else "http"
+    hub.url, hub.store_port = "%s://127.0.0.1:%d" % (hub.scheme, servers[0].server_address[1]), servers[1].server_address[1]
     threads = [threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}) for server in servers]
     for thread in threads:
         thread.start()
     try:
         yield hub
     finally:
+        hub.ended = True
         for server in servers:
             server.shutdown()
             server.server_close()

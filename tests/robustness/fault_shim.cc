@@ -165,6 +165,11 @@ int fstat(int file, struct stat* out) noexcept {
   return next(file, out);
 }
 
+int fsync(int file) {
+  FAIL_WITH(fsync, -1)
+  return next(file);
+}
+
 int accept(int socket, sockaddr* address, socklen_t* size) {
   FAIL_WITH(accept, -1)
   return next(socket, address, size);
