@@ -8,6 +8,7 @@ namespace {
 
 using Weights = int8x16_t;
 using Inputs = int8x16_t;
+using Sums = Words;
 
 inline Weights WeightsOf(Words bytes) {
   return vreinterpretq_s8_s32(bytes);
@@ -16,12 +17,12 @@ inline Inputs InputsOf(uint32_t bytes) {
   return vreinterpretq_s8_u32(vdupq_n_u32(bytes));
 }
 // Two products of a number in [-128, 127] and one in [-127, 127] fit 16 bits together.
-inline Words Dot(Words sums, Weights w, Inputs x) {
+inline Sums Dot(Sums sums, Weights w, Inputs x) {
   const int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(x));
   const int16x8_t high = vmull_high_s8(w, x);
   return vpadalq_s16(sums, vpaddq_s16(low, high));
 }
-inline Words StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
+inline Sums StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
   return SetWords(0);
 }
 

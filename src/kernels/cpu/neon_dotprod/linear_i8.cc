@@ -8,6 +8,7 @@ namespace {
 
 using Weights = int8x16_t;
 using Inputs = int8x16_t;
+using Sums = Words;
 
 inline Weights WeightsOf(Words bytes) {
   return vreinterpretq_s8_s32(bytes);
@@ -15,10 +16,10 @@ inline Weights WeightsOf(Words bytes) {
 inline Inputs InputsOf(uint32_t bytes) {
   return vreinterpretq_s8_u32(vdupq_n_u32(bytes));
 }
-inline Words Dot(Words sums, Weights w, Inputs x) {
+inline Sums Dot(Sums sums, Weights w, Inputs x) {
   return vdotq_s32(sums, w, x);
 }
-inline Words StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
+inline Sums StartSums(const int8_t* /*x*/, int64_t /*cols*/) {
   return SetWords(0);
 }
 
