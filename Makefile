@@ -51,7 +51,7 @@ demo: build
 
 # All suites, lint among them. Ends with a line `N passed, N failed`.
 test:
-	@tools/install_packages.sh build test lint
+	@tools/install_packages.sh build test lint arm
 	@python3 tests/run.py all
 
 # After a change: unit test programs that changed since they last passed, and lint of the files that changed.
