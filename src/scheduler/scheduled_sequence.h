@@ -47,7 +47,8 @@ struct ScheduledSequence : FollowerHook {
   // before max_total_tokens.
   std::vector<int32_t> proposed;
   // A sequence with the same prompt that was added before: this one waits until it has computed the
-  // prompt, to find it in the prefix cache. Null: none.
+  // prompt, to find it in the prefix cache. Null: none. The scheduler sets it, too, where a prompt
+  // that is being computed begins alike.
   ScheduledSequence* leader = nullptr;
 
   // Set by the scheduler.
@@ -61,6 +62,7 @@ struct ScheduledSequence : FollowerHook {
   int64_t waiting_since = 0;  // step of Add
   int64_t cached_tokens = 0;  // prompt tokens found in the prefix cache at first admission
   int64_t num_preemptions = 0;
+  int64_t awaited = 0;  // tokens that `leader` has to have computed
   bool admitted_before = false;
   Share* share = nullptr;
   SequenceHook rank_hook, arrival_hook;  // in WaitingQueue

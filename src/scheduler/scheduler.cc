@@ -80,25 +80,67 @@ void Scheduler::Add(ScheduledSequence& sequence) {
   ScheduledSequence* const leader = sequence.leader;
   if (leader != nullptr) {
     CHECK(leader->state != ScheduledSequence::State::kNew, "the leader is not here");
-    if (leader->num_computed < leader->num_prompt_tokens) {
-      sequence.state = ScheduledSequence::State::kWaiting;
-      leader->followers.push_back(sequence);
-      ++num_followers_;
-      return;
-    }
+    if (leader->num_computed < leader->num_prompt_tokens)
+      return Follow(sequence, *leader, leader->num_prompt_tokens);
     sequence.leader = nullptr;
   }
   InsertWaiting(sequence);
 }
 
-void Scheduler::ReleaseFollowers(ScheduledSequence& leader) {
-  while (!leader.followers.empty()) {
-    ScheduledSequence& follower = leader.followers.front();
-    leader.followers.pop_front();
+void Scheduler::Follow(ScheduledSequence& sequence, ScheduledSequence& leader, int64_t tokens) {
+  sequence.state = ScheduledSequence::State::kWaiting;
+  sequence.leader = &leader;
+  sequence.awaited = tokens;
+  leader.followers.push_back(sequence);
+  ++num_followers_;
+}
+
+void Scheduler::ReleaseFollowers(ScheduledSequence& leader, int64_t tokens) {
+  for (auto next = leader.followers.begin(); next != leader.followers.end();) {
+    ScheduledSequence& follower = *next;
+    if (follower.awaited > tokens) {
+      ++next;
+      continue;
+    }
+    next = leader.followers.erase(next);
     --num_followers_;
     follower.leader = nullptr;
     InsertWaiting(follower);
   }
+}
+
+PrefixIndex::Found Scheduler::FindPrefix(ScheduledSequence& sequence) {
+  if (index_ == nullptr || !sequence.read_prefix_cache || sequence.wants_all_rows) return {};
+  const int64_t most_blocks =
+      (static_cast<int64_t>(sequence.tokens.size()) - 1) / limits_.block_size;
+  return index_->Count(sequence.tokens, most_blocks, sequence.cache_salt, sequence.lookup);
+}
+
+bool Scheduler::FollowPrefill(Share& share) {
+  ScheduledSequence& sequence = *share.waiting.Next(step_, limits_.ageing_steps).sequence;
+  if (index_ == nullptr || !sequence.read_prefix_cache || sequence.wants_all_rows) return false;
+  const std::span<const int32_t> tokens = sequence.tokens;
+  ScheduledSequence* leader = nullptr;
+  int64_t most = 0;  // tokens in whole blocks that both begin with
+  for (ScheduledSequence* running : running_) {
+    if (running->share != &share || running->num_computed >= running->num_prompt_tokens ||
+        running->cache_salt != sequence.cache_salt)
+      continue;
+    const auto prompt =
+        std::span(running->tokens).first(static_cast<size_t>(running->num_prompt_tokens));
+    const auto differ = std::ranges::mismatch(prompt, tokens.first(tokens.size() - 1));
+    const int64_t common = (differ.in1 - prompt.begin()) / limits_.block_size * limits_.block_size;
+    if (common <= most || common <= running->num_computed) continue;
+    leader = running;
+    most = common;
+  }
+  if (leader == nullptr) return false;
+  const int64_t found = FindPrefix(sequence).blocks * limits_.block_size;
+  const int64_t needed = static_cast<int64_t>(tokens.size()) - found;
+  if (2 * (most - found) < needed) return false;
+  share.waiting.Remove(sequence);
+  Follow(sequence, *leader, most);
+  return true;
 }
 
 void Scheduler::Remove(ScheduledSequence& sequence) {
@@ -134,7 +176,7 @@ void Scheduler::Remove(std::span<ScheduledSequence* const> sequences) {
   }
   // Behind the first loop, where followers that go too have left their leaders.
   for (ScheduledSequence* sequence : sequences) {
-    ReleaseFollowers(*sequence);
+    ReleaseFollowers(*sequence, std::numeric_limits<int64_t>::max());
     shares_.Leave(*sequence->share);
   }
 }
@@ -237,6 +279,8 @@ void Scheduler::PlanShares(Budget& budget) {
     budget.share_tokens = stopped == nullptr ? shares_.DeficitOf(*share) : shares_.quantum();
     if (share->first_prefill != nullptr) {
       if (PlanPrefill(*share, budget)) --num_prefills;
+    } else if (admits && num_running() < limits_.max_num_seqs && FollowPrefill(*share)) {
+      continue;
     } else if (admits && num_running() < limits_.max_num_seqs && Admit(*share, budget)) {
       ++num_prefills;
     } else {
@@ -383,10 +427,7 @@ bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   const bool reads = index_ != nullptr && sequence.read_prefix_cache && !sequence.wants_all_rows;
   // The last token is always computed: its logits are needed.
   const int64_t most_blocks = (num_tokens - 1) / limits_.block_size;
-  PrefixIndex::Found found;
-  if (reads) {
-    found = index_->Count(sequence.tokens, most_blocks, sequence.cache_salt, sequence.lookup);
-  }
+  const PrefixIndex::Found found = FindPrefix(sequence);
   const int64_t computed = found.blocks * limits_.block_size;
   int64_t missing = 0;
   for (int64_t group = 0; group < num_groups(); ++group)
@@ -443,7 +484,7 @@ void Scheduler::Advance(ScheduledSequence& sequence, int64_t num_tokens) {
   }
   for (int64_t group = 0; group < num_groups(); ++group)
     sequence.blocks[group].DropFront(FirstBlock(group, sequence.num_computed));
-  if (sequence.num_computed >= sequence.num_prompt_tokens) ReleaseFollowers(sequence);
+  ReleaseFollowers(sequence, sequence.num_computed);
 }
 
 Status Scheduler::CheckInvariant() const {

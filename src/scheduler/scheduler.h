@@ -185,8 +185,14 @@ class Scheduler {
   ScheduledSequence* PickVictim(const Share* share) const;
   void Preempt(ScheduledSequence& victim);
   void InsertWaiting(ScheduledSequence& sequence);
-  // Those that waited for it may be admitted.
-  void ReleaseFollowers(ScheduledSequence& leader);
+  // Whether the next sequence of the share that waits had better go on waiting: for a running one
+  // of the share that is about to compute half of what it needs, or more. Then it follows that one.
+  bool FollowPrefill(Share& share);
+  void Follow(ScheduledSequence& sequence, ScheduledSequence& leader, int64_t tokens);
+  // Those that waited for so many of its tokens may be admitted.
+  void ReleaseFollowers(ScheduledSequence& leader, int64_t tokens);
+  // Blocks of `sequence` that are in the index, but for the last token's.
+  PrefixIndex::Found FindPrefix(ScheduledSequence& sequence);
 
   const SchedulerLimits limits_;
   std::vector<int64_t> most_blocks_;  // by group, of a sequence of any length

@@ -366,6 +366,61 @@ TEST(Scheduler, ASiblingWhoseFirstIsGoneStartsAnyway) {
   EXPECT_THAT(world.Step(), ElementsAre("second:8")) << "it finds what the first left";
 }
 
+// Requests that begin alike come at once: what they share is computed once, then their tails.
+TEST(Scheduler, APromptWaitsForThePrefixThatAnotherComputes) {
+  World world(FourTokenBlocks(), 64, true);
+  world.Add("a", {.prompt = 24, .output = 4, .first_token = 7});
+  Sequence& b = world.Add("b", {.prompt = 26, .output = 4, .first_token = 7});
+  world.Add("other", {.prompt = 2, .output = 1});
+  EXPECT_THAT(world.Step(), ElementsAre("a:16")) << "b has not begun, and the budget is used up";
+  EXPECT_THAT(world.Step(), ElementsAre("a:8", "other:2"));
+  EXPECT_THAT(world.Step(), ElementsAre("a:1", "b:2"));
+  EXPECT_EQ(b.cached_tokens, 24);
+}
+
+TEST(Scheduler, APromptWaitsForNoMoreThanItShares) {
+  World world(FourTokenBlocks(), 64, true);
+  world.Add("a", {.prompt = 40, .output = 4, .first_token = 7});
+  Sequence& b = world.Add("b", {.prompt = 21, .output = 4, .first_token = 7});
+  world.Step();
+  EXPECT_THAT(world.Step(), ElementsAre("a:16"));
+  EXPECT_THAT(world.Step(), ElementsAre("a:8", "b:1")) << "before all of a is computed";
+  EXPECT_EQ(b.cached_tokens, 20);
+}
+
+TEST(Scheduler, APromptThatSharesLittleDoesNotWait) {
+  SchedulerLimits limits = FourTokenBlocks();
+  limits.max_num_batched_tokens = 40;
+  limits.policy = SchedulingPolicy::kFair;
+  const auto first_step = [&](const Options& first, const Options& second) {
+    World world(limits, 64, true);
+    world.Add("a", first);
+    world.Add("b", second);
+    return world.Step().size();
+  };
+  const Options long_one = {.prompt = 30, .first_token = 7};
+  EXPECT_EQ(first_step(long_one, {.prompt = 10, .first_token = 7}), 1u);
+  EXPECT_EQ(first_step({.prompt = 4, .first_token = 7}, {.prompt = 12, .first_token = 7}), 2u)
+      << "a third of it";
+  EXPECT_EQ(first_step(long_one, {.prompt = 10, .first_token = 8}), 2u);
+  EXPECT_EQ(first_step(long_one, {.prompt = 4, .first_token = 7}), 2u) << "no whole block";
+  EXPECT_EQ(first_step(long_one, {.prompt = 10, .first_token = 7, .client = 1}), 2u)
+      << "nobody waits for another client";
+  EXPECT_EQ(first_step(long_one, {.prompt = 10, .first_token = 7, .salt = "s"}), 2u);
+  EXPECT_EQ(first_step(long_one, {.prompt = 10, .first_token = 7, .all_rows = true}), 2u);
+}
+
+TEST(Scheduler, APromptWhoseLeaderIsGoneStartsAnyway) {
+  World world(FourTokenBlocks(), 64, true);
+  Sequence& a = world.Add("a", {.prompt = 24, .output = 4, .first_token = 7});
+  world.Add("b", {.prompt = 24, .output = 4, .first_token = 7});
+  world.Add("c", {.prompt = 24, .output = 4, .first_token = 7});
+  world.Step();
+  world.Abort(a);
+  EXPECT_THAT(world.Step(), ElementsAre("b:8")) << "it finds what the first left, and leads";
+  EXPECT_THAT(world.Step(), ElementsAre("b:1", "c:4"));
+}
+
 // The largest requests that are taken in must not hold up everybody else when they go.
 TEST(Scheduler, ThousandsOfSequencesGoAtOnce) {
   World world(FourTokenBlocks(), 64, true);
