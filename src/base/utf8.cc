@@ -58,10 +58,12 @@ std::string EscapeControls(std::string_view text, std::string_view kept) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
-    // Others that end a line for some readers: U+0085, U+2028, U+2029.
+    // U+0080 to U+009F, which steer some terminals, and what else ends a line for some readers:
+    // U+2028, U+2029.
     const std::string_view rest = text.substr(i);
-    if (rest.starts_with("\xC2\x85")) {
-      out += "\\u0085";
+    if (byte == 0xC2 && rest.size() > 1 && static_cast<unsigned char>(rest[1]) >= 0x80 &&
+        static_cast<unsigned char>(rest[1]) < 0xA0) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(rest[1]));
       i += 1;
     } else if (rest.starts_with("\xE2\x80\xA8") || rest.starts_with("\xE2\x80\xA9")) {
       out += rest[2] == '\xA8' ? "\\u2028" : "\\u2029";

@@ -1,3 +1,4 @@
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "cli/conversation.h"
 #include "cli/exit_code.h"
 #include "cli/line_editor.h"
+#include "cli/markdown_stream.h"
 #include "cli/talk.h"
 #include "options/suggest.h"
 
@@ -35,6 +37,7 @@ constexpr std::array kChatCommands = {
     ChatCommand{"/system", "[TEXT]", "show the system's message, or set it"},
     ChatCommand{"/model", "[NAME]", "list the models of the server, or change to one"},
     ChatCommand{"/stats", "", "show, or no longer show, tokens a second and what was cached"},
+    ChatCommand{"/markdown", "", "render, or no longer render, the Markdown of answers"},
     ChatCommand{"/exit", "", "leave, as Ctrl-D does"},
 };
 
@@ -54,6 +57,12 @@ class Chat {
   Chat(Talk& talk, const options::Settings& settings) : talk_(talk), colors_(HasColors()) {
     if (const auto system = settings.Text("system-prompt")) conversation_.SetSystem(*system);
     talk_.settings().usage = settings.Flag("chat-stats");
+    if (!settings.Flag("chat-markdown")) return;
+    if (isatty(STDOUT_FILENO) != 0) {
+      SetMarkdown(true);
+    } else {
+      fmt::print(stderr, "warning: --markdown has no effect: the output is not a terminal\n");
+    }
   }
 
   Result<AnswerEnd> Ask(const std::string& question) {
@@ -64,17 +73,17 @@ class Chat {
         talk_.settings(), conversation_.ToJson(),
         [&](std::string_view piece) {
           if (!first) first = Clock::now();
-          PrintPiece(piece);
+          PrintPiece(markdown_ ? markdown_->Add(piece) : Shown(piece));
         },
         talk_.interrupt().fd());
     const Clock::time_point ended = Clock::now();
-    fmt::print("\n");
+    fmt::print("{}\n", markdown_ ? markdown_->End() : "");
     if (!answer) {
       conversation_.TakeBack();
       return answer;
     }
     for (const ToolCall& call : answer->calls)
-      fmt::print("call {}({})\n", call.name, call.arguments);
+      fmt::print("call {}({})\n", Shown(call.name), Shown(call.arguments));
     if (answer->usage) {
       PrintStats(*answer->usage, SecondsBetween(asked, first.value_or(ended)),
                  SecondsBetween(first.value_or(ended), ended));
@@ -151,6 +160,9 @@ class Chat {
     } else if (name == "/stats") {
       talk_.settings().usage = !talk_.settings().usage;
       fmt::print("stats {}\n", talk_.settings().usage ? "on" : "off");
+    } else if (name == "/markdown") {
+      SetMarkdown(!markdown_);
+      fmt::print("markdown {}\n", markdown_ ? "on" : "off");
     } else {
       std::vector<std::string> known;
       for (const ChatCommand& command : kChatCommands) known.emplace_back(command.name);
@@ -160,6 +172,14 @@ class Chat {
                               name, options::DidYouMean(name, known)));
     }
     return true;
+  }
+
+  void SetMarkdown(bool on) {
+    winsize size{};
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    markdown_.reset();
+    if (on)
+      markdown_.emplace(MarkdownOptions{.styles = colors_, .columns = known ? size.ws_col : 80});
   }
 
   Status ChangeModel(const std::string& name) {
@@ -228,6 +248,7 @@ class Chat {
 
   Talk& talk_;
   const bool colors_;
+  std::optional<MarkdownStream> markdown_;  // where answers are rendered
   Conversation conversation_;
 };
 

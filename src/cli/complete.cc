@@ -10,8 +10,9 @@ namespace sluice::cli {
 Result<int> RunComplete(const options::Settings& settings) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Talk> talk, Talk::Start(settings));
   const auto complete = [&](const std::string& prompt) {
-    auto answer =
-        talk->client().Complete(talk->settings(), prompt, PrintPiece, talk->interrupt().fd());
+    auto answer = talk->client().Complete(
+        talk->settings(), prompt, [](std::string_view piece) { PrintPiece(Shown(piece)); },
+        talk->interrupt().fd());
     fmt::print("\n");
     return answer;
   };

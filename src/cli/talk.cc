@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "cli/configs.h"
 #include "cli/exit_code.h"
 
@@ -137,6 +138,10 @@ std::optional<std::string> Talk::ReadLine(bool is_terminal) {
       input_.append(bytes, static_cast<size_t>(got));
     }
   }
+}
+
+std::string Shown(std::string_view text) {
+  return isatty(STDOUT_FILENO) != 0 ? EscapeControls(text, "\n\t") : std::string(text);
 }
 
 void PrintPiece(std::string_view text) {

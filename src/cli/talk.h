@@ -43,6 +43,10 @@ class Talk {
   bool input_ended_ = false;
 };
 
+// What to print of an answer's words: on a terminal, which they must not steer, with escapes for
+// control characters; for a file or a program as they are.
+std::string Shown(std::string_view text);
+
 // Prints the pieces of an answer as they come.
 void PrintPiece(std::string_view text);
 

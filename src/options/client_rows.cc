@@ -23,6 +23,9 @@ void AddRequestRows(std::vector<Option>& table) {
       "Show after each answer its tokens, tokens a second and the share of the prompt that was "
       "cached; /stats changes it.",
       {.commands = kChat, .flag = "stats"});
+  rows.Flag("chat-markdown",
+            "Render the Markdown of answers while they come, on a terminal; /markdown changes it.",
+            {.commands = kChat, .flag = "markdown"});
   rows.Text(
       "history-file", "",
       "File of the lines that were typed at a terminal, which the next start offers again, or "

@@ -10,9 +10,10 @@ import subprocess
 import termios
 import threading
 
+from recording import recording, stream
 from test_interrupts import stuck_at
 
-from serving import ABACUS, PATIENCE_S, command, end, wait_until
+from serving import ABACUS, PATIENCE_S, command, end, run, wait_until
 
 UP, LEFT, CTRL_A, CTRL_C, CTRL_D = "\x1b[A", "\x1b[D", "\x01", "\x03", "\x04"
 PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
@@ -233,6 +234,40 @@ def test_a_terminal_that_can_do_nothing(abacus, tmp_path):
         terminal.keys("/exit\r")
         assert terminal.process.wait(60) == 0
         assert b"\x1b" not in terminal.seen, terminal.seen
+
+
+MARKDOWN = "# Fruit\n\nTwo **ripe** ones:\n- `apple`\n- [pear](https://pear.example)\n\n| a | bb |\n|---|---|\n| ccc | d |\n\n```c\nint x = 2 * 3 * 4;\n```\nDone \x1b[31m\x07."
+
+
+def saying(text, size=3):
+    """A server that answers with this text, in pieces that are no tokens."""
+    pieces = [{"choices": [{"index": 0, "delta": {"content": text[at:at + size]}, "finish_reason": None}]} for at in range(0, len(text), size)]
+    return recording(lambda i, body: stream(*pieces))
+
+
+def test_markdown_is_rendered_while_it_comes(tmp_path):
+    with saying(MARKDOWN) as server, chatting(server, tmp_path, "--model-name", "m", "--markdown") as terminal:
+        shown = terminal.line("one")
+        assert "Fruit\n\nTwo ripe ones:\n• apple\n• pear (https://pear.example)\n" in shown, shown
+        assert "a   │ bb\n────┼───\nccc │ d\n" in shown and "int x = 2 * 3 * 4;\n" in shown, shown
+        assert "\x1b[1mripe\x1b[0m" in terminal.text() and "\x1b[36mapple\x1b[0m" in terminal.text()
+        assert "Done \\x1b[31m\\x07." in terminal.text() and "\x1b[31m" not in terminal.text(), "an answer cannot steer the terminal"
+        assert messages(terminal, tmp_path)[-1] == ("assistant", MARKDOWN), "what is kept is the answer"
+        assert "markdown off" in terminal.line("/markdown")
+        shown = terminal.line("two")
+        assert "Two **ripe** ones:\n- `apple`" in shown and "\\x1b[31m" in shown and "\x1b[31m" not in terminal.text(), shown
+        terminal.leave()
+    with saying(MARKDOWN) as server, chatting(server, tmp_path, "--model-name", "m", "--markdown", NO_COLOR="1") as terminal:
+        shown = terminal.line("one")
+        assert "Two **ripe** ones:\n• `apple`" in shown and "\x1b[1m" not in terminal.text(), terminal.text()
+        terminal.leave()
+
+
+def test_markdown_is_for_terminals(tmp_path):
+    with saying(MARKDOWN) as server:
+        result = run("chat", "--url", server.url, "--model-name", "m", "--markdown", "--quick", "one")
+        assert result.returncode == 0 and result.stdout == MARKDOWN + "\n", result
+        assert "--markdown has no effect" in result.stderr
 
 
 def test_a_model_in_the_same_process_says_what_was_cached(tmp_path):
