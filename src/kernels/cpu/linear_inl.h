@@ -34,37 +34,51 @@ inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (
   const auto line = [&](int64_t index, int v) __attribute__((always_inline)) {
     return panels[v / kPanelVectors] + index * kLineBytes + v % kPanelVectors * kLanes * 4;
   };
-  const auto multiply = [&](const Floats(&weights)[kVectors], int64_t k)
-      __attribute__((always_inline)) {
+  // Whichever are fewer, inputs or weights, stay in registers while the others pass by.
+  const auto multiply = [&](int64_t k, const auto& weights_of) __attribute__((always_inline)) {
+    if constexpr (kRows < kVectors) {
+      Floats inputs[kRows];
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Floats input = Set(x[r * x_stride + k]);
+      for (int r = 0; r < kRows; ++r) inputs[r] = Set(x[r * x_stride + k]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = MulAdd(input, weights[v], acc[r][v]);
+      for (int v = 0; v < kVectors; ++v) {
+        const Floats weights = weights_of(v);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) acc[r][v] = MulAdd(inputs[r], weights, acc[r][v]);
+      }
+    } else {
+      Floats weights[kVectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) weights[v] = weights_of(v);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Floats input = Set(x[r * x_stride + k]);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) acc[r][v] = MulAdd(input, weights[v], acc[r][v]);
+      }
     }
   };
-  Floats weights[kVectors];
   if constexpr (kBf16Weights) {
     const int64_t pairs = count / 2;
+    const auto add_first = [&](int64_t i) __attribute__((always_inline)) {
+      multiply(
+          2 * i, [&](int v)
+                     __attribute__((always_inline)) { return FirstOfPair(LoadWords(line(i, v))); });
+    };
     for (int64_t i = 0; i < pairs; ++i) {
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) weights[v] = FirstOfPair(LoadWords(line(i, v)));
-      multiply(weights, 2 * i);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) weights[v] = SecondOfPair(LoadWords(line(i, v)));
-      multiply(weights, 2 * i + 1);
+      add_first(i);
+      multiply(
+          2 * i + 1, [&](int v) __attribute__((always_inline)) {
+            return SecondOfPair(LoadWords(line(i, v)));
+          });
     }
-    if (count % 2 != 0) {
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) weights[v] = FirstOfPair(LoadWords(line(pairs, v)));
-      multiply(weights, count - 1);
-    }
+    if (count % 2 != 0) add_first(pairs);
   } else {
     for (int64_t k = 0; k < count; ++k) {
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v)
-        weights[v] = Load(reinterpret_cast<const float*>(line(k, v)));
-      multiply(weights, k);
+      multiply(
+          k, [&](int v) __attribute__((always_inline)) {
+            return Load(reinterpret_cast<const float*>(line(k, v)));
+          });
     }
   }
 #pragma GCC unroll 8

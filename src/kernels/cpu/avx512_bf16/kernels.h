@@ -6,7 +6,7 @@
 
 namespace sluice::kernels::avx512_bf16 {
 
-constexpr int64_t kExpandRows = 6;
+constexpr int64_t kExpandRows = 48;  // a multiple of a tile's
 LinearFunction LinearBf16, LinearI8;
 
 }  // namespace sluice::kernels::avx512_bf16

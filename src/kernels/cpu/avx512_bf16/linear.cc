@@ -2,9 +2,15 @@
 //
 // Every output element is one chain of dot-product steps over pairs of inputs in rising order,
 // whatever the tile it is in. The instruction rounds each of a pair's two sums to nearest and takes
-// subnormal numbers, its inputs and results, for zero.
+// subnormal numbers, its inputs and results, for zero. Where blocks of inputs have scales, each
+// block is a chain of its own, and their sums times the scales are another.
+//
+// Narrow codes become BF16 in registers for one row, segment by segment in L1 for some, and for
+// many rows before the product (linear_unit.cc).
 #include <immintrin.h>
 
+#include "kernels/cpu/avx512/codes_inl.h"
+#include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512_bf16/kernels.h"
 #include "kernels/cpu/tiles_inl.h"
 
@@ -12,7 +18,10 @@ namespace sluice::kernels::avx512_bf16 {
 namespace {
 
 constexpr int kPanelRows = 16;
+constexpr int kWidePanels = 4;
 constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for a panel
+constexpr int64_t kStepPairs = 16;
+constexpr int64_t kStepBytes = kStepPairs * kLineBytes;
 
 inline __m512bh Broadcast(const uint16_t* pair) {
   int bits;
@@ -20,114 +29,60 @@ inline __m512bh Broadcast(const uint16_t* pair) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
 }
 
-// The last pair of an odd number of inputs has its second input missing.
+// Adds the products of whole pairs of inputs, whose lines begin at lines[].
 template <int kRows, int kPanels>
-inline void MultiplyLast(const uint16_t* x, int64_t x_stride, int64_t pairs,
-                         const uint8_t* const (&lines)[kPanels], __m512 (&acc)[kRows][kPanels]) {
-  for (int r = 0; r < kRows; ++r) {
-    const auto inputs = reinterpret_cast<__m512bh>(_mm512_set1_epi32(x[r * x_stride + 2 * pairs]));
-    for (int p = 0; p < kPanels; ++p) {
-      acc[r][p] = _mm512_dpbf16_ps(acc[r][p], inputs,
-                                   reinterpret_cast<__m512bh>(_mm512_loadu_si512(lines[p])));
+__attribute__((always_inline)) inline void AddPairs(const uint16_t* x, int64_t x_stride,
+                                                    int64_t pairs,
+                                                    const uint8_t* const (&lines)[kPanels],
+                                                    __m512 (&acc)[kRows][kPanels]) {
+  for (int64_t i = 0; i < pairs; ++i) {
+    __m512bh weights[kPanels];
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p)
+      weights[p] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(lines[p] + i * kLineBytes));
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const __m512bh inputs = Broadcast(x + r * x_stride + 2 * i);
+#pragma GCC unroll 8
+      for (int p = 0; p < kPanels; ++p) acc[r][p] = _mm512_dpbf16_ps(acc[r][p], inputs, weights[p]);
     }
   }
 }
 
-constexpr int64_t kStepPairs = 16;
-constexpr int64_t kStepBytes = kStepPairs * kLineBytes;
-// How far ahead codes and their scales are fetched.
-constexpr int64_t kBytesAhead = 4096;
-
-// Expands one step of some panels' codes.
-template <int kPanels>
-inline void ExpandStep(const LinearArgs& args, int64_t panel, int64_t step,
-                       uint8_t (*lines)[kStepBytes]) {
-  for (int p = 0; p < kPanels; ++p) {
-    const uint8_t* codes = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes +
-                           step * args.code_step_bytes;
-    const uint8_t* scales =
-        args.scales + (panel + p) * args.panel_scale_bytes + step * args.scale_step_bytes;
-    args.expand(codes, scales, 1, lines[p]);
-    const uint8_t* scales_ahead =
-        scales + kBytesAhead / args.code_step_bytes * args.scale_step_bytes;
-    _mm_prefetch(reinterpret_cast<const char*>(scales_ahead), _MM_HINT_T0);
-    const uint8_t* ahead = codes + kBytesAhead;
-    // Past the end of the panel: of the one that follows this group.
-    if (step * args.code_step_bytes + kBytesAhead >= args.panel_bytes)
-      ahead += (kPanels - 1) * args.panel_bytes;
-    for (int64_t i = 0; i < args.code_step_bytes; i += kLineBytes)
-      _mm_prefetch(reinterpret_cast<const char*>(ahead + i), _MM_HINT_T0);
+// The last pair of an odd number of inputs has its second input missing.
+template <int kRows, int kPanels>
+__attribute__((always_inline)) inline void AddLast(const uint16_t* x, int64_t x_stride,
+                                                   const uint8_t* const (&lines)[kPanels],
+                                                   int64_t pairs, __m512 (&acc)[kRows][kPanels]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const auto inputs = reinterpret_cast<__m512bh>(_mm512_set1_epi32(x[r * x_stride + 2 * pairs]));
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p) {
+      acc[r][p] = _mm512_dpbf16_ps(
+          acc[r][p], inputs,
+          reinterpret_cast<__m512bh>(_mm512_loadu_si512(lines[p] + pairs * kLineBytes)));
+    }
   }
 }
 
-template <bool kExpand, int kRows, int kPanels>
-void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
-  const int64_t pairs = args.cols / 2;
-  const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
-  const int64_t x_stride = args.x_stride;
-
-  __m512 acc[kRows][kPanels];
+template <int kRows, int kPanels>
+inline void SetZero(__m512 (&acc)[kRows][kPanels]) {
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p) acc[r][p] = _mm512_setzero_ps();
   }
-  const uint8_t* panels[kPanels];
-  // Pairs [begin, end), whose lines begin at panels[].
-  const auto multiply = [&](int64_t begin, int64_t end) __attribute__((always_inline)) {
-    for (int64_t i = begin; i < end; ++i) {
-      __m512bh weights[kPanels];
-#pragma GCC unroll 8
-      for (int p = 0; p < kPanels; ++p) {
-        weights[p] =
-            reinterpret_cast<__m512bh>(_mm512_loadu_si512(panels[p] + (i - begin) * kLineBytes));
-      }
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const __m512bh inputs = Broadcast(x + r * x_stride + 2 * i);
-#pragma GCC unroll 8
-        for (int p = 0; p < kPanels; ++p)
-          acc[r][p] = _mm512_dpbf16_ps(acc[r][p], inputs, weights[p]);
-      }
-    }
-  };
-  // The sums of block `block`, times their scales, go to the totals.
-  __m512 totals[kRows][kPanels];
-  const auto end_block = [&](int64_t block) {
-    for (int p = 0; p < kPanels; ++p) {
-      const __m512 scale = _mm512_loadu_ps(
-          args.block_scales + (panel + p) * args.panel_block_scales + block * kPanelRows);
-      for (int r = 0; r < kRows; ++r) {
-        totals[r][p] =
-            _mm512_fmadd_ps(acc[r][p], scale, block == 0 ? _mm512_setzero_ps() : totals[r][p]);
-        acc[r][p] = _mm512_setzero_ps();
-      }
-    }
-  };
-  // A segment's lines lie together: a step that expands, else a block, else everything.
-  const bool has_blocks = args.block_scales != nullptr;
-  const int64_t all_pairs = (args.cols + 1) / 2;  // with the last of an odd number of inputs
-  const int64_t block_pairs = has_blocks ? args.block_steps * kStepPairs : all_pairs;
-  const int64_t segment_pairs = kExpand ? kStepPairs : block_pairs;
-  alignas(64) uint8_t expanded[kExpand ? kPanels : 1][kStepBytes];
-  int64_t block = 0;
-  for (int64_t begin = 0; begin < all_pairs; begin += segment_pairs) {
-    const int64_t end = all_pairs - begin < segment_pairs ? all_pairs : begin + segment_pairs;
-    if constexpr (kExpand) ExpandStep<kPanels>(args, panel, begin / kStepPairs, expanded);
-    for (int p = 0; p < kPanels; ++p) {
-      panels[p] = kExpand ? expanded[p]
-                          : static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes +
-                                begin * kLineBytes;
-    }
-    multiply(begin, end < pairs ? end : pairs);
-    if (end > pairs) {
-      for (int p = 0; p < kPanels; ++p) panels[p] += (pairs - begin) * kLineBytes;
-      MultiplyLast(x, x_stride, pairs, panels, acc);
-    }
-    if (has_blocks && (end == all_pairs || end == (block + 1) * block_pairs)) end_block(block++);
-  }
-  const auto& sums = has_blocks ? totals : acc;
+}
 
+inline __m512 BlockScales(const LinearArgs& args, int64_t panel, int64_t block) {
+  return _mm512_loadu_ps(args.block_scales + panel * args.panel_block_scales + block * kPanelRows);
+}
+
+// Writes sums, scaled and with the bias, to y.
+template <int kRows, int kPanels>
+inline void StoreSums(const LinearArgs& args, int64_t row, int64_t panel,
+                      const __m512 (&sums)[kRows][kPanels]) {
 #pragma GCC unroll 8
   for (int p = 0; p < kPanels; ++p) {
     const int64_t n = (panel + p) * kPanelRows;
@@ -148,24 +103,272 @@ void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
   }
 }
 
-// 32 registers hold 6 x 4 sums, four weights and one input.
-template <bool kExpand>
-inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
+// BF16 weights without block scales.
+template <int kRows, int kPanels>
+void MultiplyTile(const LinearArgs& args, int64_t row, int64_t panel) {
+  const int64_t pairs = args.cols / 2;
+  const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
+  const uint8_t* lines[kPanels];
+  for (int p = 0; p < kPanels; ++p)
+    lines[p] = static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
+  __m512 acc[kRows][kPanels];
+  SetZero(acc);
+  AddPairs(x, args.x_stride, pairs, lines, acc);
+  if (args.cols % 2 != 0) AddLast(x, args.x_stride, lines, pairs, acc);
+  StoreSums(args, row, panel, acc);
+}
+
+// --- One row: codes to BF16 in registers -------------------------------------------------------
+
+// How far ahead codes and their scales are fetched.
+constexpr int64_t kBytesAhead = 4096;
+
+// Adds steps [begin, end) of one row. The panels are taken together, so that neighbouring dot
+// products do not wait for each other.
+template <typename Codes, int kPanels>
+__attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, const uint16_t* x,
+                                                    int64_t panel, int64_t begin, int64_t end,
+                                                    Codes& format, __m512 (&acc)[1][kPanels]) {
+  const uint8_t* codes =
+      static_cast<const uint8_t*>(args.w) + panel * args.panel_bytes + begin * args.code_step_bytes;
+  const uint8_t* scales =
+      args.scales + panel * args.panel_scale_bytes + begin * args.scale_step_bytes;
+  const uint16_t* inputs = x + begin * 2 * kStepPairs;
+  const int64_t scale_bytes_ahead = kBytesAhead / args.code_step_bytes * args.scale_step_bytes;
+  for (int64_t step = begin; step < end; ++step) {
+    // Past the end of the panel: of the one that follows this group.
+    const bool past = step * args.code_step_bytes + kBytesAhead >= args.panel_bytes;
+    const int64_t bytes_ahead = kBytesAhead + (past ? (kPanels - 1) * args.panel_bytes : 0);
+    for (int group = 0; group < Codes::kVectors; group += Codes::kScaleVectors) {
+      typename Codes::Scales ready[kPanels];
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) {
+        const uint8_t* from = scales + p * args.panel_scale_bytes;
+        ready[p] = format.ScalesOf(from);
+        if constexpr (Codes::kHasScales)
+          _mm_prefetch(reinterpret_cast<const char*>(from + scale_bytes_ahead), _MM_HINT_T0);
+      }
+      // Not unrolled: the instructions of a whole step outgrow the cache of decoded ones.
+#pragma GCC unroll 1
+      for (int v = 0; v < Codes::kScaleVectors; ++v) {
+#pragma GCC unroll 4
+        for (int p = 0; p < kPanels; ++p) {
+          const uint8_t* from = codes + p * args.panel_bytes;
+          _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead), _MM_HINT_T0);
+          format.Expand(
+              from, ready[p], [&](int i, __m512i line) __attribute__((always_inline)) {
+                acc[0][p] = _mm512_dpbf16_ps(acc[0][p], Broadcast(inputs + 2 * i),
+                                             reinterpret_cast<__m512bh>(line));
+              });
+        }
+        codes += kLineBytes;
+        inputs += 2 * Codes::kLines;
+      }
+      scales += kScaleRows;
+    }
+  }
+}
+
+// One row of inputs. Returns false, with nothing written, where the format's arithmetic does not
+// treat all codes.
+template <typename Codes, bool kBlocks, int kPanels>
+bool MultiplyCodes(const LinearArgs& args, int64_t row, int64_t panel) {
+  const uint16_t* x = static_cast<const uint16_t*>(args.x) + row * args.x_stride;
+  const int64_t steps = args.cols / (2 * kStepPairs);
+  Codes format;
+  __m512 acc[1][kPanels];
+  SetZero(acc);
+  if constexpr (!kBlocks) {
+    AddCodes(args, x, panel, 0, steps, format, acc);
+    if (format.IsUnusual()) return false;
+    StoreSums(args, row, panel, acc);
+  } else {
+    __m512 totals[1][kPanels];
+    SetZero(totals);
+    int64_t block = 0;
+    for (int64_t begin = 0; begin < steps; begin += args.block_steps, ++block) {
+      const int64_t end = steps - begin < args.block_steps ? steps : begin + args.block_steps;
+      AddCodes(args, x, panel, begin, end, format, acc);
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) {
+        const __m512 scale = BlockScales(args, panel + p, block);
+        totals[0][p] = _mm512_fmadd_ps(acc[0][p], scale, totals[0][p]);
+      }
+      SetZero(acc);
+    }
+    if (format.IsUnusual()) return false;
+    StoreSums(args, row, panel, totals);
+  }
+  return true;
+}
+
+// --- Some rows, and blocks: sums wait in memory between segments --------------------------
+
+constexpr int64_t kSegmentSteps = 4;  // of four panels: 16 KiB
+
+// A part of the outputs: some rows of a group of panels.
+struct SegmentTile {
+  const LinearArgs& args;
+  int64_t panel;
+  int64_t row_begin, rows;
+  float* sums;    // [rows][panels][16] of the present chains
+  float* totals;  // the same of the blocks before
+
+  // Adds inputs [first, first + count), whose lines begin at lines[], to the sums, which begin
+  // with them where `start` is set.
+  template <int kPanels>
+  void Add(int64_t first, int64_t count, const uint8_t* const (&lines)[kPanels], bool start) {
+    const uint16_t* x = static_cast<const uint16_t*>(args.x) + row_begin * args.x_stride + first;
+    ForEachTile<6, kPanels>(
+        0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
+          if constexpr (kTilePanels == kPanels) {
+            __m512 acc[kRows][kPanels];
+            float* from = sums + row * kPanels * kPanelRows;
+            SetZero(acc);
+            if (!start) {
+#pragma GCC unroll 8
+              for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+                for (int p = 0; p < kPanels; ++p)
+                  acc[r][p] = _mm512_load_ps(from + (r * kPanels + p) * kPanelRows);
+              }
+            }
+            AddPairs(x + row * args.x_stride, args.x_stride, count / 2, lines, acc);
+            if (count % 2 != 0)
+              AddLast(x + row * args.x_stride, args.x_stride, lines, count / 2, acc);
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+              for (int p = 0; p < kPanels; ++p)
+                _mm512_store_ps(from + (r * kPanels + p) * kPanelRows, acc[r][p]);
+            }
+          }
+        });
+  }
+
+  template <int kPanels>
+  void EndBlock(int64_t block) {
+    for (int p = 0; p < kPanels; ++p) {
+      const __m512 scale = BlockScales(args, panel + p, block);
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t at = (r * kPanels + p) * kPanelRows;
+        const __m512 before = block == 0 ? _mm512_setzero_ps() : _mm512_load_ps(totals + at);
+        _mm512_store_ps(totals + at, _mm512_fmadd_ps(_mm512_load_ps(sums + at), scale, before));
+      }
+    }
+  }
+
+  template <int kPanels>
+  void Store(const float* from) {
+    for (int64_t r = 0; r < rows; ++r) {
+      __m512 values[1][kPanels];
+      for (int p = 0; p < kPanels; ++p)
+        values[0][p] = _mm512_load_ps(from + (r * kPanels + p) * kPanelRows);
+      StoreSums(args, row_begin + r, panel, values);
+    }
+  }
+};
+
+template <int kPanels>
+void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
+  alignas(64) uint8_t expanded[kPanels][kSegmentSteps * kStepBytes];
+  alignas(64) float sums[kExpandRows * kPanels * kPanelRows];
+  alignas(64) float totals[kExpandRows * kPanels * kPanelRows];
+  SegmentTile tile{args, panel, row_begin, rows, sums, totals};
+  const bool has_blocks = args.block_scales != nullptr;
+  const int64_t all_steps = (args.cols + 2 * kStepPairs - 1) / (2 * kStepPairs);
+  const int64_t block_steps = has_blocks ? args.block_steps : all_steps;
+  int64_t block = 0;
+  for (int64_t begin = 0; begin < all_steps; block += 1) {
+    const int64_t block_end = all_steps - begin < block_steps ? all_steps : begin + block_steps;
+    for (int64_t step = begin; step < block_end; step += kSegmentSteps) {
+      const int64_t steps = block_end - step < kSegmentSteps ? block_end - step : kSegmentSteps;
+      const uint8_t* lines[kPanels];
+      for (int p = 0; p < kPanels; ++p) {
+        const uint8_t* panel_data =
+            static_cast<const uint8_t*>(args.w) + (panel + p) * args.panel_bytes;
+        if (args.expand == nullptr) {
+          lines[p] = panel_data + step * kStepBytes;
+        } else {
+          lines[p] = expanded[p];
+          args.expand(panel_data + step * args.code_step_bytes,
+                      args.scales == nullptr ? nullptr
+                                             : args.scales + (panel + p) * args.panel_scale_bytes +
+                                                   step * args.scale_step_bytes,
+                      steps, expanded[p]);
+        }
+      }
+      const int64_t first = step * 2 * kStepPairs;
+      const int64_t left = args.cols - first;
+      const int64_t count = left < steps * 2 * kStepPairs ? left : steps * 2 * kStepPairs;
+      tile.Add(first, count, lines, step == begin);
+    }
+    if (has_blocks) tile.EndBlock<kPanels>(block);
+    begin = block_end;
+  }
+  tile.Store<kPanels>(has_blocks ? totals : sums);
+}
+
+void MultiplySegmentRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                           int64_t panel_begin, int64_t panel_end) {
-  ForEachTile<6, 4>(row_begin, row_end, panel_begin, panel_end,
-                    [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
-                      MultiplyTile<kExpand, kRows, kPanels>(args, row, panel);
-                    });
+  for (int64_t panel = panel_begin; panel < panel_end;) {
+    const bool wide = panel_end - panel >= kWidePanels;
+    for (int64_t row = row_begin; row < row_end; row += kExpandRows) {
+      const int64_t rows = row_end - row < kExpandRows ? row_end - row : kExpandRows;
+      if (wide)
+        MultiplySegments<kWidePanels>(args, row, rows, panel);
+      else
+        MultiplySegments<1>(args, row, rows, panel);
+    }
+    panel += wide ? kWidePanels : 1;
+  }
+}
+
+// --- Choice -----------------------------------------------------------------------------------
+
+template <typename Codes, bool kBlocks>
+void MultiplyRow(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                 int64_t panel_end) {
+  ForEachTile<1, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
+                              [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
+                                if (!MultiplyCodes<Codes, kBlocks, kPanels>(args, row, panel))
+                                    [[unlikely]]
+                                  MultiplySegments<kPanels>(args, row, kRows, panel);
+                              });
+}
+
+// The function for one row of inputs and the weights' codes, or null where there is none. With more
+// rows GCC 12 has too few registers for what it makes of the loops.
+LinearFunction* RowFunction(const LinearArgs& args) {
+  if (args.cols % (2 * kStepPairs) != 0) return nullptr;
+  const bool blocks = args.block_scales != nullptr;
+  if (args.expand == avx512::ExpandI8) return MultiplyRow<I8Codes, false>;
+  if (args.expand == avx512::ExpandF8)
+    return blocks ? MultiplyRow<F8Codes, true> : MultiplyRow<F8Codes, false>;
+  if (args.expand == avx512::ExpandNvfp4) return MultiplyRow<Nvfp4Codes, false>;
+  if (args.expand == avx512::ExpandMxfp4) return MultiplyRow<Mxfp4Codes, false>;
+  if (args.expand != avx512::ExpandInt4) return nullptr;
+  if (args.scales == nullptr)
+    return blocks ? MultiplyRow<Int4Codes, true> : MultiplyRow<Int4Codes, false>;
+  return blocks ? MultiplyRow<ZeroPointInt4Codes, true> : MultiplyRow<ZeroPointInt4Codes, false>;
 }
 
 }  // namespace
 
 void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                 int64_t panel_end) {
-  if (args.expand == nullptr)
-    MultiplyRange<false>(args, row_begin, row_end, panel_begin, panel_end);
-  else
-    MultiplyRange<true>(args, row_begin, row_end, panel_begin, panel_end);
+  if (args.expand == nullptr && args.block_scales == nullptr) {
+    // 32 registers hold 6 x 4 sums, four weights and one input.
+    ForEachTile<6, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
+                                [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
+                                  MultiplyTile<kRows, kPanels>(args, row, panel);
+                                });
+    return;
+  }
+  LinearFunction* function = nullptr;
+  if (args.expand != nullptr && row_end - row_begin == 1) function = RowFunction(args);
+  if (function == nullptr) function = MultiplySegmentRange;
+  function(args, row_begin, row_end, panel_begin, panel_end);
 }
 
 }  // namespace sluice::kernels::avx512_bf16

@@ -6,22 +6,30 @@ namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
 // AVX-512: 32 registers hold 5 x 4 sums, four weights twice (as stored and widened) and one input.
-// AVX2: 16 registers hold 6 x 2 sums, two weights and one input; few rows take more panels, so that
-// enough sums are in flight. NEON: 32 registers hold 6 x 4 or 2 x 8 sums, four weights and one
-// input.
+// AVX2: 16 registers hold 5 x 2 sums, two weights, a mask and one input (GCC 12 finds no way to
+// keep 6 x 2 there); few rows take more panels, so that enough sums are in flight. NEON: 32
+// registers hold 6 x 4 or 2 x 8 sums, four weights and one input.
 template <bool kBf16Inputs, bool kBf16Weights>
 void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
+  const auto multiply = [&]<int kMaxRows, int kPanels>() {
+    MultiplyRange<kBf16Inputs, kBf16Weights, kMaxRows, kPanels>(args, row_begin, row_end,
+                                                                panel_begin, panel_end);
+  };
+  const int64_t rows = row_end - row_begin;
   if constexpr (kLanes == 16) {
-    MultiplyRange<kBf16Inputs, kBf16Weights, 5, 4>(args, row_begin, row_end, panel_begin,
-                                                   panel_end);
-  } else if (row_end - row_begin <= 2) {
-    constexpr int kPanels = kLanes == 8 ? 3 : 2;
-    MultiplyRange<kBf16Inputs, kBf16Weights, 2, kPanels>(args, row_begin, row_end, panel_begin,
-                                                         panel_end);
+    multiply.template operator()<5, 4>();
+  } else if constexpr (kLanes == 8) {
+    if (rows == 1)
+      multiply.template operator()<1, 3>();
+    else if (rows == 2)
+      multiply.template operator()<2, 2>();
+    else
+      multiply.template operator()<5, 1>();
+  } else if (rows <= 2) {
+    multiply.template operator()<2, 2>();
   } else {
-    MultiplyRange<kBf16Inputs, kBf16Weights, 6, 1>(args, row_begin, row_end, panel_begin,
-                                                   panel_end);
+    multiply.template operator()<6, 1>();
   }
 }
 

@@ -1,0 +1,315 @@
+// Narrow codes to lines of BF16 pairs in registers; order of the codes: panel_layout.h.
+//
+// One class for each format, with what its codes need in registers:
+//   kVectors, kLines: vectors of codes in a step of 32 inputs, and lines that one of them becomes;
+//   kScaleVectors: vectors that share scales;
+//   Scales, ScalesOf(scales): those of one panel for the next kScaleVectors vectors, made ready;
+//   Expand(codes, scales, use): calls use(i, line) for each line of the vector at `codes`;
+//   kHasScales: whether ScalesOf reads any;
+//   IsUnusual(): whether something came since the start that this arithmetic does
+//   not treat (NaN, scales at the ends of their range), so that all lines are to be made again in
+//   another way.
+//
+// All values are exact in BF16, so the upper half of an F32 is its BF16, whatever its lower half
+// would round to.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace sluice::kernels {
+namespace {
+
+constexpr int64_t kVectorBytes = 64;
+constexpr int64_t kScaleRows = 16;
+
+inline __m512i LoadVector(const uint8_t* p) {
+  return _mm512_loadu_si512(p);
+}
+
+// The pairs (first, second) of F32 numbers as pairs of BF16.
+inline __m512i Pairs(__m512 first, __m512 second) {
+  return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16),
+                         _mm512_castps_si512(second));
+}
+
+// E4M3 codes in the upper bytes of words to BF16; `codes`: the same in the lower bytes, with
+// anything above. The numbers below 2^-6 come from a table by what they differ from the others'
+// formula, to which every code of an exponent of zero looks like 2^-7 * 1.mmm. NaN is not treated.
+inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
+  const __m512i shifted =
+      _mm512_and_si512(_mm512_srai_epi16(upper, 4), _mm512_set1_epi16(static_cast<short>(0x87F0)));
+  const __m512i normal = _mm512_add_epi16(shifted, _mm512_set1_epi16(120 << 7));
+  const __mmask32 is_subnormal = _mm512_testn_epi16_mask(upper, _mm512_set1_epi16(0x7800));
+  return _mm512_mask_add_epi16(normal, is_subnormal, normal,
+                               _mm512_permutexvar_epi16(codes, subnormals));
+}
+
+// BF16(m * 2^-9) - BF16(2^-7 * (1 + m / 8)) for m = 0 to 7, four times.
+struct SubnormalTable {
+  alignas(64) short words[32] = {};
+  constexpr SubnormalTable() {
+    constexpr int kBf16[8] = {0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60};
+    for (int i = 0; i < 32; ++i)
+      words[i] = static_cast<short>(kBf16[i % 8] - (120 << 7) - (i % 8) * 16);
+  }
+};
+constexpr SubnormalTable kSubnormals;
+
+inline __m512i Bytes(const uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+// The numbers of E2M1 in BF16, twice: the index's bit above the code does not matter.
+struct E2M1Table {
+  alignas(64) uint16_t words[32] = {};
+  constexpr E2M1Table() {
+    constexpr uint16_t kMagnitudes[8] = {0, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040, 0x4080, 0x40C0};
+    for (int i = 0; i < 32; ++i)
+      words[i] = static_cast<uint16_t>(kMagnitudes[i % 8] | (i & 8) << 12);
+  }
+};
+constexpr E2M1Table kBf16OfE2M1;
+
+// BF16(i % 16 - 8) for i = 0 to 31: numbers without a zero point.
+struct CentredTable {
+  alignas(64) uint16_t words[32] = {};
+  constexpr CentredTable() {
+    constexpr uint16_t kMagnitudes[9] = {0,      0x3F80, 0x4000, 0x4040, 0x4080,
+                                         0x40A0, 0x40C0, 0x40E0, 0x4100};
+    for (int i = 0; i < 32; ++i)
+      words[i] = i % 16 < 8 ? 0x8000 | kMagnitudes[8 - i % 16] : kMagnitudes[i % 16 - 8];
+  }
+};
+constexpr CentredTable kCentredIntegers;
+
+// BF16(i - 16) for i = 0 to 31.
+struct IntegerTable {
+  alignas(64) uint16_t words[32] = {};
+  constexpr IntegerTable() {
+    for (int i = 0; i < 32; ++i) {
+      const int magnitude = i < 16 ? 16 - i : i - 16;
+      int exponent = 0;
+      while (magnitude >> (exponent + 1) != 0) ++exponent;
+      const int mantissa = (magnitude << 7 >> exponent) & 0x7F;
+      if (magnitude != 0)
+        words[i] = static_cast<uint16_t>((i < 16) << 15 | (127 + exponent) << 7 | mantissa);
+    }
+  }
+};
+constexpr IntegerTable kBf16OfIntegers;
+
+// What E2M1 numbers add to the bits of a BF16 scale or, for those with a mantissa of 1.5, of 1.5
+// times the scale: a sign, an exponent, and 8 more for scales that are given as 2^-8 of themselves.
+// Bits 4 and 5 are the place of what they are added to in the tables of Nvfp4Codes, less the row:
+// 0, 16 for a mantissa of 1.5, 32 for zero. Twice.
+struct E2M1Offsets {
+  alignas(64) uint16_t words[32] = {};
+  constexpr E2M1Offsets() {
+    constexpr int kExponents[8] = {0, -1, 0, 0, 1, 1, 2, 2};
+    constexpr int kPlaces[8] = {32, 0, 0, 16, 0, 16, 0, 16};
+    for (int i = 0; i < 32; ++i) {
+      const int exponent = i % 8 == 0 ? 0 : (kExponents[i % 8] + 8) * 128;
+      words[i] = static_cast<uint16_t>((i & 8) << 12 | exponent | kPlaces[i % 8]);
+    }
+  }
+};
+constexpr E2M1Offsets kOffsetsOfE2M1;
+
+// The row of each word of a line; 0 to 31; the upper halves of 16 and of 16 words of 32 bits; and
+// what takes a place above 32 away.
+struct Nvfp4Places {
+  alignas(64) uint16_t rows[32] = {}, all[32] = {}, upper_halves[32] = {}, above[32] = {};
+  constexpr Nvfp4Places() {
+    for (int i = 0; i < 32; ++i) {
+      rows[i] = static_cast<uint16_t>(i / 2);
+      all[i] = static_cast<uint16_t>(i);
+      upper_halves[i] = static_cast<uint16_t>(2 * i + 1);
+      above[i] = static_cast<uint16_t>(-32 - i);
+    }
+  }
+};
+constexpr Nvfp4Places kNvfp4Places;
+
+inline __m512i Shifted(__m512i words, int index) {
+  switch (index) {
+    case 0: return words;
+    case 1: return _mm512_srli_epi16(words, 4);
+    case 2: return _mm512_srli_epi16(words, 8);
+    default: return _mm512_srli_epi16(words, 12);
+  }
+}
+
+// Where a code of line `index` is not a zero.
+inline __mmask32 AreNotZero(__m512i words, int index) {
+  return _mm512_test_epi16_mask(words, _mm512_set1_epi16(static_cast<short>(7 << 4 * index)));
+}
+
+struct NoScales {};
+
+struct I8Codes {
+  static constexpr int kVectors = 8, kLines = 2, kScaleVectors = 8;
+  static constexpr bool kHasScales = false;
+  using Scales = NoScales;
+  NoScales ScalesOf(const uint8_t* /*scales*/) const { return {}; }
+  bool IsUnusual() const { return false; }
+
+  template <typename Use>
+  __attribute__((always_inline)) void Expand(const uint8_t* codes, NoScales /*scales*/,
+                                             const Use& use) const {
+    const auto value = [](__m512i in_top_byte) __attribute__((always_inline)) {
+      return _mm512_cvtepi32_ps(_mm512_srai_epi32(in_top_byte, 24));
+    };
+    const __m512i words = LoadVector(codes);
+    use(0, Pairs(value(_mm512_slli_epi32(words, 24)), value(_mm512_slli_epi32(words, 16))));
+    use(1, Pairs(value(_mm512_slli_epi32(words, 8)), value(words)));
+  }
+};
+
+// NaN is unusual.
+struct F8Codes {
+  static constexpr int kVectors = 8, kLines = 2, kScaleVectors = 8;
+  static constexpr bool kHasScales = false;
+  using Scales = NoScales;
+  NoScales ScalesOf(const uint8_t* /*scales*/) const { return {}; }
+  bool IsUnusual() const { return _mm512_cmpeq_epi8_mask(largest, _mm512_set1_epi8(0x7F)) != 0; }
+
+  template <typename Use>
+  __attribute__((always_inline)) void Expand(const uint8_t* codes, NoScales /*scales*/,
+                                             const Use& use) {
+    const __m512i words = LoadVector(codes);
+    largest = _mm512_max_epu8(largest, _mm512_and_si512(words, _mm512_set1_epi8(0x7F)));
+    use(0, Bf16OfE4M3(_mm512_slli_epi16(words, 8), words, subnormals));
+    use(1, Bf16OfE4M3(words, _mm512_srli_epi16(words, 8), subnormals));
+  }
+
+  __m512i subnormals = _mm512_load_si512(kSubnormals.words);
+  __m512i largest = _mm512_setzero_si512();  // of the magnitudes of the codes
+};
+
+// A product of an E2M1 number and an E4M3 scale s is that of a power of two with s or with 1.5 s,
+// so exponents are added to the bits of one of these, which are found by the row and the number in
+// a table. Scales of NaN and below zero are unusual.
+struct Nvfp4Codes {
+  static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 2;
+  static constexpr bool kHasScales = true;
+  struct Scales {
+    __m512i once_and_three;  // [2][16 rows], less their places
+    __mmask16 nonzero;       // where the scale is not zero
+  };
+  __attribute__((always_inline)) Scales ScalesOf(const uint8_t* scales) {
+    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
+    largest = _mm_max_epu8(largest, codes);
+    // As F16 the same bits stand for 2^-8 of the scale, those below 2^-6 too.
+    const __m512 once = _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 7));
+    const __m512 three = _mm512_mul_ps(once, _mm512_set1_ps(1.5f));
+    const __m512i both = _mm512_permutex2var_epi16(_mm512_castps_si512(once), upper_halves,
+                                                   _mm512_castps_si512(three));
+    return {_mm512_sub_epi16(both, places), _mm_test_epi8_mask(codes, codes)};
+  }
+  bool IsUnusual() const {
+    const __m128i limit = _mm_set1_epi8(0x7F);
+    return _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(largest, limit), largest)) != 0;
+  }
+
+  template <typename Use>
+  __attribute__((always_inline)) void Expand(const uint8_t* codes, const Scales& scales,
+                                             const Use& use) const {
+    const __m512i words = _mm512_maskz_loadu_epi32(scales.nonzero, codes);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512i offset =
+          _mm512_add_epi16(_mm512_permutexvar_epi16(Shifted(words, i), offsets), rows);
+      use(i, _mm512_add_epi16(
+                 offset, _mm512_permutex2var_epi16(scales.once_and_three, offset, minus_zeros)));
+    }
+  }
+
+  __m512i offsets = _mm512_load_si512(kOffsetsOfE2M1.words);
+  __m512i rows = _mm512_load_si512(kNvfp4Places.rows);
+  __m512i places = _mm512_load_si512(kNvfp4Places.all);
+  __m512i upper_halves = _mm512_load_si512(kNvfp4Places.upper_halves);
+  __m512i minus_zeros = _mm512_load_si512(kNvfp4Places.above);
+  __m128i largest = _mm_setzero_si128();  // of the scales' codes
+};
+
+// A scale is a power of two, so its exponent is added to those of the numbers but zero. Unusual are
+// scales that make a product of a number other than zero that is not a normal number of BF16, or
+// are NaN: those outside of 2^-125 to 2^125.
+struct Mxfp4Codes {
+  static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
+  static constexpr bool kHasScales = true;
+  using Scales = __m512i;  // exponents for both halves of a row's word
+  __attribute__((always_inline)) __m512i ScalesOf(const uint8_t* scales) {
+    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
+    largest = _mm_max_epu8(largest, _mm_sub_epi8(codes, _mm_set1_epi8(2)));
+    const __m512i exponents = _mm512_slli_epi32(
+        _mm512_sub_epi32(_mm512_cvtepu8_epi32(codes), _mm512_set1_epi32(127)), 23);
+    return _mm512_or_si512(exponents, _mm512_srli_epi32(exponents, 16));
+  }
+  bool IsUnusual() const {
+    const __m128i limit = _mm_set1_epi8(static_cast<char>(251));
+    return _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(largest, limit), largest)) != 0;
+  }
+
+  template <typename Use>
+  __attribute__((always_inline)) void Expand(const uint8_t* codes, __m512i exponents,
+                                             const Use& use) const {
+    const __m512i words = LoadVector(codes);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512i number = _mm512_permutexvar_epi16(Shifted(words, i), numbers);
+      use(i, _mm512_mask_add_epi16(number, AreNotZero(words, i), number, exponents));
+    }
+  }
+
+  __m512i numbers = _mm512_load_si512(kBf16OfE2M1.words);
+  __m128i largest = _mm_setzero_si128();  // of what the scales are above the least
+};
+
+struct Int4Codes {
+  static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
+  static constexpr bool kHasScales = false;
+  using Scales = NoScales;
+  NoScales ScalesOf(const uint8_t* /*zero_points*/) const { return {}; }
+  bool IsUnusual() const { return false; }
+
+  template <typename Use>
+  __attribute__((always_inline)) void Expand(const uint8_t* codes, NoScales /*scales*/,
+                                             const Use& use) const {
+    const __m512i words = LoadVector(codes);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) use(i, _mm512_permutexvar_epi16(Shifted(words, i), numbers));
+  }
+
+  __m512i numbers = _mm512_load_si512(kCentredIntegers.words);
+};
+
+// A code less its zero point, and 16 more, is the place of the difference in the table.
+struct ZeroPointInt4Codes {
+  static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
+  static constexpr bool kHasScales = true;
+  using Scales = __m512i;  // 16 less the zero points
+  __m512i ScalesOf(const uint8_t* zero_points) const {
+    const __m512i zeros = Bytes(zero_points);
+    return _mm512_sub_epi16(_mm512_set1_epi16(16),
+                            _mm512_or_si512(zeros, _mm512_slli_epi32(zeros, 16)));
+  }
+  bool IsUnusual() const { return false; }
+
+  template <typename Use>
+  __attribute__((always_inline)) void Expand(const uint8_t* codes, __m512i offsets,
+                                             const Use& use) const {
+    const __m512i words = LoadVector(codes);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512i code = _mm512_and_si512(Shifted(words, i), _mm512_set1_epi16(15));
+      use(i, _mm512_permutexvar_epi16(_mm512_add_epi16(code, offsets), numbers));
+    }
+  }
+
+  __m512i numbers = _mm512_load_si512(kBf16OfIntegers.words);
+};
+
+}  // namespace
+}  // namespace sluice::kernels
