@@ -29,7 +29,7 @@ def gtest(runner, tmp_path, capfd):
         program.chmod(0o755)
         runner.PROGRAM_TIMEOUT_S = timeout
         tally = runner.Tally()
-        runner.run_gtest(tally, "unit", program)
+        runner.run_gtest(tally, "unit", [program])
         return (tally.passed, tally.failed), capfd.readouterr().out
 
     return go
