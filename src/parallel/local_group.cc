@@ -124,7 +124,7 @@ class LocalCommunicator final : public Communicator {
   void Broadcast(void* data, int64_t bytes, int root, Patience patience) override {
     Show(data, bytes);
     Arrive("a broadcast", rank() == root ? Patience::kStep : patience);
-    if (rank() != root)
+    if (rank() != root && bytes > 0)
       std::memcpy(data, Peer(static_cast<size_t>(root), bytes), static_cast<size_t>(bytes));
     Arrive("the end of a broadcast", Patience::kStep);
   }
