@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/linear.h"
+#include "kernels/rms_norm.h"
 #include "models/layers/attention.h"
 #include "models/layers/linear.h"
 #include "models/layers/mlp.h"
@@ -33,9 +34,23 @@ bool HasInputOrder(const LayerWeights& layer) {
 
 }  // namespace
 
+DecoderModel::DecoderModel(ModelConfig config, const ModelOptions& options, const RankPlace& place,
+                           const RankGroups& groups, DecoderWeights weights, Workspace workspace)
+    : Model(std::move(config)),
+      options_(options),
+      place_(place),
+      groups_(groups),
+      spec_(config_.spec),
+      share_(ShareOf(spec_, place)),
+      weights_(std::move(weights)),
+      workspace_(std::move(workspace)),
+      ranks_(groups.stage, spec_, place) {
+  if (!ranks_.is_alone()) own_tokens_.reserve(static_cast<size_t>(options.max_rows));
+}
+
 void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width, ElementType type) {
   auto* residual = reinterpret_cast<std::byte*>(workspace_.residual());
-  auto* attended = static_cast<std::byte*>(workspace_.attended());
+  auto* attended = static_cast<std::byte*>(workspace_.own_attended());
   const int64_t residual_bytes = spec_.hidden_size * static_cast<int64_t>(sizeof(float));
   const int64_t attended_bytes = q_width * BitsPerElement(type) / 8;
   for (size_t i = 0; i < input.logit_rows.size();
@@ -51,42 +66,78 @@ void DecoderModel::PrepareThread(const ThreadPool& pool) {
   kernels::ReserveLinearScratch(pool, options_.max_rows, spec_.WidestInput(), orders_inputs);
 }
 
-void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,
-                           float* logits) {
-  CheckStepInput(spec_, options_, input, cache);
-  auto rows = static_cast<int64_t>(input.tokens.size());
-  if (rows == 0) return;
-  const int64_t hidden_size = spec_.hidden_size;
-  const Step step{.pool = pool,
-                  .input = input,
-                  .workspace = workspace_,
-                  .options = options_,
-                  .hidden_size = hidden_size,
-                  .norm_eps = spec_.norm_eps,
-                  .splits_inputs = spec_.SplitsInputs(options_.compute_type)};
-  Embed(pool, spec_, weights_.embedding, input.tokens, workspace_.residual());
-  FillRopeTables(step, spec_);
-  for (size_t i = 0; i < spec_.layers.size(); ++i) {
-    const LayerSpec& layer = spec_.layers[i];
+void DecoderModel::Begin(ThreadPool& pool, const StepInput& input) {
+  const auto rows = static_cast<int64_t>(input.tokens.size());
+  float* residual = workspace_.residual();
+  if (!place_.is_first_stage()) return Receive(rows, place_.stage - 1);
+  if (ranks_.is_alone()) return Embed(pool, spec_, weights_.embedding, input.tokens, residual);
+  const RowRange words = ranks_.words();
+  own_tokens_.clear();
+  for (const int32_t token : input.tokens) {
+    if (token >= words.begin && token < words.end)
+      own_tokens_.push_back(token - static_cast<int32_t>(words.begin));
+  }
+  Embed(pool, spec_, weights_.embedding, own_tokens_, residual);
+  ranks_.GatherEmbeddings(pool, input.tokens, residual, workspace_.delta(), residual);
+}
+
+void DecoderModel::PassOn(const Step& step, int64_t rows) {
+  if (place_.num_stages == 1) return;
+  kernels::ResidualAdd(step.pool, workspace_.residual(), workspace_.delta(),
+                       rows * spec_.hidden_size);
+  const int to_stage = (place_.stage + 1) % place_.num_stages;
+  groups_.all->Send(workspace_.residual(), rows * spec_.hidden_size * int64_t{sizeof(float)},
+                    to_stage * place_.tensor_size + place_.tensor_rank);
+}
+
+void DecoderModel::Receive(int64_t rows, int from_stage) {
+  groups_.all->Receive(workspace_.residual(), rows * spec_.hidden_size * int64_t{sizeof(float)},
+                       from_stage * place_.tensor_size + place_.tensor_rank);
+}
+
+void DecoderModel::RunAttention(const Step& step, size_t index, KvCache& cache, int64_t& rows) {
+  const LayerSpec& layer = share_.layers[index];
+  const AttentionWeights& weights = weights_.layers[index].attention;
+  const ElementType type = step.InputType(weights.output.inputs.format);
+  const auto number = static_cast<int64_t>(index);
+  LayerCache layer_cache{cache.layer(number), step.input.SlicesOf(cache.group(number))};
+  layer_cache.view.k_scale = weights.kv_scales.k;
+  layer_cache.view.v_scale = weights.kv_scales.v;
+  ProjectAndAppend(step, layer.attention, weights, layer_cache);
+  if (is_last_layer(index) && step.input.logit_rows.empty()) {
+    rows = 0;
+    return;
+  }
+  Attend(step, layer.attention, weights, layer_cache);
+  if (is_last_layer(index)) {
+    // After the last attention no row depends on another: the rest is computed for the wanted rows
+    // alone.
+    KeepLogitRows(step.input, layer.attention.q_width(), type);
+    rows = static_cast<int64_t>(step.input.logit_rows.size());
+  }
+  if (step.ranks != nullptr) {
+    ranks_.GatherHeads(step.pool, spec_.layers.front().attention, type, rows,
+                       workspace_.own_attended(), workspace_.attended());
+  }
+  ProjectOutput(step, weights, rows);
+}
+
+void DecoderModel::GatherDelta(const Step& step, int64_t rows) {
+  if (step.ranks == nullptr) return;
+  ranks_.GatherRowsOf(step.pool, spec_.hidden_size, ElementType::kF32, rows, workspace_.own_delta(),
+                      workspace_.delta());
+}
+
+int64_t DecoderModel::RunLayers(const Step& step, KvCache& cache) {
+  auto rows = static_cast<int64_t>(step.input.tokens.size());
+  for (size_t i = 0; i < share_.layers.size(); ++i) {
+    const LayerSpec& layer = share_.layers[i];
     const LayerWeights& weights = weights_.layers[i];
-    const auto index = static_cast<int64_t>(i);
-    LayerCache layer_cache{cache.layer(index), input.SlicesOf(cache.group(index))};
-    layer_cache.view.k_scale = weights.attention.kv_scales.k;
-    layer_cache.view.v_scale = weights.attention.kv_scales.v;
     EnterSublayer(step, weights.attention_norms.before, /*add=*/i > 0, rows,
                   step.InputType(weights.attention.qkv.inputs.format));
-    ProjectAndAppend(step, layer.attention, weights.attention, layer_cache);
-    const bool is_last = i + 1 == spec_.layers.size();
-    if (is_last && input.logit_rows.empty()) return;
-    Attend(step, layer.attention, weights.attention, layer_cache);
-    if (is_last) {
-      // After the last attention no row depends on another: the rest is computed for the wanted
-      // rows alone.
-      KeepLogitRows(input, layer.attention.q_width(),
-                    step.InputType(weights.attention.output.inputs.format));
-      rows = static_cast<int64_t>(input.logit_rows.size());
-    }
-    ProjectOutput(step, layer.attention, weights.attention, rows);
+    RunAttention(step, i, cache, rows);
+    if (rows == 0) return 0;
+    GatherDelta(step, rows);
     LeaveSublayer(step, weights.attention_norms.after, rows);
     EnterSublayer(step, weights.mlp_norms.before, /*add=*/true, rows,
                   step.InputType(weights.mlp.gate_up.inputs.format));
@@ -94,20 +145,52 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
       Moe(step, layer, weights, rows);
     else
       Mlp(step, layer.mlp, weights.mlp, rows);
+    GatherDelta(step, rows);
     LeaveSublayer(step, weights.mlp_norms.after, rows);
   }
+  return rows;
+}
+
+void DecoderModel::ComputeLogits(const Step& step, int64_t rows, float* logits) {
   // Nothing chooses by the logits' inputs: they are not split.
   const ElementType head_type =
       RoundingOf(weights_.head.inputs.format, options_) == InputRounding::kNone
           ? options_.compute_type
           : ElementType::kF32;
-  EnterSublayer(step, weights_.final_norm, /*add=*/true, rows, head_type);
-  const kernels::Activations last = DenseRows(workspace_.normed(), head_type, rows, hidden_size);
+  EnterSublayer(step, weights_.final_norm, /*add=*/place_.num_stages == 1, rows, head_type);
+  const kernels::Activations last =
+      DenseRows(workspace_.normed(), head_type, rows, spec_.hidden_size);
+  float* const own = ranks_.is_alone() ? logits : workspace_.own_logits();
+  const int64_t own_words = ranks_.words().size();
   if (spec_.tied_head)
-    kernels::Linear(pool, weights_.embedding, last, logits, spec_.vocab_size);
+    kernels::Linear(step.pool, weights_.embedding, last, own, own_words);
   else
-    RunLinear(step, weights_.head, last, logits, spec_.vocab_size);
-  FinishLogits(pool, spec_, logits, rows * spec_.vocab_size);
+    RunLinear(step, weights_.head, last, own, own_words);
+  FinishLogits(step.pool, spec_, own, rows * own_words);
+  if (!ranks_.is_alone()) ranks_.GatherLogits(step.pool, rows, own, logits);
+}
+
+void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,
+                           float* logits) {
+  CheckStepInput(spec_, options_, input, cache);
+  if (input.tokens.empty()) return;
+  const Step step{.pool = pool,
+                  .input = input,
+                  .workspace = workspace_,
+                  .options = options_,
+                  .hidden_size = spec_.hidden_size,
+                  .norm_eps = spec_.norm_eps,
+                  .splits_inputs = spec_.SplitsInputs(options_.compute_type),
+                  .ranks = ranks_.is_alone() ? nullptr : &ranks_};
+  Begin(pool, input);
+  FillRopeTables(step, spec_);
+  const int64_t rows = RunLayers(step, cache);
+  const auto logit_rows = static_cast<int64_t>(input.logit_rows.size());
+  if (rows == 0) return;
+  PassOn(step, rows);
+  if (!place_.is_first_stage() || logit_rows == 0) return;
+  if (place_.num_stages > 1) Receive(logit_rows, place_.num_stages - 1);
+  ComputeLogits(step, logit_rows, logits);
 }
 
 }  // namespace sluice

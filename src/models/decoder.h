@@ -1,39 +1,66 @@
-// The decoder that all families share: it computes what a DecoderSpec describes.
+// The decoder that all families share: it computes what a DecoderSpec describes, or a rank's share
+// of it.
 #pragma once
 
 #include <memory>
 
 #include "models/decoder_spec.h"
 #include "models/layers/step.h"
+#include "models/layers/tensor_ranks.h"
 #include "models/model.h"
+#include "models/shard.h"
 #include "models/weights.h"
 #include "models/workspace.h"
 
 namespace sluice {
 
-// Ownership: owns weights and workspace.
+// The groups of a rank; both are null where it is alone.
+struct RankGroups {
+  Communicator* all = nullptr;
+  Communicator* stage = nullptr;  // of the ranks of its stage; null where that is this one
+};
+
+// Ownership: owns weights and workspace; the groups outlive it.
+//
+// Of several ranks, Forward is called by all with the same input, each with the cache of its share;
+// `logits` are written by rank 0 alone, and may be null elsewhere. Throws GroupError.
 class DecoderModel final : public Model {
  public:
-  DecoderModel(ModelConfig config, const ModelOptions& options, DecoderSpec spec,
-               DecoderWeights weights, Workspace workspace)
-      : Model(std::move(config)),
-        options_(options),
-        spec_(std::move(spec)),
-        weights_(std::move(weights)),
-        workspace_(std::move(workspace)) {}
+  DecoderModel(ModelConfig config, const ModelOptions& options, const RankPlace& place,
+               const RankGroups& groups, DecoderWeights weights, Workspace workspace);
 
   void PrepareThread(const ThreadPool& pool) override;
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override;
 
  private:
-  // Moves the rows whose logits are wanted to the front of `residual` and of `attended`, whose rows
-  // hold `q_width` numbers of `type`.
+  bool is_last_layer(size_t index) const {
+    return place_.is_last_stage() && index + 1 == share_.layers.size();
+  }
+
+  // The residual of the step's tokens: of the embedding, or from the stage before.
+  void Begin(ThreadPool& pool, const StepInput& input);
+  // The layers of this stage. Returns the rows that are left, 0 when no logits are wanted.
+  int64_t RunLayers(const Step& step, KvCache& cache);
+  void RunAttention(const Step& step, size_t index, KvCache& cache, int64_t& rows);
+  // Completes `delta` from the `own_delta` of the stage's ranks.
+  void GatherDelta(const Step& step, int64_t rows);
+  // Moves the rows whose logits are wanted to the front of `residual` and of `own_attended`, whose
+  // rows hold `q_width` numbers of `type`.
   void KeepLogitRows(const StepInput& input, int64_t q_width, ElementType type);
+  // Hands residual and delta, added, to the next stage; the last one's to the first.
+  void PassOn(const Step& step, int64_t rows);
+  void Receive(int64_t rows, int from_stage);
+  void ComputeLogits(const Step& step, int64_t rows, float* logits);
 
   ModelOptions options_;
-  DecoderSpec spec_;
+  RankPlace place_;
+  RankGroups groups_;
+  DecoderSpec spec_;   // of the whole model
+  DecoderSpec share_;  // of this rank
   DecoderWeights weights_;
   Workspace workspace_;
+  TensorRanks ranks_;
+  std::vector<int32_t> own_tokens_;  // of a step, those whose embeddings this rank has
 };
 
 }  // namespace sluice

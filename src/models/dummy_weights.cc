@@ -1,5 +1,8 @@
 // Random parameters for --load-format dummy: any model's shape can be run and measured without its
 // weights.
+#include <algorithm>
+#include <vector>
+
 #include "models/dummy_rows.h"
 #include "models/packing_sink.h"
 #include "models/weight_loader.h"
@@ -45,14 +48,25 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
     if (matrix.inputs != nullptr) *matrix.inputs = PlannedInputs(matrix, scheme);
     int64_t first_row = 0;
     for (const ParameterPart& part : matrix.parts) {
-      RETURN_IF_ERROR(sink.AddRandom(DummySeed(part.name, seed), first_row, part.rows, done));
-      first_row += part.rows;
+      RETURN_IF_ERROR(
+          sink.AddRandom(DummySeed(part.name, seed), part.held_rows(), first_row, done));
+      first_row += part.held_rows().size();
     }
   }
   for (const VectorParameter& vector : list.vectors) {
     vector.target->assign(static_cast<size_t>(vector.rows()), 1.0f);
     if (vector.kind != VectorParameter::Kind::kBias) continue;
-    FillDummyBias(DummySeed(vector.parts.front().name, seed), vector.rows(), vector.target->data());
+    int64_t stored = 0;
+    for (const ParameterPart& part : vector.parts) stored += part.rows;
+    std::vector<float> bias(static_cast<size_t>(stored));
+    FillDummyBias(DummySeed(vector.parts.front().name, seed), stored, bias.data());
+    auto to = vector.target->begin();
+    int64_t first = 0;
+    for (const ParameterPart& part : vector.parts) {
+      const RowRange held = part.held_rows();
+      to = std::copy_n(bias.begin() + first + held.begin, held.size(), to);
+      first += part.rows;
+    }
   }
   for (const KvScaleParameter& parameter : list.kv_scales) *parameter.target = {};
   return {};

@@ -10,6 +10,7 @@
 #include "checkpoint/generation_config.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/scheme.h"
+#include "models/parallel_model.h"
 #include "models/weight_loader.h"
 
 namespace sluice {
@@ -157,9 +158,76 @@ json::Value ConfigJson(const ModelConfig& config) {
   return value;
 }
 
+Status DescribeRanks(int tensor_size, int num_stages, InspectReport& report) {
+  const DecoderSpec& spec = report.config->spec;
+  RETURN_IF_ERROR(CheckRanks(spec, tensor_size, num_stages));
+  const LayerSpec& layer = spec.layers.front();
+  const int64_t mlp_rows = layer.moe ? layer.moe->intermediate_size : layer.mlp.intermediate_size;
+  for (int rank = 0; rank < tensor_size * num_stages; ++rank) {
+    RankReport& entry = report.ranks.emplace_back();
+    entry.place = RankPlace::Of(rank, tensor_size, num_stages);
+    const int part = entry.place.tensor_rank;
+    entry.layers =
+        CutLayers(static_cast<int64_t>(spec.layers.size()), entry.place.stage, num_stages);
+    entry.heads = CutHeads(layer.attention, part, tensor_size);
+    entry.hidden_rows = CutRows(spec.hidden_size, part, tensor_size);
+    entry.mlp_rows = CutRows(mlp_rows, part, tensor_size);
+    if (entry.place.is_first_stage()) entry.words = CutRows(spec.vocab_size, part, tensor_size);
+    ASSIGN_OR_RETURN(entry.memory,
+                     PlanShare(*report.config, report.options, /*num_threads=*/1, entry.place));
+  }
+  return {};
+}
+
+// "0-7", or "-" for none.
+std::string RangeText(const RowRange& range) {
+  return range.size() == 0 ? "-" : fmt::format("{}-{}", range.begin, range.end - 1);
+}
+
+void AppendRanks(const InspectReport& report, std::string& text) {
+  const RankPlace& last = report.ranks.back().place;
+  text += fmt::format("\nRanks: {} share each layer, {} divide the layers\n", last.tensor_size,
+                      last.num_stages);
+  text += fmt::format("  {:>4} {:>9} {:>9} {:>9} {:>12} {:>12} {:>14} {:>10} {:>10} {:>10}\n",
+                      "rank", "layers", "q heads", "KV heads", "hidden rows", "MLP rows", "words",
+                      "weights", "workspace", "KV/token");
+  for (const RankReport& rank : report.ranks) {
+    text += fmt::format("  {:>4} {:>9} {:>9} {:>9} {:>12} {:>12} {:>14} {:>10} {:>10} {:>10}\n",
+                        rank.place.rank(), RangeText(rank.layers), RangeText(rank.heads.q),
+                        RangeText(rank.heads.kv), RangeText(rank.hidden_rows),
+                        RangeText(rank.mlp_rows), RangeText(rank.words),
+                        BytesText(rank.memory.weight_bytes), BytesText(rank.memory.workspace_bytes),
+                        BytesText(rank.memory.kv_bytes_per_block / report.options.block_size));
+  }
+}
+
+json::Value RanksJson(const InspectReport& report) {
+  const auto range = [](const RowRange& rows) {
+    return json::Value(json::Value::Array{json::Value(rows.begin), json::Value(rows.end)});
+  };
+  json::Value::Array ranks;
+  for (const RankReport& rank : report.ranks) {
+    json::Value entry{json::Value::Object{}};
+    entry.Set("rank", int64_t{rank.place.rank()});
+    entry.Set("stage", int64_t{rank.place.stage});
+    entry.Set("layers", range(rank.layers));
+    entry.Set("q_heads", range(rank.heads.q));
+    entry.Set("kv_heads", range(rank.heads.kv));
+    entry.Set("hidden_rows", range(rank.hidden_rows));
+    entry.Set("mlp_rows", range(rank.mlp_rows));
+    entry.Set("words", range(rank.words));
+    entry.Set("weight_bytes", rank.memory.weight_bytes);
+    entry.Set("workspace_bytes", rank.memory.workspace_bytes);
+    entry.Set("kv_bytes_per_token", rank.memory.kv_bytes_per_block / report.options.block_size);
+    ranks.push_back(std::move(entry));
+  }
+  return ranks;
+}
+
 }  // namespace
 
-Result<InspectReport> InspectModel(const std::filesystem::path& folder) {
+Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tensor_size,
+                                   int num_stages) {
   InspectReport report;
   report.folder = folder;
   ASSIGN_OR_RETURN(const json::Value raw, ReadJsonObject(folder / "config.json"));
@@ -195,6 +263,8 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder) {
   } else if (!checkpoint) {
     report.refusal = checkpoint.error().message;
   }
+  if (report.memory && tensor_size * num_stages > 1)
+    RETURN_IF_ERROR(DescribeRanks(tensor_size, num_stages, report));
   return report;
 }
 
@@ -231,6 +301,7 @@ std::string FormatText(const InspectReport& report) {
                   ElementTypeName(report.options.kv_type));
   text += fmt::format("  {:<18}{:>12}  of {} tokens\n", "KV per block",
                       BytesText(report.memory->kv_bytes_per_block), report.options.block_size);
+  if (!report.ranks.empty()) AppendRanks(report, text);
   return text;
 }
 
@@ -275,6 +346,7 @@ json::Value ToJson(const InspectReport& report) {
     memory.Set("block_size", int64_t{report.options.block_size});
   }
   value.Set("memory", std::move(memory));
+  if (!report.ranks.empty()) value.Set("ranks", RanksJson(report));
   return value;
 }
 

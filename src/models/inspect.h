@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "models/model.h"
 #include "models/model_config.h"
+#include "models/shard.h"
 
 namespace sluice {
 
@@ -20,6 +21,17 @@ struct TensorGroup {
   int64_t count = 0;
   int64_t elements = 0;
   int64_t bytes = 0;
+};
+
+// What one of several ranks holds.
+struct RankReport {
+  RankPlace place;
+  RowRange layers;
+  HeadCut heads;
+  RowRange hidden_rows;
+  RowRange mlp_rows;  // of the first layer's MLP, or of its experts
+  RowRange words;     // of embedding and head; empty where the rank has none
+  ModelMemory memory;
 };
 
 struct InspectReport {
@@ -42,11 +54,14 @@ struct InspectReport {
   ModelOptions options;               // what `memory` is planned for
   std::optional<ModelMemory> memory;  // for a model that can be loaded
   int64_t kv_bytes_per_token = 0;
+  std::vector<RankReport> ranks;  // where several are asked for
 };
 
 // Describes the folder. Quantized models and unknown architectures are described too, with their
-// refusal. Errors: no config.json, or files that are damaged.
-Result<InspectReport> InspectModel(const std::filesystem::path& folder);
+// refusal. Errors: no config.json, files that are damaged, or more ranks than the model has parts
+// (CheckRanks).
+Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tensor_size = 1,
+                                   int num_stages = 1);
 
 std::string FormatText(const InspectReport& report);
 json::Value ToJson(const InspectReport& report);

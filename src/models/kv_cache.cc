@@ -91,6 +91,23 @@ KvGroups KvGroups::For(std::span<const AttentionSpan> layers, int64_t max_contex
   return groups;
 }
 
+void KvCache::Warm(ThreadPool& pool) const {
+  constexpr int64_t kWarmBytes = int64_t{128} << 20;
+  constexpr int64_t kPageBytes = 4096;
+  const auto num_slots = static_cast<int64_t>(slots_.size());
+  for (const kernels::KvCacheView& view : slots_) {
+    const int64_t half_bytes =
+        num_blocks_ * view.layout.BlockElements() * BitsPerElement(view.layout.type) / 8;
+    const int64_t bytes = std::min(half_bytes, kWarmBytes / (2 * num_slots));
+    for (void* half : {view.k, view.v}) {
+      auto* const memory = static_cast<volatile char*>(half);
+      pool.ParallelFor(bytes, int64_t{2} << 20, [memory](int64_t begin, int64_t end) {
+        for (int64_t byte = begin; byte < end; byte += kPageBytes) memory[byte] = 0;
+      });
+    }
+  }
+}
+
 int64_t KvCache::BytesPerBlock(const kernels::KvLayout& layout, int64_t num_layers) {
   return 2 * num_layers * layout.BlockElements() * BitsPerElement(layout.type) / 8;
 }

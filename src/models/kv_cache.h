@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "kernels/attention.h"
 #include "tensor/buffer.h"
 
@@ -60,6 +61,12 @@ class KvCache {
   // * num_blocks bytes: on a device. It must outlive the cache.
   static KvCache Wrap(const kernels::KvLayout& layout, const KvGroups& groups, int64_t num_blocks,
                       void* memory);
+  // Touches the pages of the first blocks, on all threads, so that the first requests do not wait
+  // for page faults. The other pages are reserved and mapped when the cache first grows into them:
+  // mapping gigabytes at once took up to minutes on virtual machines, for a cache that a small
+  // model may never fill.
+  void Warm(ThreadPool& pool) const;
+
   // Bytes that one block takes over `num_layers` layers, K and V.
   static int64_t BytesPerBlock(const kernels::KvLayout& layout, int64_t num_layers);
 

@@ -1,4 +1,4 @@
-// PlanModel and LoadModel.
+// PlanModel and LoadModel, of a whole model and of a rank's share.
 #include <algorithm>
 #include <set>
 
@@ -6,7 +6,8 @@
 
 #include "base/check.h"
 #include "kernels/linear.h"
-#include "models/decoder.h"
+#include "models/parallel_model.h"
+#include "models/share.h"
 #include "models/weight_loader.h"
 
 namespace sluice {
@@ -107,49 +108,75 @@ Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint) {
 
 Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& options,
                               int num_threads) {
+  return PlanShare(config, options, num_threads, {});
+}
+
+Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& options,
+                              int num_threads, const RankPlace& place) {
   RETURN_IF_ERROR(CheckOptions(options));
   const DecoderSpec& spec = config.spec;
+  const DecoderSpec share = ShareOf(spec, place);
   DecoderWeights unfilled;
-  const ParameterList parameters = ListParameters(spec, unfilled);
+  const ParameterList parameters = ListParameters(spec, unfilled, place);
   ModelMemory memory;
   memory.weight_bytes = ParameterBytes(parameters, *config.scheme, options.compute_type);
-  memory.token_weight_bytes = ParameterBytes(ReadByOneToken(spec, parameters, unfilled),
+  memory.token_weight_bytes = ParameterBytes(ReadByOneToken(share, parameters, unfilled),
                                              *config.scheme, options.compute_type);
   memory.workspace_bytes =
       WorkspaceLayout::For(spec, options, num_threads,
-                           PlannedRounding(parameters, *config.scheme, options))
+                           PlannedRounding(parameters, *config.scheme, options), place)
           .total_bytes +
       kernels::LinearScratchBytes(num_threads, options.max_rows, spec.WidestInput(),
                                   OrdersInputs(parameters, *config.scheme, options.compute_type));
   memory.kv_groups = KvGroups::For(spec.Spans(), options.max_context);
-  memory.kv_bytes_per_block =
-      KvCache::BytesPerBlock(KvLayoutOf(spec, options), static_cast<int64_t>(spec.layers.size()));
+  const kernels::KvLayout layout = KvLayoutOf(share, options);
+  const RowRange layers =
+      CutLayers(static_cast<int64_t>(spec.layers.size()), place.stage, place.num_stages);
+  memory.kv_bytes_per_block = KvCache::BytesPerBlock(layout, layers.size());
+  memory.kv_bytes_per_group_block =
+      KvCache::BytesPerBlock(layout, StageGroups(memory.kv_groups, layers).layers_per_group);
   return memory;
+}
+
+Result<std::optional<Checkpoint>> OpenChecked(const std::filesystem::path& folder,
+                                              const ModelConfig& config,
+                                              const ModelOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  if (options.load_format == ModelOptions::LoadFormat::kDummy) return std::nullopt;
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(folder));
+  RETURN_IF_ERROR(CheckTensors(config, checkpoint));
+  return checkpoint;
+}
+
+Result<std::unique_ptr<Model>> LoadShare(ThreadPool& pool, const Checkpoint* checkpoint,
+                                         const ModelConfig& config, const ModelOptions& options,
+                                         const RankPlace& place, const RankGroups& groups,
+                                         const LoadProgress& progress) {
+  const DecoderSpec& spec = config.spec;
+  DecoderWeights weights;
+  const ParameterList parameters = ListParameters(spec, weights, place);
+  if (checkpoint == nullptr) {
+    RETURN_IF_ERROR(FillDummyParameters(pool, parameters, options.dummy_seed, *config.scheme,
+                                        options.compute_type, progress));
+  } else {
+    RETURN_IF_ERROR(LoadParameters(pool, parameters, *checkpoint, *config.scheme,
+                                   options.compute_type, progress, options.allow_nonfinite));
+  }
+  RETURN_IF_ERROR(CheckExperts(weights));
+  if (options.kv_type == ElementType::kF8E4M3 && place.rank() == 0) LogKvScales(weights);
+  ASSIGN_OR_RETURN(Workspace workspace, Workspace::Allocate(WorkspaceLayout::For(
+                                            spec, options, pool.num_threads(),
+                                            LoadedRounding(parameters, options), place)));
+  return std::make_unique<DecoderModel>(config, options, place, groups, std::move(weights),
+                                        std::move(workspace));
 }
 
 Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem::path& folder,
                                          ModelConfig config, const ModelOptions& options,
                                          const LoadProgress& progress) {
-  RETURN_IF_ERROR(CheckOptions(options));
-  DecoderSpec spec = config.spec;
-  DecoderWeights weights;
-  const ParameterList parameters = ListParameters(spec, weights);
-  if (options.load_format == ModelOptions::LoadFormat::kDummy) {
-    RETURN_IF_ERROR(FillDummyParameters(pool, parameters, options.dummy_seed, *config.scheme,
-                                        options.compute_type, progress));
-  } else {
-    ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
-    RETURN_IF_ERROR(CheckParameters(parameters, checkpoint, *config.scheme, spec.tied_head));
-    RETURN_IF_ERROR(LoadParameters(pool, parameters, checkpoint, *config.scheme,
-                                   options.compute_type, progress, options.allow_nonfinite));
-  }
-  RETURN_IF_ERROR(CheckExperts(weights));
-  if (options.kv_type == ElementType::kF8E4M3) LogKvScales(weights);
-  ASSIGN_OR_RETURN(Workspace workspace,
-                   Workspace::Allocate(WorkspaceLayout::For(spec, options, pool.num_threads(),
-                                                            LoadedRounding(parameters, options))));
-  return std::make_unique<DecoderModel>(std::move(config), options, std::move(spec),
-                                        std::move(weights), std::move(workspace));
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                   OpenChecked(folder, config, options));
+  return LoadShare(pool, checkpoint ? &*checkpoint : nullptr, config, options, {}, {}, progress);
 }
 
 }  // namespace sluice

@@ -26,12 +26,12 @@ class MatrixSink {
   // The matrix that the next parts belong to, and the format that they make together
   // (PackedFormat).
   virtual Status Begin(const MatrixParameter& matrix, const DataFormat& format) = 0;
-  // Rows [first_row, first_row + part.matrix.rows) of it, from the mapped file, whose pages are
+  // Its rows from `first_row` on, which are `rows` of the part in the mapped file, whose pages are
   // given back. Where `decodes`, the part's values are taken instead of its codes.
-  virtual Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row,
-                           const Done& done, const NotFinite& not_finite) = 0;
-  // Rows [first_row, first_row + rows) of it, the random tensor of this seed (dummy_rows.h).
-  virtual Status AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
+  virtual Status AddStored(const StoredLinear& part, const RowRange& rows, bool decodes,
+                           int64_t first_row, const Done& done, const NotFinite& not_finite) = 0;
+  // The same of the random tensor of this seed (dummy_rows.h).
+  virtual Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                            const Done& done) = 0;
 };
 

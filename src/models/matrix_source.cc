@@ -78,6 +78,27 @@ LinearInputs JoinInputs(const std::vector<StoredLinear>& parts) {
   return inputs;
 }
 
+// A fused tensor has all parts in one, one below the other. Rows that follow each other there are
+// one piece.
+std::vector<MatrixSource::Piece> PiecesOf(const MatrixParameter& matrix, bool is_fused) {
+  std::vector<MatrixSource::Piece> pieces;
+  int64_t first_row = 0;
+  for (size_t i = 0; i < matrix.parts.size(); ++i) {
+    RowRange rows = matrix.parts[i].held_rows();
+    if (!is_fused) {
+      pieces.push_back({i, rows});
+      continue;
+    }
+    rows = {first_row + rows.begin, first_row + rows.end};
+    first_row += matrix.parts[i].rows;
+    if (!pieces.empty() && pieces.back().rows.end == rows.begin)
+      pieces.back().rows.end = rows.end;
+    else
+      pieces.push_back({0, rows});
+  }
+  return pieces;
+}
+
 }  // namespace
 
 DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compute_type) {
@@ -94,7 +115,11 @@ DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compu
 
 int64_t MatrixSource::stored_bytes() const {
   int64_t bytes = 0;
-  for (const StoredLinear& part : parts) bytes += DataBytes(part.matrix) + ScaleBytes(part.matrix);
+  for (const Piece& piece : pieces) {
+    const StoredMatrix& matrix = parts[piece.part].matrix;
+    bytes += piece.rows.size() * (matrix.cols * BitsPerElement(matrix.format.type) / 8) +
+             ScaleBytes(matrix);
+  }
   return bytes;
 }
 
@@ -104,10 +129,11 @@ Result<MatrixSource> FindMatrix(const MatrixParameter& matrix, const Checkpoint&
   if (matrix.fused) {
     const FusedExpert& fused = *matrix.fused;
     ASSIGN_OR_RETURN(auto expert, scheme.FindFusedExpert(checkpoint, fused.module, fused.expert,
-                                                         fused.num_experts, matrix.rows(),
+                                                         fused.num_experts, matrix.stored_rows(),
                                                          matrix.cols, fused.transposed));
     if (expert) source.parts.push_back(*std::move(expert));
   }
+  source.pieces = PiecesOf(matrix, /*is_fused=*/!source.parts.empty());
   if (source.parts.empty()) {
     for (const ParameterPart& part : matrix.parts) {
       ASSIGN_OR_RETURN(StoredLinear found,

@@ -11,8 +11,14 @@ namespace sluice {
 
 struct MatrixSource {
   std::vector<StoredLinear> parts;  // one below the other; one alone for a fused expert
-  DataFormat packed;                // in memory
-  bool decodes = false;             // parts of unlike formats: their values are packed, not codes
+  // What of the parts the matrix holds, from top to bottom.
+  struct Piece {
+    size_t part = 0;
+    RowRange rows;
+  };
+  std::vector<Piece> pieces;
+  DataFormat packed;     // in memory
+  bool decodes = false;  // parts of unlike formats: their values are packed, not codes
   LinearInputs inputs;
 
   int64_t stored_bytes() const;

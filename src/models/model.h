@@ -51,7 +51,8 @@ struct ModelMemory {
   // that are not chosen.
   int64_t token_weight_bytes = 0;
   int64_t workspace_bytes = 0;
-  int64_t kv_bytes_per_block = 0;  // block_size tokens in all layers, K and V
+  int64_t kv_bytes_per_block = 0;        // block_size tokens in all layers, K and V
+  int64_t kv_bytes_per_group_block = 0;  // the same in the layers of a group
   KvGroups kv_groups = {};
 };
 
@@ -105,6 +106,10 @@ class Model {
   // of the result depends only on its own sequence's tokens (the CPU promise). REQUIRES: sizes
   // within the options' limits.
   virtual void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) = 0;
+
+  // kUnavailable, with the reason, once no step can be computed any more: a rank is gone. From any
+  // thread.
+  virtual Status CheckAlive() { return {}; }
 
  protected:
   explicit Model(ModelConfig config) : config_(std::move(config)) {}

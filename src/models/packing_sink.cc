@@ -30,16 +30,17 @@ Status PackingSink::Begin(const MatrixParameter& matrix, const DataFormat& forma
   return {};
 }
 
-Status PackingSink::AddStored(const StoredLinear& part, bool decodes, int64_t first_row,
-                              const Done& done, const NotFinite& not_finite) {
+Status PackingSink::AddStored(const StoredLinear& part, const RowRange& held, bool decodes,
+                              int64_t first_row, const Done& done, const NotFinite& not_finite) {
   const StoredMatrix& source = part.matrix;
   const StoredTensor& tensor = *part.tensors.front();
   const auto begin = static_cast<uint64_t>(source.data - tensor.bytes().data());
   const int64_t row_bytes = source.cols * BitsPerElement(source.format.type) / 8;
   const int64_t chunk_rows = ChunkRows(decodes ? source.cols * 4 : row_bytes);
   std::vector<float> values;
-  for (int64_t row = 0; row < source.rows; row += chunk_rows) {
-    const int64_t rows = std::min(chunk_rows, source.rows - row);
+  for (int64_t row = held.begin; row < held.end; row += chunk_rows) {
+    const int64_t rows = std::min(chunk_rows, held.end - row);
+    const int64_t target_row = first_row + row - held.begin;
     bool finite = true;
     if (decodes) {
       values.resize(static_cast<size_t>(rows * source.cols));
@@ -47,11 +48,11 @@ Status PackingSink::AddStored(const StoredLinear& part, bool decodes, int64_t fi
         for (int64_t i = from; i < to; ++i)
           DecodeStoredRow(source, row + i, values.data() + i * source.cols);
       });
-      finite = kernels::PackRows(pool_, *target_, first_row + row,
+      finite = kernels::PackRows(pool_, *target_, target_row,
                                  PlainMatrix(values.data(), ElementType::kF32, rows, source.cols),
                                  0, rows);
     } else {
-      finite = kernels::PackRows(pool_, *target_, first_row + row, source, row, rows);
+      finite = kernels::PackRows(pool_, *target_, target_row, source, row, rows);
     }
     if (!finite) RETURN_IF_ERROR(not_finite(row, row + rows));
     // The rows of a transposed matrix lie all over it.
@@ -74,7 +75,7 @@ Status PackingSink::AddStored(const StoredLinear& part, bool decodes, int64_t fi
   return {};
 }
 
-Status PackingSink::AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
+Status PackingSink::AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                               const Done& done) {
   RandomRows random(target_->format, target_->cols);
   // Whole panels and whole blocks.
@@ -82,10 +83,10 @@ Status PackingSink::AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t r
       std::max<int64_t>(kernels::PackedMatrix::kPanelRows, target_->format.block_rows);
   const int64_t chunk_rows =
       std::max<int64_t>(1, kRandomChunkBytes / random.row_bytes() / unit) * unit;
-  for (int64_t start = 0; start < rows; start += chunk_rows) {
-    const int64_t count = std::min(chunk_rows, rows - start);
+  for (int64_t start = rows.begin; start < rows.end; start += chunk_rows) {
+    const int64_t count = std::min(chunk_rows, rows.end - start);
     const StoredMatrix chunk = random.Fill(pool_, tensor_seed, start, count);
-    kernels::PackRows(pool_, *target_, first_row + start, chunk, 0, count);
+    kernels::PackRows(pool_, *target_, first_row + start - rows.begin, chunk, 0, count);
     done(count * random.row_bytes());
   }
   return {};

@@ -12,9 +12,9 @@ class PackingSink final : public MatrixSink {
   explicit PackingSink(ThreadPool& pool) : pool_(pool) {}
 
   Status Begin(const MatrixParameter& matrix, const DataFormat& format) override;
-  Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row, const Done& done,
-                   const NotFinite& not_finite) override;
-  Status AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
+  Status AddStored(const StoredLinear& part, const RowRange& rows, bool decodes, int64_t first_row,
+                   const Done& done, const NotFinite& not_finite) override;
+  Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                    const Done& done) override;
 
  private:

@@ -341,11 +341,13 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
     RETURN_IF_ERROR(sink.Begin(matrix, source.packed));
     if (matrix.inputs != nullptr) *matrix.inputs = source.inputs;
     int64_t first_row = 0;
-    for (const StoredLinear& part : source.parts) {
+    for (const MatrixSource::Piece& piece : source.pieces) {
+      const StoredLinear& part = source.parts[piece.part];
       RETURN_IF_ERROR(sink.AddStored(
-          part, source.decodes, first_row, [&meter](int64_t bytes) { meter.Add(bytes); },
+          part, piece.rows, source.decodes, first_row,
+          [&meter](int64_t bytes) { meter.Add(bytes); },
           [&](int64_t begin, int64_t end) { return not_finite.Add(part, begin, end); }));
-      first_row += part.matrix.rows;
+      first_row += piece.rows.size();
     }
   }
   for (const VectorParameter& vector : list.vectors) {
@@ -353,7 +355,8 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
     vector.target->reserve(static_cast<size_t>(vector.rows()));
     for (const ParameterPart& part : vector.parts) {
       const StoredTensor& tensor = *checkpoint.Find(part.name);
-      for (int64_t i = 0; i < part.rows; ++i) {
+      const RowRange held = part.held_rows();
+      for (int64_t i = held.begin; i < held.end; ++i) {
         const float value = StoredNumber(tensor.bytes().data(), tensor.info->type, i);
         if (!std::isfinite(value)) RETURN_IF_ERROR(not_finite.Add(tensor, value, i));
         vector.target->push_back(value + vector.offset);

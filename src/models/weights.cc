@@ -7,9 +7,40 @@ namespace {
 
 int64_t SumRows(const std::vector<ParameterPart>& parts) {
   int64_t rows = 0;
-  for (const ParameterPart& part : parts) rows += part.rows;
+  for (const ParameterPart& part : parts) rows += part.held_rows().size();
   return rows;
 }
+
+// What a rank holds of `rows` rows, of all heads and of those of keys and values.
+class PartCutter {
+ public:
+  explicit PartCutter(const RankPlace& place) : place_(place) {}
+
+  ParameterPart Rows(std::string name, int64_t rows) const {
+    return Make(std::move(name), rows, CutRows(rows, place_.tensor_rank, place_.tensor_size));
+  }
+  ParameterPart Queries(std::string name, const AttentionSpec& spec) const {
+    return Heads(std::move(name), spec.q_width(), HeadsOf(spec).q, spec.head_dim);
+  }
+  ParameterPart Keys(std::string name, const AttentionSpec& spec) const {
+    return Heads(std::move(name), spec.kv_width(), HeadsOf(spec).kv, spec.head_dim);
+  }
+
+ private:
+  HeadCut HeadsOf(const AttentionSpec& spec) const {
+    return CutHeads(spec, place_.tensor_rank, place_.tensor_size);
+  }
+  static ParameterPart Heads(std::string name, int64_t rows, const RowRange& heads,
+                             int64_t head_dim) {
+    return Make(std::move(name), rows, {heads.begin * head_dim, heads.end * head_dim});
+  }
+  static ParameterPart Make(std::string name, int64_t rows, const RowRange& held) {
+    if (held.size() == rows) return {std::move(name), rows};
+    return {std::move(name), rows, held};
+  }
+
+  RankPlace place_;
+};
 
 // A linear layer that may have a bias, "<module>.bias".
 void AddLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
@@ -38,13 +69,12 @@ void AddLayerNorm(ParameterList& list, const std::string& layer, const std::stri
 }
 
 void AddAttention(ParameterList& list, const std::string& prefix, const AttentionSpec& spec,
-                  const DecoderSpec& decoder, AttentionWeights& weights) {
+                  const DecoderSpec& decoder, const PartCutter& cut, AttentionWeights& weights) {
   const int64_t hidden_size = decoder.hidden_size;
   const float offset = decoder.norm_weight_offset;
   AddLinear(list,
-            {{prefix + ".q_proj", spec.q_width()},
-             {prefix + ".k_proj", spec.kv_width()},
-             {prefix + ".v_proj", spec.kv_width()}},
+            {cut.Queries(prefix + ".q_proj", spec), cut.Keys(prefix + ".k_proj", spec),
+             cut.Keys(prefix + ".v_proj", spec)},
             hidden_size, spec.qkv_bias, weights.qkv);
   if (spec.qk_norm == QkNorm::kBeforeRope) {
     AddNorm(list, prefix + ".q_norm", spec.head_dim, offset, weights.q_norm);
@@ -56,19 +86,19 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
     weights.q_norm.assign(static_cast<size_t>(spec.head_dim), 1.0f);
     weights.k_norm = weights.q_norm;
   }
-  AddLinear(list, {{prefix + ".o_proj", hidden_size}}, spec.q_width(), spec.output_bias,
+  AddLinear(list, {cut.Rows(prefix + ".o_proj", hidden_size)}, spec.q_width(), spec.output_bias,
             weights.output);
   list.kv_scales.push_back({.attention = prefix, .target = &weights.kv_scales});
 }
 
 void AddMlp(ParameterList& list, const std::string& prefix, const MlpSpec& spec,
-            int64_t hidden_size, MlpWeights& weights) {
+            int64_t hidden_size, const PartCutter& cut, MlpWeights& weights) {
   AddLinear(list,
-            {{prefix + ".gate_proj", spec.intermediate_size},
-             {prefix + ".up_proj", spec.intermediate_size}},
+            {cut.Rows(prefix + ".gate_proj", spec.intermediate_size),
+             cut.Rows(prefix + ".up_proj", spec.intermediate_size)},
             hidden_size, spec.has_bias, weights.gate_up);
-  AddLinear(list, {{prefix + ".down_proj", hidden_size}}, spec.intermediate_size, spec.has_bias,
-            weights.down);
+  AddLinear(list, {cut.Rows(prefix + ".down_proj", hidden_size)}, spec.intermediate_size,
+            spec.has_bias, weights.down);
 }
 
 // One linear layer of all experts: a module for each of them and each of `projections`, or one
@@ -94,16 +124,17 @@ void AddExperts(ParameterList& list, const std::string& prefix, const MoeSpec& s
 }
 
 void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, int64_t hidden_size,
-            MoeWeights& weights) {
+            const PartCutter& cut, MoeWeights& weights) {
   AddLinear(list, {{fmt::format("{}.{}", layer, spec.router_module), spec.num_experts}},
             hidden_size, /*has_bias=*/false, weights.router);
   list.matrices.back().plain_on_device = true;
   const std::string prefix = fmt::format("{}.{}", layer, spec.experts_module);
-  AddExperts(list, prefix, spec,
-             {{"gate_proj", spec.intermediate_size}, {"up_proj", spec.intermediate_size}},
-             "gate_up_proj", hidden_size, weights.gate_up);
-  AddExperts(list, prefix, spec, {{"down_proj", hidden_size}}, "down_proj", spec.intermediate_size,
-             weights.down);
+  AddExperts(
+      list, prefix, spec,
+      {cut.Rows("gate_proj", spec.intermediate_size), cut.Rows("up_proj", spec.intermediate_size)},
+      "gate_up_proj", hidden_size, weights.gate_up);
+  AddExperts(list, prefix, spec, {cut.Rows("down_proj", hidden_size)}, "down_proj",
+             spec.intermediate_size, weights.down);
 }
 
 }  // namespace
@@ -111,36 +142,48 @@ void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, 
 int64_t MatrixParameter::rows() const {
   return SumRows(parts);
 }
+int64_t MatrixParameter::stored_rows() const {
+  int64_t rows = 0;
+  for (const ParameterPart& part : parts) rows += part.rows;
+  return rows;
+}
 int64_t VectorParameter::rows() const {
   return SumRows(parts);
 }
 
-ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights) {
+ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
+                             const RankPlace& place) {
   ParameterList list;
-  weights.layers.resize(spec.layers.size());
-  list.matrices.push_back({.parts = {{"model.embed_tokens", spec.vocab_size}},
-                           .cols = spec.hidden_size,
-                           .target = &weights.embedding,
-                           .plain_on_device = true});
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
+  const PartCutter cut(place);
+  const RowRange layers =
+      CutLayers(static_cast<int64_t>(spec.layers.size()), place.stage, place.num_stages);
+  weights.layers.resize(static_cast<size_t>(layers.size()));
+  if (place.is_first_stage()) {
+    list.matrices.push_back({.parts = {cut.Rows("model.embed_tokens", spec.vocab_size)},
+                             .cols = spec.hidden_size,
+                             .target = &weights.embedding,
+                             .plain_on_device = true});
+  }
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
     const std::string prefix = fmt::format("model.layers.{}", i);
-    LayerWeights& layer = weights.layers[i];
-    const LayerSpec& layer_spec = spec.layers[i];
+    LayerWeights& layer = weights.layers[static_cast<size_t>(i - layers.begin)];
+    const LayerSpec& layer_spec = spec.layers[static_cast<size_t>(i)];
     AddLayerNorm(list, prefix, layer_spec.attention_norms.before, spec,
                  layer.attention_norms.before);
-    AddAttention(list, prefix + ".self_attn", layer_spec.attention, spec, layer.attention);
+    AddAttention(list, prefix + ".self_attn", layer_spec.attention, spec, cut, layer.attention);
     AddLayerNorm(list, prefix, layer_spec.attention_norms.after, spec, layer.attention_norms.after);
     AddLayerNorm(list, prefix, layer_spec.mlp_norms.before, spec, layer.mlp_norms.before);
     if (layer_spec.mlp.intermediate_size > 0) {
       AddMlp(list, fmt::format("{}.{}", prefix, layer_spec.mlp.module), layer_spec.mlp,
-             spec.hidden_size, layer.mlp);
+             spec.hidden_size, cut, layer.mlp);
     }
-    if (layer_spec.moe) AddMoe(list, prefix, *layer_spec.moe, spec.hidden_size, layer.moe);
+    if (layer_spec.moe) AddMoe(list, prefix, *layer_spec.moe, spec.hidden_size, cut, layer.moe);
     AddLayerNorm(list, prefix, layer_spec.mlp_norms.after, spec, layer.mlp_norms.after);
   }
+  if (!place.is_first_stage()) return list;
   AddNorm(list, "model.norm", spec.hidden_size, spec.norm_weight_offset, weights.final_norm);
   if (!spec.tied_head) {
-    AddLinear(list, {{"lm_head", spec.vocab_size}}, spec.hidden_size, /*has_bias=*/false,
+    AddLinear(list, {cut.Rows("lm_head", spec.vocab_size)}, spec.hidden_size, /*has_bias=*/false,
               weights.head);
   }
   return list;

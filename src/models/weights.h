@@ -9,6 +9,8 @@
 #include "checkpoint/scheme.h"
 #include "kernels/matrix.h"
 #include "models/decoder_spec.h"
+#include "models/row_range.h"
+#include "models/shard.h"
 #include "tensor/activation_format.h"
 
 namespace sluice {
@@ -77,7 +79,10 @@ struct DecoderWeights {
 // its tensor ("model.norm.weight").
 struct ParameterPart {
   std::string name;
-  int64_t rows = 0;
+  int64_t rows = 0;                   // in the checkpoint
+  std::optional<RowRange> held = {};  // of them, what a rank holds; none: all
+
+  RowRange held_rows() const { return held.value_or(RowRange{0, rows}); }
 };
 
 // The matrix of one expert inside a tensor of all experts: [experts, rows, cols], or [experts,
@@ -89,8 +94,9 @@ struct FusedExpert {
   bool transposed = false;
 };
 
-// A matrix [sum of rows, cols] in memory, filled by one or more modules' weights [rows, cols], one
-// below the other; or, where the checkpoint has the tensor of `fused`, by that one alone.
+// A matrix [sum of rows that are held, cols] in memory, filled by one or more modules' weights
+// [rows, cols], one below the other; or, where the checkpoint has the tensor of `fused`, by that
+// one alone.
 struct MatrixParameter {
   std::vector<ParameterPart> parts;
   int64_t cols = 0;
@@ -100,10 +106,12 @@ struct MatrixParameter {
   // No product of rounded inputs reads it (the embedding, the router): devices hold it as BF16.
   bool plain_on_device = false;
 
-  int64_t rows() const;
+  int64_t rows() const;         // in memory
+  int64_t stored_rows() const;  // of all parts in the checkpoint
 };
 
-// A vector of F32 in memory, filled by one or more tensors [rows], one after the other.
+// A vector of F32 in memory, filled by what is held of one or more tensors [rows], one after the
+// other.
 struct VectorParameter {
   enum class Kind { kNorm, kBias };
   Kind kind = Kind::kNorm;
@@ -127,7 +135,9 @@ struct ParameterList {
   std::vector<KvScaleParameter> kv_scales;
 };
 
-// Lists the parameters of `spec`, with targets in `weights`, whose layers are made here.
-ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights);
+// Lists the parameters of `spec` that the rank at `place` holds, with targets in `weights`, whose
+// layers are made here.
+ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
+                             const RankPlace& place = {});
 
 }  // namespace sluice

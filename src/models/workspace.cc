@@ -61,13 +61,19 @@ InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& opt
 }
 
 WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions& options,
-                                     int num_threads, InputRounding rounding) {
+                                     int num_threads, InputRounding rounding,
+                                     const RankPlace& place) {
   const AttentionSpec& attention = spec.layers.front().attention;
+  const DecoderSpec share = ShareOf(spec, place);
+  const AttentionSpec& own = share.layers.front().attention;
+  const bool is_shared = place.tensor_size > 1;
+  const int64_t own_hidden = CutRows(spec.hidden_size, place.tensor_rank, place.tensor_size).size();
   const int64_t rows = options.max_rows;
   const bool splits = spec.SplitsInputs(options.compute_type);
   const int64_t row_bytes =
       splits || rounding != InputRounding::kNone ? 4 : BytesOf(options.compute_type);
   const LargestSizes largest(spec);
+  const LargestSizes own_largest(share);
   WorkspaceLayout layout;
   int64_t end = 0;
   const auto take = [&](int64_t bytes) {
@@ -94,17 +100,28 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
   if (splits) {
     layout.split_results = take(
         2 * 4 *
-        std::max(layout.rounded_rows * spec.WidestOutput(),
-                 layout.moe_pairs * std::max(spec.hidden_size, 2 * largest.expert_intermediate)));
+        std::max(layout.rounded_rows * share.WidestOutput(),
+                 layout.moe_pairs * std::max(own_hidden, 2 * own_largest.expert_intermediate)));
   }
 
+  layout.own_delta = is_shared ? take(rows * own_hidden * 4) : layout.delta;
+
   const int64_t shared = end;
-  layout.qkv = take(rows * attention.qkv_width() * 4);
+  layout.qkv = take(rows * own.qkv_width() * 4);
   layout.scratch_bytes =
-      kernels::AttentionScratchBytes(KvLayoutOf(spec, options), attention.num_heads, rows,
+      kernels::AttentionScratchBytes(KvLayoutOf(share, options), own.num_heads, rows,
                                      options.max_slices, options.max_context, num_threads);
   layout.scratch = take(layout.scratch_bytes);
+  layout.own_attended = is_shared ? take(rows * own.q_width() * row_bytes) : layout.normed;
   const int64_t attention_end = end;
+
+  end = shared;
+  if (is_shared && place.is_first_stage()) {
+    layout.own_logits =
+        take(options.max_logit_rows *
+             CutRows(spec.vocab_size, place.tensor_rank, place.tensor_size).size() * 4);
+  }
+  const int64_t logits_end = end;
 
   end = shared;
   if (largest.experts > 0) {
@@ -115,13 +132,16 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
     layout.place = take(layout.moe_pairs * 4);
     layout.row_begin = take((largest.experts + 1) * 4);
     layout.gathered = take(layout.moe_pairs * spec.hidden_size * row_bytes);
-    layout.expert_results = take(layout.moe_pairs * spec.hidden_size * 4);
+    layout.expert_results = take(layout.moe_pairs * own_hidden * 4);
   }
-  const int64_t widest = std::max(layout.mlp_rows * largest.intermediate,
-                                  layout.moe_pairs * largest.expert_intermediate);
-  layout.gate_up = take(2 * widest * 4);
-  layout.activated = take(widest * row_bytes);
-  layout.total_bytes = std::max(end, attention_end);
+  const auto widest = [&](const LargestSizes& sizes) {
+    return std::max(layout.mlp_rows * sizes.intermediate,
+                    layout.moe_pairs * sizes.expert_intermediate);
+  };
+  layout.gate_up = take(2 * widest(own_largest) * 4);
+  layout.activated = take(widest(largest) * row_bytes);
+  layout.own_activated = is_shared ? take(widest(own_largest) * row_bytes) : layout.activated;
+  layout.total_bytes = std::max({end, attention_end, logits_end});
   return layout;
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/matrix.h"
 #include "models/decoder_spec.h"
 #include "models/model.h"
+#include "models/shard.h"
 #include "tensor/activation_format.h"
 #include "tensor/buffer.h"
 
@@ -42,6 +43,13 @@ struct WorkspaceLayout {
   int64_t scratch = 0;  // of the attention
   int64_t scratch_bytes = 0;
 
+  // Of ranks that share layers: their own columns, until they are gathered. Elsewhere these are the
+  // arrays themselves.
+  int64_t own_delta = 0;      // [rows, hidden] F32
+  int64_t own_attended = 0;   // [rows, q_width] row type
+  int64_t own_activated = 0;  // [mlp_rows or moe_pairs, intermediate] row type
+  int64_t own_logits = 0;     // [max_logit_rows, vocabulary] F32
+
   // Of the router, in layers with experts.
   int64_t router_logits = 0;   // [rows, experts] F32
   int64_t chosen = 0;          // [rows, top_k] I32
@@ -59,9 +67,9 @@ struct WorkspaceLayout {
 
   int64_t total_bytes = 0;
 
-  // `rounding`: the most that any layer needs.
+  // Of the rank at `place`. `rounding`: the most that any layer needs.
   static WorkspaceLayout For(const DecoderSpec& spec, const ModelOptions& options, int num_threads,
-                             InputRounding rounding);
+                             InputRounding rounding, const RankPlace& place = {});
 };
 
 // The arrays themselves.
@@ -74,6 +82,10 @@ class Workspace {
   float* delta() const { return At<float>(layout_.delta); }
   void* normed() const { return At<std::byte>(layout_.normed); }
   void* attended() const { return normed(); }
+  float* own_delta() const { return At<float>(layout_.own_delta); }
+  void* own_attended() const { return At<std::byte>(layout_.own_attended); }
+  void* own_activated() const { return At<std::byte>(layout_.own_activated); }
+  float* own_logits() const { return At<float>(layout_.own_logits); }
   float* cos_sin() const { return At<float>(layout_.cos_sin); }
   void* rounded() const { return At<std::byte>(layout_.rounded); }
   float* rounded_scales() const { return At<float>(layout_.rounded_scales); }

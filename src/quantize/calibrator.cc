@@ -140,7 +140,7 @@ class LayerwiseCalibrator : public Calibrator {
                   step.InputType(weights.attention.qkv.inputs.format));
     ProjectAndAppend(step, spec.attention, weights.attention, layer_cache);
     Attend(step, spec.attention, weights.attention, layer_cache);
-    ProjectOutput(step, spec.attention, weights.attention, rows);
+    ProjectOutput(step, weights.attention, rows);
     LeaveSublayer(step, weights.attention_norms.after, rows);
     EnterSublayer(step, weights.mlp_norms.before, /*add=*/true, rows,
                   step.InputType(weights.mlp.gate_up.inputs.format));

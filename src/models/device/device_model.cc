@@ -268,8 +268,9 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   memory.token_weight_bytes = TokenWeightBytes(spec, list, unfilled, layout);
   memory.workspace_bytes = WorkspaceFor(spec, options, device, weights).total_bytes;
   memory.kv_groups = KvGroups::For(spec.Spans(), options.max_context);
-  memory.kv_bytes_per_block =
-      KvCache::BytesPerBlock(KvLayoutOf(spec, options), static_cast<int64_t>(spec.layers.size()));
+  const kernels::KvLayout kv = KvLayoutOf(spec, options);
+  memory.kv_bytes_per_block = KvCache::BytesPerBlock(kv, static_cast<int64_t>(spec.layers.size()));
+  memory.kv_bytes_per_group_block = KvCache::BytesPerBlock(kv, memory.kv_groups.layers_per_group);
   return memory;
 }
 

@@ -80,9 +80,10 @@ Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*form
   return {};
 }
 
-Status DeviceSink::AddStored(const StoredLinear& part, bool /*decodes*/, int64_t first_row,
-                             const Done& done, const NotFinite& not_finite) {
+Status DeviceSink::AddStored(const StoredLinear& part, const RowRange& held, bool /*decodes*/,
+                             int64_t first_row, const Done& done, const NotFinite& not_finite) {
   const StoredMatrix& source = part.matrix;
+  CHECK(held == (RowRange{0, source.rows}), "a device holds whole tensors");
   RETURN_IF_ERROR(CheckNumbers(source, not_finite));
   const bool plain = IsUnscaled(place_->format);
   const int64_t row_bytes = place_->row_bytes();
@@ -242,8 +243,10 @@ Status DeviceSink::Put(int64_t offset, std::span<const float> values) {
                               static_cast<int64_t>(values.size_bytes()));
 }
 
-Status DeviceSink::AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
+Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t first_row,
                              const Done& done) {
+  CHECK(held.begin == 0, "a device holds whole tensors");
+  const int64_t rows = held.size();
   const DeviceMatrixPlace& place = *place_;
   const DummyNumbers numbers = DummyNumbers::For(place.format, place.cols);
   const device::Weights weights = place.At(memory_);

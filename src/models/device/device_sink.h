@@ -29,9 +29,9 @@ class DeviceSink final : public MatrixSink {
       : parts_(parts), layout_(layout), memory_(memory) {}
 
   Status Begin(const MatrixParameter& matrix, const DataFormat& format) override;
-  Status AddStored(const StoredLinear& part, bool decodes, int64_t first_row, const Done& done,
-                   const NotFinite& not_finite) override;
-  Status AddRandom(uint64_t tensor_seed, int64_t first_row, int64_t rows,
+  Status AddStored(const StoredLinear& part, const RowRange& rows, bool decodes, int64_t first_row,
+                   const Done& done, const NotFinite& not_finite) override;
+  Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                    const Done& done) override;
 
   // For each matrix of the list the number that all its scales of rows are; 0 where it has none, or

@@ -81,16 +81,15 @@ void Attend(const Step& step, const AttentionSpec& spec, const AttentionWeights&
             const LayerCache& cache) {
   kernels::Attention(step.pool, cache.view, cache.slices, spec.span, step.workspace.qkv(),
                      spec.qkv_width(), spec.num_heads, spec.softmax_scale(),
-                     step.workspace.attended(), step.InputType(weights.output.inputs.format),
+                     step.workspace.own_attended(), step.InputType(weights.output.inputs.format),
                      step.workspace.scratch());
 }
 
-void ProjectOutput(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
-                   int64_t rows) {
+void ProjectOutput(const Step& step, const AttentionWeights& weights, int64_t rows) {
   RunLinear(step, weights.output,
             DenseRows(step.workspace.attended(), step.InputType(weights.output.inputs.format), rows,
-                      spec.q_width()),
-            step.workspace.delta(), weights.output.matrix.rows);
+                      weights.output.matrix.cols),
+            step.workspace.own_delta(), weights.output.matrix.rows);
 }
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
 // The attention sub-layer: projections, QK norm where the family has one, rope, cache, attention.
+// `spec` has the heads that this rank holds.
 #pragma once
 
 #include "models/decoder_spec.h"
@@ -12,14 +13,14 @@ namespace sluice {
 void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
                       const LayerCache& cache);
 
-// Attends from the q of ProjectAndAppend over the cache, into the workspace's `attended` [rows,
-// q_width], which has the type of the output projection's inputs.
+// Attends from the q of ProjectAndAppend over the cache, into the workspace's `own_attended`: the
+// heads of `attended` [rows, q_width] that this rank holds, in the type of the output projection's
+// inputs.
 void Attend(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
             const LayerCache& cache);
 
-// The output projection of the first `rows` rows of `attended`, into the workspace's `delta` [rows,
-// hidden].
-void ProjectOutput(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
-                   int64_t rows);
+// The output projection of the first `rows` rows of `attended`, into the workspace's `own_delta`:
+// the columns of `delta` [rows, hidden] that this rank holds.
+void ProjectOutput(const Step& step, const AttentionWeights& weights, int64_t rows);
 
 }  // namespace sluice

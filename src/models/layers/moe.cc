@@ -43,13 +43,14 @@ void RunChosen(const Step& step, const MoeSpec& spec, const MoeWeights& weights,
   RunExperts(step, weights.gate_up, row_begin,
              DenseRows(workspace.gathered(), type, pairs, hidden_size), workspace.gate_up());
   ApplyGate(step, spec.activation, workspace.gate_up(), pairs, spec.intermediate_size,
-            workspace.activated(), type);
+            workspace.own_activated(), type);
+  const kernels::PackedMatrix& down = weights.down.matrices.front();
+  GatherActivated(step, down.cols, pairs, type);
   RunExperts(step, weights.down, row_begin,
-             DenseRows(workspace.activated(), type, pairs, spec.intermediate_size),
-             workspace.expert_results());
+             DenseRows(workspace.activated(), type, pairs, down.cols), workspace.expert_results());
   kernels::CombineExperts(step.pool, workspace.expert_results(), workspace.place(),
                           spec.scale_inputs ? nullptr : expert_weights, count, spec.top_k,
-                          hidden_size, add, workspace.delta() + first * hidden_size);
+                          down.rows, add, workspace.own_delta() + first * down.rows);
 }
 
 }  // namespace

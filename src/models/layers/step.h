@@ -19,6 +19,8 @@ class StepObserver {
                                const kernels::Activations& values) = 0;
 };
 
+class TensorRanks;
+
 struct Step {
   ThreadPool& pool;
   const StepInput& input;
@@ -28,6 +30,7 @@ struct Step {
   float norm_eps = 0;
   bool splits_inputs = false;        // DecoderSpec::SplitsInputs
   StepObserver* observer = nullptr;  // null: nobody looks on
+  TensorRanks* ranks = nullptr;      // null: this rank computes whole layers
 
   // The type in which rows are written that this linear layer will read.
   ElementType InputType(const ActivationFormat& format) const {

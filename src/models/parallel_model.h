@@ -1,0 +1,54 @@
+// A model that several ranks compute, as threads of this process (step_channel.h says how a step
+// reaches them).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "models/model.h"
+#include "models/shard.h"
+
+namespace sluice {
+
+// The threads of a rank, and the CPUs that they are pinned to; empty: they are not.
+struct RankThreads {
+  int num_threads = 1;
+  std::vector<int> cpus;
+};
+
+struct ParallelOptions {
+  int tensor_size = 1;  // ranks that share a layer
+  int num_stages = 1;
+  std::vector<RankThreads> threads;  // by rank; those of rank 0 are the caller's pool
+  // The cache: the same blocks at every rank.
+  KvGroups kv_groups;
+  int64_t num_blocks = 0;
+  // How long a rank waits for another inside a step.
+  std::chrono::milliseconds deadline = std::chrono::minutes(5);
+
+  int num_ranks() const { return tensor_size * num_stages; }
+};
+
+// What all ranks take together, from config.json alone, where each has `threads_per_rank` threads;
+// kInvalidArgument as of CheckRanks.
+Result<ModelMemory> PlanParallelModel(const ModelConfig& config, const ModelOptions& options,
+                                      int threads_per_rank, int tensor_size, int num_stages);
+// What one of them takes.
+Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& options,
+                              int num_threads, const RankPlace& place);
+
+// Rank 0's part of a model, for the engine.
+struct ParallelShare {
+  std::unique_ptr<Model> model;  // outlives nothing: the other ranks end with it
+  std::unique_ptr<KvCache> cache;
+};
+
+// Starts the other ranks and loads each one's share on its own threads. An error names the rank.
+// `pool`: rank 0's.
+Result<ParallelShare> LoadParallelModel(ThreadPool& pool, const std::filesystem::path& folder,
+                                        const ModelConfig& config, const ModelOptions& options,
+                                        const ParallelOptions& parallel,
+                                        const LoadProgress& progress = {});
+
+}  // namespace sluice

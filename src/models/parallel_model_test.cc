@@ -1,0 +1,314 @@
+// The promise over ranks: logits are bit-equal however many ranks share the layers or divide them.
+#include "models/parallel_model.h"
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint_testing.h"
+#include "kernels/dispatch.h"
+#include "models/model_testing.h"
+#include "models/share.h"
+#include "models/weights.h"
+#include "parallel/local_group.h"
+
+namespace sluice {
+namespace {
+
+using testing::DataFolder;
+using ::testing::HasSubstr;
+using testing::LogitRows;
+using testing::Runner;
+using testing::SmallOptions;
+using testing::TemporaryFolder;
+using testing::TestTensor;
+using Rounding = ModelOptions::ActivationRounding;
+
+std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> tokens(count);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 128);
+  return tokens;
+}
+
+struct Cut {
+  int tensor_size = 1;
+  int num_stages = 1;
+
+  std::string Name() const { return fmt::format("tp {} pp {}", tensor_size, num_stages); }
+};
+
+ParallelOptions OptionsOf(const Cut& cut, const ModelConfig& config, const ModelOptions& options,
+                          int threads) {
+  ParallelOptions parallel;
+  parallel.tensor_size = cut.tensor_size;
+  parallel.num_stages = cut.num_stages;
+  parallel.kv_groups = KvGroups::Uniform(config.num_hidden_layers);
+  parallel.num_blocks = Runner::BlocksPerSequence(options) * options.max_slices;
+  RankThreads rank;
+  rank.num_threads = threads;
+  parallel.threads.assign(static_cast<size_t>(parallel.num_ranks()), rank);
+  return parallel;
+}
+
+std::unique_ptr<Runner> MakeRanks(const char* name, const ModelOptions& options, const Cut& cut,
+                                  int threads = 1) {
+  const auto config = LoadModelConfig(DataFolder(name));
+  EXPECT_TRUE(config) << name;
+  ThreadPool pool(threads);
+  auto share = LoadParallelModel(pool, DataFolder(name), *config, options,
+                                 OptionsOf(cut, *config, options, threads));
+  EXPECT_TRUE(share) << name << ", " << cut.Name() << ": " << share.error().message;
+  if (!share) return nullptr;
+  return std::make_unique<Runner>(std::move(share->model), std::move(share->cache), options,
+                                  threads);
+}
+
+// A prompt in chunks among others, and a few tokens one by one.
+LogitRows RunMixed(Runner& runner, const std::vector<int32_t>& tokens,
+                   const std::vector<int32_t>& others) {
+  for (int sequence = 0; sequence < 3; ++sequence) runner.Forget(sequence);
+  const auto at = [&](int64_t index) { return tokens.begin() + index; };
+  const auto end = static_cast<int64_t>(tokens.size());
+  LogitRows rows = runner.RunStep({{1, others}, {0, {at(0), at(33)}}, {2, {7}}})[1];
+  const auto add = [&](LogitRows more) {
+    std::move(more.begin(), more.end(), std::back_inserter(rows));
+  };
+  add(runner.RunStep({{0, {at(33), at(end - 3)}}, {2, others}})[0]);
+  for (int64_t i = end - 3; i < end; ++i)
+    add(runner.RunStep({{0, {at(i), at(i + 1)}}, {1, {3}}})[0]);
+  return rows;
+}
+
+struct Case {
+  const char* name;
+  ElementType compute_type = ElementType::kBF16;
+  ElementType kv_type = ElementType::kBF16;
+  Rounding rounding = Rounding::kAuto;
+};
+
+// Every family and every stored format.
+constexpr Case kCases[] = {
+    {"llama-bf16"},
+    {"llama-bf16", ElementType::kF32, ElementType::kF32},
+    {"llama-tied-bf16-sharded"},
+    {"tiny-llama-bias"},
+    {"tiny-llama-wide"},
+    {"tiny-mistral-window"},
+    {"tiny-qwen2-window"},
+    {"tiny-qwen3-bias"},
+    {"tiny-gemma3"},
+    {"tiny-gemma3-cap"},
+    {"tiny-llama4-mixed", ElementType::kBF16, ElementType::kF16},
+    {"tiny-qwen3-moe-mixed"},
+    {"qwen3-modelopt-fp8", ElementType::kBF16, ElementType::kF8E4M3},
+    {"qwen3-llmc-fp8-block"},
+    {"qwen3-llmc-fp8-block", ElementType::kBF16, ElementType::kBF16, Rounding::kCheckpoint},
+    {"qwen3-llmc-int8-w8a8"},
+    {"llama4-quark-fp8", ElementType::kBF16, ElementType::kF8E4M3, Rounding::kCheckpoint},
+    {"llama4-modelopt-nvfp4", ElementType::kBF16, ElementType::kF8E4M3},
+    {"qwen3-moe-llmc-nvfp4", ElementType::kBF16, ElementType::kF16},
+    {"qwen3-moe-quark-mxfp4", ElementType::kBF16, ElementType::kF16},
+    {"qwen3-moe-quark-mxfp4", ElementType::kF32, ElementType::kF32, Rounding::kCheckpoint},
+    {"tiny-qwen3-w4a16"},
+    {"tiny-qwen3-w4a16-actorder"},
+    {"tiny-qwen3-moe-w4a16", ElementType::kBF16, ElementType::kF16},
+    {"tiny-qwen3-awq"},
+    {"tiny-qwen3-gptq"},
+};
+
+size_t RowsUnlike(const LogitRows& got, const LogitRows& expected) {
+  if (got.size() != expected.size()) return std::max(got.size(), expected.size());
+  size_t unlike = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    unlike += got[i].size() != expected[i].size() ||
+              std::memcmp(got[i].data(), expected[i].data(), got[i].size() * sizeof(float)) != 0;
+  }
+  return unlike;
+}
+
+// Runs the case alone and by each cut that its model has parts for.
+void ExpectBitEqual(const Case& test, const std::vector<Cut>& cuts, int threads = 1) {
+  const std::vector<int32_t> tokens = SomeTokens(60, 1), others = SomeTokens(21, 2);
+  ModelOptions options = SmallOptions(test.compute_type, test.kv_type);
+  options.activation_format = test.rounding;
+  options.max_context = 128;
+  Runner alone(DataFolder(test.name), options, 1);
+  const LogitRows expected = RunMixed(alone, tokens, others);
+  const DecoderSpec& spec = alone.model().config().spec;
+  for (const Cut& cut : cuts) {
+    if (!CheckRanks(spec, cut.tensor_size, cut.num_stages)) continue;
+    const auto ranks = MakeRanks(test.name, options, cut, threads);
+    ASSERT_NE(ranks, nullptr);
+    const LogitRows got = RunMixed(*ranks, tokens, others);
+    EXPECT_EQ(RowsUnlike(got, expected), 0u)
+        << "rows of " << got.size() << " of " << test.name << ", " << cut.Name();
+  }
+}
+
+const std::vector<Cut> kCuts = {{2, 1}, {3, 1}, {4, 1}, {8, 1}, {1, 2}, {1, 3}, {2, 2}};
+
+TEST(ParallelModelTest, EveryFamilyAndFormatIsBitEqual) {
+  for (const Case& test : kCases) ExpectBitEqual(test, kCuts);
+}
+
+TEST(ParallelModelTest, EveryInstructionSetIsBitEqual) {
+  for (const kernels::Isa isa : kernels::AvailableIsas()) {
+    SCOPED_TRACE(kernels::IsaName(isa));
+    kernels::SelectIsa(isa);
+    for (const char* name :
+         {"qwen3-bf16", "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8", "qwen3-moe-llmc-nvfp4"})
+      ExpectBitEqual({name}, {{2, 1}, {3, 1}, {2, 2}});
+  }
+  ASSERT_TRUE(kernels::SelectIsa("auto"));
+}
+
+TEST(ParallelModelTest, ThreadsOfRanksDoNotMatter) {
+  ExpectBitEqual({"qwen3-bf16"}, {{2, 1}, {2, 2}}, /*threads=*/2);
+}
+
+// More rows than the MLP and the experts take at once, and wanted rows that are few or none.
+TEST(ParallelModelTest, LongStepsAndFewLogitsAreBitEqual) {
+  ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kF16);
+  options.max_rows = options.max_logit_rows = options.max_context = 1600;
+  options.max_slices = 1;
+  const std::vector<int32_t> tokens = SomeTokens(1500, 7);
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  const auto run = [&](Runner& runner, const std::vector<int32_t>& rows) {
+    const std::vector<int32_t> table = runner.BlockTable(0);
+    const std::vector<kernels::AttentionSlice> slices = {
+        {0, static_cast<int32_t>(tokens.size()), 0, table.data()}};
+    const auto words = static_cast<size_t>(runner.model().config().vocab_size);
+    std::vector<float> logits(rows.size() * words, -1);
+    runner.model().Forward(runner.pool(), {tokens, positions, slices, rows}, runner.cache(),
+                           logits.data());
+    return logits;
+  };
+  for (const char* name : {"tiny-llama4-mixed", "tiny-qwen3-moe-mixed"}) {
+    Runner alone(DataFolder(name), options, 1);
+    for (const Cut& cut : {Cut{2, 1}, Cut{1, 2}, Cut{2, 2}}) {
+      const auto ranks = MakeRanks(name, options, cut);
+      ASSERT_NE(ranks, nullptr);
+      for (const std::vector<int32_t>& rows :
+           {std::vector<int32_t>{1499}, {}, {3, 4, 800, 1499}, {}})
+        EXPECT_TRUE(run(*ranks, rows) == run(alone, rows)) << name << ", " << cut.Name();
+    }
+  }
+}
+
+TEST(ParallelModelTest, RandomWeightsAreThoseOfOneRank) {
+  const auto config = LoadModelConfig(DataFolder("tiny-qwen3-bias"));
+  ASSERT_TRUE(config);
+  ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
+  options.load_format = ModelOptions::LoadFormat::kDummy;
+  options.max_context = 128;
+  Runner alone(*config, options, 1);
+  ThreadPool pool(1);
+  auto share =
+      LoadParallelModel(pool, "", *config, options, OptionsOf({2, 2}, *config, options, 1));
+  ASSERT_TRUE(share) << share.error().message;
+  Runner ranks(std::move(share->model), std::move(share->cache), options, 1);
+  const std::vector<int32_t> tokens = SomeTokens(60, 1), others = SomeTokens(21, 2);
+  EXPECT_EQ(RowsUnlike(RunMixed(ranks, tokens, others), RunMixed(alone, tokens, others)), 0u);
+}
+
+// Writes the checkpoint anew, with all bits set in the rows of matrices that rank 0 of two does not
+// hold: numbers that are none.
+void SpoilRowsOfOthers(const char* name, const std::filesystem::path& folder) {
+  std::filesystem::copy(DataFolder(name), folder, std::filesystem::copy_options::recursive);
+  const auto config = LoadModelConfig(folder);
+  ASSERT_TRUE(config);
+  std::map<std::string, ParameterPart> parts;
+  DecoderWeights weights;
+  for (const MatrixParameter& matrix :
+       ListParameters(config->spec, weights, RankPlace::Of(0, 2, 1)).matrices) {
+    for (const ParameterPart& part : matrix.parts) parts[part.name + ".weight"] = part;
+  }
+  std::vector<TestTensor> tensors;
+  {
+    const auto checkpoint = Checkpoint::Open(folder);
+    ASSERT_TRUE(checkpoint);
+    for (const auto& [tensor_name, tensor] : checkpoint->tensors()) {
+      std::string bytes(reinterpret_cast<const char*>(tensor.bytes().data()),
+                        tensor.bytes().size());
+      const auto part = parts.find(std::string(tensor_name));
+      if (part != parts.end()) {
+        const size_t row_bytes = bytes.size() / static_cast<size_t>(part->second.rows);
+        const RowRange held = part->second.held_rows();
+        for (int64_t row = 0; row < part->second.rows; ++row) {
+          if (row < held.begin || row >= held.end)
+            std::memset(bytes.data() + static_cast<size_t>(row) * row_bytes, 0xFF, row_bytes);
+        }
+      }
+      tensors.push_back({std::string(tensor_name), std::string(ElementTypeName(tensor.info->type)),
+                         tensor.info->shape, std::move(bytes)});
+    }
+  }
+  testing::WriteFile(folder / "model.safetensors", testing::MakeSafetensors(tensors));
+}
+
+TEST(ParallelModelTest, ARankReadsItsOwnRowsAlone) {
+  for (const char* name : {"llama-bf16", "qwen3-llmc-fp8-block"}) {
+    const TemporaryFolder temporary;
+    const std::filesystem::path folder = temporary.path() / "model";
+    SpoilRowsOfOthers(name, folder);
+    const auto config = LoadModelConfig(folder);
+    ASSERT_TRUE(config);
+    ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
+    options.max_context = 128;
+    const auto checkpoint = OpenChecked(folder, *config, options);
+    ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+    ThreadPool pool(2);
+    const auto first = MakeLocalGroup({.size = 2});
+    const auto load = [&](int rank) {
+      const RankGroups groups{.all = first[static_cast<size_t>(rank)].get(),
+                              .stage = first[static_cast<size_t>(rank)].get()};
+      return LoadShare(pool, &**checkpoint, *config, options, RankPlace::Of(rank, 2, 1), groups,
+                       {});
+    };
+    const auto own = load(0);
+    EXPECT_TRUE(own) << own.error().message;
+    EXPECT_FALSE(load(1));
+    const auto all =
+        LoadParallelModel(pool, folder, *config, options, OptionsOf({2, 1}, *config, options, 1));
+    ASSERT_FALSE(all);
+    EXPECT_THAT(all.error().message, HasSubstr("rank 1: "));
+    EXPECT_THAT(all.error().message, HasSubstr("expected finite numbers"));
+  }
+}
+
+TEST(ParallelModelTest, ThePlanAddsUpTheShares) {
+  const auto config = LoadModelConfig(DataFolder("qwen3-llmc-fp8-block"));
+  ASSERT_TRUE(config);
+  const ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
+  const auto alone = PlanModel(*config, options, 1);
+  const auto two = PlanParallelModel(*config, options, 1, 2, 1);
+  ASSERT_TRUE(alone && two);
+  // All but the norms is divided.
+  EXPECT_GE(two->weight_bytes, alone->weight_bytes);
+  EXPECT_LT(two->weight_bytes, alone->weight_bytes + alone->weight_bytes / 20);
+  EXPECT_EQ(two->kv_bytes_per_block, alone->kv_bytes_per_block);
+  const auto share = PlanShare(*config, options, 1, RankPlace::Of(0, 2, 1));
+  ASSERT_TRUE(share);
+  EXPECT_LT(share->weight_bytes, alone->weight_bytes * 11 / 20);
+  // A KV head that two ranks hold is there twice.
+  const int kv_heads = config->spec.layers.front().attention.num_kv_heads;
+  const auto many = PlanParallelModel(*config, options, 1, 2 * kv_heads, 1);
+  ASSERT_TRUE(many);
+  EXPECT_EQ(many->kv_bytes_per_block, 2 * alone->kv_bytes_per_block);
+  const auto stages = PlanParallelModel(*config, options, 1, 1, 2);
+  ASSERT_TRUE(stages);
+  EXPECT_EQ(stages->weight_bytes, alone->weight_bytes);
+  EXPECT_EQ(stages->kv_bytes_per_group_block, alone->kv_bytes_per_group_block);
+  EXPECT_FALSE(PlanParallelModel(*config, options, 1, 64, 1));
+}
+
+}  // namespace
+}  // namespace sluice

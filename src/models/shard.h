@@ -1,0 +1,69 @@
+// Which part of a decoder a rank holds.
+//
+// Ranks are cut into stages, which hold layers that follow each other; those of a stage share each
+// of its layers by output rows:
+//   q, k and v     whole heads. With more ranks than KV heads, several hold the same KV head, and
+//                  divide its query heads among them.
+//   o_proj, down   rows of the hidden size
+//   gate and up    the same rows of both; of experts, inside every expert
+//   head           rows of the vocabulary, in the first stage; and so the embedding's table, which
+//                  may be the same matrix
+// Norms, routers and the residual are every rank's. Since no sum over inputs is cut, a rank
+// computes the bits that one rank for all would.
+#pragma once
+
+#include "base/result.h"
+#include "models/decoder_spec.h"
+#include "models/kv_cache.h"
+#include "models/row_range.h"
+
+namespace sluice {
+
+// Where a rank is among all: rank `stage * tensor_size + tensor_rank`.
+struct RankPlace {
+  int tensor_rank = 0;
+  int tensor_size = 1;  // ranks that share a layer
+  int stage = 0;
+  int num_stages = 1;
+
+  int rank() const { return stage * tensor_size + tensor_rank; }
+  int num_ranks() const { return tensor_size * num_stages; }
+  bool is_first_stage() const { return stage == 0; }
+  bool is_last_stage() const { return stage + 1 == num_stages; }
+  bool is_alone() const { return num_ranks() == 1; }
+
+  static RankPlace Of(int rank, int tensor_size, int num_stages) {
+    return {rank % tensor_size, tensor_size, rank / tensor_size, num_stages};
+  }
+};
+
+// The most ranks that a group may have.
+inline constexpr int kMostRanks = 256;
+
+// Rows of `count` that rank `rank` of `size` holds: whole panels of packed matrices, where there is
+// at least one for each rank.
+RowRange CutRows(int64_t count, int rank, int size);
+
+// Query heads and KV heads.
+struct HeadCut {
+  RowRange q;
+  RowRange kv;
+};
+HeadCut CutHeads(const AttentionSpec& attention, int rank, int size);
+
+// Layers of a stage. The first one, which also has embedding and head, never has more than others.
+RowRange CutLayers(int64_t num_layers, int stage, int num_stages);
+
+// kInvalidArgument that names the option where the decoder has fewer heads, rows or layers than
+// `tensor_size` or `num_stages` ask for.
+Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages);
+
+// What the rank at `place` computes, as a decoder of its own: its layers, with the heads and the
+// intermediate rows that it holds.
+DecoderSpec ShareOf(const DecoderSpec& spec, const RankPlace& place);
+
+// The groups of a stage's cache: with the block ids of `groups`, but with memory for the stage's
+// layers alone.
+KvGroups StageGroups(const KvGroups& groups, const RowRange& layers);
+
+}  // namespace sluice

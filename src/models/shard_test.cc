@@ -1,0 +1,171 @@
+#include "models/shard.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/weights.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+AttentionSpec Heads(int num_heads, int num_kv_heads) {
+  AttentionSpec spec;
+  spec.num_heads = num_heads;
+  spec.num_kv_heads = num_kv_heads;
+  spec.head_dim = 32;
+  return spec;
+}
+
+DecoderSpec SmallSpec(size_t num_layers) {
+  DecoderSpec spec;
+  spec.vocab_size = 100;
+  spec.hidden_size = 96;
+  LayerSpec layer;
+  layer.attention = Heads(8, 2);
+  layer.mlp = {.module = "mlp", .intermediate_size = 200};
+  spec.layers.assign(num_layers, layer);
+  return spec;
+}
+
+// The ranges of all ranks follow each other and cover everything; none is empty.
+void ExpectCover(const std::vector<RowRange>& ranges, int64_t count) {
+  int64_t next = 0;
+  for (const RowRange& range : ranges) {
+    EXPECT_EQ(range.begin, next);
+    EXPECT_GT(range.size(), 0);
+    next = range.end;
+  }
+  EXPECT_EQ(next, count);
+}
+
+TEST(ShardTest, RowsAreCutIntoWholePanelsWhereThereAreEnough) {
+  for (const int64_t count : {8, 100, 128, 1000, 32000, 151936}) {
+    for (const int size : {1, 2, 3, 5, 7, 8}) {
+      std::vector<RowRange> ranges;
+      for (int rank = 0; rank < size; ++rank) {
+        ranges.push_back(CutRows(count, rank, size));
+        if (count >= 16 * size) {
+          EXPECT_EQ(ranges.back().begin % 16, 0);
+        }
+      }
+      ExpectCover(ranges, count);
+    }
+  }
+}
+
+TEST(ShardTest, HeadsStayWithTheirKeysAndValues) {
+  for (const auto& [heads, kv_heads] : {std::pair{8, 2}, {8, 8}, {32, 8}, {12, 1}, {9, 3}}) {
+    const AttentionSpec spec = Heads(heads, kv_heads);
+    for (int size = 1; size <= heads; ++size) {
+      std::vector<RowRange> q;
+      std::vector<bool> held(static_cast<size_t>(kv_heads));
+      for (int rank = 0; rank < size; ++rank) {
+        const HeadCut cut = CutHeads(spec, rank, size);
+        q.push_back(cut.q);
+        // As the attention reads it: query head h of the rank takes KV head h / (q / kv).
+        ASSERT_EQ(cut.q.size() % cut.kv.size(), 0);
+        const int64_t group = cut.q.size() / cut.kv.size();
+        for (int64_t h = 0; h < cut.q.size(); ++h) {
+          EXPECT_EQ(cut.kv.begin + h / group, (cut.q.begin + h) / (heads / kv_heads))
+              << heads << " heads, " << kv_heads << " KV heads, rank " << rank << " of " << size;
+        }
+        for (int64_t h = cut.kv.begin; h < cut.kv.end; ++h) held[static_cast<size_t>(h)] = true;
+      }
+      ExpectCover(q, heads);
+      EXPECT_EQ(std::count(held.begin(), held.end(), false), 0);
+    }
+  }
+}
+
+TEST(ShardTest, LayersAreCutWithTheFewestInTheFirstStage) {
+  EXPECT_EQ(CutLayers(7, 0, 3), (RowRange{0, 2}));
+  EXPECT_EQ(CutLayers(7, 1, 3), (RowRange{2, 4}));
+  EXPECT_EQ(CutLayers(7, 2, 3), (RowRange{4, 7}));
+}
+
+TEST(ShardTest, MoreRanksThanPartsAreRefused) {
+  const DecoderSpec spec = SmallSpec(4);
+  EXPECT_TRUE(CheckRanks(spec, 8, 4));
+  const Status heads = CheckRanks(spec, 9, 1);
+  ASSERT_FALSE(heads);
+  EXPECT_EQ(heads.error().message,
+            "tensor_parallel_size 9: the model has 8 query heads to divide; lower it to at most 8");
+  EXPECT_EQ(heads.error().param, "tensor_parallel_size");
+  EXPECT_THAT(CheckRanks(spec, 1, 5).error().message,
+              HasSubstr("pipeline_parallel_size 5: the model has 4 layers to divide"));
+  DecoderSpec narrow = spec;
+  narrow.layers.back().mlp.intermediate_size = 4;
+  EXPECT_THAT(CheckRanks(narrow, 5, 1).error().message, HasSubstr("4 rows in an MLP"));
+  DecoderSpec whole = spec;
+  whole.layers.front().attention.qk_norm = QkNorm::kWholeWidth;
+  EXPECT_TRUE(CheckRanks(whole, 1, 2));
+  EXPECT_THAT(CheckRanks(whole, 2, 1).error().message, HasSubstr("norms all heads of q together"));
+}
+
+// Every stored row of every matrix is held by at least one rank, and, but for keys and values that
+// several query heads share and for routers, by one alone.
+TEST(ShardTest, EveryRowIsHeldOnce) {
+  DecoderSpec spec = SmallSpec(5);
+  spec.layers.front().moe = MoeSpec{.router_module = "mlp.gate",
+                                    .experts_module = "mlp.experts",
+                                    .num_experts = 3,
+                                    .top_k = 1,
+                                    .intermediate_size = 48};
+  for (const auto& [tensor_size, num_stages] : {std::pair{1, 2}, {3, 1}, {4, 2}, {8, 5}}) {
+    std::map<std::string, std::vector<int>> held;
+    for (int rank = 0; rank < tensor_size * num_stages; ++rank) {
+      DecoderWeights weights;
+      const ParameterList list =
+          ListParameters(spec, weights, RankPlace::Of(rank, tensor_size, num_stages));
+      for (const MatrixParameter& matrix : list.matrices) {
+        for (const ParameterPart& part : matrix.parts) {
+          std::vector<int>& counts = held[part.name];
+          counts.resize(static_cast<size_t>(part.rows));
+          for (int64_t row = part.held_rows().begin; row < part.held_rows().end; ++row)
+            ++counts[static_cast<size_t>(row)];
+        }
+      }
+    }
+    DecoderWeights weights;
+    size_t num_parts = 0;
+    for (const MatrixParameter& matrix : ListParameters(spec, weights).matrices)
+      num_parts += matrix.parts.size();
+    EXPECT_EQ(held.size(), num_parts);
+    for (const auto& [name, counts] : held) {
+      const bool is_shared = name.ends_with("k_proj") || name.ends_with("v_proj");
+      for (const int count : counts) {
+        if (name.ends_with("mlp.gate"))
+          EXPECT_EQ(count, tensor_size);
+        else if (is_shared)
+          EXPECT_GE(count, 1) << name;
+        else
+          EXPECT_EQ(count, 1) << name;
+      }
+    }
+  }
+}
+
+TEST(ShardTest, AStagesCacheHasItsLayersAlone) {
+  // Layers of two spans in groups of two: 0 1 | 2 3 and 4 5.
+  KvGroups groups;
+  groups.spans = {{}, {.window = 64}, {.window = 64}};
+  groups.places = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}};
+  groups.layers_per_group = 2;
+  const KvGroups first = StageGroups(groups, {0, 2}), second = StageGroups(groups, {2, 6});
+  EXPECT_EQ(first.layers_per_group, 1);
+  EXPECT_EQ(second.layers_per_group, 2);
+  EXPECT_EQ(first.num_groups(), 3);
+  EXPECT_EQ(second.places[0].group, 0);
+  EXPECT_EQ(second.places[0].slot, 0) << "the first of its group in this stage";
+  EXPECT_EQ(second.places[3].slot, 1);
+}
+
+}  // namespace
+}  // namespace sluice

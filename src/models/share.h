@@ -1,0 +1,25 @@
+// One rank's share of a model: what it takes, and loading it.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "checkpoint/checkpoint.h"
+#include "models/decoder.h"
+
+namespace sluice {
+
+// Checks the options, and opens the checkpoint and holds it against the model; none where the
+// options ask for random weights.
+Result<std::optional<Checkpoint>> OpenChecked(const std::filesystem::path& folder,
+                                              const ModelConfig& config,
+                                              const ModelOptions& options);
+
+// Loads the rows of the checkpoint that the rank at `place` holds, and no others. `checkpoint`: of
+// OpenChecked, null for random weights; several ranks may read it at the same time.
+Result<std::unique_ptr<Model>> LoadShare(ThreadPool& pool, const Checkpoint* checkpoint,
+                                         const ModelConfig& config, const ModelOptions& options,
+                                         const RankPlace& place, const RankGroups& groups,
+                                         const LoadProgress& progress);
+
+}  // namespace sluice
