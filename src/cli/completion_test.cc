@@ -29,7 +29,7 @@ const OfferedOption* FindOffered(const std::vector<OfferedOption>& offered, std:
 TEST(OfferedOptions, OfServeAreThoseThatAct) {
   const std::vector<OfferedOption> offered = OfferedOptions(options::kServe);
   ASSERT_NE(FindOffered(offered, "--port"), nullptr);
-  EXPECT_EQ(FindOffered(offered, "--tensor-parallel-size"), nullptr) << "it has no effect here";
+  EXPECT_EQ(FindOffered(offered, "--enable-dbo"), nullptr) << "it has no effect here";
   EXPECT_EQ(FindOffered(offered, "--middleware"), nullptr) << "it is refused";
   EXPECT_EQ(FindOffered(offered, "--system-prompt"), nullptr) << "it is an option of chat";
   EXPECT_EQ(FindOffered(offered, "--set"), nullptr) << "it is an option of trtllm-serve";

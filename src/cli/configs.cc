@@ -274,6 +274,9 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   config.cpu_isa = ValueOf(settings, "cpu-isa", kIsas);
   config.device = ValueOf(settings, "device", kDevices);
   config.batch_invariant = settings.Flag("batch-invariant");
+  config.tensor_parallel_size = static_cast<int>(*settings.Integer("tensor-parallel-size"));
+  config.pipeline_parallel_size = static_cast<int>(*settings.Integer("pipeline-parallel-size"));
+  config.exact_ranks = settings.TextOr("tensor-parallel-mode") == "exact";
   return config;
 }
 

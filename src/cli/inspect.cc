@@ -9,7 +9,10 @@ namespace sluice::cli {
 
 Result<int> RunInspect(const options::Settings& settings) {
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
-  ASSIGN_OR_RETURN(const InspectReport report, InspectModel(model.folder));
+  ASSIGN_OR_RETURN(
+      const InspectReport report,
+      InspectModel(model.folder, static_cast<int>(*settings.Integer("tensor-parallel-size")),
+                   static_cast<int>(*settings.Integer("pipeline-parallel-size"))));
   if (settings.Flag("json")) {
     fmt::print("{}\n", json::Write(ToJson(report)));
   } else {

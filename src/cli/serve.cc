@@ -57,6 +57,10 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
   const int64_t cache_tokens = info.kv_tokens;
   LOG_INFO("serve", "{} on {} with {} threads, {} weights, {} KV cache", info.model.architecture,
            info.isa, info.num_threads, DtypeName(info.dtype), DtypeName(info.kv_cache_dtype));
+  if (info.tensor_ranks * info.pipeline_stages > 1) {
+    LOG_INFO("serve", "{} ranks share each layer, {} divide the layers", info.tensor_ranks,
+             info.pipeline_stages);
+  }
   LOG_INFO("serve", "KV cache size: {} tokens ({} blocks of {}, {})", cache_tokens, info.num_blocks,
            info.block_size, FormatBytes(info.kv_bytes));
   LOG_INFO("serve", "Maximum concurrency for {} tokens per request: {:.2f}x", info.max_model_len,

@@ -138,7 +138,7 @@ std::string NonDefaultArguments(const Settings& settings) {
 
 std::vector<std::string> UnusedDevices(const Settings& settings) {
   // The sizes of groups of devices are one by default, and all have the same reason.
-  const std::string_view reason = options::Find("tensor-parallel-size").reason;
+  const std::string_view reason = options::Find("ep-size").reason;
   std::vector<std::string> lines;
   for (const Assignment* given : settings.given()) {
     const Option& option = *given->option;

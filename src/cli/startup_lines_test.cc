@@ -38,14 +38,14 @@ TEST(StartupLines, ArgumentsAsPythonWritesThem) {
 }
 
 TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
-  const auto lines = EffectBlock(Read({"m", "--port", "8001", "-tp", "2", "--swap-space", "4",
+  const auto lines = EffectBlock(Read({"m", "--port", "8001", "-dcp", "2", "--swap-space", "4",
                                        "--max-num-scheduled-tokens", "64", "--api-key", "secret"},
                                       Dialect::kVllm, {{"NCCL_DEBUG", "WARN"}}));
   EXPECT_EQ(lines[0].substr(0, 55), "options: 2 act, 1 mapped, 3 without effect here (`sluic");
   EXPECT_THAT(lines, Contains("  act        --port 8001, --api-key ***"));
   EXPECT_THAT(lines, Contains("  mapped     --max-num-scheduled-tokens 64: "
                               "--max-num-batched-tokens, where that is larger or not given"));
-  EXPECT_THAT(lines, Contains(HasSubstr("no effect  -tp, NCCL_DEBUG: one device computes")));
+  EXPECT_THAT(lines, Contains(HasSubstr("no effect  -dcp, NCCL_DEBUG: one device computes")));
   EXPECT_THAT(lines, Contains(HasSubstr(
                          "no effect  --swap-space: the cache is kept in memory only; a preempted "
                          "sequence is computed again (retired before 0.32.0: omit it)")));
@@ -54,9 +54,9 @@ TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
 
 TEST(StartupLines, MoreDevicesThanComputeAreAWarning) {
   EXPECT_THAT(
-      UnusedDevices(Read({"m", "-tp", "4", "-pp", "1", "--max-parallel-loading-workers", "2"},
+      UnusedDevices(Read({"m", "-dcp", "4", "-pcp", "1", "--max-parallel-loading-workers", "2"},
                          Dialect::kVllm)),
-      ElementsAre("-tp 4 has no effect: one device computes everything; answers do not "
+      ElementsAre("-dcp 4 has no effect: one device computes everything; answers do not "
                   "depend on it"));
 }
 

@@ -43,8 +43,10 @@ struct EngineInfo {
   ElementType dtype = ElementType::kBF16;  // BF16 or F32
   ElementType kv_cache_dtype = ElementType::kBF16;  // BF16, F16, F32 or F8_E4M3
   std::optional<DeviceKind> device;                 // none: the CPU
-  std::string isa;  // instruction set of the CPU's kernels, or the device's name
-  int num_threads = 0;
+  std::string isa;       // instruction set of the CPU's kernels, or the device's name
+  int num_threads = 0;   // of all ranks
+  int tensor_ranks = 1;  // ranks that share each layer
+  int pipeline_stages = 1;
 };
 
 // "bfloat16", "float16", "float32" or "fp8": as --dtype and --kv-cache-dtype spell them.

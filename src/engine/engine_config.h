@@ -88,6 +88,12 @@ struct EngineConfig {
   int num_threads = 0;                  // 0: all cores of the process's cgroup
   std::optional<kernels::Isa> cpu_isa;  // none: the best that the machine has
 
+  // Ranks (rank_plan.h): that share each layer, and stages that divide the layers. Without
+  // `exact_ranks` a CPU has no more of them than it is faster with.
+  int tensor_parallel_size = 1;
+  int pipeline_parallel_size = 1;
+  bool exact_ranks = false;
+
   LoopLimits loop;
 
   bool operator==(const EngineConfig&) const = default;

@@ -15,6 +15,7 @@
 #include "kernels/cuda/tactic_cache.h"
 #include "kernels/dispatch.h"
 #include "models/device/device_model.h"
+#include "models/parallel_model.h"
 
 namespace sluice {
 namespace {
@@ -39,36 +40,16 @@ Result<MemoryLimits> MemoryOf(Device& device) {
   return MemoryLimits{.total_bytes = device.info().total_bytes, .available_bytes = free_bytes};
 }
 
-Result<std::unique_ptr<ThreadPool>> StartThreads(int num_threads) {
+Result<std::unique_ptr<ThreadPool>> StartThreads(const RankThreads& threads) {
+  const int num_threads = threads.num_threads;
   try {
-    return std::make_unique<ThreadPool>(num_threads);
+    return std::make_unique<ThreadPool>(num_threads, threads.cpus);
   } catch (const std::system_error& error) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("the system refuses {} threads ({}): lower threads, or raise the "
                             "limit of this process (ulimit -u, or its control group's pids.max)",
                             num_threads, error.what()),
                 "threads");
-  }
-}
-
-// Touches the pages of the first blocks, on all threads, so that the first requests do not wait for
-// page faults. The other pages are reserved and mapped when the cache first grows into them:
-// mapping gigabytes at once took up to minutes on virtual machines, for a cache that a small model
-// may never fill.
-void WarmCache(ThreadPool& pool, const KvCache& cache) {
-  constexpr int64_t kWarmBytes = int64_t{128} << 20;
-  constexpr int64_t kPageBytes = 4096;
-  const auto num_slots = static_cast<int64_t>(cache.slots().size());
-  for (const kernels::KvCacheView& view : cache.slots()) {
-    const int64_t half_bytes =
-        cache.num_blocks() * view.layout.BlockElements() * BitsPerElement(view.layout.type) / 8;
-    const int64_t bytes = std::min(half_bytes, kWarmBytes / (2 * num_slots));
-    for (void* half : {view.k, view.v}) {
-      auto* const memory = static_cast<volatile char*>(half);
-      pool.ParallelFor(bytes, int64_t{2} << 20, [memory](int64_t begin, int64_t end) {
-        for (int64_t byte = begin; byte < end; byte += kPageBytes) memory[byte] = 0;
-      });
-    }
   }
 }
 
@@ -103,6 +84,8 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   info.kv_cache_dtype = plan.kv_type;
   info.isa = kernels::IsaName(kernels::CurrentIsa());
   info.num_threads = plan.num_threads;
+  info.tensor_ranks = plan.ranks.tensor_size;
+  info.pipeline_stages = plan.ranks.num_stages;
   if (device != nullptr) {
     info.device = device->info().kind;
     info.isa = device->info().name;
@@ -146,6 +129,36 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
   return {};
 }
 
+// On the CPU, by one rank.
+Status LoadAlone(const EnginePlan& plan, const ModelConfig& model, const kernels::KvLayout& layout,
+                 const LoadProgress& progress, EngineLoop::Parts& parts) {
+  ASSIGN_OR_RETURN(parts.model, LoadModel(*parts.pool, plan.config.model_folder, model,
+                                          ModelOptionsOf(plan), progress));
+  ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(layout, plan.kv_groups, plan.num_blocks));
+  cache.Warm(*parts.pool);
+  parts.cache = std::make_unique<KvCache>(std::move(cache));
+  return {};
+}
+
+// On the CPU, by several ranks.
+Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadProgress& progress,
+                 EngineLoop::Parts& parts) {
+  ParallelOptions parallel;
+  parallel.tensor_size = plan.ranks.tensor_size;
+  parallel.num_stages = plan.ranks.num_stages;
+  parallel.threads = plan.ranks.threads;
+  parallel.kv_groups = plan.kv_groups;
+  parallel.num_blocks = plan.num_blocks;
+  parallel.deadline =
+      std::chrono::milliseconds(static_cast<int64_t>(1000 * plan.config.loop.watchdog_seconds));
+  ASSIGN_OR_RETURN(ParallelShare share,
+                   LoadParallelModel(*parts.pool, plan.config.model_folder, model,
+                                     ModelOptionsOf(plan), parallel, progress));
+  parts.model = std::move(share.model);
+  parts.cache = std::move(share.cache);
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
@@ -173,9 +186,9 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
     for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
   }
 
-  // Not pinned: the server's threads use the same cores, and the system's scheduler places the
-  // workers better around them.
-  ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.num_threads));
+  // Not pinned but to the node of a rank: the server's threads use the same cores, and the system's
+  // scheduler places the workers better around them.
+  ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
   const LoadProgress progress = std::move(hooks.load_progress);
   kernels::KvLayout layout;
   layout.num_kv_heads = static_cast<int>(model_config.num_key_value_heads);
@@ -185,12 +198,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   EngineInfo info = InfoOf(plan, model_config, generation, device);
   if (device != nullptr) {
     RETURN_IF_ERROR(LoadOnDevice(plan, model_config, layout, progress, parts));
+  } else if (plan.ranks.num_ranks() > 1) {
+    RETURN_IF_ERROR(LoadRanks(plan, model_config, progress, parts));
   } else {
-    ASSIGN_OR_RETURN(parts.model, LoadModel(*parts.pool, config.model_folder, model_config,
-                                            ModelOptionsOf(plan), progress));
-    ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(layout, plan.kv_groups, plan.num_blocks));
-    WarmCache(*parts.pool, cache);
-    parts.cache = std::make_unique<KvCache>(std::move(cache));
+    RETURN_IF_ERROR(LoadAlone(plan, model_config, layout, progress, parts));
   }
   return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan), hooks.observer);
 }

@@ -103,9 +103,11 @@ int64_t EngineLoop::num_unfinished() const {
 }
 
 Result<RequestHandle> EngineLoop::Submit(Request request) {
-  if (is_device_lost_.load())
+  if (is_model_lost_.load()) {
     return Fail(ErrorCode::kUnavailable,
-                "the device is lost; the server computes again when it has been restarted");
+                fmt::format("{} lost; the server computes again when it has been restarted",
+                            parts_.device != nullptr ? "the device is" : "ranks of the model are"));
+  }
   const RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
   RETURN_IF_ERROR(CheckRequest(request, limits));
   const Load load = LoadOf(request);
@@ -185,16 +187,17 @@ void EngineLoop::CheckIdle() {
   broken_ = true;
 }
 
-// A lost device refuses all requests at once, instead of failing each in a step of its own.
+// A lost device or rank refuses all requests at once, instead of failing each in a step of its own.
 void EngineLoop::OnFailedStep() {
   ++failed_steps_;
-  if (parts_.device == nullptr || is_device_lost_.load()) return;
-  if (const Status alive = parts_.device->CheckAlive(); !alive) {
-    LOG_ERROR("engine", "the device is lost, all requests are refused: restart the server ({})",
-              alive.error().message);
-    is_device_lost_ = true;
-    broken_ = true;
-  }
+  if (is_model_lost_.load()) return;
+  Status alive = parts_.model->CheckAlive();
+  if (alive && parts_.device != nullptr) alive = parts_.device->CheckAlive();
+  if (alive) return;
+  LOG_ERROR("engine", "{} lost, all requests are refused: restart the server ({})",
+            parts_.device != nullptr ? "the device is" : "ranks are", alive.error().message);
+  is_model_lost_ = true;
+  broken_ = true;
 }
 
 bool EngineLoop::TakeCommands(std::vector<Command>& taken) {
@@ -224,6 +227,7 @@ void EngineLoop::Execute(Command& command) {
 
 void EngineLoop::Run() {
   NoteProgress();
+  parts_.pool->PinCaller();
   parts_.model->PrepareThread(*parts_.pool);
   std::vector<Command> commands;
   bool running = true;

@@ -102,7 +102,7 @@ class EngineLoop final : public Engine {
   std::atomic<bool> idle_{true};
   std::atomic<int> failed_steps_{0};  // in a row
   std::atomic<bool> broken_{false};   // the accounts of blocks are wrong, or the device is lost
-  std::atomic<bool> is_device_lost_{false};
+  std::atomic<bool> is_model_lost_{false};
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -228,8 +228,13 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
                     plan.max_model_len});
     }
   }
-  ASSIGN_OR_RETURN(const ModelMemory memory,
-                   plan_model(model, ModelOptionsOf(plan), plan.num_threads));
+  const RankPlan& ranks = plan.ranks;
+  ASSIGN_OR_RETURN(
+      const ModelMemory memory,
+      ranks.num_ranks() == 1
+          ? plan_model(model, ModelOptionsOf(plan), plan.num_threads)
+          : PlanParallelModel(model, ModelOptionsOf(plan), ranks.threads.back().num_threads,
+                              ranks.tensor_size, ranks.num_stages));
   plan.weight_bytes = memory.weight_bytes;
   plan.token_weight_bytes = memory.token_weight_bytes;
   plan.workspace_bytes = memory.workspace_bytes;
@@ -242,11 +247,7 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
                                 Proposer::SequenceBytes(speculation, plan.max_model_len);
   }
   plan.kv_groups = memory.kv_groups;
-  plan.kv_bytes_per_block = memory.kv_bytes_per_block;
-  if (plan.kv_groups.num_groups() > 1) {
-    plan.kv_bytes_per_block =
-        memory.kv_bytes_per_block * plan.kv_groups.layers_per_group / plan.kv_groups.num_layers();
-  }
+  plan.kv_bytes_per_block = memory.kv_bytes_per_group_block;
   plan.scheduler.groups = plan.kv_groups.spans;
   return {};
 }
@@ -453,6 +454,9 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
     RETURN_IF_ERROR(CheckDeviceTypes(plan));
   }
   RETURN_IF_ERROR(PlanThreads(topology, plan));
+  ASSIGN_OR_RETURN(plan.ranks, PlanRanks(config, topology, plan.num_threads, plan.device_name));
+  plan.num_threads = plan.ranks.num_threads();
+  if (!plan.ranks.note.empty()) plan.notes.push_back(plan.ranks.note);
   RETURN_IF_ERROR(PlanStep(model, plan));
   plan.max_model_len = config.max_model_len.value_or(model.max_position_embeddings);
   if (config.max_model_len && *config.max_model_len > model.max_position_embeddings) {

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "engine/engine_config.h"
+#include "engine/rank_plan.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
 #include "models/model.h"
@@ -25,7 +26,8 @@ struct EnginePlan {
 
   ElementType dtype = ElementType::kBF16;    // of products: BF16 or F32
   ElementType kv_type = ElementType::kBF16;  // of the cache: BF16, F16, F32 or F8_E4M3
-  int num_threads = 1;
+  int num_threads = 1;                       // of all ranks
+  RankPlan ranks;
   int64_t max_model_len = 0;
   SchedulerLimits scheduler;
   int64_t num_blocks = 0;

@@ -17,7 +17,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 // 100 MiB of weights, 10 MiB of workspace, 1 MiB a block of 16 tokens.
 Result<ModelMemory> Sizes(const ModelConfig&, const ModelOptions&, int) {
   return ModelMemory{
-      .weight_bytes = 100 * kMiB, .workspace_bytes = 10 * kMiB, .kv_bytes_per_block = kMiB};
+      .weight_bytes = 100 * kMiB, .workspace_bytes = 10 * kMiB, .kv_bytes_per_group_block = kMiB};
 }
 
 struct Machine {
@@ -190,10 +190,12 @@ Result<ModelMemory> ChunkedSizes(const ModelConfig&, const ModelOptions& options
   const AttentionSpan local{.chunk = 8192};
   std::vector<AttentionSpan> layers;
   for (int i = 0; i < 48; ++i) layers.push_back(i % 4 == 3 ? AttentionSpan() : local);
-  return ModelMemory{.weight_bytes = 100 * kMiB,
-                     .workspace_bytes = 10 * kMiB,
-                     .kv_bytes_per_block = kMiB,
-                     .kv_groups = KvGroups::For(layers, options.max_context)};
+  const KvGroups groups = KvGroups::For(layers, options.max_context);
+  return ModelMemory{
+      .weight_bytes = 100 * kMiB,
+      .workspace_bytes = 10 * kMiB,
+      .kv_bytes_per_group_block = kMiB * groups.layers_per_group / groups.num_layers(),
+      .kv_groups = groups};
 }
 
 Result<EnginePlan> PlanChunked(const EngineConfig& config, int64_t available = 4000 * kMiB) {

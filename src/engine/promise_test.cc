@@ -1,6 +1,6 @@
 // The CPU promise: a greedy or seeded answer, with bit-equal logprobs, does not depend on what else
-// runs, on the chunks of the prompt, on the prefix cache, on the number of threads, on preemptions
-// or on proposed tokens.
+// runs, on the chunks of the prompt, on the prefix cache, on the number of threads and of ranks, on
+// preemptions or on proposed tokens.
 #include <algorithm>
 #include <atomic>
 #include <random>
@@ -113,6 +113,8 @@ class Promise : public ::testing::TestWithParam<Subject> {
     bool at_once = true;
     int rounds = 1;  // the answers of the last one are returned
     bool proposes = false;
+    int tensor_ranks = 1;
+    int stages = 1;
   };
 
   static std::string Folder() { return SourcePath("tests/data/checkpoints/") + GetParam().folder; }
@@ -121,6 +123,9 @@ class Promise : public ::testing::TestWithParam<Subject> {
     EngineConfig config;
     config.model_folder = Folder();
     config.num_threads = run.num_threads;
+    config.tensor_parallel_size = run.tensor_ranks;
+    config.pipeline_parallel_size = run.stages;
+    config.exact_ranks = true;
     config.max_num_batched_tokens = run.max_num_batched_tokens;
     config.max_num_seqs = run.max_num_seqs;
     config.max_model_len = 192;
@@ -211,6 +216,28 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "proposed tokens";
   EXPECT_GT(proposed.accepted_tokens, 500);
+  CountingObserver shared, staged, both;
+  EXPECT_EQ(
+      Answers(
+          {.max_num_batched_tokens = 64, .prefix_caching = true, .rounds = 2, .tensor_ranks = 2},
+          &shared),
+      alone)
+      << "two ranks, chunks of 64, prefix hits";
+  EXPECT_GT(shared.prefix_hits, 1000);
+  EXPECT_EQ(Answers({.max_num_batched_tokens = 64,
+                     .prefix_caching = true,
+                     .num_blocks = GetParam().few_blocks,
+                     .stages = 2},
+                    &staged),
+            alone)
+      << "two stages, few blocks";
+  EXPECT_GT(staged.preemptions, 0);
+  EXPECT_EQ(
+      Answers({.max_num_seqs = 3, .rounds = 2, .proposes = true, .tensor_ranks = 2, .stages = 2},
+              &both),
+      alone)
+      << "two stages of two ranks, proposed tokens";
+  EXPECT_GT(both.accepted_tokens, 500);
 }
 
 // The last ones have layers that see a chunk or a window, and so groups of blocks; Llama 4 has

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include <hwloc.h>
@@ -38,7 +39,7 @@ int64_t CacheBytes(hwloc_topology_t topology, hwloc_obj_t core, hwloc_obj_type_t
 
 void AddCores(hwloc_topology_t hw, const std::vector<int>& allowed, Topology& topology) {
   const std::set<int> usable(allowed.begin(), allowed.end());
-  std::set<int> nodes;
+  std::map<int, std::vector<int>> nodes;
   const int cores = hwloc_get_nbobjs_by_type(hw, HWLOC_OBJ_CORE);
   for (int i = 0; i < cores; ++i) {  // In hwloc's logical order, which keeps neighbours together.
     const hwloc_obj_t core = hwloc_get_obj_by_type(hw, HWLOC_OBJ_CORE, static_cast<unsigned>(i));
@@ -51,9 +52,10 @@ void AddCores(hwloc_topology_t hw, const std::vector<int>& allowed, Topology& to
       topology.l3_bytes = CacheBytes(hw, core, HWLOC_OBJ_L3CACHE);
     }
     topology.core_cpus.push_back(cpu);
-    nodes.insert(hwloc_bitmap_first(core->nodeset));
+    nodes[hwloc_bitmap_first(core->nodeset)].push_back(cpu);
   }
-  topology.numa_nodes = std::max<int>(1, static_cast<int>(nodes.size()));
+  for (auto& [node, cpus] : nodes) topology.node_cpus.push_back(std::move(cpus));
+  topology.numa_nodes = std::max<int>(1, static_cast<int>(topology.node_cpus.size()));
 }
 
 }  // namespace
@@ -76,7 +78,10 @@ Topology DetectTopology() {
     hwloc_topology_destroy(hw);
   }
   // Where the machine hides its cores, every CPU counts as one.
-  if (topology.core_cpus.empty()) topology.core_cpus = allowed;
+  if (topology.core_cpus.empty()) {
+    topology.core_cpus = allowed;
+    topology.node_cpus = {allowed};
+  }
   return topology;
 }
 

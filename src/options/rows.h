@@ -11,6 +11,7 @@ namespace sluice::options {
 // Each appends its rows.
 void AddModelRows(std::vector<Option>& table);     // what is loaded
 void AddEngineRows(std::vector<Option>& table);    // memory, scheduling, machine
+void AddParallelRows(std::vector<Option>& table);  // several ranks and machines
 void AddServerRows(std::vector<Option>& table);    // HTTP, answers, logs
 void AddClientRows(std::vector<Option>& table);    // chat, complete, bench latency, small tools
 void AddBenchRows(std::vector<Option>& table);     // bench serve, bench sweep

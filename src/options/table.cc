@@ -14,6 +14,7 @@ std::span<const Option> Table() {
     AddModelRows(rows);
     AddEngineRows(rows);
     AddServerRows(rows);
+    AddParallelRows(rows);
     AddClientRows(rows);
     AddBenchRows(rows);
     AddEvalRows(rows);

@@ -1,0 +1,33 @@
+// How many ranks compute a model on this machine's CPUs, and with which threads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine_config.h"
+#include "hardware/topology.h"
+#include "models/parallel_model.h"
+
+namespace sluice {
+
+struct RankPlan {
+  int tensor_size = 1;                      // ranks that share each layer
+  int num_stages = 1;                       // that divide the layers
+  std::vector<RankThreads> threads = {{}};  // by rank
+  std::string note;                         // where the options ask for several: what became of it
+
+  int num_ranks() const { return tensor_size * num_stages; }
+  int num_threads() const;
+};
+
+// Answers have the same bits for every number of ranks, so the machine decides: as many ranks share
+// a layer as are asked for, but not more than there are NUMA nodes, and layers are not divided;
+// with `exact_ranks` all as asked. Where there are several nodes, each rank has the cores of one.
+// The ranks divide `num_threads`, and have one each at least.
+//
+// kInvalidArgument for sizes that are out of range, and for more than one rank on a device.
+Result<RankPlan> PlanRanks(const EngineConfig& config, const Topology& topology, int num_threads,
+                           const std::string& device_name);
+
+}  // namespace sluice
