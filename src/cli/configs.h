@@ -21,7 +21,7 @@ struct ModelArgument {
   std::filesystem::path tokenizer_folder;  // of --tokenizer, else `folder`
 };
 
-// What is to be done while a model is downloaded, beside showing it.
+// Callbacks around a download, besides showing its progress.
 struct DownloadHooks {
   std::function<Status()> before = nullptr;  // before the network is used
   std::function<void(const FetchProgress&)> on_progress = nullptr;

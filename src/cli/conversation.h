@@ -14,13 +14,13 @@ namespace sluice::cli {
 class Conversation {
  public:
   void Add(std::string_view role, std::string_view content);
-  // The answer as the next request tells it.
+  // Appends the answer, as the next request repeats it.
   void Add(const AnswerEnd& answer);
-  // Takes the last message back. REQUIRES: there is one.
+  // Removes the last message. REQUIRES: there is one.
   void TakeBack() { messages_.pop_back(); }
-  // All but the system's first message.
+  // Removes all messages but a leading system message.
   void Clear();
-  // The system's message at the front; "" removes it, or says that there is none.
+  // Sets the leading system message; "" removes it.
   void SetSystem(std::string_view content);
   std::string System() const;
 

@@ -20,7 +20,7 @@ struct MachineLimits {
 };
 MachineLimits MeasureLimits(int num_threads);
 
-// Arithmetic that every implementation needs.
+// The arithmetic of the model, whatever the implementation.
 struct ModelWork {
   int64_t matrix_weights =
       0;  // that one token is multiplied with in all layers: of experts, the chosen

@@ -1,4 +1,4 @@
-// Markdown on a terminal while it comes: what was printed is never printed anew.
+// Renders streamed Markdown on a terminal; printed text is never rewritten.
 #pragma once
 
 #include <string>
@@ -33,7 +33,7 @@ class MarkdownStream {
 
  private:
   using Style = unsigned;
-  // What is known of the text behind the part that is looked at.
+  // The known text from the current position.
   struct Known {
     std::string_view text;  // up to the end of the line, or of what came
     bool whole;             // the line ends there

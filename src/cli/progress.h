@@ -12,8 +12,8 @@ std::string FormatBytes(int64_t bytes);  // "1.23 GiB"
 
 // Writes to standard error; errors are ignored.
 void PrintError(std::string_view text);
-// Likewise, but what nobody reads within a second is lost: for servers, which must not wait for the
-// reader of their output.
+// Likewise, but output that is not read within a second is dropped: for servers, which must not
+// block on the reader of their output.
 void PrintErrorOrDrop(std::string_view text);
 
 // Thread safety: one thread at a time.

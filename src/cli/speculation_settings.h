@@ -1,4 +1,4 @@
-// What --speculative-config and its shorter spellings ask for.
+// Reads --speculative-config and its shorter spellings.
 #pragma once
 
 #include "base/result.h"
@@ -7,8 +7,8 @@
 
 namespace sluice::cli {
 
-// Reads the keys of vLLM and of trtllm-serve. A method that this program does not have is told in
-// the log, and tokens are generated one at a time: the answers are the same. kInvalidArgument names
+// Reads the keys of vLLM and of trtllm-serve. A method that this program does not have is
+// logged, and nothing is speculated: the answers are the same. kInvalidArgument names
 // the key that is wrong.
 Result<SpeculationConfig> SpeculationOf(const options::Settings& settings);
 

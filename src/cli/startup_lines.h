@@ -17,7 +17,7 @@ void LogStartup(const options::Settings& settings);
 // `{'model_tag': 'm', 'port': 8000}`: arguments that differ from the defaults, in vLLM's format.
 std::string NonDefaultArguments(const options::Settings& settings);
 
-// What is said of options that ask for more devices than compute: `--tensor-parallel-size 2 has no
+// Notes on options that ask for more devices than are used: `--tensor-parallel-size 2 has no
 // effect: ...`.
 std::vector<std::string> UnusedDevices(const options::Settings& settings);
 

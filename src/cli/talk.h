@@ -1,4 +1,4 @@
-// What `chat` and `complete` share: a connection to a server, a remote one or one started here.
+// Shared by `chat` and `complete`: a connection to a remote server or to one started here.
 #pragma once
 
 #include <functional>
@@ -43,11 +43,11 @@ class Talk {
   bool input_ended_ = false;
 };
 
-// What to print of an answer's words: on a terminal, which they must not steer, with escapes for
-// control characters; for a file or a program as they are.
+// `text` of an answer as it is printed: on a terminal, which it must not control, control
+// characters are escaped; for a file or a program it is unchanged.
 std::string Shown(std::string_view text);
 
-// Prints the pieces of an answer as they come.
+// Prints a fragment of an answer and flushes.
 void PrintPiece(std::string_view text);
 
 }  // namespace sluice::cli

@@ -46,7 +46,7 @@ struct ActiveRequest {
   std::vector<int32_t> end_tokens;  // of the model and of the request
   std::vector<std::unique_ptr<ActiveSequence>> sequences;
   int num_unfinished = 0;
-  bool ended = false;  // its sink receives nothing more
+  bool ended = false;  // its sink is not called any more
   PromptResult prompt;
   bool prompt_sent = false;
   int64_t num_generated = 0;

@@ -75,7 +75,7 @@ struct EngineConfig {
   // default) of what weights and workspace leave. `kv_cache_bytes` and `num_blocks_override` set
   // the size of the cache outright.
   std::optional<double> memory_utilization;
-  bool utilization_of_rest = false;  // TensorRT-LLM's meaning; counts on a device
+  bool utilization_of_rest = false;  // TensorRT-LLM's meaning; applies to devices
   std::optional<int64_t> kv_cache_bytes;
   std::optional<int64_t> num_blocks_override;  // each of all layers
   // What requests may hold beside the engine, in the memory of the machine; none: half of what the

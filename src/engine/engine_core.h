@@ -74,17 +74,17 @@ class EngineCore {
   void ProposeTokens();
   void LogPreemptions(const StepPlan& plan) const;
   StepInput BuildInput(const StepPlan& plan);
-  // Selects the rows whose tokens the model draws: those from which nothing else is wanted.
+  // Selects the rows whose tokens the model draws: those whose logits are not needed otherwise.
   std::span<TokenDraw> PlanDraws(const StepPlan& plan);
   std::span<const float> LogitsOf(int64_t index) const;
   void ComputePromptLogprobs(const StepPlan& plan);
-  // Samples, appends what was sampled, and goes on with the sequences of which it was proposed.
+  // Samples and appends tokens; continues with the sequences whose token was the proposed one.
   void Sample(const StepPlan& plan, StepStats& stats);
   // Appends the sampled token and finishes the sequence where the token ends it. False if there was
   // no token. `entry`: the sequence's index in `updates_`, -1 where it has none yet.
   bool AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::time_point now, int64_t& entry);
   void FailStep(const StepPlan& plan, const std::string& reason);
-  // The statistics that are known from the plan alone; they count where the step fails too.
+  // The statistics that follow from the plan alone; they are reported for failed steps too.
   StepStats StatsOf(const StepPlan& plan) const;
   // Reports the step and the present state to the observer, then `updates_` to the sinks.
   void Report(StepStats stats);
@@ -96,7 +96,7 @@ class EngineCore {
   void FinishSequence(ActiveSequence& sequence);
   // Finishes the request as kError.
   void FailRequest(ActiveRequest& request, Error error);
-  // Releases what its sequences hold and moves it from `requests_` to `finished_`.
+  // Releases its sequences' blocks and moves it from `requests_` to `finished_`.
   static RequestStats StatsOf(const ActiveRequest& request, FinishReason reason);
   void FinishRequest(ActiveRequest& request, FinishReason reason);
 

@@ -101,7 +101,7 @@ class EngineLoop final : public Engine {
   std::atomic<int64_t> last_progress_{0};   // ticks of Clock
   std::atomic<bool> idle_{true};
   std::atomic<int> failed_steps_{0};  // in a row
-  std::atomic<bool> broken_{false};   // the accounts of blocks are wrong, or the device is lost
+  std::atomic<bool> broken_{false};   // block accounting is inconsistent, or the device is lost
   std::atomic<bool> is_model_lost_{false};
 
   std::thread thread_;  // last: it uses all of the above

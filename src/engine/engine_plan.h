@@ -1,5 +1,5 @@
-// Decides an engine's numbers before anything is allocated: types, limits of a step, and how memory
-// is divided.
+// Plans an engine before anything is allocated: types, limits of a step, and the division of
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace sluice {
 
-// What was asked for, and what was decided from it, the model and the machine. Complete once
+// The configuration, and what was derived from it, the model and the machine. Complete once
 // PlanEngine has returned; the loader, the engine's loop and its core read it.
 struct EnginePlan {
   EngineConfig config;
@@ -50,7 +50,7 @@ struct EnginePlan {
   // Tokens that the cache holds in sequences of max_model_len.
   int64_t kv_tokens() const;
   int64_t total_bytes() const { return weight_bytes + workspace_bytes + kv_bytes; }
-  // What all takes of `memory`: requests are in the memory of the machine.
+  // Everything that is taken from `memory`; requests are in the memory of the machine.
   int64_t taken_bytes() const { return total_bytes() + (on_device() ? 0 : request_bytes); }
   bool on_device() const { return !device_name.empty(); }
 };

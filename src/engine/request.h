@@ -55,7 +55,7 @@ class RequestSink {
   virtual void OnUpdate(SequenceUpdate update) = 0;
   // The request failed; nothing follows.
   virtual void OnError(Error error) = 0;
-  // The request's last sequence has ended, or it failed or was aborted: told once, in any order
+  // The request's last sequence has ended, or it failed or was aborted: called once, in any order
   // with the above.
   virtual void OnStats(const RequestStats&) {}
 };
@@ -68,8 +68,8 @@ struct Request {
   SharedList<int32_t> end_tokens;
   std::shared_ptr<const Constraint> constraint;  // of the answer; may be null
   int num_sequences = 1;                         // n
-  int64_t priority = 0;    // smaller is sooner; counts unless the policy is first come first served
-  uint64_t client = 0;     // whose share it has under the fair policy: requests of one client agree
+  int64_t priority = 0;    // smaller is sooner; ignored if the policy is first come first served
+  uint64_t client = 0;     // under the fair policy, requests with the same number share one part
   std::string cache_salt;  // prefixes are shared only between requests of equal salt
   bool use_prefix_cache = true;
   // It continues an answer that has begun (the next step of a beam search): it is accepted during a

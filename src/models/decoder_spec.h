@@ -1,5 +1,5 @@
-// What a decoder computes, as data: the families of models differ in this alone. The CPU's decoder
-// (decoder.cc) and the devices' (device/device_decoder.cc) walk the same description.
+// The description of a decoder as data, which is all that differs between model families. The
+// CPU's decoder (decoder.cc) and the device's (device/device_decoder.cc) interpret it.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct AttentionSpec {
   bool output_bias = false;
   QkNorm qk_norm = QkNorm::kNone;
   std::optional<float> scale;  // of q . k; nullopt: 1 / sqrt(head_dim)
-  bool rope = true;            // false: positions are not coded into q and k
+  bool rope = true;            // false: no position embedding (NoPE)
   int rope_table = 0;          // index into DecoderSpec::rope_tables
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalf;
   AttentionSpan span;

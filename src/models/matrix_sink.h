@@ -15,10 +15,10 @@ namespace sluice {
 // thread at a time.
 class MatrixSink {
  public:
-  // Told how many more bytes of the checkpoint were read or made up.
+  // Progress: bytes of the checkpoint that were read, or generated, since the last call.
   using Done = std::function<void(int64_t bytes)>;
-  // Told of rows [begin, end) of a part whose numbers are not all finite, while its pages are
-  // there. An error ends the loading.
+  // Called for rows [begin, end) of a part whose values are not all finite, while its pages are
+  // mapped. An error ends the loading.
   using NotFinite = std::function<Status(int64_t begin, int64_t end)>;
 
   virtual ~MatrixSink() = default;

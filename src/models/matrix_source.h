@@ -1,4 +1,4 @@
-// What a checkpoint's scheme finds for one matrix in memory.
+// The stored parts of one matrix, as the checkpoint's scheme finds them.
 #pragma once
 
 #include <vector>
@@ -24,7 +24,7 @@ struct MatrixSource {
   int64_t stored_bytes() const;
 };
 
-// Finds the parts and settles how they go together. An error of one part is that of the matrix.
+// Finds the parts and decides how they are combined. An error of one part is that of the matrix.
 Result<MatrixSource> FindMatrix(const MatrixParameter& matrix, const Checkpoint& checkpoint,
                                 const QuantizationScheme& scheme, ElementType compute_type);
 

@@ -1,4 +1,4 @@
-// What config.json says of a model, read strictly.
+// A model's config.json, read strictly.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct ModelConfig {
   std::shared_ptr<const QuantizationScheme> scheme;
 };
 
-// Reads `folder`/config.json and what stands beside it on a quantization. An architecture,
+// Reads `folder`/config.json and the quantization files beside it. An architecture,
 // activation, rope type or quantization that this program does not implement, or a missing
 // dimension, is refused by name. Keys that do not change what the model computes are passed over.
 // `overrides`: see OverrideConfig(); null for none.

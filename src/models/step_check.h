@@ -1,4 +1,4 @@
-// What every model demands of a step.
+// The preconditions of a step, for all models.
 #pragma once
 
 #include "models/decoder_spec.h"

@@ -101,7 +101,7 @@ struct MatrixParameter {
   std::vector<ParameterPart> parts;
   int64_t cols = 0;
   kernels::PackedMatrix* target = nullptr;
-  LinearInputs* inputs = nullptr;  // may be null: nobody wants to know
+  LinearInputs* inputs = nullptr;  // may be null
   std::optional<FusedExpert> fused = {};
   // No product of rounded inputs reads it (the embedding, the router): devices hold it as BF16.
   bool plain_on_device = false;

@@ -14,16 +14,16 @@
 
 namespace sluice {
 
-// What becomes of a linear layer's inputs before the product.
+// How a linear layer's inputs are rounded before the product.
 enum class InputRounding : uint8_t {
   kNone,  // nothing
   kInt8,  // they become integers with a scale a row
   kF32,   // they are rounded to a narrow format and written as F32
 };
 
-// What the options make of the inputs that a scheme wants rounded to `format`. INT8 inputs are both
-// the format's own and the fastest, so they are the default where products are not in F32; other
-// formats are rounded to on request alone.
+// The rounding that the options select for inputs that a scheme rounds to `format`. INT8 inputs are
+// both the format's own and the fastest, so they are the default where products are not in F32;
+// other formats are rounded to on request alone.
 InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& options);
 
 // Byte offsets of the step's arrays. Arrays that are never alive together share memory: the normed

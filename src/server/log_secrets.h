@@ -1,5 +1,5 @@
-// Keys in the targets of requests, which belong into no log. Clients put them there against all
-// advice, and who reads a log is not who may use the server.
+// Removes secrets from the targets of requests before they are logged: some clients put API keys
+// into URLs, and readers of the log are not necessarily authorized to use them.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// `target` as a log may show it: *** stands for the value of a query's parameter that by its name
-// is a secret (api_key, token, password, ...), and for each value, or the whole path, in which one
-// of `keys` is found (ApiKeys::FoundIn), percent-encoded or not.
+// `target` for the log: *** replaces the values of query parameters whose names denote secrets
+// (api_key, token, password, ...), and each value, or the whole path, in which one of `keys` is
+// found (ApiKeys::FoundIn), percent-encoded or not.
 std::string WithoutSecrets(std::string_view target, const ApiKeys& keys);
 
 }  // namespace sluice

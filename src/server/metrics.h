@@ -51,7 +51,7 @@ class Metrics : public EngineObserver {
  public:
   explicit Metrics(std::shared_ptr<const RequestMemory> memory = nullptr);
 
-  // Its spans are counted from now on. Called before there are other threads.
+  // Reports the exporter's counters. Called before there are other threads.
   void SetExporter(std::shared_ptr<const SpanExporter> exporter) {
     exporter_ = std::move(exporter);
   }

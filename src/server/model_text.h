@@ -1,5 +1,5 @@
-// What the files beside a model's weights say of its text: tokenizer, templates, defaults. It is
-// read before the weights, so that what is wrong with it costs no load.
+// The text files of a model: tokenizer, templates, defaults. They are read before the weights, so
+// that errors in them are found before the load.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct ModelText {
   json::Value default_template_kwargs;  // an object or null
   std::optional<ChatTemplate::ContentFormat> content_format;
   const ToolParser* tool_parser = nullptr;            // null: tool calls are not parsed
-  const ReasoningParser* reasoning_parser = nullptr;  // null: thoughts stay in the text
+  const ReasoningParser* reasoning_parser = nullptr;  // null: reasoning stays in the text
   SamplingDefaults defaults;
 };
 

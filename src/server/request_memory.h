@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// A number of bytes from which leases are taken before memory is allocated whose size a client
-// decides. A large lease never takes the last eighth: what is small is served while large requests
-// hold all they may. Thread safety: all methods may be called from any thread.
+// A budget of bytes: allocations whose size a client determines take a lease first. A large lease
+// never takes the last eighth, so that small requests are served while large ones hold all they
+// may. Thread safety: all methods may be called from any thread.
 class RequestMemory {
  public:
   // Leases up to this size are always granted: the number of connections bounds them.
@@ -51,7 +51,7 @@ class RequestMemory {
   std::atomic<uint64_t> used_{0}, returned_{0}, num_refused_{0};
 };
 
-// What a client is told whose request has been refused `bytes`.
+// The response to a request whose lease was refused.
 struct MemoryRefusal {
   int status;           // 413 where it is too large, else 503
   std::string message;  // a sentence without quotes

@@ -39,7 +39,7 @@ class Server {
 
   // Serves until BeginDrain() has completed or Stop() is called. Returns the exit code.
   virtual int Run() = 0;
-  // C9: new work is answered 503; running requests may finish within the engine's grace time; then
+  // C9: new requests are answered 503; running ones may finish within the engine's grace time; then
   // Run returns 0.
   virtual void BeginDrain() = 0;
   // Ends at once: Run returns, or, if it was never called, everything is closed when this returns.

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Which server's answers are given where they differ. kVllm: those of `vllm serve`; kTrtllm: those
+// Which server's API is imitated where they differ. kVllm: those of `vllm serve`; kTrtllm: those
 // of `trtllm-serve`; kSluice: vLLM's, and a few routes that it does not have.
 enum class ApiDialect { kSluice, kVllm, kTrtllm };
 
@@ -33,7 +33,7 @@ struct ServerConfig {
   uint16_t port = 8000;  // 0: any free port, see Server::port()
   std::string uds;       // a unix socket, in place of host and port
   TlsConfig tls;
-  bool protect_all = false;  // open routes need a key too, but for probes
+  bool protect_all = false;  // open routes need a key too, except probes
   // With neither there is no authentication. See ApiKeys, which alone knows the keys once the
   // server is created.
   std::vector<std::string> api_keys;
@@ -89,11 +89,11 @@ struct ServerConfig {
   bool dev_mode = false;    // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...
   bool enable_response_store = true;  // /v1/responses keeps what it may
   bool enable_per_request_metrics = false;
-  double sse_keep_alive_seconds = 0;  // between comments in a stream without news; 0: none
+  double sse_keep_alive_seconds = 0;  // between comments in an idle stream; 0: none
   // raw_logprobs | processed_logprobs | raw_logits | processed_logits
   std::string logprobs_mode = "raw_logprobs";
   bool json_without_whitespace = false;     // in constrained answers, between the parts of JSON
-  bool constrain_reasoning = false;         // constraints hold for thoughts, too
+  bool constrain_reasoning = false;         // constraints apply to reasoning, too
   std::string fingerprint_mode = "full";    // of system_fingerprint: full | hash | custom | none
   std::string fingerprint_value;            // of mode custom
   int stream_interval = 1;                  // tokens in one event of a stream
@@ -101,7 +101,7 @@ struct ServerConfig {
   bool enable_auto_tool_choice = false;     // vllm: tools may be called where the model decides
   std::string tool_call_parser;             // "" for none; "auto": as the chat template asks
   std::string tool_strict_level = "auto";   // auto | function | parameter
-  bool exclude_tools_when_tool_choice_none = false;  // their template does not see them
+  bool exclude_tools_when_tool_choice_none = false;  // the template does not get them
   std::string reasoning_parser;                      // "" for none
   bool enable_iteration_stats = false;               // trtllm-serve: GET /metrics lists every step
 

@@ -1,4 +1,4 @@
-// Brings matrices to a device, in the layout that kernels there read.
+// Uploads matrices to a device, in the layout of its kernels.
 #pragma once
 
 #include <span>

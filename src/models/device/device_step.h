@@ -1,6 +1,6 @@
-// What a step brings to a device: tokens, positions, where keys and values go, how attention is
-// shared out, how tokens are drawn. All of it is laid out in one page-locked buffer and copied at
-// once. The tokens that were drawn come back the same way.
+// The inputs of a step on a device: tokens, positions, slots of keys and values, the division of
+// attention into work items, sampling parameters. All of it is laid out in one page-locked buffer
+// and copied at once. Sampled tokens are copied back the same way.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class DeviceStepInputs {
  public:
   // Bytes of the largest step within the options, on either side.
   static int64_t MaxBytes(const DecoderSpec& spec, const ModelOptions& options, int64_t num_groups);
-  // What attention may be asked for.
+  // The largest attention problem within the options.
   static device::AttentionLimits LimitsOf(const DecoderSpec& spec, const ModelOptions& options);
 
   // `memory`: MaxBytes on the device, aligned to 256.
@@ -49,7 +49,7 @@ class DeviceStepInputs {
   device::AttentionArgs Attention(const AttentionSpan& span, int64_t group) const;
 
  private:
-  // A layer's share of the work where it sees what `span` says.
+  // The work items of layers with this span.
   struct SpanPlan {
     AttentionSpan span;
     device::AttentionPlan plan;

@@ -1,5 +1,5 @@
-// The parameters of a decoder on a device: where each lies in one piece of memory, and what the
-// kernels are told of it.
+// The parameters of a decoder on a device: their offsets in one allocation, and the kernels'
+// arguments for them.
 #pragma once
 
 #include <cstdint>

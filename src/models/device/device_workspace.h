@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// What the layout needs to know of others' parts of it.
+// Sizes of the parts that other components lay out.
 struct DeviceWorkspaceNeeds {
   int64_t attention_partials = 0;  // bytes
   int64_t linear_scratch = 0;      // bytes

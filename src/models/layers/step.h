@@ -1,4 +1,4 @@
-// What every layer of a decoder sees of the step.
+// The state of a step that all layers share.
 #pragma once
 
 #include "base/thread_pool.h"
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Sees what goes into linear layers and the cache: for calibration.
+// Observes the inputs of linear layers and of the cache, for calibration.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
@@ -29,7 +29,7 @@ struct Step {
   int64_t hidden_size = 0;
   float norm_eps = 0;
   bool splits_inputs = false;        // DecoderSpec::SplitsInputs
-  StepObserver* observer = nullptr;  // null: nobody looks on
+  StepObserver* observer = nullptr;  // may be null
   TensorRanks* ranks = nullptr;      // null: this rank computes whole layers
 
   // The type in which rows are written that this linear layer will read.

@@ -1,4 +1,4 @@
-// The requests in progress: operators can pause and abort them, and streams are kept alive.
+// The requests in progress: pausing and aborting them, and keeping streams alive.
 #pragma once
 
 #include <chrono>
@@ -14,11 +14,11 @@
 
 namespace sluice {
 
-// A request as the server controls it from outside.
+// A request that the server can end.
 class AbortableRequest {
  public:
   virtual ~AbortableRequest() = default;
-  // Ends it with finish_reason "abort"; what has been sent stays as it is.
+  // Ends it with finish_reason "abort"; what has been sent remains part of the answer.
   virtual void AbortFromServer() = 0;
   // Ends it with an error.
   virtual void FailFromServer(const Error& error) = 0;
@@ -32,7 +32,7 @@ class AbortableRequest {
 class ActiveRequests {
  public:
   // Calls `start` now, or, while paused, in Resume(), on the thread that calls that; it is dropped
-  // if `request` is gone by then. Returns false if it was put off.
+  // if `request` is gone by then. Returns false if it was deferred.
   bool Start(const std::string& id, std::weak_ptr<AbortableRequest> request,
              std::function<void()> start);
   void Remove(const AbortableRequest* request);
@@ -42,13 +42,13 @@ class ActiveRequests {
   int Abort(const std::vector<std::string>& ids);
   // Aborts all that have been started.
   void AbortRunning();
-  // For all, started or held back.
+  // For all, started or deferred.
   void KeepAlive(std::chrono::steady_clock::duration interval);
-  // From now on requests wait to be started. `on_idle` is called once nothing runs any more, now or
-  // later, on any thread; it must not block.
+  // Defers new requests until Resume(). `on_idle` is called once no request runs, now or later, on
+  // any thread; it must not block.
   void Pause(std::function<void()> on_idle);
   void Resume();
-  // Fails what is held back with `error`, and holds nothing back from now on.
+  // Fails the deferred requests with `error`; no further ones are deferred.
   void Drain(const Error& error);
   bool paused() const;
 

@@ -22,33 +22,33 @@ struct PromptEvent {
 
 // The events of one choice carry its index: index of the prompt x n + index of the sequence.
 
-// Tokens that the choice has gained. Their text may come later, or never if they end the choice.
+// New tokens of a choice. Their text may follow later, or not at all if they end the choice.
 struct TokensEvent {
   int choice = 0;
   std::vector<int32_t> ids;
   std::vector<TokenLogprobs> logprobs;  // one per token where requested
 };
 
-// Text of the answer: whole characters that cannot become part of a stop string any more.
+// Content: complete UTF-8 characters that can no longer be part of a stop string.
 struct TextEvent {
   int choice = 0;
   std::string text;
 };
 
-// Text of the thought before the answer, where the server's parser tells it from the answer.
+// Reasoning text, where a reasoning parser separates it from the content.
 struct ReasoningEvent {
   int choice = 0;
   std::string text;
 };
 
-// A piece of a tool call. Calls of a choice are numbered from 0; the first event of each has its id
-// and name, and none continues after the next began.
+// A fragment of a tool call. The calls of a choice are numbered from 0; the first event of a call
+// has its id and name; a call is complete once the next one begins.
 struct ToolCallEvent {
   int choice = 0;
   int call = 0;
   std::string id;
   std::string name;
-  std::string arguments;  // a piece of JSON, as the model wrote it
+  std::string arguments;  // a fragment of JSON, as the model wrote it
 };
 
 // The last event of a choice.
@@ -72,7 +72,7 @@ struct UsageEvent {
   int64_t prompt_tokens = 0;      // of all prompts
   int64_t completion_tokens = 0;  // of all choices
   int64_t cached_tokens = 0;      // of the last prompt, in whatever order they were computed
-  std::optional<int64_t> reasoning_tokens = {};  // of all choices, where thoughts are looked for
+  std::optional<int64_t> reasoning_tokens = {};  // of all choices, with a reasoning parser
   RequestClock clock;
 };
 

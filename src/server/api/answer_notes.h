@@ -1,4 +1,4 @@
-// What the log says of an answer beside its status.
+// Fields of the access log that describe an answer.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// `writer`, whose events are counted on the way: before the last of them `client` is told of the
-// answer's tokens and how it ended, and at once of what is known already.
+// Wraps `writer`, counts its events, and calls ResponseWriter::Describe of `client`: at once with
+// what is known already, and before the last event with token counts and finish reasons.
 std::unique_ptr<AnswerWriter> WithNotes(std::unique_ptr<AnswerWriter> writer,
                                         std::shared_ptr<ResponseWriter> client, std::string id,
                                         int64_t prompt_tokens);

@@ -19,7 +19,7 @@ struct AnswerPlan {
   GenerationRequest generation;
   SamplingParams sampling;  // of every sequence, but for max_tokens
   std::optional<RequestedConstraint> constraint;
-  size_t writer_bytes = 0;  // that the writer keeps of the request, besides `options`
+  size_t writer_bytes = 0;  // of the request that the writer keeps, besides `options`
 };
 
 // A plan without prompts. `prefix`: of the answer's id. Errors: 404 for a model that is not served,
@@ -27,8 +27,8 @@ struct AnswerPlan {
 ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
                                  const SamplingFields& fields);
 
-// Adds a prompt with what the answer tells of it, but for its tokens. 400 if it is too long to be
-// continued as requested.
+// Adds a prompt and what the answer repeats of it, except its tokens. 400 if it leaves no room for
+// the requested number of tokens.
 ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt prompt,
                     AnswerOptions::Prompt shown);
 

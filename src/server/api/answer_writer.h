@@ -21,8 +21,8 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
   // Never called after a step with a UsageEvent or an ErrorEvent.
   virtual void Write(AnswerStep step) = 0;
-  // Why the request must fail: what is kept for a whole answer has outgrown
-  // ServerConfig::max_answer_bytes, or the memory that requests may hold.
+  // Set once the request must fail: the whole answer exceeds ServerConfig::max_answer_bytes or the
+  // memory that requests may hold.
   virtual std::optional<ApiError> Refusal() const { return std::nullopt; }
 };
 
@@ -59,7 +59,7 @@ struct AnswerOptions {
   bool hide_logprobs = false;  // of the choices: only those of the prompt are shown
 };
 
-// The JSON of a token id takes about so many bytes.
+// Approximate size of a token id in JSON.
 inline constexpr size_t kTokenIdBytes = 8;
 
 // The writers, each in a file of writers/.

@@ -1,4 +1,4 @@
-// What the handlers of the routes share.
+// State shared by the handlers of all routes.
 #pragma once
 
 #include <atomic>
@@ -53,7 +53,7 @@ struct ApiContext {
   const std::shared_ptr<ResponseStore> responses =
       std::make_shared<ResponseStore>(config.response_store_bytes);
   UnknownFields unknown_fields;
-  // Requests taken in and not completely answered.
+  // Requests accepted and not completely answered.
   const std::shared_ptr<std::atomic<int64_t>> pending = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<bool> draining{false};
   // Of the model's files, while they are downloaded; a total of 0: nothing is.

@@ -44,14 +44,14 @@ tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view 
 
 // An answer of more than `bytes`.
 ApiError AnswerTooLarge(uint64_t bytes);
-// 503: not now; clients try again.
+// 503; clients retry.
 ApiError ServiceUnavailable(std::string message);
 
-// 413 or 503 where `bytes` do not fit into what requests may hold.
+// 413 or 503 for a request whose `bytes` exceed the memory of requests.
 ApiError MemoryRefused(const RequestMemory& memory, uint64_t bytes);
 // 503 where the system has no memory left.
 ApiError OutOfMemory();
-// Takes `bytes` in all for a request and for what is made of it, before that is allocated.
+// Reserves `bytes` in all for a request and everything derived from it, before the allocation.
 ApiStatus ReserveMemory(const std::shared_ptr<MemoryLease>& lease, uint64_t bytes);
 
 // An error of another layer: 400, 404, 503 or 500 by its code.

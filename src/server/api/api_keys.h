@@ -1,4 +1,4 @@
-// The API keys that a server knows.
+// The API keys that a server accepts.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ inline constexpr size_t kMaxApiKeyFileBytes = size_t{1} << 20;
 inline constexpr size_t kMaxApiKeyBytes = 512;
 inline constexpr size_t kMaxApiKeys = 10000;
 
-// Keeps of each key its SHA-256 alone, hashed once more with bytes that are different in each
-// process, so that the time of a look-up tells nothing of the keys, nor does their number show.
+// Stores only a SHA-256 of each key, hashed again with a random salt of the process, so that the
+// time of a look-up reveals neither the keys nor their number.
 // Thread safety: all methods may be called from any thread.
 class ApiKeys {
  public:
@@ -40,8 +40,8 @@ class ApiKeys {
   bool FoundIn(std::string_view text) const;
 
   bool has_file() const { return !file_.empty(); }
-  // Reads the file again. Where it cannot be used the keys stay as they were; a line of the log
-  // says what happened.
+  // Reads the file again. If it is unusable the keys stay as they were; the outcome is
+  // logged.
   void Reload();
 
  private:

@@ -1,4 +1,4 @@
-// Responses that are generated while no client waits for them, and clients that follow them.
+// Responses generated in the background, and clients that stream their events.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// The client of a generation that runs in the background: its stream goes to `response`, and it
-// goes away when that is cancelled or has no room any more.
+// The client of a generation that runs in the background: its stream is stored in `response`; it
+// disconnects when the response is cancelled or exceeds the memory of `store`.
 std::shared_ptr<ResponseWriter> MakeBackgroundClient(std::shared_ptr<StoredResponse> response,
                                                      std::shared_ptr<ResponseStore> store);
 
-// Sends `client` the events of `response` from number `first` on, also those that come later, and
-// then ends its stream.
+// Streams the events of `response` to `client`, stored and future ones, beginning with number
+// `first`, and then ends the stream.
 void FollowResponse(std::shared_ptr<StoredResponse> response, size_t first,
                     std::shared_ptr<ResponseWriter> client);
 

@@ -1,4 +1,4 @@
-// Beam search: the n most likely continuations of a prompt, found a token at a time.
+// Beam search: the n most likely continuations of a prompt.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ struct Beam {
   std::vector<int32_t> tokens;          // with the prompt
   std::vector<TokenLogprobs> logprobs;  // where asked for
   double logprob_sum = 0;
-  bool ended = false;  // by an end token, which is not among `tokens` unless it is to be shown
+  bool ended = false;  // by an end token, which is in `tokens` only if it is to be shown
   int32_t end_token = 0;
 };
 
-// One step: of the candidates that continue `beams` (next[i] continues beams[i]) the best become
-// `beams`, as many as the beam is wide; those with an end token go to `completed`, of which as many
-// are kept. Equal scores keep their order.
+// One step: the best candidates (next[i] continues beams[i]) replace `beams`, as many as the width
+// of the beam; those with an end token are moved to `completed`, which keeps the same number. Equal
+// scores keep their order.
 void StepBeams(std::vector<Beam>& beams, std::span<const TokenLogprobs> next,
                const BeamRequest& request, std::vector<Beam>& completed);
 // The best of the completed beams and of those that reached max_tokens, best first.
@@ -39,7 +39,7 @@ std::vector<Beam> BestBeams(std::vector<Beam> completed, std::vector<Beam> open,
                             const BeamRequest& request);
 
 // Runs the search for every prompt of the request: a step submits each open beam for one token with
-// 2 x width candidates, whose prefix the cache keeps. The writer is given each choice once, at its
+// 2 x width candidates, whose prefix the cache keeps. The writer receives each choice once, at its
 // end. Ownership: as Generation.
 class BeamSearch : public AbortableRequest, public std::enable_shared_from_this<BeamSearch> {
  public:

@@ -17,7 +17,7 @@ struct ChatRequest {
   bool echo = false;
   bool return_prompt_text = false;
   ToolFields tools;
-  bool include_reasoning = true;  // false: thoughts are dropped
+  bool include_reasoning = true;  // false: reasoning is dropped
   // trtllm-serve: the prompt as token ids, in place of the rendered messages.
   std::optional<std::vector<int64_t>> prompt_ids;
 };
@@ -27,7 +27,7 @@ struct ChatRequest {
 ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config,
                                        bool model_takes_tools);
 
-// Templates read the effort as an argument; those of the request itself take precedence.
+// Passes the reasoning effort to the template; arguments of the request itself take precedence.
 void AddReasoningArguments(const std::string& effort, json::Value& kwargs);
 
 // Several conversations, each with an answer of its own; all other fields apply to every one.

@@ -1,4 +1,4 @@
-// Whose request it is, for fair shares and limits.
+// Identifies the client of a request, for fair scheduling and rate limits.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace sluice {
 
 // Turns the API key of a request into a number, where the server has keys and the request presents
 // one of them; else the client's address: all of an IPv4 address, the network (64 bits) of an IPv6
-// address. A key that the server does not know counts for nothing, since clients could change it
-// with every request. The number is a keyed hash that is different in each process: it tells
-// nothing of the key. Thread safety: all methods may be called from any thread.
+// address. An unknown key is ignored, since clients could change it with every
+// request. The number is a keyed hash that differs between processes and reveals nothing of the
+// key. Thread safety: all methods may be called from any thread.
 class ClientIdentity {
  public:
   // `keys` outlives it.

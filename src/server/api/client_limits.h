@@ -1,4 +1,4 @@
-// How much each client may ask for: requests and tokens a minute, and requests at a time.
+// Rate limits of each client: requests and tokens per minute, and concurrent requests.
 #pragma once
 
 #include <chrono>
@@ -16,14 +16,14 @@
 
 namespace sluice {
 
-// Each limit of a minute is a bucket that holds one minute's worth, is full at first and fills
-// evenly. A request takes one from the bucket of requests when it is let in. Tokens are taken when
-// they are known: those of the prompt when it is encoded, others as they are generated; the bucket
-// may run below zero, and no request is let in until it is above.
+// Each limit per minute is a token bucket that holds one minute's worth, starts full and refills at
+// a constant rate. A request takes one from the bucket of requests when it is admitted. Tokens are
+// taken when they are known: prompt tokens when encoded, others as they are generated; the bucket
+// may become negative, and no request is admitted until it is positive again.
 //
-// Memory: the clients with requests, and at most `kMaxIdleClients` others; beyond, those that have
-// been idle longest are forgotten, with full buckets after a minute of idleness unless they are in
-// debt. Thread safety: all methods may be called from any thread.
+// Memory: the clients with requests and at most `kMaxIdleClients` others; beyond that the least
+// recently used are forgotten, which resets their buckets to full, as a minute of idleness does for
+// those that are not negative. Thread safety: all methods may be called from any thread.
 class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
  public:
   using Clock = std::chrono::steady_clock;
@@ -49,7 +49,7 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
   using Clients = std::list<Client>;
 
  public:
-  // A request that was let in. Thread safety: as ClientLimits.
+  // An admitted request. Thread safety: as ClientLimits.
   class Ticket {
    public:
     Ticket(std::shared_ptr<ClientLimits> limits, Clients::iterator client)
@@ -58,9 +58,9 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
     Ticket& operator=(const Ticket&) = delete;
     ~Ticket();
 
-    // It goes on behind its answer: Leave() has to be called once more.
+    // The request outlives its answer (a background response): Leave() must be called once more.
     void Stay();
-    // It is answered: it no longer counts as running.
+    // The request has been answered: it no longer counts as running.
     void Leave();
     void TakeTokens(int64_t count);
 
@@ -78,14 +78,14 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
            0;
   }
 
-  // Lets a request in, or says as 429 what the client has too much of and when to come again.
+  // Admits a request, or returns a 429 that names the exceeded limit and when to retry.
   ApiResult<std::shared_ptr<Ticket>> Enter(uint64_t client);
 
-  // x-ratelimit-limit-requests, -remaining-, -reset-, and the same for tokens, of those limits that
-  // there are.
+  // x-ratelimit-limit-requests, -remaining-, -reset-, and the same for tokens, for the configured
+  // limits.
   void AppendHeaders(uint64_t client, std::vector<HttpHeader>& headers);
 
-  // Clients that are remembered.
+  // Clients with an entry, active or idle.
   size_t num_clients() const;
 
  private:

@@ -1,4 +1,4 @@
-// The fields of a request that say what its answer has to look like.
+// The fields of a request that constrain its answer (structured output).
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct RequestedConstraint {
 // Reads `response_format`, `structured_outputs`, vLLM's older `guided_json`, `guided_regex`,
 // `guided_choice` and `guided_grammar`, and `guided_decoding` of trtllm-serve. None: the answer is
 // free text. Errors: 400 for more than one, for one of the wrong type, and for a JSON schema that
-// is wrong or, with `strict`, asks for what cannot be enforced. REQUIRES: `body` is an object.
+// is invalid or, with `strict`, cannot be enforced. REQUIRES: `body` is an object.
 ApiResult<std::optional<RequestedConstraint>> ReadConstraint(const json::Value& body,
                                                              const ServerConfig& config,
                                                              EndpointKind kind);

@@ -1,4 +1,4 @@
-// Cross-origin requests of browsers, answered as Starlette's middleware does.
+// Cross-origin resource sharing, with the responses of Starlette's CORSMiddleware.
 #pragma once
 
 #include <optional>
@@ -14,11 +14,11 @@ class Cors {
  public:
   explicit Cors(const ServerConfig& config);
 
-  // OPTIONS with Origin and Access-Control-Request-Method.
+  // Whether it is OPTIONS with Origin and Access-Control-Request-Method.
   static bool IsPreflight(const HttpRequest& request);
-  // The answer to a preflight; none if this is not one.
+  // The response to a preflight request; none for other requests.
   std::optional<HttpResponse> Preflight(const HttpRequest& request) const;
-  // The headers of every other answer.
+  // The headers of the responses to all other requests.
   std::vector<HttpHeader> Headers(const HttpRequest& request) const;
 
  private:

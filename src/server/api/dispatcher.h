@@ -24,24 +24,24 @@ class Dispatcher : public HttpHandler {
              std::shared_ptr<SpanExporter> exporter, Metrics* metrics);
   ~Dispatcher() override { Stop(); }
 
-  // Takes in what --response-store keeps. Before Attach().
+  // Loads the responses of --response-store. Before Attach().
   Status OpenResponses();
-  // From now on requests reach the model; before, they are answered 503.
+  // Enables the routes that use the model; before, they answer 503.
   void Attach(std::shared_ptr<const ModelContext> model) { api_.set_model(std::move(model)); }
-  // While the model is loading, /health tells how much of it was downloaded; a total of 0 ends
-  // that.
+  // Progress of the model's download, which /health reports while the model is loading; a total of
+  // 0 ends it.
   void SetDownload(int64_t done_bytes, int64_t total_bytes) {
     api_.download_done = done_bytes;
     api_.download_total = total_bytes;
   }
-  // From now on new work is answered 503, and so is what /pause holds back.
+  // Answers new requests, and those that /pause has deferred, with 503 from now on.
   void BeginDrain();
-  // Drops what waits for a worker and joins the workers.
+  // Drops queued tasks and joins the workers.
   void Stop();
 
-  // Requests taken in and not completely answered.
+  // Requests accepted and not completely answered.
   int64_t num_pending() const { return api_.pending->load(); }
-  // The route a path belongs to, for the metrics; "none" if there is none.
+  // The path of the matching route, for the metrics; "none" if there is none.
   std::string_view RouteOf(std::string_view path) const;
 
   std::optional<HttpResponse> CheckHead(const HttpRequest& head) override;
@@ -55,7 +55,7 @@ class Dispatcher : public HttpHandler {
   HttpResponse NotFound(const HttpRequest& request, std::string_view path) const;
   void HandleOnWorker(const Route& route, HttpRequest request,
                       std::shared_ptr<ResponseWriter> client);
-  // In the shape of the API that `path` is of.
+  // The error in the shape of the API that `path` belongs to.
   HttpResponse ErrorOf(std::string_view path, const ApiError& error) const;
 
   ApiContext api_;

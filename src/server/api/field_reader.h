@@ -35,11 +35,11 @@ const json::Value* Given(const json::Value& object, std::string_view name);
 // The text of the member `name`; "" if it is absent or no string.
 std::string TextAt(const json::Value& object, std::string_view name);
 
-// How an error message shows a value: scalars as JSON, long strings cut, of a list or an object the
-// number of its elements.
+// A value as shown in error messages: scalars as JSON, long strings truncated, lists and objects as
+// their number of elements.
 std::string Describe(const json::Value& value);
 
-// What a field may hold beyond its type.
+// Restrictions on a field besides its type.
 struct FieldRule {
   bool required = false;  // an absent field is an error
   bool nullable = false;  // null counts as absent; otherwise it is an error
@@ -69,8 +69,8 @@ std::string Expected(const FieldRule& rule, const json::Value::Array* const&);
 std::string Expected(const FieldRule& rule, const json::Value::Object* const&);
 
 // Reads the members of one object. The type of the destination is the type of the field, its value
-// before the call the default. A wrong value leaves the default and is noted, so that all errors of
-// a request are reported together.
+// before the call the default. An invalid value leaves the default and is recorded, so that all
+// errors of a request are reported together.
 class FieldReader {
  public:
   // REQUIRES: `object` is an object; it and `errors` outlive the reader. `location` is the place of
@@ -155,8 +155,8 @@ class FieldReader {
   std::vector<FieldError>* const errors_;
 };
 
-// Whether a value is there and is not null, false, zero or empty; vLLM takes options as set by
-// this.
+// Python's truth value: present and not null, false, zero or empty; vLLM uses it to decide whether
+// an option is set.
 bool IsTruthy(const json::Value* value);
 
 }  // namespace sluice

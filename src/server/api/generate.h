@@ -1,5 +1,5 @@
 // The handlers of POST /v1/completions and /v1/chat/completions, which /invocations calls too, and
-// how routes of other shapes answer a chat.
+// the generation that all chat routes share.
 #pragma once
 
 #include "server/api/answer_writer.h"
@@ -11,8 +11,8 @@ namespace sluice {
 BodyHandler AnswerCompletion;
 BodyHandler AnswerChat;
 
-// Renders the conversation of `request` and generates its answer, which the writer tells. Errors:
-// as those of a chat request.
+// Renders the conversation of `request` and generates its answer, which the writer of `make_writer`
+// sends. Errors: those of a chat request.
 ApiStatus StartChat(const RouteCall& call, const ChatRequest& request, WriterFactory* make_writer);
 
 }  // namespace sluice

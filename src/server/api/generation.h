@@ -1,5 +1,5 @@
-// A request while it is being answered: the engine's tokens of several prompts, n sequences each,
-// become the events of an answer.
+// A request in progress: converts the engine's tokens (several prompts, n sequences each) to the
+// events of an answer.
 #pragma once
 
 #include <cstdint>
@@ -40,14 +40,14 @@ struct GenerationRequest {
   RepetitionRule repetition;
   std::shared_ptr<const Constraint> constraint;  // of every sequence; may be null
   std::optional<AnswerParsing> parsing;          // none: all text is the answer
-  std::shared_ptr<const RequestTrace> trace;     // null: no span tells of it
+  std::shared_ptr<const RequestTrace> trace;     // null: not traced
   RequestClock clock;                            // started when the request arrived
 };
 
 // Submits the prompts to the engine and hands its tokens, as events, to the writer, on the worker
-// pool. When the client goes away the sequences are aborted at once. A client that reads slowly
-// makes steps larger, never the queue longer than the tokens themselves. Ownership: kept alive by
-// the connection, the engine's sinks and tasks until it is over.
+// pool. When the client disconnects the sequences are aborted at once. For a client that
+// reads slowly updates are merged: the queue never exceeds the tokens themselves. Ownership: kept
+// alive by the connection, the engine's sinks and tasks until it is over.
 class Generation : public AbortableRequest, public std::enable_shared_from_this<Generation> {
  public:
   // REQUIRES: called on a worker thread. Prompts are submitted before it returns, or later where

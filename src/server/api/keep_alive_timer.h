@@ -1,4 +1,4 @@
-// Keeps quiet streams alive (--sse-keep-alive-interval).
+// Keep-alive comments for idle streams (--sse-keep-alive-interval).
 #pragma once
 
 #include <memory>

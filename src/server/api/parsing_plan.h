@@ -1,5 +1,5 @@
-// From the tools of a request and the parsers of the server to what is asked of an answer, and how
-// it is taken apart. Shared by the APIs that answer conversations.
+// Decides from the tools of a request and the server's parsers what constrains an answer and how it
+// is parsed. Shared by the APIs that answer conversations.
 #pragma once
 
 #include "server/api/answer_plan.h"
@@ -9,12 +9,12 @@
 namespace sluice {
 
 // Completes the plan of an answer to `conversation`:
-// - `plan.generation.parsing`, with the server's parsers: none where neither calls nor thoughts are
-//   looked for;
-// - `plan.constraint`, where calls have to be made or to follow the tools' schemas. A call that has
-//   to be made takes precedence over the request's own constraint, which else stands;
-// - special tokens that mark calls or thoughts stay in the text for the parsers.
-// Errors: 400 for a schema of a tool that cannot be held to.
+// - `plan.generation.parsing`, with the server's parsers: none if neither calls nor reasoning are
+//   parsed;
+// - `plan.constraint`, if calls are required or must follow the tools' schemas. A required call
+//   takes precedence over the request's own constraint, which applies otherwise;
+// - special tokens that delimit calls or reasoning stay in the text for the parsers.
+// Errors: 400 for a tool's schema that cannot be enforced.
 // REQUIRES: CheckToolSupport has passed; plan.options.model is set; where tools may be called,
 // `conversation.tools` is a list as ReadConversation checks it.
 ApiStatus PlanParsing(const ToolFields& tools, const ConversationFields& conversation,

@@ -13,9 +13,9 @@
 
 namespace sluice {
 
-// The way back of a request that counts in `pending` and in the limits of its client until its
-// answer is complete or the writer is gone. A client that has its whole answer finds the request no
-// longer counted.
+// The response writer of a request that counts in `pending` and in the limits of its client until
+// the answer is complete or the writer is destroyed. The count is decremented before the end of the
+// answer is sent.
 class PendingWriter : public ResponseWriter {
  public:
   // `ticket` may be null.

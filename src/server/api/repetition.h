@@ -1,4 +1,4 @@
-// Detects that a sequence repeats itself.
+// Detects repetition in a generated sequence.
 #pragma once
 
 #include <cstdint>
@@ -6,21 +6,21 @@
 
 namespace sluice {
 
-// A sequence ends when its last tokens are one pattern of `min_size` to `max_size` tokens,
-// `min_count` times over.
+// A sequence ends when its last tokens are a pattern of `min_size` to `max_size` tokens, repeated
+// `min_count` times.
 struct RepetitionRule {
   int64_t max_size = 0;  // 0: off
   int64_t min_size = 0;
   int64_t min_count = 0;
 };
 
-// Takes the tokens of one sequence. Thread safety: one thread at a time. Memory: twice the longest
-// stretch that the rule looks at.
+// Examines the tokens of one sequence. Thread safety: one thread at a time. Memory: about
+// 2 * max_size * min_count tokens.
 class RepetitionWatch {
  public:
   explicit RepetitionWatch(RepetitionRule rule) : rule_(rule) {}
 
-  // Whether `token` completes a pattern that has been repeated often enough.
+  // Appends `token`. True if it completes the last repetition.
   bool Push(int32_t token);
 
  private:

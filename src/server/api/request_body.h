@@ -11,7 +11,7 @@ namespace sluice {
 
 // Checks the content type and parses the body; an empty body is null. Errors: 400. Where the text
 // is not JSON, `param` is "body.N", N being the character at fault, as in vLLM. 413 or 503 where
-// the memory for it is refused; what is taken suffices for what a handler makes of the value too.
+// the memory for it is refused; the reservation also covers what handlers derive from it.
 ApiResult<json::Value> ParseRequestBody(const HttpRequest& request);
 
 // The second half: `text` alone, UTF-8 without a byte order mark. Bounded in depth, in the number

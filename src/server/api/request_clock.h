@@ -1,4 +1,4 @@
-// The times of one request as it is answered, for --enable-per-request-metrics.
+// The latencies of one request, for --enable-per-request-metrics.
 #pragma once
 
 #include <chrono>

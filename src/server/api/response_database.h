@@ -1,10 +1,10 @@
 // The file of the responses that survive a restart: SQLite's, in a folder of its own.
 //
-// It is read at start only; later, reads are the business of ResponseStore, whose contents it
-// repeats. A change is one transaction in a write-ahead log. It is in the file when the call
-// returns, so that nothing is lost with a process that is killed then; a machine that loses its
-// power may lose the changes of the last seconds, never older ones. A call waits for the disk: it
-// is for worker threads.
+// It is read at start only; afterwards reads are served by ResponseStore, whose contents it
+// mirrors. A change is one transaction in a write-ahead log. It is in the file when the call
+// returns, so that a killed process loses nothing; a power failure may lose the changes of the last
+// seconds, never older ones. Calls wait for the disk and are made on worker
+// threads.
 //
 // The file is readable and writable by its owner alone, has a version, and is locked as long as the
 // object lives: a second server is refused. Rows have checksums, so that what is read is what was
@@ -44,9 +44,9 @@ class ResponseDatabase {
 
   // Calls `take` with each response, the oldest first; `is_over`: it was complete.
   Status Read(const std::function<void(StoredResponse::Content content, bool is_over)>& take);
-  // Removes the responses of `removed`, as far as they are there, and puts `response`, unless it is
-  // null, in the place of the one of its id, or behind all others. All of that or, on an error,
-  // nothing.
+  // In one transaction: removes the responses of `removed` that exist, and, unless it is null,
+  // replaces the response with the id of `response` or appends it. Changes nothing on an
+  // error.
   Status Write(const StoredResponse* response, std::span<const std::string> removed);
 
  private:
@@ -67,7 +67,7 @@ class ResponseDatabase {
   Status ChangeRows(const StoredResponse* response, std::span<const std::string> removed);
   Result<Statement> Prepare(const char* sql);
   Result<int64_t> Number(const char* sql);
-  // What SQLite's result `code` means to who runs the server.
+  // An error for the operator that explains SQLite's result `code`.
   tl::unexpected<Error> Failure(int code) const;
   tl::unexpected<Error> Damaged(std::string_view what) const;
 

@@ -1,5 +1,5 @@
-// The items of /v1/responses: what a client sends as input, and the messages of a chat that they
-// are to the model.
+// The items of /v1/responses: what a client sends as input, and their conversion to chat
+// messages.
 #pragma once
 
 #include <functional>
@@ -13,21 +13,21 @@
 
 namespace sluice {
 
-// An id that no other response or item has: `prefix` says of what.
+// A unique id of a response or an item, beginning with `prefix`.
 std::string NewResponseId(std::string_view prefix);
 
 // Checks the types of `input`, a text or a list of items. All errors are noted at "input".
 void CheckInput(FieldReader& reader, const json::Value& input);
 
-// `input` as a list of items, each with a type and an id. REQUIRES: CheckInput() found no error.
+// `input` as a list of items, each with a type and an id. REQUIRES: CheckInput() noted no error.
 json::Value::Array InputItems(const json::Value& input);
 
 // The item of a stored response that an item_reference names; null: there is none.
 using FindItem = std::function<std::optional<json::Value>(const std::string& id)>;
 
-// Appends the messages of `items`, in the shape of chat requests. Neighbouring items that are one
-// message of the assistant (its reasoning, its text, its calls) become one. Errors: 400 for a
-// reference that leads nowhere, and for what only another server could have made.
+// Appends the messages of `items`, in the shape of chat requests. Consecutive items of the
+// assistant (reasoning, text, calls) become one message. Errors: 400 for a reference to an unknown
+// item, and for items that only another server could have created.
 ApiStatus AppendMessages(const json::Value::Array& items, const FindItem& find_item,
                          json::Value::Array& messages);
 

@@ -20,7 +20,7 @@
 
 namespace sluice {
 
-// Where there is no room for more, the oldest that are over are forgotten.
+// When it is full, the oldest complete responses are removed.
 //
 // With a file (KeepIn) each change of what is stored is written before the call returns, so that a
 // client that has its answer finds it again after a crash; events of a stream are not written. Find
@@ -35,26 +35,26 @@ class ResponseStore {
 
   explicit ResponseStore(uint64_t max_bytes);
 
-  // Keeps responses in a file of `folder`, too, and takes in those that are there; what ran when it
-  // was last written has failed. For an empty store, before others use it. Errors: those of
-  // ResponseDatabase.
+  // Also keeps responses in a file of `folder`, and loads those that are there; responses that were
+  // incomplete when last written are loaded as failed. REQUIRES: the store is empty and not shared
+  // yet. Errors: those of ResponseDatabase.
   Status KeepIn(const std::filesystem::path& folder);
-  // Who it is that presents an API key, as long as the file exists, else as long as the store does:
-  // a keyed hash, never 0.
+  // Identifies the holder of an API key: a keyed hash, never 0, that is stable for the lifetime of
+  // the file, or of the store without one.
   uint64_t OwnerOf(std::string_view key) const;
 
-  // Replaces one of the same owner and id that is over.
-  enum class Added { kYes, kNoRoom, kIdTaken };  // taken: that one runs, or is another owner's
+  // Replaces a complete response of the same owner and id.
+  enum class Added { kYes, kNoRoom, kIdTaken };  // taken: it is incomplete, or of another owner
   Added Add(std::shared_ptr<StoredResponse> response);
-  // Takes note of what `response` holds by now, and of its end. False where there is no room for
+  // Updates the entry of `response` after it has grown or ended. False if the store has no room for
   // it.
   bool Update(const StoredResponse& response);
-  // Null where there is none that `owner` may have.
+  // Null if there is none that `owner` may access.
   std::shared_ptr<StoredResponse> Find(const std::string& id, uint64_t owner) const;
-  // The one whose output has the item.
+  // The response whose output contains the item.
   std::shared_ptr<StoredResponse> FindByItem(const std::string& item_id, uint64_t owner) const;
   void Remove(const StoredResponse& response);
-  // Cancels what runs.
+  // Cancels incomplete responses.
   void Stop();
 
   uint64_t bytes() const;
@@ -81,8 +81,8 @@ class ResponseStore {
   void WriteOrWarn(const StoredResponse* response) REQUIRES(write_mutex_);
 
   const uint64_t max_bytes_;
-  std::vector<unsigned char> secret_;  // does not change once others use the store
-  // Held while the file is written, and taken before mutex_: no one waits for the disk with that.
+  std::vector<unsigned char> secret_;  // constant once the store is shared
+  // Held while the file is written; locked before mutex_, which is never held during disk I/O.
   Mutex write_mutex_;
   std::unique_ptr<ResponseDatabase> file_ GUARDED_BY(write_mutex_);
   std::chrono::steady_clock::time_point next_warning_ GUARDED_BY(write_mutex_);

@@ -1,4 +1,4 @@
-// The tools of /v1/responses, whose functions are flat, as the tools of a chat.
+// Converts the tools of /v1/responses, whose functions are flat, to those of a chat request.
 #pragma once
 
 #include <string>
@@ -16,22 +16,22 @@ namespace sluice {
 // Checks the types of `tools` and `tool_choice`; errors are noted at "tools.0…" and "tool_choice".
 void CheckResponseTools(FieldReader& reader);
 
-// 400 for a tool that only OpenAI's servers can run, and for a choice that no tool fulfils.
+// 400 for a tool that only OpenAI's servers can run, and for a tool_choice that matches no tool.
 // REQUIRES: CheckResponseTools() found no error; `body` is an object.
 ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& config);
 
-// The name by which the model knows a function of a namespace; `space` empty: of none.
+// The name of a namespaced function in the prompt; `space` may be "".
 std::string FlatName(std::string_view space, std::string_view name);
 
-// A function as the client knows it.
+// A function's name in the API.
 struct NamespacedTool {
   std::string space;  // "" for none
   std::string name;
 };
-// By the names that the model knows.
+// By FlatName().
 using NamespacedTools = std::unordered_map<std::string, NamespacedTool>;
-// The functions of `tools` that are in namespaces, but those whose flat name is that of a function
-// before them.
+// The functions of `tools` that are in namespaces, except those whose flat name an earlier function
+// has.
 NamespacedTools ToolsInNamespaces(const json::Value* tools);
 
 // The functions of `tools`, also those in namespaces, in the shape of a chat request; null where

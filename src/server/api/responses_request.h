@@ -11,8 +11,8 @@
 namespace sluice {
 
 struct ResponsesRequest {
-  // The chat that it is to the model; its messages are those of `instructions` and `items`, behind
-  // those of the previous response, and are added by who knows that.
+  // The equivalent chat request, without messages: the caller, who has the previous response, adds
+  // its messages, then those of `instructions` and `items`.
   ChatRequest chat;
   NamespacedTools namespaced_tools;
   std::string instructions;
@@ -20,7 +20,7 @@ struct ResponsesRequest {
   std::optional<std::string> previous_response_id;
   bool store = true;
   bool background = false;
-  // An object: the members that a response repeats, with what the request left out.
+  // An object: the request's members that a response repeats, with defaults filled in.
   json::Value shown;
 };
 

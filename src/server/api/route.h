@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// When a route exists.
+// The condition under which a route exists.
 enum class RouteGate {
   kAlways,
   kDocs,           // unless --disable-fastapi-docs
@@ -29,9 +29,9 @@ enum class RouteGate {
 
 // Who may call a route of a server with API keys.
 enum class RouteAccess {
-  kKey,     // who presents a key: whatever computes, changes, or tells of the model or of requests
-  kOpen,    // everybody, unless --protect-all is given
-  kHealth,  // everybody: probes
+  kKey,     // clients with a key: routes that compute, change state, or expose model or requests
+  kOpen,    // everyone, unless --protect-all is given
+  kHealth,  // everyone: probes
 };
 
 struct Route;
@@ -48,12 +48,12 @@ struct RouteCall {
   std::shared_ptr<ClientLimits::Ticket> ticket = nullptr;
 };
 
-// Either answers `call.client`, now or later, or returns the error that the client is to get.
+// Either answers `call.client`, now or later, or returns the error to send to the client.
 using Handler = ApiStatus(const RouteCall& call);
 using BodyHandler = ApiStatus(const RouteCall& call, const json::Value& body);
 
 struct Route {
-  // A segment in braces stands for one or more segments: "/v1/models/{model_id}".
+  // A segment in braces matches one or more segments: "/v1/models/{model_id}".
   std::string_view path;
   std::vector<std::string_view> methods;
   RouteGate gate = RouteGate::kAlways;
@@ -82,13 +82,13 @@ Route WithBody(std::string_view path, BodyHandler* handler, std::string_view sum
 // `route` with another access than kKey.
 Route WithAccess(RouteAccess access, Route route);
 
-// The route at `path` that `config` opens, or null.
+// The route at `path` that `config` enables, or null.
 const Route* FindRoute(std::string_view path, const ServerConfig& config);
-// Those that `config` opens.
+// The routes that `config` enables.
 std::vector<const Route*> OpenRoutes(const ServerConfig& config);
 
-// Why there is nothing at `path`, for {"detail": ...}: names a route of vLLM that this server does
-// not have or that an option would open, else "Not Found".
+// The text of a 404 at `path`, for {"detail": ...}: names a route of vLLM that this server does not
+// have or that an option would enable, else "Not Found".
 std::string NotFoundDetail(std::string_view path, const ServerConfig& config);
 
 // 503 where `call` has no model.

@@ -1,4 +1,4 @@
-// The fields that completions and chat share: how tokens are chosen, when a sequence ends, what is
+// The fields that completions and chat share: sampling, stop conditions and what is
 // returned.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// The values of a request; their types are checked, their ranges are not.
+// The values of a request, with checked types and unchecked ranges.
 struct SamplingFields {
   std::optional<std::string> model;
   int64_t n = 1;

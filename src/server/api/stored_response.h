@@ -16,19 +16,19 @@ namespace sluice {
 // `body`, the JSON of a response, with another `status` and, unless `message` is empty, an error.
 std::string WithStatus(const std::string& body, std::string_view status, std::string_view message);
 
-// One response. One that runs in the background also has the events of its stream, for clients that
-// follow it. Thread safety: all methods may be called from any thread.
+// A response. If it is generated in the background it also stores the events of its stream, for
+// clients that connect later. Thread safety: all methods may be called from any thread.
 class StoredResponse {
  public:
   struct Content {
     std::string id;
-    uint64_t owner = 0;                 // ResponseStore::OwnerOf() who may have it; 0: everybody
-    std::string messages;               // JSON: the chat that it answers, without instructions
+    uint64_t owner = 0;                 // ResponseStore::OwnerOf(); 0: accessible to all
+    std::string messages;               // JSON: the conversation, without instructions
     std::string input_items;            // JSON: a list
     std::string body;                   // its JSON
     std::vector<std::string> item_ids;  // of its output
   };
-  // `is_over`: else it runs in the background.
+  // `is_over`: complete; otherwise it is being generated in the background.
   StoredResponse(Content content, bool is_over)
       : id_(std::move(content.id)),
         owner_(content.owner),
@@ -47,27 +47,27 @@ class StoredResponse {
   std::string body() const;
   std::vector<std::string> item_ids() const;
   bool is_over() const;
-  // What it holds, about.
+  // Approximate size.
   uint64_t bytes() const;
 
-  // --- Of one that runs. Once it is over, its JSON does not change any more.
+  // --- While it is generated. Once it is over, the JSON is constant.
 
   void SetBody(std::string body, std::vector<std::string> item_ids, bool is_over);
-  // It ends before it is complete, as `status`; `message` is its error, "" for none. Its events end
-  // too. False if it was over.
+  // Ends it early with `status` and the error `message` ("" for none), and ends its events. False
+  // if it was over.
   bool End(std::string_view status, std::string_view message);
-  // `call` is called once by End(), at once if it has been ended; null: no more.
+  // Sets what End() calls once; called immediately if End() was called before. Null: nothing.
   void OnEnd(std::function<void()> call);
 
-  // --- Events, as they go over the wire.
+  // --- Server-sent events, in wire format.
 
   void AddEvent(std::string_view event);
   void EndEvents();
-  // The event of that number, if it has come.
+  // The event of that number, if it has been added.
   std::optional<std::string> Event(size_t number) const;
   // The events have ended, and there are no more than `number`.
   bool EndsAt(size_t number) const;
-  // `call` is called whenever there is news, until it returns false. It must not call back.
+  // Calls `call` after every change until it returns false. It must not call this object.
   void Watch(std::function<bool()> call);
 
  private:

@@ -1,5 +1,5 @@
-// The text of one sequence that can be sent: whole characters, without what may still become a stop
-// string.
+// Incremental detokenization of one sequence: complete characters, withholding what may be the
+// start of a stop string.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct StopRules {
 
 // Takes tokens one at a time. The first stop string that is complete ends the text where it starts
 // (where it ends, with `include_in_output`). Until the end, characters that may be the start of one
-// are held back. Thread safety: one thread at a time. Ownership: the tokenizer outlives it. Memory:
+// are withheld. Thread safety: one thread at a time. Ownership: the tokenizer outlives it. Memory:
 // the text that has not been taken, and as much before it as the longest stop string.
 class TextStream {
  public:
@@ -37,7 +37,7 @@ class TextStream {
   // The sequence is complete; unfinished characters are dropped.
   void Finish();
 
-  // The text that can be shown and has not been taken yet.
+  // The available text since the last call.
   std::string Take();
 
  private:

@@ -1,4 +1,4 @@
-// Which tools the model may call in a request, and whether it has to. Every API reads its own JSON
+// Which tools the model may call in a request, and whether it must. Every API reads its own JSON
 // into ToolFields, and ConversationFields::tools into the chat API's list of tools; what follows
 // for the answer is answer_parsing.h.
 #pragma once
@@ -36,8 +36,8 @@ ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
 // Those of a chat request. REQUIRES: CheckToolChoice has passed.
 ToolFields ReadChatToolFields(FieldReader& reader);
 
-// 400 where neither the model's template nor a parser knows of tools, or where the server was not
-// started with what they need.
+// 400 if neither the model's template nor a parser supports tools, or if the server was started
+// without the options that they need.
 ApiStatus CheckToolSupport(const ToolFields& tools, const ServerConfig& config,
                            bool model_takes_tools);
 

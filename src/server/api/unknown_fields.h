@@ -1,5 +1,5 @@
-// Fields of request bodies that no route reads. As in vLLM they are no error; the log tells of each
-// name once, since a misspelt field is otherwise found by nobody.
+// Fields of request bodies that no route reads. As in vLLM they are no error; each name is logged
+// once, so that misspelt fields are noticed.
 #pragma once
 
 #include <set>
@@ -13,8 +13,8 @@ namespace sluice {
 // Thread safety: Tell() may be called from any thread.
 class UnknownFields {
  public:
-  // Warns of the fields of `body` that are unknown and were not told before, in one line; "" where
-  // there are none. Returns what was said. At most kMaxTold names are ever told.
+  // Logs one warning for the unknown fields of `body` that have not been logged before, and returns
+  // it; "" if there are none. At most kMaxTold names are logged in all.
   std::string Tell(const json::Value& body);
 
   static constexpr size_t kMaxTold = 256;

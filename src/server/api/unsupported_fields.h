@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Refuses them by name, so that no request is answered as if the field were not there. Errors: 400.
+// Refuses them by name, so that no request is answered as if the field were absent. Errors: 400.
 // REQUIRES: `body` is an object.
 ApiStatus RefuseUnsupported(const json::Value& body, const ServerConfig& config, EndpointKind kind);
 

@@ -1,4 +1,4 @@
-// Answers that a browser shows: pages and what they load.
+// Responses for browsers: pages and the files that they load.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// With the headers that keep a page to what this server sends it: it loads, connects to and is
-// framed by nothing else, and no text becomes markup or code.
+// A page with a Content-Security-Policy that restricts it to this server: it loads from, connects
+// to and is framed by no other origin, and inline code is not executed.
 HttpResponse HtmlResponse(std::string page);
 
 // `file`, or 304 where `request` says that the client has it. Browsers keep it and ask each time

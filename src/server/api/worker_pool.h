@@ -1,5 +1,5 @@
-// Threads for the work of requests that must not hold up an I/O thread: parsing, rendering,
-// encoding, detokenizing.
+// Threads for the work of requests that would block an I/O thread: parsing, rendering, encoding,
+// detokenizing.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace sluice {
 
 // Runs tasks on a few threads, short ones in order of arrival. Long tasks use at most half of the
 // threads, but at least one, so that short ones (a step of a stream, a short prompt) do not wait
-// for them; of long ones the shortest is next, but every fourth time the oldest, which therefore is
-// not passed over for ever. The number of tasks is bounded by the callers: a request has at most
+// for them; of long ones the shortest is next, but every fourth time the oldest, to prevent
+// starvation. The number of tasks is bounded by the callers: a request has at most
 // one in the queue, and the number of requests is limited. Thread safety: Submit may be called from
 // any thread, also from a task.
 class WorkerPool {

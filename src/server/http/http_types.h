@@ -48,7 +48,7 @@ struct HttpResponse {
   std::vector<HttpHeader> headers;
 };
 
-// What an answer was made of, for the log.
+// Facts about an answer, for the access log.
 struct AnswerNotes {
   std::string request_id;
   int64_t prompt_tokens = 0;
@@ -72,7 +72,7 @@ class ResponseWriter {
   virtual void WriteChunk(std::string_view data) = 0;
   virtual void EndStream() = 0;
 
-  // Called before the answer is complete, where there is something to tell.
+  // Adds to the access log; called before the answer is complete.
   virtual void Describe(AnswerNotes) {}
 
   // True while so much is queued that the caller should wait for `on_writable`.
@@ -110,7 +110,7 @@ struct HttpExchangeRecord {
   double seconds = 0;
   std::string_view request_id;         // of the request's X-Request-Id; "" for none
   std::string_view error_body;         // the start of the body of an answer of 400 and above
-  const AnswerNotes* notes = nullptr;  // null where the answer told nothing
+  const AnswerNotes* notes = nullptr;  // null without Describe()
 };
 
 const char* HttpReason(int status);

@@ -1,6 +1,6 @@
-// What a request's head says about where the request ends and whom it is for. A server and a proxy
-// in front of it that read this differently take the body of one request for the next request
-// (request smuggling), so nothing here is guessed.
+// Checks the parts of a request's head that determine its end and its host. If a server and a proxy
+// in front of it interpret these differently, the body of one request is taken for the next one
+// (request smuggling), so ambiguous heads are refused.
 #pragma once
 
 #include <optional>

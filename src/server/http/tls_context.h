@@ -28,8 +28,8 @@ class TlsCertificates {
   static Result<std::unique_ptr<TlsCertificates>> Load(const TlsConfig& config);
 
   TlsContext context() const;
-  // Reads the files again. Where they cannot be used, the old ones stay; a line of the log says
-  // what happened.
+  // Reads the files again. If they are unusable the old ones stay in use; the outcome is
+  // logged.
   void Reload();
   // Does so if the files have changed and then stayed the same from one call to the next, since
   // certificate and key are replaced one after the other.

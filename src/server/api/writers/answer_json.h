@@ -17,7 +17,7 @@ inline constexpr std::string_view kKeepAliveEvent = ": keep-alive\n\n";
 // `"finish_reason":…,"stop_reason":…`; both null while a choice goes on.
 void AppendFinish(std::string& out, const std::optional<FinishEvent>& finish);
 void AppendTokenIds(std::string& out, std::span<const int32_t> ids);
-// null where they are not `shown`.
+// The list, or null unless `shown`.
 void AppendTokenIds(std::string& out, std::span<const int32_t> ids, bool shown);
 void AppendString(std::string& out, std::string_view text, bool shown);
 

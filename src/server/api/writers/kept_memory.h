@@ -1,4 +1,4 @@
-// What a whole answer is made of until it is sent.
+// The memory of a whole answer until it is sent.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class KeptMemory {
   explicit KeptMemory(const AnswerOptions& answer, bool keeps_streams = false)
       : answer_(answer), counts_(keeps_streams || !answer.stream) {}
 
-  // Of the answer's pieces, about; the body that is written of them is taken with them.
+  // Approximate bytes of the answer's parts; the body that is formatted from them is counted too.
   void Add(size_t bytes);
   // AnswerWriter::Refusal().
   std::optional<ApiError> Refusal() const;

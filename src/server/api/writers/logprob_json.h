@@ -65,7 +65,7 @@ void AppendLogprobList(std::string& out, const LogprobStyle& style,
 void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,
                           std::span<const int32_t> prompt, const PromptResult& result,
                           size_t count);
-// How many bytes AppendPromptLogprobs writes, about.
+// The approximate number of bytes that AppendPromptLogprobs writes.
 size_t PromptLogprobBytes(const PromptResult& result);
 
 }  // namespace sluice

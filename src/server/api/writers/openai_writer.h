@@ -20,15 +20,15 @@ class OpenAiWriter : public AnswerWriter {
   std::optional<ApiError> Refusal() const final { return kept_.Refusal(); }
 
  protected:
-  // What is known of a choice and not yet sent: in a stream what one step has added, in a whole
-  // answer everything.
+  // The unsent part of a choice: in a stream what one step has added, in a whole answer
+  // everything.
   struct Choice {
     int index = 0, prompt = 0;
     bool begun = false;
     bool is_first = true;  // nothing of it has been sent
     std::string text;
     std::string reasoning;
-    std::vector<ToolCallEvent> calls;  // in a stream pieces, in a whole answer each one entire
+    std::vector<ToolCallEvent> calls;  // in a stream fragments, in a whole answer complete calls
     std::vector<int32_t> tokens;
     std::vector<TokenLogprobs> logprobs;
     LogprobPosition position;  // of the next of `logprobs`
@@ -38,8 +38,8 @@ class OpenAiWriter : public AnswerWriter {
 
   struct Format {
     std::string_view object;       // names the kind of answer in its JSON
-    bool repeats_prompt = false;   // each choice tells of its prompt
-    size_t bytes_per_logprob = 0;  // of the JSON of a token, about
+    bool repeats_prompt = false;   // each choice includes its prompt
+    size_t bytes_per_logprob = 0;  // approximate size of the JSON of a token
   };
 
   OpenAiWriter(Format format, AnswerOptions options, std::shared_ptr<ResponseWriter> client);
@@ -69,9 +69,9 @@ class OpenAiWriter : public AnswerWriter {
   // `,"usage":…` of a stream's last chunk; `created_cache` follows the cached tokens.
   void AppendStreamUsage(std::string& out, const UsageEvent& usage,
                          std::string_view created_cache) const;
-  // `,"metrics":…` of a stream's last chunk, where the answer tells its times.
+  // `,"metrics":…` of a stream's last chunk, if the answer includes its times.
   void AppendStreamTimes(std::string& out, const UsageEvent& usage) const;
-  // Not with several choices: the times would belong to none of them.
+  // False with several choices: the times would be ambiguous.
   bool tells_times() const;
 
   const AnswerOptions::Prompt& PromptOf(const Choice& choice) const {

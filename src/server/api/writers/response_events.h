@@ -1,4 +1,4 @@
-// The output of a response as it grows, and the server-sent events that tell of it.
+// The output items of a response, and the server-sent events that stream them.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ void AppendOutputItem(std::string& out, const OutputItem& item, std::string_view
 // Writes the events in their order and numbers them. Thread safety: none.
 class ResponseEvents {
  public:
-  // `send` gets every event as it goes over the wire, with its number.
+  // `send` receives each event in wire format, with its number.
   using Send = std::function<void(int64_t number, std::string_view event)>;
   explicit ResponseEvents(Send send) : send_(std::move(send)) {}
 
@@ -51,7 +51,7 @@ class ResponseEvents {
   int64_t output_index_ = 0;  // of the open item, else of the next
 };
 
-// Sends the events by which `response`, one that is over, could have been streamed.
+// Sends the events that stream a complete `response`.
 void ReplayResponse(const json::Value& response, ResponseEvents& events);
 
 // Of a response: the last event of its stream.

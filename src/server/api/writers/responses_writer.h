@@ -14,15 +14,15 @@
 
 namespace sluice {
 
-// The JSON of a response but for what the answer decides: the texts between its members `output`,
-// `status` and `usage`.
+// The constant parts of a response's JSON: the text around its members `output`, `status` and
+// `usage`.
 struct ResponseFrame {
   // `shown`: ResponsesRequest::shown. `created`: Unix time.
   ResponseFrame(std::string id, int64_t created, const std::string& model, const json::Value& shown,
                 const SamplingParams& sampling);
 
-  // A response. `output`: JSON of its items, without brackets; `usage`: JSON; `error`: JSON, or ""
-  // for none.
+  // The JSON of a response. `output`: JSON of its items, without brackets; `usage`: JSON; `error`:
+  // JSON, or "" for none.
   std::string Body(std::string_view status, std::string_view output, std::string_view usage,
                    std::string_view error = "") const;
   size_t bytes() const;
@@ -35,13 +35,13 @@ struct ResponseFrame {
 struct ResponsesAnswer {
   ResponseFrame frame;
   NamespacedTools namespaced_tools;
-  // Called when a stream begins, and when the response is over, before the client hears of that:
+  // Called when a stream begins, and when the response is over, before the client is sent the end,
   // with its JSON and the ids of its items. May be empty.
   std::function<void(const std::string& body, std::vector<std::string> item_ids, bool is_over)>
       keep;
 };
 
-// `options.stream`: the events go to `client`, whoever reads them.
+// With `options.stream` the events are sent to `client`, else the whole response.
 std::unique_ptr<AnswerWriter> MakeResponsesWriter(ResponsesAnswer answer, AnswerOptions options,
                                                   std::shared_ptr<ResponseWriter> client);
 
