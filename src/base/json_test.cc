@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json_ascii.h"
 #include "base/json_count.h"
 #include "base/json_lines.h"
 
@@ -105,6 +106,12 @@ TEST(Json, LimitsDepth) {
   EXPECT_FALSE(Parse(deep));
   EXPECT_FALSE(Parse(std::string(200, '[') + std::string(200, ']')));
   EXPECT_TRUE(Parse(std::string(100, '[') + std::string(100, ']')));
+}
+
+TEST(Json, WritesStringsInAscii) {
+  std::string out = "x";
+  AppendAsciiString(out, "a\"\n~\x7F\u00E9\u2028\U0001F600\xFF");
+  EXPECT_EQ(out, R"(x"a\"\n~\u007f\u00e9\u2028\ud83d\ude00\ufffd")");
 }
 
 TEST(Json, ReplacesInvalidUtf8WhenWriting) {

@@ -3,20 +3,9 @@
 #include <cstdio>
 #include <string>
 
-#include "chat/jinja/repr.h"
+#include "base/json_ascii.h"
 
 namespace sluice {
-
-namespace {
-
-// In ASCII, so that no reader of lines takes a character such as U+2028 for the end of one.
-std::string AsciiJson(const std::string& text) {
-  jinja::JsonStyle style;
-  style.ensure_ascii = true;
-  return jinja::ToJson(jinja::Value::String(text), style);
-}
-
-}  // namespace
 
 Result<std::chrono::local_time<std::chrono::microseconds>> ParseCivilTime(std::string_view text) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
@@ -74,7 +63,7 @@ Status RunRender(const Result<ChatTemplate>& chat_template, const RenderOptions&
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const Result<std::string> text = render(line);
     std::string answer = text ? "{\"text\":" : "{\"error\":";
-    answer += AsciiJson(text ? *text : text.error().message);
+    json::AppendAsciiString(answer, text ? *text : text.error().message);
     answer += "}\n";
     out << answer << std::flush;
     if (!out) return Fail(ErrorCode::kInvalidArgument, "the output cannot be written");

@@ -10,16 +10,14 @@
 
 #include <fmt/format.h>
 
+#include "base/integer.h"
+
 namespace sluice {
 namespace {
 
 constexpr int64_t kAlignment = 256;
 // From here on memory is mapped, copy-on-write, from one file of 0xFF bytes, again and again.
 constexpr int64_t kTileBytes = int64_t{16} << 20;
-
-int64_t RoundUp(int64_t bytes, int64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 // The file of kTileBytes; -1 where the system has none to give.
 int TileFile() {

@@ -1,9 +1,9 @@
 #include "kernels/gelu_mul.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "kernels/float_result.h"
+#include "kernels/row_parts.h"
 #include "kernels/vector_kernel.h"
 
 namespace sluice::kernels {
@@ -25,17 +25,10 @@ SLUICE_VECTOR_KERNEL(GeluMulRow);
 void GeluMul(ThreadPool& pool, const float* x, int64_t rows, int64_t width, void* y,
              ElementType y_type) {
   const bool bf16 = IsBf16Result(y_type);
-  // Cut over all elements, so that one wide row spreads over the threads too.
   constexpr int64_t kGrain = 1024;
-  pool.ParallelFor(rows * width, kGrain, [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      const int64_t row = begin / width;
-      const int64_t col = begin % width;
-      const int64_t count = std::min(end - begin, width - col);
-      const float* gate = x + row * 2 * width + col;
-      kGeluMulRow(gate, gate + width, count, ResultAt(y, begin, bf16), bf16);
-      begin += count;
-    }
+  ForEachRowPart(pool, rows, width, kGrain, [&](int64_t row, int64_t begin, int64_t end) {
+    const float* gate = x + row * 2 * width + begin;
+    kGeluMulRow(gate, gate + width, end - begin, ResultAt(y, row * width + begin, bf16), bf16);
   });
 }
 

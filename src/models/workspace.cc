@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/integer.h"
+#include "models/largest_sizes.h"
+
 namespace sluice {
 namespace {
 
@@ -19,24 +22,6 @@ constexpr int64_t kSplitRows = 256;
 int64_t BytesOf(ElementType type) {
   return BitsPerElement(type) / 8;
 }
-
-// Over all layers.
-struct LargestSizes {
-  int64_t intermediate = 0;
-  int64_t experts = 0;
-  int64_t top_k = 0;
-  int64_t expert_intermediate = 0;
-
-  explicit LargestSizes(const DecoderSpec& spec) {
-    for (const LayerSpec& layer : spec.layers) {
-      intermediate = std::max(intermediate, layer.mlp.intermediate_size);
-      if (!layer.moe) continue;
-      experts = std::max(experts, layer.moe->num_experts);
-      top_k = std::max(top_k, layer.moe->top_k);
-      expert_intermediate = std::max(expert_intermediate, layer.moe->intermediate_size);
-    }
-  }
-};
 
 }  // namespace
 
@@ -78,7 +63,7 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
   int64_t end = 0;
   const auto take = [&](int64_t bytes) {
     const int64_t offset = end;
-    end = (end + bytes + kAlignment - 1) / kAlignment * kAlignment;
+    end = RoundUp(end + bytes, kAlignment);
     return offset;
   };
   layout.residual = take(rows * spec.hidden_size * 4);

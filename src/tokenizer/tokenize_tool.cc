@@ -8,29 +8,10 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "tokenizer/unicode.h"
+#include "base/json_ascii.h"
 
 namespace sluice {
 namespace {
-
-// As a JSON string in ASCII, so that a line stays one line for readers that also end lines at
-// U+2028 and the like.
-void AppendAscii(std::string& out, std::string_view text) {
-  std::string quoted;
-  json::AppendString(quoted, text);
-  for (size_t i = 0; i < quoted.size();) {
-    const unicode::Decoded decoded = unicode::Decode(quoted.data() + i);
-    i += decoded.length;
-    if (decoded.code_point < 0x80) {
-      out.push_back(static_cast<char>(decoded.code_point));
-    } else if (decoded.code_point < 0x10000) {
-      out.append(fmt::format("\\u{:04x}", static_cast<uint32_t>(decoded.code_point)));
-    } else {
-      const uint32_t rest = decoded.code_point - 0x10000;
-      out.append(fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10), 0xDC00 + (rest & 0x3FF)));
-    }
-  }
-}
 
 Result<bool> Flag(const json::Value& request, std::string_view name) {
   const json::Value* value = request.Find(name);
@@ -68,7 +49,7 @@ Result<std::string> DecodeLine(const Tokenizer& tokenizer, const json::Value& re
   }
   ASSIGN_OR_RETURN(const bool skip_special_tokens, Flag(request, "skip_special_tokens"));
   std::string out = "{\"text\":";
-  AppendAscii(out, tokenizer.Decode(tokens, skip_special_tokens));
+  json::AppendAsciiString(out, tokenizer.Decode(tokens, skip_special_tokens));
   return out + "}";
 }
 

@@ -260,7 +260,7 @@ Value GetSlice(const Value& object, const Value& start, const Value& stop, const
     const std::u32string characters = Decode(string.text);
     std::string text;
     for (int64_t i = first; stride > 0 ? i < end : i > end;) {
-      AppendCodePoint(text, characters[static_cast<size_t>(i)]);
+      AppendUtf8(text, characters[static_cast<size_t>(i)]);
       if (__builtin_add_overflow(i, stride, &i)) break;
     }
     return Value::StringLike(std::move(text), object);

@@ -251,17 +251,7 @@ class PercentFormatter {
     std::string out;
     for (size_t position = 0; position < text.size();) {
       const char32_t c = NextCodePoint(text, position);
-      char buffer[16];
-      if (c < 0x80) {
-        out.push_back(static_cast<char>(c));
-        continue;
-      }
-      std::snprintf(buffer, sizeof buffer,
-                    c < 0x100     ? "\\x%02x"
-                    : c < 0x10000 ? "\\u%04x"
-                                  : "\\U%08x",
-                    static_cast<unsigned>(c));
-      out += buffer;
+      c < 0x80 ? out.push_back(static_cast<char>(c)) : AppendPythonEscape(out, c);
     }
     return out;
   }
@@ -469,7 +459,7 @@ std::string UnescapeHtml(std::string_view text) {
       const unsigned long c = std::strtoul(digits.c_str(), &stop, is_hex ? 16 : 10);
       if (!digits.empty() && *stop == '\0' && c > 0 && c <= 0x10FFFF &&
           !(c >= 0xD800 && c < 0xE000)) {
-        AppendCodePoint(out, static_cast<char32_t>(c));
+        AppendUtf8(out, static_cast<char32_t>(c));
         position += 1 + end + 1;
         continue;
       }

@@ -69,7 +69,7 @@ std::string FormatInteger(const Value& value, const FormatSpec& spec) {
       const int64_t c = ToIndex(value, "character");
       if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
         Fail(FailureKind::kOverflow, "%c arg not in range(0x110000)");
-      AppendCodePoint(text, static_cast<char32_t>(c));
+      AppendUtf8(text, static_cast<char32_t>(c));
       return PadText(text, spec.width, spec.align == 0 ? '<' : spec.align, spec.fill);
     }
     default: FailValue(std::string("Unknown format code '") + type + "' for object of type 'int'");

@@ -343,19 +343,12 @@ class Lexer {
             for (int n = 1; n < 3 && i < text.size() && text[i] >= '0' && text[i] <= '7'; ++n) {
               value = value * 8 + static_cast<char32_t>(text[i++] - '0');
             }
-            AppendCodePoint(out, value);
+            AppendUtf8(out, value);
           } else if (static_cast<unsigned char>(c) >= 0x80) {
             // jinja2 turns the character into an escape of its own before it looks at the
             // backslash.
             size_t next = i - 1;
-            const char32_t value = NextCodePoint(text, next);
-            char buffer[16];
-            std::snprintf(buffer, sizeof buffer,
-                          value < 0x100     ? "\\x%02x"
-                          : value < 0x10000 ? "\\u%04x"
-                                            : "\\U%08x",
-                          static_cast<unsigned>(value));
-            out += buffer;
+            AppendPythonEscape(out, NextCodePoint(text, next));
             i = next;
           } else {
             out.push_back('\\');
@@ -379,7 +372,7 @@ class Lexer {
     if (value > 0x10FFFF) FailAt(line_, "illegal Unicode character");
     if (value >= 0xD800 && value < 0xE000)
       FailAt(line_, "an escaped surrogate cannot be part of a text");
-    AppendCodePoint(out, value);
+    AppendUtf8(out, value);
   }
 
   void LexOperator() {

@@ -315,7 +315,7 @@ Value ExpandTabs(const Value& self, Arguments& arguments) {
       text.append(static_cast<size_t>(blanks), ' ');
       column += blanks;
     } else {
-      AppendCodePoint(text, c);
+      AppendUtf8(text, c);
       column = c == '\n' || c == '\r' ? 0 : column + 1;
     }
   }

@@ -26,7 +26,7 @@ std::string AsciiDigits(std::string_view text) {
     if (c >= 0x80 && IsDecimal(c)) {
       out.push_back(static_cast<char>('0' + DecimalValue(c)));
     } else {
-      AppendCodePoint(out, c);
+      AppendUtf8(out, c);
     }
   }
   return out;

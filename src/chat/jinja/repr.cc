@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json_ascii.h"
 #include "chat/jinja/operators.h"
 #include "chat/jinja/text.h"
 
@@ -137,28 +138,7 @@ class JsonWriter {
 
   void WriteString(std::string_view text) {
     SpendText(out_.size() + text.size());
-    const size_t start = out_.size();
-    json::AppendString(out_, text);
-    if (!style_.ensure_ascii) return;
-    const std::string quoted = out_.substr(start);
-    out_.resize(start);
-    for (size_t position = 0; position < quoted.size();) {
-      const char32_t c = NextCodePoint(quoted, position);
-      if (c < 0x7F) {
-        out_.push_back(static_cast<char>(c));
-      } else if (c < 0x10000) {
-        WriteEscape(c);
-      } else {
-        WriteEscape(0xD800 + ((c - 0x10000) >> 10));
-        WriteEscape(0xDC00 + ((c - 0x10000) & 0x3FF));
-      }
-    }
-  }
-
-  void WriteEscape(char32_t unit) {
-    out_ += "\\u";
-    for (int shift = 12; shift >= 0; shift -= 4)
-      out_.push_back("0123456789abcdef"[unit >> shift & 15]);
+    style_.ensure_ascii ? json::AppendAsciiString(out_, text) : json::AppendString(out_, text);
   }
 
   void NewLine() {

@@ -44,11 +44,11 @@ void AppendMapped(std::string& out, char32_t c, std::span<const SpecialCase> tab
   }
   if (const SpecialCase* special = FindSpecial(table, c)) {
     for (const char32_t to : special->to) {
-      if (to != 0) AppendCodePoint(out, to);
+      if (to != 0) AppendUtf8(out, to);
     }
     return;
   }
-  AppendCodePoint(out, static_cast<char32_t>(simple(static_cast<utf8proc_int32_t>(c))));
+  AppendUtf8(out, static_cast<char32_t>(simple(static_cast<utf8proc_int32_t>(c))));
 }
 
 bool IsCased(char32_t c) {
@@ -113,7 +113,7 @@ bool IsFinalSigma(std::string_view text, size_t start, size_t end) {
 
 void AppendLower(std::string& out, std::string_view text, size_t start, size_t end, char32_t c) {
   if (c == 0x3A3) {
-    AppendCodePoint(out, IsFinalSigma(text, start, end) ? 0x3C2 : 0x3C3);
+    AppendUtf8(out, IsFinalSigma(text, start, end) ? 0x3C2 : 0x3C3);
   } else {
     AppendMapped(out, c, SpecialLower(), utf8proc_tolower);
   }
@@ -152,16 +152,6 @@ char32_t PreviousCodePoint(std::string_view text, size_t& position) {
   return c;
 }
 
-void AppendCodePoint(std::string& out, char32_t c) {
-  if (c < 0x80) {
-    out.push_back(static_cast<char>(c));
-    return;
-  }
-  utf8proc_uint8_t bytes[4];
-  const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes);
-  out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
-}
-
 size_t CountCodePoints(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return !IsContinuation(c); }));
@@ -178,7 +168,7 @@ std::u32string Decode(std::string_view text) {
 std::string Encode(std::u32string_view text) {
   std::string result;
   result.reserve(text.size());
-  for (const char32_t c : text) AppendCodePoint(result, c);
+  for (const char32_t c : text) AppendUtf8(result, c);
   return result;
 }
 
@@ -352,7 +342,7 @@ std::string SwapCase(std::string_view text) {
     } else if (IsLower(c)) {
       AppendMapped(out, c, SpecialUpper(), utf8proc_toupper);
     } else {
-      AppendCodePoint(out, c);
+      AppendUtf8(out, c);
     }
   }
   return out;
@@ -397,13 +387,14 @@ std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends) 
   return lines;
 }
 
-namespace {
-
-constexpr char kHex[] = "0123456789abcdef";
-
-void AppendHex(std::string& out, char32_t c, int digits) {
-  for (int shift = (digits - 1) * 4; shift >= 0; shift -= 4) out.push_back(kHex[c >> shift & 15]);
+void AppendPythonEscape(std::string& out, char32_t c) {
+  const int digits = c < 0x100 ? 2 : c < 0x10000 ? 4 : 8;
+  out += digits == 2 ? "\\x" : digits == 4 ? "\\u" : "\\U";
+  for (int shift = (digits - 1) * 4; shift >= 0; shift -= 4)
+    out.push_back("0123456789abcdef"[c >> shift & 15]);
 }
+
+namespace {
 
 // What repr writes for characters that it escapes in str and bytes alike.
 bool AppendEscape(std::string& out, char32_t c, char quote) {
@@ -437,16 +428,9 @@ void AppendRepr(std::string& out, std::string_view text) {
     const char32_t c = NextCodePoint(text, position);
     if (AppendEscape(out, c, quote)) continue;
     if (IsPrintable(c)) {
-      AppendCodePoint(out, c);
-    } else if (c < 0x100) {
-      out += "\\x";
-      AppendHex(out, c, 2);
-    } else if (c < 0x10000) {
-      out += "\\u";
-      AppendHex(out, c, 4);
+      AppendUtf8(out, c);
     } else {
-      out += "\\U";
-      AppendHex(out, c, 8);
+      AppendPythonEscape(out, c);
     }
   }
   out.push_back(quote);
@@ -462,8 +446,7 @@ void AppendBytesRepr(std::string& out, std::string_view bytes) {
     if (c >= 0x20 && c < 0x7F) {
       out.push_back(byte);
     } else {
-      out += "\\x";
-      AppendHex(out, c, 2);
+      AppendPythonEscape(out, c);
     }
   }
   out.push_back(quote);

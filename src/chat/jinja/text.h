@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace sluice::jinja {
 
 // The code point at `position`, which moves behind it. Bytes that are not UTF-8 are taken one by
@@ -13,7 +15,6 @@ namespace sluice::jinja {
 char32_t NextCodePoint(std::string_view text, size_t& position);
 // The code point that ends at `position`, which moves to its start. REQUIRES: position > 0.
 char32_t PreviousCodePoint(std::string_view text, size_t& position);
-void AppendCodePoint(std::string& out, char32_t c);
 size_t CountCodePoints(std::string_view text);
 std::u32string Decode(std::string_view text);
 std::string Encode(std::u32string_view text);
@@ -49,6 +50,8 @@ enum class Side { kLeft, kRight, kBoth };
 std::string_view Strip(std::string_view text, Side side, const std::string* characters = nullptr);
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 
+// \xXX, \uXXXX or \UXXXXXXXX, as repr() and ascii() write `c`.
+void AppendPythonEscape(std::string& out, char32_t c);
 // str.__repr__ with its choice of quotes.
 void AppendRepr(std::string& out, std::string_view text);
 // bytes.__repr__.

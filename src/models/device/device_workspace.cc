@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/device_pool.h"
+#include "models/largest_sizes.h"
 
 namespace sluice {
 namespace {
@@ -20,14 +21,7 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   const AttentionSpec& attention = spec.layers.front().attention;
   const int64_t rows = options.max_rows, hidden = spec.hidden_size;
   const int64_t logit_rows = std::min(options.max_logit_rows, rows);
-  int64_t intermediate = 0, experts = 0, top_k = 0, expert_intermediate = 0;
-  for (const LayerSpec& layer : spec.layers) {
-    intermediate = std::max(intermediate, layer.mlp.intermediate_size);
-    if (!layer.moe) continue;
-    experts = std::max(experts, layer.moe->num_experts);
-    top_k = std::max(top_k, layer.moe->top_k);
-    expert_intermediate = std::max(expert_intermediate, layer.moe->intermediate_size);
-  }
+  const auto [intermediate, experts, top_k, expert_intermediate] = LargestSizes(spec);
   DeviceWorkspaceLayout layout;
   layout.wide = experts > 0 ? ElementType::kF32 : ElementType::kBF16;
   const int64_t wide_bytes = experts > 0 ? 4 : 2;

@@ -6,31 +6,13 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
+#include "chat/jinja/text.h"
 
 namespace sluice {
+
 std::string PythonRepr(std::string_view text) {
-  const char quote =
-      text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"'
-                                                                                            : '\'';
-  std::string out(1, quote);
-  for (const char c : text) {
-    const unsigned char byte = static_cast<unsigned char>(c);
-    if (c == quote || c == '\\') {
-      out.push_back('\\');
-      out.push_back(c);
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\r') {
-      out += "\\r";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7F) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out.push_back(c);
-    }
-  }
-  out.push_back(quote);
+  std::string out;
+  jinja::AppendRepr(out, text);
   return out;
 }
 

@@ -1,0 +1,28 @@
+// The largest dimensions of a decoder's layers, which the workspaces are laid out for.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "models/decoder_spec.h"
+
+namespace sluice {
+
+struct LargestSizes {
+  explicit LargestSizes(const DecoderSpec& spec) {
+    for (const LayerSpec& layer : spec.layers) {
+      intermediate = std::max(intermediate, layer.mlp.intermediate_size);
+      if (!layer.moe) continue;
+      experts = std::max(experts, layer.moe->num_experts);
+      top_k = std::max(top_k, layer.moe->top_k);
+      expert_intermediate = std::max(expert_intermediate, layer.moe->intermediate_size);
+    }
+  }
+
+  int64_t intermediate = 0;
+  int64_t experts = 0;  // 0: no layer has experts
+  int64_t top_k = 0;
+  int64_t expert_intermediate = 0;
+};
+
+}  // namespace sluice
