@@ -33,9 +33,9 @@ std::string MarkCells(const std::vector<std::string>& marks) {
 
 std::string_view BeginsWith(const ReasoningFormat& format) {
   if (!format.content_prefix.empty()) return "all of it is content";
-  if (format.must_be_on) return "content; a thought with `thinking: true`";
-  if (format.can_be_off) return "a thought; content with `enable_thinking: false`";
-  return format.starts_inside ? "a thought" : "content";
+  if (format.must_be_on) return "content; reasoning with `thinking: true`";
+  if (format.can_be_off) return "reasoning; content with `enable_thinking: false`";
+  return format.starts_inside ? "reasoning" : "content";
 }
 
 }  // namespace

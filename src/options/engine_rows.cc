@@ -67,11 +67,11 @@ void AddSpeculationRows(std::vector<Option>& table) {
   Rows rows(table, "Speculative decoding", kEngineCommands);
   rows.Json(
       "speculative-config", "",
-      "How following tokens are proposed, which a step then verifies: it yields several where "
-      "they are right, and never others than without. {\"method\": \"ngram\", "
+      "Speculative decoding: how tokens are proposed. A step verifies them and accepts several "
+      "where they are right; answers do not change. {\"method\": \"ngram\", "
       "\"num_speculative_tokens\": 4, \"prompt_lookup_min\": 2, \"prompt_lookup_max\": "
       "5}: those that followed the same tokens before, in prompt or answer; method suffix: in "
-      "past answers, too. Other methods are told in the log and propose nothing.",
+      "past answers, too. Other methods are logged and propose nothing.",
       {.aliases = "-sc"});
   rows.Text("spec-method", "", "Method of --speculative-config: ngram or suffix.");
   rows.Integer("spec-tokens", "", "num_speculative_tokens of --speculative-config.",

@@ -9,8 +9,8 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.Integer("port", "8000", "Port to listen on; 0: any free port, shown in the log.",
                {.range = {0, 65535}});
   rows.Text("uds", "",
-            "Path of a unix socket to listen on, in place of --host and --port; who may write the "
-            "file, by the umask, may connect. It is removed at the end.",
+            "Path of a unix socket to listen on, in place of --host and --port. Users with write "
+            "permission on the file (see umask) may connect. It is removed at the end.",
             {.value = ValueKind::kFile});
   rows.List("api-key", "",
             "Keys, one of which a request must present for all that computes or changes something; "
@@ -170,7 +170,7 @@ void AddAnswerRows(std::vector<Option>& table) {
   rows.Json(
       "structured-outputs-config", "",
       "Settings of constrained answers, as a JSON object: with disable_any_whitespace true, "
-      "JSON has no white space between its parts; with enable_in_reasoning true, thoughts are "
+      "JSON has no white space between its parts; with enable_in_reasoning true, reasoning is "
       "constrained, too; other keys of vLLM have no effect.");
   rows.Choice("fingerprint-mode", "full", "full|hash|custom|none",
               "Content of system_fingerprint: version and settings (full), a hash of them, "
@@ -181,10 +181,11 @@ void AddAnswerRows(std::vector<Option>& table) {
             {.default_value = "true",
              .vllm_default = "false",
              .environment = "VLLM_ENABLE_RESPONSES_API_STORE"});
-  rows.Flag("dev-mode",
-            "Serve the routes for developers, such as /server_info. Who has an API key, or without "
-            "one everybody who can reach the server, may use them.",
-            {.environment = "VLLM_SERVER_DEV_MODE"});
+  rows.Flag(
+      "dev-mode",
+      "Serve the routes for developers, such as /server_info, to all clients with an API key, "
+      "or to all clients if no key is set.",
+      {.environment = "VLLM_SERVER_DEV_MODE"});
   rows.Flag("skip-model-name-validation", "Accept any \"model\" in requests.",
             {.environment = "VLLM_SKIP_MODEL_NAME_VALIDATION"});
   rows.Integer("max-stop-strings", "4", "Most stop strings of a request.",

@@ -76,7 +76,7 @@ ApiStatus RefuseUnsupported(const json::Value& body, const ServerConfig& config,
     return BadRequest("Streaming is not currently supported with beam search");
   if (Given(body, "thinking_token_budget") != nullptr) {
     if (!config.reasoning_parser.empty())
-      return Unsupported("a limit on the tokens of a thought", "thinking_token_budget");
+      return Unsupported("a limit on the reasoning tokens", "thinking_token_budget");
     return BadRequest(
         "thinking_token_budget is set but no reasoning parser is configured; leave "
         "`thinking_token_budget` out");

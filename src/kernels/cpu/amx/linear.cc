@@ -40,7 +40,7 @@ inline void FillLastStep(LastStep& last, const uint8_t* x, int64_t x_row_bytes,
 }
 
 // One step: kRowTiles x kPanels tile products.
-template <Number kNumber, int kRowTiles, int kPanels>
+template <InputType kType, int kRowTiles, int kPanels>
 __attribute__((always_inline)) inline void Step(const uint8_t* x, int64_t x_tile_bytes,
                                                 int64_t x_row_bytes, const uint8_t* w0,
                                                 const uint8_t* w1) {
@@ -157,14 +157,14 @@ inline void EndBlock(const LinearArgs& args, int64_t panel, int64_t block, const
 }
 
 // `rows`: of the two row tiles; the tiles are configured for them.
-template <Number kNumber, typename Lines, int kRowTiles, int kPanels>
+template <InputType kType, typename Lines, int kRowTiles, int kPanels>
 void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int64_t panel) {
-  const int64_t x_row_bytes = args.x_stride * kNumberBytes<kNumber>;
+  const int64_t x_row_bytes = args.x_stride * kTypeBytes<kType>;
   const uint8_t* x = static_cast<const uint8_t*>(args.x) + row * x_row_bytes;
   const int64_t x_tile_bytes = kTileRows * x_row_bytes;
-  const int64_t row_bytes = args.cols * kNumberBytes<kNumber>;
+  const int64_t row_bytes = args.cols * kTypeBytes<kType>;
   const int64_t rest = row_bytes % kStepBytes;
-  const bool has_blocks = kNumber == Number::kBf16 && args.block_scales != nullptr;
+  const bool has_blocks = kType == InputType::kBf16 && args.block_scales != nullptr;
 
   ZeroTiles();
   Lines lines(args, panel, StepsOf(row_bytes));
@@ -177,8 +177,8 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
     const int64_t end = steps - chunk < kChunkSteps ? steps : chunk + kChunkSteps;
     if (chunk % kAwakeSteps == 0) KeepVectorsAwake();
     for (int64_t step = chunk; step < end; ++step) {
-      Step<kNumber, kRowTiles, kPanels>(x + step * kStepBytes, x_tile_bytes, x_row_bytes,
-                                        lines.At(0, step), lines.At(1, step));
+      Step<kType, kRowTiles, kPanels>(x + step * kStepBytes, x_tile_bytes, x_row_bytes,
+                                      lines.At(0, step), lines.At(1, step));
       if (step + 1 == block_end) {
         EndBlock<kRowTiles, kPanels>(args, panel, block++, rows, sums);
         block_end += args.block_steps;
@@ -190,7 +190,7 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
     const uint8_t* const last_lines[2] = {lines.At(0, steps), lines.At(1, steps)};
     FillLastStep<kRowTiles, kPanels>(last, x + steps * kStepBytes, x_row_bytes, rows, last_lines,
                                      rest);
-    Step<kNumber, kRowTiles, kPanels>(last.x[0], kTileBytes, kStepBytes, last.w[0], last.w[1]);
+    Step<kType, kRowTiles, kPanels>(last.x[0], kTileBytes, kStepBytes, last.w[0], last.w[1]);
   }
 
   if (!has_blocks)
@@ -200,29 +200,29 @@ void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int
   for (int tile = 0; tile < kRowTiles; ++tile) {
     for (int p = 0; p < kPanels; ++p) {
       for (int r = 0; r < rows[tile]; ++r) {
-        StoreSum<kNumber>(args, row + tile * kTileRows + r,
-                          sums.values[tile * 2 + p] + r * kPanelRows, (panel + p) * kPanelRows,
-                          false);
+        StoreSum<kType>(args, row + tile * kTileRows + r,
+                        sums.values[tile * 2 + p] + r * kPanelRows, (panel + p) * kPanelRows,
+                        false);
       }
     }
   }
 }
 
-template <Number kNumber, template <int> typename Lines>
+template <InputType kType, template <int> typename Lines>
 inline void MultiplyRows(const LinearArgs& args, int64_t row, int64_t count, int64_t panel,
                          bool two_panels) {
   const int rows[2] = {static_cast<int>(count < kTileRows ? count : kTileRows),
                        static_cast<int>(count > kTileRows ? count - kTileRows : 1)};
   if (count > kTileRows) {
     if (two_panels)
-      MultiplyTile<kNumber, Lines<2>, 2, 2>(args, row, rows, panel);
+      MultiplyTile<kType, Lines<2>, 2, 2>(args, row, rows, panel);
     else
-      MultiplyTile<kNumber, Lines<1>, 2, 1>(args, row, rows, panel);
+      MultiplyTile<kType, Lines<1>, 2, 1>(args, row, rows, panel);
   } else {
     if (two_panels)
-      MultiplyTile<kNumber, Lines<2>, 1, 2>(args, row, rows, panel);
+      MultiplyTile<kType, Lines<2>, 1, 2>(args, row, rows, panel);
     else
-      MultiplyTile<kNumber, Lines<1>, 1, 1>(args, row, rows, panel);
+      MultiplyTile<kType, Lines<1>, 1, 1>(args, row, rows, panel);
   }
 }
 
@@ -231,7 +231,7 @@ inline void ConfigureFor(int64_t rows) {
             static_cast<int>(rows > kTileRows ? rows - kTileRows : 1));
 }
 
-template <Number kNumber, template <int> typename Lines>
+template <InputType kType, template <int> typename Lines>
 inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                           int64_t panel_begin, int64_t panel_end) {
   constexpr int64_t kMaxRows = 2 * kTileRows;
@@ -242,14 +242,14 @@ inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row
     ConfigureFor(kMaxRows);
     for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
       for (int64_t row = 0; row < whole; row += kMaxRows) {
-        MultiplyRows<kNumber, Lines>(args, row_begin + row, kMaxRows, panel, panel + 1 < panel_end);
+        MultiplyRows<kType, Lines>(args, row_begin + row, kMaxRows, panel, panel + 1 < panel_end);
       }
     }
   }
   if (rest > 0) {
     ConfigureFor(rest);
     for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
-      MultiplyRows<kNumber, Lines>(args, row_begin + whole, rest, panel, panel + 1 < panel_end);
+      MultiplyRows<kType, Lines>(args, row_begin + whole, rest, panel, panel + 1 < panel_end);
     }
   }
   _tile_release();
@@ -260,14 +260,15 @@ inline void MultiplyRange(const LinearArgs& args, int64_t row_begin, int64_t row
 void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                 int64_t panel_end) {
   if (args.expand == nullptr)
-    MultiplyRange<Number::kBf16, StoredLines>(args, row_begin, row_end, panel_begin, panel_end);
+    MultiplyRange<InputType::kBf16, StoredLines>(args, row_begin, row_end, panel_begin, panel_end);
   else
-    MultiplyRange<Number::kBf16, ExpandedLines>(args, row_begin, row_end, panel_begin, panel_end);
+    MultiplyRange<InputType::kBf16, ExpandedLines>(args, row_begin, row_end, panel_begin,
+                                                   panel_end);
 }
 
 void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
-  MultiplyRange<Number::kI8, StoredLines>(args, row_begin, row_end, panel_begin, panel_end);
+  MultiplyRange<InputType::kI8, StoredLines>(args, row_begin, row_end, panel_begin, panel_end);
 }
 
 }  // namespace sluice::kernels::amx

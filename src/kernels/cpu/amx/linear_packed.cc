@@ -136,7 +136,7 @@ struct PanelPair {
 };
 
 // Multiplies two tiles of rows by two panels; `sums` are read unless `start`.
-template <Number kNumber>
+template <InputType kType>
 inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
                          int64_t steps, bool start, PairSums& sums, Ahead& ahead) {
   if (start) {
@@ -185,8 +185,8 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
       block.w[p] = panels.w[p] + first * kTileBytes;
       block.last[p] = has_last ? panels.last[p] : block.w[p] + (count - 1) * kTileBytes;
     }
-    MultiplyPair<Number::kBf16>(x0 + first * kTileBytes, x1 + first * kTileBytes, block, count,
-                                true, block_sums, ahead);
+    MultiplyPair<InputType::kBf16>(x0 + first * kTileBytes, x1 + first * kTileBytes, block, count,
+                                   true, block_sums, ahead);
     for (int i = 0; i < 4; ++i)
       FoldBlock(block_sums[i], scales[i % 2] + first / block_steps * kPanelRows, kTileRows,
                 sums[i]);
@@ -195,7 +195,7 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
 
 // Writes the sums of two tiles of rows to y, row by row: a column of tiles would touch a page for
 // every line.
-template <Number kNumber>
+template <InputType kType>
 inline void StoreRows(const LinearArgs& args, int64_t first_row, const PairSums* sums,
                       int64_t panel_begin, int64_t panel_end) {
   const int64_t rows =
@@ -205,8 +205,8 @@ inline void StoreRows(const LinearArgs& args, int64_t first_row, const PairSums*
     const int64_t tile = r / kTileRows * 2;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
       const int64_t i = panel - panel_begin;
-      StoreSum<kNumber>(args, first_row + r, sums[i / 2][tile + i % 2] + r % kTileRows * kPanelRows,
-                        panel * kPanelRows, stream);
+      StoreSum<kType>(args, first_row + r, sums[i / 2][tile + i % 2] + r % kTileRows * kPanelRows,
+                      panel * kPanelRows, stream);
     }
   }
 }
@@ -223,13 +223,13 @@ inline const uint8_t* LinesOf(const LinearArgs& args, int64_t panel, int64_t fir
   return expanded;
 }
 
-template <Number kNumber>
+template <InputType kType>
 inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t panel_end) {
   // [pair of row tiles][pair of panels], of the thread's stack.
   alignas(64) PairSums sums[kPackedMaxRows / 32][kPackedPanels / 2];
   alignas(64) uint8_t padded[kPackedPanels][kTileBytes];  // last steps of less than 64 bytes
   PanelPair pairs[kPackedPanels / 2];
-  const int64_t row_bytes = args.cols * kNumberBytes<kNumber>;
+  const int64_t row_bytes = args.cols * kTypeBytes<kType>;
   const int64_t steps = StepsOf(row_bytes);
   const int64_t row_pairs = RowTiles(args.rows) / 2;
   const int64_t panel_pairs = (panel_end - panel_begin + 1) / 2;
@@ -285,7 +285,7 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
       for (int64_t pair = 0; pair < panel_pairs; ++pair) {
         const PairSums& next_sums = pair + 1 < panel_pairs ? row_sums[pair + 1] : next_row_sums[0];
         Ahead ahead{x_ahead, w_ahead, {next_sums, sizeof(PairSums), 0, 1, block_steps}};
-        if (kNumber == Number::kBf16 && args.block_scales != nullptr) {
+        if (kType == InputType::kBf16 && args.block_scales != nullptr) {
           const int64_t panel = panel_begin + 2 * pair;
           const float* scales = args.block_scales + panel * args.panel_block_scales +
                                 first_step / args.block_steps * kPanelRows;
@@ -295,11 +295,11 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
               {scales, alone ? scales : scales + args.panel_block_scales}, args.block_steps, ahead);
           continue;
         }
-        MultiplyPair<kNumber>(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
-                              row_sums[pair], ahead);
+        MultiplyPair<kType>(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
+                            row_sums[pair], ahead);
       }
       if (is_last)
-        StoreRows<kNumber>(args, row_pair * 2 * kTileRows, row_sums, panel_begin, panel_end);
+        StoreRows<kType>(args, row_pair * 2 * kTileRows, row_sums, panel_begin, panel_end);
     }
   }
   _tile_release();
@@ -310,11 +310,11 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
 
 void LinearBf16Packed(const LinearArgs& args, int64_t panel_begin, int64_t panel_end) {
   static_assert(kPackedLinesBytes == kPackedPanels * kBlockSteps * kTileBytes);
-  MultiplyPacked<Number::kBf16>(args, panel_begin, panel_end);
+  MultiplyPacked<InputType::kBf16>(args, panel_begin, panel_end);
 }
 
 void LinearI8Packed(const LinearArgs& args, int64_t panel_begin, int64_t panel_end) {
-  MultiplyPacked<Number::kI8>(args, panel_begin, panel_end);
+  MultiplyPacked<InputType::kI8>(args, panel_begin, panel_end);
 }
 
 }  // namespace sluice::kernels::amx

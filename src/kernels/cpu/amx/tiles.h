@@ -46,19 +46,19 @@ inline void Configure(int first_rows, int second_rows) {
 }
 
 // What a product multiplies: the tiles hold the same bytes, sums are F32 or 32-bit integers.
-enum class Number { kBf16, kI8 };
-template <Number kNumber>
-constexpr int64_t kNumberBytes = kNumber == Number::kBf16 ? 2 : 1;
+enum class InputType { kBf16, kI8 };
+template <InputType kType>
+constexpr int64_t kTypeBytes = kType == InputType::kBf16 ? 2 : 1;
 
-// The product of tiles a and b, added to tile c, in a function of some `kNumber`. The tiles must be
+// The product of tiles a and b, added to tile c, in a function of some `kType`. The tiles must be
 // literals.
-#define SLUICE_AMX_MULTIPLY(c, a, b)          \
-  do {                                        \
-    if constexpr (kNumber == Number::kBf16) { \
-      _tile_dpbf16ps(c, a, b);                \
-    } else {                                  \
-      _tile_dpbssd(c, a, b);                  \
-    }                                         \
+#define SLUICE_AMX_MULTIPLY(c, a, b)           \
+  do {                                         \
+    if constexpr (kType == InputType::kBf16) { \
+      _tile_dpbf16ps(c, a, b);                 \
+    } else {                                   \
+      _tile_dpbssd(c, a, b);                   \
+    }                                          \
   } while (false)
 
 // The vector units of a core go to sleep where they have nothing to do for some 2000 cycles, the
@@ -87,16 +87,16 @@ inline void FoldBlock(const float* sums, const float* scales, int64_t rows, floa
 
 // Writes the sums of row `row` of the outputs for the panel whose first output is `n`. `stream`:
 // past the caches, where the line is whole.
-template <Number kNumber>
+template <InputType kType>
 inline void StoreSum(const LinearArgs& args, int64_t row, const float* sums, int64_t n,
                      bool stream) {
   const int64_t left = args.outputs - n;
   const __mmask16 mask = left >= kPanelRows ? 0xFFFF : static_cast<__mmask16>((1u << left) - 1);
   __m512 value = _mm512_load_ps(sums);
-  if constexpr (kNumber == Number::kI8) value = _mm512_cvtepi32_ps(_mm512_castps_si512(value));
+  if constexpr (kType == InputType::kI8) value = _mm512_cvtepi32_ps(_mm512_castps_si512(value));
   if (args.row_scales != nullptr)
     value = _mm512_mul_ps(value, _mm512_maskz_loadu_ps(mask, args.row_scales + n));
-  if constexpr (kNumber == Number::kI8)
+  if constexpr (kType == InputType::kI8)
     value = _mm512_mul_ps(value, _mm512_set1_ps(args.x_scales[row]));
   if (args.bias != nullptr)
     value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, args.bias + n));
