@@ -28,7 +28,8 @@ Result<int> RunParseCommand(const options::Settings& settings) {
     if (!tools->is_array()) {
       return Fail(ErrorCode::kInvalidArgument, *file + ": expected a list of tools", "tools");
     }
-    parse.types = std::make_shared<const ToolTypes>(*tools);
+    parse.types = std::make_shared<const ToolTypes>(
+        *tools, parse.tools != nullptr && parse.tools->reads_schemas);
   }
   std::ios::sync_with_stdio(false);
   RETURN_IF_ERROR(RunParse(parse, std::cin, std::cout));

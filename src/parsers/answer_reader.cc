@@ -118,6 +118,7 @@ bool AnswerReader::StepInside() {
   std::string passed;
   const int found = input_.PassUntil(inside_marks_, passed);
   output_.Reasoning(passed);
+  if (!passed.empty() || found >= 0) bare_start_.clear();
   if (found < 0) return false;
   const size_t mark = static_cast<size_t>(found);
   const size_t ends = format_->end.size();
@@ -144,6 +145,7 @@ bool AnswerReader::StepOutside() {
   const bool is_start = mark < format_->start.size();
   if (!in_call && is_start) {
     inside_ = true;
+    if (format_->needs_words) bare_start_ = outside_marks_[mark];
   } else if (in_call || !format_->repeats) {
     PassContent(outside_marks_[mark]);
   }
@@ -196,6 +198,7 @@ std::vector<ParserEvent> AnswerReader::Push(std::string_view text) {
 std::vector<ParserEvent> AnswerReader::Finish() {
   input_.End();
   Advance();
+  PassContent(bare_start_);
   Collect();
   if (!held_.empty() && tools_->LastCallIsBroken()) {
     DropBrokenCall();

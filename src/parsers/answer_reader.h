@@ -79,6 +79,7 @@ class AnswerReader {
   std::vector<std::string> outside_marks_;  // starts, ends
   bool inside_ = false;
   bool had_thought_ = false;
+  std::string bare_start_;  // of a thought without words so far, of a format that needs some
   TextInput input_;
   TextInput content_;  // what tools_ reads
   ParserOutput output_;

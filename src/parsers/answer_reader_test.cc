@@ -41,7 +41,7 @@ json::Value Comparable(const std::string& arguments) {
 TEST(AnswerReaderTest, RecordedTextsGiveRecordedAnswersHoweverTheyAreCut) {
   const auto tools =
       json::Parse(ReadFile(SourcePath("tests/data/parsers/tools.json"), 1 << 20).value());
-  const auto types = std::make_shared<const ToolTypes>(tools.value());
+  const auto types = std::make_shared<const ToolTypes>(tools.value(), /*keeps_schemas=*/true);
   const std::string file = ReadFile(SourcePath("tests/data/parsers/cases.jsonl"), 1 << 24).value();
   std::mt19937 random(7);
   int cases = 0;
@@ -159,6 +159,21 @@ TEST(AnswerReaderTest, OfACallThatIsCutInAStreamItsNameStands) {
   EXPECT_EQ(read("llama3_json", R"({"name": "Bob", "age": 3)").content,
             R"({"name": "Bob", "age": 3)");
   EXPECT_EQ(read("llama3_json", R"({"name": "ge)").content, R"({"name": "ge)");
+}
+
+TEST(AnswerReaderTest, AThoughtWithoutAWordIsContentWhereAFormatNeedsSome) {
+  std::mt19937 random(1);
+  const auto read = [&](std::string_view parser, std::string_view text) {
+    const Answer answer = ReadAnswer(ParserOptions("", parser), text, 0, random);
+    EXPECT_EQ(ReadAnswer(ParserOptions("", parser), text, 2, random), answer) << text;
+    return std::pair(answer.reasoning, answer.content);
+  };
+  using Said = std::pair<std::string, std::string>;
+  EXPECT_EQ(read("hunyuan_a13b", "<think>\n"), Said("", "<think>\n"));
+  EXPECT_EQ(read("hunyuan_a13b", "<think>\n\n</thi"), Said("\n</thi", ""));
+  EXPECT_EQ(read("hunyuan_a13b", "<think>\n\n</think>\n<answer>\n"), Said("", ""));
+  EXPECT_EQ(read("granite", "Here's my thought process:"), Said("", "Here's my thought process:"));
+  EXPECT_EQ(read("minimax_m3", "<mm:think>"), Said("", ""));
 }
 
 TEST(AnswerReaderTest, ArgumentsOfLlamaWaitForTheirFirstValue) {
@@ -303,6 +318,7 @@ TEST(ParserTableTest, TemplatesSuggestParsers) {
   EXPECT_EQ(tool("<｜DSML｜tool_calls> <｜DSML｜invoke"), "deepseek_v4");
   EXPECT_EQ(tool("<｜DSML｜function_calls>"), "deepseek_v32");
   EXPECT_EQ(tool("<|open|>tools<|sep|>"), "kimi_k3");
+  EXPECT_EQ(tool("{% set mark = ']<]minimax[>[' %} <tool_call>"), "minimax_m3");
   EXPECT_EQ(tool("<|plamo:begin_tool_requests:plamo|>"), "plamo3");
   EXPECT_EQ(tool("{{ messages }}"), "");
   ASSERT_NE(SuggestReasoningParser("{% if enable_thinking %}<think>"), nullptr);

@@ -94,7 +94,8 @@ Result<json::Value> ParseLine(const ParseToolOptions& options, const std::string
     reader_options.thinking = ThinkingSwitch(*kwargs);
   }
   if (const json::Value* tools = row.Find("tools"); tools != nullptr && tools->is_array()) {
-    reader_options.types = std::make_shared<const ToolTypes>(*tools);
+    reader_options.types = std::make_shared<const ToolTypes>(
+        *tools, options.tools != nullptr && options.tools->reads_schemas);
   }
   AnswerReader whole_reader(reader_options);
   json::Value answer = Whole(ReadPiece(whole_reader, text->as_string(), /*last=*/true));

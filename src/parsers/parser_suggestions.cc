@@ -6,9 +6,10 @@ namespace sluice {
 
 const ToolParser* SuggestToolParser(std::string_view chat_template) {
   // The first mark that the template has; those that contain another format's come before it.
-  static constexpr std::array<std::array<std::string_view, 2>, 25> kMarks = {{
+  static constexpr std::array<std::array<std::string_view, 2>, 26> kMarks = {{
       {"<function=", "qwen3_coder"},
       {"<arg_key>", "glm45"},
+      {"]<]minimax[>[", "minimax_m3"},
       {"<minimax:tool_call>", "minimax_m2"},
       {"<seed:tool_call>", "seed_oss"},
       {"<longcat_tool_call>", "longcat"},

@@ -34,6 +34,7 @@ struct ToolParser {
   std::string_view newer_token = "";
   CallGrammar newer_grammar = {};
   MakeChannelReader channels = nullptr;
+  bool reads_schemas = false;  // `types` of `make` keep them
 };
 
 struct ReasoningParser {

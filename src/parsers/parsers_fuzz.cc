@@ -70,7 +70,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       json::Parse(R"([{"function": {"name": "set_flag", "parameters": {"properties": {
           "on": {"type": "boolean"}, "level": {"type": "number"}, "tag": {"type": ["string", "null"]},
           "city": {"type": "string"}, "filters": {"type": "object"}, "stops": {"type": "array"}}}}}])")
-          .value());
+          .value(),
+      /*keeps_schemas=*/true);
   const std::string_view text = fuzz::Text(data, size);
   for (const ToolParser& parser : ToolParsers()) {
     CheckParser(

@@ -17,6 +17,7 @@ struct ReasoningFormat {
   // After the first thought: marks are dropped and further thoughts are read. Else they are text.
   bool repeats = false;
   bool keeps_start = false;             // `start` is text of the thought
+  bool needs_words = false;             // `start` is content where the answer ends right after it
   std::vector<std::string> call_marks;  // a call that begins inside a thought ends it
   std::string content_prefix;           // not empty: the whole answer is content, after this
 };

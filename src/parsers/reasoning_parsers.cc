@@ -69,6 +69,11 @@ std::vector<ReasoningParser> MakeReasoningParsers() {
   // What is said stands in a channel of its own, whose marks are no content.
   k3.end = {"<|close|>think<|sep|>", "<|open|>response<|sep|>", "<|close|>response<|sep|>",
             "<|close|>message<|sep|>"};
+  ReasoningFormat granite = Marked({"Here is my thought process:", "Here's my thought process:"},
+                                   {"Here is my response:", "Here's my response:"});
+  granite.needs_words = true;
+  ReasoningFormat hunyuan = Marked({"<think>\n"}, {"\n</think>\n<answer>\n"});
+  hunyuan.needs_words = true;
   ReasoningFormat mistral = Marked({"[THINK]"}, {"[/THINK]"});
   mistral.repeats = true;
   ReasoningFormat gemma = Marked({"<|channel>thought\n"}, {"<channel|>"});
@@ -77,8 +82,7 @@ std::vector<ReasoningParser> MakeReasoningParsers() {
   return {{"qwen3", thinks},
           {"deepseek_r1", Always(false)},
           {"mistral", mistral},
-          {"granite", Marked({"Here is my thought process:", "Here's my thought process:"},
-                             {"Here is my response:", "Here's my response:"})},
+          {"granite", granite},
           {"deepseek_v3", switched},
           {"deepseek_v4", deepseek},
           {"deepseek_v41", Switchable({"<｜DSML｜ calls>"})},
@@ -88,7 +92,7 @@ std::vector<ReasoningParser> MakeReasoningParsers() {
           {"glm45", thinks},
           {"glm47", thinks},
           {"holo2", holo},
-          {"hunyuan_a13b", Marked({"<think>\n"}, {"\n</think>\n<answer>\n"})},
+          {"hunyuan_a13b", hunyuan},
           {"kimi_k2", kimi},
           {"kimi_k3", k3},
           {"ling3", thinks},

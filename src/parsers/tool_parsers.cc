@@ -5,6 +5,7 @@
 #include "parsers/gemma_reader.h"
 #include "parsers/harmony_reader.h"
 #include "parsers/json_reader.h"
+#include "parsers/minimax_m3_reader.h"
 #include "parsers/mistral_reader.h"
 #include "parsers/model_grammars.h"
 #include "parsers/parser_table.h"
@@ -123,6 +124,10 @@ Reader Mistral(const ToolTypes&) {
 
 Reader Phi(const ToolTypes&) {
   return std::make_unique<PhiReader>();
+}
+
+Reader MinimaxM3(const ToolTypes& types) {
+  return std::make_unique<MinimaxM3Reader>(&types);
 }
 
 Reader Gemma(const ToolTypes& types) {
@@ -394,6 +399,11 @@ constexpr ToolParser kToolParsers[] = {
     {"mimo", kTagsExample, true, Mimo, kMimoGrammar},
     {"minimax_m2", "<minimax:tool_call><invoke name=\"f\">...</invoke></minimax:tool_call>", true,
      Minimax, kMinimaxGrammar},
+    {.name = "minimax_m3",
+     .example = "]<]minimax[>[<invoke name=\"f\">...]<]minimax[>[</invoke>",
+     .keeps_special_tokens = false,
+     .make = MinimaxM3,
+     .reads_schemas = true},
     {"olmo3", "<function_calls>f(a=1)</function_calls>", false, Olmo},
     {"phi4_mini_json", R"(functools[{"name": "f", "arguments": {"a": 1}}])", false, Phi},
     {"plamo3", "<|plamo:begin_tool_request:plamo|>...<|plamo:end_tool_request:plamo|>", true, Plamo,

@@ -51,7 +51,13 @@ void AddTypes(const json::Value& schema, int depth, ParameterTypes& types) {
 
 }  // namespace
 
-ToolTypes::ToolTypes(const json::Value& tools) {
+ParameterTypes TypesOf(const json::Value& schema) {
+  ParameterTypes types;
+  AddTypes(schema, 0, types);
+  return types;
+}
+
+ToolTypes::ToolTypes(const json::Value& tools, bool keeps_schemas) {
   if (!tools.is_array()) return;
   for (const json::Value& tool : tools.as_array()) {
     const json::Value* function = tool.Find("function");
@@ -60,6 +66,7 @@ ToolTypes::ToolTypes(const json::Value& tools) {
     if (name == nullptr || !name->is_string()) continue;
     Parameters& parameters = tools_[name->as_string()];
     const json::Value* schema = function->Find("parameters");
+    if (keeps_schemas && schema != nullptr) schemas_[name->as_string()] = *schema;
     const json::Value* wanted = function->Find("strict");
     const bool strict = wanted != nullptr && wanted->is_bool() && wanted->as_bool();
     const json::Value* properties = schema == nullptr ? nullptr : schema->Find("properties");
@@ -78,6 +85,11 @@ ParameterTypes ToolTypes::Find(std::string_view tool, std::string_view parameter
   if (found == tools_.end()) return {};
   const auto types = found->second.find(parameter);
   return types == found->second.end() ? ParameterTypes() : types->second;
+}
+
+const json::Value* ToolTypes::SchemaOf(std::string_view tool) const {
+  const auto found = schemas_.find(tool);
+  return found == schemas_.end() ? nullptr : &found->second;
 }
 
 std::string TypedValue(std::string_view text, const ParameterTypes& types, bool scalars_only) {

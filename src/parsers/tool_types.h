@@ -34,17 +34,23 @@ struct ParameterTypes {
 class ToolTypes {
  public:
   ToolTypes() = default;
-  // `tools` as in a chat request, or null. What has another form is passed over.
-  explicit ToolTypes(const json::Value& tools);
+  // `tools` as in a chat request, or null. What has another form is passed over. `keeps_schemas`:
+  // for formats whose values nest.
+  explicit ToolTypes(const json::Value& tools, bool keeps_schemas = false);
 
   bool empty() const { return tools_.empty(); }
   bool HasTool(std::string_view tool) const { return tools_.find(tool) != tools_.end(); }
   ParameterTypes Find(std::string_view tool, std::string_view parameter) const;
+  // Of the tool's parameters; null where it has none, or none are kept.
+  const json::Value* SchemaOf(std::string_view tool) const;
 
  private:
   using Parameters = std::map<std::string, ParameterTypes, std::less<>>;
   std::map<std::string, Parameters, std::less<>> tools_;
+  std::map<std::string, json::Value, std::less<>> schemas_;
 };
+
+ParameterTypes TypesOf(const json::Value& schema);
 
 // `text` as JSON of the first of `types` that it can be read as; else a string. `scalars_only`:
 // null, objects and arrays stay strings, too.

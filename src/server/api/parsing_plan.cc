@@ -132,7 +132,8 @@ ApiStatus PlanParsing(const ToolFields& tools, const ConversationFields& convers
   parsing.reasoning = model.reasoning_parser;
   if (tools.choice != ToolChoice::kNone) {
     parsing.tools = model.tool_parser;
-    parsing.types = std::make_shared<const ToolTypes>(conversation.tools);
+    parsing.types = std::make_shared<const ToolTypes>(
+        conversation.tools, parsing.tools != nullptr && parsing.tools->reads_schemas);
   }
   if (parsing.tools == nullptr && parsing.reasoning == nullptr) return {};
   // Those of the request take precedence over those of the command line.
