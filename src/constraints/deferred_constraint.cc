@@ -8,7 +8,8 @@ namespace {
 
 class DeferredMatcher final : public TokenMatcher {
  public:
-  DeferredMatcher(std::unique_ptr<TokenMatcher> matcher, std::shared_ptr<const ThoughtMarks> marks)
+  DeferredMatcher(std::unique_ptr<TokenMatcher> matcher,
+                  std::shared_ptr<const ReasoningMarks> marks)
       : matcher_(std::move(matcher)), marks_(std::move(marks)) {
     Reset();
   }
@@ -91,7 +92,7 @@ class DeferredMatcher final : public TokenMatcher {
   }
 
   const std::unique_ptr<TokenMatcher> matcher_;
-  const std::shared_ptr<const ThoughtMarks> marks_;
+  const std::shared_ptr<const ReasoningMarks> marks_;
   Stage stage_ = Stage::kStart;
   std::vector<int32_t> thought_;  // its tokens, to roll back into it
   std::string tail_;              // the end of its text
@@ -100,9 +101,9 @@ class DeferredMatcher final : public TokenMatcher {
 
 class DeferredConstraint final : public Constraint {
  public:
-  DeferredConstraint(std::shared_ptr<const Constraint> constraint, ThoughtMarks marks)
+  DeferredConstraint(std::shared_ptr<const Constraint> constraint, ReasoningMarks marks)
       : constraint_(std::move(constraint)),
-        marks_(std::make_shared<const ThoughtMarks>(std::move(marks))) {}
+        marks_(std::make_shared<const ReasoningMarks>(std::move(marks))) {}
 
   std::unique_ptr<TokenMatcher> NewMatcher() const override {
     return std::make_unique<DeferredMatcher>(constraint_->NewMatcher(), marks_);
@@ -111,13 +112,13 @@ class DeferredConstraint final : public Constraint {
 
  private:
   const std::shared_ptr<const Constraint> constraint_;
-  const std::shared_ptr<const ThoughtMarks> marks_;
+  const std::shared_ptr<const ReasoningMarks> marks_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Constraint> AfterThought(std::shared_ptr<const Constraint> constraint,
-                                               ThoughtMarks marks) {
+std::shared_ptr<const Constraint> AfterReasoning(std::shared_ptr<const Constraint> constraint,
+                                                 ReasoningMarks marks) {
   return std::make_shared<const DeferredConstraint>(std::move(constraint), std::move(marks));
 }
 

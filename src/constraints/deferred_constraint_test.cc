@@ -39,12 +39,12 @@ class AbConstraint final : public Constraint {
 };
 
 std::unique_ptr<TokenMatcher> Matcher(bool begins_inside) {
-  ThoughtMarks marks;
+  ReasoningMarks marks;
   marks.begins_inside = begins_inside;
   if (!begins_inside) marks.begin = {2};
   marks.end = {"</think>", "never"};
   marks.bytes_of = [](int32_t token) { return kTokens[static_cast<size_t>(token)]; };
-  const auto constraint = AfterThought(std::make_shared<AbConstraint>(), std::move(marks));
+  const auto constraint = AfterReasoning(std::make_shared<AbConstraint>(), std::move(marks));
   EXPECT_EQ(constraint->bytes(), 7u);
   return constraint->NewMatcher();
 }

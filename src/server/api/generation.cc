@@ -415,13 +415,13 @@ class GenerationImpl : public Generation {
                             .thinking = request_.parsing->thinking});
   }
 
-  // Thoughts are free, unless the server is told to hold them to the constraint, too.
+  // Reasoning is unconstrained unless ServerConfig::constrain_reasoning.
   std::shared_ptr<const Constraint> ConstraintOf(size_t prompt) const {
     const ReasoningParser* parser = request_.parsing ? request_.parsing->reasoning : nullptr;
     if (request_.constraint == nullptr || parser == nullptr || model_->config.constrain_reasoning)
       return request_.constraint;
     if (request_.parsing->constrains_channels) return request_.constraint;
-    ThoughtMarks marks;
+    ReasoningMarks marks;
     marks.begins_inside = choices_[prompt * static_cast<size_t>(request_.n)].reader->reasoning();
     if (!marks.begins_inside && !parser->format.starts_inside) {
       for (const std::string& mark : parser->format.start) {
@@ -433,7 +433,7 @@ class GenerationImpl : public Generation {
     marks.bytes_of = [model = model_](int32_t token) {
       return model->tokenizer->TokenBytes(token);
     };
-    return AfterThought(request_.constraint, std::move(marks));
+    return AfterReasoning(request_.constraint, std::move(marks));
   }
 
   // Gives the reader, if there is one, the text that can be shown by now. A token counts as

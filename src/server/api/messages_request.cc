@@ -345,7 +345,7 @@ ApiStatus ReadMessagesThinking(FieldReader& reader, const ServerConfig& config,
                                 fmt::format("{} of {}", *budget, most->as_integer())}});
     if (config.reasoning_parser.empty()) {
       return BadParameter(
-          "thinking is enabled, but this server does not tell thoughts from answers; start it with "
+          "thinking is enabled, but this server has no reasoning parser; start it with "
           "--reasoning-parser, or leave `thinking` out",
           "thinking");
     }

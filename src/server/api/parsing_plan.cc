@@ -114,7 +114,7 @@ ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan
   return {};
 }
 
-// Whether a mark of thoughts is a special token, which would be left out of the text.
+// Whether a reasoning mark is a special token, which would be left out of the text.
 bool MarksAreSpecial(const ReasoningFormat& format, const Tokenizer& tokenizer) {
   const auto special = [&](const std::string& mark) {
     const std::optional<int32_t> id = tokenizer.TokenToId(mark);

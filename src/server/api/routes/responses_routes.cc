@@ -51,8 +51,8 @@ ApiResult<json::Value> ParseStored(const RouteCall& call, const std::string& tex
   return *std::move(value);
 }
 
-// The messages of the conversation that ends with `response`. What it thought is left out: a model
-// sees the thoughts of a turn only while the turn goes on.
+// The messages of the conversation that ends with `response`, without its reasoning: a model sees
+// reasoning only during its own turn.
 ApiResult<json::Value::Array> Conversation(const RouteCall& call, const StoredResponse& response) {
   API_ASSIGN_OR_RETURN(json::Value messages, ParseStored(call, response.messages()));
   API_ASSIGN_OR_RETURN(const json::Value body, ParseStored(call, response.body()));

@@ -140,7 +140,7 @@ class MessagesWriter : public AnswerWriter {
     ++index_;
   }
 
-  // Clients send it back with the thought, and nothing reads it.
+  // Clients send it back with the thinking block; nothing reads it.
   static std::string Signature() { return RandomHex(32); }
 
   static std::string Json(const Block& block, std::string_view text, std::string_view signature) {

@@ -23,7 +23,7 @@ void AppendLogprobs(std::string& out, const OutputItem& item) {
   }
 }
 
-// The only part of a message or a thought, with all its text.
+// The only part of a message or of reasoning, with all its text.
 void AppendPart(std::string& out, const OutputItem& item) {
   if (item.kind == Kind::kReasoning) {
     out.push_back('{');

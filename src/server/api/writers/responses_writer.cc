@@ -210,7 +210,7 @@ class ResponsesWriter : public AnswerWriter {
     std::string out;
     for (const OutputItem& item : items_) {
       if (!out.empty()) out.push_back(',');
-      // As in vLLM the thought of a whole answer has no status.
+      // As in vLLM the reasoning of a whole answer has no status.
       const bool tells = options_.stream || item.kind != Kind::kReasoning;
       AppendOutputItem(out, item, tells ? "completed" : "");
     }
