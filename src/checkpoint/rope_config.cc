@@ -1,6 +1,7 @@
 #include "checkpoint/rope_config.h"
 
 #include <cmath>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -119,15 +120,56 @@ Result<RopeScaling> ParseYarn(const JsonFields& fields, const JsonFields& top,
   return scaling;
 }
 
+Result<std::vector<double>> Factors(const JsonFields& fields, std::string_view name) {
+  constexpr size_t kMostFactors = 4096;
+  const json::Value* list = fields.Given(name);
+  if (list == nullptr) return fields.Missing(name);
+  constexpr const char* kExpected = "a list of numbers above 0, one for each two rotated elements";
+  if (!list->is_array() || list->as_array().empty() || list->as_array().size() > kMostFactors)
+    return fields.Bad(name, kExpected, *list);
+  std::vector<double> factors;
+  for (const json::Value& value : list->as_array()) {
+    if (!value.is_number() || !(value.as_double() >= kMinFactor && value.as_double() <= kMaxFactor))
+      return fields.Bad(name, kExpected, value);
+    factors.push_back(value.as_double());
+  }
+  return factors;
+}
+
+// Source: transformers modeling_rope_utils.py (_compute_longrope_parameters).
+Result<RopeScaling> ParseLongRope(const JsonFields& fields, const JsonFields& top) {
+  RopeScaling scaling{.kind = RopeKind::kLongRope};
+  ASSIGN_OR_RETURN(scaling.short_factors, Factors(fields, "short_factor"));
+  ASSIGN_OR_RETURN(scaling.long_factors, Factors(fields, "long_factor"));
+  if (scaling.short_factors.size() != scaling.long_factors.size()) {
+    return fields.Bad("long_factor", "as many numbers as short_factor has",
+                      *fields.Given("long_factor"));
+  }
+  ASSIGN_OR_RETURN(const int64_t positions, Positions(top));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> original, OriginalPositions(fields, top));
+  if (!original) return fields.Missing("original_max_position_embeddings");
+  scaling.original_max_position_embeddings = *original;
+  ASSIGN_OR_RETURN(const auto factor, fields.Number("factor", kMinFactor, kMaxFactor));
+  scaling.factor = factor.value_or(static_cast<double>(positions) / static_cast<double>(*original));
+  ASSIGN_OR_RETURN(const auto given, fields.Number("attention_factor", kMinFactor, kMaxFactor));
+  scaling.attention_factor = given.value_or(
+      scaling.factor <= 1 || *original <= 1
+          ? 1
+          : std::sqrt(1 + std::log(scaling.factor) / std::log(static_cast<double>(*original))));
+  return scaling;
+}
+
 Result<RopeScaling> ParseScaling(const std::string& type, const JsonFields& fields,
                                  const JsonFields& top, std::string_view block) {
   if (type == "llama3") return ParseLlama3(fields, top);
   if (type == "linear") return ParseLinear(fields, top);
   if (type == "dynamic") return ParseDynamic(fields, top, block);
   if (type == "yarn") return ParseYarn(fields, top, block);
+  // "su" is its name in the first configurations of Phi-3.
+  if (type == "longrope" || type == "su") return ParseLongRope(fields, top);
   return Fail(ErrorCode::kUnsupported,
               fmt::format("{}.rope_type '{}' is not supported; supported are default, linear, "
-                          "dynamic, yarn and llama3",
+                          "dynamic, yarn, longrope and llama3",
                           block, ShortName(type)),
               fmt::format("{}.rope_type", block));
 }
@@ -141,11 +183,7 @@ Status ReadBlock(const JsonFields& top, const json::Value& block, std::string_vi
   if (inner_theta) theta = inner_theta;
   ASSIGN_OR_RETURN(const std::optional<double> partial,
                    fields.Number("partial_rotary_factor", 0, 1));
-  if (partial.value_or(1) != 1) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}.partial_rotary_factor {} is not supported, only 1", name, *partial),
-                fmt::format("{}.partial_rotary_factor", name));
-  }
+  if (partial) rope.partial_rotary_factor = partial;
   ASSIGN_OR_RETURN(std::optional<std::string> type, fields.String("rope_type"));
   if (!type) {
     ASSIGN_OR_RETURN(type, fields.String("type"));
@@ -182,6 +220,7 @@ std::string_view RopeKindName(RopeKind kind) {
     case RopeKind::kLinear: return "linear";
     case RopeKind::kDynamic: return "dynamic";
     case RopeKind::kYarn: return "yarn";
+    case RopeKind::kLongRope: return "longrope";
   }
   return "";
 }
@@ -190,6 +229,7 @@ Result<RopeConfig> ParseRopeConfig(const json::Value& config, double default_the
   const JsonFields top(config, "");
   RopeConfig rope;
   ASSIGN_OR_RETURN(std::optional<double> theta, top.Number("rope_theta", kMinTheta, kMaxTheta));
+  ASSIGN_OR_RETURN(rope.partial_rotary_factor, top.Number("partial_rotary_factor", 0, 1));
   for (const char* name : {"rope_parameters", "rope_scaling"}) {
     ASSIGN_OR_RETURN(const json::Value* block, top.Object(name));
     if (block == nullptr) continue;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -11,10 +12,11 @@
 namespace sluice {
 
 enum class RopeKind {
-  kLlama3,   // long wavelengths are stretched, short ones kept
-  kLinear,   // positions are divided by the factor
-  kDynamic,  // the base is raised for the longest context, factor times the positions there are
-  kYarn,     // as kLlama3 with a ramp over dimensions, and a factor on q . k
+  kLlama3,    // long wavelengths are stretched, short ones kept
+  kLinear,    // positions are divided by the factor
+  kDynamic,   // the base is raised for the longest context, factor times the positions there are
+  kYarn,      // as kLlama3 with a ramp over dimensions, and a factor on q . k
+  kLongRope,  // a factor for each dimension, of short or of long contexts: Phi-3
 };
 std::string_view RopeKindName(RopeKind kind);  // as in rope_type
 
@@ -29,8 +31,13 @@ struct RopeScaling {
   double low_freq_factor = 1;
   double high_freq_factor = 4;
 
+  // kLongRope: what each frequency is divided by, in contexts of up to the original positions and
+  // in longer ones; of as many numbers as there are frequencies.
+  std::vector<double> short_factors = {}, long_factors = {};
+
   // kYarn: rotations over the original positions below and above which dimensions are stretched or
-  // kept; whether the dimensions between are counted in whole ones; what q and k are multiplied by.
+  // kept; whether the dimensions between are counted in whole ones. kYarn and kLongRope: what q and
+  // k are multiplied by.
   double beta_fast = 32;
   double beta_slow = 1;
   bool truncate = true;
@@ -39,7 +46,8 @@ struct RopeScaling {
 
 struct RopeConfig {
   double theta = 0;
-  std::optional<RopeScaling> scaling;  // nullopt: unscaled
+  std::optional<double> partial_rotary_factor = {};  // the part of a head that is rotated, as given
+  std::optional<RopeScaling> scaling = {};           // nullopt: unscaled
 };
 
 // Reads rope_theta with rope_scaling (transformers 4) or rope_parameters (transformers 5); a theta

@@ -101,8 +101,8 @@ struct Call {
   const float* q;
   int64_t q_stride;
   int num_heads;
-  float scale;    // of a score of what the cache holds
-  float v_scale;  // of what the cache holds
+  AttentionScores scores;  // its scale: of what the cache holds
+  float v_scale;           // of what the cache holds
   void* out;
   bool out_bf16;
 
@@ -115,8 +115,10 @@ struct Call {
   // Tokens of a slice that are worked on together.
   int tile_tokens() const { return std::max(1, kMaxTileRows / group()); }
 
-  void StoreRow(int64_t row, int head, const float* values, float sum) const {
+  void StoreRow(int64_t row, int head, const float* values, const RowState& state) const {
     const int64_t offset = (row * num_heads + head) * head_dim();
+    float sum = state.sum;
+    if (scores.sinks != nullptr) sum += std::exp(scores.sinks[head] - state.largest);
     kDivideRow(values, sum / v_scale, head_dim(), ResultAt(out, offset, out_bf16), out_bf16);
   }
 };
@@ -255,7 +257,7 @@ void GatherQueries(const Call& call, const Tile& tile, float* q) {
   for (int token = 0; token < tile.tokens; ++token) {
     const int64_t row = tile.slice->first_row + tile.token + token;
     const float* from = call.q + row * call.q_stride + int64_t{tile.head} * dim;
-    for (int64_t i = 0; i < int64_t{tile.heads} * dim; ++i) *q++ = from[i] * call.scale;
+    for (int64_t i = 0; i < int64_t{tile.heads} * dim; ++i) *q++ = from[i] * call.scores.scale;
   }
 }
 
@@ -278,6 +280,7 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
   args.rows = tile.rows();
   args.head_dim = call.head_dim();
   args.bf16 = call.reads_bf16();
+  args.soft_cap = call.scores.soft_cap;
   for (int row = 0; row < args.rows; ++row) {
     const int position = tile.slice->context + tile.token + row / tile.heads;
     const int start = std::max(call.span.FirstSeen(position) - first, 0);
@@ -342,7 +345,7 @@ void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
   for (int row = 0; row < tile.rows(); ++row) {
     call.StoreRow(tile.slice->first_row + tile.token + row / tile.heads,
                   tile.head + row % tile.heads, scratch.out + int64_t{row} * dim,
-                  states[static_cast<size_t>(row)].sum);
+                  states[static_cast<size_t>(row)]);
   }
 }
 
@@ -385,7 +388,7 @@ void CombineSplit(const Call& call, const SliceUnits& split, int head) {
     else
       Combine(state, out, next, split.out + slot * dim, dim);
   }
-  call.StoreRow(split.slice->first_row, head, out, state.sum);
+  call.StoreRow(split.slice->first_row, head, out, state);
 }
 
 int64_t SplitBytes(const KvLayout& layout, int num_heads, int64_t chunks) {
@@ -433,7 +436,8 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t /*m
 
 void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
-               float scale, void* out, ElementType out_type, std::span<std::byte> scratch) {
+               const AttentionScores& scores, void* out, ElementType out_type,
+               std::span<std::byte> scratch) {
   const KvLayout& layout = cache.layout;
   CheckKvType(layout);
   CHECK(layout.head_dim >= 32 && layout.head_dim <= 256 && layout.head_dim % 8 == 0,
@@ -441,16 +445,17 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
   CHECK_EQ(num_heads % layout.num_kv_heads, 0);
   CHECK(out_type == ElementType::kF32 || out_type == ElementType::kBF16,
         "the result is F32 or BF16, not {}", ElementTypeName(out_type));
-  const Call call{.cache = cache,
-                  .slices = slices,
-                  .span = span,
-                  .q = q,
-                  .q_stride = q_stride,
-                  .num_heads = num_heads,
-                  .scale = IsFp8(layout) ? scale * cache.k_scale : scale,
-                  .v_scale = IsFp8(layout) ? cache.v_scale : 1,
-                  .out = out,
-                  .out_bf16 = out_type == ElementType::kBF16};
+  Call call{.cache = cache,
+            .slices = slices,
+            .span = span,
+            .q = q,
+            .q_stride = q_stride,
+            .num_heads = num_heads,
+            .scores = scores,
+            .v_scale = IsFp8(layout) ? cache.v_scale : 1,
+            .out = out,
+            .out_bf16 = out_type == ElementType::kBF16};
+  if (IsFp8(layout)) call.scores.scale *= cache.k_scale;
   const int num_threads = pool.num_threads();
 
   // The scratch: one part for each thread, the table of slices, the results of split slices.

@@ -46,6 +46,15 @@ struct AttentionSlice {
   const int32_t* block_table = nullptr;  // [ceil((context + num_tokens) / block_size)]
 };
 
+// How scores of positions become weights.
+struct AttentionScores {
+  float scale = 1;     // of q . k
+  float soft_cap = 0;  // c: a scaled score s becomes c * tanh(s / c); 0: none
+  // [num_heads]: a score that every row of a head has beside those of its positions, and whose
+  // value is zero, so that it takes a part of the weights away; null: none.
+  const float* sinks = nullptr;
+};
+
 // Writes k and v of all the slices' tokens to their slots, rounded to the cache's type; for F8_E4M3
 // x / scale is rounded, to nearest even, saturating at +-448 (NaN stays NaN). k and v: F32, row i
 // at k + i * stride, [num_kv_heads, head_dim] dense inside a row.
@@ -57,7 +66,7 @@ void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const Attent
 int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max_rows,
                               int64_t max_slices, int64_t max_context, int num_threads);
 
-// out[row, h, :] = softmax(scale * q . K) V over the positions up to the row's own that `span`
+// out[row, h, :] = softmax(scores of q . K) V over the positions up to the row's own that `span`
 // allows. q: F32, row i at q + i * q_stride, [num_heads, head_dim] dense inside a row; query head h
 // reads KV head h / (num_heads / num_kv_heads). out: dense [rows, num_heads * head_dim], F32 or
 // BF16
@@ -68,11 +77,12 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max
 // Positions are processed in chunks at fixed multiples, and each row combines its chunks in order:
 // the result of a row depends only on its own position and cache, never on the rest of the step or
 // the number of threads. F8_E4M3 codes are converted to `out_type` exactly; k_scale multiplies
-// `scale`, v_scale divides the sum of weights that the result is divided by.
+// the scale, v_scale divides the sum of weights that the result is divided by.
 //
 // REQUIRES: 32 <= head_dim <= 256, a multiple of 8; num_heads a multiple of num_kv_heads.
 void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
-               float scale, void* out, ElementType out_type, std::span<std::byte> scratch);
+               const AttentionScores& scores, void* out, ElementType out_type,
+               std::span<std::byte> scratch);
 
 }  // namespace sluice::kernels

@@ -24,6 +24,8 @@ struct Shape {
   ElementType type;
   AttentionSpan span = {};
   float k_scale = 1, v_scale = 1;
+  float soft_cap = 0;
+  bool sinks = false;
 };
 
 constexpr Shape kShapes[] = {
@@ -51,6 +53,11 @@ constexpr Shape kShapes[] = {
     {3, 3, 72, 48, ElementType::kF32, {.chunk = 50}},
     {80, 1, 32, 16, ElementType::kBF16, {.chunk = 272}},
     {4, 1, 64, 16, ElementType::kBF16, {.chunk = 100, .window = 40}},
+    {8, 2, 64, 16, ElementType::kBF16, {}, 1, 1, 1.5f},
+    {6, 2, 128, 32, ElementType::kF32, {.window = 70}, 1, 1, 0.7f},
+    {5, 1, 40, 4, ElementType::kBF16, {.window = 33}, 1, 1, 30},
+    {8, 1, 64, 16, ElementType::kBF16, {.window = 70}, 1, 1, 0, true},
+    {8, 2, 64, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f, 2, true},
 };
 
 // Sequences with their keys and values, and a cache of shuffled blocks to bring them to. What is
@@ -128,7 +135,11 @@ class Sequences {
                               max_context, pool.num_threads())));
     std::vector<float> out(static_cast<size_t>(rows * q_width),
                            std::numeric_limits<float>::quiet_NaN());
-    Attention(pool, cache, slices, shape_.span, qkv.data(), stride, shape_.num_heads, Scale(),
+    const std::vector<float> sinks = Sinks();
+    const AttentionScores scores{.scale = Scale(),
+                                 .soft_cap = shape_.soft_cap,
+                                 .sinks = shape_.sinks ? sinks.data() : nullptr};
+    Attention(pool, cache, slices, shape_.span, qkv.data(), stride, shape_.num_heads, scores,
               out.data(), out_type, scratch);
     if (out_type == ElementType::kBF16) {
       for (int64_t i = rows * q_width - 1; i >= 0; --i) {
@@ -179,7 +190,9 @@ class Sequences {
             rounded(k_[sequence][(int64_t{position} * shape_.num_kv_heads + kv_head) * dim + d],
                     shape_.k_scale);
       }
-      scores.push_back(score * static_cast<double>(Scale()));
+      score *= static_cast<double>(Scale());
+      if (shape_.soft_cap > 0) score = shape_.soft_cap * std::tanh(score / shape_.soft_cap);
+      scores.push_back(score);
     }
     const double largest = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
@@ -194,6 +207,7 @@ class Sequences {
                     shape_.v_scale);
       }
     }
+    if (shape_.sinks) sum += std::exp(Sinks()[static_cast<size_t>(head)] - largest);
     for (double& value : out) value /= sum;
     return out;
   }
@@ -202,6 +216,13 @@ class Sequences {
     return static_cast<int>(q_[sequence].size()) / (shape_.num_heads * shape_.head_dim);
   }
   std::vector<float>& v(int sequence) { return v_[sequence]; }
+  // From far below the scores to far above them.
+  std::vector<float> Sinks() const {
+    std::vector<float> sinks;
+    for (int head = 0; head < shape_.num_heads; ++head)
+      sinks.push_back(static_cast<float>(head * 5 - 8));
+    return sinks;
+  }
   float Scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
 
  private:

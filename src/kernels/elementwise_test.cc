@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/clamped_swiglu.h"
 #include "kernels/embedding.h"
 #include "kernels/gelu_mul.h"
 #include "kernels/kernel_testing.h"
@@ -115,6 +116,30 @@ TEST_P(ElementwiseTest, GeluMulAgreesWithDoublePrecision) {
   }
 }
 
+TEST_P(ElementwiseTest, ClampedSwigluAgreesWithDoublePrecision) {
+  Random random(14);
+  ThreadPool pool(3);
+  const SwigluClamp clamp = {.alpha = 1.5f, .limit = 5};
+  for (int64_t width : {1, 4, 15, 16, 17, 1500}) {
+    const int64_t rows = 3;
+    std::vector<float> x = random.Normal(rows * 2 * width, 4.0f);
+    if (width > 100) x[2] = 1e20f, x[3] = -1e20f, x[4] = -1e20f, x[5] = 1e20f, x[6] = -80.0f;
+    std::vector<float> y(static_cast<size_t>(rows * width));
+    std::vector<BFloat16> y_bf16(y.size());
+    ClampedSwiglu(pool, x.data(), rows, width, clamp, y.data(), ElementType::kF32);
+    ClampedSwiglu(pool, x.data(), rows, width, clamp, y_bf16.data(), ElementType::kBF16);
+    for (size_t i = 0; i < y.size(); ++i) {
+      const double gate = std::min<double>(x[2 * i], clamp.limit);
+      const double up = std::clamp<double>(x[2 * i + 1], -clamp.limit, clamp.limit);
+      const double expected = gate / (1 + std::exp(-clamp.alpha * gate)) * (up + 1);
+      // The rounding of the exponent counts where that is large.
+      ASSERT_NEAR(y[i], expected, std::abs(expected) * (1e-6 + std::abs(gate) * 2e-7) + 1e-20)
+          << gate << " " << up;
+      ASSERT_EQ(y_bf16[i].bits, sluice::ToBFloat16(y[i]).bits);
+    }
+  }
+}
+
 // The result of an element must not depend on where in a vector it stands.
 TEST_P(ElementwiseTest, SiluMulDoesNotDependOnThePlace) {
   Random random(4);
@@ -132,38 +157,51 @@ TEST_P(ElementwiseTest, SiluMulDoesNotDependOnThePlace) {
   }
 }
 
+struct RopeShape {
+  RopeStyle style;
+  int head_dim, rotary_dim;
+  float amplitude;
+};
+
+void CheckRope(ThreadPool& pool, Random& random, const RopeShape& shape) {
+  const int num_heads = 3, half = shape.rotary_dim / 2;
+  const std::vector<int32_t> positions = {0, 1, 77, 4000};
+  const int64_t stride = int64_t{num_heads} * shape.head_dim + 5;
+  std::vector<float> x = random.Normal(4 * stride);
+  const std::vector<float> before = x;
+  const std::vector<float> frequencies = RopeFrequencies(shape.rotary_dim, 10000.0, std::nullopt);
+  std::vector<float> cos_sin(static_cast<size_t>(4 * shape.rotary_dim));
+  RopeTable(pool, positions, frequencies, cos_sin.data(), shape.amplitude);
+  ApplyRope(pool, x.data(), stride, 4, num_heads, shape.head_dim, shape.rotary_dim, shape.style,
+            cos_sin.data());
+  std::vector<double> expected(before.begin(), before.end());
+  for (int64_t row = 0; row < 4; ++row) {
+    for (int head = 0; head < num_heads; ++head) {
+      for (int i = 0; i < half; ++i) {
+        const int64_t base = row * stride + head * shape.head_dim;
+        const bool is_half = shape.style == RopeStyle::kHalf;
+        const int64_t a = base + (is_half ? i : 2 * i);
+        const int64_t b = base + (is_half ? half + i : 2 * i + 1);
+        const double angle = static_cast<float>(positions[row]) * frequencies[i];
+        const double cosine = std::cos(angle) * shape.amplitude;
+        const double sine = std::sin(angle) * shape.amplitude;
+        expected[a] = before[a] * cosine - before[b] * sine;
+        expected[b] = before[a] * sine + before[b] * cosine;
+      }
+    }
+  }
+  for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], expected[i], 2e-6) << i;
+}
+
 TEST_P(ElementwiseTest, RopeRotatesPairs) {
   Random random(5);
   ThreadPool pool(2);
-  for (RopeStyle style : {RopeStyle::kHalf, RopeStyle::kInterleaved}) {
-    for (int head_dim : {32, 40, 64, 128, 256}) {
-      const int num_heads = 3, half = head_dim / 2;
-      const std::vector<int32_t> positions = {0, 1, 77, 4000};
-      const int64_t stride = int64_t{num_heads} * head_dim + 5;
-      std::vector<float> x = random.Normal(4 * stride);
-      const std::vector<float> before = x;
-      const std::vector<float> frequencies = RopeFrequencies(head_dim, 10000.0, std::nullopt);
-      std::vector<float> cos_sin(static_cast<size_t>(4 * head_dim));
-      RopeTable(pool, positions, frequencies, cos_sin.data());
-      ApplyRope(pool, x.data(), stride, 4, num_heads, head_dim, style, cos_sin.data());
-      for (int64_t row = 0; row < 4; ++row) {
-        for (int head = 0; head < num_heads; ++head) {
-          for (int i = 0; i < half; ++i) {
-            const int64_t base = row * stride + head * head_dim;
-            const int64_t a = base + (style == RopeStyle::kHalf ? i : 2 * i);
-            const int64_t b = base + (style == RopeStyle::kHalf ? half + i : 2 * i + 1);
-            const float angle = static_cast<float>(positions[row]) * frequencies[i];
-            const double cosine = std::cos(static_cast<double>(angle)),
-                         sine = std::sin(static_cast<double>(angle));
-            EXPECT_NEAR(x[a], before[a] * cosine - before[b] * sine, 2e-6);
-            EXPECT_NEAR(x[b], before[a] * sine + before[b] * cosine, 2e-6);
-          }
-        }
-        for (int64_t i = int64_t{num_heads} * head_dim; i < stride; ++i) {
-          EXPECT_EQ(x[row * stride + i], before[row * stride + i]);
-        }
-      }
-    }
+  for (const RopeStyle style : {RopeStyle::kHalf, RopeStyle::kInterleaved}) {
+    for (const int head_dim : {32, 40, 64, 128, 256})
+      CheckRope(pool, random, {style, head_dim, head_dim, 1});
+    CheckRope(pool, random, {style, 64, 32, 1});
+    CheckRope(pool, random, {style, 128, 96, 1.25f});
+    CheckRope(pool, random, {style, 40, 18, 1});
   }
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/experts.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
@@ -27,21 +28,43 @@ void TopK(const float* logits, int64_t num_experts, int64_t top_k, int32_t* chos
   }
 }
 
-void SelectRow(const float* logits, int64_t num_experts, int64_t top_k, RouterScore score,
-               bool normalize, int32_t* chosen, float* weights) {
-  TopK(logits, num_experts, top_k, chosen);
-  if (score == RouterScore::kSigmoid) {
-    for (int64_t i = 0; i < top_k; ++i) weights[i] = 1.0f / (1.0f + std::exp(-logits[chosen[i]]));
-  } else {
-    const float largest = logits[chosen[0]];
-    float sum = 0;
-    for (int64_t e = 0; e < num_experts; ++e) sum += std::exp(logits[e] - largest);
-    for (int64_t i = 0; i < top_k; ++i) weights[i] = std::exp(logits[chosen[i]] - largest) / sum;
+float Sigmoid(float x) {
+  return 1.0f / (1.0f + std::exp(-x));
+}
+
+// What the experts of a row are chosen by.
+void ChooseExperts(const float* logits, int64_t num_experts, int64_t top_k, const RouterRule& rule,
+                   float softmax_shift, float softmax_sum, int32_t* chosen) {
+  std::array<float, kMostBiasedExperts> scores;
+  for (int64_t e = 0; e < num_experts; ++e) {
+    const float score = rule.score == RouterScore::kSigmoid
+                            ? Sigmoid(logits[e])
+                            : std::exp(logits[e] - softmax_shift) / softmax_sum;
+    scores[static_cast<size_t>(e)] = score + rule.choice_bias[e];
   }
-  if (!normalize) return;
+  TopK(scores.data(), num_experts, top_k, chosen);
+}
+
+void SelectRow(const float* logits, int64_t num_experts, int64_t top_k, const RouterRule& rule,
+               int32_t* chosen, float* weights) {
+  TopK(logits, num_experts, top_k, chosen);
+  const bool is_softmax = rule.score == RouterScore::kSoftmax;
+  const float largest = logits[chosen[0]];
   float sum = 0;
-  for (int64_t i = 0; i < top_k; ++i) sum += weights[i];
-  for (int64_t i = 0; i < top_k; ++i) weights[i] /= sum;
+  for (int64_t e = 0; is_softmax && e < num_experts; ++e) sum += std::exp(logits[e] - largest);
+  if (rule.choice_bias != nullptr)
+    ChooseExperts(logits, num_experts, top_k, rule, largest, sum, chosen);
+  for (int64_t i = 0; i < top_k; ++i) {
+    const float logit = logits[chosen[i]];
+    weights[i] = is_softmax ? std::exp(logit - largest) / sum : Sigmoid(logit);
+  }
+  if (rule.normalize) {
+    sum = 0;
+    for (int64_t i = 0; i < top_k; ++i) sum += weights[i];
+    for (int64_t i = 0; i < top_k; ++i) weights[i] /= sum;
+  }
+  if (rule.scale == 1) return;
+  for (int64_t i = 0; i < top_k; ++i) weights[i] *= rule.scale;
 }
 
 void GatherRow(const BFloat16* x, int64_t cols, const float* weight, BFloat16* out) {
@@ -77,15 +100,24 @@ void Gather(ThreadPool& pool, const Activations& x, std::span<const int32_t> ord
 }  // namespace
 
 void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
-                   int64_t top_k, RouterScore score, bool normalize, int32_t* chosen,
-                   float* weights) {
+                   int64_t top_k, const RouterRule& rule, int32_t* chosen, float* weights) {
+  CHECK(rule.choice_bias == nullptr || num_experts <= kMostBiasedExperts,
+        "{} experts are too many for a biased choice", num_experts);
   CHECK(top_k >= 1 && top_k <= num_experts, "cannot choose {} of {} experts", top_k, num_experts);
   constexpr int64_t kGrain = 4;
   pool.ParallelFor(rows, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      SelectRow(logits + row * num_experts, num_experts, top_k, score, normalize,
-                chosen + row * top_k, weights + row * top_k);
+      SelectRow(logits + row * num_experts, num_experts, top_k, rule, chosen + row * top_k,
+                weights + row * top_k);
     }
+  });
+}
+
+void GateRows(ThreadPool& pool, const float* logits, int64_t rows, int64_t cols, float* x) {
+  constexpr int64_t kGrain = 1024;
+  ForEachRowPart(pool, rows, cols, kGrain, [&](int64_t row, int64_t begin, int64_t end) {
+    const float gate = Sigmoid(logits[row]);
+    for (int64_t i = begin; i < end; ++i) x[row * cols + i] *= gate;
   });
 }
 

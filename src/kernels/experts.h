@@ -14,12 +14,25 @@ enum class RouterScore {
   kSigmoid,  // the top_k largest logits, then the sigmoid of each
 };
 
+// How experts are chosen and weighed.
+struct RouterRule {
+  RouterScore score = RouterScore::kSoftmax;
+  // [num_experts], added to the scores for the choice alone; null: the largest logits are chosen.
+  const float* choice_bias = nullptr;
+  bool normalize = false;  // the weights of a row are divided by their sum
+  float scale = 1;         // of the weights, at last
+};
+
+constexpr int64_t kMostBiasedExperts = 4096;  // with a choice_bias
+
 // Selects the experts of every row. logits: F32 [rows, num_experts]. chosen and weights: [rows,
-// top_k], by descending logit, ties by ascending index. `normalize`: the weights of a row are
-// divided by their sum. Source of the formulas: transformers' Qwen3MoeTopKRouter and Llama4Router.
+// top_k], by descending logit, or score with the bias, ties by ascending index. Source of the
+// formulas: transformers' Qwen3MoeTopKRouter, Llama4Router and Glm4MoeTopkRouter.
 void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
-                   int64_t top_k, RouterScore score, bool normalize, int32_t* chosen,
-                   float* weights);
+                   int64_t top_k, const RouterRule& rule, int32_t* chosen, float* weights);
+
+// x[row, :] *= sigmoid(logits[row]). x: F32 dense [rows, cols].
+void GateRows(ThreadPool& pool, const float* logits, int64_t rows, int64_t cols, float* x);
 
 // Sorts the pairs (row, slot) by expert, rows ascending within an expert. order: [rows * top_k],
 // the pair (row * top_k + slot) at each sorted position; place: [rows * top_k], the inverse

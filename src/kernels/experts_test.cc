@@ -22,8 +22,9 @@ Selection Select(const std::vector<float>& logits, int64_t num_experts, int64_t 
   Selection result;
   result.chosen.resize(static_cast<size_t>(rows * top_k));
   result.weights.resize(result.chosen.size());
-  SelectExperts(pool, logits.data(), rows, num_experts, top_k, score, normalize,
-                result.chosen.data(), result.weights.data());
+  SelectExperts(pool, logits.data(), rows, num_experts, top_k,
+                {.score = score, .normalize = normalize}, result.chosen.data(),
+                result.weights.data());
   return result;
 }
 
@@ -64,6 +65,40 @@ TEST(SelectExpertsTest, TheSigmoidSeesTheLogitAlone) {
   EXPECT_EQ(got.chosen, (std::vector<int32_t>{1, 3}));
   EXPECT_NEAR(got.weights[0], 1 / (1 + std::exp(-3.0)), 1e-6);
   EXPECT_NEAR(got.weights[1], 1 / (1 + std::exp(-2.0)), 1e-6);
+}
+
+// The bias moves the choice and not the weights.
+TEST(SelectExpertsTest, ABiasChoosesAndAScaleWeighs) {
+  ThreadPool pool(1);
+  const std::vector<float> logits = {0.5f, 3.0f, -1.0f, 2.0f};
+  const std::vector<float> bias = {0, -1, 0.9f, 0};
+  std::vector<int32_t> chosen(2);
+  std::vector<float> weights(2);
+  RouterRule rule = {
+      .score = RouterScore::kSigmoid, .choice_bias = bias.data(), .normalize = true, .scale = 2.5f};
+  SelectExperts(pool, logits.data(), 1, 4, 2, rule, chosen.data(), weights.data());
+  EXPECT_EQ(chosen, (std::vector<int32_t>{2, 3}));
+  const double a = 1 / (1 + std::exp(1.0)), b = 1 / (1 + std::exp(-2.0));
+  EXPECT_NEAR(weights[0], 2.5 * a / (a + b), 1e-6);
+  EXPECT_NEAR(weights[1], 2.5 * b / (a + b), 1e-6);
+  rule = {.score = RouterScore::kSoftmax, .choice_bias = bias.data()};
+  SelectExperts(pool, logits.data(), 1, 4, 2, rule, chosen.data(), weights.data());
+  EXPECT_EQ(chosen, (std::vector<int32_t>{2, 3}));
+  const double sum = std::exp(0.5) + std::exp(3.0) + std::exp(-1.0) + std::exp(2.0);
+  EXPECT_NEAR(weights[0], std::exp(-1.0) / sum, 1e-6);
+  EXPECT_NEAR(weights[1], std::exp(2.0) / sum, 1e-6);
+}
+
+TEST(GateRowsTest, MultipliesRowsByTheSigmoid) {
+  Random random(9);
+  ThreadPool pool(2);
+  const std::vector<float> x = random.Normal(3 * 2000), logits = {0, 2, -30};
+  std::vector<float> y = x;
+  GateRows(pool, logits.data(), 3, 2000, y.data());
+  for (size_t i = 0; i < y.size(); ++i) {
+    const double gate = 1 / (1 + std::exp(-static_cast<double>(logits[i / 2000])));
+    ASSERT_NEAR(y[i], x[i] * gate, std::abs(x[i]) * gate * 1e-6);
+  }
 }
 
 TEST(SelectExpertsTest, LargeLogitsDoNotOverflow) {

@@ -18,7 +18,7 @@ Activations RowsOf(const Activations& x, int64_t begin, int64_t end) {
 
 void GroupedLinear(ThreadPool& pool, std::span<const PackedMatrix> experts,
                    std::span<const int32_t> row_begin, const Activations& x, float* y,
-                   int64_t y_stride) {
+                   int64_t y_stride, const float* bias) {
   const size_t num_experts = experts.size();
   CHECK_EQ(row_begin.size(), num_experts + 1);
   CHECK_EQ(row_begin[0], 0);
@@ -35,7 +35,8 @@ void GroupedLinear(ThreadPool& pool, std::span<const PackedMatrix> experts,
     const PackedMatrix& w = experts[e];
     CHECK(w.rows == shape.rows && w.cols == shape.cols, "expert {} is [{}, {}], expert 0 [{}, {}]",
           e, w.rows, w.cols, shape.rows, shape.cols);
-    products.Add(w, RowsOf(x, begin, end), y + begin * y_stride, y_stride, nullptr);
+    products.Add(w, RowsOf(x, begin, end), y + begin * y_stride, y_stride,
+                 bias == nullptr ? nullptr : bias + static_cast<int64_t>(e) * w.rows);
   }
   products.Run();
 }

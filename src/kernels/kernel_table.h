@@ -74,7 +74,8 @@ struct AttentionChunkArgs {
   const float* q;  // [rows, head_dim], already scaled
   int rows;
   int head_dim;
-  bool bf16;  // type of K and V
+  bool bf16;       // type of K and V
+  float soft_cap;  // c: a score s becomes c * tanh(s / c); 0: none
   // Panels that no row attends to may hold anything.
   const void* k_panels[kAttentionPanels];  // BF16: [head_dim / 2][16][2]; F32: [head_dim][16]
   const void* v_panels[kAttentionPanels];  // BF16: [8][head_dim][2]; F32: [16][head_dim]

@@ -189,7 +189,7 @@ void Attend(benchmark::State& state, Isa isa, int tokens, int context, int seque
   Measure(state, 2.0 * static_cast<double>(cache_bytes), positions * kHeads * 64 * 4,
           MachineLimits().fp32, [&] {
             Attention(Pool(), {layout, k.data(), v.data()}, slices, {}, q.data(), kHeads * 64,
-                      kHeads, 0.125f, out.data(), ElementType::kBF16, scratch);
+                      kHeads, {.scale = 0.125f}, out.data(), ElementType::kBF16, scratch);
           });
 }
 

@@ -19,15 +19,16 @@ void Rotate(float& a, float& b, float cosine, float sine) {
 
 }  // namespace
 
-void RopeHalfRow(float* x, int num_heads, int head_dim, const float* cos_sin) {
-  const int half = head_dim / 2;
+void RopeHalfRow(float* x, int num_heads, int head_dim, int rotary_dim, const float* cos_sin) {
+  const int half = rotary_dim / 2;
   for (int head = 0; head < num_heads; ++head, x += head_dim) {
     for (int i = 0; i < half; ++i) Rotate(x[i], x[half + i], cos_sin[i], cos_sin[half + i]);
   }
 }
 
-void RopeInterleavedRow(float* x, int num_heads, int head_dim, const float* cos_sin) {
-  const int half = head_dim / 2;
+void RopeInterleavedRow(float* x, int num_heads, int head_dim, int rotary_dim,
+                        const float* cos_sin) {
+  const int half = rotary_dim / 2;
   for (int head = 0; head < num_heads; ++head, x += head_dim) {
     for (int i = 0; i < half; ++i) Rotate(x[2 * i], x[2 * i + 1], cos_sin[i], cos_sin[half + i]);
   }
@@ -68,7 +69,7 @@ std::vector<float> RopeFrequencies(int head_dim, double theta,
 }
 
 void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
-               std::span<const float> frequencies, float* cos_sin) {
+               std::span<const float> frequencies, float* cos_sin, float amplitude) {
   const auto half = static_cast<int64_t>(frequencies.size());
   pool.ParallelFor(static_cast<int64_t>(positions.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -76,20 +77,21 @@ void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
       float* out = cos_sin + row * 2 * half;
       for (int64_t i = 0; i < half; ++i) {
         const float angle = position * frequencies[static_cast<size_t>(i)];
-        out[i] = std::cos(angle);
-        out[half + i] = std::sin(angle);
+        out[i] = std::cos(angle) * amplitude;
+        out[half + i] = std::sin(angle) * amplitude;
       }
     }
   });
 }
 
 void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads,
-               int head_dim, RopeStyle style, const float* cos_sin) {
-  CHECK(head_dim > 0 && head_dim % 2 == 0, "rope needs an even head_dim, not {}", head_dim);
+               int head_dim, int rotary_dim, RopeStyle style, const float* cos_sin) {
+  CHECK(rotary_dim > 0 && rotary_dim % 2 == 0 && rotary_dim <= head_dim,
+        "rope rotates an even number of the {} elements of a head, not {}", head_dim, rotary_dim);
   const auto& rotate = style == RopeStyle::kHalf ? kRopeHalfRow : kRopeInterleavedRow;
   pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      rotate(x + row * stride, num_heads, head_dim, cos_sin + row * head_dim);
+      rotate(x + row * stride, num_heads, head_dim, rotary_dim, cos_sin + row * rotary_dim);
     }
   });
 }

@@ -29,15 +29,16 @@ struct Llama3RopeScaling {
 std::vector<float> RopeFrequencies(int head_dim, double theta,
                                    const std::optional<Llama3RopeScaling>& scaling);
 
-// Rotates `num_heads` heads of each row in place. x: F32, row i at x + i * stride, heads dense
-// [num_heads, head_dim]; `cos_sin`: the table that RopeTable made for these rows.
+// Rotates the first `rotary_dim` elements of `num_heads` heads of each row in place. x: F32, row i
+// at x + i * stride, heads dense [num_heads, head_dim]; `cos_sin`: the table that RopeTable made
+// for these rows, of rotary_dim / 2 frequencies.
 void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads,
-               int head_dim, RopeStyle style, const float* cos_sin);
+               int head_dim, int rotary_dim, RopeStyle style, const float* cos_sin);
 
-// Cosines and sines of each row's angles, position * frequency, all in F32: cos_sin [rows,
-// head_dim], first the head_dim / 2 cosines, then the sines. Positions are absolute. Computed once
-// per step and used by every layer.
+// Cosines and sines of each row's angles, position * frequency, all in F32 and times `amplitude`:
+// cos_sin [rows, 2 * frequencies], first the cosines, then the sines. Positions are absolute.
+// Computed once per step and used by every layer.
 void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
-               std::span<const float> frequencies, float* cos_sin);
+               std::span<const float> frequencies, float* cos_sin, float amplitude = 1);
 
 }  // namespace sluice::kernels

@@ -45,6 +45,7 @@ DecoderModel::DecoderModel(ModelConfig config, const ModelOptions& options, cons
       weights_(std::move(weights)),
       workspace_(std::move(workspace)),
       ranks_(groups.stage, spec_, place) {
+  spec_.FitRope(options.max_context);
   if (!ranks_.is_alone()) own_tokens_.reserve(static_cast<size_t>(options.max_rows));
 }
 
@@ -180,6 +181,7 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
                   .options = options_,
                   .hidden_size = spec_.hidden_size,
                   .norm_eps = spec_.norm_eps,
+                  .residual_scale = spec_.residual_scale,
                   .splits_inputs = spec_.SplitsInputs(options_.compute_type),
                   .ranks = ranks_.is_alone() ? nullptr : &ranks_};
   Begin(pool, input);

@@ -9,6 +9,11 @@ float AttentionSpec::softmax_scale() const {
   return scale.value_or(1 / std::sqrt(static_cast<float>(head_dim)));
 }
 
+void DecoderSpec::FitRope(int64_t max_context) {
+  if (!long_rope_table.empty() && max_context > short_context)
+    rope_tables.front() = long_rope_table;
+}
+
 std::vector<AttentionSpan> DecoderSpec::Spans() const {
   std::vector<AttentionSpan> spans;
   for (const LayerSpec& layer : layers) spans.push_back(layer.attention.span);

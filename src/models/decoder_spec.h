@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/attention_span.h"
+#include "kernels/clamped_swiglu.h"
 #include "kernels/experts.h"
 #include "kernels/rope.h"
 #include "tensor/element_type.h"
@@ -18,6 +19,8 @@ namespace sluice {
 enum class Activation {
   kSilu,
   kGeluTanh,  // GELU by tanh
+  // Of experts whose rows of gate and up alternate: kernels/clamped_swiglu.h.
+  kClampedSwiglu,
 };
 
 // The RMS norm of q and k.
@@ -28,51 +31,76 @@ enum class QkNorm {
   kWholeWidth,           // of all heads of q, and of all of k, together, before rope: OLMo 2
 };
 
-// q of a layer without rope is multiplied by log(floor((position + 1) / floor_scale) + 1) *
-// attn_scale + 1: Llama 4.
+// q is multiplied by log(floor((position + first) / floor_scale) + 1) * attn_scale + 1: Llama 4 in
+// layers without rope, Ministral 3 in all.
 struct TemperatureTuning {
   double floor_scale = 0;
   double attn_scale = 0;
+  int first = 1;  // the number of the first position
 };
 
 struct AttentionSpec {
   int num_heads = 0;
   int num_kv_heads = 0;
   int head_dim = 0;
+  // Where one module holds q, k and v: its name behind the attention's; "" where each has its own.
+  std::string qkv_projection = {};
   bool qkv_bias = false;
   bool output_bias = false;
   QkNorm qk_norm = QkNorm::kNone;
   std::optional<float> scale;  // of q . k; nullopt: 1 / sqrt(head_dim)
   bool rope = true;            // false: no position embedding (NoPE)
+  int rotary_dim = 0;          // the first elements of a head, which rope rotates; 0: all
   int rope_table = 0;          // index into DecoderSpec::rope_tables
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalf;
   AttentionSpan span;
   std::optional<TemperatureTuning> temperature_tuning;
+  float soft_cap = 0;  // c: a score s becomes c * tanh(s / c) before the softmax; 0: none
+  // Each head has a learnt score ("sinks") beside those of the positions, with a value of zero.
+  bool sinks = false;
 
   int64_t q_width() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_width() const { return int64_t{num_kv_heads} * head_dim; }
   int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
+  int rotated() const { return rotary_dim == 0 ? head_dim : rotary_dim; }
   float softmax_scale() const;
 };
 
 struct MlpSpec {
-  std::string module;             // behind the layer's name: "mlp", "feed_forward.shared_expert"
+  std::string module;  // behind the layer's name: "mlp", "feed_forward.shared_expert"
+  // Where one module holds gate and up: its name behind the MLP's; "" where each has its own.
+  std::string gate_up_projection = {};
+  std::string down_projection = "down_proj";
   int64_t intermediate_size = 0;  // 0: there is none
   bool has_bias = false;          // on gate, up and down
   Activation activation = Activation::kSilu;
+  // Behind the layer's name: the module of one output whose sigmoid multiplies the MLP's result;
+  // "" where there is none. Only beside experts.
+  std::string output_gate = {};
 };
 
 struct MoeSpec {
   std::string router_module;   // behind the layer's name: "mlp.gate", "feed_forward.router"
   std::string experts_module;  // "mlp.experts"
+  // Of each expert, behind its name.
+  std::string gate_projection = "gate_proj";
+  std::string up_projection = "up_proj";
+  std::string down_projection = "down_proj";
   // Of tensors that hold all experts: [experts, in, out] instead of [experts, out, in].
   bool fused_transposed = false;
   int64_t num_experts = 0;
   int64_t top_k = 0;
   int64_t intermediate_size = 0;  // of each expert
   Activation activation = Activation::kSilu;
+  kernels::SwigluClamp clamp = {};  // of kClampedSwiglu
+  bool router_bias = false;
+  bool has_bias = false;  // of the experts, in tensors of all: "gate_up_proj_bias" [experts, out]
   kernels::RouterScore score = kernels::RouterScore::kSoftmax;
+  // Behind the layer's name: the tensor [experts] that is added to the scores for the choice alone;
+  // "" where there is none.
+  std::string choice_bias = {};
   bool normalize = false;     // the weights of a token's experts add up to 1
+  float weight_scale = 1;     // of the weights, at last
   bool scale_inputs = false;  // the weight multiplies the expert's input instead of its output
 };
 
@@ -97,14 +125,28 @@ struct DecoderSpec {
   int64_t hidden_size = 0;
   bool tied_head = false;  // the head is the embedding's table
   float norm_eps = 0;
-  // Angular frequencies, each [head_dim / 2]; a layer names the one that it uses.
+  // Angular frequencies, each [rotated / 2]; a layer names the one that it uses.
   std::vector<std::vector<float>> rope_tables;
+  // What stands in for the first table where a context may be longer than `short_context`; empty:
+  // the table serves all. See FitRope.
+  std::vector<float> long_rope_table;
+  int64_t short_context = 0;
+  // Of the cosines and sines of the first table; where whole heads are rotated, a factor of their
+  // products may stand in AttentionSpec::scale instead.
+  float rope_amplitude = 1;
   std::vector<LayerSpec> layers;  // all with the same numbers and width of heads
+  // Layers that follow in the checkpoint and propose further tokens; they are not computed.
+  int64_t num_draft_layers = 0;
 
   float norm_weight_offset = 0;  // added to every stored norm weight: 1 where w stands for 1 + w
   float embedding_scale = 1;     // of the embedding's rows
+  float residual_scale = 1;      // of what a sub-layer adds to the residual
   float logit_scale = 1;         // of the logits, before the soft cap
   float logit_soft_cap = 0;      // c: a logit x becomes c * tanh(x / c); 0: none
+
+  // Settles which table serves contexts of up to `max_context` tokens. One for all, so that keys in
+  // the cache stay right as a sequence grows.
+  void FitRope(int64_t max_context);
 
   std::vector<AttentionSpan> Spans() const;  // by layer
 

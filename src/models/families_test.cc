@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/model_config.h"
+#include "models/weights.h"
 
 namespace sluice {
 namespace {
@@ -201,6 +202,175 @@ TEST(LayerConfigTest, WindowsOfTheFamilies) {
         ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]})"),
                 HasSubstr("use_sliding_window"));
   }
+}
+
+TEST(LayerConfigTest, MixtralNamesItsExpertsAsPublished) {
+  const ModelConfig config = ParseLayers("MixtralForCausalLM", R"({"num_local_experts": 8})");
+  EXPECT_EQ(Experts(config).top_k, 2);
+  EXPECT_EQ(Experts(config).intermediate_size, 64);
+  EXPECT_TRUE(Experts(config).normalize);
+  EXPECT_EQ(config.spec.layers[0].mlp.intermediate_size, 0);
+  DecoderWeights weights;
+  std::vector<std::string> names;
+  for (const MatrixParameter& matrix : ListParameters(config.spec, weights).matrices) {
+    for (const ParameterPart& part : matrix.parts) names.push_back(part.name);
+  }
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"model.layers.1.block_sparse_moe.gate",
+                                              "model.layers.1.block_sparse_moe.experts.7.w1",
+                                              "model.layers.1.block_sparse_moe.experts.7.w2",
+                                              "model.layers.1.block_sparse_moe.experts.7.w3"}));
+}
+
+TEST(LayerConfigTest, Qwen2MoeGatesItsSharedExpert) {
+  const std::string base =
+      R"({"num_experts": 8, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 96)";
+  const ModelConfig config =
+      ParseLayers("Qwen2MoeForCausalLM", base + R"(, "mlp_only_layers": [1]})");
+  EXPECT_THAT(LayersWithExperts(config), ElementsAre(true, false, true, true));
+  EXPECT_EQ(config.spec.layers[0].mlp.intermediate_size, 96);
+  EXPECT_EQ(config.spec.layers[0].mlp.output_gate, "mlp.shared_expert_gate");
+  EXPECT_EQ(config.spec.layers[1].mlp.intermediate_size, 64);
+  EXPECT_EQ(config.spec.layers[1].mlp.output_gate, "");
+  EXPECT_TRUE(config.spec.layers[0].attention.qkv_bias);
+  EXPECT_EQ(Experts(config).top_k, 4);
+  EXPECT_THAT(LayerFailure("Qwen2MoeForCausalLM", R"({"num_experts": 8})"),
+              HasSubstr("moe_intermediate_size"));
+}
+
+TEST(LayerConfigTest, Phi3RotatesAPartOfAHead) {
+  constexpr const char* kPhi3 = "Phi3ForCausalLM";
+  EXPECT_EQ(ParseLayers(kPhi3, "{}").spec.layers[0].attention.rotated(), 32);
+  const ModelConfig config = ParseLayers(kPhi3, R"({"partial_rotary_factor": 0.75,
+      "original_max_position_embeddings": 4096, "sliding_window": 2047, "rope_scaling": {"type": "su",
+      "short_factor": [1,1,1,1,1,1,1,1,1,1,1,1], "long_factor": [2,2,2,2,2,2,2,2,2,2,2,2]}})");
+  EXPECT_EQ(config.spec.layers[0].attention.rotated(), 24);
+  EXPECT_EQ(config.max_position_embeddings, 131072);
+  EXPECT_THAT(Windows(config), ElementsAre(2047, 2047, 2047, 2047));
+  // sqrt(1 + log(32) / log(4096)): where a part is not rotated the rotation has the factor.
+  EXPECT_NEAR(config.spec.rope_amplitude, 1.1902, 1e-4);
+  EXPECT_FALSE(config.spec.layers[0].attention.scale);
+  DecoderSpec spec = config.spec;
+  spec.FitRope(4096);
+  EXPECT_EQ(spec.rope_tables.front()[0], 1.0f);
+  spec.FitRope(4097);
+  EXPECT_EQ(spec.rope_tables.front()[0], 0.5f);
+  EXPECT_THAT(LayerFailure(kPhi3, R"({"original_max_position_embeddings": 4096, "rope_scaling": {
+      "type": "longrope", "short_factor": [1, 1], "long_factor": [1, 1]}})"),
+              HasSubstr("short_factor must have 16 numbers"));
+  for (const char* factors : {R"("short_factor": [1], "long_factor": [1, 1])",
+                              R"("short_factor": [0], "long_factor": [1])",
+                              R"("short_factor": "1", "long_factor": [1])"}) {
+    EXPECT_THAT(LayerFailure(kPhi3, fmt::format(R"({{"original_max_position_embeddings": 4096,
+        "rope_scaling": {{"type": "longrope", {}}}}})",
+                                                factors)),
+                HasSubstr("_factor"));
+  }
+  EXPECT_THAT(LayerFailure(kPhi3, R"({"partial_rotary_factor": 0.1})"),
+              HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(LayerFailure("LlamaForCausalLM", R"({"partial_rotary_factor": 0.5})"),
+              HasSubstr("partial_rotary_factor 0.5 is not supported by LlamaForCausalLM"));
+}
+
+TEST(LayerConfigTest, OlmoHasNormsBehindItsSublayers) {
+  const ModelConfig two = ParseLayers("Olmo2ForCausalLM", "{}");
+  EXPECT_EQ(two.spec.layers[0].attention_norms.before, "");
+  EXPECT_EQ(two.spec.layers[0].mlp_norms.after, "post_feedforward_layernorm");
+  EXPECT_EQ(two.spec.layers[0].attention.qk_norm, QkNorm::kWholeWidth);
+  const ModelConfig three = ParseLayers("Olmo3ForCausalLM", R"({"rope_scaling": {
+      "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}})");
+  EXPECT_THAT(Windows(three), ElementsAre(4096, 4096, 4096, 0));
+  ASSERT_EQ(three.spec.rope_tables.size(), 2u);
+  EXPECT_NE(three.spec.rope_tables[0], three.spec.rope_tables[1]);
+  EXPECT_EQ(three.spec.layers[0].attention.rope_table, 1);
+  // YaRN's factor counts in the layers that it scales.
+  EXPECT_FALSE(three.spec.layers[0].attention.scale);
+  EXPECT_TRUE(three.spec.layers[3].attention.scale);
+}
+
+TEST(LayerConfigTest, GraniteMultiplies) {
+  const std::string factors = R"("embedding_multiplier": 12, "residual_multiplier": 0.22,
+      "attention_multiplier": 0.015625, "logits_scaling": 8)";
+  const ModelConfig config = ParseLayers("GraniteForCausalLM", "{" + factors + "}");
+  EXPECT_EQ(config.spec.embedding_scale, 12);
+  EXPECT_FLOAT_EQ(config.spec.residual_scale, 0.22f);
+  EXPECT_EQ(config.spec.logit_scale, 0.125f);
+  EXPECT_EQ(config.spec.layers[2].attention.scale, 0.015625f);
+  constexpr const char* kHybrid = "GraniteMoeHybridForCausalLM";
+  const std::string layers =
+      R"("layer_types": ["attention", "attention", "attention", "attention"])";
+  const ModelConfig dense = ParseLayers(
+      kHybrid, "{" + layers + R"(, "num_local_experts": 0, "shared_intermediate_size": 80})");
+  EXPECT_FALSE(dense.spec.layers[0].attention.rope);
+  EXPECT_EQ(dense.spec.layers[0].mlp.gate_up_projection, "input_linear");
+  EXPECT_EQ(dense.intermediate_size, 80);
+  EXPECT_THAT(LayerFailure(kHybrid, "{" + layers + R"(, "num_local_experts": 62})"),
+              HasSubstr("num_local_experts 62"));
+  EXPECT_THAT(LayerFailure(kHybrid, R"({"layer_types": ["mamba", "mamba", "mamba", "attention"]})"),
+              HasSubstr("'mamba' is not supported"));
+  EXPECT_THAT(LayerFailure(kHybrid, "{}"), HasSubstr("layer_types is missing"));
+}
+
+TEST(LayerConfigTest, SoftCapsOfGemma2) {
+  const ModelConfig config = ParseLayers("Gemma2ForCausalLM", R"({"sliding_window": 100})");
+  EXPECT_THAT(Windows(config), ElementsAre(100, 0, 100, 0));
+  EXPECT_EQ(config.spec.layers[1].attention.soft_cap, 50);
+  EXPECT_EQ(config.spec.logit_soft_cap, 30);
+  const ModelConfig without = ParseLayers("Gemma2ForCausalLM", R"({
+      "attn_logit_softcapping": null, "final_logit_softcapping": null})");
+  EXPECT_EQ(without.spec.layers[1].attention.soft_cap, 0);
+  EXPECT_EQ(without.spec.logit_soft_cap, 0);
+}
+
+TEST(LayerConfigTest, Glm4MoeChoosesWithABias) {
+  constexpr const char* kGlm = "Glm4MoeForCausalLM";
+  const std::string base =
+      R"({"n_routed_experts": 16, "moe_intermediate_size": 32, "n_shared_experts": 2)";
+  const ModelConfig config =
+      ParseLayers(kGlm, base + R"(, "routed_scaling_factor": 2.5, "num_nextn_predict_layers": 1})");
+  EXPECT_THAT(LayersWithExperts(config), ElementsAre(false, true, true, true));
+  EXPECT_EQ(config.spec.layers[0].attention.rotated(), 16);
+  EXPECT_EQ(config.spec.layers[1].mlp.intermediate_size, 64);
+  EXPECT_EQ(Experts(config).weight_scale, 2.5f);
+  EXPECT_EQ(Experts(config).choice_bias, "mlp.gate.e_score_correction_bias");
+  EXPECT_EQ(config.spec.num_draft_layers, 1);
+  EXPECT_THAT(LayerFailure(kGlm, base + R"(, "n_group": 4})"), HasSubstr("n_group 4"));
+}
+
+TEST(LayerConfigTest, MistralInsideAModelOfTextAndImages) {
+  json::Value outer = Json(R"({"architectures": ["Mistral3ForConditionalGeneration"],
+    "model_type": "mistral3", "dtype": "bfloat16", "vision_config": {}})");
+  json::Value text = With("MistralForCausalLM", R"({"sliding_window": null})");
+  outer.Set("text_config", text);
+  auto config = ParseModelConfig(outer);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(Windows(*config), ElementsAre(0, 0, 0, 0));
+  text.Set("model_type", "ministral3");
+  text.Set("rope_parameters", Json(R"({"rope_type": "yarn", "factor": 16.0, "rope_theta": 1e6,
+      "original_max_position_embeddings": 16384, "llama_4_scaling_beta": 0.1})"));
+  outer.Set("text_config", text);
+  config = ParseModelConfig(outer);
+  ASSERT_TRUE(config) << config.error().message;
+  const auto& tuning = config->spec.layers[0].attention.temperature_tuning;
+  ASSERT_TRUE(tuning);
+  EXPECT_EQ(tuning->floor_scale, 16384);
+  EXPECT_EQ(tuning->first, 0);
+  text.Set("model_type", "qwen3");
+  outer.Set("text_config", text);
+  EXPECT_THAT(ParseModelConfig(outer).error().message, HasSubstr("text_config.model_type 'qwen3'"));
+}
+
+// Published configurations of Gemma 3 with images leave out what is the library's default.
+TEST(LayerConfigTest, Gemma3InsideAModelOfTextAndImages) {
+  const auto config = ParseModelConfig(Json(R"({
+    "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+    "torch_dtype": "bfloat16", "vision_config": {}, "text_config": {"hidden_size": 2560,
+    "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 6,
+    "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}})"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->vocab_size, 262208);
+  EXPECT_EQ(config->num_attention_heads, 8);
+  EXPECT_EQ(config->max_position_embeddings, 131072);
+  EXPECT_THAT(Windows(*config), ElementsAre(1024, 1024, 1024, 1024, 1024, 0));
 }
 
 TEST(LayerConfigTest, ContradictionsAreNamed) {

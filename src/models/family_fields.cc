@@ -6,6 +6,17 @@
 #include <fmt/ranges.h>
 
 namespace sluice {
+namespace {
+
+Status RefusePartialRope(const RopeConfig& rope, const char* name) {
+  if (rope.partial_rotary_factor.value_or(1) == 1) return {};
+  const std::string field = fmt::format("{}.partial_rotary_factor", name);
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("{} {} is not supported, only 1", field, *rope.partial_rotary_factor),
+              field);
+}
+
+}  // namespace
 
 Result<std::optional<std::vector<std::string>>> ReadLayerTypes(
     const JsonFields& fields, const ModelConfig& config, const std::vector<std::string>& kinds) {
@@ -38,6 +49,13 @@ Status ReadFullAttention(const JsonFields& fields, const ModelConfig& config) {
   return {};
 }
 
+Status ReadWindow(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
+  for (LayerSpec& layer : config.spec.layers)
+    layer.attention.span.window = static_cast<int32_t>(window.value_or(0));
+  return {};
+}
+
 // Source: transformers' Qwen2Config and Qwen3Config.
 Status ReadSlidingAttention(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
@@ -61,6 +79,65 @@ Status ReadSlidingAttention(const JsonFields& fields, ModelConfig& config) {
     config.spec.layers[i].attention.span.window = static_cast<int32_t>(*window);
   }
   return {};
+}
+
+Result<std::vector<bool>> ReadRopeLayers(const JsonFields& fields, const ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto given, fields.Integers("no_rope_layers", 0, 1));
+  ASSIGN_OR_RETURN(const auto interval,
+                   fields.Integer("no_rope_layer_interval", 1, kMaxConfigLayers));
+  constexpr int64_t kDefaultInterval = 4;
+  std::vector<bool> rope;
+  if (given && !given->empty()) {
+    if (static_cast<int64_t>(given->size()) != config.num_hidden_layers) {
+      return fields.Bad(
+          "no_rope_layers",
+          fmt::format("a list of num_hidden_layers {} numbers", config.num_hidden_layers),
+          *fields.Given("no_rope_layers"));
+    }
+    for (const int64_t flag : *given) rope.push_back(flag == 1);
+    return rope;
+  }
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    rope.push_back((i + 1) % interval.value_or(kDefaultInterval) != 0);
+  return rope;
+}
+
+Result<bool> ReadRopeBlocks(const JsonFields& fields, double default_local_theta,
+                            ModelConfig& config, RopeConfig& local) {
+  ASSIGN_OR_RETURN(const json::Value* block, fields.Object("rope_parameters"));
+  if (block == nullptr || block->Find(kFullAttention) == nullptr) return false;
+  const JsonFields blocks(*block, "rope_parameters.");
+  ASSIGN_OR_RETURN(const json::Value* full, blocks.Object(kFullAttention));
+  ASSIGN_OR_RETURN(const json::Value* sliding, blocks.Object(kSlidingAttention));
+  if (full == nullptr) return blocks.Missing(kFullAttention);
+  if (sliding == nullptr) return blocks.Missing(kSlidingAttention);
+  const json::Value around(
+      json::Value::Object{{"max_position_embeddings", config.max_position_embeddings}});
+  ASSIGN_OR_RETURN(config.rope, ParseRopeBlock(around, *full, "rope_parameters.full_attention",
+                                               config.rope.theta));
+  ASSIGN_OR_RETURN(local, ParseRopeBlock(around, *sliding, "rope_parameters.sliding_attention",
+                                         default_local_theta));
+  RETURN_IF_ERROR(RefusePartialRope(config.rope, "rope_parameters.full_attention"));
+  RETURN_IF_ERROR(RefusePartialRope(local, "rope_parameters.sliding_attention"));
+  if (local.scaling && local.scaling->attention_factor != 1) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("rope_parameters.sliding_attention.rope_type '{}' is not supported in "
+                            "layers that see a window",
+                            RopeKindName(local.scaling->kind)),
+                "rope_parameters.sliding_attention.rope_type");
+  }
+  return true;
+}
+
+Result<std::vector<bool>> ReadSparseLayers(const JsonFields& fields, const ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto step, fields.Integer("decoder_sparse_step", 1, kMaxConfigLayers));
+  ASSIGN_OR_RETURN(const auto dense, ReadLayerSet(fields, config, "mlp_only_layers"));
+  std::vector<bool> sparse;
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    sparse.push_back((i + 1) % step.value_or(1) == 0 &&
+                     !(dense && (*dense)[static_cast<size_t>(i)]));
+  }
+  return sparse;
 }
 
 Result<std::optional<std::vector<bool>>> ReadLayerSet(const JsonFields& fields,

@@ -30,13 +30,29 @@ Result<std::optional<std::vector<std::string>>> ReadLayerTypes(
 // Checks that every layer sees all positions.
 Status ReadFullAttention(const JsonFields& fields, const ModelConfig& config);
 
+// Reads a window that all layers have; one that is null or absent is none.
+Status ReadWindow(const JsonFields& fields, ModelConfig& config);
+
 // Reads the windows of layers as Qwen 2 and 3 spell them.
 Status ReadSlidingAttention(const JsonFields& fields, ModelConfig& config);
+
+// Which layers rotate q and k, as Llama 4 and SmolLM3 spell it. In no_rope_layers a 1 stands for a
+// layer WITH rope.
+Result<std::vector<bool>> ReadRopeLayers(const JsonFields& fields, const ModelConfig& config);
+
+// Reads rope_parameters that has a block for each kind of layer, as transformers 5 writes it: that
+// of layers that see everything into config.rope, that of layers with a window into `local`. False
+// where there are no such blocks, and nothing is read.
+Result<bool> ReadRopeBlocks(const JsonFields& fields, double default_local_theta,
+                            ModelConfig& config, RopeConfig& local);
 
 // Indices of layers, as a flag for each layer; nullopt where not given.
 Result<std::optional<std::vector<bool>>> ReadLayerSet(const JsonFields& fields,
                                                       const ModelConfig& config,
                                                       std::string_view name);
+
+// Which layers have experts, as Qwen's families spell it.
+Result<std::vector<bool>> ReadSparseLayers(const JsonFields& fields, const ModelConfig& config);
 
 // Reads the number of experts and how many of them a token visits into `moe`.
 Status ReadExpertCounts(const JsonFields& fields, std::optional<int64_t> default_top_k,

@@ -1,6 +1,7 @@
 // Models against transformers in float32: tests/data/checkpoints/*/golden.json, whose weights are
 // the stored ones and whose activations are not rounded, and golden_fakequant.json, where the
 // inputs of quantized layers and the keys and values are rounded as the scheme says.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "checkpoint/scheme.h"
@@ -21,7 +22,8 @@ void Check(const char* name, const char* golden_file, const ModelOptions& option
   Runner runner(folder, options, 2);
   for (const GoldenCase& golden : testing::ReadGolden(folder / golden_file)) {
     const double rms = WorstRms(golden, runner.RunAlone(golden.prompt, 64));
-
+    ::testing::Test::RecordProperty(fmt::format("rms_{}", golden.prompt.size()),
+                                    fmt::format("{:.2g}", rms));
     EXPECT_LE(rms, tolerance) << "prompt of " << golden.prompt.size();
     ExpectGreedy(runner, golden, 2 * tolerance);
   }
@@ -49,7 +51,7 @@ TEST_P(Float32ModeTest, AgreesWithTransformers) {
   Check(GetParam(), "golden.json", SmallOptions(ElementType::kF32, ElementType::kF32), 2e-4);
 }
 
-// Measured: at most 0.019. Keys and values of models with experts are F16, as the engine has them.
+// Measured: at most 0.023. Keys and values of models with experts are F16, as the engine has them.
 TEST_P(DefaultModeTest, StaysNearTransformers) {
   const ElementType kv_type =
       ConfigOf(GetParam()).spec.FirstMoeLayer() != nullptr ? ElementType::kF16 : ElementType::kBF16;
@@ -124,20 +126,27 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-llama-bias",
                       "tiny-llama-wide", "tiny-qwen3-bias", "tiny-llama4-mixed",
                       "tiny-qwen3-moe-mixed", "tiny-mistral-window", "tiny-qwen2-window",
-                      "tiny-gemma3", "tiny-gemma3-cap", "llama4-modelopt-nvfp4", "llama4-quark-fp8",
-                      "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4", "qwen3-llmc-fp8-block",
-                      "qwen3-llmc-int8-w8a8", "qwen3-modelopt-fp8", "tiny-qwen3-w4a16",
-                      "tiny-qwen3-w4a16-gptq", "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16",
-                      "tiny-qwen3-awq", "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq"),
+                      "tiny-gemma3", "tiny-gemma3-cap", "tiny-mixtral", "tiny-qwen2-moe",
+                      "tiny-phi3-partial", "tiny-phi3-long", "tiny-olmo2", "tiny-olmo3",
+                      "tiny-granite", "tiny-granite4", "tiny-smollm3", "tiny-gemma2",
+                      "tiny-glm4-moe", "tiny-ministral3", "llama4-modelopt-nvfp4",
+                      "llama4-quark-fp8", "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4",
+                      "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8", "qwen3-modelopt-fp8",
+                      "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-gptq", "tiny-qwen3-w4a16-actorder",
+                      "tiny-qwen3-moe-w4a16", "tiny-qwen3-awq", "tiny-qwen3-gptq",
+                      "tiny-qwen3-moe-gptq"),
     TestName);
 INSTANTIATE_TEST_SUITE_P(
     Checkpoints, DefaultModeTest,
     ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-llama4-mixed",
-                      "tiny-qwen3-moe-mixed", "llama4-modelopt-nvfp4", "llama4-quark-fp8",
-                      "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4", "qwen3-llmc-fp8-block",
-                      "qwen3-modelopt-fp8", "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-gptq",
-                      "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16", "tiny-qwen3-awq",
-                      "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq"),
+                      "tiny-qwen3-moe-mixed", "tiny-mixtral", "tiny-qwen2-moe", "tiny-phi3-partial",
+                      "tiny-phi3-long", "tiny-olmo2", "tiny-olmo3", "tiny-granite", "tiny-granite4",
+                      "tiny-smollm3", "tiny-gemma2", "tiny-glm4-moe", "tiny-ministral3",
+                      "llama4-modelopt-nvfp4", "llama4-quark-fp8", "qwen3-moe-llmc-nvfp4",
+                      "qwen3-moe-quark-mxfp4", "qwen3-llmc-fp8-block", "qwen3-modelopt-fp8",
+                      "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-gptq", "tiny-qwen3-w4a16-actorder",
+                      "tiny-qwen3-moe-w4a16", "tiny-qwen3-awq", "tiny-qwen3-gptq",
+                      "tiny-qwen3-moe-gptq"),
     TestName);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Int8Test, ::testing::Values("qwen3-llmc-int8-w8a8"),
                          TestName);

@@ -67,35 +67,29 @@ Result<Activation> ReadActivation(const JsonFields& fields, const ModelFamily& f
   return activation;
 }
 
-// Settings that would change what the model computes and that are not implemented.
-Status CheckRefused(const JsonFields& fields) {
-  ASSIGN_OR_RETURN(const auto partial, fields.Number("partial_rotary_factor", 0, 1));
-  if (partial.value_or(1) != 1) {
-    return Unsupported(fmt::format("partial_rotary_factor {} is not supported, only 1", *partial),
-                       "partial_rotary_factor");
-  }
-  ASSIGN_OR_RETURN(const auto soft_cap, fields.Number("attn_logit_softcapping", 0, 1e6));
-  if (soft_cap) {
-    return Unsupported(
-        fmt::format("attn_logit_softcapping {} is not supported: attention has no soft cap",
-                    *soft_cap),
-        "attn_logit_softcapping");
-  }
-  return {};
+// A dimension that the family's defaults may give.
+Result<int64_t> ReadDimension(const JsonFields& fields, std::string_view name, int64_t most,
+                              int64_t default_value) {
+  if (default_value == 0) return fields.RequiredInteger(name, 1, most);
+  ASSIGN_OR_RETURN(const auto given, fields.Integer(name, 1, most));
+  return given.value_or(default_value);
 }
 
 Status ReadDimensions(const JsonFields& fields, const ConfigDefaults& defaults,
                       ModelConfig& config) {
-  ASSIGN_OR_RETURN(config.vocab_size, fields.RequiredInteger("vocab_size", 1, kMaxVocabulary));
+  ASSIGN_OR_RETURN(config.vocab_size,
+                   ReadDimension(fields, "vocab_size", kMaxVocabulary, defaults.vocab_size));
   ASSIGN_OR_RETURN(config.hidden_size, fields.RequiredInteger("hidden_size", 1, kMaxConfigWidth));
   ASSIGN_OR_RETURN(config.intermediate_size,
                    fields.RequiredInteger("intermediate_size", 1, kMaxConfigWidth));
   ASSIGN_OR_RETURN(config.num_hidden_layers,
                    fields.RequiredInteger("num_hidden_layers", 1, kMaxConfigLayers));
-  ASSIGN_OR_RETURN(config.num_attention_heads,
-                   fields.RequiredInteger("num_attention_heads", 1, kMaxHeads));
+  ASSIGN_OR_RETURN(
+      config.num_attention_heads,
+      ReadDimension(fields, "num_attention_heads", kMaxHeads, defaults.num_attention_heads));
   ASSIGN_OR_RETURN(config.max_position_embeddings,
-                   fields.RequiredInteger("max_position_embeddings", 1, kMaxPositions));
+                   ReadDimension(fields, "max_position_embeddings", kMaxPositions,
+                                 defaults.max_position_embeddings));
   ASSIGN_OR_RETURN(const auto kv_heads, fields.Integer("num_key_value_heads", 1, kMaxHeads));
   config.num_key_value_heads =
       kv_heads.value_or(defaults.kv_heads != 0 ? defaults.kv_heads : config.num_attention_heads);
@@ -127,6 +121,39 @@ Status ReadDimensions(const JsonFields& fields, const ConfigDefaults& defaults,
         "head_dim");
   }
   return {};
+}
+
+// How many elements of a head rope rotates.
+Result<int64_t> ReadRotaryDim(const JsonFields& fields, const ConfigDefaults& defaults,
+                              const ModelConfig& config) {
+  const std::optional<double> given = config.rope.partial_rotary_factor;
+  if (!defaults.partial_rotary_factor) {
+    if (given.value_or(1) == 1) return config.head_dim;
+    return Unsupported(fmt::format("partial_rotary_factor {} is not supported by {}, only 1",
+                                   *given, config.architecture),
+                       "partial_rotary_factor");
+  }
+  const double factor = given.value_or(*defaults.partial_rotary_factor);
+  const auto rotary_dim = static_cast<int64_t>(static_cast<double>(config.head_dim) * factor);
+  if (rotary_dim < 2 || rotary_dim % 2 != 0) {
+    return fields.Bad("partial_rotary_factor",
+                      fmt::format("a part that is an even number of head_dim {}", config.head_dim),
+                      json::Value(factor));
+  }
+  return rotary_dim;
+}
+
+// A list of factors has one for each frequency.
+Status CheckLongRope(const ModelConfig& config) {
+  if (!config.rope.scaling || config.rope.scaling->kind != RopeKind::kLongRope) return {};
+  const auto count = static_cast<int64_t>(config.rope.scaling->short_factors.size());
+  if (count == config.rotary_dim / 2) return {};
+  return Fail(
+      ErrorCode::kInvalidData,
+      fmt::format("rope_scaling.short_factor must have {} numbers, half of the elements of a "
+                  "head that are rotated, found {}",
+                  config.rotary_dim / 2, count),
+      "rope_scaling.short_factor");
 }
 
 bool HasType(const JsonFields& fields) {
@@ -164,10 +191,15 @@ Status CheckTokenIds(const ModelConfig& config) {
 }
 
 // YaRN multiplies the rotated q and k by a factor, and so their products by its square. A norm
-// behind the rotation takes it away again.
+// behind the rotation takes it away again. Where a part of a head is not rotated the factor must
+// stand in the rotation.
 void ApplyAttentionFactor(ModelConfig& config) {
   const double factor = config.rope.scaling ? config.rope.scaling->attention_factor : 1;
   if (factor == 1) return;
+  if (config.rotary_dim != config.head_dim) {
+    config.spec.rope_amplitude = static_cast<float>(factor);
+    return;
+  }
   for (LayerSpec& layer : config.spec.layers) {
     AttentionSpec& attention = layer.attention;
     if (attention.rope && attention.rope_table == 0 &&
@@ -185,11 +217,15 @@ DecoderSpec DescribePlainDecoder(const ModelConfig& config) {
   spec.hidden_size = config.hidden_size;
   spec.tied_head = config.tie_word_embeddings;
   spec.norm_eps = static_cast<float>(config.rms_norm_eps);
-  spec.rope_tables = {RopeTableOf(config.rope, config.head_dim)};
+  spec.rope_tables = {RopeTableOf(config.rope, config.rotary_dim)};
+  spec.long_rope_table = LongRopeTableOf(config.rope);
+  if (!spec.long_rope_table.empty())
+    spec.short_context = config.rope.scaling->original_max_position_embeddings;
   LayerSpec layer;
   layer.attention.num_heads = static_cast<int>(config.num_attention_heads);
   layer.attention.num_kv_heads = static_cast<int>(config.num_key_value_heads);
   layer.attention.head_dim = static_cast<int>(config.head_dim);
+  layer.attention.rotary_dim = static_cast<int>(config.rotary_dim);
   layer.attention.qkv_bias = config.attention_bias;
   layer.attention.output_bias = config.attention_bias;
   layer.mlp.module = "mlp";
@@ -214,7 +250,6 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
     if (decoder == nullptr) return outer.Missing("text_config");
   }
   const JsonFields fields(*decoder, defaults.is_nested ? "text_config." : "");
-  RETURN_IF_ERROR(CheckRefused(fields));
   ModelConfig config;
   config.architecture = family->architecture;
   config.model_type = family->model_type;
@@ -222,7 +257,16 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
   RETURN_IF_ERROR(ReadDimensions(fields, defaults, config));
   ASSIGN_OR_RETURN(const auto eps, fields.Number("rms_norm_eps", 0, 1));
   config.rms_norm_eps = eps.value_or(defaults.rms_norm_eps);
-  ASSIGN_OR_RETURN(config.rope, ParseRopeConfig(*decoder, defaults.rope_theta));
+  // Some scalings start from the positions, which the family's defaults may have given.
+  json::Value positioned;
+  if (fields.Given("max_position_embeddings") == nullptr) {
+    positioned = *decoder;
+    positioned.Set("max_position_embeddings", config.max_position_embeddings);
+  }
+  ASSIGN_OR_RETURN(config.rope, ParseRopeConfig(positioned.is_null() ? *decoder : positioned,
+                                                defaults.rope_theta));
+  ASSIGN_OR_RETURN(config.rotary_dim, ReadRotaryDim(fields, defaults, config));
+  RETURN_IF_ERROR(CheckLongRope(config));
   const auto read_flag = [&](const char* name, bool& flag) -> Status {
     ASSIGN_OR_RETURN(const auto given, fields.Bool(name));
     flag = given.value_or(flag);
@@ -230,13 +274,13 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
   };
   config.tie_word_embeddings = defaults.tie_word_embeddings;
   RETURN_IF_ERROR(read_flag("tie_word_embeddings", config.tie_word_embeddings));
+  config.attention_bias = defaults.attention_bias;
   RETURN_IF_ERROR(read_flag("attention_bias", config.attention_bias));
   RETURN_IF_ERROR(read_flag("mlp_bias", config.mlp_bias));
   config.spec = DescribePlainDecoder(config);
   RETURN_IF_ERROR(family->read(fields, config));
   ApplyAttentionFactor(config);
-  // Gemma 3 says its positions with the scaling in them.
-  if (config.model_type != "gemma3_text")
+  if (!defaults.positions_are_scaled)
     config.max_position_embeddings = ScaledPositions(config.rope, config.max_position_embeddings);
   ASSIGN_OR_RETURN(config.dtype, ReadType(HasType(fields) ? fields : outer));
   ASSIGN_OR_RETURN(config.bos_token_id,

@@ -31,6 +31,7 @@ struct ModelConfig {
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;
   int64_t head_dim = 0;
+  int64_t rotary_dim = 0;  // the first elements of a head, which rope rotates
   Activation activation = Activation::kSilu;
   double rms_norm_eps = 1e-6;
   RopeConfig rope;

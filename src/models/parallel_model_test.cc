@@ -121,6 +121,14 @@ constexpr Case kCases[] = {
     {"tiny-qwen3-moe-w4a16", ElementType::kBF16, ElementType::kF16},
     {"tiny-qwen3-awq"},
     {"tiny-qwen3-gptq"},
+    {"tiny-mixtral", ElementType::kBF16, ElementType::kF16},
+    {"tiny-qwen2-moe", ElementType::kBF16, ElementType::kF16},
+    {"tiny-glm4-moe", ElementType::kBF16, ElementType::kF16},
+    {"tiny-phi3-partial"},
+    {"tiny-phi3-long", ElementType::kF32, ElementType::kF32},
+    {"tiny-granite4"},
+    {"tiny-gemma2"},
+    {"tiny-olmo3"},
 };
 
 size_t RowsUnlike(const LogitRows& got, const LogitRows& expected) {

@@ -2,6 +2,7 @@
 // here.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,13 +15,21 @@ namespace sluice {
 
 // What an architecture's config.json may leave out.
 struct ConfigDefaults {
+  int64_t vocab_size = 0;  // 0: it must be given, as the next two
+  int64_t num_attention_heads = 0;
+  int64_t max_position_embeddings = 0;
   int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   int64_t kv_heads = 0;  // 0: num_attention_heads
   double rms_norm_eps = 1e-6;
   double rope_theta = 0;  // 0: it must be given
+  // The part of a head that rope rotates; nullopt: all, and config.json may not say otherwise.
+  std::optional<double> partial_rotary_factor = {};
   bool tie_word_embeddings = false;
+  bool attention_bias = false;
   Activation activation = Activation::kSilu;
   bool is_nested = false;  // the decoder's fields stand in text_config
+  // max_position_embeddings is what the scaling of rope reaches, not what it starts from.
+  bool positions_are_scaled = false;
 };
 
 // Everything that is particular to one architecture.
@@ -35,14 +44,28 @@ struct ModelFamily {
 };
 
 #define SLUICE_MODEL_FAMILIES(FAMILY) \
+  FAMILY(kGemma2)                     \
   FAMILY(kGemma3)                     \
+  FAMILY(kGemma3Nested)               \
+  FAMILY(kGlm4Moe)                    \
+  FAMILY(kGranite)                    \
+  FAMILY(kGraniteHybrid)              \
   FAMILY(kLlama)                      \
   FAMILY(kLlama4)                     \
   FAMILY(kLlama4Text)                 \
+  FAMILY(kMinistral)                  \
+  FAMILY(kMinistral3)                 \
   FAMILY(kMistral)                    \
+  FAMILY(kMistral3)                   \
+  FAMILY(kMixtral)                    \
+  FAMILY(kOlmo2)                      \
+  FAMILY(kOlmo3)                      \
+  FAMILY(kPhi3)                       \
   FAMILY(kQwen2)                      \
+  FAMILY(kQwen2Moe)                   \
   FAMILY(kQwen3)                      \
-  FAMILY(kQwen3Moe)
+  FAMILY(kQwen3Moe)                   \
+  FAMILY(kSmolLm3)
 
 #define SLUICE_DECLARE_FAMILY(name) extern const ModelFamily name;
 SLUICE_MODEL_FAMILIES(SLUICE_DECLARE_FAMILY)

@@ -45,24 +45,35 @@ std::vector<float> Yarn(double theta, const RopeScaling& scaling, int64_t head_d
   return frequencies;
 }
 
+std::vector<float> Divided(double theta, const std::vector<double>& factors) {
+  std::vector<float> frequencies;
+  const auto width = static_cast<double>(2 * factors.size());
+  for (size_t i = 0; i < factors.size(); ++i) {
+    frequencies.push_back(
+        static_cast<float>(1 / (factors[i] * std::pow(theta, 2 * static_cast<double>(i) / width))));
+  }
+  return frequencies;
+}
+
 }  // namespace
 
-std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t head_dim) {
-  if (!rope.scaling) return Plain(rope.theta, head_dim);
+std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t rotary_dim) {
+  if (!rope.scaling) return Plain(rope.theta, rotary_dim);
   const RopeScaling& scaling = *rope.scaling;
   switch (scaling.kind) {
     case RopeKind::kLlama3: break;
     case RopeKind::kLinear: {
-      std::vector<float> frequencies = Plain(rope.theta, head_dim);
+      std::vector<float> frequencies = Plain(rope.theta, rotary_dim);
       for (float& frequency : frequencies) frequency /= static_cast<float>(scaling.factor);
       return frequencies;
     }
     case RopeKind::kDynamic:
-      return Plain(DynamicTheta(rope.theta, scaling, static_cast<double>(head_dim)), head_dim);
-    case RopeKind::kYarn: return Yarn(rope.theta, scaling, head_dim);
+      return Plain(DynamicTheta(rope.theta, scaling, static_cast<double>(rotary_dim)), rotary_dim);
+    case RopeKind::kYarn: return Yarn(rope.theta, scaling, rotary_dim);
+    case RopeKind::kLongRope: return Divided(rope.theta, scaling.short_factors);
   }
   return kernels::RopeFrequencies(
-      static_cast<int>(head_dim), rope.theta,
+      static_cast<int>(rotary_dim), rope.theta,
       kernels::Llama3RopeScaling{
           .factor = scaling.factor,
           .low_freq_factor = scaling.low_freq_factor,
@@ -70,8 +81,15 @@ std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t head_dim) {
           .original_max_position = scaling.original_max_position_embeddings});
 }
 
+std::vector<float> LongRopeTableOf(const RopeConfig& rope) {
+  if (!rope.scaling || rope.scaling->kind != RopeKind::kLongRope) return {};
+  return Divided(rope.theta, rope.scaling->long_factors);
+}
+
 int64_t ScaledPositions(const RopeConfig& rope, int64_t positions) {
-  if (!rope.scaling || rope.scaling->kind == RopeKind::kLlama3) return positions;
+  if (!rope.scaling || rope.scaling->kind == RopeKind::kLlama3 ||
+      rope.scaling->kind == RopeKind::kLongRope)
+    return positions;
   const int64_t start = rope.scaling->kind == RopeKind::kYarn
                             ? rope.scaling->original_max_position_embeddings
                             : positions;

@@ -69,6 +69,14 @@ Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages) {
   for (const LayerSpec& layer : spec.layers) {
     RETURN_IF_ERROR(check_rows(layer.mlp.intermediate_size, "rows in an MLP"));
     if (layer.moe) RETURN_IF_ERROR(check_rows(layer.moe->intermediate_size, "rows in an expert"));
+    if (layer.moe && layer.moe->has_bias) {
+      return Fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{} {}: experts with biases, whose rows of gate and up alternate, are "
+                      "not divided; leave the option out",
+                      kParam, tensor_size),
+          kParam);
+    }
     if (layer.attention.qk_norm == QkNorm::kWholeWidth) {
       return Fail(ErrorCode::kUnsupported,
                   fmt::format("{} {}: this model norms all heads of q together, which is not "

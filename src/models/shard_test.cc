@@ -107,6 +107,11 @@ TEST(ShardTest, MoreRanksThanPartsAreRefused) {
   whole.layers.front().attention.qk_norm = QkNorm::kWholeWidth;
   EXPECT_TRUE(CheckRanks(whole, 1, 2));
   EXPECT_THAT(CheckRanks(whole, 2, 1).error().message, HasSubstr("norms all heads of q together"));
+  DecoderSpec biased = spec;
+  biased.layers.front().moe.emplace().intermediate_size = 64;
+  biased.layers.front().moe->has_bias = true;
+  EXPECT_TRUE(CheckRanks(biased, 1, 2));
+  EXPECT_THAT(CheckRanks(biased, 2, 1).error().message, HasSubstr("experts with biases"));
 }
 
 // Every stored row of every matrix is held by at least one rank, and, but for keys and values that

@@ -39,9 +39,9 @@ bool IsSuperfluous(std::string_view name, bool tied_head) {
 
 // Parts of a model of text and images that text alone does not pass through.
 bool IsOfImages(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kPrefixes = {
-      "vision_model.", "multi_modal_projector.", "model.vision_model.",
-      "model.multi_modal_projector.", "vision_tower."};
+  constexpr std::array<std::string_view, 6> kPrefixes = {
+      "vision_model.", "multi_modal_projector.",       "model.vision_model.",
+      "vision_tower.", "model.multi_modal_projector.", "model.vision_tower."};
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
@@ -142,8 +142,10 @@ class NotFiniteTensors {
 };
 
 // A problem with a vector's tensor, or "".
-std::string VectorProblem(const Checkpoint& checkpoint, const ParameterPart& part) {
-  const std::vector<int64_t> shape = {part.rows};
+std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& vector,
+                          const ParameterPart& part) {
+  std::vector<int64_t> shape = {part.rows};
+  if (vector.width != 0) shape = {part.rows / vector.width, vector.width};
   const StoredTensor* tensor = checkpoint.Find(part.name);
   if (tensor == nullptr) {
     return fmt::format("tensor '{}' of shape {} is missing", part.name, ShapeText(shape));
@@ -201,7 +203,7 @@ class Inspection {
   void Vector(const VectorParameter& vector) {
     for (const ParameterPart& part : vector.parts) {
       used_.insert(part.name);
-      const std::string problem = VectorProblem(checkpoint_, part);
+      const std::string problem = VectorProblem(checkpoint_, vector, part);
       if (!problem.empty()) Add(problem, part.name);
     }
   }
@@ -212,12 +214,18 @@ class Inspection {
     Use(scales->tensors);
   }
 
-  Status Finish() {
-    int64_t images = 0;
+  Status Finish(const std::vector<std::string>& unread) {
+    const auto is_unread = [&](const std::string& name) {
+      return std::any_of(unread.begin(), unread.end(),
+                         [&](const std::string& prefix) { return name.starts_with(prefix); });
+    };
+    int64_t images = 0, drafts = 0;
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
       if (used_.contains(name) || IsSuperfluous(name, tied_head_) || IsOfFailed(name)) continue;
       if (IsOfImages(name)) {
         ++images;
+      } else if (is_unread(name)) {
+        ++drafts;
       } else if (!scheme_.IsSuperfluous(checkpoint_, name)) {
         Add(fmt::format("tensor '{}' in {} belongs to nothing in this architecture",
                         tensor.info->name, tensor.file->path().filename().string()),
@@ -225,6 +233,8 @@ class Inspection {
       }
     }
     if (!problems_.empty()) return Failure();
+    if (drafts > 0)
+      LOG_INFO("model", "{} tensors of layers that propose tokens are not used", drafts);
     if (images > 0) LOG_INFO("model", "{} tensors of the image part are not used", images);
     for (const auto& [surprise, found] : surprises_) {
       LOG_WARNING("model", "{} modules are {} (the first is {}); what is stored counts",
@@ -317,7 +327,7 @@ Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
   for (const MatrixParameter& matrix : list.matrices) inspection.Matrix(matrix);
   for (const VectorParameter& vector : list.vectors) inspection.Vector(vector);
   for (const KvScaleParameter& scales : list.kv_scales) inspection.Scales(scales);
-  return inspection.Finish();
+  return inspection.Finish(list.unread);
 }
 
 Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpoint& checkpoint,

@@ -25,6 +25,29 @@ class PartCutter {
   ParameterPart Keys(std::string name, const AttentionSpec& spec) const {
     return Heads(std::move(name), spec.kv_width(), HeadsOf(spec).kv, spec.head_dim);
   }
+  // A number for each query head.
+  ParameterPart EachQuery(std::string name, const AttentionSpec& spec) const {
+    return Heads(std::move(name), spec.num_heads, HeadsOf(spec).q, 1);
+  }
+  // Of one module that holds q, k and v, and of one that holds gate and up, whose rows are `rows`.
+  std::vector<ParameterPart> QueriesKeysValues(const std::string& name,
+                                               const AttentionSpec& spec) const {
+    if (place_.tensor_size == 1) return {{name, spec.qkv_width()}};
+    const HeadCut heads = HeadsOf(spec);
+    const auto within = [&](const RowRange& held, int64_t first) {
+      return ParameterPart{
+          name, spec.qkv_width(),
+          RowRange{first + held.begin * spec.head_dim, first + held.end * spec.head_dim}};
+    };
+    return {within(heads.q, 0), within(heads.kv, spec.q_width()),
+            within(heads.kv, spec.q_width() + spec.kv_width())};
+  }
+  std::vector<ParameterPart> Halves(const std::string& name, int64_t rows) const {
+    if (place_.tensor_size == 1) return {{name, rows}};
+    const int64_t half = rows / 2;
+    const RowRange held = CutRows(half, place_.tensor_rank, place_.tensor_size);
+    return {{name, rows, held}, {name, rows, RowRange{half + held.begin, half + held.end}}};
+  }
 
  private:
   HeadCut HeadsOf(const AttentionSpec& spec) const {
@@ -60,6 +83,12 @@ void AddNorm(ParameterList& list, const std::string& module, int64_t size, float
       {VectorParameter::Kind::kNorm, {{module + ".weight", size}}, &target, offset});
 }
 
+// A vector that is a tensor of its own.
+void AddVector(ParameterList& list, const std::string& tensor, int64_t size,
+               std::vector<float>& target) {
+  list.vectors.push_back({VectorParameter::Kind::kBias, {{tensor, size}}, &target});
+}
+
 // The norm before or after a sub-layer of `layer`, where there is one.
 void AddLayerNorm(ParameterList& list, const std::string& layer, const std::string& module,
                   const DecoderSpec& spec, std::vector<float>& target) {
@@ -72,10 +101,15 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
                   const DecoderSpec& decoder, const PartCutter& cut, AttentionWeights& weights) {
   const int64_t hidden_size = decoder.hidden_size;
   const float offset = decoder.norm_weight_offset;
-  AddLinear(list,
-            {cut.Queries(prefix + ".q_proj", spec), cut.Keys(prefix + ".k_proj", spec),
-             cut.Keys(prefix + ".v_proj", spec)},
-            hidden_size, spec.qkv_bias, weights.qkv);
+  if (spec.qkv_projection.empty()) {
+    AddLinear(list,
+              {cut.Queries(prefix + ".q_proj", spec), cut.Keys(prefix + ".k_proj", spec),
+               cut.Keys(prefix + ".v_proj", spec)},
+              hidden_size, spec.qkv_bias, weights.qkv);
+  } else {
+    AddLinear(list, cut.QueriesKeysValues(fmt::format("{}.{}", prefix, spec.qkv_projection), spec),
+              hidden_size, spec.qkv_bias, weights.qkv);
+  }
   if (spec.qk_norm == QkNorm::kBeforeRope) {
     AddNorm(list, prefix + ".q_norm", spec.head_dim, offset, weights.q_norm);
     AddNorm(list, prefix + ".k_norm", spec.head_dim, offset, weights.k_norm);
@@ -88,17 +122,28 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
   }
   AddLinear(list, {cut.Rows(prefix + ".o_proj", hidden_size)}, spec.q_width(), spec.output_bias,
             weights.output);
+  if (spec.sinks) {
+    list.vectors.push_back(
+        {VectorParameter::Kind::kBias, {cut.EachQuery(prefix + ".sinks", spec)}, &weights.sinks});
+  }
   list.kv_scales.push_back({.attention = prefix, .target = &weights.kv_scales});
 }
 
-void AddMlp(ParameterList& list, const std::string& prefix, const MlpSpec& spec,
-            int64_t hidden_size, const PartCutter& cut, MlpWeights& weights) {
-  AddLinear(list,
-            {cut.Rows(prefix + ".gate_proj", spec.intermediate_size),
-             cut.Rows(prefix + ".up_proj", spec.intermediate_size)},
-            hidden_size, spec.has_bias, weights.gate_up);
-  AddLinear(list, {cut.Rows(prefix + ".down_proj", hidden_size)}, spec.intermediate_size,
-            spec.has_bias, weights.down);
+void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, int64_t hidden_size,
+            const PartCutter& cut, MlpWeights& weights) {
+  const std::string prefix = fmt::format("{}.{}", layer, spec.module);
+  std::vector<ParameterPart> gate_up = {cut.Rows(prefix + ".gate_proj", spec.intermediate_size),
+                                        cut.Rows(prefix + ".up_proj", spec.intermediate_size)};
+  if (!spec.gate_up_projection.empty())
+    gate_up = cut.Halves(fmt::format("{}.{}", prefix, spec.gate_up_projection),
+                         2 * spec.intermediate_size);
+  AddLinear(list, gate_up, hidden_size, spec.has_bias, weights.gate_up);
+  AddLinear(list, {cut.Rows(fmt::format("{}.{}", prefix, spec.down_projection), hidden_size)},
+            spec.intermediate_size, spec.has_bias, weights.down);
+  if (spec.output_gate.empty()) return;
+  AddLinear(list, {{fmt::format("{}.{}", layer, spec.output_gate), 1}}, hidden_size,
+            /*has_bias=*/false, weights.output_gate);
+  list.matrices.back().plain_on_device = true;
 }
 
 // One linear layer of all experts: a module for each of them and each of `projections`, or one
@@ -121,19 +166,27 @@ void AddExperts(ParameterList& list, const std::string& prefix, const MoeSpec& s
       part.name = fmt::format("{}.{}.{}", prefix, expert, part.name);
     list.matrices.push_back(std::move(matrix));
   }
+  if (!spec.has_bias) return;
+  const int64_t rows = list.matrices.back().rows();
+  AddVector(list, fmt::format("{}.{}_bias", prefix, fused), spec.num_experts * rows, weights.bias);
+  list.vectors.back().width = rows;
 }
 
 void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, int64_t hidden_size,
             const PartCutter& cut, MoeWeights& weights) {
   AddLinear(list, {{fmt::format("{}.{}", layer, spec.router_module), spec.num_experts}},
-            hidden_size, /*has_bias=*/false, weights.router);
+            hidden_size, spec.router_bias, weights.router);
   list.matrices.back().plain_on_device = true;
+  if (!spec.choice_bias.empty()) {
+    AddVector(list, fmt::format("{}.{}", layer, spec.choice_bias), spec.num_experts,
+              weights.choice_bias);
+  }
   const std::string prefix = fmt::format("{}.{}", layer, spec.experts_module);
-  AddExperts(
-      list, prefix, spec,
-      {cut.Rows("gate_proj", spec.intermediate_size), cut.Rows("up_proj", spec.intermediate_size)},
-      "gate_up_proj", hidden_size, weights.gate_up);
-  AddExperts(list, prefix, spec, {cut.Rows("down_proj", hidden_size)}, "down_proj",
+  AddExperts(list, prefix, spec,
+             {cut.Rows(spec.gate_projection, spec.intermediate_size),
+              cut.Rows(spec.up_projection, spec.intermediate_size)},
+             "gate_up_proj", hidden_size, weights.gate_up);
+  AddExperts(list, prefix, spec, {cut.Rows(spec.down_projection, hidden_size)}, "down_proj",
              spec.intermediate_size, weights.down);
 }
 
@@ -173,12 +226,14 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
     AddAttention(list, prefix + ".self_attn", layer_spec.attention, spec, cut, layer.attention);
     AddLayerNorm(list, prefix, layer_spec.attention_norms.after, spec, layer.attention_norms.after);
     AddLayerNorm(list, prefix, layer_spec.mlp_norms.before, spec, layer.mlp_norms.before);
-    if (layer_spec.mlp.intermediate_size > 0) {
-      AddMlp(list, fmt::format("{}.{}", prefix, layer_spec.mlp.module), layer_spec.mlp,
-             spec.hidden_size, cut, layer.mlp);
-    }
+    if (layer_spec.mlp.intermediate_size > 0)
+      AddMlp(list, prefix, layer_spec.mlp, spec.hidden_size, cut, layer.mlp);
     if (layer_spec.moe) AddMoe(list, prefix, *layer_spec.moe, spec.hidden_size, cut, layer.moe);
     AddLayerNorm(list, prefix, layer_spec.mlp_norms.after, spec, layer.mlp_norms.after);
+  }
+  for (int64_t i = 0; i < spec.num_draft_layers; ++i) {
+    list.unread.push_back(
+        fmt::format("model.layers.{}.", static_cast<int64_t>(spec.layers.size()) + i));
   }
   if (!place.is_first_stage()) return list;
   AddNorm(list, "model.norm", spec.hidden_size, spec.norm_weight_offset, weights.final_norm);

@@ -33,25 +33,29 @@ struct LinearWeights {
 struct ExpertWeights {
   std::vector<kernels::PackedMatrix> matrices;  // [experts] of [out, in]
   std::vector<LinearInputs> inputs;             // [experts]
+  std::vector<float> bias;                      // [experts, out], or empty
 };
 
 struct AttentionWeights {
   LinearWeights qkv;  // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v
   // [head_dim], with QkNorm::kWholeWidth [q_width] and [kv_width], or empty.
   std::vector<float> q_norm, k_norm;
-  LinearWeights output;  // [hidden, q_width]
-  KvScales kv_scales;    // of an FP8 cache
+  LinearWeights output;      // [hidden, q_width]
+  std::vector<float> sinks;  // [num_heads], or empty
+  KvScales kv_scales;        // of an FP8 cache
 };
 
 struct MlpWeights {
-  LinearWeights gate_up;  // [2 * intermediate, hidden]: rows of gate, then up
-  LinearWeights down;     // [hidden, intermediate]
+  LinearWeights gate_up;      // [2 * intermediate, hidden]: rows of gate, then up
+  LinearWeights down;         // [hidden, intermediate]
+  LinearWeights output_gate;  // [1, hidden], or empty
 };
 
 struct MoeWeights {
-  LinearWeights router;   // [experts, hidden]
-  ExpertWeights gate_up;  // [2 * intermediate, hidden] each
-  ExpertWeights down;     // [hidden, intermediate] each
+  LinearWeights router;            // [experts, hidden]
+  std::vector<float> choice_bias;  // [experts], or empty
+  ExpertWeights gate_up;           // [2 * intermediate, hidden] each
+  ExpertWeights down;              // [hidden, intermediate] each
 };
 
 // The RMS norms around a sub-layer.
@@ -118,6 +122,8 @@ struct VectorParameter {
   std::vector<ParameterPart> parts;
   std::vector<float>* target = nullptr;
   float offset = 0;  // added to every stored number
+  int64_t width =
+      0;  // not 0: the tensors are [rows / width, width], and their rows follow each other
 
   int64_t rows() const;
 };
@@ -133,6 +139,8 @@ struct ParameterList {
   std::vector<MatrixParameter> matrices;
   std::vector<VectorParameter> vectors;
   std::vector<KvScaleParameter> kv_scales;
+  // What names of tensors begin with that may be in a checkpoint and are not computed with.
+  std::vector<std::string> unread;
 };
 
 // Lists the parameters of `spec` that the rank at `place` holds, with targets in `weights`, whose

@@ -23,6 +23,11 @@ int64_t BytesOf(ElementType type) {
   return BitsPerElement(type) / 8;
 }
 
+bool HasSharedGate(const DecoderSpec& spec) {
+  return std::any_of(spec.layers.begin(), spec.layers.end(),
+                     [](const LayerSpec& layer) { return !layer.mlp.output_gate.empty(); });
+}
+
 }  // namespace
 
 kernels::KvLayout KvLayoutOf(const DecoderSpec& spec, const ModelOptions& options) {
@@ -113,6 +118,7 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
     layout.router_logits = take(rows * largest.experts * 4);
     layout.chosen = take(rows * largest.top_k * 4);
     layout.expert_weights = take(rows * largest.top_k * 4);
+    if (HasSharedGate(spec)) layout.shared_gates = take(rows * 4);
     layout.order = take(layout.moe_pairs * 4);
     layout.place = take(layout.moe_pairs * 4);
     layout.row_begin = take((largest.experts + 1) * 4);

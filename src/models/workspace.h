@@ -54,6 +54,7 @@ struct WorkspaceLayout {
   int64_t router_logits = 0;   // [rows, experts] F32
   int64_t chosen = 0;          // [rows, top_k] I32
   int64_t expert_weights = 0;  // [rows, top_k] F32
+  int64_t shared_gates = 0;    // [rows] F32: of the MLP beside the experts, where it has a gate
   int64_t order = 0;           // [moe_pairs] I32
   int64_t place = 0;           // [moe_pairs] I32
   int64_t row_begin = 0;       // [experts + 1] I32
@@ -98,6 +99,7 @@ class Workspace {
   float* router_logits() const { return At<float>(layout_.router_logits); }
   int32_t* chosen() const { return At<int32_t>(layout_.chosen); }
   float* expert_weights() const { return At<float>(layout_.expert_weights); }
+  float* shared_gates() const { return At<float>(layout_.shared_gates); }
   int32_t* order() const { return At<int32_t>(layout_.order); }
   int32_t* place() const { return At<int32_t>(layout_.place); }
   int32_t* row_begin() const { return At<int32_t>(layout_.row_begin); }

@@ -129,6 +129,7 @@ class LayerwiseCalibrator : public Calibrator {
                     .options = options_,
                     .hidden_size = spec_.hidden_size,
                     .norm_eps = spec_.norm_eps,
+                    .residual_scale = spec_.residual_scale,
                     .splits_inputs = spec_.SplitsInputs(options_.compute_type),
                     .observer = &observer};
     float* residual = workspace_->residual();

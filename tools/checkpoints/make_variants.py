@@ -5,9 +5,11 @@
 
 Needs torch, transformers and safetensors. Each is seeded by its name, so a second run writes the same files.
 """
+import copy
 import json
 import pathlib
 import sys
+import tempfile
 import zlib
 
 import torch
@@ -27,6 +29,9 @@ GEMMA3 = {**{key: value for key, value in COMMON.items() if key != "hidden_act"}
           "hidden_activation": "gelu_pytorch_tanh", "attention_bias": False, "tie_word_embeddings": True,
           "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
                               "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}
+SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
+PHI3 = {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "hidden_size": 128, "intermediate_size": 80, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 10000.0, "tie_word_embeddings": False, "pad_token_id": 0}
 
 VARIANTS = {
     # Biases everywhere, a head of its own size, one KV head a query head, no scaling.
@@ -67,6 +72,61 @@ VARIANTS = {
     # Two layers with a window and a rope of their own to one without, an odd scale of q . k, the embedding as the head.
     "tiny-gemma3": {**GEMMA3, "num_hidden_layers": 4, "layer_types": ["sliding_attention", "sliding_attention", "full_attention",
                                                                       "sliding_attention"]},
+    # Two experts a token, as published: one by one under block_sparse_moe.
+    "tiny-mixtral": {**COMMON, **SMALL, "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "intermediate_size": 48,
+                     "num_hidden_layers": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None,
+                     "rope_theta": 1000000.0, "tie_word_embeddings": False},
+    # A shared expert of another width with a gate, an MLP in one layer, weights that are not normalized.
+    "tiny-qwen2-moe": {**COMMON, **SMALL, "model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], "intermediate_size": 96,
+                       "moe_intermediate_size": 32, "shared_expert_intermediate_size": 80, "num_hidden_layers": 2, "num_experts": 6,
+                       "num_experts_per_tok": 3, "decoder_sparse_step": 1, "mlp_only_layers": [1], "norm_topk_prob": False,
+                       "rope_theta": 1000000.0, "tie_word_embeddings": False},
+    # Rope on three quarters of a head, a window, short factors.
+    "tiny-phi3-partial": {**COMMON, **PHI3, "sliding_window": 24, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 2048,
+                          "rope_scaling": {"type": "longrope", "short_factor": [1.0 + 0.1 * i for i in range(12)],
+                                           "long_factor": [1.0 + i for i in range(12)]}},
+    # Contexts beyond the original one: long factors, over whole heads.
+    "tiny-phi3-long": {**COMMON, **PHI3, "sliding_window": None, "original_max_position_embeddings": 32,
+                       "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 16,
+                                        "long_factor": [1.0 + 0.5 * i for i in range(16)]}},
+    # Norms behind sub-layers alone, and over all heads.
+    "tiny-olmo2": {**COMMON, **SMALL, "model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "intermediate_size": 80,
+                   "num_hidden_layers": 2, "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # The same with windows, and YaRN in the layers without.
+    "tiny-olmo3": {**COMMON, **SMALL, "model_type": "olmo3", "architectures": ["Olmo3ForCausalLM"], "intermediate_size": 80,
+                   "num_hidden_layers": 3, "sliding_window": 24, "rope_theta": 500000.0, "tie_word_embeddings": False,
+                   "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+                   "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24}},
+    # Factors on everything.
+    "tiny-granite": {**COMMON, **SMALL, "model_type": "granite", "architectures": ["GraniteForCausalLM"], "intermediate_size": 80,
+                     "num_hidden_layers": 2, "rope_theta": 10000.0, "tie_word_embeddings": True, "embedding_multiplier": 12.0,
+                     "residual_multiplier": 0.22, "attention_multiplier": 0.05, "logits_scaling": 0.5, "attention_bias": False},
+    # A dense Granite 4: other names, gate and up in one.
+    "tiny-granite4": {**COMMON, **SMALL, "model_type": "granitemoehybrid", "architectures": ["GraniteMoeHybridForCausalLM"],
+                      "intermediate_size": 64, "shared_intermediate_size": 80, "num_hidden_layers": 2, "num_local_experts": 0,
+                      "num_experts_per_tok": 0, "layer_types": ["attention", "attention"], "position_embedding_type": "rope",
+                      "rope_theta": 10000.0, "tie_word_embeddings": True, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+                      "attention_multiplier": 0.05, "logits_scaling": 0.5},
+    # A layer without rope.
+    "tiny-smollm3": {**COMMON, **SMALL, "model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"], "intermediate_size": 80,
+                     "num_hidden_layers": 3, "no_rope_layers": [1, 0, 1], "use_sliding_window": False, "pad_token_id": 0, "rope_theta": 50000.0,
+                     "tie_word_embeddings": True},
+    # Soft caps that bite, a window in the first layer.
+    "tiny-gemma2": {**{key: value for key, value in GEMMA3.items() if key != "rope_parameters"}, "model_type": "gemma2",
+                    "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 2, "attn_logit_softcapping": 3.0,
+                    "final_logit_softcapping": 8.0, "rope_theta": 10000.0},
+    # Half of a head rotated, an MLP in the first layer, a bias for the choice of experts, a shared one.
+    "tiny-glm4-moe": {**COMMON, **SMALL, "model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], "intermediate_size": 96,
+                      "moe_intermediate_size": 48, "num_hidden_layers": 2, "n_routed_experts": 6, "num_experts_per_tok": 2,
+                      "n_shared_experts": 1, "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5,
+                      "n_group": 1, "topk_group": 1, "use_qk_norm": True, "attention_bias": True, "partial_rotary_factor": 0.5,
+                      "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # The text part of a model of text and images, with a temperature that grows with the position.
+    "tiny-ministral3": {**COMMON, **SMALL, "model_type": "ministral3", "architectures": ["Mistral3ForConditionalGeneration"],
+                        "intermediate_size": 80, "num_hidden_layers": 2, "sliding_window": None, "tie_word_embeddings": False,
+                        "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24,
+                                            "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+                                            "rope_theta": 10000.0, "llama_4_scaling_beta": 0.4}},
     # A soft cap of the logits.
     "tiny-gemma3-cap": {**GEMMA3, "num_hidden_layers": 1, "layer_types": ["full_attention"], "final_logit_softcapping": 5.0},
 }
@@ -81,6 +141,8 @@ SCALINGS = {
                  "rope_parameters": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 48, "beta_fast": 12.0,
                                      "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5, "truncate": False}},
 }
+# Families whose models transformers holds under other names than published checkpoints have.
+PUBLISHED = ("mixtral", "qwen2_moe", "granitemoehybrid", "glm4_moe", "ministral3")
 DTYPES = {"tiny-llama-bias": torch.float16, "tiny-llama-wide": torch.float32}  # the others: torch.bfloat16
 PROMPT_LENGTHS = (1, 21, 70)
 NEW_TOKENS = 16
@@ -92,10 +154,27 @@ def randomize(model, generator):
         noise = torch.randn(parameter.shape, generator=generator)
         if name.endswith("norm.weight"):
             parameter.data = 1 + 0.3 * noise
-        elif name.endswith(".bias"):
+        elif name.endswith(("bias", ".sinks")):
             parameter.data = 0.3 * noise
         else:
             parameter.data = noise / parameter.shape[1] ** 0.5
+
+
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.data = 0.2 * torch.randn(buffer.shape, generator=generator)
+
+
+def published(model, state, settings, dtype):
+    """The tensors under the names that published checkpoints give them, which transformers writes."""
+    with tempfile.TemporaryDirectory() as scratch:
+        # A copy: the frequencies of rope are rounded with it.
+        copy.deepcopy(model).to(dtype).save_pretrained(scratch)
+        written = load_file(pathlib.Path(scratch) / "model.safetensors")
+    if settings["model_type"] == "ministral3":  # inside a model of text and images
+        written = {"language_model." + name: value for name, value in written.items()}
+        written["vision_tower.ln_pre.weight"] = torch.ones(8, dtype=dtype)
+    return written
 
 
 def golden_case(model, prompt):
@@ -129,8 +208,17 @@ def make(name, folder):
     model.load_state_dict({key: value.float() for key, value in state.items()}, strict=False)
     model.tie_weights()
     folder.mkdir(parents=True, exist_ok=True)
+    if settings["model_type"] in PUBLISHED:
+        state = published(model, state, settings, dtype)
+    if name == "tiny-phi3-long":  # the table of the longest context, for sequences of all lengths
+        rotary = model.model.rotary_emb
+        rotary.inv_freq, _ = ROPE_INIT_FUNCTIONS["longrope"](config, rotary.inv_freq.device, seq_len=512)
+        rotary.rope_type = "default"
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     written = {**settings, "torch_dtype": str(dtype).split(".")[-1]}
+    if settings["model_type"] == "ministral3":
+        text = {key: value for key, value in written.items() if key != "architectures"}
+        written = {"architectures": settings["architectures"], "model_type": "mistral3", "text_config": text, "vision_config": {}}
     (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
     prompts = [torch.randint(3, settings["vocab_size"], (length,), generator=generator).tolist() for length in PROMPT_LENGTHS]
     cases = [golden_case(model, prompt) for prompt in prompts]

@@ -34,6 +34,7 @@ void AttentionChunk(const AttentionChunkArgs& args) {
         score += q[d] * Load(panel, args.bf16,
                              KeyOffset(args.bf16, dim, position % kAttentionPanelPositions, d));
       }
+      if (args.soft_cap > 0) score = args.soft_cap * std::tanh(score / args.soft_cap);
       scores[position] = score;
       largest = std::max(largest, score);
     }

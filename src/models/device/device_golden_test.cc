@@ -50,7 +50,8 @@ TEST_P(DeviceDenseTest, HeavyStaysNearTransformers) {
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceDenseTest,
                          ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
                                            "tiny-qwen3-bias", "tiny-mistral-window",
-                                           "tiny-qwen2-window", "tiny-gemma3", "qwen3-modelopt-fp8",
+                                           "tiny-qwen2-window", "tiny-gemma3", "tiny-phi3-long",
+                                           "tiny-smollm3", "qwen3-modelopt-fp8",
                                            "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8"),
                          TestName);
 
@@ -78,8 +79,9 @@ TEST_P(DeviceExpertsTest, HeavyMostRowsStayNearTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceExpertsTest,
                          ::testing::Values("tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
-                                           "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4",
-                                           "llama4-quark-fp8", "llama4-modelopt-nvfp4"),
+                                           "tiny-mixtral", "qwen3-moe-llmc-nvfp4",
+                                           "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
+                                           "llama4-modelopt-nvfp4"),
                          TestName);
 
 // Inputs and the cache rounded to E4M3 as the checkpoint says. What comes before such a rounding is

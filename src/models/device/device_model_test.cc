@@ -85,6 +85,40 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
                 spec.layers.back().attention.qk_norm = QkNorm::kWholeWidth;
               }),
               HasSubstr("over all heads together"));
+  const auto of_attention = [&](const std::function<void(AttentionSpec&)>& change) {
+    return refusal([&](DecoderSpec& spec) { change(spec.layers.back().attention); });
+  };
+  EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.residual_scale = 0.5f; }),
+              HasSubstr("to the residual"));
+  EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.rotary_dim = 16; }),
+              HasSubstr("rope on a part of each head"));
+  EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.soft_cap = 50; }),
+              HasSubstr("a soft cap of attention scores"));
+  EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.sinks = true; }),
+              HasSubstr("attention sinks"));
+  EXPECT_THAT(of_attention([](AttentionSpec& attention) {
+                attention.temperature_tuning = TemperatureTuning{.floor_scale = 1, .first = 0};
+              }),
+              HasSubstr("counts positions from 0"));
+  const auto of_experts = [&](const std::function<void(LayerSpec&)>& change) {
+    return refusal([&](DecoderSpec& spec) {
+      LayerSpec& layer = spec.layers.back();
+      MoeSpec moe;
+      moe.num_experts = 2;
+      moe.top_k = 1;
+      moe.intermediate_size = 64;
+      layer.moe = moe;
+      change(layer);
+    });
+  };
+  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.mlp.output_gate = "gate"; }),
+              HasSubstr("a gate behind the shared expert"));
+  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->has_bias = true; }),
+              HasSubstr("biases of experts"));
+  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->choice_bias = "bias"; }),
+              HasSubstr("a bias for the choice of experts"));
+  EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->weight_scale = 2; }),
+              HasSubstr("a factor on the weights of experts"));
 }
 
 TEST(DeviceModelTest, ADeviceTooSmallIsNamed) {

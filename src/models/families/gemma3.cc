@@ -12,31 +12,13 @@ namespace {
 
 constexpr double kDefaultLocalTheta = 10000;
 
-// The ropes of layers that see everything and of those that see a window: transformers 5 has a
-// block for each kind of layer, transformers 4 the base of the latter beside the fields of the
-// former.
+// transformers 5 has a block of settings for each kind of layer, transformers 4 the base of layers
+// with a window beside the fields of the others.
 Status ReadRopes(const JsonFields& fields, ModelConfig& config) {
-  ASSIGN_OR_RETURN(const json::Value* block, fields.Object("rope_parameters"));
   RopeConfig local;
-  if (block != nullptr && block->Find(kFullAttention) != nullptr) {
-    const JsonFields blocks(*block, "rope_parameters.");
-    ASSIGN_OR_RETURN(const json::Value* full, blocks.Object(kFullAttention));
-    ASSIGN_OR_RETURN(const json::Value* sliding, blocks.Object(kSlidingAttention));
-    if (full == nullptr) return blocks.Missing(kFullAttention);
-    if (sliding == nullptr) return blocks.Missing(kSlidingAttention);
-    const json::Value around(
-        json::Value::Object{{"max_position_embeddings", config.max_position_embeddings}});
-    ASSIGN_OR_RETURN(config.rope, ParseRopeBlock(around, *full, "rope_parameters.full_attention",
-                                                 config.rope.theta));
-    ASSIGN_OR_RETURN(local, ParseRopeBlock(around, *sliding, "rope_parameters.sliding_attention",
-                                           kDefaultLocalTheta));
-    if (local.scaling && local.scaling->attention_factor != 1) {
-      return Fail(ErrorCode::kUnsupported,
-                  "rope_parameters.sliding_attention.rope_type 'yarn' is not supported in layers "
-                  "that see a window",
-                  "rope_parameters.sliding_attention.rope_type");
-    }
-  } else {
+  ASSIGN_OR_RETURN(const bool has_blocks,
+                   ReadRopeBlocks(fields, kDefaultLocalTheta, config, local));
+  if (!has_blocks) {
     ASSIGN_OR_RETURN(const auto theta, fields.Number("rope_local_base_freq", 1, 1e12));
     local.theta = theta.value_or(kDefaultLocalTheta);
   }
@@ -85,14 +67,25 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-constexpr ConfigDefaults kDefaults = {.head_dim = 256,
-                                      .kv_heads = 4,
-                                      .rope_theta = 1e6,
-                                      .tie_word_embeddings = true,
-                                      .activation = Activation::kGeluTanh};
+// Configurations of models of text and images leave out what is the library's default.
+constexpr ConfigDefaults DefaultsOf(bool is_nested) {
+  return {.vocab_size = 262208,
+          .num_attention_heads = 8,
+          .max_position_embeddings = 131072,
+          .head_dim = 256,
+          .kv_heads = 4,
+          .rope_theta = 1e6,
+          .tie_word_embeddings = true,
+          .activation = Activation::kGeluTanh,
+          .is_nested = is_nested,
+          .positions_are_scaled = true};
+}
 
 }  // namespace
 
-const ModelFamily kGemma3 = {"Gemma3ForCausalLM", "gemma3_text", kDefaults, Read};
+const ModelFamily kGemma3 = {"Gemma3ForCausalLM", "gemma3_text", DefaultsOf(false), Read};
+// The text part.
+const ModelFamily kGemma3Nested = {"Gemma3ForConditionalGeneration", "gemma3", DefaultsOf(true),
+                                   Read};
 
 }  // namespace sluice

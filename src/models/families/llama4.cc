@@ -13,28 +13,6 @@ namespace {
 
 constexpr const char* kChunkedAttention = "chunked_attention";
 
-// Which layers rotate q and k. In no_rope_layers a 1 stands for a layer WITH rope.
-Result<std::vector<bool>> ReadRopeLayers(const JsonFields& fields, const ModelConfig& config) {
-  ASSIGN_OR_RETURN(const auto given, fields.Integers("no_rope_layers", 0, 1));
-  ASSIGN_OR_RETURN(const auto interval,
-                   fields.Integer("no_rope_layer_interval", 1, kMaxConfigLayers));
-  constexpr int64_t kDefaultInterval = 4;
-  std::vector<bool> rope;
-  if (given && !given->empty()) {
-    if (static_cast<int64_t>(given->size()) != config.num_hidden_layers) {
-      return fields.Bad(
-          "no_rope_layers",
-          fmt::format("a list of num_hidden_layers {} numbers", config.num_hidden_layers),
-          *fields.Given("no_rope_layers"));
-    }
-    for (const int64_t flag : *given) rope.push_back(flag == 1);
-    return rope;
-  }
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
-    rope.push_back((i + 1) % interval.value_or(kDefaultInterval) != 0);
-  return rope;
-}
-
 Result<std::optional<TemperatureTuning>> ReadTemperatureTuning(const JsonFields& fields) {
   // Older files hold a number here; whatever is not 0 or false is a yes.
   const json::Value* tuning = fields.Given("attn_temperature_tuning");

@@ -1,12 +1,15 @@
-// Mistral: as Llama, without biases; some releases with a sliding window.
+// Mistral and Ministral: as Llama, without biases; some releases with a sliding window. Mistral
+// Small 3.1 and Ministral 3 are models of text and images whose text part is one of these.
+#include <fmt/format.h>
+
 #include "models/family_fields.h"
 #include "models/registry.h"
 
 namespace sluice {
 namespace {
 
-// Source: transformers' MistralConfig. A window that is null is none; one that is absent is the
-// library's default.
+// Source: transformers' MistralConfig and MinistralConfig. A window that is null is none; one that
+// is absent is the library's default.
 Status Read(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
@@ -25,8 +28,47 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+// Ministral 3: q grows with the position beyond those of the training. Source: transformers'
+// Ministral3Config and get_llama_4_attn_scale.
+Status ReadMinistral3(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadWindow(fields, config));
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.attention.qkv_bias = layer.attention.output_bias = false;
+    layer.mlp.has_bias = false;
+  }
+  ASSIGN_OR_RETURN(const json::Value* block, fields.Object("rope_parameters"));
+  if (block == nullptr) return {};
+  const JsonFields rope(*block, "rope_parameters.");
+  ASSIGN_OR_RETURN(const auto beta, rope.Number("llama_4_scaling_beta", 0, 1e3));
+  if (beta.value_or(0) == 0) return {};
+  ASSIGN_OR_RETURN(const int64_t original, rope.RequiredInteger("original_max_position_embeddings",
+                                                                1, kMaxConfigPositions));
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.attention.temperature_tuning = TemperatureTuning{
+        .floor_scale = static_cast<double>(original), .attn_scale = *beta, .first = 0};
+  }
+  return {};
+}
+
+// The text part says which of them it is.
+Status ReadNested(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto type, fields.String("model_type"));
+  if (type.value_or("mistral") == "mistral") return Read(fields, config);
+  if (*type == "ministral3") return ReadMinistral3(fields, config);
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("text_config.model_type '{}' is not supported; supported are mistral and "
+                          "ministral3",
+                          ShortName(*type)),
+              "text_config.model_type");
+}
+
 }  // namespace
 
+const ModelFamily kMinistral = {"MinistralForCausalLM", "ministral", {.kv_heads = 8}, Read};
+const ModelFamily kMinistral3 = {
+    "Ministral3ForCausalLM", "ministral3", {.kv_heads = 8}, ReadMinistral3};
 const ModelFamily kMistral = {"MistralForCausalLM", "mistral", {.kv_heads = 8}, Read};
+const ModelFamily kMistral3 = {
+    "Mistral3ForConditionalGeneration", "mistral3", {.kv_heads = 8, .is_nested = true}, ReadNested};
 
 }  // namespace sluice

@@ -18,15 +18,12 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
                    fields.RequiredInteger("moe_intermediate_size", 1, kMaxConfigWidth));
   ASSIGN_OR_RETURN(const auto normalize, fields.Bool("norm_topk_prob"));
   moe.normalize = normalize.value_or(false);
-  ASSIGN_OR_RETURN(const auto step, fields.Integer("decoder_sparse_step", 1, kMaxConfigLayers));
-  ASSIGN_OR_RETURN(const auto dense, ReadLayerSet(fields, config, "mlp_only_layers"));
+  ASSIGN_OR_RETURN(const std::vector<bool> has_experts, ReadSparseLayers(fields, config));
   for (size_t i = 0; i < config.spec.layers.size(); ++i) {
     LayerSpec& layer = config.spec.layers[i];
     layer.attention.qk_norm = QkNorm::kBeforeRope;
     layer.mlp.has_bias = false;
-    const bool has_experts =
-        static_cast<int64_t>(i + 1) % step.value_or(1) == 0 && !(dense && (*dense)[i]);
-    if (!has_experts) continue;
+    if (!has_experts[i]) continue;
     layer.mlp.intermediate_size = 0;
     layer.moe = moe;
   }

@@ -11,17 +11,18 @@ namespace sluice {
 
 namespace {
 
-// q of every row times log(floor((position + 1) / floor_scale) + 1) * attn_scale + 1.
+// q of every row times log(floor((position + first) / floor_scale) + 1) * attn_scale + 1.
 // Source: transformers modeling_llama4.py Llama4TextAttention, in F32.
 void TuneTemperature(const Step& step, const AttentionSpec& spec, float* q) {
   const auto floor_scale = static_cast<float>(spec.temperature_tuning->floor_scale);
   const auto attn_scale = static_cast<float>(spec.temperature_tuning->attn_scale);
+  const auto first = static_cast<float>(spec.temperature_tuning->first);
   const auto rows = static_cast<int64_t>(step.input.positions.size());
   step.pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const auto position = static_cast<float>(step.input.positions[static_cast<size_t>(row)]);
       const float factor =
-          std::log1p(std::floor((position + 1.0f) / floor_scale)) * attn_scale + 1.0f;
+          std::log1p(std::floor((position + first) / floor_scale)) * attn_scale + 1.0f;
       float* values = q + row * spec.qkv_width();
       for (int64_t i = 0; i < spec.q_width(); ++i) values[i] *= factor;
     }
@@ -59,7 +60,7 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
   if (spec.rope) {
     // The heads of k follow those of q in a row.
     kernels::ApplyRope(step.pool, q, width, rows, spec.num_heads + spec.num_kv_heads, spec.head_dim,
-                       spec.rope_style,
+                       spec.rotated(), spec.rope_style,
                        step.workspace.cos_sin() + spec.rope_table * rows * spec.head_dim);
   }
   if (spec.qk_norm == QkNorm::kAfterRopeUnweighted) NormQk(step, spec, weights, q);
@@ -79,10 +80,11 @@ void ProjectAndAppend(const Step& step, const AttentionSpec& spec, const Attenti
 
 void Attend(const Step& step, const AttentionSpec& spec, const AttentionWeights& weights,
             const LayerCache& cache) {
+  const kernels::AttentionScores scores{
+      .scale = spec.softmax_scale(), .soft_cap = spec.soft_cap, .sinks = BiasOrNull(weights.sinks)};
   kernels::Attention(step.pool, cache.view, cache.slices, spec.span, step.workspace.qkv(),
-                     spec.qkv_width(), spec.num_heads, spec.softmax_scale(),
-                     step.workspace.own_attended(), step.InputType(weights.output.inputs.format),
-                     step.workspace.scratch());
+                     spec.qkv_width(), spec.num_heads, scores, step.workspace.own_attended(),
+                     step.InputType(weights.output.inputs.format), step.workspace.scratch());
 }
 
 void ProjectOutput(const Step& step, const AttentionWeights& weights, int64_t rows) {

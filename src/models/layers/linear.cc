@@ -112,7 +112,8 @@ void RunExperts(const Step& step, const ExpertWeights& weights, std::span<int32_
   }
   const int64_t width = weights.matrices.front().rows;
   const auto multiply = [&](const kernels::Activations& inputs, float* results) {
-    kernels::GroupedLinear(step.pool, weights.matrices, row_begin, inputs, results, width);
+    kernels::GroupedLinear(step.pool, weights.matrices, row_begin, inputs, results, width,
+                           BiasOrNull(weights.bias));
   };
   switch (RoundingOf(weights.inputs.front().format, step.options)) {
     case InputRounding::kInt8: return multiply(RoundToInt8(step, x), y);
@@ -120,10 +121,20 @@ void RunExperts(const Step& step, const ExpertWeights& weights, std::span<int32_
     case InputRounding::kNone: break;
   }
   if (!IsSplit(step, x)) return multiply(x, y);
+  const float* pairs = step.workspace.split_results();
   for (int32_t& row : row_begin) row *= 2;
-  multiply(Split(step, x), step.workspace.split_results());
+  kernels::GroupedLinear(step.pool, weights.matrices, row_begin, Split(step, x),
+                         step.workspace.split_results(), width);
   for (int32_t& row : row_begin) row /= 2;
-  kernels::AddPairs(step.pool, step.workspace.split_results(), nullptr, x.rows, width, y, width);
+  if (weights.bias.empty())
+    return kernels::AddPairs(step.pool, pairs, nullptr, x.rows, width, y, width);
+  for (size_t e = 0; e < weights.matrices.size(); ++e) {
+    const int64_t begin = row_begin[e], count = row_begin[e + 1] - begin;
+    if (count == 0) continue;
+    kernels::AddPairs(step.pool, pairs + 2 * begin * width,
+                      weights.bias.data() + static_cast<int64_t>(e) * width, count, width,
+                      y + begin * width, width);
+  }
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/gelu_mul.h"
 #include "kernels/silu_mul.h"
 #include "models/layers/linear.h"
@@ -14,7 +15,9 @@ void ApplyGate(const Step& step, Activation activation, const float* x, int64_t 
   switch (activation) {
     case Activation::kSilu: return kernels::SiluMul(step.pool, x, rows, width, y, y_type);
     case Activation::kGeluTanh: return kernels::GeluMul(step.pool, x, rows, width, y, y_type);
+    case Activation::kClampedSwiglu: break;
   }
+  CHECK(false, "an MLP without experts has no clamped SwiGLU");
 }
 
 void GatherActivated(const Step& step, int64_t width, int64_t rows, ElementType type) {

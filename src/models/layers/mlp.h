@@ -12,7 +12,7 @@ namespace sluice {
 void Mlp(const Step& step, const MlpSpec& spec, const MlpWeights& weights, int64_t rows);
 
 // activation(x[m, i]) * x[m, width + i] of dense F32 rows [rows, 2 * width], to `y` [rows, width]
-// of `y_type`.
+// of `y_type`. REQUIRES: not kClampedSwiglu, which experts alone have.
 void ApplyGate(const Step& step, Activation activation, const float* x, int64_t rows, int64_t width,
                void* y, ElementType y_type);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/clamped_swiglu.h"
 #include "kernels/experts.h"
 #include "kernels/linear.h"
 #include "models/layers/linear.h"
@@ -17,10 +18,37 @@ void Route(const Step& step, const MoeSpec& spec, const MoeWeights& weights, int
   kernels::Linear(
       step.pool, weights.router.matrix,
       DenseRows(workspace.normed(), ElementType::kF32, rows, weights.router.matrix.cols),
-      workspace.router_logits(), spec.num_experts);
+      workspace.router_logits(), spec.num_experts, BiasOrNull(weights.router.bias));
+  const kernels::RouterRule rule{.score = spec.score,
+                                 .choice_bias = BiasOrNull(weights.choice_bias),
+                                 .normalize = spec.normalize,
+                                 .scale = spec.weight_scale};
   kernels::SelectExperts(step.pool, workspace.router_logits(), rows, spec.num_experts, spec.top_k,
-                         spec.score, spec.normalize, workspace.chosen(),
-                         workspace.expert_weights());
+                         rule, workspace.chosen(), workspace.expert_weights());
+}
+
+// The MLP that every token passes through, where it has a gate behind it. The gate's inputs are in
+// F32, as the router's are.
+void RunShared(const Step& step, const MlpSpec& spec, const MlpWeights& weights, int64_t rows) {
+  Mlp(step, spec, weights, rows);
+  if (spec.output_gate.empty()) return;
+  const Workspace& workspace = step.workspace;
+  const kernels::PackedMatrix& gate = weights.output_gate.matrix;
+  kernels::Linear(step.pool, gate,
+                  DenseRows(workspace.normed(), ElementType::kF32, rows, gate.cols),
+                  workspace.shared_gates(), 1);
+  kernels::GateRows(step.pool, workspace.shared_gates(), rows, weights.down.matrix.rows,
+                    workspace.own_delta());
+}
+
+void ApplyExpertGate(const Step& step, const MoeSpec& spec, int64_t pairs) {
+  const Workspace& workspace = step.workspace;
+  if (spec.activation != Activation::kClampedSwiglu) {
+    return ApplyGate(step, spec.activation, workspace.gate_up(), pairs, spec.intermediate_size,
+                     workspace.own_activated(), ElementType::kF32);
+  }
+  kernels::ClampedSwiglu(step.pool, workspace.gate_up(), pairs, spec.intermediate_size, spec.clamp,
+                         workspace.own_activated(), ElementType::kF32);
 }
 
 // The experts of rows [first, first + count), into `delta`.
@@ -42,8 +70,7 @@ void RunChosen(const Step& step, const MoeSpec& spec, const MoeWeights& weights,
                       spec.scale_inputs ? expert_weights : nullptr, workspace.gathered());
   RunExperts(step, weights.gate_up, row_begin,
              DenseRows(workspace.gathered(), type, pairs, hidden_size), workspace.gate_up());
-  ApplyGate(step, spec.activation, workspace.gate_up(), pairs, spec.intermediate_size,
-            workspace.own_activated(), type);
+  ApplyExpertGate(step, spec, pairs);
   const kernels::PackedMatrix& down = weights.down.matrices.front();
   GatherActivated(step, down.cols, pairs, type);
   RunExperts(step, weights.down, row_begin,
@@ -58,7 +85,7 @@ void RunChosen(const Step& step, const MoeSpec& spec, const MoeWeights& weights,
 void Moe(const Step& step, const LayerSpec& spec, const LayerWeights& weights, int64_t rows) {
   Route(step, *spec.moe, weights.moe, rows);
   const bool has_shared = spec.mlp.intermediate_size > 0;
-  if (has_shared) Mlp(step, spec.mlp, weights.mlp, rows);
+  if (has_shared) RunShared(step, spec.mlp, weights.mlp, rows);
   const int64_t most = step.workspace.moe_pairs() / spec.moe->top_k;
   for (int64_t first = 0; first < rows; first += most)
     RunChosen(step, *spec.moe, weights.moe, first, std::min(most, rows - first), has_shared);

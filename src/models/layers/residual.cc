@@ -44,7 +44,8 @@ void FillRopeTables(const Step& step, const DecoderSpec& spec) {
       static_cast<int64_t>(step.input.positions.size()) * spec.layers.front().attention.head_dim;
   float* cos_sin = step.workspace.cos_sin();
   for (const std::vector<float>& frequencies : spec.rope_tables) {
-    kernels::RopeTable(step.pool, step.input.positions, frequencies, cos_sin);
+    const float amplitude = &frequencies == spec.rope_tables.data() ? spec.rope_amplitude : 1;
+    kernels::RopeTable(step.pool, step.input.positions, frequencies, cos_sin, amplitude);
     cos_sin += table_size;
   }
 }
@@ -68,9 +69,16 @@ void EnterSublayer(const Step& step, const std::vector<float>& norm, bool add, i
 }
 
 void LeaveSublayer(const Step& step, const std::vector<float>& norm, int64_t rows) {
-  if (norm.empty()) return;
-  kernels::HeadRmsNorm(step.pool, step.workspace.delta(), step.hidden_size, norm.data(),
-                       step.norm_eps, rows, 1, static_cast<int>(step.hidden_size));
+  float* delta = step.workspace.delta();
+  if (!norm.empty()) {
+    kernels::HeadRmsNorm(step.pool, delta, step.hidden_size, norm.data(), step.norm_eps, rows, 1,
+                         static_cast<int>(step.hidden_size));
+  }
+  const float scale = step.residual_scale;
+  if (scale == 1) return;
+  step.pool.ParallelFor(rows * step.hidden_size, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) delta[i] *= scale;
+  });
 }
 
 void FinishLogits(ThreadPool& pool, const DecoderSpec& spec, float* logits, int64_t count) {

@@ -26,7 +26,7 @@ void EnterSublayer(const Step& step, const std::vector<float>& norm, bool add, i
                    ElementType type);
 
 // The first `rows` rows of the workspace's `delta`, which a sub-layer has written, become their
-// norm; nothing happens where `norm` is empty.
+// norm, where `norm` is not empty, and are scaled by Step::residual_scale.
 void LeaveSublayer(const Step& step, const std::vector<float>& norm, int64_t rows);
 
 // The scale and the soft cap of `count` logits, in place.

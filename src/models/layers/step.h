@@ -28,6 +28,7 @@ struct Step {
   const ModelOptions& options;
   int64_t hidden_size = 0;
   float norm_eps = 0;
+  float residual_scale = 1;          // DecoderSpec::residual_scale
   bool splits_inputs = false;        // DecoderSpec::SplitsInputs
   StepObserver* observer = nullptr;  // may be null
   TensorRanks* ranks = nullptr;      // null: this rank computes whole layers

@@ -13,6 +13,7 @@
 #include "kernels/cpu/amx/kernels.h"
 #include "kernels/cpu/amx/tiles.h"
 #include "kernels/cpu/exp_inl.h"
+#include "kernels/cpu/soft_cap_inl.h"
 
 namespace sluice::kernels::amx {
 namespace {
@@ -97,7 +98,8 @@ inline void Softmax(const AttentionChunkArgs& args, int row, int begin, int end,
                     uint16_t* low) {
   const int start = args.starts[row];
   const int limit = args.limits[row];
-  const float* scores = args.scores + row * kAttentionChunk;
+  float* scores = args.scores + row * kAttentionChunk;
+  if (args.soft_cap > 0) CapScores(scores, begin, end, args.soft_cap);
   const Floats lowest = Set(-__builtin_inff());
   Floats largest = lowest;
   const auto seen = [&](int i) { return AndNot(FirstLanes(start - i), FirstLanes(limit - i)); };

@@ -175,6 +175,15 @@ inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
   return _mm256_fmaddsub_ps(a, b, c);
 }
 
+// The first, and the second, of the kLanes pairs of neighbouring numbers at p.
+inline void LoadPairs(const float* p, Floats& first, Floats& second) {
+  const Floats a = Load(p), b = Load(p + kLanes);
+  const Floats low = _mm256_permute2f128_ps(a, b, 0x20);
+  const Floats high = _mm256_permute2f128_ps(a, b, 0x31);
+  first = _mm256_shuffle_ps(low, high, 0x88);
+  second = _mm256_shuffle_ps(low, high, 0xDD);
+}
+
 // 16 E4M3 codes as BF16 bits: the mantissa's place and the exponent's bias move; subnormals and NaN
 // are looked up.
 constexpr int kE4M3Codes = 16;

@@ -163,6 +163,14 @@ inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
   return _mm512_fmaddsub_ps(a, b, c);
 }
 
+// The first, and the second, of the kLanes pairs of neighbouring numbers at p.
+inline void LoadPairs(const float* p, Floats& first, Floats& second) {
+  const Floats a = Load(p), b = Load(p + kLanes);
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  first = _mm512_permutex2var_ps(a, even, b);
+  second = _mm512_permutex2var_ps(a, _mm512_or_si512(even, _mm512_set1_epi32(1)), b);
+}
+
 // 32 E4M3 codes as BF16 bits: the mantissa's place and the exponent's bias move; subnormals and NaN
 // are looked up.
 constexpr int kE4M3Codes = 32;

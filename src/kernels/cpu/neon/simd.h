@@ -165,6 +165,13 @@ inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
   return vfmaq_f32(vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(c), signs)), a, b);
 }
 
+// The first, and the second, of the kLanes pairs of neighbouring numbers at p.
+inline void LoadPairs(const float* p, Floats& first, Floats& second) {
+  const float32x4x2_t pairs = vld2q_f32(p);
+  first = pairs.val[0];
+  second = pairs.val[1];
+}
+
 // 16 E4M3 codes as BF16 bits: the mantissa's place and the exponent's bias move; subnormals and NaN
 // are looked up.
 constexpr int kE4M3Codes = 16;

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/exp_inl.h"
 #include "kernels/cpu/linear_inl.h"
+#include "kernels/cpu/soft_cap_inl.h"
 #include "kernels/kernel_table.h"
 
 namespace sluice::kernels::SLUICE_ISA {
@@ -42,6 +43,7 @@ inline void Softmax(const AttentionChunkArgs& args, int row) {
   const int limit = args.limits[row];
   const int first = start / kLanes * kLanes;
   float* scores = args.scores + row * kAttentionChunk;
+  if (args.soft_cap > 0) CapScores(scores, first, limit, args.soft_cap);
   const auto seen = [&](int i) __attribute__((always_inline)) {
     return AndNot(FirstLanes(start - i), FirstLanes(limit - i));
   };

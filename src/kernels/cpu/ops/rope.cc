@@ -2,8 +2,8 @@
 
 namespace sluice::kernels::SLUICE_ISA {
 
-void RopeHalfRow(float* x, int num_heads, int head_dim, const float* cos_sin) {
-  const int half = head_dim / 2;
+void RopeHalfRow(float* x, int num_heads, int head_dim, int rotary_dim, const float* cos_sin) {
+  const int half = rotary_dim / 2;
   for (int head = 0; head < num_heads; ++head, x += head_dim) {
     ForEachVector(half, [&](int64_t i, auto lanes) {
       const Floats a = Load(x + i, lanes);
@@ -16,10 +16,11 @@ void RopeHalfRow(float* x, int num_heads, int head_dim, const float* cos_sin) {
   }
 }
 
-void RopeInterleavedRow(float* x, int num_heads, int head_dim, const float* cos_sin) {
-  const int half = head_dim / 2;
+void RopeInterleavedRow(float* x, int num_heads, int head_dim, int rotary_dim,
+                        const float* cos_sin) {
+  const int half = rotary_dim / 2;
   for (int head = 0; head < num_heads; ++head, x += head_dim) {
-    ForEachVector(head_dim, [&](int64_t i, auto lanes) {
+    ForEachVector(rotary_dim, [&](int64_t i, auto lanes) {
       const int64_t pair = i / 2;
       const Floats values = Load(x + i, lanes);
       const Floats cosine = LoadTwice(cos_sin + pair, half - pair);

@@ -91,8 +91,9 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   std::vector<float> weights(got.weights.size());
   kernels::SelectExperts(
       pool, logits.data(), shape.rows, shape.experts, shape.top_k,
-      shape.sigmoid ? kernels::RouterScore::kSigmoid : kernels::RouterScore::kSoftmax,
-      shape.normalize, chosen.data(), weights.data());
+      {.score = shape.sigmoid ? kernels::RouterScore::kSigmoid : kernels::RouterScore::kSoftmax,
+       .normalize = shape.normalize},
+      chosen.data(), weights.data());
   comparison.SetSubject("choice");
   // On both sides: exp, the sum of all, the division, the sum of the chosen, another division.
   const double roundings =

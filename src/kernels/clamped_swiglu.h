@@ -1,0 +1,22 @@
+// clamped swiglu: the gate of the experts of gpt-oss.
+#pragma once
+
+#include <cstdint>
+
+#include "base/thread_pool.h"
+#include "tensor/element_type.h"
+
+namespace sluice::kernels {
+
+struct SwigluClamp {
+  float alpha = 1.702f;
+  float limit = 7;
+};
+
+// y[m, i] = (u + 1) * g * sigmoid(alpha * g), where g = min(x[m, 2 i], limit) and u = x[m, 2 i + 1]
+// cut to [-limit, limit]: gate and up stand side by side. x: F32 [rows, 2 * width] dense; y: [rows,
+// width] F32 or BF16, rounded once. Source: transformers' GptOssExperts.
+void ClampedSwiglu(ThreadPool& pool, const float* x, int64_t rows, int64_t width,
+                   const SwigluClamp& clamp, void* y, ElementType y_type);
+
+}  // namespace sluice::kernels

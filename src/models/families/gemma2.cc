@@ -1,0 +1,57 @@
+// Gemma 2: GELU, embeddings scaled by the root of their width, norms before and behind every
+// sub-layer whose stored weights w stand for 1 + w, soft caps of scores and of logits; every second
+// layer sees a window.
+#include <cmath>
+
+#include "models/family_fields.h"
+#include "models/registry.h"
+
+namespace sluice {
+namespace {
+
+// The soft cap of a field: one that is null is none, one that is absent the library's default.
+Result<float> ReadSoftCap(const JsonFields& fields, std::string_view name, double absent) {
+  ASSIGN_OR_RETURN(const auto given, fields.Number(name, 1e-3, 1e6));
+  return static_cast<float>(given.value_or(fields.Has(name) ? 0 : absent));
+}
+
+// Source: transformers' Gemma2Config and Gemma2Attention.
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto types,
+                   ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
+  ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
+  ASSIGN_OR_RETURN(const auto scalar, fields.Number("query_pre_attn_scalar", 1e-3, 1e6));
+  constexpr double kDefaultScalar = 256, kDefaultScoreCap = 50, kDefaultLogitCap = 30;
+  constexpr int64_t kDefaultWindow = 4096;
+  ASSIGN_OR_RETURN(const float score_cap,
+                   ReadSoftCap(fields, "attn_logit_softcapping", kDefaultScoreCap));
+  DecoderSpec& spec = config.spec;
+  ASSIGN_OR_RETURN(spec.logit_soft_cap,
+                   ReadSoftCap(fields, "final_logit_softcapping", kDefaultLogitCap));
+  spec.norm_weight_offset = 1;
+  spec.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    LayerSpec& layer = spec.layers[i];
+    layer.attention_norms = {.before = "input_layernorm", .after = "post_attention_layernorm"};
+    layer.mlp_norms = {.before = "pre_feedforward_layernorm",
+                       .after = "post_feedforward_layernorm"};
+    layer.attention.scale = static_cast<float>(1 / std::sqrt(scalar.value_or(kDefaultScalar)));
+    layer.attention.soft_cap = score_cap;
+    layer.mlp.has_bias = false;
+    if (types ? (*types)[i] == kSlidingAttention : i % 2 == 0)
+      layer.attention.span.window = static_cast<int32_t>(window.value_or(kDefaultWindow));
+  }
+  return {};
+}
+
+constexpr ConfigDefaults kDefaults = {.head_dim = 256,
+                                      .kv_heads = 4,
+                                      .rope_theta = 10000,
+                                      .tie_word_embeddings = true,
+                                      .activation = Activation::kGeluTanh};
+
+}  // namespace
+
+const ModelFamily kGemma2 = {"Gemma2ForCausalLM", "gemma2", kDefaults, Read};
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// Mixtral: the attention of Mistral; in every layer experts in place of the MLP, chosen by a
+// softmax whose weights of the chosen ones are brought back to a sum of 1.
+#include "models/family_fields.h"
+#include "models/registry.h"
+
+namespace sluice {
+namespace {
+
+// Source: transformers' MixtralConfig and MixtralTopKRouter.
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadFullAttention(fields, config));
+  RETURN_IF_ERROR(ReadWindow(fields, config));
+  MoeSpec moe = {.router_module = "block_sparse_moe.gate",
+                 .experts_module = "block_sparse_moe.experts",
+                 .gate_projection = "w1",
+                 .up_projection = "w3",
+                 .down_projection = "w2",
+                 .intermediate_size = config.intermediate_size,
+                 .activation = config.activation,
+                 .normalize = true};
+  constexpr int64_t kDefaultTopK = 2;
+  RETURN_IF_ERROR(ReadExpertCounts(fields, kDefaultTopK, moe));
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.attention.qkv_bias = layer.attention.output_bias = false;
+    layer.mlp.intermediate_size = 0;
+    layer.moe = moe;
+  }
+  return {};
+}
+
+}  // namespace
+
+const ModelFamily kMixtral = {"MixtralForCausalLM",
+                              "mixtral",
+                              {.kv_heads = 8, .rms_norm_eps = 1e-5, .rope_theta = 1e6},
+                              Read};
+
+}  // namespace sluice

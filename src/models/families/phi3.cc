@@ -1,0 +1,28 @@
+// Phi-3 and Phi-4: as Llama, with q, k and v in one tensor and gate and up in another, rope on a
+// part of each head, its frequencies divided by factors of their own (longrope), and a window.
+#include "models/family_fields.h"
+#include "models/registry.h"
+
+namespace sluice {
+namespace {
+
+// Source: transformers' Phi3Config and Phi3Attention.
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  RETURN_IF_ERROR(ReadWindow(fields, config));
+  for (LayerSpec& layer : config.spec.layers) {
+    layer.attention.qkv_projection = "qkv_proj";
+    layer.attention.qkv_bias = layer.attention.output_bias = false;
+    layer.mlp.gate_up_projection = "gate_up_proj";
+    layer.mlp.has_bias = false;
+  }
+  return {};
+}
+
+constexpr ConfigDefaults kDefaults = {
+    .rms_norm_eps = 1e-5, .rope_theta = 10000, .partial_rotary_factor = 1};
+
+}  // namespace
+
+const ModelFamily kPhi3 = {"Phi3ForCausalLM", "phi3", kDefaults, Read};
+
+}  // namespace sluice
