@@ -20,16 +20,17 @@ struct Reader {
   SchemeResult (*read)(const SchemeSource& source);
 };
 
-constexpr std::array<Reader, 7> kReaders = {Reader{"modelopt", ReadModelOpt},
+constexpr std::array<Reader, 8> kReaders = {Reader{"modelopt", ReadModelOpt},
                                             Reader{"modelopt_fp4", ReadModelOpt},
                                             Reader{"quark", ReadQuark},
                                             Reader{"fp8", ReadFp8},
                                             Reader{"compressed-tensors", ReadCompressedTensors},
+                                            Reader{"mxfp4", ReadMxfp4},
                                             Reader{"gptq", ReadGptq},
                                             Reader{"awq", ReadAwq}};
 constexpr const char* kMethods =
     "modelopt (FP8, NVFP4), quark (FP8, MXFP4), fp8 (blocks, per tensor), compressed-tensors "
-    "(FP8, NVFP4, MXFP4, INT8, INT4), gptq (INT4) and awq (INT4)";
+    "(FP8, NVFP4, MXFP4, INT8, INT4), mxfp4 (experts of gpt-oss), gptq (INT4) and awq (INT4)";
 
 // The type of weights that are not quantized.
 ElementType PlainTypeOf(const json::Value& config) {
@@ -132,6 +133,7 @@ Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_vie
       (wanted == "compressed_tensors" && method == "compressed-tensors") ||
       // Other names of the same checkpoints, some after their kernels.
       (method == "gptq" && (wanted == "gptq_marlin" || wanted == "auto_gptq")) ||
+      (method == "mxfp4" && wanted == "gpt_oss_mxfp4") ||
       (method == "awq" && (wanted == "awq_marlin" || wanted == "auto_awq" || wanted == "cpu_awq"));
   if (fits) return {};
   const std::string found = method.empty() ? fmt::format("is not quantized ({})", scheme.Name())

@@ -53,7 +53,7 @@ class QuantizationScheme {
   // "ModelOpt NVFP4", "compressed-tensors FP8 block", "BF16": for people.
   virtual std::string Name() const = 0;
   // The word of vLLM's --quantization for it ("modelopt", "modelopt_fp4", "quark", "fp8",
-  // "compressed-tensors", "gptq", "awq"); "" for plain weights.
+  // "compressed-tensors", "mxfp4", "gptq", "awq"); "" for plain weights.
   virtual std::string_view Method() const = 0;
 
   // How the configuration says the module's weight is stored: for plans and random weights, made

@@ -336,6 +336,25 @@ TEST(LayerConfigTest, Glm4MoeChoosesWithABias) {
   EXPECT_THAT(LayerFailure(kGlm, base + R"(, "n_group": 4})"), HasSubstr("n_group 4"));
 }
 
+TEST(LayerConfigTest, GptOssHasSinksAndBiases) {
+  constexpr const char* kGptOss = "GptOssForCausalLM";
+  const std::string yarn = R"("rope_scaling": {"rope_type": "yarn", "factor": 32.0,
+      "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+      "original_max_position_embeddings": 4096})";
+  const ModelConfig config =
+      ParseLayers(kGptOss, "{" + yarn + R"(, "num_local_experts": 32, "swiglu_limit": 7.0})");
+  EXPECT_THAT(Windows(config), ElementsAre(128, 0, 128, 0));
+  EXPECT_TRUE(config.spec.layers[1].attention.sinks);
+  EXPECT_TRUE(config.spec.layers[1].attention.qkv_bias);
+  EXPECT_TRUE(config.spec.layers[1].attention.output_bias);
+  EXPECT_EQ(Experts(config).top_k, 4);
+  EXPECT_EQ(Experts(config).activation, Activation::kClampedSwiglu);
+  EXPECT_FLOAT_EQ(Experts(config).clamp.alpha, 1.702f);
+  EXPECT_EQ(config.max_position_embeddings, 131072);
+  EXPECT_THAT(LayerFailure(kGptOss, R"({"num_local_experts": 32})"),
+              HasSubstr("rope_parameters is missing"));
+}
+
 TEST(LayerConfigTest, MistralInsideAModelOfTextAndImages) {
   json::Value outer = Json(R"({"architectures": ["Mistral3ForConditionalGeneration"],
     "model_type": "mistral3", "dtype": "bfloat16", "vision_config": {}})");

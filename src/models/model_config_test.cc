@@ -222,7 +222,7 @@ TEST(ModelConfigTest, RefusesWhatItDoesNotImplementByName) {
       {R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3"})",
        "DeepseekV3ForCausalLM is not supported; supported are Gemma2ForCausalLM, "
        "Gemma3ForCausalLM, "
-       "Gemma3ForConditionalGeneration, Glm4MoeForCausalLM"},
+       "Gemma3ForConditionalGeneration, Glm4MoeForCausalLM, GptOssForCausalLM"},
       {R"({"architectures": null, "model_type": "gpt2"})", "gpt2"},
       {R"({"model_type": "qwen3"})", "qwen3"},
       {R"({"hidden_act": "gelu"})", "gelu"},

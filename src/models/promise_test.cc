@@ -115,6 +115,8 @@ TEST(FormatsPromiseTest, CutsThreadsAndCompanionsDoNotMatter) {
       {"tiny-qwen3-moe-mixed", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
       {"tiny-mistral-window", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
       {"tiny-gemma2", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
+      {"tiny-gpt-oss", ElementType::kF32, ElementType::kF32, Rounding::kAuto},
+      {"tiny-gpt-oss-mxfp4", ElementType::kBF16, ElementType::kF16, Rounding::kAuto},
       {"tiny-qwen2-moe", ElementType::kBF16, ElementType::kF16, Rounding::kAuto},
       {"tiny-glm4-moe", ElementType::kBF16, ElementType::kF16, Rounding::kAuto},
       {"tiny-granite", ElementType::kBF16, ElementType::kBF16, Rounding::kAuto},
@@ -162,7 +164,7 @@ TEST(FormatsPromiseTest, StepsAreCutInsideWithoutATrace) {
   options.max_slices = 1;
   std::vector<int32_t> tokens = RandomTokens(1500, 7);
   for (int32_t& id : tokens) id %= 128;
-  for (const char* name : {"tiny-qwen3-moe-mixed", "tiny-llama4-mixed"}) {
+  for (const char* name : {"tiny-qwen3-moe-mixed", "tiny-llama4-mixed", "tiny-gpt-oss-mxfp4"}) {
     Runner runner(DataFolder(name), options, 2);
     const LogitRows expected = runner.RunAlone(tokens, 100);
     EXPECT_TRUE(runner.RunAlone(tokens, tokens.size()) == expected) << name;

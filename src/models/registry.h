@@ -48,6 +48,7 @@ struct ModelFamily {
   FAMILY(kGemma3)                     \
   FAMILY(kGemma3Nested)               \
   FAMILY(kGlm4Moe)                    \
+  FAMILY(kGptOss)                     \
   FAMILY(kGranite)                    \
   FAMILY(kGraniteHybrid)              \
   FAMILY(kLlama)                      \

@@ -510,6 +510,14 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
                             config.scheme->Name()),
                 "model");
   }
+  const LayerSpec* layer = config.spec.FirstMoeLayer();
+  if (layer != nullptr && layer->moe->activation == Activation::kClampedSwiglu) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("the experts of {} have alternating rows of gate and up, which none of "
+                            "these formats holds; serve its MXFP4 checkpoint, or the BF16 weights",
+                            config.architecture),
+                "model");
+  }
   if (options.calibration.empty() &&
       (options.target->needs_calibration() || options.fp8_kv_cache)) {
     return Fail(ErrorCode::kInvalidArgument,

@@ -182,6 +182,8 @@ TEST_F(QuantizeTest, RefusesByName) {
     const auto report = QuantizeCheckpoint(pool_, Sample(source), out(), options, {});
     return report ? "written" : report.error().message;
   };
+  EXPECT_THAT(failure("tiny-gpt-oss", OptionsFor("fp8-dynamic")),
+              HasSubstr("alternating rows of gate and up"));
   EXPECT_THAT(failure("qwen3-modelopt-fp8", OptionsFor("fp8-dynamic")),
               AllOf(HasSubstr("already quantized"), HasSubstr("ModelOpt FP8")));
   QuantizeOptions uncalibrated = OptionsFor("modelopt-fp8");

@@ -32,6 +32,11 @@ GEMMA3 = {**{key: value for key, value in COMMON.items() if key != "hidden_act"}
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
 PHI3 = {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "hidden_size": 128, "intermediate_size": 80, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 10000.0, "tie_word_embeddings": False, "pad_token_id": 0}
+GPT_OSS = {**COMMON, **SMALL, "model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "intermediate_size": 64,
+           "num_hidden_layers": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 24, "swiglu_limit": 2.0,
+           "layer_types": ["sliding_attention", "full_attention"], "attention_bias": True, "rope_theta": 150000.0,
+           "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24, "beta_fast": 32.0,
+                            "beta_slow": 1.0, "truncate": False}, "tie_word_embeddings": False}
 
 VARIANTS = {
     # Biases everywhere, a head of its own size, one KV head a query head, no scaling.
@@ -121,6 +126,10 @@ VARIANTS = {
                       "n_shared_experts": 1, "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5,
                       "n_group": 1, "topk_group": 1, "use_qk_norm": True, "attention_bias": True, "partial_rotary_factor": 0.5,
                       "rope_theta": 10000.0, "tie_word_embeddings": False},
+    # BF16 experts, and those of MXFP4.
+    "tiny-gpt-oss": GPT_OSS,
+    "tiny-gpt-oss-mxfp4": {**GPT_OSS, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}},
     # The text part of a model of text and images, with a temperature that grows with the position.
     "tiny-ministral3": {**COMMON, **SMALL, "model_type": "ministral3", "architectures": ["Mistral3ForConditionalGeneration"],
                         "intermediate_size": 80, "num_hidden_layers": 2, "sliding_window": None, "tie_word_embeddings": False,
@@ -142,7 +151,7 @@ SCALINGS = {
                                      "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5, "truncate": False}},
 }
 # Families whose models transformers holds under other names than published checkpoints have.
-PUBLISHED = ("mixtral", "qwen2_moe", "granitemoehybrid", "glm4_moe", "ministral3")
+PUBLISHED = ("mixtral", "qwen2_moe", "granitemoehybrid", "glm4_moe", "gpt_oss", "ministral3")
 DTYPES = {"tiny-llama-bias": torch.float16, "tiny-llama-wide": torch.float32}  # the others: torch.bfloat16
 PROMPT_LENGTHS = (1, 21, 70)
 NEW_TOKENS = 16
@@ -163,6 +172,21 @@ def randomize(model, generator):
     for name, buffer in model.named_buffers():
         if name.endswith("e_score_correction_bias"):
             buffer.data = 0.2 * torch.randn(buffer.shape, generator=generator)
+
+
+def mxfp4_experts(state):
+    """The experts as published: codes and powers of two of 32 inputs each; and in their place the values that they stand for."""
+    values = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6])
+    stored = {}
+    for name in [name for name in state if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        weight = state[name].float().transpose(1, 2)  # [experts, out, in]
+        groups = weight.reshape(*weight.shape[:2], -1, 32)
+        exponents = torch.floor(torch.log2(groups.abs().amax(-1, keepdim=True))) - 2
+        codes = (groups / 2**exponents).unsqueeze(-1).sub(values).abs().argmin(-1)
+        state[name] = (values[codes] * 2**exponents).reshape(weight.shape).transpose(1, 2).contiguous()
+        stored[name + "_blocks"] = (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8)
+        stored[name + "_scales"] = (exponents.squeeze(-1) + 127).to(torch.uint8)
+    return stored
 
 
 def published(model, state, settings, dtype):
@@ -196,7 +220,7 @@ def golden_case(model, prompt):
 def make(name, folder):
     settings, dtype = VARIANTS[name], DTYPES.get(name, torch.bfloat16)
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures")}
+    keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures", "quantization_config")}
     config = AutoConfig.for_model(settings["model_type"], **keys)
     config._attn_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config).float().eval()
@@ -204,12 +228,15 @@ def make(name, folder):
     state = {key: value.to(dtype).contiguous() for key, value in model.state_dict().items()}
     if settings["tie_word_embeddings"]:
         state.pop("lm_head.weight", None)
+    experts = mxfp4_experts(state) if "quantization_config" in settings else {}
     # What is stored is what is computed with.
     model.load_state_dict({key: value.float() for key, value in state.items()}, strict=False)
     model.tie_weights()
     folder.mkdir(parents=True, exist_ok=True)
     if settings["model_type"] in PUBLISHED:
         state = published(model, state, settings, dtype)
+    if experts:
+        state = {key: value for key, value in state.items() if key + "_blocks" not in experts} | experts
     if name == "tiny-phi3-long":  # the table of the longest context, for sequences of all lengths
         rotary = model.model.rotary_emb
         rotary.inv_freq, _ = ROPE_INIT_FUNCTIONS["longrope"](config, rotary.inv_freq.device, seq_len=512)

@@ -243,7 +243,7 @@ TEST(SchemeConfigTest, RefusesByNameWhatWouldChangeTheNumbers) {
             R"("input_activations": {"num_bits": 8, "type": "int", "strategy": "token",
                                      "dynamic": true})"),
        "input_activations"},
-      {R"({"quant_method": "mxfp4"})", "quant_method 'mxfp4'"},
+      {R"({"quant_method": "mxfp4", "block_size": 16})", "block_size"},
       {R"({"bits": 4})", "names no quant_method"},
       {R"({"quant_method": ["fp8"], "config_groups": {}})", "quant_method must be a string"},
       {With(kQuarkFp8, R"("kv_cache_group": [])", R"("kv_cache_group": 3)"), "kv_cache_group"},

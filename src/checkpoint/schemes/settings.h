@@ -28,6 +28,7 @@ SchemeResult ReadModelOpt(const SchemeSource& source);
 SchemeResult ReadQuark(const SchemeSource& source);
 SchemeResult ReadFp8(const SchemeSource& source);
 SchemeResult ReadCompressedTensors(const SchemeSource& source);
+SchemeResult ReadMxfp4(const SchemeSource& source);
 SchemeResult ReadGptq(const SchemeSource& source);
 SchemeResult ReadAwq(const SchemeSource& source);
 

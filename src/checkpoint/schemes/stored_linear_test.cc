@@ -31,6 +31,8 @@ constexpr const char* kCompressedNvfp4 =
                                        "group_size": 16},
     "input_activations": {"num_bits": 4, "type": "float", "strategy": "tensor_group",
                           "group_size": 16, "dynamic": "local"}}}})";
+constexpr const char* kGptOss = R"({"quant_method": "mxfp4", "modules_to_not_convert": [
+    "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]})";
 constexpr const char* kMxfp4 = R"({"quant_method": "quark", "global_quant_config": {
     "weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32}}})";
 
@@ -92,6 +94,37 @@ class StoredLinearTest : public ::testing::Test {
   TemporaryFolder folder_;
   std::unique_ptr<Checkpoint> checkpoint_;
 };
+
+TEST_F(StoredLinearTest, ExpertsOfGptOssAreBlocksAndScales) {
+  // Two experts of 2 x 32: codes of 1 and 2, and powers of two.
+  Write({{"e.experts.down_proj_blocks",
+          "U8",
+          {2, 2, 1, 16},
+          std::string(32, '\x42') + std::string(32, '\x24')},
+         {"e.experts.down_proj_scales", "U8", {2, 2, 1}, "\x7F\x80\x81\x82"}});
+  const auto scheme = Scheme(kGptOss);
+  // Their layout is that of rows, whatever that of plain ones.
+  const auto expert =
+      scheme->FindFusedExpert(*checkpoint_, "e.experts.down_proj", 1, 2, 2, 32, true);
+  ASSERT_TRUE(expert) << expert.error().message;
+  ASSERT_TRUE(*expert);
+  EXPECT_EQ(Row(**expert, 0)[0], 8);
+  EXPECT_EQ(Row(**expert, 0)[1], 4);
+  EXPECT_EQ(Row(**expert, 1)[31], 8);
+  EXPECT_FALSE((*expert)->matrix.transposed);
+  const auto failure = [&](int64_t rows, int64_t cols) {
+    const auto found =
+        scheme->FindFusedExpert(*checkpoint_, "e.experts.down_proj", 0, 2, rows, cols, true);
+    return found ? "found" : found.error().message;
+  };
+  EXPECT_THAT(failure(3, 32), AllOf(HasSubstr("down_proj_blocks"), HasSubstr("[2, 2, 1, 16]")));
+  EXPECT_THAT(failure(2, 40), HasSubstr("whole groups of 32"));
+  Write({{"e.experts.down_proj_blocks", "U8", {2, 2, 1, 16}}});
+  EXPECT_THAT(failure(2, 32), HasSubstr("e.experts.down_proj_scales"));
+  EXPECT_EQ(scheme->PlannedFormat("model.layers.0.mlp.experts.3.down_proj").type,
+            ElementType::kF4E2M1);
+  EXPECT_EQ(scheme->PlannedFormat("model.layers.0.self_attn.q_proj").type, ElementType::kBF16);
+}
 
 TEST_F(StoredLinearTest, ScalarsComeInAllShapesAndTypes) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {1}, {1, 1}}) {

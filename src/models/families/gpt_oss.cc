@@ -1,0 +1,57 @@
+// gpt-oss: a learnt score beside those of the positions in every head (sinks), a window in every
+// second layer, YaRN; in all layers experts with biases, whose gate and up rows alternate, with a
+// clamped SwiGLU between them.
+#include <fmt/format.h>
+
+#include "models/family_fields.h"
+#include "models/registry.h"
+
+namespace sluice {
+namespace {
+
+// Source: transformers' GptOssConfig, GptOssAttention and GptOssExperts.
+Status Read(const JsonFields& fields, ModelConfig& config) {
+  // What the library takes where nothing is said is a scaling that published files all state.
+  if (fields.Given("rope_parameters") == nullptr && fields.Given("rope_scaling") == nullptr)
+    return fields.Missing("rope_parameters");
+  ASSIGN_OR_RETURN(const auto types,
+                   ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
+  ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
+  constexpr int64_t kDefaultWindow = 128, kDefaultTopK = 4;
+  // The published BF16 experts are [in, out]; those in MXFP4 are [out, in], which their scheme
+  // knows.
+  MoeSpec moe = {.router_module = "mlp.router",
+                 .experts_module = "mlp.experts",
+                 .fused_transposed = true,
+                 .intermediate_size = config.intermediate_size,
+                 .activation = Activation::kClampedSwiglu,
+                 .router_bias = true,
+                 .has_bias = true,
+                 .normalize = true};
+  RETURN_IF_ERROR(ReadExpertCounts(fields, kDefaultTopK, moe));
+  ASSIGN_OR_RETURN(const auto limit, fields.Number("swiglu_limit", 1e-3, 1e6));
+  moe.clamp.limit = static_cast<float>(limit.value_or(moe.clamp.limit));
+  ASSIGN_OR_RETURN(const auto alpha, fields.Number("swiglu_alpha", 1e-3, 1e3));
+  moe.clamp.alpha = static_cast<float>(alpha.value_or(moe.clamp.alpha));
+  for (size_t i = 0; i < config.spec.layers.size(); ++i) {
+    LayerSpec& layer = config.spec.layers[i];
+    layer.attention.sinks = true;
+    if (types ? (*types)[i] == kSlidingAttention : i % 2 == 0)
+      layer.attention.span.window = static_cast<int32_t>(window.value_or(kDefaultWindow));
+    layer.mlp.intermediate_size = 0;
+    layer.moe = moe;
+  }
+  return {};
+}
+
+constexpr ConfigDefaults kDefaults = {.head_dim = 64,
+                                      .kv_heads = 8,
+                                      .rms_norm_eps = 1e-5,
+                                      .rope_theta = 150000,
+                                      .attention_bias = true};
+
+}  // namespace
+
+const ModelFamily kGptOss = {"GptOssForCausalLM", "gpt_oss", kDefaults, Read};
+
+}  // namespace sluice
