@@ -11,6 +11,7 @@
 #include "checkpoint/quantization.h"
 #include "checkpoint/scheme.h"
 #include "models/parallel_model.h"
+#include "models/unknown_operators.h"
 #include "models/weight_loader.h"
 
 namespace sluice {
@@ -237,6 +238,8 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
   if (auto shape = ParseModelShape(raw)) {
     report.config = *std::move(shape);
     report.architecture = report.config->architecture;
+  } else {
+    report.missing_operators = UnknownOperators(raw);
   }
   report.has_tokenizer = Exists(folder / "tokenizer.json");
   report.has_chat_template = HasChatTemplate(folder);
@@ -273,6 +276,8 @@ std::string FormatText(const InspectReport& report) {
   Line(text, "folder", report.folder.string());
   Line(text, "architecture", fmt::format("{} ({})", report.architecture, report.model_type));
   Line(text, "can be served", report.refusal ? "no: " + *report.refusal : "yes");
+  for (const std::string& needs : report.missing_operators)
+    Line(text, &needs == report.missing_operators.data() ? "it needs" : "", needs);
   Line(text, "quantization", report.quantization.empty() ? "none" : report.quantization);
   if (!report.method.empty()) {
     Line(text, "scheme",
@@ -312,6 +317,8 @@ json::Value ToJson(const InspectReport& report) {
   value.Set("model_type", report.model_type);
   value.Set("supported", !report.refusal.has_value());
   value.Set("refusal", report.refusal ? json::Value(*report.refusal) : json::Value());
+  value.Set("missing_operators",
+            json::Value::Array(report.missing_operators.begin(), report.missing_operators.end()));
   value.Set("quantization",
             report.quantization.empty() ? json::Value() : json::Value(report.quantization));
   value.Set("scheme", report.scheme.empty() ? json::Value() : json::Value(report.scheme));

@@ -39,8 +39,10 @@ struct InspectReport {
   std::string architecture;  // as config.json names it, supported or not
   std::string model_type;
   std::optional<std::string> refusal;  // why this program cannot load it; nullopt if it can
-  std::optional<ModelConfig> config;   // where the architecture is known
-  std::string quantization;            // as the files say it; "" for plain weights
+  // What a refused configuration asks for and no operator computes (unknown_operators.h).
+  std::vector<std::string> missing_operators;
+  std::optional<ModelConfig> config;  // where the architecture is known
+  std::string quantization;           // as the files say it; "" for plain weights
   std::string scheme;              // as this program reads it: "ModelOpt NVFP4"; "" where it cannot
   std::string method;              // the word of --quantization; "" for plain weights
   bool fp8_kv_cache = false;       // whether the checkpoint asks for one

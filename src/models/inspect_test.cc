@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "checkpoint/checkpoint_testing.h"
 #include "models/model_testing.h"
 
@@ -67,6 +68,42 @@ TEST(InspectTest, DescribesWhatItRefuses) {
   EXPECT_FALSE(report->memory);
   EXPECT_THAT(FormatText(*report), HasSubstr("fp8 e4m3 in blocks"));
   EXPECT_FALSE(ToJson(*report).Find("supported")->as_bool());
+}
+
+TEST(InspectTest, NamesTheOperatorsThatAnUnknownArchitectureNeeds) {
+  const testing::TemporaryFolder folder;
+  testing::WriteFile(folder.path() / "config.json",
+                     R"({"architectures": ["NewForConditionalGeneration"], "model_type": "new",
+      "text_config": {"kv_lora_rank": 512, "n_group": 8, "hidden_act": "relu2", "alibi": false,
+      "clip_qkv": null, "mamba_d_state": 128, "ssm_state_size": 128, "head_dim": 512,
+      "layer_types": ["full_attention", "linear_attention", "linear_attention"],
+      "rope_parameters": {"full_attention": {"rope_type": "proportional"}}}})");
+  const auto report = InspectModel(folder.path());
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_THAT(
+      report->missing_operators,
+      ::testing::ElementsAre(
+          "latent attention (kv_lora_rank)", "state space layers (mamba_d_state)",
+          "another activation (hidden_act relu2)", "layers of kind linear_attention (layer_types)",
+          "rope of another type (rope_parameters proportional)", "heads wider than 256 (head_dim)",
+          "a choice of experts in groups (n_group)"));
+  EXPECT_THAT(FormatText(*report),
+              HasSubstr("it needs          latent attention (kv_lora_rank)\n"));
+  EXPECT_EQ(ToJson(*report).Find("missing_operators")->as_array().size(), 7u);
+}
+
+// Where nothing is missing, the family's file alone is.
+TEST(InspectTest, AnArchitectureOfKnownOperatorsNeedsNone) {
+  const testing::TemporaryFolder folder;
+  std::string config = *ReadFile(DataFolder("qwen3-bf16") / "config.json");
+  const size_t at = config.find("Qwen3ForCausalLM");
+  ASSERT_NE(at, std::string::npos);
+  config.replace(at, 5, "Other");
+  testing::WriteFile(folder.path() / "config.json", config);
+  const auto report = InspectModel(folder.path());
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_THAT(report->refusal.value_or(""), HasSubstr("OtherForCausalLM is not supported"));
+  EXPECT_THAT(report->missing_operators, ::testing::IsEmpty());
 }
 
 TEST(InspectTest, ATensorThatDoesNotFitIsTheRefusal) {

@@ -129,6 +129,7 @@ constexpr Case kCases[] = {
     {"tiny-granite4"},
     {"tiny-gemma2"},
     {"tiny-olmo3"},
+    {"tiny-gpt-oss-mxfp4", ElementType::kBF16, ElementType::kF16},
 };
 
 size_t RowsUnlike(const LogitRows& got, const LogitRows& expected) {
