@@ -41,7 +41,7 @@ ApiStatus CallOnWorker(const Route& route, const RouteCall& call) {
     if (route.on_worker != nullptr) return route.on_worker(call);
     API_ASSIGN_OR_RETURN(const json::Value body, ParseRequestBody(call.request));
     std::string().swap(call.request.body);
-    call.api.unknown_fields.Tell(body);
+    call.api.unknown_fields.Warn(body);
     return route.with_body(call, body);
   } catch (const std::bad_alloc&) {
     return tl::unexpected<ApiError>(OutOfMemory());

@@ -108,7 +108,7 @@ class GenerationImpl : public Generation {
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
       const MutexLock lock(mutex_);
       if (!handle) {
-        news_.push_front({0, handle.error()});
+        queue_.push_front({0, handle.error()});
         break;
       }
       handles_.push_back(*handle);
@@ -129,7 +129,7 @@ class GenerationImpl : public Generation {
     if (drain) Drain();
   }
 
-  // Of the prompts; news is only processed once all handles are known.
+  // Of the prompts; events are only processed once all handles are known.
   enum class Stage { kHeld, kSubmitting, kSubmitted };
   struct Choice {
     TextStream text;
@@ -145,7 +145,7 @@ class GenerationImpl : public Generation {
   };
   struct ServerAbort {};
   // From the engine and the server, queued for a worker.
-  struct News {
+  struct SinkEvent {
     int prompt = 0;
     std::variant<PromptResult, SequenceUpdate, Error, ServerAbort, KeepAliveEvent> what;
   };
@@ -174,15 +174,15 @@ class GenerationImpl : public Generation {
   // --- On the engine's and the I/O threads
   // -----------------------------------------------------------------------------
 
-  void Post(News news) {
+  void Post(SinkEvent event) {
     {
       const MutexLock lock(mutex_);
       if (cancelled_) return;
-      if (std::holds_alternative<ServerAbort>(news.what)) {
+      if (std::holds_alternative<ServerAbort>(event.what)) {
         ending_ = true;
         holding_ = false;
       }
-      Append(std::move(news));
+      Append(std::move(event));
       if (scheduled_ || holding_ || stage_ == Stage::kSubmitting) return;
       scheduled_ = true;
     }
@@ -191,14 +191,14 @@ class GenerationImpl : public Generation {
 
   // At the end of the queue. While the client is behind, an update is merged into the last queued
   // update of the same sequence, which keeps the order of its tokens.
-  void Append(News news) REQUIRES(mutex_) {
-    auto* update = std::get_if<SequenceUpdate>(&news.what);
-    if (update == nullptr) return news_.push_back(std::move(news));
+  void Append(SinkEvent event) REQUIRES(mutex_) {
+    auto* update = std::get_if<SequenceUpdate>(&event.what);
+    if (update == nullptr) return queue_.push_back(std::move(event));
     if (last_updates_.empty()) last_updates_.resize(choices_.size());
-    SequenceUpdate*& last = last_updates_[ChoiceIndex(news.prompt, *update)];
+    SequenceUpdate*& last = last_updates_[ChoiceIndex(event.prompt, *update)];
     if (!holding_ || last == nullptr) {
-      news_.push_back(std::move(news));
-      last = &std::get<SequenceUpdate>(news_.back().what);
+      queue_.push_back(std::move(event));
+      last = &std::get<SequenceUpdate>(queue_.back().what);
       return;
     }
     last->tokens.insert(last->tokens.end(), update->tokens.begin(), update->tokens.end());
@@ -208,9 +208,9 @@ class GenerationImpl : public Generation {
     last->stop_token = update->stop_token;
   }
 
-  std::deque<News> TakeNews() REQUIRES(mutex_) {
+  std::deque<SinkEvent> TakeQueue() REQUIRES(mutex_) {
     last_updates_.clear();
-    return std::exchange(news_, {});
+    return std::exchange(queue_, {});
   }
 
   size_t ChoiceIndex(int prompt, const SequenceUpdate& update) const {
@@ -239,7 +239,7 @@ class GenerationImpl : public Generation {
       const MutexLock lock(mutex_);
       if (cancelled_) return;
       cancelled_ = true;
-      TakeNews();
+      TakeQueue();
       // A worker that processes it releases it.
       release = !scheduled_ && stage_ != Stage::kSubmitting;
       if (release) scheduled_ = true;
@@ -263,7 +263,7 @@ class GenerationImpl : public Generation {
 
   void Drain() {
     try {
-      DrainNews();
+      DrainQueue();
     } catch (const std::bad_alloc&) {
       try {
         Fail(OutOfMemory());
@@ -274,18 +274,18 @@ class GenerationImpl : public Generation {
     }
   }
 
-  void DrainNews() {
+  void DrainQueue() {
     const Clock::time_point start = Clock::now();
     bool worked = false;
     while (true) {
-      std::deque<News> batch;
+      std::deque<SinkEvent> batch;
       {
         const MutexLock lock(mutex_);
         if (stage_ == Stage::kSubmitting) {
           scheduled_ = false;
           return;
         }
-        batch = TakeNews();
+        batch = TakeQueue();
         if (batch.empty() && !cancelled_) {
           scheduled_ = false;
           return;
@@ -307,7 +307,7 @@ class GenerationImpl : public Generation {
   }
 
   // True if the client is behind: the rest is queued until it has caught up.
-  bool HoldBack(std::deque<News>& batch) {
+  bool HoldBack(std::deque<SinkEvent>& batch) {
     if (!client_->backlogged()) return false;
     MutexLock lock(mutex_);
     holding_ = true;
@@ -335,14 +335,14 @@ class GenerationImpl : public Generation {
   }
 
   // At the front of the queue, where it was taken from.
-  void PutBack(std::deque<News>& batch) REQUIRES(mutex_) {
-    std::deque<News> later = TakeNews();
-    for (News& news : batch) Append(std::move(news));
-    for (News& news : later) Append(std::move(news));
+  void PutBack(std::deque<SinkEvent>& batch) REQUIRES(mutex_) {
+    std::deque<SinkEvent> later = TakeQueue();
+    for (SinkEvent& event : batch) Append(std::move(event));
+    for (SinkEvent& event : later) Append(std::move(event));
   }
 
   // Goes on behind the tasks that are queued for a worker.
-  void Yield(std::deque<News>& batch) {
+  void Yield(std::deque<SinkEvent>& batch) {
     {
       const MutexLock lock(mutex_);
       if (!cancelled_) PutBack(batch);
@@ -367,23 +367,23 @@ class GenerationImpl : public Generation {
     Write(usage_);
   }
 
-  void Process(News news) {
-    if (auto* result = std::get_if<PromptResult>(&news.what)) {
+  void Process(SinkEvent event) {
+    if (auto* result = std::get_if<PromptResult>(&event.what)) {
       // Prompts are computed in any order; usage tells of the last one.
-      if (news.prompt >= last_prompt_) {
-        last_prompt_ = news.prompt;
+      if (event.prompt >= last_prompt_) {
+        last_prompt_ = event.prompt;
         usage_.cached_tokens = result->cached_tokens;
         usage_.clock.OnQueued(result->queue_seconds);
       }
-      Write(PromptEvent{news.prompt, std::move(*result)});
-    } else if (auto* error = std::get_if<Error>(&news.what)) {
+      Write(PromptEvent{event.prompt, std::move(*result)});
+    } else if (auto* error = std::get_if<Error>(&event.what)) {
       Fail(FromError(*error));
-    } else if (std::holds_alternative<ServerAbort>(news.what)) {
+    } else if (std::holds_alternative<ServerAbort>(event.what)) {
       EndAsAborted();
-    } else if (std::holds_alternative<KeepAliveEvent>(news.what)) {
+    } else if (std::holds_alternative<KeepAliveEvent>(event.what)) {
       Write(KeepAliveEvent{});
     } else {
-      Process(news.prompt, std::get<SequenceUpdate>(std::move(news.what)));
+      Process(event.prompt, std::get<SequenceUpdate>(std::move(event.what)));
     }
   }
 
@@ -585,7 +585,7 @@ class GenerationImpl : public Generation {
       client.swap(client_);
       cancelled_ = true;
       scheduled_ = true;
-      TakeNews();
+      TakeQueue();
     }
     active_->Remove(this);
     answer_.reset();
@@ -605,8 +605,8 @@ class GenerationImpl : public Generation {
 
   Mutex mutex_;
   std::vector<RequestHandle> handles_ GUARDED_BY(mutex_);
-  std::deque<News> news_ GUARDED_BY(mutex_);
-  // In news_, one per choice, or null.
+  std::deque<SinkEvent> queue_ GUARDED_BY(mutex_);
+  // In queue_, one per choice, or null.
   std::vector<SequenceUpdate*> last_updates_ GUARDED_BY(mutex_);
   Stage stage_ GUARDED_BY(mutex_) = Stage::kHeld;
   Clock::time_point last_event_ GUARDED_BY(mutex_) = Clock::now();

@@ -87,14 +87,15 @@ const Names& KnownFields() {
 
 }  // namespace
 
-std::string UnknownFields::Tell(const json::Value& body) {
+std::string UnknownFields::Warn(const json::Value& body) {
   if (!body.is_object()) return "";
   std::vector<std::string> found;
   for (const auto& [name, value] : body.as_object()) {
     if (KnownFields().contains(name)) continue;
     std::string shown(Utf8Prefix(name, kMaxShownBytes));
     const MutexLock lock(mutex_);
-    if (told_.size() < kMaxTold && told_.insert(shown).second) found.push_back(PythonRepr(shown));
+    if (warned_.size() < kMaxWarned && warned_.insert(shown).second)
+      found.push_back(PythonRepr(shown));
   }
   if (found.empty()) return "";
   // As vLLM words it.

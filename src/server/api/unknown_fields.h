@@ -10,18 +10,18 @@
 
 namespace sluice {
 
-// Thread safety: Tell() may be called from any thread.
+// Thread safety: Warn() may be called from any thread.
 class UnknownFields {
  public:
   // Logs one warning for the unknown fields of `body` that have not been logged before, and returns
-  // it; "" if there are none. At most kMaxTold names are logged in all.
-  std::string Tell(const json::Value& body);
+  // it; "" if there are none. At most kMaxWarned names are logged in all.
+  std::string Warn(const json::Value& body);
 
-  static constexpr size_t kMaxTold = 256;
+  static constexpr size_t kMaxWarned = 256;
 
  private:
   Mutex mutex_;
-  std::set<std::string, std::less<>> told_ GUARDED_BY(mutex_);
+  std::set<std::string, std::less<>> warned_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

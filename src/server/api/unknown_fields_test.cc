@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 std::string Told(UnknownFields& fields, const std::string& body) {
-  return fields.Tell(*json::Parse(body));
+  return fields.Warn(*json::Parse(body));
 }
 
 TEST(UnknownFieldsTest, EachNameIsToldOnce) {
@@ -34,7 +34,7 @@ TEST(UnknownFieldsTest, WhatIsReadIsKnown) {
 
 TEST(UnknownFieldsTest, ManyNamesFillNeitherMemoryNorLog) {
   UnknownFields fields;
-  for (size_t i = 0; i < UnknownFields::kMaxTold; ++i)
+  for (size_t i = 0; i < UnknownFields::kMaxWarned; ++i)
     EXPECT_NE(Told(fields, fmt::format(R"({{"x{}":1}})", i)), "");
   EXPECT_EQ(Told(fields, R"({"another":1})"), "");
   UnknownFields long_names;
