@@ -1,5 +1,6 @@
 #include "selftest/measured_products.h"
 
+#include "kernels/cuda/linear_plan.h"
 #include "kernels/cuda/nvf4_scales.h"
 
 namespace sluice::selftest {
@@ -21,8 +22,7 @@ MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memo
   const StreamHandle stream = device.handle();
   const auto fill = [&](ElementType type, int64_t rows, int64_t cols,
                         uint64_t seed) -> const void* {
-    const int64_t bits = type == ElementType::kBF16 ? 16 : type == ElementType::kF4E2M1 ? 4 : 8;
-    uint8_t* out = memory.Out<uint8_t>(rows * cols * bits / 8);
+    uint8_t* out = memory.Out<uint8_t>(rows * cols * device::LinearCodeBits(type) / 8);
     if (memory.ok()) kernels.random_codes(stream, {out, type, seed, 0, rows, cols, 0x1p-19f});
     return out;
   };
@@ -57,7 +57,8 @@ MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memo
     args.w.codes = fill(format.type, n, k, 100 + static_cast<uint64_t>(copy));
     if (format.group_type != GroupScales::kNone) {
       const int64_t groups = (k + format.group - 1) / format.group;
-      const bool is_block = format.group_type == GroupScales::kBlock;
+      const bool is_block =
+          format.group_type == GroupScales::kBlock || format.group_type == GroupScales::kWithZeros;
       const int64_t count =
           is_block ? (n + format.block_rows - 1) / format.block_rows * groups : n * groups;
       const bool is_nvf4 = format.group_type == GroupScales::kE4M3;

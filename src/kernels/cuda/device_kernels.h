@@ -179,6 +179,14 @@ struct PackNvF4Args {
   uint8_t* scales;  // NvF4ScaleBytes(rows, cols / 16), all of which are written
 };
 
+// out[:, i] = in[:, indices[i]]. `in` and `out` apart.
+struct TakeColumnsArgs {
+  const uint16_t* in;      // BF16 [rows, cols], aligned to 16 bytes
+  const int32_t* indices;  // [cols], aligned to 16 bytes
+  int64_t rows, cols;      // cols: a multiple of 8
+  uint16_t* out;           // as `in`
+};
+
 // out[i, :] = in[indices[i], :], rows of `row_bytes` bytes, a multiple of 16. `in` and `out` apart.
 struct TakeRowsArgs {
   const void* in;
@@ -192,18 +200,23 @@ enum class GroupScales : uint8_t {
   kE4M3,   // [n, k / group] in the order of nvf4_scales.h
   kE8M0,   // [n, k / group]
   kBlock,  // F32 [ceil(n / block_rows), ceil(k / group)]
+  // U32 [n, ceil(k / group)], of INT4: an F32 whose lowest 4 bits are the zero point of the group's
+  // codes, and count as zeros in the scale (Int4ScaleWord of linear_shapes.h).
+  kWithZeros,
 };
+constexpr uint32_t kInt4ZeroMask = 15;
 
-// A weight matrix [n, k], row-major as checkpoints store it; two F4 codes in a byte, the even k in
-// the low half. Its value is code * the scale of its group * row_scales[n]. All addresses are
-// aligned to 256 bytes, k * bits is a multiple of 128 bits.
+// A weight matrix [n, k], row-major as checkpoints store it; two codes of 4 bits in a byte, the
+// even k in the low half. Its value is code (of INT4: less the zero point of its group) * the scale
+// of its group * row_scales[n]. All addresses are aligned to 256 bytes, k * bits is a multiple of
+// 128 bits.
 struct Weights {
   const void* codes;
   ElementType type;
   const void* group_scales;
   GroupScales group_type;
-  int group;                // elements of k that a scale covers: 16, 32, or a block's columns
-  int block_rows;           // kBlock
+  int group;                // elements of k that a scale covers: 16, 32, or a multiple of 32
+  int block_rows;           // kBlock; kWithZeros: 1
   const float* row_scales;  // [n]; null: 1
   int64_t n, k;
   // All of row_scales, where they are one number that the host knows; else 0. Kernels read
@@ -331,7 +344,7 @@ struct RandomScalesArgs {
   GroupScales type;
   uint64_t tensor_seed;
   int64_t count;
-  float value;                        // kBlock: the scale; kE8M0: its code
+  float value;                        // kBlock, kWithZeros: the scale or word; kE8M0: its code
   int64_t first_row = 0, groups = 1;  // kE4M3
 };
 
@@ -366,6 +379,7 @@ struct DeviceKernels {
   void (*convert_rows)(const StreamHandle&, const ConvertRowsArgs&);
   void (*pack_nvf4)(const StreamHandle&, const PackNvF4Args&);
   void (*take_rows)(const StreamHandle&, const TakeRowsArgs&);
+  void (*take_columns)(const StreamHandle&, const TakeColumnsArgs&);
   void (*linear)(const StreamHandle&, const LinearArgs&);
   void (*grouped_linear)(const StreamHandle&, const GroupedLinearArgs&);
   void (*expand_weights)(const StreamHandle&, const ExpandWeightsArgs&);
@@ -393,6 +407,7 @@ struct DeviceKernels {
   void LaunchConvertRows(const StreamHandle&, const device::ConvertRowsArgs&);       \
   void LaunchPackNvF4(const StreamHandle&, const device::PackNvF4Args&);             \
   void LaunchTakeRows(const StreamHandle&, const device::TakeRowsArgs&);             \
+  void LaunchTakeColumns(const StreamHandle&, const device::TakeColumnsArgs&);       \
   void LaunchLinear(const StreamHandle&, const device::LinearArgs&);                 \
   void LaunchGroupedLinear(const StreamHandle&, const device::GroupedLinearArgs&);   \
   void LaunchExpandWeights(const StreamHandle&, const device::ExpandWeightsArgs&);   \

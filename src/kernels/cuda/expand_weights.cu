@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kExpandThreads = 256;
 
-// Eight codes, the largest piece that one scale is sure to cover.
+// Eight codes, the largest piece that one scale is sure to cover; INT4 with its zero point yet in.
 template <ElementType kType>
 __device__ __forceinline__ void LoadEight(const void* codes, int64_t first, float (&values)[8]) {
   if constexpr (kType == ElementType::kF8E4M3 || kType == ElementType::kI8) {
@@ -29,16 +29,26 @@ __device__ __forceinline__ void LoadEight(const void* codes, int64_t first, floa
                                                 : static_cast<float>(static_cast<int8_t>(byte));
     }
   } else {
-    static_assert(kType == ElementType::kF4E2M1);
     const uint32_t word =
         __ldg(reinterpret_cast<const uint32_t*>(static_cast<const uint8_t*>(codes) + first / 2));
     SLUICE_UNROLL
-    for (int i = 0; i < 8; ++i) values[i] = E2m1ToFloat(word >> (4 * i) & 15u);
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t code = word >> (4 * i) & 15u;
+      values[i] = kType == ElementType::kInt4 ? static_cast<float>(code) : E2m1ToFloat(code);
+    }
   }
+}
+
+// Of INT4: scale and zero point.
+__device__ __forceinline__ uint32_t GroupWord(const device::Weights& w, int64_t row, int64_t k) {
+  const int64_t per_row = (w.k + w.group - 1) / w.group;
+  return static_cast<const uint32_t*>(w.group_scales)[row * per_row + k / w.group];
 }
 
 __device__ __forceinline__ float GroupScale(const device::Weights& w, int64_t row, int64_t k) {
   if (w.group_type == GroupScales::kNone) return 1;
+  if (w.group_type == GroupScales::kWithZeros)
+    return FloatFromBits(GroupWord(w, row, k) & ~device::kInt4ZeroMask);
   const int64_t per_row = (w.k + w.group - 1) / w.group, column = k / w.group;
   if (w.group_type == GroupScales::kBlock)
     return static_cast<const float*>(w.group_scales)[row / w.block_rows * per_row + column];
@@ -65,6 +75,11 @@ __global__ void __launch_bounds__(kExpandThreads) ExpandWeightsKernel(ExpandWeig
   } else {
     float values[8];
     LoadEight<kType>(args.w.codes, first, values);
+    if constexpr (kType == ElementType::kInt4) {
+      const auto zero = static_cast<float>(GroupWord(args.w, row, k) & device::kInt4ZeroMask);
+      SLUICE_UNROLL
+      for (float& value : values) value -= zero;
+    }
     const float group_scale = GroupScale(args.w, row, k);
     const float row_scale = args.w.row_scales != nullptr ? args.w.row_scales[row] : 1.0f;
     SLUICE_UNROLL
@@ -94,6 +109,7 @@ void LaunchExpandWeights(const StreamHandle& stream, const ExpandWeightsArgs& ar
     case ElementType::kBF16: return LaunchExpand<ElementType::kBF16>(stream, args);
     case ElementType::kF8E4M3: return LaunchExpand<ElementType::kF8E4M3>(stream, args);
     case ElementType::kI8: return LaunchExpand<ElementType::kI8>(stream, args);
+    case ElementType::kInt4: return LaunchExpand<ElementType::kInt4>(stream, args);
     case ElementType::kF4E2M1: return LaunchExpand<ElementType::kF4E2M1>(stream, args);
     default: break;
   }

@@ -9,6 +9,7 @@ LaunchLinearTiles* TilesOf(const device::LinearArgs& args) {
   switch (args.w.type) {
     case ElementType::kBF16: return LaunchBf16Tiles;
     case ElementType::kI8: return LaunchI8Tiles;
+    case ElementType::kInt4: return LaunchI4Tiles;
     case ElementType::kF4E2M1:
       return args.w.group_type == device::GroupScales::kE4M3 ? LaunchNvF4Tiles : LaunchMxF4Tiles;
     default: break;

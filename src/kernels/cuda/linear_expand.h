@@ -1,8 +1,9 @@
-// From codes to BF16 numbers in registers, exactly: E4M3, I8 and E2M1 have fewer bits of mantissa
-// than BF16. Two numbers in a register, the first in the low half.
+// From codes to BF16 numbers in registers, exactly: E4M3, I8, I4 and E2M1 have fewer bits of
+// mantissa than BF16. Two numbers in a register, the first in the low half.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
+#include "kernels/cuda/device_kernels.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 
@@ -25,6 +26,19 @@ __device__ __forceinline__ void ExpandI8(uint32_t word, uint32_t& low, uint32_t&
   }
   low = pairs[0];
   high = pairs[1];
+}
+
+// -(128 + the zero point of an I4 group), twice. `word`: GroupScales::kWithZeros.
+__device__ __forceinline__ uint32_t RaisedI4Zeros(uint32_t word) {
+  const uint32_t zero = word & device::kInt4ZeroMask;
+  return (zero | zero << 16) | 0xC300C300u;
+}
+
+// Codes 2 * pair and 2 * pair + 1 of the eight I4 codes of `word`, less their zero point: 128 + the
+// code, less 128 + the zero point.
+__device__ __forceinline__ uint32_t ExpandI4(uint32_t word, int pair, uint32_t raised_zeros) {
+  const uint32_t codes = word >> (8 * pair);
+  return FmaBf16x2((codes & 0xFu) | (codes & 0xF0u) << 12 | 0x43004300u, 0x3F803F80u, raised_zeros);
 }
 
 // Codes 2 * pair and 2 * pair + 1 of the eight E2M1 codes of `word`, times 2^-126: BF16's bits with

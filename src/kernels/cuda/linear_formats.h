@@ -13,30 +13,31 @@ enum class Format {
   kF8Inputs,  // scales of rows, E4M3 inputs
   kF8Blocks,  // scales of blocks, BF16 inputs
   kI8,
+  kI4,    // scales and zero points of groups
   kNvF4,  // E2M1 with E4M3 scales of 16
   kMxF4,  // E2M1 with E8M0 scales of 32
 };
 
 // Exactness: codes meet BF16 inputs as exact BF16 numbers, E2M1 codes times their group's scale,
-// whose 4 bits of mantissa at most and 2 give no more than 6. A block's F32 scale would round, so
-// it multiplies the F32 sum of its columns, or of each 128 of them. E4M3 inputs meet E4M3 codes in
+// whose 4 bits of mantissa at most and 2 give no more than 6, I4 codes less their zero point. The
+// F32 scale of a block, or of a group of I4, would round, so it multiplies the F32 sum of its
+// columns, or of each 128 of them. E4M3 inputs meet E4M3 codes in
 // tensor cores, whose own sums keep fewer bits than F32 on some devices: those too are sums of 128
 // columns, which are added up in F32.
 template <Format kF>
 struct Traits {
   static constexpr ElementType kCodes = kF == Format::kBF16 ? ElementType::kBF16
                                         : kF == Format::kI8 ? ElementType::kI8
+                                        : kF == Format::kI4 ? ElementType::kInt4
                                         : kF == Format::kNvF4 || kF == Format::kMxF4
                                             ? ElementType::kF4E2M1
                                             : ElementType::kF8E4M3;
-  static constexpr int kBits = kCodes == ElementType::kBF16     ? 16
-                               : kCodes == ElementType::kF4E2M1 ? 4
-                                                                : 8;
+  static constexpr int kBits = device::LinearCodeBits(kCodes);
   static constexpr int kInputBits = kF == Format::kF8Inputs ? 8 : 16;
   static constexpr int kStageK = kBits == 16 ? 64 : 128;
   static constexpr int kUnits = kStageK / 32;
   static constexpr bool kHasGroups = kCodes == ElementType::kF4E2M1;
-  static constexpr bool kHasBlocks = kF == Format::kF8Blocks;
+  static constexpr bool kHasBlocks = kF == Format::kF8Blocks || kF == Format::kI4;
   static constexpr bool kHasPartSums = kHasBlocks || kF == Format::kF8Inputs;
   static_assert(kBits == 16 || kStageK == 128, "part sums are those of a stage");
 };
@@ -81,7 +82,7 @@ __device__ __forceinline__ uint2 LoadByteUnit(const unsigned char* shared, int r
 }
 
 // The same as BF16. `scale`: of the lane's group, for formats that have one: of E8M0 its raw bits,
-// of NVFP4 twice the scale times 2^118 in BF16.
+// of NVFP4 twice the scale times 2^118 in BF16. Of I4 the word that holds its zero point.
 template <Format kF>
 __device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int row, int unit,
                                                int t, uint32_t scale, uint32_t (&words)[4]) {
@@ -100,7 +101,11 @@ __device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int 
   } else {
     const int offset = ChunkOffset<4, kStageK>(row, unit) + t * 4;
     const uint32_t codes = *reinterpret_cast<const uint32_t*>(shared + offset);
-    if constexpr (kF == Format::kNvF4) {
+    if constexpr (kF == Format::kI4) {
+      const uint32_t zeros = RaisedI4Zeros(scale);
+      SLUICE_UNROLL
+      for (int pair = 0; pair < 4; ++pair) words[pair] = ExpandI4(codes, pair, zeros);
+    } else if constexpr (kF == Format::kNvF4) {
       SLUICE_UNROLL
       for (int pair = 0; pair < 4; ++pair)
         words[pair] = FmaBf16x2(RaisedE2m1(codes, pair), scale, kMinusZeros);

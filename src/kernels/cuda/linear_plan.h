@@ -23,7 +23,8 @@ struct LinearSplit {
 };
 
 constexpr int LinearCodeBits(ElementType type) {
-  return type == ElementType::kBF16 ? 16 : type == ElementType::kF4E2M1 ? 4 : 8;
+  if (type == ElementType::kF4E2M1 || type == ElementType::kInt4) return 4;
+  return type == ElementType::kBF16 ? 16 : 8;
 }
 
 // Elements of k that pass through shared memory at once.

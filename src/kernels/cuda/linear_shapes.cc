@@ -1,10 +1,13 @@
 #include "kernels/cuda/linear_shapes.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <initializer_list>
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "tensor/element_type.h"
 
 namespace sluice::device {
@@ -29,14 +32,22 @@ int64_t LinearScratchBytes(const Weights& w, int64_t max_m) {
          static_cast<int64_t>(sizeof(float));
 }
 
+uint32_t Int4ScaleWord(float scale, int zero_point) {
+  CHECK(zero_point >= 0 && zero_point <= static_cast<int>(kInt4ZeroMask));
+  auto bits = std::bit_cast<uint32_t>(scale);
+  // To nearest, ties to even.
+  if (std::isfinite(scale)) bits += kInt4ZeroMask / 2 + (bits >> 4 & 1);
+  return (bits & ~kInt4ZeroMask) | static_cast<uint32_t>(zero_point);
+}
+
 Status CheckLinearWeights(const Weights& w) {
   // Of a grid: 65535 tiles of rows.
   constexpr int64_t kMostRows = int64_t{65535} * kLinearTileRows;
   if (w.n < 1 || w.k < 1) return Refuse(w, "expected at least one row and one column");
   if (w.n > kMostRows) return Refuse(w, fmt::format("expected at most {} rows", kMostRows));
   if (!IsOneOf(w.type, {ElementType::kBF16, ElementType::kF8E4M3, ElementType::kI8,
-                        ElementType::kF4E2M1})) {
-    return Refuse(w, "expected weights of BF16, F8_E4M3, I8 or F4_E2M1");
+                        ElementType::kInt4, ElementType::kF4E2M1})) {
+    return Refuse(w, "expected weights of BF16, F8_E4M3, I8, INT4 or F4_E2M1");
   }
   const int per_chunk = 128 / LinearCodeBits(w.type);
   if (w.k % per_chunk != 0) {
@@ -48,6 +59,8 @@ Status CheckLinearWeights(const Weights& w) {
     case GroupScales::kNone:
       if (w.type == ElementType::kF4E2M1)
         return Refuse(w, "found no scales of groups; expected E4M3 ones of 16 or E8M0 ones of 32");
+      if (w.type == ElementType::kInt4)
+        return Refuse(w, "found no scales of groups; expected F32 ones with zero points");
       break;
     case GroupScales::kE4M3:
       if (w.type != ElementType::kF4E2M1 || w.group != 16)
@@ -65,6 +78,13 @@ Status CheckLinearWeights(const Weights& w) {
       if (w.type != ElementType::kF8E4M3 || w.group < 32 || w.group % 32 != 0 || w.block_rows < 1) {
         return Refuse(w, fmt::format("found scales of blocks of {} x {}; expected them for E4M3 "
                                      "weights and columns in multiples of 32",
+                                     w.block_rows, w.group));
+      }
+      break;
+    case GroupScales::kWithZeros:
+      if (w.type != ElementType::kInt4 || w.group < 32 || w.group % 32 != 0 || w.block_rows != 1) {
+        return Refuse(w, fmt::format("found scales with zero points of {} x {}; expected them for "
+                                     "INT4 weights and groups of a row in multiples of 32",
                                      w.block_rows, w.group));
       }
       break;

@@ -12,6 +12,10 @@ namespace sluice::device {
 // rows of all experts together. Addresses in `w` do not matter.
 int64_t LinearScratchBytes(const Weights& w, int64_t max_m);
 
+// The word of GroupScales::kWithZeros: scales of F16 and BF16 exactly, F32 ones rounded to 20 bits
+// of mantissa. zero_point: 0 to 15.
+uint32_t Int4ScaleWord(float scale, int zero_point);
+
 // Whether LaunchLinear and LaunchExpandWeights take weights of this format and shape: else
 // kUnsupported, which names what is wrong. Addresses do not matter.
 Status CheckLinearWeights(const Weights& w);

@@ -1,5 +1,9 @@
 #include "kernels/cuda/linear_shapes.h"
 
+#include <bit>
+#include <cmath>
+#include <limits>
+
 #include <gmock/gmock.h>
 
 namespace sluice::device {
@@ -74,6 +78,11 @@ TEST(CheckLinearWeights, TakesTheFormatsOfCheckpoints) {
   w.group_type = GroupScales::kBlock;
   w.group = w.block_rows = 128;
   EXPECT_EQ(Refusal(w), "");
+  w = Plain(5, 96, ElementType::kInt4);
+  w.group_type = GroupScales::kWithZeros;
+  w.group = 32;
+  w.block_rows = 1;
+  EXPECT_EQ(Refusal(w), "");
   w = Plain(5, 96, ElementType::kF4E2M1);
   w.group_type = GroupScales::kE4M3;
   w.group = 16;
@@ -101,6 +110,33 @@ TEST(CheckLinearWeights, NamesWhatItRefuses) {
   w.group = 32;
   w.type = ElementType::kI8;
   EXPECT_THAT(Refusal(w), HasSubstr("for E4M3 weights"));
+  w = Plain(3, 64, ElementType::kInt4);
+  EXPECT_THAT(Refusal(w), HasSubstr("no scales of groups"));
+  w.group_type = GroupScales::kWithZeros;
+  w.group = 48;
+  w.block_rows = 1;
+  EXPECT_THAT(Refusal(w), HasSubstr("zero points of 1 x 48"));
+  w.group = 32;
+  w.type = ElementType::kI8;
+  EXPECT_THAT(Refusal(w), HasSubstr("for INT4 weights"));
+}
+
+TEST(Int4ScaleWord, KeepsNarrowScalesAndRoundsOthersTo20Bits) {
+  const auto scale_of = [](uint32_t word) { return std::bit_cast<float>(word & ~kInt4ZeroMask); };
+  // A subnormal number of F16, its largest, one of BF16 with all bits set, and what is none.
+  for (const float scale :
+       {0x1p-24f, -65504.0f, 0x1.FEp100f, 0.0f, std::numeric_limits<float>::infinity()}) {
+    for (const int zero : {0, 8, 15}) {
+      const uint32_t word = Int4ScaleWord(scale, zero);
+      EXPECT_EQ(scale_of(word), scale);
+      EXPECT_EQ(word & kInt4ZeroMask, static_cast<uint32_t>(zero));
+    }
+  }
+  EXPECT_TRUE(std::isnan(scale_of(Int4ScaleWord(std::numeric_limits<float>::quiet_NaN(), 3))));
+  EXPECT_EQ(scale_of(Int4ScaleWord(0x1.00000Ep0f, 5)), 1.0f);  // 7 of 16
+  EXPECT_EQ(scale_of(Int4ScaleWord(0x1.000010p0f, 5)), 1.0f);  // half, to even
+  EXPECT_EQ(scale_of(Int4ScaleWord(0x1.000030p0f, 5)), 0x1.00004p0f);
+  EXPECT_EQ(scale_of(Int4ScaleWord(0x1.000012p0f, 5)), 0x1.00002p0f);
 }
 
 TEST(CheckLinear, NamesWhatItRefuses) {

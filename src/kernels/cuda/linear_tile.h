@@ -236,6 +236,10 @@ struct StageScales {
             E4m3x4ToBf16(next[r][half][unit / 2], pairs[0], pairs[1]);
             const uint32_t twice = __byte_perm(pairs[unit % 2], 0, t < 2 ? 0x1010 : 0x3232);
             now[r][half][unit] = FmaBf16x2(twice, kNvF4Raise, kMinusZeros);
+          } else if constexpr (kF == Format::kI4) {
+            // Every unit needs its zero point, also where one scale covers the stage.
+            const uint32_t own = next[r][half][unit], first = next[r][half][0];
+            now[r][half][unit] = is_per_unit ? own : first;
           } else {
             now[r][half][unit] = next[r][half][unit];
           }
@@ -481,7 +485,9 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
             SLUICE_UNROLL
             for (int half = 0; half < 2; ++half) {
               const uint32_t first = scales.now[r][half][0], own = scales.now[r][half][unit];
-              factors[r][half] = FloatFromBits(scales.is_per_unit ? own : first);
+              const uint32_t bits = scales.is_per_unit ? own : first;
+              factors[r][half] =
+                  FloatFromBits(kF == Format::kI4 ? bits & ~device::kInt4ZeroMask : bits);
             }
           }
           MoveSums(sums, part, factors);

@@ -14,12 +14,15 @@ __device__ __forceinline__ uint8_t ValidCode(ElementType type, uint8_t byte) {
   return byte;
 }
 
+__host__ __device__ __forceinline__ int64_t RowBytes(ElementType type, int64_t cols) {
+  if (type == ElementType::kF4E2M1 || type == ElementType::kInt4) return cols / 2;
+  return type == ElementType::kBF16 ? cols * 2 : cols;
+}
+
 // A thread makes eight bytes of a row from one random number.
 __global__ void RandomCodesKernel(device::RandomCodesArgs args) {
   const bool is_bf16 = args.type == ElementType::kBF16;
-  const int64_t row_bytes = args.type == ElementType::kF4E2M1 ? args.cols / 2
-                            : is_bf16                         ? args.cols * 2
-                                                              : args.cols;
+  const int64_t row_bytes = RowBytes(args.type, args.cols);
   const int64_t at = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * 8;
   if (at >= row_bytes) return;
   const int64_t row = blockIdx.x;
@@ -52,7 +55,7 @@ __global__ void RandomScalesKernel(device::RandomScalesArgs args) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= args.count) return;
   auto* const bytes = static_cast<uint8_t*>(args.out);
-  if (args.type == device::GroupScales::kBlock)
+  if (args.type == device::GroupScales::kBlock || args.type == device::GroupScales::kWithZeros)
     static_cast<float*>(args.out)[i] = args.value;
   else if (args.type == device::GroupScales::kE8M0)
     bytes[i] = static_cast<uint8_t>(args.value);
@@ -64,9 +67,7 @@ __global__ void RandomScalesKernel(device::RandomScalesArgs args) {
 }  // namespace
 
 void LaunchRandomCodes(const StreamHandle& stream, const device::RandomCodesArgs& args) {
-  const int64_t row_bytes = args.type == ElementType::kF4E2M1 ? args.cols / 2
-                            : args.type == ElementType::kBF16 ? args.cols * 2
-                                                              : args.cols;
+  const int64_t row_bytes = RowBytes(args.type, args.cols);
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(args.rows);
   shape.grid_y = static_cast<unsigned>((row_bytes + kThreads * 8 - 1) / (kThreads * 8));

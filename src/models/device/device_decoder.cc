@@ -146,7 +146,19 @@ device::LinearArgs DeviceDecoder::ProductOf(const DeviceLinearWeights& weights,
 
 void DeviceDecoder::Multiply(const DeviceLinearWeights& weights, const device::RowsOut& x,
                              int64_t rows, void* y, ElementType y_type) {
-  parts_.linear->Run(*parts_.stream, ProductOf(weights, x, rows, y, y_type));
+  device::LinearArgs product = ProductOf(weights, x, rows, y, y_type);
+  if (weights.input_order != nullptr) {
+    CHECK(x.type == ElementType::kBF16);
+    auto* const ordered = At<uint16_t>(parts_.layout.ordered);
+    parts_.kernels.take_columns(parts_.stream->handle(),
+                                {.in = static_cast<const uint16_t*>(x.data),
+                                 .indices = weights.input_order,
+                                 .rows = rows,
+                                 .cols = weights.matrix.k,
+                                 .out = ordered});
+    product.x = ordered;
+  }
+  parts_.linear->Run(*parts_.stream, product);
 }
 
 void DeviceDecoder::MultiplyExperts(const DeviceExpertWeights& weights, int64_t num_experts,

@@ -52,7 +52,9 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceDenseTest,
                                            "tiny-qwen3-bias", "tiny-mistral-window",
                                            "tiny-qwen2-window", "tiny-gemma3", "tiny-phi3-long",
                                            "tiny-smollm3", "qwen3-modelopt-fp8",
-                                           "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8"),
+                                           "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8",
+                                           "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-actorder",
+                                           "tiny-qwen3-awq", "tiny-qwen3-gptq"),
                          TestName);
 
 // With experts: inputs and keys are rounded to BF16 once, where the CPU keeps more, and now and
@@ -81,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceExpertsTest,
                          ::testing::Values("tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
                                            "tiny-mixtral", "qwen3-moe-llmc-nvfp4",
                                            "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
-                                           "llama4-modelopt-nvfp4"),
+                                           "llama4-modelopt-nvfp4", "tiny-qwen3-moe-w4a16",
+                                           "tiny-qwen3-moe-gptq"),
                          TestName);
 
 // Inputs and the cache rounded to E4M3 as the checkpoint says. What comes before such a rounding is

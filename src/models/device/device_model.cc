@@ -19,6 +19,7 @@
 #include "models/matrix_source.h"
 #include "models/weight_loader.h"
 #include "models/workspace.h"
+#include "tensor/bfloat16.h"
 
 namespace sluice {
 namespace {
@@ -144,12 +145,31 @@ int64_t LinearScratch(const DecoderSpec& spec, const ModelOptions& options,
   return bytes;
 }
 
+// Of inputs that are brought into the order of a matrix, for the largest product.
+int64_t OrderedInputs(const DecoderSpec& spec, const ModelOptions& options,
+                      const DeviceDecoderWeights& weights) {
+  const int64_t mlp_rows = DeviceWorkspaceLayout::For(spec, options).mlp_rows;
+  int64_t numbers = 0;
+  const auto add = [&](const DeviceLinearWeights& linear, int64_t rows) {
+    if (linear.input_order != nullptr) numbers = std::max(numbers, rows * linear.matrix.k);
+  };
+  for (const DeviceLayerWeights& layer : weights.layers) {
+    add(layer.qkv, options.max_rows);
+    add(layer.output, options.max_rows);
+    add(layer.gate_up, mlp_rows);
+    add(layer.down, mlp_rows);
+  }
+  add(weights.head, options.max_rows);
+  return numbers * static_cast<int64_t>(sizeof(BFloat16));
+}
+
 DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& options,
                                    const DeviceInfo& device, const DeviceDecoderWeights& weights) {
   DeviceWorkspaceNeeds needs;
   needs.attention_partials =
       device::AttentionPartialsBytes(DeviceStepInputs::LimitsOf(spec, options));
   needs.linear_scratch = LinearScratch(spec, options, device, weights);
+  needs.ordered_inputs = OrderedInputs(spec, options, weights);
   needs.step_inputs = DeviceStepInputs::MaxBytes(
       spec, options, KvGroups::For(spec.Spans(), options.max_context).num_groups());
   return DeviceWorkspaceLayout::For(spec, options, needs);

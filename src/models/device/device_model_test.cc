@@ -2,7 +2,9 @@
 #include "models/device/device_model.h"
 
 #include <cstring>
+#include <fstream>
 #include <functional>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -59,8 +61,13 @@ TEST(DeviceModelTest, WhatItCannotDoIsRefusedByName) {
               HasSubstr("bfloat16 or fp8, not in F16"));
   EXPECT_THAT(PlanFailure("tiny-llama-bias", DeviceOptions()),
               HasSubstr("multiple of 8 inputs; serve this model on the CPU"));
-  EXPECT_THAT(PlanFailure("tiny-qwen3-w4a16", DeviceOptions()),
-              HasSubstr("INT4 weights have no kernels on a device"));
+  const testing::TemporaryFolder folder;
+  std::ifstream published(DataFolder("tiny-qwen3-moe-gptq") / "config.json");
+  std::string config(std::istreambuf_iterator<char>(published), {});
+  config.replace(config.find("\"desc_act\": false"), 17, "\"desc_act\": true");
+  testing::WriteFile(folder.path() / "config.json", config);
+  EXPECT_THAT(PlanFailure(folder.path().string().c_str(), DeviceOptions()),
+              HasSubstr("experts whose groups reorder their inputs"));
 }
 
 TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
@@ -156,15 +163,16 @@ std::string CheckpointName(const ::testing::TestParamInfo<const char*>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceAgainstCpuTest,
-                         ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16",
-                                           "tiny-mistral-window", "tiny-qwen2-window",
-                                           "tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
-                                           "qwen3-modelopt-fp8", "qwen3-llmc-fp8-block",
-                                           "qwen3-llmc-int8-w8a8", "qwen3-moe-llmc-nvfp4",
-                                           "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
-                                           "llama4-modelopt-nvfp4"),
-                         CheckpointName);
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoints, DeviceAgainstCpuTest,
+    ::testing::Values("llama-bf16", "llama-tied-bf16-sharded", "qwen3-bf16", "tiny-mistral-window",
+                      "tiny-qwen2-window", "tiny-llama4-mixed", "tiny-qwen3-moe-mixed",
+                      "qwen3-modelopt-fp8", "qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8",
+                      "qwen3-moe-llmc-nvfp4", "qwen3-moe-quark-mxfp4", "llama4-quark-fp8",
+                      "llama4-modelopt-nvfp4", "tiny-qwen3-w4a16", "tiny-qwen3-w4a16-gptq",
+                      "tiny-qwen3-w4a16-actorder", "tiny-qwen3-moe-w4a16", "tiny-qwen3-awq",
+                      "tiny-qwen3-gptq", "tiny-qwen3-moe-gptq"),
+    CheckpointName);
 
 struct PromiseCase {
   const char* name;
@@ -202,6 +210,8 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DevicePromiseTest,
                                            PromiseCase{"tiny-qwen2-window", ElementType::kF8E4M3},
                                            PromiseCase{"qwen3-modelopt-fp8", ElementType::kF8E4M3},
                                            PromiseCase{"qwen3-llmc-fp8-block", ElementType::kBF16},
+                                           PromiseCase{"tiny-qwen3-gptq", ElementType::kBF16},
+                                           PromiseCase{"tiny-qwen3-moe-w4a16", ElementType::kBF16},
                                            PromiseCase{
                                                "qwen3-moe-llmc-nvfp4", ElementType::kBF16,
                                                ModelOptions::ActivationRounding::kCheckpoint},

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/integer.h"
+#include "kernels/cuda/linear_shapes.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "models/dummy_rows.h"
 #include "tensor/bfloat16.h"
@@ -65,6 +68,24 @@ void DecodeRows(const StoredMatrix& source, int64_t begin, int64_t end, std::byt
   }
 }
 
+// Rows [begin, end) of INT4 codes, two in a byte, in the order in which groups take their inputs.
+void PackInt4Rows(const StoredMatrix& source, int64_t begin, int64_t end, std::byte* out) {
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t i = 0; i < source.cols; i += 2, ++out) {
+      const auto code = [&](int64_t column) {
+        const int64_t input = source.input_order == nullptr ? column : source.input_order[column];
+        return static_cast<unsigned>(Int4Code(source, row, input));
+      };
+      *out = static_cast<std::byte>(code(i) | code(i + 1) << 4);
+    }
+  }
+}
+
+// How GPTQ stores it, and compressed-tensors, which needs no change.
+bool HasWordsOfInputs(const StoredMatrix& source) {
+  return source.input_order == nullptr && source.packing == Int4Packing::kInputs;
+}
+
 bool IsUnscaled(const DataFormat& format) {
   return format.scale_layout == ScaleLayout::kNone;
 }
@@ -77,7 +98,11 @@ Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*form
   nvf4_scales_.clear();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   row_scales_.emplace_back(kInfinity, -kInfinity);
-  return {};
+  if (!place_->input_order) return {};
+  // What stays where no part of the matrix brings an order.
+  std::vector<int32_t> order(static_cast<size_t>(place_->cols));
+  std::iota(order.begin(), order.end(), 0);
+  return PutInputOrder(order.data());
 }
 
 Status DeviceSink::AddStored(const StoredLinear& part, const RowRange& held, bool /*decodes*/,
@@ -92,6 +117,8 @@ Status DeviceSink::AddStored(const StoredLinear& part, const RowRange& held, boo
         source, first_row,
         [&](int64_t begin, int64_t end, std::byte* out) { DecodeRows(source, begin, end, out); },
         done));
+  } else if (source.format.type == ElementType::kInt4) {
+    RETURN_IF_ERROR(PutInt4Rows(part, first_row, done));
   } else if (source.transposed) {
     RETURN_IF_ERROR(PutMadeRows(
         source, first_row,
@@ -141,6 +168,27 @@ Status DeviceSink::PutStoredRows(const StoredLinear& part, int64_t first_row, co
   return {};
 }
 
+Status DeviceSink::PutInt4Rows(const StoredLinear& part, int64_t first_row, const Done& done) {
+  const StoredMatrix& source = part.matrix;
+  if (source.input_order != nullptr) RETURN_IF_ERROR(PutInputOrder(source.input_order));
+  if (HasWordsOfInputs(source) && !source.transposed) return PutStoredRows(part, first_row, done);
+  return PutMadeRows(
+      source, first_row,
+      [&](int64_t begin, int64_t end, std::byte* out) {
+        if (HasWordsOfInputs(source))
+          TransposeRows<uint32_t>(source.data, source.rows, source.cols / 8, begin, end, out);
+        else
+          PackInt4Rows(source, begin, end, out);
+      },
+      done);
+}
+
+Status DeviceSink::PutInputOrder(const int32_t* order) {
+  CHECK(place_->input_order, "inputs in another order in a matrix without one");
+  return parts_.uploader.Copy(parts_.threads, memory_ + *place_->input_order, order,
+                              place_->cols * static_cast<int64_t>(sizeof(int32_t)));
+}
+
 Status DeviceSink::PutMadeRows(const StoredMatrix& source, int64_t first_row, const FillRows& fill,
                                const Done& done) {
   const int64_t row_bytes = place_->row_bytes();
@@ -161,6 +209,7 @@ Status DeviceSink::PutMadeRows(const StoredMatrix& source, int64_t first_row, co
 }
 
 Status DeviceSink::PutScales(const StoredMatrix& source, int64_t first_row) {
+  if (source.format.type == ElementType::kInt4) return PutInt4Scales(source, first_row);
   if (source.format.scale_layout == ScaleLayout::kPerBlock) {
     RETURN_IF_ERROR(PutBlockScales(source, first_row));
   } else if (source.format.scale_layout == ScaleLayout::kPerGroup) {
@@ -183,6 +232,27 @@ Status DeviceSink::PutScales(const StoredMatrix& source, int64_t first_row) {
     scales[static_cast<size_t>(row)] = RowScaleOf(source, row);
   NoteRowScales(scales);
   return Put(*place_->row_scales + first_row * 4, scales);
+}
+
+// Words of scale and zero point.
+Status DeviceSink::PutInt4Scales(const StoredMatrix& source, int64_t first_row) {
+  const int64_t groups = place_->groups();
+  std::vector<uint32_t> words(static_cast<size_t>(source.rows * groups));
+  const bool is_grouped = source.format.scale_layout == ScaleLayout::kPerGroup;
+  for (int64_t row = 0; row < source.rows; ++row) {
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t index = source.transposed ? group * source.rows + row : row * groups + group;
+      const float scale =
+          is_grouped
+              ? StoredNumber(source.scales, source.format.scale_type, index) * source.second_scale
+              : RowScaleOf(source, row);
+      words[static_cast<size_t>(row * groups + group)] =
+          device::Int4ScaleWord(scale, Int4ZeroPoint(source, row, group));
+    }
+  }
+  return parts_.uploader.Copy(parts_.threads,
+                              memory_ + *place_->group_scales + first_row * groups * 4,
+                              words.data(), source.rows * groups * 4);
 }
 
 // Rows of scales in the order of devices. Parts of a matrix meet inside a tile of rows: what it
@@ -261,7 +331,11 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t
   // The only factor of codes that have no scales of groups or blocks.
   const bool rows_only = weights.group_type == device::GroupScales::kNone;
   if (!rows_only) {
-    const bool blocks = weights.group_type == device::GroupScales::kBlock;
+    const bool with_zeros = weights.group_type == device::GroupScales::kWithZeros;
+    const bool blocks = weights.group_type == device::GroupScales::kBlock || with_zeros;
+    const float scale = with_zeros
+                            ? std::bit_cast<float>(device::Int4ScaleWord(numbers.scale, kInt4Zero))
+                            : numbers.scale;
     const int64_t group_rows = blocks ? place.block_rows : 1;
     const int64_t bytes = blocks ? 4 : 1;
     std::byte* out = memory_ + *place.group_scales;
@@ -269,14 +343,14 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t
       out += first_row / group_rows * place.groups() * bytes;
     else if (first_row == 0)  // what no row of the matrix has
       parts_.stream.Fill(out, 0, place.group_scale_bytes());
-    parts_.kernels.random_scales(
-        handle, {.out = out,
-                 .type = weights.group_type,
-                 .tensor_seed = tensor_seed,
-                 .count = CeilDiv(rows, group_rows) * place.groups(),
-                 .value = blocks ? numbers.scale : static_cast<float>(numbers.scale_power),
-                 .first_row = first_row,
-                 .groups = place.groups()});
+    parts_.kernels.random_scales(handle,
+                                 {.out = out,
+                                  .type = weights.group_type,
+                                  .tensor_seed = tensor_seed,
+                                  .count = CeilDiv(rows, group_rows) * place.groups(),
+                                  .value = blocks ? scale : static_cast<float>(numbers.scale_power),
+                                  .first_row = first_row,
+                                  .groups = place.groups()});
   }
   if (place.row_scales) {
     const float scale = rows_only ? numbers.scale : numbers.second_scale;

@@ -49,7 +49,10 @@ class DeviceSink final : public MatrixSink {
   Status PutStoredRows(const StoredLinear& part, int64_t first_row, const Done& done);
   Status PutMadeRows(const StoredMatrix& source, int64_t first_row, const FillRows& fill,
                      const Done& done);
+  Status PutInt4Rows(const StoredLinear& part, int64_t first_row, const Done& done);
+  Status PutInputOrder(const int32_t* order);
   Status PutScales(const StoredMatrix& source, int64_t first_row);
+  Status PutInt4Scales(const StoredMatrix& source, int64_t first_row);
   Status PutNvF4Scales(const std::byte* scales, int64_t first_row, int64_t rows);
   Status PutBlockScales(const StoredMatrix& source, int64_t first_row);
   void NoteRowScales(std::span<const float> scales);

@@ -37,6 +37,7 @@ bool IsPowerOfTwo(ElementType type) {
 
 // Scales of rows stand beside the codes of tensors and rows, and where groups have a second scale.
 bool HasRowScales(const DataFormat& format) {
+  if (format.type == ElementType::kInt4) return false;  // those of rows are of groups, here
   switch (format.scale_layout) {
     case ScaleLayout::kPerTensor:
     case ScaleLayout::kPerRow: return true;
@@ -53,19 +54,13 @@ int64_t BlockRows(const MatrixParameter& matrix, const DataFormat& format) {
 }
 
 Status CheckMatrix(const std::string& name, const DataFormat& format, int64_t cols) {
-  if (format.type == ElementType::kInt4) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}: INT4 weights have no kernels on a device; serve this model with "
-                            "--device cpu, or take a checkpoint in FP8, NVFP4, MXFP4 or INT8",
-                            name),
-                name);
-  }
   if (!kernels::PanelKindOf(format)) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("{}: weights of {} in this layout of scales have no kernels on a "
                             "device; those have: BF16, F16 and F32 without scales; F8_E4M3 with "
                             "one scale, a scale per row, or per block; I8 with one scale or a "
-                            "scale per row; NVFP4; MXFP4",
+                            "scale per row; INT4 with scales of rows or of groups of a multiple of "
+                            "32; NVFP4; MXFP4",
                             name, ElementTypeName(format.type)),
                 name);
   }
@@ -90,7 +85,11 @@ Status CheckMatrix(const std::string& name, const DataFormat& format, int64_t co
 DeviceMatrixPlace Place(const MatrixParameter& matrix, const DataFormat& format, Cutter& cutter) {
   DeviceMatrixPlace place{.format = format, .rows = matrix.rows(), .cols = matrix.cols};
   place.codes = cutter.Take(place.rows * place.row_bytes());
-  if (format.scale_layout == ScaleLayout::kPerGroup) {
+  if (format.type == ElementType::kInt4) {
+    place.block_rows = 1;
+    place.group_scales = cutter.Take(place.group_scale_bytes());
+    if (format.has_input_order) place.input_order = cutter.Take(place.cols * 4);
+  } else if (format.scale_layout == ScaleLayout::kPerGroup) {
     place.group_scales = cutter.Take(place.group_scale_bytes());
   } else if (format.scale_layout == ScaleLayout::kPerBlock) {
     place.block_rows = BlockRows(matrix, format);
@@ -145,7 +144,9 @@ class Places {
     return reinterpret_cast<const float*>(memory_ + layout_.vector(found->second));
   }
   DeviceLinearWeights Linear(const LinearWeights& weights) const {
-    DeviceLinearWeights linear{.matrix = Matrix(weights.matrix), .bias = Vector(weights.bias)};
+    DeviceLinearWeights linear{.matrix = Matrix(weights.matrix),
+                               .bias = Vector(weights.bias),
+                               .input_order = PlaceOf(weights.matrix).InputOrderAt(memory_)};
     linear.inputs = InputsOf(weights.inputs, linear.matrix, rounding_.e4m3, rounding_.nvf4);
     return linear;
   }
@@ -178,8 +179,15 @@ class Places {
 
 }  // namespace
 
+int64_t DeviceMatrixPlace::group_size() const {
+  constexpr int64_t kMultiple = 128;  // of groups that cover whole stages of a product
+  if (format.type == ElementType::kInt4 && format.group_size == 0)
+    return CeilDiv(cols, kMultiple) * kMultiple;
+  return format.group_size;
+}
+
 int64_t DeviceMatrixPlace::groups() const {
-  return format.group_size == 0 ? 0 : CeilDiv(cols, format.group_size);
+  return group_size() == 0 ? 0 : CeilDiv(cols, group_size());
 }
 
 int64_t DeviceMatrixPlace::group_scale_bytes() const {
@@ -188,7 +196,11 @@ int64_t DeviceMatrixPlace::group_scale_bytes() const {
 }
 
 bool DeviceMatrixPlace::has_nvf4_scales() const {
-  return format.scale_layout == ScaleLayout::kPerGroup && !IsPowerOfTwo(format.scale_type);
+  return format.type == ElementType::kF4E2M1 && !IsPowerOfTwo(format.scale_type);
+}
+
+const int32_t* DeviceMatrixPlace::InputOrderAt(const std::byte* memory) const {
+  return input_order ? reinterpret_cast<const int32_t*>(memory + *input_order) : nullptr;
 }
 
 device::Weights DeviceMatrixPlace::At(std::byte* memory) const {
@@ -197,11 +209,13 @@ device::Weights DeviceMatrixPlace::At(std::byte* memory) const {
   weights.type = format.type;
   if (group_scales) {
     weights.group_scales = memory + *group_scales;
-    weights.group = format.group_size;
+    weights.group = static_cast<int>(group_size());
     weights.block_rows = static_cast<int>(block_rows);
-    weights.group_type = format.scale_layout == ScaleLayout::kPerBlock ? device::GroupScales::kBlock
-                         : IsPowerOfTwo(format.scale_type)             ? device::GroupScales::kE8M0
-                                                                       : device::GroupScales::kE4M3;
+    weights.group_type = format.type == ElementType::kInt4 ? device::GroupScales::kWithZeros
+                         : format.scale_layout == ScaleLayout::kPerBlock
+                             ? device::GroupScales::kBlock
+                         : IsPowerOfTwo(format.scale_type) ? device::GroupScales::kE8M0
+                                                           : device::GroupScales::kE4M3;
   }
   if (row_scales) weights.row_scales = reinterpret_cast<const float*>(memory + *row_scales);
   weights.n = rows;
@@ -233,6 +247,14 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(const DecoderSpec& spec,
                               "all experts of a layer must have one format",
                               matrix.parts.front().name, ElementTypeName(format.type),
                               ElementTypeName(layout.matrices_.back().format.type)),
+                  matrix.parts.front().name);
+    }
+    if (matrix.fused && format.has_input_order) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: INT4 weights of experts whose groups reorder their inputs "
+                              "(act-order) have no kernels on a device; serve this model with "
+                              "--device cpu, or take a checkpoint without act-order",
+                              matrix.parts.front().name),
                   matrix.parts.front().name);
     }
     layout.matrices_.push_back(Place(matrix, format, cutter));

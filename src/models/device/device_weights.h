@@ -22,21 +22,25 @@ struct DeviceMatrixPlace {
   int64_t rows = 0;
   int64_t cols = 0;
   // Of scales of blocks: the rows that one covers, the checkpoint's or a divisor of them, so that
-  // no block reaches over two parts of the matrix.
+  // no block reaches over two parts of the matrix. Of INT4: 1.
   int64_t block_rows = 0;
   int64_t codes = 0;
   std::optional<int64_t> group_scales = {};
   std::optional<int64_t> row_scales = {};
+  std::optional<int64_t> input_order = {};  // of INT4: I32 [cols]
   float same_row_scale =
       0;  // all of them, where they are one number; known after they are uploaded
   int64_t end = 0;
 
   int64_t row_bytes() const { return cols * BitsPerElement(format.type) / 8; }
-  // Scales of groups or blocks in a row of them.
+  // Elements of k that a scale of a group or block covers, and such scales in a row of them; 0
+  // where there are none. An INT4 scale of a row is one of a group that is as long.
+  int64_t group_size() const;
   int64_t groups() const;
   int64_t group_scale_bytes() const;
   bool has_nvf4_scales() const;  // E4M3 ones, in the order of kernels/cuda/nvf4_scales.h
   device::Weights At(std::byte* memory) const;
+  const int32_t* InputOrderAt(const std::byte* memory) const;  // null where there is none
 };
 
 // Where everything lies. Matrices of equal shape and format that follow each other in the list, as
@@ -79,6 +83,8 @@ struct DeviceLinearWeights {
   device::Weights matrix = {};
   const float* bias = nullptr;
   DeviceInputs inputs = {};
+  // [k] on the device, or null: the inputs in the order of the matrix's columns.
+  const int32_t* input_order = nullptr;
 };
 
 // The same linear layer of every expert.

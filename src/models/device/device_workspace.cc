@@ -45,6 +45,7 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.logits = take(logit_rows * spec.vocab_size * 4);
   layout.step_inputs = take(needs.step_inputs);
   layout.linear_scratch = take(needs.linear_scratch);
+  layout.ordered = take(needs.ordered_inputs);
 
   const int64_t shared = end;
   layout.qkv = take(rows * attention.qkv_width() * wide_bytes);

@@ -14,6 +14,7 @@ struct DeviceWorkspaceNeeds {
   int64_t attention_partials = 0;  // bytes
   int64_t linear_scratch = 0;      // bytes
   int64_t step_inputs = 0;         // bytes
+  int64_t ordered_inputs = 0;      // bytes
 };
 
 // Byte offsets of the step's arrays, aligned to 256. The arrays of the attention share memory with
@@ -36,6 +37,7 @@ struct DeviceWorkspaceLayout {
   int64_t logits = 0;         // F32 [logit rows, vocab]
   int64_t step_inputs = 0;
   int64_t linear_scratch = 0;
+  int64_t ordered = 0;  // BF16: inputs of a product in the order of its matrix
 
   int64_t qkv = 0;              // [rows, qkv_width], wide type
   int64_t q = 0;                // BF16 [rows, q_width]

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/checks/check_run.h"
 #include "kernels/cuda/checks/test_numbers.h"
+#include "kernels/cuda/linear_plan.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/random_bits.h"
 
@@ -24,7 +25,7 @@ uint64_t HashOf(int64_t row, int64_t at) {
 }
 
 int64_t RowBytes(ElementType type, int64_t cols) {
-  return type == ElementType::kBF16 ? cols * 2 : type == ElementType::kF4E2M1 ? cols / 2 : cols;
+  return cols * device::LinearCodeBits(type) / 8;
 }
 
 std::vector<uint8_t> MakeCodes(CaseMemory& memory, ElementType type, int64_t first_row,
@@ -76,7 +77,7 @@ void CheckEveryCode(CaseMemory& memory, Comparison& comparison, ElementType type
 
 void CheckConstantScales(CaseMemory& memory, Comparison& comparison, GroupScales type) {
   constexpr int64_t kCount = 1000;
-  const bool is_block = type == GroupScales::kBlock;
+  const bool is_block = type != GroupScales::kE8M0;
   const float value = is_block ? 0.0123f : 121;
   uint8_t* out = memory.Out<uint8_t>(kCount * (is_block ? 4 : 1));
   memory.Launch(&DeviceKernels::random_scales,
@@ -123,6 +124,7 @@ struct NamedCodes {
 constexpr NamedCodes kCodes[] = {{"bf16", ElementType::kBF16},
                                  {"fp8", ElementType::kF8E4M3},
                                  {"int8", ElementType::kI8},
+                                 {"int4", ElementType::kInt4},
                                  {"fp4", ElementType::kF4E2M1}};
 
 }  // namespace
@@ -146,6 +148,9 @@ void CheckDummyWeights(CheckRun& run) {
   });
   run.Case("random_scales", "1000, blocks", [](CaseMemory& memory, Comparison& comparison) {
     CheckConstantScales(memory, comparison, GroupScales::kBlock);
+  });
+  run.Case("random_scales", "1000, with zeros", [](CaseMemory& memory, Comparison& comparison) {
+    CheckConstantScales(memory, comparison, GroupScales::kWithZeros);
   });
   for (const int64_t groups : {6, 10}) {
     run.Case("random_scales", fmt::format("40 rows of {}, e4m3", groups),

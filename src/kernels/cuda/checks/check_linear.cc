@@ -146,8 +146,9 @@ void CheckExpandWeights(CaseMemory& memory, Comparison& comparison, const Weight
   memory.Launch(&DeviceKernels::expand_weights, {w, shape.first, shape.rows, out});
   const auto got = memory.Read(out, shape.rows * shape.k);
   // The products of code, group's scale and row's scale: without the last one they are numbers of
-  // BF16, but for scales of blocks.
-  const bool is_exact = !scales_rows && format.group_type != device::GroupScales::kBlock;
+  // BF16, but for scales of blocks and of INT4.
+  const bool is_exact = !scales_rows && format.group_type != device::GroupScales::kBlock &&
+                        format.group_type != device::GroupScales::kWithZeros;
   std::vector<double> values;
   for (int64_t row = 0; row < shape.rows; ++row) {
     weights.DecodeRow(0, shape.first + row, values);

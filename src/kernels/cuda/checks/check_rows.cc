@@ -241,6 +241,25 @@ void CheckTakeRows(CaseMemory& memory, Comparison& comparison, int64_t row_bytes
   }
 }
 
+void CheckTakeColumns(CaseMemory& memory, Comparison& comparison, int64_t cols) {
+  constexpr int64_t kRows = 3;
+  TestNumbers numbers(46);
+  std::vector<uint16_t> in(static_cast<size_t>(kRows * cols));
+  for (uint16_t& number : in) number = static_cast<uint16_t>(numbers.Bits());
+  std::vector<int32_t> indices(static_cast<size_t>(cols));
+  for (int32_t& index : indices) index = static_cast<int32_t>(numbers.Integer(0, cols - 1));
+  indices.front() = static_cast<int32_t>(cols - 1);
+  uint16_t* out = memory.Out<uint16_t>(kRows * cols);
+  memory.Launch(&DeviceKernels::take_columns,
+                {memory.In(in), memory.In(indices), kRows, cols, out});
+  const auto got = memory.Read(out, kRows * cols);
+  for (size_t i = 0; i < got.size(); ++i) {
+    const size_t row = i / indices.size();
+    const auto from = static_cast<size_t>(indices[i % indices.size()]);
+    comparison.AddEqual(got[i], in[row * indices.size() + from]);
+  }
+}
+
 }  // namespace
 
 void CheckRows(CheckRun& run) {
@@ -283,6 +302,12 @@ void CheckRows(CheckRun& run) {
     run.Case("take_rows", fmt::format("9 rows of {} bytes", row_bytes),
              [&](CaseMemory& memory, Comparison& comparison) {
                CheckTakeRows(memory, comparison, row_bytes);
+             });
+  }
+  for (const int64_t cols : {8, 32, 1000, 1032, 4160}) {
+    run.Case("take_columns", fmt::format("3 x {}", cols),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckTakeColumns(memory, comparison, cols);
              });
   }
 }

@@ -1,9 +1,11 @@
 #include "kernels/cuda/checks/test_weights.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/cuda/checks/test_numbers.h"
+#include "kernels/cuda/linear_shapes.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "tensor/float8.h"
 
@@ -31,6 +33,17 @@ constexpr WeightFormat kFormats[] = {
      .block_rows = 8,
      .is_only_checked = true},
     {.name = "int8", .type = ElementType::kI8, .has_row_scales = true},
+    {.name = "int4",
+     .type = ElementType::kInt4,
+     .group_type = GroupScales::kWithZeros,
+     .group = 128,
+     .block_rows = 1},
+    {.name = "int4 groups of 32",
+     .type = ElementType::kInt4,
+     .group_type = GroupScales::kWithZeros,
+     .group = 32,
+     .block_rows = 1,
+     .is_only_checked = true},
     {.name = "nvfp4",
      .type = ElementType::kF4E2M1,
      .group_type = GroupScales::kE4M3,
@@ -67,6 +80,8 @@ void CodeTable(ElementType type, NumberKind kind, uint8_t (&table)[256]) {
         code = static_cast<uint8_t>(static_cast<int8_t>(integer));
       else if (byte == 0x80)
         code = 0;  // -128 is no code
+    } else if (type == ElementType::kInt4 && kind == NumberKind::kIntegers) {
+      code &= 0x77;  // 0 to 7: less zero points of 3 to 5 they are small
     }
     table[byte] = code;
   }
@@ -75,7 +90,8 @@ void CodeTable(ElementType type, NumberKind kind, uint8_t (&table)[256]) {
 }  // namespace
 
 double WeightFormat::bits_per_weight() const {
-  const double code_bits = type == ElementType::kBF16 ? 16 : type == ElementType::kF4E2M1 ? 4 : 8;
+  const double code_bits = device::LinearCodeBits(type);
+  if (group_type == GroupScales::kWithZeros) return code_bits + 32.0 / group;
   if (group_type == GroupScales::kE4M3 || group_type == GroupScales::kE8M0)
     return code_bits + 8.0 / group;
   return code_bits;
@@ -116,6 +132,13 @@ TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t ex
     block_scales_.resize(static_cast<size_t>(groups / 4));
     for (float& scale : block_scales_)
       scale = is_exact ? numbers.PowerOfTwo(-1, 1) : FreeScale(numbers);
+  } else if (format.group_type == GroupScales::kWithZeros) {
+    words_.resize(static_cast<size_t>(groups / 4));
+    for (uint32_t& word : words_) {
+      const float scale = is_exact ? numbers.PowerOfTwo(-1, 1) : FreeScale(numbers);
+      const int64_t zero = is_exact ? numbers.Integer(3, 5) : numbers.Integer(0, 15);
+      word = device::Int4ScaleWord(scale, static_cast<int>(zero));
+    }
   } else if (format.group_type != GroupScales::kNone) {
     group_bytes_.resize(static_cast<size_t>(groups));  // zeros, which no row has
     const bool is_e4m3 = format.group_type == GroupScales::kE4M3;
@@ -138,10 +161,7 @@ TestWeights::TestWeights(const WeightFormat& format, NumberKind kind, int64_t ex
 }
 
 int64_t TestWeights::codes_stride() const {
-  const int64_t bits = format_.type == ElementType::kBF16     ? 16
-                       : format_.type == ElementType::kF4E2M1 ? 4
-                                                              : 8;
-  return n_ * k_ * bits / 8;
+  return n_ * k_ * device::LinearCodeBits(format_.type) / 8;
 }
 
 int64_t TestWeights::GroupsOfRow() const {
@@ -150,14 +170,15 @@ int64_t TestWeights::GroupsOfRow() const {
 
 int64_t TestWeights::group_scales_stride() const {
   if (format_.group_type == GroupScales::kNone) return 0;
-  if (format_.group_type == GroupScales::kBlock)
+  if (format_.group_type == GroupScales::kBlock || format_.group_type == GroupScales::kWithZeros)
     return (n_ + format_.block_rows - 1) / format_.block_rows * GroupsOfRow() * 4;
   if (format_.group_type == GroupScales::kE4M3) return device::NvF4ScaleBytes(n_, GroupsOfRow());
   return n_ * GroupsOfRow();
 }
 
 int64_t TestWeights::scaled_sums() const {
-  return format_.group_type == GroupScales::kBlock ? GroupsOfRow() : 0;
+  const bool is_block = format_.group_type == GroupScales::kBlock;
+  return is_block || format_.group_type == GroupScales::kWithZeros ? GroupsOfRow() : 0;
 }
 
 device::Weights TestWeights::Upload(CaseMemory& memory) const {
@@ -168,6 +189,7 @@ device::Weights TestWeights::Upload(CaseMemory& memory) const {
   w.group = format_.group;
   w.block_rows = format_.block_rows;
   if (!block_scales_.empty()) w.group_scales = memory.In(block_scales_);
+  if (!words_.empty()) w.group_scales = memory.In(words_);
   if (!group_bytes_.empty()) w.group_scales = memory.In(group_bytes_);
   if (!row_scales_.empty()) w.row_scales = memory.In(row_scales_);
   w.n = n_;
@@ -183,6 +205,10 @@ size_t TestWeights::GroupByteAt(int64_t expert, int64_t row, int64_t group) cons
   return static_cast<size_t>(expert * group_scales_stride() + in_matrix);
 }
 
+size_t TestWeights::WordAt(int64_t expert, int64_t row, int64_t group) const {
+  return static_cast<size_t>((expert * n_ + row) * GroupsOfRow() + group);
+}
+
 double TestWeights::GroupScale(int64_t expert, int64_t row, int64_t group) const {
   const int64_t groups = GroupsOfRow();
   switch (format_.group_type) {
@@ -192,6 +218,8 @@ double TestWeights::GroupScale(int64_t expert, int64_t row, int64_t group) const
                                                row / format_.block_rows * groups + group)];
     case GroupScales::kE4M3:
       return ToFloat(Float8E4M3{group_bytes_[GroupByteAt(expert, row, group)]});
+    case GroupScales::kWithZeros:
+      return std::bit_cast<float>(words_[WordAt(expert, row, group)] & ~device::kInt4ZeroMask);
     case GroupScales::kE8M0:
       if (group_bytes_[GroupByteAt(expert, row, group)] == 0xFF) return NAN;
       return std::ldexp(1.0, group_bytes_[GroupByteAt(expert, row, group)] - 127);
@@ -209,6 +237,9 @@ void TestWeights::SetNan(int64_t row, int64_t k) {
     case ElementType::kBF16: codes_[2 * at + 1] = 0x7F, codes_[2 * at] = 0xC0; break;
     case ElementType::kF8E4M3: codes_[at] = row % 2 == 0 ? 0x7F : 0xFF; break;
     case ElementType::kI8: break;  // no code or scale of a group is NaN
+    case ElementType::kInt4:
+      words_[WordAt(0, row, k / format_.group)] = device::Int4ScaleWord(NAN, 7);
+      break;
     default:
       group_bytes_[GroupByteAt(0, row, k / format_.group)] =
           format_.group_type == GroupScales::kE4M3 && row % 2 == 0 ? 0x7F : 0xFF;
@@ -229,6 +260,11 @@ void TestWeights::DecodeRow(int64_t expert, int64_t row, std::vector<double>& ou
       }
       case ElementType::kF8E4M3: value = ToFloat(Float8E4M3{codes[k]}); break;
       case ElementType::kI8: value = static_cast<int8_t>(codes[k]); break;
+      case ElementType::kInt4: {
+        const uint32_t word = words_[WordAt(expert, row, k / format_.group)];
+        value = (codes[k / 2] >> (k % 2 * 4) & 15) - static_cast<int>(word & device::kInt4ZeroMask);
+        break;
+      }
       default: {
         const int code = codes[k / 2] >> (k % 2 * 4) & 15;
         value = (code & 8) != 0 ? -kE2m1[code & 7] : kE2m1[code & 7];

@@ -26,8 +26,8 @@ struct WeightFormat {
 
   double bits_per_weight() const;
 };
-// BF16, FP8 (with BF16 and E4M3 inputs), FP8 in blocks of 128 x 128 and of 8 x 32, INT8, NVFP4
-// (with BF16 and NVFP4 inputs), MXFP4.
+// BF16, FP8 (with BF16 and E4M3 inputs), FP8 in blocks of 128 x 128 and of 8 x 32, INT8, INT4 in
+// groups of 128 and of 32, NVFP4 (with BF16 and NVFP4 inputs), MXFP4.
 std::span<const WeightFormat> WeightFormats();
 
 // What the numbers are.
@@ -62,6 +62,7 @@ class TestWeights {
 
  private:
   double GroupScale(int64_t expert, int64_t row, int64_t group) const;
+  size_t WordAt(int64_t expert, int64_t row, int64_t group) const;  // in words_
   int64_t GroupsOfRow() const;
   size_t GroupByteAt(int64_t expert, int64_t row, int64_t group) const;  // in group_bytes_
 
@@ -70,6 +71,7 @@ class TestWeights {
   std::vector<uint8_t> codes_;
   std::vector<uint8_t> group_bytes_;  // kE4M3, kE8M0
   std::vector<float> block_scales_;   // kBlock
+  std::vector<uint32_t> words_;       // kWithZeros
   std::vector<float> row_scales_;
 };
 
