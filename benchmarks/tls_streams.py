@@ -5,7 +5,8 @@
 
 Each run has --streams clients at a time, each of which reads one answer of --tokens tokens, an event a token. Machines that do
 other work, too, are why runs come in pairs, the first of which changes: the medians of the ratios count, of tokens a second and of
-tokens a second of the server's processor time, which other programs change less.
+tokens a second of the server's processor time, which other programs change less: with one thread that computes, since several wait
+for each other by spinning, for as long as other programs keep one of them from a processor.
 """
 import argparse
 import os
@@ -62,13 +63,14 @@ def main():
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=800)
     parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1, help="threads of a server that compute; 0: one for each core")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "plain.log"), "w") as plain_log, \
             open(os.path.join(folder, "tls.log"), "w") as tls_log:
         certificate, key = os.path.join(folder, "tls.crt"), os.path.join(folder, "tls.key")
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
                         "-subj", "/CN=127.0.0.1"], check=True, capture_output=True)
-        flags = ("--max-num-seqs", str(options.streams), "--log-level", "info", "--disable-uvicorn-access-log")
+        flags = ("--max-num-seqs", str(options.streams), "--threads", str(options.threads), "--log-level", "info", "--disable-uvicorn-access-log")
         servers = []
         try:
             for log, more in ((plain_log, ()), (tls_log, ("--ssl-certfile", certificate, "--ssl-keyfile", key))):
