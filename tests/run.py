@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,7 @@ VENVS = {VENV: ROOT / "tests" / "requirements.txt",
 LINT_VENV = ROOT / ".venv-lint"
 CUDA_VENV = ROOT / ".venv-cuobjdump"
 CUDA_ARCHITECTURE = "90a"
+ARM_COMPILER = "aarch64-linux-gnu-g++"
 # Only what hangs takes so long: a program, and all of e2e, of which one test may take this long.
 PROGRAM_TIMEOUT_S = 1800
 E2E_TIMEOUT_S = 5400
@@ -359,6 +361,27 @@ def cuobjdump(folder):
     return next(CUDA_VENV.glob("lib/python3*/site-packages/nvidia/*/bin/cuobjdump"))
 
 
+def cuda_for_arm(folder):
+    """Compiles the sources of the host's part that know of CUDA for an Arm host, with the options of a build: their names, what is wrong."""
+    names, faults = [], []
+    if not shutil.which(ARM_COMPILER):
+        return names, ["%s is not there" % ARM_COMPILER]
+    for entry in json.loads((folder / "compile_commands.json").read_text()):
+        words = shlex.split(entry["command"])
+        source = pathlib.Path(entry["file"])
+        if "-DSLUICE_CUDA" not in words or source.suffix != ".cc" or ROOT / "src" not in source.parents:
+            continue
+        kept = [word for word in words if re.match(r"-(D|W|std=)|-I%s" % re.escape(str(ROOT)), word)]
+        # CUDA's headers are the same for both; those of Debian's packages come behind the cross compiler's own.
+        system = [words[i + 1] for i, word in enumerate(words) if word == "-isystem"]
+        result = run([ARM_COMPILER, "-fsyntax-only", *kept, *["-isystem" + path for path in system], "-idirafter", "/usr/include", source],
+                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        names.append(source.name)
+        if result.returncode:
+            faults.append(result.stdout)
+    return names, faults
+
+
 def cuda(tally):
     """Compiles the CUDA part for one architecture, and looks at the program that holds it: it needs no GPU to start."""
     release = build("release", ["sluice"])
@@ -399,6 +422,9 @@ def cuda(tally):
     check("expected it to start without a GPU", code == 0, said)
     code, said = output(program, "doctor")
     check("expected doctor to speak of CUDA", code == 0 and re.search(r"cuda", said, re.I), said)
+    names, found = cuda_for_arm(folder)
+    check("expected the host's part to compile for aarch64, too, by %s (tools/install_packages.sh arm)" % ARM_COMPILER,
+          "cuda_device.cc" in names and not found, "".join(found) or names)
     if not pathlib.Path("/dev/nvidiactl").exists():
         code, said = output(program, "serve", "models/abacus", "--device", "cuda", "--port", "0")
         check("expected --device cuda to say that there is no driver", code != 0 and "driver" in said, said)
