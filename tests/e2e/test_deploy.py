@@ -1,11 +1,11 @@
-"""The unit of systemd and the compose file in deploy/."""
+"""The unit of systemd, the compose file and the manifest of Kubernetes in deploy/."""
 import re
 import shutil
 import subprocess
 
 import pytest
 
-from serving import BIN, ROOT
+from serving import ABACUS, BIN, ROOT, serving
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
@@ -26,3 +26,24 @@ def test_the_compose_file_has_options_that_there_are():
     known = (ROOT / "docs" / "options.md").read_text()
     flags = re.findall(r"--[a-z-]+", " ".join(service["command"]))
     assert flags and not [flag for flag in flags if "`%s`" % flag not in known]
+
+
+def test_the_manifest_of_kubernetes_starts_a_server_and_asks_it_the_right_questions(tmp_path):
+    """Its arguments, with the model and folders of this machine, start a server; its probes name routes that are there without a key."""
+    yaml = pytest.importorskip("yaml")
+    kinds = {item["kind"]: item for item in yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "sluice.yaml").read_text())}
+    pod = kinds["Deployment"]["spec"]["template"]
+    container, = pod["spec"]["containers"]
+    assert kinds["Deployment"]["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert kinds["Service"]["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["spec"]["volumes"]}
+    assert container["command"] == ["sluice", "serve"]
+    (tmp_path / "api-keys").write_text("sk-cluster\n")
+    words = [word.replace("/keys/", "%s/" % tmp_path).replace("/models", str(tmp_path)) for word in container["args"][1:]
+             if not word.startswith(("--host", "--port"))]
+    with serving(ABACUS, *words, "--max-model-len", 512) as server:
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert server.request("GET", container[probe]["httpGet"]["path"])[0] == 200
+        assert server.request("GET", pod["metadata"]["annotations"]["prometheus.io/path"])[0] == 200
+        assert server.request("GET", "/v1/models")[0] == 401
+        assert server.request("GET", "/v1/models", headers={"Authorization": "Bearer sk-cluster"})[0] == 200
