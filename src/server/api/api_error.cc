@@ -101,6 +101,20 @@ namespace {
 // Messages quote what a client sent, but not megabytes of it.
 constexpr size_t kMaxQuoted = 16384;
 
+// The types that Anthropic's API names.
+std::string_view AnthropicType(int status) {
+  switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 408: return "timeout_error";
+    case 413: return "request_too_large";
+    case 429: return "rate_limit_error";
+    case 503: return "overloaded_error";
+    default: return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
 void AppendCut(std::string& out, std::string_view text) {
   if (text.size() <= kMaxQuoted) return json::AppendString(out, text);
   size_t end = kMaxQuoted;
@@ -150,18 +164,19 @@ HttpResponse ErrorResponse(const ApiError& error, ApiDialect dialect) {
   return response;
 }
 
-std::string AnthropicErrorBody(const ApiError& error) {
+std::string AnthropicErrorBody(const ApiError& error, ApiDialect dialect) {
   std::string out = R"({"type":"error","error":{"type":)";
-  json::AppendString(out, error.type);
+  json::AppendString(out, dialect == ApiDialect::kVllm ? error.type : AnthropicType(error.status));
   out += R"(,"message":)";
-  AppendCut(out, error.message);
+  AppendCut(out, error.detail.empty() ? error.message : error.detail);
   return out + "}}";
 }
 
-HttpResponse AnthropicErrorResponse(const ApiError& error) {
+HttpResponse AnthropicErrorResponse(const ApiError& error, ApiDialect dialect) {
   HttpResponse response = ErrorResponse(error);
-  const bool is_of_a_field = error.type == "Bad Request";
-  if (error.detail.empty() && !is_of_a_field) response.body = AnthropicErrorBody(error);
+  const bool is_of_a_field = error.type == "Bad Request" || !error.detail.empty();
+  if (dialect != ApiDialect::kVllm || !is_of_a_field)
+    response.body = AnthropicErrorBody(error, dialect);
   return response;
 }
 

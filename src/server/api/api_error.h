@@ -62,10 +62,12 @@ ApiError FromError(const Error& error);
 std::string ErrorBody(const ApiError& error, bool spaced = false);
 // trtllm-serve's errors are flat: {"object":"error","message":…,"type":…,"param":…,"code":…}.
 HttpResponse ErrorResponse(const ApiError& error, ApiDialect dialect = ApiDialect::kSluice);
-// {"type":"error","error":{"type":…,"message":…}}, the shape of Anthropic's API.
-std::string AnthropicErrorBody(const ApiError& error);
-// In that shape; but what is wrong with a field of the body has OpenAI's, with `param`, as in vLLM.
-HttpResponse AnthropicErrorResponse(const ApiError& error);
+// {"type":"error","error":{"type":…,"message":…}}, the shape of Anthropic's API, with its types by
+// status; with vLLM's under that name.
+std::string AnthropicErrorBody(const ApiError& error, ApiDialect dialect);
+// In that shape; under the name `vllm`, what is wrong with a field of the body has OpenAI's, with
+// `param`, as there.
+HttpResponse AnthropicErrorResponse(const ApiError& error, ApiDialect dialect);
 HttpResponse DetailResponse(int status, std::string_view detail);
 HttpResponse JsonResponse(std::string body);
 // The head of a stream of server-sent events.

@@ -25,14 +25,13 @@ bool IsOfMessages(std::string_view path) {
 
 // An error that is found before the route is called. What vLLM's web framework answers under that
 // name is `framework`.
-HttpResponse EarlyError(std::string_view path, ApiDialect dialect, const char* type,
-                        std::string message, HttpResponse framework) {
+HttpResponse EarlyError(std::string_view path, ApiDialect dialect, std::string message,
+                        HttpResponse framework) {
   if (dialect == ApiDialect::kVllm || !IsOfMessages(path)) return framework;
   ApiError error;
   error.status = framework.status;
-  error.type = type;
   error.message = std::move(message);
-  return AnthropicErrorResponse(error);
+  return AnthropicErrorResponse(error, dialect);
 }
 
 // Returns what the client is to get, if it is an error.
@@ -94,13 +93,13 @@ std::optional<HttpResponse> Dispatcher::CheckHead(const HttpRequest& head) {
   HttpResponse response;
   response.status = 401;
   response.body = R"({"error":"Unauthorized"})";
-  return EarlyError(path, api_.config.dialect, "AuthenticationError",
+  return EarlyError(path, api_.config.dialect,
                     "expected an API key as x-api-key, or as Authorization: Bearer",
                     std::move(response));
 }
 
 HttpResponse Dispatcher::ErrorOf(std::string_view path, const ApiError& error) const {
-  return IsOfMessages(path) ? AnthropicErrorResponse(error)
+  return IsOfMessages(path) ? AnthropicErrorResponse(error, api_.config.dialect)
                             : ErrorResponse(error, api_.config.dialect);
 }
 
@@ -109,9 +108,10 @@ std::string Dispatcher::ErrorBody(std::string_view target, int status, std::stri
   if (!IsOfMessages(WithoutRoot(target.substr(0, target.find('?')))))
     return HttpHandler::ErrorBody(target, status, type, message);
   ApiError error;
+  error.status = status;
   error.type = type;
   error.message = message;
-  return AnthropicErrorBody(error);
+  return AnthropicErrorBody(error, api_.config.dialect);
 }
 
 std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, int status) {
@@ -134,8 +134,7 @@ std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, in
 HttpResponse Dispatcher::NotFound(const HttpRequest& request, std::string_view path) const {
   if (path.size() < 2 || !path.ends_with('/') ||
       FindRoute(path.substr(0, path.size() - 1), api_.config) == nullptr)
-    return EarlyError(path, api_.config.dialect, "NotFoundError",
-                      fmt::format("there is no {}", path.substr(0, 100)),
+    return EarlyError(path, api_.config.dialect, fmt::format("there is no {}", path.substr(0, 100)),
                       DetailResponse(404, NotFoundDetail(path, api_.config)));
   HttpResponse redirect;
   redirect.status = 307;
@@ -158,7 +157,7 @@ void Dispatcher::Handle(HttpRequest request, std::shared_ptr<ResponseWriter> cli
   const std::vector<std::string_view>& methods = route->methods;
   if (std::find(methods.begin(), methods.end(), request.method) == methods.end()) {
     HttpResponse response =
-        EarlyError(path, api_.config.dialect, "MethodNotAllowedError",
+        EarlyError(path, api_.config.dialect,
                    fmt::format("expected {}, found {}", fmt::join(methods, " or "), request.method),
                    DetailResponse(405, "Method Not Allowed"));
     response.headers.push_back({"allow", fmt::format("{}", fmt::join(methods, ", "))});

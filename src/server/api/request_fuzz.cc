@@ -15,9 +15,10 @@ using namespace sluice;
 void CheckError(const ApiError& error) {
   fuzz::Require(error.status == 400);
   fuzz::Require(!error.message.empty() || !error.detail.empty());
-  for (const ApiDialect dialect : {ApiDialect::kVllm, ApiDialect::kTrtllm})
+  for (const ApiDialect dialect : {ApiDialect::kVllm, ApiDialect::kTrtllm}) {
     fuzz::Require(json::Parse(ErrorResponse(error, dialect).body).has_value());
-  fuzz::Require(json::Parse(AnthropicErrorResponse(error).body).has_value());
+    fuzz::Require(json::Parse(AnthropicErrorResponse(error, dialect).body).has_value());
+  }
 }
 
 // The items of a request as messages, and what the answer says of its tools.

@@ -95,9 +95,10 @@ class MessagesWriter : public AnswerWriter {
   }
 
   void Take(const ErrorEvent& event) {
-    if (!streaming_) return client_->Send(AnthropicErrorResponse(event.error));
+    const ApiDialect dialect = options_.model->config.dialect;
+    if (!streaming_) return client_->Send(AnthropicErrorResponse(event.error, dialect));
     over_ = true;
-    out_ += fmt::format("event: error\ndata: {}\n\n", AnthropicErrorBody(event.error));
+    out_ += fmt::format("event: error\ndata: {}\n\n", AnthropicErrorBody(event.error, dialect));
   }
 
   // --- Blocks: the last one is open.

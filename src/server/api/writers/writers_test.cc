@@ -252,8 +252,7 @@ TEST_F(WritersTest, StreamedMessage) {
 
 TEST_F(WritersTest, MessageThatFailsOrWaits) {
   const ApiError error = ServiceUnavailable("no");
-  const std::string body =
-      R"({"type":"error","error":{"type":"ServiceUnavailableError","message":"no"}})";
+  const std::string body = R"({"type":"error","error":{"type":"overloaded_error","message":"no"}})";
   EXPECT_EQ(TextOf(options_, {{ErrorEvent{error}}}), body);
   options_.stream = true;
   EXPECT_EQ(TextOf(options_, {{ErrorEvent{error}}}), body);
