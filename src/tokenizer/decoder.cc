@@ -159,6 +159,42 @@ class StripStep : public Decoder::Step {
   size_t start_, stop_;
 };
 
+// Tokens inside a word have a prefix; all others begin a word. With `cleanup` the spaces go again
+// that stand in front of punctuation and English endings.
+class WordPieceStep : public Decoder::Step {
+ public:
+  WordPieceStep(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+  void Run(std::vector<std::string>& tokens) const override { Join(tokens, 1); }
+  void RunInside(std::vector<std::string>& tokens) const override { Join(tokens, 0); }
+
+ private:
+  // Of the tokens from `first` on, others stand before.
+  void Join(std::vector<std::string>& tokens, size_t first) const {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (i >= first) {
+        if (tokens[i].starts_with(prefix_))
+          tokens[i].erase(0, prefix_.size());
+        else
+          tokens[i].insert(0, " ");
+      }
+      if (cleanup_) CleanUp(tokens[i]);
+    }
+  }
+  static void CleanUp(std::string& token) {
+    constexpr std::pair<std::string_view, std::string_view> kSpaced[] = {
+        {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    for (const auto& [spaced, plain] : kSpaced) {
+      for (size_t at = 0; (at = token.find(spaced, at)) != std::string::npos; at += plain.size())
+        token.replace(at, spaced.size(), plain);
+    }
+  }
+
+  std::string prefix_;
+  bool cleanup_;
+};
+
 Result<char32_t> OneCharacter(const StepFields& fields, std::string_view name) {
   ASSIGN_OR_RETURN(const std::string text, fields.String(name));
   const std::optional<char32_t> code_point = unicode::OnlyCodePoint(text);
@@ -196,8 +232,13 @@ Result<std::unique_ptr<Decoder::Step>> ParseDecoder(const StepFields& fields, Te
     ASSIGN_OR_RETURN(const size_t stop, fields.Count("stop"));
     return Step(new StripStep(content, start, stop));
   }
+  if (type == "WordPiece") {
+    ASSIGN_OR_RETURN(std::string prefix, fields.String("prefix"));
+    ASSIGN_OR_RETURN(const bool cleanup, fields.Bool("cleanup", true));
+    return Step(new WordPieceStep(std::move(prefix), cleanup));
+  }
   return fields.UnsupportedType(
-      "ByteLevel, Metaspace, ByteFallback, Fuse, Replace, Strip, Sequence");
+      "ByteLevel, Metaspace, WordPiece, ByteFallback, Fuse, Replace, Strip, Sequence");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// ByteLevel, Metaspace, ByteFallback, Fuse, Replace, Strip and sequences of them.
+// ByteLevel, Metaspace, WordPiece, ByteFallback, Fuse, Replace, Strip and sequences of them.
 // Thread safety: immutable.
 class Decoder {
  public:

@@ -1,6 +1,10 @@
 #include "tokenizer/normalizer.h"
 
+#include <algorithm>
+
+#include "tokenizer/bert_normalizer.h"
 #include "tokenizer/normal_form.h"
+#include "tokenizer/precompiled_map.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/step_fields.h"
 #include "tokenizer/unicode.h"
@@ -105,6 +109,33 @@ class PrependStep : public Normalizer::Step {
   std::string prefix_;
 };
 
+class BertStep : public Normalizer::Step {
+ public:
+  explicit BertStep(BertNormalizer normalizer) : normalizer_(normalizer) {}
+  void Run(std::string& text, bool& at_start) const override { normalizer_.Run(text, at_start); }
+
+ private:
+  BertNormalizer normalizer_;
+};
+
+class PrecompiledStep : public Normalizer::Step {
+ public:
+  explicit PrecompiledStep(PrecompiledMap map) : map_(std::move(map)) {}
+  void Run(std::string& text, bool&) const override { text = map_.Normalize(text); }
+
+ private:
+  PrecompiledMap map_;
+};
+
+Result<BertNormalizer> ReadBertNormalizer(const StepFields& fields) {
+  BertNormalizer normalizer;
+  ASSIGN_OR_RETURN(normalizer.clean_text, fields.Bool("clean_text"));
+  ASSIGN_OR_RETURN(normalizer.handle_chinese_chars, fields.Bool("handle_chinese_chars"));
+  ASSIGN_OR_RETURN(normalizer.lowercase, fields.Bool("lowercase"));
+  ASSIGN_OR_RETURN(normalizer.strip_accents, fields.Bool("strip_accents", normalizer.lowercase));
+  return normalizer;
+}
+
 Result<std::unique_ptr<Normalizer::Step>> ParseNormalizer(const StepFields& fields,
                                                           TextGrowth& growth) {
   using Step = std::unique_ptr<Normalizer::Step>;
@@ -131,8 +162,22 @@ Result<std::unique_ptr<Normalizer::Step>> ParseNormalizer(const StepFields& fiel
     RETURN_IF_ERROR(growth.Add(fields, 1 + prefix.size()));  // Of a text of one byte.
     return Step(new PrependStep(std::move(prefix)));
   }
+  if (type == "BertNormalizer") {
+    ASSIGN_OR_RETURN(const BertNormalizer normalizer, ReadBertNormalizer(fields));
+    RETURN_IF_ERROR(growth.Add(fields, 3));  // Spaces around ideographs, and decomposition.
+    return Step(new BertStep(normalizer));
+  }
+  if (type == "Precompiled") {
+    if (fields.Find("precompiled_charsmap") == nullptr)
+      return Step(new PrecompiledStep(PrecompiledMap()));
+    ASSIGN_OR_RETURN(const std::string base64, fields.String("precompiled_charsmap"));
+    ASSIGN_OR_RETURN(PrecompiledMap map, PrecompiledMap::Create(base64));
+    RETURN_IF_ERROR(growth.Add(fields, std::max<size_t>(1, map.longest())));
+    return Step(new PrecompiledStep(std::move(map)));
+  }
   return fields.UnsupportedType(
-      "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Sequence");
+      "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, BertNormalizer, "
+      "Precompiled, Sequence");
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend and sequences of them.
-// Thread safety: immutable.
+// NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, BertNormalizer,
+// Precompiled and sequences of them. Thread safety: immutable.
 class Normalizer {
  public:
   // `value` may be null: no normalizer.

@@ -65,13 +65,26 @@ Status ResolveIds(const TokenTable& vocabulary, std::vector<AddedToken>& tokens)
   return {};
 }
 
+// `pre_tokenizer` leaves bytes as they are where the model takes them.
+Result<BpeModel> MakeModel(BpeSpec spec, PreTokenizer& pre_tokenizer) {
+  const bool byte_level = pre_tokenizer.EndsInByteLevel() && BpeModel::HasAllBytes(spec.vocabulary);
+  pre_tokenizer.SetKeepBytes(byte_level);
+  return BpeModel::Create(std::move(spec), byte_level);
+}
+Result<WordPieceModel> MakeModel(WordPieceSpec spec, PreTokenizer&) {
+  return WordPieceModel::Create(std::move(spec));
+}
+Result<UnigramModel> MakeModel(UnigramSpec spec, PreTokenizer&) {
+  return UnigramModel::Create(std::move(spec));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Pipeline>> Pipeline::Create(TokenizerJson parts,
                                                    std::vector<AddedToken> late_tokens) {
   for (AddedToken& token : late_tokens) parts.added_tokens.push_back(std::move(token));
-  RETURN_IF_ERROR(ResolveIds(parts.model.vocabulary, parts.added_tokens));
-  int32_t vocab_size = parts.model.vocabulary.end_id();
+  RETURN_IF_ERROR(ResolveIds(VocabularyOf(parts.model), parts.added_tokens));
+  int32_t vocab_size = VocabularyOf(parts.model).end_id();
   for (const AddedToken& token : parts.added_tokens)
     vocab_size = std::max(vocab_size, token.id + 1);
 
@@ -80,10 +93,14 @@ Result<std::unique_ptr<Pipeline>> Pipeline::Create(TokenizerJson parts,
   ASSIGN_OR_RETURN(PostProcessor post_processor,
                    PostProcessor::Parse(&parts.post_processor, vocab_size));
   ASSIGN_OR_RETURN(Decoder decoder, Decoder::Parse(&parts.decoder));
-  const bool byte_level =
-      pre_tokenizer.EndsInByteLevel() && BpeModel::HasAllBytes(parts.model.vocabulary);
-  pre_tokenizer.SetKeepBytes(byte_level);
-  ASSIGN_OR_RETURN(BpeModel model, BpeModel::Create(std::move(parts.model), byte_level));
+  ASSIGN_OR_RETURN(TextModel model, std::visit(
+                                        [&](auto& spec) -> Result<TextModel> {
+                                          auto made = MakeModel(std::move(spec), pre_tokenizer);
+                                          if (!made)
+                                            return tl::unexpected<Error>(std::move(made).error());
+                                          return TextModel(*std::move(made));
+                                        },
+                                        parts.model));
 
   std::unique_ptr<Pipeline> pipeline(new Pipeline(std::move(normalizer), std::move(pre_tokenizer),
                                                   std::move(model), std::move(post_processor),
@@ -127,7 +144,7 @@ void Pipeline::FindFlags(const std::vector<AddedToken>& tokens) {
   }
   for (int32_t id = 0; id < vocab_size_; ++id) {
     uint8_t& flags = flags_[static_cast<size_t>(id)];
-    if (model_.vocabulary().Has(id)) flags |= kKnown;
+    if (vocabulary().Has(id)) flags |= kKnown;
     // What is skipped is recognised by its spelling, as the decoder gets it.
     if ((flags & kKnown) && specials.size() > 0 && specials.Find(DecodedSpelling(id)))
       flags |= kSkipped;
@@ -150,11 +167,11 @@ std::string_view Pipeline::BytesOf(int32_t id) const {
 
 std::optional<int32_t> Pipeline::TokenToId(std::string_view token) const {
   if (const std::optional<int32_t> id = added_.Find(token)) return id;
-  return model_.vocabulary().Find(token);
+  return vocabulary().Find(token);
 }
 
 std::string_view Pipeline::IdToToken(int32_t id) const {
-  return added_.Has(id) ? added_.Spelling(id) : model_.vocabulary().Spelling(id);
+  return added_.Has(id) ? added_.Spelling(id) : vocabulary().Spelling(id);
 }
 
 std::string Pipeline::TokenBytes(int32_t id) const {
@@ -186,8 +203,8 @@ class Pipeline::Encoding {
   bool stopped_ = false;
 };
 
-std::vector<int32_t> Pipeline::Encode(std::string_view text, bool add_special_tokens,
-                                      const std::function<bool()>& stop) const {
+std::vector<int32_t> Pipeline::EncodePlain(std::string_view text,
+                                           const std::function<bool()>& stop) const {
   std::string repaired;
   if (!IsValidUtf8(text)) {
     unicode::AppendLossy(repaired, text);
@@ -198,8 +215,18 @@ std::vector<int32_t> Pipeline::Encode(std::string_view text, bool add_special_to
   raw_tokens_.Split(
       text, [&](std::string_view part) { EncodeGap(part, part.data() == text.data(), encoding); },
       [&](int32_t id) { encoding.ids.push_back(id); });
-  if (add_special_tokens) post_processor_.Apply(encoding.ids);
   return std::move(encoding.ids);
+}
+
+std::vector<int32_t> Pipeline::Encode(std::string_view text, bool add_special_tokens,
+                                      const std::function<bool()>& stop) const {
+  std::vector<int32_t> ids = EncodePlain(text, stop);
+  if (add_special_tokens) post_processor_.Apply(ids);
+  return ids;
+}
+
+PairOfTexts Pipeline::EncodePair(std::string_view first, std::string_view second) const {
+  return post_processor_.ApplyPair(EncodePlain(first, nullptr), EncodePlain(second, nullptr));
 }
 
 void Pipeline::EncodeGap(std::string_view text, bool at_start, Encoding& encoding) const {
@@ -217,8 +244,14 @@ void Pipeline::EncodeGap(std::string_view text, bool at_start, Encoding& encodin
 }
 
 void Pipeline::EncodePieces(std::string_view text, bool at_start, Encoding& encoding) const {
+  std::visit([&](const auto& model) { EncodePiecesBy(model, text, at_start, encoding); }, model_);
+}
+
+template <typename Model>
+void Pipeline::EncodePiecesBy(const Model& model, std::string_view text, bool at_start,
+                              Encoding& encoding) const {
   const auto encode = [&](std::string_view piece, const char* end) {
-    if (!encoding.Stops(piece.size())) model_.Encode(piece, end, encoding.ids);
+    if (!encoding.Stops(piece.size())) model.Encode(piece, end, encoding.ids);
   };
   const char* const end = text.data() + text.size();
   if (const std::optional<SplitPattern> pattern = pre_tokenizer_.only_pattern()) {

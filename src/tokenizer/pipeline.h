@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -18,6 +19,8 @@
 #include "tokenizer/post_processor.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/tokenizer_json.h"
+#include "tokenizer/unigram_model.h"
+#include "tokenizer/word_piece_model.h"
 
 namespace sluice::tokenizer_internal {
 
@@ -30,6 +33,8 @@ class Pipeline {
 
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens,
                               const std::function<bool()>& stop) const;
+  // Of two texts, with the special tokens around both.
+  PairOfTexts EncodePair(std::string_view first, std::string_view second) const;
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
 
   std::optional<int32_t> TokenToId(std::string_view token) const;
@@ -53,7 +58,9 @@ class Pipeline {
   static constexpr uint8_t kSpecial = 2;
   static constexpr uint8_t kSkipped = 4;  // By skip_special_tokens.
 
-  Pipeline(Normalizer normalizer, PreTokenizer pre_tokenizer, BpeModel model,
+  using TextModel = std::variant<BpeModel, WordPieceModel, UnigramModel>;
+
+  Pipeline(Normalizer normalizer, PreTokenizer pre_tokenizer, TextModel model,
            PostProcessor post_processor, Decoder decoder)
       : normalizer_(std::move(normalizer)),
         pre_tokenizer_(std::move(pre_tokenizer)),
@@ -73,10 +80,18 @@ class Pipeline {
   class Encoding;
   void EncodeGap(std::string_view text, bool at_start, Encoding& encoding) const;
   void EncodePieces(std::string_view text, bool at_start, Encoding& encoding) const;
+  template <typename Model>
+  void EncodePiecesBy(const Model& model, std::string_view text, bool at_start,
+                      Encoding& encoding) const;
+  std::vector<int32_t> EncodePlain(std::string_view text, const std::function<bool()>& stop) const;
+  const TokenTable& vocabulary() const {
+    return std::visit([](const auto& model) -> const TokenTable& { return model.vocabulary(); },
+                      model_);
+  }
 
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
-  BpeModel model_;
+  TextModel model_;
   PostProcessor post_processor_;
   Decoder decoder_;
   TokenTable added_;             // By content.

@@ -268,6 +268,19 @@ std::optional<SplitPattern> KnownPattern(const StepFields& fields) {
   return RecognizeSplitPattern(regex->as_string());
 }
 
+// White space removed, then every punctuation mark by itself.
+class BertSplit : public PreTokenizer::Step {
+ public:
+  void Run(Pieces& pieces) const override {
+    spaces_.Run(pieces);
+    punctuation_.Run(pieces);
+  }
+
+ private:
+  PropertyStep spaces_{unicode::kSpace, SplitBehavior::kRemoved};
+  PropertyStep punctuation_{unicode::kPunctuation, SplitBehavior::kIsolated};
+};
+
 Result<StepPointer> ParsePreTokenizer(const StepFields& fields) {
   const std::string& type = fields.type();
   if (type == "Split") {
@@ -294,12 +307,14 @@ Result<StepPointer> ParsePreTokenizer(const StepFields& fields) {
     ASSIGN_OR_RETURN(const SplitBehavior behavior, Behavior(fields, SplitBehavior::kIsolated));
     return StepPointer(new PropertyStep(unicode::kPunctuation, behavior));
   }
+  if (type == "BertPreTokenizer") return StepPointer(new BertSplit);
   if (type == "Whitespace") return StepPointer(new WhitespaceStep);
   if (type == "WhitespaceSplit")
     return StepPointer(new PropertyStep(unicode::kSpace, SplitBehavior::kRemoved));
   if (type == "Metaspace") return ParseMetaspace(fields);
   return fields.UnsupportedType(
-      "ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, Metaspace, Sequence");
+      "ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, BertPreTokenizer, "
+      "Metaspace, Sequence");
 }
 
 }  // namespace

@@ -29,29 +29,40 @@ std::vector<int32_t> Ids(const json::Value& array) {
   return out;
 }
 
-// For every row that has `key`: parse(what is under it) once, then check(what that gave, case) for
-// its cases. Returns how many there were.
+// For every row of the file that has `key`: parse(what is under it) once, then check(what that
+// gave, case) for its `cases`. Returns how many there were.
 template <typename Parse, typename Check>
-int ForEachCase(const std::string& key, Parse&& parse, Check&& check) {
-  const char* other = std::getenv("SLUICE_TOKENIZER_STEPS");  // Another file of the same kind.
-  std::ifstream file(other != nullptr ? other : SourcePath("tests/data/tokenizers/steps.jsonl"));
+int ForEachCaseOf(const std::string& path, const std::string& key, const std::string& cases,
+                  Parse&& parse, Check&& check) {
+  std::ifstream file(path);
   int count = 0;
   for (std::string line; std::getline(file, line);) {
     const auto row = json::Parse(line);
     EXPECT_TRUE(row.has_value()) << row.error().message;
     const json::Value* step = row->Find(key);
-    if (step == nullptr) continue;
+    if (step == nullptr || row->Find(cases) == nullptr) continue;
     SCOPED_TRACE(json::Write(*step).substr(0, 3000));
     const auto parsed = parse(*step);
     EXPECT_TRUE(parsed.has_value()) << parsed.error().message;
     if (!parsed) continue;
-    for (const json::Value& one : row->Find("cases")->as_array()) {
+    for (const json::Value& one : row->Find(cases)->as_array()) {
       SCOPED_TRACE(json::Write(one.as_array()[0]));
       check(*parsed, one.as_array());
       ++count;
     }
   }
   return count;
+}
+
+template <typename Parse, typename Check>
+int ForEachCase(const std::string& key, Parse&& parse, Check&& check,
+                const std::string& cases = "cases") {
+  // Another file of the same kind.
+  if (const char* other = std::getenv("SLUICE_TOKENIZER_STEPS"))
+    return ForEachCaseOf(other, key, cases, parse, check);
+  return ForEachCaseOf(SourcePath("tests/data/tokenizers/steps.jsonl"), key, cases, parse, check) +
+         ForEachCaseOf(SourcePath("tests/data/tokenizers/encoder_steps.jsonl"), key, cases, parse,
+                       check);
 }
 
 TEST(StepsTest, PreTokenizers) {
@@ -137,6 +148,51 @@ TEST(StepsTest, WholeTokenizers) {
         EXPECT_EQ(tokenizer->Decode(Ids(one[2]), true), one[4].as_string());
       });
   EXPECT_GT(count, 200);
+}
+
+TEST(StepsTest, PairsOfTexts) {
+  const int count = ForEachCase(
+      "tokenizer", [](const json::Value& whole) { return Tokenizer::Parse(json::Write(whole)); },
+      [](const std::unique_ptr<Tokenizer>& tokenizer, const json::Value::Array& one) {
+        const Tokenizer::Pair pair = tokenizer->EncodePair(one[0].as_string(), one[1].as_string());
+        EXPECT_EQ(pair.ids, Ids(one[2]));
+        EXPECT_EQ(std::vector<int32_t>(pair.types.begin(), pair.types.end()), Ids(one[3]));
+      },
+      "pairs");
+  EXPECT_GT(count, 50);
+}
+
+// What a damaged map says is refused or read within its bounds.
+TEST(StepsTest, DamagedMapsOfCharacters) {
+  const auto parse = [](const std::string& base64) {
+    const json::Value step =
+        json::Parse(R"({"type":"Precompiled","precompiled_charsmap":")" + base64 + R"("})").value();
+    return Normalizer::Parse(&step);
+  };
+  EXPECT_FALSE(parse("!!!!"));
+  EXPECT_FALSE(parse("AAA"));
+  EXPECT_FALSE(parse("AA=="));          // shorter than its size
+  EXPECT_FALSE(parse("CAAAAAAAAAA="));  // names 8 bytes, has 4
+  EXPECT_FALSE(parse("AAAAAP8="));      // texts that are not UTF-8
+  // One unit whose child lies far outside.
+  const auto outside = parse("BAAAAAD8/38=");
+  ASSERT_TRUE(outside);
+  EXPECT_EQ(outside->Normalize("abc"), "abc");
+  EXPECT_EQ(parse("")->Normalize("abc"), "abc");
+}
+
+TEST(StepsTest, ModelsThatLackTheirUnknownTokenAreRefused) {
+  const auto message = [](const std::string& model) {
+    const auto tokenizer = Tokenizer::Parse(R"({"version":"1.0","model":)" + model + "}");
+    return tokenizer ? "" : tokenizer.error().message;
+  };
+  EXPECT_THAT(message(R"({"type":"WordPiece","vocab":{"a":0}})"), ::testing::HasSubstr("[UNK]"));
+  EXPECT_THAT(message(R"({"type":"Unigram","unk_id":1,"vocab":[["a",0.5]]})"),
+              ::testing::HasSubstr("unk_id"));
+  EXPECT_THAT(message(R"({"type":"Unigram","unk_id":0,"vocab":[["a"]]})"),
+              ::testing::HasSubstr("model.vocab[0]"));
+  EXPECT_THAT(message(R"({"type":"WordLevel","vocab":{"a":0}})"),
+              ::testing::HasSubstr("BPE, WordPiece and Unigram"));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ Result<std::vector<AddedToken>> LateTokens(const json::Value& config, const Toke
     }
     ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(entry, id, where));
     std::optional<int32_t> other = known.Find(token.content);
-    if (!other) other = parts.model.vocabulary.Find(token.content);
+    if (!other) other = VocabularyOf(parts.model).Find(token.content);
     if (other && *other != token.id) {
       return Fail(
           ErrorCode::kInvalidData,
@@ -104,6 +104,10 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_t
 std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_tokens,
                                        const std::function<bool()>& stop) const {
   return pipeline_->Encode(text, add_special_tokens, stop);
+}
+Tokenizer::Pair Tokenizer::EncodePair(std::string_view first, std::string_view second) const {
+  PairOfTexts pair = pipeline_->EncodePair(first, second);
+  return {std::move(pair.ids), std::move(pair.types)};
 }
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   return pipeline_->Decode(ids, skip_special_tokens);

@@ -20,9 +20,9 @@ namespace tokenizer_internal {
 class Pipeline;
 }
 
-// A tokenizer.json of BPE kind: added tokens, normalizer, pre-tokenizer, merges, post-processor and
-// decoder, with the results of Hugging Face `tokenizers`. What a file asks for and this class does
-// not support is refused by name when the file is loaded.
+// A tokenizer.json of kind BPE, WordPiece or Unigram: added tokens, normalizer, pre-tokenizer,
+// vocabulary, post-processor and decoder, with the results of Hugging Face `tokenizers`. What a
+// file asks for and this class does not support is refused by name when the file is loaded.
 //
 // Thread safety: immutable after Load or Parse; every method may be called from any thread at once.
 // Token ids are positions in the model's vocabulary; ids that the tokenizer does not know (padding
@@ -49,6 +49,14 @@ class Tokenizer {
   // The same, but `stop` is asked now and then; once it says so, the rest is passed over.
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens,
                               const std::function<bool()>& stop) const;
+
+  // Two texts in one, as models that compare them read them: with the special tokens that the
+  // post-processor puts around both, and for each token the text that it counts to, 0 or 1.
+  struct Pair {
+    std::vector<int32_t> ids;
+    std::vector<int8_t> types;
+  };
+  Pair EncodePair(std::string_view first, std::string_view second) const;
 
   // The text of `ids`, always valid UTF-8: bytes that are none become U+FFFD, one for each maximal
   // invalid part. `skip_special_tokens` leaves out the added tokens marked special. Unknown ids are

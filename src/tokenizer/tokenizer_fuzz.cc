@@ -23,5 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!sluice::IsValidUtf8(detokenizer.Push(id))) std::abort();
   }
   if (!sluice::IsValidUtf8((*tokenizer)->Decode(ids, false))) std::abort();
+  const sluice::Tokenizer::Pair pair = (*tokenizer)->EncodePair(text, text);
+  if (pair.ids.size() != pair.types.size()) std::abort();
   return 0;
 }

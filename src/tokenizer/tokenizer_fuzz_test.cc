@@ -45,6 +45,38 @@ TEST(TokenizerFuzzTest, MutatedFiles) {
   }
 }
 
+constexpr char kWordPieceSeed[] =
+    R"json({"version":"1.0","added_tokens":[],"normalizer":{"type":"BertNormalizer","clean_text":true,)json"
+    R"json("handle_chinese_chars":true,"strip_accents":null,"lowercase":true},"pre_tokenizer":{"type":"BertPreTokenizer"},)json"
+    R"json("post_processor":{"type":"BertProcessing","sep":["[SEP]",3],"cls":["[CLS]",2]},)json"
+    R"json("decoder":{"type":"WordPiece","prefix":"##","cleanup":true},"model":{"type":"WordPiece","unk_token":"[UNK]",)json"
+    R"json("continuing_subword_prefix":"##","max_input_chars_per_word":9,"vocab":{"[UNK]":0,"a":1,"[CLS]":2,"[SEP]":3,"##b":4}}})json";
+constexpr char kUnigramSeed[] =
+    R"json({"version":"1.0","added_tokens":[],"normalizer":{"type":"Precompiled","precompiled_charsmap":"CAAAAAAEAAAhAAAAeAA="},)json"
+    R"json("pre_tokenizer":{"type":"Metaspace","replacement":"_","prepend_scheme":"always","split":true},)json"
+    R"json("post_processor":{"type":"RobertaProcessing","sep":["b",2],"cls":["a",1],"trim_offsets":true,"add_prefix_space":true},)json"
+    R"json("decoder":null,"model":{"type":"Unigram","unk_id":0,"byte_fallback":true,)json"
+    R"json("vocab":[["u",0],["a",-1.5],["b",-2e0],["ab",-2],["_",-3],["<0x41>",-9]]}})json";
+
+TEST(TokenizerFuzzTest, MutatedFilesOfOtherModels) {
+  std::mt19937 random(2);
+  for (const char* seed : {kWordPieceSeed, kUnigramSeed}) {
+    const std::string whole = std::string(seed) + '\0' + " ab A b\xC3\xA9 ab_ab!\xE4\xB8\xAD";
+    ASSERT_TRUE(sluice::Tokenizer::Parse(seed)) << seed;
+    for (int i = 0; i < 600; ++i) {
+      std::string input = whole;
+      for (uint32_t k = 0; k <= random() % 3; ++k) {
+        const size_t at = random() % input.size();
+        if (random() % 2 == 0)
+          input[at] = static_cast<char>(random() % 128);
+        else
+          input.insert(at, input.substr(random() % input.size(), random() % 30));
+      }
+      LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
+    }
+  }
+}
+
 TEST(TokenizerFuzzTest, CutFiles) {
   const std::string seed = kSeed;
   for (size_t size = 0; size < seed.size(); size += 7) {

@@ -13,6 +13,9 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
+// Characters of the longest word that WordPiece may cut.
+constexpr int64_t kMaxWord = 1 << 12;
+
 tl::unexpected<Error> Damaged(std::string_view where, std::string_view what) {
   return Fail(ErrorCode::kInvalidData, fmt::format("tokenizer.json: {}: {}", where, what),
               std::string(where));
@@ -174,13 +177,6 @@ Status CheckOption(const std::string& key, const json::Value& value, BpeSpec& sp
     target = value.as_bool();
     return {};
   };
-  if (key == "type" && (!value.is_string() || value.as_string() != "BPE")) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("tokenizer.json: a model of type '{}' is not supported; supported is BPE",
-                    value.is_string() ? value.as_string() : json::TypeName(value.type())),
-        "model.type");
-  }
   if (key == "unk_token" && !value.is_null()) {
     if (!value.is_string()) return Damaged("model.unk_token", "must be a string or null");
     spec.unk_token = value.as_string();
@@ -205,11 +201,96 @@ Status CheckOption(const std::string& key, const json::Value& value, BpeSpec& sp
   return {};
 }
 
-Status ReadModel(std::string_view raw, BpeSpec& spec) {
+Status CheckOption(const std::string& key, const json::Value& value, WordPieceSpec& spec) {
+  const auto text = [&](std::string& target) -> Status {
+    if (!value.is_string()) return Damaged("model." + key, "must be a string");
+    target = value.as_string();
+    return {};
+  };
+  if (key == "unk_token") return text(spec.unk_token);
+  if (key == "continuing_subword_prefix") return text(spec.prefix);
+  if (key == "max_input_chars_per_word") {
+    if (!value.is_integer() || value.as_integer() < 0)
+      return Damaged("model." + key, "must be a whole number");
+    spec.max_characters = static_cast<size_t>(std::min<int64_t>(value.as_integer(), kMaxWord));
+  }
+  return {};
+}
+
+Status CheckOption(const std::string& key, const json::Value& value, UnigramSpec& spec) {
+  if (key == "byte_fallback" && !value.is_null()) {
+    if (!value.is_bool()) return Damaged("model.byte_fallback", "must be true or false");
+    spec.byte_fallback = value.as_bool();
+  }
+  if (key == "unk_id" && !value.is_null()) {
+    if (!value.is_integer()) return Damaged("model.unk_id", "must be a whole number");
+    spec.unk_id = value.as_integer();
+  }
+  return {};
+}
+
+// A list of tokens with their scores.
+Status ReadScores(std::string_view raw, UnigramSpec& spec) {
+  od::parser parser;
+  od::document document;
+  if (const auto error = parser.iterate(Inside(raw)).get(document))
+    return Damaged("model.vocab", error);
+  od::array array;
+  if (document.get_array().get(array))
+    return Damaged("model.vocab", "must be an array of tokens and scores");
+  for (auto result : array) {
+    const std::string where = fmt::format("model.vocab[{}]", spec.scores.size());
+    od::array pair;
+    if (result.get_array().get(pair)) return Damaged(where, "must hold a token and its score");
+    std::string token;
+    double score = 0;
+    size_t count = 0;
+    for (auto part : pair) {
+      std::string_view text;
+      const bool is_good = count == 0   ? !part.get_string().get(text)
+                           : count == 1 ? !part.get_double().get(score)
+                                        : false;
+      if (!is_good) return Damaged(where, "must hold a token and its score");
+      if (count++ == 0) token = text;
+    }
+    if (count != 2 || token.size() > kMaxTokenBytes || spec.scores.size() > kMaxTokenId)
+      return Damaged(where, "must hold a token and its score, within limits");
+    const auto id = static_cast<int32_t>(spec.scores.size());
+    if (spec.vocabulary.Add(token, id) != TokenTable::AddResult::kAdded)
+      return Damaged(where, fmt::format("'{}' stands twice", token));
+    spec.scores.push_back(score);
+  }
+  return {};
+}
+
+// The members of the model but its vocabulary and merges.
+template <typename Spec>
+Status CheckOptions(const std::vector<std::pair<std::string, json::Value>>& options, Spec& spec) {
+  for (const auto& [key, value] : options) RETURN_IF_ERROR(CheckOption(key, value, spec));
+  return {};
+}
+
+// The kind of model that `type` names; files of old BPE models leave it out where they have merges.
+Result<ModelSpec> SpecOfType(const std::optional<json::Value>& type, bool has_merges) {
+  if (!type) {
+    if (!has_merges) return Damaged("model", "'type' is missing");
+    return BpeSpec();
+  }
+  const std::string name = type->is_string() ? type->as_string() : json::TypeName(type->type());
+  if (type->is_string() && name == "BPE") return BpeSpec();
+  if (type->is_string() && name == "WordPiece") return WordPieceSpec();
+  if (type->is_string() && name == "Unigram") return UnigramSpec();
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("tokenizer.json: a model of type '{}' is not supported; supported are "
+                          "BPE, WordPiece and Unigram",
+                          name),
+              "model.type");
+}
+
+Status ReadModel(std::string_view raw, ModelSpec& spec) {
   std::string_view vocabulary, merges;
-  bool has_type = false;
-  // The type first: another kind of model is refused by its name and not for what its vocabulary
-  // looks like.
+  std::optional<json::Value> type;
+  std::vector<std::pair<std::string, json::Value>> options;
   RETURN_IF_ERROR(ForEachMember(
       "model", Inside(raw), [&](const std::string& key, std::string_view value) -> Status {
         if (key == "vocab") {
@@ -217,19 +298,27 @@ Status ReadModel(std::string_view raw, BpeSpec& spec) {
         } else if (key == "merges") {
           merges = value;
         } else {
-          has_type |= key == "type";
-          ASSIGN_OR_RETURN(const json::Value parsed, Small("model." + key, value));
-          RETURN_IF_ERROR(CheckOption(key, parsed, spec));
+          ASSIGN_OR_RETURN(json::Value parsed, Small("model." + key, value));
+          if (key == "type")
+            type = std::move(parsed);
+          else
+            options.emplace_back(key, std::move(parsed));
         }
         return {};
       }));
+  if (!type && vocabulary.empty()) return Damaged("model", "'vocab' is missing");
+  // The type first: another kind of model is refused by its name and not for what its vocabulary
+  // looks like.
+  ASSIGN_OR_RETURN(spec, SpecOfType(type, !merges.empty()));
+  RETURN_IF_ERROR(std::visit([&](auto& kind) { return CheckOptions(options, kind); }, spec));
   if (vocabulary.empty()) return Damaged("model", "'vocab' is missing");
-  if (merges.empty()) {
-    if (!has_type) return Damaged("model", "'type' is missing");
-    return Damaged("model", "'merges' is missing");
-  }
-  RETURN_IF_ERROR(ReadVocabulary(vocabulary, spec.vocabulary));
-  return MergeReader(spec).Read(merges);
+  if (auto* unigram = std::get_if<UnigramSpec>(&spec)) return ReadScores(vocabulary, *unigram);
+  if (auto* words = std::get_if<WordPieceSpec>(&spec))
+    return ReadVocabulary(vocabulary, words->vocabulary);
+  if (merges.empty()) return Damaged("model", "'merges' is missing");
+  auto& bpe = std::get<BpeSpec>(spec);
+  RETURN_IF_ERROR(ReadVocabulary(vocabulary, bpe.vocabulary));
+  return MergeReader(bpe).Read(merges);
 }
 
 }  // namespace
@@ -280,7 +369,6 @@ Result<TokenizerJson> ReadTokenizerJson(std::string_view text) {
       ForEachMember("file", padded, [&](const std::string& key, std::string_view raw) -> Status {
         if (key == "model") {
           has_model = true;
-          parts.model = BpeSpec();
           return ReadModel(raw, parts.model);
         }
         json::Value* target = key == "normalizer"       ? &parts.normalizer

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe_model.h"
+#include "tokenizer/unigram_model.h"
+#include "tokenizer/word_piece_model.h"
 
 namespace sluice {
 
@@ -15,8 +18,14 @@ inline constexpr size_t kMaxTokenizerJsonBytes = 256 << 20;
 inline constexpr size_t kMaxAddedTokens = 1 << 18;
 inline constexpr size_t kMaxMerges = 1 << 23;
 
+using ModelSpec = std::variant<BpeSpec, WordPieceSpec, UnigramSpec>;
+
+inline const TokenTable& VocabularyOf(const ModelSpec& spec) {
+  return std::visit([](const auto& kind) -> const TokenTable& { return kind.vocabulary; }, spec);
+}
+
 struct TokenizerJson {
-  BpeSpec model;
+  ModelSpec model;
   std::vector<AddedToken> added_tokens;                            // In the order of the file.
   json::Value normalizer, pre_tokenizer, post_processor, decoder;  // Null where absent.
 };

@@ -147,8 +147,6 @@ TEST(TokenizerTest, TwoVocabulariesDoNotShareCachedPieces) {
 
 TEST(TokenizerTest, RefusesByName) {
   const std::pair<std::string, std::string> cases[] = {
-      {Json("model", R"({"type":"Unigram","vocab":[["a",0.0]]})"), "'Unigram'"},
-      {Json("model", R"({"type":"WordPiece","vocab":{"a":0}})"), "'WordPiece'"},
       {Json("model", R"({"type":"WordLevel","vocab":{"a":0}})"), "'WordLevel'"},
       {Json("model",
             R"({"type":"BPE","vocab":{"a":0},"merges":[],"continuing_subword_prefix":"##"})"),
@@ -156,11 +154,11 @@ TEST(TokenizerTest, RefusesByName) {
       {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"end_of_word_suffix":"</w>"})"),
        "end_of_word_suffix"},
       {Json("model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"dropout":0.1})"), "dropout"},
-      {Json("normalizer", R"({"type":"BertNormalizer"})"), "'BertNormalizer'"},
+      {Json("normalizer", R"({"type":"Nmt"})"), "'Nmt'"},
       {Json("normalizer", R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Nmt"}]})"),
        "normalizers[1]"},
       {Json("pre_tokenizer", R"({"type":"UnicodeScripts"})"), "'UnicodeScripts'"},
-      {Json("post_processor", R"({"type":"RobertaProcessing"})"), "'RobertaProcessing'"},
+      {Json("post_processor", R"({"type":"T5Processing"})"), "'T5Processing'"},
       {Json("decoder", R"({"type":"CTC"})"), "'CTC'"},
       {Json("pre_tokenizer", Split("(a)\\\\1")), "\\1"},
       {Json("pre_tokenizer", Split("(?<n>a)")), "group"},
