@@ -394,6 +394,21 @@ TEST(Engine, C8ALostDeviceFailsItsRequestsAndNoneIsTakenAfterwards) {
   EXPECT_NE(late.error().message.find("device is lost"), std::string::npos);
 }
 
+TEST(Engine, C8LostRanksFailTheirRequestsAndNoneIsTakenAfterwards) {
+  FakeEngine fake({});
+  const std::vector<int32_t> poisoned = {1, FakeModel::kPoison, 2};
+  EXPECT_TRUE(fake.Ask(poisoned, GreedyFor(4))->error);
+  EXPECT_TRUE(fake.WaitForIdle());
+  EXPECT_TRUE(fake.engine->healthy()) << "a step that failed is not the ranks' end";
+  fake.model->lost = true;
+  EXPECT_TRUE(fake.Ask(poisoned, GreedyFor(4))->error);
+  EXPECT_FALSE(fake.engine->healthy());
+  const auto late = fake.Submit({1, 2}, GreedyFor(1), std::make_shared<CollectingSink>());
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(late.error().message.find("ranks of the model are lost"), std::string::npos);
+}
+
 TEST(Engine, C8NanFailsThatRequestAlone) {
   FakeEngine fake({});
   fake.model->hang = true;  // so that both are in one step

@@ -115,11 +115,15 @@ class FakeModel final : public Model {
     }
   }
   bool draws_tokens() const override { return draws; }
+  Status CheckAlive() override {
+    return lost ? Fail(ErrorCode::kUnavailable, "rank 1: gone") : Status();
+  }
 
   bool draws = false;  // tokens, where it is asked for them
   std::atomic<int64_t> num_drawn{0};
   std::chrono::microseconds delay{0};
   std::atomic<bool> hang{false};
+  std::atomic<bool> lost{false};  // no step can be computed any more
   // The step after so many waits until it is raised: what is asked of the engine meanwhile is sure
   // to find it at work.
   std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};

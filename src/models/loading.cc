@@ -172,7 +172,7 @@ Result<std::unique_ptr<Model>> LoadShare(ThreadPool& pool, const Checkpoint* che
 }
 
 Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem::path& folder,
-                                         ModelConfig config, const ModelOptions& options,
+                                         const ModelConfig& config, const ModelOptions& options,
                                          const LoadProgress& progress) {
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                    OpenChecked(folder, config, options));

@@ -128,6 +128,6 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
 // tensor of the files is used or known to be superfluous; anything else is an error that names file
 // and tensor.
 Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem::path& folder,
-                                         ModelConfig config, const ModelOptions& options,
+                                         const ModelConfig& config, const ModelOptions& options,
                                          const LoadProgress& progress = {});
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "models/share.h"
 #include "models/step_channel.h"
@@ -121,7 +122,8 @@ class ParallelModel final : public Model {
   ~ParallelModel() override {
     try {
       ranks_.front().channel->Close();
-    } catch (const GroupError&) {  // Then they have ended by themselves.
+    } catch (const GroupError& error) {
+      LOG_DEBUG("models", "the ranks had ended before: {}", error.what());
     }
     for (std::thread& thread : threads_) thread.join();
   }
@@ -211,8 +213,8 @@ class ParallelModel final : public Model {
         rank.model->Forward(*rank.own_pool, *input, *rank.cache, nullptr);
         rank.channel->Finish();
       }
-    } catch (const GroupError&) {  // Rank 0 hears the reason.
     } catch (const std::exception& error) {
+      // Of a group that has failed already the first reason stays.
       rank.all->Fail(error.what());
     } catch (...) {
       rank.all->Fail("unknown exception");

@@ -14,9 +14,14 @@ class LocalStepChannel final : public StepChannel {
   void Finish() override { group_.Broadcast(nullptr, 0, 0, Patience::kStep); }
 
  private:
+  struct Address {
+    const StepInput* input = nullptr;
+  };
+
   const StepInput* Pass(const StepInput* input) {
-    group_.Broadcast(&input, sizeof(input), 0, Patience::kIdle);
-    return input;
+    Address address{input};
+    group_.Broadcast(&address, sizeof(Address), 0, Patience::kIdle);
+    return address.input;
   }
 
   Communicator& group_;

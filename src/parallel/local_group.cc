@@ -206,7 +206,8 @@ class LocalCommunicator final : public Communicator {
   Channel& ChannelOf(int from, int to) {
     CHECK(from >= 0 && from < size() && to >= 0 && to < size() && from != to,
           "a message from rank {} to rank {} of {}", from, to, size());
-    return shared_->channels[static_cast<size_t>(from * size() + to)];
+    return shared_->channels[static_cast<size_t>(from) * static_cast<size_t>(size()) +
+                             static_cast<size_t>(to)];
   }
 
   void ThrowIfFailed() const {
