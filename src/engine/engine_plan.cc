@@ -9,6 +9,7 @@
 #include "cache/block_counts.h"
 #include "checkpoint/scheme.h"
 #include "engine/engine.h"
+#include "models/shard.h"
 #include "sampler/sampler.h"
 #include "speculation/proposer.h"
 
@@ -126,6 +127,20 @@ Status PlanThreads(const Topology& topology, EnginePlan& plan) {
   }
   plan.num_threads = config.num_threads > 0 ? config.num_threads : topology.DefaultThreads();
   return {};
+}
+
+// Where the machine decides how many ranks there are, a model that they cannot divide has one.
+Result<RankPlan> RanksFor(const ModelConfig& model, const Topology& topology,
+                          const EnginePlan& plan) {
+  EngineConfig config = plan.config;
+  ASSIGN_OR_RETURN(RankPlan ranks, PlanRanks(config, topology, plan.num_threads, plan.device_name));
+  if (config.exact_ranks || ranks.num_ranks() == 1) return ranks;
+  const Status divides = CheckRanks(model.spec, ranks.tensor_size, ranks.num_stages);
+  if (divides) return ranks;
+  config.tensor_parallel_size = config.pipeline_parallel_size = 1;
+  ASSIGN_OR_RETURN(ranks, PlanRanks(config, topology, plan.num_threads, plan.device_name));
+  ranks.note = fmt::format("one rank computes with all threads: {}", divides.error().message);
+  return ranks;
 }
 
 // vLLM's defaults for its server: larger steps on large devices.
@@ -454,7 +469,7 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
     RETURN_IF_ERROR(CheckDeviceTypes(plan));
   }
   RETURN_IF_ERROR(PlanThreads(topology, plan));
-  ASSIGN_OR_RETURN(plan.ranks, PlanRanks(config, topology, plan.num_threads, plan.device_name));
+  ASSIGN_OR_RETURN(plan.ranks, RanksFor(model, topology, plan));
   plan.num_threads = plan.ranks.num_threads();
   if (!plan.ranks.note.empty()) plan.notes.push_back(plan.ranks.note);
   RETURN_IF_ERROR(PlanStep(model, plan));

@@ -365,5 +365,34 @@ TEST(EnginePlanOnDevice, Llama70BInFp8OnOneH200) {
   RecordProperty("workspace_mib", static_cast<int>(plan->workspace_bytes / kMiB));
 }
 
+TEST(EnginePlan, AModelThatTheNodesCannotDivideHasOneRank) {
+  ModelConfig model;
+  model.vocab_size = 256;
+  model.max_position_embeddings = 1024;
+  model.spec.vocab_size = 256;
+  model.spec.hidden_size = 64;
+  LayerSpec layer;
+  layer.attention.num_heads = layer.attention.num_kv_heads = 1;
+  model.spec.layers = {layer};
+  MemoryLimits memory;
+  memory.total_bytes = memory.available_bytes = 4000 * kMiB;
+  Topology topology;
+  topology.logical_cpus = 4;
+  topology.core_cpus = {0, 1, 2, 3};
+  topology.node_cpus = {{0, 1}, {2, 3}};
+  EngineConfig config;
+  config.tensor_parallel_size = 2;
+  const auto plan = PlanEngine(config, model, memory, topology, Sizes);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->ranks.num_ranks(), 1);
+  EXPECT_EQ(plan->num_threads, 4);
+  EXPECT_THAT(plan->notes[0], HasSubstr("one rank computes with all threads: "));
+  EXPECT_THAT(plan->notes[0], HasSubstr("the model has 1 query heads to divide"));
+  config.exact_ranks = true;
+  const auto exact = PlanEngine(config, model, memory, topology, Sizes);
+  ASSERT_FALSE(exact);
+  EXPECT_EQ(exact.error().param, "tensor_parallel_size");
+}
+
 }  // namespace
 }  // namespace sluice
