@@ -94,7 +94,7 @@ const json::Value* ToolTypes::SchemaOf(std::string_view tool) const {
 
 std::string TypedValue(std::string_view text, const ParameterTypes& types, bool scalars_only) {
   const std::string_view trimmed = AsciiTrim(text);
-  const std::string lower = trimmed.size() <= 5 ? AsciiLower(trimmed) : std::string();
+  std::string lower = trimmed.size() <= 5 ? AsciiLower(trimmed) : std::string();
   if (!types.unknown() && !types.only_string()) {
     if (lower == "null" && !scalars_only) return lower;
     if (types.boolean && (lower == "true" || lower == "false")) return lower;
