@@ -19,6 +19,7 @@ page() {
 if [ "${1:-}" = --check ]; then check=yes; fi
 page options.md --markdown
 page metrics.md --metrics
+page models.md --models
 page parsers.md --parsers
 page json-schema.md --json-schema
 if [ "${check:-}" = yes ]; then

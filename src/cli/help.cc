@@ -6,6 +6,7 @@
 #include "cli/exit_code.h"
 #include "cli/man_page.h"
 #include "cli/metrics_help.h"
+#include "cli/models_help.h"
 #include "cli/parsers_help.h"
 #include "constraints/schema_keywords.h"
 #include "options/suggest.h"
@@ -59,6 +60,10 @@ Result<int> RunHelp(const std::vector<std::string>& words) {
   }
   if (words[0] == "--metrics") {
     fmt::print("{}", MetricsMarkdown());
+    return 0;
+  }
+  if (words[0] == "--models") {
+    fmt::print("{}", ModelsMarkdown());
     return 0;
   }
   if (words[0] == "--parsers") {

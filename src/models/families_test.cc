@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/model_config.h"
+#include "models/registry.h"
 #include "models/weights.h"
 
 namespace sluice {
@@ -390,6 +391,16 @@ TEST(LayerConfigTest, Gemma3InsideAModelOfTextAndImages) {
   EXPECT_EQ(config->num_attention_heads, 8);
   EXPECT_EQ(config->max_position_embeddings, 131072);
   EXPECT_THAT(Windows(*config), ElementsAre(1024, 1024, 1024, 1024, 1024, 0));
+}
+
+TEST(RegistryTest, EveryFamilyIsDescribed) {
+  for (const ModelFamily* family : ModelFamilies()) {
+    EXPECT_FALSE(family->notes.models.empty()) << family->architecture;
+    EXPECT_FALSE(family->notes.operators.empty()) << family->architecture;
+    EXPECT_EQ(family->notes.error > 0, !family->notes.golden.empty()) << family->architecture;
+    // What the golden tests allow.
+    EXPECT_LE(family->notes.error, 2e-4) << family->architecture;
+  }
 }
 
 TEST(LayerConfigTest, ContradictionsAreNamed) {

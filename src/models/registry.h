@@ -32,6 +32,16 @@ struct ConfigDefaults {
   bool positions_are_scaled = false;
 };
 
+// What people are told of a family: `sluice help --models`, docs/models.md.
+struct FamilyNotes {
+  std::string_view models = {};     // published ones, with their sizes
+  std::string_view operators = {};  // beside or in place of Llama's
+  // The checkpoints of tests/data/checkpoints on which it is held against transformers.
+  std::string_view golden = {};
+  // Of them the largest root mean square error of a position's log probabilities, in float32.
+  double error = 0;
+};
+
 // Everything that is particular to one architecture.
 struct ModelFamily {
   std::string_view architecture;  // in config.json's `architectures`
@@ -41,6 +51,7 @@ struct ModelFamily {
   // common ones. A setting that would change what the model computes and that is not implemented is
   // kUnsupported.
   Status (*read)(const JsonFields& fields, ModelConfig& config);
+  FamilyNotes notes = {};
 };
 
 #define SLUICE_MODEL_FAMILIES(FAMILY) \

@@ -52,6 +52,15 @@ constexpr ConfigDefaults kDefaults = {.head_dim = 256,
 
 }  // namespace
 
-const ModelFamily kGemma2 = {"Gemma2ForCausalLM", "gemma2", kDefaults, Read};
+const ModelFamily kGemma2 = {
+    "Gemma2ForCausalLM",
+    "gemma2",
+    kDefaults,
+    Read,
+    {.models = "Gemma 2 2B, 9B, 27B",
+     .operators = "GELU; norms with 1 + w before and behind sub-layers; scaled embeddings; soft "
+                  "caps of scores and logits; a window in every second layer",
+     .golden = "tiny-gemma2",
+     .error = 1.8e-06}};
 
 }  // namespace sluice

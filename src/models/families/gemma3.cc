@@ -83,9 +83,22 @@ constexpr ConfigDefaults DefaultsOf(bool is_nested) {
 
 }  // namespace
 
-const ModelFamily kGemma3 = {"Gemma3ForCausalLM", "gemma3_text", DefaultsOf(false), Read};
+const ModelFamily kGemma3 = {
+    "Gemma3ForCausalLM",
+    "gemma3_text",
+    DefaultsOf(false),
+    Read,
+    {.models = "Gemma 3 270M, 1B",
+     .operators = "GELU; norms with 1 + w before and behind sub-layers, and of heads; scaled "
+                  "embeddings; windows with a rope of their own",
+     .golden = "tiny-gemma3, tiny-gemma3-cap",
+     .error = 5.3e-06}};
 // The text part.
-const ModelFamily kGemma3Nested = {"Gemma3ForConditionalGeneration", "gemma3", DefaultsOf(true),
-                                   Read};
+const ModelFamily kGemma3Nested = {
+    "Gemma3ForConditionalGeneration",
+    "gemma3",
+    DefaultsOf(true),
+    Read,
+    {.models = "Gemma 3 4B, 12B, 27B", .operators = "the text part: as Gemma3ForCausalLM"}};
 
 }  // namespace sluice

@@ -73,6 +73,14 @@ constexpr ConfigDefaults kDefaults = {.head_dim = 128,
 
 }  // namespace
 
-const ModelFamily kGlm4Moe = {"Glm4MoeForCausalLM", "glm4_moe", kDefaults, Read};
+const ModelFamily kGlm4Moe = {"Glm4MoeForCausalLM",
+                              "glm4_moe",
+                              kDefaults,
+                              Read,
+                              {.models = "GLM-4.5 Air, GLM-4.5, 4.6",
+                               .operators = "rope on half of a head; experts by sigmoids with a "
+                                            "bias for the choice, scaled weights; a shared expert",
+                               .golden = "tiny-glm4-moe",
+                               .error = 8.7e-07}};
 
 }  // namespace sluice

@@ -52,6 +52,14 @@ constexpr ConfigDefaults kDefaults = {.head_dim = 64,
 
 }  // namespace
 
-const ModelFamily kGptOss = {"GptOssForCausalLM", "gpt_oss", kDefaults, Read};
+const ModelFamily kGptOss = {"GptOssForCausalLM",
+                             "gpt_oss",
+                             kDefaults,
+                             Read,
+                             {.models = "gpt-oss 20B, 120B",
+                              .operators = "attention sinks; a window in every second layer; YaRN; "
+                                           "experts with biases, clamped SwiGLU",
+                              .golden = "tiny-gpt-oss, tiny-gpt-oss-mxfp4",
+                              .error = 7.7e-07}};
 
 }  // namespace sluice

@@ -68,8 +68,21 @@ constexpr ConfigDefaults kDefaults = {.rope_theta = 10000};
 
 }  // namespace
 
-const ModelFamily kGranite = {"GraniteForCausalLM", "granite", kDefaults, Read};
-const ModelFamily kGraniteHybrid = {"GraniteMoeHybridForCausalLM", "granitemoehybrid", kDefaults,
-                                    ReadHybrid};
+const ModelFamily kGranite = {"GraniteForCausalLM",
+                              "granite",
+                              kDefaults,
+                              Read,
+                              {.models = "Granite 3.0 to 3.3, 2B and 8B",
+                               .operators = "factors on embeddings, residual, scores and logits",
+                               .golden = "tiny-granite",
+                               .error = 2.7e-06}};
+const ModelFamily kGraniteHybrid = {"GraniteMoeHybridForCausalLM",
+                                    "granitemoehybrid",
+                                    kDefaults,
+                                    ReadHybrid,
+                                    {.models = "Granite 4.0 Micro, 1B, 350M: the dense ones",
+                                     .operators = "as Granite 3; with and without rope",
+                                     .golden = "tiny-granite4",
+                                     .error = 2.8e-06}};
 
 }  // namespace sluice

@@ -12,6 +12,14 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
 
 }  // namespace
 
-const ModelFamily kLlama = {"LlamaForCausalLM", "llama", {}, Read};
+const ModelFamily kLlama = {
+    "LlamaForCausalLM",
+    "llama",
+    {},
+    Read,
+    {.models = "Llama 3 to 3.3, 1B to 405B, and others of their shape",
+     .operators = "scaled rope; biases of attention and MLP",
+     .golden = "llama-bf16, llama-tied-bf16-sharded, tiny-llama-bias, tiny-llama-wide",
+     .error = 4.8e-06}};
 
 }  // namespace sluice

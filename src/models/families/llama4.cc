@@ -91,7 +91,23 @@ constexpr ConfigDefaults kNestedDefaults = {
 
 }  // namespace
 
-const ModelFamily kLlama4 = {"Llama4ForConditionalGeneration", "llama4", kNestedDefaults, Read};
-const ModelFamily kLlama4Text = {"Llama4ForCausalLM", "llama4_text", kDefaults, Read};
+const ModelFamily kLlama4 = {"Llama4ForConditionalGeneration",
+                             "llama4",
+                             kNestedDefaults,
+                             Read,
+                             {.models = "Llama 4 Scout",
+                              .operators = "the text part: as Llama4ForCausalLM",
+                              .golden = "llama4-quark-fp8, llama4-modelopt-nvfp4",
+                              .error = 5.4e-06}};
+const ModelFamily kLlama4Text = {
+    "Llama4ForCausalLM",
+    "llama4_text",
+    kDefaults,
+    Read,
+    {.models = "the text part of Llama 4",
+     .operators = "interleaved rope; chunks; layers without rope with a temperature; experts by "
+                  "sigmoids on their inputs; a shared expert",
+     .golden = "tiny-llama4-mixed",
+     .error = 1.3e-06}};
 
 }  // namespace sluice

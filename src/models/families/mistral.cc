@@ -64,11 +64,32 @@ Status ReadNested(const JsonFields& fields, ModelConfig& config) {
 
 }  // namespace
 
-const ModelFamily kMinistral = {"MinistralForCausalLM", "ministral", {.kv_heads = 8}, Read};
-const ModelFamily kMinistral3 = {
-    "Ministral3ForCausalLM", "ministral3", {.kv_heads = 8}, ReadMinistral3};
-const ModelFamily kMistral = {"MistralForCausalLM", "mistral", {.kv_heads = 8}, Read};
-const ModelFamily kMistral3 = {
-    "Mistral3ForConditionalGeneration", "mistral3", {.kv_heads = 8, .is_nested = true}, ReadNested};
+const ModelFamily kMinistral = {"MinistralForCausalLM",
+                                "ministral",
+                                {.kv_heads = 8},
+                                Read,
+                                {.models = "Ministral 8B", .operators = "windows in some layers"}};
+const ModelFamily kMinistral3 = {"Ministral3ForCausalLM",
+                                 "ministral3",
+                                 {.kv_heads = 8},
+                                 ReadMinistral3,
+                                 {.models = "Ministral 3, text alone",
+                                  .operators = "YaRN; a temperature that grows with the position"}};
+const ModelFamily kMistral = {"MistralForCausalLM",
+                              "mistral",
+                              {.kv_heads = 8},
+                              Read,
+                              {.models = "Mistral 7B to Large, Nemo, Small 3",
+                               .operators = "a window, in some releases",
+                               .golden = "tiny-mistral-window",
+                               .error = 8.6e-07}};
+const ModelFamily kMistral3 = {"Mistral3ForConditionalGeneration",
+                               "mistral3",
+                               {.kv_heads = 8, .is_nested = true},
+                               ReadNested,
+                               {.models = "Mistral Small 3.1 and 3.2, Ministral 3 3B, 8B, 14B",
+                                .operators = "the text part: as Mistral or Ministral 3",
+                                .golden = "tiny-ministral3",
+                                .error = 1.4e-06}};
 
 }  // namespace sluice

@@ -33,6 +33,10 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
 const ModelFamily kMixtral = {"MixtralForCausalLM",
                               "mixtral",
                               {.kv_heads = 8, .rms_norm_eps = 1e-5, .rope_theta = 1e6},
-                              Read};
+                              Read,
+                              {.models = "Mixtral 8x7B, 8x22B",
+                               .operators = "experts by softmax, normalized",
+                               .golden = "tiny-mixtral",
+                               .error = 9.6e-07}};
 
 }  // namespace sluice

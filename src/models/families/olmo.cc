@@ -50,7 +50,22 @@ constexpr ConfigDefaults DefaultsOf(double theta) {
 
 }  // namespace
 
-const ModelFamily kOlmo2 = {"Olmo2ForCausalLM", "olmo2", DefaultsOf(10000), ReadOlmo2};
-const ModelFamily kOlmo3 = {"Olmo3ForCausalLM", "olmo3", DefaultsOf(500000), ReadOlmo3};
+const ModelFamily kOlmo2 = {"Olmo2ForCausalLM",
+                            "olmo2",
+                            DefaultsOf(10000),
+                            ReadOlmo2,
+                            {.models = "OLMo 2 1B to 32B",
+                             .operators = "norms behind sub-layers alone; a norm over all heads",
+                             .golden = "tiny-olmo2",
+                             .error = 9.1e-07}};
+const ModelFamily kOlmo3 = {
+    "Olmo3ForCausalLM",
+    "olmo3",
+    DefaultsOf(500000),
+    ReadOlmo3,
+    {.models = "OLMo 3 7B, 32B",
+     .operators = "as OLMo 2; windows in three of four layers, YaRN in the others",
+     .golden = "tiny-olmo3",
+     .error = 8.2e-07}};
 
 }  // namespace sluice

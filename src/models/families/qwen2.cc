@@ -17,6 +17,13 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
 
 }  // namespace
 
-const ModelFamily kQwen2 = {"Qwen2ForCausalLM", "qwen2", {.kv_heads = 32}, Read};
+const ModelFamily kQwen2 = {"Qwen2ForCausalLM",
+                            "qwen2",
+                            {.kv_heads = 32},
+                            Read,
+                            {.models = "Qwen2, Qwen2.5 0.5B to 72B, QwQ",
+                             .operators = "biases of q, k and v; a window, where asked for",
+                             .golden = "tiny-qwen2-window",
+                             .error = 9.2e-07}};
 
 }  // namespace sluice

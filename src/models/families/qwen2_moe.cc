@@ -38,6 +38,14 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
 
 }  // namespace
 
-const ModelFamily kQwen2Moe = {"Qwen2MoeForCausalLM", "qwen2_moe", {.kv_heads = 16}, Read};
+const ModelFamily kQwen2Moe = {
+    "Qwen2MoeForCausalLM",
+    "qwen2_moe",
+    {.kv_heads = 16},
+    Read,
+    {.models = "Qwen1.5-MoE A2.7B, Qwen2 57B-A14B",
+     .operators = "as Qwen2; experts by softmax, a shared one with a gate",
+     .golden = "tiny-qwen2-moe",
+     .error = 9.8e-07}};
 
 }  // namespace sluice

@@ -16,6 +16,13 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
 
 }  // namespace
 
-const ModelFamily kQwen3 = {"Qwen3ForCausalLM", "qwen3", {.head_dim = 128}, Read};
+const ModelFamily kQwen3 = {"Qwen3ForCausalLM",
+                            "qwen3",
+                            {.head_dim = 128},
+                            Read,
+                            {.models = "Qwen3 0.6B to 32B",
+                             .operators = "norms of heads; a window, where asked for",
+                             .golden = "qwen3-bf16, tiny-qwen3-bias and eight quantized ones",
+                             .error = 5e-06}};
 
 }  // namespace sluice

@@ -18,6 +18,13 @@ constexpr ConfigDefaults kDefaults = {
 
 }  // namespace
 
-const ModelFamily kSmolLm3 = {"SmolLM3ForCausalLM", "smollm3", kDefaults, Read};
+const ModelFamily kSmolLm3 = {"SmolLM3ForCausalLM",
+                              "smollm3",
+                              kDefaults,
+                              Read,
+                              {.models = "SmolLM3 3B",
+                               .operators = "layers without rope",
+                               .golden = "tiny-smollm3",
+                               .error = 1.1e-06}};
 
 }  // namespace sluice
