@@ -23,7 +23,7 @@ Result<std::chrono::local_time<std::chrono::microseconds>> ParseCivilTime(std::s
     fields = std::sscanf(copy.c_str() + end, "%c%2d:%2d:%2d%n", &separator, &hour, &minute, &second,
                          &rest);
     if (fields != 4 || (separator != 'T' && separator != ' ') ||
-        static_cast<size_t>(end + rest) != copy.size())
+        static_cast<size_t>(end) + static_cast<size_t>(rest) != copy.size())
       return bad();
   }
   const auto date = std::chrono::year(year) / std::chrono::month(static_cast<unsigned>(month)) /

@@ -50,7 +50,7 @@ class Bound {
   bool Has(size_t i) const { return !values_[i].is_missing(); }
   bool IsNoneOrAbsent(size_t i) const { return values_[i].is_missing() || values_[i].is_none(); }
   const Value& operator[](size_t i) const { return values_[i]; }
-  Value Get(size_t i, Value otherwise) const { return Has(i) ? values_[i] : otherwise; }
+  Value Get(size_t i, const Value& otherwise) const { return Has(i) ? values_[i] : otherwise; }
   bool Flag(size_t i, bool otherwise = false) const {
     return Has(i) ? Truth(values_[i]) : otherwise;
   }
@@ -70,5 +70,10 @@ class Bound {
   std::string function_;
   std::vector<Value> values_;
 };
+
+// Fails (TypeError) if there are arguments.
+inline void ExpectNoArguments(std::string_view function, Arguments& arguments) {
+  const Bound bound(function, arguments, {});
+}
 
 }  // namespace sluice::jinja

@@ -118,7 +118,7 @@ Value Interpreter::Call(const Value& callee, Arguments arguments) {
     FailType("'" + callee.TypeName() + "' object is not callable");
   }
   // The callee stays alive while it runs, whatever it does to the variable that holds it.
-  const Value kept = callee;
+  const Value kept = callee;  // NOLINT(performance-unnecessary-copy-initialization)
   return kept.object().Call(*this, std::move(arguments));
 }
 

@@ -11,17 +11,17 @@ namespace sluice::jinja {
 namespace {
 
 Value LengthOf(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("len", arguments, {});
+  ExpectNoArguments("len", arguments);
   return Value::Integer(static_cast<int64_t>(Length(input)));
 }
 
 Value ListOf(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("do_list", arguments, {});
+  ExpectNoArguments("do_list", arguments);
   return Value::List(ToVector(input));
 }
 
 Value First(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("do_first", arguments, {});
+  ExpectNoArguments("do_first", arguments);
   Value item;
   if (Iterate(input)->Next(item)) return item;
   return Value::Undefined("No first item, sequence was empty.");
@@ -39,7 +39,7 @@ std::optional<std::vector<Value>> Reversed(const Value& value) {
 }
 
 Value Last(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("do_last", arguments, {});
+  ExpectNoArguments("do_last", arguments);
   if ((input.is_list() || input.is_tuple()) && !input.items().empty()) return input.items().back();
   const auto items = Reversed(input);
   if (!items) FailType("'" + input.TypeName() + "' object is not reversible");
@@ -59,7 +59,7 @@ Value Generated(std::vector<Value> items, const char* type_name) {
 }
 
 Value Reverse(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("do_reverse", arguments, {});
+  ExpectNoArguments("do_reverse", arguments);
   if (input.is_string())
     return GetSlice(input, Value::None(), Value::None(), Value::Integer(int64_t{-1}));
   if (auto items = Reversed(input)) return Generated(*std::move(items), "list_reverseiterator");
@@ -216,7 +216,7 @@ Value GroupBy(Interpreter&, const Value& input, Arguments& arguments) {
 
 Value Batch(Interpreter&, const Value& input, Arguments& arguments) {
   const Bound bound("do_batch", arguments, {"linecount", "fill_with"}, 1);
-  const Value count = bound[0];
+  const Value& count = bound[0];
   const Value fill = bound.Get(1, Value::None());
   const IteratorPointer iterator = Iterate(input);
   return MakeGenerator(input, [=, carried = Value()](Value& value) mutable {
@@ -267,7 +267,7 @@ Value Slices(Interpreter&, const Value& input, Arguments& arguments) {
 }
 
 Value Items(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("do_items", arguments, {});
+  ExpectNoArguments("do_items", arguments);
   if (input.is_undefined()) return Generated({}, "generator");
   const IteratorPointer iterator =
       input.is_dict() ? DictView(input, DictView::Part::kItems).Iterate() : nullptr;

@@ -19,7 +19,7 @@ Value SoftStr(const Value& value) {
 
 template <std::string (*Convert)(std::string_view)>
 Value Converted(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("this filter", arguments, {});
+  ExpectNoArguments("this filter", arguments);
   const Value text = SoftStr(input);
   SpendText(text.text().size() * 3);
   Spend(static_cast<int64_t>(text.text().size() / 8));
@@ -135,7 +135,7 @@ Value Truncate(Interpreter&, const Value& input, Arguments& arguments) {
 }
 
 Value WordCount(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("do_wordcount", arguments, {});
+  ExpectNoArguments("do_wordcount", arguments);
   const std::string text = Str(input);
   SpendText(text.size());
   int64_t count = 0;
@@ -161,27 +161,27 @@ Value Format(Interpreter&, const Value& input, Arguments& arguments) {
 }
 
 Value String(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("soft_str", arguments, {});
+  ExpectNoArguments("soft_str", arguments);
   return SoftStr(input);
 }
 
 Value Safe(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("do_mark_safe", arguments, {});
+  ExpectNoArguments("do_mark_safe", arguments);
   return Value::Markup(Str(input));
 }
 
 Value Escape(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("escape", arguments, {});
+  ExpectNoArguments("escape", arguments);
   return input.is_markup() ? input : Value::Markup(EscapeHtml(Str(input)));
 }
 
 Value ForceEscape(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("do_forceescape", arguments, {});
+  ExpectNoArguments("do_forceescape", arguments);
   return Value::Markup(EscapeHtml(Str(input)));
 }
 
 Value StripTagsFilter(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("do_striptags", arguments, {});
+  ExpectNoArguments("do_striptags", arguments);
   return Value::String(StripTags(Str(input)));
 }
 
@@ -205,7 +205,7 @@ std::string UrlQuote(std::string_view text, bool for_query) {
 }
 
 Value UrlEncode(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("do_urlencode", arguments, {});
+  ExpectNoArguments("do_urlencode", arguments);
   if (input.is_string() || TryIterate(input) == nullptr)
     return Value::String(UrlQuote(Str(input), false));
   const Value pairs =

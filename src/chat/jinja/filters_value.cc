@@ -19,7 +19,7 @@ Value Default(Interpreter&, const Value& input, Arguments& arguments) {
 }
 
 Value Absolute(Interpreter&, const Value& input, Arguments& arguments) {
-  Bound("abs", arguments, {});
+  ExpectNoArguments("abs", arguments);
   if (input.is_undefined()) FailType("bad operand type for abs(): 'Undefined'");
   if (input.is_float()) return Value::Float(std::fabs(input.as_float()));
   if (!input.is_integral()) FailType("bad operand type for abs(): '" + input.TypeName() + "'");

@@ -138,7 +138,7 @@ class Cycler final : public Object {
     if (name == "pos") return Value::Integer(static_cast<int64_t>(position_));
     if (name == "next") {
       return Method(name, [shared](Interpreter&, Arguments& arguments) {
-        Bound("next", arguments, {});
+        ExpectNoArguments("next", arguments);
         const Value item = shared->items_.items()[shared->position_];
         shared->position_ = (shared->position_ + 1) % shared->items_.items().size();
         return item;
@@ -146,7 +146,7 @@ class Cycler final : public Object {
     }
     if (name == "reset") {
       return Method(name, [shared](Interpreter&, Arguments& arguments) {
-        Bound("reset", arguments, {});
+        ExpectNoArguments("reset", arguments);
         shared->position_ = 0;
         return Value::None();
       });
@@ -179,7 +179,7 @@ class Joiner final : public Object {
   std::string TypeName() const override { return "Joiner"; }
   bool IsCallable() const override { return true; }
   Value Call(Interpreter&, Arguments arguments) override {
-    Bound("joiner", arguments, {});
+    ExpectNoArguments("joiner", arguments);
     return std::exchange(used_, true) ? separator_ : Value::String("");
   }
 

@@ -31,12 +31,12 @@ Value DictGet(const Value& self, Arguments& arguments) {
 
 template <DictView::Part kPart>
 Value View(const Value& self, Arguments& arguments) {
-  Bound("items", arguments, {});
+  ExpectNoArguments("items", arguments);
   return Value::FromObject(std::make_shared<DictView>(self, kPart));
 }
 
 Value DictCopy(const Value& self, Arguments& arguments) {
-  Bound("copy", arguments, {});
+  ExpectNoArguments("copy", arguments);
   auto dict = std::make_shared<DictData>();
   for (const auto& [key, value] : self.dict().entries()) dict->Set(key, value);
   return Value::Dict(std::move(dict));
@@ -73,7 +73,7 @@ Value SequenceIndex(const Value& self, Arguments& arguments) {
 }
 
 Value ListCopy(const Value& self, Arguments& arguments) {
-  Bound("copy", arguments, {});
+  ExpectNoArguments("copy", arguments);
   return Value::List(ToVector(self));
 }
 

@@ -25,7 +25,7 @@ Value Like(const Value& self, std::string text) {
 
 template <std::string (*Convert)(std::string_view)>
 Value Converted(const Value& self, Arguments& arguments) {
-  Bound(__func__, arguments, {});
+  ExpectNoArguments(__func__, arguments);
   SpendText(self.text().size() * 3);
   Spend(static_cast<int64_t>(self.text().size() / 8));
   return Like(self, Convert(self.text()));
@@ -248,7 +248,7 @@ Value Count(const Value& self, Arguments& arguments) {
 
 template <bool (*Test)(char32_t)>
 Value AllCharacters(const Value& self, Arguments& arguments) {
-  Bound("isalpha", arguments, {});
+  ExpectNoArguments("isalpha", arguments);
   const std::string& text = self.text();
   SpendText(text.size());
   for (size_t position = 0; position < text.size();) {
@@ -258,13 +258,13 @@ Value AllCharacters(const Value& self, Arguments& arguments) {
 }
 
 Value IsAsciiText(const Value& self, Arguments& arguments) {
-  Bound("isascii", arguments, {});
+  ExpectNoArguments("isascii", arguments);
   return Value::Bool(self.string().is_ascii());
 }
 
 template <bool kUpper>
 Value IsCase(const Value& self, Arguments& arguments) {
-  Bound("isupper", arguments, {});
+  ExpectNoArguments("isupper", arguments);
   return Value::Bool(HasCase(self.text(), kUpper));
 }
 
@@ -339,12 +339,12 @@ Value EncodeText(const Value& self, Arguments& arguments) {
 }
 
 Value StripTagsMethod(const Value& self, Arguments& arguments) {
-  Bound("striptags", arguments, {});
+  ExpectNoArguments("striptags", arguments);
   return Value::String(StripTags(self.text()));
 }
 
 Value UnescapeMethod(const Value& self, Arguments& arguments) {
-  Bound("unescape", arguments, {});
+  ExpectNoArguments("unescape", arguments);
   return Value::String(UnescapeHtml(self.text()));
 }
 

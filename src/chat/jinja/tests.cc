@@ -14,7 +14,7 @@ using Test = bool (*)(const Value& value, Arguments& arguments);
 
 template <bool (*Check)(const Value&)>
 bool Plain(const Value& value, Arguments& arguments) {
-  Bound("this test", arguments, {});
+  ExpectNoArguments("this test", arguments);
   return Check(value);
 }
 

@@ -177,6 +177,7 @@ std::string Value::TypeName() const {
   return "object";
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): those that are callable take them
 Value Object::Call(Interpreter&, Arguments) {
   FailType("'" + TypeName() + "' object is not callable");
 }

@@ -267,7 +267,7 @@ class GenerationImpl : public Generation {
     } catch (const std::bad_alloc&) {
       try {
         Fail(OutOfMemory());
-      } catch (const std::bad_alloc&) {
+      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
         // Without a word: the connection ends when the client is released.
       }
       Release();

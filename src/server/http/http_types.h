@@ -73,7 +73,7 @@ class ResponseWriter {
   virtual void EndStream() = 0;
 
   // Adds to the access log; called before the answer is complete.
-  virtual void Describe(AnswerNotes) {}
+  virtual void Describe(AnswerNotes) {}  // NOLINT(performance-unnecessary-value-param)
 
   // True while so much is queued that the caller should wait for `on_writable`.
   virtual bool backlogged() const = 0;
