@@ -131,6 +131,17 @@ def json_schemas():
     return [json.dumps(row["schema"]).encode() for row in rows]
 
 
+def rank_facts():
+    facts = [b"program", b"0.1.0 (abc)", b"model files", b"0123456789abcdef"]
+    return [bytes([2]) + b"".join(bytes([len(text)]) + text for text in facts)]
+
+
+def step_messages():
+    """Two steps of one sequence, each behind its length: its prompt, then a token."""
+    steps = [[3, 1, 1, 3, 0, 0, 0, 5, 1, 0, 6, 7, 8, 9, 2], [1, 1, 1, 1, 3, 0, 1, 1, 1, 9, 0]]
+    return [b"".join(bytes([len(step), *step]) for step in steps)]
+
+
 # Where each target starts.
 SEEDS = {
     "json_fuzz": json_files,
@@ -152,6 +163,8 @@ SEEDS = {
     "parsers_fuzz": model_texts,
     "json_schema_fuzz": json_schemas,
     "model_info_fuzz": hub_answers,
+    "handshake_fuzz": rank_facts,
+    "step_message_fuzz": step_messages,
 }
 
 

@@ -1,0 +1,43 @@
+// Fuzz target: whatever bytes come as the messages of steps, what is accepted stays within the
+// limits, and is the same after it was encoded again.
+#include <algorithm>
+
+#include "base/fuzz_input.h"
+#include "models/step_message.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;  // NOLINT: a program of one file
+  const StepLimits limits{.max_rows = 64,
+                          .max_slices = 4,
+                          .max_context = 128,
+                          .max_logit_rows = 16,
+                          .block_size = 4,
+                          .num_groups = 2,
+                          .num_blocks = 50,
+                          .vocab_size = 1000};
+  StepDecoder decoder(limits);
+  StepEncoder encoder(limits);
+  StepDecoder second(limits);
+  const std::string_view text = fuzz::Text(data, size);
+  // Messages follow each other, each behind its length.
+  for (size_t place = 0; place < text.size();) {
+    const size_t length = std::min<size_t>(data[place], size - place - 1);
+    const auto message = std::as_bytes(std::span(data, size)).subspan(place + 1, length);
+    place += 1 + length;
+    const auto step = decoder.Decode(message);
+    if (!step) return 0;
+    const StepInput& input = **step;
+    for (const int32_t position : input.positions)
+      fuzz::Require(position >= 0 && position < limits.max_context);
+    for (const kernels::AttentionSlice& slice : input.slices) {
+      const int64_t blocks = (slice.context + slice.num_tokens + 3) / 4;
+      for (int64_t i = 0; i < blocks; ++i)
+        fuzz::Require(slice.block_table[i] >= -1 && slice.block_table[i] < limits.num_blocks);
+    }
+    const auto again = second.Decode(encoder.Encode(input));
+    fuzz::Require(again.has_value() && std::ranges::equal((*again)->tokens, input.tokens) &&
+                  std::ranges::equal((*again)->positions, input.positions) &&
+                  std::ranges::equal((*again)->logit_rows, input.logit_rows));
+  }
+  return 0;
+}

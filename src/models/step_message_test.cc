@@ -1,0 +1,144 @@
+#include "models/step_message.h"
+
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr StepLimits kLimits{.max_rows = 64,
+                             .max_slices = 4,
+                             .max_context = 128,
+                             .max_logit_rows = 16,
+                             .block_size = 4,
+                             .num_groups = 2,
+                             .num_blocks = 50,
+                             .vocab_size = 1000};
+
+// A step with the memory that it points to.
+struct TestStep {
+  std::vector<int32_t> tokens, positions, logit_rows;
+  std::vector<kernels::AttentionSlice> slices;
+  StepInput input() const { return {tokens, positions, slices, logit_rows, 2, {}}; }
+};
+
+// A sequence of an engine: its tables keep their memory while it lives.
+struct TestSequence {
+  explicit TestSequence(int32_t first_block) {
+    for (auto& table : tables) {
+      table.reserve(32);
+      for (int32_t i = 0; i < 32; ++i) table.push_back((first_block++) % 50);
+    }
+  }
+  int32_t context = 0;
+  std::array<std::vector<int32_t>, 2> tables;
+};
+
+void Add(TestStep& step, TestSequence& sequence, int32_t num_tokens) {
+  const auto first = static_cast<int64_t>(step.tokens.size());
+  for (int32_t i = 0; i < num_tokens; ++i) {
+    step.tokens.push_back((sequence.context * 7 + i) % 1000);
+    step.positions.push_back(sequence.context + i);
+  }
+  step.slices.push_back({first, num_tokens, sequence.context, sequence.tables[0].data()});
+  step.logit_rows.push_back(static_cast<int32_t>(step.tokens.size()) - 1);
+  sequence.context += num_tokens;
+}
+
+void AddSecondGroup(TestStep& step, const std::vector<TestSequence*>& sequences) {
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    kernels::AttentionSlice slice = step.slices[i];
+    slice.block_table = sequences[i]->tables[1].data();
+    step.slices.push_back(slice);
+  }
+}
+
+void ExpectEqual(const StepInput& found, const StepInput& expected) {
+  EXPECT_TRUE(std::ranges::equal(found.tokens, expected.tokens));
+  EXPECT_TRUE(std::ranges::equal(found.positions, expected.positions));
+  EXPECT_TRUE(std::ranges::equal(found.logit_rows, expected.logit_rows));
+  ASSERT_EQ(found.slices.size(), expected.slices.size());
+  for (size_t i = 0; i < found.slices.size(); ++i) {
+    const kernels::AttentionSlice& a = found.slices[i];
+    const kernels::AttentionSlice& b = expected.slices[i];
+    EXPECT_EQ(a.first_row, b.first_row);
+    EXPECT_EQ(a.num_tokens, b.num_tokens);
+    EXPECT_EQ(a.context, b.context);
+    const auto blocks = static_cast<size_t>((b.context + b.num_tokens + 3) / 4);
+    EXPECT_TRUE(std::equal(a.block_table, a.block_table + blocks, b.block_table));
+  }
+}
+
+TEST(StepMessageTest, ManyStepsArriveAsTheyWere) {
+  StepEncoder encoder(kLimits);
+  StepDecoder decoder(kLimits);
+  std::mt19937 random(7);
+  std::vector<std::unique_ptr<TestSequence>> sequences;
+  for (int round = 0; round < 300; ++round) {
+    // Sequences come, go, change their order, and their tables change in the middle.
+    while (sequences.size() < 1 + random() % 4)
+      sequences.push_back(std::make_unique<TestSequence>(static_cast<int32_t>(random() % 50)));
+    if (random() % 4 == 0) std::swap(sequences.front(), sequences.back());
+    if (random() % 8 == 0) sequences.front()->tables[1][0] = -1;
+    TestStep step;
+    std::vector<TestSequence*> members;
+    for (const auto& sequence : sequences) {
+      Add(step, *sequence, 1 + static_cast<int32_t>(random() % 8));
+      members.push_back(sequence.get());
+    }
+    AddSecondGroup(step, members);
+    const auto message = encoder.Encode(step.input());
+    EXPECT_LE(static_cast<int64_t>(message.size()), kLimits.max_bytes());
+    const auto found = decoder.Decode(message);
+    ASSERT_TRUE(found) << found.error().message;
+    ExpectEqual(**found, step.input());
+    std::erase_if(sequences, [&](const auto& sequence) {
+      return sequence->context > 110 || random() % 16 == 0;
+    });
+  }
+}
+
+TEST(StepMessageTest, ASequenceThatDecodesCostsFewBytes) {
+  StepLimits limits = kLimits;
+  limits.num_groups = 1;
+  limits.max_context = 100'000;
+  StepEncoder encoder(limits);
+  std::vector<int32_t> table(25'000, 3);
+  const auto encode = [&](int32_t context) {
+    const std::vector<int32_t> tokens{5}, positions{context}, rows{0};
+    const std::vector<kernels::AttentionSlice> slices{{0, 1, context, table.data()}};
+    return encoder.Encode({tokens, positions, slices, rows, 1, {}}).size();
+  };
+  EXPECT_GT(encode(90'000), 22'000U);
+  EXPECT_LT(encode(90'001), 16U);
+}
+
+TEST(StepMessageTest, WhatNoEncoderWroteIsRefused) {
+  const auto refusal = [](std::vector<int> numbers) {
+    std::vector<std::byte> bytes;
+    for (const int number : numbers) bytes.push_back(static_cast<std::byte>(number));
+    StepDecoder decoder(kLimits);
+    const auto step = decoder.Decode(bytes);
+    return step ? "" : step.error().message;
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("expected rows, found the end"));
+  EXPECT_THAT(refusal({65, 1, 1}), HasSubstr("rows: expected at most 64, found 65"));
+  EXPECT_THAT(refusal({1, 5, 1}), HasSubstr("slices: expected at most 4"));
+  EXPECT_THAT(refusal({2, 1, 1, 1, 0}), HasSubstr("expected 2 rows in slices, found 1"));
+  EXPECT_THAT(refusal({1, 1, 1, 1, 0, 8}), HasSubstr("a block table's number"));
+  EXPECT_THAT(refusal({1, 1, 1, 1, 0, 0, 1}), HasSubstr("entries that are kept"));
+  EXPECT_THAT(refusal({1, 1, 1, 1, 0, 0, 0, 51}), HasSubstr("a block: expected at most 50"));
+  EXPECT_THAT(refusal({1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1}), HasSubstr("a second time"));
+  EXPECT_THAT(refusal({1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}),
+              HasSubstr("does not end"));
+  EXPECT_THAT(refusal({1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 1, 5, 1}), HasSubstr("a logit row"));
+  EXPECT_THAT(refusal({1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 1, 5, 0, 0}), HasSubstr("expected the end"));
+  EXPECT_EQ(refusal({1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 1, 5, 0}), "");
+}
+
+}  // namespace
+}  // namespace sluice

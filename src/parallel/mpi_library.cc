@@ -1,0 +1,92 @@
+#include "parallel/mpi_library.h"
+
+#include <dlfcn.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace sluice {
+namespace {
+
+constexpr const char* kPluginFile = "sluice_mpi.so";
+
+std::vector<std::filesystem::path> PluginPlaces() {
+  if (const char* named = std::getenv("SLUICE_MPI_PLUGIN"); named != nullptr && *named != '\0')
+    return {named};
+  std::error_code failed;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const std::filesystem::path folder = program.parent_path();
+  return {folder / kPluginFile, folder.parent_path() / "lib" / "sluice" / kPluginFile,
+          folder.parent_path() / "lib" / kPluginFile};
+}
+
+std::optional<int> NumberOf(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return {};
+  const std::string_view digits(text);
+  int number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || end != digits.data() + digits.size() || number < 0) return {};
+  return number;
+}
+
+}  // namespace
+
+Result<const SluiceMpiTable*> OpenMpiLibrary() {
+  std::string tried;
+  for (const std::filesystem::path& place : PluginPlaces()) {
+    std::error_code failed;
+    if (!std::filesystem::exists(place, failed)) {
+      tried += (tried.empty() ? "" : ", ") + place.string();
+      continue;
+    }
+    // Global, since MPI opens parts of itself by name, which look for its symbols.
+    void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("MPI cannot be loaded ({}): install the implementation of MPI that "
+                              "{} was built with (Debian: openmpi-bin)",
+                              dlerror(), place.string()));
+    }
+    const auto* table = static_cast<const SluiceMpiTable*>(dlsym(library, SLUICE_MPI_TABLE));
+    if (table == nullptr || table->abi != SLUICE_MPI_ABI) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("{} is the MPI plugin of another version of this program: install "
+                              "both from one build",
+                              place.string()));
+    }
+    return table;
+  }
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("there is no MPI plugin (looked for {}): build the program where MPI is "
+                          "installed (Debian: libopenmpi-dev), or leave out "
+                          "--distributed-executor-backend to run ranks as threads",
+                          tried));
+}
+
+std::optional<MpiLaunch> FindMpiLaunch() {
+  struct Names {
+    const char* rank;
+    const char* size;
+    const char* launcher;
+  };
+  constexpr Names kLaunchers[] = {
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"},
+      {"PMI_RANK", "PMI_SIZE", "the launcher (PMI)"},
+      {"PMIX_RANK", "SLURM_NTASKS", "the launcher (PMIx)"},
+  };
+  for (const Names& names : kLaunchers) {
+    const std::optional<int> rank = NumberOf(names.rank);
+    if (!rank) continue;
+    return MpiLaunch{*rank, NumberOf(names.size).value_or(0), names.launcher};
+  }
+  return {};
+}
+
+}  // namespace sluice

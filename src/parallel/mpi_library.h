@@ -1,0 +1,27 @@
+// The MPI plugin (mpi/mpi_table.h), opened at run time.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "parallel/mpi/mpi_table.h"
+
+namespace sluice {
+
+// Opens the plugin: the file that SLUICE_MPI_PLUGIN names, else sluice_mpi.so beside the program or
+// in ../lib/sluice. kUnsupported where there is none, or where MPI itself is missing: the message
+// says what to install. The plugin stays open until the process ends.
+Result<const SluiceMpiTable*> OpenMpiLibrary();
+
+// Whether a launcher of MPI (mpirun, Slurm with PMIx or PMI2) started this process as one of
+// several, by the variables that it sets; and which one. SLURM_PROCID alone does not count: a batch
+// script has it, too.
+struct MpiLaunch {
+  int rank = 0;
+  int size = 1;          // 0: the launcher does not say
+  std::string launcher;  // "mpirun", "Slurm's PMIx"
+};
+std::optional<MpiLaunch> FindMpiLaunch();
+
+}  // namespace sluice
