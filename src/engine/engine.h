@@ -86,6 +86,8 @@ class Engine {
   // True while the engine's thread makes progress: no failed state, and no step or pending work
   // older than the watchdog allows.
   virtual bool healthy() const = 0;
+  // Why nothing is computed any more until the server is restarted; "" while that is not so.
+  virtual std::string failure() const { return ""; }
   // Requests accepted and not yet finished.
   virtual int64_t num_unfinished() const = 0;
 

@@ -103,10 +103,9 @@ int64_t EngineLoop::num_unfinished() const {
 }
 
 Result<RequestHandle> EngineLoop::Submit(Request request) {
-  if (is_model_lost_.load()) {
+  if (const std::string lost = failure(); !lost.empty()) {
     return Fail(ErrorCode::kUnavailable,
-                fmt::format("{} lost; the server computes again when it has been restarted",
-                            parts_.device != nullptr ? "the device is" : "ranks of the model are"));
+                lost + "; the server computes again when it has been restarted");
   }
   const RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
   RETURN_IF_ERROR(CheckRequest(request, limits));
@@ -167,8 +166,16 @@ void EngineLoop::BeginShutdown() {
 }
 
 bool EngineLoop::healthy() const {
-  if (broken_.load() || failed_steps_.load() >= kFailedStepsUnhealthy) return false;
+  if (broken_.load() || !parts_.model->CheckAlive() ||
+      failed_steps_.load() >= kFailedStepsUnhealthy)
+    return false;
   return idle_.load() || Now() - last_progress_.load() < Ticks(plan_.config.loop.watchdog_seconds);
+}
+
+std::string EngineLoop::failure() const {
+  if (is_model_lost_.load() && parts_.device != nullptr) return "the device is lost";
+  const Status alive = parts_.model->CheckAlive();
+  return alive ? "" : alive.error().message;
 }
 
 void EngineLoop::NoteProgress() {

@@ -42,6 +42,7 @@ class EngineLoop final : public Engine {
   void Abort(RequestHandle handle) override;
   void StopSequence(RequestHandle handle, int sequence) override;
   bool healthy() const override;
+  std::string failure() const override;
   int64_t num_unfinished() const override;
   void BeginShutdown() override;
   bool ResetPrefixCache() override;

@@ -394,19 +394,30 @@ TEST(Engine, C8ALostDeviceFailsItsRequestsAndNoneIsTakenAfterwards) {
   EXPECT_NE(late.error().message.find("device is lost"), std::string::npos);
 }
 
-TEST(Engine, C8LostRanksFailTheirRequestsAndNoneIsTakenAfterwards) {
+TEST(Engine, C8ALostRankFailsAllRequestsAndIsNamedAtOnce) {
   FakeEngine fake({});
-  const std::vector<int32_t> poisoned = {1, FakeModel::kPoison, 2};
-  EXPECT_TRUE(fake.Ask(poisoned, GreedyFor(4))->error);
+  EXPECT_TRUE(fake.Ask({1, FakeModel::kPoison, 2}, GreedyFor(4))->error);
   EXPECT_TRUE(fake.WaitForIdle());
   EXPECT_TRUE(fake.engine->healthy()) << "a step that failed is not the ranks' end";
+  fake.model->allowed_steps = fake.model->steps + 2;
+  const auto sink = std::make_shared<CollectingSink>();
+  ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(50), sink));
+  ASSERT_TRUE(sink->WaitForTokens(1));
+  EXPECT_TRUE(fake.engine->healthy());
+  EXPECT_EQ(fake.engine->failure(), "");
   fake.model->lost = true;
-  EXPECT_TRUE(fake.Ask(poisoned, GreedyFor(4))->error);
+  // Also while nothing is computed.
   EXPECT_FALSE(fake.engine->healthy());
+  EXPECT_EQ(fake.engine->failure(), "rank 1 (process 7 on node3) has ended");
+  fake.model->allowed_steps = 1000;
+  ASSERT_TRUE(sink->WaitForEnd());
+  ASSERT_TRUE(sink->error);
+  EXPECT_NE(sink->error->message.find("rank 1 (process 7 on node3)"), std::string::npos);
   const auto late = fake.Submit({1, 2}, GreedyFor(1), std::make_shared<CollectingSink>());
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
-  EXPECT_NE(late.error().message.find("ranks of the model are lost"), std::string::npos);
+  EXPECT_NE(late.error().message.find("rank 1 (process 7 on node3)"), std::string::npos);
+  EXPECT_TRUE(fake.WaitForIdle());
 }
 
 TEST(Engine, C8NanFailsThatRequestAlone) {

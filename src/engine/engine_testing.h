@@ -82,6 +82,7 @@ class FakeModel final : public Model {
     while (hang || steps >= allowed_steps)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ++steps;
+    if (lost) throw std::runtime_error(CheckAlive().error().message);
     for (const int32_t token : input.tokens) {
       if (token == kPoison) throw std::runtime_error("poison");
     }
@@ -116,14 +117,15 @@ class FakeModel final : public Model {
   }
   bool draws_tokens() const override { return draws; }
   Status CheckAlive() override {
-    return lost ? Fail(ErrorCode::kUnavailable, "rank 1: gone") : Status();
+    if (!lost) return {};
+    return Fail(ErrorCode::kUnavailable, "rank 1 (process 7 on node3) has ended");
   }
 
   bool draws = false;  // tokens, where it is asked for them
   std::atomic<int64_t> num_drawn{0};
   std::chrono::microseconds delay{0};
   std::atomic<bool> hang{false};
-  std::atomic<bool> lost{false};  // no step can be computed any more
+  std::atomic<bool> lost{false};  // every step throws then, too
   // The step after so many waits until it is raised: what is asked of the engine meanwhile is sure
   // to find it at work.
   std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};

@@ -32,6 +32,7 @@ class FakeEngine : public Engine {
   };
   std::chrono::microseconds step_time{0};
   std::atomic<bool> is_healthy{true};
+  std::atomic<const char*> failure_reason{""};
 
   explicit FakeEngine(int64_t vocab_size = 512, int64_t max_model_len = 512) {
     info_.model.vocab_size = vocab_size;
@@ -92,6 +93,7 @@ class FakeEngine : public Engine {
     stopped_.insert({handle, sequence});
   }
   bool healthy() const override { return is_healthy; }
+  std::string failure() const override { return failure_reason.load(); }
   int64_t num_unfinished() const override {
     std::lock_guard lock(mutex_);
     return static_cast<int64_t>(running_.size());

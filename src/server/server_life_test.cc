@@ -54,6 +54,8 @@ TEST_F(ServerLifeTest, IsReadyWhenARequestWouldBeAnswered) {
   is(200, R"({"status":"ready"})");
   engine_.is_healthy = false;
   is(503, R"({"status":"unhealthy"})");
+  engine_.failure_reason = "rank 1 has ended";
+  is(503, R"({"status":"unhealthy","reason":"rank 1 has ended"})");
   engine_.is_healthy = true;
   server_->BeginDrain();
   is(503, R"({"status":"draining"})");

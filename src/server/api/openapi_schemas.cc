@@ -27,6 +27,7 @@ std::string_view OpenApiSchemas() {
   "required": ["status"],
   "properties": {
    "status": {"enum": ["ok", "loading", "draining", "unhealthy"]},
+   "reason": {"type": "string"},
    "downloaded_bytes": {"type": "integer"},
    "download_bytes": {"type": "integer"}}},
  "Readiness": {
@@ -34,6 +35,7 @@ std::string_view OpenApiSchemas() {
   "required": ["status"],
   "properties": {
    "status": {"enum": ["ready", "loading", "downloading", "paused", "sleeping", "draining", "unhealthy"]},
+   "reason": {"type": "string"},
    "downloaded_bytes": {"type": "integer"},
    "download_bytes": {"type": "integer"}}},
  "Version": {"type": "object", "required": ["version"], "properties": {"version": {"type": "string"}}},

@@ -7,13 +7,22 @@
 namespace sluice {
 namespace {
 
-// Sends `status`, with 503 unless it is `good`, and how much of the model was downloaded.
+// Sends `status`, with 503 unless it is `good`; how much of the model was downloaded; why the
+// engine is lost.
 void SendStatus(const RouteCall& call, std::string_view status, std::string_view good) {
   const int64_t total = call.api.download_total;
   std::string body = fmt::format(R"({{"status":"{}"}})", status);
   if (call.model == nullptr && total > 0) {
     body = fmt::format(R"({{"status":"{}","downloaded_bytes":{},"download_bytes":{}}})", status,
                        call.api.download_done.load(), total);
+  }
+  if (status == "unhealthy") {
+    if (const std::string reason = call.model->engine->failure(); !reason.empty()) {
+      body.back() = ',';
+      body += R"("reason":)";
+      json::AppendString(body, reason);
+      body += "}";
+    }
   }
   HttpResponse response = JsonResponse(std::move(body));
   if (status != good) response.status = 503;
