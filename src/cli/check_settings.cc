@@ -134,6 +134,16 @@ Status CheckSettings(const Settings& settings) {
         "--response-store requires --enable-response-store: without it no response is stored",
         "response-store");
   }
+  if (settings.TextOr("distributed-executor-backend") == "ray") {
+    return Contradiction(
+        "--distributed-executor-backend ray: ranks are not run by Ray; use mp on one machine, or "
+        "start the ranks of several with mpirun or Slurm",
+        "distributed-executor-backend");
+  }
+  if (settings.Flag("headless") && settings.Integer("node-rank").value_or(0) == 0) {
+    return Contradiction(
+        "--headless requires --node-rank above 0: the first machine has the server", "headless");
+  }
   const bool custom = settings.TextOr("fingerprint-mode") == "custom";
   if (custom != settings.Given("fingerprint-value")) {
     return Contradiction(

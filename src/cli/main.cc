@@ -13,6 +13,7 @@
 #include "cli/check_settings.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/launch_nodes.h"
 #include "cli/reload.h"
 #include "cli/startup_lines.h"
 #include "cli/usage.h"
@@ -114,6 +115,8 @@ int RunArguments(const std::vector<std::string>& arguments) {
     fmt::print("{}", dialect == Dialect::kSluice ? ShortHelp() : LongHelp());
     return 0;
   }
+  if (words[0] == kLaunchAgent) return RunLaunchAgent(words);
+  if (words[0] == kLaunchDaemon) return RunLaunchDaemon(words);
   if (IsHelp(words[0])) {
     const Result<int> code = RunHelp({words.begin() + 1, words.end()});
     return code ? *code : ReportFailure(options::Settings({}, {}, dialect), code.error());

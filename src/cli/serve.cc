@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -12,18 +14,29 @@
 #include "base/process_memory.h"
 #include "cli/command.h"
 #include "cli/configs.h"
+#include "cli/launch_nodes.h"
+#include "cli/launch_ranks.h"
 #include "cli/progress.h"
+#include "cli/rank_facts.h"
+#include "cli/rank_process.h"
 #include "cli/reload.h"
+#include "cli/serve_rank.h"
 #include "cli/serving.h"
 #include "cli/signals.h"
 #include "cli/startup_lines.h"
 #include "client/stream_client.h"
+#include "parallel/mpi_library.h"
 
 namespace sluice::cli {
 namespace {
 
 // Time after the drain for the step in progress and for releasing memory.
 constexpr std::chrono::seconds kEndTime(60);
+// From a launcher's signal to the news of the rank that it is about.
+constexpr std::chrono::milliseconds kTimeToHear(300);
+// After a rank is lost, for the requests to fail, and then for their last bytes and for /health.
+constexpr std::chrono::seconds kTimeToFail(2);
+constexpr std::chrono::seconds kTimeToTell(2);
 
 // 1048576 as 1,048,576.
 std::string Grouped(int64_t number) {
@@ -96,6 +109,62 @@ void SayEnded(options::Dialect dialect) {
                 fmt::format("Finished server process [{}]", getpid())});
 }
 
+// How ranks are run, where they are more than threads of this process.
+struct RankLaunch {
+  RankSizes sizes;
+  bool is_rank = false;   // a launcher has started this process as one of them
+  bool launches = false;  // this process is to start them
+};
+
+Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
+  RankLaunch plan{.sizes = RankSizesOf(settings)};
+  const std::optional<MpiLaunch> launch = FindMpiLaunch();
+  plan.is_rank = launch && launch->size != 1 && (launch->size > 1 || plan.sizes.num_ranks() > 1);
+  const std::string backend = settings.TextOr("distributed-executor-backend");
+  if (plan.is_rank || plan.sizes.num_ranks() == 1) return plan;
+  plan.launches = backend == "mp" || backend == "mpi";
+  if (backend == "external_launcher") {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--distributed-executor-backend external_launcher: no launcher has "
+                            "started this process as one of several; run mpirun -n {} with this "
+                            "command, or say mpi to let it start the ranks",
+                            plan.sizes.num_ranks()),
+                "distributed_executor_backend");
+  }
+  return plan;
+}
+
+// Before processes are started: what config.json alone refuses. A model that is to be downloaded
+// is, but for its weights.
+Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes) {
+  ASSIGN_OR_RETURN(const ModelArgument model,
+                   ResolveModelArgument(settings, ModelPart::kAllButWeights));
+  ASSIGN_OR_RETURN(const EngineConfig engine, MakeEngineConfig(settings, model));
+  ASSIGN_OR_RETURN(const ModelConfig config,
+                   LoadModelConfig(engine.model_folder, engine.config_overrides));
+  return CheckRanks(config.spec, sizes.tensor_size, sizes.num_stages);
+}
+
+// A launcher that sees a rank end asks the others to, sometimes before they have heard why.
+bool HasFailedSoon(RankProcess& process) {
+  const auto start = std::chrono::steady_clock::now();
+  while (process.all().failure().empty()) {
+    if (std::chrono::steady_clock::now() - start > kTimeToHear) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+// After a rank is lost: every open request has failed soon, /health tells why for a while, then an
+// orchestrator has to start the group anew.
+void EndWithoutRank(const Engine& engine) {
+  const auto start = std::chrono::steady_clock::now();
+  while (engine.num_unfinished() > 0 && std::chrono::steady_clock::now() - start < kTimeToFail)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::this_thread::sleep_for(kTimeToTell);
+  EndAtOnce(1);
+}
+
 }  // namespace
 
 Result<int> RunServe(const options::Settings& settings) {
@@ -104,6 +173,17 @@ Result<int> RunServe(const options::Settings& settings) {
   IgnoreClosedPipes();
   PrepareProcessMemory();
   UseLogStyleOf(settings.dialect());
+  ASSIGN_OR_RETURN(const RankLaunch ranks, PlanLaunch(settings));
+  if (ranks.launches || (!ranks.is_rank && IsOnSeveralNodes(settings)))
+    RETURN_IF_ERROR(CheckRankSizes(settings, ranks.sizes));
+  if (!ranks.is_rank && IsOnSeveralNodes(settings))
+    return LaunchOnNode(settings, ranks.sizes.num_ranks());
+  if (ranks.launches) return LaunchRanks(settings, ranks.sizes.num_ranks());
+  std::unique_ptr<RankProcess> process;  // null: ranks are threads of this process, if any
+  if (ranks.is_rank) {
+    ASSIGN_OR_RETURN(process, RankProcess::Join(settings, ranks.sizes.num_ranks()));
+    if (process->all().rank() > 0) return RunServingRank(settings, *process, ranks.sizes);
+  }
   LogStartup(settings);
   const ModelArgument named = NamedModel(settings);
   ServerConfig server_config = MakeServerConfig(settings, named);
@@ -126,7 +206,7 @@ Result<int> RunServe(const options::Settings& settings) {
   const double drain_seconds = *settings.Number("shutdown-timeout");
   // While the model is loaded there are no requests to finish: the process may end at once.
   bool loaded = false;
-  const auto on_signal = [&](int) {
+  const auto drain = [&] {
     const std::lock_guard lock(mutex);
     if (!loaded) {
       LOG_INFO("serve", "stopped while loading");
@@ -137,6 +217,10 @@ Result<int> RunServe(const options::Settings& settings) {
     LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
              drain_seconds);
     serving->server().BeginDrain();
+  };
+  const auto on_signal = [&](int) {
+    // After a failure the process ends by itself, with a code that tells.
+    if (!process || !HasFailedSoon(*process)) drain();
   };
   const auto on_hangup = [&] {
     LOG_INFO("serve", "SIGHUP: log level, API keys and certificates are read again");
@@ -154,6 +238,24 @@ Result<int> RunServe(const options::Settings& settings) {
       EndLimit{std::chrono::duration<double>(drain_seconds) + kEndTime,
                "a step or the device did not finish in time: the server ends without it"},
       on_hangup);
+  if (process) {
+    process->OnWord([&](std::string_view word) {
+      if (word == "drain") drain();
+      if (word == "reload") on_hangup();
+    });
+    process->OnFailure([&](const std::string& reason) {
+      LOG_ERROR("serve", "the group of ranks has failed: {}", reason);
+      const std::lock_guard lock(mutex);
+      if (!loaded) EndAtOnce(1, "error: " + reason + "\n");
+      std::thread([&serving] { EndWithoutRank(serving->engine()); }).detach();
+    });
+  }
+  const auto forget = [&process](const void*) {
+    if (!process) return;
+    process->OnWord(nullptr);
+    process->OnFailure(nullptr);
+  };
+  const std::unique_ptr<const void, decltype(forget)> forget_at_end(&process, forget);
   // A download takes long: the port is open meanwhile, and /health tells how far it is.
   const DownloadHooks hooks{.before = bind, .on_progress = [&](const FetchProgress& progress) {
                               if (serving)
@@ -164,7 +266,18 @@ Result<int> RunServe(const options::Settings& settings) {
   engine_config.loop.drain_seconds = drain_seconds;
   RETURN_IF_ERROR(bind());
   const auto load_start = std::chrono::steady_clock::now();
-  RETURN_IF_ERROR(serving->Load(engine_config, model, LoadReport::kLog));
+  ProcessRanks processes{.tensor_size = ranks.sizes.tensor_size,
+                         .num_stages = ranks.sizes.num_stages};
+  if (process) {
+    ASSIGN_OR_RETURN(const std::vector<Fact> facts, ModelFacts(engine_config));
+    RETURN_IF_ERROR(process->Compare(facts));
+    process->BeginSteps();
+    processes.all = &process->all();
+    processes.here = process->ranks_here();
+    LOG_INFO("serve", "rank 0 of {} processes over {}", process->all().size(), process->library());
+  }
+  RETURN_IF_ERROR(
+      serving->Load(engine_config, model, LoadReport::kLog, process ? &processes : nullptr));
   const double load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - load_start).count();
   {
@@ -179,6 +292,10 @@ Result<int> RunServe(const options::Settings& settings) {
   SayReady(settings.dialect());
   Result<int> code = serving->server().Run();
   SayEnded(settings.dialect());
+  if (process) {
+    serving.reset();  // the other ranks hear that there are no more steps
+    process->Leave();
+  }
   return code;
 }
 

@@ -41,11 +41,13 @@ Serving::~Serving() {
   engine_.reset();
 }
 
-Status Serving::Load(const EngineConfig& config, const ModelArgument& model, LoadReport report) {
+Status Serving::Load(const EngineConfig& config, const ModelArgument& model, LoadReport report,
+                     const ProcessRanks* processes) {
   ASSIGN_OR_RETURN(ModelText text, LoadText(config_, config, model));
   ProgressBar bar("loading");
   Engine::Hooks hooks;
   hooks.observer = server_->observer();
+  hooks.processes = processes;
   if (report != LoadReport::kNowhere) {
     hooks.print_plan = [report](const std::string& line) {
       if (report == LoadReport::kLog) {

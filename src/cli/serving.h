@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "cli/configs.h"
 #include "engine/engine.h"
+#include "engine/process_ranks.h"
 #include "server/server.h"
 
 namespace sluice::cli {
@@ -20,8 +21,10 @@ class Serving {
   ~Serving();
 
   // Loads the model, its text before its weights, and attaches it to the server; shows the plan and
-  // the progress as `report` says.
-  Status Load(const EngineConfig& config, const ModelArgument& model, LoadReport report);
+  // the progress as `report` says. `processes`: of the ranks that compute the model, where they are
+  // others than threads of this one.
+  Status Load(const EngineConfig& config, const ModelArgument& model, LoadReport report,
+              const ProcessRanks* processes = nullptr);
 
   Server& server() { return *server_; }
   const Engine& engine() const { return *engine_; }

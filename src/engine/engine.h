@@ -21,6 +21,7 @@
 namespace sluice {
 
 struct EngineConfig;
+struct ProcessRanks;
 
 // An accepted request. Handles are never reused.
 using RequestHandle = uint64_t;
@@ -61,6 +62,9 @@ class Engine {
     // Called with each line of the memory plan, before anything is allocated.
     std::function<void(const std::string& line)> print_plan;
     std::function<void(int64_t done_bytes, int64_t total_bytes)> load_progress;
+    // The processes that compute the model, of which this is rank 0; null: this one alone. Used
+    // until the engine is created; its communicator as long as the engine lives.
+    const ProcessRanks* processes = nullptr;
   };
 
   // Plans memory, loads the model, allocates the cache, starts the thread. kResourceExhausted where

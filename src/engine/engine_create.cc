@@ -9,6 +9,7 @@
 #include "device/device_pool.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_plan.h"
+#include "engine/process_ranks.h"
 #include "engine/warm_up.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
@@ -159,6 +160,32 @@ Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadPro
   return {};
 }
 
+// This process is rank 0 of several.
+Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
+                                                  const ModelConfig& model,
+                                                  const GenerationConfig& generation,
+                                                  const Engine::Hooks& hooks) {
+  if (config.device == DeviceChoice::kCuda || config.device == DeviceChoice::kEmulated) {
+    return Fail(ErrorCode::kUnsupported,
+                "ranks that are processes compute on CPUs: say --device cpu", "device");
+  }
+  ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model));
+  if (hooks.print_plan) {
+    for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
+  }
+  EngineLoop::Parts parts;
+  ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
+  EngineInfo info = InfoOf(plan, model, generation, nullptr);
+  info.tensor_ranks = hooks.processes->tensor_size;
+  info.pipeline_stages = hooks.processes->num_stages;
+  ASSIGN_OR_RETURN(const auto process,
+                   LoadProcess(*hooks.processes, *parts.pool, plan, model, hooks.load_progress));
+  ParallelShare lead = process->TakeLead();
+  parts.model = std::move(lead.model);
+  parts.cache = std::move(lead.cache);
+  return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan), hooks.observer);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
@@ -167,6 +194,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
                    LoadModelConfig(config.model_folder, config.config_overrides));
   ASSIGN_OR_RETURN(const GenerationConfig generation,
                    LoadGenerationConfig(config.GenerationConfigFolder()));
+  if (hooks.processes != nullptr) return CreateOnProcesses(config, model_config, generation, hooks);
   EngineLoop::Parts parts;
   ASSIGN_OR_RETURN(parts.device, ChooseDevice(config.device));
   Device* const device = parts.device.get();

@@ -17,7 +17,8 @@ bool Covers(std::string_view pattern, std::string_view name) {
 
 // Those that set options, and those that are read where they act.
 std::vector<std::string> OwnVariables() {
-  std::vector<std::string> variables = {"SLUICE_CUBLASLT"};
+  std::vector<std::string> variables = {"SLUICE_CUBLASLT", "SLUICE_LAUNCHED",
+                                        "SLUICE_LAUNCH_SOCKET", "SLUICE_MPI_PLUGIN"};
   for (const Option& option : Table()) variables.push_back(VariableOf(option));
   return variables;
 }

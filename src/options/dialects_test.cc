@@ -199,8 +199,7 @@ TEST(Vllm, OddWordsAreErrorsAndNoMore) {
 TEST(Vllm, WhatCannotBeHadIsRefusedWithAReason) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"--enable-lora"},
-                                             {"--nnodes", "2"},
-                                             {"--headless"},
+                                             {"--data-parallel-hybrid-lb"},
                                              {"--runner", "pooling"},
                                              {"--hf-config-path", "c"},
                                              {"--middleware", "x.y"}}) {

@@ -9,15 +9,16 @@
 namespace sluice::options {
 
 // Each appends its rows.
-void AddModelRows(std::vector<Option>& table);     // what is loaded
-void AddEngineRows(std::vector<Option>& table);    // memory, scheduling, machine
-void AddParallelRows(std::vector<Option>& table);  // several ranks and machines
-void AddServerRows(std::vector<Option>& table);    // HTTP, answers, logs
-void AddClientRows(std::vector<Option>& table);    // chat, complete, bench latency, small tools
-void AddBenchRows(std::vector<Option>& table);     // bench serve, bench sweep
-void AddEvalRows(std::vector<Option>& table);      // eval, recipe
-void AddQuantizeRows(std::vector<Option>& table);  // quantize, diff
-void AddSelftestRows(std::vector<Option>& table);  // selftest, kernel-bench
+void AddModelRows(std::vector<Option>& table);        // what is loaded
+void AddEngineRows(std::vector<Option>& table);       // memory, scheduling, machine
+void AddParallelRows(std::vector<Option>& table);     // several ranks and machines
+void AddDistributedRows(std::vector<Option>& table);  // ranks that are processes
+void AddServerRows(std::vector<Option>& table);       // HTTP, answers, logs
+void AddClientRows(std::vector<Option>& table);       // chat, complete, bench latency, small tools
+void AddBenchRows(std::vector<Option>& table);        // bench serve, bench sweep
+void AddEvalRows(std::vector<Option>& table);         // eval, recipe
+void AddQuantizeRows(std::vector<Option>& table);     // quantize, diff
+void AddSelftestRows(std::vector<Option>& table);     // selftest, kernel-bench
 
 // Sets of commands that share options.
 inline constexpr uint32_t kEngineArguments = kServe | kBenchLatency | kBenchThroughput | kRunBatch;

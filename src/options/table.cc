@@ -15,6 +15,7 @@ std::span<const Option> Table() {
     AddEngineRows(rows);
     AddServerRows(rows);
     AddParallelRows(rows);
+    AddDistributedRows(rows);
     AddClientRows(rows);
     AddBenchRows(rows);
     AddEvalRows(rows);

@@ -1,0 +1,116 @@
+#include "cli/launch_ranks.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.h"
+#include "cli/child_process.h"
+#include "cli/rank_process.h"
+#include "cli/signals.h"
+
+namespace sluice::cli {
+namespace {
+
+// After the drain, for the ranks to end.
+constexpr std::chrono::seconds kTimeToEndRanks(75);
+constexpr int kKilled = 128;  // exit codes above are signals
+
+// The words of this process's command line.
+std::vector<std::string> OwnCommand() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+// The program as it was called, whose name says whose options it takes.
+std::string OwnProgram(const std::string& called) {
+  if (called.find('/') != std::string::npos) return std::filesystem::absolute(called);
+  const std::string found = FindInPath(called);
+  return found.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : found;
+}
+
+}  // namespace
+
+void SetMpiEnvironment(bool several_machines, const std::string& network) {
+  const std::pair<const char*, std::string> defaults[] = {
+      // Threads may run on all CPUs: two ranks would be bound to one core each.
+      {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+      // More ranks than CPUs compute more slowly, and the same.
+      {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+      {"OMPI_MCA_pml", "ob1"},
+      {"OMPI_MCA_btl", several_machines ? "self,vader,tcp" : "self,vader"},
+      // Shared memory without the calls that containers forbid.
+      {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
+      // When a rank ends, rank 0 has so long to tell its clients.
+      {"OMPI_MCA_odls_base_sigkill_timeout", "4"},
+      {"OMPI_MCA_orte_execute_quiet", "1"},
+      // A machine that cannot be reached is noticed in seconds.
+      {"OMPI_MCA_oob_tcp_keepalive_time", "2"},
+      {"OMPI_MCA_oob_tcp_keepalive_intvl", "1"},
+      {"OMPI_MCA_oob_tcp_keepalive_probes", "3"},
+      {"OMPI_MCA_oob_tcp_if_include", network},
+      {"OMPI_MCA_btl_tcp_if_include", network},
+  };
+  for (const auto& [name, value] : defaults) {
+    if (!value.empty()) setenv(name, value.c_str(), /*overwrite=*/0);
+  }
+  if (geteuid() == 0) {  // containers
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+  }
+}
+
+Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
+                        const std::vector<std::string>& hosts) {
+  const std::string mpirun = FindInPath("mpirun");
+  if (mpirun.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                "mpirun is not in PATH, which starts ranks as processes: install Open MPI (Debian: "
+                "openmpi-bin), or leave out --distributed-executor-backend to run ranks as threads",
+                "distributed_executor_backend");
+  }
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return Fail(ErrorCode::kInternal, fmt::format("pipe: {}", std::strerror(errno)));
+  if (hosts.empty()) SetMpiEnvironment(/*several_machines=*/false, "");
+  setenv(kLaunchedVariable, "1", 1);
+  const std::vector<std::string> own = OwnCommand();
+  std::vector<std::string> words{"mpirun", "-n", std::to_string(num_ranks)};
+  if (!hosts.empty()) {
+    words.emplace_back("--host");
+    words.push_back(fmt::format("{}", fmt::join(hosts, ",")));
+  }
+  words.push_back(OwnProgram(own.front()));
+  words.insert(words.end(), own.begin() + 1, own.end());
+  LOG_INFO("serve", "starting {} ranks with {}", num_ranks, mpirun);
+  const auto child = StartProcess(mpirun, std::move(words), ends[0]);
+  close(ends[0]);
+  if (!child) return tl::unexpected<Error>(child.error());
+  const auto say = [&ends](std::string_view word) {
+    // A closed pipe: the ranks have ended.
+    static_cast<void>(!write(ends[1], word.data(), word.size()));
+  };
+  const double drain_seconds = *settings.Number("shutdown-timeout");
+  const SignalWatcher watcher(
+      [&say](int) { say("drain\n"); },
+      EndLimit{std::chrono::duration<double>(drain_seconds) + kTimeToEndRanks,
+               "the ranks did not end in time: the server ends without them"},
+      [&say] { say("reload\n"); });
+  const int code = WaitForProcess(*child);
+  close(ends[1]);
+  if (code > kKilled) LOG_ERROR("serve", "the ranks ended with code {}", code);
+  return code;
+}
+
+}  // namespace sluice::cli

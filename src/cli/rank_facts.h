@@ -1,0 +1,16 @@
+// What ranks compare before they load a model together.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine_config.h"
+#include "parallel/handshake.h"
+
+namespace sluice::cli {
+
+// The model's config.json and the headers of its files, the kernels' instruction set, which is
+// selected here, and how this machine computes. kNotFound and kInvalidData as of reading the files.
+Result<std::vector<Fact>> ModelFacts(const EngineConfig& config);
+
+}  // namespace sluice::cli

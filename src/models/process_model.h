@@ -1,0 +1,32 @@
+// A model that several processes compute, each of which holds one rank's share.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "models/parallel_model.h"
+#include "models/step_message.h"
+#include "parallel/communicator.h"
+
+namespace sluice {
+
+// This process's part of a model. Ownership: of share and cache; the communicator outlives it.
+class RankProcessModel {
+ public:
+  // Collective: returns once every rank has loaded its share, or throws GroupError. `parallel`: the
+  // cache and the sizes; its threads are not used. An error of this rank fails the group.
+  static Result<std::unique_ptr<RankProcessModel>> Load(Communicator& all, ThreadPool& pool,
+                                                        const std::filesystem::path& folder,
+                                                        const ModelConfig& config,
+                                                        const ModelOptions& options,
+                                                        const ParallelOptions& parallel,
+                                                        const LoadProgress& progress = {});
+  virtual ~RankProcessModel() = default;
+
+  // Rank 0: what the engine sees. The others are told to end with it.
+  virtual ParallelShare TakeLead() = 0;
+  // The others: computes steps until rank 0 ends. Throws GroupError.
+  virtual void Follow() = 0;
+};
+
+}  // namespace sluice

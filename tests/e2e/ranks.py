@@ -1,0 +1,141 @@
+"""Servers whose model is computed by several processes, and the processes that belong to them."""
+import contextlib
+import json
+import pathlib
+import signal
+import threading
+import time
+
+from serving import wait_until
+
+# From the loss of a rank to the last open request's error.
+TOLD_S = 5
+MPI = ("--distributed-executor-backend", "mpi")
+PROMPTS = ["Anna has 12 pens and buys 7.", "Tom has 3 apples. ", "A box holds 24 eggs, 5 break."]
+
+
+def children(pid):
+    found = []
+    for task in pathlib.Path("/proc/%d/task" % pid).glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def family(pid):
+    """All processes below it."""
+    return [process for child in children(pid) for process in (child, *family(child))]
+
+
+def name_of(pid):
+    try:
+        return pathlib.Path("/proc/%d/comm" % pid).read_text().strip()
+    except OSError:
+        return ""
+
+
+def ranks_of(server):
+    """The processes that compute, by rank."""
+    def rank(pid):
+        environment = pathlib.Path("/proc/%d/environ" % pid).read_bytes().split(b"\0")
+        return int(next(line for line in environment if line.startswith(b"OMPI_COMM_WORLD_RANK=")).split(b"=")[1])
+
+    return sorted((pid for pid in family(server.process.pid) if name_of(pid) == "sluice"), key=rank)
+
+
+def alive(pids):
+    """Those that still run; a process that nobody has waited for does not."""
+    def state(pid):
+        try:
+            return pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return "Z"
+
+    return [pid for pid in pids if state(pid) not in "ZX"]
+
+
+def none_left(pids):
+    wait_until(lambda: not alive(pids), lambda: "processes are left: %s" % [(pid, name_of(pid)) for pid in alive(pids)], 30)
+    assert not [path.name for path in pathlib.Path("/dev/shm").glob("*") if any(str(pid) in path.name for pid in pids)]
+
+
+def answers(server, prompts=None):
+    """Greedy and drawn answers with their logprobs, all at once: one bit of a changed sum shows."""
+    found = {}
+
+    def ask(key, prompt, fields):
+        status, answer = server.post("/v1/completions", {"model": "m", "prompt": prompt, "max_tokens": 12, "logprobs": 3, "ignore_eos": True,
+                                                         "return_tokens_as_token_ids": True, **fields})
+        assert status == 200, answer
+        found[key] = json.dumps([answer["choices"][0]["text"], answer["choices"][0]["logprobs"]], sort_keys=True)
+
+    threads = [threading.Thread(target=ask, args=((i, j), prompt, fields)) for i, prompt in enumerate(prompts or PROMPTS)
+               for j, fields in enumerate(({"temperature": 0}, {"temperature": 0.9, "seed": 5}))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == len(threads)
+    return found
+
+
+class Stream:
+    """An open answer of many tokens, read as it comes; of a server with a context of 4096."""
+
+    def __init__(self, server, tokens=3900):
+        self.text, self.ended_after_s = b"", None
+        self.thread = threading.Thread(target=self.read, args=(server, tokens))
+        self.thread.start()
+        wait_until(lambda: b"data:" in self.text, lambda: "no token came: %s" % self.text, 60)
+
+    def read(self, server, tokens):
+        import http.client
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
+        connection.request("POST", "/v1/completions", json.dumps({"model": "m", "prompt": PROMPTS[0], "max_tokens": tokens, "stream": True,
+                                                                  "temperature": 0, "ignore_eos": True}), {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            for line in reply:
+                self.text += line
+        connection.close()
+
+    def error(self):
+        """Waits for its end; what the last event but [DONE] says."""
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+        events = [line for line in self.text.decode().splitlines() if line.startswith("data: {")]
+        return json.loads(events[-1][6:]).get("error")
+
+
+def expect_told(server, stream, since, *words):
+    """Within seconds the stream has ended with an error, /health is 503 with the reason or the server is gone, and its exit code is no 0."""
+    reasons = []
+
+    def health():
+        try:
+            status, text = server.get("/health", timeout=2)
+        except OSError:
+            return "gone"
+        if status == 503:
+            reasons.append(json.loads(text).get("reason", ""))
+        return status == 503
+
+    wait_until(health, "/health stays 200", TOLD_S + 1)
+    assert time.monotonic() - since < TOLD_S
+    if stream:
+        error = stream.error()
+        assert time.monotonic() - since < TOLD_S
+        assert error, stream.text[-500:]
+        for word in words:
+            assert word in json.dumps(error), error
+    for word in words:
+        assert not reasons or word in reasons[0], reasons
+    assert server.process.wait(60) != 0
+    return reasons
+
+
+def stop_and_tell(pid, number=signal.SIGKILL):
+    import os
+    since = time.monotonic()
+    os.kill(pid, number)
+    return since
