@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-cuda dist wheel deb demo test test-fast test-deploy test-dist test-clients test-web test-arm test-robustness test-soak fuzz lint format bench bench-recipe clean docs
+.PHONY: build build-cuda dist wheel deb demo test test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-robustness test-soak fuzz lint format bench bench-recipe clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -78,6 +78,12 @@ test-clients: $(if $(SLUICE_BIN),,build)
 test-web:
 	@tools/install_packages.sh build test web
 	@python3 tests/run.py web
+
+# Ranks as processes: equal answers, every way in which a rank can be lost, and several machines, which are network namespaces here.
+# Minutes; the latter need root.
+test-distributed:
+	@tools/install_packages.sh build test test-distributed
+	@python3 tests/run.py distributed
 
 # The program for aarch64, compiled here and run under qemu: tests of what computes, the bundled model's answers, and the promise
 # that bits do not depend on the batch, on CPUs with and without the newer instructions; tens of minutes.

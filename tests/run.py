@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Builds and runs the test suites; the last line is `N passed, N failed`.
 
-Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda arm-compile robustness web arm
+Usage: tests/run.py all | fast | SUITE...    suites: lint unit e2e asan tsan cuda arm-compile robustness web distributed arm
 `fast` runs the unit test programs that changed since they last passed, and lint of the files that changed.
-`web`, no part of `all`, looks at the page in a browser. `robustness`, no part of `all`, runs the tests of the cases in docs/security.md, and keeps their results for that page.
+`web`, no part of `all`, looks at the page in a browser. `distributed`, no part of `all`, runs ranks as processes, also on several (pretended) machines; needs root.
+`robustness`, no part of `all`, runs the tests of the cases in docs/security.md, and keeps their results for that page.
 `arm`, no part of `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without the newer instructions; slow.
 Exits with 1 where a test failed or a suite ran nothing.
 """
@@ -307,7 +308,7 @@ def run_pytest(tally, suite, report, words, environment=None):
         make_venv(folder, requirements)
     start = time.time()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own_folder:
-        code, output = run_in(own_folder, [VENV / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=%s" % report,
+        code, output = run_in(own_folder, [VENV / "bin/python", "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--junitxml=%s" % report,
                                            "-o", "faulthandler_timeout=%d" % E2E_TEST_S, "--durations=5", *words],
                               E2E_TIMEOUT_S, {"PYTHONUTF8": "1", **(environment or {})})
         total = bad = skipped = 0
@@ -318,6 +319,9 @@ def run_pytest(tally, suite, report, words, environment=None):
                 skipped += int(node.get("skipped"))
     if code and not bad:
         bad = 1
+    for line in output.splitlines():
+        if line.startswith("SKIPPED"):
+            print(line, flush=True)
     tally.add(suite, total - bad - skipped, bad, time.time() - start, output[-8000:] if bad else "")
 
 
@@ -331,6 +335,12 @@ def web(tally):
     build("release", ["sluice"])
     with tempfile.TemporaryDirectory() as scratch:
         run_pytest(tally, "web", pathlib.Path(scratch) / "report.xml", ["tests/web"])
+
+
+def distributed(tally):
+    build("release", ["sluice"])
+    with tempfile.TemporaryDirectory() as scratch:
+        run_pytest(tally, "distributed", pathlib.Path(scratch) / "report.xml", ["tests/distributed"])
 
 
 def robustness(tally):
@@ -465,7 +475,7 @@ def arm(tally):
             run_pytest(tally, "arm %s e2e" % cpu, scratch / "report.xml", ARM_E2E, {"SLUICE_BIN": str(scratch), "QEMU_CPU": cpu})
 
 
-SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda, "arm-compile": arm_compile, "robustness": robustness, "web": web, "arm": arm}
+SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan": asan, "tsan": tsan, "cuda": cuda, "arm-compile": arm_compile, "robustness": robustness, "web": web, "distributed": distributed, "arm": arm}
 GROUPS = {"all": ["lint", "unit", "e2e", "asan", "tsan", "cuda", "arm-compile"]}
 
 

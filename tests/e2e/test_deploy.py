@@ -47,3 +47,40 @@ def test_the_manifest_of_kubernetes_starts_a_server_and_asks_it_the_right_questi
         assert server.request("GET", pod["metadata"]["annotations"]["prometheus.io/path"])[0] == 200
         assert server.request("GET", "/v1/models")[0] == 401
         assert server.request("GET", "/v1/models", headers={"Authorization": "Bearer sk-cluster"})[0] == 200
+
+
+def known_flags():
+    return set(re.findall(r"`(--?[a-z0-9-]+)`", (ROOT / "docs" / "options.md").read_text()))
+
+
+def containers(document):
+    """All that a document of Kubernetes starts."""
+    if isinstance(document, dict):
+        yield from document.get("containers") or []
+        for value in document.values():
+            yield from containers(value)
+    elif isinstance(document, list):
+        for value in document:
+            yield from containers(value)
+
+
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "leaderworkerset.yaml", "compose.two-nodes.yaml"])
+def test_the_files_of_several_ranks_have_options_that_there_are(name):
+    yaml = pytest.importorskip("yaml")
+    documents = list(yaml.safe_load_all((ROOT / "deploy" / name).read_text()))
+    found = [service for document in documents for service in (document.get("services") or {}).values()] + list(containers(documents))
+    assert found
+    for container in found:
+        words = " ".join(container["command"] + (container.get("args") or [])).split()
+        assert "sluice" in words and "serve" in words
+        flags = [word for word in words if word.startswith("-") and word != "-c"]
+        assert "-tp" in flags
+        assert not [flag for flag in flags if flag not in known_flags()]
+
+
+def test_the_job_of_slurm_is_a_script_with_options_that_there_are():
+    job = ROOT / "deploy" / "slurm.sbatch"
+    assert subprocess.run(["sh", "-n", job]).returncode == 0
+    command = job.read_text().rsplit("sluice serve", 1)[1]
+    flags = re.findall(r"(?<= )--?[a-z-]+", command)
+    assert "-tp" in flags and not [flag for flag in flags if flag not in known_flags()]

@@ -1,0 +1,238 @@
+"""Ranks on several machines, which are network namespaces here: how they meet, and what happens when one is lost. Needs root."""
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from ranks import TOLD_S, family, none_left
+
+from serving import ABACUS, ROOT, command, serving, wait_until
+
+numbers = itertools.count()
+FLAGS = ("--max-model-len", 512, "--max-num-seqs", 8)
+
+
+def sh(*words):
+    subprocess.run([str(word) for word in words], check=True, capture_output=True)
+
+
+class Machine:
+    def __init__(self, name, address):
+        self.name, self.address = name, address
+
+    def start(self, *words, log, env=None):
+        """A process of this machine, which has nothing of the caller's network."""
+        return subprocess.Popen(["ip", "netns", "exec", self.name, *map(str, words)], stdin=subprocess.DEVNULL, stdout=log,
+                                stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
+
+    def curl(self, path, port=8000):
+        """(status, text) of a request from inside; 0 where nobody answers."""
+        program = ("import sys, urllib.request, urllib.error\n"
+                   "try: r = urllib.request.urlopen(sys.argv[1], timeout=2); print(r.status, r.read().decode())\n"
+                   "except urllib.error.HTTPError as e: print(e.code, e.read().decode())\n"
+                   "except OSError as e: print(0, e)\n")
+        out = subprocess.run(["ip", "netns", "exec", self.name, "python3", "-c", program, "http://127.0.0.1:%d%s" % (port, path)],
+                             capture_output=True, text=True, check=True).stdout
+        status, _, text = out.partition(" ")
+        return int(status), text
+
+
+@pytest.fixture(scope="module")
+def machines():
+    """Two, with a cable between them."""
+    assert os.geteuid() == 0, "network namespaces need root"
+    own = "slc%d" % (os.getpid() % 100000)
+    two = [Machine("%s-%d" % (own, i), "10.55.0.%d" % (i + 1)) for i in range(2)]
+    for machine in two:
+        sh("ip", "netns", "add", machine.name)
+    try:
+        sh("ip", "link", "add", "eth0", "netns", two[0].name, "type", "veth", "peer", "name", "eth0", "netns", two[1].name)
+        for machine in two:
+            inside = ("ip", "-n", machine.name)
+            sh(*inside, "addr", "add", machine.address + "/24", "dev", "eth0")
+            sh(*inside, "link", "set", "eth0", "up")
+            sh(*inside, "link", "set", "lo", "up")
+        yield two
+    finally:
+        for machine in two:
+            sh("ip", "netns", "del", machine.name)
+
+
+class Group:
+    """Both machines of a model, from their start."""
+
+    def __init__(self, machines, folder, flags=(), secrets=("a", "a"), wait=True, commands=None, env=None):
+        self.logs = [folder / ("log-%d-%d" % (next(numbers), i)) for i in range(2)]
+        self.machines = machines
+        self.processes = []
+        for i, (machine, secret, log) in enumerate(zip(machines, secrets, self.logs)):
+            words = commands[i] if commands else command(
+                "serve", ABACUS, *FLAGS, "--host", "127.0.0.1", "--port", 8000, "--served-model-name", "m", "-tp", 2, "--nnodes", 2,
+                "--node-rank", i, "--master-addr", machines[0].address, *flags)
+            with open(log, "w") as file:
+                self.processes.append(machine.start(*words, log=file, env={"SLUICE_DISTRIBUTED_SECRET": secret, **(env or {})}))
+        self.started = time.monotonic()
+        if wait:
+            wait_until(self.is_ready, self.log)
+            self.family = [pid for process in self.processes for pid in [process.pid, *family(process.pid)]]
+
+    def is_ready(self):
+        assert all(process.poll() is None for process in self.processes), self.log()
+        return self.machines[0].curl("/health")[0] == 200
+
+    def log(self):
+        return "\n".join(log.read_text() for log in self.logs)
+
+    def codes(self, seconds=60):
+        end = time.monotonic() + seconds
+        return [process.wait(max(0.1, end - time.monotonic())) for process in self.processes]
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            if process.poll() is None:
+                process.kill()
+
+
+@contextlib.contextmanager
+def group(machines, folder, **kw):
+    it = Group(machines, folder, **kw)
+    try:
+        yield it
+    finally:
+        it.close()
+
+
+def ask(machine, prompt):
+    body = json.dumps({"model": "m", "prompt": prompt, "max_tokens": 12, "temperature": 0, "logprobs": 3, "ignore_eos": True})
+    program = ("import sys, urllib.request\n"
+               "r = urllib.request.Request('http://127.0.0.1:8000/v1/completions', sys.argv[1].encode(), {'Content-Type': 'application/json'})\n"
+               "print(urllib.request.urlopen(r, timeout=60).read().decode())\n")
+    out = subprocess.run(["ip", "netns", "exec", machine.name, "python3", "-c", program, body], capture_output=True, text=True, check=True)
+    return json.loads(out.stdout)["choices"][0]
+
+
+def test_two_machines_answer_as_one(machines, tmp_path):
+    prompt = "Anna has 12 pens and buys 7."
+    with serving(ABACUS, *FLAGS) as server:
+        expected = server.complete(prompt, max_tokens=12, logprobs=3, ignore_eos=True)
+    with group(machines, tmp_path) as two:
+        print("served %.2f s after the last machine's start" % (time.monotonic() - two.started))
+        got = ask(machines[0], prompt)
+        assert (got["text"], got["logprobs"]) == (expected["text"], expected["logprobs"])
+        two.processes[0].terminate()
+        assert two.codes() == [0, 0], two.log()
+        none_left(two.family)
+
+
+@pytest.mark.parametrize("victim", ["worker", "orted"])
+def test_a_machine_that_is_lost_ends_the_group(machines, tmp_path, victim):
+    with group(machines, tmp_path) as two:
+        below = {name: pid for pid in family(two.processes[1].pid)
+                 for name in [open("/proc/%d/comm" % pid).read().strip()]}
+        # `ip netns exec` has become the program itself.
+        os.kill(two.processes[1].pid if victim == "worker" else below["orted"], signal.SIGKILL)
+        since = time.monotonic()
+        wait_until(lambda: machines[0].curl("/health")[0] != 200, two.log, TOLD_S)
+        assert time.monotonic() - since < TOLD_S
+        codes = two.codes()
+        assert codes[0] != 0 and codes[1] != 0, (codes, two.log())
+        none_left(two.family)
+
+
+def test_a_cable_that_is_cut_ends_both(machines, tmp_path):
+    with group(machines, tmp_path) as two:
+        sh("ip", "-n", machines[1].name, "link", "set", "eth0", "down")
+        try:
+            since = time.monotonic()
+            told = wait_until(lambda: machines[0].curl("/health") if machines[0].curl("/health")[0] != 200 else None, two.log, TOLD_S + 1)
+            assert time.monotonic() - since < TOLD_S, told
+            codes = two.codes()
+            assert codes[0] != 0 and codes[1] != 0, (codes, two.log())
+            none_left(two.family)
+        finally:
+            sh("ip", "-n", machines[1].name, "link", "set", "eth0", "up")
+
+
+def test_another_secret_is_refused_on_both(machines, tmp_path):
+    with group(machines, tmp_path, secrets=("a", "b"), wait=False, flags=("--distributed-timeout-seconds", 5)) as two:
+        codes = two.codes(30)
+        assert codes[0] != 0 and codes[1] == 2, codes
+        assert "has another secret" in two.logs[0].read_text() and "has another secret" in two.logs[1].read_text()
+
+
+def test_a_machine_that_does_not_come_is_named(machines, tmp_path):
+    with group(machines, tmp_path, wait=False, flags=("--distributed-timeout-seconds", 2), commands=[
+            command("serve", ABACUS, "-tp", 2, "--nnodes", 2, "--distributed-timeout-seconds", 2, "--port", 8000), ["true"]]) as two:
+        assert two.codes(30)[0] == 5
+        assert "--node-rank 1 did not come" in two.logs[0].read_text()
+
+
+def test_settings_that_do_not_fit_are_refused(machines, tmp_path):
+    with group(machines, tmp_path, wait=False, flags=("--distributed-timeout-seconds", 4), commands=[
+            command("serve", ABACUS, "-tp", 2, "--nnodes", 2, "--distributed-timeout-seconds", 4, "--port", 8000),
+            command("serve", ABACUS, "-tp", 4, "--nnodes", 2, "--node-rank", 1, "--master-addr", machines[0].address)]) as two:
+        assert two.codes(30)[1] == 2
+        assert "was told of 2 machines with 4 ranks" in two.logs[1].read_text()
+    for flags, words in ((["--nnodes", 3, "-tp", 2], "cannot be divided evenly"), (["--nnodes", 2, "-tp", 2, "--node-rank", 2], "--node-rank"),
+                         (["--nnodes", 2, "-tp", 2], "needs a secret")):
+        env = {} if "secret" in words else {"SLUICE_DISTRIBUTED_SECRET": "a"}
+        result = subprocess.run(command("serve", ABACUS, *flags), capture_output=True, text=True, env={**os.environ, **env}, timeout=60)
+        assert result.returncode == 2 and words in result.stderr, result.stderr
+
+
+def test_a_slow_cable_slows_the_step_and_nothing_else(machines, tmp_path):
+    slow = ["ip", "netns", "exec", machines[0].name, "tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "100us"]
+    if subprocess.run(slow, capture_output=True).returncode:
+        pytest.skip("this kernel has no netem")
+    try:
+        with group(machines, tmp_path) as two:
+            first = ask(machines[0], "Tom has 3 apples. ")
+            start = time.monotonic()
+            assert ask(machines[0], "Tom has 3 apples. ") == first
+            print("12 tokens in %.3f s" % (time.monotonic() - start))
+            assert two.processes[0].poll() is None
+    finally:
+        sh("ip", "netns", "exec", machines[0].name, "tc", "qdisc", "del", "dev", "eth0", "root")
+
+
+def test_the_compose_file_of_two_machines_serves(machines, tmp_path):
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load((ROOT / "deploy" / "compose.two-nodes.yaml").read_text())["services"]
+    names = {"first": machines[0].address, "/opt/sluice/models/abacus": str(ABACUS)}
+    commands = [[names.get(word, word) for word in services[name]["command"]] for name in ("first", "second")]
+    for words in commands:
+        assert words[0] == "sluice"
+        words[0] = command()[0]
+    assert all("SLUICE_DISTRIBUTED_SECRET" in services[name]["environment"] for name in services)
+    with group(machines, tmp_path, commands=commands) as two:
+        two.processes[0].terminate()
+        assert two.codes() == [0, 0]
+
+
+def test_the_leader_worker_set_serves(machines, tmp_path):
+    yaml = pytest.importorskip("yaml")
+    document = next(yaml.safe_load_all((ROOT / "deploy" / "leaderworkerset.yaml").read_text()))
+    template = document["spec"]["leaderWorkerTemplate"]
+    commands = []
+    for role, index in (("leaderTemplate", 0), ("workerTemplate", 1)):
+        (container,) = template[role]["spec"]["containers"]
+        assert container["command"] == ["sh", "-c"]
+        (script,) = container["args"]
+        script = script.replace("/models/model", str(ABACUS)).replace("sluice serve", command()[0] + " serve")
+        commands.append(["env", "LWS_WORKER_INDEX=%d" % index, "sh", "-c", script])
+    env = {"LWS_GROUP_SIZE": str(template["size"]), "LWS_LEADER_ADDRESS": machines[0].address}
+    with group(machines, tmp_path, commands=commands, env=env) as two:
+        # A pod that goes takes the group along, which is then made anew.
+        two.processes[1].kill()
+        codes = two.codes()
+        assert codes[0] != 0
+        none_left(two.family)
