@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/integer.h"
 #include "kernels/attention_layout.h"
+#include "kernels/bidirectional_attention.h"
 #include "kernels/float_result.h"
 #include "kernels/kernel_table.h"
 #include "kernels/reference/reference.h"
@@ -101,6 +102,7 @@ struct Call {
   const float* q;
   int64_t q_stride;
   int num_heads;
+  bool both_ways;          // rows see all positions of their slice
   AttentionScores scores;  // its scale: of what the cache holds
   float v_scale;           // of what the cache holds
   void* out;
@@ -134,7 +136,10 @@ struct Tile {
   int heads;
 
   int rows() const { return tokens * heads; }
-  int positions() const { return slice->context + token + tokens; }  // up to the last row's
+  // Up to the last that a row sees.
+  int positions(const Call& call) const {
+    return slice->context + (call.both_ways ? slice->num_tokens : token + tokens);
+  }
   int first_seen(const AttentionSpan& span) const {
     return span.FirstSeen(slice->context + token);
   }  // by the first row, and so by any
@@ -274,7 +279,7 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
               ChunkRows& rows, float* out) {
   const int first = chunk * kAttentionChunk;
   const int begin = std::max(first, tile.first_seen(call.span));
-  const int end = std::min(tile.positions(), first + kAttentionChunk);
+  const int end = std::min(tile.positions(call), first + kAttentionChunk);
   AttentionChunkArgs args;
   args.q = scratch.q;
   args.rows = tile.rows();
@@ -284,7 +289,8 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch
   for (int row = 0; row < args.rows; ++row) {
     const int position = tile.slice->context + tile.token + row / tile.heads;
     const int start = std::max(call.span.FirstSeen(position) - first, 0);
-    const int limit = std::clamp(position + 1 - first, 0, kAttentionChunk);
+    const int seen = call.both_ways ? tile.positions(call) : position + 1;
+    const int limit = std::clamp(seen - first, 0, kAttentionChunk);
     const auto r = static_cast<size_t>(row);
     rows.starts[r] = start < limit ? start : 0;
     rows.limits[r] = start < limit ? limit : 0;
@@ -324,7 +330,7 @@ void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
   std::array<RowState, kMaxTileRows> states;
   std::array<bool, kMaxTileRows> begun = {};
   const int first_chunk = tile.first_seen(call.span) / kAttentionChunk;
-  for (int chunk = first_chunk; chunk < Chunks(tile.positions()); ++chunk) {
+  for (int chunk = first_chunk; chunk < Chunks(tile.positions(call)); ++chunk) {
     float* chunk_out = chunk == first_chunk ? scratch.out : scratch.chunk_out;
     RunChunk(call, tile, chunk, scratch, rows, chunk_out);
     for (int row = 0; row < tile.rows(); ++row) {
@@ -434,10 +440,12 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t /*m
          64;
 }
 
-void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
-               const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
-               const AttentionScores& scores, void* out, ElementType out_type,
-               std::span<std::byte> scratch) {
+namespace {
+
+void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
+            const AttentionSpan& span, bool both_ways, const float* q, int64_t q_stride,
+            int num_heads, const AttentionScores& scores, void* out, ElementType out_type,
+            std::span<std::byte> scratch) {
   const KvLayout& layout = cache.layout;
   CheckKvType(layout);
   CHECK(layout.head_dim >= 32 && layout.head_dim <= 256 && layout.head_dim % 8 == 0,
@@ -451,6 +459,7 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
             .q = q,
             .q_stride = q_stride,
             .num_heads = num_heads,
+            .both_ways = both_ways,
             .scores = scores,
             .v_scale = IsFp8(layout) ? cache.v_scale : 1,
             .out = out,
@@ -529,6 +538,24 @@ void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const Atten
         CombineSplit(call, part, static_cast<int>(head));
     }
   });
+}
+
+}  // namespace
+
+void Attention(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
+               const AttentionSpan& span, const float* q, int64_t q_stride, int num_heads,
+               const AttentionScores& scores, void* out, ElementType out_type,
+               std::span<std::byte> scratch) {
+  Attend(pool, cache, slices, span, /*both_ways=*/false, q, q_stride, num_heads, scores, out,
+         out_type, scratch);
+}
+
+void BidirectionalAttention(ThreadPool& pool, const KvCacheView& cache,
+                            std::span<const AttentionSlice> slices, const float* q,
+                            int64_t q_stride, int num_heads, float scale, void* out,
+                            ElementType out_type, std::span<std::byte> scratch) {
+  Attend(pool, cache, slices, AttentionSpan{}, /*both_ways=*/true, q, q_stride, num_heads,
+         {.scale = scale}, out, out_type, scratch);
 }
 
 }  // namespace sluice::kernels

@@ -1,0 +1,19 @@
+// Attention of encoders: every token sees all tokens of its sequence.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/attention.h"
+
+namespace sluice::kernels {
+
+// As Attention, over all positions of a slice, those behind a row's own too. Scratch: as for
+// Attention. REQUIRES: every slice is a whole sequence (context 0); AppendKv has been called for
+// them.
+void BidirectionalAttention(ThreadPool& pool, const KvCacheView& cache,
+                            std::span<const AttentionSlice> slices, const float* q,
+                            int64_t q_stride, int num_heads, float scale, void* out,
+                            ElementType out_type, std::span<std::byte> scratch);
+
+}  // namespace sluice::kernels
