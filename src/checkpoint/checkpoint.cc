@@ -90,6 +90,9 @@ std::string CanonicalName(std::string_view name) {
     if (rest.starts_with(kModel) || rest == "model" || rest.starts_with("lm_head"))
       return std::string(rest);
   }
+  constexpr std::string_view kInsideModel[] = {"layers.", "embed_tokens.", "norm."};
+  for (const std::string_view inside : kInsideModel)
+    if (name.starts_with(inside)) return std::string(kModel) + std::string(name);
   return std::string(name);
 }
 

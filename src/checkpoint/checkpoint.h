@@ -24,7 +24,8 @@ struct StoredTensor {
 };
 
 // The name under which this program knows a module or tensor: without "language_model." in front of
-// "model." or "lm_head", and "model." for "model.language_model.".
+// "model." or "lm_head", with "model." for "model.language_model.", and with the "model." that
+// files without a head leave out.
 std::string CanonicalName(std::string_view name);
 
 // All tensors of a model's folder, by their canonical names. Which file counts: with

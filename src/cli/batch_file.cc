@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace sluice::cli {
 namespace {
@@ -148,9 +149,19 @@ Status ParseBatchRequest(std::string_view line, BatchRequest& request) {
   if (text("method") != "POST")
     return Bad(fmt::format("method: expected POST, found '{}'", text("method")));
   request.path = text("url");
-  if (request.path != "/v1/chat/completions" && request.path != "/v1/completions") {
-    return Bad(fmt::format("url: expected /v1/chat/completions or /v1/completions, found '{}'",
-                           request.path));
+  constexpr std::string_view kPaths[] = {"/v1/chat/completions",
+                                         "/v1/completions",
+                                         "/v1/embeddings",
+                                         "/pooling",
+                                         "/classify",
+                                         "/score",
+                                         "/v1/score",
+                                         "/rerank",
+                                         "/v1/rerank",
+                                         "/v2/rerank"};
+  if (std::find(std::begin(kPaths), std::end(kPaths), request.path) == std::end(kPaths)) {
+    return Bad(
+        fmt::format("url: expected one of {}, found '{}'", fmt::join(kPaths, ", "), request.path));
   }
   const json::Value* body = object->Find("body");
   if (body == nullptr || !body->is_object()) return Bad("body: expected a JSON object");

@@ -32,7 +32,7 @@ TEST(BatchFile, RequestsAreChecked) {
       {"[]", "no JSON object"},
       {R"({"method":"POST"})", "custom_id"},
       {R"({"custom_id":"a","method":"GET"})", "method: expected POST, found 'GET'"},
-      {R"({"custom_id":"a","method":"POST","url":"/v1/score"})", "found '/v1/score'"},
+      {R"({"custom_id":"a","method":"POST","url":"/v1/models"})", "found '/v1/models'"},
       {R"({"custom_id":"a","method":"POST","url":"/v1/completions","body":3})", "body: expected"},
       {R"({"custom_id":"a","method":"POST","url":"/v1/completions","body":{"stream":true}})",
        "no streams"},

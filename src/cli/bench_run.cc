@@ -100,6 +100,13 @@ Result<std::unique_ptr<BenchEngine>> BenchEngine::Load(const options::Settings& 
                                                        int64_t num_sequences, int64_t tokens) {
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
   ASSIGN_OR_RETURN(EngineConfig config, MakeEngineConfig(settings, model));
+  if (config.pooling.runner == RunnerChoice::kPooling) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "--runner pooling: latency and throughput are measured of models that generate; "
+                "measure a server of one that pools with sluice bench serve",
+                "runner");
+  }
+  config.pooling.runner = RunnerChoice::kGenerate;
   if (!config.max_num_seqs) config.max_num_seqs = std::min(num_sequences, kDefaultMaxNumSeqs);
   if (!config.max_model_len) config.max_model_len = tokens;
   if (!config.kv_cache_bytes && !config.memory_utilization && !config.num_blocks_override) {

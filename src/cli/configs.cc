@@ -69,6 +69,17 @@ constexpr Word<DeviceChoice> kDevices[] = {
     {"cuda", DeviceChoice::kCuda},
     {"emulated", DeviceChoice::kEmulated},
 };
+constexpr Word<RunnerChoice> kRunners[] = {
+    {"auto", RunnerChoice::kAuto},
+    {"generate", RunnerChoice::kGenerate},
+    {"pooling", RunnerChoice::kPooling},
+};
+constexpr Word<ConvertChoice> kConversions[] = {
+    {"auto", ConvertChoice::kAuto},
+    {"none", ConvertChoice::kNone},
+    {"embed", ConvertChoice::kEmbed},
+    {"classify", ConvertChoice::kClassify},
+};
 constexpr Word<SchedulingPolicy> kPolicies[] = {
     {"fcfs", SchedulingPolicy::kFcfs},
     {"priority", SchedulingPolicy::kPriority},
@@ -223,6 +234,23 @@ ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& s
   return ValueOf(settings, option, kActivationFormats);
 }
 
+namespace {
+
+Result<PoolingOptions> PoolingOptionsOf(const options::Settings& settings) {
+  PoolingOptions pooling;
+  pooling.runner = ValueOf(settings, "runner", kRunners);
+  pooling.convert = ValueOf(settings, "convert", kConversions);
+  const auto text = settings.Text("pooler-config");
+  if (!text) return pooling;
+  ASSIGN_OR_RETURN(pooling.pooler, json::Parse(*text));
+  if (pooling.pooler.is_object()) return pooling;
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("--pooler-config: expected a JSON object, found {}", *text),
+              "pooler-config");
+}
+
+}  // namespace
+
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
                                       const ModelArgument& model) {
   const bool dummy_weights = settings.TextOr("load-format") == "dummy";
@@ -236,6 +264,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   config.model_folder = model.folder;
   ASSIGN_OR_RETURN(config.config_overrides, ConfigOverrides(settings));
   ASSIGN_OR_RETURN(config.generation_config_folder, GenerationConfigFolder(settings));
+  ASSIGN_OR_RETURN(config.pooling, PoolingOptionsOf(settings));
   config.dtype = ValueOf(settings, "dtype", kDtypes);
   config.kv_cache_dtype = ValueOf(settings, "kv-cache-dtype", kCacheDtypes);
   config.activation_format = ActivationRoundingOf(settings, "activation-format");

@@ -2,10 +2,13 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "checkpoint/generation_config.h"
 #include "cli/progress.h"
 #include "models/model_config.h"
+#include "models/model_task.h"
 #include "server/model_text.h"
 
 namespace sluice::cli {
@@ -20,6 +23,24 @@ Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engin
   ASSIGN_OR_RETURN(const GenerationConfig generation,
                    LoadGenerationConfig(engine.GenerationConfigFolder()));
   return ModelText::Load(server, model.tokenizer_folder, described.vocab_size, generation);
+}
+
+// The ids of the tokens that a classifier is made of.
+Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, const ModelText& text) {
+  ASSIGN_OR_RETURN(const ModelConfig described,
+                   LoadModelConfig(engine.model_folder, engine.config_overrides));
+  ASSIGN_OR_RETURN(const std::vector<std::string> tokens, ClassifierTokens(described.raw));
+  std::vector<int32_t> ids;
+  for (const std::string& token : tokens) {
+    const std::optional<int32_t> id = text.tokenizer->TokenToId(token);
+    if (!id) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("classifier_from_token: '{}' is no token of the vocabulary", token),
+                  "classifier_from_token");
+    }
+    ids.push_back(*id);
+  }
+  return ids;
 }
 
 }  // namespace
@@ -41,9 +62,10 @@ Serving::~Serving() {
   engine_.reset();
 }
 
-Status Serving::Load(const EngineConfig& config, const ModelArgument& model, LoadReport report,
+Status Serving::Load(EngineConfig config, const ModelArgument& model, LoadReport report,
                      const ProcessRanks* processes) {
   ASSIGN_OR_RETURN(ModelText text, LoadText(config_, config, model));
+  ASSIGN_OR_RETURN(config.pooling.classifier_tokens, ClassifierTokenIds(config, text));
   ProgressBar bar("loading");
   Engine::Hooks hooks;
   hooks.observer = server_->observer();

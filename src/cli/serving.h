@@ -23,7 +23,7 @@ class Serving {
   // Loads the model, its text before its weights, and attaches it to the server; shows the plan and
   // the progress as `report` says. `processes`: of the ranks that compute the model, where they are
   // others than threads of this one.
-  Status Load(const EngineConfig& config, const ModelArgument& model, LoadReport report,
+  Status Load(EngineConfig config, const ModelArgument& model, LoadReport report,
               const ProcessRanks* processes = nullptr);
 
   Server& server() { return *server_; }

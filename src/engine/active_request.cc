@@ -74,7 +74,13 @@ Status CheckSampling(const SamplingParams& params, int64_t vocab_size) {
 Status CheckRequest(const Request& request, const RequestLimits& limits) {
   const int64_t length = static_cast<int64_t>(request.prompt.size());
   if (length == 0) return Invalid("prompt", "the prompt is empty; it needs at least one token");
-  if (length >= limits.max_model_len) {
+  if (limits.pooling && length > limits.max_model_len) {
+    return Invalid("prompt",
+                   fmt::format("This model's maximum context length is {} tokens, but the prompt "
+                               "has {}; shorten it.",
+                               limits.max_model_len, length));
+  }
+  if (!limits.pooling && length >= limits.max_model_len) {
     return Invalid(
         "prompt",
         fmt::format("This model's maximum context length is {} tokens, but the prompt has {} and "
@@ -102,6 +108,8 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
               asked, length, bytes >> 20, kMaxPromptLogprobBytes >> 20));
     }
   }
+  if (limits.pooling && request.num_sequences != 1)
+    return Invalid("n", "a model that pools gives one vector for a prompt: n must be 1.");
   if (request.sink == nullptr) return Fail(ErrorCode::kInternal, "the request has no sink");
   return {};
 }
@@ -131,12 +139,15 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
     sequence->tokens = asked.prompt;
     sequence->num_prompt_tokens = length;
     sequence->max_total_tokens =
-        length + std::min(params.max_tokens, limits.max_model_len - length);
+        limits.pooling ? length
+                       : length + std::min(params.max_tokens, limits.max_model_len - length);
     sequence->priority = asked.priority;
     sequence->client = asked.client;
     sequence->cache_salt = asked.cache_salt;
-    sequence->read_prefix_cache = asked.use_prefix_cache;
-    sequence->wants_all_rows = i == 0 && params.prompt_logprobs && length > 1;
+    // The first token is not computed again where it is in the cache.
+    sequence->read_prefix_cache = asked.use_prefix_cache && limits.pooling != PoolingMethod::kCls;
+    sequence->wants_all_rows =
+        limits.pooling == PoolingMethod::kMean || (i == 0 && params.prompt_logprobs && length > 1);
     if (i > 0 && siblings_wait) sequence->leader = active->sequences.front().get();
     sequence->sampling.params = &params;
     sequence->sampling.seed =

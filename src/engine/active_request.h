@@ -30,6 +30,7 @@ struct ActiveSequence : ScheduledSequence {
   int index = 0;  // [0, n)
   SequenceSampling sampling;
   SequenceProposals proposals;
+  std::vector<double> pooled;  // the sum of the wanted rows so far, where the model pools
   bool finished = false;
   Clock::time_point last_update{};  // of its last token
 
@@ -57,6 +58,7 @@ struct ActiveRequest {
 struct RequestLimits {
   int64_t vocab_size = 0;
   int64_t max_model_len = 0;
+  std::optional<PoolingMethod> pooling = std::nullopt;  // none: room is left for a token
 };
 
 // kInvalidArgument, naming the field: an empty prompt or one that leaves no room for a token, ids

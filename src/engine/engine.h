@@ -14,6 +14,7 @@
 #include "checkpoint/generation_config.h"
 #include "device/device.h"
 #include "engine/observer.h"
+#include "engine/pooling_config.h"
 #include "engine/request.h"
 #include "models/model_config.h"
 #include "tensor/element_type.h"
@@ -30,6 +31,7 @@ using RequestHandle = uint64_t;
 struct EngineInfo {
   ModelConfig model;
   GenerationConfig generation;
+  std::optional<PoolingConfig> pooling;  // of every request; none: they generate
   std::vector<int32_t> end_tokens;  // end-of-sequence tokens of both, inside the vocabulary, sorted
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/json.h"
+#include "engine/pooling_config.h"
 #include "engine/request.h"
 #include "kernels/dispatch.h"
 #include "models/model.h"
@@ -48,6 +49,8 @@ struct EngineConfig {
   }
 
   json::Value config_overrides;  // of keys of config.json (OverrideConfig()); null: none
+
+  PoolingOptions pooling;
 
   // Types.
   std::optional<ElementType> dtype;           // BF16, F32, or F16, which runs as BF16

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -13,7 +14,8 @@ Result<std::unique_ptr<EngineCore>> EngineCore::Create(const EnginePlan& plan, M
                                                        KvCache& cache, ThreadPool& pool,
                                                        EngineObserver* observer, OnEnd on_end,
                                                        OnFailedStep on_failed_step) {
-  const int64_t bytes = plan.max_logit_rows() * model.config().vocab_size * int64_t{sizeof(float)};
+  const int64_t bytes =
+      plan.max_logit_rows() * model.config().spec.ResultSize() * int64_t{sizeof(float)};
   ASSIGN_OR_RETURN(Buffer logits, Buffer::Allocate(static_cast<size_t>(bytes), "the logits"));
   return std::unique_ptr<EngineCore>(new EngineCore(plan, model, cache, pool, observer,
                                                     std::move(on_end), std::move(on_failed_step),
@@ -121,8 +123,11 @@ bool EngineCore::Step() {
   const Clock::time_point start = Clock::now();
   if (proposer_ != nullptr) ProposeTokens();
   const StepPlan& plan = scheduler_.Plan();
-  for (ScheduledSequence* preempted : plan.preempted)
-    static_cast<ActiveSequence*>(preempted)->proposals = {};
+  for (ScheduledSequence* preempted : plan.preempted) {
+    auto& sequence = static_cast<ActiveSequence&>(*preempted);
+    sequence.proposals = {};
+    sequence.pooled.clear();
+  }
   LogPreemptions(plan);
   if (plan.slices.empty()) {
     // The scheduler's contract excludes it; should it be broken all the same, no request may hang.
@@ -153,7 +158,7 @@ bool EngineCore::Step() {
   }
   const Clock::time_point model_end = Clock::now();
   scheduler_.Commit();
-  ComputePromptLogprobs(plan);
+  if (!plan_.pooling) ComputePromptLogprobs(plan);
 
   StepStats stats = StatsOf(plan);
   for (const PlannedSlice& slice : plan.slices) {
@@ -161,7 +166,11 @@ bool EngineCore::Step() {
                          slice.first >= slice.sequence->num_prompt_tokens;
     if (!decodes) stats.prompt_tokens += slice.num_tokens;
   }
-  Sample(plan, stats);
+  if (plan_.pooling) {
+    Pool(plan);
+  } else {
+    Sample(plan, stats);
+  }
   stats.model_seconds = SecondsBetween(model_start, model_end);
   stats.step_seconds = SecondsBetween(start, Clock::now());
   Report(stats);
@@ -217,10 +226,8 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
     for (int64_t i = 0; i < slice.num_tokens; ++i)
       positions_.push_back(static_cast<int32_t>(slice.first + i));
     first_logit_.push_back(static_cast<int32_t>(logit_rows_.size()));
-    const int64_t last_row = first_row + slice.num_tokens - 1;
-    if (!slice.all_rows && !slice.samples) continue;
-    for (int64_t row = slice.all_rows ? first_row : last_row - slice.num_proposed; row <= last_row;
-         ++row)
+    const auto [begin_row, end_row] = WantedRows(slice, first_row);
+    for (int64_t row = begin_row; row < end_row; ++row)
       logit_rows_.push_back(static_cast<int32_t>(row));
   }
   const auto num_groups = static_cast<int64_t>(plan_.scheduler.groups.size());
@@ -232,6 +239,15 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
     }
   }
   return {tokens_, positions_, slices_, logit_rows_, num_groups, PlanDraws(plan)};
+}
+
+std::pair<int64_t, int64_t> EngineCore::WantedRows(const PlannedSlice& slice,
+                                                   int64_t first_row) const {
+  const int64_t end_row = first_row + slice.num_tokens;
+  if (slice.all_rows) return {first_row, end_row};
+  if (plan_.pooling && plan_.pooling->method == PoolingMethod::kCls)
+    return {first_row, first_row + (slice.first == 0 ? 1 : 0)};
+  return {slice.samples ? end_row - 1 - slice.num_proposed : end_row, end_row};
 }
 
 std::span<TokenDraw> EngineCore::PlanDraws(const StepPlan& plan) {
@@ -255,8 +271,36 @@ std::span<TokenDraw> EngineCore::PlanDraws(const StepPlan& plan) {
 }
 
 std::span<const float> EngineCore::LogitsOf(int64_t index) const {
-  const size_t vocab_size = static_cast<size_t>(model_.config().vocab_size);
-  return logits_.As<float>().subspan(static_cast<size_t>(index) * vocab_size, vocab_size);
+  const auto size = static_cast<size_t>(model_.config().spec.ResultSize());
+  return logits_.As<float>().subspan(static_cast<size_t>(index) * size, size);
+}
+
+void EngineCore::Pool(const StepPlan& plan) {
+  const Clock::time_point now = Clock::now();
+  for (size_t i = 0; i < plan.slices.size(); ++i) {
+    const PlannedSlice& slice = plan.slices[i];
+    auto& sequence = static_cast<ActiveSequence&>(*slice.sequence);
+    ActiveRequest& request = *sequence.request;
+    if (request.ended) continue;
+    // Row by row in the order of their positions: the sum does not depend on how they came.
+    std::vector<double>& pooled = sequence.pooled;
+    const auto [begin, end] = WantedRows(slice, 0);
+    for (int64_t row = 0; row < end - begin; ++row) {
+      const std::span<const float> result = LogitsOf(first_logit_[i] + row);
+      pooled.resize(result.size());
+      std::transform(result.begin(), result.end(), pooled.begin(), pooled.begin(), std::plus<>());
+    }
+    if (!slice.samples) continue;
+    const auto count = static_cast<double>(
+        plan_.pooling->method == PoolingMethod::kMean ? sequence.tokens.size() : size_t{1});
+    SinkUpdate& entry = updates_.emplace_back();
+    entry.sink = request.request.sink;
+    entry.pooled.emplace().reserve(pooled.size());
+    for (const double sum : pooled) entry.pooled->push_back(static_cast<float>(sum / count));
+    request.first_token = request.last_token = now;
+    TakePrompt(request, now, entry);
+    FinishRequest(request, FinishReason::kStop);
+  }
 }
 
 void EngineCore::ComputePromptLogprobs(const StepPlan& plan) {
@@ -404,18 +448,20 @@ bool EngineCore::AppendToken(ActiveSequence& sequence, SampleJob& job, Clock::ti
   if (sequence.sampling.params->logprobs) update.logprobs.push_back(std::move(job.logprobs));
   update.finish = FinishOf(sequence, job.token, update.stop_token);
 
-  if (!request.prompt_sent) {
-    request.prompt_sent = true;
-    request.prompt.cached_tokens = request.sequences.front()->cached_tokens;
-    request.prompt.queue_seconds =
-        SecondsBetween(request.request.arrival, request.first_scheduled.value_or(now));
-    entry.prompt = std::move(request.prompt);
-  }
+  if (!request.prompt_sent) TakePrompt(request, now, entry);
   if (update.finish) {
     FinishSequence(sequence);
     if (request.num_unfinished == 0) FinishRequest(request, *update.finish);
   }
   return true;
+}
+
+void EngineCore::TakePrompt(ActiveRequest& request, Clock::time_point now, SinkUpdate& entry) {
+  request.prompt_sent = true;
+  request.prompt.cached_tokens = request.sequences.front()->cached_tokens;
+  request.prompt.queue_seconds =
+      SecondsBetween(request.request.arrival, request.first_scheduled.value_or(now));
+  entry.prompt = std::move(request.prompt);
 }
 
 void EngineCore::Report(StepStats stats) {
@@ -431,6 +477,8 @@ void EngineCore::Report(StepStats stats) {
     if (entry.prompt) entry.sink->OnPrompt(*std::move(entry.prompt));
     if (entry.error)
       entry.sink->OnError(*std::move(entry.error));
+    else if (entry.pooled)
+      entry.sink->OnPooled(*std::move(entry.pooled));
     else
       entry.sink->OnUpdate(std::move(entry.update));
   }

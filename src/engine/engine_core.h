@@ -68,15 +68,30 @@ class EngineCore {
   const Scheduler& scheduler() const { return scheduler_; }
 
  private:
+  // What the sinks receive of the step, after the observer.
+  struct SinkUpdate {
+    std::shared_ptr<RequestSink> sink;
+    std::optional<PromptResult> prompt;
+    // One of these in place of the update.
+    std::optional<Error> error;
+    std::optional<std::vector<float>> pooled;
+    SequenceUpdate update;
+  };
+
   EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, ThreadPool& pool,
              EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step, Buffer logits);
 
   void ProposeTokens();
   void LogPreemptions(const StepPlan& plan) const;
   StepInput BuildInput(const StepPlan& plan);
+  // Those of a slice's rows whose results are wanted: [first, last) of the step's.
+  std::pair<int64_t, int64_t> WantedRows(const PlannedSlice& slice, int64_t first_row) const;
   // Selects the rows whose tokens the model draws: those whose logits are not needed otherwise.
   std::span<TokenDraw> PlanDraws(const StepPlan& plan);
   std::span<const float> LogitsOf(int64_t index) const;
+  // Adds the rows of the step to the vectors of their prompts, and ends the requests of which that
+  // was the last.
+  void Pool(const StepPlan& plan);
   void ComputePromptLogprobs(const StepPlan& plan);
   // Samples and appends tokens; continues with the sequences whose token was the proposed one.
   void Sample(const StepPlan& plan, StepStats& stats);
@@ -86,6 +101,8 @@ class EngineCore {
   void FailStep(const StepPlan& plan, const std::string& reason);
   // The statistics that follow from the plan alone; they are reported for failed steps too.
   StepStats StatsOf(const StepPlan& plan) const;
+  // What is known of the prompt, once a request.
+  static void TakePrompt(ActiveRequest& request, Clock::time_point now, SinkUpdate& entry);
   // Reports the step and the present state to the observer, then `updates_` to the sinks.
   void Report(StepStats stats);
 
@@ -117,7 +134,7 @@ class EngineCore {
   std::vector<ScheduledSequence*> removed_;               // by FinishRequest
 
   // The arrays of a step.
-  Buffer logits_;                                // [max_logit_rows, vocab_size] F32
+  Buffer logits_;                                // [max_logit_rows, result size] F32
   std::vector<int32_t> tokens_, positions_;      // [max_num_batched_tokens]
   std::vector<kernels::AttentionSlice> slices_;  // [groups, max_num_seqs]
   std::vector<int32_t> logit_rows_;              // [max_logit_rows]
@@ -130,14 +147,7 @@ class EngineCore {
     int64_t num_proposed = 0;  // in this step
     int64_t update = -1;       // index into updates_
   };
-  std::vector<Sampling> sampling_;  // by job
-  // What the sinks receive of the step, after the observer.
-  struct SinkUpdate {
-    std::shared_ptr<RequestSink> sink;
-    std::optional<PromptResult> prompt;
-    std::optional<Error> error;  // in place of the update
-    SequenceUpdate update;
-  };
+  std::vector<Sampling> sampling_;                             // by job
   std::vector<SinkUpdate> updates_;                            // [max_num_seqs]
   std::vector<PromptLogprobJob> prompt_jobs_;                  // [max_logit_rows]
   std::vector<std::optional<TokenLogprobs>*> prompt_results_;  // where their results go

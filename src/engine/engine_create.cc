@@ -68,6 +68,7 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   EngineInfo info;
   info.model = model;
   info.generation = generation;
+  info.pooling = plan.pooling;
   info.end_tokens = EndTokens(model, generation);
   info.max_model_len = plan.max_model_len;
   info.max_num_seqs = plan.scheduler.max_num_seqs;
@@ -190,8 +191,10 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa ? kernels::IsaName(*config.cpu_isa) : "auto"));
-  ASSIGN_OR_RETURN(const ModelConfig model_config,
+  ASSIGN_OR_RETURN(ModelConfig model_config,
                    LoadModelConfig(config.model_folder, config.config_overrides));
+  ASSIGN_OR_RETURN(std::optional<PoolingConfig> pooling,
+                   ResolvePooling(config.pooling, config.model_folder, model_config));
   ASSIGN_OR_RETURN(const GenerationConfig generation,
                    LoadGenerationConfig(config.GenerationConfigFolder()));
   if (hooks.processes != nullptr) return CreateOnProcesses(config, model_config, generation, hooks);
@@ -207,9 +210,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
       return PlanDeviceModel(model, options, device->info());
     };
   }
-  ASSIGN_OR_RETURN(EnginePlan plan,
-                   PlanEngine(config, model_config, memory, DetectTopology(), plan_model,
-                              device != nullptr ? &device->info() : nullptr, host));
+  ASSIGN_OR_RETURN(
+      EnginePlan plan,
+      PlanEngine(config, model_config, memory, DetectTopology(), plan_model,
+                 device != nullptr ? &device->info() : nullptr, host, std::move(pooling)));
   if (hooks.print_plan) {
     for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
   }

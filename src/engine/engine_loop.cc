@@ -107,7 +107,8 @@ Result<RequestHandle> EngineLoop::Submit(Request request) {
     return Fail(ErrorCode::kUnavailable,
                 lost + "; the server computes again when it has been restarted");
   }
-  const RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
+  RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
+  if (info_.pooling) limits.pooling = info_.pooling->method;
   RETURN_IF_ERROR(CheckRequest(request, limits));
   const Load load = LoadOf(request);
   if (load.tokens > plan_.config.loop.max_unfinished_tokens) {

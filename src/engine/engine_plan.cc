@@ -9,6 +9,7 @@
 #include "cache/block_counts.h"
 #include "checkpoint/scheme.h"
 #include "engine/engine.h"
+#include "models/encoder/encoder_spec.h"
 #include "models/shard.h"
 #include "sampler/sampler.h"
 #include "speculation/proposer.h"
@@ -214,6 +215,35 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   return {};
 }
 
+// Models that pool are not cut.
+Status TakeOneRank(EnginePlan& plan) {
+  EngineConfig& config = plan.config;
+  if (config.tensor_parallel_size == 1 && config.pipeline_parallel_size == 1) return {};
+  if (config.exact_ranks) {
+    return Invalid("tensor_parallel_size",
+                   "a model that pools is computed by one rank: leave --tensor-parallel-size and "
+                   "--pipeline-parallel-size out");
+  }
+  config.tensor_parallel_size = config.pipeline_parallel_size = 1;
+  plan.notes.push_back("a model that pools is computed by one rank");
+  return {};
+}
+
+Status PlanPooling(EnginePlan& plan) {
+  if (plan.on_device()) {
+    return Invalid("runner", fmt::format("models that pool are computed on a CPU, not yet on {}: "
+                                         "say --device cpu",
+                                         plan.device_name));
+  }
+  SchedulerLimits& step = plan.scheduler;
+  if (plan.config.speculation.method != SpeculationConfig::Method::kNone) {
+    return Invalid("speculative_config",
+                   "speculation is for models that generate: leave --speculative-config out");
+  }
+  step.max_prompt_logit_rows = 1;  // none asks for more, but for the mean (PlanBytes)
+  return {};
+}
+
 // The longest sequence, below `too_long`, that `blocks` blocks hold.
 int64_t LongestSequence(const EnginePlan& plan, int64_t blocks, int64_t too_long) {
   int64_t fits = 0;
@@ -243,6 +273,8 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
                     plan.max_model_len});
     }
   }
+  if (plan.pooling && plan.pooling->method == PoolingMethod::kMean)
+    plan.scheduler.max_prompt_logit_rows = plan.scheduler.max_num_batched_tokens;
   const RankPlan& ranks = plan.ranks;
   ASSIGN_OR_RETURN(
       const ModelMemory memory,
@@ -254,8 +286,9 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   plan.token_weight_bytes = memory.token_weight_bytes;
   plan.workspace_bytes = memory.workspace_bytes;
   if (!plan.on_device()) {  // A device's own logits are part of its workspace.
-    plan.workspace_bytes += plan.max_logit_rows() * model.vocab_size * int64_t{sizeof(float)} +
-                            Sampler::ScratchBytes(model.vocab_size, plan.num_threads);
+    plan.workspace_bytes +=
+        plan.max_logit_rows() * model.spec.ResultSize() * int64_t{sizeof(float)} +
+        Sampler::ScratchBytes(model.vocab_size, plan.num_threads);
     const SpeculationConfig& speculation = config.speculation;
     plan.workspace_bytes += Proposer::SharedBytes(speculation) +
                             plan.scheduler.max_proposed_tokens *
@@ -457,9 +490,14 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan) {
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,
                               const PlanModelFunction& plan_model, const DeviceInfo* device,
-                              const MemoryLimits& host) {
+                              const MemoryLimits& host, std::optional<PoolingConfig> pooling) {
   EnginePlan plan;
   plan.config = config;
+  plan.pooling = std::move(pooling);
+  if (IsEncoder(model.architecture)) {
+    // A token sees those behind it: a text is computed as a whole, and shares nothing.
+    plan.config.enable_chunked_prefill = plan.config.enable_prefix_caching = false;
+  }
   plan.memory = memory;
   if (device != nullptr) plan.device_name = device->name;
   ASSIGN_OR_RETURN(plan.dtype, PlanDtype(config, model, plan.on_device(), plan.notes));
@@ -469,11 +507,17 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
     RETURN_IF_ERROR(CheckDeviceTypes(plan));
   }
   RETURN_IF_ERROR(PlanThreads(topology, plan));
+  if (plan.pooling) RETURN_IF_ERROR(TakeOneRank(plan));
   ASSIGN_OR_RETURN(plan.ranks, RanksFor(model, topology, plan));
   plan.num_threads = plan.ranks.num_threads();
   if (!plan.ranks.note.empty()) plan.notes.push_back(plan.ranks.note);
   RETURN_IF_ERROR(PlanStep(model, plan));
-  plan.max_model_len = config.max_model_len.value_or(model.max_position_embeddings);
+  int64_t longest = model.max_position_embeddings;
+  if (plan.pooling) {
+    RETURN_IF_ERROR(PlanPooling(plan));
+    longest = std::min(longest, plan.pooling->max_tokens.value_or(longest));
+  }
+  plan.max_model_len = config.max_model_len.value_or(longest);
   if (config.max_model_len && *config.max_model_len > model.max_position_embeddings) {
     return Invalid("max_model_len",
                    fmt::format("max_model_len ({}) is larger than max_position_embeddings ({}) in "

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "engine/engine_config.h"
+#include "engine/pooling_config.h"
 #include "engine/rank_plan.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
@@ -23,6 +24,7 @@ namespace sluice {
 // PlanEngine has returned; the loader, the engine's loop and its core read it.
 struct EnginePlan {
   EngineConfig config;
+  std::optional<PoolingConfig> pooling;
 
   ElementType dtype = ElementType::kBF16;    // of products: BF16 or F32
   ElementType kv_type = ElementType::kBF16;  // of the cache: BF16, F16, F32 or F8_E4M3
@@ -71,13 +73,15 @@ using PlanModelFunction =
 //     free (at most 64 MiB) and 1 GiB. `host`: the machine beside a device.
 //   max_model_len is what the checkpoint allows or, where that is more than the cache holds, the
 //     latter.
+//   Pooling is of a CPU's models; the mean is taken of the results of all rows of a step.
 // kInvalidArgument for options that contradict each other or are out of range; kResourceExhausted,
 // with the option that would help, when weights exceed memory or one sequence of a given
 // max_model_len does not fit.
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,
                               const PlanModelFunction& plan_model,
-                              const DeviceInfo* device = nullptr, const MemoryLimits& host = {});
+                              const DeviceInfo* device = nullptr, const MemoryLimits& host = {},
+                              std::optional<PoolingConfig> pooling = std::nullopt);
 
 // The options for loading the model under the plan.
 ModelOptions ModelOptionsOf(const EnginePlan& plan);

@@ -43,7 +43,7 @@ class FakeModel final : public Model {
   static ModelConfig Config() {
     ModelConfig config;
     config.architecture = "Fake";
-    config.vocab_size = kVocab;
+    config.vocab_size = config.spec.vocab_size = kVocab;
     config.max_position_embeddings = 1 << 20;
     return config;
   }
@@ -220,6 +220,13 @@ class CollectingSink final : public RequestSink {
     sequence.stop_token = update.stop_token;
     changed.notify_all();
   }
+  void OnPooled(std::vector<float> vector) override {
+    const std::lock_guard lock(mutex);
+    EXPECT_TRUE(prompt.has_value());
+    EXPECT_FALSE(pooled.has_value() || error.has_value());
+    pooled = std::move(vector);
+    changed.notify_all();
+  }
   void OnError(Error reason) override {
     const std::lock_guard lock(mutex);
     EXPECT_FALSE(error.has_value());
@@ -231,8 +238,9 @@ class CollectingSink final : public RequestSink {
   bool WaitForEnd() {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, std::chrono::minutes(2), [this] {
-      return error || std::all_of(sequences.begin(), sequences.end(),
-                                  [](const auto& s) { return s.finish.has_value(); });
+      return error || pooled || std::all_of(sequences.begin(), sequences.end(), [](const auto& s) {
+               return s.finish.has_value();
+             });
     });
   }
   bool WaitForTokens(size_t count, size_t sequence = 0) {
@@ -246,6 +254,7 @@ class CollectingSink final : public RequestSink {
   std::condition_variable changed;
   std::vector<Sequence> sequences;
   std::optional<PromptResult> prompt;
+  std::optional<std::vector<float>> pooled;
   std::optional<Error> error;
   int num_updates = 0;
 };
@@ -299,6 +308,7 @@ struct FakeEngine {
     bool has_device = false;  // that nothing runs on
     LoopLimits loop = {};
     SpeculationConfig speculation = {};
+    std::optional<PoolingConfig> pooling = std::nullopt;  // of rows of logits
   };
 
   explicit FakeEngine(const Options& options) {
@@ -322,7 +332,9 @@ struct FakeEngine {
     info.max_model_len = options.max_model_len;
     info.max_num_seqs = options.max_num_seqs;
     info.end_tokens = {FakeModel::kEos};
+    info.pooling = options.pooling;
     EnginePlan plan;
+    plan.pooling = options.pooling;
     plan.config.enable_prefix_caching = options.prefix_caching;
     plan.config.loop = options.loop;
     plan.scheduler.block_size = options.block_size;

@@ -46,13 +46,15 @@ struct PromptResult {
 };
 
 // Receives the results of a request. Called on the engine's thread, in order, until OnUpdate with
-// the finish of the last sequence or OnError, and never after. Must not block: implementations put
-// the results into a queue.
+// the finish of the last sequence, OnPooled or OnError, and never after. Must not block:
+// implementations put the results into a queue.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
   virtual void OnPrompt(PromptResult result) = 0;
   virtual void OnUpdate(SequenceUpdate update) = 0;
+  // The vector of the prompt, of a model that pools: nothing follows, and OnUpdate is not called.
+  virtual void OnPooled(std::vector<float> /*vector*/) {}
   // The request failed; nothing follows.
   virtual void OnError(Error error) = 0;
   // The request's last sequence has ended, or it failed or was aborted: called once, in any order

@@ -19,6 +19,9 @@ constexpr std::array<std::string_view, 2> kConfigNames = {"config.json", "hf_qua
 constexpr std::array<std::string_view, 5> kTokenizerNames = {
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
     "chat_template.json"};
+// Of sentence-transformers; its modules have a configuration each in a folder of their own.
+constexpr std::array<std::string_view, 3> kSentenceNames = {
+    "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"};
 constexpr std::string_view kGenerationName = "generation_config.json";
 constexpr std::string_view kTemplatesFolder = "additional_chat_templates/";
 
@@ -33,11 +36,18 @@ bool IsTokenizerFile(std::string_view name) {
          name.find('/', kTemplatesFolder.size()) == std::string_view::npos;
 }
 
+// "1_Pooling/config.json".
+bool IsModuleConfig(std::string_view name) {
+  constexpr std::string_view kPooling = "_Pooling/config.json";
+  return name.ends_with(kPooling) && name.find('/') == name.rfind('/');
+}
+
 bool IsReadFor(std::string_view name, ModelPart part) {
   if (part == ModelPart::kGenerationConfig) return name == kGenerationName;
   if (IsTokenizerFile(name)) return true;
   if (part == ModelPart::kTokenizer) return false;
   if (IsOneOf(name, kConfigNames) || name == kGenerationName) return true;
+  if (IsOneOf(name, kSentenceNames) || IsModuleConfig(name)) return true;
   return part == ModelPart::kAll && name == kIndexName;
 }
 

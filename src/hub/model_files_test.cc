@@ -41,6 +41,13 @@ TEST(ModelFilesTest, ChoosesWhatIsRead) {
               ElementsAre("generation_config.json"));
 }
 
+TEST(ModelFilesTest, HowSentencesBecomeVectors) {
+  EXPECT_THAT(ChooseFiles({"1_Pooling/config.json", "2_Dense/model.safetensors", "README.md",
+                           "modules.json", "sentence_bert_config.json", "onnx/config.json"},
+                          ModelPart::kAllButWeights),
+              ElementsAre("1_Pooling/config.json", "modules.json", "sentence_bert_config.json"));
+}
+
 TEST(ModelFilesTest, WeightsWithoutAnIndex) {
   EXPECT_THAT(UnindexedWeights({"model-00002-of-00002.safetensors", "x.safetensors",
                                 "model-00001-of-00002.safetensors"}),

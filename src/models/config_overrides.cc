@@ -13,9 +13,12 @@ namespace {
 
 constexpr std::string_view kRopeBlocks[] = {"rope_parameters", "rope_scaling"};
 constexpr std::string_view kAllowed[] = {
-    "rope_scaling",   "rope_parameters",    "rope_theta",        "max_position_embeddings",
-    "sliding_window", "use_sliding_window", "max_window_layers", "bos_token_id",
-    "eos_token_id",   "num_experts_per_tok"};
+    "rope_scaling", "rope_parameters", "rope_theta", "max_position_embeddings", "sliding_window",
+    "use_sliding_window", "max_window_layers", "bos_token_id", "eos_token_id",
+    "num_experts_per_tok",
+    // What pooling models are used as.
+    "architectures", "classifier_from_token", "is_original_qwen3_reranker", "method", "num_labels",
+    "is_matryoshka", "matryoshka_dimensions"};
 
 void Remove(json::Value& object, std::string_view key) {
   std::erase_if(object.as_object(), [&](const auto& member) { return member.first == key; });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
@@ -30,6 +31,19 @@ bool HasInputOrder(const LayerWeights& layer) {
   return has(layer.attention.qkv.matrix) || has(layer.attention.output.matrix) ||
          has(layer.mlp.gate_up.matrix) || has(layer.mlp.down.matrix) || any(layer.moe.gate_up) ||
          any(layer.moe.down);
+}
+
+// scores[m, n] = scores' weights [n, :] . x[m, :], in F64.
+void Score(ThreadPool& pool, const DecoderSpec& spec, const std::vector<float>& weights,
+           const float* x, int64_t rows, float* scores) {
+  const int64_t hidden_size = spec.hidden_size, num_scores = spec.head.num_scores;
+  pool.ParallelFor(rows * num_scores, /*grain=*/16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* row = x + i / num_scores * hidden_size;
+      const float* weight = weights.data() + i % num_scores * hidden_size;
+      scores[i] = static_cast<float>(std::inner_product(row, row + hidden_size, weight, 0.0));
+    }
+  });
 }
 
 }  // namespace
@@ -152,7 +166,17 @@ int64_t DecoderModel::RunLayers(const Step& step, KvCache& cache) {
   return rows;
 }
 
-void DecoderModel::ComputeLogits(const Step& step, int64_t rows, float* logits) {
+void DecoderModel::ComputeResults(const Step& step, int64_t rows, float* results) {
+  if (spec_.head.kind != HeadSpec::Kind::kVocabulary) {
+    EnterSublayer(step, weights_.final_norm, /*add=*/true, rows, ElementType::kF32);
+    const auto* normed = static_cast<const float*>(workspace_.normed());
+    if (spec_.head.kind == HeadSpec::Kind::kNone) {
+      std::copy_n(normed, rows * spec_.hidden_size, results);
+    } else {
+      Score(step.pool, spec_, weights_.scores, normed, rows, results);
+    }
+    return;
+  }
   // Nothing chooses by the logits' inputs: they are not split.
   const ElementType head_type =
       RoundingOf(weights_.head.inputs.format, options_) == InputRounding::kNone
@@ -161,18 +185,18 @@ void DecoderModel::ComputeLogits(const Step& step, int64_t rows, float* logits) 
   EnterSublayer(step, weights_.final_norm, /*add=*/place_.num_stages == 1, rows, head_type);
   const kernels::Activations last =
       DenseRows(workspace_.normed(), head_type, rows, spec_.hidden_size);
-  float* const own = ranks_.is_alone() ? logits : workspace_.own_logits();
+  float* const own = ranks_.is_alone() ? results : workspace_.own_logits();
   const int64_t own_words = ranks_.words().size();
   if (spec_.tied_head)
     kernels::Linear(step.pool, weights_.embedding, last, own, own_words);
   else
     RunLinear(step, weights_.head, last, own, own_words);
   FinishLogits(step.pool, spec_, own, rows * own_words);
-  if (!ranks_.is_alone()) ranks_.GatherLogits(step.pool, rows, own, logits);
+  if (!ranks_.is_alone()) ranks_.GatherLogits(step.pool, rows, own, results);
 }
 
 void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,
-                           float* logits) {
+                           float* results) {
   CheckStepInput(spec_, options_, input, cache);
   if (input.tokens.empty()) return;
   const Step step{.pool = pool,
@@ -192,7 +216,7 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
   PassOn(step, rows);
   if (!place_.is_first_stage() || logit_rows == 0) return;
   if (place_.num_stages > 1) Receive(logit_rows, place_.num_stages - 1);
-  ComputeLogits(step, logit_rows, logits);
+  ComputeResults(step, logit_rows, results);
 }
 
 }  // namespace sluice

@@ -30,7 +30,7 @@ class DecoderModel final : public Model {
                const RankGroups& groups, DecoderWeights weights, Workspace workspace);
 
   void PrepareThread(const ThreadPool& pool) override;
-  void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override;
+  void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) override;
 
  private:
   bool is_last_layer(size_t index) const {
@@ -50,7 +50,8 @@ class DecoderModel final : public Model {
   // Hands residual and delta, added, to the next stage; the last one's to the first.
   void PassOn(const Step& step, int64_t rows);
   void Receive(int64_t rows, int from_stage);
-  void ComputeLogits(const Step& step, int64_t rows, float* logits);
+  // The final norm of the first `rows` rows, and what the head makes of them.
+  void ComputeResults(const Step& step, int64_t rows, float* results);
 
   ModelOptions options_;
   RankPlace place_;

@@ -118,12 +118,28 @@ struct LayerSpec {
   std::optional<MoeSpec> moe;  // experts
 };
 
+// What is made of the rows that are wanted, behind the final norm.
+struct HeadSpec {
+  enum class Kind {
+    kVocabulary,  // logits [vocab_size]
+    kNone,        // the rows themselves [hidden_size]
+    kScores,      // [num_scores]: a linear layer in F32
+  };
+  Kind kind = Kind::kVocabulary;
+  int64_t num_scores = 0;
+  // kScores: the rows of the language model's head that are the layer's weights; empty: the weights
+  // are the checkpoint's layer "score".
+  std::vector<int32_t> tokens = {};
+  bool is_difference = false;  // of two `tokens`: one score, the second row less the first
+};
+
 // Embedding, layers, final norm, head. The fields after `layers` are applied where they differ from
 // their defaults.
 struct DecoderSpec {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   bool tied_head = false;  // the head is the embedding's table
+  HeadSpec head;
   float norm_eps = 0;
   // Angular frequencies, each [rotated / 2]; a layer names the one that it uses.
   std::vector<std::vector<float>> rope_tables;
@@ -149,6 +165,15 @@ struct DecoderSpec {
   void FitRope(int64_t max_context);
 
   std::vector<AttentionSpan> Spans() const;  // by layer
+
+  // Numbers that a wanted row gives.
+  int64_t ResultSize() const {
+    return head.kind == HeadSpec::Kind::kVocabulary ? vocab_size
+           : head.kind == HeadSpec::Kind::kNone     ? hidden_size
+                                                    : head.num_scores;
+  }
+  // Whether weights of a language model's head of its own are loaded.
+  bool LoadsHead() const { return head.kind == HeadSpec::Kind::kVocabulary && !tied_head; }
 
   int64_t NumMoeLayers() const;
   // The first layer with experts; null where none has some.

@@ -6,9 +6,12 @@
 
 #include "base/check.h"
 #include "kernels/linear.h"
+#include "models/encoder/encoder_model.h"
+#include "models/encoder/encoder_weights.h"
 #include "models/parallel_model.h"
 #include "models/share.h"
 #include "models/weight_loader.h"
+#include "tensor/stored_number.h"
 
 namespace sluice {
 namespace {
@@ -49,7 +52,8 @@ InputRounding LoadedRounding(const ParameterList& parameters, const ModelOptions
 ParameterList ReadByOneToken(const DecoderSpec& spec, const ParameterList& parameters,
                              const DecoderWeights& weights) {
   std::set<const kernels::PackedMatrix*> unread;
-  if (!spec.tied_head) unread.insert(&weights.embedding);
+  if (spec.LoadsHead() || spec.head.kind != HeadSpec::Kind::kVocabulary)
+    unread.insert(&weights.embedding);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const auto top_k = static_cast<size_t>(spec.layers[i].moe ? spec.layers[i].moe->top_k : 0);
     for (const ExpertWeights* experts :
@@ -97,13 +101,47 @@ Status CheckExperts(const DecoderWeights& weights) {
   return {};
 }
 
+// The scores' weights, of the rows of the language model's head for `spec.head.tokens`.
+Status ReadTokenScores(const Checkpoint& checkpoint, const DecoderSpec& spec,
+                       std::vector<float>& scores) {
+  const char* name = spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight";
+  const StoredTensor* tensor = checkpoint.Find(name);
+  if (tensor == nullptr || tensor->info->shape != std::vector{spec.vocab_size, spec.hidden_size} ||
+      BitsPerElement(tensor->info->type) < 16) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("classifier_from_token needs the tensor '{}' of shape [{}, {}] in F32, "
+                            "F16 or BF16",
+                            name, spec.vocab_size, spec.hidden_size),
+                name);
+  }
+  const auto number = [&](int32_t row, int64_t i) {
+    return StoredNumber(tensor->bytes().data(), tensor->info->type, row * spec.hidden_size + i);
+  };
+  const std::vector<int32_t>& tokens = spec.head.tokens;
+  scores.resize(static_cast<size_t>(spec.head.num_scores * spec.hidden_size));
+  for (int64_t row = 0; row < spec.head.num_scores; ++row) {
+    for (int64_t i = 0; i < spec.hidden_size; ++i) {
+      scores[static_cast<size_t>(row * spec.hidden_size + i)] =
+          spec.head.is_difference ? number(tokens[1], i) - number(tokens[0], i)
+                                  : number(tokens[static_cast<size_t>(row)], i);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint) {
+  if (IsEncoder(config.architecture)) {
+    ASSIGN_OR_RETURN(const EncoderSpec encoder, ReadEncoderSpec(config.raw));
+    EncoderWeights unfilled;
+    return CheckEncoderParameters(
+        ListEncoderParameters(encoder, 0, EncoderPrefix(checkpoint), unfilled), checkpoint,
+        *config.scheme);
+  }
   const DecoderSpec& spec = config.spec;
   DecoderWeights unfilled;
-  return CheckParameters(ListParameters(spec, unfilled), checkpoint, *config.scheme,
-                         spec.tied_head);
+  return CheckParameters(ListParameters(spec, unfilled), checkpoint, *config.scheme, spec);
 }
 
 Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& options,
@@ -114,6 +152,7 @@ Result<ModelMemory> PlanModel(const ModelConfig& config, const ModelOptions& opt
 Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& options,
                               int num_threads, const RankPlace& place) {
   RETURN_IF_ERROR(CheckOptions(options));
+  if (IsEncoder(config.architecture)) return PlanEncoder(config, options, num_threads);
   const DecoderSpec& spec = config.spec;
   const DecoderSpec share = ShareOf(spec, place);
   DecoderWeights unfilled;
@@ -161,6 +200,8 @@ Result<std::unique_ptr<Model>> LoadShare(ThreadPool& pool, const Checkpoint* che
   } else {
     RETURN_IF_ERROR(LoadParameters(pool, parameters, *checkpoint, *config.scheme,
                                    options.compute_type, progress, options.allow_nonfinite));
+    if (!spec.head.tokens.empty())
+      RETURN_IF_ERROR(ReadTokenScores(*checkpoint, spec, weights.scores));
   }
   RETURN_IF_ERROR(CheckExperts(weights));
   if (options.kv_type == ElementType::kF8E4M3 && place.rank() == 0) LogKvScales(weights);
@@ -174,6 +215,10 @@ Result<std::unique_ptr<Model>> LoadShare(ThreadPool& pool, const Checkpoint* che
 Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem::path& folder,
                                          const ModelConfig& config, const ModelOptions& options,
                                          const LoadProgress& progress) {
+  if (IsEncoder(config.architecture)) {
+    RETURN_IF_ERROR(CheckOptions(options));
+    return LoadEncoder(pool, folder, std::move(config), options, progress);
+  }
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                    OpenChecked(folder, config, options));
   return LoadShare(pool, checkpoint ? &*checkpoint : nullptr, config, options, {}, {}, progress);

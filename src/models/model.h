@@ -1,4 +1,4 @@
-// A decoder model: tokens in, logits out, over a paged KV cache.
+// A decoder model: tokens in, logits (or hidden states, or scores) out, over a paged KV cache.
 #pragma once
 
 #include <cstdint>
@@ -101,11 +101,13 @@ class Model {
   // copies to it then run beside the host. And with nothing before that memory goes.
   virtual void PrepareLogits(std::span<float> /*logits*/) {}
 
-  // Computes the step: appends K and V of every row to `cache` and writes logits
-  // [logit_rows.size(), vocab_size] F32; of rows whose token is drawn they are unspecified. Row i
-  // of the result depends only on its own sequence's tokens (the CPU promise). REQUIRES: sizes
-  // within the options' limits.
-  virtual void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) = 0;
+  // Computes the step: appends K and V of every row to `cache` and writes the results of the wanted
+  // rows [logit_rows.size(), DecoderSpec::ResultSize()] F32: their logits, unless the spec's head
+  // says otherwise; of rows whose token is drawn they are unspecified. Row i of the result depends
+  // only on its own sequence's tokens (the CPU promise). REQUIRES: sizes within the options'
+  // limits.
+  virtual void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,
+                       float* results) = 0;
 
   // kUnavailable, with the reason, once no step can be computed any more: a rank is gone. From any
   // thread.

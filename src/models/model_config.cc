@@ -8,6 +8,7 @@
 #include "checkpoint/generation_config.h"
 #include "checkpoint/scheme.h"
 #include "models/config_overrides.h"
+#include "models/encoder/encoder_spec.h"
 #include "models/family_fields.h"
 #include "models/registry.h"
 #include "models/rope_frequencies.h"
@@ -25,6 +26,14 @@ tl::unexpected<Error> Unsupported(std::string message, std::string field) {
   return Fail(ErrorCode::kUnsupported, std::move(message), std::move(field));
 }
 
+// The generating architecture that `name` is a variant of, which differs in its head alone.
+std::string GeneratingName(std::string_view name) {
+  for (const std::string_view suffix : {"ForSequenceClassification", "Model"})
+    if (name.ends_with(suffix))
+      return std::string(name.substr(0, name.size() - suffix.size())) + "ForCausalLM";
+  return std::string(name);
+}
+
 Result<const ModelFamily*> FindFamily(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto names, fields.Strings("architectures"));
   ASSIGN_OR_RETURN(const auto given_type, fields.String("model_type"));
@@ -32,7 +41,9 @@ Result<const ModelFamily*> FindFamily(const JsonFields& fields) {
   const bool by_name = names && !names->empty();
   if (!by_name && type.empty()) return fields.Missing("architectures");
   for (const ModelFamily* family : ModelFamilies()) {
-    if (by_name ? family->architecture != names->front() : family->model_type != type) continue;
+    if (by_name ? family->architecture != GeneratingName(names->front())
+                : family->model_type != type)
+      continue;
     if (!type.empty() && type != family->model_type) {
       return Unsupported(
           fmt::format(
@@ -46,6 +57,13 @@ Result<const ModelFamily*> FindFamily(const JsonFields& fields) {
                                  ShortName(by_name ? names->front() : type),
                                  fmt::join(SupportedArchitectures(), ", ")),
                      by_name ? "architectures" : "model_type");
+}
+
+// As config.json names it.
+std::string ArchitectureOf(const JsonFields& fields, const ModelFamily& family) {
+  const auto names = fields.Strings("architectures");
+  return names && *names && !(*names)->empty() ? (*names)->front()
+                                               : std::string(family.architecture);
 }
 
 Result<Activation> ReadActivation(const JsonFields& fields, const ModelFamily& family) {
@@ -242,6 +260,10 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
                 fmt::format("must be a JSON object, found {}", ShortText(value)));
   }
   const JsonFields outer(value, "");
+  if (const auto names = outer.Strings("architectures");
+      names && *names && !(*names)->empty() && IsEncoder((*names)->front())) {
+    return ParseEncoderShape(value);
+  }
   ASSIGN_OR_RETURN(const ModelFamily* family, FindFamily(outer));
   const ConfigDefaults& defaults = family->defaults;
   const json::Value* decoder = &value;
@@ -251,7 +273,7 @@ Result<ModelConfig> ParseModelShape(const json::Value& value) {
   }
   const JsonFields fields(*decoder, defaults.is_nested ? "text_config." : "");
   ModelConfig config;
-  config.architecture = family->architecture;
+  config.architecture = ArchitectureOf(outer, *family);
   config.model_type = family->model_type;
   ASSIGN_OR_RETURN(config.activation, ReadActivation(fields, *family));
   RETURN_IF_ERROR(ReadDimensions(fields, defaults, config));

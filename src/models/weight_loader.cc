@@ -28,8 +28,9 @@ bool IsPlainFloat(ElementType type) {
 }
 
 // Tensors that some writers add and no reader needs.
-bool IsSuperfluous(std::string_view name, bool tied_head) {
-  if (tied_head && name.starts_with("lm_head.")) return true;
+bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
+  if (!spec.LoadsHead() && name.starts_with("lm_head.")) return true;
+  if (spec.head.kind == HeadSpec::Kind::kNone && name.starts_with("score.")) return true;
   constexpr std::array<std::string_view, 5> kSuffixes = {
       ".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", ".attention.bias",
       ".masked_bias"};
@@ -165,8 +166,9 @@ std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& v
 // Collects what is wrong with a checkpoint and what of it is used.
 class Inspection {
  public:
-  Inspection(const Checkpoint& checkpoint, const QuantizationScheme& scheme, bool tied_head)
-      : checkpoint_(checkpoint), scheme_(scheme), tied_head_(tied_head) {}
+  Inspection(const Checkpoint& checkpoint, const QuantizationScheme& scheme,
+             const DecoderSpec& spec)
+      : checkpoint_(checkpoint), scheme_(scheme), spec_(spec) {}
 
   void Matrix(const MatrixParameter& matrix) {
     const auto source = FindMatrix(matrix, checkpoint_, scheme_, ElementType::kBF16);
@@ -221,7 +223,7 @@ class Inspection {
     };
     int64_t images = 0, drafts = 0;
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
-      if (used_.contains(name) || IsSuperfluous(name, tied_head_) || IsOfFailed(name)) continue;
+      if (used_.contains(name) || IsSuperfluous(name, spec_) || IsOfFailed(name)) continue;
       if (IsOfImages(name)) {
         ++images;
       } else if (is_unread(name)) {
@@ -250,7 +252,8 @@ class Inspection {
     for (const auto& [type, count] : modules_of_type_)
       counts.push_back(fmt::format("{} of {}", count, ElementTypeName(type)));
     LOG_DEBUG("model", "weights {}: {}", scheme_.Name(), fmt::join(counts, ", "));
-    if (tied_head_) WarnOfOtherHead(checkpoint_);
+    if (spec_.head.kind == HeadSpec::Kind::kVocabulary && spec_.tied_head)
+      WarnOfOtherHead(checkpoint_);
     return {};
   }
 
@@ -289,7 +292,7 @@ class Inspection {
 
   const Checkpoint& checkpoint_;
   const QuantizationScheme& scheme_;
-  const bool tied_head_;
+  const DecoderSpec& spec_;
   std::set<std::string, std::less<>> used_;
   std::set<std::string, std::less<>> failed_modules_;
   std::vector<std::string> problems_;
@@ -322,8 +325,8 @@ bool OrdersInputs(const ParameterList& list, const QuantizationScheme& scheme,
 }
 
 Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
-                       const QuantizationScheme& scheme, bool tied_head) {
-  Inspection inspection(checkpoint, scheme, tied_head);
+                       const QuantizationScheme& scheme, const DecoderSpec& spec) {
+  Inspection inspection(checkpoint, scheme, spec);
   for (const MatrixParameter& matrix : list.matrices) inspection.Matrix(matrix);
   for (const VectorParameter& vector : list.vectors) inspection.Vector(vector);
   for (const KvScaleParameter& scales : list.kv_scales) inspection.Scales(scales);

@@ -35,7 +35,7 @@ bool OrdersInputs(const ParameterList& list, const QuantizationScheme& scheme,
 // sound scales: nothing is missing and nothing is left over that is not known to be superfluous.
 // One error names all problems. Reads all scales, no weights.
 Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
-                       const QuantizationScheme& scheme, bool tied_head);
+                       const QuantizationScheme& scheme, const DecoderSpec& spec);
 
 // The same for the model that `config` describes.
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint);

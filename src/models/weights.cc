@@ -1,5 +1,7 @@
 #include "models/weights.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace sluice {
@@ -237,9 +239,15 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
   }
   if (!place.is_first_stage()) return list;
   AddNorm(list, "model.norm", spec.hidden_size, spec.norm_weight_offset, weights.final_norm);
-  if (!spec.tied_head) {
+  if (spec.LoadsHead()) {
     AddLinear(list, {cut.Rows("lm_head", spec.vocab_size)}, spec.hidden_size, /*has_bias=*/false,
               weights.head);
+  }
+  if (spec.head.kind == HeadSpec::Kind::kScores && spec.head.tokens.empty()) {
+    list.vectors.push_back({.kind = VectorParameter::Kind::kBias,
+                            .parts = {{"score.weight", spec.head.num_scores * spec.hidden_size}},
+                            .target = &weights.scores,
+                            .width = spec.hidden_size});
   }
   return list;
 }

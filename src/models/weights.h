@@ -75,7 +75,8 @@ struct DecoderWeights {
   kernels::PackedMatrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;  // [hidden]
-  LinearWeights head;             // [vocab, hidden]; empty where it is tied to the embedding
+  LinearWeights head;             // [vocab, hidden]; empty unless DecoderSpec::LoadsHead
+  std::vector<float> scores;      // [num_scores, hidden]; empty but for HeadSpec::Kind::kScores
 };
 
 // Rows of a matrix, or elements of a vector. The part of a matrix is named by its module
@@ -115,7 +116,7 @@ struct MatrixParameter {
 };
 
 // A vector of F32 in memory, filled by what is held of one or more tensors [rows], one after the
-// other.
+// other; or a small matrix [rows, cols] that no kernel multiplies with.
 struct VectorParameter {
   enum class Kind { kNorm, kBias };
   Kind kind = Kind::kNorm;

@@ -73,7 +73,10 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
   };
   layout.residual = take(rows * spec.hidden_size * 4);
   layout.delta = take(rows * spec.hidden_size * 4);
-  layout.normed = take(rows * std::max(spec.hidden_size, attention.q_width()) * row_bytes);
+  const int64_t last_bytes =  // of a row behind the final norm
+      spec.head.kind == HeadSpec::Kind::kVocabulary ? row_bytes : int64_t{4};
+  layout.normed =
+      take(rows * std::max(spec.hidden_size * last_bytes, attention.q_width() * row_bytes));
   layout.cos_sin =
       take(static_cast<int64_t>(spec.rope_tables.size()) * rows * attention.head_dim * 4);
   layout.mlp_rows = std::min(rows, kMlpRows);

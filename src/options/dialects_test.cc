@@ -200,7 +200,7 @@ TEST(Vllm, WhatCannotBeHadIsRefusedWithAReason) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"--enable-lora"},
                                              {"--data-parallel-hybrid-lb"},
-                                             {"--runner", "pooling"},
+                                             {"--runner", "draft"},
                                              {"--hf-config-path", "c"},
                                              {"--middleware", "x.y"}}) {
     const auto resolved = Read(words, Dialect::kVllm);

@@ -42,7 +42,9 @@ void AddModelRows(std::vector<Option>& table) {
             "Keys that replace those of config.json where the weights are right for any value: "
             "rope_scaling (rope_parameters), rope_theta, max_position_embeddings, sliding_window, "
             "use_sliding_window, max_window_layers, bos_token_id, eos_token_id, "
-            "num_experts_per_tok; others are refused by name.");
+            "num_experts_per_tok; and for models that pool architectures, num_labels, "
+            "classifier_from_token, is_original_qwen3_reranker, method, is_matryoshka, "
+            "matryoshka_dimensions; others are refused by name.");
   rows.Json("rope-scaling", "",
             "Scaling of rotary positions for contexts longer than those of the training, in place "
             "of config.json's: {\"rope_type\": \"yarn\", \"factor\": 4.0, "
@@ -50,6 +52,26 @@ void AddModelRows(std::vector<Option>& table) {
             "llama3 or default.");
   rows.Number("rope-theta", "", "Base of rotary positions, in place of config.json's.",
               {.range = {1, 1e12}});
+  rows.Choice(
+      "runner", "auto", "auto|generate|pooling|draft",
+      "What the model does: generate text, or pool, which is to give one vector for each "
+      "text (embeddings, scores, classes); auto: pool where the architecture has no head to "
+      "generate with, or the folder has sentence-transformers' modules.json.",
+      {.commands = kEngineArguments,
+       .words = "auto|generate|pooling",
+       .effect = Effect::kRefused,
+       .reason = "drafts come from --speculative-config"});
+  rows.Choice("convert", "auto", "auto|none|embed|classify",
+              "Make a pooling model of one that generates: embed gives the hidden state behind the "
+              "last norm, classify the scores of the checkpoint's layer \"score\"; auto: as the "
+              "architecture says, else embed.",
+              {.commands = kEngineArguments});
+  rows.Json("pooler-config", "",
+            "How hidden states become one vector: {\"pooling_type\": \"LAST\"} (that of the last "
+            "token, CLS that of the first, MEAN the mean of all), \"use_activation\": false leaves "
+            "embeddings unnormalized and scores without sigmoid or softmax; default: what "
+            "sentence-transformers' files say, else LAST.",
+            {.commands = kEngineArguments, .aliases = "--override-pooler-config"});
   rows.Flag("allow-nonfinite",
             "Load weights although some are NaN or infinite, with a warning; otherwise they are "
             "refused by the tensor's name. Scales must be finite in any case.");

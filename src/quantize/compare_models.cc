@@ -90,8 +90,7 @@ struct OpenedModel {
     opened.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
     const DecoderSpec& spec = opened.config.spec;
     opened.list = ListParameters(spec, opened.weights);
-    RETURN_IF_ERROR(
-        CheckParameters(opened.list, *opened.checkpoint, *opened.config.scheme, spec.tied_head));
+    RETURN_IF_ERROR(CheckParameters(opened.list, *opened.checkpoint, *opened.config.scheme, spec));
     return opened;
   }
 };

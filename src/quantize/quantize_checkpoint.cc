@@ -544,7 +544,7 @@ Result<QuantizeReport> QuantizeCheckpoint(ThreadPool& pool, const fs::path& sour
   const DecoderSpec& spec = config.spec;
   DecoderWeights weights;
   const ParameterList list = ListParameters(spec, weights);
-  RETURN_IF_ERROR(CheckParameters(list, checkpoint, *config.scheme, spec.tied_head));
+  RETURN_IF_ERROR(CheckParameters(list, checkpoint, *config.scheme, spec));
   ASSIGN_OR_RETURN(const QuantizePlan plan, PlanQuantization(config, checkpoint, list, options));
   ASSIGN_OR_RETURN(const std::vector<fs::path> other_files, FindOtherFiles(source));
 

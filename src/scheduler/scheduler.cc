@@ -311,8 +311,11 @@ int64_t Scheduler::Chunk(const ScheduledSequence& sequence, int64_t computed,
                          const Budget& budget) const {
   const int64_t remaining = static_cast<int64_t>(sequence.tokens.size()) - computed;
   const int64_t most = std::min({remaining, budget.tokens, budget.share_tokens});
+  // Where a step has room for all rows of its tokens, they do not divide a prompt.
+  const bool may_divide = limits_.max_prompt_logit_rows < limits_.max_num_batched_tokens;
   // The row that samples is not counted among the rows of prompt logits.
-  if (sequence.wants_all_rows) return std::min(most, budget.prompt_logit_rows);
+  if (sequence.wants_all_rows && (limits_.chunked_prefill || may_divide))
+    return std::min(most, budget.prompt_logit_rows);
   if (!limits_.chunked_prefill) return remaining <= budget.tokens ? remaining : 0;
   if (limits_.long_prefill_token_threshold > 0)
     return std::min(most, limits_.long_prefill_token_threshold - sequence.planned);

@@ -30,6 +30,10 @@ class FakeEngine : public Engine {
   std::function<Script(const Request&)> script = [](const Request&) {
     return Script{{10, 11, 12}};
   };
+  // The vector of a prompt, where the engine's info says that it pools.
+  std::function<std::vector<float>(const Request&)> vector = [](const Request& request) {
+    return std::vector<float>{static_cast<float>(request.prompt.size()), 1, 0, -1};
+  };
   std::chrono::microseconds step_time{0};
   std::atomic<bool> is_healthy{true};
   std::atomic<const char*> failure_reason{""};
@@ -162,6 +166,11 @@ class FakeEngine : public Engine {
         }
       }
       news.push_back([sink, result] { sink->OnPrompt(result); });
+    }
+    if (info_.pooling && !running.script.error) {
+      running.done.assign(running.done.size(), true);
+      news.push_back([sink, pooled = vector(running.request)] { sink->OnPooled(pooled); });
+      return;
     }
     for (size_t i = 0; i < running.positions.size(); ++i) {
       if (running.done[i]) continue;

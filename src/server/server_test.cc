@@ -424,7 +424,7 @@ TEST_F(ServerTest, Routes) {
   const Answer redirect = Ask("GET", "/v1/models/");
   EXPECT_EQ(redirect.status, 307);
   EXPECT_THAT(redirect.head, HasSubstr("location: http://x/v1/models\r\n"));
-  EXPECT_EQ(Ask("POST", "/v1/embeddings", "{}").status, 404);
+  EXPECT_EQ(Ask("POST", "/v1/audio/speech", "{}").status, 404);
   EXPECT_EQ(Ask("POST", "/v1/completions/render", "{}").status, 403);
   EXPECT_EQ(Ask("POST", "/v1/responses", "{}").status, 400);
   const json::Value models = Ask("GET", "/v1/models").json();

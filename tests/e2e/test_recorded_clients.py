@@ -5,7 +5,7 @@ from serving import DATA, events
 
 REQUESTS = [json.loads(line) for line in (DATA / "clients" / "requests.jsonl").read_text().splitlines()]
 # Asked for by a client that goes on without; the message says why there is nothing.
-NOT_SERVED = {"/v1/embeddings": 404, "/server_info": 404, "/tokenizer_info": 404}
+NOT_SERVED = {"/v1/embeddings": 400, "/server_info": 404, "/tokenizer_info": 404}
 
 
 def check_answer(row, status, headers, text):

@@ -323,7 +323,7 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
     formats = PlannedFormats(list, scheme);
   } else {
     ASSIGN_OR_RETURN(checkpoint, Checkpoint::Open(folder));
-    RETURN_IF_ERROR(CheckParameters(list, *checkpoint, scheme, spec.tied_head));
+    RETURN_IF_ERROR(CheckParameters(list, *checkpoint, scheme, spec));
     ASSIGN_OR_RETURN(formats, StoredFormats(list, *checkpoint, scheme));
   }
   ASSIGN_OR_RETURN(DeviceWeightLayout layout, DeviceWeightLayout::For(spec, list, formats));

@@ -18,31 +18,6 @@ namespace {
 // Characters of a list in the log.
 constexpr size_t kMaxLoggedList = 1000;
 
-// Without its prefix: the client's, or a new one.
-ApiResult<std::string> RequestId(const HttpRequest& request, const SamplingFields& fields) {
-  const std::string* header = request.Header("x-request-id");
-  if (header != nullptr) {
-    API_RETURN_IF_ERROR(CheckNameLength("X-Request-Id", *header));
-    return *header;
-  }
-  return fields.request_id ? *fields.request_id : RandomHex(16);
-}
-
-// The header takes precedence over the field.
-ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& fields,
-                              const ServerConfig& config) {
-  if (!config.priority_scheduling) return 0;
-  const std::string* header = request.Header("x-vllm-priority");
-  if (header == nullptr) return fields.priority;
-  const std::optional<int64_t> priority = ParseInteger(*header);
-  if (!priority) {
-    return BadParameter(fmt::format("The header X-Vllm-Priority must be an integer, found '{}'",
-                                    header->substr(0, 100)),
-                        "X-Vllm-Priority");
-  }
-  return *priority;
-}
-
 // As vLLM words it. `prompt` is cut to --max-log-len. At level debug every request is told, without
 // its text.
 void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
@@ -123,12 +98,42 @@ void StartConstrained(const RouteCall& call, const RequestedConstraint& constrai
 
 }  // namespace
 
+ApiResult<std::string> RequestIdOf(const HttpRequest& request, const SamplingFields& fields) {
+  const std::string* header = request.Header("x-request-id");
+  if (header != nullptr) {
+    API_RETURN_IF_ERROR(CheckNameLength("X-Request-Id", *header));
+    return *header;
+  }
+  return fields.request_id ? *fields.request_id : RandomHex(16);
+}
+
+ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& fields,
+                              const ServerConfig& config) {
+  if (!config.priority_scheduling) return 0;
+  const std::string* header = request.Header("x-vllm-priority");
+  if (header == nullptr) return fields.priority;
+  const std::optional<int64_t> priority = ParseInteger(*header);
+  if (!priority) {
+    return BadParameter(fmt::format("The header X-Vllm-Priority must be an integer, found '{}'",
+                                    header->substr(0, 100)),
+                        "X-Vllm-Priority");
+  }
+  return *priority;
+}
+
 ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
                                  const SamplingFields& fields) {
   AnswerPlan plan;
   API_RETURN_IF_ERROR(call.model->CheckName(fields.model));
+  if (call.model->engine->info().pooling) {
+    return BadRequest(
+        fmt::format("{} generates, and the model of this server pools: use /v1/embeddings, "
+                    "/pooling, /classify, "
+                    "/score or /rerank, or start it with --runner generate.",
+                    call.route.path));
+  }
   API_ASSIGN_OR_RETURN(plan.sampling, ResolveSampling(fields, *call.model));
-  API_ASSIGN_OR_RETURN(const std::string id, RequestId(call.request, fields));
+  API_ASSIGN_OR_RETURN(const std::string id, RequestIdOf(call.request, fields));
 
   AnswerOptions& options = plan.options;
   options.id = fmt::format("{}{}", prefix, id);

@@ -27,6 +27,13 @@ struct AnswerPlan {
 ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
                                  const SamplingFields& fields);
 
+// The id of a request without its prefix: that of the header X-Request-Id, of the body, or a new
+// one. 400 for a header that is too long.
+ApiResult<std::string> RequestIdOf(const HttpRequest& request, const SamplingFields& fields);
+// The priority of the header X-Vllm-Priority, else of the body; 0 where priorities do not count.
+ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& fields,
+                              const ServerConfig& config);
+
 // Adds a prompt and what the answer repeats of it, except its tokens. 400 if it leaves no room for
 // the requested number of tokens.
 ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt prompt,

@@ -363,6 +363,158 @@ std::string_view OpenApiSchemas() {
      "input_tokens": {"type": "integer"},
      "output_tokens": {"type": "integer"},
      "total_tokens": {"type": "integer"}}}}},
+ "EmbeddingRequest": {
+  "type": "object",
+  "description": "Either `input` or `messages`.",
+  "properties": {
+   "model": {"type": ["string", "null"]},
+   "input": {
+    "anyOf": [
+     {"type": "string"},
+     {"type": "array", "minItems": 1, "items": {"type": "string"}},
+     {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+     {
+      "type": "array",
+      "minItems": 1,
+      "items": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}]},
+   "messages": {"type": "array", "items": {"$ref": "#/components/schemas/Message"}},
+   "encoding_format": {"enum": ["float", "base64"], "default": "float"},
+   "embed_dtype": {"enum": ["float32"]},
+   "endianness": {"enum": ["native", "little", "big"], "default": "native"},
+   "dimensions": {"type": ["integer", "null"], "minimum": 1},
+   "use_activation": {"type": ["boolean", "null"]},
+   "truncate_prompt_tokens": {"type": ["integer", "null"], "minimum": -1},
+   "truncation_side": {"enum": ["left", "right", null]},
+   "add_special_tokens": {"type": "boolean"},
+   "priority": {"type": "integer"},
+   "cache_salt": {"type": ["string", "null"]},
+   "request_id": {"type": ["string", "null"]},
+   "user": {"type": ["string", "null"]}}},
+ "PoolingUsage": {
+  "type": "object",
+  "required": ["prompt_tokens", "total_tokens"],
+  "properties": {
+   "prompt_tokens": {"type": "integer"},
+   "total_tokens": {"type": "integer"},
+   "completion_tokens": {"type": "integer"},
+   "prompt_tokens_details": {"type": "null"}}},
+ "Vector": {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}]},
+ "EmbeddingList": {
+  "type": "object",
+  "required": ["id", "object", "created", "model", "data", "usage"],
+  "properties": {
+   "id": {"type": "string"},
+   "object": {"const": "list"},
+   "created": {"type": "integer"},
+   "model": {"type": "string"},
+   "data": {
+    "type": "array",
+    "items": {
+     "type": "object",
+     "required": ["index", "object", "embedding"],
+     "properties": {
+      "index": {"type": "integer"},
+      "object": {"const": "embedding"},
+      "embedding": {"$ref": "#/components/schemas/Vector"}}}},
+   "usage": {"$ref": "#/components/schemas/PoolingUsage"}}},
+ "PoolingList": {
+  "type": "object",
+  "required": ["id", "object", "created", "model", "data", "usage"],
+  "properties": {
+   "id": {"type": "string"},
+   "object": {"const": "list"},
+   "created": {"type": "integer"},
+   "model": {"type": "string"},
+   "data": {
+    "type": "array",
+    "items": {
+     "type": "object",
+     "required": ["index", "object", "data"],
+     "properties": {
+      "index": {"type": "integer"},
+      "object": {"const": "pooling"},
+      "data": {"$ref": "#/components/schemas/Vector"}}}},
+   "usage": {"$ref": "#/components/schemas/PoolingUsage"}}},
+ "ClassList": {
+  "type": "object",
+  "required": ["id", "object", "created", "model", "data", "usage"],
+  "properties": {
+   "id": {"type": "string"},
+   "object": {"const": "list"},
+   "created": {"type": "integer"},
+   "model": {"type": "string"},
+   "data": {
+    "type": "array",
+    "items": {
+     "type": "object",
+     "required": ["index", "label", "probs", "num_classes"],
+     "properties": {
+      "index": {"type": "integer"},
+      "label": {"type": ["string", "null"]},
+      "probs": {"type": "array", "items": {"type": "number"}},
+      "num_classes": {"type": "integer"}}}},
+   "usage": {"$ref": "#/components/schemas/PoolingUsage"}}},
+ "Texts": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+ "ScoreRequest": {
+  "type": "object",
+  "description": "Both sides: `queries` and `documents` (or `items`), `data_1` and `data_2`, or `text_1` and `text_2`.",
+  "properties": {
+   "model": {"type": ["string", "null"]},
+   "queries": {"$ref": "#/components/schemas/Texts"},
+   "documents": {"$ref": "#/components/schemas/Texts"},
+   "items": {"$ref": "#/components/schemas/Texts"},
+   "data_1": {"$ref": "#/components/schemas/Texts"},
+   "data_2": {"$ref": "#/components/schemas/Texts"},
+   "text_1": {"$ref": "#/components/schemas/Texts"},
+   "text_2": {"$ref": "#/components/schemas/Texts"},
+   "use_activation": {"type": ["boolean", "null"]},
+   "truncate_prompt_tokens": {"type": ["integer", "null"], "minimum": -1}}},
+ "ScoreList": {
+  "type": "object",
+  "required": ["id", "object", "created", "model", "data", "usage"],
+  "properties": {
+   "id": {"type": "string"},
+   "object": {"const": "list"},
+   "created": {"type": "integer"},
+   "model": {"type": "string"},
+   "data": {
+    "type": "array",
+    "items": {
+     "type": "object",
+     "required": ["index", "object", "score"],
+     "properties": {
+      "index": {"type": "integer"},
+      "object": {"const": "score"},
+      "score": {"type": "number"}}}},
+   "usage": {"$ref": "#/components/schemas/PoolingUsage"}}},
+ "RerankRequest": {
+  "type": "object",
+  "required": ["query", "documents"],
+  "properties": {
+   "model": {"type": ["string", "null"]},
+   "query": {"type": "string"},
+   "documents": {"$ref": "#/components/schemas/Texts"},
+   "top_n": {"type": ["integer", "null"]},
+   "use_activation": {"type": ["boolean", "null"]},
+   "truncate_prompt_tokens": {"type": ["integer", "null"], "minimum": -1}}},
+ "Ranking": {
+  "type": "object",
+  "required": ["id", "model", "usage", "results"],
+  "properties": {
+   "id": {"type": "string"},
+   "model": {"type": "string"},
+   "usage": {"$ref": "#/components/schemas/PoolingUsage"},
+   "results": {
+    "type": "array",
+    "items": {
+     "type": "object",
+     "required": ["index", "document", "relevance_score"],
+     "properties": {
+      "index": {"type": "integer"},
+      "document": {
+       "type": "object",
+       "properties": {"text": {"type": ["string", "null"]}, "multi_modal": {"type": "null"}}},
+      "relevance_score": {"type": "number"}}}}}},
  "TokenizeRequest": {
   "anyOf": [
    {

@@ -25,24 +25,27 @@ void Truncate(std::vector<int32_t>& tokens, int64_t length, const std::string& s
   }
 }
 
-// Cuts the text on the left, but keeps the special tokens that the tokenizer puts around it.
-std::vector<int32_t> EncodeTruncated(const Tokenizer& tokenizer, std::string_view text,
+// Cuts the text, but keeps the special tokens that the tokenizer puts around it: on the left, of a
+// model that pools on the right, as vLLM.
+std::vector<int32_t> EncodeTruncated(const ModelContext& model, std::string_view text,
                                      bool add_special_tokens, int64_t length) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  const std::string side = model.engine->info().pooling ? "right" : "left";
   std::vector<int32_t> full = tokenizer.Encode(text, add_special_tokens);
   if (static_cast<int64_t>(full.size()) <= length || !add_special_tokens) {
-    Truncate(full, length, "left");
+    Truncate(full, length, side);
     return full;
   }
   std::vector<int32_t> content = tokenizer.Encode(text, false);
   const auto begin = std::search(full.begin(), full.end(), content.begin(), content.end());
   if (begin == full.end()) {
-    Truncate(full, length, "left");
+    Truncate(full, length, side);
     return full;
   }
   const int64_t num_special = static_cast<int64_t>(full.size() - content.size());
   std::vector<int32_t> result(full.begin(), begin);
   const std::vector<int32_t> suffix(begin + static_cast<int64_t>(content.size()), full.end());
-  Truncate(content, std::max<int64_t>(length - num_special, 0), "left");
+  Truncate(content, std::max<int64_t>(length - num_special, 0), side);
   result.insert(result.end(), content.begin(), content.end());
   result.insert(result.end(), suffix.begin(), suffix.end());
   if (static_cast<int64_t>(result.size()) > length) result.resize(static_cast<size_t>(length));
@@ -85,7 +88,7 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
     Truncate(prompt.tokens, TruncatedLength(fields, model), *fields.truncation_side);
   } else if (fields.truncate_prompt_tokens) {
     prompt.tokens =
-        EncodeTruncated(*model.tokenizer, text, add_special_tokens, TruncatedLength(fields, model));
+        EncodeTruncated(model, text, add_special_tokens, TruncatedLength(fields, model));
   } else {
     API_RETURN_IF_ERROR(CheckCharacters(text, model));
     prompt.tokens = model.tokenizer->Encode(text, add_special_tokens);

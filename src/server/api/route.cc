@@ -12,8 +12,6 @@ struct Missing {
   std::string_view reason;
 };
 
-constexpr std::string_view kNoPooling =
-    "this server generates text; it has no embedding, scoring or classifying models";
 constexpr std::string_view kNoSpeech = "this server has no speech models";
 constexpr std::string_view kNoAdapters =
     "this server does not load LoRA adapters; merge them into the checkpoint";
@@ -23,15 +21,7 @@ constexpr std::string_view kOneEngine = "this server is one engine in one proces
 
 // Routes that vLLM has with some options or models.
 constexpr Missing kMissing[] = {
-    {"/v1/embeddings", kNoPooling},
-    {"/v2/embed", kNoPooling},
-    {"/pooling", kNoPooling},
-    {"/classify", kNoPooling},
-    {"/score", kNoPooling},
-    {"/v1/score", kNoPooling},
-    {"/rerank", kNoPooling},
-    {"/v1/rerank", kNoPooling},
-    {"/v2/rerank", kNoPooling},
+    {"/v2/embed", "use /v1/embeddings"},
     {"/v1/audio/", kNoSpeech},
     {"/v1/realtime", kNoSpeech},
     {"/v1/load_lora_adapter", kNoAdapters},

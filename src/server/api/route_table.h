@@ -18,6 +18,9 @@
   ROUTES(MessagesRoutes)           \
   ROUTES(ResponsesRoutes)          \
   ROUTES(InvocationRoutes)         \
+  ROUTES(EmbeddingRoutes)          \
+  ROUTES(ClassifyRoutes)           \
+  ROUTES(ScoreRoutes)              \
   ROUTES(TokenizeRoutes)           \
   ROUTES(HealthGenerateRoutes)     \
   ROUTES(RefusedRoutes)            \

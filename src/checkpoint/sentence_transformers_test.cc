@@ -1,0 +1,101 @@
+#include "checkpoint/sentence_transformers.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class SentenceTransformersTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) /
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "1_Pooling");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+  }
+  void WriteModules(const std::string& more = "") {
+    Write("modules.json", R"([{"path":"","type":"sentence_transformers.models.Transformer"},)"
+                          R"({"path":"1_Pooling","type":"sentence_transformers.models.Pooling"})" +
+                              more + "]");
+  }
+  std::string Problem() {
+    const auto config = LoadSentenceTransformersConfig(folder_);
+    return config ? "" : config.error().message;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(SentenceTransformersTest, AFolderWithoutModulesIsNone) {
+  const auto config = LoadSentenceTransformersConfig(folder_);
+  ASSERT_TRUE(config);
+  EXPECT_FALSE(config->has_value());
+}
+
+TEST_F(SentenceTransformersTest, ReadsAllFiles) {
+  WriteModules(R"(,{"path":"2_Normalize","type":"sentence_transformers.models.Normalize"})");
+  Write("1_Pooling/config.json",
+        R"({"word_embedding_dimension":8,"pooling_mode_mean_tokens":false,)"
+        R"("pooling_mode_lasttoken":true})");
+  Write("sentence_bert_config.json", R"({"max_seq_length":128,"do_lower_case":true})");
+  Write("config_sentence_transformers.json",
+        R"({"prompts":{"query":"find: "},"default_prompt_name":"query"})");
+  const auto config = LoadSentenceTransformersConfig(folder_);
+  ASSERT_TRUE(config && *config) << Problem();
+  EXPECT_EQ((*config)->method, PoolingMethod::kLast);
+  EXPECT_TRUE((*config)->normalize);
+  EXPECT_EQ((*config)->max_tokens, 128);
+  EXPECT_TRUE((*config)->lower_case);
+  EXPECT_EQ((*config)->prompt, "find: ");
+}
+
+TEST_F(SentenceTransformersTest, NewFilesNameTheWayOfPooling) {
+  WriteModules();
+  Write("1_Pooling/config.json", R"({"pooling_mode":"cls"})");
+  const auto config = LoadSentenceTransformersConfig(folder_);
+  ASSERT_TRUE(config && *config) << Problem();
+  EXPECT_EQ((*config)->method, PoolingMethod::kCls);
+  EXPECT_FALSE((*config)->normalize);
+}
+
+TEST_F(SentenceTransformersTest, RefusesByName) {
+  WriteModules();
+  Write("1_Pooling/config.json", R"({"pooling_mode_max_tokens":true})");
+  EXPECT_THAT(Problem(), HasSubstr("'max'"));
+  Write("1_Pooling/config.json",
+        R"({"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":true})");
+  EXPECT_THAT(Problem(), HasSubstr("2 ways of pooling"));
+  Write("1_Pooling/config.json", R"({"pooling_mode":"mean","include_prompt":false})");
+  EXPECT_THAT(Problem(), HasSubstr("include_prompt"));
+  Write("1_Pooling/config.json", R"({"pooling_mode":"mean"})");
+  WriteModules(R"(,{"path":"2_Dense","type":"sentence_transformers.models.Dense"})");
+  EXPECT_THAT(Problem(), HasSubstr("Dense"));
+  WriteModules();
+  Write("config_sentence_transformers.json", R"({"default_prompt_name":"query"})");
+  EXPECT_THAT(Problem(), HasSubstr("'query'"));
+  Write("modules.json", "{}");
+  EXPECT_THAT(Problem(), HasSubstr("must be a list"));
+  Write("modules.json", "[");
+  EXPECT_THAT(Problem(), HasSubstr("modules.json"));
+}
+
+// A path that leads out of the folder shows nothing of this machine.
+TEST_F(SentenceTransformersTest, StaysInItsFolder) {
+  Write("modules.json", R"([{"path":"../..","type":"x.Pooling"}])");
+  EXPECT_NE(Problem(), "");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,292 @@
+#include "models/encoder/encoder_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/bidirectional_attention.h"
+#include "kernels/embedding.h"
+#include "kernels/gelu.h"
+#include "kernels/layer_norm.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+#include "models/encoder/encoder_weights.h"
+#include "models/weight_loader.h"
+#include "tensor/bfloat16.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kArrayAlignment = 64;
+
+// Byte offsets of a step's arrays.
+struct EncoderLayout {
+  int64_t residual = 0;  // [rows, hidden] F32
+  int64_t delta = 0;     // [rows, hidden] F32
+  int64_t inputs = 0;    // [rows, hidden] compute type: of the next product
+  int64_t qkv = 0;       // [rows, 3 * hidden] F32
+  int64_t scratch = 0;   // of the attention
+  int64_t scratch_bytes = 0;
+  int64_t inner = 0;      // [rows, intermediate] F32
+  int64_t activated = 0;  // [rows, intermediate] compute type
+  int64_t total_bytes = 0;
+
+  EncoderLayout(const EncoderSpec& spec, const ModelOptions& options, int num_threads) {
+    const auto take = [this](int64_t bytes) {
+      const int64_t offset = total_bytes;
+      total_bytes = (total_bytes + bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
+      return offset;
+    };
+    const int64_t rows = options.max_rows;
+    const int64_t size = BitsPerElement(options.compute_type) / 8;
+    residual = take(rows * spec.hidden_size * 4);
+    delta = take(rows * spec.hidden_size * 4);
+    inputs = take(rows * spec.hidden_size * size);
+    qkv = take(rows * 3 * spec.hidden_size * 4);
+    const kernels::KvLayout cache{.num_kv_heads = static_cast<int>(spec.num_heads),
+                                  .head_dim = static_cast<int>(spec.head_dim()),
+                                  .block_size = options.block_size,
+                                  .type = options.kv_type};
+    scratch_bytes = kernels::AttentionScratchBytes(
+        cache, cache.num_kv_heads, rows, options.max_slices, options.max_context, num_threads);
+    scratch = take(scratch_bytes);
+    inner = take(rows * spec.intermediate_size * 4);
+    activated = take(rows * spec.intermediate_size * size);
+  }
+};
+
+class EncoderModel final : public Model {
+ public:
+  EncoderModel(ModelConfig config, const ModelOptions& options, const EncoderSpec& spec,
+               EncoderWeights weights, const EncoderLayout& layout, Buffer memory)
+      : Model(std::move(config)),
+        options_(options),
+        spec_(spec),
+        weights_(std::move(weights)),
+        layout_(layout),
+        memory_(std::move(memory)) {}
+
+  void PrepareThread(const ThreadPool& pool) override {
+    kernels::ReserveLinearScratch(pool, options_.max_rows, WidestInput());
+  }
+
+  void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) override {
+    auto rows = static_cast<int64_t>(input.tokens.size());
+    if (rows == 0) return;
+    CHECK_LE(rows, options_.max_rows);
+    for (const kernels::AttentionSlice& slice : input.slices) CHECK_EQ(slice.context, 0);
+    Embed(pool, input);
+    for (size_t i = 0; i < weights_.layers.size(); ++i) {
+      const EncoderLayerWeights& layer = weights_.layers[i];
+      Attend(pool, input, cache, layer);
+      if (i + 1 == weights_.layers.size()) {
+        // Behind the last attention no row depends on another.
+        KeepWantedRows(input);
+        rows = static_cast<int64_t>(input.logit_rows.size());
+      }
+      RunLayerEnd(pool, layer, rows);
+    }
+    if (weights_.classifier.out.empty()) {
+      std::copy_n(At<float>(layout_.residual), rows * spec_.hidden_size, results);
+    } else {
+      Classify(pool, rows, results);
+    }
+  }
+
+  int64_t WidestInput() const { return std::max(spec_.hidden_size, spec_.intermediate_size); }
+
+ private:
+  template <typename T>
+  T* At(int64_t offset) const {
+    return reinterpret_cast<T*>(memory_.As<std::byte>().data() + offset);
+  }
+
+  // Words, positions and types together, and their norm.
+  void Embed(ThreadPool& pool, const StepInput& input) {
+    const int64_t width = spec_.hidden_size;
+    auto* x = At<float>(layout_.residual);
+    const auto rows = static_cast<int64_t>(input.tokens.size());
+    kernels::Embedding(pool, weights_.words, input.tokens, x);
+    pool.ParallelFor(rows, 16, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t place = input.positions[static_cast<size_t>(row)] + spec_.first_position;
+        const float* position = weights_.positions.data() + place * width;
+        for (int64_t i = 0; i < width; ++i)
+          x[row * width + i] += position[i] + weights_.types[static_cast<size_t>(i)];
+      }
+    });
+    Norm(pool, weights_.embedding_norm, rows);
+  }
+
+  // Of the residual, in place and as the inputs of the next product.
+  void Norm(ThreadPool& pool, const LayerNormWeights& weights, int64_t rows) {
+    kernels::LayerNorm(pool, At<float>(layout_.residual), weights.weight.data(),
+                       weights.bias.data(), spec_.norm_eps, rows, spec_.hidden_size,
+                       At<std::byte>(layout_.inputs), options_.compute_type);
+  }
+
+  void Product(ThreadPool& pool, const LinearWeights& weights, int64_t inputs, int64_t rows,
+               int64_t result) {
+    const kernels::Activations x{.data = At<std::byte>(inputs),
+                                 .type = options_.compute_type,
+                                 .rows = rows,
+                                 .cols = weights.matrix.cols,
+                                 .stride = weights.matrix.cols};
+    kernels::Linear(pool, weights.matrix, x, At<float>(result), weights.matrix.rows,
+                    weights.bias.data());
+  }
+
+  // Leaves the attention's result in `inputs`.
+  void Attend(ThreadPool& pool, const StepInput& input, KvCache& cache,
+              const EncoderLayerWeights& layer) {
+    const int64_t width = spec_.hidden_size;
+    Product(pool, layer.qkv, layout_.inputs, static_cast<int64_t>(input.tokens.size()),
+            layout_.qkv);
+    const float* q = At<float>(layout_.qkv);
+    // All layers use the cache of one, each after the other.
+    const kernels::KvCacheView& view = cache.layer(0);
+    kernels::AppendKv(pool, view, input.slices, q + width, q + 2 * width, 3 * width);
+    const auto head_dim = static_cast<float>(spec_.head_dim());
+    kernels::BidirectionalAttention(
+        pool, view, input.slices, q, 3 * width, static_cast<int>(spec_.num_heads),
+        1 / std::sqrt(head_dim), At<std::byte>(layout_.inputs), options_.compute_type,
+        {At<std::byte>(layout_.scratch), static_cast<size_t>(layout_.scratch_bytes)});
+  }
+
+  void KeepWantedRows(const StepInput& input) {
+    const auto keep = [&](int64_t array, int64_t row_bytes) {
+      auto* bytes = At<std::byte>(array);
+      for (size_t i = 0; i < input.logit_rows.size(); ++i) {
+        std::memmove(bytes + static_cast<int64_t>(i) * row_bytes,
+                     bytes + input.logit_rows[i] * row_bytes, static_cast<size_t>(row_bytes));
+      }
+    };
+    keep(layout_.residual, spec_.hidden_size * 4);
+    keep(layout_.inputs, spec_.hidden_size * BitsPerElement(options_.compute_type) / 8);
+  }
+
+  // The output projection and the MLP, each with its norm behind the sum.
+  void RunLayerEnd(ThreadPool& pool, const EncoderLayerWeights& layer, int64_t rows) {
+    if (rows == 0) return;
+    const int64_t count = rows * spec_.hidden_size;
+    Product(pool, layer.output, layout_.inputs, rows, layout_.delta);
+    kernels::ResidualAdd(pool, At<float>(layout_.residual), At<float>(layout_.delta), count);
+    Norm(pool, layer.attention_norm, rows);
+    Product(pool, layer.up, layout_.inputs, rows, layout_.inner);
+    Activate(pool, rows * spec_.intermediate_size);
+    Product(pool, layer.down, layout_.activated, rows, layout_.delta);
+    kernels::ResidualAdd(pool, At<float>(layout_.residual), At<float>(layout_.delta), count);
+    Norm(pool, layer.mlp_norm, rows);
+  }
+
+  void Activate(ThreadPool& pool, int64_t count) {
+    auto* inner = At<float>(layout_.inner);
+    if (!spec_.is_relu) {
+      kernels::Gelu(pool, inner, count, At<std::byte>(layout_.activated), options_.compute_type);
+      return;
+    }
+    pool.ParallelFor(count, 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const float value = std::max(inner[i], 0.0f);
+        if (options_.compute_type == ElementType::kBF16)
+          At<BFloat16>(layout_.activated)[i] = ToBFloat16(value);
+        else
+          At<float>(layout_.activated)[i] = value;
+      }
+    });
+  }
+
+  // scores = out(tanh(dense(h))), in F64.
+  void Classify(ThreadPool& pool, int64_t rows, float* results) {
+    const ClassifierWeights& weights = weights_.classifier;
+    const auto width = static_cast<size_t>(spec_.hidden_size);
+    const size_t num_scores = weights.out_bias.size();
+    const auto dot = [width](const float* a, const float* b, float bias) {
+      double sum = bias;
+      for (size_t i = 0; i < width; ++i) sum += double{a[i]} * double{b[i]};
+      return sum;
+    };
+    auto* hidden = At<float>(layout_.delta);
+    const float* x = At<float>(layout_.residual);
+    const auto cols = static_cast<int64_t>(width);
+    pool.ParallelFor(rows * cols, 64, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t col = i % cols;
+        hidden[i] =
+            static_cast<float>(std::tanh(dot(x + i / cols * cols, weights.dense.data() + col * cols,
+                                             weights.dense_bias[static_cast<size_t>(col)])));
+      }
+    });
+    for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+      for (size_t n = 0; n < num_scores; ++n) {
+        results[row * num_scores + n] = static_cast<float>(
+            dot(hidden + row * width, weights.out.data() + n * width, weights.out_bias[n]));
+      }
+    }
+  }
+
+  ModelOptions options_;
+  EncoderSpec spec_;
+  EncoderWeights weights_;
+  EncoderLayout layout_;
+  Buffer memory_;
+};
+
+int64_t NumScores(const ModelConfig& config) {
+  return config.spec.head.kind == HeadSpec::Kind::kScores ? config.spec.head.num_scores : 0;
+}
+
+}  // namespace
+
+Result<ModelMemory> PlanEncoder(const ModelConfig& config, const ModelOptions& options,
+                                int num_threads) {
+  ASSIGN_OR_RETURN(const EncoderSpec spec, ReadEncoderSpec(config.raw));
+  EncoderWeights unfilled;
+  const ParameterList parameters =
+      ListEncoderParameters(spec, NumScores(config), /*prefix=*/"", unfilled);
+  ModelMemory memory;
+  memory.weight_bytes = ParameterBytes(parameters, *config.scheme, options.compute_type);
+  memory.token_weight_bytes = memory.weight_bytes;
+  memory.workspace_bytes =
+      EncoderLayout(spec, options, num_threads).total_bytes +
+      kernels::LinearScratchBytes(num_threads, options.max_rows,
+                                  std::max(spec.hidden_size, spec.intermediate_size));
+  memory.kv_groups = KvGroups::Uniform(1);
+  memory.kv_bytes_per_block =
+      KvCache::BytesPerBlock({.num_kv_heads = static_cast<int>(spec.num_heads),
+                              .head_dim = static_cast<int>(spec.head_dim()),
+                              .block_size = options.block_size,
+                              .type = options.kv_type},
+                             1);
+  memory.kv_bytes_per_group_block = memory.kv_bytes_per_block;
+  return memory;
+}
+
+Result<std::unique_ptr<Model>> LoadEncoder(ThreadPool& pool, const std::filesystem::path& folder,
+                                           ModelConfig config, const ModelOptions& options,
+                                           const LoadProgress& progress) {
+  ASSIGN_OR_RETURN(const EncoderSpec spec, ReadEncoderSpec(config.raw));
+  EncoderWeights weights;
+  if (options.load_format == ModelOptions::LoadFormat::kDummy) {
+    const ParameterList parameters = ListEncoderParameters(spec, NumScores(config), "", weights);
+    RETURN_IF_ERROR(FillDummyParameters(pool, parameters, options.dummy_seed, *config.scheme,
+                                        options.compute_type, progress));
+  } else {
+    ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
+    const ParameterList parameters =
+        ListEncoderParameters(spec, NumScores(config), EncoderPrefix(checkpoint), weights);
+    RETURN_IF_ERROR(CheckEncoderParameters(parameters, checkpoint, *config.scheme));
+    RETURN_IF_ERROR(LoadParameters(pool, parameters, checkpoint, *config.scheme,
+                                   options.compute_type, progress, options.allow_nonfinite));
+  }
+  const EncoderLayout layout(spec, options, pool.num_threads());
+  ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(static_cast<size_t>(layout.total_bytes),
+                                                   "the workspace of a step"));
+  return std::make_unique<EncoderModel>(std::move(config), options, spec, std::move(weights),
+                                        layout, std::move(memory));
+}
+
+}  // namespace sluice

@@ -1,0 +1,21 @@
+// Encoders: embedding, layers of bidirectional attention and an MLP with norms behind both.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "models/encoder/encoder_spec.h"
+#include "models/model.h"
+
+namespace sluice {
+
+// What loading will take. The cache holds the keys and values of one layer, of the step alone.
+Result<ModelMemory> PlanEncoder(const ModelConfig& config, const ModelOptions& options,
+                                int num_threads);
+
+// Loads the checkpoint in `folder`. Every slice of a step has to be a whole sequence.
+Result<std::unique_ptr<Model>> LoadEncoder(ThreadPool& pool, const std::filesystem::path& folder,
+                                           ModelConfig config, const ModelOptions& options,
+                                           const LoadProgress& progress);
+
+}  // namespace sluice

@@ -1,0 +1,151 @@
+#include "models/encoder/encoder_weights.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "models/matrix_source.h"
+
+namespace sluice {
+namespace {
+
+void AddVector(ParameterList& list, std::vector<ParameterPart> parts, int64_t cols,
+               std::vector<float>& target) {
+  if (cols > 0) {
+    for (ParameterPart& part : parts) part.rows *= cols;
+  }
+  list.vectors.push_back({.kind = VectorParameter::Kind::kBias,
+                          .parts = std::move(parts),
+                          .target = &target,
+                          .width = cols});
+}
+
+void AddLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
+               LinearWeights& weights) {
+  list.matrices.push_back(
+      {.parts = modules, .cols = cols, .target = &weights.matrix, .inputs = &weights.inputs});
+  std::vector<ParameterPart> biases = modules;
+  for (ParameterPart& part : biases) part.name += ".bias";
+  AddVector(list, std::move(biases), 0, weights.bias);
+}
+
+void AddNorm(ParameterList& list, const std::string& module, int64_t size,
+             LayerNormWeights& weights) {
+  list.vectors.push_back(
+      {VectorParameter::Kind::kNorm, {{module + ".weight", size}}, &weights.weight});
+  AddVector(list, {{module + ".bias", size}}, 0, weights.bias);
+}
+
+void AddDense(ParameterList& list, const std::string& module, int64_t rows, int64_t cols,
+              std::vector<float>& weight, std::vector<float>& bias) {
+  AddVector(list, {{module + ".weight", rows}}, cols, weight);
+  AddVector(list, {{module + ".bias", rows}}, 0, bias);
+}
+
+// Tensors that a checkpoint may have beside those that are read: buffers, the head of the training,
+// and the pooler of models that embed.
+bool IsSuperfluous(std::string_view name) {
+  constexpr std::string_view kParts[] = {"position_ids", "pooler.dense.", "cls.", "lm_head.",
+                                         "classifier."};
+  return std::ranges::any_of(
+      kParts, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+}
+
+// A problem with the tensor of a part, or "".
+std::string ProblemOf(const Checkpoint& checkpoint, const ParameterPart& part, int64_t width) {
+  std::vector<int64_t> shape = {part.rows};
+  if (width > 0) shape = {part.rows / width, width};
+  const StoredTensor* tensor = checkpoint.Find(part.name);
+  if (tensor == nullptr)
+    return fmt::format("tensor '{}' of shape {} is missing", part.name, ShapeText(shape));
+  if (tensor->info->shape != shape) {
+    return fmt::format("tensor '{}' has shape {}, expected {} from config.json", part.name,
+                       ShapeText(tensor->info->shape), ShapeText(shape));
+  }
+  const ElementType type = tensor->info->type;
+  if (type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16)
+    return "";
+  return fmt::format("tensor '{}' has type {}, expected F32, F16 or BF16", part.name,
+                     ElementTypeName(type));
+}
+
+}  // namespace
+
+ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
+                                    const std::string& prefix, EncoderWeights& weights) {
+  ParameterList list;
+  const int64_t hidden = spec.hidden_size;
+  weights.layers.resize(static_cast<size_t>(spec.num_layers));
+  const std::string embeddings = prefix + "embeddings.";
+  list.matrices.push_back({.parts = {{embeddings + "word_embeddings", spec.vocab_size}},
+                           .cols = hidden,
+                           .target = &weights.words});
+  AddVector(list, {{embeddings + "position_embeddings.weight", spec.num_positions}}, hidden,
+            weights.positions);
+  AddVector(list, {{embeddings + "token_type_embeddings.weight", spec.num_types}}, hidden,
+            weights.types);
+  AddNorm(list, embeddings + "LayerNorm", hidden, weights.embedding_norm);
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    EncoderLayerWeights& layer = weights.layers[i];
+    const std::string name = fmt::format("{}encoder.layer.{}.", prefix, i);
+    const std::string self = name + "attention.self.";
+    AddLinear(list, {{self + "query", hidden}, {self + "key", hidden}, {self + "value", hidden}},
+              hidden, layer.qkv);
+    AddLinear(list, {{name + "attention.output.dense", hidden}}, hidden, layer.output);
+    AddNorm(list, name + "attention.output.LayerNorm", hidden, layer.attention_norm);
+    AddLinear(list, {{name + "intermediate.dense", spec.intermediate_size}}, hidden, layer.up);
+    AddLinear(list, {{name + "output.dense", hidden}}, spec.intermediate_size, layer.down);
+    AddNorm(list, name + "output.LayerNorm", hidden, layer.mlp_norm);
+  }
+  if (num_scores == 0) return list;
+  ClassifierWeights& classifier = weights.classifier;
+  AddDense(list, spec.is_roberta ? "classifier.dense" : prefix + "pooler.dense", hidden, hidden,
+           classifier.dense, classifier.dense_bias);
+  AddDense(list, spec.is_roberta ? "classifier.out_proj" : "classifier", num_scores, hidden,
+           classifier.out, classifier.out_bias);
+  return list;
+}
+
+std::string EncoderPrefix(const Checkpoint& checkpoint) {
+  for (const char* prefix : {"bert.", "roberta."}) {
+    const std::string name = std::string(prefix) + "embeddings.word_embeddings.weight";
+    if (checkpoint.Find(name) != nullptr) return prefix;
+  }
+  return "";
+}
+
+Status CheckEncoderParameters(const ParameterList& list, const Checkpoint& checkpoint,
+                              const QuantizationScheme& scheme) {
+  std::vector<std::string> problems;
+  std::set<std::string, std::less<>> used;
+  for (const MatrixParameter& matrix : list.matrices) {
+    const auto source = FindMatrix(matrix, checkpoint, scheme, ElementType::kBF16);
+    if (!source) problems.push_back(source.error().message);
+    for (const ParameterPart& part : matrix.parts) used.insert(part.name + ".weight");
+  }
+  for (const VectorParameter& vector : list.vectors) {
+    for (const ParameterPart& part : vector.parts) {
+      used.insert(part.name);
+      std::string problem = ProblemOf(checkpoint, part, vector.width);
+      if (!problem.empty()) problems.push_back(std::move(problem));
+    }
+  }
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (used.contains(name) || IsSuperfluous(name)) continue;
+    problems.push_back(fmt::format("tensor '{}' belongs to nothing in this architecture", name));
+  }
+  if (problems.empty()) return {};
+  constexpr size_t kShown = 8;
+  const size_t count = problems.size();
+  problems.resize(std::min(count, kShown));
+  return Fail(
+      ErrorCode::kInvalidData,
+      fmt::format("{}: the tensors do not fit config.json: {}{}", checkpoint.folder().string(),
+                  fmt::join(problems, "; "),
+                  count > kShown ? fmt::format("; and {} more problems", count - kShown) : ""));
+}
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// The parameters of an encoder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "models/encoder/encoder_spec.h"
+#include "models/weights.h"
+
+namespace sluice {
+
+struct LayerNormWeights {
+  std::vector<float> weight, bias;  // [hidden]
+};
+
+struct EncoderLayerWeights {
+  LinearWeights qkv;     // [3 * hidden, hidden]: rows of q, then k, then v
+  LinearWeights output;  // [hidden, hidden]
+  LayerNormWeights attention_norm;
+  LinearWeights up;    // [intermediate, hidden]
+  LinearWeights down;  // [hidden, intermediate]
+  LayerNormWeights mlp_norm;
+};
+
+// Of a classifier, over the hidden state of the first token: scores = out(tanh(dense(h))). In F32.
+struct ClassifierWeights {
+  std::vector<float> dense, dense_bias;  // [hidden, hidden], [hidden]
+  std::vector<float> out, out_bias;      // [num_scores, hidden], [num_scores]
+};
+
+struct EncoderWeights {
+  kernels::PackedMatrix words;   // [vocab, hidden]
+  std::vector<float> positions;  // [num_positions, hidden]
+  std::vector<float> types;      // [num_types, hidden]
+  LayerNormWeights embedding_norm;
+  std::vector<EncoderLayerWeights> layers;
+  ClassifierWeights classifier;  // empty where nothing is classified
+};
+
+// Lists the parameters, with targets in `weights`, whose layers are made here. `prefix`: in front
+// of the names of the checkpoint's tensors ("bert.", or "").
+ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
+                                    const std::string& prefix, EncoderWeights& weights);
+
+// "bert.", "roberta." or "": what stands in front of the checkpoint's names.
+std::string EncoderPrefix(const Checkpoint& checkpoint);
+
+// Checks that the checkpoint holds these parameters in their shapes, and nothing else but what is
+// known to be of no use. One error names all problems.
+Status CheckEncoderParameters(const ParameterList& list, const Checkpoint& checkpoint,
+                              const QuantizationScheme& scheme);
+
+}  // namespace sluice

@@ -1,0 +1,262 @@
+// POST /score and /rerank: how well texts fit to others. A model that classifies reads both in one
+// prompt; of a model that embeds it is the cosine of two vectors.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "server/api/conversation.h"
+#include "server/api/model_context.h"
+#include "server/api/pooled_vector.h"
+#include "server/api/pooling_request.h"
+#include "server/api/prompt.h"
+#include "server/api/route_table.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kMaxPairs = 2048;
+
+// What is compared: `first` has one text, or as many as `second`.
+struct Pairs {
+  std::vector<std::string> first, second;
+  size_t size() const { return second.size(); }
+  size_t FirstOf(size_t pair) const { return first.size() == 1 ? 0 : pair; }
+};
+
+using Scores = std::vector<double>;
+// Writes the body of an answer.
+using ScoreWriter = std::function<std::string(const Scores& scores, int64_t num_tokens)>;
+
+// A text or a list of texts.
+void ReadTexts(FieldReader& reader, std::string_view name, std::vector<std::string>& texts) {
+  const json::Value* value = reader.Raw(name);
+  if (value != nullptr && value->is_string()) return texts.push_back(value->as_string());
+  reader.Read(name, texts, {.required = true});
+}
+
+ApiStatus CheckPairs(const Pairs& pairs) {
+  if (pairs.first.empty()) return BadRequest("At least one text element must be given");
+  if (pairs.second.empty()) return BadRequest("At least one text_pair element must be given");
+  if (pairs.first.size() > 1 && pairs.first.size() != pairs.second.size())
+    return BadRequest("Input lengths must be either 1:1, 1:N or N:N");
+  if (pairs.size() > kMaxPairs) {
+    return BadRequest(
+        fmt::format("at most {} pairs fit into one request, got {}", kMaxPairs, pairs.size()));
+  }
+  return {};
+}
+
+// With the tokens between them that the tokenizer puts there.
+ApiResult<std::vector<int32_t>> EncodeSeparated(const RouteCall& call, const PoolingFields& fields,
+                                                const std::string& first,
+                                                const std::string& second) {
+  Tokenizer::Pair pair = call.model->tokenizer->EncodePair(first, second);
+  if (std::ranges::any_of(pair.types, [](int8_t type) { return type != 0; })) {
+    return BadRequest(
+        "this model tells its two texts apart by token types, which this server does not pass on "
+        "yet: use a reranker of the RoBERTa family, or one made of a decoder.");
+  }
+  const std::vector<int64_t> ids(pair.ids.begin(), pair.ids.end());
+  API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromIds(ids, fields.common, *call.model));
+  return std::move(prompt.tokens);
+}
+
+// The prompt in which a classifier reads both texts: of an encoder that of its tokenizer, else of
+// the chat template that the command line gives, else one behind the other.
+ApiResult<std::vector<int32_t>> EncodePair(const RouteCall& call, const PoolingFields& fields,
+                                           const std::string& first, const std::string& second) {
+  if (call.model->engine->info().pooling->separates_texts)
+    return EncodeSeparated(call, fields, first, second);
+  if (call.api.config.chat_template.empty()) return EncodePooled(call, fields, first + second);
+  const auto message = [](std::string_view role, const std::string& content) {
+    json::Value value{json::Value::Object{}};
+    value.Set("role", json::Value(std::string(role)));
+    value.Set("content", json::Value(content));
+    return value;
+  };
+  ConversationFields conversation;
+  conversation.add_generation_prompt = false;
+  conversation.messages =
+      json::Value(json::Value::Array{message("query", first), message("document", second)});
+  API_ASSIGN_OR_RETURN(std::string text,
+                       RenderConversation(conversation, conversation.messages, *call.model));
+  API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromText(std::move(text), fields.add_special_tokens,
+                                                     fields.common, *call.model));
+  return std::move(prompt.tokens);
+}
+
+double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  const auto dot = [](const std::vector<float>& x, const std::vector<float>& y) {
+    double sum = 0;
+    for (size_t i = 0; i < x.size(); ++i) sum += double{x[i]} * double{y[i]};
+    return sum;
+  };
+  return dot(a, b) / std::max(std::sqrt(dot(a, a) * dot(b, b)), 1e-12);
+}
+
+// Of vectors of `first`, then of `second`.
+Scores CosinesOf(const Pairs& pairs, const std::vector<std::vector<float>>& vectors) {
+  Scores scores;
+  for (size_t i = 0; i < pairs.size(); ++i)
+    scores.push_back(Cosine(vectors[pairs.FirstOf(i)], vectors[pairs.first.size() + i]));
+  return scores;
+}
+
+// Prompts: of a model that embeds all texts, of a classifier all pairs.
+ApiStatus AddPairs(const RouteCall& call, const PoolingFields& fields, const Pairs& pairs,
+                   bool embeds, PoolingJob& job) {
+  const auto add = [&](ApiResult<std::vector<int32_t>> tokens) -> ApiStatus {
+    if (!tokens) return tl::unexpected<ApiError>(std::move(tokens).error());
+    job.prompts.push_back(*std::move(tokens));
+    return {};
+  };
+  if (embeds) {
+    for (const auto* texts : {&pairs.first, &pairs.second}) {
+      for (const std::string& text : *texts)
+        API_RETURN_IF_ERROR(add(EncodePooled(call, fields, text)));
+    }
+    return {};
+  }
+  for (size_t i = 0; i < pairs.size(); ++i)
+    API_RETURN_IF_ERROR(
+        add(EncodePair(call, fields, pairs.first[pairs.FirstOf(i)], pairs.second[i])));
+  return {};
+}
+
+// The tokens that the pairs have together.
+int64_t CountTokens(const Pairs& pairs, bool embeds, const PoolingJob& job) {
+  size_t count = 0;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    count += embeds
+                 ? job.prompts[pairs.FirstOf(i)].size() + job.prompts[pairs.first.size() + i].size()
+                 : job.prompts[i].size();
+  }
+  return static_cast<int64_t>(count);
+}
+
+ApiStatus StartScores(const RouteCall& call, const PoolingFields& fields, Pairs pairs,
+                      PoolingJob job, ScoreWriter writer) {
+  API_RETURN_IF_ERROR(CheckPairs(pairs));
+  const EngineInfo& info = call.model->engine->info();
+  const bool embeds = info.pooling->task == ModelTask::kEmbed;
+  if (!embeds && info.model.spec.ResultSize() != 1) {
+    return BadRequest(
+        fmt::format("Score API is only enabled for num_labels == 1, and this model "
+                    "has {}; use /classify.",
+                    info.model.spec.ResultSize()));
+  }
+  API_RETURN_IF_ERROR(AddPairs(call, fields, pairs, embeds, job));
+  const int64_t num_tokens = CountTokens(pairs, embeds, job);
+  const auto answer = [pairs = std::move(pairs), model = call.model, fields, embeds, num_tokens,
+                       writer = std::move(writer)](
+                          std::vector<std::vector<float>> vectors) -> ApiResult<HttpResponse> {
+    API_RETURN_IF_ERROR(CheckFinite(vectors));
+    if (embeds) return JsonResponse(writer(CosinesOf(pairs, vectors), num_tokens));
+    Scores scores;
+    for (std::vector<float>& vector : vectors) {
+      FinishVector(*model->engine->info().pooling, fields, vector);
+      scores.push_back(vector.front());
+    }
+    return JsonResponse(writer(scores, num_tokens));
+  };
+  return StartPooling(call, std::move(job), answer);
+}
+
+// The names under which the two sides of /score come.
+constexpr std::pair<std::string_view, std::string_view> kSides[] = {
+    {"queries", "documents"}, {"queries", "items"}, {"data_1", "data_2"}, {"text_1", "text_2"}};
+
+ApiStatus AnswerScore(const RouteCall& call, const json::Value& body) {
+  if (!body.is_object()) return NotAnObject(body);
+  std::vector<FieldError> errors;
+  FieldReader reader(body, "body", &errors);
+  PoolingFields fields = ReadPoolingFields(reader);
+  fields.dimensions.reset();
+  const auto* sides = std::find_if(std::begin(kSides), std::end(kSides), [&](const auto& names) {
+    return body.Find(names.first) != nullptr && body.Find(names.second) != nullptr;
+  });
+  if (sides == std::end(kSides)) sides = std::begin(kSides);
+  Pairs pairs;
+  ReadTexts(reader, sides->first, pairs.first);
+  ReadTexts(reader, sides->second, pairs.second);
+  API_RETURN_IF_ERROR(CheckPooling(call, fields, std::nullopt));
+  if (!errors.empty()) return ValidationFailed(errors);
+  API_ASSIGN_OR_RETURN(PoolingJob job, MakePoolingJob(call, fields, "score-"));
+  const ScoreWriter writer = [id = job.id, model = call.model](const Scores& scores,
+                                                               int64_t num_tokens) {
+    std::string out = R"({"id":)";
+    json::AppendString(out, id);
+    out += fmt::format(R"(,"object":"list","created":{},"model":)", UnixSeconds());
+    json::AppendString(out, model->name());
+    out += R"(,"data":[)";
+    for (size_t i = 0; i < scores.size(); ++i) {
+      out += fmt::format(R"({}{{"index":{},"object":"score","score":{}}})", i > 0 ? "," : "", i,
+                         scores[i]);
+    }
+    out.push_back(']');
+    AppendPoolingUsage(out, num_tokens);
+    out.push_back('}');
+    return out;
+  };
+  return StartScores(call, fields, std::move(pairs), std::move(job), writer);
+}
+
+ApiStatus AnswerRerank(const RouteCall& call, const json::Value& body) {
+  if (!body.is_object()) return NotAnObject(body);
+  std::vector<FieldError> errors;
+  FieldReader reader(body, "body", &errors);
+  PoolingFields fields = ReadPoolingFields(reader);
+  fields.dimensions.reset();
+  Pairs pairs;
+  pairs.first.resize(1);
+  reader.Read("query", pairs.first.front(), {.required = true});
+  ReadTexts(reader, "documents", pairs.second);
+  int64_t top_n = 0;
+  reader.Read("top_n", top_n, {.nullable = true});
+  API_RETURN_IF_ERROR(CheckPooling(call, fields, std::nullopt));
+  if (!errors.empty()) return ValidationFailed(errors);
+  API_ASSIGN_OR_RETURN(PoolingJob job, MakePoolingJob(call, fields, "rerank-"));
+  const ScoreWriter writer = [id = job.id, model = call.model, top_n, documents = pairs.second](
+                                 const Scores& scores, int64_t num_tokens) {
+    std::vector<size_t> order(scores.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+    if (top_n > 0 && static_cast<size_t>(top_n) < order.size())
+      order.resize(static_cast<size_t>(top_n));
+    std::string out = R"({"id":)";
+    json::AppendString(out, id);
+    out += R"(,"model":)";
+    json::AppendString(out, model->name());
+    out += fmt::format(R"(,"usage":{{"prompt_tokens":{},"total_tokens":{}}},"results":[)",
+                       num_tokens, num_tokens);
+    for (const size_t& i : order) {
+      out +=
+          fmt::format(R"({}{{"index":{},"document":{{"text":)", &i == order.data() ? "" : ",", i);
+      json::AppendString(out, documents[i]);
+      out += fmt::format(R"(,"multi_modal":null}},"relevance_score":{}}})", scores[i]);
+    }
+    out += "]}";
+    return out;
+  };
+  return StartScores(call, fields, std::move(pairs), std::move(job), writer);
+}
+
+}  // namespace
+
+std::vector<Route> ScoreRoutes() {
+  std::vector<Route> routes;
+  for (const std::string_view path : {"/score", "/v1/score"}) {
+    routes.push_back(
+        WithBody(path, AnswerScore, "How well texts fit to others.", "ScoreRequest", "ScoreList"));
+  }
+  for (const std::string_view path : {"/rerank", "/v1/rerank", "/v2/rerank"}) {
+    routes.push_back(WithBody(path, AnswerRerank, "Texts in the order in which they fit a query.",
+                              "RerankRequest", "Ranking"));
+  }
+  return routes;
+}
+
+}  // namespace sluice

@@ -1,0 +1,164 @@
+"""Servers of models that pool: embeddings, classes and scores against transformers in float32 (pooling.json and texts.json
+beside small checkpoints)."""
+import base64
+import json
+import math
+import struct
+
+import openai
+import pytest
+
+from serving import DATA, at_once, run, serving
+
+CHECKPOINTS = DATA / "checkpoints"
+QWEN3 = CHECKPOINTS / "qwen3-bf16"
+COMMON = ["--dtype", "float32", "--max-model-len", 256, "--max-num-seqs", 8]
+# No step holds the longer prompts.
+CHUNKS = ["--max-num-batched-tokens", 24]
+
+
+def normalized(vector):
+    norm = math.sqrt(sum(x * x for x in vector))
+    return [x / norm for x in vector]
+
+
+def cosine(a, b):
+    return sum(x * y for x, y in zip(normalized(a), normalized(b)))
+
+
+def assert_near(got, want, tolerance=1e-4):
+    assert len(got) == len(want)
+    assert max(abs(x - y) for x, y in zip(got, want)) < tolerance
+    assert cosine(got, want) > 0.9999
+
+
+def embed(server, inputs, **fields):
+    status, answer = server.post("/v1/embeddings", {"model": "m", "input": inputs, **fields})
+    assert status == 200, answer
+    return [entry["embedding"] for entry in answer["data"]]
+
+
+@pytest.mark.parametrize("method", ["last", "cls", "mean"])
+def test_decoders_embed(method):
+    cases = json.loads((QWEN3 / "pooling.json").read_text())
+    pooler = json.dumps({"pooling_type": method.upper()})
+    with serving(QWEN3, "--runner", "pooling", "--pooler-config", pooler, *COMMON, *CHUNKS) as server:
+        together = embed(server, [case["ids"] for case in cases])
+        for case, vector in zip(cases, together):
+            assert_near(vector, normalized(case[method]))
+        # The same bits alone, in company, and with a prefix in the cache.
+        for case, vector in zip(cases, together):
+            assert embed(server, case["ids"]) == [vector]
+        again = at_once([lambda ids=case["ids"]: embed(server, ids)[0] for case in cases * 2])
+        assert again == together * 2
+        if method == "last":
+            assert server.metric("vllm:prefix_cache_hits_total") > 0
+
+
+def test_the_default_type_stays_near():
+    cases = json.loads((QWEN3 / "pooling.json").read_text())
+    with serving(QWEN3, "--convert", "embed", "--max-model-len", 256, "--max-num-seqs", 8) as server:
+        for case in cases:
+            assert cosine(embed(server, case["ids"])[0], case["last"]) > 0.999
+
+
+def test_a_reranker_from_two_tokens():
+    cases = json.loads((QWEN3 / "pooling.json").read_text())
+    vocabulary = {i: t for t, i in json.loads((QWEN3 / "tokenizer.json").read_text())["model"]["vocab"].items()}
+    overrides = {"architectures": ["Qwen3ForSequenceClassification"], "classifier_from_token": [vocabulary[10], vocabulary[20]],
+                 "is_original_qwen3_reranker": True}
+    with serving(QWEN3, "--hf-overrides", json.dumps(overrides), *COMMON) as server:
+        for case in cases:
+            no, yes = case["no_yes"]
+            status, answer = server.post("/classify", {"input": case["ids"]})
+            assert status == 200, answer
+            assert abs(answer["data"][0]["probs"][0] - 1 / (1 + math.exp(no - yes))) < 1e-4
+        status, answer = server.post("/rerank", {"query": "beads", "documents": ["the abacus", "a wire", "beads"], "top_n": 2})
+        assert status == 200 and len(answer["results"]) == 2
+        assert answer["results"][0]["relevance_score"] >= answer["results"][1]["relevance_score"]
+
+
+def test_folders_of_sentence_transformers():
+    folder = CHECKPOINTS / "tiny-bert"
+    cases = json.loads((folder / "texts.json").read_text())
+    with serving(folder, "--dtype", "float32") as server:
+        together = embed(server, [case["text"] for case in cases])
+        for case, vector in zip(cases, together):
+            assert_near(vector, case["embedding"])
+            assert embed(server, case["text"]) == [vector]
+            assert embed(server, case["ids"]) == [vector]
+        status, answer = server.post("/v1/embeddings", {"input": "a " * 100})
+        assert status == 400 and "64 tokens" in answer["error"]["message"]
+        # The special tokens stay where a text is cut.
+        cut = embed(server, "a " * 100, truncate_prompt_tokens=10)
+        assert cut == embed(server, "a " * 8)
+        status, answer = server.post("/v1/completions", {"prompt": "a"})
+        assert status == 400 and "/v1/embeddings" in answer["error"]["message"]
+        status, answer = server.post("/score", {"text_1": "hello", "text_2": ["hello", "beads"]})
+        assert status == 200 and abs(answer["data"][0]["score"] - 1) < 1e-6 > answer["data"][1]["score"] - 1
+
+
+def test_classes():
+    folder = CHECKPOINTS / "tiny-bert-classes"
+    with serving(folder, "--dtype", "float32") as server:
+        for case in json.loads((folder / "texts.json").read_text()):
+            status, answer = server.post("/classify", {"input": case["text"], "use_activation": False})
+            assert status == 200, answer
+            assert_near(answer["data"][0]["probs"], case["logits"])
+            best = max(range(3), key=lambda i: case["logits"][i])
+            assert answer["data"][0]["label"] == ["no", "yes", "maybe"][best]
+        status, answer = server.post("/classify", {"input": "hello"})
+        assert abs(sum(answer["data"][0]["probs"]) - 1) < 1e-6
+
+
+def test_a_cross_encoder():
+    folder = CHECKPOINTS / "tiny-xlmr-score"
+    cases = json.loads((folder / "texts.json").read_text())
+    with serving(folder, "--dtype", "float32") as server:
+        for case in cases:
+            status, answer = server.post("/score", {"queries": case["pair"][0], "documents": case["pair"][1]})
+            assert status == 200, answer
+            assert abs(answer["data"][0]["score"] - 1 / (1 + math.exp(-case["logit"]))) < 1e-4
+            assert answer["usage"]["prompt_tokens"] == len(case["ids"])
+
+
+def test_the_openai_client():
+    with serving(QWEN3, "--runner", "pooling", "--hf-overrides", '{"is_matryoshka": true}', *COMMON) as server:
+        client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+        answer = client.embeddings.create(model="m", input=["beads", "wires"])  # It asks for base64.
+        assert [entry.index for entry in answer.data] == [0, 1] and answer.usage.total_tokens > 1
+        plain = client.embeddings.create(model="m", input="beads", encoding_format="float").data[0].embedding
+        assert_near(answer.data[0].embedding, plain, 1e-7)
+        short = client.embeddings.create(model="m", input="beads", dimensions=16, encoding_format="float").data[0].embedding
+        assert_near(short, normalized(plain[:16]), 1e-6)
+        raw = embed(server, "beads", encoding_format="base64")[0]
+        assert list(struct.unpack("<128f", base64.b64decode(raw))) == pytest.approx(plain, abs=1e-7)
+
+
+def test_run_batch(tmp_path):
+    lines = [{"custom_id": str(i), "method": "POST", "url": "/v1/embeddings", "body": {"model": "m", "input": text}}
+             for i, text in enumerate(["beads", "wires"])]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    result = run("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", QWEN3, "--runner", "pooling",
+                 "--served-model-name", "m", *COMMON)
+    assert result.returncode == 0, result.stderr
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [len(a["response"]["body"]["data"][0]["embedding"]) for a in answers] == [128, 128]
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--runner", "pooling", "--pooler-config", '{"pooling_type": "STEP"}'], "STEP"),
+    (["--runner", "generate", "--convert", "embed"], "contradict"),
+    (["--convert", "classify"], "score.weight"),
+    (["--pooler-config", '{"pooling_type": "CLS"}'], "--runner pooling")])
+def test_what_cannot_be_is_refused_at_start(flags, words):
+    result = run("serve", QWEN3, "--port", 0, *flags)
+    assert result.returncode != 0 and words in result.stderr + result.stdout
+
+
+def test_a_server_that_generates_says_what_to_do():
+    with serving(QWEN3, *COMMON) as server:
+        for path, body in (("/v1/embeddings", {"input": "a"}), ("/score", {"text_1": "a", "text_2": "b"}),
+                           ("/rerank", {"query": "a", "documents": ["b"]})):
+            status, answer = server.post(path, body)
+            assert status == 400 and "--runner pooling" in answer["error"]["message"]

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Writes small random encoders with their tokenizers under tests/data/checkpoints, and what transformers and
+sentence-transformers make of texts in float32: `texts.json` beside each.
+
+    v/bin/pip install torch transformers sentence-transformers
+    v/bin/python tools/checkpoints/make_encoders.py tests/data/checkpoints
+
+tiny-bert: BERT, WordPiece, folders of sentence-transformers (mean, normalized). tiny-xlmr-score: an XLM-R cross-encoder,
+Unigram. tiny-bert-classes: BERT with three classes.
+"""
+import json
+import pathlib
+import sys
+
+import torch
+from tokenizers import Tokenizer
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    XLMRobertaConfig,
+    XLMRobertaForSequenceClassification,
+)
+
+TEXTS = ["hello world", "The abacus counts beads.", "", "a", "Café déjà vu! 12,345", "beads on wires " * 12, "中文 and more", "HELLO"]
+PAIRS = [["the abacus", "It counts beads."], ["hello", "world"], ["a b c", ""], ["wires", "beads on wires, beads on wires"]]
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'"
+WORDS = ["the", "abacus", "counts", "bead", "hello", "world", "wire", "and", "more", "on"]
+
+
+def word_piece():
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + list(LETTERS) + ["##" + c for c in LETTERS[:36]] + WORDS + ["中", "文"]
+    ids = {t: i for i, t in enumerate(tokens)}
+    part = lambda name, kind=0: {"Sequence" if name in "AB" else "SpecialToken": {"id": name, "type_id": kind}}
+    return {"version": "1.0", "truncation": None, "padding": None,
+            "added_tokens": [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                              "special": True} for i, t in enumerate(tokens[:5])],
+            "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": {"type": "TemplateProcessing", "single": [part("[CLS]"), part("A"), part("[SEP]")],
+                               "pair": [part("[CLS]"), part("A"), part("[SEP]"), part("B", 1), part("[SEP]", 1)],
+                               "special_tokens": {t: {"id": t, "ids": [ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]")}},
+            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+                      "vocab": ids}}
+
+
+def unigram():
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", "▁"] + list(LETTERS) + ["▁" + w for w in WORDS] + ["eads", "ires", "▁w", "ou"]
+    scores = [0.0] * 4 + [-3.0 - 0.01 * i for i in range(len(tokens) - 4)]
+    return {"version": "1.0", "truncation": None, "padding": None,
+            "added_tokens": [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                              "special": True} for i, t in enumerate(tokens[:4])],
+            "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]},
+            "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+            "post_processor": {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0], "trim_offsets": True,
+                               "add_prefix_space": True},
+            "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+            "model": {"type": "Unigram", "unk_id": 3, "byte_fallback": False, "vocab": [[t, s] for t, s in zip(tokens, scores)]}}
+
+
+def save(folder, model, tokenizer, **names):
+    for parameter in model.parameters():  # Far from the tiny numbers of an initialization.
+        parameter.data += torch.randn_like(parameter) * 0.15
+    model = model.to(torch.bfloat16)
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False))
+    (folder / "tokenizer_config.json").write_text(json.dumps(dict(names, tokenizer_class="PreTrainedTokenizerFast"), indent=1) + "\n")
+    return model.float().eval()
+
+
+def numbers(tensor):
+    return [float("%.7g" % x) for x in tensor.flatten().tolist()]
+
+
+def encode(tokenizer, *texts):
+    both = Tokenizer.from_str(json.dumps(tokenizer)).encode(*texts)
+    return torch.tensor([both.ids]), torch.tensor([both.type_ids])
+
+
+def main(root):
+    torch.manual_seed(5)
+    sizes = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=96)
+    names = dict(cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]")
+
+    folder, tokens = root / "tiny-bert", word_piece()
+    model = save(folder, BertModel(BertConfig(vocab_size=len(tokens["model"]["vocab"]), max_position_embeddings=96, **sizes)), tokens, **names)
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    kind = "sentence_transformers.models."
+    (folder / "modules.json").write_text(json.dumps([
+        {"idx": 0, "name": "0", "path": "", "type": kind + "Transformer"}, {"idx": 1, "name": "1", "path": "1_Pooling", "type": kind + "Pooling"},
+        {"idx": 2, "name": "2", "path": "2_Normalize", "type": kind + "Normalize"}], indent=1) + "\n")
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(
+        {"word_embedding_dimension": 64, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True,
+         "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False}, indent=1) + "\n")
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 64, "do_lower_case": true}\n')
+    (folder / "config_sentence_transformers.json").write_text(
+        '{"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": null, "similarity_fn_name": "cosine"}\n')
+    cases = []
+    for text in TEXTS:
+        ids, _ = encode(tokens, text.lower())
+        with torch.no_grad():
+            mean = model(ids).last_hidden_state[0].mean(0)
+        cases.append({"text": text, "ids": ids[0].tolist(), "embedding": numbers(mean / mean.norm())})
+    from sentence_transformers import SentenceTransformer
+    theirs = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": torch.float32}).encode([c["text"] for c in cases])
+    for case, vector in zip(cases, torch.tensor(theirs)):
+        assert (torch.tensor(case["embedding"]) - vector).abs().max() < 1e-5, case["text"]
+    (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    folder = root / "tiny-bert-classes"
+    config = BertConfig(vocab_size=len(tokens["model"]["vocab"]), max_position_embeddings=96, num_labels=3,
+                        id2label={0: "no", 1: "yes", 2: "maybe"}, label2id={"no": 0, "yes": 1, "maybe": 2}, **sizes)
+    model = save(folder, BertForSequenceClassification(config), tokens, **names)
+    cases = []
+    for text in TEXTS:
+        ids, _ = encode(tokens, text)
+        with torch.no_grad():
+            cases.append({"text": text, "logits": numbers(model(ids).logits)})
+    (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    folder, tokens = root / "tiny-xlmr-score", unigram()
+    config = XLMRobertaConfig(vocab_size=len(tokens["model"]["vocab"]), max_position_embeddings=98, type_vocab_size=1, num_labels=1,
+                              layer_norm_eps=1e-5, **sizes)
+    model = save(folder, XLMRobertaForSequenceClassification(config), tokens, cls_token="<s>", sep_token="</s>", pad_token="<pad>",
+                 unk_token="<unk>")
+    cases = []
+    for first, second in PAIRS:
+        ids, _ = encode(tokens, first, second)
+        with torch.no_grad():
+            cases.append({"pair": [first, second], "ids": ids[0].tolist(), "logit": model(ids).logits.item()})
+    (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))
