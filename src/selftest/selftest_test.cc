@@ -69,8 +69,8 @@ TEST(Measurements, RunOnTheEmulatorInSmallShapes) {
     if (row.Find("kernel")->as_string() == "library's product") continue;  // there is none
     EXPECT_EQ(row.Find("message")->as_string(), "") << row.Find("shape")->as_string();
   }
-  EXPECT_EQ(rows["skinny"], 6 * 4 * 4);
-  EXPECT_EQ(rows["large"], 6 * 4 * 2);
+  EXPECT_EQ(rows["skinny"], 7 * 4 * 4);
+  EXPECT_EQ(rows["large"], 7 * 4 * 2);
   EXPECT_EQ(rows["decode"], 2 * 7);
   EXPECT_EQ(rows["prefill"], 2 * 4);
   EXPECT_EQ(rows["rows"], 3 * 4 + 3);
