@@ -106,11 +106,19 @@ def compile_commands():
 def check_locks():
     """Clang's view of the mutexes (base/mutex.h), of sources and headers; sources of a folder in batches, as the build compiles them."""
     commands = compile_commands()
-    keep = ("-D", "-I", "-isystem", "-std")
+    keep = ("-D", "-I", "-std")
+
+    def flags_of(name):
+        argv, _ = commands[name]
+        for i, word in enumerate(argv):
+            if argv[i - 1] == "-isystem":
+                yield "-isystem" + word
+            elif word.startswith(keep):
+                yield word
 
     def look(batch):
-        argv, folder = commands[batch[0]]
-        flags = [word for i, word in enumerate(argv) if word.startswith(keep) or argv[i - 1] == "-isystem"]
+        folder = commands[batch[0]][1]
+        flags = dict.fromkeys(flag for name in batch for flag in flags_of(name))
         return subprocess.run(["clang++-19", *flags, "-fsyntax-only", *CLANG_WARNINGS, "-x", "c++", "-"],
                               input="".join('#include "%s"\n' % (ROOT / name) for name in batch),
                               cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -220,7 +220,7 @@ class CollectingSink final : public RequestSink {
     sequence.stop_token = update.stop_token;
     changed.notify_all();
   }
-  void OnPooled(std::vector<float> vector) override {
+  void OnPooled(std::vector<float>&& vector) override {
     const std::lock_guard lock(mutex);
     EXPECT_TRUE(prompt.has_value());
     EXPECT_FALSE(pooled.has_value() || error.has_value());

@@ -54,7 +54,7 @@ class RequestSink {
   virtual void OnPrompt(PromptResult result) = 0;
   virtual void OnUpdate(SequenceUpdate update) = 0;
   // The vector of the prompt, of a model that pools: nothing follows, and OnUpdate is not called.
-  virtual void OnPooled(std::vector<float> /*vector*/) {}
+  virtual void OnPooled(std::vector<float>&& /*vector*/) {}
   // The request failed; nothing follows.
   virtual void OnError(Error error) = 0;
   // The request's last sequence has ended, or it failed or was aborted: called once, in any order

@@ -169,7 +169,8 @@ class FakeEngine : public Engine {
     }
     if (info_.pooling && !running.script.error) {
       running.done.assign(running.done.size(), true);
-      news.push_back([sink, pooled = vector(running.request)] { sink->OnPooled(pooled); });
+      news.push_back(
+          [sink, pooled = vector(running.request)] { sink->OnPooled(std::vector<float>(pooled)); });
       return;
     }
     for (size_t i = 0; i < running.positions.size(); ++i) {

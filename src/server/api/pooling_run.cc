@@ -34,7 +34,8 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   }
 
   void Begin() {
-    client_->SetCallbacks([self = shared_from_this()] { self->End(std::nullopt); }, [] {});
+    // Not under the lock: a client that has gone is told of at once.
+    Client()->SetCallbacks([self = shared_from_this()] { self->End(std::nullopt); }, [] {});
     const std::weak_ptr<PoolingRun> weak = weak_from_this();
     active_->Start(job_.id, weak, [weak] {
       if (const auto self = weak.lock()) self->Submit();
@@ -55,7 +56,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
       // Of a model that pools there is none but that of a server that stops.
       if (update.finish) run_->End(ServiceUnavailable("The server is shutting down."));
     }
-    void OnPooled(std::vector<float> vector) override { run_->Add(prompt_, std::move(vector)); }
+    void OnPooled(std::vector<float>&& vector) override { run_->Add(prompt_, std::move(vector)); }
     void OnError(Error error) override { run_->End(FromError(error)); }
 
    private:
@@ -85,6 +86,11 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
       }
       return model_->engine->Abort(*handle);  // It ended meanwhile.
     }
+  }
+
+  std::shared_ptr<ResponseWriter> Client() {
+    const MutexLock lock(mutex_);
+    return client_;
   }
 
   bool IsOver() {
