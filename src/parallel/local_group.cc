@@ -148,7 +148,7 @@ class LocalCommunicator final : public Communicator {
       FailAndThrow(fmt::format("rank {}: expected {} bytes of rank {}, which sent {}", Name(rank()),
                                bytes, Name(from), channel.bytes));
     }
-    std::memcpy(data, channel.data, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memcpy(data, channel.data, static_cast<size_t>(bytes));
     channel.taken.Advance();
   }
 
@@ -179,6 +179,7 @@ class LocalCommunicator final : public Communicator {
  private:
   static void CopyColumns(const std::byte* from, int64_t width, int64_t begin, int64_t end,
                           std::byte* to, int64_t stride) {
+    if (width == 0) return;  // Then there may be no memory.
     if (width == stride) {
       std::memcpy(to + begin * stride, from + begin * width,
                   static_cast<size_t>((end - begin) * width));
