@@ -11,13 +11,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/conversation.h"
 #include "cli/exit_code.h"
 #include "cli/line_editor.h"
 #include "cli/markdown_stream.h"
 #include "cli/talk.h"
-#include "options/suggest.h"
 
 namespace sluice::cli {
 namespace {
@@ -169,7 +169,7 @@ class Chat {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("no command is called {}{}; /help lists them, // begins a message "
                               "with /",
-                              name, options::DidYouMean(name, known)));
+                              name, DidYouMean(name, known)));
     }
     return true;
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/man_page.h"
@@ -9,7 +10,6 @@
 #include "cli/models_help.h"
 #include "cli/parsers_help.h"
 #include "constraints/schema_keywords.h"
-#include "options/suggest.h"
 
 namespace sluice::cli {
 
@@ -90,7 +90,7 @@ Result<int> RunHelp(const std::vector<std::string>& words) {
     return 0;
   }
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("no help for '{}'{}", words[0], options::DidYouMean(words[0], known)));
+              fmt::format("no help for '{}'{}", words[0], DidYouMean(words[0], known)));
 }
 
 }  // namespace sluice::cli

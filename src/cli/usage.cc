@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include "base/log_format.h"
+#include "base/suggest.h"
 #include "base/utf8.h"
 #include "cli/exit_code.h"
 #include "cli/version.h"
-#include "options/suggest.h"
 
 namespace sluice::cli {
 namespace {
@@ -48,8 +48,8 @@ int ReportUnknownCommand(Dialect dialect, const std::vector<std::string>& words)
   for (const Command& command : Commands()) known.emplace_back(command.name);
   const std::string word =
       words[0] == "bench" && words.size() > 1 ? words[0] + " " + words[1] : words[0];
-  const std::string message = fmt::format("error: unknown command '{}'{}", Printable(word),
-                                          options::DidYouMean(word, known));
+  const std::string message =
+      fmt::format("error: unknown command '{}'{}", Printable(word), DidYouMean(word, known));
   if (dialect == Dialect::kSluice) {
     fmt::print(stderr, "{}\n`sluice help` lists the commands.\n", message);
   } else {

@@ -10,6 +10,7 @@
 
 #include "base/ascii.h"
 #include "base/log.h"
+#include "base/suggest.h"
 #include "hub/model_reference.h"
 
 namespace sluice {
@@ -196,19 +197,30 @@ Result<RemoteFile> HubClient::Describe(const std::string& id, const std::string&
                     .url = elsewhere ? outcome.redirect : url};
 }
 
-std::string HubClient::SimilarNames(const std::string& id) {
-  const std::string name = id.substr(id.find('/') + 1);
+std::vector<std::string> HubClient::ListModels(const std::string& query) {
   std::string body;
-  HttpOutcome outcome =
-      transfers_->Perform({.url = fmt::format("{}/api/models?search={}&limit=50", endpoint_,
-                                              PercentEncoded(name, false)),
+  const HttpOutcome outcome =
+      transfers_->Perform({.url = fmt::format("{}/api/models?{}", endpoint_, query),
                            .token = TokenFor(endpoint_),
                            .on_body = [&](std::string_view part) {
                              body += part;
                              return body.size() <= kMaxBodyBytes;
                            }});
-  if (!outcome.problem.empty() || outcome.head.status != 200) return "";
-  std::vector<std::string> ids = ParseModelList(body);
+  if (!outcome.problem.empty() || outcome.head.status != 200) return {};
+  return ParseModelList(body);
+}
+
+std::string HubClient::SimilarNames(const std::string& id) {
+  const size_t slash = id.find('/');
+  const std::string name = slash == std::string::npos ? id : id.substr(slash + 1);
+  std::vector<std::string> ids =
+      ListModels(fmt::format("search={}&limit=50", PercentEncoded(name, false)));
+  // Hubs find what holds the words, not what is spelt a little otherwise: that is looked for among
+  // the models of the same owner.
+  if (ids.empty() && slash != std::string::npos) {
+    ids = Nearest(id, ListModels(fmt::format("author={}&sort=downloads&limit=500",
+                                             PercentEncoded(id.substr(0, slash), false))));
+  }
   // Those of the same name first, the hub's order otherwise.
   std::stable_partition(ids.begin(), ids.end(), [&](const std::string& found) {
     return AsciiLower(found.substr(found.find('/') + 1)) == AsciiLower(name);

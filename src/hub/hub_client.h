@@ -74,7 +74,9 @@ class HubClient {
 
   // A small answer of the hub itself, after retries; redirects within the hub are followed.
   Result<HttpOutcome> Ask(const std::string& url, bool head_only, std::string& body);
-  // ", is it one of these: a/b, a/c" or "".
+  // The ids that the hub finds for the query of its list of models; none where it does not answer.
+  std::vector<std::string> ListModels(const std::string& query);
+  // "; models of similar names there: a/b, a/c" or "".
   std::string SimilarNames(const std::string& id);
 
   std::string endpoint_;

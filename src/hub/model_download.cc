@@ -77,6 +77,18 @@ class ModelDownload {
     if (options_.part != ModelPart::kAll) return false;
     if (has([](const std::string& name) { return name == kIndexName; })) return true;
     if (!UnindexedWeights(info_.files).empty()) return false;
+    const auto is = [&](std::string_view wanted) {
+      return has([&](const std::string& name) { return name == wanted; });
+    };
+    if (is("adapter_config.json") && !is("config.json")) {
+      return Fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{} is a LoRA adapter, not a model: adapters are not served; merge it "
+                      "into its model with peft (AutoPeftModelForCausalLM, "
+                      "merge_and_unload) and serve the folder that is saved",
+                      place_.id),
+          "model");
+    }
     std::string others;
     for (const std::string_view ending : {".gguf", ".bin", ".pt", ".pth", ".safetensors"}) {
       const auto found =

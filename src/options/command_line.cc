@@ -5,10 +5,10 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
+#include "base/suggest.h"
 #include "options/dotted.h"
 #include "options/names.h"
 #include "options/sources.h"
-#include "options/suggest.h"
 #include "options/values.h"
 
 namespace sluice::options {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "options/suggest.h"
+#include "base/suggest.h"
 
 namespace sluice::options {
 namespace {

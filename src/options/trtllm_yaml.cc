@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/suggest.h"
 #include "options/dialect_table.h"
 #include "options/dotted.h"
 #include "options/sources.h"
-#include "options/suggest.h"
 #include "options/values.h"
 #include "options/yaml_values.h"
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/suggest.h"
 #include "options/help.h"
-#include "options/suggest.h"
 
 namespace sluice::options {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/suggest.h"
 #include "options/dotted.h"
 #include "options/names.h"
 #include "options/sources.h"
-#include "options/suggest.h"
 #include "options/values.h"
 #include "options/yaml_values.h"
 

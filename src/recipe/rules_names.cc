@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "options/suggest.h"
+#include "base/suggest.h"
 #include "recipe/findings.h"
 
 namespace sluice {

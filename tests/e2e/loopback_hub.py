@@ -22,6 +22,7 @@ class Repository:
 
     def __init__(self, files, gated=False):
         self.files, self.gated, self.etags = dict(files), gated, {}
+        self.revisions = {"main"}  # names of the one commit
         names = sorted(self.files)
         self.commit = hashlib.sha1(b"".join(n.encode() + hashlib.sha1(self.files[n]).digest() for n in names)).hexdigest()
 
@@ -53,6 +54,7 @@ class Hub:
         self.refusals = []  # (status, headers) of the next answers of the hub
         self.not_a_hub = False
         self.etags = {}  # name -> what HEAD says instead
+        self.linked_sizes = {}  # name -> the size of a large file that HEAD says instead
         self.most_served = 1 << 62  # then the store is silent
         self.store_paths = 0
         self.redirect_to = None
@@ -85,7 +87,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         hub = self.server.hub
         parts = urllib.parse.urlsplit(self.path)
-        path = urllib.parse.unquote(parts.path)
+        path = urllib.parse.unquote(parts.path.replace("%2F", "\0"))  # of a revision such as refs/pr/1
         with hub.lock:
             hub.requests.append((self.command, self.where, path, self.headers.get("Range"), self.headers.get("Authorization")))
             refusal = hub.refusals.pop(0) if hub.refusals and self.where == "hub" else None
@@ -100,8 +102,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def hub_page(self, hub, path, query):
         if path == "/api/models":
-            word = query.get("search", [""])[0].lower()
-            return self.answer(200, [{"id": name} for name in hub.repositories if word in name.lower()])
+            word, author = (query.get(key, [""])[0] for key in ("search", "author"))
+            found = [name for name in hub.repositories if word.lower() in name.lower() and name.startswith(author and author + "/")]
+            return self.answer(200, [{"id": name} for name in found])
         found = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?", path)
         file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
         name = (found or file) and (found or file)[1]
@@ -109,7 +112,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"})
         repository = hub.repositories[name]
         revision = found[3] if found else file[2]
-        if revision not in (None, "main", repository.commit):
+        if revision and revision.replace("\0", "/") not in repository.revisions | {repository.commit}:
             return self.answer(404, {"error": "Revision Not Found"}, {"X-Error-Code": "RevisionNotFound"})
         if found:
             files = [{"type": "file", "path": n, "rfilename": n, "size": len(repository.files[n]), "oid": repository.etag(n)} for n in sorted(repository.files)]
@@ -128,7 +131,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             # What leads to the hub's chunk store, for those who use it.
             chunks = {"X-Xet-Hash": hashlib.sha256(file[3].encode()).hexdigest(),
                       "Link": '<%s/api/models/%s/xet-read-token/%s>; rel="xet-auth"' % (hub.url, name, repository.commit)}
-            return self.answer(302, b"", {**common, **chunks, "X-Linked-Etag": etag, "X-Linked-Size": len(repository.files[file[3]]), "Location": location})
+            return self.answer(302, b"", {**common, **chunks, "X-Linked-Etag": etag, "X-Linked-Size": hub.linked_sizes.get(file[3], len(repository.files[file[3]])), "Location": location})
         return self.content(hub, repository.files[file[3]], common)
 
     def store(self, hub, path):

@@ -1,4 +1,5 @@
 """Models from a hub: what is fetched, what is kept when something breaks, what is told, and that huggingface_hub finds and leaves the same cache."""
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -207,14 +208,53 @@ def test_refusals_say_what_to_do(hub, place, tmp_path):
     place.refused("gated", "has no access", page, name="a/gated", HF_TOKEN="bad")
     (place.home / "token").write_text("good\n")
     place.pulled("a/gated")
-    place.refused("x/B", "a/b", name="x/B")
+    place.refused("x/B", "similar names there: a/b", name="x/B")
+    place.refused("a/gatde", "similar names there: a/gated\n", name="a/gatde")
     place.refused("no revision 'v9'", words=("--revision", "v9"), code=3)
     hub.repositories["a/pickle"] = Repository({"config.json": b"{}", "pytorch_model.bin": b"x"})
     place.refused("pytorch_model.bin", "safetensors", name="a/pickle", code=3)
+    hub.repositories["a/adapter"] = Repository({"adapter_config.json": b"{}", "adapter_model.safetensors": b"x"})
+    place.refused("LoRA adapter", "merge_and_unload", name="a/adapter", code=3)
     place.refused("HF_HUB_OFFLINE", name="a/other", HF_HUB_OFFLINE="1")
     place.refused("cannot be reached", name="a/other", HF_ENDPOINT="http://127.0.0.1:%d" % free_port())
     place.refused("HF_ENDPOINT", name="a/other", HF_ENDPOINT="hub", code=2)
     place.refused("HF_TOKEN", name="a/other", HF_TOKEN="two words", code=2)
+
+
+def test_revisions(hub, place):
+    """A branch, a commit, and a proposed change, whose name has slashes."""
+    repository = hub.repositories["a/b"]
+    repository.revisions |= {"v1.0", "refs/pr/7"}
+    folders = {place.pulled("a/b", "--revision", revision) for revision in ("v1.0", "refs/pr/7", repository.commit)}
+    assert folders == {place.repository() / "snapshots" / repository.commit}
+    assert (place.repository() / "refs/refs/pr/7").read_text() == (place.repository() / "refs/v1.0").read_text() == repository.commit
+    report = run("inspect", "a/b", "--revision", "refs/pr/7", "--json", env={**place.env, "HF_HUB_OFFLINE": "1"})
+    assert str(folders.pop()) in report.stdout + report.stderr
+
+
+def test_room_is_looked_for_before_a_file_is_begun(hub, place):
+    hub.repositories["a/large"] = Repository(small_model())
+    hub.linked_sizes = {WEIGHTS: 1 << 50}
+    place.refused("needs", "more bytes", "--download-dir", name="a/large")
+    assert not hub.taken("store")
+
+
+def test_progress_is_a_bar_on_a_terminal(hub, place):
+    hub.bytes_per_second = 200_000
+    main, terminal = os.openpty()
+    process = subprocess.Popen(command("pull", "a/b"), env={**os.environ, **place.env}, stdin=terminal, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    text = b""
+    with contextlib.suppress(OSError):  # nobody has it open any more
+        while part := os.read(main, 4096):
+            text += part
+    os.close(main)
+    assert process.wait() == 0, text
+    assert text.count(b"\rdownloading [#") > 2 and b"[##############################] 100 %" in text, text
+    hub.bytes_per_second = 0
+    hub.repositories["a/c"] = Repository(small_model(400_000))
+    result = place.pull("a/c")
+    assert "\r" not in result.stderr and "downloading: " in result.stderr, result.stderr
 
 
 def test_a_cache_that_cannot_be_written(hub, place):

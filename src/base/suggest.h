@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sluice::options {
+namespace sluice {
 
 // Least number of letters to insert, delete, replace or swap with their neighbour to turn `a` into
 // `b`.
@@ -18,4 +18,4 @@ std::vector<std::string> Nearest(std::string_view word, std::span<const std::str
 // ", did you mean --x or --y?" or "".
 std::string DidYouMean(std::string_view word, std::span<const std::string> known);
 
-}  // namespace sluice::options
+}  // namespace sluice

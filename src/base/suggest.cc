@@ -1,4 +1,4 @@
-#include "options/suggest.h"
+#include "base/suggest.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace sluice::options {
+namespace sluice {
 
 int EditDistance(std::string_view a, std::string_view b) {
   // rows[i % 3][j]: distance of the first i letters of a and the first j of b.
@@ -51,4 +51,4 @@ std::string DidYouMean(std::string_view word, std::span<const std::string> known
   return nearest.empty() ? "" : fmt::format(", did you mean {}?", fmt::join(nearest, " or "));
 }
 
-}  // namespace sluice::options
+}  // namespace sluice
