@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-cuda dist wheel deb demo test test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-robustness test-soak fuzz lint format bench bench-recipe clean docs
+.PHONY: build build-arm build-cuda dist wheel deb demo test test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-robustness test-soak fuzz lint format bench bench-recipe clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -30,20 +30,30 @@ build/cuda/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset cuda --log-level=WARNING
 	@touch $@
 
-# A folder that runs on any x86-64 Linux of glibc 2.36 or later, and its archive, in build/dist; of build-cuda with
-# DIST_PRESET=cuda.
+# The program for aarch64, compiled here.
+build-arm: build/arm/build.ninja
+	@cmake --build build/arm --target sluice
+
+build/arm/build.ninja: CMakePresets.json packages.txt
+	@tools/install_packages.sh build arm
+	@cmake --preset arm --log-level=WARNING
+	@touch $@
+
+# A folder that runs on any Linux of glibc 2.36 or later, and its archive, in build/dist: for machines like this one, with
+# DIST_PRESET=cuda of build-cuda, with DIST_PRESET=arm for aarch64.
 DIST_PRESET ?= release
-dist: $(if $(filter cuda,$(DIST_PRESET)),build-cuda,build)
+DIST_MACHINE = $(if $(filter arm,$(DIST_PRESET)),aarch64,$(shell uname -m))
+dist: $(if $(filter cuda arm,$(DIST_PRESET)),build-$(DIST_PRESET),build)
 	@tools/install_packages.sh dist
 	@tools/dist.sh $(DIST_PRESET)
 
 # The same as a wheel, with a second one that brings the names of other programs; in build/dist.
 wheel: dist
-	@tools/wheel.py
+	@tools/wheel.py $(DIST_MACHINE)
 
 # The same as a package for Debian 12, whose libraries are the system's; in build/dist.
 deb: dist
-	@tools/deb.sh
+	@tools/deb.sh $(DIST_PRESET)
 
 demo: build
 	@tools/install_packages.sh demo
@@ -64,11 +74,11 @@ test-deploy:
 	@python3 tests/deploy/test_dockerfile.py
 
 # Runs what `make dist` made where there is nothing but glibc, and takes all packages to a first answer in Debian roots that have
-# no compiler; needs root and a Debian mirror.
+# no compiler; needs root and a Debian mirror. With DIST_PRESET=arm those for aarch64, under qemu and without such roots.
 test-dist: dist wheel deb
 	@tools/install_packages.sh test-dist
-	@python3 tests/deploy/test_dist.py build/dist
-	@python3 tests/deploy/test_packages.py build/dist
+	@python3 tests/deploy/test_dist.py build/dist $(DIST_MACHINE)
+	@python3 tests/deploy/test_packages.py build/dist $(DIST_MACHINE)
 
 # Real client programs against the server, each in a virtual environment of its own; slow at its first run, needs the network.
 test-clients: $(if $(SLUICE_BIN),,build)

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Unpacks the libraries of packages.txt's step `build`, and what they need, of Debian's arm64 packages into a folder, against
 # which cmake/Arm.cmake compiles and in which qemu-aarch64 finds them. The packages of this machine stay as they are: apt
-# works on a state of its own, and nothing is installed.
+# works on a state of its own, and nothing is installed. var/lib/dpkg in the folder is a database for dpkg-query and
+# dpkg-shlibdeps (--admindir), in which files have the names that they have on this machine.
 # Usage: tools/arm_sysroot.sh FOLDER    does nothing where FOLDER was made from the same list
 set -eu
-folder="$1"
+folder="$(realpath -m "$1")"
 list="$(dirname "$0")/../packages.txt"
 packages="libc6-dev libstdc++6 $(awk '!/^#/ && $2 == "build" && $1 ~ /^lib/ {print $1}' "$list" | sort | tr '\n' ' ')"
-if [ "$(cat "$folder/packages" 2>/dev/null)" = "$packages" ]; then exit 0; fi
+if [ "$(cat "$folder/packages" 2>/dev/null)" = "$packages" ] && [ -e "$folder/var/lib/dpkg/status" ]; then exit 0; fi
 
 fail() {
   echo "tools/arm_sysroot.sh: $*" >&2
@@ -31,8 +32,20 @@ for pause in 10 60 ""; do
   echo "that failed; again in $pause s" >&2
   sleep "$pause"
 done
+database="$work/root/var/lib/dpkg"
+mkdir -p "$database/info" "$database/updates"
+echo 1 >"$database/info/format"
 for package in "$work"/apt/cache/archives/*.deb; do
   dpkg-deb --extract "$package" "$work/root"
+  name="$(dpkg-deb --field "$package" Package)"
+  [ "$(dpkg-deb --field "$package" Multi-Arch)" != same ] || name="$name:arm64"
+  printf '%s\nStatus: install ok installed\n\n' "$(dpkg-deb --field "$package")" >>"$database/status"
+  dpkg-deb --fsys-tarfile "$package" | tar --list | sed -n "s|^\./\(.*[^/]\)/*\$|$folder/\1|p" >"$database/info/$name.list"
+  dpkg-deb --control "$package" "$work/control"
+  for file in shlibs symbols; do
+    [ ! -e "$work/control/$file" ] || mv "$work/control/$file" "$database/info/$name.$file"
+  done
+  rm -r "$work/control"
 done
 # Links that begin at the root would lead out of the folder.
 find "$work/root" -type l -lname '/*' | while read -r link; do

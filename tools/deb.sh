@@ -1,19 +1,21 @@
 #!/bin/sh
-# Makes build/dist/sluice_VERSION_amd64.deb for Debian 12 of a release build and what tools/dist.sh has made of it. Libraries
-# are those of the system: dpkg-shlibdeps computes which. The same build gives the same bytes.
+# Makes build/dist/sluice_VERSION_ARCHITECTURE.deb for Debian 12 of a build and what tools/dist.sh has made of it. Libraries are
+# those of the system: dpkg-shlibdeps computes which. The same build gives the same bytes.
+# Usage: tools/deb.sh [release|arm]
 set -eu
 umask 022
 cd "$(dirname "$0")/.."
-build=build/release
+preset="${1:-release}"
+build="build/$preset"
 
 fail() {
   echo "tools/deb.sh: $*" >&2
   exit 1
 }
+. tools/dist_target.sh
 version="$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")"
-dist="build/dist/sluice-$version-linux-$(uname -m)"
-[ -d "$dist" ] || fail "$dist is not there: run make dist"
-architecture="$(dpkg --print-architecture)"
+dist="build/dist/sluice-$version-linux-$machine"
+[ -d "$dist" ] || fail "$dist is not there: run make dist DIST_PRESET=$preset"
 when="$(tools/source_date.sh)"
 # Whom Debian's tools name as the one to write to; a distributor sets its own.
 maintainer="${SLUICE_MAINTAINER:-sluice developers <sluice@packages.invalid>}"
@@ -24,7 +26,7 @@ root="$work/root"
 doc="$root/usr/share/doc/sluice"
 mkdir -p "$root/usr/bin" "$root/usr/lib/sluice/bin" "$root/usr/share/sluice" "$root/lib/systemd/system" "$root/DEBIAN" "$doc" \
   "$root/usr/share/zsh/vendor-completions" "$root/usr/share/bash-completion" "$root/usr/share/fish" "$root/usr/share/man/man1"
-strip --strip-unneeded --remove-section=.comment --remove-section=.note -o "$root/usr/bin/sluice" "$build/bin/sluice"
+"${tools}strip" --strip-unneeded --remove-section=.comment --remove-section=.note -o "$root/usr/bin/sluice" "$build/bin/sluice"
 # Other programs' names, for who puts /usr/lib/sluice/bin on PATH.
 ln -s ../../../bin/sluice "$root/usr/lib/sluice/bin/vllm"
 ln -s ../../../bin/sluice "$root/usr/lib/sluice/bin/trtllm-serve"
@@ -60,8 +62,10 @@ END
 
 # The libraries that are linked to, as the system's packages declare them.
 mkdir "$work/debian"
+library_folders=""
+[ -z "$sysroot" ] || library_folders="-l$sysroot/usr/lib/aarch64-linux-gnu -l$sysroot/lib/aarch64-linux-gnu"
 printf 'Source: sluice\n\nPackage: sluice\nArchitecture: any\n' >"$work/debian/control"
-depends="$(cd "$work" && dpkg-shlibdeps -O -eroot/usr/bin/sluice | sed -n 's/^shlibs:Depends=//p')"
+depends="$(cd "$work" && DEB_HOST_ARCH="$architecture" dpkg-shlibdeps $database $library_folders -O -eroot/usr/bin/sluice | sed -n 's/^shlibs:Depends=//p')"
 [ -n "$depends" ] || fail "dpkg-shlibdeps found no libraries that $build/bin/sluice needs"
 # What the installed files take, as dpkg counts it.
 kib="$(du -k --apparent-size -s "$root" | cut -f1)"

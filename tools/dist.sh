@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes build/dist/NAME and NAME.tar.xz: the program of a build, the libraries it needs beside glibc, the bundled model,
-# licences, documents, completions, the manual page. The folder can be put anywhere on an x86-64 Linux with glibc 2.36 or
-# later. The same build of the same commit packed again gives the same bytes; SHA256SUMS beside the archive names them.
-# Usage: tools/dist.sh [release|cuda]
+# licences, documents, completions, the manual page. The folder can be put anywhere on a Linux of that processor with glibc 2.36
+# or later. The same build of the same commit packed again gives the same bytes; SHA256SUMS beside the archive names them.
+# Usage: tools/dist.sh [release|cuda|arm]    arm: for aarch64, cross-compiled; the program is started under qemu
 set -eu
 umask 022
 cd "$(dirname "$0")/.."
@@ -11,12 +11,14 @@ build="build/$preset"
 newest_glibc=2.36
 most_bytes=$((60 * 1024 * 1024))
 # What every glibc brings; everything else comes along.
-glibc_libraries='^(ld-linux-x86-64\.so\.2|libc\.so\.6|libm\.so\.6|libdl\.so\.2|librt\.so\.1|libpthread\.so\.0|libresolv\.so\.2)$'
+glibc_libraries='^(ld-linux-x86-64\.so\.2|ld-linux-aarch64\.so\.1|libc\.so\.6|libm\.so\.6|libdl\.so\.2|librt\.so\.1|libpthread\.so\.0|libresolv\.so\.2)$'
 
 fail() {
   echo "tools/dist.sh: $*" >&2
   exit 1
 }
+# Where libraries and their packages are, the tools for the program's files, and what starts it here.
+. tools/dist_target.sh
 [ -x "$build/bin/sluice" ] || fail "$build/bin/sluice is not there: expected a finished build; run make dist DIST_PRESET=$preset"
 
 # The program tells the commit of the last configuration; that has to be this one.
@@ -25,13 +27,13 @@ cmake --preset "$preset" --log-level=WARNING >/dev/null
 cmake --build "$build" --target sluice sluice_portable >/dev/null
 
 version="$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")"
-name="sluice-$version-linux-$(uname -m)"
-[ "$preset" = release ] || name="$name-$preset"
+name="sluice-$version-linux-$machine"
+[ "$preset" != cuda ] || name="$name-cuda"
 folder="build/dist/$name"
 rm -rf "$folder" "$folder.tar.xz"
 mkdir -p "$folder/lib" "$folder/licenses"
 cmake --install "$build" --prefix "$PWD/$folder" >/dev/null
-strip -o "$folder/bin/sluice" "$build/bin/sluice_portable"
+"${tools}strip" -o "$folder/bin/sluice" "$build/bin/sluice_portable"
 cp -R models "$folder/models"
 cp -R docs "$folder/docs"
 # What proves and measures it on a machine with a GPU.
@@ -41,10 +43,10 @@ cp -R benchmarks/llama-3.3-70b-fp8-shape "$folder/benchmarks/"
 cp README.md LICENSE CHANGELOG.md "$folder/"
 mkdir -p "$folder/share/bash-completion/completions" "$folder/share/zsh/site-functions" \
   "$folder/share/fish/vendor_completions.d" "$folder/share/man/man1"
-"$build/bin/sluice" completion bash >"$folder/share/bash-completion/completions/sluice"
-"$build/bin/sluice" completion zsh >"$folder/share/zsh/site-functions/_sluice"
-"$build/bin/sluice" completion fish >"$folder/share/fish/vendor_completions.d/sluice.fish"
-"$build/bin/sluice" help --man >"$folder/share/man/man1/sluice.1"
+$emulator "$build/bin/sluice" completion bash >"$folder/share/bash-completion/completions/sluice"
+$emulator "$build/bin/sluice" completion zsh >"$folder/share/zsh/site-functions/_sluice"
+$emulator "$build/bin/sluice" completion fish >"$folder/share/fish/vendor_completions.d/sluice.fish"
+$emulator "$build/bin/sluice" help --man >"$folder/share/man/man1/sluice.1"
 
 # Libraries, under the names by which they are looked for, and their packages' licences. Headers that are compiled in
 # have licences too. THIRD_PARTY.txt lists all of it.
@@ -56,27 +58,27 @@ those of Debian 12, whose texts tell copyright holders; a text that refers to /u
 
 Shared libraries, in ../lib:
 END
-needed="$(ldd "$build/bin/sluice" | awk '$2 == "=>" {print $1 "=" $3}')"
-packages=""
+needed="$(loaded "$build/bin/sluice" | awk '$2 == "=>" {print $1 "=" $3}')"
+owners=""
 for item in $needed; do
   soname="${item%%=*}"
-  file="${item#*=}"
+  file="$sysroot${item#*=}"
   if echo "$soname" | grep -Eq "$glibc_libraries"; then continue; fi
   [ -f "$file" ] || fail "$build/bin/sluice needs $soname, which this machine does not have"
   cp -L "$file" "$folder/lib/$soname"
-  strip --strip-unneeded "$folder/lib/$soname"
+  "${tools}strip" --strip-unneeded "$folder/lib/$soname"
   real="$(realpath "$file")"
-  owner="$(dpkg-query --search "$real" 2>/dev/null || dpkg-query --search "${real#/usr}" 2>/dev/null)" || fail "$real is of no Debian package"
-  packages="$packages ${owner%%:*}"
+  owner="$(package_query --search "$real" 2>/dev/null || package_query --search "${real#/usr}" 2>/dev/null)" || fail "$real is of no Debian package"
+  owners="$owners ${owner%%:*}"
 done
 # Appends what is known of packages, and copies their texts.
 list_packages() {
   for package in $(printf '%s\n' "$@" | sort -u); do
-    cp -L "/usr/share/doc/$package/copyright" "$folder/licenses/$package.txt"
-    printf '  %-28s %-24s %s\n' "$package" "$(dpkg-query -W -f '${Version}' "$package")" "$package.txt" >>"$third_party"
+    cp -L "$sysroot/usr/share/doc/$package/copyright" "$folder/licenses/$package.txt"
+    printf '  %-28s %-24s %s\n' "$package" "$(package_query -W -f '${Version}' "$package")" "$package.txt" >>"$third_party"
   done
 }
-list_packages $packages
+list_packages $owners
 printf '\nCompiled into the program:\n' >>"$third_party"
 list_packages libboost1.81-dev libexpected-dev
 xgrammar="$(sed -n 's/^SLUICE_XGRAMMAR_SOURCE:PATH=//p' "$build/CMakeCache.txt")"
@@ -100,14 +102,14 @@ fi
 
 # What is needed must be in the folder or of glibc, and of a glibc that is old enough.
 for file in "$folder/bin/sluice" "$folder"/lib/*.so*; do
-  for needed in $(objdump -p "$file" | awk '$1 == "NEEDED" {print $2}'); do
+  for needed in $("${tools}objdump" -p "$file" | awk '$1 == "NEEDED" {print $2}'); do
     [ -e "$folder/lib/$needed" ] || echo "$needed" | grep -Eq "$glibc_libraries" || fail "$file needs $needed, which is not there"
   done
-  newest="$(objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sort -u -V | tail -n 1 | cut -d_ -f2)"
+  newest="$("${tools}objdump" -T "$file" | grep -o 'GLIBC_[0-9.]*' | sort -u -V | tail -n 1 | cut -d_ -f2)"
   [ "$(printf '%s\n' "$newest" "$newest_glibc" | sort -V | tail -n 1)" = "$newest_glibc" ] ||
     fail "$file needs glibc $newest: expected $newest_glibc at most; build on Debian 12"
 done
-[ "$(objdump -p "$folder/bin/sluice" | awk '$1 ~ /^R(UN)?PATH$/ {print $1 "=" $2}')" = 'RPATH=$ORIGIN/../lib' ] ||
+[ "$("${tools}objdump" -p "$folder/bin/sluice" | awk '$1 ~ /^R(UN)?PATH$/ {print $1 "=" $2}')" = 'RPATH=$ORIGIN/../lib' ] ||
   fail "$folder/bin/sluice does not look for its libraries in ../lib"
 
 when="$(tools/source_date.sh)"
@@ -116,6 +118,6 @@ tar --create --directory build/dist --format=gnu --sort=name --owner=0 --group=0
   "$name" | xz --threads=2 >"$folder.tar.xz"
 bytes="$(stat -c %s "$folder.tar.xz")"
 [ "$bytes" -le "$most_bytes" ] || fail "$folder.tar.xz has $bytes bytes: expected $most_bytes at most"
-env -i "$folder/bin/sluice" version >/dev/null || fail "$folder/bin/sluice does not start"
+env -i PATH="$PATH" $emulator "$folder/bin/sluice" version >/dev/null || fail "$folder/bin/sluice does not start"
 tools/checksums.sh
 echo "$folder.tar.xz: $bytes bytes; unpacked $(du -sm "$folder" | cut -f1) MiB"

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Makes two wheels in build/dist of the folder that tools/dist.sh made there: `make wheel`.
+"""Makes two wheels in build/dist of the folder that tools/dist.sh made there for a kind of processor: `make wheel`.
+
+Usage: tools/wheel.py [x86_64|aarch64]    by default this machine's
 
 sluice: the program, its libraries, the bundled model, licences, and the command `sluice`. sluice-vllm-names: the commands `vllm` and
 `trtllm-serve` and the modules of those names; `pip install sluice[vllm]` asks for it. The same folder gives the same bytes.
@@ -7,6 +9,7 @@ sluice: the program, its libraries, the bundled model, licences, and the command
 import base64
 import hashlib
 import pathlib
+import platform
 import re
 import subprocess
 import sys
@@ -15,9 +18,9 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DIST = ROOT / "build" / "dist"
-PLATFORM = "manylinux_2_36_x86_64"
+PLATFORM = "manylinux_2_36_%s"
 # What that platform promises to be there, of glibc and the loader (PEP 600); everything else has to be in the wheel.
-SYSTEM = {"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2"}
+SYSTEM = {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2"}
 SUMMARY = "Serves large language models behind the OpenAI API: a native program, without Python in it"
 
 
@@ -76,29 +79,34 @@ class Wheel:
         print("%s: %d bytes" % (self.path.relative_to(ROOT), self.path.stat().st_size))
 
 
-def check_libraries(folder):
+def check_libraries(folder, tag):
     """Nothing is needed from outside the wheel but what its tag promises."""
     for path in [folder / "bin" / "sluice", *sorted((folder / "lib").glob("*.so*"))]:
         out = subprocess.run(["objdump", "-p", path], check=True, capture_output=True, text=True).stdout
         for name in re.findall(r"^ +NEEDED +(\S+)$", out, re.M):
             if name not in SYSTEM and not (folder / "lib" / name).exists():
-                fail("%s needs %s: expected a library of %s or one that lies beside it" % (path, name, PLATFORM))
+                fail("%s needs %s: expected a library of %s or one that lies beside it" % (path, name, tag))
         for version in re.findall(r"GLIBC_(\d+)\.(\d+)", out):
             if tuple(map(int, version)) > (2, 36):
-                fail("%s needs glibc %s: expected 2.36 at most, as %s says; build on Debian 12" % (path, ".".join(version), PLATFORM))
+                fail("%s needs glibc %s: expected 2.36 at most, as %s says; build on Debian 12" % (path, ".".join(version), tag))
 
 
-def main():
-    folders = [f for f in sorted(DIST.glob("sluice-*-linux-x86_64")) if f.is_dir()]
+def main(words):
+    if words[1:] or words[:1] not in ([], ["x86_64"], ["aarch64"]):
+        sys.exit(__doc__)
+    machine = words[0] if words else platform.machine()
+    folders = [f for f in sorted(DIST.glob("sluice-*-linux-" + machine)) if f.is_dir()]
     if len(folders) != 1:
-        fail("expected one folder build/dist/sluice-VERSION-linux-x86_64, found %d: run make dist, and remove those of other versions" % len(folders))
+        fail("expected one folder build/dist/sluice-VERSION-linux-%s, found %d: run make dist (for aarch64 on another machine with "
+             "DIST_PRESET=arm), and remove those of other versions" % (machine, len(folders)))
     (folder,) = folders
     version = folder.name.split("-")[1]
-    check_libraries(folder)
+    tag = PLATFORM % machine
+    check_libraries(folder, tag)
     seconds = int(subprocess.run([ROOT / "tools" / "source_date.sh"], check=True, capture_output=True, text=True).stdout)
     when = time.gmtime(seconds)[:6]
 
-    wheel = Wheel("sluice", version, "py3-none-" + PLATFORM, when)
+    wheel = Wheel("sluice", version, "py3-none-" + tag, when)
     for path in sorted((ROOT / "tools" / "wheel" / "sluice").glob("*.py")):
         wheel.add("sluice/" + path.name, path.read_bytes())
     wheel.add("sluice/bin/sluice", (folder / "bin" / "sluice").read_bytes(), executable=True)
@@ -126,4 +134,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Unpacks what `make dist` made in a root that holds glibc's libraries and nothing else, and uses it there.
 
-Usage: test_dist.py FOLDER|ARCHIVE.tar.xz ...    of a folder, all its archives. Needs root, for chroot: `make test-dist`.
-No shell, no /dev, no environment, and of /proc what the loader needs to know where a program lies: what runs there runs
-on every Linux with that glibc.
+Usage: test_dist.py FOLDER [MACHINE]    its archives for that kind of processor, by default this one's. Needs root, for chroot:
+`make test-dist`. No shell, no /dev, no environment, and of /proc what the loader needs to know where a program lies: what runs there
+runs on every Linux with that glibc. Of aarch64 on another machine, glibc is that of build/arm-sysroot, and qemu starts the program.
 """
 import contextlib
 import json
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -18,20 +19,26 @@ import urllib.request
 
 # Of glibc: the loader, and what programs link to.
 GLIBC = ["libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2"]
-LOADER = pathlib.Path("/lib64/ld-linux-x86-64.so.2")
-START_TIMEOUT_S = 120
+LOADERS = {"x86_64": "lib64/ld-linux-x86-64.so.2", "aarch64": "lib/ld-linux-aarch64.so.1"}
+ARM_SYSROOT = pathlib.Path(__file__).resolve().parents[2] / "build" / "arm-sysroot"
+# One file, which needs nothing from the root that it is copied to.
+EMULATOR = pathlib.Path("/usr/bin/qemu-aarch64-static")
+TIMEOUT_S = 300
 
 
-def make_root(folder):
-    """This machine's glibc, where the loader looks for it."""
-    out = subprocess.run(["/sbin/ldconfig", "-p"], check=True, capture_output=True, text=True).stdout
-    known = dict(reversed(re.findall(r"^\t(\S+) \(libc6,x86-64.*\) => (\S+)$", out, re.M)))
-    for source in [LOADER, *(pathlib.Path(known[name]) for name in GLIBC)]:
-        target = folder / str(source).lstrip("/")
+def make_root(folder, machine):
+    """glibc where the loader looks for it, and what starts programs of another kind of processor, if this is one."""
+    emulated = machine != platform.machine()
+    top = ARM_SYSROOT if emulated else pathlib.Path("/")
+    for name in [LOADERS[machine], *("lib/%s-linux-gnu/%s" % (machine, name) for name in GLIBC)]:
+        target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, target)
+        shutil.copy(top / name, target)
     (folder / "tmp").mkdir()
     (folder / "proc").mkdir()
+    if emulated:
+        shutil.copy(EMULATOR, folder)
+    return emulated
 
 
 class Checks:
@@ -45,21 +52,23 @@ class Checks:
 
 
 class Root:
-    def __init__(self, folder, home):
-        self.folder, self.home = folder, home
+    def __init__(self, folder, home, emulated):
+        self.folder, self.home, self.emulated = folder, home, emulated
 
     def argv(self, *words):
-        return ["/usr/sbin/chroot", str(self.folder), "%s/bin/%s" % (self.home, words[0]), *words[1:]]
+        program = "%s/bin/%s" % (self.home, words[0])
+        emulator = ["/" + EMULATOR.name, "-0", program] if self.emulated else []
+        return ["/usr/sbin/chroot", str(self.folder), *emulator, program, *words[1:]]
 
     def run(self, *words):
         return subprocess.run(self.argv(*words), env={}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=120)
+                              timeout=TIMEOUT_S)
 
 
 def ask(url, body=None):
     data = json.dumps(body).encode() if body else None
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         return json.load(answer)
 
 
@@ -68,7 +77,7 @@ def serve(checks, root, log):
         server = subprocess.Popen(root.argv("vllm", "serve", "%s/models/abacus" % root.home, "--host", "127.0.0.1", "--port", "0"),
                                   env={}, stdout=out, stderr=subprocess.STDOUT)
     try:
-        url, end = None, time.time() + START_TIMEOUT_S
+        url, end = None, time.time() + TIMEOUT_S
         while not url and server.poll() is None and time.time() < end:
             time.sleep(0.1)
             found = re.search(r"at (http://127\.0\.0\.1:\d+), ready", log.read_text(errors="replace"))
@@ -76,8 +85,9 @@ def serve(checks, root, log):
         checks.check("vllm serve becomes ready", url, log.read_text(errors="replace"))
         if url:
             model = ask(url + "/v1/models")["data"][0]["id"]
-            answer = ask(url + "/v1/completions", {"model": model, "prompt": "2 + 2 =", "max_tokens": 8, "temperature": 0})
-            checks.check("it answers", answer["usage"]["completion_tokens"] > 0 and answer["choices"][0]["text"], answer)
+            prompt = "Question: Tom has 3 apples and buys 4 more. How many apples does Tom have now?\nAnswer:"
+            answer = ask(url + "/v1/completions", {"model": model, "prompt": prompt, "max_tokens": 40, "temperature": 0})
+            checks.check("it answers", "#### 7" in answer["choices"][0]["text"], answer)
             server.terminate()
             checks.check("it ends when asked", server.wait(timeout=60) == 0, log.read_text(errors="replace"))
     finally:
@@ -95,17 +105,17 @@ def proc_in(folder):
         subprocess.run(["umount", "--lazy", folder / "proc"], check=True)
 
 
-def use(checks, archive):
+def use(checks, archive, machine):
     print(archive.name)
     with tempfile.TemporaryDirectory(prefix="sluice-dist-") as scratch, contextlib.ExitStack() as stack:
         folder = pathlib.Path(scratch) / "root"
-        make_root(folder)
+        emulated = make_root(folder, machine)
         stack.enter_context(proc_in(folder))
         place = folder / "somewhere else"  # it is relocatable
         place.mkdir()
         subprocess.run(["tar", "--extract", "--file", archive.resolve(), "--directory", place], check=True)
         (name,) = [entry.name for entry in place.iterdir()]
-        root = Root(folder, "/somewhere else/" + name)
+        root = Root(folder, "/somewhere else/" + name, emulated)
         result = root.run("sluice", "version", "--json")
         checks.check("sluice version", result.returncode == 0 and json.loads(result.stdout), result.stdout)
         result = root.run("sluice", "doctor")
@@ -116,10 +126,13 @@ def use(checks, archive):
 
 
 def main(words):
-    archives = [a for w in map(pathlib.Path, words) for a in (sorted(w.glob("*.tar.xz")) if w.is_dir() else [w])]
+    if len(words) not in (1, 2):
+        sys.exit(__doc__)
+    machine = words[1] if words[1:] else platform.machine()
+    archives = sorted(pathlib.Path(words[0]).glob("sluice-*-linux-%s*.tar.xz" % machine))
     checks = Checks()
     for archive in archives:
-        use(checks, archive)
+        use(checks, archive, machine)
     print("%d passed, %d failed" % (checks.passed, checks.failed + (not archives)))
     return 1 if checks.failed or not archives else 0
 

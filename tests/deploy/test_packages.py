@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Takes what `make dist wheel deb` made from nothing to a first answer, in Debian roots that have no compiler.
 
-Usage: test_packages.py FOLDER    `make test-dist`. Needs root, debootstrap (or SLUICE_DEBIAN_ROOT, a root that it has made) and a Debian
-mirror. Each root is brought to what the documents ask for, then the clock starts: the package is installed, a server started with a model
+Usage: test_packages.py FOLDER [MACHINE]    `make test-dist`. Needs root, debootstrap (or SLUICE_DEBIAN_ROOT, a root that it has made) and
+a Debian mirror; for packages of another kind of processor than this one's none of them: their files and bytes are looked at, and what they
+install is started under qemu. Each root is brought to what the documents ask for, then the clock starts: the package is installed, a server started with a model
 id that only a hub on the loopback interface knows, and asked; the answer has to be there within a minute. Packing twice, not compiling
 twice, is what is held to give the same bytes.
 """
@@ -15,6 +16,7 @@ import http.server
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -28,44 +30,47 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "deploy")]
 from loopback_hub import Repository, serving_hub  # noqa: E402
-from test_dist import Checks  # noqa: E402
+from test_dist import ARM_SYSROOT, Checks  # noqa: E402
 from test_dockerfile import Builder, free_port  # noqa: E402
 
 FIRST_ANSWER_S = 60
 MODEL = "acme/abacus"
+# What packs, for this machine and for another one.
 TOOLS = "tools/dist.sh", "tools/wheel.py", "tools/deb.sh"
+ARM_TOOLS = "tools/dist.sh arm", "tools/wheel.py aarch64", "tools/deb.sh arm"
+ARM_EMULATOR = "qemu-aarch64", "-L", ARM_SYSROOT
 
 
 def run(*words, **kw):
     return subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, **kw)
 
 
-def check_bytes(checks, dist):
+def check_bytes(checks, dist, tools):
     """Packed again, under another mask and time zone, they are the same."""
     before = (dist / "SHA256SUMS").read_text()
     result = run("sha256sum", "--check", "SHA256SUMS", cwd=dist)
     checks.check("SHA256SUMS is that of the files", result.returncode == 0, result.stdout)
-    for tool in TOOLS:
+    for tool in tools:
         result = run("sh", "-c", "umask 077; exec " + tool, cwd=ROOT, env={**os.environ, "TZ": "Asia/Tokyo", "LC_ALL": "C"})
         checks.check(tool + " again", result.returncode == 0, result.stdout)
     after = (dist / "SHA256SUMS").read_text()
     checks.check("the same bytes", before == after, "\n%s\n%s" % (before, after))
 
 
-def check_licenses(checks, folder):
+def check_licenses(checks, folder, *database):
     """Every library that is shipped belongs to a package whose licence is there."""
     listed = (folder / "licenses" / "THIRD_PARTY.txt").read_text()
     named = re.findall(r"\S+\.txt", listed)
     checks.check("THIRD_PARTY.txt names texts that are there", len(named) > 10 and all((folder / "licenses" / n).stat().st_size > 40 for n in named), named)
     for library in sorted((folder / "lib").glob("*.so*")):
-        known = run("dpkg-query", "--search", "*/%s" % library.name).stdout
+        known = run("dpkg-query", *database, "--search", "*/%s" % library.name).stdout
         owners = set(re.findall(r"^([^:\s]+):", known, re.M))
         checks.check("the licence of " + library.name, any("  %s " % owner in listed for owner in owners), known)
     for part in ("xgrammar", "picojson", "dlpack", "libboost1.81-dev", "libexpected-dev"):
         checks.check("the licence of " + part, part in listed)
 
 
-def check_wheels(checks, dist, folder):
+def check_records(checks, dist):
     for path in sorted(dist.glob("*.whl")):
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -74,6 +79,9 @@ def check_wheels(checks, dist, folder):
             wrong = [n for n in names if n != record and rows.get(n) != [
                 "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(archive.read(n)).digest()).rstrip(b"=").decode(), str(archive.getinfo(n).file_size)]]
         checks.check("RECORD of " + path.name, not wrong and set(rows) == set(names), wrong)
+
+
+def check_wheels(checks, dist, folder):
     venv = folder / "venv"
     run(sys.executable, "-m", "venv", venv)
     before = {p for p in venv.rglob("*") if "__pycache__" not in p.parts}
@@ -164,7 +172,7 @@ def check_roots(checks, dist, folder):
     builder = Builder(folder)
     files = {path.name: path.read_bytes() for path in (ROOT / "models" / "abacus").iterdir() if path.is_file()}
     apt = "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "
-    (deb,) = dist.glob("*.deb")
+    deb = deb_of(dist, dpkg_architecture())
     with serving_files(dist) as url, serving_hub({MODEL: Repository(files)}) as hub:
         stages = {name: builder.start("debian:12 AS " + name) for name in ("archive", "wheel", "deb")}
         shutil.copy(ROOT / "deploy" / "install.sh", stages["archive"].folder / "install.sh")
@@ -184,21 +192,56 @@ def check_roots(checks, dist, folder):
         checks.check("deb: nothing is left of it", not left, left)
 
 
+def check_arm(checks, dist, folder):
+    """What pip and dpkg would put there on an Arm machine, started under qemu."""
+    (wheel,) = dist.glob("sluice-*-manylinux_2_36_aarch64.whl")
+    venv, place = folder / "venv", folder / "wheel"
+    run(sys.executable, "-m", "venv", venv)
+    words = "--disable-pip-version-check", "install", "--no-index", "--only-binary=:all:", "--platform", "manylinux_2_36_aarch64", "--target"
+    result = run(venv / "bin" / "pip", *words, place, "--find-links", dist, "sluice")
+    checks.check("pip install of %s" % wheel.name, result.returncode == 0, result.stdout)
+    result = run(*ARM_EMULATOR, place / "sluice" / "bin" / "sluice", "version", "--json")
+    checks.check("sluice version of the wheel", result.returncode == 0 and "neon" in result.stdout and json.loads(result.stdout), result.stdout)
+
+    deb, place = deb_of(dist, "arm64"), folder / "deb"
+    result = run("dpkg-deb", "--extract", deb, place)
+    checks.check("dpkg-deb --extract %s" % deb.name, result.returncode == 0, result.stdout)
+    result = run(*ARM_EMULATOR, place / "usr" / "bin" / "sluice", "version", "--json")
+    checks.check("sluice version of it", result.returncode == 0 and "neon" in result.stdout and json.loads(result.stdout), result.stdout)
+    depends = re.findall(r"([a-z0-9.+-]+) \(", run("dpkg-deb", "--field", deb, "Depends").stdout)
+    known = run("dpkg-query", "--admindir=%s/var/lib/dpkg" % ARM_SYSROOT, "-W", "-f", "${Package}\n").stdout.split()
+    checks.check("it depends on packages of arm64", len(depends) > 10 and set(depends) <= set(known), depends)
+
+
+def dpkg_architecture():
+    return run("dpkg", "--print-architecture").stdout.strip()
+
+
+def deb_of(dist, architecture):
+    (deb,) = dist.glob("sluice_*_%s.deb" % architecture)
+    return deb
+
+
 def main(words):
-    dist = pathlib.Path(words[0]).resolve() if len(words) == 1 else sys.exit(__doc__)
-    if os.geteuid() != 0 or (not os.environ.get("SLUICE_DEBIAN_ROOT") and shutil.which("debootstrap") is None):
+    dist = pathlib.Path(words[0]).resolve() if len(words) in (1, 2) else sys.exit(__doc__)
+    machine = words[1] if words[1:] else platform.machine()
+    emulated = machine != platform.machine()
+    if not emulated and (os.geteuid() != 0 or (not os.environ.get("SLUICE_DEBIAN_ROOT") and shutil.which("debootstrap") is None)):
         sys.exit("needs root, and debootstrap or SLUICE_DEBIAN_ROOT")
     checks = Checks()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-packages-"))
     try:
-        check_bytes(checks, dist)
-        (tree,) = [f for f in dist.glob("sluice-*-linux-*") if f.is_dir() and not f.name.endswith("-cuda")]
-        check_licenses(checks, tree)
-        check_wheels(checks, dist, folder)
-        (deb,) = dist.glob("*.deb")
-        result = run("lintian", "--allow-root", "--fail-on", "error,warning", deb)
+        check_bytes(checks, dist, ARM_TOOLS if emulated else TOOLS)
+        (tree,) = [f for f in dist.glob("sluice-*-linux-" + machine) if f.is_dir()]
+        check_licenses(checks, tree, *(["--admindir=%s/var/lib/dpkg" % ARM_SYSROOT] if emulated else []))
+        check_records(checks, dist)
+        result = run("lintian", "--allow-root", "--fail-on", "error,warning", deb_of(dist, "arm64" if emulated else dpkg_architecture()))
         checks.check("lintian", result.returncode == 0, result.stdout)
-        check_roots(checks, dist, folder)
+        if emulated:
+            check_arm(checks, dist, folder)
+        else:
+            check_wheels(checks, dist, folder)
+            check_roots(checks, dist, folder)
     finally:
         # Never into something that is still mounted.
         subprocess.run(["rm", "-rf", "--one-file-system", folder])

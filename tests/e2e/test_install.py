@@ -113,6 +113,26 @@ def test_a_newer_version_replaces_the_older(place):
         assert place.version() == "sluice " + version
 
 
+def test_the_archive_of_this_kind_of_processor_is_taken(place, tmp_path):
+    """Packages for several lie in one folder; what the machine is comes from uname."""
+    sums = ""
+    for machine in ("x86_64", "aarch64"):
+        data = archive("1.0", program="#!/bin/sh\necho for %s\n" % machine)
+        name = "sluice-1.0-linux-%s.tar.xz" % machine
+        (place.published / name).write_bytes(data)
+        sums += "%s  %s\n" % (hashlib.sha256(data).hexdigest(), name)
+    (place.published / "SHA256SUMS").write_text(sums)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for machine in ("x86_64", "aarch64"):
+        uname = tools / "uname"
+        uname.write_text('#!/bin/sh\n[ "$1" = -m ] && echo %s || echo Linux\n' % machine)
+        uname.chmod(0o755)
+        done = place.install(place.url, place.prefix, PATH="%s:%s" % (tools, os.environ["PATH"]))
+        assert done.returncode == 0, done.stderr
+        assert place.version() == "for " + machine
+
+
 def test_what_is_wrong_installs_nothing(place):
     place.refused("SHA256SUMS cannot be downloaded")
     name = place.publish("1.0", digest="f" * 64)
