@@ -139,7 +139,8 @@ Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_vie
   const std::string found = method.empty() ? fmt::format("is not quantized ({})", scheme.Name())
                                            : fmt::format("is {} ({})", method, scheme.Name());
   const std::string advice =
-      method.empty() ? "Leave the option out, or write a quantized copy with `sluice quantize`"
+      method.empty() ? fmt::format("Leave the option out, or round the weights while loading: {}",
+                                   LoadQuantizationNames())
                      : fmt::format("Leave the option out, or say {}", method);
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("--quantization {}: the checkpoint {}. {}", option, found, advice),

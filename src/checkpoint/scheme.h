@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "tensor/activation_format.h"
+#include "tensor/encode_rows.h"
 #include "tensor/stored_matrix.h"
 
 namespace sluice {
@@ -24,6 +25,9 @@ struct StoredLinear {
   ActivationFormat activations;      // what the scheme does to the layer's inputs
   std::optional<float> input_scale;  // kFp8Static: x / input_scale is rounded. kNvfp4: the global
                                      // scale, amax / (6 * 448)
+  // What plain values are rounded to while they are loaded; null where they stay as they are
+  // stored. Lives as long as the program.
+  const Encoding* rounded_to = nullptr;
   // What matrix.input_order points to; null where it is.
   std::shared_ptr<const std::vector<int32_t>> input_order;
   // All tensors that belong to the layer; the first holds the data. For reports, for releasing
@@ -32,6 +36,10 @@ struct StoredLinear {
   // How the layer contradicts the configuration's lists, for one warning on all such layers; null
   // where it does not.
   const char* surprise = nullptr;
+
+  const DataFormat& loaded_format() const {
+    return rounded_to == nullptr ? matrix.format : rounded_to->format;
+  }
 };
 
 // Checks every scale of the matrix: finite and above 0 (scales of NVFP4 groups may be 0), no NaN.
@@ -94,9 +102,26 @@ Result<std::shared_ptr<const QuantizationScheme>> LoadScheme(const std::filesyst
                                                              const json::Value& config);
 // The same of what config.json says alone.
 Result<std::shared_ptr<const QuantizationScheme>> ParseScheme(const json::Value& config);
-// `--quantization` is an assertion: an error where the checkpoint is of another scheme than the
-// word says.
+// Of a quantized checkpoint `--quantization` is an assertion: an error where it is of another
+// scheme than the word says.
 Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_view option);
+
+// What plain weights become while they are loaded: words of LoadQuantizationNames, or "".
+struct LoadQuantization {
+  std::string weights;  // --quantization: the linear layers but head and routers
+  std::string head;     // --head-format: with a tied head the embedding, too
+
+  bool empty() const { return weights.empty() && head.empty(); }
+};
+
+// "fp8, int8, ...".
+std::string LoadQuantizationNames();
+// `stored`, with its plain weights rounded as it is wanted. Where the checkpoint is quantized,
+// `wanted.weights` is checked by CheckQuantizationOption. kInvalidArgument for what is neither.
+Result<std::shared_ptr<const QuantizationScheme>> QuantizeAtLoad(
+    std::shared_ptr<const QuantizationScheme> stored, const LoadQuantization& wanted,
+    bool tied_head);
+
 // Weights as F32, F16 or BF16.
 std::shared_ptr<const QuantizationScheme> PlainScheme(ElementType dtype);
 

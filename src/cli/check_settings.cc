@@ -21,7 +21,8 @@ constexpr std::string_view kQuantizations =
     "awq|auto_awq|fp8|fbgemm_fp8|fp_quant|modelopt|modelopt_fp4|modelopt_mxfp8|"
     "modelopt_mixed|auto_gptq|gptq|gptq_marlin|awq_marlin|humming|compressed-tensors|"
     "experts_int8|quark|moe_wna16|torchao|inc|mxfp4|gpt_oss_mxfp4|deepseek_v4_fp8|online|"
-    "fp8_per_tensor|fp8_per_block|mxfp8|nvfp4|bitsandbytes|gguf|ptpc_fp8|rtn|petit_nvfp4|"
+    "fp8_per_tensor|fp8_per_channel|fp8_per_block|int8_per_channel_weight_only|nvfp4_per_token|"
+    "int8|mxfp8|nvfp4|bitsandbytes|gguf|ptpc_fp8|rtn|petit_nvfp4|"
     "cpu_awq|auto-round";
 
 tl::unexpected<Error> Contradiction(std::string message, std::string_view param) {

@@ -234,6 +234,11 @@ ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& s
   return ValueOf(settings, option, kActivationFormats);
 }
 
+LoadQuantization LoadQuantizationOf(const options::Settings& settings) {
+  const std::string head = settings.TextOr("head-format");
+  return {.weights = settings.TextOr("quantization"), .head = head == "auto" ? "" : head};
+}
+
 namespace {
 
 Result<PoolingOptions> PoolingOptionsOf(const options::Settings& settings) {
@@ -255,14 +260,16 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
                                       const ModelArgument& model) {
   const bool dummy_weights = settings.TextOr("load-format") == "dummy";
   if (!dummy_weights) RETURN_IF_ERROR(RefuseForeignFormat(model.folder));
-  // --quantization only asserts what the checkpoint says.
-  if (const auto word = settings.Text("quantization")) {
-    ASSIGN_OR_RETURN(const ModelConfig described, LoadModelConfig(model.folder));
-    RETURN_IF_ERROR(CheckQuantizationOption(*described.scheme, *word));
-  }
   EngineConfig config;
   config.model_folder = model.folder;
   ASSIGN_OR_RETURN(config.config_overrides, ConfigOverrides(settings));
+  config.load_quantization = LoadQuantizationOf(settings);
+  // Refused before the engine is made.
+  if (!config.load_quantization.empty()) {
+    const auto described =
+        LoadModelConfig(model.folder, config.config_overrides, config.load_quantization);
+    if (!described) return tl::unexpected<Error>(described.error());
+  }
   ASSIGN_OR_RETURN(config.generation_config_folder, GenerationConfigFolder(settings));
   ASSIGN_OR_RETURN(config.pooling, PoolingOptionsOf(settings));
   config.dtype = ValueOf(settings, "dtype", kDtypes);

@@ -49,6 +49,9 @@ bool HasModelArgument(const options::Settings& settings);
 ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& settings,
                                                       std::string_view option);
 
+// --quantization and --head-format.
+LoadQuantization LoadQuantizationOf(const options::Settings& settings);
+
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
                                       const ModelArgument& model);
 // The part of the configuration that all commands with a server have in common; AddServeOptions

@@ -64,16 +64,18 @@ Result<int> RunDiff(const options::Settings& settings) {
                 "model");
   ASSIGN_OR_RETURN(const ModelArgument a, ResolveModelArgument(settings, words[0]));
   ASSIGN_OR_RETURN(const ModelArgument b, ResolveModelArgument(settings, words[1]));
+  const ComparedModel first{a.folder};
+  const ComparedModel second{b.folder, LoadQuantizationOf(settings)};
   const int64_t threads = settings.Integer("threads").value_or(0);
   ThreadPool pool(threads > 0 ? static_cast<int>(threads) : DetectTopology().DefaultThreads());
-  ASSIGN_OR_RETURN(const auto weights, CompareWeights(pool, a.folder, b.folder));
+  ASSIGN_OR_RETURN(const auto weights, CompareWeights(pool, first, second));
   std::optional<PredictionDifference> predictions;
   if (const auto file = settings.Text("diff-text")) {
     ASSIGN_OR_RETURN(const auto chunks,
                      ReadTextChunks(*file, a.folder, *settings.Integer("chunk-tokens"),
                                     *settings.Integer("diff-tokens")));
     ProgressBar bar("Comparing");
-    auto found = ComparePredictions(pool, a.folder, b.folder, chunks,
+    auto found = ComparePredictions(pool, first, second, chunks,
                                     ActivationRoundingOf(settings, "diff-activation-format"),
                                     [&](int64_t done, int64_t total) { bar.Update(done, total); });
     bar.Finish();

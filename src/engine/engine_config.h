@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/json.h"
+#include "checkpoint/scheme.h"
 #include "engine/pooling_config.h"
 #include "engine/request.h"
 #include "kernels/dispatch.h"
@@ -49,6 +50,7 @@ struct EngineConfig {
   }
 
   json::Value config_overrides;  // of keys of config.json (OverrideConfig()); null: none
+  LoadQuantization load_quantization;
 
   PoolingOptions pooling;
 

@@ -191,8 +191,9 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa ? kernels::IsaName(*config.cpu_isa) : "auto"));
-  ASSIGN_OR_RETURN(ModelConfig model_config,
-                   LoadModelConfig(config.model_folder, config.config_overrides));
+  ASSIGN_OR_RETURN(
+      ModelConfig model_config,
+      LoadModelConfig(config.model_folder, config.config_overrides, config.load_quantization));
   ASSIGN_OR_RETURN(std::optional<PoolingConfig> pooling,
                    ResolvePooling(config.pooling, config.model_folder, model_config));
   ASSIGN_OR_RETURN(const GenerationConfig generation,
@@ -201,6 +202,14 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   EngineLoop::Parts parts;
   ASSIGN_OR_RETURN(parts.device, ChooseDevice(config.device));
   Device* const device = parts.device.get();
+  if (device != nullptr && !config.load_quantization.head.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                "--head-format: devices hold the head as it is stored; leave the option out, or "
+                "serve with --device cpu",
+                "head-format");
+  }
+  if (!config.load_quantization.empty())
+    LOG_INFO("models", "weights: {}", model_config.scheme->Name());
   const MemoryLimits host = ReadMemoryLimits();
   MemoryLimits memory = host;
   PlanModelFunction plan_model = PlanModel;

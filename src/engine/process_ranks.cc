@@ -120,8 +120,9 @@ Result<std::unique_ptr<RankProcessModel>> LoadProcess(const ProcessRanks& ranks,
 
 Status RunProcessRank(const ProcessRanks& ranks, const EngineConfig& config) {
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa ? kernels::IsaName(*config.cpu_isa) : "auto"));
-  ASSIGN_OR_RETURN(const ModelConfig model,
-                   LoadModelConfig(config.model_folder, config.config_overrides));
+  ASSIGN_OR_RETURN(
+      const ModelConfig model,
+      LoadModelConfig(config.model_folder, config.config_overrides, config.load_quantization));
   ASSIGN_OR_RETURN(const EnginePlan plan, PlanTogether(ranks, config, model));
   try {
     ThreadPool pool(plan.num_threads);

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "checkpoint/scheme.h"
 #include "models/weights.h"
 #include "tensor/data_format.h"
@@ -23,6 +24,9 @@ class MatrixSink {
 
   virtual ~MatrixSink() = default;
 
+  // What prepares the rows.
+  virtual ThreadPool& pool() = 0;
+
   // The matrix that the next parts belong to, and the format that they make together
   // (PackedFormat).
   virtual Status Begin(const MatrixParameter& matrix, const DataFormat& format) = 0;
@@ -30,6 +34,9 @@ class MatrixSink {
   // given back. Where `decodes`, the part's values are taken instead of its codes.
   virtual Status AddStored(const StoredLinear& part, const RowRange& rows, bool decodes,
                            int64_t first_row, const Done& done, const NotFinite& not_finite) = 0;
+  // The same of `rows` of a matrix that the caller made in the packed format and may change
+  // afterwards.
+  virtual Status AddMade(const StoredMatrix& made, const RowRange& rows, int64_t first_row) = 0;
   // The same of the random tensor of this seed (dummy_rows.h).
   virtual Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                            const Done& done) = 0;

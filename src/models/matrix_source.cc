@@ -142,7 +142,7 @@ Result<MatrixSource> FindMatrix(const MatrixParameter& matrix, const Checkpoint&
     }
   }
   std::vector<DataFormat> stored;
-  for (const StoredLinear& part : source.parts) stored.push_back(part.matrix.format);
+  for (const StoredLinear& part : source.parts) stored.push_back(part.loaded_format());
   source.packed = PackedFormat(stored, compute_type);
   source.decodes = !AllPlain(stored) && !AreAlike(stored);
   source.inputs = JoinInputs(source.parts);

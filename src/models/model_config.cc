@@ -323,7 +323,8 @@ Result<ModelConfig> ParseModelConfig(const json::Value& value) {
 }
 
 Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
-                                    const json::Value& overrides) {
+                                    const json::Value& overrides,
+                                    const LoadQuantization& quantization) {
   const std::filesystem::path path = folder / "config.json";
   auto value = ReadJsonObject(path);
   if (!value) {
@@ -342,6 +343,16 @@ Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
   auto config = ParseModelShape(*value);
   if (!config) return tl::unexpected<Error>(std::move(config).error().In(path.string()));
   ASSIGN_OR_RETURN(config->scheme, LoadScheme(folder, *value));
+  if (quantization.empty()) return config;
+  ASSIGN_OR_RETURN(config->scheme, QuantizeAtLoad(std::move(config->scheme), quantization,
+                                                  config->tie_word_embeddings));
+  if (IsEncoder(config->architecture)) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("--quantization {}: weights of {} are not rounded while loading; "
+                            "supported are decoders. Leave the option out",
+                            quantization.weights, config->architecture),
+                "quantization");
+  }
   return config;
 }
 

@@ -11,12 +11,11 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "checkpoint/rope_config.h"
+#include "checkpoint/scheme.h"
 #include "models/decoder_spec.h"
 #include "tensor/element_type.h"
 
 namespace sluice {
-
-class QuantizationScheme;
 
 // The fields that all families have, and what the family's own fields make of the decoder. Names
 // are those of config.json; absent fields have the defaults that transformers gives them for the
@@ -51,9 +50,10 @@ struct ModelConfig {
 // Reads `folder`/config.json and the quantization files beside it. An architecture,
 // activation, rope type or quantization that this program does not implement, or a missing
 // dimension, is refused by name. Keys that do not change what the model computes are passed over.
-// `overrides`: see OverrideConfig(); null for none.
+// `overrides`: see OverrideConfig(); null for none. `quantization`: see QuantizeAtLoad().
 Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
-                                    const json::Value& overrides = {});
+                                    const json::Value& overrides = {},
+                                    const LoadQuantization& quantization = {});
 Result<ModelConfig> ParseModelConfig(const json::Value& config);
 // The dimensions alone, with the scheme of plain weights: a checkpoint whose quantization is not
 // supported is described like any other.

@@ -75,6 +75,11 @@ Status PackingSink::AddStored(const StoredLinear& part, const RowRange& held, bo
   return {};
 }
 
+Status PackingSink::AddMade(const StoredMatrix& made, const RowRange& rows, int64_t first_row) {
+  kernels::PackRows(pool_, *target_, first_row, made, rows.begin, rows.size());
+  return {};
+}
+
 Status PackingSink::AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                               const Done& done) {
   RandomRows random(target_->format, target_->cols);

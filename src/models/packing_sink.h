@@ -11,9 +11,11 @@ class PackingSink final : public MatrixSink {
  public:
   explicit PackingSink(ThreadPool& pool) : pool_(pool) {}
 
+  ThreadPool& pool() override { return pool_; }
   Status Begin(const MatrixParameter& matrix, const DataFormat& format) override;
   Status AddStored(const StoredLinear& part, const RowRange& rows, bool decodes, int64_t first_row,
                    const Done& done, const NotFinite& not_finite) override;
+  Status AddMade(const StoredMatrix& made, const RowRange& rows, int64_t first_row) override;
   Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                    const Done& done) override;
 

@@ -11,10 +11,12 @@
 #include <fmt/ranges.h>
 
 #include "base/check.h"
+#include "base/integer.h"
 #include "base/log.h"
 #include "kernels/linear.h"
 #include "models/matrix_source.h"
 #include "models/packing_sink.h"
+#include "models/rounded_rows.h"
 #include "tensor/stored_number.h"
 
 namespace sluice {
@@ -161,6 +163,40 @@ std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& v
                        ElementTypeName(tensor->info->type));
   }
   return "";
+}
+
+// Values that are decoded and rounded at once.
+constexpr int64_t kRoundedChunkNumbers = int64_t{4} << 20;
+
+// Adds rows of a part whose values are rounded while they are loaded. The chunks begin with blocks
+// of the stored tensor, so that its values are the same whatever of it is held.
+Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& held,
+                  int64_t first_row, const MatrixSink::Done& done,
+                  const MatrixSink::NotFinite& not_finite) {
+  const StoredMatrix& source = part.matrix;
+  const StoredTensor& tensor = *part.tensors.front();
+  const auto data_begin = static_cast<uint64_t>(source.data - tensor.bytes().data());
+  const int64_t row_bytes = source.cols * BitsPerElement(source.format.type) / 8;
+  const int64_t unit =
+      std::max<int64_t>(kernels::PackedMatrix::kPanelRows, part.rounded_to->format.block_rows);
+  const int64_t chunk_rows = std::max<int64_t>(1, kRoundedChunkNumbers / source.cols / unit) * unit;
+  RoundedRows rounded(*part.rounded_to);
+  for (int64_t row = held.begin / unit * unit; row < held.end; row += chunk_rows) {
+    // Of the last block, all rows of the tensor.
+    const int64_t needed = std::min(chunk_rows, held.end - row);
+    const int64_t rows = std::min(RoundUp(needed, unit), source.rows - row);
+    const StoredMatrix chunk = rounded.Round(sink.pool(), source, row, rows);
+    if (!rounded.are_finite()) RETURN_IF_ERROR(not_finite(row, row + rows));
+    const RowRange taken = {std::max(held.begin - row, int64_t{0}), needed};
+    RETURN_IF_ERROR(sink.AddMade(chunk, taken, first_row + row + taken.begin - held.begin));
+    if (!source.transposed) {
+      tensor.Release(data_begin + static_cast<uint64_t>(row * row_bytes),
+                     static_cast<uint64_t>(rows * row_bytes));
+    }
+    done(taken.size() * row_bytes);
+  }
+  if (source.transposed) tensor.Release(data_begin, static_cast<uint64_t>(DataBytes(source)));
+  return {};
 }
 
 // Collects what is wrong with a checkpoint and what of it is used.
@@ -356,10 +392,15 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
     int64_t first_row = 0;
     for (const MatrixSource::Piece& piece : source.pieces) {
       const StoredLinear& part = source.parts[piece.part];
-      RETURN_IF_ERROR(sink.AddStored(
-          part, piece.rows, source.decodes, first_row,
-          [&meter](int64_t bytes) { meter.Add(bytes); },
-          [&](int64_t begin, int64_t end) { return not_finite.Add(part, begin, end); }));
+      const auto done = [&meter](int64_t bytes) { meter.Add(bytes); };
+      const auto found = [&](int64_t begin, int64_t end) {
+        return not_finite.Add(part, begin, end);
+      };
+      if (part.rounded_to != nullptr && !source.decodes) {
+        RETURN_IF_ERROR(AddRounded(sink, part, piece.rows, first_row, done, found));
+      } else {
+        RETURN_IF_ERROR(sink.AddStored(part, piece.rows, source.decodes, first_row, done, found));
+      }
       first_row += piece.rows.size();
     }
   }

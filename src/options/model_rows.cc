@@ -79,10 +79,15 @@ void AddModelRows(std::vector<Option>& table) {
               "Data type of activations and matrix products: auto is bfloat16; float32 is for "
               "verification; half and float16 run as bfloat16.");
   rows.Text("quantization", "",
-            "The quantization that the checkpoint must have (modelopt, modelopt_fp4, fp8, quark, "
-            "compressed-tensors, awq, gptq, ...); default: any. A value that contradicts the "
-            "checkpoint is refused.",
-            {.commands = kEngineArguments, .aliases = "-q"});
+            "Of a checkpoint of plain weights: round its linear layers while loading (fp8 or int8 "
+            "with a scale for each row, fp8_per_block with blocks of 128, mxfp4). Of a quantized "
+            "one: what it must be (modelopt, modelopt_fp4, fp8, quark, compressed-tensors, awq, "
+            "gptq, ...); another is refused. Of diff: what the second model is loaded as.",
+            {.commands = kEngineArguments | kDiff, .aliases = "-q"});
+  rows.Choice("head-format", "auto", "auto|fp8|int8|mxfp4",
+              "Round the language model's head while loading, which a step of few sequences reads "
+              "whole; a tied embedding is rounded with it. auto: as it is stored.",
+              {.commands = kEngineArguments | kDiff});
   rows.Choice("activation-format", "auto", "auto|bf16|checkpoint",
               "Format that the inputs of quantized products are rounded to: bf16, or the "
               "checkpoint's own; auto is bf16 on a CPU, which is more accurate at no cost, and on "

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "models/kv_cache.h"
 #include "models/matrix_source.h"
 #include "models/model_config.h"
+#include "models/rounded_rows.h"
 #include "models/weight_loader.h"
 #include "models/workspace.h"
 
@@ -19,9 +20,10 @@ namespace {
 // A loaded model that answers one chunk at a time.
 class Predictor {
  public:
-  static Result<Predictor> Load(ThreadPool& pool, const std::filesystem::path& folder,
-                                int64_t longest, ModelOptions::ActivationRounding activations) {
-    ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(folder));
+  static Result<Predictor> Load(ThreadPool& pool, const ComparedModel& model, int64_t longest,
+                                ModelOptions::ActivationRounding activations) {
+    ASSIGN_OR_RETURN(const ModelConfig config,
+                     LoadModelConfig(model.folder, {}, model.quantization));
     const DecoderSpec& spec = config.spec;
     ModelOptions options;
     options.max_rows = longest;
@@ -31,7 +33,7 @@ class Predictor {
     options.activation_format = activations;
     Predictor predictor;
     const int64_t blocks = (longest + options.block_size - 1) / options.block_size;
-    ASSIGN_OR_RETURN(predictor.model_, LoadModel(pool, folder, config, options));
+    ASSIGN_OR_RETURN(predictor.model_, LoadModel(pool, model.folder, config, options));
     ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(KvLayoutOf(spec, options),
                                                       config.num_hidden_layers, blocks));
     predictor.cache_ = std::make_unique<KvCache>(std::move(cache));
@@ -83,10 +85,10 @@ struct OpenedModel {
   DecoderWeights weights;
   ParameterList list;
 
-  static Result<OpenedModel> Open(const std::filesystem::path& folder) {
+  static Result<OpenedModel> Open(const ComparedModel& model) {
     OpenedModel opened;
-    ASSIGN_OR_RETURN(opened.config, LoadModelConfig(folder));
-    ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(folder));
+    ASSIGN_OR_RETURN(opened.config, LoadModelConfig(model.folder, {}, model.quantization));
+    ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(model.folder));
     opened.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
     const DecoderSpec& spec = opened.config.spec;
     opened.list = ListParameters(spec, opened.weights);
@@ -95,12 +97,26 @@ struct OpenedModel {
   }
 };
 
-// Row `row` of a matrix in memory, from whichever part holds it.
-void DecodeRowOf(const MatrixSource& source, int64_t row, float* out) {
-  for (const StoredLinear& part : source.parts) {
-    if (row < part.matrix.rows) return DecodeStoredRow(part.matrix, row, out);
-    row -= part.matrix.rows;
+// Rows of a matrix that are compared at once: whole blocks of all formats.
+constexpr int64_t kChunkRows = 1024;
+
+// Rows [row, row + rows) of a matrix as they are in memory, from the part that holds them, [rows,
+// cols]. Blocks of a rounded part begin at `row`.
+void DecodeRowsOf(ThreadPool& pool, const MatrixSource& source, int64_t row, int64_t rows,
+                  std::vector<float>& out) {
+  const auto* part = source.parts.data();
+  for (; row >= part->matrix.rows; ++part) row -= part->matrix.rows;
+  const int64_t cols = part->matrix.cols;
+  out.resize(static_cast<size_t>(rows * cols));
+  std::optional<RoundedRows> rounded;
+  StoredMatrix matrix = part->matrix;
+  if (part->rounded_to != nullptr) {
+    matrix = rounded.emplace(*part->rounded_to).Round(pool, matrix, row, rows);
+    row = 0;
   }
+  pool.ParallelFor(rows, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) DecodeStoredRow(matrix, row + i, out.data() + i * cols);
+  });
 }
 
 }  // namespace
@@ -123,7 +139,7 @@ void AddPosition(std::span<const float> a, std::span<const float> b, int32_t nex
 }
 
 Result<PredictionDifference> ComparePredictions(
-    ThreadPool& pool, const std::filesystem::path& a, const std::filesystem::path& b,
+    ThreadPool& pool, const ComparedModel& a, const ComparedModel& b,
     const std::vector<std::vector<int32_t>>& chunks, ModelOptions::ActivationRounding activations,
     const std::function<void(int64_t done, int64_t total)>& progress) {
   int64_t longest = 0, total = 0;
@@ -163,24 +179,24 @@ Result<PredictionDifference> ComparePredictions(
   return sums;
 }
 
-Result<std::vector<WeightDifference>> CompareWeights(ThreadPool& pool,
-                                                     const std::filesystem::path& a,
-                                                     const std::filesystem::path& b) {
+Result<std::vector<WeightDifference>> CompareWeights(ThreadPool& pool, const ComparedModel& a,
+                                                     const ComparedModel& b) {
   ASSIGN_OR_RETURN(const OpenedModel first, OpenedModel::Open(a));
   ASSIGN_OR_RETURN(const OpenedModel second, OpenedModel::Open(b));
   if (first.list.matrices.size() != second.list.matrices.size()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} and {} are models of different shapes", a.string(), b.string()));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{} and {} are models of different shapes",
+                                                         a.folder.string(), b.folder.string()));
   }
   std::vector<WeightDifference> differences;
+  std::vector<float> x, y;
   for (size_t i = 0; i < first.list.matrices.size(); ++i) {
     const MatrixParameter& matrix = first.list.matrices[i];
     const MatrixParameter& other = second.list.matrices[i];
     if (matrix.rows() != other.rows() || matrix.cols != other.cols) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} is [{}, {}] in {} and [{}, {}] in {}", matrix.parts.front().name,
-                              matrix.rows(), matrix.cols, a.string(), other.rows(), other.cols,
-                              b.string()));
+                              matrix.rows(), matrix.cols, a.folder.string(), other.rows(),
+                              other.cols, b.folder.string()));
     }
     ASSIGN_OR_RETURN(
         const MatrixSource source,
@@ -191,23 +207,16 @@ Result<std::vector<WeightDifference>> CompareWeights(ThreadPool& pool,
     int64_t first_row = 0;
     for (const ParameterPart& part : matrix.parts) {
       double error = 0, norm = 0;
-      std::mutex mutex;
-      pool.ParallelFor(part.rows, 16, [&](int64_t from, int64_t to) {
-        std::vector<float> x(static_cast<size_t>(matrix.cols)), y(x.size());
-        double own_error = 0, own_norm = 0;
-        for (int64_t row = from; row < to; ++row) {
-          DecodeRowOf(source, first_row + row, x.data());
-          DecodeRowOf(changed, first_row + row, y.data());
-          for (size_t k = 0; k < x.size(); ++k) {
-            const double difference = static_cast<double>(y[k]) - x[k];
-            own_error += difference * difference;
-            own_norm += static_cast<double>(x[k]) * x[k];
-          }
+      for (int64_t row = 0; row < part.rows; row += kChunkRows) {
+        const int64_t rows = std::min(kChunkRows, part.rows - row);
+        DecodeRowsOf(pool, source, first_row + row, rows, x);
+        DecodeRowsOf(pool, changed, first_row + row, rows, y);
+        for (size_t k = 0; k < x.size(); ++k) {
+          const double difference = static_cast<double>(y[k]) - x[k];
+          error += difference * difference;
+          norm += static_cast<double>(x[k]) * x[k];
         }
-        const std::lock_guard lock(mutex);
-        error += own_error;
-        norm += own_norm;
-      });
+      }
       differences.push_back({part.name, norm > 0 ? std::sqrt(error / norm) : std::sqrt(error)});
       first_row += part.rows;
     }

@@ -10,9 +10,15 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "checkpoint/scheme.h"
 #include "models/model.h"
 
 namespace sluice {
+
+struct ComparedModel {
+  std::filesystem::path folder;
+  LoadQuantization quantization = {};
+};
 
 // Over all predicted positions of a text; a is the reference.
 struct PredictionDifference {
@@ -26,7 +32,7 @@ struct PredictionDifference {
 // Loads both models (at the same time) and runs `chunks` of token ids through both, each from an
 // empty context. kInvalidArgument where their vocabularies differ.
 Result<PredictionDifference> ComparePredictions(
-    ThreadPool& pool, const std::filesystem::path& a, const std::filesystem::path& b,
+    ThreadPool& pool, const ComparedModel& a, const ComparedModel& b,
     const std::vector<std::vector<int32_t>>& chunks, ModelOptions::ActivationRounding activations,
     const std::function<void(int64_t done, int64_t total)>& progress);
 
@@ -42,8 +48,7 @@ struct WeightDifference {
 };
 
 // All linear layers, in the order of the model.
-Result<std::vector<WeightDifference>> CompareWeights(ThreadPool& pool,
-                                                     const std::filesystem::path& a,
-                                                     const std::filesystem::path& b);
+Result<std::vector<WeightDifference>> CompareWeights(ThreadPool& pool, const ComparedModel& a,
+                                                     const ComparedModel& b);
 
 }  // namespace sluice

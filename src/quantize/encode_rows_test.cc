@@ -1,4 +1,4 @@
-#include "quantize/encode_rows.h"
+#include "tensor/encode_rows.h"
 
 #include <cmath>
 #include <random>
@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "quantize/targets.h"
 #include "tensor/bfloat16.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
@@ -25,12 +26,12 @@ Encoded Encode(const char* name, const std::vector<float>& w, int64_t rows, int6
   Encoded result;
   float amax = 0;
   for (const float x : w) amax = std::max(amax, std::fabs(x));
-  const float tensor_scale = TensorScale(target, amax);
+  const float tensor_scale = TensorScale(target.encoding(), amax);
   StoredMatrix matrix{.format = target.format, .rows = rows, .cols = cols};
   result.codes.resize(static_cast<size_t>(DataBytes(matrix)));
   result.scales.resize(static_cast<size_t>(ScaleBytes(matrix)));
-  EncodeRows(target, group_scales, w.data(), rows, cols, tensor_scale, result.codes.data(),
-             result.scales.data());
+  EncodeRows(target.encoding(), group_scales, w.data(), rows, cols, tensor_scale,
+             result.codes.data(), result.scales.data());
   if (target.format.scale_layout == DataFormat::ScaleLayout::kPerTensor)
     WriteNumber(target.format.scale_type, tensor_scale, result.scales.data());
   matrix.data = result.codes.data();

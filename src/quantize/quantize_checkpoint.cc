@@ -17,6 +17,7 @@
 #include "models/weight_loader.h"
 #include "quantize/calibrator.h"
 #include "quantize/quantize_plan.h"
+#include "tensor/encode_rows.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
 
@@ -203,7 +204,8 @@ class Quantizer {
     const float shared = *std::max_element(amaxes.begin(), amaxes.end());
     for (size_t i = 0; i < group.modules.size(); ++i) {
       const QuantizedModule& module = group.modules[i];
-      const float scale = TensorScale(target_, shares_scale(module) ? shared : amaxes[i]);
+      const float scale =
+          TensorScale(target_.encoding(), shares_scale(module) ? shared : amaxes[i]);
       RETURN_IF_ERROR(WriteModule(module, scale));
       ++modules_;
       if (module.expert > 0) continue;
@@ -279,8 +281,8 @@ class Quantizer {
     const int64_t unit = std::max<int64_t>(format_.block_rows, 1);
     pool_.ParallelFor((rows + unit - 1) / unit, 1, [&](int64_t from, int64_t to) {
       const int64_t begin = from * unit, end = std::min(rows, to * unit);
-      EncodeRows(target, options_.group_scales, values_.data() + begin * cols, end - begin, cols,
-                 tensor_scale, codes_.data() + begin * code_bytes,
+      EncodeRows(target.encoding(), options_.group_scales, values_.data() + begin * cols,
+                 end - begin, cols, tensor_scale, codes_.data() + begin * code_bytes,
                  scales_.data() + begin / unit * scale_bytes);
     });
     return scale_bytes;

@@ -9,8 +9,8 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "quantize/encode_rows.h"
 #include "quantize/targets.h"
+#include "tensor/encode_rows.h"
 
 namespace sluice {
 

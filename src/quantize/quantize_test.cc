@@ -99,17 +99,37 @@ TEST_F(QuantizeTest, EveryLayoutLoadsAndIsCloseToItsSource) {
     EXPECT_GT(scales->k, 1e-5);
     EXPECT_LT(scales->k, 1);
 
-    const auto weights = CompareWeights(pool_, Sample(test.source), out());
+    const auto weights = CompareWeights(pool_, {Sample(test.source)}, {out()});
     ASSERT_TRUE(weights) << weights.error().message;
     for (const WeightDifference& weight : *weights)
       EXPECT_LT(weight.relative_error, test.weight_error) << weight.module;
-    const auto predictions = ComparePredictions(pool_, Sample(test.source), out(), SomeTokens(),
+    const auto predictions = ComparePredictions(pool_, {Sample(test.source)}, {out()}, SomeTokens(),
                                                 ModelOptions::ActivationRounding::kAuto, {});
     ASSERT_TRUE(predictions) << predictions.error().message;
     EXPECT_EQ(predictions->positions, 4 * 47);
     EXPECT_LT(predictions->kl_divergence, test.divergence);
     EXPECT_GT(predictions->kl_divergence, 0);
     EXPECT_GT(predictions->top1_agreement, 0.6);
+  }
+}
+
+TEST_F(QuantizeTest, WeightsRoundedWhileLoadingAreThoseOfTheWrittenCheckpoint) {
+  const struct {
+    const char *target, *word;
+  } kCases[] = {{"block-fp8", "fp8_per_block"}, {"quark-mxfp4", "mxfp4"}};
+  for (const auto& test : kCases) {
+    SCOPED_TRACE(test.word);
+    fs::remove_all(out());
+    ASSERT_TRUE(
+        QuantizeCheckpoint(pool_, Sample("llama-bf16"), out(), OptionsFor(test.target), {}));
+    const ComparedModel rounded{Sample("llama-bf16"), {test.word, ""}};
+    const auto weights = CompareWeights(pool_, {out()}, rounded);
+    ASSERT_TRUE(weights) << weights.error().message;
+    for (const WeightDifference& weight : *weights) EXPECT_EQ(weight.relative_error, 0);
+    const auto predictions = ComparePredictions(pool_, {out()}, rounded, SomeTokens(),
+                                                ModelOptions::ActivationRounding::kBf16, {});
+    ASSERT_TRUE(predictions) << predictions.error().message;
+    EXPECT_EQ(predictions->kl_divergence, 0);
   }
 }
 
@@ -125,7 +145,7 @@ TEST_F(QuantizeTest, ExcludedModulesStayAndAreListed) {
   EXPECT_EQ(planned("model.layers.0.self_attn.q_proj"), ElementType::kBF16);
   EXPECT_EQ(planned("model.layers.1.mlp.down_proj"), ElementType::kBF16);
   EXPECT_EQ(planned("model.layers.0.mlp.down_proj"), ElementType::kF8E4M3);
-  const auto weights = CompareWeights(pool_, Sample("llama-bf16"), out());
+  const auto weights = CompareWeights(pool_, {Sample("llama-bf16")}, {out()});
   ASSERT_TRUE(weights) << weights.error().message;
   for (const WeightDifference& weight : *weights) {
     const bool excluded = weight.module.find("self_attn") != std::string::npos ||
@@ -234,7 +254,7 @@ TEST_F(QuantizeTest, OfTwoRunsAtATimeTheSecondIsRefused) {
   EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(second.error().message, HasSubstr("out.partial: another run works in this folder"));
   EXPECT_FALSE(fs::exists(out().string() + ".partial"));
-  const auto weights = CompareWeights(pool_, Sample("llama-bf16"), out());
+  const auto weights = CompareWeights(pool_, {Sample("llama-bf16")}, {out()});
   ASSERT_TRUE(weights) << weights.error().message;
   for (const WeightDifference& weight : *weights)
     EXPECT_LT(weight.relative_error, 0.04) << weight.module;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "tensor/activation_format.h"
 #include "tensor/data_format.h"
+#include "tensor/encode_rows.h"
 
 namespace sluice {
 
@@ -21,13 +22,12 @@ struct QuantizeTarget {
   std::string_view scale = "weight_scale";
   std::string_view second_scale = "";
   std::string_view input_scale = "";  // "": the inputs have no stored scale
-  // w / scale is rounded to BF16 before it is rounded to the code, as the tools do that work in the
-  // model's type.
-  bool rounds_quotient = false;
-  bool keeps_negative_zero = true;  // of E2M1
-  int scalar_rank = 0;              // single numbers have shape [] or [1]
-  bool fuses_experts = false;       // experts that stand in one tensor stay in one
+  bool rounds_quotient = false;       // Encoding
+  bool keeps_negative_zero = true;
+  int scalar_rank = 0;         // single numbers have shape [] or [1]
+  bool fuses_experts = false;  // experts that stand in one tensor stay in one
 
+  Encoding encoding() const { return {format, rounds_quotient, keeps_negative_zero}; }
   bool needs_calibration() const { return !input_scale.empty(); }
 };
 

@@ -44,6 +44,27 @@ def test_the_result_is_served_with_its_own_cache(nvfp4):
         assert answer["choices"][0]["message"]["content"].endswith("#### 8")
 
 
+@pytest.mark.parametrize("words", [("--quantization", "fp8"), ("-q", "int8"), ("--quantization", "fp8_per_block", "--head-format", "int8")])
+def test_weights_are_rounded_while_loading(words):
+    result = run("diff", ABACUS, ABACUS, *words, "--text", HELD_OUT, "--tokens", 2000, "--json")
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert 0 < found["kl_divergence"] < 0.01 and found["top1_agreement"] > 0.97
+    assert (found["weights"]["model.embed_tokens"] > 0) == ("--head-format" in words)
+    with serving(ABACUS, *words) as server:
+        status, answer = server.post("/v1/chat/completions", {
+            "messages": [{"role": "user", "content": "Tom has 3 apples and buys 5 more. How many apples does he have now?"}],
+            "temperature": 0, "max_tokens": 60})
+        assert status == 200, answer
+        assert answer["choices"][0]["message"]["content"].endswith("#### 8")
+
+
+def test_what_cannot_be_rounded_is_refused_at_start():
+    for words, says in ((("--quantization", "gptq"), "is not quantized (BF16)"), (("--head-format", "fp8", "--device", "emulated"), "--head-format")):
+        result = run("serve", ABACUS, *words, "--port", 0)
+        assert result.returncode != 0 and says in result.stderr, result.stderr
+
+
 def test_a_model_is_no_different_from_itself():
     found = json.loads(run("diff", LLAMA, LLAMA, "--json").stdout)
     assert set(found["weights"].values()) == {0.0}

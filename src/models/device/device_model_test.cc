@@ -222,6 +222,24 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DevicePromiseTest,
                            return name;
                          });
 
+TEST(DeviceModelTest, WeightsRoundedWhileLoadingAreThoseOfTheCpu) {
+  for (const char* word : {"fp8", "fp8_per_block", "mxfp4"}) {
+    const LoadQuantization quantization{word, ""};
+    ModelOptions options = DeviceOptions();
+    options.activation_format = ModelOptions::ActivationRounding::kBf16;
+    const std::vector<int32_t> tokens = SomeTokens(20, 3);
+    const auto folder = DataFolder("llama-bf16");
+    const auto config = LoadModelConfig(folder, {}, quantization);
+    ASSERT_TRUE(config) << config.error().message;
+    const LogitRows cpu = Runner(folder, *config, options, 2).RunAlone(tokens, 20);
+    const LogitRows plain = Runner(folder, options, 2).RunAlone(tokens, 20);
+    DeviceRunner device(folder, options, {}, quantization);
+    const LogitRows found = device.runner().RunAlone(tokens, 20);
+    EXPECT_LT(MiddleDifference(found, cpu), 0.02) << word;
+    EXPECT_GT(MiddleDifference(found, plain), 2 * MiddleDifference(found, cpu)) << word;
+  }
+}
+
 TEST(DeviceModelTest, TheWantedRowsAreTheSameAlone) {
   DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
   Runner& runner = device.runner();

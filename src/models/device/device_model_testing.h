@@ -34,9 +34,10 @@ inline std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
 class DeviceRunner {
  public:
   DeviceRunner(const std::filesystem::path& folder, const ModelOptions& options,
-               const EmulatedDeviceOptions& device_options = {})
+               const EmulatedDeviceOptions& device_options = {},
+               const LoadQuantization& quantization = {})
       : device_(device_options) {
-    const auto config = LoadModelConfig(folder);
+    const auto config = LoadModelConfig(folder, {}, quantization);
     EXPECT_TRUE(config) << (config ? "" : config.error().message);
     auto memory = PlanDeviceModel(*config, options, device_.info());
     EXPECT_TRUE(memory) << (memory ? "" : memory.error().message);

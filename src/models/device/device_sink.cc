@@ -313,6 +313,14 @@ Status DeviceSink::Put(int64_t offset, std::span<const float> values) {
                               static_cast<int64_t>(values.size_bytes()));
 }
 
+Status DeviceSink::AddMade(const StoredMatrix& made, const RowRange& held, int64_t first_row) {
+  CHECK(held == (RowRange{0, made.rows}), "a device holds whole tensors");
+  RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads,
+                                       memory_ + place_->codes + first_row * place_->row_bytes(),
+                                       made.data, DataBytes(made)));
+  return PutScales(made, first_row);
+}
+
 Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t first_row,
                              const Done& done) {
   CHECK(held.begin == 0, "a device holds whole tensors");

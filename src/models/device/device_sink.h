@@ -28,9 +28,11 @@ class DeviceSink final : public MatrixSink {
   DeviceSink(const Parts& parts, const DeviceWeightLayout& layout, std::byte* memory)
       : parts_(parts), layout_(layout), memory_(memory) {}
 
+  ThreadPool& pool() override { return parts_.threads; }
   Status Begin(const MatrixParameter& matrix, const DataFormat& format) override;
   Status AddStored(const StoredLinear& part, const RowRange& rows, bool decodes, int64_t first_row,
                    const Done& done, const NotFinite& not_finite) override;
+  Status AddMade(const StoredMatrix& made, const RowRange& rows, int64_t first_row) override;
   Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                    const Done& done) override;
 

@@ -1,4 +1,4 @@
-#include "quantize/encode_rows.h"
+#include "tensor/encode_rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -30,23 +30,23 @@ uint8_t ToFloat4(float x, bool keeps_negative_zero) {
   return static_cast<uint8_t>(code | (negative ? 8 : 0));
 }
 
-float Quotient(const QuantizeTarget& target, float w, float scale) {
+float Quotient(const Encoding& encoding, float w, float scale) {
   const float quotient = w / scale;
-  return target.rounds_quotient ? ToFloat(ToBFloat16(quotient)) : quotient;
+  return encoding.rounds_quotient ? ToFloat(ToBFloat16(quotient)) : quotient;
 }
 
-uint8_t EncodeByte(const QuantizeTarget& target, float w, float scale) {
-  const float quotient = Quotient(target, w, scale);
-  if (target.format.type == ElementType::kF8E4M3) return ToFloat8E4M3(quotient).bits;
+uint8_t EncodeByte(const Encoding& encoding, float w, float scale) {
+  const float quotient = Quotient(encoding, w, scale);
+  if (encoding.format.type == ElementType::kF8E4M3) return ToFloat8E4M3(quotient).bits;
   const float integer = std::clamp(std::nearbyint(quotient), -128.0f, 127.0f);
   return static_cast<uint8_t>(static_cast<int8_t>(integer));
 }
 
 // A row's or block's scale, as the type holds it.
-float ByteScale(const QuantizeTarget& target, float amax) {
+float ByteScale(const Encoding& encoding, float amax) {
   if (amax == 0) return 1;
-  const float top = target.format.type == ElementType::kI8 ? kInt8Range : kFloat8E4M3Max;
-  const float scale = RoundNumber(target.format.scale_type, amax / top);
+  const float top = encoding.format.type == ElementType::kI8 ? kInt8Range : kFloat8E4M3Max;
+  const float scale = RoundNumber(encoding.format.scale_type, amax / top);
   return scale > 0 ? scale : 1;  // too small for the type
 }
 
@@ -63,10 +63,10 @@ double EncodeGroup(const float* w, int64_t count, float scale, bool keeps_negati
 }
 
 // Scale code and codes of one group of 4-bit numbers.
-uint8_t EncodeBestGroup(const QuantizeTarget& target, GroupScales group_scales, const float* w,
+uint8_t EncodeBestGroup(const Encoding& encoding, GroupScales group_scales, const float* w,
                         float second_scale, uint8_t* codes) {
-  const int64_t count = target.format.group_size;
-  const bool powers = target.format.scale_type == ElementType::kF8E8M0;
+  const int64_t count = encoding.format.group_size;
+  const bool powers = encoding.format.scale_type == ElementType::kF8E8M0;
   const float amax = Amax(w, count);
   const auto value_of = [&](int code) {
     return powers ? PowerOfTwoToFloat(static_cast<uint8_t>(code))
@@ -74,7 +74,7 @@ uint8_t EncodeBestGroup(const QuantizeTarget& target, GroupScales group_scales, 
   };
   const int usual =
       powers ? PowerOfTwoScale(amax) : ToFloat8E4M3(amax / (kFloat4Max * second_scale)).bits;
-  double least = EncodeGroup(w, count, value_of(usual), target.keeps_negative_zero, codes);
+  double least = EncodeGroup(w, count, value_of(usual), encoding.keeps_negative_zero, codes);
   if (group_scales == GroupScales::kAmax || amax == 0) return static_cast<uint8_t>(usual);
   // From half of the usual scale to one step above it.
   const int first = powers ? usual - 1 : usual - 8;
@@ -85,7 +85,7 @@ uint8_t EncodeBestGroup(const QuantizeTarget& target, GroupScales group_scales, 
   for (int code = std::max(first, powers ? 0 : 1); code <= std::min(last, largest); ++code) {
     if (code == usual) continue;
     const double error =
-        EncodeGroup(w, count, value_of(code), target.keeps_negative_zero, attempt.data());
+        EncodeGroup(w, count, value_of(code), encoding.keeps_negative_zero, attempt.data());
     if (error >= least) continue;
     least = error;
     best = code;
@@ -94,14 +94,14 @@ uint8_t EncodeBestGroup(const QuantizeTarget& target, GroupScales group_scales, 
   return static_cast<uint8_t>(best);
 }
 
-void EncodeGroups(const QuantizeTarget& target, GroupScales group_scales, const float* w,
-                  int64_t rows, int64_t cols, float second_scale, uint8_t* codes, uint8_t* scales) {
-  const int64_t size = target.format.group_size;
+void EncodeGroups(const Encoding& encoding, GroupScales group_scales, const float* w, int64_t rows,
+                  int64_t cols, float second_scale, uint8_t* codes, uint8_t* scales) {
+  const int64_t size = encoding.format.group_size;
   std::array<uint8_t, 32> group{};
   CHECK(size <= static_cast<int64_t>(group.size()) && cols % size == 0);
   for (int64_t begin = 0; begin < rows * cols; begin += size) {
     scales[begin / size] =
-        EncodeBestGroup(target, group_scales, w + begin, second_scale, group.data());
+        EncodeBestGroup(encoding, group_scales, w + begin, second_scale, group.data());
     for (int64_t i = 0; i < size; i += 2) {
       codes[(begin + i) / 2] = static_cast<uint8_t>(group[static_cast<size_t>(i)] |
                                                     group[static_cast<size_t>(i) + 1] << 4);
@@ -109,9 +109,9 @@ void EncodeGroups(const QuantizeTarget& target, GroupScales group_scales, const 
   }
 }
 
-void EncodeBlocks(const QuantizeTarget& target, const float* w, int64_t rows, int64_t cols,
+void EncodeBlocks(const Encoding& encoding, const float* w, int64_t rows, int64_t cols,
                   uint8_t* codes, std::byte* scales) {
-  const DataFormat& format = target.format;
+  const DataFormat& format = encoding.format;
   for (int64_t row = 0; row < rows; row += format.block_rows) {
     const int64_t row_end = std::min<int64_t>(rows, row + format.block_rows);
     for (int64_t col = 0; col < cols; col += format.group_size) {
@@ -119,11 +119,11 @@ void EncodeBlocks(const QuantizeTarget& target, const float* w, int64_t rows, in
       float amax = 0;
       for (int64_t i = row; i < row_end; ++i)
         amax = std::max(amax, Amax(w + i * cols + col, width));
-      const float scale = ByteScale(target, amax);
+      const float scale = ByteScale(encoding, amax);
       scales += WriteNumber(format.scale_type, scale, scales);
       for (int64_t i = row; i < row_end; ++i) {
         for (int64_t k = col; k < col + width; ++k)
-          codes[i * cols + k] = EncodeByte(target, w[i * cols + k], scale);
+          codes[i * cols + k] = EncodeByte(encoding, w[i * cols + k], scale);
       }
     }
   }
@@ -146,34 +146,33 @@ int64_t WriteNumber(ElementType type, float value, std::byte* out) {
   return 2;
 }
 
-float TensorScale(const QuantizeTarget& target, float amax) {
+float TensorScale(const Encoding& encoding, float amax) {
   if (amax == 0) return 1;
-  if (target.format.has_second_scale) return amax / (kFloat4Max * kFloat8E4M3Max);
-  return ByteScale(target, amax);
+  if (encoding.format.has_second_scale) return amax / (kFloat4Max * kFloat8E4M3Max);
+  return ByteScale(encoding, amax);
 }
 
-void EncodeRows(const QuantizeTarget& target, GroupScales group_scales, const float* w,
-                int64_t rows, int64_t cols, float tensor_scale, std::byte* codes,
-                std::byte* scales) {
+void EncodeRows(const Encoding& encoding, GroupScales group_scales, const float* w, int64_t rows,
+                int64_t cols, float tensor_scale, std::byte* codes, std::byte* scales) {
   auto* bytes = reinterpret_cast<uint8_t*>(codes);
-  switch (target.format.scale_layout) {
+  switch (encoding.format.scale_layout) {
     case DataFormat::ScaleLayout::kPerTensor:
-      for (int64_t i = 0; i < rows * cols; ++i) bytes[i] = EncodeByte(target, w[i], tensor_scale);
+      for (int64_t i = 0; i < rows * cols; ++i) bytes[i] = EncodeByte(encoding, w[i], tensor_scale);
       return;
     case DataFormat::ScaleLayout::kPerRow:
       for (int64_t row = 0; row < rows; ++row) {
-        const float scale = ByteScale(target, Amax(w + row * cols, cols));
-        scales += WriteNumber(target.format.scale_type, scale, scales);
+        const float scale = ByteScale(encoding, Amax(w + row * cols, cols));
+        scales += WriteNumber(encoding.format.scale_type, scale, scales);
         for (int64_t k = 0; k < cols; ++k)
-          bytes[row * cols + k] = EncodeByte(target, w[row * cols + k], scale);
+          bytes[row * cols + k] = EncodeByte(encoding, w[row * cols + k], scale);
       }
       return;
     case DataFormat::ScaleLayout::kPerGroup:
-      return EncodeGroups(target, group_scales, w, rows, cols, tensor_scale, bytes,
+      return EncodeGroups(encoding, group_scales, w, rows, cols, tensor_scale, bytes,
                           reinterpret_cast<uint8_t*>(scales));
     case DataFormat::ScaleLayout::kPerBlock:
-      return EncodeBlocks(target, w, rows, cols, bytes, scales);
-    case DataFormat::ScaleLayout::kNone: CHECK(false, "a target without scales");
+      return EncodeBlocks(encoding, w, rows, cols, bytes, scales);
+    case DataFormat::ScaleLayout::kNone: CHECK(false, "a format without scales");
   }
 }
 
