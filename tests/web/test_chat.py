@@ -247,6 +247,53 @@ def test_markdown(browser, server):
         assert differ == []
 
 
+def pasted(page):
+    """What the clipboard has."""
+    page.click("#prompt")
+    page.run("document.querySelector('#prompt').value = ''")
+    page.command("Input.dispatchKeyEvent", type="keyDown", key="v", code="KeyV", windowsVirtualKeyCode=86, modifiers=2, commands=["paste"])
+    page.command("Input.dispatchKeyEvent", type="keyUp", key="v", code="KeyV", windowsVirtualKeyCode=86, modifiers=2)
+    return page.wait("document.querySelector('#prompt').value")
+
+
+def test_copy(browser, server):
+    """The code of an answer, all of it as Markdown, and the request; also where browsers have no clipboard for pages."""
+    no_clipboard = "Object.defineProperty(navigator, 'clipboard', {value: undefined});"
+    for script in (SCRIPTED, SCRIPTED + no_clipboard):
+        with browser.page(script=script) as page:
+            open_page(page, server)
+            ask(page, "table")
+            page.wait(DONE + " === 1")
+            page.click("figure.code .copy")
+            page.wait("document.querySelector('figure.code .copy').innerText !== 'Copy'")
+            assert pasted(page).startswith("class Table:\n    def __init__")
+            page.click(".message.assistant footer .copy")
+            assert pasted(page).startswith("A **hash table** keeps values")
+            page.click("#show-code")
+            page.click("#code-actions .copy")
+            page.press("Escape")
+            assert pasted(page).startswith("curl ")
+            assert page.errors == []
+
+
+def test_the_model_is_picked(browser):
+    with serving(ABACUS, "other/name", "--max-model-len", 512, name="first") as server, browser.page() as page:
+        open_page(page, server)
+        assert page.run("[...document.querySelectorAll('#model option')].map((option) => option.value)") == ["first", "other/name"]
+        asked = "document.querySelector('#code-text').textContent"
+        for name in ("first", "other/name"):
+            page.run("document.querySelector('#model').value = %s; document.querySelector('#model').dispatchEvent(new Event('change'))" % json.dumps(name))
+            page.click("#new-chat")
+            ask(page, QUESTION)
+            page.wait(DONE + " === 1")
+            page.click("#show-code")
+            assert '"model": "%s"' % name in page.run(asked)
+            page.press("Escape")
+        open_page(page, server)
+        assert page.run("document.querySelector('#model').value") == "other/name", "it is kept"
+        assert page.errors == []
+
+
 def test_behind_a_prefix(browser):
     with serving(ABACUS, "--max-model-len", 512, "--root-path", "/llm") as server, browser.page() as page:
         open_page(page, server, "/llm/")
