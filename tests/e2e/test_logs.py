@@ -2,9 +2,10 @@
 the options that turn them off."""
 import json
 import re
+import socket
 import subprocess
 
-from serving import DATA, command, serving, wait_until
+from serving import ABACUS, DATA, PATIENCE_S, command, serving, wait_until
 
 CHECKPOINT = DATA / "checkpoints" / "llama-bf16"
 COMMON = ("--max-model-len", 512, "--dtype", "float32", "--threads", 2)
@@ -70,6 +71,19 @@ def test_one_form_with_level_time_and_source():
     assert "SLUICE_MAX_NUM_SEQ is not a variable of this program, did you mean SLUICE_MAX_NUM_SEQS" in log, log
     became = re.search(r"DEBUG server Received request cmpl-mine: params: SamplingParams\(n=1, .*max_tokens=4,.* prompt tokens: \d+", log)
     assert became and "The abacus" not in log, log
+
+
+def test_a_client_that_leaves():
+    """Its line tells the tokens that were generated for it."""
+    with serving(ABACUS, "--max-model-len", 4096) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as client:
+            body = json.dumps({"model": "m", "prompt": "The abacus counts", "max_tokens": 4000, "ignore_eos": True, "stream": True})
+            client.sendall(("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                            % (len(body), body)).encode())
+            while client.recv(4096).count(b"data: ") < 1:
+                pass
+        left = re.compile(r"access POST /v1/completions 200 .* prompt_tokens=\d+ completion_tokens=[1-9]\d* cached_tokens=\d+ finish_reason=abort$", re.M)
+        wait_until(lambda: left.search(server.log()), server.log)
 
 
 def test_json_on_one_stream(tmp_path):

@@ -20,33 +20,49 @@ class NotingWriter : public AnswerWriter {
   }
 
   void Write(AnswerStep step) override {
-    for (const AnswerEvent& event : step) {
-      if (const auto* finish = std::get_if<FinishEvent>(&event)) {
-        AddReason(FinishReasonName(*finish));
-      } else if (const auto* usage = std::get_if<UsageEvent>(&event)) {
-        notes_.prompt_tokens = usage->prompt_tokens;
-        notes_.completion_tokens = usage->completion_tokens;
-        notes_.cached_tokens = usage->cached_tokens;
-        client_->Describe(notes_);
-      } else if (std::holds_alternative<ErrorEvent>(event)) {
-        AddReason("error");
-        client_->Describe(notes_);
-      }
-    }
+    bool changed = false;
+    for (const AnswerEvent& event : step) changed |= Note(event);
+    if (changed) client_->Describe(notes_);
     writer_->Write(std::move(step));
   }
   std::optional<ApiError> Refusal() const override { return writer_->Refusal(); }
 
  private:
+  // Whether the notes are others now.
+  bool Note(const AnswerEvent& event) {
+    if (const auto* prompt = std::get_if<PromptEvent>(&event)) {
+      notes_.cached_tokens = prompt->result.cached_tokens;
+    } else if (const auto* tokens = std::get_if<TokensEvent>(&event)) {
+      notes_.completion_tokens += static_cast<int64_t>(tokens->ids.size());
+    } else if (const auto* finish = std::get_if<FinishEvent>(&event)) {
+      AddReason(FinishReasonName(*finish));
+      return false;
+    } else if (const auto* usage = std::get_if<UsageEvent>(&event)) {
+      notes_.prompt_tokens = usage->prompt_tokens;
+      notes_.completion_tokens = usage->completion_tokens;
+      notes_.cached_tokens = usage->cached_tokens;
+      notes_.finish_reason = reasons_;
+      return true;
+    } else if (std::holds_alternative<ErrorEvent>(event)) {
+      AddReason("error");
+      notes_.finish_reason = reasons_;
+      return true;
+    } else {
+      return false;
+    }
+    notes_.finish_reason = "abort";  // unless more comes, the client has left
+    return true;
+  }
   void AddReason(std::string_view reason) {
     if (num_reasons_++ >= kMaxReasons) return;
-    if (!notes_.finish_reason.empty()) notes_.finish_reason += ',';
-    notes_.finish_reason += reason;
+    if (!reasons_.empty()) reasons_ += ',';
+    reasons_ += reason;
   }
 
   const std::unique_ptr<AnswerWriter> writer_;
   const std::shared_ptr<ResponseWriter> client_;
   AnswerNotes notes_;
+  std::string reasons_;
   size_t num_reasons_ = 0;
 };
 

@@ -11,7 +11,8 @@
 namespace sluice {
 
 // Wraps `writer`, counts its events, and calls ResponseWriter::Describe of `client`: at once with
-// what is known already, and before the last event with token counts and finish reasons.
+// what is known already, with the tokens so far and the reason "abort" while they come, for clients
+// that leave, and before the last event with token counts and finish reasons.
 std::unique_ptr<AnswerWriter> WithNotes(std::unique_ptr<AnswerWriter> writer,
                                         std::shared_ptr<ResponseWriter> client, std::string id,
                                         int64_t prompt_tokens);
