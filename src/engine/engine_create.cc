@@ -161,6 +161,12 @@ Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadPro
   return {};
 }
 
+void TellPlan(const EnginePlan& plan, const Engine::Hooks& hooks) {
+  if (!hooks.print_plan) return;
+  for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
+  for (const std::string& line : plan.warnings) LOG_WARNING("engine", "{}", line);
+}
+
 // This process is rank 0 of several.
 Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                                                   const ModelConfig& model,
@@ -171,9 +177,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                 "ranks that are processes compute on CPUs: say --device cpu", "device");
   }
   ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model));
-  if (hooks.print_plan) {
-    for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
-  }
+  TellPlan(plan, hooks);
   EngineLoop::Parts parts;
   ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
   EngineInfo info = InfoOf(plan, model, generation, nullptr);
@@ -223,9 +227,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
       EnginePlan plan,
       PlanEngine(config, model_config, memory, DetectTopology(), plan_model,
                  device != nullptr ? &device->info() : nullptr, host, std::move(pooling)));
-  if (hooks.print_plan) {
-    for (const std::string& line : MemoryTable(plan)) hooks.print_plan(line);
-  }
+  TellPlan(plan, hooks);
 
   // Not pinned but to the node of a rank: the server's threads use the same cores, and the system's
   // scheduler places the workers better around them.

@@ -140,6 +140,7 @@ Result<RankPlan> RanksFor(const ModelConfig& model, const Topology& topology,
   if (divides) return ranks;
   config.tensor_parallel_size = config.pipeline_parallel_size = 1;
   ASSIGN_OR_RETURN(ranks, PlanRanks(config, topology, plan.num_threads, plan.device_name));
+  ranks.fewer = true;
   ranks.note = fmt::format("one rank computes with all threads: {}", divides.error().message);
   return ranks;
 }
@@ -225,7 +226,7 @@ Status TakeOneRank(EnginePlan& plan) {
                    "--pipeline-parallel-size out");
   }
   config.tensor_parallel_size = config.pipeline_parallel_size = 1;
-  plan.notes.push_back("a model that pools is computed by one rank");
+  plan.warnings.push_back("a model that pools is computed by one rank");
   return {};
 }
 
@@ -510,7 +511,8 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   if (plan.pooling) RETURN_IF_ERROR(TakeOneRank(plan));
   ASSIGN_OR_RETURN(plan.ranks, RanksFor(model, topology, plan));
   plan.num_threads = plan.ranks.num_threads();
-  if (!plan.ranks.note.empty()) plan.notes.push_back(plan.ranks.note);
+  if (!plan.ranks.note.empty())
+    (plan.ranks.fewer ? plan.warnings : plan.notes).push_back(plan.ranks.note);
   RETURN_IF_ERROR(PlanStep(model, plan));
   int64_t longest = model.max_position_embeddings;
   if (plan.pooling) {

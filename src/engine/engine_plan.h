@@ -44,7 +44,8 @@ struct EnginePlan {
   MemoryLimits memory;      // of the device where there is one
   std::string device_name;  // "" for the CPU
 
-  std::vector<std::string> notes;  // choices that the user should know of, one line each
+  std::vector<std::string> notes;     // choices that the user should know of, one line each
+  std::vector<std::string> warnings;  // where less acts than was asked for, one line each
 
   int64_t max_logit_rows() const {
     return scheduler.max_num_seqs + scheduler.max_prompt_logit_rows + scheduler.max_proposed_tokens;

@@ -386,8 +386,8 @@ TEST(EnginePlan, AModelThatTheNodesCannotDivideHasOneRank) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->ranks.num_ranks(), 1);
   EXPECT_EQ(plan->num_threads, 4);
-  EXPECT_THAT(plan->notes[0], HasSubstr("one rank computes with all threads: "));
-  EXPECT_THAT(plan->notes[0], HasSubstr("the model has 1 query heads to divide"));
+  EXPECT_THAT(plan->warnings[0], HasSubstr("one rank computes with all threads: "));
+  EXPECT_THAT(plan->warnings[0], HasSubstr("the model has 1 query heads to divide"));
   config.exact_ranks = true;
   const auto exact = PlanEngine(config, model, memory, topology, Sizes);
   ASSERT_FALSE(exact);

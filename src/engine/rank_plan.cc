@@ -84,6 +84,7 @@ Result<RankPlan> PlanRanks(const EngineConfig& config, const Topology& topology,
       threads.cpus = topology.node_cpus[static_cast<size_t>(rank * num_nodes / ranks)];
   }
   plan.note = NoteOf(config, plan, num_nodes);
+  plan.fewer = ranks < config.tensor_parallel_size * config.pipeline_parallel_size;
   return plan;
 }
 

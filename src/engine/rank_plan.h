@@ -16,6 +16,7 @@ struct RankPlan {
   int num_stages = 1;                       // that divide the layers
   std::vector<RankThreads> threads = {{}};  // by rank
   std::string note;                         // where the options ask for several: what became of it
+  bool fewer = false;                       // there are not so many as the options ask for
 
   int num_ranks() const { return tensor_size * num_stages; }
   int num_threads() const;

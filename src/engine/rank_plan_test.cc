@@ -51,6 +51,7 @@ TEST(RankPlanTest, ACpuHasARankForEachNodeAtMost) {
   ASSERT_TRUE(one);
   EXPECT_EQ(one->num_ranks(), 1);
   EXPECT_THAT(ThreadsOf(*one), ElementsAre(2));
+  EXPECT_TRUE(one->fewer);
   EXPECT_THAT(one->note,
               HasSubstr("tensor_parallel_size 8 and pipeline_parallel_size 2: one rank computes "
                         "with all threads of this machine with 1 NUMA node; answers have the same "
@@ -61,7 +62,9 @@ TEST(RankPlanTest, ACpuHasARankForEachNodeAtMost) {
   EXPECT_THAT(ThreadsOf(*four), ElementsAre(2, 2, 2, 2));
   EXPECT_THAT(four->threads[3].cpus, ElementsAre(6, 7)) << "each rank has the cores of a node";
   EXPECT_THAT(four->note, HasSubstr("4 ranks share each layer"));
+  EXPECT_TRUE(four->fewer);
   EXPECT_EQ(PlanRanks(Asked(2, 1, false), Nodes(4), 8, "")->tensor_size, 2);
+  EXPECT_FALSE(PlanRanks(Asked(2, 1, false), Nodes(4), 8, "")->fewer);
 }
 
 TEST(RankPlanTest, ExactMakesAllThatAreAskedFor) {

@@ -37,7 +37,7 @@ def test_a_cpu_decides_how_many_ranks_there_are(expected):
     with serving(ABACUS, "-tp", 8, "-pp", 2) as server:
         assert answers(server) == expected
         log = server.log()
-        assert "tensor_parallel_size 8 and pipeline_parallel_size 2: " in log
+        assert " WARN engine tensor_parallel_size 8 and pipeline_parallel_size 2: " in log
         assert "answers have the same bits for every number of ranks" in log
 
 
