@@ -1,5 +1,6 @@
 #include "hub/fetch.h"
 
+#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
@@ -24,6 +25,13 @@ tl::unexpected<Error> Offline(const ModelPlace& place, std::string_view what) {
                           "HF_HUB_OFFLINE forbids to download it",
                           place.id, what, place.name),
               "model");
+}
+
+// Whether an id was more likely meant as a folder's name: it would lie in one that exists.
+bool MayBeMeantAsFolder(const ModelPlace& place) {
+  const std::filesystem::path parent = std::filesystem::path(place.name).parent_path();
+  std::error_code error;
+  return parent.empty() || std::filesystem::is_directory(parent, error);
 }
 
 }  // namespace
@@ -54,7 +62,10 @@ Result<ResolvedModel> FetchModel(const FetchOptions& options, const HubEnvironme
                   fmt::join(missing, ", "));
       return *here;
     }
-    return tl::unexpected<Error>(std::move(commit).error());
+    Error error = std::move(commit).error();
+    if (!here && MayBeMeantAsFolder(place))
+      error.message = fmt::format("there is no folder {} here, and {}", place.name, error.message);
+    return tl::unexpected<Error>(std::move(error));
   }
   return ResolvedModel{.folder = RepositoryCache(place.cache, place.id).Snapshot(*commit),
                        .name = place.name,

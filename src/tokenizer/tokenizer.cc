@@ -73,12 +73,12 @@ Tokenizer::~Tokenizer() = default;
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::filesystem::path& model_folder) {
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
+  ASSIGN_OR_RETURN(tokenizer->config_, ReadObject(model_folder, "tokenizer_config.json"));
+  ASSIGN_OR_RETURN(tokenizer->special_tokens_map_,
+                   ReadObject(model_folder, "special_tokens_map.json"));
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadModelFile(model_folder, "tokenizer.json", kMaxTokenizerJsonBytes));
   const auto load = [&]() -> Status {
-    ASSIGN_OR_RETURN(tokenizer->config_, ReadObject(model_folder, "tokenizer_config.json"));
-    ASSIGN_OR_RETURN(tokenizer->special_tokens_map_,
-                     ReadObject(model_folder, "special_tokens_map.json"));
-    ASSIGN_OR_RETURN(const std::string text,
-                     ReadModelFile(model_folder, "tokenizer.json", kMaxTokenizerJsonBytes));
     ASSIGN_OR_RETURN(TokenizerJson parts, ReadTokenizerJson(text));
     ASSIGN_OR_RETURN(std::vector<AddedToken> late, LateTokens(tokenizer->config_, parts));
     auto pipeline = Pipeline::Create(std::move(parts), std::move(late));

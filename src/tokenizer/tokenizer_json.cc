@@ -321,46 +321,7 @@ Status ReadModel(std::string_view raw, ModelSpec& spec) {
   return MergeReader(bpe).Read(merges);
 }
 
-}  // namespace
-
-Result<AddedToken> ReadAddedToken(const json::Value& value, int64_t id, const std::string& where) {
-  AddedToken token;
-  if (id < 0 || id > kMaxTokenId) {
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("{}: the id must be from 0 to {}, found {}", where, kMaxTokenId, id));
-  }
-  token.id = static_cast<int32_t>(id);
-  const json::Value* content = value.Find("content");
-  if (content == nullptr || !content->is_string() || content->as_string().size() > kMaxTokenBytes) {
-    return Fail(
-        ErrorCode::kInvalidData,
-        fmt::format("{}: 'content' must be a string of at most {} bytes", where, kMaxTokenBytes));
-  }
-  token.content = content->as_string();
-  const auto flag = [&](const char* name, bool& target) {
-    const json::Value* found = value.Find(name);
-    if (found == nullptr) return true;
-    if (!found->is_bool()) return false;
-    target = found->as_bool();
-    return true;
-  };
-  if (!flag("special", token.special))
-    return Fail(ErrorCode::kInvalidData, where + ": 'special' must be true or false");
-  token.normalized = !token.special;
-  if (!flag("normalized", token.normalized) || !flag("single_word", token.single_word) ||
-      !flag("lstrip", token.lstrip) || !flag("rstrip", token.rstrip)) {
-    return Fail(
-        ErrorCode::kInvalidData,
-        where + ": 'normalized', 'single_word', 'lstrip' and 'rstrip' must be true or false");
-  }
-  return token;
-}
-
-Result<TokenizerJson> ReadTokenizerJson(std::string_view text) {
-  if (text.size() > kMaxTokenizerJsonBytes) {
-    return Damaged(
-        "file", fmt::format("{} bytes, at most {} are read", text.size(), kMaxTokenizerJsonBytes));
-  }
+Result<TokenizerJson> ReadParts(std::string_view text) {
   TokenizerJson parts;
   json::Value added;
   bool has_model = false;
@@ -405,6 +366,54 @@ Result<TokenizerJson> ReadTokenizerJson(std::string_view text) {
     parts.added_tokens.push_back(std::move(token));
   }
   return parts;
+}
+
+}  // namespace
+
+Result<AddedToken> ReadAddedToken(const json::Value& value, int64_t id, const std::string& where) {
+  AddedToken token;
+  if (id < 0 || id > kMaxTokenId) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: the id must be from 0 to {}, found {}", where, kMaxTokenId, id));
+  }
+  token.id = static_cast<int32_t>(id);
+  const json::Value* content = value.Find("content");
+  if (content == nullptr || !content->is_string() || content->as_string().size() > kMaxTokenBytes) {
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("{}: 'content' must be a string of at most {} bytes", where, kMaxTokenBytes));
+  }
+  token.content = content->as_string();
+  const auto flag = [&](const char* name, bool& target) {
+    const json::Value* found = value.Find(name);
+    if (found == nullptr) return true;
+    if (!found->is_bool()) return false;
+    target = found->as_bool();
+    return true;
+  };
+  if (!flag("special", token.special))
+    return Fail(ErrorCode::kInvalidData, where + ": 'special' must be true or false");
+  token.normalized = !token.special;
+  if (!flag("normalized", token.normalized) || !flag("single_word", token.single_word) ||
+      !flag("lstrip", token.lstrip) || !flag("rstrip", token.rstrip)) {
+    return Fail(
+        ErrorCode::kInvalidData,
+        where + ": 'normalized', 'single_word', 'lstrip' and 'rstrip' must be true or false");
+  }
+  return token;
+}
+
+Result<TokenizerJson> ReadTokenizerJson(std::string_view text) {
+  if (text.size() > kMaxTokenizerJsonBytes) {
+    return Damaged(
+        "file", fmt::format("{} bytes, at most {} are read", text.size(), kMaxTokenizerJsonBytes));
+  }
+  auto parts = ReadParts(text);
+  if (parts || parts.error().code != ErrorCode::kInvalidData) return parts;
+  // What the parts are read with does not tell where a text is no JSON.
+  const auto whole = json::Parse(text, {.max_bytes = kMaxTokenizerJsonBytes});
+  if (whole || whole.error().code != ErrorCode::kInvalidArgument) return parts;
+  return Fail(ErrorCode::kInvalidData, "tokenizer.json: " + whole.error().message, "file");
 }
 
 }  // namespace sluice

@@ -217,6 +217,7 @@ def test_refusals_say_what_to_do(hub, place, tmp_path):
     place.refused("LoRA adapter", "merge_and_unload", name="a/adapter", code=3)
     place.refused("HF_HUB_OFFLINE", name="a/other", HF_HUB_OFFLINE="1")
     place.refused("cannot be reached", name="a/other", HF_ENDPOINT="http://127.0.0.1:%d" % free_port())
+    place.refused("there is no folder models/abacos here, and model models/abacos is not at", name="models/abacos")
     place.refused("HF_ENDPOINT", name="a/other", HF_ENDPOINT="hub", code=2)
     place.refused("HF_TOKEN", name="a/other", HF_TOKEN="two words", code=2)
 

@@ -137,8 +137,10 @@ def test_what_is_small_is_read_before_the_weights(copy):
     (copy / "generation_config.json").write_text('{\n "top_k": nul}')
     refused(3, copy, says=["generation_config.json", "(line 2, column 11)"])
     (copy / "generation_config.json").unlink()
+    (copy / "tokenizer.json").write_text('{\n "version": "1.0",,\n "model": {}}')
+    refused(3, copy, says=["tokenizer.json", "(line 2, column 19)"])
     (copy / "tokenizer.json").write_text(tokenizer[:1000])
-    refused(3, copy, says=["tokenizer.json"])
+    refused(3, copy, says=["tokenizer.json", "(line "])
 
 
 def test_other_formats_are_told_by_name(tmp_path):
