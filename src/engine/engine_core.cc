@@ -50,6 +50,7 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   tokens_.reserve(rows);
   positions_.reserve(rows);
   slices_.reserve(sequences * plan.scheduler.groups.size());
+  second_texts_.reserve(sequences);
   first_logit_.reserve(sequences);
   logit_rows_.reserve(logit_rows);
   if (model.draws_tokens()) draws_.reserve(logit_rows);
@@ -212,6 +213,7 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
   tokens_.clear();
   positions_.clear();
   slices_.clear();
+  second_texts_.clear();
   logit_rows_.clear();
   first_logit_.clear();
   for (const PlannedSlice& slice : plan.slices) {
@@ -219,6 +221,11 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
     const int64_t first_row = static_cast<int64_t>(tokens_.size());
     slices_.push_back({first_row, static_cast<int32_t>(slice.num_tokens),
                        static_cast<int32_t>(slice.first), sequence.blocks[0].data()});
+    if (plan_.pooling && plan_.pooling->num_token_types > 1) {
+      const Request& request = static_cast<const ActiveSequence&>(sequence).request->request;
+      const auto length = static_cast<int32_t>(sequence.tokens.size());
+      second_texts_.push_back(request.second_text.value_or(length));
+    }
     const auto begin = sequence.tokens.begin() + slice.first;
     tokens_.insert(tokens_.end(), begin, begin + slice.num_tokens - slice.num_proposed);
     tokens_.insert(tokens_.end(), sequence.proposed.begin(),
@@ -238,7 +245,7 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
       slices_.push_back(slice);
     }
   }
-  return {tokens_, positions_, slices_, logit_rows_, num_groups, PlanDraws(plan)};
+  return {tokens_, positions_, slices_, logit_rows_, num_groups, PlanDraws(plan), second_texts_};
 }
 
 std::pair<int64_t, int64_t> EngineCore::WantedRows(const PlannedSlice& slice,

@@ -137,6 +137,7 @@ class EngineCore {
   Buffer logits_;                                // [max_logit_rows, result size] F32
   std::vector<int32_t> tokens_, positions_;      // [max_num_batched_tokens]
   std::vector<kernels::AttentionSlice> slices_;  // [groups, max_num_seqs]
+  std::vector<int32_t> second_texts_;            // [max_num_seqs]
   std::vector<int32_t> logit_rows_;              // [max_logit_rows]
   std::vector<int32_t> first_logit_;             // by slice: index into logit_rows_
   std::vector<TokenDraw> draws_;                 // likewise, where the model draws tokens

@@ -128,7 +128,11 @@ Result<std::optional<PoolingConfig>> ResolvePooling(const PoolingOptions& option
   PoolingConfig config;
   config.task = task;
   config.separates_texts = IsEncoder(model.architecture);
-  if (config.separates_texts) config.method = PoolingMethod::kCls;
+  if (config.separates_texts) {
+    config.method = PoolingMethod::kCls;
+    ASSIGN_OR_RETURN(const EncoderSpec encoder, ReadEncoderSpec(model.raw));
+    config.num_token_types = encoder.num_types;
+  }
   if (files) {
     config.method = files->method;
     if (!files->normalize) config.activation = PoolingActivation::kNone;

@@ -65,6 +65,9 @@ class RequestSink {
 struct Request {
   std::string id;               // for the log
   std::vector<int32_t> prompt;  // >= 1 tokens, inside the vocabulary
+  // Where a prompt holds two texts that the model tells apart by token types: the second's first
+  // token. Within PoolingConfig::num_token_types.
+  std::optional<int32_t> second_text;
   SamplingParams sampling;
   // End-of-sequence tokens besides those of the model: the tokenizer's.
   SharedList<int32_t> end_tokens;

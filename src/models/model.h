@@ -75,6 +75,9 @@ struct StepInput {
   int64_t num_groups = 1;
   // [logit_rows.size()], of models that draw tokens; empty: all rows' logits are wanted.
   std::span<TokenDraw> draws = {};
+  // [slices of a group], of models with token types: the position from which a sequence's tokens
+  // have type 1 instead of 0.
+  std::span<const int32_t> second_texts = {};
 
   std::span<const kernels::AttentionSlice> SlicesOf(int64_t group) const {
     const size_t count = slices.size() / static_cast<size_t>(num_groups);

@@ -225,8 +225,12 @@ std::vector<int32_t> Pipeline::Encode(std::string_view text, bool add_special_to
   return ids;
 }
 
-PairOfTexts Pipeline::EncodePair(std::string_view first, std::string_view second) const {
-  return post_processor_.ApplyPair(EncodePlain(first, nullptr), EncodePlain(second, nullptr));
+PairOfTexts Pipeline::JoinPair(std::vector<int32_t> first, std::vector<int32_t> second) const {
+  return post_processor_.ApplyPair(std::move(first), std::move(second));
+}
+
+size_t Pipeline::NumSpecialTokensOfPair() const {
+  return post_processor_.ApplyPair({}, {}).ids.size();
 }
 
 void Pipeline::EncodeGap(std::string_view text, bool at_start, Encoding& encoding) const {

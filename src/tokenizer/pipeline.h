@@ -33,8 +33,9 @@ class Pipeline {
 
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens,
                               const std::function<bool()>& stop) const;
-  // Of two texts, with the special tokens around both.
-  PairOfTexts EncodePair(std::string_view first, std::string_view second) const;
+  // Two texts with the special tokens around both, and how many those are.
+  PairOfTexts JoinPair(std::vector<int32_t> first, std::vector<int32_t> second) const;
+  size_t NumSpecialTokensOfPair() const;
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
 
   std::optional<int32_t> TokenToId(std::string_view token) const;

@@ -1,5 +1,6 @@
 #include "tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -28,6 +29,29 @@ Result<json::Value> ReadObject(const std::filesystem::path& folder, const char* 
   if (!value->is_object())
     return Fail(ErrorCode::kInvalidData, fmt::format("{}: must be an object", path.string()));
   return value;
+}
+
+// Cuts two texts to `most` tokens together: the longer one to the length of the other, then both.
+// Source: LongestFirst of tokenizers' truncation.rs.
+void CutLongestFirst(std::vector<int32_t>& a, std::vector<int32_t>& b, size_t most,
+                     bool keeps_ends) {
+  if (a.size() + b.size() <= most) return;
+  std::vector<int32_t>& shorter = a.size() > b.size() ? b : a;
+  std::vector<int32_t>& longer = a.size() > b.size() ? a : b;
+  size_t n1 = shorter.size();
+  size_t n2 = n1 > most ? n1 : std::max(n1, most - n1);
+  if (n1 + n2 > most) {
+    n1 = most / 2;
+    n2 = n1 + most % 2;
+  }
+  const auto cut = [&](std::vector<int32_t>& ids, size_t size) {
+    if (keeps_ends)
+      ids.erase(ids.begin(), ids.end() - static_cast<ptrdiff_t>(size));
+    else
+      ids.resize(size);
+  };
+  cut(shorter, n1);
+  cut(longer, n2);
 }
 
 // Tokens of added_tokens_decoder that tokenizer.json does not have.
@@ -105,8 +129,15 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_t
                                        const std::function<bool()>& stop) const {
   return pipeline_->Encode(text, add_special_tokens, stop);
 }
-Tokenizer::Pair Tokenizer::EncodePair(std::string_view first, std::string_view second) const {
-  PairOfTexts pair = pipeline_->EncodePair(first, second);
+Tokenizer::Pair Tokenizer::EncodePair(std::string_view first, std::string_view second,
+                                      const std::optional<PairLimit>& limit) const {
+  std::vector<int32_t> a = pipeline_->Encode(first, false, nullptr);
+  std::vector<int32_t> b = pipeline_->Encode(second, false, nullptr);
+  if (limit) {
+    const size_t special = pipeline_->NumSpecialTokensOfPair();
+    CutLongestFirst(a, b, limit->tokens - std::min(special, limit->tokens), limit->keeps_ends);
+  }
+  PairOfTexts pair = pipeline_->JoinPair(std::move(a), std::move(b));
   return {std::move(pair.ids), std::move(pair.types)};
 }
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {

@@ -56,7 +56,14 @@ class Tokenizer {
     std::vector<int32_t> ids;
     std::vector<int8_t> types;
   };
-  Pair EncodePair(std::string_view first, std::string_view second) const;
+  // How much of the texts is kept; the special tokens around them count.
+  struct PairLimit {
+    size_t tokens = 0;
+    bool keeps_ends = false;  // else the beginnings
+  };
+  // With a limit, the longer text is cut first, as by transformers' "longest_first".
+  Pair EncodePair(std::string_view first, std::string_view second,
+                  const std::optional<PairLimit>& limit = std::nullopt) const;
 
   // The text of `ids`, always valid UTF-8: bytes that are none become U+FFFD, one for each maximal
   // invalid part. `skip_special_tokens` leaves out the added tokens marked special. Unknown ids are

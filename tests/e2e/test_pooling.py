@@ -122,6 +122,28 @@ def test_a_cross_encoder():
             assert answer["usage"]["prompt_tokens"] == len(case["ids"])
 
 
+def test_a_cross_encoder_that_knows_its_texts_by_token_types():
+    folder = CHECKPOINTS / "tiny-bert-score"
+    cases = json.loads((folder / "texts.json").read_text())
+    with serving(folder, "--dtype", "float32") as server:
+        for case in cases:
+            first, second = case["pair"]
+            more = {"truncate_prompt_tokens": case["truncate"]} if case["truncate"] else {}
+            status, answer = server.post("/score", {"text_1": first, "text_2": second, **more})
+            assert status == 200, answer
+            assert answer["usage"]["prompt_tokens"] == len(case["ids"])
+            assert abs(answer["data"][0]["score"] - 1 / (1 + math.exp(-case["logit"]))) < 1e-4, case
+        # Together in one step as alone.
+        whole = [case for case in cases if not case["truncate"]]
+        status, answer = server.post("/score", {"text_1": [case["pair"][0] for case in whole], "text_2": [case["pair"][1] for case in whole]})
+        assert status == 200, answer
+        for case, entry in zip(whole, answer["data"]):
+            status, alone = server.post("/score", {"text_1": case["pair"][0], "text_2": case["pair"][1]})
+            assert alone["data"][0]["score"] == entry["score"]
+        status, answer = server.post("/rerank", {"query": "beads", "documents": ["the abacus", "a wire " * 60]})
+        assert status == 400 and "96 tokens" in answer["error"]["message"]
+
+
 def test_the_openai_client():
     with serving(QWEN3, "--runner", "pooling", "--hf-overrides", '{"is_matryoshka": true}', *COMMON) as server:
         client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)

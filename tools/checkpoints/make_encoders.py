@@ -6,7 +6,7 @@ sentence-transformers make of texts in float32: `texts.json` beside each.
     v/bin/python tools/checkpoints/make_encoders.py tests/data/checkpoints
 
 tiny-bert: BERT, WordPiece, folders of sentence-transformers (mean, normalized). tiny-xlmr-score: an XLM-R cross-encoder,
-Unigram. tiny-bert-classes: BERT with three classes.
+Unigram. tiny-bert-classes: BERT with three classes. tiny-bert-score: a BERT cross-encoder, which knows its texts by token types.
 """
 import json
 import pathlib
@@ -129,6 +129,19 @@ def main(root):
         ids, _ = encode(tokens, first, second)
         with torch.no_grad():
             cases.append({"pair": [first, second], "ids": ids[0].tolist(), "logit": model(ids).logits.item()})
+    (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    folder, tokens = root / "tiny-bert-score", word_piece()
+    model = save(folder, BertForSequenceClassification(BertConfig(vocab_size=len(tokens["model"]["vocab"]), max_position_embeddings=96, num_labels=1,
+                                                                  **sizes)), tokens, **names)
+    cases = []
+    cutter = Tokenizer.from_str(json.dumps(tokens))
+    cutter.enable_truncation(20)
+    for (first, second), cut in [(pair, cut) for pair in PAIRS for cut in (False, True)]:
+        both = cutter.encode(first, second) if cut else Tokenizer.from_str(json.dumps(tokens)).encode(first, second)
+        with torch.no_grad():
+            logit = model(torch.tensor([both.ids]), token_type_ids=torch.tensor([both.type_ids])).logits.item()
+        cases.append({"pair": [first, second], "truncate": 20 if cut else None, "ids": both.ids, "logit": logit})
     (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 

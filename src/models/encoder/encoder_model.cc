@@ -67,7 +67,8 @@ class EncoderModel final : public Model {
         spec_(spec),
         weights_(std::move(weights)),
         layout_(layout),
-        memory_(std::move(memory)) {}
+        memory_(std::move(memory)),
+        types_(static_cast<size_t>(options.max_rows)) {}
 
   void PrepareThread(const ThreadPool& pool) override {
     kernels::ReserveLinearScratch(pool, options_.max_rows, WidestInput());
@@ -110,15 +111,29 @@ class EncoderModel final : public Model {
     auto* x = At<float>(layout_.residual);
     const auto rows = static_cast<int64_t>(input.tokens.size());
     kernels::Embedding(pool, weights_.words, input.tokens, x);
+    FillTypes(input);
     pool.ParallelFor(rows, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        const int64_t place = input.positions[static_cast<size_t>(row)] + spec_.first_position;
+        const auto index = static_cast<size_t>(row);
+        const int64_t place = input.positions[index] + spec_.first_position;
         const float* position = weights_.positions.data() + place * width;
-        for (int64_t i = 0; i < width; ++i)
-          x[row * width + i] += position[i] + weights_.types[static_cast<size_t>(i)];
+        const float* type = weights_.types.data() + types_[index] * width;
+        for (int64_t i = 0; i < width; ++i) x[row * width + i] += position[i] + type[i];
       }
     });
     Norm(pool, weights_.embedding_norm, rows);
+  }
+
+  // The type of every token.
+  void FillTypes(const StepInput& input) {
+    std::fill_n(types_.begin(), input.tokens.size(), 0);
+    for (size_t i = 0; i < input.second_texts.size(); ++i) {
+      const kernels::AttentionSlice& slice = input.slices[i];
+      const int64_t first = std::min<int64_t>(input.second_texts[i], slice.num_tokens);
+      CHECK(first == slice.num_tokens || spec_.num_types > 1);
+      std::fill(types_.begin() + slice.first_row + first,
+                types_.begin() + slice.first_row + slice.num_tokens, int8_t{1});
+    }
   }
 
   // Of the residual, in place and as the inputs of the next product.
@@ -233,6 +248,7 @@ class EncoderModel final : public Model {
   EncoderWeights weights_;
   EncoderLayout layout_;
   Buffer memory_;
+  std::vector<int8_t> types_;  // [max_rows]
 };
 
 int64_t NumScores(const ModelConfig& config) {

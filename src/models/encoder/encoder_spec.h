@@ -21,7 +21,7 @@ struct EncoderSpec {
   int64_t num_heads = 0;
   int64_t num_positions = 0;   // rows of the positions' table
   int64_t first_position = 0;  // the row of a text's first token
-  int64_t num_types = 0;       // rows of the table of token types, of which the first is used
+  int64_t num_types = 0;       // rows of the table of token types, of which two are used
   float norm_eps = 0;
   bool is_relu = false;     // else GELU by erf
   bool is_roberta = false;  // of its classifier's head

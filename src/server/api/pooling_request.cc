@@ -168,7 +168,7 @@ ApiStatus AddInputs(const RouteCall& call, FieldReader& reader, PoolingFields& f
                          RenderConversation(conversation, conversation.messages, *call.model));
     API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromText(std::move(text), fields.add_special_tokens,
                                                        fields.common, *call.model));
-    job.prompts.push_back(std::move(prompt.tokens));
+    job.prompts.push_back({std::move(prompt.tokens)});
   }
   const size_t count = inputs.texts.size() + inputs.ids.size();
   if (count > kMaxInputs) {
@@ -177,12 +177,12 @@ ApiStatus AddInputs(const RouteCall& call, FieldReader& reader, PoolingFields& f
   }
   for (std::string& text : inputs.texts) {
     API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodePooled(call, fields, std::move(text)));
-    job.prompts.push_back(std::move(tokens));
+    job.prompts.push_back({std::move(tokens)});
     if (call.client->closed()) return {};
   }
   for (const std::vector<int64_t>& ids : inputs.ids) {
     API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromIds(ids, fields.common, *call.model));
-    job.prompts.push_back(std::move(prompt.tokens));
+    job.prompts.push_back({std::move(prompt.tokens)});
   }
   return {};
 }

@@ -28,8 +28,8 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
         vectors_(job_.prompts.size()),
         num_missing_(job_.prompts.size()) {
     notes_.request_id = job_.id;
-    for (const auto& prompt : job_.prompts)
-      notes_.prompt_tokens += static_cast<int64_t>(prompt.size());
+    for (const PooledPrompt& prompt : job_.prompts)
+      notes_.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
     if (ticket_ != nullptr) ticket_->TakeTokens(notes_.prompt_tokens);
   }
 
@@ -69,7 +69,8 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
     for (size_t i = 0; i < job_.prompts.size(); ++i) {
       Request request;
       request.id = job_.id;
-      request.prompt = std::move(job_.prompts[i]);
+      request.prompt = std::move(job_.prompts[i].tokens);
+      request.second_text = job_.prompts[i].second_text;
       request.sampling.max_tokens = 1;
       request.priority = job_.priority;
       request.client = client_id_;
@@ -180,8 +181,8 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
 size_t KeptBytes(const PoolingJob& job, int64_t vector_size) {
   constexpr size_t kSequence = 2048, kNumber = sizeof(double) + sizeof(float) + 16;
   size_t bytes = 0;
-  for (const auto& prompt : job.prompts)
-    bytes += 2 * sizeof(int32_t) * prompt.size() + kSequence +
+  for (const PooledPrompt& prompt : job.prompts)
+    bytes += 2 * sizeof(int32_t) * prompt.tokens.size() + kSequence +
              kNumber * static_cast<size_t>(vector_size);
   return bytes;
 }

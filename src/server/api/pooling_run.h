@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,14 @@
 
 namespace sluice {
 
+struct PooledPrompt {
+  std::vector<int32_t> tokens;
+  std::optional<int32_t> second_text = {};  // Request::second_text
+};
+
 struct PoolingJob {
   std::string id;
-  std::vector<std::vector<int32_t>> prompts;  // at least one
+  std::vector<PooledPrompt> prompts;  // at least one
   int64_t priority = 0;
   std::string cache_salt;
 };

@@ -98,6 +98,21 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
   return prompt;
 }
 
+ApiResult<Tokenizer::Pair> PairFromTexts(const std::string& first, const std::string& second,
+                                         const SamplingFields& fields, const ModelContext& model) {
+  std::optional<Tokenizer::PairLimit> limit;
+  if (fields.truncate_prompt_tokens) {
+    limit = {.tokens = static_cast<size_t>(TruncatedLength(fields, model)),
+             .keeps_ends = fields.truncation_side == "left"};
+  } else {
+    API_RETURN_IF_ERROR(CheckCharacters(first, model));
+    API_RETURN_IF_ERROR(CheckCharacters(second, model));
+  }
+  Tokenizer::Pair pair = model.tokenizer->EncodePair(first, second, limit);
+  API_RETURN_IF_ERROR(CheckLength(pair.ids.size(), model));
+  return pair;
+}
+
 ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingFields& fields,
                                 const ModelContext& model) {
   Prompt prompt;

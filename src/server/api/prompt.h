@@ -28,4 +28,10 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
 ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingFields& fields,
                                 const ModelContext& model);
 
+// Two texts in one prompt, with the special tokens that the tokenizer puts around both. Where the
+// request truncates, the longer of the two texts is cut first, as by transformers. Errors: as for
+// one text.
+ApiResult<Tokenizer::Pair> PairFromTexts(const std::string& first, const std::string& second,
+                                         const SamplingFields& fields, const ModelContext& model);
+
 }  // namespace sluice

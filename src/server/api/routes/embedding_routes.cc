@@ -28,7 +28,8 @@ ApiStatus AnswerVectors(const RouteCall& call, const json::Value& body, const Sh
   API_ASSIGN_OR_RETURN(PoolingJob job, MakePoolingJob(call, fields, shape.id_prefix));
   API_RETURN_IF_ERROR(AddInputs(call, reader, fields, job));
   int64_t num_tokens = 0;
-  for (const auto& prompt : job.prompts) num_tokens += static_cast<int64_t>(prompt.size());
+  for (const PooledPrompt& prompt : job.prompts)
+    num_tokens += static_cast<int64_t>(prompt.tokens.size());
   const auto answer = [id = job.id, model = call.model, fields, shape, num_tokens](
                           std::vector<std::vector<float>> vectors) -> ApiResult<HttpResponse> {
     API_RETURN_IF_ERROR(CheckFinite(vectors));

@@ -49,27 +49,33 @@ ApiStatus CheckPairs(const Pairs& pairs) {
 }
 
 // With the tokens between them that the tokenizer puts there.
-ApiResult<std::vector<int32_t>> EncodeSeparated(const RouteCall& call, const PoolingFields& fields,
-                                                const std::string& first,
-                                                const std::string& second) {
-  Tokenizer::Pair pair = call.model->tokenizer->EncodePair(first, second);
-  if (std::ranges::any_of(pair.types, [](int8_t type) { return type != 0; })) {
+ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFields& fields,
+                                        const std::string& first, const std::string& second) {
+  const ModelContext& model = *call.model;
+  API_ASSIGN_OR_RETURN(Tokenizer::Pair pair, PairFromTexts(first, second, fields.common, model));
+  PooledPrompt prompt{std::move(pair.ids)};
+  const auto begin = std::ranges::find(pair.types, int8_t{1});
+  if (begin == pair.types.end()) return prompt;
+  if (model.engine->info().pooling->num_token_types < 2 ||
+      std::count(begin, pair.types.end(), 0) > 0) {
     return BadRequest(
-        "this model tells its two texts apart by token types, which this server does not pass on "
-        "yet: use a reranker of the RoBERTa family, or one made of a decoder.");
+        "this model's tokenizer tells two texts apart by token types that the model does not have: "
+        "send them to /classify as one text, or use another reranker.");
   }
-  const std::vector<int64_t> ids(pair.ids.begin(), pair.ids.end());
-  API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromIds(ids, fields.common, *call.model));
-  return std::move(prompt.tokens);
+  prompt.second_text = static_cast<int32_t>(begin - pair.types.begin());
+  return prompt;
 }
 
 // The prompt in which a classifier reads both texts: of an encoder that of its tokenizer, else of
 // the chat template that the command line gives, else one behind the other.
-ApiResult<std::vector<int32_t>> EncodePair(const RouteCall& call, const PoolingFields& fields,
-                                           const std::string& first, const std::string& second) {
+ApiResult<PooledPrompt> EncodePair(const RouteCall& call, const PoolingFields& fields,
+                                   const std::string& first, const std::string& second) {
   if (call.model->engine->info().pooling->separates_texts)
     return EncodeSeparated(call, fields, first, second);
-  if (call.api.config.chat_template.empty()) return EncodePooled(call, fields, first + second);
+  if (call.api.config.chat_template.empty()) {
+    API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodePooled(call, fields, first + second));
+    return PooledPrompt{std::move(tokens)};
+  }
   const auto message = [](std::string_view role, const std::string& content) {
     json::Value value{json::Value::Object{}};
     value.Set("role", json::Value(std::string(role)));
@@ -84,7 +90,7 @@ ApiResult<std::vector<int32_t>> EncodePair(const RouteCall& call, const PoolingF
                        RenderConversation(conversation, conversation.messages, *call.model));
   API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromText(std::move(text), fields.add_special_tokens,
                                                      fields.common, *call.model));
-  return std::move(prompt.tokens);
+  return PooledPrompt{std::move(prompt.tokens)};
 }
 
 double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
@@ -107,21 +113,20 @@ Scores CosinesOf(const Pairs& pairs, const std::vector<std::vector<float>>& vect
 // Prompts: of a model that embeds all texts, of a classifier all pairs.
 ApiStatus AddPairs(const RouteCall& call, const PoolingFields& fields, const Pairs& pairs,
                    bool embeds, PoolingJob& job) {
-  const auto add = [&](ApiResult<std::vector<int32_t>> tokens) -> ApiStatus {
-    if (!tokens) return tl::unexpected<ApiError>(std::move(tokens).error());
-    job.prompts.push_back(*std::move(tokens));
-    return {};
-  };
   if (embeds) {
     for (const auto* texts : {&pairs.first, &pairs.second}) {
-      for (const std::string& text : *texts)
-        API_RETURN_IF_ERROR(add(EncodePooled(call, fields, text)));
+      for (const std::string& text : *texts) {
+        API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodePooled(call, fields, text));
+        job.prompts.push_back({std::move(tokens)});
+      }
     }
     return {};
   }
-  for (size_t i = 0; i < pairs.size(); ++i)
-    API_RETURN_IF_ERROR(
-        add(EncodePair(call, fields, pairs.first[pairs.FirstOf(i)], pairs.second[i])));
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    API_ASSIGN_OR_RETURN(PooledPrompt prompt,
+                         EncodePair(call, fields, pairs.first[pairs.FirstOf(i)], pairs.second[i]));
+    job.prompts.push_back(std::move(prompt));
+  }
   return {};
 }
 
@@ -129,9 +134,9 @@ ApiStatus AddPairs(const RouteCall& call, const PoolingFields& fields, const Pai
 int64_t CountTokens(const Pairs& pairs, bool embeds, const PoolingJob& job) {
   size_t count = 0;
   for (size_t i = 0; i < pairs.size(); ++i) {
-    count += embeds
-                 ? job.prompts[pairs.FirstOf(i)].size() + job.prompts[pairs.first.size() + i].size()
-                 : job.prompts[i].size();
+    count += embeds ? job.prompts[pairs.FirstOf(i)].tokens.size() +
+                          job.prompts[pairs.first.size() + i].tokens.size()
+                    : job.prompts[i].tokens.size();
   }
   return static_cast<int64_t>(count);
 }
