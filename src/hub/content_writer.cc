@@ -20,7 +20,7 @@ constexpr int64_t kRingBytes = int64_t{4} << 20;
 // file systems take large pages, which a virtual machine may first have to get from its host.
 constexpr int64_t kWriteBytes = int64_t{64} << 10;
 constexpr int64_t kDigestBytes = int64_t{256} << 10;
-static_assert(kRingBytes % kWriteBytes == 0);
+static_assert(kRingBytes % kWriteBytes == 0 && kRingBytes >= 4 * kDigestBytes);
 
 }  // namespace
 
@@ -31,9 +31,11 @@ ContentWriter::ContentWriter(int file, int64_t begin, int64_t size, std::string_
       ring_(std::make_unique_for_overwrite<char[]>(kRingBytes)),
       appended_(begin),
       written_(begin),
+      told_(begin),
       room_end_(begin),
       available_(begin),
-      ring_begin_(begin) {
+      ring_begin_(begin),
+      follows_(begin == 0 && DigestKindOf(etag) != DigestKind::kNone) {
   if (DigestKindOf(etag_) != DigestKind::kNone)
     outcome_ = std::async(std::launch::async, [this] { return Digest(); });
 }
@@ -66,8 +68,9 @@ int ContentWriter::Append(std::string_view bytes) {
 void ContentWriter::MakeRoom() {
   room_end_ = (appended_ / kWriteBytes + 1) * kWriteBytes;
   MutexLock lock(mutex_);
-  ring_begin_ = std::max(ring_begin_, room_end_ - kRingBytes);
-  while (held_ >= 0 && held_ < ring_begin_) changed_.Wait(lock);
+  const int64_t begin = room_end_ - kRingBytes;
+  while (follows_ && digested_ < begin) changed_.Wait(lock);
+  ring_begin_ = std::max(ring_begin_, begin);
 }
 
 int ContentWriter::Flush() {
@@ -81,6 +84,9 @@ int ContentWriter::Flush() {
     if (done <= 0) return done < 0 ? errno : ENOSPC;
     written_ += done;
   }
+  // Not for every part: the other thread would be woken for each.
+  if (written_ - told_ < kDigestBytes && written_ < size_) return 0;
+  told_ = written_;
   {
     const MutexLock lock(mutex_);
     available_ = written_;
@@ -96,16 +102,14 @@ Result<bool> ContentWriter::Finish() {
 
 ContentWriter::Part ContentWriter::NextPart(int64_t done) {
   MutexLock lock(mutex_);
-  if (held_ >= 0) {
-    held_ = -1;
-    changed_.NotifyAll();
-  }
+  digested_ = done;
+  follows_ = done >= ring_begin_;
+  changed_.NotifyAll();
   while (available_ <= done && !stop_) changed_.Wait(lock);
   if (stop_) return {};
   Part part{.size = std::min(available_ - done, kDigestBytes)};
-  if (done < ring_begin_) return part;
+  if (!follows_) return part;
   const int64_t place = done % kRingBytes;
-  held_ = done;
   part.data = ring_.get() + place;
   part.size = std::min(part.size, kRingBytes - place);
   return part;

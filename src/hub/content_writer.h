@@ -13,8 +13,9 @@
 namespace sluice {
 
 // Writes content in order, and digests it on a thread of its own from the memory that it came
-// through, so that a download and its check take one pass and two cores. What the digest is too
-// late for it reads from the file.
+// through, so that a download and its check take one pass and two cores. What was in the file
+// before, and what comes until the digest is done with that, it reads from the file; from then on
+// it is waited for, since reading again would cost the processors more than the wait.
 // Thread safety: one thread calls.
 class ContentWriter {
  public:
@@ -46,7 +47,7 @@ class ContentWriter {
   };
 
   Result<bool> Digest();
-  // Waits for what follows `done` and holds it in the ring until the next call; nothing once the
+  // Waits for what follows `done`, which stays in the ring until the next call; nothing once the
   // writer is destroyed.
   Part NextPart(int64_t done);
   void MakeRoom();
@@ -57,14 +58,16 @@ class ContentWriter {
   const std::unique_ptr<char[]> ring_;  // a byte of the file is at its position modulo kRingBytes
   int64_t appended_;
   int64_t written_;
+  int64_t told_;      // of `written_`, to the digest
   int64_t room_end_;  // up to there the ring may be overwritten
 
   Mutex mutex_;
   CondVar changed_;
   bool stop_ GUARDED_BY(mutex_) = false;
-  int64_t available_ GUARDED_BY(mutex_);   // bytes that the file has
-  int64_t ring_begin_ GUARDED_BY(mutex_);  // of what the ring still has
-  int64_t held_ GUARDED_BY(mutex_) = -1;   // the beginning of the part that is being digested
+  int64_t available_ GUARDED_BY(mutex_);     // bytes that the file has, but for the last few
+  int64_t ring_begin_ GUARDED_BY(mutex_);    // of what the ring still has
+  int64_t digested_ GUARDED_BY(mutex_) = 0;  // behind it everything is
+  bool follows_ GUARDED_BY(mutex_);          // the ring still has what is digested next
   std::future<Result<bool>> outcome_;
 };
 
