@@ -61,6 +61,28 @@ TEST_P(EncoderOpsTest, GeluByErf) {
   }
 }
 
+TEST_P(EncoderOpsTest, GatedGeluByErf) {
+  ThreadPool pool(2);
+  Random random(3);
+  const int64_t rows = 3, width = 1500;
+  const std::vector<float> x = random.Normal(rows * 2 * width, 2);
+  for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
+    std::vector<float> gates_changed = x;
+    std::vector<float> y(static_cast<size_t>(rows * width));
+    GeluErfMul(pool, gates_changed.data(), rows, width, y.data(), type);
+    for (int64_t i = 0; i < rows * width; ++i) {
+      const double gate = x[static_cast<size_t>(i / width * 2 * width + i % width)];
+      const double up = x[static_cast<size_t>(i / width * 2 * width + width + i % width)];
+      const double want = 0.5 * gate * (1 + std::erf(gate / std::sqrt(2.0))) * up;
+      const float got = type == ElementType::kF32
+                            ? y[static_cast<size_t>(i)]
+                            : ToFloat(reinterpret_cast<const BFloat16*>(y.data())[i]);
+      EXPECT_NEAR(got, want, (type == ElementType::kF32 ? 2e-6 : 0.005) * (1 + std::abs(want)) * 4)
+          << i;
+    }
+  }
+}
+
 // Sequences of one step, each as long as it says, against the formula.
 TEST_P(EncoderOpsTest, AttentionSeesTheTokensBehind) {
   Random random(2);

@@ -1,4 +1,4 @@
-// gelu: the activation of encoders, which have no gate.
+// gelu: the activation of encoders, by erf.
 #pragma once
 
 #include <cstdint>
@@ -12,5 +12,10 @@ namespace sluice::kernels {
 // BF16 (`y_type`), both dense [count]. y may be x. Source of the approximation of erf: Abramowitz
 // and Stegun, Handbook of Mathematical Functions, 7.1.26.
 void Gelu(ThreadPool& pool, const float* x, int64_t count, void* y, ElementType y_type);
+
+// y[m, i] = gelu(x[m, i]) * x[m, width + i] with the gelu above. Shapes, types and rounding are
+// those of SiluMul. Changes the gates in x.
+void GeluErfMul(ThreadPool& pool, float* x, int64_t rows, int64_t width, void* y,
+                ElementType y_type);
 
 }  // namespace sluice::kernels

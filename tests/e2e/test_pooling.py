@@ -111,8 +111,21 @@ def test_classes():
         assert abs(sum(answer["data"][0]["probs"]) - 1) < 1e-6
 
 
-def test_a_cross_encoder():
-    folder = CHECKPOINTS / "tiny-xlmr-score"
+def test_an_encoder_with_rotary_positions():
+    folder = CHECKPOINTS / "tiny-nomic"
+    cases = json.loads((folder / "texts.json").read_text())
+    with serving(folder, "--dtype", "float32", "--pooler-config", '{"pooling_type": "MEAN"}') as server:
+        together = embed(server, [case["text"] for case in cases])
+        for case, vector in zip(cases, together):
+            assert_near(vector, case["embedding"])
+            assert embed(server, case["ids"]) == [vector]
+        status, answer = server.post("/v1/embeddings", {"input": "a " * 100})
+        assert status == 400 and "96 tokens" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["tiny-xlmr-score", "tiny-gte-score"])
+def test_a_cross_encoder(name):
+    folder = CHECKPOINTS / name
     cases = json.loads((folder / "texts.json").read_text())
     with serving(folder, "--dtype", "float32") as server:
         for case in cases:

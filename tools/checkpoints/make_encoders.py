@@ -7,6 +7,7 @@ sentence-transformers make of texts in float32: `texts.json` beside each.
 
 tiny-bert: BERT, WordPiece, folders of sentence-transformers (mean, normalized). tiny-xlmr-score: an XLM-R cross-encoder,
 Unigram. tiny-bert-classes: BERT with three classes. tiny-bert-score: a BERT cross-encoder, which knows its texts by token types.
+tiny-nomic: Nomic's rotary BERT, with the published names of tensors and settings. tiny-gte-score: a cross-encoder of GTE's kind, likewise.
 """
 import json
 import pathlib
@@ -18,6 +19,10 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     BertModel,
+    GteConfig,
+    GteForSequenceClassification,
+    NomicBertConfig,
+    NomicBertModel,
     XLMRobertaConfig,
     XLMRobertaForSequenceClassification,
 )
@@ -142,6 +147,33 @@ def main(root):
         with torch.no_grad():
             logit = model(torch.tensor([both.ids]), token_type_ids=torch.tensor([both.type_ids])).logits.item()
         cases.append({"pair": [first, second], "truncate": 20 if cut else None, "ids": both.ids, "logit": logit})
+    (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    folder, tokens = root / "tiny-nomic", word_piece()
+    model = save(folder, NomicBertModel(NomicBertConfig(vocab_size=len(tokens["model"]["vocab"]), max_position_embeddings=96, **sizes)), tokens, **names)
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["NomicBertModel"], "model_type": "nomic_bert", "activation_function": "swiglu", "causal": False, "layer_norm_epsilon": 1e-12,
+        "mlp_fc1_bias": False, "mlp_fc2_bias": False, "qkv_proj_bias": False, "prenorm": False, "n_embd": 64, "n_head": 2, "n_inner": 96, "n_layer": 2,
+        "n_positions": 8192, "max_trained_positions": 96, "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False,
+        "rotary_emb_scale_base": None, "rotary_scaling_factor": 2, "type_vocab_size": 2, "use_rms_norm": False, "parallel_block": False,
+        "vocab_size": len(tokens["model"]["vocab"]), "torch_dtype": "bfloat16"}, indent=1) + "\n")
+    cases = []
+    for text in TEXTS:
+        ids, _ = encode(tokens, text)
+        with torch.no_grad():
+            mean = model(ids).last_hidden_state[0].mean(0)
+        cases.append({"text": text, "ids": ids[0].tolist(), "embedding": numbers(mean / mean.norm())})
+    (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    folder, tokens = root / "tiny-gte-score", unigram()
+    model = save(folder, GteForSequenceClassification(GteConfig(vocab_size=len(tokens["model"]["vocab"]), max_position_embeddings=96, type_vocab_size=1,
+                                                                num_labels=1, **sizes)), tokens, cls_token="<s>", sep_token="</s>", pad_token="<pad>",
+                 unk_token="<unk>")
+    cases = []
+    for first, second in PAIRS:
+        ids, _ = encode(tokens, first, second)
+        with torch.no_grad():
+            cases.append({"pair": [first, second], "ids": ids[0].tolist(), "logit": model(ids).logits.item()})
     (folder / "texts.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 

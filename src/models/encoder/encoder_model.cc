@@ -13,6 +13,8 @@
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "kernels/silu_mul.h"
 #include "models/encoder/encoder_weights.h"
 #include "models/weight_loader.h"
 #include "tensor/bfloat16.h"
@@ -30,7 +32,8 @@ struct EncoderLayout {
   int64_t qkv = 0;       // [rows, 3 * hidden] F32
   int64_t scratch = 0;   // of the attention
   int64_t scratch_bytes = 0;
-  int64_t inner = 0;      // [rows, intermediate] F32
+  int64_t cos_sin = 0;    // [rows, head_dim] F32, where positions are rotary
+  int64_t inner = 0;      // [rows, intermediate] F32, twice where the MLP has a gate
   int64_t activated = 0;  // [rows, intermediate] compute type
   int64_t total_bytes = 0;
 
@@ -53,7 +56,8 @@ struct EncoderLayout {
     scratch_bytes = kernels::AttentionScratchBytes(
         cache, cache.num_kv_heads, rows, options.max_slices, options.max_context, num_threads);
     scratch = take(scratch_bytes);
-    inner = take(rows * spec.intermediate_size * 4);
+    if (!spec.rope_frequencies.empty()) cos_sin = take(rows * spec.head_dim() * 4);
+    inner = take(rows * spec.intermediate_size * (spec.is_gated() ? 8 : 4));
     activated = take(rows * spec.intermediate_size * size);
   }
 };
@@ -115,12 +119,21 @@ class EncoderModel final : public Model {
     pool.ParallelFor(rows, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const auto index = static_cast<size_t>(row);
+        float* out = x + row * width;
+        if (weights_.types.empty()) continue;  // Rotary: nothing is learned of positions.
+        const float* type = weights_.types.data() + types_[index] * width;
+        if (weights_.positions.empty()) {
+          for (int64_t i = 0; i < width; ++i) out[i] += type[i];
+          continue;
+        }
         const int64_t place = input.positions[index] + spec_.first_position;
         const float* position = weights_.positions.data() + place * width;
-        const float* type = weights_.types.data() + types_[index] * width;
-        for (int64_t i = 0; i < width; ++i) x[row * width + i] += position[i] + type[i];
+        for (int64_t i = 0; i < width; ++i) out[i] += position[i] + type[i];
       }
     });
+    if (!spec_.rope_frequencies.empty()) {
+      kernels::RopeTable(pool, input.positions, spec_.rope_frequencies, At<float>(layout_.cos_sin));
+    }
     Norm(pool, weights_.embedding_norm, rows);
   }
 
@@ -151,7 +164,7 @@ class EncoderModel final : public Model {
                                  .cols = weights.matrix.cols,
                                  .stride = weights.matrix.cols};
     kernels::Linear(pool, weights.matrix, x, At<float>(result), weights.matrix.rows,
-                    weights.bias.data());
+                    weights.bias.empty() ? nullptr : weights.bias.data());
   }
 
   // Leaves the attention's result in `inputs`.
@@ -160,7 +173,14 @@ class EncoderModel final : public Model {
     const int64_t width = spec_.hidden_size;
     Product(pool, layer.qkv, layout_.inputs, static_cast<int64_t>(input.tokens.size()),
             layout_.qkv);
-    const float* q = At<float>(layout_.qkv);
+    auto* q = At<float>(layout_.qkv);
+    if (!spec_.rope_frequencies.empty()) {
+      // Heads of queries and of keys, one behind the other.
+      kernels::ApplyRope(pool, q, 3 * width, static_cast<int64_t>(input.tokens.size()),
+                         static_cast<int>(2 * spec_.num_heads), static_cast<int>(spec_.head_dim()),
+                         static_cast<int>(spec_.head_dim()), kernels::RopeStyle::kHalf,
+                         At<float>(layout_.cos_sin));
+    }
     // All layers use the cache of one, each after the other.
     const kernels::KvCacheView& view = cache.layer(0);
     kernels::AppendKv(pool, view, input.slices, q + width, q + 2 * width, 3 * width);
@@ -191,18 +211,29 @@ class EncoderModel final : public Model {
     kernels::ResidualAdd(pool, At<float>(layout_.residual), At<float>(layout_.delta), count);
     Norm(pool, layer.attention_norm, rows);
     Product(pool, layer.up, layout_.inputs, rows, layout_.inner);
-    Activate(pool, rows * spec_.intermediate_size);
+    Activate(pool, rows);
     Product(pool, layer.down, layout_.activated, rows, layout_.delta);
     kernels::ResidualAdd(pool, At<float>(layout_.residual), At<float>(layout_.delta), count);
     Norm(pool, layer.mlp_norm, rows);
   }
 
-  void Activate(ThreadPool& pool, int64_t count) {
+  void Activate(ThreadPool& pool, int64_t rows) {
+    using Activation = EncoderSpec::Activation;
+    const int64_t width = spec_.intermediate_size;
     auto* inner = At<float>(layout_.inner);
-    if (!spec_.is_relu) {
-      kernels::Gelu(pool, inner, count, At<std::byte>(layout_.activated), options_.compute_type);
-      return;
+    auto* out = At<std::byte>(layout_.activated);
+    switch (spec_.activation) {
+      case Activation::kGatedSilu:
+        return kernels::SiluMul(pool, inner, rows, width, out, options_.compute_type);
+      case Activation::kGatedGelu:
+        return kernels::GeluErfMul(pool, inner, rows, width, out, options_.compute_type);
+      case Activation::kGelu:
+        return kernels::Gelu(pool, inner, rows * width, out, options_.compute_type);
+      case Activation::kRelu: return Relu(pool, inner, rows * width);
     }
+  }
+
+  void Relu(ThreadPool& pool, const float* inner, int64_t count) {
     pool.ParallelFor(count, 4096, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const float value = std::max(inner[i], 0.0f);

@@ -1,6 +1,8 @@
 #include "models/encoder/encoder_spec.h"
 
 #include <algorithm>
+#include <cmath>
+#include <initializer_list>
 #include <iterator>
 #include <utility>
 
@@ -8,6 +10,7 @@
 
 #include "base/json_fields.h"
 #include "checkpoint/scheme.h"
+#include "kernels/rope.h"
 
 namespace sluice {
 namespace {
@@ -16,6 +19,11 @@ constexpr int64_t kMaxEncoderWidth = 1 << 20;
 constexpr std::string_view kBert[] = {"BertModel", "BertForSequenceClassification"};
 constexpr std::string_view kRoberta[] = {"RobertaModel", "RobertaForSequenceClassification",
                                          "XLMRobertaModel", "XLMRobertaForSequenceClassification"};
+constexpr std::string_view kNomic[] = {"NomicBertModel", "NomicBertForSequenceClassification"};
+// As published, in transformers, and in vLLM.
+constexpr std::string_view kGte[] = {"NewModel",    "NewForSequenceClassification",
+                                     "GteModel",    "GteForSequenceClassification",
+                                     "GteNewModel", "GteNewForSequenceClassification"};
 
 bool IsAmong(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -27,13 +35,26 @@ Result<std::string> EncoderArchitecture(const JsonFields& fields) {
   return names->front();
 }
 
+// The family of an architecture; nullopt for what is no encoder.
+std::optional<EncoderSpec::Family> FamilyOf(std::string_view architecture) {
+  if (IsAmong(kBert, architecture)) return EncoderSpec::Family::kBert;
+  if (IsAmong(kRoberta, architecture)) return EncoderSpec::Family::kRoberta;
+  if (IsAmong(kNomic, architecture)) return EncoderSpec::Family::kNomic;
+  if (IsAmong(kGte, architecture)) return EncoderSpec::Family::kGte;
+  return std::nullopt;
+}
+
 // Settings that would change what the model computes and that are not implemented.
-Status CheckEncoderSettings(const JsonFields& fields) {
+Status CheckEncoderSettings(const JsonFields& fields, EncoderSpec::Family family) {
+  const bool is_rotary =
+      family == EncoderSpec::Family::kNomic || family == EncoderSpec::Family::kGte;
   ASSIGN_OR_RETURN(const auto positions, fields.String("position_embedding_type"));
-  if (positions && *positions != "absolute") {
+  const bool is_known =
+      is_rotary ? positions == "rope" || positions == "rotary" : positions == "absolute";
+  if (positions && !is_known) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("position_embedding_type '{}' is not supported, only absolute",
-                            ShortName(*positions)),
+                fmt::format("position_embedding_type '{}' is not supported here, only {}",
+                            ShortName(*positions), is_rotary ? "rope" : "absolute"),
                 "position_embedding_type");
   }
   ASSIGN_OR_RETURN(const auto is_decoder, fields.Bool("is_decoder"));
@@ -41,7 +62,128 @@ Status CheckEncoderSettings(const JsonFields& fields) {
     return Fail(ErrorCode::kUnsupported,
                 "is_decoder true is not supported: encoders see all tokens", "is_decoder");
   }
+  // Of the rotary families, each with the only value that is implemented.
+  constexpr std::pair<const char*, bool> kFlags[] = {{"qkv_proj_bias", false},
+                                                     {"mlp_fc1_bias", false},
+                                                     {"mlp_fc2_bias", false},
+                                                     {"prenorm", false},
+                                                     {"use_rms_norm", false},
+                                                     {"parallel_block", false},
+                                                     {"rotary_emb_interleaved", false},
+                                                     {"causal", false},
+                                                     {"logn_attention_scale", false},
+                                                     {"logn_attention_clip1", false},
+                                                     {"pack_qkv", true}};
+  for (const auto& [name, value] : kFlags) {
+    if (!is_rotary) break;
+    ASSIGN_OR_RETURN(const auto given, fields.Bool(name));
+    if (!given || *given == value) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} {} is not supported, only {}", name, *given, value), name);
+  }
+  for (const char* name : {"moe_every_n_layers", "num_experts"}) {
+    ASSIGN_OR_RETURN(const auto given, fields.Integer(name, 0, 1 << 16));
+    if (!is_rotary || given.value_or(0) == 0) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} {} is not supported: encoders of experts are not implemented", name,
+                            *given),
+                name);
+  }
+  if (is_rotary && fields.Given("rotary_emb_scale_base") != nullptr) {
+    return Fail(ErrorCode::kUnsupported, "rotary_emb_scale_base is not supported",
+                "rotary_emb_scale_base");
+  }
   return {};
+}
+
+// A dimension under one of its names.
+Result<int64_t> Dimension(const JsonFields& fields, std::initializer_list<const char*> names,
+                          int64_t most) {
+  for (const char* name : names) {
+    if (fields.Given(name) != nullptr) return fields.RequiredInteger(name, 1, most);
+  }
+  return fields.Missing(*names.begin());
+}
+
+Result<EncoderSpec::Activation> EncoderActivation(const JsonFields& fields,
+                                                  EncoderSpec::Family family) {
+  const char* const key =
+      fields.Given("hidden_act") != nullptr || family != EncoderSpec::Family::kNomic
+          ? "hidden_act"
+          : "activation_function";
+  ASSIGN_OR_RETURN(const auto name, fields.String(key));
+  switch (family) {
+    case EncoderSpec::Family::kNomic:
+      if (!name || name == "silu" || name == "swiglu") return EncoderSpec::Activation::kGatedSilu;
+      break;
+    case EncoderSpec::Family::kGte:
+      if (!name || name == "gelu") return EncoderSpec::Activation::kGatedGelu;
+      break;
+    case EncoderSpec::Family::kBert:
+    case EncoderSpec::Family::kRoberta:
+      if (!name || name == "gelu") return EncoderSpec::Activation::kGelu;
+      if (name == "relu") return EncoderSpec::Activation::kRelu;
+      break;
+  }
+  const char* const supported = family == EncoderSpec::Family::kNomic ? "silu (swiglu)"
+                                : family == EncoderSpec::Family::kGte ? "gelu"
+                                                                      : "gelu and relu";
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("{} '{}' is not supported in this encoder; supported: {}", key,
+                          ShortName(*name), supported),
+              key);
+}
+
+// The angles of a rotary family. Of GTE's `ntk` scaling the base grows with the factor, and all
+// frequencies shrink by factor^(2 / head_dim). Source: the published modeling.py of GTE's models,
+// and vLLM's ntk_scaling_rope.py.
+Result<std::vector<float>> EncoderFrequencies(const JsonFields& fields, EncoderSpec::Family family,
+                                              int64_t head_dim) {
+  ASSIGN_OR_RETURN(const json::Value* parameters, fields.Object("rope_parameters"));
+  ASSIGN_OR_RETURN(const json::Value* scaling, fields.Object("rope_scaling"));
+  const json::Value empty{json::Value::Object{}};
+  const JsonFields rope(parameters != nullptr ? *parameters
+                        : scaling != nullptr  ? *scaling
+                                              : empty,
+                        parameters != nullptr ? "rope_parameters." : "rope_scaling.");
+  double theta = family == EncoderSpec::Family::kNomic ? 1000 : 160000;
+  for (const JsonFields* object : {&fields, &rope}) {
+    for (const char* name : {"rotary_emb_base", "rope_theta"}) {
+      ASSIGN_OR_RETURN(const auto given, object->Number(name, 1, 1e12));
+      theta = given.value_or(theta);
+    }
+  }
+  for (const char* name : {"rotary_emb_fraction", "partial_rotary_factor"}) {
+    ASSIGN_OR_RETURN(const auto fraction, fields.Number(name, 0, 1));
+    if (fraction.value_or(1) == 1) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} {} is not supported, only 1", name, *fraction), name);
+  }
+  ASSIGN_OR_RETURN(auto type, rope.String("rope_type"));
+  if (!type) {
+    ASSIGN_OR_RETURN(type, rope.String("type"));
+  }
+  double divisor = 1;
+  if (type == "ntk" && family == EncoderSpec::Family::kGte) {
+    ASSIGN_OR_RETURN(const auto factor, rope.Number("factor", 1, 1e6));
+    if (rope.Given("mixed_b") != nullptr) {
+      return Fail(ErrorCode::kUnsupported, "mixed_b of rope_scaling 'ntk' is not supported",
+                  "rope_scaling");
+    }
+    theta *= factor.value_or(1);
+    divisor = std::pow(factor.value_or(1), 2.0 / static_cast<double>(head_dim));
+  } else if (type && *type != "default") {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("rope type '{}' is not supported in this encoder; supported: {}",
+                            ShortName(*type),
+                            family == EncoderSpec::Family::kGte ? "default and ntk" : "default"),
+                "rope_scaling");
+  }
+  std::vector<float> frequencies =
+      kernels::RopeFrequencies(static_cast<int>(head_dim), theta, std::nullopt);
+  for (float& frequency : frequencies)
+    frequency = static_cast<float>(static_cast<double>(frequency) / divisor);
+  return frequencies;
 }
 
 Result<ElementType> EncoderDtype(const JsonFields& fields) {
@@ -62,46 +204,44 @@ Result<ElementType> EncoderDtype(const JsonFields& fields) {
 }  // namespace
 
 bool IsEncoder(std::string_view architecture) {
-  return IsAmong(kBert, architecture) || IsAmong(kRoberta, architecture);
+  return FamilyOf(architecture).has_value();
 }
 
 Result<EncoderSpec> ReadEncoderSpec(const json::Value& config) {
   const JsonFields fields(config, "");
-  RETURN_IF_ERROR(CheckEncoderSettings(fields));
   EncoderSpec spec;
   ASSIGN_OR_RETURN(const std::string architecture, EncoderArchitecture(fields));
-  spec.is_roberta = IsAmong(kRoberta, architecture);
-  const auto read = [&](const char* name, int64_t most, int64_t& target) -> Status {
-    ASSIGN_OR_RETURN(target, fields.RequiredInteger(name, 1, most));
-    return {};
-  };
-  RETURN_IF_ERROR(read("vocab_size", int64_t{1} << 24, spec.vocab_size));
-  RETURN_IF_ERROR(read("hidden_size", kMaxEncoderWidth, spec.hidden_size));
-  RETURN_IF_ERROR(read("intermediate_size", kMaxEncoderWidth, spec.intermediate_size));
-  RETURN_IF_ERROR(read("num_hidden_layers", 4096, spec.num_layers));
-  RETURN_IF_ERROR(read("num_attention_heads", 4096, spec.num_heads));
-  RETURN_IF_ERROR(read("max_position_embeddings", kMaxEncoderWidth, spec.num_positions));
-  ASSIGN_OR_RETURN(const auto types, fields.Integer("type_vocab_size", 1, 64));
+  spec.family = FamilyOf(architecture).value_or(EncoderSpec::Family::kBert);
+  const bool is_rotary =
+      spec.family == EncoderSpec::Family::kNomic || spec.family == EncoderSpec::Family::kGte;
+  RETURN_IF_ERROR(CheckEncoderSettings(fields, spec.family));
+  ASSIGN_OR_RETURN(spec.vocab_size, Dimension(fields, {"vocab_size"}, int64_t{1} << 24));
+  // The second names are those of Nomic's published files.
+  ASSIGN_OR_RETURN(spec.hidden_size,
+                   Dimension(fields, {"hidden_size", "n_embd"}, kMaxEncoderWidth));
+  ASSIGN_OR_RETURN(spec.intermediate_size,
+                   Dimension(fields, {"intermediate_size", "n_inner"}, kMaxEncoderWidth));
+  ASSIGN_OR_RETURN(spec.num_layers, Dimension(fields, {"num_hidden_layers", "n_layer"}, 4096));
+  ASSIGN_OR_RETURN(spec.num_heads, Dimension(fields, {"num_attention_heads", "n_head"}, 4096));
+  // Nomic's longer n_positions need angles that change with the length of the text.
+  ASSIGN_OR_RETURN(
+      spec.num_positions,
+      Dimension(fields, {"max_trained_positions", "max_position_embeddings", "n_positions"},
+                kMaxEncoderWidth));
+  ASSIGN_OR_RETURN(const auto types, fields.Integer("type_vocab_size", is_rotary ? 0 : 1, 64));
   spec.num_types = types.value_or(2);
-  ASSIGN_OR_RETURN(const auto eps, fields.Number("layer_norm_eps", 0, 1));
-  spec.norm_eps = static_cast<float>(eps.value_or(1e-12));
+  for (const char* name : {"layer_norm_eps", "layer_norm_epsilon"}) {
+    ASSIGN_OR_RETURN(const auto eps, fields.Number(name, 0, 1));
+    if (eps) spec.norm_eps = static_cast<float>(*eps);
+  }
   ASSIGN_OR_RETURN(const auto padding, fields.Integer("pad_token_id", 0, kMaxEncoderWidth));
   // RoBERTa counts positions from behind that of padding.
-  if (spec.is_roberta) spec.first_position = padding.value_or(1) + 1;
+  if (spec.family == EncoderSpec::Family::kRoberta) spec.first_position = padding.value_or(1) + 1;
   if (spec.first_position >= spec.num_positions) {
     return fields.Bad("max_position_embeddings", fmt::format("more than {}", spec.first_position),
                       json::Value(spec.num_positions));
   }
-  ASSIGN_OR_RETURN(const auto activation, fields.String("hidden_act"));
-  spec.is_relu = activation == "relu";
-  if (activation && *activation != "gelu" && !spec.is_relu) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("hidden_act '{}' is not supported in an encoder; supported are gelu and "
-                    "relu",
-                    ShortName(*activation)),
-        "hidden_act");
-  }
+  ASSIGN_OR_RETURN(spec.activation, EncoderActivation(fields, spec.family));
   const int64_t head_dim = spec.head_dim();
   if (spec.hidden_size % spec.num_heads != 0 || head_dim < 32 || head_dim > 256 ||
       head_dim % 8 != 0) {
@@ -111,6 +251,9 @@ Result<EncoderSpec> ReadEncoderSpec(const json::Value& config) {
                     "of 8 from 32 to 256",
                     spec.num_heads, spec.hidden_size),
         "num_attention_heads");
+  }
+  if (is_rotary) {
+    ASSIGN_OR_RETURN(spec.rope_frequencies, EncoderFrequencies(fields, spec.family, head_dim));
   }
   return spec;
 }

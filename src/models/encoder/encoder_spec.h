@@ -1,10 +1,11 @@
-// What an encoder computes: BERT, RoBERTa and XLM-R, which differ in names, in where positions
-// begin and in the head of their classifiers.
+// What an encoder computes: BERT, RoBERTa and XLM-R, which learn their positions, Nomic's BERT and
+// GTE, which turn queries and keys and have a gate in the MLP.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -12,20 +13,29 @@
 
 namespace sluice {
 
-// Source: transformers modeling_bert.py and modeling_xlm_roberta.py.
+// Source: transformers modeling_bert.py, modeling_xlm_roberta.py, modeling_nomic_bert.py and
+// modeling_gte.py.
 struct EncoderSpec {
+  // Names and biases of the parameters, and the head of classifiers.
+  enum class Family { kBert, kRoberta, kNomic, kGte };
+  enum class Activation { kGelu, kRelu, kGatedSilu, kGatedGelu };
+
+  Family family = Family::kBert;
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
   int64_t num_layers = 0;
   int64_t num_heads = 0;
-  int64_t num_positions = 0;   // rows of the positions' table
+  int64_t num_positions = 0;   // rows of the positions' table, or the longest text
   int64_t first_position = 0;  // the row of a text's first token
-  int64_t num_types = 0;       // rows of the table of token types, of which two are used
-  float norm_eps = 0;
-  bool is_relu = false;     // else GELU by erf
-  bool is_roberta = false;  // of its classifier's head
+  int64_t num_types = 0;       // rows of the table of token types, of which two are used; 0: none
+  float norm_eps = 1e-12F;
+  Activation activation = Activation::kGelu;  // GELU by erf
+  std::vector<float> rope_frequencies;        // [head_dim / 2]; empty: positions are learned
 
+  bool is_gated() const {
+    return activation == Activation::kGatedSilu || activation == Activation::kGatedGelu;
+  }
   int64_t head_dim() const { return hidden_size / num_heads; }
 };
 

@@ -24,9 +24,10 @@ void AddVector(ParameterList& list, std::vector<ParameterPart> parts, int64_t co
 }
 
 void AddLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
-               LinearWeights& weights) {
+               LinearWeights& weights, bool has_bias = true) {
   list.matrices.push_back(
       {.parts = modules, .cols = cols, .target = &weights.matrix, .inputs = &weights.inputs});
+  if (!has_bias) return;
   std::vector<ParameterPart> biases = modules;
   for (ParameterPart& part : biases) part.name += ".bias";
   AddVector(list, std::move(biases), 0, weights.bias);
@@ -43,6 +44,48 @@ void AddDense(ParameterList& list, const std::string& module, int64_t rows, int6
               std::vector<float>& weight, std::vector<float>& bias) {
   AddVector(list, {{module + ".weight", rows}}, cols, weight);
   AddVector(list, {{module + ".bias", rows}}, 0, bias);
+}
+
+// BERT's and RoBERTa's names of a layer.
+void AddBertLayer(ParameterList& list, const EncoderSpec& spec, const std::string& name,
+                  EncoderLayerWeights& layer) {
+  const int64_t hidden = spec.hidden_size;
+  const std::string self = name + "attention.self.";
+  AddLinear(list, {{self + "query", hidden}, {self + "key", hidden}, {self + "value", hidden}},
+            hidden, layer.qkv);
+  AddLinear(list, {{name + "attention.output.dense", hidden}}, hidden, layer.output);
+  AddNorm(list, name + "attention.output.LayerNorm", hidden, layer.attention_norm);
+  AddLinear(list, {{name + "intermediate.dense", spec.intermediate_size}}, hidden, layer.up);
+  AddLinear(list, {{name + "output.dense", hidden}}, spec.intermediate_size, layer.down);
+  AddNorm(list, name + "output.LayerNorm", hidden, layer.mlp_norm);
+}
+
+// Nomic's, without biases; fc12 is the gate.
+void AddNomicLayer(ParameterList& list, const EncoderSpec& spec, const std::string& name,
+                   EncoderLayerWeights& layer) {
+  const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
+  AddLinear(list, {{name + "attn.Wqkv", 3 * hidden}}, hidden, layer.qkv, false);
+  AddLinear(list, {{name + "attn.out_proj", hidden}}, hidden, layer.output, false);
+  AddNorm(list, name + "norm1", hidden, layer.attention_norm);
+  AddLinear(list, {{name + "mlp.fc12", inner}, {name + "mlp.fc11", inner}}, hidden, layer.up,
+            false);
+  AddLinear(list, {{name + "mlp.fc2", hidden}}, inner, layer.down, false);
+  AddNorm(list, name + "norm2", hidden, layer.mlp_norm);
+}
+
+// GTE's; the gate is the lower half of up_gate_proj, which alone has no bias.
+void AddGteLayer(ParameterList& list, const EncoderSpec& spec, const std::string& name,
+                 EncoderLayerWeights& layer) {
+  const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
+  AddLinear(list, {{name + "attention.qkv_proj", 3 * hidden}}, hidden, layer.qkv);
+  AddLinear(list, {{name + "attention.o_proj", hidden}}, hidden, layer.output);
+  AddNorm(list, name + "attn_ln", hidden, layer.attention_norm);
+  const std::string both = name + "mlp.up_gate_proj";
+  AddLinear(list,
+            {{both, 2 * inner, RowRange{inner, 2 * inner}}, {both, 2 * inner, RowRange{0, inner}}},
+            hidden, layer.up, false);
+  AddLinear(list, {{name + "mlp.down_proj", hidden}}, inner, layer.down);
+  AddNorm(list, name + "mlp_ln", hidden, layer.mlp_norm);
 }
 
 // Tensors that a checkpoint may have beside those that are read: buffers, the head of the training,
@@ -83,34 +126,39 @@ ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
   list.matrices.push_back({.parts = {{embeddings + "word_embeddings", spec.vocab_size}},
                            .cols = hidden,
                            .target = &weights.words});
-  AddVector(list, {{embeddings + "position_embeddings.weight", spec.num_positions}}, hidden,
-            weights.positions);
-  AddVector(list, {{embeddings + "token_type_embeddings.weight", spec.num_types}}, hidden,
-            weights.types);
-  AddNorm(list, embeddings + "LayerNorm", hidden, weights.embedding_norm);
+  if (spec.rope_frequencies.empty()) {
+    AddVector(list, {{embeddings + "position_embeddings.weight", spec.num_positions}}, hidden,
+              weights.positions);
+  }
+  if (spec.num_types > 0) {
+    AddVector(list, {{embeddings + "token_type_embeddings.weight", spec.num_types}}, hidden,
+              weights.types);
+  }
+  const bool is_nomic = spec.family == EncoderSpec::Family::kNomic;
+  AddNorm(list, is_nomic ? prefix + "emb_ln" : embeddings + "LayerNorm", hidden,
+          weights.embedding_norm);
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     EncoderLayerWeights& layer = weights.layers[i];
-    const std::string name = fmt::format("{}encoder.layer.{}.", prefix, i);
-    const std::string self = name + "attention.self.";
-    AddLinear(list, {{self + "query", hidden}, {self + "key", hidden}, {self + "value", hidden}},
-              hidden, layer.qkv);
-    AddLinear(list, {{name + "attention.output.dense", hidden}}, hidden, layer.output);
-    AddNorm(list, name + "attention.output.LayerNorm", hidden, layer.attention_norm);
-    AddLinear(list, {{name + "intermediate.dense", spec.intermediate_size}}, hidden, layer.up);
-    AddLinear(list, {{name + "output.dense", hidden}}, spec.intermediate_size, layer.down);
-    AddNorm(list, name + "output.LayerNorm", hidden, layer.mlp_norm);
+    const std::string name = fmt::format("{}encoder.layer{}.{}.", prefix, is_nomic ? "s" : "", i);
+    switch (spec.family) {
+      case EncoderSpec::Family::kBert:
+      case EncoderSpec::Family::kRoberta: AddBertLayer(list, spec, name, layer); break;
+      case EncoderSpec::Family::kNomic: AddNomicLayer(list, spec, name, layer); break;
+      case EncoderSpec::Family::kGte: AddGteLayer(list, spec, name, layer); break;
+    }
   }
   if (num_scores == 0) return list;
   ClassifierWeights& classifier = weights.classifier;
-  AddDense(list, spec.is_roberta ? "classifier.dense" : prefix + "pooler.dense", hidden, hidden,
+  const bool is_roberta = spec.family == EncoderSpec::Family::kRoberta;
+  AddDense(list, is_roberta ? "classifier.dense" : prefix + "pooler.dense", hidden, hidden,
            classifier.dense, classifier.dense_bias);
-  AddDense(list, spec.is_roberta ? "classifier.out_proj" : "classifier", num_scores, hidden,
+  AddDense(list, is_roberta ? "classifier.out_proj" : "classifier", num_scores, hidden,
            classifier.out, classifier.out_bias);
   return list;
 }
 
 std::string EncoderPrefix(const Checkpoint& checkpoint) {
-  for (const char* prefix : {"bert.", "roberta."}) {
+  for (const char* prefix : {"bert.", "roberta.", "new.", "gte.", "nomic_bert."}) {
     const std::string name = std::string(prefix) + "embeddings.word_embeddings.weight";
     if (checkpoint.Find(name) != nullptr) return prefix;
   }

@@ -18,7 +18,8 @@ struct EncoderLayerWeights {
   LinearWeights qkv;     // [3 * hidden, hidden]: rows of q, then k, then v
   LinearWeights output;  // [hidden, hidden]
   LayerNormWeights attention_norm;
-  LinearWeights up;    // [intermediate, hidden]
+  LinearWeights up;    // [intermediate, hidden]; where the MLP has a gate, [2 * intermediate,
+                       // hidden]: rows of the gate, then up
   LinearWeights down;  // [hidden, intermediate]
   LayerNormWeights mlp_norm;
 };
@@ -31,7 +32,7 @@ struct ClassifierWeights {
 
 struct EncoderWeights {
   kernels::PackedMatrix words;   // [vocab, hidden]
-  std::vector<float> positions;  // [num_positions, hidden]
+  std::vector<float> positions;  // [num_positions, hidden]; empty where they are rotary
   std::vector<float> types;      // [num_types, hidden]
   LayerNormWeights embedding_norm;
   std::vector<EncoderLayerWeights> layers;
@@ -43,7 +44,7 @@ struct EncoderWeights {
 ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
                                     const std::string& prefix, EncoderWeights& weights);
 
-// "bert.", "roberta." or "": what stands in front of the checkpoint's names.
+// "bert.", "roberta.", "new.", ... or "": what stands in front of the checkpoint's names.
 std::string EncoderPrefix(const Checkpoint& checkpoint);
 
 // Checks that the checkpoint holds these parameters in their shapes, and nothing else but what is

@@ -1,0 +1,78 @@
+#include "models/encoder/encoder_spec.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kGte = R"({"architectures": ["NewModel"], "vocab_size": 100, "hidden_size": 64,
+  "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 2,
+  "max_position_embeddings": 8192, "type_vocab_size": 0, "position_embedding_type": "rope",
+  "rope_theta": 500000, "hidden_act": "gelu", "layer_norm_type": "layer_norm", "pack_qkv": true,
+  "logn_attention_scale": false, "rope_scaling": {"factor": 2.0, "type": "ntk"}})";
+constexpr const char* kNomic = R"({"architectures": ["NomicBertModel"], "vocab_size": 100,
+  "n_embd": 64, "n_inner": 96, "n_layer": 2, "n_head": 2, "n_positions": 8192,
+  "max_trained_positions": 2048, "activation_function": "swiglu", "rotary_emb_base": 1000,
+  "rotary_emb_fraction": 1.0, "rotary_emb_scale_base": null, "qkv_proj_bias": false})";
+
+json::Value With(const char* config, const char* changes) {
+  json::Value value = *json::Parse(config);
+  const json::Value changed = *json::Parse(changes);
+  for (const auto& [name, change] : changed.as_object()) value.Set(name, change);
+  return value;
+}
+
+std::string Failure(const char* config, const char* changes) {
+  const auto spec = ReadEncoderSpec(With(config, changes));
+  return spec ? "read" : spec.error().message;
+}
+
+TEST(EncoderSpecTest, NtkScalesTheBaseAndTheFrequencies) {
+  const auto spec = ReadEncoderSpec(*json::Parse(kGte));
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->num_types, 0);
+  EXPECT_TRUE(spec->is_gated());
+  ASSERT_EQ(spec->rope_frequencies.size(), 16u);
+  for (size_t i = 0; i < 16; ++i) {
+    const double plain = std::pow(1e6, -static_cast<double>(i) / 16);
+    EXPECT_NEAR(spec->rope_frequencies[i] / (plain / std::pow(2.0, 2.0 / 32)), 1, 1e-5);
+  }
+  const auto plain = ReadEncoderSpec(With(kGte, R"({"rope_scaling": null})"));
+  ASSERT_TRUE(plain) << plain.error().message;
+  EXPECT_FLOAT_EQ(plain->rope_frequencies[0], 1);
+}
+
+TEST(EncoderSpecTest, NomicsOwnNamesAreRead) {
+  const auto spec = ReadEncoderSpec(*json::Parse(kNomic));
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->hidden_size, 64);
+  EXPECT_EQ(spec->intermediate_size, 96);
+  EXPECT_EQ(spec->num_positions, 2048);
+  EXPECT_NEAR(spec->rope_frequencies[8], std::pow(1000.0, -0.5), 1e-6);
+}
+
+TEST(EncoderSpecTest, WhatWouldChangeTheNumbersIsRefusedByName) {
+  EXPECT_THAT(Failure(kGte, R"({"rope_scaling": {"type": "yarn", "factor": 2}})"),
+              HasSubstr("rope type 'yarn'"));
+  EXPECT_THAT(Failure(kGte, R"({"rope_scaling": {"type": "ntk", "factor": 2, "mixed_b": 0.3}})"),
+              HasSubstr("mixed_b"));
+  EXPECT_THAT(Failure(kGte, R"({"hidden_act": "silu"})"), HasSubstr("hidden_act 'silu'"));
+  EXPECT_THAT(Failure(kGte, R"({"position_embedding_type": "absolute"})"), HasSubstr("only rope"));
+  EXPECT_THAT(Failure(kNomic, R"({"position_embedding_type": "rotary"})"), HasSubstr("read"));
+  EXPECT_THAT(Failure(kNomic, R"({"qkv_proj_bias": true})"), HasSubstr("qkv_proj_bias true"));
+  EXPECT_THAT(Failure(kNomic, R"({"moe_every_n_layers": 2})"), HasSubstr("moe_every_n_layers 2"));
+  EXPECT_THAT(Failure(kNomic, R"({"rotary_emb_fraction": 0.5})"), HasSubstr("rotary_emb_fraction"));
+  EXPECT_THAT(Failure(kNomic, R"({"rotary_emb_scale_base": 512})"),
+              HasSubstr("rotary_emb_scale_base"));
+  EXPECT_THAT(Failure(kNomic, R"({"activation_function": "geglu"})"),
+              HasSubstr("activation_function 'geglu'"));
+  EXPECT_THAT(Failure(kNomic, R"({"n_head": null})"), HasSubstr("num_attention_heads"));
+}
+
+}  // namespace
+}  // namespace sluice
