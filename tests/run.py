@@ -445,6 +445,10 @@ def arm_compile(tally):
     folder = build("arm", ARM_COMPILED)
     for name, command in unit_programs(folder, ["hardware"]):
         run_gtest(tally, "arm %s" % name, command)
+    start = time.time()
+    counted = run(["tools/arm_loops.py", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    tally.add("arm inner loops", int(counted.returncode == 0), int(counted.returncode != 0), time.time() - start,
+              counted.stdout if counted.returncode else "")
 
 
 def arm(tally):
