@@ -338,3 +338,14 @@ print(json.dumps([snapshot_download('a/b', allow_patterns=['*.json', '*.safetens
     assert str(theirs) in report.stdout + report.stderr and len(hub.requests) == asked
     digest = hashlib.sha256(files[WEIGHTS]).hexdigest()
     assert other.pulled() == theirs and len([name for name in other.blobs() if name.startswith(digest)]) == 1
+
+
+def test_chat_and_bench_download_what_is_missing(tmp_path):
+    with serving_hub({"acme/abacus": Repository(folder_files(ABACUS))}) as hub:
+        for i, (words, says) in enumerate([
+                (["chat", "acme/abacus", "--quick", "Tom has 3 apples and buys 4 more. How many apples does Tom have now?"], "#### 7"),
+                (["bench", "throughput", "--model", "acme/abacus", "--input-len", 8, "--output-len", 4, "--num-prompts", 1], "Throughput")]):
+            place = Place(hub, tmp_path / str(i))
+            result = run(*words, env=place.env)
+            assert result.returncode == 0 and says in result.stdout, result.stderr
+            assert same(place.repository("acme/abacus") / "snapshots" / hub.repositories["acme/abacus"].commit, hub.repositories["acme/abacus"].files)
