@@ -49,18 +49,28 @@ void Score(ThreadPool& pool, const DecoderSpec& spec, const std::vector<float>& 
 }  // namespace
 
 DecoderModel::DecoderModel(ModelConfig config, const ModelOptions& options, const RankPlace& place,
-                           const RankGroups& groups, DecoderWeights weights, Workspace workspace)
+                           const RankGroups& groups, std::shared_ptr<const DecoderWeights> weights,
+                           Workspace workspace)
     : Model(std::move(config)),
       options_(options),
       place_(place),
       groups_(groups),
       spec_(config_.spec),
       share_(ShareOf(spec_, place)),
-      weights_(std::move(weights)),
+      shared_weights_(std::move(weights)),
       workspace_(std::move(workspace)),
       ranks_(groups.stage, spec_, place) {
   spec_.FitRope(options.max_context);
   if (!ranks_.is_alone()) own_tokens_.reserve(static_cast<size_t>(options.max_rows));
+}
+
+Result<std::unique_ptr<DecoderModel>> DecoderModel::ShareWith(const ThreadPool& pool,
+                                                              const RankGroups& groups) const {
+  ASSIGN_OR_RETURN(Workspace workspace, Workspace::Allocate(WorkspaceLayout::For(
+                                            config_.spec, options_, pool.num_threads(),
+                                            workspace_.layout().rounding, place_)));
+  return std::make_unique<DecoderModel>(config_, options_, place_, groups, shared_weights_,
+                                        std::move(workspace));
 }
 
 void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width, ElementType type) {

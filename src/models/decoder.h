@@ -20,17 +20,26 @@ struct RankGroups {
   Communicator* stage = nullptr;  // of the ranks of its stage; null where that is this one
 };
 
-// Ownership: owns weights and workspace; the groups outlive it.
+// Ownership: owns its workspace, and the weights together with the models that share them; the
+// groups outlive it.
 //
 // Of several ranks, Forward is called by all with the same input, each with the cache of its share;
 // `logits` are written by rank 0 alone, and may be null elsewhere. Throws GroupError.
 class DecoderModel final : public Model {
  public:
   DecoderModel(ModelConfig config, const ModelOptions& options, const RankPlace& place,
-               const RankGroups& groups, DecoderWeights weights, Workspace workspace);
+               const RankGroups& groups, std::shared_ptr<const DecoderWeights> weights,
+               Workspace workspace);
 
   void PrepareThread(const ThreadPool& pool) override;
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) override;
+  Result<std::unique_ptr<Model>> Share(const ThreadPool& pool) const override {
+    return ShareWith(pool, {});
+  }
+  // The same, as the rank at the same place of other groups.
+  Result<std::unique_ptr<DecoderModel>> ShareWith(const ThreadPool& pool,
+                                                  const RankGroups& groups) const;
+  const DecoderWeights& weights() const { return weights_; }
 
  private:
   bool is_last_layer(size_t index) const {
@@ -58,7 +67,8 @@ class DecoderModel final : public Model {
   RankGroups groups_;
   DecoderSpec spec_;   // of the whole model
   DecoderSpec share_;  // of this rank
-  DecoderWeights weights_;
+  std::shared_ptr<const DecoderWeights> shared_weights_;
+  const DecoderWeights& weights_ = *shared_weights_;
   Workspace workspace_;
   TensorRanks ranks_;
   std::vector<int32_t> own_tokens_;  // of a step, those whose embeddings this rank has

@@ -187,10 +187,11 @@ Result<std::optional<Checkpoint>> OpenChecked(const std::filesystem::path& folde
   return checkpoint;
 }
 
-Result<std::unique_ptr<Model>> LoadShare(ThreadPool& pool, const Checkpoint* checkpoint,
-                                         const ModelConfig& config, const ModelOptions& options,
-                                         const RankPlace& place, const RankGroups& groups,
-                                         const LoadProgress& progress) {
+Result<std::unique_ptr<DecoderModel>> LoadShare(ThreadPool& pool, const Checkpoint* checkpoint,
+                                                const ModelConfig& config,
+                                                const ModelOptions& options, const RankPlace& place,
+                                                const RankGroups& groups,
+                                                const LoadProgress& progress) {
   const DecoderSpec& spec = config.spec;
   DecoderWeights weights;
   const ParameterList parameters = ListParameters(spec, weights, place);
@@ -208,7 +209,8 @@ Result<std::unique_ptr<Model>> LoadShare(ThreadPool& pool, const Checkpoint* che
   ASSIGN_OR_RETURN(Workspace workspace, Workspace::Allocate(WorkspaceLayout::For(
                                             spec, options, pool.num_threads(),
                                             LoadedRounding(parameters, options), place)));
-  return std::make_unique<DecoderModel>(config, options, place, groups, std::move(weights),
+  return std::make_unique<DecoderModel>(config, options, place, groups,
+                                        std::make_shared<const DecoderWeights>(std::move(weights)),
                                         std::move(workspace));
 }
 

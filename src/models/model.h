@@ -116,6 +116,12 @@ class Model {
   // thread.
   virtual Status CheckAlive() { return {}; }
 
+  // Another model with the same weights, which are in memory once and stay as long as either lives;
+  // its workspace is its own, so that both may compute at the same time. `pool`: of its Forward.
+  virtual Result<std::unique_ptr<Model>> Share(const ThreadPool& /*pool*/) const {
+    return Fail(ErrorCode::kUnsupported, "the weights of this model cannot be shared by engines");
+  }
+
  protected:
   explicit Model(ModelConfig config) : config_(std::move(config)) {}
   ModelConfig config_;

@@ -54,7 +54,7 @@ struct Rank {
   std::unique_ptr<StepChannel> channel;
   std::unique_ptr<ThreadPool> own_pool;  // null at rank 0, whose pool is the engine's
   std::unique_ptr<KvCache> cache;
-  std::unique_ptr<Model> model;
+  std::unique_ptr<DecoderModel> model;
 
   RankGroups groups() const { return {.all = all.get(), .stage = stage.get()}; }
 };
@@ -71,16 +71,26 @@ Result<std::unique_ptr<ThreadPool>> StartRankThreads(const RankThreads& threads)
   }
 }
 
+// Where a rank's weights are from.
+struct WeightSource {
+  const Checkpoint* checkpoint = nullptr;  // null for random weights
+  LoadProgress progress = {};
+  const DecoderModel* loaded = nullptr;  // not null: they are those of this one
+};
+
 // The memory of the share is touched by the threads that will read it.
-Status LoadRank(Rank& rank, ThreadPool& pool, const Checkpoint* checkpoint,
-                const ModelConfig& config, const ModelOptions& options,
-                const ParallelOptions& parallel, const LoadProgress& progress) {
+Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const ModelConfig& config,
+                const ModelOptions& options, const ParallelOptions& parallel) {
   pool.PinCaller();
   const RankPlace& place = rank.place;
   if (place.tensor_size > 1)
     rank.stage = rank.all->Split(place.stage * place.tensor_size, place.tensor_size);
-  ASSIGN_OR_RETURN(rank.model,
-                   LoadShare(pool, checkpoint, config, options, place, rank.groups(), progress));
+  if (source.loaded != nullptr) {
+    ASSIGN_OR_RETURN(rank.model, source.loaded->ShareWith(pool, rank.groups()));
+  } else {
+    ASSIGN_OR_RETURN(rank.model, LoadShare(pool, source.checkpoint, config, options, place,
+                                           rank.groups(), source.progress));
+  }
   const DecoderSpec share = ShareOf(config.spec, place);
   const RowRange layers =
       CutLayers(static_cast<int64_t>(config.spec.layers.size()), place.stage, place.num_stages);
@@ -131,34 +141,17 @@ class ParallelModel final : public Model {
   Status Load(ThreadPool& pool, const Checkpoint* checkpoint, const ModelOptions& options,
               const ParallelOptions& parallel, const LoadProgress& progress) {
     JointProgress joint(progress, parallel.num_ranks());
-    const auto load = [&](size_t i, ThreadPool& rank_pool) {
-      return LoadRank(ranks_[i], rank_pool, checkpoint, config_, options, parallel,
-                      joint.Of(static_cast<int>(i)));
-    };
-    size_t num_started = 0;
-    Status status = StartThreads(num_started, [this, &pool, &parallel, &load](size_t i) {
-      Rank& rank = ranks_[i];
-      if (i == 0) return Report(i, load(i, pool));
-      auto threads = StartRankThreads(parallel.threads[i]);
-      Status result;
-      if (threads) {
-        rank.own_pool = *std::move(threads);
-        result = load(i, *rank.own_pool);
-      } else {
-        result = tl::unexpected<Error>(std::move(threads).error());
-      }
-      const bool is_loaded = result.has_value();
-      // Behind this nothing of the caller's is used.
-      Report(i, std::move(result));
-      if (is_loaded) ComputeSteps(rank);
+    return Start(pool, options, parallel, [&](size_t i) {
+      return WeightSource{.checkpoint = checkpoint, .progress = joint.Of(static_cast<int>(i))};
     });
-    for (size_t i = 0; i < num_started; ++i) {
-      Status result = Named(ResultOf(i), static_cast<int>(i));
-      if (status && !result) status = std::move(result);
-    }
-    // Those that wait for steps hear that there will be none.
-    if (!status) ranks_.front().all->Fail(status.error().message);
-    return status;
+  }
+
+  // With the weights of `loaded`.
+  Status ShareWeights(const ParallelModel& loaded, ThreadPool& pool, const ModelOptions& options,
+                      const ParallelOptions& parallel) {
+    CHECK_EQ(loaded.ranks_.size(), ranks_.size());
+    return Start(pool, options, parallel,
+                 [&](size_t i) { return WeightSource{.loaded = loaded.ranks_[i].model.get()}; });
   }
 
   std::unique_ptr<KvCache> TakeCache() { return std::move(ranks_.front().cache); }
@@ -186,6 +179,39 @@ class ParallelModel final : public Model {
   }
 
  private:
+  // Starts the ranks' threads, each with the weights that `source_of(rank)` says.
+  template <typename SourceOf>
+  Status Start(ThreadPool& pool, const ModelOptions& options, const ParallelOptions& parallel,
+               const SourceOf& source_of) {
+    const auto load = [&](size_t i, ThreadPool& rank_pool) {
+      return LoadRank(ranks_[i], rank_pool, source_of(i), config_, options, parallel);
+    };
+    size_t num_started = 0;
+    Status status = StartThreads(num_started, [this, &pool, &parallel, &load](size_t i) {
+      Rank& rank = ranks_[i];
+      if (i == 0) return Report(i, load(i, pool));
+      auto threads = StartRankThreads(parallel.threads[i]);
+      Status result;
+      if (threads) {
+        rank.own_pool = *std::move(threads);
+        result = load(i, *rank.own_pool);
+      } else {
+        result = tl::unexpected<Error>(std::move(threads).error());
+      }
+      const bool is_loaded = result.has_value();
+      // Behind this nothing of the caller's is used.
+      Report(i, std::move(result));
+      if (is_loaded) ComputeSteps(rank);
+    });
+    for (size_t i = 0; i < num_started; ++i) {
+      Status result = Named(ResultOf(i), static_cast<int>(i));
+      if (status && !result) status = std::move(result);
+    }
+    // Those that wait for steps hear that there will be none.
+    if (!status) ranks_.front().all->Fail(status.error().message);
+    return status;
+  }
+
   // A thread for each rank, which begins with `run(rank)`.
   template <typename Run>
   Status StartThreads(size_t& num_started, const Run& run) {
@@ -272,6 +298,19 @@ Result<ParallelShare> LoadParallelModel(ThreadPool& pool, const std::filesystem:
   auto model = std::make_unique<ParallelModel>(config, parallel);
   RETURN_IF_ERROR(
       model->Load(pool, checkpoint ? &*checkpoint : nullptr, options, parallel, progress));
+  ParallelShare share;
+  share.cache = model->TakeCache();
+  share.model = std::move(model);
+  return share;
+}
+
+Result<ParallelShare> ShareParallelModel(const Model& loaded, ThreadPool& pool,
+                                         const ModelOptions& options,
+                                         const ParallelOptions& parallel) {
+  CHECK_EQ(static_cast<int>(parallel.threads.size()), parallel.num_ranks());
+  const auto& ranks = dynamic_cast<const ParallelModel&>(loaded);
+  auto model = std::make_unique<ParallelModel>(loaded.config(), parallel);
+  RETURN_IF_ERROR(model->ShareWeights(ranks, pool, options, parallel));
   ParallelShare share;
   share.cache = model->TakeCache();
   share.model = std::move(model);

@@ -51,4 +51,11 @@ Result<ParallelShare> LoadParallelModel(ThreadPool& pool, const std::filesystem:
                                         const ParallelOptions& parallel,
                                         const LoadProgress& progress = {});
 
+// Ranks of their own, threads and cache included, that share the weights of those of `loaded`,
+// which LoadParallelModel made and which may end before. REQUIRES: the same sizes; `options` as
+// there.
+Result<ParallelShare> ShareParallelModel(const Model& loaded, ThreadPool& pool,
+                                         const ModelOptions& options,
+                                         const ParallelOptions& parallel);
+
 }  // namespace sluice

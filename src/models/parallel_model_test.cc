@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -291,6 +292,44 @@ TEST(ParallelModelTest, ARankReadsItsOwnRowsAlone) {
     EXPECT_THAT(all.error().message, HasSubstr("rank 1: "));
     EXPECT_THAT(all.error().message, HasSubstr("expected finite numbers"));
   }
+}
+
+// Models over the weights of one that is gone compute what it would have, at the same time.
+TEST(ParallelModelTest, SharedWeightsAreThoseOfTheFirst) {
+  const ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
+  const char* const name = "qwen3-llmc-fp8-block";
+  const auto config = LoadModelConfig(DataFolder(name));
+  ASSERT_TRUE(config);
+  for (const Cut& cut : {Cut{1, 1}, Cut{2, 2}}) {
+    const ParallelOptions parallel = OptionsOf(cut, *config, options, 1);
+    ThreadPool pool(1);
+    auto loaded = LoadParallelModel(pool, DataFolder(name), *config, options, parallel);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    std::vector<std::unique_ptr<Runner>> runners;
+    for (int i = 0; i < 2; ++i) {
+      auto share = ShareParallelModel(*loaded->model, pool, options, parallel);
+      ASSERT_TRUE(share) << share.error().message;
+      runners.push_back(
+          std::make_unique<Runner>(std::move(share->model), std::move(share->cache), options, 1));
+    }
+    loaded->model.reset();
+    std::vector<LogitRows> rows(2);
+    const std::vector<int32_t> tokens = SomeTokens(70, 1), others = SomeTokens(20, 2);
+    std::thread other([&] { rows[1] = RunMixed(*runners[1], tokens, others); });
+    rows[0] = RunMixed(*runners[0], tokens, others);
+    other.join();
+    const auto alone = MakeRanks(name, options, {1, 1});
+    EXPECT_EQ(rows[0], RunMixed(*alone, tokens, others)) << cut.Name();
+    EXPECT_EQ(rows[0], rows[1]) << cut.Name();
+  }
+  ThreadPool pool(1);
+  const auto model = LoadModel(pool, DataFolder(name), *config, options);
+  ASSERT_TRUE(model);
+  const auto second = (*model)->Share(pool);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(&dynamic_cast<const DecoderModel&>(**model).weights(),
+            &dynamic_cast<const DecoderModel&>(**second).weights())
+      << "in memory once";
 }
 
 TEST(ParallelModelTest, ThePlanAddsUpTheShares) {

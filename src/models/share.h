@@ -17,9 +17,10 @@ Result<std::optional<Checkpoint>> OpenChecked(const std::filesystem::path& folde
 
 // Loads the rows of the checkpoint that the rank at `place` holds, and no others. `checkpoint`: of
 // OpenChecked, null for random weights; several ranks may read it at the same time.
-Result<std::unique_ptr<Model>> LoadShare(ThreadPool& pool, const Checkpoint* checkpoint,
-                                         const ModelConfig& config, const ModelOptions& options,
-                                         const RankPlace& place, const RankGroups& groups,
-                                         const LoadProgress& progress);
+Result<std::unique_ptr<DecoderModel>> LoadShare(ThreadPool& pool, const Checkpoint* checkpoint,
+                                                const ModelConfig& config,
+                                                const ModelOptions& options, const RankPlace& place,
+                                                const RankGroups& groups,
+                                                const LoadProgress& progress);
 
 }  // namespace sluice

@@ -65,6 +65,7 @@ WorkspaceLayout WorkspaceLayout::For(const DecoderSpec& spec, const ModelOptions
   const LargestSizes largest(spec);
   const LargestSizes own_largest(share);
   WorkspaceLayout layout;
+  layout.rounding = rounding;
   int64_t end = 0;
   const auto take = [&](int64_t bytes) {
     const int64_t offset = end;

@@ -67,6 +67,7 @@ struct WorkspaceLayout {
   int64_t expert_results = 0;  // [moe_pairs, hidden] F32
 
   int64_t total_bytes = 0;
+  InputRounding rounding = InputRounding::kNone;  // that it is for
 
   // Of the rank at `place`. `rounding`: the most that any layer needs.
   static WorkspaceLayout For(const DecoderSpec& spec, const ModelOptions& options, int num_threads,
@@ -79,6 +80,7 @@ class Workspace {
  public:
   static Result<Workspace> Allocate(const WorkspaceLayout& layout);
 
+  const WorkspaceLayout& layout() const { return layout_; }
   float* residual() const { return At<float>(layout_.residual); }
   float* delta() const { return At<float>(layout_.delta); }
   void* normed() const { return At<std::byte>(layout_.normed); }

@@ -65,11 +65,12 @@ struct EncoderLayout {
 class EncoderModel final : public Model {
  public:
   EncoderModel(ModelConfig config, const ModelOptions& options, const EncoderSpec& spec,
-               EncoderWeights weights, const EncoderLayout& layout, Buffer memory)
+               std::shared_ptr<const EncoderWeights> weights, const EncoderLayout& layout,
+               Buffer memory)
       : Model(std::move(config)),
         options_(options),
         spec_(spec),
-        weights_(std::move(weights)),
+        shared_weights_(std::move(weights)),
         layout_(layout),
         memory_(std::move(memory)),
         types_(static_cast<size_t>(options.max_rows)) {}
@@ -99,6 +100,21 @@ class EncoderModel final : public Model {
     } else {
       Classify(pool, rows, results);
     }
+  }
+
+  Result<std::unique_ptr<Model>> Share(const ThreadPool& pool) const override {
+    return Make(config_, options_, spec_, shared_weights_, pool.num_threads());
+  }
+
+  static Result<std::unique_ptr<Model>> Make(ModelConfig config, const ModelOptions& options,
+                                             const EncoderSpec& spec,
+                                             std::shared_ptr<const EncoderWeights> weights,
+                                             int num_threads) {
+    const EncoderLayout layout(spec, options, num_threads);
+    ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(static_cast<size_t>(layout.total_bytes),
+                                                     "the workspace of a step"));
+    return std::make_unique<EncoderModel>(std::move(config), options, spec, std::move(weights),
+                                          layout, std::move(memory));
   }
 
   int64_t WidestInput() const { return std::max(spec_.hidden_size, spec_.intermediate_size); }
@@ -276,7 +292,8 @@ class EncoderModel final : public Model {
 
   ModelOptions options_;
   EncoderSpec spec_;
-  EncoderWeights weights_;
+  std::shared_ptr<const EncoderWeights> shared_weights_;
+  const EncoderWeights& weights_ = *shared_weights_;
   EncoderLayout layout_;
   Buffer memory_;
   std::vector<int8_t> types_;  // [max_rows]
@@ -329,11 +346,9 @@ Result<std::unique_ptr<Model>> LoadEncoder(ThreadPool& pool, const std::filesyst
     RETURN_IF_ERROR(LoadParameters(pool, parameters, checkpoint, *config.scheme,
                                    options.compute_type, progress, options.allow_nonfinite));
   }
-  const EncoderLayout layout(spec, options, pool.num_threads());
-  ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(static_cast<size_t>(layout.total_bytes),
-                                                   "the workspace of a step"));
-  return std::make_unique<EncoderModel>(std::move(config), options, spec, std::move(weights),
-                                        layout, std::move(memory));
+  return EncoderModel::Make(std::move(config), options, spec,
+                            std::make_shared<const EncoderWeights>(std::move(weights)),
+                            pool.num_threads());
 }
 
 }  // namespace sluice
