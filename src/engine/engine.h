@@ -50,6 +50,16 @@ struct EngineInfo {
   int num_threads = 0;   // of all ranks
   int tensor_ranks = 1;  // ranks that share each layer
   int pipeline_stages = 1;
+  // Where there are several engines, the above is of each of them, but weights, requests' memory
+  // and threads are of all.
+  int num_engines = 1;
+  int first_engine = 0;  // its number
+};
+
+// Whether an engine computes.
+struct EngineState {
+  bool is_healthy = true;
+  std::string reason;  // why not; may be "" all the same
 };
 
 // "bfloat16", "float16", "float32" or "fp8": as --dtype and --kv-cache-dtype spell them.
@@ -61,6 +71,9 @@ class Engine {
  public:
   struct Hooks {
     EngineObserver* observer = nullptr;  // outlives the engine
+    // Of several engines, in place of `observer`: that of the i-th of them; empty: all report to
+    // `observer`, each from a thread of its own.
+    std::function<EngineObserver*(int i)> observer_of;
     // Called with each line of the memory plan, before anything is allocated.
     std::function<void(const std::string& line)> print_plan;
     std::function<void(int64_t done_bytes, int64_t total_bytes)> load_progress;
@@ -69,8 +82,9 @@ class Engine {
     const ProcessRanks* processes = nullptr;
   };
 
-  // Plans memory, loads the model, allocates the cache, starts the thread. kResourceExhausted where
-  // the model does not fit, with the option that would make it fit.
+  // Plans memory, loads the model, allocates the cache, starts the thread: of as many engines as
+  // the configuration says, behind one (replica_engine.h). kResourceExhausted where the model does
+  // not fit, with the option that would make it fit.
   static Result<std::unique_ptr<Engine>> Create(const EngineConfig& config, Hooks hooks);
   // Aborts what still runs and stops the thread.
   virtual ~Engine() = default;
@@ -94,6 +108,10 @@ class Engine {
   virtual bool healthy() const = 0;
   // Why nothing is computed any more until the server is restarted; "" while that is not so.
   virtual std::string failure() const { return ""; }
+  // True while there is work, and none has been done for longer than the watchdog allows.
+  virtual bool stalled() const { return false; }
+  // Of each engine behind this one, in order.
+  virtual std::vector<EngineState> states() const { return {{healthy(), failure()}}; }
   // Requests accepted and not yet finished.
   virtual int64_t num_unfinished() const = 0;
 

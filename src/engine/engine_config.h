@@ -27,6 +27,9 @@ enum class DeviceChoice { kAuto, kCpu, kCuda, kEmulated };
 inline constexpr int64_t kDefaultMaxNumSeqs = 256;
 inline constexpr int64_t kDefaultMaxNumBatchedTokens = 2048;
 
+// data_parallel_size at most.
+inline constexpr int kMostEngines = 64;
+
 // Bounds on the requests that the engine keeps, and on time.
 struct LoopLimits {
   // C9: running requests may take this long to finish after BeginShutdown().
@@ -98,6 +101,11 @@ struct EngineConfig {
   int tensor_parallel_size = 1;
   int pipeline_parallel_size = 1;
   bool exact_ranks = false;
+
+  // Engines that share the weights, and divide the requests and the threads: each has ranks,
+  // scheduler and cache of its own. The first one's number in metrics and messages.
+  int data_parallel_size = 1;
+  int first_engine = 0;
 
   LoopLimits loop;
 

@@ -10,6 +10,7 @@
 #include "engine/engine_loop.h"
 #include "engine/engine_plan.h"
 #include "engine/process_ranks.h"
+#include "engine/replica_engine.h"
 #include "engine/warm_up.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
@@ -74,13 +75,15 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   info.max_num_seqs = plan.scheduler.max_num_seqs;
   info.num_speculative_tokens = plan.config.speculation.num_tokens;
   info.max_num_batched_tokens = plan.scheduler.max_num_batched_tokens;
+  info.num_engines = plan.num_engines;
+  info.first_engine = plan.config.first_engine;
   info.num_blocks = plan.num_blocks;
   info.block_size = plan.scheduler.block_size;
   info.kv_tokens = plan.kv_tokens();
   info.weight_bytes = plan.weight_bytes;
   info.token_weight_bytes = plan.token_weight_bytes;
   info.workspace_bytes = plan.workspace_bytes;
-  info.kv_bytes = plan.kv_bytes;
+  info.kv_bytes = plan.kv_bytes / plan.num_engines;
   info.request_memory_bytes = plan.request_bytes;
   info.dtype = plan.dtype;
   info.kv_cache_dtype = plan.kv_type;
@@ -93,6 +96,10 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
     info.isa = device->info().name;
   }
   return info;
+}
+
+EngineObserver* ObserverOf(const Engine::Hooks& hooks, int engine) {
+  return hooks.observer_of ? hooks.observer_of(engine) : hooks.observer;
 }
 
 // Allocates the plan's memory on the device, then loads the model into it.
@@ -131,20 +138,23 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
   return {};
 }
 
-// On the CPU, by one rank.
-Status LoadAlone(const EnginePlan& plan, const ModelConfig& model, const kernels::KvLayout& layout,
-                 const LoadProgress& progress, EngineLoop::Parts& parts) {
-  ASSIGN_OR_RETURN(parts.model, LoadModel(*parts.pool, plan.config.model_folder, model,
-                                          ModelOptionsOf(plan), progress));
+Status AllocateCache(const EnginePlan& plan, const kernels::KvLayout& layout,
+                     EngineLoop::Parts& parts) {
   ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(layout, plan.kv_groups, plan.num_blocks));
   cache.Warm(*parts.pool);
   parts.cache = std::make_unique<KvCache>(std::move(cache));
   return {};
 }
 
-// On the CPU, by several ranks.
-Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadProgress& progress,
-                 EngineLoop::Parts& parts) {
+// On the CPU, by one rank.
+Status LoadAlone(const EnginePlan& plan, const ModelConfig& model, const kernels::KvLayout& layout,
+                 const LoadProgress& progress, EngineLoop::Parts& parts) {
+  ASSIGN_OR_RETURN(parts.model, LoadModel(*parts.pool, plan.config.model_folder, model,
+                                          ModelOptionsOf(plan), progress));
+  return AllocateCache(plan, layout, parts);
+}
+
+ParallelOptions ParallelOptionsOf(const EnginePlan& plan) {
   ParallelOptions parallel;
   parallel.tensor_size = plan.ranks.tensor_size;
   parallel.num_stages = plan.ranks.num_stages;
@@ -153,9 +163,15 @@ Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadPro
   parallel.num_blocks = plan.num_blocks;
   parallel.deadline =
       std::chrono::milliseconds(static_cast<int64_t>(1000 * plan.config.loop.watchdog_seconds));
+  return parallel;
+}
+
+// On the CPU, by several ranks.
+Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadProgress& progress,
+                 EngineLoop::Parts& parts) {
   ASSIGN_OR_RETURN(ParallelShare share,
                    LoadParallelModel(*parts.pool, plan.config.model_folder, model,
-                                     ModelOptionsOf(plan), parallel, progress));
+                                     ModelOptionsOf(plan), ParallelOptionsOf(plan), progress));
   parts.model = std::move(share.model);
   parts.cache = std::move(share.cache);
   return {};
@@ -167,6 +183,53 @@ void TellPlan(const EnginePlan& plan, const Engine::Hooks& hooks) {
   for (const std::string& line : plan.warnings) LOG_WARNING("engine", "{}", line);
 }
 
+// What one of several engines needs beside the weights of `loaded`.
+Status ShareLoaded(const EnginePlan& plan, const Model& loaded, const kernels::KvLayout& layout,
+                   const std::vector<RankThreads>& threads, EngineLoop::Parts& parts) {
+  ASSIGN_OR_RETURN(parts.pool, StartThreads(threads.front()));
+  if (plan.ranks.num_ranks() == 1) {
+    ASSIGN_OR_RETURN(parts.model, loaded.Share(*parts.pool));
+    return AllocateCache(plan, layout, parts);
+  }
+  ParallelOptions parallel = ParallelOptionsOf(plan);
+  parallel.threads = threads;
+  ASSIGN_OR_RETURN(ParallelShare share,
+                   ShareParallelModel(loaded, *parts.pool, ModelOptionsOf(plan), parallel));
+  parts.model = std::move(share.model);
+  parts.cache = std::move(share.cache);
+  return {};
+}
+
+// Several engines on the CPU. The model is loaded by all threads; the engines share its weights.
+Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const ModelConfig& model,
+                                               const kernels::KvLayout& layout,
+                                               const EngineInfo& info, const Engine::Hooks& hooks) {
+  const int count = plan.num_engines;
+  std::vector<EngineLoop::Parts> parts(static_cast<size_t>(count));
+  {
+    EngineLoop::Parts loaded;
+    ASSIGN_OR_RETURN(loaded.pool, StartThreads(plan.ranks.threads.front()));
+    EnginePlan loading = plan;
+    loading.num_blocks = 1;  // nothing is computed with this one
+    RETURN_IF_ERROR(plan.ranks.num_ranks() > 1
+                        ? LoadRanks(loading, model, hooks.load_progress, loaded)
+                        : LoadAlone(loading, model, layout, hooks.load_progress, loaded));
+    for (int i = 0; i < count; ++i) {
+      RETURN_IF_ERROR(ShareLoaded(plan, *loaded.model, layout,
+                                  ThreadsOfEngine(plan.ranks, i, count),
+                                  parts[static_cast<size_t>(i)]));
+    }
+  }
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (int i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(engines.emplace_back(),
+                     EngineLoop::Start(std::move(parts[static_cast<size_t>(i)]), info, plan,
+                                       ObserverOf(hooks, i)));
+  }
+  return std::make_unique<ReplicaEngine>(std::move(engines), info, plan.config.seed,
+                                         plan.config.enable_prefix_caching);
+}
+
 // This process is rank 0 of several.
 Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                                                   const ModelConfig& model,
@@ -175,6 +238,12 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
   if (config.device == DeviceChoice::kCuda || config.device == DeviceChoice::kEmulated) {
     return Fail(ErrorCode::kUnsupported,
                 "ranks that are processes compute on CPUs: say --device cpu", "device");
+  }
+  if (config.data_parallel_size > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "ranks that are processes make one engine: leave data_parallel_size out, and run "
+                "several servers behind a balancer",
+                "data_parallel_size");
   }
   ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model));
   TellPlan(plan, hooks);
@@ -188,7 +257,8 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
   ParallelShare lead = process->TakeLead();
   parts.model = std::move(lead.model);
   parts.cache = std::move(lead.cache);
-  return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan), hooks.observer);
+  return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
+                           ObserverOf(hooks, 0));
 }
 
 }  // namespace
@@ -229,16 +299,18 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
                  device != nullptr ? &device->info() : nullptr, host, std::move(pooling)));
   TellPlan(plan, hooks);
 
-  // Not pinned but to the node of a rank: the server's threads use the same cores, and the system's
-  // scheduler places the workers better around them.
-  ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
-  const LoadProgress progress = std::move(hooks.load_progress);
   kernels::KvLayout layout;
   layout.num_kv_heads = static_cast<int>(model_config.num_key_value_heads);
   layout.head_dim = static_cast<int>(model_config.head_dim);
   layout.block_size = config.block_size;
   layout.type = plan.kv_type;
   EngineInfo info = InfoOf(plan, model_config, generation, device);
+  if (plan.num_engines > 1) return CreateReplicas(plan, model_config, layout, info, hooks);
+
+  // Not pinned but to the node of a rank: the server's threads use the same cores, and the system's
+  // scheduler places the workers better around them.
+  ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
+  const LoadProgress progress = std::move(hooks.load_progress);
   if (device != nullptr) {
     RETURN_IF_ERROR(LoadOnDevice(plan, model_config, layout, progress, parts));
   } else if (plan.ranks.num_ranks() > 1) {
@@ -246,7 +318,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   } else {
     RETURN_IF_ERROR(LoadAlone(plan, model_config, layout, progress, parts));
   }
-  return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan), hooks.observer);
+  return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
+                           ObserverOf(hooks, 0));
 }
 
 }  // namespace sluice

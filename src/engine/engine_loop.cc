@@ -1,10 +1,10 @@
 #include "engine/engine_loop.h"
 
-#include <random>
 #include <utility>
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "engine/default_seed.h"
 
 namespace sluice {
 namespace {
@@ -19,13 +19,6 @@ int64_t Now() {
 int64_t Ticks(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))
       .count();
-}
-
-uint64_t Mix(uint64_t value) {  // splitmix64
-  value += 0x9E3779B97F4A7C15;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-  return value ^ (value >> 31);
 }
 
 }  // namespace
@@ -49,10 +42,7 @@ EngineLoop::EngineLoop(Parts parts, EngineInfo info, EnginePlan plan)
       info_(std::move(info)),
       plan_(std::move(plan)),
       base_seed_(plan_.config.seed) {
-  if (base_seed_ == 0) {
-    std::random_device random;
-    base_seed_ = (uint64_t{random()} << 32) | random();
-  }
+  if (base_seed_ == 0) base_seed_ = RandomSeed();
 }
 
 EngineLoop::~EngineLoop() {
@@ -121,8 +111,9 @@ Result<RequestHandle> EngineLoop::Submit(Request request) {
   ASSIGN_OR_RETURN(const RequestHandle handle, Reserve(load, request.continues_answer));
   const bool siblings_wait = (plan_.config.enable_prefix_caching && request.use_prefix_cache) ||
                              request.sampling.prompt_logprobs.has_value();
-  auto active = MakeActiveRequest(handle, std::move(request), limits, info_.end_tokens,
-                                  Mix(base_seed_ ^ Mix(handle)), siblings_wait);
+  const uint64_t seed = request.default_seed.value_or(DefaultSeed(base_seed_, handle));
+  auto active =
+      MakeActiveRequest(handle, std::move(request), limits, info_.end_tokens, seed, siblings_wait);
   if (!Push(AddCommand{std::move(active)})) {
     Release(load);
     return Fail(ErrorCode::kUnavailable, "the server is shutting down");
@@ -170,7 +161,12 @@ bool EngineLoop::healthy() const {
   if (broken_.load() || !parts_.model->CheckAlive() ||
       failed_steps_.load() >= kFailedStepsUnhealthy)
     return false;
-  return idle_.load() || Now() - last_progress_.load() < Ticks(plan_.config.loop.watchdog_seconds);
+  return !stalled();
+}
+
+bool EngineLoop::stalled() const {
+  return !idle_.load() &&
+         Now() - last_progress_.load() >= Ticks(plan_.config.loop.watchdog_seconds);
 }
 
 std::string EngineLoop::failure() const {

@@ -43,6 +43,7 @@ class EngineLoop final : public Engine {
   void StopSequence(RequestHandle handle, int sequence) override;
   bool healthy() const override;
   std::string failure() const override;
+  bool stalled() const override;
   int64_t num_unfinished() const override;
   void BeginShutdown() override;
   bool ResetPrefixCache() override;

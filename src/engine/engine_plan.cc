@@ -145,6 +145,39 @@ Result<RankPlan> RanksFor(const ModelConfig& model, const Topology& topology,
   return ranks;
 }
 
+Status PlanEngines(EnginePlan& plan) {
+  const int count = plan.config.data_parallel_size;
+  if (count < 1 || count > kMostEngines) {
+    return Invalid(
+        "data_parallel_size",
+        fmt::format("data_parallel_size must be in [1, {}], got {}", kMostEngines, count));
+  }
+  if (count > 1 && plan.on_device()) {
+    return Invalid("data_parallel_size",
+                   fmt::format("data_parallel_size {}: {} has one engine; run a server for each "
+                               "device behind a balancer, or say --device cpu",
+                               count, plan.device_name));
+  }
+  plan.num_engines = count;
+  if (count == 1) return {};
+  const int threads = plan.num_threads;
+  plan.num_threads = 0;
+  for (int engine = 0; engine < count; ++engine) {
+    for (const RankThreads& rank : ThreadsOfEngine(plan.ranks, engine, count))
+      plan.num_threads += rank.num_threads;
+  }
+  const bool has_threads = plan.num_threads <= threads;
+  (has_threads ? plan.notes : plan.warnings)
+      .push_back(fmt::format(
+          "data_parallel_size {}: {} engines share the weights and divide {} threads{}", count,
+          count, threads,
+          has_threads ? ""
+                      : fmt::format("; each of their ranks has one at least, which makes {}: fewer "
+                                    "engines would be faster",
+                                    plan.num_threads)));
+  return {};
+}
+
 // vLLM's defaults for its server: larger steps on large devices.
 StepDefaults StepDefaultsOf(const EnginePlan& plan) {
   constexpr int64_t kGiB = 1024 * kMiB;
@@ -277,24 +310,27 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   if (plan.pooling && plan.pooling->method == PoolingMethod::kMean)
     plan.scheduler.max_prompt_logit_rows = plan.scheduler.max_num_batched_tokens;
   const RankPlan& ranks = plan.ranks;
-  ASSIGN_OR_RETURN(
-      const ModelMemory memory,
-      ranks.num_ranks() == 1
-          ? plan_model(model, ModelOptionsOf(plan), plan.num_threads)
-          : PlanParallelModel(model, ModelOptionsOf(plan), ranks.threads.back().num_threads,
-                              ranks.tensor_size, ranks.num_stages));
+  // Of the last engine, which has the most.
+  const std::vector<RankThreads> threads =
+      ThreadsOfEngine(ranks, plan.num_engines - 1, plan.num_engines);
+  ASSIGN_OR_RETURN(const ModelMemory memory,
+                   ranks.num_ranks() == 1
+                       ? plan_model(model, ModelOptionsOf(plan), threads.back().num_threads)
+                       : PlanParallelModel(model, ModelOptionsOf(plan), threads.back().num_threads,
+                                           ranks.tensor_size, ranks.num_stages));
   plan.weight_bytes = memory.weight_bytes;
   plan.token_weight_bytes = memory.token_weight_bytes;
   plan.workspace_bytes = memory.workspace_bytes;
   if (!plan.on_device()) {  // A device's own logits are part of its workspace.
     plan.workspace_bytes +=
         plan.max_logit_rows() * model.spec.ResultSize() * int64_t{sizeof(float)} +
-        Sampler::ScratchBytes(model.vocab_size, plan.num_threads);
+        Sampler::ScratchBytes(model.vocab_size, threads.front().num_threads);
     const SpeculationConfig& speculation = config.speculation;
     plan.workspace_bytes += Proposer::SharedBytes(speculation) +
                             plan.scheduler.max_proposed_tokens *
                                 Proposer::SequenceBytes(speculation, plan.max_model_len);
   }
+  plan.workspace_bytes *= plan.num_engines;
   plan.kv_groups = memory.kv_groups;
   plan.kv_bytes_per_block = memory.kv_bytes_per_group_block;
   plan.scheduler.groups = plan.kv_groups.spans;
@@ -317,12 +353,12 @@ int64_t RequestBytes(const EngineConfig& config, const MemoryLimits& host, int64
   return std::max(LeastRequestBytes(config, host), std::min(int64_t{1} << 30, rest / 2));
 }
 
-// Bytes that the cache may take at most.
+// Bytes that the caches of all engines may take at most.
 int64_t KvBudget(const EnginePlan& plan) {
   const EngineConfig& config = plan.config;
   const int64_t rest = plan.memory.available_bytes - plan.weight_bytes - plan.workspace_bytes -
                        LeastRequestBytes(config, plan.memory);
-  if (config.kv_cache_bytes) return *config.kv_cache_bytes;
+  if (config.kv_cache_bytes) return plan.num_engines * *config.kv_cache_bytes;
   if (plan.on_device()) {
     const int64_t fixed = kDeviceReserve + plan.weight_bytes + plan.workspace_bytes;
     const auto part = [](double share, int64_t bytes) {
@@ -359,16 +395,21 @@ tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
                                 Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes));
   std::vector<std::string> remedies;
   if (most >= 2) remedies.push_back(fmt::format("lower max_model_len to at most {}", most));
-  if (needed + plan.weight_bytes + plan.workspace_bytes <= plan.memory.available_bytes)
+  if (plan.num_engines * needed + plan.weight_bytes + plan.workspace_bytes <=
+      plan.memory.available_bytes)
     remedies.push_back(fmt::format("raise {}", option));
+  if (plan.num_engines > 1) remedies.emplace_back("lower data_parallel_size");
   if (remedies.empty())
     remedies = {"use a smaller model", "lower max_num_batched_tokens and max_num_seqs"};
-  return Fail(ErrorCode::kResourceExhausted,
-              fmt::format("one sequence of max_model_len {} needs {} of KV cache, but {} is "
-                          "available for it{}; {}",
-                          plan.max_model_len, Bytes(needed), Bytes(std::max<int64_t>(0, budget)),
-                          beside, fmt::join(remedies, ", or ")),
-              "max_model_len");
+  return Fail(
+      ErrorCode::kResourceExhausted,
+      fmt::format(
+          "one sequence of max_model_len {} needs {} of KV cache, but {} is "
+          "available for it{}{}; {}",
+          plan.max_model_len, Bytes(needed), Bytes(std::max<int64_t>(0, budget)),
+          plan.num_engines == 1 ? "" : fmt::format(" in each of {} engines", plan.num_engines),
+          beside, fmt::join(remedies, ", or ")),
+      "max_model_len");
 }
 
 // The share that is asked for must be free, as in vLLM: a server that would take the rest of a
@@ -409,7 +450,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
                                                               : ""),
                 "model");
   }
-  int64_t budget = KvBudget(plan);
+  int64_t budget = KvBudget(plan) / plan.num_engines;
   if (config.num_blocks_override) {
     budget = *config.num_blocks_override * plan.kv_bytes_per_block * plan.kv_groups.num_groups();
   }
@@ -432,7 +473,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
                       plan.scheduler.max_num_seqs * MostBlocks(plan.scheduler, plan.max_model_len));
   }
   plan.num_blocks = blocks;
-  plan.kv_bytes = blocks * plan.kv_bytes_per_block;
+  plan.kv_bytes = plan.num_engines * blocks * plan.kv_bytes_per_block;
   plan.request_bytes =
       plan.on_device()
           ? RequestBytes(config, host, host.available_bytes)
@@ -513,6 +554,7 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   plan.num_threads = plan.ranks.num_threads();
   if (!plan.ranks.note.empty())
     (plan.ranks.fewer ? plan.warnings : plan.notes).push_back(plan.ranks.note);
+  RETURN_IF_ERROR(PlanEngines(plan));
   RETURN_IF_ERROR(PlanStep(model, plan));
   int64_t longest = model.max_position_embeddings;
   if (plan.pooling) {
@@ -540,13 +582,15 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
     return fmt::format("  {:<10} {:>12}  {}", what, Bytes(bytes), detail);
   };
   const int64_t tokens = plan.num_blocks * block_size;
+  const std::string of_each =
+      plan.num_engines == 1 ? "" : fmt::format("in each of {} engines: ", plan.num_engines);
   std::vector<std::string> lines;
   lines.push_back("memory plan");
   lines.push_back(
       line("weights", plan.weight_bytes, fmt::format("computed in {}", DtypeName(plan.dtype))));
   lines.push_back(
       line("workspace", plan.workspace_bytes,
-           fmt::format("steps of {} tokens and {} sequences, logits, sampling",
+           fmt::format("{}steps of {} tokens and {} sequences, logits, sampling", of_each,
                        plan.scheduler.max_num_batched_tokens, plan.scheduler.max_num_seqs)));
   const std::string_view kv_type = DtypeName(plan.kv_type);
   const std::string what =
@@ -560,7 +604,7 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
       static_cast<double>(plan.kv_tokens()) / static_cast<double>(plan.max_model_len);
   lines.push_back(
       line("KV cache", plan.kv_bytes,
-           what + fmt::format("{:.1f} sequences of {}", sequences, plan.max_model_len)));
+           of_each + what + fmt::format("{:.1f} sequences of {}", sequences, plan.max_model_len)));
   lines.push_back(line("requests", plan.request_bytes,
                        plan.on_device() ? "bodies, prompts and answers, in the machine's memory"
                                         : "bodies, prompts and answers"));

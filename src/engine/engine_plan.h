@@ -30,13 +30,14 @@ struct EnginePlan {
   ElementType kv_type = ElementType::kBF16;  // of the cache: BF16, F16, F32 or F8_E4M3
   int num_threads = 1;                       // of all ranks
   RankPlan ranks;
+  int num_engines = 1;  // that divide the threads of the ranks
   int64_t max_model_len = 0;
   SchedulerLimits scheduler;
-  int64_t num_blocks = 0;
+  int64_t num_blocks = 0;  // of each engine
 
   int64_t weight_bytes = 0;
   int64_t token_weight_bytes = 0;  // as in ModelMemory
-  int64_t workspace_bytes = 0;     // activations, logits, sampling
+  int64_t workspace_bytes = 0;     // activations, logits, sampling; of all engines, as the cache's
   int64_t kv_bytes = 0;
   int64_t request_bytes = 0;       // that requests may hold, in the memory of the machine
   int64_t kv_bytes_per_block = 0;  // of one group's layers
@@ -50,7 +51,7 @@ struct EnginePlan {
   int64_t max_logit_rows() const {
     return scheduler.max_num_seqs + scheduler.max_prompt_logit_rows + scheduler.max_proposed_tokens;
   }
-  // Tokens that the cache holds in sequences of max_model_len.
+  // Tokens that the cache of an engine holds in sequences of max_model_len.
   int64_t kv_tokens() const;
   int64_t total_bytes() const { return weight_bytes + workspace_bytes + kv_bytes; }
   // Everything that is taken from `memory`; requests are in the memory of the machine.
@@ -74,6 +75,8 @@ using PlanModelFunction =
 //     free (at most 64 MiB) and 1 GiB. `host`: the machine beside a device.
 //   max_model_len is what the checkpoint allows or, where that is more than the cache holds, the
 //     latter.
+//   Several engines share the weights; the cache of each takes its part of what one would, or what
+//     the options set outright.
 //   Pooling is of a CPU's models; the mean is taken of the results of all rows of a step.
 // kInvalidArgument for options that contradict each other or are out of range; kResourceExhausted,
 // with the option that would help, when weights exceed memory or one sequence of a given

@@ -91,6 +91,41 @@ TEST(EnginePlan, BytesAndBlocksOutright) {
   EXPECT_THAT(plan.error().message, HasSubstr("lower num_gpu_blocks_override"));
 }
 
+TEST(EnginePlan, EnginesShareTheWeightsAndDivideTheCache) {
+  EngineConfig config;
+  config.data_parallel_size = 2;
+  const auto plan = Plan(config);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->num_engines, 2);
+  EXPECT_EQ(plan->num_threads, 2);
+  EXPECT_EQ(plan->weight_bytes, 100 * kMiB);
+  const int64_t of_one = Plan({})->workspace_bytes;
+  EXPECT_GT(plan->workspace_bytes, 2 * of_one - kMiB);
+  EXPECT_LE(plan->workspace_bytes, 2 * of_one);
+  EXPECT_EQ(plan->num_blocks, 250) << "of each: a quarter of the free memory for both";
+  EXPECT_EQ(plan->kv_bytes, 500 * kMiB);
+  EXPECT_THAT(plan->notes,
+              ::testing::Contains(HasSubstr("2 engines share the weights and divide 2 threads")));
+  EXPECT_THAT(MemoryTable(*plan),
+              ::testing::Contains(HasSubstr("in each of 2 engines: 250 blocks")));
+  config.kv_cache_bytes = 64 * kMiB;
+  EXPECT_EQ(Plan(config)->num_blocks, 64) << "of each, as in vLLM";
+  config.kv_cache_bytes.reset();
+  config.data_parallel_size = 8;
+  const auto many = Plan(config);
+  ASSERT_TRUE(many) << many.error().message;
+  EXPECT_EQ(many->num_threads, 8);
+  EXPECT_THAT(many->warnings,
+              ::testing::Contains(HasSubstr("which makes 8: fewer engines would be faster")));
+  config.max_model_len = 2048;
+  const auto refused = Plan(config);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("in each of 8 engines"));
+  EXPECT_THAT(refused.error().message, HasSubstr("lower data_parallel_size"));
+  config.data_parallel_size = 65;
+  EXPECT_EQ(Plan(config).error().param, "data_parallel_size");
+}
+
 TEST(EnginePlan, RequestsGetHalfOfWhatIsLeft) {
   EngineConfig config;
   config.max_model_len = 16;

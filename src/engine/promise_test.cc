@@ -1,6 +1,6 @@
 // The CPU promise: a greedy or seeded answer, with bit-equal logprobs, does not depend on what else
-// runs, on the chunks of the prompt, on the prefix cache, on the number of threads and of ranks, on
-// preemptions or on proposed tokens.
+// runs, on the chunks of the prompt, on the prefix cache, on the number of threads, of ranks and of
+// engines, on preemptions or on proposed tokens.
 #include <algorithm>
 #include <atomic>
 #include <random>
@@ -115,6 +115,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
     bool proposes = false;
     int tensor_ranks = 1;
     int stages = 1;
+    int engines = 1;
   };
 
   static std::string Folder() { return SourcePath("tests/data/checkpoints/") + GetParam().folder; }
@@ -126,6 +127,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
     config.tensor_parallel_size = run.tensor_ranks;
     config.pipeline_parallel_size = run.stages;
     config.exact_ranks = true;
+    config.data_parallel_size = run.engines;
     config.max_num_batched_tokens = run.max_num_batched_tokens;
     config.max_num_seqs = run.max_num_seqs;
     config.max_model_len = 192;
@@ -238,6 +240,15 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "two stages of two ranks, proposed tokens";
   EXPECT_GT(both.accepted_tokens, 500);
+  EXPECT_EQ(Answers({.num_threads = 2, .prefix_caching = true, .rounds = 2, .engines = 2}), alone)
+      << "two engines";
+  EXPECT_EQ(Answers({.num_threads = 3,
+                     .max_num_batched_tokens = 64,
+                     .num_blocks = GetParam().few_blocks,
+                     .tensor_ranks = 2,
+                     .engines = 3}),
+            alone)
+      << "three engines of two ranks, few blocks";
 }
 
 // The last ones have layers that see a chunk or a window, and so groups of blocks; Llama 4 has

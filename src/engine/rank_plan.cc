@@ -88,4 +88,19 @@ Result<RankPlan> PlanRanks(const EngineConfig& config, const Topology& topology,
   return plan;
 }
 
+std::vector<RankThreads> ThreadsOfEngine(const RankPlan& ranks, int engine, int num_engines) {
+  std::vector<RankThreads> own = ranks.threads;
+  for (RankThreads& rank : own) {
+    const int begin = rank.num_threads * engine / num_engines;
+    const int end = rank.num_threads * (engine + 1) / num_engines;
+    rank.num_threads = std::max(1, end - begin);
+    // Thread i is pinned to the i-th of its rank's CPUs: those of each engine come first there.
+    if (!rank.cpus.empty()) {
+      std::rotate(rank.cpus.begin(), rank.cpus.begin() + begin % static_cast<int>(rank.cpus.size()),
+                  rank.cpus.end());
+    }
+  }
+  return own;
+}
+
 }  // namespace sluice

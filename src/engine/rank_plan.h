@@ -31,4 +31,8 @@ struct RankPlan {
 Result<RankPlan> PlanRanks(const EngineConfig& config, const Topology& topology, int num_threads,
                            const std::string& device_name);
 
+// The threads, by rank, of one of several engines that divide those of `ranks`; a rank has one at
+// least. No other engine has more than the last one.
+std::vector<RankThreads> ThreadsOfEngine(const RankPlan& ranks, int engine, int num_engines);
+
 }  // namespace sluice

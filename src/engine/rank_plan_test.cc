@@ -82,6 +82,28 @@ TEST(RankPlanTest, ExactMakesAllThatAreAskedFor) {
   EXPECT_THAT(pinned->threads[2].cpus, ElementsAre(2, 3));
 }
 
+TEST(RankPlanTest, EnginesDivideTheThreadsOfEachRank) {
+  EngineConfig config = Asked(2, 1, false);
+  const auto plan = PlanRanks(config, Nodes(2), 4, "");
+  ASSERT_TRUE(plan);
+  ASSERT_THAT(ThreadsOf(*plan), ElementsAre(2, 2));
+  for (int engine = 0; engine < 2; ++engine) {
+    const std::vector<RankThreads> own = ThreadsOfEngine(*plan, engine, 2);
+    ASSERT_EQ(own.size(), 2u);
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(own[static_cast<size_t>(rank)].num_threads, 1);
+      EXPECT_EQ(own[static_cast<size_t>(rank)].cpus.front(), 2 * rank + engine)
+          << "a CPU of its own";
+    }
+  }
+  const auto one = PlanRanks(EngineConfig(), Nodes(1), 2, "");
+  const auto threads_of = [&](int engine) {
+    return ThreadsOfEngine(*one, engine, 3).front().num_threads;
+  };
+  EXPECT_THAT((std::vector{threads_of(0), threads_of(1), threads_of(2)}), ElementsAre(1, 1, 1));
+  EXPECT_EQ(ThreadsOfEngine(*one, 0, 1).front().num_threads, 2);
+}
+
 TEST(RankPlanTest, WhatCannotBeIsRefused) {
   const auto error = [](const EngineConfig& config, const std::string& device) {
     const auto plan = PlanRanks(config, Nodes(1), 2, device);

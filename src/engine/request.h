@@ -73,13 +73,16 @@ struct Request {
   SharedList<int32_t> end_tokens;
   std::shared_ptr<const Constraint> constraint;  // of the answer; may be null
   int num_sequences = 1;                         // n
-  int64_t priority = 0;    // smaller is sooner; ignored if the policy is first come first served
-  uint64_t client = 0;     // under the fair policy, requests with the same number share one part
+  int64_t priority = 0;  // smaller is sooner; ignored if the policy is first come first served
+  uint64_t client = 0;   // under the fair policy, requests with the same number share one part
+  // Decides what is drawn without a seed; none: the engine's own count of requests.
+  std::optional<uint64_t> default_seed;
   std::string cache_salt;  // prefixes are shared only between requests of equal salt
   bool use_prefix_cache = true;
   // It continues an answer that has begun (the next step of a beam search): it is accepted during a
   // drain too.
   bool continues_answer = false;
+  std::optional<int> engine;  // which of several computes it; none: the one with the least to do
   std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();
   std::shared_ptr<RequestSink> sink;
 };

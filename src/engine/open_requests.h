@@ -1,0 +1,73 @@
+// The requests that several engines are computing, and what is left of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "engine/observer.h"
+#include "engine/request.h"
+#include "engine/router.h"
+
+namespace sluice {
+
+class OpenRequests;
+
+// Stands between an engine and the sink of a request: tells the router what is finished, and can
+// end the request where the engine does not.
+class RoutedSink final : public RequestSink {
+ public:
+  RoutedSink(OpenRequests& open, Router& router, const Router::Route& route,
+             const Request& request);
+  ~RoutedSink() override;
+
+  void OnPrompt(PromptResult result) override;
+  void OnUpdate(SequenceUpdate update) override;
+  void OnPooled(std::vector<float>&& vector) override;
+  void OnError(Error error) override;
+  void OnStats(const RequestStats& stats) override;
+
+  // Fails the request; what the engine still tells is dropped. Nothing if it has ended.
+  void Fail(Error error);
+
+  int engine() const { return route_.engine; }
+
+ private:
+  // So many tokens of the answers are there; of those that are expected, one of each sequence that
+  // has not ended stays.
+  void FinishOutput(int64_t tokens, bool is_end) REQUIRES(mutex_);
+  void FinishPrompt() REQUIRES(mutex_);
+  void End() REQUIRES(mutex_);
+
+  OpenRequests& open_;
+  Router& router_;
+  const Router::Route route_;
+  const int64_t prompt_size_;
+  const std::shared_ptr<RequestSink> inner_;
+
+  Mutex mutex_;
+  int64_t prompt_left_ GUARDED_BY(mutex_);
+  int64_t output_left_ GUARDED_BY(mutex_);
+  int64_t sequences_left_ GUARDED_BY(mutex_);
+  bool is_told_ GUARDED_BY(mutex_) = false;  // the inner sink has its end
+  bool has_ended_ GUARDED_BY(mutex_) = false;
+};
+
+// Thread safety: all methods may be called from any thread. Memory: as many entries as the engines
+// have requests, which they bound. Ownership: outlives the sinks.
+class OpenRequests {
+ public:
+  void Add(const std::shared_ptr<RoutedSink>& sink);
+  void Remove(const RoutedSink* sink);
+  int64_t size() const;
+  // Fails those of an engine.
+  void FailAt(int engine, const Error& error);
+
+ private:
+  mutable Mutex mutex_;
+  std::unordered_map<const RoutedSink*, std::weak_ptr<RoutedSink>> sinks_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice
