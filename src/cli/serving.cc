@@ -68,7 +68,7 @@ Status Serving::Load(EngineConfig config, const ModelArgument& model, LoadReport
   ASSIGN_OR_RETURN(config.pooling.classifier_tokens, ClassifierTokenIds(config, text));
   ProgressBar bar("loading");
   Engine::Hooks hooks;
-  hooks.observer = server_->observer();
+  hooks.observer_of = [this](int engine) { return server_->observer(engine); };
   hooks.processes = processes;
   if (report != LoadReport::kNowhere) {
     hooks.print_plan = [report](const std::string& line) {

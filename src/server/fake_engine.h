@@ -37,6 +37,7 @@ class FakeEngine : public Engine {
   std::chrono::microseconds step_time{0};
   std::atomic<bool> is_healthy{true};
   std::atomic<const char*> failure_reason{""};
+  std::atomic<bool> is_second_lost{false};  // of several engines
 
   explicit FakeEngine(int64_t vocab_size = 512, int64_t max_model_len = 512) {
     info_.model.vocab_size = vocab_size;
@@ -98,6 +99,12 @@ class FakeEngine : public Engine {
   }
   bool healthy() const override { return is_healthy; }
   std::string failure() const override { return failure_reason.load(); }
+  std::vector<EngineState> states() const override {
+    std::vector<EngineState> all = {{healthy(), failure()}};
+    if (info_.num_engines > 1) all.resize(static_cast<size_t>(info_.num_engines));
+    if (is_second_lost) all.at(1) = {.is_healthy = false, .reason = "rank 1 has ended"};
+    return all;
+  }
   int64_t num_unfinished() const override {
     std::lock_guard lock(mutex_);
     return static_cast<int64_t>(running_.size());

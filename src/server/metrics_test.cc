@@ -8,7 +8,9 @@
 namespace sluice {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 EngineInfo Info() {
@@ -41,16 +43,16 @@ TEST(MetricsTest, ShowsVllmsNames) {
   step.generated_tokens = 3;
   step.prefix_queries = 20;
   step.prefix_hits = 16;
-  metrics.OnStep(step);
-  metrics.OnFirstToken(0.03);
-  metrics.OnInterToken(0.02);
+  metrics.Of(0)->OnStep(step);
+  metrics.Of(0)->OnFirstToken(0.03);
+  metrics.Of(0)->OnInterToken(0.02);
   RequestStats request;
   request.reason = FinishReason::kLength;
   request.prompt_tokens = 20;
   request.generated_tokens = 4;
-  metrics.OnFinished(request);
+  metrics.Of(0)->OnFinished(request);
   request.reason = FinishReason::kAbort;
-  metrics.OnFinished(request);
+  metrics.Of(0)->OnFinished(request);
   const std::string text = metrics.Text(false);
   const std::string labels = R"(engine="0",model_name="a\"b\\c\nd")";
   for (const std::string& line : {
@@ -99,13 +101,57 @@ TEST(MetricsTest, CountsHttpByHandler) {
 TEST(MetricsTest, ReportsThroughputWhileBusyAndOnceAfter) {
   Metrics metrics;
   metrics.SetModel("m", Info());
-  EXPECT_EQ(metrics.ThroughputLine(), "");
+  EXPECT_THAT(metrics.ThroughputLines(), IsEmpty());
   StepStats step;
   step.generated_tokens = 5;
-  metrics.OnStep(step);
-  EXPECT_THAT(metrics.ThroughputLine(), HasSubstr("Avg generation throughput: "));
-  EXPECT_THAT(metrics.ThroughputLine(), HasSubstr("Avg generation throughput: 0.0 tokens/s"));
-  EXPECT_EQ(metrics.ThroughputLine(), "");
+  metrics.Of(0)->OnStep(step);
+  EXPECT_THAT(metrics.ThroughputLines(), ElementsAre(HasSubstr("Avg generation throughput: ")));
+  EXPECT_THAT(metrics.ThroughputLines(),
+              ElementsAre(HasSubstr("Avg generation throughput: 0.0 tokens/s")));
+  EXPECT_THAT(metrics.ThroughputLines(), IsEmpty());
+}
+
+TEST(MetricsTest, CountsEachEngineByItself) {
+  Metrics metrics;
+  EngineInfo info = Info();
+  info.num_engines = 2;
+  info.first_engine = 4;
+  StepStats step;
+  step.generated_tokens = 5;
+  step.running = 3;
+  step.used_blocks = 5;
+  step.total_blocks = 10;
+  EngineObserver* const first = metrics.Of(0);
+  EngineObserver* const second = metrics.Of(1);
+  ServerConfig config;
+  metrics.SetModel("m", info, config);
+  first->OnStep(step);
+  step.running = 1;
+  step.used_blocks = 0;
+  second->OnStep(step);
+  second->OnFirstToken(0.03);
+  const std::vector<EngineState> states = {{}, {.is_healthy = false, .reason = "lost"}};
+  const std::string text = metrics.Text(false, states);
+  for (const char* line : {
+           "vllm:num_requests_running{engine=\"4\",model_name=\"m\"} 3.0\n"
+           "vllm:num_requests_running{engine=\"5\",model_name=\"m\"} 1.0\n",
+           "sluice:engine_healthy{engine=\"4\",model_name=\"m\"} 1.0\n"
+           "sluice:engine_healthy{engine=\"5\",model_name=\"m\"} 0.0\n",
+           "vllm:time_to_first_token_seconds_count{engine=\"4\",model_name=\"m\"} 0.0\n",
+           "vllm:time_to_first_token_seconds_count{engine=\"5\",model_name=\"m\"} 1.0\n",
+           "enable_prefix_caching=\"True\",engine=\"5\"",
+       }) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_EQ(metrics.num_running(), 4);
+  EXPECT_EQ(metrics.cache_usage(), 0.25);
+  EXPECT_THAT(metrics.ThroughputLines(), ElementsAre(HasSubstr("Engine 004: Avg prompt"),
+                                                     HasSubstr("Engine 005: Avg prompt")));
+  config.aggregate_engine_logging = true;
+  metrics.SetModel("m", info, config);
+  first->OnStep(step);
+  EXPECT_THAT(metrics.ThroughputLines(),
+              ElementsAre(HasSubstr("2 Engines Aggregated: Avg prompt")));
 }
 
 TEST(MetricsTest, TellsOfTheCacheAndOfWhatWasTurnedAway) {
@@ -128,11 +174,11 @@ TEST(MetricsTest, KeepsALimitedNumberOfSteps) {
   Metrics metrics;
   ServerConfig config;
   metrics.SetModel("m", Info(), config);
-  metrics.OnStep({});
+  metrics.Of(0)->OnStep({});
   EXPECT_EQ(metrics.TakeIterations(), "[]") << "nobody asked for them";
   config.enable_iteration_stats = true;
   metrics.SetModel("m", Info(), config);
-  for (int i = 0; i < 1100; ++i) metrics.OnStep({});
+  for (int i = 0; i < 1100; ++i) metrics.Of(0)->OnStep({});
   const Result<json::Value> steps = json::Parse(metrics.TakeIterations());
   ASSERT_TRUE(steps);
   ASSERT_EQ(steps->as_array().size(), 1000u);

@@ -500,7 +500,7 @@ TEST_F(RoutesTest, TrtllmTellsOfItsSteps) {
   Start(config);
   StepStats stats;
   stats.running = 2;
-  server_->observer()->OnStep(stats);
+  server_->observer(0)->OnStep(stats);
   const json::Value steps = Ask("GET", "/metrics").json();
   ASSERT_EQ(steps.as_array().size(), 1u);
   EXPECT_EQ(At(steps, {"0", "numActiveRequests"}), json::Value(2));
@@ -594,6 +594,34 @@ TEST_F(RoutesTest, LimitsOfAClientAre429WithTheTimeToWait) {
   EXPECT_EQ(At(refused.json(), {"error", "type"}), json::Value("RateLimitError"));
   EXPECT_EQ(Ask("GET", "/v1/models", "", "Authorization: Bearer one\r\n").status, 200);
   EXPECT_EQ(Ask("POST", "/v1/completions", body, "Authorization: Bearer two\r\n").status, 200);
+}
+
+TEST_F(RoutesTest, AHeaderChoosesTheEngine) {
+  engine_.mutable_info().num_engines = 2;
+  Start(DefaultConfig());
+  const std::string body = R"({"prompt":"a","max_tokens":1})";
+  EXPECT_EQ(Ask("POST", "/v1/completions", body).status, 200);
+  EXPECT_EQ(Ask("POST", "/v1/completions", body, "X-data-parallel-rank: 1\r\n").status, 200);
+  EXPECT_EQ(Ask("POST", "/v1/completions", body, "X-data-parallel-rank: any\r\n").status, 200);
+  EXPECT_EQ(engine_.requests().at(0).engine, std::nullopt);
+  EXPECT_EQ(engine_.requests().at(1).engine, 1);
+  EXPECT_EQ(engine_.requests().at(2).engine, std::nullopt);
+  const Answer refused = Ask("POST", "/v1/completions", body, "X-data-parallel-rank: 2\r\n");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("data_parallel_rank 2 is out of range [0, 2)."));
+}
+
+TEST_F(RoutesTest, ALostEngineAmongSeveralIsToldOfAndIsNoReasonToRestart) {
+  engine_.mutable_info().num_engines = 2;
+  Start(DefaultConfig());
+  EXPECT_EQ(Ask("GET", "/health").body, R"({"status":"ok"})");
+  engine_.is_second_lost = true;
+  const Answer health = Ask("GET", "/health");
+  EXPECT_EQ(health.status, 200);
+  EXPECT_EQ(health.body, R"({"status":"degraded","reason":"engine 1: rank 1 has ended"})");
+  EXPECT_EQ(Ask("GET", "/ready").status, 200);
+  EXPECT_THAT(Ask("GET", "/metrics").body,
+              HasSubstr("sluice:engine_healthy{engine=\"1\",model_name=\"abacus\"} 0.0"));
 }
 
 TEST_F(RoutesTest, PriorityHeaderGoesBeforeTheField) {

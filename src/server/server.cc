@@ -56,7 +56,7 @@ class ServerImpl : public Server {
   void SetDownload(int64_t done_bytes, int64_t total_bytes) override {
     dispatcher_.SetDownload(done_bytes, total_bytes);
   }
-  EngineObserver* observer() override { return &metrics_; }
+  EngineObserver* observer(int i) override { return metrics_.Of(i); }
 
   void Attach(Engine* engine, ModelText text) override {
     std::shared_ptr<const ModelContext> model =
@@ -92,8 +92,9 @@ class ServerImpl : public Server {
       const auto now = Clock::now();
       if (now >= next_line) {
         next_line = now + interval;
-        if (const std::string line = lines ? metrics_.ThroughputLine() : ""; !line.empty())
-          LOG_INFO("engine", "{}", line);
+        if (lines) {
+          for (const std::string& line : metrics_.ThroughputLines()) LOG_INFO("engine", "{}", line);
+        }
       }
       if (!draining_) continue;
       if (engine_ != nullptr && engine_->num_unfinished() > 0) {

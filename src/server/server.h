@@ -28,8 +28,8 @@ class Server {
   virtual uint16_t port() const = 0;
   // Before Attach: how much of the model was downloaded, for /health; a total of 0 ends that.
   virtual void SetDownload(int64_t done_bytes, int64_t total_bytes) = 0;
-  // What the engine's hooks report to.
-  virtual EngineObserver* observer() = 0;
+  // What the i-th engine reports to.
+  virtual EngineObserver* observer(int i) = 0;
   // REQUIRES: `text` was loaded with the server's configuration, for the engine's model.
   virtual void Attach(Engine* engine, ModelText text) = 0;
 

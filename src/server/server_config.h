@@ -124,7 +124,8 @@ struct ServerConfig {
   bool log_outputs = false;     // with log_requests: answers too
   int64_t max_log_length = -1;  // characters of a prompt or answer in the log; -1: all
   bool disable_log_stats = false;
-  bool priority_scheduling = false;  // the engine's policy takes priorities into account
+  bool aggregate_engine_logging = false;  // one statistics line for all engines
+  bool priority_scheduling = false;       // the engine's policy takes priorities into account
 
   // Where spans of requests are sent (ReadSpanExporterSettings); empty: nowhere.
   std::string otlp_traces_endpoint;

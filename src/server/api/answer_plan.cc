@@ -121,6 +121,19 @@ ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& 
   return *priority;
 }
 
+ApiResult<std::optional<int>> EngineOf(const HttpRequest& request, const EngineInfo& info) {
+  const std::string* header = request.Header("x-data-parallel-rank");
+  if (header == nullptr) return std::nullopt;
+  const std::optional<int64_t> rank = ParseInteger(*header);
+  if (!rank) return std::nullopt;  // as vLLM takes it
+  if (*rank < 0 || *rank >= info.num_engines) {
+    return BadParameter(
+        fmt::format("data_parallel_rank {} is out of range [0, {}).", *rank, info.num_engines),
+        "X-data-parallel-rank");
+  }
+  return static_cast<int>(*rank);
+}
+
 ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
                                  const SamplingFields& fields) {
   AnswerPlan plan;
@@ -164,6 +177,7 @@ ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
   generation.stream = fields.stream;
   generation.stream_interval = fields.stream_interval;
   API_ASSIGN_OR_RETURN(generation.priority, PriorityOf(call.request, fields, call.api.config));
+  API_ASSIGN_OR_RETURN(generation.engine, EngineOf(call.request, call.model->engine->info()));
   generation.client = call.api.identity.Of(call.request);
   generation.ticket = call.ticket;
   generation.cache_salt = fields.cache_salt;

@@ -34,6 +34,10 @@ ApiResult<std::string> RequestIdOf(const HttpRequest& request, const SamplingFie
 ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& fields,
                               const ServerConfig& config);
 
+// Which of several engines the header X-data-parallel-rank asks for; none: any. 400 where there are
+// fewer.
+ApiResult<std::optional<int>> EngineOf(const HttpRequest& request, const EngineInfo& info);
+
 // Adds a prompt and what the answer repeats of it, except its tokens. 400 if it leaves no room for
 // the requested number of tokens.
 ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt prompt,

@@ -131,6 +131,7 @@ class BeamSearchImpl : public BeamSearch {
           request.sampling.logprobs =
               static_cast<int32_t>(std::min<int64_t>(2 * request_.common.n, model_->vocab_size));
           request.priority = request_.common.priority;
+          request.engine = request_.common.engine;
           request.client = request_.common.client;
           request.cache_salt = request_.common.cache_salt;
           request.continues_answer = search.steps > 0;

@@ -101,6 +101,7 @@ class GenerationImpl : public Generation {
       request.end_tokens = model_->end_tokens;
       request.num_sequences = request_.n;
       request.priority = request_.priority;
+      request.engine = request_.engine;
       request.client = request_.client;
       request.cache_salt = request_.cache_salt;
       request.constraint = ConstraintOf(prompt);

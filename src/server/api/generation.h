@@ -34,6 +34,7 @@ struct GenerationRequest {
   int64_t stream_interval = 1;  // tokens per step of a choice; its first and last may have fewer
   bool stream = false;
   int64_t priority = 0;
+  std::optional<int> engine;                     // of several; none: any
   uint64_t client = 0;                           // ClientIdentity
   std::shared_ptr<ClientLimits::Ticket> ticket;  // null without limits
   std::string cache_salt;

@@ -134,6 +134,7 @@ ApiResult<PoolingJob> MakePoolingJob(const RouteCall& call, const PoolingFields&
   API_ASSIGN_OR_RETURN(const std::string id, RequestIdOf(call.request, fields.common));
   job.id = fmt::format("{}{}", prefix, id);
   API_ASSIGN_OR_RETURN(job.priority, PriorityOf(call.request, fields.common, call.api.config));
+  API_ASSIGN_OR_RETURN(job.engine, EngineOf(call.request, call.model->engine->info()));
   job.cache_salt = fields.common.cache_salt;
   return job;
 }

@@ -73,6 +73,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
       request.second_text = job_.prompts[i].second_text;
       request.sampling.max_tokens = 1;
       request.priority = job_.priority;
+      request.engine = job_.engine;
       request.client = client_id_;
       request.cache_salt = job_.cache_salt;
       request.sink = std::make_shared<Sink>(shared_from_this(), i);

@@ -22,6 +22,7 @@ struct PoolingJob {
   std::string id;
   std::vector<PooledPrompt> prompts;  // at least one
   int64_t priority = 0;
+  std::optional<int> engine;  // of several; none: any
   std::string cache_salt;
 };
 

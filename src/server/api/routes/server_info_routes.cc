@@ -62,6 +62,7 @@ json::Value Settings(const ServerConfig& config, const EngineInfo& info) {
   result.Set("max_model_len", info.max_model_len);
   result.Set("max_num_seqs", info.max_num_seqs);
   result.Set("max_num_batched_tokens", info.max_num_batched_tokens);
+  result.Set("data_parallel_size", static_cast<int64_t>(info.num_engines));
   result.Set("block_size", static_cast<int64_t>(info.block_size));
   result.Set("num_blocks", info.num_blocks);
   result.Set("weight_bytes", info.weight_bytes);

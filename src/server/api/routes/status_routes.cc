@@ -7,17 +7,30 @@
 namespace sluice {
 namespace {
 
-// Sends `status`, with 503 unless it is `good`; how much of the model was downloaded; why the
-// engine is lost.
-void SendStatus(const RouteCall& call, std::string_view status, std::string_view good) {
+// Which engines compute no more, and why; "" while all do.
+std::string LostEngines(const Engine& engine) {
+  const std::vector<EngineState> states = engine.states();
+  if (states.size() == 1) return engine.failure();
+  std::string lost;
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (states[i].is_healthy) continue;
+    lost += fmt::format("{}engine {}: {}", lost.empty() ? "" : "; ",
+                        engine.info().first_engine + static_cast<int>(i), states[i].reason);
+  }
+  return lost;
+}
+
+// Sends `status`, with 503 unless it is `good`; how much of the model was downloaded; why engines
+// are lost.
+void SendStatus(const RouteCall& call, std::string_view status, bool is_good) {
   const int64_t total = call.api.download_total;
   std::string body = fmt::format(R"({{"status":"{}"}})", status);
   if (call.model == nullptr && total > 0) {
     body = fmt::format(R"({{"status":"{}","downloaded_bytes":{},"download_bytes":{}}})", status,
                        call.api.download_done.load(), total);
   }
-  if (status == "unhealthy") {
-    if (const std::string reason = call.model->engine->failure(); !reason.empty()) {
+  if (status == "unhealthy" || status == "degraded") {
+    if (const std::string reason = LostEngines(*call.model->engine); !reason.empty()) {
       body.back() = ',';
       body += R"("reason":)";
       json::AppendString(body, reason);
@@ -25,7 +38,7 @@ void SendStatus(const RouteCall& call, std::string_view status, std::string_view
     }
   }
   HttpResponse response = JsonResponse(std::move(body));
-  if (status != good) response.status = 503;
+  if (!is_good) response.status = 503;
   call.client->Send(std::move(response));
 }
 
@@ -35,8 +48,12 @@ std::string_view HealthOf(const RouteCall& call) {
   return call.model->engine->healthy() ? "ok" : "unhealthy";
 }
 
+// While one of several engines computes, requests are answered, and a restart would end them.
 ApiStatus Health(const RouteCall& call) {
-  SendStatus(call, HealthOf(call), "ok");
+  std::string_view status = HealthOf(call);
+  const bool is_good = status == "ok";
+  if (is_good && !LostEngines(*call.model->engine).empty()) status = "degraded";
+  SendStatus(call, status, is_good);
   return {};
 }
 
@@ -48,7 +65,7 @@ ApiStatus Ready(const RouteCall& call) {
   if (status == "ok") {
     status = call.api.sleeping ? "sleeping" : call.api.active->paused() ? "paused" : "ready";
   }
-  SendStatus(call, status, "ready");
+  SendStatus(call, status, status == "ready");
   return {};
 }
 

@@ -1,0 +1,270 @@
+#include "server/engine_metrics.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace sluice {
+namespace {
+
+std::vector<double> TokenBounds(int64_t max_model_len) {
+  std::vector<double> bounds;
+  for (double power = 1; power <= static_cast<double>(max_model_len); power *= 10) {
+    for (const double step : {1, 2, 5}) {
+      if (step * power <= static_cast<double>(max_model_len)) bounds.push_back(step * power);
+    }
+  }
+  return bounds;
+}
+
+const std::vector<double> kFirstTokenBounds = {.001, .005, .01, .02, .04, .06, .08, .1,
+                                               .25,  .5,   .75, 1,   2.5, 5,   7.5, 10,
+                                               20,   40,   80,  160, 640, 2560};
+const std::vector<double> kTokenTimeBounds = {.01, .025, .05, .075, .1,  .15, .2, .3, .4, .5,
+                                              .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80};
+const std::vector<double> kRequestBounds = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                            30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+const std::vector<double> kIterationBounds = {1,   8,    16,   32,   64,   128,  256,
+                                              512, 1024, 2048, 4096, 8192, 16384};
+
+double MetricValue(uint64_t count) {
+  return static_cast<double>(count);
+}
+
+// The value of a counter.
+EngineFamilies::Value CountOf(uint64_t EngineMetrics::*counter) {
+  return [counter](const EngineMetrics& engine) { return MetricValue(engine.*counter); };
+}
+
+EngineFamilies::Value Zero() {
+  return [](const EngineMetrics&) { return 0.0; };
+}
+
+}  // namespace
+
+void EngineMetrics::SetModel(int engine_number, std::string_view model_name,
+                             const EngineInfo& info) {
+  number = engine_number;
+  labels = fmt::format("engine=\"{}\",model_name=\"{}\"", number, EscapeLabel(model_name));
+  first_token = Histogram(kFirstTokenBounds);
+  for (Histogram* histogram : {&inter_token, &per_token}) *histogram = Histogram(kTokenTimeBounds);
+  for (Histogram* histogram : {&e2e, &queue, &inference, &prefill, &decode})
+    *histogram = Histogram(kRequestBounds);
+  for (Histogram* histogram :
+       {&prompt_lengths, &generation_lengths, &max_generation, &max_tokens, &computed}) {
+    *histogram = Histogram(TokenBounds(info.max_model_len));
+  }
+  sequences = Histogram({1, 2, 5, 10, 20});
+  iteration = Histogram(kIterationBounds);
+  request_preemptions = Histogram({1, 2, 3, 4, 5, 10, 20});
+  last.total_blocks = info.num_blocks;
+}
+
+void EngineMetrics::OnStep(const StepStats& stats) {
+  last = stats;
+  ++num_steps;
+  prompt_tokens += static_cast<uint64_t>(stats.prompt_tokens);
+  generation_tokens += static_cast<uint64_t>(stats.generated_tokens);
+  preemptions += static_cast<uint64_t>(stats.preemptions);
+  prefix_queries += static_cast<uint64_t>(stats.prefix_queries);
+  prefix_hits += static_cast<uint64_t>(stats.prefix_hits);
+  drafts += static_cast<uint64_t>(stats.drafts);
+  draft_tokens += static_cast<uint64_t>(stats.draft_tokens);
+  if (stats.drafts > 0) {
+    for (size_t i = 0; i < accepted_tokens.size(); ++i)
+      accepted_tokens[i] += static_cast<uint64_t>(stats.accepted_tokens[i]);
+  }
+  if (const int64_t tokens = stats.prompt_tokens + stats.generated_tokens; tokens > 0)
+    iteration.Observe(static_cast<double>(tokens));
+}
+
+void EngineMetrics::OnFinished(const RequestStats& stats) {
+  cached_tokens += static_cast<uint64_t>(stats.cached_tokens);
+  // vLLM does not count requests whose client has disconnected.
+  if (stats.reason == FinishReason::kAbort) return;
+  finished[static_cast<int>(stats.reason)] += static_cast<uint64_t>(stats.num_sequences);
+  const uint64_t times = static_cast<uint64_t>(std::max(1, stats.num_sequences));
+  const double per_sequence =
+      static_cast<double>(stats.generated_tokens) / static_cast<double>(times);
+  e2e.Observe(stats.total_seconds, times);
+  queue.Observe(stats.queue_seconds, times);
+  inference.Observe(stats.inference_seconds, times);
+  prefill.Observe(stats.prefill_seconds, times);
+  decode.Observe(stats.decode_seconds, times);
+  if (per_sequence > 1) per_token.Observe(stats.decode_seconds / (per_sequence - 1), times);
+  prompt_lengths.Observe(static_cast<double>(stats.prompt_tokens), times);
+  generation_lengths.Observe(per_sequence, times);
+  max_generation.Observe(per_sequence);
+  max_tokens.Observe(static_cast<double>(stats.max_tokens), times);
+  computed.Observe(static_cast<double>(stats.prompt_tokens - stats.cached_tokens), times);
+  sequences.Observe(static_cast<double>(stats.num_sequences));
+  request_preemptions.Observe(static_cast<double>(stats.preemptions));
+}
+
+void EngineFamilies::Gauge(std::string_view name, std::string_view help, const Value& value) {
+  out_.Family(name, "gauge", help);
+  for (const EngineMetrics* engine : engines_) out_.Sample(name, engine->labels, value(*engine));
+}
+
+void EngineFamilies::Counter(const std::string& name, std::string_view help, const Value& value) {
+  const std::string total = name + "_total";
+  out_.Family(total, "counter", help);
+  for (const EngineMetrics* engine : engines_) out_.Sample(total, engine->labels, value(*engine));
+}
+
+void EngineFamilies::Several(std::string_view name, std::string_view type, std::string_view help,
+                             std::string_view label, const std::vector<Labelled>& samples) {
+  out_.Family(name, type, help);
+  for (const EngineMetrics* engine : engines_) {
+    for (const Labelled& one : samples) {
+      out_.Sample(name, fmt::format("{},{}=\"{}\"", engine->labels, label, one.value),
+                  one.sample(*engine));
+    }
+  }
+}
+
+void EngineFamilies::Distribution(const std::string& name, std::string_view help,
+                                  Histogram EngineMetrics::*histogram) {
+  out_.Family(name, "histogram", help);
+  for (const EngineMetrics* engine : engines_)
+    out_.Buckets(name, engine->labels, engine->*histogram);
+}
+
+namespace {
+
+void AppendSpeculation(EngineFamilies& families, int num_proposed) {
+  if (num_proposed == 0) return;
+  families.Counter("vllm:spec_decode_num_drafts",
+                   "Number of times that tokens of a sequence were proposed.",
+                   CountOf(&EngineMetrics::drafts));
+  families.Counter("vllm:spec_decode_num_draft_tokens", "Number of proposed tokens.",
+                   CountOf(&EngineMetrics::draft_tokens));
+  families.Counter("vllm:spec_decode_num_accepted_tokens",
+                   "Number of proposed tokens that were accepted.",
+                   [](const EngineMetrics& engine) {
+                     return MetricValue(std::accumulate(engine.accepted_tokens.begin(),
+                                                        engine.accepted_tokens.end(), uint64_t{0}));
+                   });
+  std::vector<EngineFamilies::Labelled> places;
+  for (int i = 0; i < num_proposed; ++i) {
+    places.push_back({std::to_string(i), [i](const EngineMetrics& engine) {
+                        return MetricValue(engine.accepted_tokens[static_cast<size_t>(i)]);
+                      }});
+  }
+  families.Several("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
+                   "Number of accepted tokens by their place in what was proposed.", "position",
+                   places);
+}
+
+}  // namespace
+
+void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
+  const EngineFamilies::Value prefix_hits = CountOf(&EngineMetrics::prefix_hits);
+  const EngineFamilies::Value computed = CountOf(&EngineMetrics::prompt_tokens);
+  for (const char* prefix : {"vllm:", "vllm:gpu_"}) {
+    families.Counter(fmt::format("{}prefix_cache_queries", prefix),
+                     "Prefix cache queries, in terms of number of queried tokens.",
+                     CountOf(&EngineMetrics::prefix_queries));
+    families.Counter(fmt::format("{}prefix_cache_hits", prefix),
+                     "Prefix cache hits, in terms of number of cached tokens.", prefix_hits);
+  }
+  for (const char* name : {"external_prefix_cache_queries", "external_prefix_cache_hits",
+                           "mm_cache_queries", "mm_cache_hits"}) {
+    families.Counter(fmt::format("vllm:{}", name),
+                     "A cache that this server does not have; always 0.", Zero());
+  }
+  families.Counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.",
+                   CountOf(&EngineMetrics::preemptions));
+  families.Counter("vllm:prompt_tokens", "Number of prefill tokens processed.",
+                   [](const EngineMetrics& engine) {
+                     return MetricValue(engine.prompt_tokens + engine.prefix_hits);
+                   });
+  families.Several("vllm:prompt_tokens_by_source_total", "counter",
+                   "Number of prompt tokens by source.", "source",
+                   {{"local_compute", computed},
+                    {"local_cache_hit", prefix_hits},
+                    {"external_kv_transfer", Zero()}});
+  families.Counter("vllm:prompt_tokens_cached",
+                   "Number of cached prompt tokens (local + external).", prefix_hits);
+  families.Several("vllm:prompt_tokens_cached_by_source_total", "counter",
+                   "Number of cached prompt tokens by where they were.", "source",
+                   {{"local", prefix_hits}, {"external", Zero()}});
+  families.Counter("vllm:generation_tokens", "Number of generation tokens processed.",
+                   CountOf(&EngineMetrics::generation_tokens));
+  AppendSpeculation(families, num_proposed);
+  std::vector<EngineFamilies::Labelled> reasons;
+  static constexpr const char* kReasons[] = {"stop", "length", "abort", "error"};
+  for (size_t i = 0; i < 4; ++i) {
+    reasons.push_back({kReasons[i], [i](const EngineMetrics& engine) {
+                         return MetricValue(engine.finished[i]);
+                       }});
+  }
+  reasons.push_back({"repetition", Zero()});
+  families.Several("vllm:request_success_total", "counter",
+                   "Count of successfully processed requests.", "finished_reason", reasons);
+}
+
+void AppendRequestFamilies(EngineFamilies& families) {
+  families.Distribution("vllm:request_prompt_tokens", "Number of prefill tokens processed.",
+                        &EngineMetrics::prompt_lengths);
+  families.Distribution("vllm:request_generation_tokens", "Number of generation tokens processed.",
+                        &EngineMetrics::generation_lengths);
+  families.Distribution("vllm:iteration_tokens_total",
+                        "Histogram of number of tokens per engine_step.",
+                        &EngineMetrics::iteration);
+  families.Distribution("vllm:request_max_num_generation_tokens",
+                        "Histogram of maximum number of requested generation tokens.",
+                        &EngineMetrics::max_generation);
+  families.Distribution("vllm:request_num_preemptions",
+                        "Histogram of how often a request was preempted.",
+                        &EngineMetrics::request_preemptions);
+  families.Distribution("vllm:request_params_n", "Histogram of the n request parameter.",
+                        &EngineMetrics::sequences);
+  families.Distribution("vllm:request_params_max_tokens",
+                        "Histogram of the max_tokens request parameter.",
+                        &EngineMetrics::max_tokens);
+  families.Distribution("vllm:time_to_first_token_seconds",
+                        "Histogram of time to first token in seconds.",
+                        &EngineMetrics::first_token);
+  families.Distribution("vllm:inter_token_latency_seconds",
+                        "Histogram of inter-token latency in seconds.",
+                        &EngineMetrics::inter_token);
+  families.Distribution("vllm:time_per_output_token_seconds",
+                        "Histogram of inter-token latency in seconds, under its old name.",
+                        &EngineMetrics::inter_token);
+  families.Distribution("vllm:request_time_per_output_token_seconds",
+                        "Histogram of time_per_output_token_seconds per request.",
+                        &EngineMetrics::per_token);
+  families.Distribution("vllm:e2e_request_latency_seconds",
+                        "Histogram of e2e request latency in seconds.", &EngineMetrics::e2e);
+  families.Distribution("vllm:request_queue_time_seconds",
+                        "Histogram of time spent in WAITING phase for request.",
+                        &EngineMetrics::queue);
+  families.Distribution("vllm:request_inference_time_seconds",
+                        "Histogram of time spent in RUNNING phase for request.",
+                        &EngineMetrics::inference);
+  families.Distribution("vllm:request_prefill_time_seconds",
+                        "Histogram of time spent in PREFILL phase for request.",
+                        &EngineMetrics::prefill);
+  families.Distribution("vllm:request_decode_time_seconds",
+                        "Histogram of time spent in DECODE phase for request.",
+                        &EngineMetrics::decode);
+  families.Distribution(
+      "vllm:request_prefill_kv_computed_tokens",
+      "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
+      &EngineMetrics::computed);
+}
+
+void ThroughputCounts::Add(const EngineMetrics& engine) {
+  prompt += engine.prompt_tokens;
+  generation += engine.generation_tokens;
+  prefix_queries += engine.prefix_queries;
+  prefix_hits += engine.prefix_hits;
+  running += engine.last.running;
+  waiting += engine.last.waiting;
+  used_blocks += engine.last.used_blocks;
+  total_blocks += engine.last.total_blocks;
+}
+
+}  // namespace sluice
