@@ -98,6 +98,54 @@ Status CheckTls(const Settings& settings) {
   return {};
 }
 
+// Which engines of --data-parallel-size this server has.
+Status CheckEngines(const Settings& settings) {
+  const int64_t size = settings.Integer("data-parallel-size").value_or(1);
+  const auto rank = settings.Integer("data-parallel-rank");
+  const auto local = settings.Integer("data-parallel-size-local");
+  const int64_t first = settings.Integer("data-parallel-start-rank").value_or(0);
+  const bool is_hybrid = settings.Flag("data-parallel-hybrid-lb");
+  const char* const kSize = "data-parallel-size";
+  if (settings.Flag("data-parallel-external-lb") && !rank) {
+    return Contradiction(
+        "--data-parallel-external-lb requires --data-parallel-rank: which engine this server is",
+        "data-parallel-external-lb");
+  }
+  if (rank && (is_hybrid || settings.Given("data-parallel-start-rank") || local.value_or(1) != 1)) {
+    return Contradiction(
+        "--data-parallel-rank makes this server one engine: leave --data-parallel-hybrid-lb, "
+        "--data-parallel-start-rank and --data-parallel-size-local out",
+        "data-parallel-rank");
+  }
+  if (rank && *rank >= size) {
+    return Contradiction(fmt::format("--data-parallel-rank {}: expected less than "
+                                     "--data-parallel-size, which is {}",
+                                     *rank, size),
+                         "data-parallel-rank");
+  }
+  if (rank) return {};
+  if (is_hybrid && !local) {
+    return Contradiction(
+        "--data-parallel-hybrid-lb requires --data-parallel-size-local: how many engines this "
+        "server has",
+        "data-parallel-hybrid-lb");
+  }
+  if (is_hybrid && first + *local > size) {
+    return Contradiction(fmt::format("engines {} to {} of this server: --data-parallel-size is {}",
+                                     first, first + *local - 1, size),
+                         kSize);
+  }
+  if (!is_hybrid && (local.value_or(size) != size || first != 0)) {
+    return Contradiction(
+        fmt::format("of --data-parallel-size {}, {} engines on this machine: those on others are "
+                    "servers of their own; say --data-parallel-hybrid-lb, and put a balancer "
+                    "before them",
+                    size, local.value_or(size)),
+        kSize);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckSettings(const Settings& settings) {
@@ -105,6 +153,7 @@ Status CheckSettings(const Settings& settings) {
   RETURN_IF_ERROR(CheckQuantization(settings));
   RETURN_IF_ERROR(CheckCaptureSizes(settings));
   RETURN_IF_ERROR(CheckTls(settings));
+  RETURN_IF_ERROR(CheckEngines(settings));
   if (settings.Flag("enable-auto-tool-choice") && !settings.Given("tool-call-parser")) {
     return Contradiction(
         "--enable-auto-tool-choice requires --tool-call-parser: say how the model writes its calls",

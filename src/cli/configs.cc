@@ -256,6 +256,14 @@ Result<PoolingOptions> PoolingOptionsOf(const options::Settings& settings) {
 
 }  // namespace
 
+EnginesHere EnginesOf(const options::Settings& settings) {
+  if (const auto rank = settings.Integer("data-parallel-rank"))
+    return {.count = 1, .first = static_cast<int>(*rank)};
+  const int64_t size = settings.Integer("data-parallel-size").value_or(1);
+  return {.count = static_cast<int>(settings.Integer("data-parallel-size-local").value_or(size)),
+          .first = static_cast<int>(settings.Integer("data-parallel-start-rank").value_or(0))};
+}
+
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
                                       const ModelArgument& model) {
   const bool dummy_weights = settings.TextOr("load-format") == "dummy";
@@ -313,6 +321,9 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   config.tensor_parallel_size = static_cast<int>(*settings.Integer("tensor-parallel-size"));
   config.pipeline_parallel_size = static_cast<int>(*settings.Integer("pipeline-parallel-size"));
   config.exact_ranks = settings.TextOr("tensor-parallel-mode") == "exact";
+  const EnginesHere engines = EnginesOf(settings);
+  config.data_parallel_size = engines.count;
+  config.first_engine = engines.first;
   return config;
 }
 
@@ -351,6 +362,7 @@ void AddLogOptions(const options::Settings& settings, ServerConfig& config) {
   config.log_outputs = settings.Flag("enable-log-outputs");
   config.max_log_length = settings.Integer("max-log-len").value_or(-1);
   config.disable_log_stats = settings.Flag("disable-log-stats");
+  config.aggregate_engine_logging = settings.Flag("aggregate-engine-logging");
   config.log_stats_seconds = *settings.Number("log-stats-interval");
 }
 

@@ -52,6 +52,13 @@ ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& s
 // --quantization and --head-format.
 LoadQuantization LoadQuantizationOf(const options::Settings& settings);
 
+// Of the engines of --data-parallel-size, those of this process. REQUIRES: CheckSettings passed.
+struct EnginesHere {
+  int count = 1;
+  int first = 0;  // the number of the first
+};
+EnginesHere EnginesOf(const options::Settings& settings);
+
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
                                       const ModelArgument& model);
 // The part of the configuration that all commands with a server have in common; AddServeOptions

@@ -74,6 +74,10 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
     LOG_INFO("serve", "{} ranks share each layer, {} divide the layers", info.tensor_ranks,
              info.pipeline_stages);
   }
+  if (info.num_engines > 1) {
+    LOG_INFO("serve", "engines {} to {} divide the requests; each has a KV cache and steps:",
+             info.first_engine, info.first_engine + info.num_engines - 1);
+  }
   LOG_INFO("serve", "KV cache size: {} tokens ({} blocks of {}, {})", cache_tokens, info.num_blocks,
            info.block_size, FormatBytes(info.kv_bytes));
   LOG_INFO("serve", "Maximum concurrency for {} tokens per request: {:.2f}x", info.max_model_len,
@@ -121,6 +125,16 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
   const std::optional<MpiLaunch> launch = FindMpiLaunch();
   plan.is_rank = launch && launch->size != 1 && (launch->size > 1 || plan.sizes.num_ranks() > 1);
   const std::string backend = settings.TextOr("distributed-executor-backend");
+  const bool are_processes = backend == "mp" || backend == "mpi" || IsOnSeveralNodes(settings);
+  const int num_engines = EnginesOf(settings).count;
+  if (num_engines > 1 && (plan.is_rank || (plan.sizes.num_ranks() > 1 && are_processes))) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("--data-parallel-size: {} engines share weights within a process, and "
+                            "ranks that are processes make one engine; run a server for each "
+                            "behind a balancer, with --data-parallel-rank",
+                            num_engines),
+                "data_parallel_size");
+  }
   if (plan.is_rank || plan.sizes.num_ranks() == 1) return plan;
   plan.launches = backend == "mp" || backend == "mpi";
   if (backend == "external_launcher") {

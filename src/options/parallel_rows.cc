@@ -16,6 +16,28 @@ void AddParallelRows(std::vector<Option>& table) {
               "auto: as many ranks as a CPU is faster with; exact: as many as "
               "--tensor-parallel-size and --pipeline-parallel-size say.",
               {.commands = kEngineCommands});
+  rows.Integer("data-parallel-size", "1",
+               "Engines behind one front door (data parallelism), at most 64: they share the "
+               "weights and divide threads and memory, each with scheduler and KV cache of its "
+               "own. Answers do not depend on it.",
+               {.commands = kEngineCommands, .range = {1, 65536}, .aliases = "-dp"});
+  rows.Integer("data-parallel-size-local", "",
+               "Of the engines of --data-parallel-size, how many this server has: all of them, or "
+               "with --data-parallel-hybrid-lb a part.",
+               {.commands = kEngineArguments, .range = {1, 65536}, .aliases = "-dpl"});
+  rows.Integer("data-parallel-rank", "",
+               "This server is one engine of --data-parallel-size, the one with this number in "
+               "metrics and messages; the others are servers of their own, behind any balancer.",
+               {.commands = kServe, .range = {0, 65535}, .aliases = "-dpn"});
+  rows.Integer("data-parallel-start-rank", "",
+               "With --data-parallel-hybrid-lb: the number of the first engine of this server.",
+               {.commands = kServe, .range = {0, 65535}, .aliases = "-dpr"});
+  rows.Flag("data-parallel-hybrid-lb",
+            "This server has --data-parallel-size-local engines of --data-parallel-size; those on "
+            "other machines are servers of their own, behind any balancer.",
+            {.commands = kServe, .aliases = "-dph"});
+  rows.Flag("data-parallel-external-lb", "What --data-parallel-rank says, which it requires.",
+            {.commands = kServe, .aliases = "-dpe"});
 }
 
 }  // namespace sluice::options

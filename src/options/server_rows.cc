@@ -217,6 +217,8 @@ void AddLogRows(std::vector<Option>& table) {
   rows.Flag("enable-log-outputs", "With --enable-log-requests: log the answers as well.");
   rows.Integer("max-log-len", "", "Most characters of a prompt or answer in the log.",
                {.commands = kServe | kRunBatch, .range = {0, 1e9}});
+  rows.Flag("aggregate-engine-logging",
+            "Log statistics of all engines of --data-parallel-size in one line.");
   rows.Flag("disable-log-stats", "Do not log statistics periodically.",
             {.commands = kEngineArguments});
   rows.Number("log-stats-interval", "10", "Seconds between two lines of statistics; 0: none.",
