@@ -75,9 +75,14 @@ Status ReadTextSettings(const std::filesystem::path& folder, SentenceTransformer
   constexpr const char* kPrompts = "config_sentence_transformers.json";
   ASSIGN_OR_RETURN(const json::Value outer, ReadObject(folder, kPrompts));
   const JsonFields fields(outer, std::string(kPrompts) + ": ");
+  ASSIGN_OR_RETURN(const json::Value* prompts, fields.Object("prompts"));
+  if (prompts != nullptr) {
+    for (const auto& [purpose, text] : prompts->as_object()) {
+      if (text.is_string()) config.prompts.emplace(purpose, text.as_string());
+    }
+  }
   ASSIGN_OR_RETURN(const auto name, fields.String("default_prompt_name"));
   if (!name) return {};
-  ASSIGN_OR_RETURN(const json::Value* prompts, fields.Object("prompts"));
   const json::Value* prompt = prompts == nullptr ? nullptr : prompts->Find(*name);
   if (prompt == nullptr || !prompt->is_string()) {
     return Fail(ErrorCode::kInvalidData,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -28,6 +29,7 @@ struct SentenceTransformersConfig {
   // Of sentence_bert_config.json: longer texts are too long; texts are put into lower case.
   std::optional<int64_t> max_tokens;
   bool lower_case = false;
+  std::map<std::string, std::string> prompts;  // by the purpose of a text: "query", "document"
   std::string prompt;  // put in front of every text: that of default_prompt_name
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +24,8 @@ struct PoolingConfig {
   PoolingActivation activation = PoolingActivation::kNormalize;
   std::optional<int64_t> max_tokens;  // that the files of sentence-transformers allow
   bool lower_case = false;
-  std::string prompt;  // in front of every text
+  std::string prompt;                          // in front of every text
+  std::map<std::string, std::string> prompts;  // by the purpose of a text
   // Embeddings keep their meaning when they are cut short: to these lengths, or to any where none
   // is named.
   bool is_matryoshka = false;

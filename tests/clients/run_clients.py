@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Real client programs against a real server; the last line is `N passed, N failed`.
 
-Usage: tests/clients/run_clients.py [anthropic | instructor | langchain | litellm | llm | inspect | openai | pydantic-ai | aider]...
+Usage: tests/clients/run_clients.py [anthropic | cohere | instructor | langchain | litellm | llama-index | llm | inspect | openai | pydantic-ai | aider]...
 
 Each client has a virtual environment of its own, .venv-clients/NAME, made at its first run from
 tests/requirements-clients/NAME.txt: that fetches hundreds of megabytes, so this is no part of `make test`. What the clients
 say is compared with what the server answers to plain HTTP, for a sum that the bundled model solves. What they get of tools,
-schemas and streams is compared with the scripts of a tiny model that knows nothing else. SLUICE_BIN names a folder of programs
+schemas and streams is compared with the scripts of a tiny model that knows nothing else. What they get of embeddings is compared
+with plain HTTP. SLUICE_BIN names a folder of programs
 other than build/release/bin.
 """
 import json
@@ -200,9 +201,35 @@ def agent(bench):
         bench.same(what, got[what], SAID[what])
 
 
+def embedder(bench):
+    """A library that embeds: embed_NAME.py says what it got."""
+    query, texts = "beads", ["hello world", "beads on wires", "a"]
+    out, _ = bench.run("python", HERE / ("embed_%s.py" % bench.client), bench.url, MODEL, UNKNOWN, query, *texts)
+    got = json.loads(out.splitlines()[-1])
+
+    def vectors(texts):
+        status, answer = bench.server.post("/v1/embeddings", {"model": MODEL, "input": texts})
+        assert status == 200, answer
+        return [entry["embedding"] for entry in answer["data"]]
+
+    def same_vectors(what, seen, expected):
+        near = len(seen) == len(expected) and all(len(a) == len(b) and max(abs(x - y) for x, y in zip(a, b)) < 1e-6 for a, b in zip(seen, expected))
+        bench.check(what, near, seen)
+
+    same_vectors("vectors", got["vectors"], vectors(texts))
+    if "query" in got:
+        same_vectors("vector of a query", [got["query"]], vectors([query]))
+    if "order" in got:
+        status, answer = bench.server.post("/rerank", {"model": MODEL, "query": query, "documents": texts})
+        order = [result["index"] for result in answer["results"]]
+        bench.same("order of documents", got["order"], [order, order])
+    bench.same("unknown model", got["error"], "NotFoundError")
+
+
 SOLVERS = {"langchain": library, "litellm": library, "llm": llm, "inspect": inspect, "aider": aider}
 AGENTS = ("anthropic", "instructor", "langchain", "litellm", "openai", "pydantic-ai")
-CLIENTS = sorted({*SOLVERS, *AGENTS})
+EMBEDDERS = ("cohere", "langchain", "llama-index")
+CLIENTS = sorted({*SOLVERS, *AGENTS, *EMBEDDERS})
 
 
 def ask_all(bench, clients):
@@ -226,6 +253,7 @@ def main(names):
     benches = []
     solvers = [(name, SOLVERS[name]) for name in names if name in SOLVERS]
     agents = [(name, agent) for name in names if name in AGENTS]
+    embedders = [(name, embedder) for name in names if name in EMBEDDERS]
     if solvers:
         with (tempfile.TemporaryDirectory() as scratch,
               serving(ABACUS, "--max-model-len", 4096, program="vllm", name=MODEL) as server):
@@ -239,6 +267,10 @@ def main(names):
               serving(SCRIPTED, "--max-model-len", 4096, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", name=MODEL) as server):
             benches.append(Bench(server, pathlib.Path(scratch)))
             ask_all(benches[-1], agents)
+    if embedders:
+        with tempfile.TemporaryDirectory() as scratch, serving(DATA / "checkpoints" / "tiny-bert", name=MODEL) as server:
+            benches.append(Bench(server, pathlib.Path(scratch)))
+            ask_all(benches[-1], embedders)
     passed, failed = sum(bench.passed for bench in benches), sum(bench.failed for bench in benches)
     print("%d passed, %d failed" % (passed, failed))
     return 1 if failed else 0

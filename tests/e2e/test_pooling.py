@@ -157,6 +157,32 @@ def test_a_cross_encoder_that_knows_its_texts_by_token_types():
         assert status == 400 and "96 tokens" in answer["error"]["message"]
 
 
+def test_embeddings_in_the_shape_of_cohere():
+    with serving(CHECKPOINTS / "tiny-bert", "--dtype", "float32") as server:
+        texts = ["hello world", "beads on wires"]
+        plain = embed(server, texts)
+        status, answer = server.post("/v2/embed", {"model": None, "texts": texts, "embedding_types": ["float", "base64", "binary", "ubinary"]})
+        assert status == 200, answer
+        assert answer["embeddings"]["float"] == plain and answer["texts"] == texts and answer["response_type"] == "embeddings_by_type"
+        assert answer["meta"]["billed_units"] == {"input_tokens": sum(len(server.post("/tokenize", {"prompt": text})[1]["tokens"]) for text in texts),
+                                                  "image_tokens": 0}
+        for i, vector in enumerate(plain):
+            assert list(struct.unpack("<64f", base64.b64decode(answer["embeddings"]["base64"][i]))) == pytest.approx(vector, abs=1e-7)
+            bits = [int("".join("1" if x >= 0 else "0" for x in vector[k:k + 8]), 2) for k in range(0, 64, 8)]
+            assert answer["embeddings"]["ubinary"][i] == bits and answer["embeddings"]["binary"][i] == [bit - 128 for bit in bits]
+        # The purpose of a text puts its prompt in front.
+        status, answer = server.post("/v2/embed", {"texts": ["beads"], "input_type": "query"})
+        assert status == 200 and answer["embeddings"] == {"float": [embed(server, "query: beads")[0]]}
+        for body, says in (({"texts": ["a"], "input_type": "search"}, "Supported values: document, query"), ({"texts": []}, "non-empty"),
+                           ({"images": ["data:,"]}, "only texts"), ({"texts": ["a b c"], "truncate": "NONE", "max_tokens": 3}, "exceeds max_tokens=3"),
+                           ({"texts": ["a"], "embedding_types": ["int8"]}, "int8"), ({"texts": ["a"], "output_dimension": 4}, "matryoshka")):
+            status, answer = server.post("/v2/embed", body)
+            assert status == 400 and says in json.dumps(answer), answer
+        start = server.post("/v2/embed", {"texts": ["a b c d e"], "truncate": "START", "max_tokens": 4})[1]
+        last = server.post("/tokenize", {"prompt": "a b c d e"})[1]["tokens"][-4:]
+        assert start["embeddings"]["float"] == embed(server, last) and start["meta"]["billed_units"]["input_tokens"] == 4
+
+
 def test_the_openai_client():
     with serving(QWEN3, "--runner", "pooling", "--hf-overrides", '{"is_matryoshka": true}', *COMMON) as server:
         client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)

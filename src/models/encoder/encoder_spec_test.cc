@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kGte = R"({"architectures": ["NewModel"], "vocab_size": 100, "hidden_size": 64,
+constexpr const char* kGte =
+    R"({"architectures": ["NewModel"], "vocab_size": 100, "hidden_size": 64,
   "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 2,
   "max_position_embeddings": 8192, "type_vocab_size": 0, "position_embedding_type": "rope",
   "rope_theta": 500000, "hidden_act": "gelu", "layer_norm_type": "layer_norm", "pack_qkv": true,

@@ -390,6 +390,35 @@ std::string_view OpenApiSchemas() {
    "cache_salt": {"type": ["string", "null"]},
    "request_id": {"type": ["string", "null"]},
    "user": {"type": ["string", "null"]}}},
+ "CohereEmbedRequest": {
+  "type": "object",
+  "required": ["texts"],
+  "properties": {
+   "model": {"type": ["string", "null"]},
+   "texts": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+   "input_type": {"type": ["string", "null"]},
+   "embedding_types": {
+    "type": ["array", "null"],
+    "items": {"enum": ["float", "base64", "binary", "ubinary"]}},
+   "output_dimension": {"type": ["integer", "null"], "minimum": 1},
+   "truncate": {"enum": ["NONE", "START", "END"], "default": "END"},
+   "max_tokens": {"type": ["integer", "null"], "minimum": 1},
+   "priority": {"type": "integer"}}},
+ "CohereEmbeddings": {
+  "type": "object",
+  "required": ["id", "embeddings", "texts", "meta", "response_type"],
+  "properties": {
+   "id": {"type": "string"},
+   "embeddings": {
+    "type": "object",
+    "properties": {
+     "float": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
+     "base64": {"type": "array", "items": {"type": "string"}},
+     "binary": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+     "ubinary": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}}},
+   "texts": {"type": "array", "items": {"type": "string"}},
+   "meta": {"type": "object"},
+   "response_type": {"const": "embeddings_by_type"}}},
  "PoolingUsage": {
   "type": "object",
   "required": ["prompt_tokens", "total_tokens"],

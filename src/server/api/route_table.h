@@ -19,6 +19,7 @@
   ROUTES(ResponsesRoutes)          \
   ROUTES(InvocationRoutes)         \
   ROUTES(EmbeddingRoutes)          \
+  ROUTES(CohereRoutes)             \
   ROUTES(ClassifyRoutes)           \
   ROUTES(ScoreRoutes)              \
   ROUTES(TokenizeRoutes)           \

@@ -1,0 +1,20 @@
+"""What cohere's SDK gets from a server that embeds: one JSON object on stdout. Run by run_clients.py."""
+import json
+import sys
+
+import cohere
+
+base_url, model, unknown, query, *texts = sys.argv[1:]
+root = base_url.removesuffix("/v1")
+first, second = cohere.Client(api_key="EMPTY", base_url=root), cohere.ClientV2(api_key="EMPTY", base_url=root)
+answer = second.embed(model=model, texts=texts, input_type="document", embedding_types=["float"])
+try:
+    second.embed(model=unknown, texts=texts, input_type="document")
+    error = None
+except Exception as problem:  # its type is what is asked for
+    error = type(problem).__name__
+print(json.dumps({
+    "vectors": answer.embeddings.float_,
+    "order": [[result.index for result in client.rerank(model=model, query=query, documents=texts).results] for client in (first, second)],
+    "error": error,
+}))

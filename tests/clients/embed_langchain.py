@@ -1,0 +1,20 @@
+"""What langchain-openai's embeddings get from a server: one JSON object on stdout. Run by run_clients.py."""
+import json
+import sys
+
+import langchain_openai
+
+base_url, model, unknown, query, *texts = sys.argv[1:]
+
+
+def embeddings(name=model):
+    # Without a check of the length it sends texts; with it, token ids of OpenAI's vocabulary.
+    return langchain_openai.OpenAIEmbeddings(model=name, base_url=base_url, api_key="EMPTY", check_embedding_ctx_length=False, max_retries=0)
+
+
+try:
+    embeddings(unknown).embed_query(query)
+    error = None
+except Exception as problem:  # its type is what is asked for
+    error = type(problem).__name__
+print(json.dumps({"vectors": embeddings().embed_documents(texts), "query": embeddings().embed_query(query), "error": error}))
