@@ -20,7 +20,7 @@ void AddParallelRows(std::vector<Option>& table) {
                "Engines behind one front door (data parallelism), at most 64: they share the "
                "weights and divide threads and memory, each with scheduler and KV cache of its "
                "own. Answers do not depend on it.",
-               {.commands = kEngineCommands, .range = {1, 65536}, .aliases = "-dp"});
+               {.range = {1, 65536}, .aliases = "-dp"});
   rows.Integer("data-parallel-size-local", "",
                "Of the engines of --data-parallel-size, how many this server has: all of them, or "
                "with --data-parallel-hybrid-lb a part.",
@@ -38,6 +38,21 @@ void AddParallelRows(std::vector<Option>& table) {
             {.commands = kServe, .aliases = "-dph"});
   rows.Flag("data-parallel-external-lb", "What --data-parallel-rank says, which it requires.",
             {.commands = kServe, .aliases = "-dpe"});
+  rows.Text("device-kind", "",
+            "Accelerator on which a decoding step is worked out, part by part: H100, H200, B200, "
+            "GB10, MI300X, MI355X.",
+            {.commands = kInspect});
+  rows.Integer("step-sequences", "64", "Sequences of that step, over all engines.",
+               {.commands = kInspect, .range = {1, 1e6}});
+  rows.Integer("step-context", "1024", "Tokens that each of its sequences has.",
+               {.commands = kInspect, .range = {1, 1e8}});
+  rows.Number("link-bandwidth", "",
+              "What a device receives from others, in GB/s. By default that of the accelerator's "
+              "links within a machine.",
+              {.commands = kInspect, .range = {1e-3, 1e6}});
+  rows.Number("link-latency", "10",
+              "Microseconds that an exchange between ranks takes beside its bytes.",
+              {.commands = kInspect, .range = {0, 1e6}});
 }
 
 }  // namespace sluice::options

@@ -9,18 +9,22 @@ namespace {
 
 constexpr int64_t kGb = 1'000'000'000;
 constexpr double kTb = 1e12;
+constexpr double kGbPerSecond = 1e9;
 constexpr double kTeraflops = 1e12;
 
 constexpr Accelerator kAccelerators[] = {
-    {"H100", "H100 SXM", 80 * kGb, 0, 3.35 * kTb, 989 * kTeraflops, 1979 * kTeraflops, 0, "9.0"},
-    {"H200", "", 150'100'000'000, 0, 4.8 * kTb, 989 * kTeraflops, 1979 * kTeraflops, 0, "9.0"},
-    {"B200", "GB200", 192 * kGb, 0, 8.0 * kTb, 2250 * kTeraflops, 4500 * kTeraflops,
-     9000 * kTeraflops, "10.0"},
-    {"GB10", "DGX Spark|Spark", 128 * kGb, 8 * kGb, 0.273 * kTb, 125 * kTeraflops, 250 * kTeraflops,
-     500 * kTeraflops, "12.1"},
-    {"MI300X", "", 192 * kGb, 0, 5.3 * kTb, 1307 * kTeraflops, 2615 * kTeraflops, 0, ""},
-    {"MI355X", "MI355", 309 * kGb, 0, 8.0 * kTb, 2500 * kTeraflops, 5000 * kTeraflops,
-     10000 * kTeraflops, ""},
+    {"H100", "H100 SXM", 80 * kGb, 0, 3.35 * kTb, 450 * kGbPerSecond, 989 * kTeraflops,
+     1979 * kTeraflops, 0, "9.0"},
+    {"H200", "", 150'100'000'000, 0, 4.8 * kTb, 450 * kGbPerSecond, 989 * kTeraflops,
+     1979 * kTeraflops, 0, "9.0"},
+    {"B200", "GB200", 192 * kGb, 0, 8.0 * kTb, 900 * kGbPerSecond, 2250 * kTeraflops,
+     4500 * kTeraflops, 9000 * kTeraflops, "10.0"},
+    {"GB10", "DGX Spark|Spark", 128 * kGb, 8 * kGb, 0.273 * kTb, 25 * kGbPerSecond,
+     125 * kTeraflops, 250 * kTeraflops, 500 * kTeraflops, "12.1"},
+    {"MI300X", "", 192 * kGb, 0, 5.3 * kTb, 448 * kGbPerSecond, 1307 * kTeraflops,
+     2615 * kTeraflops, 0, ""},
+    {"MI355X", "MI355", 309 * kGb, 0, 8.0 * kTb, 538 * kGbPerSecond, 2500 * kTeraflops,
+     5000 * kTeraflops, 10000 * kTeraflops, ""},
 };
 
 bool SameName(std::string_view a, std::string_view b) {

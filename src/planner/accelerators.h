@@ -15,6 +15,9 @@ struct Accelerator {
   int64_t memory_bytes = 0;
   int64_t system_bytes = 0;  // of it, taken by an operating system that shares the memory
   double bytes_per_second = 0;
+  // Between devices of a machine, in one direction (NVLink, Infinity Fabric); of a GB10, which is
+  // alone in its machine, over its network.
+  double link_bytes_per_second = 0;
   double bf16_flops = 0;                // per second
   double fp8_flops = 0;                 // 0: no such units; weights are expanded to BF16
   double fp4_flops = 0;                 // 0: likewise

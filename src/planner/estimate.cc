@@ -55,19 +55,28 @@ int64_t KvBytesPerToken(const StoredModel& model) {
 }
 
 double KvCacheBytes(const StoredModel& model, const Accelerator& accelerator, double fraction) {
+  return FreeBytes(accelerator, ResidentBytes(model)) * fraction;
+}
+
+double FreeBytes(const Accelerator& accelerator, double weight_bytes) {
   const auto memory = static_cast<double>(accelerator.memory_bytes - accelerator.system_bytes);
-  return std::max(0.0, (memory - ResidentBytes(model) - kContextBytes) * fraction);
+  return std::max(0.0, memory - weight_bytes - kContextBytes);
+}
+
+double DecodeFlopSeconds(const StoredModel& model, const Accelerator& accelerator, double batch,
+                         double context) {
+  const double flops_per_token =
+      2 * static_cast<double>(model.shape.ActiveWeights() + model.shape.EmbeddingWeights()) +
+      4 * AttentionWidth(model.shape) * context;
+  return batch * flops_per_token / FlopsPerSecond(model, accelerator);
 }
 
 double DecodeStepSeconds(const StoredModel& model, const Accelerator& accelerator, double batch,
                          double context) {
   const double bytes = WeightBytesPerStep(model, batch) +
                        batch * context * static_cast<double>(KvBytesPerToken(model));
-  const double flops_per_token =
-      2 * static_cast<double>(model.shape.ActiveWeights() + model.shape.EmbeddingWeights()) +
-      4 * AttentionWidth(model.shape) * context;
   return std::max(bytes / accelerator.bytes_per_second,
-                  batch * flops_per_token / FlopsPerSecond(model, accelerator));
+                  DecodeFlopSeconds(model, accelerator, batch, context));
 }
 
 double PrefillSeconds(const StoredModel& model, const Accelerator& accelerator, double tokens) {

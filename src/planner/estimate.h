@@ -30,6 +30,13 @@ int64_t KvBytesPerToken(const StoredModel& model);
 // Bytes left for keys and values: `fraction` of what the weights and a context of 3 GB leave.
 double KvCacheBytes(const StoredModel& model, const Accelerator& accelerator, double fraction);
 
+// What weights of `weight_bytes` and a context of 3 GB leave, at least 0.
+double FreeBytes(const Accelerator& accelerator, double weight_bytes);
+
+// The time of a decoding step's arithmetic alone.
+double DecodeFlopSeconds(const StoredModel& model, const Accelerator& accelerator, double batch,
+                         double context);
+
 // The least time of one decoding step of `batch` sequences with `context` tokens each, whichever of
 // memory and arithmetic is slower.
 double DecodeStepSeconds(const StoredModel& model, const Accelerator& accelerator, double batch,

@@ -63,3 +63,24 @@ def test_inspect_shows_what_each_rank_holds():
     held = sum(rank["weight_bytes"] for rank in ranks)
     assert report["memory"]["weight_bytes"] <= held < 1.1 * report["memory"]["weight_bytes"]
     assert "ranks" not in json.loads(run("inspect", str(ABACUS), "--json").stdout)
+
+
+def test_inspect_works_out_a_step_on_accelerators():
+    """Bytes over links: of a row and layer the attention's result and the MLP's in BF16, both sublayers' in F32; then embedding and logits."""
+    config = json.loads((ABACUS / "config.json").read_text())
+    layer = 2 * config["num_attention_heads"] * config["head_dim"] + 2 * config["intermediate_size"] + 8 * config["hidden_size"]
+    row = config["num_hidden_layers"] * layer + 4 * (config["hidden_size"] + config["vocab_size"])
+    words = ["inspect", str(ABACUS), "-tp", "4", "-dp", "2", "--device-kind", "h200", "--step-sequences", "8"]
+    step = json.loads(run(*words, "--json").stdout)["step"]
+    assert step["num_devices"] == 8 and step["link_exchanges"] == 4 * config["num_hidden_layers"] + 2
+    assert step["link_bytes_per_token"] == row and step["link_bytes_per_token_and_device"] == row * 3 / 4
+    assert step["link_latency_seconds"] == pytest.approx(step["link_exchanges"] * 10e-6)
+    assert step["link_bytes_seconds"] == pytest.approx(4 * row * 3 / 4 / 450e9)
+    assert step["bound"] == "link latency"
+    slow = json.loads(run(*words, "--link-bandwidth", "0.001", "--link-latency", "0", "--json").stdout)["step"]
+    assert slow["bound"] == "link bandwidth" and slow["link_bytes_seconds"] == pytest.approx(4 * row * 3 / 4 / 1e6)
+    text = run(*words).stdout
+    assert "A decoding step of 8 sequences of 1024 tokens on 8 H200 (tp 4, pp 1, dp 2), at least" in text
+    assert "bound by link latency" in text
+    refused = run("inspect", str(ABACUS), "--device-kind", "abacus")
+    assert refused.returncode != 0 and "--device-kind abacus: expected one of H100, H200" in refused.stderr
