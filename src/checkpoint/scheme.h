@@ -112,6 +112,7 @@ struct LoadQuantization {
   std::string head;     // --head-format: with a tied head the embedding, too
 
   bool empty() const { return weights.empty() && head.empty(); }
+  bool operator==(const LoadQuantization&) const = default;
 };
 
 // "fp8, int8, ...".
