@@ -87,7 +87,7 @@ void RoutedSink::Fail(Error error) {
 
 void OpenRequests::Add(const std::shared_ptr<RoutedSink>& sink) {
   const MutexLock lock(mutex_);
-  sinks_.emplace(sink.get(), sink);
+  sinks_.emplace(sink.get(), Entry{sink->engine(), sink});
 }
 
 void OpenRequests::Remove(const RoutedSink* sink) {
@@ -101,12 +101,13 @@ int64_t OpenRequests::size() const {
 }
 
 void OpenRequests::FailAt(int engine, const Error& error) {
+  // Let go of without the mutex, which the end of a sink takes.
   std::vector<std::shared_ptr<RoutedSink>> failed;
   {
     const MutexLock lock(mutex_);
-    for (const auto& [address, sink] : sinks_) {
-      if (auto held = sink.lock(); held != nullptr && held->engine() == engine)
-        failed.push_back(std::move(held));
+    for (const auto& [address, entry] : sinks_) {
+      if (entry.engine != engine) continue;
+      if (auto held = entry.sink.lock()) failed.push_back(std::move(held));
     }
   }
   for (const auto& sink : failed) sink->Fail(error);

@@ -67,7 +67,11 @@ class OpenRequests {
 
  private:
   mutable Mutex mutex_;
-  std::unordered_map<const RoutedSink*, std::weak_ptr<RoutedSink>> sinks_ GUARDED_BY(mutex_);
+  struct Entry {
+    int engine = 0;
+    std::weak_ptr<RoutedSink> sink;
+  };
+  std::unordered_map<const RoutedSink*, Entry> sinks_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

@@ -1,0 +1,72 @@
+#include "engine/open_requests.h"
+
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "engine/engine_testing.h"
+
+namespace sluice {
+namespace {
+
+using testing::CollectingSink;
+
+// Requests that end while those of an engine fail: nobody waits for himself, and nothing is left.
+TEST(OpenRequests, EndWhileOthersFail) {
+  Router router(2, 4, 0);
+  OpenRequests open;
+  std::atomic<bool> done{false};
+  std::thread failing([&] {
+    while (!done) {
+      open.FailAt(1, {ErrorCode::kUnavailable, "gone", ""});
+      std::this_thread::yield();
+    }
+  });
+  Request request;
+  request.prompt = {1, 2, 3};
+  constexpr bool kBoth[] = {true, true};
+  for (int i = 0; i < 5000; ++i) {
+    request.sink = std::make_shared<CollectingSink>();
+    const auto sink =
+        std::make_shared<RoutedSink>(open, router, router.Choose(request, kBoth), request);
+    open.Add(sink);
+  }
+  done = true;
+  failing.join();
+  EXPECT_EQ(open.size(), 0);
+  EXPECT_EQ(router.unfinished_tokens(0), 0);
+  EXPECT_EQ(router.unfinished_tokens(1), 0);
+}
+
+TEST(OpenRequests, WhoHasFailedHearsNoMore) {
+  Router router(1, 4, 0);
+  OpenRequests open;
+  const auto inner = std::make_shared<CollectingSink>();
+  Request request;
+  request.prompt = {1, 2, 3};
+  request.sampling.max_tokens = 5;
+  request.sink = inner;
+  constexpr bool kOne[] = {true};
+  const auto sink =
+      std::make_shared<RoutedSink>(open, router, router.Choose(request, kOne), request);
+  open.Add(sink);
+  sink->OnPrompt({});
+  SequenceUpdate update;
+  update.tokens = {7, 8};
+  sink->OnUpdate(update);
+  EXPECT_EQ(router.unfinished_tokens(0), 3);
+  open.FailAt(0, {ErrorCode::kUnavailable, "gone", ""});
+  open.FailAt(0, {ErrorCode::kUnavailable, "again", ""});
+  update.finish = FinishReason::kLength;
+  sink->OnUpdate(update);
+  sink->OnError({ErrorCode::kInternal, "late", ""});
+  ASSERT_TRUE(inner->error);
+  EXPECT_EQ(inner->error->message, "gone");
+  EXPECT_EQ(inner->tokens(), (std::vector<int32_t>{7, 8}));
+  EXPECT_EQ(open.size(), 0);
+  EXPECT_EQ(router.unfinished_tokens(0), 0);
+}
+
+}  // namespace
+}  // namespace sluice
