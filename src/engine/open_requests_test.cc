@@ -12,7 +12,7 @@ namespace {
 
 using testing::CollectingSink;
 
-// Requests that end while those of an engine fail: nobody waits for himself, and nothing is left.
+// Requests that end in one thread while those of an engine fail in another: nothing is left.
 TEST(OpenRequests, EndWhileOthersFail) {
   Router router(2, 4, 0);
   OpenRequests open;
