@@ -50,7 +50,7 @@ void Score(ThreadPool& pool, const DecoderSpec& spec, const std::vector<float>& 
 
 DecoderModel::DecoderModel(ModelConfig config, const ModelOptions& options, const RankPlace& place,
                            const RankGroups& groups, std::shared_ptr<const DecoderWeights> weights,
-                           Workspace workspace)
+                           Workspace workspace, DecoderAdapters adapters)
     : Model(std::move(config)),
       options_(options),
       place_(place),
@@ -59,6 +59,7 @@ DecoderModel::DecoderModel(ModelConfig config, const ModelOptions& options, cons
       share_(ShareOf(spec_, place)),
       shared_weights_(std::move(weights)),
       workspace_(std::move(workspace)),
+      adapters_(std::move(adapters)),
       ranks_(groups.stage, spec_, place) {
   spec_.FitRope(options.max_context);
   if (!ranks_.is_alone()) own_tokens_.reserve(static_cast<size_t>(options.max_rows));
@@ -73,7 +74,9 @@ Result<std::unique_ptr<DecoderModel>> DecoderModel::ShareWith(const ThreadPool& 
                                         std::move(workspace));
 }
 
-void DecoderModel::KeepLogitRows(const StepInput& input, int64_t q_width, ElementType type) {
+void DecoderModel::KeepLogitRows(const Step& step, int64_t q_width, ElementType type) {
+  const StepInput& input = step.input;
+  if (step.lora != nullptr) step.lora->KeepRows(input.logit_rows);
   auto* residual = reinterpret_cast<std::byte*>(workspace_.residual());
   auto* attended = static_cast<std::byte*>(workspace_.own_attended());
   const int64_t residual_bytes = spec_.hidden_size * static_cast<int64_t>(sizeof(float));
@@ -91,11 +94,20 @@ void DecoderModel::PrepareThread(const ThreadPool& pool) {
   kernels::ReserveLinearScratch(pool, options_.max_rows, spec_.WidestInput(), orders_inputs);
 }
 
-void DecoderModel::Begin(ThreadPool& pool, const StepInput& input) {
+void DecoderModel::Begin(const Step& step) {
+  ThreadPool& pool = step.pool;
+  const StepInput& input = step.input;
   const auto rows = static_cast<int64_t>(input.tokens.size());
   float* residual = workspace_.residual();
   if (!place_.is_first_stage()) return Receive(rows, place_.stage - 1);
-  if (ranks_.is_alone()) return Embed(pool, spec_, weights_.embedding, input.tokens, residual);
+  if (ranks_.is_alone()) {
+    Embed(pool, spec_, weights_.embedding, input.tokens, residual);
+    if (step.lora != nullptr) {
+      step.lora->AddEmbedding(pool, weights_.embedding_lora, input.tokens, spec_.embedding_scale,
+                              residual, spec_.hidden_size);
+    }
+    return;
+  }
   const RowRange words = ranks_.words();
   own_tokens_.clear();
   for (const int32_t token : input.tokens) {
@@ -137,7 +149,7 @@ void DecoderModel::RunAttention(const Step& step, size_t index, KvCache& cache, 
   if (is_last_layer(index)) {
     // After the last attention no row depends on another: the rest is computed for the wanted rows
     // alone.
-    KeepLogitRows(step.input, layer.attention.q_width(), type);
+    KeepLogitRows(step, layer.attention.q_width(), type);
     rows = static_cast<int64_t>(step.input.logit_rows.size());
   }
   if (step.ranks != nullptr) {
@@ -201,6 +213,8 @@ void DecoderModel::ComputeResults(const Step& step, int64_t rows, float* results
     kernels::Linear(step.pool, weights_.embedding, last, own, own_words);
   else
     RunLinear(step, weights_.head, last, own, own_words);
+  if (step.lora != nullptr)
+    step.lora->Add(step.pool, weights_.head_lora, last, /*first_row=*/0, own, own_words);
   FinishLogits(step.pool, spec_, own, rows * own_words);
   if (!ranks_.is_alone()) ranks_.GatherLogits(step.pool, rows, own, results);
 }
@@ -217,8 +231,10 @@ void DecoderModel::Forward(ThreadPool& pool, const StepInput& input, KvCache& ca
                   .norm_eps = spec_.norm_eps,
                   .residual_scale = spec_.residual_scale,
                   .splits_inputs = spec_.SplitsInputs(options_.compute_type),
-                  .ranks = ranks_.is_alone() ? nullptr : &ranks_};
-  Begin(pool, input);
+                  .ranks = ranks_.is_alone() ? nullptr : &ranks_,
+                  .lora = input.adapters.empty() ? nullptr : adapters_.step.get()};
+  if (step.lora != nullptr) step.lora->Begin(input.SlicesOf(0), input.adapters);
+  Begin(step);
   FillRopeTables(step, spec_);
   const int64_t rows = RunLayers(step, cache);
   const auto logit_rows = static_cast<int64_t>(input.logit_rows.size());

@@ -8,6 +8,7 @@
 #include "kernels/linear.h"
 #include "models/encoder/encoder_model.h"
 #include "models/encoder/encoder_weights.h"
+#include "models/lora_layout.h"
 #include "models/parallel_model.h"
 #include "models/share.h"
 #include "models/weight_loader.h"
@@ -167,6 +168,10 @@ Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& opt
           .total_bytes +
       kernels::LinearScratchBytes(num_threads, options.max_rows, spec.WidestInput(),
                                   OrdersInputs(parameters, *config.scheme, options.compute_type));
+  if (options.lora.num_slots > 0) {
+    memory.lora_bytes =
+        LoraLayout::For(spec, options.lora, parameters, unfilled).TotalBytes(options.max_rows);
+  }
   memory.kv_groups = KvGroups::For(spec.Spans(), options.max_context);
   const kernels::KvLayout layout = KvLayoutOf(share, options);
   const RowRange layers =
@@ -209,9 +214,18 @@ Result<std::unique_ptr<DecoderModel>> LoadShare(ThreadPool& pool, const Checkpoi
   ASSIGN_OR_RETURN(Workspace workspace, Workspace::Allocate(WorkspaceLayout::For(
                                             spec, options, pool.num_threads(),
                                             LoadedRounding(parameters, options), place)));
+  DecoderAdapters adapters;
+  if (options.lora.num_slots > 0) {
+    // Before the weights move: the parameters point into them.
+    ASSIGN_OR_RETURN(LoraSlots slots,
+                     LoraSlots::Allocate(LoraLayout::For(spec, options.lora, parameters, weights)));
+    adapters.slots = std::make_unique<LoraSlots>(std::move(slots));
+    ASSIGN_OR_RETURN(LoraStep step, LoraStep::Allocate(*adapters.slots, options.max_rows));
+    adapters.step = std::make_unique<LoraStep>(std::move(step));
+  }
   return std::make_unique<DecoderModel>(config, options, place, groups,
                                         std::make_shared<const DecoderWeights>(std::move(weights)),
-                                        std::move(workspace));
+                                        std::move(workspace), std::move(adapters));
 }
 
 Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem::path& folder,

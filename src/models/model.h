@@ -14,6 +14,7 @@
 #include "kernels/attention.h"
 #include "kernels/draw_settings.h"
 #include "models/kv_cache.h"
+#include "models/lora_options.h"
 #include "models/model_config.h"
 
 namespace sluice {
@@ -42,6 +43,7 @@ struct ModelOptions {
   int64_t max_slices = 256;                  // sequences in a step (max_num_seqs)
   int64_t max_context = 4096;                // tokens in a sequence (max_model_len)
   int64_t max_logit_rows = 256;              // rows of logits in one call of Forward
+  LoraOptions lora = {};                     // of a CPU's decoder that one rank computes
 };
 
 // What loading will take, from config.json alone.
@@ -51,6 +53,7 @@ struct ModelMemory {
   // that are not chosen.
   int64_t token_weight_bytes = 0;
   int64_t workspace_bytes = 0;
+  int64_t lora_bytes = 0;                // of the slots of adapters
   int64_t kv_bytes_per_block = 0;        // block_size tokens in all layers, K and V
   int64_t kv_bytes_per_group_block = 0;  // the same in the layers of a group
   KvGroups kv_groups = {};
@@ -78,12 +81,16 @@ struct StepInput {
   // [slices of a group], of models with token types: the position from which a sequence's tokens
   // have type 1 instead of 0.
   std::span<const int32_t> second_texts = {};
+  // The slot of each slice's adapter [slices of a group], -1 where it has none; empty: none has.
+  std::span<const int32_t> adapters = {};
 
   std::span<const kernels::AttentionSlice> SlicesOf(int64_t group) const {
     const size_t count = slices.size() / static_cast<size_t>(num_groups);
     return slices.subspan(static_cast<size_t>(group) * count, count);
   }
 };
+
+class LoraSlots;
 
 // Thread safety: Forward by one thread at a time; the rest is constant after loading.
 class Model {
@@ -111,6 +118,9 @@ class Model {
   // limits.
   virtual void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache,
                        float* results) = 0;
+
+  // The adapters that requests may ask for; null where the model serves none.
+  virtual LoraSlots* lora() { return nullptr; }
 
   // kUnavailable, with the reason, once no step can be computed any more: a rank is gone. From any
   // thread.

@@ -60,6 +60,7 @@ class Runner {
   struct Part {
     int sequence = 0;
     std::vector<int32_t> tokens;
+    int32_t adapter = -1;  // its slot
   };
 
   // Runs one step and gives the logits of every token, slice by slice.
@@ -80,7 +81,11 @@ class Runner {
     std::iota(rows.begin(), rows.end(), 0);
     const auto vocabulary = static_cast<size_t>(model_->config().vocab_size);
     std::vector<float> logits(rows.size() * vocabulary);
-    model_->Forward(pool_, {tokens, positions, slices, rows}, *cache_, logits.data());
+    StepInput input{tokens, positions, slices, rows};
+    std::vector<int32_t> adapters;
+    for (const Part& part : parts) adapters.push_back(part.adapter);
+    if (std::ranges::max(adapters) >= 0) input.adapters = adapters;
+    model_->Forward(pool_, input, *cache_, logits.data());
     std::vector<LogitRows> result;
     size_t row = 0;
     for (const Part& part : parts) {
@@ -94,14 +99,15 @@ class Runner {
   }
 
   // Logits of every token of one new sequence, computed in chunks of `chunk` tokens.
-  LogitRows RunAlone(const std::vector<int32_t>& tokens, size_t chunk) {
+  LogitRows RunAlone(const std::vector<int32_t>& tokens, size_t chunk, int32_t adapter = -1) {
     Forget(0);
     LogitRows all;
     for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
       const size_t end = std::min(tokens.size(), begin + chunk);
       auto part = RunStep({{0,
                             {tokens.begin() + static_cast<ptrdiff_t>(begin),
-                             tokens.begin() + static_cast<ptrdiff_t>(end)}}});
+                             tokens.begin() + static_cast<ptrdiff_t>(end)},
+                            adapter}});
       std::move(part[0].begin(), part[0].end(), std::back_inserter(all));
     }
     return all;

@@ -70,8 +70,11 @@ class PartCutter {
 // A linear layer that may have a bias, "<module>.bias".
 void AddLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
                bool has_bias, LinearWeights& weights) {
-  list.matrices.push_back(
-      {.parts = modules, .cols = cols, .target = &weights.matrix, .inputs = &weights.inputs});
+  list.matrices.push_back({.parts = modules,
+                           .cols = cols,
+                           .target = &weights.matrix,
+                           .inputs = &weights.inputs,
+                           .linear = &weights});
   if (!has_bias) return;
   VectorParameter vector{
       .kind = VectorParameter::Kind::kBias, .parts = modules, .target = &weights.bias};
@@ -146,6 +149,7 @@ void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, 
   AddLinear(list, {{fmt::format("{}.{}", layer, spec.output_gate), 1}}, hidden_size,
             /*has_bias=*/false, weights.output_gate);
   list.matrices.back().plain_on_device = true;
+  list.matrices.back().linear = nullptr;
 }
 
 // One linear layer of all experts: a module for each of them and each of `projections`, or one
@@ -179,6 +183,7 @@ void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, 
   AddLinear(list, {{fmt::format("{}.{}", layer, spec.router_module), spec.num_experts}},
             hidden_size, spec.router_bias, weights.router);
   list.matrices.back().plain_on_device = true;
+  list.matrices.back().linear = nullptr;
   if (!spec.choice_bias.empty()) {
     AddVector(list, fmt::format("{}.{}", layer, spec.choice_bias), spec.num_experts,
               weights.choice_bias);

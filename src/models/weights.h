@@ -27,6 +27,7 @@ struct LinearWeights {
   kernels::PackedMatrix matrix;  // [out, in]
   std::vector<float> bias;       // [out], or empty
   LinearInputs inputs;
+  int lora_layer = -1;  // index into LoraLayout::layers; -1: no adapter changes it
 };
 
 // The same linear layer of every expert.
@@ -77,6 +78,8 @@ struct DecoderWeights {
   std::vector<float> final_norm;  // [hidden]
   LinearWeights head;             // [vocab, hidden]; empty unless DecoderSpec::LoadsHead
   std::vector<float> scores;      // [num_scores, hidden]; empty but for HeadSpec::Kind::kScores
+  // As LinearWeights::lora_layer.
+  int embedding_lora = -1, head_lora = -1;
 };
 
 // Rows of a matrix, or elements of a vector. The part of a matrix is named by its module
@@ -107,6 +110,7 @@ struct MatrixParameter {
   int64_t cols = 0;
   kernels::PackedMatrix* target = nullptr;
   LinearInputs* inputs = nullptr;  // may be null
+  LinearWeights* linear = nullptr;  // that an adapter may change; null: none does
   std::optional<FusedExpert> fused = {};
   // No product of rounded inputs reads it (the embedding, the router): devices hold it as BF16.
   bool plain_on_device = false;

@@ -7,6 +7,7 @@
 #include "kernels/linear.h"
 #include "kernels/quantize_rows.h"
 #include "kernels/split_rows.h"
+#include "models/lora_slots.h"
 
 namespace sluice {
 namespace {
@@ -85,11 +86,9 @@ kernels::Activations RoundOfExperts(const Step& step, const ExpertWeights& weigh
   return DenseRows(rounded, ElementType::kF32, x.rows, x.cols);
 }
 
-}  // namespace
-
-void RunLinear(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
-               float* y, int64_t y_stride) {
-  if (step.observer != nullptr) step.observer->OnInputs(weights.matrix, x);
+// The layer itself, without adapters.
+void RunBase(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
+             float* y, int64_t y_stride) {
   if (RoundingOf(weights.inputs.format, step.options) == InputRounding::kNone &&
       !IsSplit(step, x)) {
     return kernels::Linear(step.pool, weights.matrix, x, y, y_stride, BiasOrNull(weights.bias));
@@ -99,6 +98,16 @@ void RunLinear(const Step& step, const LinearWeights& weights, const kernels::Ac
     RunRows(step, weights, RowsOf(x, begin, std::min(most, x.rows - begin)), y + begin * y_stride,
             y_stride);
   }
+}
+
+}  // namespace
+
+void RunLinear(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
+               float* y, int64_t y_stride, int64_t first_row) {
+  if (step.observer != nullptr) step.observer->OnInputs(weights.matrix, x);
+  RunBase(step, weights, x, y, y_stride);
+  if (step.lora != nullptr)
+    step.lora->Add(step.pool, weights.lora_layer, x, first_row, y, y_stride);
 }
 
 void RunExperts(const Step& step, const ExpertWeights& weights, std::span<int32_t> row_begin,

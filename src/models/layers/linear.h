@@ -13,9 +13,11 @@ namespace sluice {
 
 // y[m, :] = W x[m, :] + bias. x: of Step::InputType, or of the compute type where nothing is
 // rounded; F32 rows of a model that computes in BF16 go through the product as two BF16 rows each.
-// y: F32, row stride `y_stride`. A row's result depends on that row alone.
+// y: F32, row stride `y_stride`. A row's result depends on that row alone. Where the row's sequence
+// has an adapter, what that adds to the layer is added, from `x` as it is, whose first row is row
+// `first_row` of the step.
 void RunLinear(const Step& step, const LinearWeights& weights, const kernels::Activations& x,
-               float* y, int64_t y_stride);
+               float* y, int64_t y_stride, int64_t first_row = 0);
 
 // The same with a layer of experts: the rows [row_begin[e], row_begin[e + 1]) of the dense `x` go
 // through expert e. y: dense. `row_begin` is changed on the way and restored.

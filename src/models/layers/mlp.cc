@@ -38,14 +38,14 @@ void Mlp(const Step& step, const MlpSpec& spec, const MlpWeights& weights, int64
     const int64_t count = std::min(step.workspace.mlp_rows(), rows - first);
     RunLinear(step, weights.gate_up,
               DenseRows(normed + first * row_bytes, type, count, hidden_size), gate_up,
-              weights.gate_up.matrix.rows);
+              weights.gate_up.matrix.rows, first);
     ApplyGate(step, spec.activation, gate_up, count, spec.intermediate_size,
               step.workspace.own_activated(), activated_type);
     GatherActivated(step, weights.down.matrix.cols, count, activated_type);
     RunLinear(
         step, weights.down,
         DenseRows(step.workspace.activated(), activated_type, count, weights.down.matrix.cols),
-        step.workspace.own_delta() + first * own_hidden, own_hidden);
+        step.workspace.own_delta() + first * own_hidden, own_hidden, first);
   }
 }
 

@@ -19,6 +19,7 @@ class StepObserver {
                                const kernels::Activations& values) = 0;
 };
 
+class LoraStep;
 class TensorRanks;
 
 struct Step {
@@ -32,6 +33,7 @@ struct Step {
   bool splits_inputs = false;        // DecoderSpec::SplitsInputs
   StepObserver* observer = nullptr;  // may be null
   TensorRanks* ranks = nullptr;      // null: this rank computes whole layers
+  LoraStep* lora = nullptr;          // null: no sequence of the step has an adapter
 
   // The type in which rows are written that this linear layer will read.
   ElementType InputType(const ActivationFormat& format) const {

@@ -1,0 +1,198 @@
+#include "models/lora_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "base/json_fields.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kMaxRank = 1 << 20;
+constexpr double kMaxAlpha = 1e9;
+constexpr size_t kMaxPatternBytes = 512;
+
+// Whether a field asks for something: null, false, "" and empty containers do not.
+bool IsSet(const json::Value* value) {
+  if (value == nullptr || value->is_null()) return false;
+  if (value->is_bool()) return value->as_bool();
+  if (value->is_array()) return !value->as_array().empty();
+  if (value->is_object()) return !value->as_object().empty();
+  if (value->is_string()) return !value->as_string().empty();
+  return true;
+}
+
+// Fields that must be unset.
+struct RefusedField {
+  const char* name;
+  const char* what;
+};
+constexpr RefusedField kRefused[] = {
+    {"use_dora", "DoRA adapters, whose weights are decomposed into direction and magnitude,"},
+    {"lora_bias", "a bias of B"},
+    {"modules_to_save", "whole modules beside the factors"},
+    {"layer_replication", "replicated layers"},
+    {"alora_invocation_tokens", "activated LoRA, which begins inside a prompt,"},
+    {"use_bdlora", "block-diagonal factors"},
+    {"use_qalora", "QALoRA"},
+    {"target_parameters", "factors of tensors that are no modules (experts)"},
+    {"trainable_token_indices", "rows of the embedding that are trained whole"},
+};
+
+// Ways to begin that leave the base as it is: what is stored is a plain adapter.
+constexpr const char* kPlainBeginnings[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
+
+tl::unexpected<Error> NotServed(const char* field, const std::string& what) {
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("{}: {} not served; merge the adapter into its base with peft's "
+                          "merge_and_unload() and serve the result",
+                          field, what),
+              field);
+}
+
+Status CheckRefused(const json::Value& value) {
+  for (const RefusedField& refused : kRefused) {
+    if (IsSet(value.Find(refused.name)))
+      return NotServed(refused.name, fmt::format("{} are", refused.what));
+  }
+  const json::Value* kind = value.Find("peft_type");
+  if (kind != nullptr && (!kind->is_string() || kind->as_string() != "LORA")) {
+    return NotServed("peft_type", fmt::format("adapters of the kind {} (LORA alone is) are",
+                                              ShortText(*kind)));
+  }
+  const json::Value* bias = value.Find("bias");
+  if (bias != nullptr && !bias->is_null() && (!bias->is_string() || bias->as_string() != "none"))
+    return NotServed("bias", fmt::format("biases that were trained too ({}) are", ShortText(*bias)));
+  const json::Value* begin = value.Find("init_lora_weights");
+  if (begin != nullptr && begin->is_string() &&
+      std::none_of(std::begin(kPlainBeginnings), std::end(kPlainBeginnings),
+                   [&](const char* plain) { return begin->as_string() == plain; })) {
+    return NotServed("init_lora_weights",
+                     fmt::format("adapters that began with {}, which changes the base's weights, "
+                                 "are",
+                                 ShortText(*begin)));
+  }
+  return {};
+}
+
+// A list of names, a regular expression or "all-linear": which modules have factors is told by the
+// tensors, as in peft a name that no module has is without effect.
+Status CheckTargets(const json::Value* targets) {
+  const auto is_name = [](const json::Value& name) { return name.is_string(); };
+  if (targets != nullptr &&
+      (targets->is_string() ||
+       (targets->is_array() && !targets->as_array().empty() &&
+        std::all_of(targets->as_array().begin(), targets->as_array().end(), is_name)))) {
+    return {};
+  }
+  return Fail(ErrorCode::kInvalidData,
+              fmt::format("target_modules: expected the names of modules, a regular expression or "
+                          "\"all-linear\", found {}",
+                          targets == nullptr ? "nothing" : ShortText(*targets)),
+              "target_modules");
+}
+
+// Patterns are regular expressions. Those that occur are names, or ends of names, whose dots may
+// be escaped; that is what is read.
+Result<std::string> ReadPattern(const char* field, const std::string& pattern) {
+  std::string name = pattern;
+  if (name.starts_with('^')) name.erase(0, 1);
+  if (name.ends_with('$')) name.pop_back();
+  std::string plain;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (name[i] == '\\' && i + 1 < name.size() && name[i + 1] == '.') continue;
+    plain.push_back(name[i]);
+  }
+  const bool is_name =
+      !plain.empty() && plain.size() <= kMaxPatternBytes &&
+      plain.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") ==
+          std::string::npos;
+  if (is_name) return plain;
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("{}: expected the name of a module or its end, found the regular "
+                          "expression {}; list the modules by name",
+                          field, ShortText(json::Value(pattern))),
+              field);
+}
+
+template <typename Number>
+Status ReadPatterns(const json::Value& value, const char* field, double least, double most,
+                    std::vector<std::pair<std::string, Number>>& patterns) {
+  const json::Value* given = value.Find(field);
+  if (given == nullptr || given->is_null()) return {};
+  if (!given->is_object()) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: expected an object, found {}", field, ShortText(*given)), field);
+  }
+  for (const auto& [key, number] : given->as_object()) {
+    const bool fits = number.is_number() && !number.is_big_integer() &&
+                      (std::is_floating_point_v<Number> || number.is_integer()) &&
+                      number.as_double() >= least && number.as_double() <= most;
+    if (!fits) {
+      return Fail(ErrorCode::kInvalidData,
+                  fmt::format("{}[\"{}\"]: expected a number from {} to {}, found {}", field,
+                              key.substr(0, 100), least, most, ShortText(number)),
+                  field);
+    }
+    ASSIGN_OR_RETURN(std::string name, ReadPattern(field, key));
+    patterns.emplace_back(std::move(name), static_cast<Number>(number.as_double()));
+  }
+  return {};
+}
+
+// As peft's get_pattern_key: the first pattern that is the name, or its end behind a dot.
+template <typename Number>
+Number Match(const std::vector<std::pair<std::string, Number>>& patterns, std::string_view module,
+             Number otherwise) {
+  for (const auto& [name, number] : patterns) {
+    if (module == name) return number;
+    if (module.size() > name.size() && module.ends_with(name) &&
+        module[module.size() - name.size() - 1] == '.') {
+      return number;
+    }
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+float LoraConfig::ScaleOf(std::string_view module, int64_t module_rank) const {
+  const double module_alpha = Match(alpha_pattern, module, alpha);
+  const auto divisor = static_cast<double>(module_rank);
+  return static_cast<float>(module_alpha / (rank_stabilized ? std::sqrt(divisor) : divisor));
+}
+
+int64_t LoraConfig::RankOf(std::string_view module) const {
+  return Match(rank_pattern, module, rank);
+}
+
+Result<LoraConfig> ParseLoraConfig(const json::Value& value) {
+  if (!value.is_object()) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("expected a JSON object, found {}", ShortText(value)));
+  }
+  RETURN_IF_ERROR(CheckRefused(value));
+  RETURN_IF_ERROR(CheckTargets(value.Find("target_modules")));
+  const JsonFields fields(value, "");
+  const auto required = [](const auto& field, const char* name) -> Status {
+    if (field) return {};
+    return Fail(ErrorCode::kInvalidData, fmt::format("{} is missing", name), name);
+  };
+  LoraConfig config;
+  ASSIGN_OR_RETURN(const auto rank, fields.Integer("r", 1, kMaxRank));
+  RETURN_IF_ERROR(required(rank, "r"));
+  config.rank = *rank;
+  ASSIGN_OR_RETURN(const auto alpha, fields.Number("lora_alpha", -kMaxAlpha, kMaxAlpha));
+  RETURN_IF_ERROR(required(alpha, "lora_alpha"));
+  config.alpha = *alpha;
+  ASSIGN_OR_RETURN(const auto stabilized, fields.Bool("use_rslora"));
+  config.rank_stabilized = stabilized.value_or(false);
+  RETURN_IF_ERROR(ReadPatterns(value, "rank_pattern", 1, kMaxRank, config.rank_pattern));
+  RETURN_IF_ERROR(ReadPatterns(value, "alpha_pattern", -kMaxAlpha, kMaxAlpha, config.alpha_pattern));
+  return config;
+}
+
+}  // namespace sluice

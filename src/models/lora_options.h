@@ -1,0 +1,22 @@
+// How many low-rank adapters a model has room for, and of which kind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensor/element_type.h"
+
+namespace sluice {
+
+struct LoraOptions {
+  int num_slots = 0;  // adapters in memory at a time; 0: none are served
+  int64_t max_rank = 16;
+  ElementType type = ElementType::kBF16;  // of the factors: BF16 or F32
+  // Last parts of the names of modules ("q_proj") that adapters may change; empty: all.
+  std::vector<std::string> target_modules;
+
+  bool operator==(const LoraOptions&) const = default;
+};
+
+}  // namespace sluice

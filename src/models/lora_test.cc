@@ -1,0 +1,234 @@
+// Adapters against peft in float32 (tests/data/adapters, made by tools/checkpoints/make_adapters.py),
+// and what is refused.
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "checkpoint/checkpoint_testing.h"
+#include "models/golden_testing.h"
+#include "models/lora_slots.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+using testing::DataFolder;
+using testing::GoldenCase;
+using testing::LogitRows;
+using testing::Runner;
+using testing::SmallOptions;
+
+std::filesystem::path AdapterFolder(const std::string& name) {
+  return std::filesystem::path(SourcePath("tests/data/adapters")) / name;
+}
+
+ModelOptions LoraModelOptions(ElementType type) {
+  ModelOptions options = SmallOptions(type, type);
+  options.lora = {.num_slots = 3, .max_rank = 8, .type = type, .target_modules = {}};
+  return options;
+}
+
+void Fill(Runner& runner, int slot, const std::filesystem::path& folder) {
+  LoraSlots* slots = runner.model().lora();
+  ASSERT_NE(slots, nullptr);
+  const auto adapter = LoraAdapter::Open(folder, slots->layout());
+  ASSERT_TRUE(adapter) << adapter.error().message;
+  const Status filled = slots->Fill(slot, *adapter);
+  ASSERT_TRUE(filled) << filled.error().message;
+}
+
+struct Pair {
+  const char* adapter;
+  const char* base;
+};
+
+class LoraGoldenTest : public ::testing::TestWithParam<Pair> {};
+
+// Measured: at most 2e-5.
+TEST_P(LoraGoldenTest, AgreesWithPeft) {
+  const std::filesystem::path base = DataFolder(GetParam().base);
+  const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
+  Runner runner(base, LoraModelOptions(ElementType::kF32), 2);
+  Fill(runner, 1, adapter);
+  for (const char* file : {"golden.json", "golden_merged.json"}) {
+    if (!std::filesystem::exists(adapter / file)) continue;
+    for (const GoldenCase& golden : testing::ReadGolden(adapter / file)) {
+      const double rms = WorstRms(golden, runner.RunAlone(golden.prompt, 64, /*adapter=*/1));
+      EXPECT_LE(rms, 2e-4) << file << ", prompt of " << golden.prompt.size();
+      EXPECT_GE(WorstRms(golden, runner.RunAlone(golden.prompt, 64)), 0.01)
+          << "the adapter makes a difference";
+      EXPECT_LE(WorstRms(golden, runner.RunAlone(golden.prompt, 3, /*adapter=*/1)), 2e-4);
+    }
+  }
+}
+
+// In the default types; the bound is that of bases without adapters.
+TEST_P(LoraGoldenTest, StaysNearPeftInBfloat16) {
+  const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
+  Runner runner(DataFolder(GetParam().base), LoraModelOptions(ElementType::kBF16), 2);
+  Fill(runner, 2, adapter);
+  for (const GoldenCase& golden : testing::ReadGolden(adapter / "golden.json")) {
+    EXPECT_LE(WorstRms(golden, runner.RunAlone(golden.prompt, 64, /*adapter=*/2)), 0.05)
+        << "prompt of " << golden.prompt.size();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Adapters, LoraGoldenTest,
+                         ::testing::Values(Pair{"qwen3-linear", "qwen3-bf16"},
+                                           Pair{"qwen3-stabilized", "qwen3-bf16"},
+                                           Pair{"llama-vocabulary", "llama-bf16"},
+                                           Pair{"gemma3-linear", "tiny-gemma3"},
+                                           Pair{"phi3-fused", "tiny-phi3-partial"},
+                                           Pair{"qwen3-moe-attention", "tiny-qwen3-moe-mixed"},
+                                           Pair{"qwen3-fp8", "qwen3-modelopt-fp8"}),
+                         [](const ::testing::TestParamInfo<Pair>& info) {
+                           std::string name = info.param.adapter;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+std::vector<int32_t> Prompt(int length, int first) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < length; ++i) tokens.push_back((first + i * 37) % 500);
+  return tokens;
+}
+
+// The CPU promise: whatever the others of a step have, and for any number of threads.
+TEST(LoraPromiseTest, ASequenceHasTheSameBitsInAnyCompany) {
+  const std::vector<int32_t> prompt = Prompt(45, 5), other = Prompt(30, 11);
+  Runner plain(DataFolder("qwen3-bf16"), SmallOptions(ElementType::kBF16, ElementType::kBF16), 2);
+  const LogitRows without = plain.RunAlone(prompt, 64);
+  LogitRows with;
+  for (const int threads : {1, 3}) {
+    Runner runner(DataFolder("qwen3-bf16"), LoraModelOptions(ElementType::kBF16), threads);
+    Fill(runner, 0, AdapterFolder("qwen3-linear"));
+    Fill(runner, 1, AdapterFolder("qwen3-stabilized"));
+    EXPECT_EQ(runner.RunAlone(prompt, 64), without) << "the slots alone change nothing";
+    const LogitRows alone = runner.RunAlone(prompt, 64, 0);
+    if (with.empty()) with = alone;
+    EXPECT_EQ(alone, with);
+    EXPECT_NE(alone, without);
+    EXPECT_EQ(runner.RunAlone(prompt, 7, 0), with) << "in chunks";
+    for (int sequence = 0; sequence < 4; ++sequence) runner.Forget(sequence);
+    const auto together =
+        runner.RunStep({{0, prompt, 0}, {1, prompt, -1}, {2, other, 1}, {3, prompt, 0}});
+    EXPECT_EQ(together[0], with);
+    EXPECT_EQ(together[1], without);
+    EXPECT_EQ(together[3], with);
+  }
+}
+
+// A slot's new content leaves nothing of the old.
+TEST(LoraPromiseTest, ASlotIsFilledAgain) {
+  Runner runner(DataFolder("qwen3-bf16"), LoraModelOptions(ElementType::kBF16), 2);
+  const std::vector<int32_t> prompt = Prompt(20, 3);
+  Fill(runner, 0, AdapterFolder("qwen3-stabilized"));
+  const LogitRows expected = runner.RunAlone(prompt, 64, 0);
+  Fill(runner, 1, AdapterFolder("qwen3-linear"));
+  Fill(runner, 1, AdapterFolder("qwen3-stabilized"));
+  EXPECT_EQ(runner.RunAlone(prompt, 64, 1), expected);
+}
+
+// A copy of an adapter to be spoilt.
+class LoraErrorTest : public ::testing::Test {
+ protected:
+  LoraErrorTest() : runner_(DataFolder("qwen3-bf16"), LoraModelOptions(ElementType::kBF16), 1) {
+    for (const char* file : {"adapter_config.json", "adapter_model.safetensors"})
+      std::filesystem::copy_file(AdapterFolder("qwen3-stabilized") / file, folder_.path() / file);
+  }
+  std::string Refusal(const std::filesystem::path& folder) {
+    const auto adapter = LoraAdapter::Open(folder, runner_.model().lora()->layout());
+    return adapter ? "" : adapter.error().message;
+  }
+  std::string Refusal() { return Refusal(folder_.path()); }
+  void Set(const char* field, json::Value value) {
+    const std::filesystem::path path = folder_.path() / "adapter_config.json";
+    json::Value config = *json::Parse(*ReadFile(path));
+    config.Set(field, std::move(value));
+    std::ofstream(path) << json::Write(config);
+  }
+
+  Runner runner_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(LoraErrorTest, TheCopyIsServed) {
+  EXPECT_EQ(Refusal(), "");
+}
+
+TEST_F(LoraErrorTest, AnotherBase) {
+  EXPECT_THAT(Refusal(AdapterFolder("llama-vocabulary")),
+              AllOf(HasSubstr("another base"), HasSubstr("adapter_model.safetensors")));
+  EXPECT_THAT(Refusal(AdapterFolder("phi3-fused")),
+              AllOf(HasSubstr("no module 'model.layers.0."), HasSubstr("q_proj"),
+                    HasSubstr("embed_tokens")));
+}
+
+TEST_F(LoraErrorTest, ARankAboveTheLimit) {
+  ModelOptions options = LoraModelOptions(ElementType::kBF16);
+  options.lora.max_rank = 1;
+  Runner runner(DataFolder("qwen3-bf16"), options, 1);
+  const auto adapter = LoraAdapter::Open(folder_.path(), runner.model().lora()->layout());
+  ASSERT_FALSE(adapter);
+  EXPECT_THAT(adapter.error().message, AllOf(HasSubstr("rank 8"), HasSubstr("max_lora_rank 1")));
+  EXPECT_EQ(adapter.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(LoraErrorTest, AFileCutShort) {
+  const std::filesystem::path path = folder_.path() / "adapter_model.safetensors";
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  EXPECT_THAT(Refusal(), HasSubstr("adapter_model.safetensors"));
+  std::filesystem::resize_file(path, 20);
+  EXPECT_THAT(Refusal(), HasSubstr("adapter_model.safetensors"));
+  std::filesystem::remove(path);
+  EXPECT_THAT(Refusal(), HasSubstr("adapter_model.safetensors"));
+  EXPECT_THAT(Refusal(folder_.path() / "absent"), HasSubstr("adapter_config.json"));
+}
+
+TEST_F(LoraErrorTest, WhatIsNotServed) {
+  const std::pair<const char*, json::Value> cases[] = {
+      {"use_dora", true},
+      {"lora_bias", true},
+      {"bias", "all"},
+      {"modules_to_save", json::Value::Array{"lm_head"}},
+      {"init_lora_weights", "pissa"},
+      {"peft_type", "LOHA"},
+      {"layer_replication", json::Value::Array{1}},
+      {"target_parameters", json::Value::Array{"mlp.experts.gate_up_proj"}},
+      {"trainable_token_indices", json::Value::Array{1}},
+      {"rank_pattern", json::Value::Object{{"(q|k)_proj", 3}}},
+  };
+  for (const auto& [field, value] : cases) {
+    const json::Value before = *json::Parse(*ReadFile(folder_.path() / "adapter_config.json"));
+    Set(field, value);
+    EXPECT_THAT(Refusal(), HasSubstr(field));
+    std::ofstream(folder_.path() / "adapter_config.json") << json::Write(before);
+  }
+}
+
+TEST_F(LoraErrorTest, FieldsOfAWrongType) {
+  const std::pair<const char*, json::Value> cases[] = {
+      {"r", 0},          {"r", "8"},           {"lora_alpha", nullptr},
+      {"r", 1e30},       {"use_rslora", "no"}, {"target_modules", json::Value::Array{}},
+      {"lora_alpha", ""}, {"target_modules", 3}, {"alpha_pattern", json::Value::Array{}},
+      {"rank_pattern", json::Value::Object{{"q_proj", 1.5}}},
+  };
+  for (const auto& [field, value] : cases) {
+    const json::Value before = *json::Parse(*ReadFile(folder_.path() / "adapter_config.json"));
+    Set(field, value);
+    EXPECT_THAT(Refusal(), HasSubstr(field));
+    std::ofstream(folder_.path() / "adapter_config.json") << json::Write(before);
+  }
+}
+
+TEST_F(LoraErrorTest, ARankThatTheConfigDoesNotTell) {
+  Set("r", 7);
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("has rank 8"), HasSubstr("says 7")));
+}
+
+}  // namespace
+}  // namespace sluice

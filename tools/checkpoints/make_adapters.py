@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Makes small random LoRA adapters in peft's layout for checkpoints of the tests, with golden logits by peft in float32.
+
+    v/bin/pip install torch transformers peft
+    v/bin/python tools/checkpoints/make_adapters.py tests/data/checkpoints tests/data/adapters [NAME...]
+
+adapter_config.json and adapter_model.safetensors are what peft's save_pretrained writes, the numbers rounded to BF16.
+golden.json: the logits with the adapter beside its base, golden_merged.json: after merge_and_unload(). Weights of a quantized base
+are decoded by decode_weights.py.
+"""
+import json
+import pathlib
+import sys
+import zlib
+
+import numpy as np
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from decode_weights import decode, load  # noqa: E402
+from make_variants import golden_case  # noqa: E402
+
+PROMPT_LENGTHS = (1, 7, 40)
+
+# The base, and what LoraConfig is given.
+ADAPTERS = {
+    # Every linear layer, with ranks and alphas of their own for some.
+    "qwen3-linear": ("qwen3-bf16", {
+        "r": 4, "lora_alpha": 6, "target_modules": "all-linear", "rank_pattern": {"v_proj": 3, "layers.1.mlp.down_proj": 7},
+        "alpha_pattern": {r"layers\.0\.self_attn\.q_proj": 20, "gate_proj": 1},
+    }),
+    # A regular expression; alpha / sqrt(r).
+    "qwen3-stabilized": ("qwen3-bf16", {
+        "r": 8, "lora_alpha": 4, "use_rslora": True, "target_modules": r".*\.(q_proj|k_proj|up_proj)",
+    }),
+    # The embedding and the head.
+    "llama-vocabulary": ("llama-bf16", {
+        "r": 5, "lora_alpha": 5, "target_modules": ["embed_tokens", "lm_head", "o_proj"],
+    }),
+    # A scaled embedding whose table is the head, too.
+    "gemma3-linear": ("tiny-gemma3", {
+        "r": 3, "lora_alpha": 6, "target_modules": ["embed_tokens", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+    }),
+    # Projections that the checkpoint holds in one module.
+    "phi3-fused": ("tiny-phi3-partial", {
+        "r": 4, "lora_alpha": 8, "target_modules": ["qkv_proj", "gate_up_proj", "o_proj", "down_proj"],
+    }),
+    # The attention of a model with experts.
+    "qwen3-moe-attention": ("tiny-qwen3-moe-mixed", {
+        "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "o_proj"],
+    }),
+    # A base of FP8 weights.
+    "qwen3-fp8": ("qwen3-modelopt-fp8", {
+        "r": 4, "lora_alpha": 8, "target_modules": "all-linear",
+    }),
+}
+
+
+def decoded(folder):
+    """The checkpoint's weights in float32."""
+    tensors = load(folder)
+    state = {}
+    for name, tensor in tensors.items():
+        if not name.endswith(".weight"):
+            continue
+        scale = tensors.get(name + "_scale")
+        state[name] = torch.from_numpy(np.array(decode(tensor, scale, None, False)))
+    return state
+
+
+def base_model(folder):
+    settings = json.loads((folder / "config.json").read_text())
+    if "quantization_config" not in settings:
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures", "quantization_config", "dtype")}
+    config = AutoConfig.for_model(settings["model_type"], **keys)
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config).float().eval()
+    model.load_state_dict(decoded(folder))
+    return model
+
+
+def write_golden(model, prompts, path):
+    cases = [golden_case(model, prompt) for prompt in prompts]
+    path.write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")
+
+
+def make(name, checkpoints, folder):
+    base_name, settings = ADAPTERS[name]
+    base = base_model(checkpoints / base_name)
+    vocab_size = base.config.vocab_size
+    seed = zlib.crc32(name.encode())
+    torch.manual_seed(seed)
+    model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", init_lora_weights=False, **settings))
+    with torch.no_grad():
+        for key, value in model.named_parameters():
+            if "lora_" not in key:
+                continue
+            # So large that the adapter matters as much as the base.
+            is_table = "lora_embedding_A" in key
+            fan_in = 1 if is_table else value.shape[1]
+            value.normal_(std=(0.5 if is_table else 1.0) / fan_in**0.5)
+    model.save_pretrained(folder, save_embedding_layers=False)
+    stored = folder / "adapter_model.safetensors"
+    save_file({key: value.to(torch.bfloat16).contiguous() for key, value in load_file(stored).items()}, stored, metadata={"format": "pt"})
+    (folder / "README.md").unlink(missing_ok=True)
+    config_path = folder / "adapter_config.json"
+    config = json.loads(config_path.read_text())
+    config["base_model_name_or_path"] = base_name
+    if isinstance(config["target_modules"], list):
+        config["target_modules"].sort()  # peft keeps a set
+    config_path.write_text(json.dumps(config, indent=2) + "\n")
+    model = PeftModel.from_pretrained(base_model(checkpoints / base_name), folder).float().eval()
+    generator = torch.Generator().manual_seed(seed)
+    prompts = [torch.randint(3, min(vocab_size, 500), (length,), generator=generator).tolist() for length in PROMPT_LENGTHS]
+    write_golden(model, prompts, folder / "golden.json")
+    # Merging an adapter of a table that is the head, too, would change both.
+    if not (base.config.tie_word_embeddings and "embed_tokens" in settings["target_modules"]):
+        write_golden(model.merge_and_unload(), prompts, folder / "golden_merged.json")
+
+
+def main():
+    torch.set_num_threads(1)
+    checkpoints, target = map(pathlib.Path, sys.argv[1:3])
+    for name in sys.argv[3:] or ADAPTERS:
+        make(name, checkpoints, target / name)
+
+
+if __name__ == "__main__":
+    main()
