@@ -148,6 +148,7 @@ SEEDS = {
     "safetensors_fuzz": safetensors,
     "scheme_fuzz": json_files,
     "model_config_fuzz": json_files,
+    "lora_config_fuzz": lambda: files("adapters/*/adapter_config.json"),
     "tokenizer_fuzz": tokenizers,
     "template_fuzz": lambda: files("chat_templates/templates/*"),
     "request_fuzz": bodies,

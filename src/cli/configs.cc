@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "checkpoint/foreign_format.h"
 #include "checkpoint/scheme.h"
+#include "cli/adapter_settings.h"
 #include "cli/progress.h"
 #include "cli/speculation_settings.h"
 #include "cli/usage.h"
@@ -324,6 +325,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings,
   const EnginesHere engines = EnginesOf(settings);
   config.data_parallel_size = engines.count;
   config.first_engine = engines.first;
+  ASSIGN_OR_RETURN(config.adapters, AdaptersOf(settings));
   return config;
 }
 
@@ -426,6 +428,8 @@ void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
   config.enable_tokenizer_info_endpoint = settings.Flag("enable-tokenizer-info-endpoint");
   config.enable_docs = !settings.Flag("disable-fastapi-docs");
   config.enable_web = !settings.Flag("disable-web");
+  config.runtime_lora = settings.Flag("allow-runtime-lora-updating");
+  if (config.runtime_lora) config.lora_resolver_folder = settings.TextOr("lora-resolver-cache-dir");
   config.dev_mode = settings.Flag("dev-mode");
   config.enable_response_store = settings.Flag("enable-response-store");
   config.response_store_bytes = static_cast<uint64_t>(*settings.Integer("response-store-bytes"));

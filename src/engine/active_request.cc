@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/adapters.h"
+
 namespace sluice {
 namespace {
 
@@ -114,6 +116,20 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
   return {};
 }
 
+namespace {
+
+// Keys and values depend on the adapter: its serial is part of the salt, of which no other request
+// can have the same, as salts of requests without an adapter do not begin with a zero byte.
+std::string CacheSaltOf(const Request& request) {
+  if (request.adapter == nullptr) {
+    return request.cache_salt.starts_with('\0') ? std::string(1, '\0') + request.cache_salt
+                                                : request.cache_salt;
+  }
+  return fmt::format("{}lora {} {}", '\0', request.adapter->serial(), request.cache_salt);
+}
+
+}  // namespace
+
 std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request request,
                                                  const RequestLimits& limits,
                                                  std::span<const int32_t> model_end_tokens,
@@ -132,6 +148,7 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
   std::vector<int32_t> ends = active->end_tokens;
   ends.insert(ends.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
   const SharedList<int32_t> end_tokens = std::move(ends);
+  const std::string salt = CacheSaltOf(asked);
   for (int i = 0; i < asked.num_sequences; ++i) {
     auto sequence = std::make_unique<ActiveSequence>();
     sequence->request = active.get();
@@ -143,7 +160,7 @@ std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request r
                        : length + std::min(params.max_tokens, limits.max_model_len - length);
     sequence->priority = asked.priority;
     sequence->client = asked.client;
-    sequence->cache_salt = asked.cache_salt;
+    sequence->cache_salt = salt;
     // The first token is not computed again where it is in the cache.
     sequence->read_prefix_cache = asked.use_prefix_cache && limits.pooling != PoolingMethod::kCls;
     sequence->wants_all_rows =

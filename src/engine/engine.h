@@ -21,6 +21,7 @@
 
 namespace sluice {
 
+class Adapters;
 struct EngineConfig;
 struct ProcessRanks;
 
@@ -102,6 +103,9 @@ class Engine {
   // The text matched a stop string: this sequence ends as kStop with no more tokens, its siblings
   // continue.
   virtual void StopSequence(RequestHandle handle, int sequence) = 0;
+
+  // The LoRA adapters that requests may ask for; null where none are served.
+  virtual Adapters* adapters() { return nullptr; }
 
   // True while the engine's thread makes progress: no failed state, and no step or pending work
   // older than the watchdog allows.

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "checkpoint/scheme.h"
+#include "engine/adapter_settings.h"
 #include "engine/pooling_config.h"
 #include "engine/request.h"
 #include "kernels/dispatch.h"
@@ -56,6 +57,7 @@ struct EngineConfig {
   LoadQuantization load_quantization;
 
   PoolingOptions pooling;
+  AdapterSettings adapters;
 
   // Types.
   std::optional<ElementType> dtype;           // BF16, F32, or F16, which runs as BF16

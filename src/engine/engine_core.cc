@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "engine/adapters.h"
 
 namespace sluice {
 
@@ -52,6 +53,7 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   slices_.reserve(sequences * plan.scheduler.groups.size());
   second_texts_.reserve(sequences);
   first_logit_.reserve(sequences);
+  if (model.lora() != nullptr) adapters_.reserve(sequences);
   logit_rows_.reserve(logit_rows);
   if (model.draws_tokens()) draws_.reserve(logit_rows);
   jobs_.resize(sequences);
@@ -144,7 +146,10 @@ bool EngineCore::Step() {
   }
   for (const PlannedSlice& slice : plan.slices) {
     ActiveRequest& request = *static_cast<ActiveSequence*>(slice.sequence)->request;
-    if (!request.first_scheduled) request.first_scheduled = start;
+    if (!request.first_scheduled) {
+      request.first_scheduled = start;
+      if (request.request.adapter != nullptr) request.request.adapter->MarkRunning();
+    }
   }
   const StepInput input = BuildInput(plan);
   const Clock::time_point model_start = Clock::now();
@@ -189,8 +194,9 @@ void EngineCore::ProposeTokens() {
     const int64_t share = room > 0 ? std::max<int64_t>(1, room / left) : 0;
     --left;
     if (share == 0) sequence.proposals = {};
+    const Request& asked = sequence.request->request;
     if (share == 0 || sequence.num_computed != num_tokens - 1) continue;
-    proposer_->Propose(sequence.tokens, sequence.max_total_tokens, sequence.cache_salt.empty(),
+    proposer_->Propose(sequence.tokens, sequence.max_total_tokens, asked.cache_salt.empty(),
                        std::min(share, sequence.max_total_tokens - num_tokens - 1),
                        sequence.proposals, sequence.proposed);
     room -= static_cast<int64_t>(sequence.proposed.size());
@@ -245,7 +251,20 @@ StepInput EngineCore::BuildInput(const StepPlan& plan) {
       slices_.push_back(slice);
     }
   }
-  return {tokens_, positions_, slices_, logit_rows_, num_groups, PlanDraws(plan), second_texts_};
+  return {tokens_,    positions_,      slices_,       logit_rows_,
+          num_groups, PlanDraws(plan), second_texts_, AdaptersOf(plan)};
+}
+
+std::span<const int32_t> EngineCore::AdaptersOf(const StepPlan& plan) {
+  adapters_.clear();
+  if (model_.lora() == nullptr) return {};
+  bool any = false;
+  for (const PlannedSlice& slice : plan.slices) {
+    const Request& request = static_cast<const ActiveSequence*>(slice.sequence)->request->request;
+    adapters_.push_back(request.adapter == nullptr ? -1 : request.adapter->slot());
+    any = any || request.adapter != nullptr;
+  }
+  return any ? std::span<const int32_t>(adapters_) : std::span<const int32_t>();
 }
 
 std::pair<int64_t, int64_t> EngineCore::WantedRows(const PlannedSlice& slice,
@@ -505,7 +524,7 @@ void EngineCore::FailStep(const StepPlan& plan, const std::string& reason) {
 
 void EngineCore::FinishSequence(ActiveSequence& sequence) {
   sequence.finished = true;
-  if (proposer_ != nullptr && sequence.cache_salt.empty()) {
+  if (proposer_ != nullptr && sequence.request->request.cache_salt.empty()) {
     proposer_->Remember(
         std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.num_prompt_tokens)));
   }

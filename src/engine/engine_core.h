@@ -84,6 +84,8 @@ class EngineCore {
   void ProposeTokens();
   void LogPreemptions(const StepPlan& plan) const;
   StepInput BuildInput(const StepPlan& plan);
+  // The slot of each slice's adapter; empty where none has one.
+  std::span<const int32_t> AdaptersOf(const StepPlan& plan);
   // Those of a slice's rows whose results are wanted: [first, last) of the step's.
   std::pair<int64_t, int64_t> WantedRows(const PlannedSlice& slice, int64_t first_row) const;
   // Selects the rows whose tokens the model draws: those whose logits are not needed otherwise.
@@ -138,6 +140,7 @@ class EngineCore {
   std::vector<int32_t> tokens_, positions_;      // [max_num_batched_tokens]
   std::vector<kernels::AttentionSlice> slices_;  // [groups, max_num_seqs]
   std::vector<int32_t> second_texts_;            // [max_num_seqs]
+  std::vector<int32_t> adapters_;                // by slice: slot or -1, where adapters are served
   std::vector<int32_t> logit_rows_;              // [max_logit_rows]
   std::vector<int32_t> first_logit_;             // by slice: index into logit_rows_
   std::vector<TokenDraw> draws_;                 // likewise, where the model draws tokens

@@ -154,6 +154,22 @@ Status LoadAlone(const EnginePlan& plan, const ModelConfig& model, const kernels
   return AllocateCache(plan, layout, parts);
 }
 
+// Those that the server starts with.
+Status LoadAdapters(const EnginePlan& plan, EngineLoop::Parts& parts) {
+  LoraSlots* const slots = parts.model->lora();
+  if (slots == nullptr) return {};
+  const AdapterSettings& settings = plan.config.adapters;
+  parts.adapters = std::make_unique<Adapters>(*slots, settings.max_loras);
+  for (const AdapterSource& source : settings.modules) {
+    const Status added = parts.adapters->Add(source, /*replace=*/false);
+    if (added) continue;
+    Error error = added.error();
+    error.param = "lora_modules";
+    return tl::unexpected(std::move(error).In(fmt::format("LoRA adapter '{}'", source.name)));
+  }
+  return {};
+}
+
 ParallelOptions ParallelOptionsOf(const EnginePlan& plan) {
   ParallelOptions parallel;
   parallel.tensor_size = plan.ranks.tensor_size;
@@ -245,6 +261,12 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                 "several servers behind a balancer",
                 "data_parallel_size");
   }
+  if (config.adapters.enabled) {
+    return Fail(ErrorCode::kUnsupported,
+                "LoRA adapters are served by one process, not yet by ranks: leave --enable-lora or "
+                "the ranks out",
+                "enable_lora");
+  }
   ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model));
   TellPlan(plan, hooks);
   EngineLoop::Parts parts;
@@ -318,6 +340,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   } else {
     RETURN_IF_ERROR(LoadAlone(plan, model_config, layout, progress, parts));
   }
+  RETURN_IF_ERROR(LoadAdapters(plan, parts));
   return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
                            ObserverOf(hooks, 0));
 }

@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "device/device_pool.h"
+#include "engine/adapters.h"
 #include "engine/engine.h"
 #include "engine/engine_core.h"
 #include "engine/engine_plan.h"
@@ -31,6 +32,7 @@ class EngineLoop final : public Engine {
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<Model> model;
     std::unique_ptr<KvCache> cache;
+    std::unique_ptr<Adapters> adapters;  // in the model's slots; null: none are served
   };
   // `observer` may be null.
   static Result<std::unique_ptr<Engine>> Start(Parts parts, EngineInfo info, EnginePlan plan,
@@ -46,6 +48,7 @@ class EngineLoop final : public Engine {
   bool stalled() const override;
   int64_t num_unfinished() const override;
   void BeginShutdown() override;
+  Adapters* adapters() override { return parts_.adapters.get(); }
   bool ResetPrefixCache() override;
 
  private:

@@ -249,17 +249,56 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   return {};
 }
 
-// Models that pool are not cut.
-Status TakeOneRank(EnginePlan& plan) {
+// `what` is not cut.
+Status TakeOneRank(const char* what, EnginePlan& plan) {
   EngineConfig& config = plan.config;
   if (config.tensor_parallel_size == 1 && config.pipeline_parallel_size == 1) return {};
   if (config.exact_ranks) {
     return Invalid("tensor_parallel_size",
-                   "a model that pools is computed by one rank: leave --tensor-parallel-size and "
-                   "--pipeline-parallel-size out");
+                   fmt::format("{} is computed by one rank: leave --tensor-parallel-size and "
+                               "--pipeline-parallel-size out",
+                               what));
   }
   config.tensor_parallel_size = config.pipeline_parallel_size = 1;
-  plan.warnings.push_back("a model that pools is computed by one rank");
+  plan.warnings.push_back(fmt::format("{} is computed by one rank", what));
+  return {};
+}
+
+// How many adapters there is room for, and of which kind.
+Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
+  const AdapterSettings& asked = plan.config.adapters;
+  if (!asked.enabled) return {};
+  if (plan.on_device()) {
+    return Invalid("enable_lora",
+                   fmt::format("LoRA adapters are computed on a CPU, not yet on {}: say --device "
+                               "cpu, or merge the adapter into its base",
+                               plan.device_name));
+  }
+  if (IsEncoder(model.architecture)) {
+    return Invalid("enable_lora", fmt::format("{} is an encoder, and LoRA adapters are served with "
+                                              "decoders: leave --enable-lora out",
+                                              model.architecture));
+  }
+  if (plan.config.data_parallel_size > 1) {
+    return Invalid("data_parallel_size",
+                   "LoRA adapters are served by one engine: leave --data-parallel-size out, or run "
+                   "several servers behind a balancer");
+  }
+  if (asked.max_cpu_loras && *asked.max_cpu_loras < asked.max_loras) {
+    return Invalid("max_cpu_loras",
+                   fmt::format("max_cpu_loras ({}) must be greater than or equal to max_loras ({})",
+                               *asked.max_cpu_loras, asked.max_loras));
+  }
+  RETURN_IF_ERROR(TakeOneRank("a model with LoRA adapters", plan));
+  plan.lora.num_slots = static_cast<int>(asked.max_cpu_loras.value_or(
+      std::max(asked.max_loras, static_cast<int64_t>(asked.modules.size()))));
+  plan.lora.max_rank = asked.max_rank;
+  plan.lora.target_modules = asked.target_modules;
+  plan.lora.type = asked.dtype.value_or(plan.dtype);
+  if (plan.lora.type == ElementType::kF16) {
+    plan.lora.type = ElementType::kBF16;
+    plan.notes.push_back("lora_dtype float16 is held as bfloat16");
+  }
   return {};
 }
 
@@ -321,6 +360,7 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   plan.weight_bytes = memory.weight_bytes;
   plan.token_weight_bytes = memory.token_weight_bytes;
   plan.workspace_bytes = memory.workspace_bytes;
+  plan.adapter_bytes = memory.lora_bytes;
   if (!plan.on_device()) {  // A device's own logits are part of its workspace.
     plan.workspace_bytes +=
         plan.max_logit_rows() * model.spec.ResultSize() * int64_t{sizeof(float)} +
@@ -356,11 +396,11 @@ int64_t RequestBytes(const EngineConfig& config, const MemoryLimits& host, int64
 // Bytes that the caches of all engines may take at most.
 int64_t KvBudget(const EnginePlan& plan) {
   const EngineConfig& config = plan.config;
-  const int64_t rest = plan.memory.available_bytes - plan.weight_bytes - plan.workspace_bytes -
-                       LeastRequestBytes(config, plan.memory);
+  const int64_t rest =
+      plan.memory.available_bytes - plan.fixed_bytes() - LeastRequestBytes(config, plan.memory);
   if (config.kv_cache_bytes) return plan.num_engines * *config.kv_cache_bytes;
   if (plan.on_device()) {
-    const int64_t fixed = kDeviceReserve + plan.weight_bytes + plan.workspace_bytes;
+    const int64_t fixed = kDeviceReserve + plan.fixed_bytes();
     const auto part = [](double share, int64_t bytes) {
       return static_cast<int64_t>(share * static_cast<double>(bytes));
     };
@@ -373,7 +413,7 @@ int64_t KvBudget(const EnginePlan& plan) {
   if (config.memory_utilization) {
     const auto allowed = static_cast<int64_t>(*config.memory_utilization *
                                               static_cast<double>(plan.memory.total_bytes));
-    return std::min(rest, allowed - plan.weight_bytes - plan.workspace_bytes);
+    return std::min(rest, allowed - plan.fixed_bytes());
   }
   // Something is left for the rest of the process and of the machine.
   return std::min(plan.memory.available_bytes / 4, rest - rest / 8);
@@ -395,8 +435,7 @@ tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
                                 Bytes(plan.weight_bytes), Bytes(plan.workspace_bytes));
   std::vector<std::string> remedies;
   if (most >= 2) remedies.push_back(fmt::format("lower max_model_len to at most {}", most));
-  if (plan.num_engines * needed + plan.weight_bytes + plan.workspace_bytes <=
-      plan.memory.available_bytes)
+  if (plan.num_engines * needed + plan.fixed_bytes() <= plan.memory.available_bytes)
     remedies.push_back(fmt::format("raise {}", option));
   if (plan.num_engines > 1) remedies.emplace_back("lower data_parallel_size");
   if (remedies.empty())
@@ -437,7 +476,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   if (plan.on_device()) {
     RETURN_IF_ERROR(CheckDeviceMemory(plan));
   }
-  const int64_t fixed = plan.weight_bytes + plan.workspace_bytes;
+  const int64_t fixed = plan.fixed_bytes();
   if (fixed >= plan.memory.available_bytes) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("the weights take {} and the workspace {}, but only {} of memory is "
@@ -526,6 +565,7 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan) {
   options.max_slices = plan.scheduler.max_num_seqs;
   options.max_context = plan.max_model_len;
   options.max_logit_rows = plan.max_logit_rows();
+  options.lora = plan.lora;
   return options;
 }
 
@@ -549,7 +589,8 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
     RETURN_IF_ERROR(CheckDeviceTypes(plan));
   }
   RETURN_IF_ERROR(PlanThreads(topology, plan));
-  if (plan.pooling) RETURN_IF_ERROR(TakeOneRank(plan));
+  if (plan.pooling) RETURN_IF_ERROR(TakeOneRank("a model that pools", plan));
+  RETURN_IF_ERROR(PlanAdapters(model, plan));
   ASSIGN_OR_RETURN(plan.ranks, RanksFor(model, topology, plan));
   plan.num_threads = plan.ranks.num_threads();
   if (!plan.ranks.note.empty())
@@ -592,6 +633,12 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
       line("workspace", plan.workspace_bytes,
            fmt::format("{}steps of {} tokens and {} sequences, logits, sampling", of_each,
                        plan.scheduler.max_num_batched_tokens, plan.scheduler.max_num_seqs)));
+  if (plan.lora.num_slots > 0) {
+    lines.push_back(
+        line("adapters", plan.adapter_bytes,
+             fmt::format("{} in memory at a time, of rank {} at most, in {}", plan.lora.num_slots,
+                         plan.lora.max_rank, DtypeName(plan.lora.type))));
+  }
   const std::string_view kv_type = DtypeName(plan.kv_type);
   const std::string what =
       plan.kv_groups.num_groups() == 1

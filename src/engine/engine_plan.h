@@ -31,6 +31,7 @@ struct EnginePlan {
   int num_threads = 1;                       // of all ranks
   RankPlan ranks;
   int num_engines = 1;  // that divide the threads of the ranks
+  LoraOptions lora;
   int64_t max_model_len = 0;
   SchedulerLimits scheduler;
   int64_t num_blocks = 0;  // of each engine
@@ -38,6 +39,7 @@ struct EnginePlan {
   int64_t weight_bytes = 0;
   int64_t token_weight_bytes = 0;  // as in ModelMemory
   int64_t workspace_bytes = 0;     // activations, logits, sampling; of all engines, as the cache's
+  int64_t adapter_bytes = 0;       // of the slots of LoRA adapters
   int64_t kv_bytes = 0;
   int64_t request_bytes = 0;       // that requests may hold, in the memory of the machine
   int64_t kv_bytes_per_block = 0;  // of one group's layers
@@ -53,7 +55,9 @@ struct EnginePlan {
   }
   // Tokens that the cache of an engine holds in sequences of max_model_len.
   int64_t kv_tokens() const;
-  int64_t total_bytes() const { return weight_bytes + workspace_bytes + kv_bytes; }
+  // What is taken besides the cache.
+  int64_t fixed_bytes() const { return weight_bytes + workspace_bytes + adapter_bytes; }
+  int64_t total_bytes() const { return fixed_bytes() + kv_bytes; }
   // Everything that is taken from `memory`; requests are in the memory of the machine.
   int64_t taken_bytes() const { return total_bytes() + (on_device() ? 0 : request_bytes); }
   bool on_device() const { return !device_name.empty(); }
@@ -77,6 +81,8 @@ using PlanModelFunction =
 //     latter.
 //   Several engines share the weights; the cache of each takes its part of what one would, or what
 //     the options set outright.
+//   LoRA adapters are of a CPU's decoders and one rank. There is room for max_cpu_loras of them, or
+//     for as many as max_loras or are given at the start.
 //   Pooling is of a CPU's models; the mean is taken of the results of all rows of a step.
 // kInvalidArgument for options that contradict each other or are out of range; kResourceExhausted,
 // with the option that would help, when weights exceed memory or one sequence of a given

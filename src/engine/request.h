@@ -25,6 +25,7 @@ enum class FinishReason {
   kError,
 };
 
+class AdapterUse;     // engine/adapters.h
 struct RequestStats;  // engine/observer.h
 
 // New tokens of one sequence of a request, in order; the last update has `finish`.
@@ -78,6 +79,8 @@ struct Request {
   // Decides what is drawn without a seed; none: the engine's own count of requests.
   std::optional<uint64_t> default_seed;
   std::string cache_salt;  // prefixes are shared only between requests of equal salt
+  // Of Engine::adapters(); null: the base alone. Prefixes are shared only within one adapter.
+  std::shared_ptr<const AdapterUse> adapter;
   bool use_prefix_cache = true;
   // It continues an answer that has begun (the next step of a beam search): it is accepted during a
   // drain too.

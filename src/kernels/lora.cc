@@ -91,7 +91,8 @@ void WidenRow(const std::byte* stored, ElementType type, int64_t first, std::spa
 }
 
 bool AllAreFinite(std::span<const float> values) {
-  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+  return std::all_of(values.begin(), values.end(),
+                     [](float value) { return std::isfinite(value); });
 }
 
 void StoreFactor(void* out, bool bf16, int64_t index, float value) {
@@ -152,7 +153,8 @@ int64_t CountUnits(std::span<const LoraGroup> groups, const CountTiles& count_ti
   int64_t units = 0;
   for (const LoraGroup& group : groups) {
     for (const LoraFactors& module : group.modules)
-      units += count_tiles(module) * LoraTiles(static_cast<int64_t>(group.rows.size()), kLoraUnitRows);
+      units +=
+          count_tiles(module) * LoraTiles(static_cast<int64_t>(group.rows.size()), kLoraUnitRows);
   }
   return units;
 }
@@ -168,8 +170,8 @@ int64_t WidestRanks(std::span<const LoraGroup> groups) {
 }
 
 // h of the rows of `work` and 16 of the module's ranks.
-void Shrink(const Activations& x, const ModuleRows& work, int64_t tile, bool bf16, int64_t first_row,
-            float* h, int64_t h_stride) {
+void Shrink(const Activations& x, const ModuleRows& work, int64_t tile, bool bf16,
+            int64_t first_row, float* h, int64_t h_stride) {
   const int64_t pairs = LoraTiles(x.cols, 2);
   const int64_t tile_bytes = 2 * pairs * kLoraTile * (bf16 ? 2 : 4);
   const auto* a = static_cast<const std::byte*>(work.module.a) + tile * tile_bytes;
@@ -273,8 +275,7 @@ bool PackLoraA(const std::byte* a, ElementType stored, int64_t rank, int64_t col
 bool PackLoraB(const std::byte* b, ElementType stored, int64_t rows, int64_t rank, ElementType type,
                void* out) {
   const bool bf16 = IsBf16Factor(type);
-  if (rank % 2 != 0)
-    std::memset(out, 0, static_cast<size_t>(LoraBBytes(rank, rows, type)));
+  if (rank % 2 != 0) std::memset(out, 0, static_cast<size_t>(LoraBBytes(rank, rows, type)));
   std::vector<float> row(static_cast<size_t>(rank));
   bool finite = true;
   for (int64_t n = 0; n < rows; ++n) {

@@ -37,8 +37,7 @@ Module MakeModule(Random& random, int64_t rank, int64_t cols, int64_t rows, int6
                                                       : LoraABytes(rank, cols, type)));
   module.packed_b.resize(static_cast<size_t>(LoraBBytes(rank, rows, type)));
   const auto pack = is_table ? PackLoraTable : PackLoraA;
-  EXPECT_TRUE(
-      pack(Bytes(module.a), ElementType::kF32, rank, cols, type, module.packed_a.data()));
+  EXPECT_TRUE(pack(Bytes(module.a), ElementType::kF32, rank, cols, type, module.packed_a.data()));
   EXPECT_TRUE(
       PackLoraB(Bytes(module.b), ElementType::kF32, rows, rank, type, module.packed_b.data()));
   return module;
@@ -115,9 +114,8 @@ TEST_P(LoraTest, AddsWhatEachAdapterAddsToItsRows) {
             continue;
           }
           const Module& module = adapters[adapter][is_first ? 0 : 1];
-          const double expected =
-              before[at] + Added(module, Shrunk(module, x.data() + row * cols),
-                                 is_first ? n : n - shape.rows);
+          const double expected = before[at] + Added(module, Shrunk(module, x.data() + row * cols),
+                                                     is_first ? n : n - shape.rows);
           ASSERT_NEAR(y[at], expected, 2e-5 * static_cast<double>(shape.rank + 8))
               << "row " << row << " column " << n;
         }
@@ -137,8 +135,8 @@ TEST_P(LoraTest, ARowDoesNotDependOnTheOthers) {
     ThreadPool pool(threads);
     std::vector<float> y(static_cast<size_t>(num_rows * width), 1.0f);
     AddLora(pool, {.data = x.data(), .rows = num_rows, .cols = cols, .stride = cols},
-            std::vector<LoraGroup>{{rows, factors}}, ElementType::kBF16, 0, scratch.data(), y.data(),
-            width);
+            std::vector<LoraGroup>{{rows, factors}}, ElementType::kBF16, 0, scratch.data(),
+            y.data(), width);
     return y;
   };
   std::vector<int32_t> all(static_cast<size_t>(num_rows));
@@ -181,7 +179,8 @@ TEST(PackLoraTest, TellsOfNumbersThatAreNotFinite) {
   values[11] = INFINITY;
   EXPECT_FALSE(PackLoraA(Bytes(values), ElementType::kF32, 3, 4, ElementType::kF32, out.data()));
   EXPECT_FALSE(PackLoraB(Bytes(values), ElementType::kF32, 3, 4, ElementType::kF32, out.data()));
-  EXPECT_FALSE(PackLoraTable(Bytes(values), ElementType::kF32, 3, 4, ElementType::kF32, out.data()));
+  EXPECT_FALSE(
+      PackLoraTable(Bytes(values), ElementType::kF32, 3, 4, ElementType::kF32, out.data()));
 }
 
 }  // namespace

@@ -67,10 +67,11 @@ tl::unexpected<Error> UnknownModule(const TensorInfo& tensor, const std::string&
                   "merge_and_unload() and serve the result");
   }
   const std::vector<std::string> names = layout.TargetNames();
-  return Refuse(tensor, ErrorCode::kInvalidData,
-                fmt::format("the model has no module '{}' that adapters may change; it has layers 0 "
-                            "and up with {}: is the adapter of another base?",
-                            module.substr(0, 300), fmt::join(names, ", ")));
+  return Refuse(
+      tensor, ErrorCode::kInvalidData,
+      fmt::format("the model has no module '{}' that adapters may change; it has layers 0 "
+                  "and up with {}: is the adapter of another base?",
+                  module.substr(0, 300), fmt::join(names, ", ")));
 }
 
 // A copy of the base's embedding or head, which is not read, must be of its size: one with more
@@ -79,13 +80,14 @@ Status CheckCopy(const TensorInfo& tensor, const LoraLayout& layout) {
   for (const LoraModule& module : layout.modules) {
     const bool is_head = module.name == kHeadModule;
     if (!module.is_embedding && !is_head) continue;
-    const std::vector<int64_t> shape = is_head ? std::vector{module.rows, module.cols}
-                                               : std::vector{module.cols, module.rows};
+    const std::vector<int64_t> shape =
+        is_head ? std::vector{module.rows, module.cols} : std::vector{module.cols, module.rows};
     if (tensor.shape == shape) return {};
-    return Refuse(tensor, ErrorCode::kUnsupported,
-                  fmt::format("expected a copy of the base's own, {}, found {}; adapters with tokens "
-                              "of their own are not served",
-                              ShapeText(shape), ShapeText(tensor.shape)));
+    return Refuse(
+        tensor, ErrorCode::kUnsupported,
+        fmt::format("expected a copy of the base's own, {}, found {}; adapters with tokens "
+                    "of their own are not served",
+                    ShapeText(shape), ShapeText(tensor.shape)));
   }
   return {};
 }
@@ -127,9 +129,9 @@ Status LoraAdapter::AddTensor(const TensorInfo& tensor, const LoraLayout& layout
 Status LoraAdapter::CheckFactors(Factors& factors, const LoraLayout& layout) {
   const LoraModule& module = *factors.module;
   if (factors.a == nullptr || factors.b == nullptr) {
-    return Refuse(factors.a != nullptr ? *factors.a : *factors.b, ErrorCode::kInvalidData,
-                  fmt::format("its other factor, lora_{}, is missing",
-                              factors.a == nullptr ? "A" : "B"));
+    return Refuse(
+        factors.a != nullptr ? *factors.a : *factors.b, ErrorCode::kInvalidData,
+        fmt::format("its other factor, lora_{}, is missing", factors.a == nullptr ? "A" : "B"));
   }
   const std::vector<int64_t>& a = factors.a->shape;
   const std::vector<int64_t>& b = factors.b->shape;
@@ -147,10 +149,11 @@ Status LoraAdapter::CheckFactors(Factors& factors, const LoraLayout& layout) {
                               module.rows, factors.rank, ShapeText(b)));
   }
   if (factors.rank > layout.options.max_rank) {
-    return Refuse(*factors.a, ErrorCode::kInvalidArgument,
-                  fmt::format("LoRA rank {} is greater than max_lora_rank {}: start the server with "
-                              "a larger --max-lora-rank",
-                              factors.rank, layout.options.max_rank));
+    return Refuse(
+        *factors.a, ErrorCode::kInvalidArgument,
+        fmt::format("LoRA rank {} is greater than max_lora_rank {}: start the server with "
+                    "a larger --max-lora-rank",
+                    factors.rank, layout.options.max_rank));
   }
   if (const int64_t told = config_.RankOf(module.name); told != factors.rank) {
     return Refuse(*factors.a, ErrorCode::kInvalidData,

@@ -60,12 +60,13 @@ Status CheckRefused(const json::Value& value) {
   }
   const json::Value* kind = value.Find("peft_type");
   if (kind != nullptr && (!kind->is_string() || kind->as_string() != "LORA")) {
-    return NotServed("peft_type", fmt::format("adapters of the kind {} (LORA alone is) are",
-                                              ShortText(*kind)));
+    return NotServed("peft_type",
+                     fmt::format("adapters of the kind {} (LORA alone is) are", ShortText(*kind)));
   }
   const json::Value* bias = value.Find("bias");
   if (bias != nullptr && !bias->is_null() && (!bias->is_string() || bias->as_string() != "none"))
-    return NotServed("bias", fmt::format("biases that were trained too ({}) are", ShortText(*bias)));
+    return NotServed("bias",
+                     fmt::format("biases that were trained too ({}) are", ShortText(*bias)));
   const json::Value* begin = value.Find("init_lora_weights");
   if (begin != nullptr && begin->is_string() &&
       std::none_of(std::begin(kPlainBeginnings), std::end(kPlainBeginnings),
@@ -108,8 +109,8 @@ Result<std::string> ReadPattern(const char* field, const std::string& pattern) {
   }
   const bool is_name =
       !plain.empty() && plain.size() <= kMaxPatternBytes &&
-      plain.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") ==
-          std::string::npos;
+      plain.find_first_not_of(
+          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == std::string::npos;
   if (is_name) return plain;
   return Fail(ErrorCode::kUnsupported,
               fmt::format("{}: expected the name of a module or its end, found the regular "
@@ -191,7 +192,8 @@ Result<LoraConfig> ParseLoraConfig(const json::Value& value) {
   ASSIGN_OR_RETURN(const auto stabilized, fields.Bool("use_rslora"));
   config.rank_stabilized = stabilized.value_or(false);
   RETURN_IF_ERROR(ReadPatterns(value, "rank_pattern", 1, kMaxRank, config.rank_pattern));
-  RETURN_IF_ERROR(ReadPatterns(value, "alpha_pattern", -kMaxAlpha, kMaxAlpha, config.alpha_pattern));
+  RETURN_IF_ERROR(
+      ReadPatterns(value, "alpha_pattern", -kMaxAlpha, kMaxAlpha, config.alpha_pattern));
   return config;
 }
 

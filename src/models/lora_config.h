@@ -14,8 +14,8 @@
 namespace sluice {
 
 struct LoraConfig {
-  int64_t rank = 0;  // "r"
-  double alpha = 0;  // "lora_alpha"
+  int64_t rank = 0;              // "r"
+  double alpha = 0;              // "lora_alpha"
   bool rank_stabilized = false;  // alpha / sqrt(rank) in place of alpha / rank
   // Ranks and alphas of modules whose names end with a pattern, in the order of the file. A
   // module's rank is that of its tensors; one that is neither `rank` nor here is an error.

@@ -16,7 +16,8 @@ std::string_view LastPart(std::string_view name) {
 
 bool IsTarget(const LoraOptions& options, std::string_view name) {
   const std::vector<std::string>& targets = options.target_modules;
-  return targets.empty() || std::find(targets.begin(), targets.end(), LastPart(name)) != targets.end();
+  return targets.empty() ||
+         std::find(targets.begin(), targets.end(), LastPart(name)) != targets.end();
 }
 
 }  // namespace
@@ -58,10 +59,8 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
     int64_t first_col = 0;
     for (const ParameterPart& part : matrix.parts) {
       if (IsTarget(options, part.name)) {
-        layout.Add({.name = part.name,
-                    .rows = part.rows,
-                    .cols = matrix.cols,
-                    .first_col = first_col});
+        layout.Add(
+            {.name = part.name, .rows = part.rows, .cols = matrix.cols, .first_col = first_col});
       }
       first_col += part.rows;
     }
@@ -83,7 +82,8 @@ std::vector<std::string> LoraLayout::TargetNames() const {
   std::vector<std::string> names;
   for (const LoraModule& module : modules) {
     std::string name(LastPart(module.name));
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(std::move(name));
   }
   return names;
 }

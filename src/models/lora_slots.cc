@@ -1,6 +1,7 @@
 #include "models/lora_slots.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -15,6 +16,8 @@ Result<LoraSlots> LoraSlots::Allocate(LoraLayout layout) {
   const int64_t bytes = slots.num_slots() * slots.layout_.slot_bytes;
   ASSIGN_OR_RETURN(slots.memory_,
                    Buffer::Allocate(static_cast<size_t>(bytes), "the slots of LoRA adapters"));
+  // The pages are taken now, not when an adapter is loaded.
+  std::memset(slots.memory_.data(), 0, slots.memory_.size_bytes());
   slots.factors_.resize(static_cast<size_t>(slots.num_slots()) * slots.layout_.modules.size());
   return slots;
 }
@@ -22,8 +25,7 @@ Result<LoraSlots> LoraSlots::Allocate(LoraLayout layout) {
 Status LoraSlots::Fill(int slot, const LoraAdapter& adapter) {
   const std::vector<LoraModule>& modules = layout_.modules;
   std::byte* const memory = memory_.data() + slot * layout_.slot_bytes;
-  kernels::LoraFactors* const all =
-      factors_.data() + static_cast<size_t>(slot) * modules.size();
+  kernels::LoraFactors* const all = factors_.data() + static_cast<size_t>(slot) * modules.size();
   std::fill_n(all, modules.size(), kernels::LoraFactors{});
   const ElementType type = layout_.options.type;
   for (const LoraAdapter::Factors& factors : adapter.factors()) {
@@ -36,11 +38,11 @@ Status LoraSlots::Fill(int slot, const LoraAdapter& adapter) {
     const bool finite_b = kernels::PackLoraB(adapter.Bytes(*factors.b).data(), factors.b->type,
                                              module.rows, factors.rank, type, b);
     if (!finite_a || !finite_b) {
-      return Fail(ErrorCode::kInvalidData,
-                  fmt::format("{}: tensor '{}' holds a number that is NaN or infinite",
-                              adapter.path().string(),
-                              finite_a ? factors.b->name : factors.a->name),
-                  finite_a ? factors.b->name : factors.a->name);
+      return Fail(
+          ErrorCode::kInvalidData,
+          fmt::format("{}: tensor '{}' holds a number that is NaN or infinite",
+                      adapter.path().string(), finite_a ? factors.b->name : factors.a->name),
+          finite_a ? factors.b->name : factors.a->name);
     }
     all[&module - modules.data()] = {.a = a,
                                      .b = b,
@@ -119,8 +121,9 @@ std::span<const kernels::LoraGroup> LoraStep::GroupsOf(int layer, int64_t first,
     const auto end = std::lower_bound(begin, rows.end(), first + count);
     if (begin == end) continue;
     const std::span<const kernels::LoraFactors> modules = slots_->Factors(slot, layer);
-    const bool changes = std::any_of(modules.begin(), modules.end(),
-                                     [](const kernels::LoraFactors& part) { return part.rank > 0; });
+    const bool changes =
+        std::any_of(modules.begin(), modules.end(),
+                    [](const kernels::LoraFactors& part) { return part.rank > 0; });
     if (changes) groups_.push_back({{begin, end}, modules});
   }
   return groups_;

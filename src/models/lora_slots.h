@@ -66,9 +66,9 @@ class LoraStep {
   void Group();
 
   const LoraSlots* slots_;
-  std::vector<int32_t> adapters_;          // by row: slot or -1
-  std::vector<int32_t> rows_;              // by slot, ascending within each
-  std::vector<int32_t> begin_;             // [slots + 1], into rows_
+  std::vector<int32_t> adapters_;  // by row: slot or -1
+  std::vector<int32_t> rows_;      // by slot, ascending within each
+  std::vector<int32_t> begin_;     // [slots + 1], into rows_
   std::vector<kernels::LoraGroup> groups_;
   std::vector<kernels::LoraFactors> scaled_;  // of the embedding, by slot
   Buffer scratch_;

@@ -1,5 +1,5 @@
-// Adapters against peft in float32 (tests/data/adapters, made by tools/checkpoints/make_adapters.py),
-// and what is refused.
+// Adapters against peft in float32 (tests/data/adapters, made by
+// tools/checkpoints/make_adapters.py), and what is refused.
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -14,13 +14,13 @@ namespace sluice {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
-using testing::TemporaryFolder;
 using testing::DataFolder;
 using testing::GoldenCase;
+using ::testing::HasSubstr;
 using testing::LogitRows;
 using testing::Runner;
 using testing::SmallOptions;
+using testing::TemporaryFolder;
 
 std::filesystem::path AdapterFolder(const std::string& name) {
   return std::filesystem::path(SourcePath("tests/data/adapters")) / name;
@@ -212,9 +212,15 @@ TEST_F(LoraErrorTest, WhatIsNotServed) {
 
 TEST_F(LoraErrorTest, FieldsOfAWrongType) {
   const std::pair<const char*, json::Value> cases[] = {
-      {"r", 0},          {"r", "8"},           {"lora_alpha", nullptr},
-      {"r", 1e30},       {"use_rslora", "no"}, {"target_modules", json::Value::Array{}},
-      {"lora_alpha", ""}, {"target_modules", 3}, {"alpha_pattern", json::Value::Array{}},
+      {"r", 0},
+      {"r", "8"},
+      {"lora_alpha", nullptr},
+      {"r", 1e30},
+      {"use_rslora", "no"},
+      {"target_modules", json::Value::Array{}},
+      {"lora_alpha", ""},
+      {"target_modules", 3},
+      {"alpha_pattern", json::Value::Array{}},
       {"rank_pattern", json::Value::Object{{"q_proj", 1.5}}},
   };
   for (const auto& [field, value] : cases) {

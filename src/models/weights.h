@@ -109,7 +109,7 @@ struct MatrixParameter {
   std::vector<ParameterPart> parts;
   int64_t cols = 0;
   kernels::PackedMatrix* target = nullptr;
-  LinearInputs* inputs = nullptr;  // may be null
+  LinearInputs* inputs = nullptr;   // may be null
   LinearWeights* linear = nullptr;  // that an adapter may change; null: none does
   std::optional<FusedExpert> fused = {};
   // No product of rounded inputs reads it (the embedding, the router): devices hold it as BF16.

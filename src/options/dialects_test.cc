@@ -198,8 +198,7 @@ TEST(Vllm, OddWordsAreErrorsAndNoMore) {
 
 TEST(Vllm, WhatCannotBeHadIsRefusedWithAReason) {
   for (const std::vector<std::string>& words :
-       std::vector<std::vector<std::string>>{{"--enable-lora"},
-                                             {"--data-parallel-multi-port-external-lb"},
+       std::vector<std::vector<std::string>>{{"--data-parallel-multi-port-external-lb"},
                                              {"--runner", "draft"},
                                              {"--hf-config-path", "c"},
                                              {"--middleware", "x.y"}}) {

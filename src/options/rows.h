@@ -11,6 +11,7 @@ namespace sluice::options {
 // Each appends its rows.
 void AddModelRows(std::vector<Option>& table);        // what is loaded
 void AddEngineRows(std::vector<Option>& table);       // memory, scheduling, machine
+void AddAdapterRows(std::vector<Option>& table);      // LoRA adapters
 void AddParallelRows(std::vector<Option>& table);     // several ranks and machines
 void AddDistributedRows(std::vector<Option>& table);  // ranks that are processes
 void AddServerRows(std::vector<Option>& table);       // HTTP, answers, logs

@@ -14,6 +14,7 @@ std::span<const Option> Table() {
     AddModelRows(rows);
     AddEngineRows(rows);
     AddServerRows(rows);
+    AddAdapterRows(rows);
     AddParallelRows(rows);
     AddDistributedRows(rows);
     AddClientRows(rows);

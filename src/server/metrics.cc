@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/adapters.h"
 #include "server/metrics_text.h"
 
 namespace sluice {
@@ -41,6 +42,27 @@ void AppendTraces(MetricsText& out, const SpanExporter* exporter) {
               number(exporter == nullptr ? 0 : exporter->num_dropped()),
               "Spans that were dropped because the collector takes them too slowly, not at all, or "
               "refused them.");
+}
+
+// As vLLM: the names are labels, the value is the time.
+void AppendAdapters(MetricsText& out, const Adapters* adapters) {
+  constexpr std::string_view kName = "vllm:lora_requests_info";
+  out.Family(kName, "gauge", "Running stats on lora requests; nothing without --enable-lora.");
+  if (adapters == nullptr) return;
+  std::string running, waiting;
+  const auto add = [](std::string& names, const std::string& name) {
+    if (!names.empty()) names.push_back(',');
+    names += name;
+  };
+  for (const auto& [name, counts] : adapters->counts()) {
+    if (counts.running > 0) add(running, name);
+    if (counts.waiting > 0) add(waiting, name);
+  }
+  out.Sample(
+      kName,
+      fmt::format("max_lora=\"{}\",running_lora_adapters=\"{}\",waiting_lora_adapters=\"{}\"",
+                  adapters->max_loras(), EscapeLabel(running), EscapeLabel(waiting)),
+      Now());
 }
 
 void AppendProcess(MetricsText& out, double start_time) {
@@ -303,13 +325,17 @@ void Metrics::AppendEngines(MetricsText& out, bool idle,
   AppendCacheConfig(out);
 }
 
-std::string Metrics::Text(bool idle, std::span<const EngineState> states) const {
+std::string Metrics::Text(bool idle, std::span<const EngineState> states,
+                          const Adapters* adapters) const {
   MetricsText out;
   AppendProcess(out, start_time_);
   if (memory_ != nullptr) AppendRequestMemory(out, *memory_);
   AppendTraces(out, exporter_.get());
   const MutexLock lock(mutex_);
-  if (has_model_) AppendEngines(out, idle, states);
+  if (has_model_) {
+    AppendAdapters(out, adapters);
+    AppendEngines(out, idle, states);
+  }
 
   out.Family("http_requests_total", "counter",
              "Total number of requests by method, status and handler.");

@@ -56,7 +56,9 @@ class Metrics {
 
   // The whole of /metrics. `idle`: nothing runs or waits now, whatever the last step reported
   // (requests that are aborted after it make no further step).
-  std::string Text(bool idle, std::span<const EngineState> states = {}) const;
+  // `adapters` may be null: none are served.
+  std::string Text(bool idle, std::span<const EngineState> states = {},
+                   const Adapters* adapters = nullptr) const;
 
   // trtllm-serve's /metrics: the steps since the last call, at most kMaxIterations of them, as a
   // JSON array; [] unless --enable_iter_perf_stats or its YAML key asked for them.

@@ -84,9 +84,12 @@ struct ServerConfig {
   bool enable_request_id_headers = false;
   bool enable_server_load_tracking = false;
   bool enable_tokenizer_info_endpoint = false;
-  bool enable_docs = true;  // /docs, /redoc and /openapi.json
-  bool enable_web = true;   // the page at /
-  bool dev_mode = false;    // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...
+  bool enable_docs = true;    // /docs, /redoc and /openapi.json
+  bool enable_web = true;     // the page at /
+  bool runtime_lora = false;  // /v1/load_lora_adapter and /v1/unload_lora_adapter
+  // Whose folders are adapters that requests may name; empty: none. Only with `runtime_lora`.
+  std::string lora_resolver_folder;
+  bool dev_mode = false;  // VLLM_SERVER_DEV_MODE: /server_info, /pause, /reset_prefix_cache, ...
   bool enable_response_store = true;  // /v1/responses keeps what it may
   bool enable_per_request_metrics = false;
   double sse_keep_alive_seconds = 0;  // between comments in an idle stream; 0: none

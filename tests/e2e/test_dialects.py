@@ -207,7 +207,7 @@ def test_devices():
 
 
 def test_what_cannot_be_had_is_refused():
-    for words, own_code in ((["--headless"], 2), (["--enable-lora"], 3), (["--nnodes", "2"], 2), (["--distributed-executor-backend", "ray"], 2)):
+    for words, own_code in ((["--headless"], 2), (["--middleware", "x.y"], 3), (["--nnodes", "2"], 2), (["--distributed-executor-backend", "ray"], 2)):
         for program, code in (("sluice", own_code), ("vllm", 1)):
             result = run("serve", ABACUS, *words, program=program)
             assert result.returncode == code, result.stderr
@@ -220,7 +220,8 @@ def test_explain_options():
     assert by_name["--port"]["effect"] == "acts"
     assert by_name["--trust-remote-code"]["effect"] == "no effect"
     assert by_name["--nnodes"]["effect"] == "acts"
-    assert by_name["--enable-lora"]["effect"] == "refused"
+    assert by_name["--enable-lora"]["effect"] == "acts"
+    assert by_name["--middleware"]["effect"] == "refused"
     for option in json.loads((DATA / "options" / "vllm_serve.json").read_text()):
         assert option["names"][0] in by_name, option
     assert "NCCL_*" in run("explain-options", "NCCL").stdout

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "engine/adapters.h"
 #include "server/api/answer_notes.h"
 #include "server/api/beam_search.h"
 #include "server/api/load_report.h"
@@ -35,7 +36,7 @@ void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
       "frequency_penalty={}, repetition_penalty={}, temperature={}, top_p={}, top_k={}, "
       "min_p={}, seed={}, stop={}, stop_token_ids={}, ignore_eos={}, max_tokens={}, "
       "min_tokens={}, logprobs={}, prompt_logprobs={}), prompts: {}, prompt tokens: {}, "
-      "lora_request: None.",
+      "lora_request: {}.",
       generation.id, shown, generation.n, PythonFloat(params.presence_penalty),
       PythonFloat(params.frequency_penalty), PythonFloat(params.repetition_penalty),
       PythonFloat(params.temperature), PythonFloat(params.top_p), params.top_k,
@@ -47,7 +48,8 @@ void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
       params.ignore_eos ? "True" : "False", params.max_tokens, params.min_tokens,
       params.logprobs ? std::to_string(*params.logprobs) : "None",
       params.prompt_logprobs ? std::to_string(*params.prompt_logprobs) : "None",
-      generation.prompts.size(), generation.prompts[0].tokens.size());
+      generation.prompts.size(), generation.prompts[0].tokens.size(),
+      generation.adapter == nullptr ? "None" : PythonRepr(generation.adapter->name()));
 }
 
 // What a running request keeps, about: its prompts, here and in the engine, where each sequence has
@@ -137,7 +139,8 @@ ApiResult<std::optional<int>> EngineOf(const HttpRequest& request, const EngineI
 ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
                                  const SamplingFields& fields) {
   AnswerPlan plan;
-  API_RETURN_IF_ERROR(call.model->CheckName(fields.model));
+  API_ASSIGN_OR_RETURN(plan.generation.adapter, call.model->FindAdapter(fields.model));
+  if (plan.generation.adapter != nullptr) plan.options.adapter = plan.generation.adapter->name();
   if (call.model->engine->info().pooling) {
     return BadRequest(
         fmt::format("{} generates, and the model of this server pools: use /v1/embeddings, "
@@ -183,7 +186,7 @@ ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
   generation.cache_salt = fields.cache_salt;
   generation.repetition = fields.repetition;
   generation.trace = RequestTrace::Begin(call.api.exporter, call.request, generation.id,
-                                         call.model->name(), generation.n, plan.sampling);
+                                         options.model_name(), generation.n, plan.sampling);
   plan.constraint = fields.constraint;
   return plan;
 }

@@ -38,6 +38,8 @@ struct AnswerOptions {
   std::string id;       // with the prefix of its kind
   int64_t created = 0;  // Unix time
   std::shared_ptr<const ModelContext> model;
+  std::string adapter;  // that answers; "": the model itself
+  const std::string& model_name() const { return adapter.empty() ? model->name() : adapter; }
   // Of the request, to which a whole answer is added as it grows; may be null.
   std::shared_ptr<MemoryLease> memory;
   // Adds headers to a whole answer when it is sent; may be empty.

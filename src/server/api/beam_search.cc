@@ -134,6 +134,7 @@ class BeamSearchImpl : public BeamSearch {
           request.engine = request_.common.engine;
           request.client = request_.common.client;
           request.cache_salt = request_.common.cache_salt;
+          request.adapter = request_.common.adapter;
           request.continues_answer = search.steps > 0;
           request.sink = std::make_shared<Sink>(self, next_.size());
           requests.push_back(std::move(request));

@@ -104,6 +104,7 @@ class GenerationImpl : public Generation {
       request.engine = request_.engine;
       request.client = request_.client;
       request.cache_salt = request_.cache_salt;
+      request.adapter = request_.adapter;
       request.constraint = ConstraintOf(prompt);
       request.sink = std::make_shared<Sink>(self, static_cast<int>(prompt));
       Result<RequestHandle> handle = model_->engine->Submit(std::move(request));

@@ -38,6 +38,7 @@ struct GenerationRequest {
   uint64_t client = 0;                           // ClientIdentity
   std::shared_ptr<ClientLimits::Ticket> ticket;  // null without limits
   std::string cache_salt;
+  std::shared_ptr<const AdapterUse> adapter;  // null: none
   RepetitionRule repetition;
   std::shared_ptr<const Constraint> constraint;  // of every sequence; may be null
   std::optional<AnswerParsing> parsing;          // none: all text is the answer

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <random>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/log.h"
 #include "constraints/xgrammar_engine.h"
+#include "engine/adapters.h"
 #include "server/api/python_text.h"
 
 namespace sluice {
@@ -90,14 +93,18 @@ std::shared_ptr<const ModelContext> ModelContext::Make(const ServerConfig& confi
   return context;
 }
 
-ApiStatus ModelContext::CheckName(const std::optional<std::string>& requested) const {
-  if (!requested || requested->empty() || config.skip_model_name_validation) return {};
-  std::string_view name = *requested;
+bool ModelContext::IsBaseName(std::string_view name) const {
   const auto served = [&](std::string_view candidate) {
     return std::find(names.begin(), names.end(), candidate) != names.end();
   };
-  if (served(name)) return {};
-  if (name.ends_with('/') && served(name.substr(0, name.size() - 1))) return {};
+  return served(name) || (name.ends_with('/') && served(name.substr(0, name.size() - 1)));
+}
+
+ApiStatus ModelContext::CheckName(const std::optional<std::string>& requested) const {
+  if (!requested || requested->empty() || config.skip_model_name_validation) return {};
+  const std::string_view name = *requested;
+  const Adapters* const adapters = engine->adapters();
+  if (IsBaseName(name) || (adapters != nullptr && adapters->Has(name))) return {};
   ApiError error;
   error.status = 404;
   error.type = "NotFoundError";
@@ -105,7 +112,63 @@ ApiStatus ModelContext::CheckName(const std::optional<std::string>& requested) c
   error.message = fmt::format("The model `{}` does not exist.", name.substr(0, 200));
   error.message += fmt::format(" {}: {}.", names.size() > 1 ? "Valid aliases" : "This server has",
                                fmt::join(names, ", "));
+  if (adapters != nullptr) {
+    std::vector<std::string> known;
+    for (AdapterSource& source : adapters->List()) known.push_back(std::move(source.name));
+    if (!known.empty()) error.message += fmt::format(" LoRA adapters: {}.", fmt::join(known, ", "));
+  }
   return tl::unexpected<ApiError>(std::move(error));
+}
+
+namespace {
+
+// The folder of the adapter `name` below `folder`, where it has one. A name leads nowhere else.
+std::optional<std::filesystem::path> ResolveAdapter(const std::string& folder,
+                                                    const std::string& name) {
+  constexpr size_t kMaxNameBytes = 256;
+  if (folder.empty() || name.size() > kMaxNameBytes || name.find('\0') != std::string::npos)
+    return std::nullopt;
+  const std::filesystem::path relative(name);
+  if (!relative.is_relative()) return std::nullopt;
+  for (const std::filesystem::path& part : relative) {
+    if (part.empty() || part == "." || part == "..") return std::nullopt;
+  }
+  std::filesystem::path found = std::filesystem::path(folder) / relative;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(found / "adapter_config.json", ignored))
+    return std::nullopt;
+  return found;
+}
+
+}  // namespace
+
+ApiResult<std::shared_ptr<const AdapterUse>> ModelContext::FindAdapter(
+    const std::optional<std::string>& requested) const {
+  Adapters* const adapters = engine->adapters();
+  if (adapters == nullptr || !requested || requested->empty() || IsBaseName(*requested)) {
+    API_RETURN_IF_ERROR(CheckName(requested));
+    return nullptr;
+  }
+  const std::string& name = *requested;
+  if (!adapters->Has(name)) {
+    if (const auto path = ResolveAdapter(config.lora_resolver_folder, name)) {
+      const Status added = adapters->Add({.name = name, .path = *path, .base = ""}, false);
+      // Another request may have added it meanwhile.
+      if (!added && !adapters->Has(name)) {
+        LOG_WARNING("server", "LoRA adapter '{}' was found but could not be loaded: {}", name,
+                    added.error().message);
+        return BadRequest(
+            fmt::format("LoRA adapter '{}' was found but could not be loaded.", name));
+      }
+    }
+  }
+  if (!adapters->Has(name)) {
+    API_RETURN_IF_ERROR(CheckName(requested));
+    return nullptr;
+  }
+  auto use = adapters->Acquire(name);
+  if (!use) return tl::unexpected<ApiError>(FromError(use.error()));
+  return *std::move(use);
 }
 
 }  // namespace sluice

@@ -38,7 +38,15 @@ struct ModelContext : ModelText {
 
   const std::string& name() const { return names.front(); }
   // 404 for a name that is not served; "" and a served name with a '/' at the end are accepted.
+  // Names of adapters are served, too.
   ApiStatus CheckName(const std::optional<std::string>& requested) const;
+  bool IsBaseName(std::string_view name) const;
+  // The adapter of that name; null for a name of the model itself. One that is not known is looked
+  // for in ServerConfig::lora_resolver_folder. 404 for a name that is not served, 400 for an
+  // adapter that is found and cannot be loaded, 503 where requests use all slots of adapters.
+  // Reads files: for workers.
+  ApiResult<std::shared_ptr<const AdapterUse>> FindAdapter(
+      const std::optional<std::string>& requested) const;
 };
 
 // Unix time in whole seconds.

@@ -544,6 +544,19 @@ std::string_view OpenApiSchemas() {
        "type": "object",
        "properties": {"text": {"type": ["string", "null"]}, "multi_modal": {"type": "null"}}},
       "relevance_score": {"type": "number"}}}}}},
+ "LoadLoraAdapter": {
+  "type": "object",
+  "required": ["lora_name", "lora_path"],
+  "properties": {
+   "lora_name": {"type": "string", "minLength": 1},
+   "lora_path": {"type": "string", "minLength": 1},
+   "load_inplace": {"type": "boolean", "default": false}}},
+ "UnloadLoraAdapter": {
+  "type": "object",
+  "required": ["lora_name"],
+  "properties": {
+   "lora_name": {"type": "string", "minLength": 1},
+   "lora_int_id": {"type": ["integer", "null"]}}},
  "TokenizeRequest": {
   "anyOf": [
    {

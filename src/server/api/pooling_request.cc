@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "chat/jinja/text.h"
+#include "engine/adapters.h"
 #include "server/api/answer_plan.h"
 #include "server/api/conversation.h"
 #include "server/api/prompt.h"
@@ -136,6 +137,8 @@ ApiResult<PoolingJob> MakePoolingJob(const RouteCall& call, const PoolingFields&
   API_ASSIGN_OR_RETURN(job.priority, PriorityOf(call.request, fields.common, call.api.config));
   API_ASSIGN_OR_RETURN(job.engine, EngineOf(call.request, call.model->engine->info()));
   job.cache_salt = fields.common.cache_salt;
+  API_ASSIGN_OR_RETURN(job.adapter, call.model->FindAdapter(fields.common.model));
+  job.model_name = job.adapter == nullptr ? call.model->name() : job.adapter->name();
   return job;
 }
 

@@ -76,6 +76,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
       request.engine = job_.engine;
       request.client = client_id_;
       request.cache_salt = job_.cache_salt;
+      request.adapter = job_.adapter;
       request.sink = std::make_shared<Sink>(shared_from_this(), i);
       const Result<RequestHandle> handle = model_->engine->Submit(std::move(request));
       if (!handle) return End(FromError(handle.error()));

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/request.h"
 #include "server/api/api_error.h"
 #include "server/api/route.h"
 
@@ -24,6 +26,8 @@ struct PoolingJob {
   int64_t priority = 0;
   std::optional<int> engine;  // of several; none: any
   std::string cache_salt;
+  std::shared_ptr<const AdapterUse> adapter;  // null: none
+  std::string model_name;                     // that the answer has
 };
 
 // Makes the answer of the vectors, one for each prompt, in their order; called once, on a worker.

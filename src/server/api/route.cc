@@ -13,8 +13,6 @@ struct Missing {
 };
 
 constexpr std::string_view kNoSpeech = "this server has no speech models";
-constexpr std::string_view kNoAdapters =
-    "this server does not load LoRA adapters; merge them into the checkpoint";
 constexpr std::string_view kNoProfiler =
     "this server has no profiler to start over HTTP; use `perf` on the process";
 constexpr std::string_view kOneEngine = "this server is one engine in one process";
@@ -24,8 +22,6 @@ constexpr Missing kMissing[] = {
     {"/v2/embed", "use /v1/embeddings"},
     {"/v1/audio/", kNoSpeech},
     {"/v1/realtime", kNoSpeech},
-    {"/v1/load_lora_adapter", kNoAdapters},
-    {"/v1/unload_lora_adapter", kNoAdapters},
     {"/start_profile", kNoProfiler},
     {"/stop_profile", kNoProfiler},
     {"/is_scaling_elastic_ep", kOneEngine},
@@ -59,6 +55,7 @@ bool IsOpen(RouteGate gate, const ServerConfig& config) {
     case RouteGate::kWeb: return config.enable_web;
     case RouteGate::kTokenizerInfo: return config.enable_tokenizer_info_endpoint;
     case RouteGate::kDev: return config.dev_mode;
+    case RouteGate::kRuntimeLora: return config.runtime_lora;
     case RouteGate::kNotVllm: return config.dialect != ApiDialect::kVllm;
     case RouteGate::kVllm: return config.dialect == ApiDialect::kVllm;
     case RouteGate::kTrtllm: return config.dialect == ApiDialect::kTrtllm;
@@ -100,6 +97,11 @@ std::string NotFoundDetail(std::string_view path, const ServerConfig& config) {
       case RouteGate::kDev:
         return fmt::format(
             "Not Found: {} is a development route; start the server with VLLM_SERVER_DEV_MODE=1",
+            path);
+      case RouteGate::kRuntimeLora:
+        return fmt::format(
+            "Not Found: {} changes which LoRA adapters are served; start the server with "
+            "--enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1",
             path);
       case RouteGate::kTokenizerInfo:
         return fmt::format(

@@ -22,6 +22,7 @@ enum class RouteGate {
   kWeb,            // unless --disable-web
   kTokenizerInfo,  // with --enable-tokenizer-info-endpoint
   kDev,            // with VLLM_SERVER_DEV_MODE=1
+  kRuntimeLora,    // with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
   kNotVllm,        // a convenience that `vllm serve` does not have
   kVllm,           // only in the dialect of vllm serve
   kTrtllm,         // only in the dialect of trtllm-serve

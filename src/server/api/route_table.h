@@ -13,6 +13,7 @@
   ROUTES(TokenizerInfoRoutes)      \
   ROUTES(DocsRoutes)               \
   ROUTES(WebRoutes)                \
+  ROUTES(LoraRoutes)               \
   ROUTES(CompletionRoutes)         \
   ROUTES(ChatRoutes)               \
   ROUTES(MessagesRoutes)           \

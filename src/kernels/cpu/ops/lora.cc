@@ -91,8 +91,8 @@ void ForRowBlocks(int64_t rows, const Body& body) {
   int64_t row = 0;
   for (; row + kRowsAtOnce <= rows; row += kRowsAtOnce) body(row, Rows<kRowsAtOnce>());
   switch (rows - row) {
-    case 3: return body(row, Rows<kRowsAtOnce == 4 ? 3 : 1>());
-    case 2: return body(row, Rows<kRowsAtOnce == 4 ? 2 : 1>());
+    case 3: return body(row, Rows < kRowsAtOnce == 4 ? 3 : 1 > ());
+    case 2: return body(row, Rows < kRowsAtOnce == 4 ? 2 : 1 > ());
     case 1: return body(row, Rows<1>());
     default: return;
   }

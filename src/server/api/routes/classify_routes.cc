@@ -38,14 +38,14 @@ ApiStatus AnswerClassify(const RouteCall& call, const json::Value& body) {
   int64_t num_tokens = 0;
   for (const PooledPrompt& prompt : job.prompts)
     num_tokens += static_cast<int64_t>(prompt.tokens.size());
-  const auto answer = [id = job.id, model = call.model, fields, num_tokens](
+  const auto answer = [id = job.id, name = job.model_name, model = call.model, fields, num_tokens](
                           std::vector<std::vector<float>> vectors) -> ApiResult<HttpResponse> {
     API_RETURN_IF_ERROR(CheckFinite(vectors));
     const PoolingConfig& pooling = *model->engine->info().pooling;
     std::string out = R"({"id":)";
     json::AppendString(out, id);
     out += fmt::format(R"(,"object":"list","created":{},"model":)", UnixSeconds());
-    json::AppendString(out, model->name());
+    json::AppendString(out, name);
     out += R"(,"data":[)";
     for (size_t i = 0; i < vectors.size(); ++i) {
       if (i > 0) out.push_back(',');

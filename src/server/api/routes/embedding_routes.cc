@@ -30,13 +30,14 @@ ApiStatus AnswerVectors(const RouteCall& call, const json::Value& body, const Sh
   int64_t num_tokens = 0;
   for (const PooledPrompt& prompt : job.prompts)
     num_tokens += static_cast<int64_t>(prompt.tokens.size());
-  const auto answer = [id = job.id, model = call.model, fields, shape, num_tokens](
-                          std::vector<std::vector<float>> vectors) -> ApiResult<HttpResponse> {
+  const auto answer =
+      [id = job.id, name = job.model_name, model = call.model, fields, shape,
+       num_tokens](std::vector<std::vector<float>> vectors) -> ApiResult<HttpResponse> {
     API_RETURN_IF_ERROR(CheckFinite(vectors));
     std::string out = R"({"id":)";
     json::AppendString(out, id);
     out += fmt::format(R"(,"object":"list","created":{},"model":)", UnixSeconds());
-    json::AppendString(out, model->name());
+    json::AppendString(out, name);
     out += R"(,"data":[)";
     for (size_t i = 0; i < vectors.size(); ++i) {
       FinishVector(*model->engine->info().pooling, fields, vectors[i]);

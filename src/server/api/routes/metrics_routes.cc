@@ -8,9 +8,10 @@ namespace {
 
 ApiStatus Prometheus(const RouteCall& call) {
   const bool is_idle = call.model != nullptr && call.model->engine->num_unfinished() == 0;
+  const Adapters* const adapters = call.model == nullptr ? nullptr : call.model->engine->adapters();
   const std::vector<EngineState> states =
       call.model != nullptr ? call.model->engine->states() : std::vector<EngineState>();
-  HttpResponse response = JsonResponse(call.api.metrics->Text(is_idle, states));
+  HttpResponse response = JsonResponse(call.api.metrics->Text(is_idle, states, adapters));
   // As vLLM labels the same text: with the newer version for a plain GET.
   const bool newer = call.request.method == "GET" && !call.request.path.ends_with('/');
   response.content_type =

@@ -1,7 +1,10 @@
 // GET /v1/models and one of them.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "engine/adapters.h"
 #include "server/api/route_table.h"
 
 namespace sluice {
@@ -18,7 +21,9 @@ std::string_view OwnerName(ApiDialect dialect) {
   return "sluice";
 }
 
-void AppendModelCard(std::string& out, const ModelContext& model, const std::string& name) {
+// Of the model, or of an adapter where `adapter` is not null.
+void AppendModelCard(std::string& out, const ModelContext& model, const std::string& name,
+                     const AdapterSource* adapter = nullptr) {
   out += R"({"id":)";
   json::AppendString(out, name);
   out += fmt::format(R"(,"object":"model","created":{},"owned_by":"{}")", model.created,
@@ -28,12 +33,25 @@ void AppendModelCard(std::string& out, const ModelContext& model, const std::str
     return;
   }
   out += R"(,"root":)";
-  json::AppendString(out, model.config.model_argument);
+  json::AppendString(out,
+                     adapter == nullptr ? model.config.model_argument : adapter->path.string());
+  out += R"(,"parent":)";
+  if (adapter == nullptr) {
+    out += "null";
+  } else {
+    json::AppendString(out, model.IsBaseName(adapter->base) ? adapter->base : model.name());
+  }
   out += fmt::format(
-      R"(,"parent":null,"max_model_len":{},"permission":[{{"id":"modelperm-{}","object":"model_permission","created":{},)"
+      R"(,"max_model_len":{},"permission":[{{"id":"modelperm-{}","object":"model_permission","created":{},)"
       R"("allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,"allow_search_indices":false,)"
       R"("allow_view":true,"allow_fine_tuning":false,"organization":"*","group":null,"is_blocking":false}}]}})",
-      model.max_model_len, RandomHex(16), model.created);
+      adapter == nullptr ? std::to_string(model.max_model_len) : "null", RandomHex(16),
+      model.created);
+}
+
+std::vector<AdapterSource> AdaptersOf(const ModelContext& model) {
+  const Adapters* const adapters = model.engine->adapters();
+  return adapters == nullptr ? std::vector<AdapterSource>() : adapters->List();
 }
 
 ApiStatus Models(const RouteCall& call) {
@@ -42,6 +60,10 @@ ApiStatus Models(const RouteCall& call) {
   for (const std::string& name : call.model->names) {
     if (&name != call.model->names.data()) body.push_back(',');
     AppendModelCard(body, *call.model, name);
+  }
+  for (const AdapterSource& adapter : AdaptersOf(*call.model)) {
+    body.push_back(',');
+    AppendModelCard(body, *call.model, adapter.name, &adapter);
   }
   call.client->Send(JsonResponse(body + "]}"));
   return {};
@@ -52,7 +74,11 @@ ApiStatus OneModel(const RouteCall& call) {
   const std::string name(call.path.substr(kModelsPrefix.size()));
   API_RETURN_IF_ERROR(call.model->CheckName(name));
   std::string body;
-  AppendModelCard(body, *call.model, name);
+  const std::vector<AdapterSource> adapters = AdaptersOf(*call.model);
+  const auto adapter =
+      std::find_if(adapters.begin(), adapters.end(),
+                   [&](const AdapterSource& candidate) { return candidate.name == name; });
+  AppendModelCard(body, *call.model, name, adapter == adapters.end() ? nullptr : &*adapter);
   call.client->Send(JsonResponse(std::move(body)));
   return {};
 }

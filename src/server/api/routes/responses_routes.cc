@@ -216,8 +216,8 @@ ApiStatus CreateResponse(const RouteCall& call, const json::Value& body) {
   API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromText(std::move(text), /*add_special_tokens=*/false,
                                                      fields, *call.model));
   API_RETURN_IF_ERROR(AddPrompt(plan, fields, std::move(prompt), std::move(shown)));
-  ResponseFrame frame(plan.options.id, plan.options.created, call.model->name(), request.shown,
-                      plan.generation.sampling.front());
+  ResponseFrame frame(plan.options.id, plan.options.created, plan.options.model_name(),
+                      request.shown, plan.generation.sampling.front());
   plan.writer_bytes =
       frame.bytes() + storing.content.messages.size() + storing.content.input_items.size();
   for (const auto& [flat, tool] : request.namespaced_tools)

@@ -189,12 +189,12 @@ ApiStatus AnswerScore(const RouteCall& call, const json::Value& body) {
   API_RETURN_IF_ERROR(CheckPooling(call, fields, std::nullopt));
   if (!errors.empty()) return ValidationFailed(errors);
   API_ASSIGN_OR_RETURN(PoolingJob job, MakePoolingJob(call, fields, "score-"));
-  const ScoreWriter writer = [id = job.id, model = call.model](const Scores& scores,
-                                                               int64_t num_tokens) {
+  const ScoreWriter writer = [id = job.id, name = job.model_name](const Scores& scores,
+                                                                  int64_t num_tokens) {
     std::string out = R"({"id":)";
     json::AppendString(out, id);
     out += fmt::format(R"(,"object":"list","created":{},"model":)", UnixSeconds());
-    json::AppendString(out, model->name());
+    json::AppendString(out, name);
     out += R"(,"data":[)";
     for (size_t i = 0; i < scores.size(); ++i) {
       out += fmt::format(R"({}{{"index":{},"object":"score","score":{}}})", i > 0 ? "," : "", i,
@@ -223,7 +223,7 @@ ApiStatus AnswerRerank(const RouteCall& call, const json::Value& body) {
   API_RETURN_IF_ERROR(CheckPooling(call, fields, std::nullopt));
   if (!errors.empty()) return ValidationFailed(errors);
   API_ASSIGN_OR_RETURN(PoolingJob job, MakePoolingJob(call, fields, "rerank-"));
-  const ScoreWriter writer = [id = job.id, model = call.model, top_n, documents = pairs.second](
+  const ScoreWriter writer = [id = job.id, name = job.model_name, top_n, documents = pairs.second](
                                  const Scores& scores, int64_t num_tokens) {
     std::vector<size_t> order(scores.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -234,7 +234,7 @@ ApiStatus AnswerRerank(const RouteCall& call, const json::Value& body) {
     std::string out = R"({"id":)";
     json::AppendString(out, id);
     out += R"(,"model":)";
-    json::AppendString(out, model->name());
+    json::AppendString(out, name);
     out += fmt::format(R"(,"usage":{{"prompt_tokens":{},"total_tokens":{}}},"results":[)",
                        num_tokens, num_tokens);
     for (const size_t& i : order) {

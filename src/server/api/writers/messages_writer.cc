@@ -197,7 +197,7 @@ class MessagesWriter : public AnswerWriter {
     if (!options_.stream || std::exchange(streaming_, true)) return;
     client_->StartStream(EventStreamHead());
     std::string message = R"(,"message":)" + Head() + R"(],"model":)";
-    json::AppendString(message, options_.model->name());
+    json::AppendString(message, options_.model_name());
     message += fmt::format(
         R"(,"stop_reason":null,"stop_sequence":null,"usage":{}}})",
         Usage(static_cast<int64_t>(options_.prompts[0].tokens.size()), /*completion_tokens=*/0));
@@ -211,7 +211,7 @@ class MessagesWriter : public AnswerWriter {
       body += Json(block, block.text, Signature());
     }
     body += R"(],"model":)";
-    json::AppendString(body, options_.model->name());
+    json::AppendString(body, options_.model_name());
     body += fmt::format(R"(,"stop_reason":{})", StopReason(finish_, has_called_));
     if (const auto* text = std::get_if<std::string>(&finish_.cause)) {
       body += R"(,"stop_sequence":)";

@@ -33,7 +33,7 @@ OpenAiWriter::OpenAiWriter(Format format, AnswerOptions options,
   head_ = R"({"id":)";
   json::AppendString(head_, options_.id);
   head_ += fmt::format(R"(,"object":"{}","created":{},"model":)", format_.object, options_.created);
-  json::AppendString(head_, options_.model->name());
+  json::AppendString(head_, options_.model_name());
   head_ += R"(,"choices":[)";
 }
 

@@ -1,0 +1,272 @@
+// LoRA adapters in an engine: the CPU promise holds with them, and memory has as many as planned.
+#include "engine/adapters.h"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/source_path_testing.h"
+#include "engine/engine_testing.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::AllOf;
+using testing::CollectingSink;
+using testing::CountingObserver;
+using ::testing::HasSubstr;
+
+std::string AdapterPath(const std::string& name) {
+  return SourcePath("tests/data/adapters/") + name;
+}
+
+EngineConfig Config(std::vector<std::string> adapters) {
+  EngineConfig config;
+  config.model_folder = SourcePath("tests/data/checkpoints/qwen3-bf16");
+  config.num_threads = 2;
+  config.max_model_len = 192;
+  config.max_num_seqs = 16;
+  config.kv_cache_bytes = int64_t{8} << 20;
+  config.adapters.enabled = true;
+  config.adapters.max_rank = 8;
+  for (std::string& name : adapters)
+    config.adapters.modules.push_back({.name = name, .path = AdapterPath(name), .base = ""});
+  return config;
+}
+
+std::unique_ptr<Engine> Make(const EngineConfig& config, EngineObserver* observer = nullptr) {
+  Engine::Hooks hooks;
+  hooks.observer = observer;
+  auto engine = Engine::Create(config, hooks);
+  EXPECT_TRUE(engine) << engine.error().message;
+  return engine ? *std::move(engine) : nullptr;
+}
+
+struct Answer {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;
+  bool operator==(const Answer&) const = default;
+};
+
+// One of each pair asks the base.
+struct Question {
+  std::vector<int32_t> prompt;
+  std::string adapter;
+};
+
+std::vector<Question> Questions() {
+  std::vector<Question> all;
+  const char* const adapters[] = {"", "qwen3-linear", "qwen3-stabilized"};
+  for (int i = 0; i < 9; ++i) {
+    Question question{{}, adapters[i % 3]};
+    // Three in a row have the same prompt, which is of several blocks.
+    for (int k = 0; k < 40 + 9 * (i / 3); ++k)
+      question.prompt.push_back((i / 3 * 101 + k * k * 17 + 3) % 500);
+    all.push_back(std::move(question));
+  }
+  return all;
+}
+
+std::shared_ptr<CollectingSink> Ask(Engine& engine, const Question& question) {
+  Request request;
+  request.prompt = question.prompt;
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = 24;
+  request.sampling.ignore_eos = true;
+  request.sampling.logprobs = 1;
+  if (!question.adapter.empty()) {
+    auto use = engine.adapters()->Acquire(question.adapter);
+    EXPECT_TRUE(use) << use.error().message;
+    request.adapter = *std::move(use);
+  }
+  auto sink = std::make_shared<CollectingSink>();
+  request.sink = sink;
+  EXPECT_TRUE(engine.Submit(std::move(request)));
+  return sink;
+}
+
+Answer Wait(CollectingSink& sink) {
+  EXPECT_TRUE(sink.WaitForEnd());
+  EXPECT_FALSE(sink.error) << sink.error->message;
+  Answer answer{sink.tokens(), {}};
+  for (const TokenLogprobs& entry : sink.sequences[0].logprobs)
+    answer.logprobs.push_back(entry.logprob);
+  return answer;
+}
+
+std::vector<Answer> Answers(Engine& engine, bool at_once) {
+  std::vector<Answer> answers;
+  std::vector<std::shared_ptr<CollectingSink>> sinks;
+  for (const Question& question : Questions()) {
+    sinks.push_back(Ask(engine, question));
+    if (!at_once) answers.push_back(Wait(*sinks.back()));
+  }
+  if (at_once) {
+    for (const auto& sink : sinks) answers.push_back(Wait(*sink));
+  }
+  return answers;
+}
+
+TEST(AdapterPromiseTest, AnswersDoNotDependOnCompanyChunksCacheThreadsOrPreemption) {
+  EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
+  config.enable_prefix_caching = false;
+  const std::vector<Answer> expected = Answers(*Make(config), /*at_once=*/false);
+  EXPECT_NE(expected[0], expected[1]);
+  EXPECT_NE(expected[1], expected[2]);
+  EXPECT_EQ(Answers(*Make(config), /*at_once=*/true), expected) << "together";
+  config.num_threads = 1;
+  config.max_num_batched_tokens = 20;
+  EXPECT_EQ(Answers(*Make(config), /*at_once=*/true), expected) << "one thread, small chunks";
+  config.num_threads = 2;
+  config.enable_prefix_caching = true;
+  CountingObserver observer;
+  const auto engine = Make(config, &observer);
+  EXPECT_EQ(Answers(*engine, /*at_once=*/true), expected) << "an empty cache";
+  const int64_t hits = observer.prefix_hits;
+  EXPECT_EQ(Answers(*engine, /*at_once=*/true), expected) << "prompts in the cache";
+  EXPECT_GT(observer.prefix_hits, hits);
+  config.max_model_len = 96;
+  config.num_blocks_override = 7;
+  CountingObserver preempted;
+  EXPECT_EQ(Answers(*Make(config, &preempted), /*at_once=*/true), expected) << "few blocks";
+  EXPECT_GT(preempted.preemptions, 0);
+}
+
+TEST(AdapterPromiseTest, TheBaseAnswersAsWithoutAdapters) {
+  EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
+  const std::vector<Answer> with = Answers(*Make(config), /*at_once=*/true);
+  config.adapters = {};
+  const auto engine = Make(config);
+  EXPECT_EQ(engine->adapters(), nullptr);
+  for (size_t i = 0; i < with.size(); i += 3) {
+    const Question question{Questions()[i].prompt, ""};
+    EXPECT_EQ(Wait(*Ask(*engine, question)), with[i]);
+  }
+}
+
+// A prefix is found by requests of the same adapter alone, and only while its content is the same.
+TEST(AdaptersTest, PrefixesAreSharedWithinAnAdapter) {
+  const auto engine = Make(Config({"qwen3-linear", "qwen3-stabilized"}));
+  const std::vector<int32_t> prompt = Questions()[0].prompt;
+  const auto cached = [&](const std::string& adapter) {
+    const auto sink = Ask(*engine, {prompt, adapter});
+    Wait(*sink);
+    return sink->prompt->cached_tokens;
+  };
+  EXPECT_EQ(cached(""), 0);
+  EXPECT_EQ(cached("qwen3-linear"), 0);
+  EXPECT_EQ(cached("qwen3-stabilized"), 0);
+  EXPECT_GT(cached(""), 0);
+  EXPECT_GT(cached("qwen3-linear"), 0);
+  EXPECT_TRUE(engine->adapters()->Add(
+      {.name = "qwen3-linear", .path = AdapterPath("qwen3-stabilized"), .base = ""},
+      /*replace=*/true));
+  EXPECT_EQ(cached("qwen3-linear"), 0);
+}
+
+TEST(AdaptersTest, MoreAdaptersThanSlots) {
+  EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
+  config.adapters.max_cpu_loras = 1;
+  const std::vector<Answer> expected =
+      Answers(*Make(Config({"qwen3-linear", "qwen3-stabilized"})), /*at_once=*/false);
+  const auto engine = Make(config);
+  Adapters& adapters = *engine->adapters();
+  EXPECT_EQ(Answers(*engine, /*at_once=*/false), expected) << "each is read when it is asked for";
+  auto use = adapters.Acquire("qwen3-linear");
+  ASSERT_TRUE(use);
+  const auto refused = adapters.Acquire("qwen3-stabilized");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(refused.error().message, HasSubstr("--max-cpu-loras"));
+  EXPECT_TRUE(adapters.Acquire("qwen3-linear"));
+  *use = nullptr;
+  EXPECT_TRUE(adapters.Acquire("qwen3-stabilized"));
+}
+
+TEST(AdaptersTest, WhatRequestsUseStaysWhenItIsRemoved) {
+  const auto engine = Make(Config({"qwen3-linear"}));
+  Adapters& adapters = *engine->adapters();
+  auto use = adapters.Acquire("qwen3-linear");
+  ASSERT_TRUE(use);
+  EXPECT_EQ(adapters.counts().at("qwen3-linear").waiting, 1);
+  (*use)->MarkRunning();
+  EXPECT_EQ(adapters.counts().at("qwen3-linear").running, 1);
+  EXPECT_TRUE(adapters.Remove("qwen3-linear"));
+  EXPECT_FALSE(adapters.Has("qwen3-linear"));
+  EXPECT_EQ(adapters.Remove("qwen3-linear").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(adapters.Acquire("qwen3-linear").error().code, ErrorCode::kNotFound);
+  const AdapterSource again{.name = "again", .path = AdapterPath("qwen3-stabilized"), .base = ""};
+  ASSERT_TRUE(adapters.Add(again, /*replace=*/false)) << "known, though there is no slot";
+  EXPECT_EQ(adapters.Acquire("again").error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(adapters.Add(again, /*replace=*/false).error().code, ErrorCode::kInvalidArgument);
+  *use = nullptr;
+  EXPECT_TRUE(adapters.counts().empty());
+  EXPECT_TRUE(adapters.Acquire("again"));
+  ASSERT_EQ(adapters.List().size(), 1U);
+  EXPECT_EQ(adapters.List()[0], again);
+}
+
+// Of one adapter by many threads, while others are added: each gets the adapter's content.
+TEST(AdaptersTest, ManyThreadsAskAtOnce) {
+  EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
+  config.adapters.max_cpu_loras = 1;
+  const auto engine = Make(config);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < 20; ++k) {
+        const auto use =
+            engine->adapters()->Acquire(i % 2 == 0 ? "qwen3-linear" : "qwen3-stabilized");
+        EXPECT_TRUE(use || use.error().code == ErrorCode::kUnavailable);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(engine->adapters()->counts().empty());
+  EXPECT_TRUE(engine->adapters()->Acquire("qwen3-linear"));
+}
+
+TEST(AdapterPlanTest, MemoryOfTheSlotsIsPlanned) {
+  std::string text;
+  Engine::Hooks hooks;
+  hooks.print_plan = [&](const std::string& line) { text += line + "\n"; };
+  EngineConfig config = Config({});
+  config.adapters.max_loras = 2;
+  config.adapters.max_cpu_loras = 5;
+  ASSERT_TRUE(Engine::Create(config, hooks));
+  EXPECT_THAT(text, HasSubstr("5 in memory at a time, of rank 8 at most, in bfloat16"));
+}
+
+std::string Refusal(const EngineConfig& config) {
+  const auto engine = Engine::Create(config, {});
+  return engine ? "" : engine.error().param + ": " + engine.error().message;
+}
+
+TEST(AdapterPlanTest, WhatIsRefused) {
+  EngineConfig config = Config({"llama-vocabulary"});
+  EXPECT_THAT(Refusal(config), AllOf(HasSubstr("lora_modules"), HasSubstr("'llama-vocabulary'"),
+                                     HasSubstr("another base")));
+  config = Config({"absent"});
+  EXPECT_THAT(Refusal(config), HasSubstr("adapter_config.json"));
+  config = Config({"qwen3-linear"});
+  config.adapters.max_rank = 1;
+  EXPECT_THAT(Refusal(config), HasSubstr("max_lora_rank 1"));
+  config = Config({});
+  config.adapters.max_loras = 4;
+  config.adapters.max_cpu_loras = 3;
+  EXPECT_THAT(Refusal(config), HasSubstr("max_cpu_loras (3)"));
+  config = Config({});
+  config.device = DeviceChoice::kEmulated;
+  EXPECT_THAT(Refusal(config), AllOf(HasSubstr("enable_lora"), HasSubstr("--device cpu")));
+  config = Config({});
+  config.tensor_parallel_size = 2;
+  config.exact_ranks = true;
+  EXPECT_THAT(Refusal(config), HasSubstr("LoRA adapters is computed by one rank"));
+  config = Config({});
+  config.model_folder = SourcePath("tests/data/checkpoints/tiny-bert");
+  EXPECT_THAT(Refusal(config), HasSubstr("encoder"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,42 @@
+#include "options/rows.h"
+
+namespace sluice::options {
+
+void AddAdapterRows(std::vector<Option>& table) {
+  Rows rows(table, "LoRA adapters", kEngineArguments);
+  rows.Flag(
+      "enable-lora",
+      "Serve LoRA adapters beside the model; a request asks for one by its \"model\". On a CPU.");
+  rows.List("lora-modules", "",
+            "Adapters to start with: name=folder, or {\"name\": ..., \"path\": ..., "
+            "\"base_model_name\": ...}. A folder is as peft writes it.");
+  rows.Integer("max-loras", "1",
+               "Adapters in a step. On a CPU a step may have all that are in memory: there is room "
+               "for the most of this, --max-cpu-loras and the number of --lora-modules.",
+               {.range = {1, 4096}});
+  rows.Integer("max-cpu-loras", "",
+               "Adapters in memory at a time; others are read again when a request asks for them. "
+               "Default: --max-loras, or as many as --lora-modules.",
+               {.range = {1, 4096}});
+  rows.Choice("max-lora-rank", "16", "1|8|16|32|64|128|256|320|512",
+              "Largest rank of an adapter; memory is taken for it.");
+  rows.Choice(
+      "lora-dtype", "auto", "auto|bfloat16|float16",
+      "Data type of adapters in memory; auto: that of --dtype. float16 is held as bfloat16.");
+  rows.List(
+      "lora-target-modules", "",
+      "Last parts of names of modules (o_proj, down_proj) that adapters may change; memory is "
+      "taken for those alone. Default: all.");
+  rows.Flag("allow-runtime-lora-updating",
+            "Serve /v1/load_lora_adapter and /v1/unload_lora_adapter, which let clients make the "
+            "server read folders of this machine.",
+            {.commands = kServe, .environment = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"});
+  rows.Text("lora-resolver-cache-dir", "",
+            "Folder of adapters: a request for a model that is not known gets the adapter in the "
+            "folder of that name, if there is one. With --allow-runtime-lora-updating.",
+            {.commands = kServe,
+             .environment = "VLLM_LORA_RESOLVER_CACHE_DIR",
+             .value = ValueKind::kFolder});
+}
+
+}  // namespace sluice::options

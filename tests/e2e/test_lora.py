@@ -1,0 +1,187 @@
+"""Servers with LoRA adapters against peft in float32 (tests/data/adapters): by name, at run time, by folder, and what is refused."""
+import json
+import shutil
+
+import pytest
+
+from serving import DATA, at_once, events, run, serving, wait_until
+
+QWEN3 = DATA / "checkpoints" / "qwen3-bf16"
+ADAPTERS = DATA / "adapters"
+LINEAR, STABILIZED = ADAPTERS / "qwen3-linear", ADAPTERS / "qwen3-stabilized"
+COMMON = ["--dtype", "float32", "--max-model-len", 256, "--max-num-seqs", 16, "--enable-lora"]
+# No step holds the longer prompts.
+CHUNKS = ["--max-num-batched-tokens", 24]
+RUNTIME = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
+
+
+def golden(folder):
+    return json.loads((folder / "golden.json").read_text())["cases"]
+
+
+def ask(server, model, prompt, **fields):
+    """(tokens, their logprobs, the model that the answer names)."""
+    body = {"model": model, "prompt": prompt, "max_tokens": 8, "temperature": 0, "logprobs": 1, "ignore_eos": True,
+            "return_token_ids": True, **fields}
+    status, answer = server.post("/v1/completions", body)
+    assert status == 200, answer
+    choice = answer["choices"][0]
+    return choice["token_ids"], choice["logprobs"]["token_logprobs"], answer["model"]
+
+
+def check_golden(server, model, folder):
+    """Greedy tokens up to the first whose lead is small, and the first token's logprob."""
+    for case in golden(folder):
+        tokens, logprobs, named = ask(server, model, case["prompt"])
+        assert named == model
+        for token, expected, margin in zip(tokens, case["greedy"], case["margin"]):
+            if margin < 1e-3:
+                break
+            assert token == expected
+        assert abs(logprobs[0] - max(case["top_logprobs"][-1])) < 1e-3
+
+
+def refusal(status, answer):
+    assert status >= 400, answer
+    return status, answer["error"]["type"], answer["error"]["message"]
+
+
+def test_two_adapters_and_the_base_at_once():
+    modules = ["linear=%s" % LINEAR, json.dumps({"name": "stable", "path": str(STABILIZED), "base_model_name": "m"})]
+    with serving(QWEN3, *COMMON, *CHUNKS, "--max-loras", 2, "--lora-modules", *modules) as server:
+        check_golden(server, "m", QWEN3)
+        check_golden(server, "linear", LINEAR)
+        check_golden(server, "stable", STABILIZED)
+        # The same bits alone and in company.
+        prompts = [case["prompt"] for case in golden(LINEAR)]
+        jobs = [(model, prompt) for prompt in prompts for model in ("m", "linear", "stable")]
+        alone = [ask(server, *job) for job in jobs]
+        assert alone[-1] != alone[-2] != alone[-3]
+        assert at_once([lambda job=job: ask(server, *job) for job in jobs * 2]) == alone * 2
+        status, text = server.get("/v1/models")
+        base, linear, stable = json.loads(text)["data"]
+        assert (base["id"], base["parent"]) == ("m", None)
+        assert (linear["id"], linear["root"], linear["parent"], linear["object"]) == ("linear", str(LINEAR), "m", "model")
+        assert (stable["id"], stable["parent"]) == ("stable", "m")
+        assert refusal(*server.post("/v1/completions", {"model": "x", "prompt": "a"})) == (
+            404, "NotFoundError", "The model `x` does not exist. This server has: m. LoRA adapters: linear, stable.")
+        # The other kinds of answer.
+        status, answer = server.post("/v1/chat/completions", {"model": "linear", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2})
+        assert (status, answer["model"]) == (200, "linear")
+        status, _, raw = server.request("POST", "/v1/completions", {"model": "stable", "prompt": [7, 8], "max_tokens": 2, "stream": True})
+        assert {event["model"] for event in events(raw) if event != "[DONE]"} == {"stable"}
+        status, answer = server.post("/v1/responses", {"model": "linear", "input": "a", "max_output_tokens": 2})
+        assert (status, answer["model"]) == (200, "linear")
+        status, answer = server.post("/tokenize", {"model": "linear", "prompt": "a"})
+        assert status == 200
+        idle = 'vllm:lora_requests_info{max_lora="2",running_lora_adapters="",waiting_lora_adapters=""} '
+        wait_until(lambda: idle in server.get("/metrics")[1].decode(), "adapters in use when no request is")
+        # Without the variable there is no such route.
+        status, answer = server.post("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": str(LINEAR)})
+        assert status == 404 and "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in answer["detail"]
+
+
+def test_load_and_unload_at_run_time(tmp_path):
+    with serving(QWEN3, *COMMON, "--max-cpu-loras", 2, program="vllm", env=RUNTIME) as server:
+        def load(name, path, **fields):
+            return server.request("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(path), **fields})
+
+        def refused(name, path, **fields):
+            status, _, raw = load(name, path, **fields)
+            return refusal(status, json.loads(raw))
+
+        def unload(name):
+            return server.request("POST", "/v1/unload_lora_adapter", {"lora_name": name})
+
+        check_golden(server, "m", QWEN3)
+        status, _, text = load("a", LINEAR)
+        assert (status, text) == (200, b"Success: LoRA adapter 'a' added successfully.")
+        check_golden(server, "a", LINEAR)
+        assert refused("a", STABILIZED) == (
+            400, "InvalidUserInput", "The lora adapter 'a' has already been loaded. If you want to load the adapter in place, set 'load_inplace' to True.")
+        check_golden(server, "a", LINEAR)
+        assert load("a", STABILIZED, load_inplace=True)[0] == 200
+        check_golden(server, "a", STABILIZED)
+        assert refused("m", LINEAR) == (400, "InvalidUserInput", "The lora adapter 'm' conflicts with a served base model.")
+        assert refused("", LINEAR) == (400, "InvalidUserInput", "Both 'lora_name' and 'lora_path' must be provided.")
+        assert refused("b", tmp_path / "none") == (
+            404, "NotFoundError", "Loading lora b failed: No adapter found for %s" % (tmp_path / "none"))
+        # More than are in memory at a time.
+        assert [load(name, LINEAR)[0] for name in "bcd"] == [200] * 3
+        for name in "bcd":
+            check_golden(server, name, LINEAR)
+        check_golden(server, "a", STABILIZED)
+        assert [card["id"] for card in json.loads(server.get("/v1/models")[1])["data"]] == list("mabcd")
+        # What is wrong with an adapter is the client's fault, and no other stream's.
+        prompt = golden(LINEAR)[2]["prompt"]
+        expected = ask(server, "a", prompt)
+        cut = shutil.copytree(STABILIZED, tmp_path / "cut")
+        content = (cut / "adapter_model.safetensors").read_bytes()
+        (cut / "adapter_model.safetensors").write_bytes(content[:-7])
+        dora = shutil.copytree(STABILIZED, tmp_path / "dora")
+        config = json.loads((dora / "adapter_config.json").read_text())
+        (dora / "adapter_config.json").write_text(json.dumps({**config, "use_dora": True}))
+        for path, words in ((ADAPTERS / "llama-vocabulary", "another base"), (ADAPTERS / "phi3-fused", "no module"),
+                            (cut, "adapter_model.safetensors"), (dora, "use_dora")):
+            answers = at_once([lambda path=path: refused("e", path)] + [lambda: ask(server, "a", prompt)] * 3)
+            assert answers[0][0] == 400 and words in answers[0][2], answers[0]
+            assert answers[1:] == [expected] * 3
+        status, answer = server.post("/v1/load_lora_adapter", {"lora_name": "e"})
+        assert status == 400 and "lora_path" in answer["error"]["message"]
+        status, _, text = unload("b")
+        assert (status, text) == (200, b"Success: LoRA adapter 'b' removed successfully.")
+        status, _, raw = unload("b")
+        assert refusal(status, json.loads(raw)) == (404, "NotFoundError", "The lora adapter 'b' cannot be found.")
+        assert server.post("/v1/completions", {"model": "b", "prompt": "a"})[0] == 404
+        assert ask(server, "a", prompt) == expected
+
+
+def test_adapters_in_a_folder(tmp_path):
+    shutil.copytree(LINEAR, tmp_path / "linear")
+    shutil.copytree(ADAPTERS / "llama-vocabulary", tmp_path / "other")
+    (tmp_path / "empty").mkdir()
+    env = {**RUNTIME, "VLLM_LORA_RESOLVER_CACHE_DIR": str(tmp_path)}
+    with serving(QWEN3, *COMMON, env=env) as server:
+        check_golden(server, "linear", LINEAR)
+        assert [card["id"] for card in json.loads(server.get("/v1/models")[1])["data"]] == ["m", "linear"]
+        assert refusal(*server.post("/v1/completions", {"model": "other", "prompt": "a"})) == (
+            400, "BadRequestError", "LoRA adapter 'other' was found but could not be loaded.")
+        for name in ("empty", "../" + tmp_path.name + "/linear", str(tmp_path / "linear"), "./linear", "linear/../linear"):
+            assert server.post("/v1/completions", {"model": name, "prompt": "a"})[0] == 404
+
+
+def test_a_quantized_base(tmp_path):
+    folder = ADAPTERS / "qwen3-fp8"
+    base = shutil.copytree(DATA / "checkpoints" / "qwen3-modelopt-fp8", tmp_path / "base")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(QWEN3 / name, base)
+    with serving(base, *COMMON, "--kv-cache-dtype", "float32", "--lora-modules", "a=%s" % folder) as server:
+        check_golden(server, "a", folder)
+
+
+def test_embeddings_of_an_adapter():
+    with serving(QWEN3, *COMMON, "--runner", "pooling", "--convert", "embed", "--lora-modules", "a=%s" % LINEAR) as server:
+        def embed(model):
+            status, answer = server.post("/v1/embeddings", {"model": model, "input": [5, 6, 7]})
+            assert (status, answer["model"]) == (200, model)
+            return answer["data"][0]["embedding"]
+
+        assert embed("m") == embed("m") != embed("a") == embed("a")
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--enable-lora", "--lora-modules", "a=%s" % (ADAPTERS / "phi3-fused")], ["LoRA adapter 'a'", "no module"]),
+    (["--enable-lora", "--max-lora-rank", 1, "--lora-modules", "a=%s" % LINEAR], ["max_lora_rank 1"]),
+    (["--enable-lora", "--lora-modules", "a"], ["--lora-modules", "name=folder"]),
+    (["--enable-lora", "--lora-modules", '{"name": "a"}'], ["--lora-modules", "a folder"]),
+    (["--enable-lora", "--lora-modules", "m=%s" % LINEAR], ["conflicts with a served base model"]),
+    (["--enable-lora", "--lora-modules", "a=%s" % LINEAR, "a=%s" % LINEAR], ["two adapters have the name 'a'"]),
+    (["--lora-modules", "a=%s" % LINEAR], ["--enable-lora"]),
+    (["--enable-lora", "--device", "emulated"], ["--device cpu"]),
+    (["--enable-lora", "--max-loras", 3, "--max-cpu-loras", 2], ["max_cpu_loras (2)"]),
+])
+def test_refused_at_start(flags, words):
+    ended = run("serve", QWEN3, "--served-model-name", "m", "--host", "127.0.0.1", "--port", 0, *flags)
+    assert ended.returncode != 0
+    for word in words:
+        assert word in ended.stderr + ended.stdout
