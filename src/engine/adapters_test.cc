@@ -264,6 +264,9 @@ TEST(AdapterPlanTest, WhatIsRefused) {
   config.exact_ranks = true;
   EXPECT_THAT(Refusal(config), HasSubstr("LoRA adapters is computed by one rank"));
   config = Config({});
+  config.data_parallel_size = 2;
+  EXPECT_THAT(Refusal(config), AllOf(HasSubstr("data_parallel_size"), HasSubstr("one engine")));
+  config = Config({});
   config.model_folder = SourcePath("tests/data/checkpoints/tiny-bert");
   EXPECT_THAT(Refusal(config), HasSubstr("encoder"));
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMaxRank = 1 << 20;
 constexpr double kMaxAlpha = 1e9;
-constexpr size_t kMaxPatternBytes = 512;
+constexpr size_t kMaxPatterns = 4096;
 
 // Whether a field asks for something: null, false, "" and empty containers do not.
 bool IsSet(const json::Value* value) {
@@ -96,37 +96,20 @@ Status CheckTargets(const json::Value* targets) {
               "target_modules");
 }
 
-// Patterns are regular expressions. Those that occur are names, or ends of names, whose dots may
-// be escaped; that is what is read.
-Result<std::string> ReadPattern(const char* field, const std::string& pattern) {
-  std::string name = pattern;
-  if (name.starts_with('^')) name.erase(0, 1);
-  if (name.ends_with('$')) name.pop_back();
-  std::string plain;
-  for (size_t i = 0; i < name.size(); ++i) {
-    if (name[i] == '\\' && i + 1 < name.size() && name[i + 1] == '.') continue;
-    plain.push_back(name[i]);
-  }
-  const bool is_name =
-      !plain.empty() && plain.size() <= kMaxPatternBytes &&
-      plain.find_first_not_of(
-          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == std::string::npos;
-  if (is_name) return plain;
-  return Fail(ErrorCode::kUnsupported,
-              fmt::format("{}: expected the name of a module or its end, found the regular "
-                          "expression {}; list the modules by name",
-                          field, ShortText(json::Value(pattern))),
-              field);
-}
-
 template <typename Number>
 Status ReadPatterns(const json::Value& value, const char* field, double least, double most,
-                    std::vector<std::pair<std::string, Number>>& patterns) {
+                    std::vector<std::pair<ModulePattern, Number>>& patterns) {
   const json::Value* given = value.Find(field);
   if (given == nullptr || given->is_null()) return {};
   if (!given->is_object()) {
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("{}: expected an object, found {}", field, ShortText(*given)), field);
+  }
+  if (given->as_object().size() > kMaxPatterns) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: expected at most {} patterns, found {}", field, kMaxPatterns,
+                            given->as_object().size()),
+                field);
   }
   for (const auto& [key, number] : given->as_object()) {
     const bool fits = number.is_number() && !number.is_big_integer() &&
@@ -138,22 +121,18 @@ Status ReadPatterns(const json::Value& value, const char* field, double least, d
                               key.substr(0, 100), least, most, ShortText(number)),
                   field);
     }
-    ASSIGN_OR_RETURN(std::string name, ReadPattern(field, key));
-    patterns.emplace_back(std::move(name), static_cast<Number>(number.as_double()));
+    auto pattern = ModulePattern::Parse(key);
+    if (!pattern) return tl::unexpected(std::move(pattern).error().In(field));
+    patterns.emplace_back(*std::move(pattern), static_cast<Number>(number.as_double()));
   }
   return {};
 }
 
-// As peft's get_pattern_key: the first pattern that is the name, or its end behind a dot.
 template <typename Number>
-Number Match(const std::vector<std::pair<std::string, Number>>& patterns, std::string_view module,
+Number Match(const std::vector<std::pair<ModulePattern, Number>>& patterns, std::string_view module,
              Number otherwise) {
-  for (const auto& [name, number] : patterns) {
-    if (module == name) return number;
-    if (module.size() > name.size() && module.ends_with(name) &&
-        module[module.size() - name.size() - 1] == '.') {
-      return number;
-    }
+  for (const auto& [pattern, number] : patterns) {
+    if (pattern.Matches(module)) return number;
   }
   return otherwise;
 }

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "models/module_pattern.h"
 
 namespace sluice {
 
@@ -17,10 +18,11 @@ struct LoraConfig {
   int64_t rank = 0;              // "r"
   double alpha = 0;              // "lora_alpha"
   bool rank_stabilized = false;  // alpha / sqrt(rank) in place of alpha / rank
-  // Ranks and alphas of modules whose names end with a pattern, in the order of the file. A
-  // module's rank is that of its tensors; one that is neither `rank` nor here is an error.
-  std::vector<std::pair<std::string, int64_t>> rank_pattern;
-  std::vector<std::pair<std::string, double>> alpha_pattern;
+  // Ranks and alphas of modules whose names match a pattern, in the order of the file: the first
+  // counts. A module's rank is that of its tensors; one that is neither `rank` nor here is an
+  // error.
+  std::vector<std::pair<ModulePattern, int64_t>> rank_pattern;
+  std::vector<std::pair<ModulePattern, double>> alpha_pattern;
 
   // What B A x of `module` ("model.layers.0.self_attn.q_proj"), of that rank, is multiplied by.
   // Source: peft tuners/lora/layer.py, update_layer.

@@ -2,6 +2,7 @@
 // tools/checkpoints/make_adapters.py), and what is refused.
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +49,7 @@ struct Pair {
 
 class LoraGoldenTest : public ::testing::TestWithParam<Pair> {};
 
-// Measured: at most 2e-5.
+// Measured: at most 6e-6.
 TEST_P(LoraGoldenTest, AgreesWithPeft) {
   const std::filesystem::path base = DataFolder(GetParam().base);
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
@@ -58,6 +59,8 @@ TEST_P(LoraGoldenTest, AgreesWithPeft) {
     if (!std::filesystem::exists(adapter / file)) continue;
     for (const GoldenCase& golden : testing::ReadGolden(adapter / file)) {
       const double rms = WorstRms(golden, runner.RunAlone(golden.prompt, 64, /*adapter=*/1));
+      ::testing::Test::RecordProperty(fmt::format("rms_{}", golden.prompt.size()),
+                                      fmt::format("{:.2g}", rms));
       EXPECT_LE(rms, 2e-4) << file << ", prompt of " << golden.prompt.size();
       EXPECT_GE(WorstRms(golden, runner.RunAlone(golden.prompt, 64)), 0.01)
           << "the adapter makes a difference";
@@ -66,14 +69,16 @@ TEST_P(LoraGoldenTest, AgreesWithPeft) {
   }
 }
 
-// In the default types; the bound is that of bases without adapters.
+// In the default types. Measured: at most 0.03, as bases without adapters.
 TEST_P(LoraGoldenTest, StaysNearPeftInBfloat16) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
   Runner runner(DataFolder(GetParam().base), LoraModelOptions(ElementType::kBF16), 2);
   Fill(runner, 2, adapter);
   for (const GoldenCase& golden : testing::ReadGolden(adapter / "golden.json")) {
-    EXPECT_LE(WorstRms(golden, runner.RunAlone(golden.prompt, 64, /*adapter=*/2)), 0.05)
-        << "prompt of " << golden.prompt.size();
+    const double rms = WorstRms(golden, runner.RunAlone(golden.prompt, 64, /*adapter=*/2));
+    ::testing::Test::RecordProperty(fmt::format("rms_{}", golden.prompt.size()),
+                                    fmt::format("{:.2g}", rms));
+    EXPECT_LE(rms, 0.05) << "prompt of " << golden.prompt.size();
   }
 }
 
@@ -200,7 +205,7 @@ TEST_F(LoraErrorTest, WhatIsNotServed) {
       {"layer_replication", json::Value::Array{1}},
       {"target_parameters", json::Value::Array{"mlp.experts.gate_up_proj"}},
       {"trainable_token_indices", json::Value::Array{1}},
-      {"rank_pattern", json::Value::Object{{"(q|k)_proj", 3}}},
+      {"rank_pattern", json::Value::Object{{"(?=q)", 3}}},
   };
   for (const auto& [field, value] : cases) {
     const json::Value before = *json::Parse(*ReadFile(folder_.path() / "adapter_config.json"));

@@ -93,33 +93,6 @@ std::shared_ptr<const ModelContext> ModelContext::Make(const ServerConfig& confi
   return context;
 }
 
-bool ModelContext::IsBaseName(std::string_view name) const {
-  const auto served = [&](std::string_view candidate) {
-    return std::find(names.begin(), names.end(), candidate) != names.end();
-  };
-  return served(name) || (name.ends_with('/') && served(name.substr(0, name.size() - 1)));
-}
-
-ApiStatus ModelContext::CheckName(const std::optional<std::string>& requested) const {
-  if (!requested || requested->empty() || config.skip_model_name_validation) return {};
-  const std::string_view name = *requested;
-  const Adapters* const adapters = engine->adapters();
-  if (IsBaseName(name) || (adapters != nullptr && adapters->Has(name))) return {};
-  ApiError error;
-  error.status = 404;
-  error.type = "NotFoundError";
-  error.param = "model";
-  error.message = fmt::format("The model `{}` does not exist.", name.substr(0, 200));
-  error.message += fmt::format(" {}: {}.", names.size() > 1 ? "Valid aliases" : "This server has",
-                               fmt::join(names, ", "));
-  if (adapters != nullptr) {
-    std::vector<std::string> known;
-    for (AdapterSource& source : adapters->List()) known.push_back(std::move(source.name));
-    if (!known.empty()) error.message += fmt::format(" LoRA adapters: {}.", fmt::join(known, ", "));
-  }
-  return tl::unexpected<ApiError>(std::move(error));
-}
-
 namespace {
 
 // The folder of the adapter `name` below `folder`, where it has one. A name leads nowhere else.
@@ -141,6 +114,37 @@ std::optional<std::filesystem::path> ResolveAdapter(const std::string& folder,
 }
 
 }  // namespace
+
+bool ModelContext::IsBaseName(std::string_view name) const {
+  const auto served = [&](std::string_view candidate) {
+    return std::find(names.begin(), names.end(), candidate) != names.end();
+  };
+  return served(name) || (name.ends_with('/') && served(name.substr(0, name.size() - 1)));
+}
+
+ApiStatus ModelContext::CheckName(const std::optional<std::string>& requested) const {
+  if (!requested || requested->empty() || config.skip_model_name_validation) return {};
+  const std::string_view name = *requested;
+  const Adapters* const adapters = engine->adapters();
+  if (IsBaseName(name)) return {};
+  if (adapters != nullptr &&
+      (adapters->Has(name) || ResolveAdapter(config.lora_resolver_folder, *requested))) {
+    return {};
+  }
+  ApiError error;
+  error.status = 404;
+  error.type = "NotFoundError";
+  error.param = "model";
+  error.message = fmt::format("The model `{}` does not exist.", name.substr(0, 200));
+  error.message += fmt::format(" {}: {}.", names.size() > 1 ? "Valid aliases" : "This server has",
+                               fmt::join(names, ", "));
+  if (adapters != nullptr) {
+    std::vector<std::string> known;
+    for (AdapterSource& source : adapters->List()) known.push_back(std::move(source.name));
+    if (!known.empty()) error.message += fmt::format(" LoRA adapters: {}.", fmt::join(known, ", "));
+  }
+  return tl::unexpected<ApiError>(std::move(error));
+}
 
 ApiResult<std::shared_ptr<const AdapterUse>> ModelContext::FindAdapter(
     const std::optional<std::string>& requested) const {

@@ -38,7 +38,7 @@ struct ModelContext : ModelText {
 
   const std::string& name() const { return names.front(); }
   // 404 for a name that is not served; "" and a served name with a '/' at the end are accepted.
-  // Names of adapters are served, too.
+  // Names of adapters are served, too, and those of folders that FindAdapter finds.
   ApiStatus CheckName(const std::optional<std::string>& requested) const;
   bool IsBaseName(std::string_view name) const;
   // The adapter of that name; null for a name of the model itself. One that is not known is looked

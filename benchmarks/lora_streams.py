@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""What adapters cost: streams that decode together, without adapters, with one, and with a different one each.
+
+    benchmarks/lora_streams.py adapters benchmarks/llama-3.2-1b-shape FOLDER --count 8 --rank 16
+    sluice serve MODEL --load-format dummy --served-model-name m --enable-lora --max-loras 8 --lora-modules a0=FOLDER/a0 ...
+    benchmarks/lora_streams.py measure PORT PID --count 8 --streams 32 --tokens 24 --rounds 4
+
+`adapters` writes adapters of random numbers for all linear layers of a model's config.json. MODEL is a folder with that config.json and any
+tokenizer. `measure` asks the kinds in turn, after a round that does not count. Processor time, of the process PID, tells of the work where
+other programs take the cores.
+"""
+import argparse
+import http.client
+import json
+import os
+import pathlib
+import statistics
+import struct
+import threading
+import time
+
+
+def numbers(count):
+    """BF16 bits of either sign, from 2^-7 to 2^-6."""
+    mask, base = int.from_bytes(b"\x7f\x80" * count, "little"), int.from_bytes(b"\x00\x3c" * count, "little")
+    return (int.from_bytes(os.urandom(2 * count), "little") & mask | base).to_bytes(2 * count, "little")
+
+
+def write_adapters(options):
+    config = json.loads((options.model / "config.json").read_text())
+    hidden, wide = config["hidden_size"], config["intermediate_size"]
+    head = config.get("head_dim") or hidden // config["num_attention_heads"]
+    q, kv = head * config["num_attention_heads"], head * config["num_key_value_heads"]
+    modules = {"self_attn.q_proj": (hidden, q), "self_attn.k_proj": (hidden, kv), "self_attn.v_proj": (hidden, kv), "self_attn.o_proj": (q, hidden),
+               "mlp.gate_proj": (hidden, wide), "mlp.up_proj": (hidden, wide), "mlp.down_proj": (wide, hidden)}
+    shapes = {}
+    for layer in range(config["num_hidden_layers"]):
+        for module, (columns, rows) in modules.items():
+            name = "base_model.model.model.layers.%d.%s.lora_" % (layer, module)
+            shapes[name + "A.weight"], shapes[name + "B.weight"] = (options.rank, columns), (rows, options.rank)
+    head, end = {}, 0
+    for name, (rows, columns) in shapes.items():
+        head[name] = {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [end, end + 2 * rows * columns]}
+        end += 2 * rows * columns
+    text = json.dumps(head).encode()
+    for number in range(options.count):
+        folder = options.folder / ("a%d" % number)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + numbers(end // 2))
+        (folder / "adapter_config.json").write_text(json.dumps(
+            {"peft_type": "LORA", "r": options.rank, "lora_alpha": 2 * options.rank, "target_modules": "all-linear", "bias": "none"}))
+
+
+def processor_seconds(pid):
+    fields = pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def ask(port, model, stream, tokens):
+    prompt = [(stream * 31 + k * 7) % 500 for k in range(16)]
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1800)
+    connection.request("POST", "/v1/completions", json.dumps({"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}),
+                       {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    answer = response.read()
+    assert response.status == 200, answer
+
+
+def measure(options):
+    kinds = {"no adapter": ["m"], "one adapter": ["a0"], "%d adapters" % options.count: ["a%d" % i for i in range(options.count)]}
+    seconds = {kind: [] for kind in kinds}
+    for round_number in range(options.rounds + 1):
+        for kind, models in kinds.items():
+            wall, processor = time.monotonic(), processor_seconds(options.pid)
+            threads = [threading.Thread(target=ask, args=(options.port, models[i % len(models)], i, options.tokens)) for i in range(options.streams)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            if round_number > 0:
+                seconds[kind].append((time.monotonic() - wall, processor_seconds(options.pid) - processor))
+    base = seconds["no adapter"]
+    for kind, taken in seconds.items():
+        speeds = [statistics.median(b[i] / t[i] for b, t in zip(base, taken)) for i in range(2)]
+        print("%-12s %6.2f s, %6.2f s of processors: %.2f and %.2f x the speed without" % (
+            kind, *(statistics.median(t[i] for t in taken) for i in range(2)), *speeds))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    adapters = commands.add_parser("adapters")
+    adapters.add_argument("model", type=pathlib.Path)
+    adapters.add_argument("folder", type=pathlib.Path)
+    adapters.add_argument("--rank", type=int, default=16)
+    adapters.set_defaults(run=write_adapters)
+    speed = commands.add_parser("measure")
+    speed.add_argument("port", type=int)
+    speed.add_argument("pid", type=int)
+    speed.add_argument("--streams", type=int, default=32)
+    speed.add_argument("--tokens", type=int, default=24)
+    speed.add_argument("--rounds", type=int, default=4)
+    speed.set_defaults(run=measure)
+    for command in (adapters, speed):
+        command.add_argument("--count", type=int, default=8)
+    options = parser.parse_args()
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()
