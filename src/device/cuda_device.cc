@@ -145,6 +145,10 @@ class CudaStream final : public DeviceStream {
     return home_.Report("running a stream's kernels and copies", code);
   }
 
+  bool IsIdle() override {
+    return home_.Try([&] { return cudaStreamQuery(stream_); }) != cudaErrorNotReady;
+  }
+
   // Launches go to the thread's current device.
   StreamHandle handle() override {
     const cudaError_t code = home_.Try([] { return cudaSuccess; });

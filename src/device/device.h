@@ -97,6 +97,8 @@ class DeviceStream {
   // Waits for everything so far. The error of the first launch, copy or kernel that failed since
   // the last call, by name where it is known; kInternal. Every call fails once the device is lost.
   virtual Status Synchronize() = 0;
+  // Without waiting: whether Synchronize would return at once, since everything is done or failed.
+  virtual bool IsIdle() = 0;
 
   // For launchers.
   virtual StreamHandle handle() = 0;

@@ -104,6 +104,10 @@ class EmulatedStream final : public DeviceStream {
     if (!copy_failure.empty()) return Fail(ErrorCode::kInternal, copy_failure);
     return {};
   }
+  bool IsIdle() override {
+    if (device_->is_lost()) queue_->Drop();
+    return queue_->TryRunAll();
+  }
   StreamHandle handle() override { return {queue_.get(), &failure_}; }
 
  private:
@@ -141,8 +145,9 @@ class EmulatedStream final : public DeviceStream {
 EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options)
     : runs_at_once_(options.runs_at_once) {
   info_.kind = DeviceKind::kEmulated;
+  info_.ordinal = options.ordinal;
   info_.name = "emulated";
-  info_.uuid = "emulated-0";
+  info_.uuid = fmt::format("emulated-{}", options.ordinal);
   info_.compute_major = options.compute_major;
   info_.compute_minor = options.compute_minor;
   info_.num_multiprocessors = 4;

@@ -18,6 +18,7 @@ namespace sluice {
 struct EmulatedDeviceOptions {
   int64_t total_bytes = int64_t{4} << 30;  // of memory; the host gives what is written alone
   int compute_major = 9, compute_minor = 0;
+  int ordinal = 0;
   bool runs_at_once = false;  // work runs when it is enqueued
 };
 

@@ -1,7 +1,9 @@
 #include "device/emulated_device.h"
 
 #include <array>
+#include <atomic>
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -281,12 +283,36 @@ TEST(DevicePool, NamesWhatDidNotFit) {
   EXPECT_TRUE(pool.Take(1000, "all"));
 }
 
+// Work that waits for somebody else: a look runs what can run, a wait all of it.
+TEST(EmulatedDevice, WorkThatCannotRunYetKeepsWhatFollowsWaiting) {
+  EmulatedDevice device;
+  const auto stream = Must(device.CreateStream());
+  const DeviceBuffer memory = Must(device.Allocate(4, "numbers"));
+  std::atomic<bool> may_go{false};
+  auto* const queue = static_cast<EmulatedQueue*>(stream->handle().native);
+  EXPECT_TRUE(stream->IsIdle());
+  int looks = 0, number = 7, back = 0;
+  stream->CopyToDevice(memory.data(), &number, 4);
+  queue->EnqueueWaiting([&] { return ++looks > 0 && may_go.load(); });
+  stream->CopyToHost(&back, memory.data(), 4);
+  EXPECT_FALSE(stream->IsIdle());
+  EXPECT_FALSE(stream->IsIdle());
+  EXPECT_EQ(looks, 2);
+  EXPECT_EQ(back, 0);
+  std::thread other([&] { may_go = true; });
+  EXPECT_TRUE(stream->Synchronize());
+  other.join();
+  EXPECT_EQ(back, 7);
+  EXPECT_TRUE(stream->IsIdle());
+}
+
 TEST(OpenDevice, OpensTheEmulatedOne) {
   const auto device = Must(OpenDevice(DeviceKind::kEmulated, 0));
   EXPECT_EQ(device->info().kind, DeviceKind::kEmulated);
   EXPECT_EQ(device->info().name, "emulated");
   EXPECT_EQ(device->info().compute_capability(), 90);
-  const auto refused = OpenDevice(DeviceKind::kEmulated, 1);
+  EXPECT_EQ(Must(OpenDevice(DeviceKind::kEmulated, 3))->info().ordinal, 3);
+  const auto refused = OpenDevice(DeviceKind::kEmulated, 256);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kNotFound);
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <thread>
 
 namespace sluice {
 
@@ -23,19 +24,24 @@ class EmulatedQueue {
       : launch_fault_(launch_fault), runs_at_once_(runs_at_once) {}
 
   void Enqueue(std::function<void()> work) {
+    EnqueueWaiting([work = std::move(work)] {
+      work();
+      return true;
+    });
+  }
+  // `work` returns false where it cannot go on yet, and is called again.
+  void EnqueueWaiting(std::function<bool()> work) {
     work_.push_back(std::move(work));
     ++num_enqueued_;
-    if (runs_at_once_) RunAll();
+    if (runs_at_once_) TryRunAll();
   }
-  // Runs until so many pieces of work are done since the beginning.
+  // Runs until so many pieces of work are done since the beginning. Waits as long as that takes.
   void RunUntil(int64_t count) {
-    while (num_done_ < count && !work_.empty()) {
-      const std::function<void()> next = std::move(work_.front());
-      work_.pop_front();
-      next();
-      ++num_done_;
-    }
+    constexpr std::chrono::microseconds kPause{50};
+    while (!TryRunUntil(count)) std::this_thread::sleep_for(kPause);
   }
+  // Runs what can run now. Whether that was all.
+  bool TryRunAll() { return TryRunUntil(num_enqueued_); }
   void RunAll() { RunUntil(num_enqueued_); }
   // Counts what is left as done without running it, as for a device that is gone.
   void Drop() {
@@ -47,7 +53,20 @@ class EmulatedQueue {
   int64_t num_done() const { return num_done_; }
 
  private:
-  std::deque<std::function<void()>> work_;
+  bool TryRunUntil(int64_t count) {
+    while (num_done_ < count && !work_.empty()) {
+      std::function<bool()> next = std::move(work_.front());
+      work_.pop_front();
+      if (!next()) {
+        work_.push_front(std::move(next));
+        return false;
+      }
+      ++num_done_;
+    }
+    return true;
+  }
+
+  std::deque<std::function<bool()>> work_;
   int64_t num_enqueued_ = 0;
   int64_t num_done_ = 0;
   std::atomic<int>* launch_fault_ = nullptr;

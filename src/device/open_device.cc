@@ -7,6 +7,11 @@
 #endif
 
 namespace sluice {
+namespace {
+
+constexpr int kMostEmulatedDevices = 256;
+
+}  // namespace
 
 DeviceBuffer::~DeviceBuffer() {
   if (data_ != nullptr) device_->Free(data_, is_host_);
@@ -35,10 +40,13 @@ Result<std::vector<DeviceInfo>> ListCudaDevices() {
 
 Result<std::unique_ptr<Device>> OpenDevice(DeviceKind kind, int ordinal) {
   if (kind == DeviceKind::kEmulated) {
-    if (ordinal != 0)
+    if (ordinal < 0 || ordinal >= kMostEmulatedDevices)
       return Fail(ErrorCode::kNotFound,
-                  fmt::format("there is one emulated device, 0; {} was asked for", ordinal));
-    return std::make_unique<EmulatedDevice>();
+                  fmt::format("there are {} emulated devices, 0 to {}; {} was asked for",
+                              kMostEmulatedDevices, kMostEmulatedDevices - 1, ordinal));
+    EmulatedDeviceOptions options;
+    options.ordinal = ordinal;
+    return std::make_unique<EmulatedDevice>(options);
   }
 #ifdef SLUICE_CUDA
   return OpenCudaDevice(ordinal);

@@ -72,6 +72,24 @@ TEST_F(CudaDeviceTest, ListsWhatTheDriverShows) {
   EXPECT_EQ(info.runtime_version, 13000);
 }
 
+TEST_F(CudaDeviceTest, AStreamTellsWithoutWaitingWhetherItIsIdle) {
+  const auto device = OpenDevice(DeviceKind::kCuda, 1);
+  ASSERT_TRUE(device);
+  const auto stream = (*device)->CreateStream();
+  const auto memory = (*device)->Allocate(4, "a number");
+  ASSERT_TRUE(stream && memory);
+  EXPECT_TRUE((*stream)->IsIdle());
+  (*stream)->Fill(memory->data(), 1, 4);
+  EXPECT_FALSE((*stream)->IsIdle());
+  EXPECT_EQ(fake_cuda::LeftBehind(), cudaSuccess);
+  EXPECT_TRUE((*stream)->Synchronize());
+  EXPECT_TRUE((*stream)->IsIdle());
+  (*stream)->Fill(memory->data(), 1, 4);
+  TheMachine().next["cudaStreamQuery"] = cudaErrorIllegalAddress;
+  EXPECT_TRUE((*stream)->IsIdle()) << "there is nothing to wait for";
+  EXPECT_TRUE((*stream)->Synchronize());
+}
+
 TEST_F(CudaDeviceTest, SaysWhyThereIsNone) {
   TheMachine().driver_version = 0;
   TheMachine().count_error = cudaErrorInsufficientDriver;

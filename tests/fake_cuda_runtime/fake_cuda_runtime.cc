@@ -298,6 +298,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   stream->queue->RunAll();
   return cudaSuccess;
 }
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  BEGIN();
+  BelongsTo(stream->device);
+  const bool is_idle = stream->queue->num_done() == stream->queue->num_enqueued();
+  stream->queue->RunUntil(stream->queue->num_done() + 1);  // some of it is done with each look
+  return is_idle ? cudaSuccess : Answer(cudaErrorNotReady);
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   BEGIN();
   BelongsTo(stream->device);

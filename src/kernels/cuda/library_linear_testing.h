@@ -61,6 +61,7 @@ class ClockStream final : public DeviceStream {
   }
   void WaitFor(DeviceEvent& /*event*/) override { FAIL() << "nothing waits for a clock"; }
   Status Synchronize() override { return stream_->Synchronize(); }
+  bool IsIdle() override { return stream_->IsIdle(); }
   StreamHandle handle() override { return stream_->handle(); }
 
  private:

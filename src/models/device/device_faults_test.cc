@@ -55,6 +55,7 @@ class ThrowingStream final : public DeviceStream {
   void Record(DeviceEvent& event) override { stream_->Record(event); }
   void WaitFor(DeviceEvent& event) override { stream_->WaitFor(event); }
   Status Synchronize() override { return stream_->Synchronize(); }
+  bool IsIdle() override { return stream_->IsIdle(); }
   StreamHandle handle() override { return stream_->handle(); }
 
  private:
