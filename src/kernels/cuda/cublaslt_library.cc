@@ -3,16 +3,14 @@
 #include <dlfcn.h>
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "device/vendor_folders.h"
+
 namespace sluice::device {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kVariable = "SLUICE_CUBLASLT";
 constexpr int64_t kOldestVersion = 120000;
@@ -21,37 +19,6 @@ constexpr int64_t kOldestVersion = 120000;
 const char* FileOfUser() {
   const char* value = std::getenv(kVariable);
   return value != nullptr && *value != 0 ? value : nullptr;
-}
-
-// Appends the folders below `prefix`, where a Python lives, that hold pip's packages of cuBLAS.
-void AddPackageFolders(const fs::path& prefix, std::vector<std::string>& folders) {
-  std::error_code error;
-  for (const fs::directory_entry& python : fs::directory_iterator(prefix / "lib", error)) {
-    if (!python.path().filename().string().starts_with("python3")) continue;
-    for (const char* packages : {"site-packages", "dist-packages"}) {
-      for (const char* package : {"cu13", "cublas"}) {  // of CUDA 13; of CUDA 12
-        const fs::path folder = python.path() / packages / "nvidia" / package / "lib";
-        if (fs::is_directory(folder, error)) folders.push_back(folder.string() + "/");
-      }
-    }
-  }
-}
-
-// Of the python3 that a shell would start.
-void AddPythonFolders(std::vector<std::string>& folders) {
-  const char* value = std::getenv("PATH");
-  std::string_view path = value == nullptr ? "" : value;
-  while (!path.empty()) {
-    const size_t end = std::min(path.find(':'), path.size());
-    const fs::path folder(path.substr(0, end));
-    path.remove_prefix(std::min(end + 1, path.size()));
-    std::error_code error;
-    if (folder.empty() || !fs::exists(folder / "python3", error)) continue;
-    AddPackageFolders(folder.parent_path(), folders);
-    // Where a system's own Python keeps what its users install.
-    if (folder == "/usr/bin") AddPackageFolders("/usr/local", folders);
-    return;
-  }
 }
 
 // Fills in one function of the table.
@@ -92,13 +59,8 @@ Status ResolveAll(void* library, const std::string& file, cublaslt::Functions& f
 }  // namespace
 
 std::vector<std::string> CublasLtLibrary::UsualFiles() {
-  std::vector<std::string> folders = {""};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    const char* value = std::getenv(variable);
-    if (value != nullptr && *value != 0) folders.push_back(std::string(value) + "/lib64/");
-  }
-  folders.emplace_back("/usr/local/cuda/lib64/");
-  AddPythonFolders(folders);
+  constexpr const char* kPackages[] = {"cu13", "cublas"};  // of CUDA 13; of CUDA 12
+  const std::vector<std::string> folders = VendorFolders(kPackages);
   std::vector<std::string> files;
   for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {
     for (const std::string& folder : folders) files.push_back(folder + name);
