@@ -5,16 +5,16 @@
 namespace sluice::device {
 namespace {
 
-#define SLUICE_KERNEL_TABLE(backend)                                                            \
-  {                                                                                             \
-    backend::LaunchEmbedding, backend::LaunchRmsNorm, backend::LaunchRopeTable,                 \
-        backend::LaunchRopeAppend, backend::LaunchAttention, backend::LaunchSiluMul,            \
-        backend::LaunchConvertRows, backend::LaunchPackNvF4, backend::LaunchTakeRows,           \
-        backend::LaunchTakeColumns, backend::LaunchLinear, backend::LaunchGroupedLinear,        \
-        backend::LaunchExpandWeights, backend::LaunchScaleResults, backend::LaunchRouter,       \
-        backend::LaunchGroupByExpert, backend::LaunchGatherRows, backend::LaunchCombineExperts, \
-        backend::LaunchSampleRows, backend::LaunchRandomCodes, backend::LaunchRandomScales,     \
-        backend::LaunchInstruction                                                              \
+#define SLUICE_KERNEL_TABLE(backend)                                                             \
+  {                                                                                              \
+    backend::LaunchEmbedding, backend::LaunchRmsNorm, backend::LaunchRopeTable,                  \
+        backend::LaunchRopeAppend, backend::LaunchAttention, backend::LaunchSiluMul,             \
+        backend::LaunchConvertRows, backend::LaunchPackNvF4, backend::LaunchTakeRows,            \
+        backend::LaunchTakeColumns, backend::LaunchJoinColumns, backend::LaunchLinear,           \
+        backend::LaunchGroupedLinear, backend::LaunchExpandWeights, backend::LaunchScaleResults, \
+        backend::LaunchRouter, backend::LaunchGroupByExpert, backend::LaunchGatherRows,          \
+        backend::LaunchCombineExperts, backend::LaunchSampleRows, backend::LaunchRandomCodes,    \
+        backend::LaunchRandomScales, backend::LaunchInstruction                                  \
   }
 
 constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);

@@ -195,6 +195,19 @@ struct TakeRowsArgs {
   void* out;
 };
 
+// Ranks that may share a layer on devices.
+constexpr int kMostJoinedPieces = 32;
+
+// Puts rows together that are cut by columns: out[row, :] = the rows `row` of all pieces, one
+// behind the other. The pieces are dense, [rows, width], and lie one behind the other in `in`.
+struct JoinColumnsArgs {
+  const void* in;
+  int64_t rows;
+  int num_pieces;
+  int64_t ends[kMostJoinedPieces];  // bytes: where each piece's columns end in a row
+  void* out;                        // apart from `in`
+};
+
 enum class GroupScales : uint8_t {
   kNone,
   kE4M3,   // [n, k / group] in the order of nvf4_scales.h
@@ -222,6 +235,9 @@ struct Weights {
   // All of row_scales, where they are one number that the host knows; else 0. Kernels read
   // row_scales.
   float same_row_scale = 0;
+  // Of a part of a larger matrix's rows: the rows of that one, which decide how its sums over k are
+  // cut; 0: n. So the part's results have the bits of the whole.
+  int64_t whole_n = 0;
 };
 
 // y = x W^T (+ bias). x: kBF16, or kF8E4M3 with a scale a row for weights of kF8E4M3 without group
@@ -346,6 +362,7 @@ struct RandomScalesArgs {
   int64_t count;
   float value;                        // kBlock, kWithZeros: the scale or word; kE8M0: its code
   int64_t first_row = 0, groups = 1;  // kE4M3
+  int64_t first_tensor_row = 0;       // kE4M3: the row of the tensor that stands there
 };
 
 // One instruction of device_code.h by itself; instructions.cu says what each reads and writes.
@@ -380,6 +397,7 @@ struct DeviceKernels {
   void (*pack_nvf4)(const StreamHandle&, const PackNvF4Args&);
   void (*take_rows)(const StreamHandle&, const TakeRowsArgs&);
   void (*take_columns)(const StreamHandle&, const TakeColumnsArgs&);
+  void (*join_columns)(const StreamHandle&, const JoinColumnsArgs&);
   void (*linear)(const StreamHandle&, const LinearArgs&);
   void (*grouped_linear)(const StreamHandle&, const GroupedLinearArgs&);
   void (*expand_weights)(const StreamHandle&, const ExpandWeightsArgs&);
@@ -408,6 +426,7 @@ struct DeviceKernels {
   void LaunchPackNvF4(const StreamHandle&, const device::PackNvF4Args&);             \
   void LaunchTakeRows(const StreamHandle&, const device::TakeRowsArgs&);             \
   void LaunchTakeColumns(const StreamHandle&, const device::TakeColumnsArgs&);       \
+  void LaunchJoinColumns(const StreamHandle&, const device::JoinColumnsArgs&);       \
   void LaunchLinear(const StreamHandle&, const device::LinearArgs&);                 \
   void LaunchGroupedLinear(const StreamHandle&, const device::GroupedLinearArgs&);   \
   void LaunchExpandWeights(const StreamHandle&, const device::ExpandWeightsArgs&);   \

@@ -22,7 +22,7 @@ void LaunchProduct(const StreamHandle& stream, const device::GroupedLinearArgs& 
   const device::LinearArgs& linear = product.linear;
   const device::Weights& w = linear.w;
   if (linear.m == 0) return;
-  LinearTileArgs args{product, device::LinearSplitOf(w.n, w.k, w.type), nullptr};
+  LinearTileArgs args{product, device::LinearSplitOf(w), nullptr};
   const int64_t groups = product.num_experts > 0 ? product.num_experts : 1;
   const int tokens = device::LinearTileTokens((linear.m + groups - 1) / groups);
   const int64_t tiles =

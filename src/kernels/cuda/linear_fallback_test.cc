@@ -25,8 +25,7 @@ ProductOutput Multiply(CaseMemory& memory, const device::Weights& w, const TestI
   linear.y = y.data();
   linear.y_type = ElementType::kF32;
   linear.y_stride = w.n;
-  const LinearTileArgs args = {
-      {linear, 0, 0, 0, 0, nullptr}, device::LinearSplitOf(w.n, w.k, w.type), nullptr};
+  const LinearTileArgs args = {{linear, 0, 0, 0, 0, nullptr}, device::LinearSplitOf(w), nullptr};
   LaunchTile<Format::kF8Inputs, kTokens, /*kMultipliesE4m3=*/false>(memory.device().handle(), args);
   y.Read();
   return y;

@@ -50,6 +50,10 @@ constexpr LinearSplit LinearSplitOf(int64_t n, int64_t k, ElementType type) {
   return {stages, per_range, (stages + per_range - 1) / per_range};
 }
 
+constexpr LinearSplit LinearSplitOf(const Weights& w) {
+  return LinearSplitOf(w.whole_n > 0 ? w.whole_n : w.n, w.k, w.type);
+}
+
 // Rows of x of a block: 16, 32, 64 or 128. `rows`: of x that meet one matrix, on average.
 constexpr int LinearTileTokens(int64_t rows) {
   return rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : 128;

@@ -26,7 +26,7 @@ tl::unexpected<Error> Refuse(const Weights& w, const std::string& what) {
 }  // namespace
 
 int64_t LinearScratchBytes(const Weights& w, int64_t max_m) {
-  const LinearSplit split = LinearSplitOf(w.n, w.k, w.type);
+  const LinearSplit split = LinearSplitOf(w);
   if (split.ranges == 1) return 0;
   return split.ranges * std::min(max_m, kMaxParallelSplitRows) * w.n *
          static_cast<int64_t>(sizeof(float));

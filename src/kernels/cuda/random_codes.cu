@@ -61,7 +61,8 @@ __global__ void RandomScalesKernel(device::RandomScalesArgs args) {
     bytes[i] = static_cast<uint8_t>(args.value);
   else
     bytes[device::NvF4ScaleRow(args.first_row + i / args.groups, args.groups) +
-          device::NvF4ScaleGroup(i % args.groups)] = kernels::RandomE4m3Scale(args.tensor_seed, i);
+          device::NvF4ScaleGroup(i % args.groups)] =
+        kernels::RandomE4m3Scale(args.tensor_seed, args.first_tensor_row * args.groups + i);
 }
 
 }  // namespace

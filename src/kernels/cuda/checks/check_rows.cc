@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "kernels/cuda/checks/check_nvf4_rows.h"
 #include "kernels/cuda/checks/check_run.h"
@@ -260,6 +261,31 @@ void CheckTakeColumns(CaseMemory& memory, Comparison& comparison, int64_t cols) 
   }
 }
 
+void CheckJoinColumns(CaseMemory& memory, Comparison& comparison,
+                      const std::vector<int64_t>& widths) {
+  constexpr int64_t kRows = 3;
+  device::JoinColumnsArgs args = {};
+  args.rows = kRows;
+  args.num_pieces = static_cast<int>(widths.size());
+  int64_t width = 0;
+  for (size_t i = 0; i < widths.size(); ++i) args.ends[i] = width += widths[i];
+  std::vector<uint8_t> in(static_cast<size_t>(kRows * width));
+  TestNumbers numbers(47);
+  for (uint8_t& byte : in) byte = static_cast<uint8_t>(numbers.Bits());
+  args.in = memory.In(in);
+  uint8_t* out = memory.Out<uint8_t>(kRows * width);
+  args.out = out;
+  memory.Launch(&DeviceKernels::join_columns, args);
+  const auto got = memory.Read(out, kRows * width);
+  auto from = in.begin();
+  int64_t begin = 0;
+  for (const int64_t piece : widths) {
+    for (int64_t i = 0; i < kRows * piece; ++i)
+      comparison.AddEqual(got[static_cast<size_t>(i / piece * width + begin + i % piece)], *from++);
+    begin += piece;
+  }
+}
+
 }  // namespace
 
 void CheckRows(CheckRun& run) {
@@ -302,6 +328,14 @@ void CheckRows(CheckRun& run) {
     run.Case("take_rows", fmt::format("9 rows of {} bytes", row_bytes),
              [&](CaseMemory& memory, Comparison& comparison) {
                CheckTakeRows(memory, comparison, row_bytes);
+             });
+  }
+  // Pieces of whole 16, 8, 4, 2 bytes and of odd ones; of none.
+  for (const std::vector<int64_t>& widths :
+       {std::vector<int64_t>{64, 4160}, {24, 8, 16}, {0, 4, 12, 0}, {6, 2}, {3, 1, 0, 5}, {300}}) {
+    run.Case("join_columns", fmt::format("3 x [{}] bytes", fmt::join(widths, ", ")),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckJoinColumns(memory, comparison, widths);
              });
   }
   for (const int64_t cols : {8, 32, 1000, 1032, 4160}) {
