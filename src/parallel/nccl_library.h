@@ -1,0 +1,85 @@
+// NCCL, NVIDIA's library of exchanges between GPUs, as it is found when the program runs: the
+// program is neither compiled nor linked against it.
+//
+// The types and numbers below are those of nccl.h; nccl_values_test.cc compares them with the
+// header where one is installed.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice {
+namespace nccl {
+
+using Comm = struct CommRecord*;
+
+struct UniqueId {
+  char bytes[128];
+};
+
+// ncclConfig_t as of 2.14: newer libraries take it for what `version` and `size` say.
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned magic = 0xCAFEBEEF;
+  unsigned version = 21400;
+  int blocking = 0;
+};
+
+// ncclResult_t
+constexpr int kSuccess = 0;
+constexpr int kSystemError = 2;
+constexpr int kInvalidArgument = 4;
+constexpr int kInvalidUsage = 5;
+constexpr int kRemoteError = 6;
+constexpr int kInProgress = 7;
+// ncclDataType_t: bytes are all that travels.
+constexpr int kBytes = 1;
+
+// A stream is a cudaStream_t.
+struct Functions {
+  int (*get_version)(int* version);
+  int (*get_unique_id)(UniqueId*);
+  int (*init_rank)(Comm*, int size, UniqueId, int rank, Config*);
+  int (*abort)(Comm);
+  int (*get_async_error)(Comm, int* error);
+  const char* (*error_string)(int result);
+  const char* (*last_error)(Comm);
+  int (*group_start)();
+  int (*group_end)();
+  int (*all_gather)(const void* from, void* to, size_t count, int type, Comm, void* stream);
+  int (*broadcast)(const void* from, void* to, size_t count, int type, int root, Comm,
+                   void* stream);
+  int (*send)(const void* from, size_t count, int type, int peer, Comm, void* stream);
+  int (*receive)(void* to, size_t count, int type, int peer, Comm, void* stream);
+};
+
+}  // namespace nccl
+
+// The opened library. It stays loaded until the program ends. Thread safety: const methods by any
+// thread.
+class NcclLibrary {
+ public:
+  // Opens `path`. If that is empty: the file that SLUICE_NCCL names, if it is set; else the first
+  // of UsualFiles that is there. kNotFound names what was tried and what to install; kUnsupported
+  // for a library that lacks a function or is older than 2.14.
+  static Result<std::unique_ptr<const NcclLibrary>> Open(const std::string& path);
+  // libnccl.so.2 where VendorFolders says, and pip's nvidia-nccl puts it.
+  static std::vector<std::string> UsualFiles();
+
+  const nccl::Functions& functions() const { return functions_; }
+  int version() const { return version_; }  // 22809: 2.28.9
+  std::string Describe() const;             // "NCCL 2.28.9 (libnccl.so.2)"
+
+ private:
+  NcclLibrary() = default;
+
+  nccl::Functions functions_{};
+  int version_ = 0;
+  std::string file_;
+};
+
+}  // namespace sluice
