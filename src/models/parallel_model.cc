@@ -12,12 +12,28 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "device/device_pool.h"
+#include "models/device/device_model.h"
 #include "models/share.h"
 #include "models/step_channel.h"
+#include "parallel/emulated_nccl.h"
 #include "parallel/local_group.h"
+#include "parallel/nccl_library.h"
 
 namespace sluice {
 namespace {
+
+// How devices of a kind exchange: opened once a process.
+Result<const nccl::Functions*> NcclFor(DeviceKind kind) {
+  if (kind == DeviceKind::kEmulated) return &EmulatedNccl();
+  static const Result<std::unique_ptr<const NcclLibrary>> library = [] {
+    auto opened = NcclLibrary::Open("");
+    if (opened) LOG_INFO("models", "devices exchange by {}", (*opened)->Describe());
+    return opened;
+  }();
+  if (!library) return tl::unexpected<Error>(library.error());
+  return &(*library)->functions();
+}
 
 // Adds up what the ranks tell of their loading.
 class JointProgress {
@@ -53,8 +69,11 @@ struct Rank {
   std::unique_ptr<Communicator> stage;  // null where the rank is alone in its stage
   std::unique_ptr<StepChannel> channel;
   std::unique_ptr<ThreadPool> own_pool;  // null at rank 0, whose pool is the engine's
+  Device* device = nullptr;              // null: the CPU
+  std::unique_ptr<DevicePool> device_pool;
   std::unique_ptr<KvCache> cache;
-  std::unique_ptr<DecoderModel> model;
+  std::unique_ptr<Model> model;
+  const DecoderModel* decoder = nullptr;  // the same, on the CPU
 
   RankGroups groups() const { return {.all = all.get(), .stage = stage.get()}; }
 };
@@ -78,6 +97,40 @@ struct WeightSource {
   const DecoderModel* loaded = nullptr;  // not null: they are those of this one
 };
 
+// The rank's share and its cache, in memory of its device.
+Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
+                    const ModelConfig& config, const ModelOptions& options,
+                    const ParallelOptions& parallel) {
+  CHECK(source.loaded == nullptr, "devices share no weights");
+  Device& device = *rank.device;
+  DeviceRank mine{.place = rank.place, .stream = nullptr, .group = nullptr};
+  ASSIGN_OR_RETURN(mine.stream, device.CreateStream());
+  ASSIGN_OR_RETURN(const nccl::Functions* nccl, NcclFor(device.info().kind));
+  // Before the weights are loaded: a group that does not come together is known soon.
+  ASSIGN_OR_RETURN(mine.group, MakeNcclGroup(*nccl, *rank.all, rank.stage.get(), *mine.stream,
+                                             {.deadline = parallel.deadline}));
+  ASSIGN_OR_RETURN(const ModelMemory memory,
+                   PlanDeviceModel(config, options, device.info(), rank.place));
+  const RowRange layers = CutLayers(static_cast<int64_t>(config.spec.layers.size()),
+                                    rank.place.stage, rank.place.num_stages);
+  const KvGroups groups = StageGroups(parallel.kv_groups, layers);
+  const kernels::KvLayout layout = KvLayoutOf(ShareOf(config.spec, rank.place), options);
+  const int64_t kv_bytes =
+      KvCache::BytesPerBlock(layout, groups.layers_per_group) * parallel.num_blocks;
+  ASSIGN_OR_RETURN(DevicePool device_pool,
+                   DevicePool::Allocate(device,
+                                        DevicePool::Padded(memory.weight_bytes) +
+                                            DevicePool::Padded(memory.workspace_bytes) +
+                                            DevicePool::Padded(kv_bytes),
+                                        "weights, workspace and KV cache"));
+  rank.device_pool = std::make_unique<DevicePool>(std::move(device_pool));
+  ASSIGN_OR_RETURN(rank.model, LoadDeviceShare(device, *rank.device_pool, pool, source.checkpoint,
+                                               config, options, std::move(mine), source.progress));
+  ASSIGN_OR_RETURN(void* const kv, rank.device_pool->Take(kv_bytes, "the KV cache"));
+  rank.cache = std::make_unique<KvCache>(KvCache::Wrap(layout, groups, parallel.num_blocks, kv));
+  return {};
+}
+
 // The memory of the share is touched by the threads that will read it.
 Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const ModelConfig& config,
                 const ModelOptions& options, const ParallelOptions& parallel) {
@@ -85,12 +138,16 @@ Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const 
   const RankPlace& place = rank.place;
   if (place.tensor_size > 1)
     rank.stage = rank.all->Split(place.stage * place.tensor_size, place.tensor_size);
+  if (rank.device != nullptr) return LoadOnDevice(rank, pool, source, config, options, parallel);
+  std::unique_ptr<DecoderModel> decoder;
   if (source.loaded != nullptr) {
-    ASSIGN_OR_RETURN(rank.model, source.loaded->ShareWith(pool, rank.groups()));
+    ASSIGN_OR_RETURN(decoder, source.loaded->ShareWith(pool, rank.groups()));
   } else {
-    ASSIGN_OR_RETURN(rank.model, LoadShare(pool, source.checkpoint, config, options, place,
-                                           rank.groups(), source.progress));
+    ASSIGN_OR_RETURN(decoder, LoadShare(pool, source.checkpoint, config, options, place,
+                                        rank.groups(), source.progress));
   }
+  rank.decoder = decoder.get();
+  rank.model = std::move(decoder);
   const DecoderSpec share = ShareOf(config.spec, place);
   const RowRange layers =
       CutLayers(static_cast<int64_t>(config.spec.layers.size()), place.stage, place.num_stages);
@@ -102,8 +159,9 @@ Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const 
   return {};
 }
 
+// What a failure of the group says names a rank already.
 Status Named(Status status, int rank) {
-  if (status) return status;
+  if (status || status.error().code == ErrorCode::kUnavailable) return status;
   Error error = std::move(status).error();
   error.message = fmt::format("rank {}: {}", rank, error.message);
   return tl::unexpected<Error>(std::move(error));
@@ -126,6 +184,7 @@ class ParallelModel final : public Model {
       rank.place = RankPlace::Of(i, parallel.tensor_size, parallel.num_stages);
       rank.all = std::move(group[static_cast<size_t>(i)]);
       rank.channel = MakeLocalStepChannel(*rank.all);
+      if (!parallel.devices.empty()) rank.device = parallel.devices[static_cast<size_t>(i)];
     }
   }
 
@@ -151,12 +210,16 @@ class ParallelModel final : public Model {
                       const ParallelOptions& parallel) {
     CHECK_EQ(loaded.ranks_.size(), ranks_.size());
     return Start(pool, options, parallel,
-                 [&](size_t i) { return WeightSource{.loaded = loaded.ranks_[i].model.get()}; });
+                 [&](size_t i) { return WeightSource{.loaded = loaded.ranks_[i].decoder}; });
   }
 
   std::unique_ptr<KvCache> TakeCache() { return std::move(ranks_.front().cache); }
 
   void PrepareThread(const ThreadPool& pool) override { ranks_.front().model->PrepareThread(pool); }
+  bool draws_tokens() const override { return ranks_.front().model->draws_tokens(); }
+  void PrepareLogits(std::span<float> logits) override {
+    ranks_.front().model->PrepareLogits(logits);
+  }
 
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
     Rank& rank = ranks_.front();
@@ -205,7 +268,9 @@ class ParallelModel final : public Model {
     });
     for (size_t i = 0; i < num_started; ++i) {
       Status result = Named(ResultOf(i), static_cast<int>(i));
-      if (status && !result) status = std::move(result);
+      // The cause goes before what others say of it.
+      const bool is_echo = !status && status.error().code == ErrorCode::kUnavailable;
+      if (!result && (status || is_echo)) status = std::move(result);
     }
     // Those that wait for steps hear that there will be none.
     if (!status) ranks_.front().all->Fail(status.error().message);
@@ -247,7 +312,9 @@ class ParallelModel final : public Model {
     }
   }
 
+  // Others that wait for a rank on a device while they load hear of its end.
   void Report(size_t rank, Status result) {
+    if (!result && ranks_[rank].device != nullptr) ranks_[rank].all->Fail(result.error().message);
     const MutexLock lock(mutex_);
     results_[rank] = std::move(result);
     reported_.NotifyAll();
@@ -268,6 +335,34 @@ class ParallelModel final : public Model {
 };
 
 }  // namespace
+
+Result<ModelMemory> PlanDeviceRanks(const ModelConfig& config, const ModelOptions& options,
+                                    const DeviceInfo& device, int tensor_size, int num_stages) {
+  RETURN_IF_ERROR(CheckRanks(config.spec, tensor_size, num_stages));
+  if (tensor_size > device::kMostJoinedPieces) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("tensor_parallel_size {}: at most {} devices share a layer; lower it, "
+                            "and raise pipeline_parallel_size",
+                            tensor_size, device::kMostJoinedPieces),
+                "tensor_parallel_size");
+  }
+  ModelMemory most;
+  for (int rank = 0; rank < tensor_size * num_stages; ++rank) {
+    ASSIGN_OR_RETURN(
+        const ModelMemory share,
+        PlanDeviceModel(config, options, device, RankPlace::Of(rank, tensor_size, num_stages)));
+    const auto raise = [&](int64_t ModelMemory::*bytes) {
+      most.*bytes = std::max(most.*bytes, share.*bytes);
+    };
+    raise(&ModelMemory::weight_bytes);
+    raise(&ModelMemory::token_weight_bytes);
+    raise(&ModelMemory::workspace_bytes);
+    raise(&ModelMemory::kv_bytes_per_block);
+    raise(&ModelMemory::kv_bytes_per_group_block);
+    most.kv_groups = share.kv_groups;
+  }
+  return most;
+}
 
 Result<ModelMemory> PlanParallelModel(const ModelConfig& config, const ModelOptions& options,
                                       int threads_per_rank, int tensor_size, int num_stages) {

@@ -1,11 +1,12 @@
 // A model that several ranks compute, as threads of this process (step_channel.h says how a step
-// reaches them).
+// reaches them): on CPUs, or each on a device of its own.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <vector>
 
+#include "device/device.h"
 #include "models/model.h"
 #include "models/shard.h"
 
@@ -24,14 +25,22 @@ struct ParallelOptions {
   // The cache: the same blocks at every rank.
   KvGroups kv_groups;
   int64_t num_blocks = 0;
+  // By rank, of one kind, which outlive the model; empty: CPUs. Each holds the memory of its rank's
+  // weights, workspace and cache.
+  std::vector<Device*> devices = {};
   // How long a rank waits for another inside a step.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
 
   int num_ranks() const { return tensor_size * num_stages; }
 };
 
-// What all ranks take together, from config.json alone, where each has `threads_per_rank` threads;
-// kInvalidArgument as of CheckRanks.
+// On devices: what the rank needs that needs most, of weights, of workspace and of cache each;
+// kInvalidArgument as of CheckRanks, kUnsupported as of PlanDeviceModel.
+Result<ModelMemory> PlanDeviceRanks(const ModelConfig& config, const ModelOptions& options,
+                                    const DeviceInfo& device, int tensor_size, int num_stages);
+
+// On CPUs: what all ranks take together, from config.json alone, where each has `threads_per_rank`
+// threads; kInvalidArgument as of CheckRanks.
 Result<ModelMemory> PlanParallelModel(const ModelConfig& config, const ModelOptions& options,
                                       int threads_per_rank, int tensor_size, int num_stages);
 // What one of them takes.

@@ -30,13 +30,17 @@ device::KvArrays ArraysOf(const kernels::KvCacheView& view, const DeviceLayerWei
 }  // namespace
 
 DeviceDecoder::DeviceDecoder(ModelConfig config, const ModelOptions& options, DecoderSpec spec,
-                             Parts parts)
+                             const RankPlace& place, Parts parts)
     : Model(std::move(config)),
       options_(options),
       spec_(std::move(spec)),
+      place_(place),
+      share_(ShareOf(spec_, place)),
+      layers_(CutLayers(static_cast<int64_t>(spec_.layers.size()), place.stage, place.num_stages)),
       parts_(std::move(parts)) {}
 
 DeviceDecoder::~DeviceDecoder() {
+  if (parts_.ranks != nullptr) parts_.ranks->group().Abort();
   // Nothing may run any more when the memory goes; what failed was told by the step that failed.
   static_cast<void>(parts_.stream->Synchronize());
   if (pinned_logits_ != nullptr) parts_.device.Unpin(pinned_logits_);
@@ -64,14 +68,16 @@ Status DeviceDecoder::Tune() {
     RETURN_IF_ERROR(
         tune(layer.qkv, Normed(layer.qkv.inputs), options_.max_rows, layout.qkv, layout.wide));
     device::RowsOut x = RowsAt(layout.attended, layout.attended_scales, layer.output.inputs);
-    RETURN_IF_ERROR(tune(layer.output, x, options_.max_rows, layout.delta, ElementType::kF32));
+    const int64_t delta = is_shared() ? layout.own_delta : layout.delta;
+    RETURN_IF_ERROR(tune(layer.output, x, options_.max_rows, delta, ElementType::kF32));
     RETURN_IF_ERROR(tune(layer.gate_up, Normed(layer.gate_up.inputs), layout.mlp_rows,
                          layout.gate_up, layout.wide));
     x = RowsAt(layout.activated, layout.activated_scales, layer.down.inputs);
-    RETURN_IF_ERROR(tune(layer.down, x, layout.mlp_rows, layout.delta, ElementType::kF32));
+    RETURN_IF_ERROR(tune(layer.down, x, layout.mlp_rows, delta, ElementType::kF32));
   }
   const DeviceLinearWeights& head = parts_.weights.head;
-  RETURN_IF_ERROR(tune(head, Normed(head.inputs), logit_rows, layout.logits, ElementType::kF32));
+  RETURN_IF_ERROR(tune(head, Normed(head.inputs), logit_rows,
+                       is_shared() ? layout.own_logits : layout.logits, ElementType::kF32));
   RETURN_IF_ERROR(parts_.stream->Synchronize());
   parts_.linear->SaveTactics();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -183,18 +189,42 @@ void DeviceDecoder::MultiplyExperts(const DeviceExpertWeights& weights, int64_t 
                                  .row_begin = At<int32_t>(parts_.layout.row_begin)});
 }
 
-// activation(gate) * up of the rows that the last product wrote to `gate_up`.
+// activation(gate) * up of the rows that the last product wrote to `gate_up`. Ranks gather the rows
+// of all; in F32 where the whole row determines how its numbers are rounded.
 device::RowsOut DeviceDecoder::ApplyGate(Activation activation, const DeviceInputs& inputs,
-                                         int64_t rows, int64_t width) {
+                                         int64_t rows, int64_t own_width, int64_t width) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
-  const device::RowsOut out = RowsAt(layout.activated, layout.activated_scales, inputs);
-  parts_.kernels.silu_mul(parts_.stream->handle(), {.x = At(layout.gate_up),
-                                                    .x_type = layout.wide,
-                                                    .rows = rows,
-                                                    .width = width,
-                                                    .out = out,
-                                                    .gelu = activation == Activation::kGeluTanh});
-  return out;
+  const StreamHandle handle = parts_.stream->handle();
+  const device::RowsOut whole = RowsAt(layout.activated, layout.activated_scales, inputs);
+  device::RowsOut own = whole;
+  if (is_shared()) own.data = At(layout.own_activated);
+  const bool rounds_later = is_shared() && inputs.RoundsWholeRows();
+  if (rounds_later) own = {.data = At(layout.own_activated), .type = ElementType::kF32};
+  parts_.kernels.silu_mul(handle, {.x = At(layout.gate_up),
+                                   .x_type = layout.wide,
+                                   .rows = rows,
+                                   .width = own_width,
+                                   .out = own,
+                                   .gelu = activation == Activation::kGeluTanh});
+  if (!is_shared()) return whole;
+  void* const all = rounds_later ? At(layout.activated_f32) : whole.data;
+  parts_.ranks->GatherRowsOf(
+      *parts_.stream, width, ElementBytes(own.type),
+      {.rows = rows, .own = own.data, .joined = At(layout.joined_activated), .all = all});
+  if (rounds_later) {
+    parts_.kernels.convert_rows(
+        handle, {.x = all, .x_type = ElementType::kF32, .rows = rows, .cols = width, .out = whole});
+  }
+  return whole;
+}
+
+void DeviceDecoder::GatherDelta(int64_t rows) {
+  if (!is_shared()) return;
+  parts_.ranks->GatherRowsOf(*parts_.stream, spec_.hidden_size, sizeof(float),
+                             {.rows = rows,
+                              .own = OwnDelta(),
+                              .joined = At(parts_.layout.joined),
+                              .all = At(parts_.layout.delta)});
 }
 
 void DeviceDecoder::ProjectAndAppend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
@@ -232,7 +262,7 @@ void DeviceDecoder::Attend(const AttentionSpec& spec, const device::KvArrays& ca
   args.scale = spec.softmax_scale();
   args.cache = cache;
   args.partials = At<float>(parts_.layout.partials);
-  args.out = At<uint16_t>(parts_.layout.attended);
+  args.out = At<uint16_t>(parts_.layout.own_attended);
   parts_.kernels.attention(parts_.stream->handle(), args);
 }
 
@@ -249,7 +279,7 @@ DeviceDecoder::Rows DeviceDecoder::KeepLogitRows(const AttentionSpec& spec, int6
                                       .out = At(to)});
   };
   take(layout.residual, spec_.hidden_size * 4, layout.last_residual);
-  take(layout.attended, spec.q_width() * 2, layout.attended_last);
+  take(layout.own_attended, spec.q_width() * 2, layout.attended_last);
   return {At<float>(layout.last_residual), rows};
 }
 
@@ -267,31 +297,34 @@ void DeviceDecoder::ProjectOutput(const AttentionSpec& spec, const DeviceLayerWe
                                                           .cols = spec.q_width(),
                                                           .out = x});
   }
-  Multiply(weights.output, x, rows, At(layout.delta), ElementType::kF32);
+  Multiply(weights.output, x, rows, OwnDelta(), ElementType::kF32);
 }
 
-void DeviceDecoder::Mlp(const MlpSpec& spec, const DeviceLayerWeights& weights, int64_t rows) {
+void DeviceDecoder::Mlp(size_t index, int64_t rows) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
-  const int64_t hidden = spec_.hidden_size;
+  const DeviceLayerWeights& weights = parts_.weights.layers[index];
+  const MlpSpec& spec = share_.layers[index].mlp;
+  const int64_t hidden = spec_.hidden_size, width = WholeLayer(index).mlp.intermediate_size;
   for (int64_t first = 0; first < rows; first += layout.mlp_rows) {
     const int64_t count = std::min(layout.mlp_rows, rows - first);
     device::RowsOut x = Normed(weights.gate_up.inputs);
     x.data = static_cast<std::byte*>(x.data) + first * hidden * ElementBytes(x.type);
     if (x.scales != nullptr) x.scales += first;
     Multiply(weights.gate_up, x, count, At(layout.gate_up), layout.wide);
-    x = ApplyGate(spec.activation, weights.down.inputs, count, spec.intermediate_size);
-    Multiply(weights.down, x, count, At<float>(layout.delta) + first * hidden, ElementType::kF32);
+    x = ApplyGate(spec.activation, weights.down.inputs, count, spec.intermediate_size, width);
+    Multiply(weights.down, x, count, OwnDelta() + first * weights.down.matrix.n, ElementType::kF32);
   }
 }
 
 // The router, from inputs in F32: a choice between two experts that are nearly as good should not
 // hang on their rounding. Then the MLP that sees every token, and the chosen experts.
-void DeviceDecoder::Moe(const LayerSpec& layer, const DeviceLayerWeights& weights, int64_t rows) {
+void DeviceDecoder::Moe(size_t index, int64_t rows) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
+  const LayerSpec& layer = share_.layers[index];
   const MoeSpec& spec = *layer.moe;
   parts_.kernels.router(parts_.stream->handle(),
                         {.x = At<float>(layout.normed_f32),
-                         .weight = weights.router,
+                         .weight = parts_.weights.layers[index].router,
                          .rows = rows,
                          .k = spec_.hidden_size,
                          .num_experts = spec.num_experts,
@@ -302,18 +335,20 @@ void DeviceDecoder::Moe(const LayerSpec& layer, const DeviceLayerWeights& weight
                          .chosen = At<int32_t>(layout.chosen),
                          .expert_weights = At<float>(layout.expert_weights)});
   const bool has_shared = layer.mlp.intermediate_size > 0;
-  if (has_shared) Mlp(layer.mlp, weights, rows);
+  if (has_shared) Mlp(index, rows);
   const int64_t most = layout.moe_pairs / spec.top_k;
   for (int64_t first = 0; first < rows; first += most)
-    RunChosen(spec, weights, first, std::min(most, rows - first), has_shared);
+    RunChosen(index, first, std::min(most, rows - first), has_shared);
 }
 
-// The experts of rows [first, first + count), into `delta`.
-void DeviceDecoder::RunChosen(const MoeSpec& spec, const DeviceLayerWeights& weights, int64_t first,
-                              int64_t count, bool add) {
+// The experts of rows [first, first + count), into what this rank has of `delta`.
+void DeviceDecoder::RunChosen(size_t index, int64_t first, int64_t count, bool add) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
+  const DeviceLayerWeights& weights = parts_.weights.layers[index];
+  const MoeSpec& spec = *share_.layers[index].moe;
   const StreamHandle handle = parts_.stream->handle();
   const int64_t hidden = spec_.hidden_size, pairs = count * spec.top_k;
+  const int64_t own_hidden = weights.expert_down.first.matrix.n;
   const auto top_k = static_cast<int>(spec.top_k);
   const float* expert_weights = At<float>(layout.expert_weights) + first * spec.top_k;
   parts_.kernels.group_by_expert(handle, {.chosen = At<int32_t>(layout.chosen) + first * spec.top_k,
@@ -334,7 +369,8 @@ void DeviceDecoder::RunChosen(const MoeSpec& spec, const DeviceLayerWeights& wei
                                       .out = x});
   MultiplyExperts(weights.expert_gate_up, spec.num_experts, x, pairs, At(layout.gate_up),
                   layout.wide);
-  x = ApplyGate(spec.activation, weights.expert_down.first.inputs, pairs, spec.intermediate_size);
+  x = ApplyGate(spec.activation, weights.expert_down.first.inputs, pairs, spec.intermediate_size,
+                WholeLayer(index).moe->intermediate_size);
   MultiplyExperts(weights.expert_down, spec.num_experts, x, pairs, At(layout.expert_results),
                   ElementType::kF32);
   parts_.kernels.combine_experts(handle, {.y = At(layout.expert_results),
@@ -342,10 +378,10 @@ void DeviceDecoder::RunChosen(const MoeSpec& spec, const DeviceLayerWeights& wei
                                           .place = At<int32_t>(layout.place),
                                           .weights = spec.scale_inputs ? nullptr : expert_weights,
                                           .rows = count,
-                                          .cols = hidden,
+                                          .cols = own_hidden,
                                           .top_k = top_k,
                                           .add = add,
-                                          .sum = At<float>(layout.delta) + first * hidden});
+                                          .sum = OwnDelta() + first * own_hidden});
 }
 
 void DeviceDecoder::FinishLogits(const StepInput& input, float* logits) {
@@ -370,59 +406,117 @@ void DeviceDecoder::FinishLogits(const StepInput& input, float* logits) {
   }
 }
 
+void DeviceDecoder::Begin(const Rows& rows) {
+  if (!place_.is_first_stage()) return Receive(rows, place_.stage - 1);
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  const StreamHandle handle = parts_.stream->handle();
+  device::EmbeddingArgs args = {.tokens = parts_.inputs.tokens(),
+                                .table = parts_.weights.embedding,
+                                .rows = rows.count,
+                                .cols = spec_.hidden_size,
+                                .out = rows.residual,
+                                .scale = spec_.embedding_scale};
+  if (!is_shared()) return parts_.kernels.embedding(handle, args);
+  const std::span<const int64_t> embeddings = parts_.inputs.embeddings();
+  args.rows = embeddings[static_cast<size_t>(place_.tensor_rank)];
+  args.out = At<float>(layout.joined);
+  parts_.kernels.embedding(handle, args);
+  parts_.ranks->GatherEmbeddings(*parts_.stream, embeddings, args.out, At(layout.delta));
+  parts_.kernels.take_rows(handle, {.in = At(layout.delta),
+                                    .indices = parts_.inputs.embedding_places(),
+                                    .rows = rows.count,
+                                    .row_bytes = spec_.hidden_size * 4,
+                                    .out = rows.residual});
+}
+
+void DeviceDecoder::PassOn(const Rows& rows) {
+  if (place_.num_stages == 1) return;
+  // For the sum that the norm writes back; the next stage norms it by its own weights.
+  Norm(rows, At<float>(parts_.layout.delta), parts_.weights.layers.back().attention_norm,
+       DeviceInputs(), nullptr);
+  parts_.ranks->group().Send(*parts_.stream, rows.residual, rows.count * spec_.hidden_size * 4,
+                             RankOfStage((place_.stage + 1) % place_.num_stages));
+}
+
+void DeviceDecoder::Receive(const Rows& rows, int from_stage) {
+  parts_.ranks->group().Receive(*parts_.stream, rows.residual, rows.count * spec_.hidden_size * 4,
+                                RankOfStage(from_stage));
+}
+
+void DeviceDecoder::Head(const Rows& rows, const StepInput& input, float* logits) {
+  const DeviceWorkspaceLayout& layout = parts_.layout;
+  const DeviceLinearWeights& head = parts_.weights.head;
+  Norm(rows, place_.num_stages == 1 ? At<float>(layout.delta) : nullptr, parts_.weights.final_norm,
+       head.inputs, nullptr);
+  void* const own = At(is_shared() ? layout.own_logits : layout.logits);
+  Multiply(head, Normed(head.inputs), rows.count, own, ElementType::kF32);
+  if (is_shared()) {
+    parts_.ranks->GatherLogits(*parts_.stream, {.rows = rows.count,
+                                                .own = own,
+                                                .joined = At(layout.joined_logits),
+                                                .all = At(layout.logits)});
+  }
+  if (place_.rank() == 0) FinishLogits(input, logits);
+}
+
 void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float* logits) {
   const DeviceWorkspaceLayout& layout = parts_.layout;
-  const DeviceDecoderWeights& weights = parts_.weights;
   const StreamHandle handle = parts_.stream->handle();
-  const int64_t hidden = spec_.hidden_size;
   Rows rows = {At<float>(layout.residual), static_cast<int64_t>(input.tokens.size())};
   float* const delta = At<float>(layout.delta);
   parts_.inputs.Send(*parts_.stream, input);
-  parts_.kernels.embedding(handle, {.tokens = parts_.inputs.tokens(),
-                                    .table = weights.embedding,
-                                    .rows = rows.count,
-                                    .cols = hidden,
-                                    .out = rows.residual,
-                                    .scale = spec_.embedding_scale});
+  Begin(rows);
   const int head_dim = spec_.layers.front().attention.head_dim;
   for (int64_t table = 0; table < static_cast<int64_t>(spec_.rope_tables.size()); ++table) {
     parts_.kernels.rope_table(
         handle, {.positions = parts_.inputs.positions(),
-                 .frequencies = weights.rope_frequencies + table * head_dim / 2,
+                 .frequencies = parts_.weights.rope_frequencies + table * head_dim / 2,
                  .rows = rows.count,
                  .head_dim = head_dim,
                  .cos_sin = At<float>(layout.cos_sin) + table * rows.count * head_dim});
   }
-  for (size_t i = 0; i < spec_.layers.size(); ++i) {
-    const LayerSpec& layer = spec_.layers[i];
-    const DeviceLayerWeights& mine = weights.layers[i];
+  for (size_t i = 0; i < share_.layers.size(); ++i) {
+    const LayerSpec& layer = share_.layers[i];
+    const DeviceLayerWeights& mine = parts_.weights.layers[i];
     const auto index = static_cast<int64_t>(i);
     const int64_t group = cache.group(index);
     const device::KvArrays arrays = ArraysOf(cache.layer(index), mine);
     Norm(rows, i == 0 ? nullptr : delta, mine.attention_norm, mine.qkv.inputs, nullptr);
     ProjectAndAppend(layer.attention, mine, arrays, group, rows.count);
-    const bool is_last = i + 1 == spec_.layers.size();
+    const bool is_last = place_.is_last_stage() && i + 1 == share_.layers.size();
     if (is_last && input.logit_rows.empty()) return;
     Attend(layer.attention, arrays, group);
-    uint16_t* attended = At<uint16_t>(layout.attended);
+    uint16_t* attended = At<uint16_t>(layout.own_attended);
     if (is_last && input.logit_rows.size() < input.tokens.size()) {
       rows = KeepLogitRows(layer.attention, static_cast<int64_t>(input.logit_rows.size()));
       attended = At<uint16_t>(layout.attended_last);
     }
-    ProjectOutput(layer.attention, mine, attended, rows.count);
+    if (is_shared()) {
+      parts_.ranks->GatherHeads(*parts_.stream, {.rows = rows.count,
+                                                 .own = attended,
+                                                 .joined = At(layout.joined),
+                                                 .all = At(layout.attended)});
+      attended = At<uint16_t>(layout.attended);
+    }
+    ProjectOutput(WholeLayer(i).attention, mine, attended, rows.count);
+    GatherDelta(rows.count);
     NormDelta(mine.attention_norm_after, rows.count);
     Norm(rows, delta, mine.mlp_norm, mine.gate_up.inputs,
          layer.moe ? At<float>(layout.normed_f32) : nullptr);
     if (layer.moe)
-      Moe(layer, mine, rows.count);
+      Moe(i, rows.count);
     else
-      Mlp(layer.mlp, mine, rows.count);
+      Mlp(i, rows.count);
+    GatherDelta(rows.count);
     NormDelta(mine.mlp_norm_after, rows.count);
   }
-  Norm(rows, delta, weights.final_norm, weights.head.inputs, nullptr);
-  Multiply(weights.head, Normed(weights.head.inputs), rows.count, At(layout.logits),
-           ElementType::kF32);
-  FinishLogits(input, logits);
+  PassOn(rows);
+  if (!place_.is_first_stage() || input.logit_rows.empty()) return;
+  if (place_.num_stages > 1) {
+    rows = {At<float>(layout.last_residual), static_cast<int64_t>(input.logit_rows.size())};
+    Receive(rows, place_.num_stages - 1);
+  }
+  Head(rows, input, logits);
 }
 
 void DeviceDecoder::Forward(ThreadPool& /*threads*/, const StepInput& input, KvCache& cache,
@@ -433,12 +527,16 @@ void DeviceDecoder::Forward(ThreadPool& /*threads*/, const StepInput& input, KvC
     Enqueue(input, cache, logits);
   } catch (...) {
     // What was enqueued reads the inputs and writes the logits, which the caller takes for free.
+    if (parts_.ranks != nullptr) parts_.ranks->group().Abort();
     static_cast<void>(parts_.stream->Synchronize());
     throw;
   }
-  if (const Status status = parts_.stream->Synchronize(); !status)
+  if (parts_.ranks != nullptr) {
+    parts_.ranks->group().Wait(*parts_.stream);
+  } else if (const Status status = parts_.stream->Synchronize(); !status) {
     throw std::runtime_error(status.error().message);
-  parts_.inputs.ReadDraws(input.draws);
+  }
+  if (place_.rank() == 0) parts_.inputs.ReadDraws(input.draws);
 }
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// The decoder on a device: it computes what a DecoderSpec describes, with the fused kernels.
+// The decoder on a device: it computes what a DecoderSpec describes, or a rank's share of it, with
+// the fused kernels.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 #include "device/device.h"
 #include "kernels/cuda/device_linear.h"
 #include "models/decoder_spec.h"
+#include "models/device/device_ranks.h"
 #include "models/device/device_step.h"
 #include "models/device/device_weights.h"
 #include "models/device/device_workspace.h"
@@ -15,6 +17,8 @@
 namespace sluice {
 
 // Ownership: the device and the memory of weights and workspace outlive it.
+//
+// Of several ranks, Forward is called by all with the same input, as DecoderModel's.
 class DeviceDecoder final : public Model {
  public:
   struct Parts {
@@ -26,9 +30,12 @@ class DeviceDecoder final : public Model {
     DeviceWorkspaceLayout layout;
     std::byte* workspace = nullptr;
     DeviceStepInputs inputs;
+    std::unique_ptr<DeviceRanks> ranks;  // null: alone
   };
 
-  DeviceDecoder(ModelConfig config, const ModelOptions& options, DecoderSpec spec, Parts parts);
+  // `spec`: of the whole model.
+  DeviceDecoder(ModelConfig config, const ModelOptions& options, DecoderSpec spec,
+                const RankPlace& place, Parts parts);
   ~DeviceDecoder() override;
 
   // Lets the products' kernels be chosen by measuring them, where there is a choice. To be called
@@ -63,7 +70,20 @@ class DeviceDecoder final : public Model {
   void MultiplyExperts(const DeviceExpertWeights& weights, int64_t num_experts,
                        const device::RowsOut& x, int64_t pairs, void* y, ElementType y_type);
   device::RowsOut ApplyGate(Activation activation, const DeviceInputs& inputs, int64_t rows,
-                            int64_t width);
+                            int64_t own_width, int64_t width);
+  bool is_shared() const { return place_.tensor_size > 1; }
+  // Where a product's results go that are a part of `delta`, and what makes it whole.
+  float* OwnDelta() const {
+    return At<float>(is_shared() ? parts_.layout.own_delta : parts_.layout.delta);
+  }
+  void GatherDelta(int64_t rows);
+
+  // The residual of the step's tokens: of the embedding, or from the stage before.
+  void Begin(const Rows& rows);
+  // Hands residual and delta, added, to the next stage; the last one's to the first.
+  void PassOn(const Rows& rows);
+  void Receive(const Rows& rows, int from_stage);
+  int RankOfStage(int stage) const { return stage * place_.tensor_size + place_.tensor_rank; }
 
   void ProjectAndAppend(const AttentionSpec& spec, const DeviceLayerWeights& weights,
                         const device::KvArrays& cache, int64_t group, int64_t rows);
@@ -71,16 +91,25 @@ class DeviceDecoder final : public Model {
   Rows KeepLogitRows(const AttentionSpec& spec, int64_t rows);
   void ProjectOutput(const AttentionSpec& spec, const DeviceLayerWeights& weights,
                      uint16_t* attended, int64_t rows);
-  void Mlp(const MlpSpec& spec, const DeviceLayerWeights& weights, int64_t rows);
-  void Moe(const LayerSpec& spec, const DeviceLayerWeights& weights, int64_t rows);
-  void RunChosen(const MoeSpec& spec, const DeviceLayerWeights& weights, int64_t first,
-                 int64_t count, bool add);
+  // `index`: of the layer in this stage.
+  void Mlp(size_t index, int64_t rows);
+  void Moe(size_t index, int64_t rows);
+  void RunChosen(size_t index, int64_t first, int64_t count, bool add);
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
   // Draws the tokens that the step asks for, and copies the other rows of logits to the host.
   void FinishLogits(const StepInput& input, float* logits);
+  // The final norm of the wanted rows, and the logits that this rank has of them.
+  void Head(const Rows& rows, const StepInput& input, float* logits);
+
+  const LayerSpec& WholeLayer(size_t index) const {
+    return spec_.layers[static_cast<size_t>(layers_.begin) + index];
+  }
 
   ModelOptions options_;
-  DecoderSpec spec_;
+  DecoderSpec spec_;  // of the whole model
+  RankPlace place_;
+  DecoderSpec share_;  // of this rank
+  RowRange layers_;    // of the whole model's, those of this stage
   Parts parts_;
   void* pinned_logits_ = nullptr;
 };

@@ -17,6 +17,7 @@
 #include "models/device/device_decoder.h"
 #include "models/device/device_sink.h"
 #include "models/matrix_source.h"
+#include "models/share.h"
 #include "models/weight_loader.h"
 #include "models/workspace.h"
 #include "tensor/bfloat16.h"
@@ -145,6 +146,33 @@ int64_t LinearScratch(const DecoderSpec& spec, const ModelOptions& options,
   return bytes;
 }
 
+// Whether rows of an MLP may be rounded by what all of their numbers are, from config.json alone.
+bool RoundsWholeRows(const ParameterList& list, const QuantizationScheme& scheme,
+                     const DeviceRounding& rounding) {
+  using Kind = ActivationFormat::Kind;
+  return std::any_of(list.matrices.begin(), list.matrices.end(), [&](const auto& matrix) {
+    if (matrix.inputs == nullptr) return false;
+    const Kind kind = scheme.PlannedActivations(matrix.parts.front().name).kind;
+    return (kind == Kind::kFp8PerToken && rounding.e4m3) ||
+           (kind == Kind::kNvfp4 && (rounding.nvf4 || rounding.nvf4_experts));
+  });
+}
+
+// Ranks have no room to gather rows in F32 that config.json does not tell of.
+Status CheckRounding(const DeviceDecoderWeights& weights, bool rounds_whole_rows) {
+  if (rounds_whole_rows) return {};
+  for (const DeviceLayerWeights& layer : weights.layers) {
+    for (const DeviceInputs* inputs : {&layer.down.inputs, &layer.expert_down.first.inputs}) {
+      if (!inputs->RoundsWholeRows()) continue;
+      return Fail(ErrorCode::kUnsupported,
+                  "the checkpoint rounds the inputs of its layers otherwise than config.json says; "
+                  "serve this model on one device, or with --activation-format bfloat16",
+                  "tensor_parallel_size");
+    }
+  }
+  return {};
+}
+
 // Of inputs that are brought into the order of a matrix, for the largest product.
 int64_t OrderedInputs(const DecoderSpec& spec, const ModelOptions& options,
                       const DeviceDecoderWeights& weights) {
@@ -163,16 +191,20 @@ int64_t OrderedInputs(const DecoderSpec& spec, const ModelOptions& options,
   return numbers * static_cast<int64_t>(sizeof(BFloat16));
 }
 
+// `spec`: of the whole model.
 DeviceWorkspaceLayout WorkspaceFor(const DecoderSpec& spec, const ModelOptions& options,
-                                   const DeviceInfo& device, const DeviceDecoderWeights& weights) {
+                                   const RankPlace& place, const DeviceInfo& device,
+                                   const DeviceDecoderWeights& weights, bool rounds_whole_rows) {
+  const DecoderSpec share = ShareOf(spec, place);
   DeviceWorkspaceNeeds needs;
+  needs.rounds_whole_rows = rounds_whole_rows;
   needs.attention_partials =
-      device::AttentionPartialsBytes(DeviceStepInputs::LimitsOf(spec, options));
+      device::AttentionPartialsBytes(DeviceStepInputs::LimitsOf(share, options));
   needs.linear_scratch = LinearScratch(spec, options, device, weights);
   needs.ordered_inputs = OrderedInputs(spec, options, weights);
   needs.step_inputs = DeviceStepInputs::MaxBytes(
-      spec, options, KvGroups::For(spec.Spans(), options.max_context).num_groups());
-  return DeviceWorkspaceLayout::For(spec, options, needs);
+      share, options, KvGroups::For(spec.Spans(), options.max_context).num_groups(), place);
+  return DeviceWorkspaceLayout::For(spec, options, needs, place);
 }
 
 std::vector<DataFormat> PlannedFormats(const ParameterList& list,
@@ -287,24 +319,31 @@ Status Fill(const DeviceSink::Parts& parts, const DecoderSpec& spec, const Param
 }  // namespace
 
 Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOptions& options,
-                                    const DeviceInfo& device) {
+                                    const DeviceInfo& device, const RankPlace& place) {
   ASSIGN_OR_RETURN(const DecoderSpec spec, SpecFor(config, options));
+  const DecoderSpec share = ShareOf(spec, place);
   DecoderWeights unfilled;
-  const ParameterList list = ListParameters(spec, unfilled);
+  const ParameterList list = ListParameters(spec, unfilled, place);
   ASSIGN_OR_RETURN(const DeviceWeightLayout layout,
                    DeviceWeightLayout::For(spec, list, PlannedFormats(list, *config.scheme)));
+  const DeviceRounding rounding = DeviceRounding::For(options, device);
   // Sizes alone are asked for; the address is nobody's.
   auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
   const DeviceDecoderWeights weights =
-      PlaceWeights(spec, list, unfilled, layout, DeviceRounding::For(options, device), nowhere);
+      PlaceWeights(share, list, unfilled, layout, rounding, nowhere);
   ModelMemory memory;
   memory.weight_bytes = layout.total_bytes();
-  memory.token_weight_bytes = TokenWeightBytes(spec, list, unfilled, layout);
-  memory.workspace_bytes = WorkspaceFor(spec, options, device, weights).total_bytes;
+  memory.token_weight_bytes = TokenWeightBytes(share, list, unfilled, layout);
+  memory.workspace_bytes = WorkspaceFor(spec, options, place, device, weights,
+                                        RoundsWholeRows(list, *config.scheme, rounding))
+                               .total_bytes;
   memory.kv_groups = KvGroups::For(spec.Spans(), options.max_context);
-  const kernels::KvLayout kv = KvLayoutOf(spec, options);
-  memory.kv_bytes_per_block = KvCache::BytesPerBlock(kv, static_cast<int64_t>(spec.layers.size()));
-  memory.kv_bytes_per_group_block = KvCache::BytesPerBlock(kv, memory.kv_groups.layers_per_group);
+  const kernels::KvLayout kv = KvLayoutOf(share, options);
+  const RowRange layers =
+      CutLayers(static_cast<int64_t>(spec.layers.size()), place.stage, place.num_stages);
+  memory.kv_bytes_per_block = KvCache::BytesPerBlock(kv, layers.size());
+  memory.kv_bytes_per_group_block =
+      KvCache::BytesPerBlock(kv, StageGroups(memory.kv_groups, layers).layers_per_group);
   return memory;
 }
 
@@ -313,17 +352,29 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
                                                const std::filesystem::path& folder,
                                                ModelConfig config, const ModelOptions& options,
                                                const LoadProgress& progress) {
+  RETURN_IF_ERROR(SpecFor(config, options));
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                   OpenChecked(folder, config, options));
+  DeviceRank alone;
+  ASSIGN_OR_RETURN(alone.stream, device.CreateStream());
+  return LoadDeviceShare(device, pool, threads, checkpoint ? &*checkpoint : nullptr,
+                         std::move(config), options, std::move(alone), progress);
+}
+
+Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
+                                               ThreadPool& threads, const Checkpoint* checkpoint,
+                                               ModelConfig config, const ModelOptions& options,
+                                               DeviceRank rank, const LoadProgress& progress) {
   ASSIGN_OR_RETURN(DecoderSpec spec, SpecFor(config, options));
+  const RankPlace& place = rank.place;
+  const DecoderSpec share = ShareOf(spec, place);
   const QuantizationScheme& scheme = *config.scheme;
   DecoderWeights loaded;
-  const ParameterList list = ListParameters(spec, loaded);
-  std::optional<Checkpoint> checkpoint;
+  const ParameterList list = ListParameters(spec, loaded, place);
   std::vector<DataFormat> formats;
-  if (options.load_format == ModelOptions::LoadFormat::kDummy) {
+  if (checkpoint == nullptr) {
     formats = PlannedFormats(list, scheme);
   } else {
-    ASSIGN_OR_RETURN(checkpoint, Checkpoint::Open(folder));
-    RETURN_IF_ERROR(CheckParameters(list, *checkpoint, scheme, spec));
     ASSIGN_OR_RETURN(formats, StoredFormats(list, *checkpoint, scheme));
   }
   ASSIGN_OR_RETURN(DeviceWeightLayout layout, DeviceWeightLayout::For(spec, list, formats));
@@ -331,36 +382,44 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
   auto* const memory = static_cast<std::byte*>(weights_memory);
 
   const device::DeviceKernels& kernels = device::KernelsOf(device.info().kind);
-  ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> stream, device.CreateStream());
   {
     ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(device));
-    RETURN_IF_ERROR(Fill({uploader, threads, kernels, *stream}, spec, list, layout, memory,
-                         checkpoint ? &*checkpoint : nullptr, scheme, options, progress));
+    RETURN_IF_ERROR(Fill({uploader, threads, kernels, *rank.stream}, spec, list, layout, memory,
+                         checkpoint, scheme, options, progress));
   }
-  if (options.kv_type == ElementType::kF8E4M3) LogKvScales(loaded);
-  DeviceDecoderWeights weights =
-      PlaceWeights(spec, list, loaded, layout, DeviceRounding::For(options, device.info()), memory);
-  LogUnroundedInputs(options, loaded, weights);
+  const DeviceRounding rounding = DeviceRounding::For(options, device.info());
+  DeviceDecoderWeights weights = PlaceWeights(share, list, loaded, layout, rounding, memory);
+  if (place.rank() == 0) {
+    if (options.kv_type == ElementType::kF8E4M3) LogKvScales(loaded);
+    LogUnroundedInputs(options, loaded, weights);
+  }
+  const bool rounds_whole_rows = RoundsWholeRows(list, scheme, rounding);
+  if (place.tensor_size > 1) RETURN_IF_ERROR(CheckRounding(weights, rounds_whole_rows));
   const DeviceWorkspaceLayout workspace_layout =
-      WorkspaceFor(spec, options, device.info(), weights);
+      WorkspaceFor(spec, options, place, device.info(), weights, rounds_whole_rows);
   ASSIGN_OR_RETURN(void* const workspace,
                    pool.Take(workspace_layout.total_bytes, "the workspace of a step"));
   auto* const workspace_bytes = static_cast<std::byte*>(workspace);
   ASSIGN_OR_RETURN(auto linear,
                    device::DeviceLinear::Create(device, kernels, LinearOptionsOf(options)));
   ASSIGN_OR_RETURN(auto inputs, DeviceStepInputs::Create(
-                                    device, spec, options,
+                                    device, share, options,
                                     KvGroups::For(spec.Spans(), options.max_context).num_groups(),
-                                    workspace_bytes + workspace_layout.step_inputs));
-  auto model = std::make_unique<DeviceDecoder>(std::move(config), options, std::move(spec),
-                                               DeviceDecoder::Parts{.device = device,
-                                                                    .kernels = kernels,
-                                                                    .stream = std::move(stream),
-                                                                    .linear = std::move(linear),
-                                                                    .weights = std::move(weights),
-                                                                    .layout = workspace_layout,
-                                                                    .workspace = workspace_bytes,
-                                                                    .inputs = std::move(inputs)});
+                                    workspace_bytes + workspace_layout.step_inputs, place));
+  std::unique_ptr<DeviceRanks> ranks;
+  if (rank.group != nullptr)
+    ranks = std::make_unique<DeviceRanks>(std::move(rank.group), kernels, spec, place);
+  auto model =
+      std::make_unique<DeviceDecoder>(std::move(config), options, std::move(spec), place,
+                                      DeviceDecoder::Parts{.device = device,
+                                                           .kernels = kernels,
+                                                           .stream = std::move(rank.stream),
+                                                           .linear = std::move(linear),
+                                                           .weights = std::move(weights),
+                                                           .layout = workspace_layout,
+                                                           .workspace = workspace_bytes,
+                                                           .inputs = std::move(inputs),
+                                                           .ranks = std::move(ranks)});
   RETURN_IF_ERROR(model->Tune());
   return model;
 }

@@ -108,20 +108,19 @@ Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*form
 Status DeviceSink::AddStored(const StoredLinear& part, const RowRange& held, bool /*decodes*/,
                              int64_t first_row, const Done& done, const NotFinite& not_finite) {
   const StoredMatrix& source = part.matrix;
-  CHECK(held == (RowRange{0, source.rows}), "a device holds whole tensors");
-  RETURN_IF_ERROR(CheckNumbers(source, not_finite));
+  RETURN_IF_ERROR(CheckNumbers(source, held, not_finite));
   const bool plain = IsUnscaled(place_->format);
   const int64_t row_bytes = place_->row_bytes();
   if (plain && source.format.type != ElementType::kBF16) {
     RETURN_IF_ERROR(PutMadeRows(
-        source, first_row,
+        source, held, first_row,
         [&](int64_t begin, int64_t end, std::byte* out) { DecodeRows(source, begin, end, out); },
         done));
   } else if (source.format.type == ElementType::kInt4) {
-    RETURN_IF_ERROR(PutInt4Rows(part, first_row, done));
+    RETURN_IF_ERROR(PutInt4Rows(part, held, first_row, done));
   } else if (source.transposed) {
     RETURN_IF_ERROR(PutMadeRows(
-        source, first_row,
+        source, held, first_row,
         [&](int64_t begin, int64_t end, std::byte* out) {
           if (plain)
             TransposeRows<uint16_t>(source.data, source.rows, source.cols, begin, end, out);
@@ -130,13 +129,17 @@ Status DeviceSink::AddStored(const StoredLinear& part, const RowRange& held, boo
         },
         done));
   } else {
-    RETURN_IF_ERROR(PutStoredRows(part, first_row, done));
+    RETURN_IF_ERROR(PutStoredRows(part, held, first_row, done));
   }
+  // The rows of a transposed matrix lie all over it.
   const StoredTensor& tensor = *part.tensors.front();
-  tensor.Release(static_cast<uint64_t>(source.data - tensor.bytes().data()),
-                 static_cast<uint64_t>(DataBytes(source)));
+  const int64_t stored_row_bytes = source.transposed ? 0 : DataBytes(source) / source.rows;
+  tensor.Release(
+      static_cast<uint64_t>(source.data - tensor.bytes().data() + held.begin * stored_row_bytes),
+      static_cast<uint64_t>(source.transposed ? DataBytes(source)
+                                              : held.size() * stored_row_bytes));
   if (source.scales == nullptr) return {};
-  if (!plain) RETURN_IF_ERROR(PutScales(source, first_row));
+  if (!plain) RETURN_IF_ERROR(PutScales(source, held, first_row));
   const StoredTensor& scales = *part.tensors[1];
   scales.Release(static_cast<uint64_t>(source.scales - scales.bytes().data()),
                  static_cast<uint64_t>(ScaleBytes(source)));
@@ -144,36 +147,40 @@ Status DeviceSink::AddStored(const StoredLinear& part, const RowRange& held, boo
   return {};
 }
 
-Status DeviceSink::CheckNumbers(const StoredMatrix& source, const NotFinite& not_finite) {
+Status DeviceSink::CheckNumbers(const StoredMatrix& source, const RowRange& held,
+                                const NotFinite& not_finite) {
   std::atomic<bool> finite{true};
-  parts_.threads.ParallelFor(source.rows, kTransposedRows, [&](int64_t begin, int64_t end) {
-    if (!RowsAreFinite(source, begin, end)) finite = false;
+  parts_.threads.ParallelFor(held.size(), kTransposedRows, [&](int64_t begin, int64_t end) {
+    if (!RowsAreFinite(source, held.begin + begin, held.begin + end)) finite = false;
   });
-  return finite ? Status() : not_finite(0, source.rows);
+  return finite ? Status() : not_finite(held.begin, held.end);
 }
 
 // The bytes as they are.
-Status DeviceSink::PutStoredRows(const StoredLinear& part, int64_t first_row, const Done& done) {
+Status DeviceSink::PutStoredRows(const StoredLinear& part, const RowRange& held, int64_t first_row,
+                                 const Done& done) {
   const StoredTensor& tensor = *part.tensors.front();
-  const auto begin = static_cast<uint64_t>(part.matrix.data - tensor.bytes().data());
-  const int64_t total = DataBytes(part.matrix);
+  const std::byte* const from = part.matrix.data + held.begin * place_->row_bytes();
+  const auto begin = static_cast<uint64_t>(from - tensor.bytes().data());
+  const int64_t total = held.size() * place_->row_bytes();
   std::byte* to = memory_ + place_->codes + first_row * place_->row_bytes();
   for (int64_t offset = 0; offset < total; offset += kStoredChunkBytes) {
     const int64_t bytes = std::min(kStoredChunkBytes, total - offset);
-    RETURN_IF_ERROR(
-        parts_.uploader.Copy(parts_.threads, to + offset, part.matrix.data + offset, bytes));
+    RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads, to + offset, from + offset, bytes));
     tensor.Release(begin + static_cast<uint64_t>(offset), static_cast<uint64_t>(bytes));
     done(bytes);
   }
   return {};
 }
 
-Status DeviceSink::PutInt4Rows(const StoredLinear& part, int64_t first_row, const Done& done) {
+Status DeviceSink::PutInt4Rows(const StoredLinear& part, const RowRange& held, int64_t first_row,
+                               const Done& done) {
   const StoredMatrix& source = part.matrix;
   if (source.input_order != nullptr) RETURN_IF_ERROR(PutInputOrder(source.input_order));
-  if (HasWordsOfInputs(source) && !source.transposed) return PutStoredRows(part, first_row, done);
+  if (HasWordsOfInputs(source) && !source.transposed)
+    return PutStoredRows(part, held, first_row, done);
   return PutMadeRows(
-      source, first_row,
+      source, held, first_row,
       [&](int64_t begin, int64_t end, std::byte* out) {
         if (HasWordsOfInputs(source))
           TransposeRows<uint32_t>(source.data, source.rows, source.cols / 8, begin, end, out);
@@ -189,70 +196,74 @@ Status DeviceSink::PutInputOrder(const int32_t* order) {
                               place_->cols * static_cast<int64_t>(sizeof(int32_t)));
 }
 
-Status DeviceSink::PutMadeRows(const StoredMatrix& source, int64_t first_row, const FillRows& fill,
-                               const Done& done) {
+Status DeviceSink::PutMadeRows(const StoredMatrix& source, const RowRange& held, int64_t first_row,
+                               const FillRows& fill, const Done& done) {
   const int64_t row_bytes = place_->row_bytes();
   const int64_t chunk_rows = std::max<int64_t>(1, kMadeChunkBytes / row_bytes);
   const int64_t stored_row_bytes = source.cols * BitsPerElement(source.format.type) / 8;
-  for (int64_t row = 0; row < source.rows; row += chunk_rows) {
-    const int64_t rows = std::min(chunk_rows, source.rows - row);
+  for (int64_t row = held.begin; row < held.end; row += chunk_rows) {
+    const int64_t rows = std::min(chunk_rows, held.end - row);
     made_.resize(static_cast<size_t>(rows * row_bytes));
     parts_.threads.ParallelFor(rows, kTransposedRows, [&](int64_t begin, int64_t end) {
       fill(row + begin, row + end, made_.data() + begin * row_bytes);
     });
+    const int64_t place_row = first_row + row - held.begin;
     RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads,
-                                         memory_ + place_->codes + (first_row + row) * row_bytes,
+                                         memory_ + place_->codes + place_row * row_bytes,
                                          made_.data(), rows * row_bytes));
     done(rows * stored_row_bytes);
   }
   return {};
 }
 
-Status DeviceSink::PutScales(const StoredMatrix& source, int64_t first_row) {
-  if (source.format.type == ElementType::kInt4) return PutInt4Scales(source, first_row);
+Status DeviceSink::PutScales(const StoredMatrix& source, const RowRange& held, int64_t first_row) {
+  if (source.format.type == ElementType::kInt4) return PutInt4Scales(source, held, first_row);
+  const int64_t rows = held.size();
   if (source.format.scale_layout == ScaleLayout::kPerBlock) {
-    RETURN_IF_ERROR(PutBlockScales(source, first_row));
+    RETURN_IF_ERROR(PutBlockScales(source, held, first_row));
   } else if (source.format.scale_layout == ScaleLayout::kPerGroup) {
     const int64_t groups = place_->groups();
     std::byte* to = memory_ + *place_->group_scales + first_row * groups;
-    const std::byte* from = source.scales;
+    const std::byte* from = source.scales + held.begin * groups;
     if (source.transposed) {
-      made_.resize(static_cast<size_t>(source.rows * groups));
-      TransposeRows<uint8_t>(source.scales, source.rows, groups, 0, source.rows, made_.data());
+      made_.resize(static_cast<size_t>(rows * groups));
+      TransposeRows<uint8_t>(source.scales, source.rows, groups, held.begin, held.end,
+                             made_.data());
       from = made_.data();
     }
     if (place_->has_nvf4_scales())
-      RETURN_IF_ERROR(PutNvF4Scales(from, first_row, source.rows));
+      RETURN_IF_ERROR(PutNvF4Scales(from, first_row, rows));
     else
-      RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads, to, from, source.rows * groups));
+      RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads, to, from, rows * groups));
   }
   if (!place_->row_scales) return {};
-  std::vector<float> scales(static_cast<size_t>(source.rows));
-  for (int64_t row = 0; row < source.rows; ++row)
-    scales[static_cast<size_t>(row)] = RowScaleOf(source, row);
+  std::vector<float> scales(static_cast<size_t>(rows));
+  for (int64_t row = 0; row < rows; ++row)
+    scales[static_cast<size_t>(row)] = RowScaleOf(source, held.begin + row);
   NoteRowScales(scales);
   return Put(*place_->row_scales + first_row * 4, scales);
 }
 
 // Words of scale and zero point.
-Status DeviceSink::PutInt4Scales(const StoredMatrix& source, int64_t first_row) {
+Status DeviceSink::PutInt4Scales(const StoredMatrix& source, const RowRange& held,
+                                 int64_t first_row) {
   const int64_t groups = place_->groups();
-  std::vector<uint32_t> words(static_cast<size_t>(source.rows * groups));
+  std::vector<uint32_t> words(static_cast<size_t>(held.size() * groups));
   const bool is_grouped = source.format.scale_layout == ScaleLayout::kPerGroup;
-  for (int64_t row = 0; row < source.rows; ++row) {
+  for (int64_t row = held.begin; row < held.end; ++row) {
     for (int64_t group = 0; group < groups; ++group) {
       const int64_t index = source.transposed ? group * source.rows + row : row * groups + group;
       const float scale =
           is_grouped
               ? StoredNumber(source.scales, source.format.scale_type, index) * source.second_scale
               : RowScaleOf(source, row);
-      words[static_cast<size_t>(row * groups + group)] =
+      words[static_cast<size_t>((row - held.begin) * groups + group)] =
           device::Int4ScaleWord(scale, Int4ZeroPoint(source, row, group));
     }
   }
   return parts_.uploader.Copy(parts_.threads,
                               memory_ + *place_->group_scales + first_row * groups * 4,
-                              words.data(), source.rows * groups * 4);
+                              words.data(), held.size() * groups * 4);
 }
 
 // Rows of scales in the order of devices. Parts of a matrix meet inside a tile of rows: what it
@@ -276,14 +287,16 @@ Status DeviceSink::PutNvF4Scales(const std::byte* scales, int64_t first_row, int
 }
 
 // A row of scales for each of the place's blocks, which may be smaller than the checkpoint's.
-Status DeviceSink::PutBlockScales(const StoredMatrix& source, int64_t first_row) {
+Status DeviceSink::PutBlockScales(const StoredMatrix& source, const RowRange& held,
+                                  int64_t first_row) {
   const int64_t groups = place_->groups(), block_rows = place_->block_rows;
   const int64_t stored_blocks = CeilDiv(source.rows, source.format.block_rows);
-  CHECK_EQ(first_row % block_rows, 0);
-  const int64_t blocks = CeilDiv(source.rows, block_rows);
+  CHECK(first_row % block_rows == 0 && held.begin % block_rows == 0,
+        "blocks of {} rows, from row {} of {}", block_rows, held.begin, first_row);
+  const int64_t blocks = CeilDiv(held.size(), block_rows);
   std::vector<float> scales(static_cast<size_t>(blocks * groups));
   for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t stored = block * block_rows / source.format.block_rows;
+    const int64_t stored = (held.begin + block * block_rows) / source.format.block_rows;
     for (int64_t group = 0; group < groups; ++group) {
       const int64_t index =
           source.transposed ? group * stored_blocks + stored : stored * groups + group;
@@ -323,7 +336,6 @@ Status DeviceSink::AddMade(const StoredMatrix& made, const RowRange& held, int64
 
 Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t first_row,
                              const Done& done) {
-  CHECK(held.begin == 0, "a device holds whole tensors");
   const int64_t rows = held.size();
   const DeviceMatrixPlace& place = *place_;
   const DummyNumbers numbers = DummyNumbers::For(place.format, place.cols);
@@ -332,7 +344,7 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t
   parts_.kernels.random_codes(handle, {.out = memory_ + place.codes + first_row * place.row_bytes(),
                                        .type = weights.type,
                                        .tensor_seed = tensor_seed,
-                                       .first_row = 0,
+                                       .first_row = held.begin,
                                        .rows = rows,
                                        .cols = place.cols,
                                        .scale = numbers.plain_scale});
@@ -358,7 +370,8 @@ Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t
                                   .count = CeilDiv(rows, group_rows) * place.groups(),
                                   .value = blocks ? scale : static_cast<float>(numbers.scale_power),
                                   .first_row = first_row,
-                                  .groups = place.groups()});
+                                  .groups = place.groups(),
+                                  .first_tensor_row = held.begin});
   }
   if (place.row_scales) {
     const float scale = rows_only ? numbers.scale : numbers.second_scale;

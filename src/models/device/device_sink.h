@@ -47,16 +47,20 @@ class DeviceSink final : public MatrixSink {
   // Writes rows [begin, end) of a part, one behind the other.
   using FillRows = std::function<void(int64_t begin, int64_t end, std::byte* out)>;
 
-  Status CheckNumbers(const StoredMatrix& source, const NotFinite& not_finite);
-  Status PutStoredRows(const StoredLinear& part, int64_t first_row, const Done& done);
-  Status PutMadeRows(const StoredMatrix& source, int64_t first_row, const FillRows& fill,
+  // Of the rows that are held:
+  Status CheckNumbers(const StoredMatrix& source, const RowRange& held,
+                      const NotFinite& not_finite);
+  Status PutStoredRows(const StoredLinear& part, const RowRange& held, int64_t first_row,
+                       const Done& done);
+  Status PutMadeRows(const StoredMatrix& source, const RowRange& held, int64_t first_row,
+                     const FillRows& fill, const Done& done);
+  Status PutInt4Rows(const StoredLinear& part, const RowRange& held, int64_t first_row,
                      const Done& done);
-  Status PutInt4Rows(const StoredLinear& part, int64_t first_row, const Done& done);
   Status PutInputOrder(const int32_t* order);
-  Status PutScales(const StoredMatrix& source, int64_t first_row);
-  Status PutInt4Scales(const StoredMatrix& source, int64_t first_row);
+  Status PutScales(const StoredMatrix& source, const RowRange& held, int64_t first_row);
+  Status PutInt4Scales(const StoredMatrix& source, const RowRange& held, int64_t first_row);
   Status PutNvF4Scales(const std::byte* scales, int64_t first_row, int64_t rows);
-  Status PutBlockScales(const StoredMatrix& source, int64_t first_row);
+  Status PutBlockScales(const StoredMatrix& source, const RowRange& held, int64_t first_row);
   void NoteRowScales(std::span<const float> scales);
 
   Parts parts_;

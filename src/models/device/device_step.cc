@@ -23,9 +23,9 @@ int64_t TableEntries(int64_t tokens, int64_t block_size) {
 
 }  // namespace
 
-device::AttentionLimits DeviceStepInputs::LimitsOf(const DecoderSpec& spec,
+device::AttentionLimits DeviceStepInputs::LimitsOf(const DecoderSpec& share,
                                                    const ModelOptions& options) {
-  const AttentionSpec& attention = spec.layers.front().attention;
+  const AttentionSpec& attention = share.layers.front().attention;
   return {.max_rows = options.max_rows,
           .max_slices = options.max_slices,
           .max_context = options.max_context,
@@ -34,16 +34,17 @@ device::AttentionLimits DeviceStepInputs::LimitsOf(const DecoderSpec& spec,
           .head_dim = attention.head_dim};
 }
 
-int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& spec, const ModelOptions& options,
-                                   int64_t num_groups) {
-  const device::AttentionLimits limits = LimitsOf(spec, options);
+int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions& options,
+                                   int64_t num_groups, const RankPlace& place) {
+  const device::AttentionLimits limits = LimitsOf(share, options);
   const int64_t slices = std::min(options.max_slices, options.max_rows);
   int64_t bytes = 0;
   const auto take = [&](int64_t count, size_t element_bytes) {
     bytes += DevicePool::Padded(count * static_cast<int64_t>(element_bytes));
   };
-  take(options.max_rows, sizeof(int32_t));  // tokens
-  take(options.max_rows, sizeof(int32_t));  // positions
+  take(options.max_rows, sizeof(int32_t));                             // tokens
+  take(options.max_rows, sizeof(int32_t));                             // positions
+  if (place.tensor_size > 1) take(options.max_rows, sizeof(int32_t));  // places of embeddings
   const int64_t logit_rows = std::min(options.max_logit_rows, options.max_rows);
   take(logit_rows, sizeof(int32_t));
   take(logit_rows, sizeof(kernels::DrawSettings));
@@ -53,22 +54,26 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& spec, const ModelOptions& 
   take(slices, sizeof(device::AttentionSliceInfo));
   take(num_groups * slices * TableEntries(options.max_context, options.block_size),
        sizeof(int32_t));
-  for (size_t i = 0; i < SpansOf(spec).size(); ++i) {
+  for (size_t i = 0; i < SpansOf(share).size(); ++i) {
     take(device::MaxAttentionItems(limits), sizeof(device::AttentionItem));
     take(device::MaxAttentionMerges(limits), sizeof(device::AttentionMerge));
   }
   return bytes;
 }
 
-Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderSpec& spec,
+Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderSpec& share,
                                                   const ModelOptions& options, int64_t num_groups,
-                                                  std::byte* memory) {
+                                                  std::byte* memory, const RankPlace& place) {
   DeviceStepInputs inputs;
   inputs.block_size_ = options.block_size;
-  inputs.limits_ = LimitsOf(spec, options);
-  for (const AttentionSpan& span : SpansOf(spec))
+  inputs.place_ = place;
+  for (int rank = 0; rank < place.tensor_size; ++rank)
+    inputs.words_.push_back(CutRows(share.vocab_size, rank, place.tensor_size));
+  inputs.embeddings_.resize(inputs.words_.size());
+  inputs.limits_ = LimitsOf(share, options);
+  for (const AttentionSpan& span : SpansOf(share))
     inputs.plans_.push_back({.span = span, .plan = device::AttentionPlan(inputs.limits_)});
-  ASSIGN_OR_RETURN(inputs.host_, device.AllocatePinned(MaxBytes(spec, options, num_groups),
+  ASSIGN_OR_RETURN(inputs.host_, device.AllocatePinned(MaxBytes(share, options, num_groups, place),
                                                        "the inputs of a step"));
   inputs.device_memory_ = memory;
   return inputs;
@@ -88,15 +93,40 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input) {
   const auto copy = [&](std::span<const int32_t> from, int64_t& offset) {
     std::ranges::copy(from, Take<int32_t>(static_cast<int64_t>(from.size()), offset).begin());
   };
-  copy(input.tokens, tokens_);
+  if (place_.tensor_size > 1)
+    WriteTokens(input.tokens);
+  else
+    copy(input.tokens, tokens_);
   copy(input.positions, positions_);
   copy(input.logit_rows, logit_rows_);
   WriteTables(input);
-  WriteDraws(input.draws);
+  WriteDraws(place_.rank() == 0 ? input.draws : std::span<TokenDraw>());
   stream.CopyToDevice(device_memory_, host_.data(), end_);
   // What comes back has its place behind what was sent.
   Take<int32_t>(num_draws_, drawn_tokens_);
   Take<kernels::DrawError>(num_draws_, drawn_errors_);
+}
+
+void DeviceStepInputs::WriteTokens(std::span<const int32_t> tokens) {
+  const auto rank_of = [&](int32_t token) {
+    size_t rank = 0;
+    while (token >= words_[rank].end) ++rank;
+    return rank;
+  };
+  std::fill(embeddings_.begin(), embeddings_.end(), 0);
+  for (const int32_t token : tokens) ++embeddings_[rank_of(token)];
+  const auto own_rank = static_cast<size_t>(place_.tensor_rank);
+  int32_t* own = Take<int32_t>(embeddings_[own_rank], tokens_).data();
+  int32_t* places = Take<int32_t>(num_rows_, embedding_places_).data();
+  for (size_t rank = 0, first = 0; rank < words_.size();
+       first += static_cast<size_t>(embeddings_[rank++])) {
+    auto next = static_cast<int32_t>(first);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (rank_of(tokens[i]) != rank) continue;
+      places[i] = next++;
+      if (rank == own_rank) *own++ = tokens[i] - static_cast<int32_t>(words_[rank].begin);
+    }
+  }
 }
 
 void DeviceStepInputs::WriteDraws(std::span<const TokenDraw> draws) {

@@ -11,28 +11,36 @@
 #include "kernels/cuda/attention_plan.h"
 #include "models/decoder_spec.h"
 #include "models/model.h"
+#include "models/shard.h"
 
 namespace sluice {
 
 // Ownership: owns the host's buffer; the device's is the caller's and outlives it; move-only.
 class DeviceStepInputs {
  public:
-  // Bytes of the largest step within the options, on either side.
-  static int64_t MaxBytes(const DecoderSpec& spec, const ModelOptions& options, int64_t num_groups);
+  // Bytes of the largest step within the options, on either side. Here and below: `share` is what
+  // the rank at `place` computes (ShareOf).
+  static int64_t MaxBytes(const DecoderSpec& share, const ModelOptions& options, int64_t num_groups,
+                          const RankPlace& place = {});
   // The largest attention problem within the options.
-  static device::AttentionLimits LimitsOf(const DecoderSpec& spec, const ModelOptions& options);
+  static device::AttentionLimits LimitsOf(const DecoderSpec& share, const ModelOptions& options);
 
   // `memory`: MaxBytes on the device, aligned to 256.
-  static Result<DeviceStepInputs> Create(Device& device, const DecoderSpec& spec,
+  static Result<DeviceStepInputs> Create(Device& device, const DecoderSpec& share,
                                          const ModelOptions& options, int64_t num_groups,
-                                         std::byte* memory);
+                                         std::byte* memory, const RankPlace& place = {});
 
   // Lays out the step and enqueues its copy. The stream must have passed the copy of the step
   // before. Allocates nothing.
   void Send(DeviceStream& stream, const StepInput& input);
 
   // Of the step that was sent last, on the device.
+  // Its tokens, counted from the first word of this rank: of ranks that share the vocabulary, those
+  // that this one has. And for each row of the step, which of all ranks' embeddings is its own,
+  // those of one rank behind those of the ranks before; embeddings() tells how many each rank has.
   const int32_t* tokens() const { return OnDevice<int32_t>(tokens_); }
+  const int32_t* embedding_places() const { return OnDevice<int32_t>(embedding_places_); }
+  std::span<const int64_t> embeddings() const { return embeddings_; }
   const int32_t* positions() const { return OnDevice<int32_t>(positions_); }
   const int32_t* logit_rows() const { return OnDevice<int32_t>(logit_rows_); }
   const int64_t* slots(int64_t group) const {
@@ -64,10 +72,14 @@ class DeviceStepInputs {
   // The next `count` elements of the host's buffer, and where they begin.
   template <typename T>
   std::span<T> Take(int64_t count, int64_t& offset);
+  void WriteTokens(std::span<const int32_t> tokens);
   void WriteTables(const StepInput& input);
   void WriteDraws(std::span<const TokenDraw> draws);
 
   int block_size_ = 0;
+  RankPlace place_;
+  std::vector<RowRange> words_;      // by rank that shares the vocabulary
+  std::vector<int64_t> embeddings_;  // by rank, of the step
   device::AttentionLimits limits_;
   std::vector<SpanPlan> plans_;
   DeviceBuffer host_;
@@ -75,7 +87,8 @@ class DeviceStepInputs {
   int64_t end_ = 0;  // bytes of the step
   int64_t num_rows_ = 0;
   int64_t table_entries_ = 0;  // of one group
-  int64_t tokens_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0, slices_ = 0, tables_ = 0;
+  int64_t tokens_ = 0, embedding_places_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0,
+          slices_ = 0, tables_ = 0;
   int64_t num_draws_ = 0, settings_ = 0, drawn_tokens_ = 0, drawn_errors_ = 0;
 };
 

@@ -46,10 +46,25 @@ bool HasRowScales(const DataFormat& format) {
   }
 }
 
-// The largest divisor of the format's block that ends where the parts do.
+// The largest divisor of the format's block that begins and ends where the parts do.
 int64_t BlockRows(const MatrixParameter& matrix, const DataFormat& format) {
   int64_t rows = format.block_rows;
-  for (size_t i = 0; i + 1 < matrix.parts.size(); ++i) rows = std::gcd(rows, matrix.parts[i].rows);
+  for (size_t i = 0; i < matrix.parts.size(); ++i) {
+    const RowRange held = matrix.parts[i].held_rows();
+    rows = std::gcd(rows, held.begin);
+    if (i + 1 < matrix.parts.size()) rows = std::gcd(rows, held.size());
+  }
+  return rows;
+}
+
+// Several parts may be ranges of one module.
+int64_t WholeRows(const MatrixParameter& matrix) {
+  int64_t rows = 0;
+  const std::string* last = nullptr;
+  for (const ParameterPart& part : matrix.parts) {
+    if (last == nullptr || part.name != *last) rows += part.rows;
+    last = &part.name;
+  }
   return rows;
 }
 
@@ -83,7 +98,10 @@ Status CheckMatrix(const std::string& name, const DataFormat& format, int64_t co
 }
 
 DeviceMatrixPlace Place(const MatrixParameter& matrix, const DataFormat& format, Cutter& cutter) {
-  DeviceMatrixPlace place{.format = format, .rows = matrix.rows(), .cols = matrix.cols};
+  DeviceMatrixPlace place{.format = format,
+                          .rows = matrix.rows(),
+                          .cols = matrix.cols,
+                          .whole_rows = WholeRows(matrix)};
   place.codes = cutter.Take(place.rows * place.row_bytes());
   if (format.type == ElementType::kInt4) {
     place.block_rows = 1;
@@ -127,6 +145,7 @@ class Places {
     for (size_t i = 0; i < list.vectors.size(); ++i) vectors_[list.vectors[i].target] = i;
   }
 
+  bool Has(const kernels::PackedMatrix& target) const { return matrices_.contains(&target); }
   const DeviceMatrixPlace& PlaceOf(const kernels::PackedMatrix& target) const {
     return layout_.matrix(matrices_.at(&target));
   }
@@ -221,6 +240,7 @@ device::Weights DeviceMatrixPlace::At(std::byte* memory) const {
   weights.n = rows;
   weights.k = cols;
   weights.same_row_scale = same_row_scale;
+  weights.whole_n = whole_rows;
   return weights;
 }
 
@@ -285,19 +305,21 @@ DeviceRounding DeviceRounding::For(const ModelOptions& options, const DeviceInfo
           .nvf4_experts = always};
 }
 
-DeviceDecoderWeights PlaceWeights(const DecoderSpec& spec, const ParameterList& list,
+DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList& list,
                                   const DecoderWeights& loaded, const DeviceWeightLayout& layout,
                                   const DeviceRounding& rounding, std::byte* memory) {
   const Places places(list, layout, rounding, memory);
   DeviceDecoderWeights weights;
-  weights.embedding = places.Bf16(loaded.embedding);
   weights.rope_frequencies = reinterpret_cast<const float*>(memory + layout.rope_frequencies());
   weights.final_norm = places.Vector(loaded.final_norm);
-  if (spec.tied_head)
-    weights.head.matrix = places.Matrix(loaded.embedding);
-  else
-    weights.head = places.Linear(loaded.head);
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
+  if (places.Has(loaded.embedding)) {
+    weights.embedding = places.Bf16(loaded.embedding);
+    if (share.tied_head)
+      weights.head.matrix = places.Matrix(loaded.embedding);
+    else
+      weights.head = places.Linear(loaded.head);
+  }
+  for (size_t i = 0; i < share.layers.size(); ++i) {
     const LayerWeights& from = loaded.layers[i];
     DeviceLayerWeights& to = weights.layers.emplace_back();
     to.attention_norm = places.Vector(from.attention_norms.before);
@@ -310,11 +332,11 @@ DeviceDecoderWeights PlaceWeights(const DecoderSpec& spec, const ParameterList& 
     to.v_scale = from.attention.kv_scales.v;
     to.qkv = places.Linear(from.attention.qkv);
     to.output = places.Linear(from.attention.output);
-    if (spec.layers[i].mlp.intermediate_size > 0) {
+    if (share.layers[i].mlp.intermediate_size > 0) {
       to.gate_up = places.Linear(from.mlp.gate_up);
       to.down = places.Linear(from.mlp.down);
     }
-    if (!spec.layers[i].moe) continue;
+    if (!share.layers[i].moe) continue;
     to.router = places.Bf16(from.moe.router.matrix);
     to.expert_gate_up = places.Experts(from.moe.gate_up);
     to.expert_down = places.Experts(from.moe.down);

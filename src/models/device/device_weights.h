@@ -21,8 +21,9 @@ struct DeviceMatrixPlace {
   DataFormat format;  // BF16 without scales, or a narrow format that kernels expand
   int64_t rows = 0;
   int64_t cols = 0;
+  int64_t whole_rows = 0;  // of the matrix that all ranks of a layer hold together
   // Of scales of blocks: the rows that one covers, the checkpoint's or a divisor of them, so that
-  // no block reaches over two parts of the matrix. Of INT4: 1.
+  // no block reaches over two parts of the matrix or over what a rank holds of them. Of INT4: 1.
   int64_t block_rows = 0;
   int64_t codes = 0;
   std::optional<int64_t> group_scales = {};
@@ -76,6 +77,8 @@ struct DeviceInputs {
   bool is_rounded() const {
     return type == ElementType::kF8E4M3 || row_scale == device::RowScale::kNvF4;
   }
+  // Whether a number's rounding depends on others of its row.
+  bool RoundsWholeRows() const { return row_scale != device::RowScale::kStatic; }
   friend bool operator==(const DeviceInputs&, const DeviceInputs&) = default;
 };
 
@@ -110,10 +113,10 @@ struct DeviceLayerWeights {
 };
 
 struct DeviceDecoderWeights {
-  const uint16_t* embedding = nullptr;      // BF16 [vocab, hidden]
+  const uint16_t* embedding = nullptr;      // BF16 [words of the rank, hidden]; null without them
   const float* rope_frequencies = nullptr;  // DecoderSpec::rope_tables, one behind the other
-  const float* final_norm = nullptr;
-  DeviceLinearWeights head;  // the embedding's table where they are tied
+  const float* final_norm = nullptr;        // null without a head
+  DeviceLinearWeights head;                 // the embedding's table where they are tied
   std::vector<DeviceLayerWeights> layers;
 };
 
@@ -130,9 +133,10 @@ struct DeviceRounding {
   static DeviceRounding For(const ModelOptions& options, const DeviceInfo& device);
 };
 
-// Addresses from places. `loaded`: the weights whose targets `list` names, with inputs, vectors and
+// Addresses from places, of the layers of `share` (ShareOf), and of embedding and head where the
+// rank has them. `loaded`: the weights whose targets `list` names, with inputs, vectors and
 // scales filled in; its matrices are not looked at.
-DeviceDecoderWeights PlaceWeights(const DecoderSpec& spec, const ParameterList& list,
+DeviceDecoderWeights PlaceWeights(const DecoderSpec& share, const ParameterList& list,
                                   const DecoderWeights& loaded, const DeviceWeightLayout& layout,
                                   const DeviceRounding& rounding, std::byte* memory);
 

@@ -17,8 +17,15 @@ constexpr int64_t kDeviceMoePairs = 8192;
 
 DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
                                                  const ModelOptions& options,
-                                                 const DeviceWorkspaceNeeds& needs) {
+                                                 const DeviceWorkspaceNeeds& needs,
+                                                 const RankPlace& place) {
   const AttentionSpec& attention = spec.layers.front().attention;
+  const DecoderSpec share = ShareOf(spec, place);
+  const AttentionSpec& own = share.layers.front().attention;
+  const bool is_shared = place.tensor_size > 1;
+  const auto own_rows_of = [&](int64_t count) {
+    return CutRows(count, place.tensor_rank, place.tensor_size).size();
+  };
   const int64_t rows = options.max_rows, hidden = spec.hidden_size;
   const int64_t logit_rows = std::min(options.max_logit_rows, rows);
   const auto [intermediate, experts, top_k, expert_intermediate] = LargestSizes(spec);
@@ -42,16 +49,21 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   layout.cos_sin =
       take(static_cast<int64_t>(spec.rope_tables.size()) * rows * attention.head_dim * 4);
   layout.normed_scales = take(rows * 4);
-  layout.logits = take(logit_rows * spec.vocab_size * 4);
+  if (place.rank() == 0) layout.logits = take(logit_rows * spec.vocab_size * 4);
   layout.step_inputs = take(needs.step_inputs);
   layout.linear_scratch = take(needs.linear_scratch);
   layout.ordered = take(needs.ordered_inputs);
+  if (is_shared) {
+    layout.joined = take(rows * std::max(hidden * 4, attention.q_width() * kRowBytes));
+    layout.own_delta = take(rows * own_rows_of(hidden) * 4);
+  }
 
   const int64_t shared = end;
-  layout.qkv = take(rows * attention.qkv_width() * wide_bytes);
-  layout.q = take(rows * attention.q_width() * 2);
+  layout.qkv = take(rows * own.qkv_width() * wide_bytes);
+  layout.q = take(rows * own.q_width() * 2);
   layout.attended = take(rows * attention.q_width() * 2);
-  layout.attended_last = take(logit_rows * attention.q_width() * 2);
+  layout.own_attended = is_shared ? take(rows * own.q_width() * 2) : layout.attended;
+  layout.attended_last = take(logit_rows * own.q_width() * 2);
   layout.attended_f8 = take(rows * attention.q_width());
   layout.attended_scales = take(rows * 4);
   layout.partials = take(needs.attention_partials);
@@ -60,9 +72,18 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
   end = shared;
   const int64_t widest =
       std::max(layout.mlp_rows * intermediate, layout.moe_pairs * expert_intermediate);
-  layout.gate_up = take(2 * widest * wide_bytes);
+  const LargestSizes own_sizes(share);
+  const int64_t own_widest = std::max(layout.mlp_rows * own_sizes.intermediate,
+                                      layout.moe_pairs * own_sizes.expert_intermediate);
+  layout.gate_up = take(2 * own_widest * wide_bytes);
   layout.activated = take(widest * kRowBytes);
   layout.activated_scales = take(std::max(layout.mlp_rows, layout.moe_pairs) * 4);
+  if (is_shared) {
+    const int64_t bytes = needs.rounds_whole_rows ? 4 : kRowBytes;
+    layout.own_activated = take(own_widest * bytes);
+    layout.joined_activated = take(widest * bytes);
+    if (needs.rounds_whole_rows) layout.activated_f32 = take(widest * bytes);
+  }
   if (experts > 0) {
     layout.normed_f32 = take(rows * hidden * 4);
     layout.router_logits = take(rows * experts * 4);
@@ -73,9 +94,16 @@ DeviceWorkspaceLayout DeviceWorkspaceLayout::For(const DecoderSpec& spec,
     layout.row_begin = take((experts + 1) * 4);
     layout.gathered = take(layout.moe_pairs * hidden * kRowBytes);
     layout.gathered_scales = take(layout.moe_pairs * 4);
-    layout.expert_results = take(layout.moe_pairs * hidden * 4);
+    layout.expert_results = take(layout.moe_pairs * own_rows_of(hidden) * 4);
   }
-  layout.total_bytes = std::max(end, attention_end);
+  const int64_t mlp_end = end;
+
+  end = shared;  // when the layers are done
+  if (is_shared && place.is_first_stage()) {
+    layout.own_logits = take(logit_rows * own_rows_of(spec.vocab_size) * 4);
+    if (place.rank() == 0) layout.joined_logits = take(logit_rows * spec.vocab_size * 4);
+  }
+  layout.total_bytes = std::max({end, mlp_end, attention_end});
   return layout;
 }
 

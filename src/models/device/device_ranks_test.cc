@@ -1,0 +1,237 @@
+// The promise over devices: logits are bit-equal however many devices share the layers or divide
+// them; and what happens to all of them where one fails.
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/device/device_model_testing.h"
+#include "models/parallel_model.h"
+#include "parallel/emulated_nccl.h"
+
+namespace sluice {
+namespace {
+
+using testing::DataFolder;
+using testing::DeviceOptions;
+using testing::DeviceRunner;
+using ::testing::HasSubstr;
+using testing::LogitRows;
+using testing::Runner;
+using testing::SomeTokens;
+using Rounding = ModelOptions::ActivationRounding;
+
+struct DeviceCut {
+  int tensor_size = 1;
+  int num_stages = 1;
+};
+
+// A model over emulated devices.
+class DeviceRanksRunner {
+ public:
+  DeviceRanksRunner(const char* name, const ModelOptions& options, const DeviceCut& cut,
+                    const EmulatedDeviceOptions& device_options = {},
+                    std::chrono::milliseconds deadline = std::chrono::minutes(2)) {
+    const auto config = LoadModelConfig(DataFolder(name));
+    EXPECT_TRUE(config) << name;
+    ParallelOptions parallel;
+    parallel.tensor_size = cut.tensor_size;
+    parallel.num_stages = cut.num_stages;
+    parallel.threads.assign(static_cast<size_t>(parallel.num_ranks()), {});
+    parallel.kv_groups = KvGroups::Uniform(config->num_hidden_layers);
+    parallel.num_blocks = Runner::BlocksPerSequence(options) * options.max_slices;
+    parallel.deadline = deadline;
+    for (int rank = 0; rank < parallel.num_ranks(); ++rank) {
+      devices_.push_back(std::make_unique<EmulatedDevice>(device_options));
+      parallel.devices.push_back(devices_.back().get());
+    }
+    ThreadPool pool(1);
+    auto share = LoadParallelModel(pool, DataFolder(name), *config, options, parallel);
+    EXPECT_TRUE(share) << name << ": " << (share ? "" : share.error().message);
+    if (!share) return;
+    runner_ =
+        std::make_unique<Runner>(std::move(share->model), std::move(share->cache), options, 1);
+  }
+
+  Runner& runner() { return *runner_; }
+  EmulatedDevice& device(size_t rank) { return *devices_[rank]; }
+
+ private:
+  std::vector<std::unique_ptr<EmulatedDevice>> devices_;
+  std::unique_ptr<Runner> runner_;
+};
+
+// A prompt in chunks among others, and a token alone.
+LogitRows RunMixed(Runner& runner) {
+  const std::vector<int32_t> tokens = SomeTokens(24, 1), others = SomeTokens(5, 2);
+  const auto first = tokens.begin();
+  LogitRows rows = runner.RunStep({{1, others}, {0, {first, first + 20}}})[1];
+  const auto add = [&](LogitRows more) {
+    std::move(more.begin(), more.end(), std::back_inserter(rows));
+  };
+  add(runner.RunStep({{0, {first + 20, first + 23}}, {2, {7}}})[0]);
+  add(runner.RunStep({{0, {first + 23, first + 24}}})[0]);
+  return rows;
+}
+
+size_t RowsUnlike(const LogitRows& got, const LogitRows& expected) {
+  if (got.size() != expected.size()) return std::max(got.size(), expected.size());
+  size_t unlike = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    unlike += got[i].size() != expected[i].size() ||
+              std::memcmp(got[i].data(), expected[i].data(), got[i].size() * sizeof(float)) != 0;
+  }
+  return unlike;
+}
+
+struct DeviceCase {
+  const char* name;
+  std::vector<DeviceCut> cuts;
+  ElementType kv_type = ElementType::kBF16;
+  Rounding rounding = Rounding::kAuto;
+  ModelOptions::LoadFormat load_format = ModelOptions::LoadFormat::kAuto;
+};
+
+class DeviceRanksTest : public ::testing::TestWithParam<DeviceCase> {};
+
+TEST_P(DeviceRanksTest, HeavyEveryCutIsBitEqual) {
+  const DeviceCase& test = GetParam();
+  ModelOptions options = DeviceOptions(test.kv_type);
+  options.activation_format = test.rounding;
+  options.load_format = test.load_format;
+  options.max_rows = options.max_logit_rows = options.max_context = 32;
+  DeviceRunner alone(DataFolder(test.name), options);
+  const LogitRows expected = RunMixed(alone.runner());
+  for (const DeviceCut& cut : test.cuts) {
+    DeviceRanksRunner ranks(test.name, options, cut);
+    ASSERT_FALSE(HasFailure());
+    EXPECT_EQ(RowsUnlike(RunMixed(ranks.runner()), expected), 0u)
+        << "of " << expected.size() << " rows, tp " << cut.tensor_size << " pp " << cut.num_stages;
+  }
+}
+
+const std::vector<DeviceCut> kAllCuts = {{2, 1}, {3, 1}, {4, 1}, {1, 2}, {2, 2}};
+const std::vector<DeviceCut> kThree = {{3, 1}};
+const std::vector<DeviceCut> kTwo = {{2, 1}};
+
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoints, DeviceRanksTest,
+    ::testing::Values(
+        DeviceCase{"qwen3-bf16", kAllCuts}, DeviceCase{"llama-tied-bf16-sharded", kThree},
+        DeviceCase{"tiny-gemma3", kTwo}, DeviceCase{"tiny-qwen2-window", kTwo},
+        DeviceCase{"tiny-qwen3-moe-mixed", kTwo}, DeviceCase{"tiny-llama4-mixed", kThree},
+        DeviceCase{"qwen3-modelopt-fp8", kThree, ElementType::kF8E4M3},
+        DeviceCase{"qwen3-llmc-fp8-block", kAllCuts, ElementType::kBF16, Rounding::kCheckpoint},
+        DeviceCase{"llama4-quark-fp8", kTwo, ElementType::kF8E4M3, Rounding::kCheckpoint},
+        DeviceCase{"llama4-modelopt-nvfp4", kThree, ElementType::kBF16, Rounding::kCheckpoint},
+        DeviceCase{"qwen3-moe-llmc-nvfp4", kTwo, ElementType::kBF16, Rounding::kCheckpoint},
+        DeviceCase{"qwen3-moe-quark-mxfp4", kThree}, DeviceCase{"qwen3-llmc-int8-w8a8", kThree},
+        DeviceCase{"tiny-qwen3-w4a16-actorder", kTwo}, DeviceCase{"tiny-qwen3-moe-w4a16", kTwo},
+        DeviceCase{"tiny-qwen3-awq", kThree}, DeviceCase{"tiny-qwen3-gptq", kTwo},
+        DeviceCase{"qwen3-moe-llmc-nvfp4", kThree, ElementType::kBF16, Rounding::kAuto,
+                   ModelOptions::LoadFormat::kDummy},
+        DeviceCase{"qwen3-llmc-fp8-block", kTwo, ElementType::kBF16, Rounding::kAuto,
+                   ModelOptions::LoadFormat::kDummy}),
+    [](const ::testing::TestParamInfo<DeviceCase>& info) {
+      std::string name = fmt::format("{}_{}", info.param.name, info.index);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+using emulated_nccl::Fault;
+
+// Of a step, by all ranks: what it throws, "" for nothing.
+std::string FailureOf(Runner& runner) {
+  try {
+    runner.RunAlone({1, 2, 3}, 3);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DeviceRanksFaultTest, ALostDeviceEndsTheGroupByName) {
+  DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {3, 1});
+  ASSERT_EQ(FailureOf(ranks.runner()), "");
+  EXPECT_TRUE(ranks.runner().model().CheckAlive());
+  ranks.device(2).Lose();
+  EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("rank 2: the emulated device was lost"));
+  const Status alive = ranks.runner().model().CheckAlive();
+  ASSERT_FALSE(alive);
+  EXPECT_EQ(alive.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(alive.error().message, HasSubstr("rank 2: "));
+  EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("rank 2: ")) << "it stays so";
+}
+
+// Alone, a device goes on after such a step; of a group each rank has other weights, and what the
+// others did of the step is not known.
+TEST(DeviceRanksFaultTest, AFailedLaunchOfOneEndsAll) {
+  DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 2});
+  ASSERT_EQ(FailureOf(ranks.runner()), "");
+  ranks.device(3).FailNextLaunch();
+  EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("rank 3: "));
+  EXPECT_FALSE(ranks.runner().model().CheckAlive());
+}
+
+TEST(DeviceRanksFaultTest, AHangingExchangeIsToldWithinTheDeadline) {
+  DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1}, {},
+                          std::chrono::milliseconds(1500));
+  ASSERT_EQ(FailureOf(ranks.runner()), "");
+  emulated_nccl::Inject(Fault::kHang, 1);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(
+      FailureOf(ranks.runner()),
+      HasSubstr("the devices did not end a step that all ranks had sent them within 1.5 s"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_FALSE(ranks.runner().model().CheckAlive());
+}
+
+TEST(DeviceRanksFaultTest, AnAsynchronousErrorIsTold) {
+  DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1});
+  emulated_nccl::Inject(Fault::kAsyncError, 1);
+  EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("NCCL failed: remote process exited"));
+  EXPECT_FALSE(ranks.runner().model().CheckAlive());
+}
+
+TEST(DeviceRanksFaultTest, ADeviceTooSmallForItsShareIsNamed) {
+  const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
+  const ModelOptions options = DeviceOptions();
+  EmulatedDevice large, small({.total_bytes = 4096});
+  ParallelOptions parallel;
+  parallel.tensor_size = 2;
+  parallel.threads.assign(2, {});
+  parallel.kv_groups = KvGroups::Uniform(config->num_hidden_layers);
+  parallel.num_blocks = 8;
+  parallel.devices = {&large, &small};
+  ThreadPool pool(1);
+  const auto share = LoadParallelModel(pool, DataFolder("qwen3-bf16"), *config, options, parallel);
+  ASSERT_FALSE(share);
+  EXPECT_EQ(share.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(share.error().message, HasSubstr("rank 1: weights, workspace and KV cache: "));
+}
+
+TEST(DeviceRanksPlanTest, ARankHoldsLess) {
+  const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
+  const EmulatedDevice device;
+  const auto alone = PlanDeviceModel(*config, DeviceOptions(), device.info());
+  const auto most = PlanDeviceRanks(*config, DeviceOptions(), device.info(), 2, 1);
+  ASSERT_TRUE(most) << most.error().message;
+  EXPECT_LT(most->weight_bytes, alone->weight_bytes * 6 / 10);
+  EXPECT_EQ(most->kv_bytes_per_block * 2, alone->kv_bytes_per_block);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto own =
+        PlanDeviceModel(*config, DeviceOptions(), device.info(), RankPlace::Of(rank, 2, 1));
+    ASSERT_TRUE(own);
+    EXPECT_LE(own->weight_bytes, most->weight_bytes);
+    EXPECT_LE(own->workspace_bytes, most->workspace_bytes);
+  }
+  const auto refused = PlanDeviceRanks(*config, DeviceOptions(), device.info(), 1, 99);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("pipeline_parallel_size 99"));
+}
+
+}  // namespace
+}  // namespace sluice
