@@ -22,24 +22,65 @@
 namespace sluice {
 namespace {
 
-// Null: the CPU.
-Result<std::unique_ptr<Device>> ChooseDevice(DeviceChoice choice) {
-  switch (choice) {
-    case DeviceChoice::kCpu: return nullptr;
-    case DeviceChoice::kEmulated: return OpenDevice(DeviceKind::kEmulated, 0);
-    case DeviceChoice::kCuda: return OpenDevice(DeviceKind::kCuda, 0);
-    case DeviceChoice::kAuto: break;
+using Devices = std::vector<std::unique_ptr<Device>>;
+
+// The first devices of a kind, one a rank. They are alike: ranks compute with the same kernels.
+Result<Devices> OpenDevices(DeviceKind kind, int count) {
+  Devices devices;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    auto device = OpenDevice(kind, ordinal);
+    if (!device && device.error().code == ErrorCode::kNotFound && ordinal > 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("tensor_parallel_size times pipeline_parallel_size make {} ranks, "
+                              "which take a device each: {}",
+                              count, device.error().message),
+                  "tensor_parallel_size");
+    }
+    if (!device) return tl::unexpected<Error>(std::move(device).error());
+    const DeviceInfo& info = (*device)->info();
+    if (ordinal > 0 && info.compute_capability() != devices.front()->info().compute_capability()) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("device 0 ({}) and device {} ({}) are of unlike compute capability: "
+                              "ranks need devices that are alike; choose some with "
+                              "CUDA_VISIBLE_DEVICES",
+                              devices.front()->info().name, ordinal, info.name),
+                  "tensor_parallel_size");
+    }
+    devices.push_back(*std::move(device));
   }
-  if (!BuiltWithCuda()) return nullptr;
-  const auto devices = ListCudaDevices();
-  if (devices) return OpenDevice(DeviceKind::kCuda, 0);
-  LOG_WARNING("engine", "computing on the CPU: {}", devices.error().message);
-  return nullptr;
+  return devices;
 }
 
-Result<MemoryLimits> MemoryOf(Device& device) {
-  ASSIGN_OR_RETURN(const int64_t free_bytes, device.FreeBytes());
-  return MemoryLimits{.total_bytes = device.info().total_bytes, .available_bytes = free_bytes};
+// None: the CPU.
+Result<Devices> ChooseDevices(const EngineConfig& config) {
+  const int64_t asked = int64_t{std::max(1, config.tensor_parallel_size)} *
+                        std::max(1, config.pipeline_parallel_size);
+  // More are refused where ranks are planned.
+  const int count = static_cast<int>(std::min<int64_t>(asked, kMostRanks));
+  switch (config.device) {
+    case DeviceChoice::kCpu: return Devices();
+    case DeviceChoice::kEmulated: return OpenDevices(DeviceKind::kEmulated, count);
+    case DeviceChoice::kCuda: return OpenDevices(DeviceKind::kCuda, count);
+    case DeviceChoice::kAuto: break;
+  }
+  if (!BuiltWithCuda()) return Devices();
+  const auto devices = ListCudaDevices();
+  if (devices) return OpenDevices(DeviceKind::kCuda, count);
+  LOG_WARNING("engine", "computing on the CPU: {}", devices.error().message);
+  return Devices();
+}
+
+// Of the device that has least.
+Result<MemoryLimits> MemoryOf(const Devices& devices) {
+  MemoryLimits least;
+  for (const std::unique_ptr<Device>& device : devices) {
+    ASSIGN_OR_RETURN(const int64_t free_bytes, device->FreeBytes());
+    const bool is_first = device == devices.front();
+    const int64_t total_bytes = device->info().total_bytes;
+    least.total_bytes = is_first ? total_bytes : std::min(least.total_bytes, total_bytes);
+    least.available_bytes = is_first ? free_bytes : std::min(least.available_bytes, free_bytes);
+  }
+  return least;
 }
 
 Result<std::unique_ptr<ThreadPool>> StartThreads(const RankThreads& threads) {
@@ -102,28 +143,38 @@ EngineObserver* ObserverOf(const Engine::Hooks& hooks, int engine) {
   return hooks.observer_of ? hooks.observer_of(engine) : hooks.observer;
 }
 
+ModelOptions DeviceModelOptionsOf(const EnginePlan& plan, const Device& device) {
+  ModelOptions options = ModelOptionsOf(plan);
+  if (device.info().kind == DeviceKind::kCuda)
+    options.linear_tactics = device::DefaultTacticsPath();
+  return options;
+}
+
 // Allocates the plan's memory on the device, then loads the model into it.
 Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
                     const kernels::KvLayout& layout, const LoadProgress& progress,
                     EngineLoop::Parts& parts) {
+  Device& device = *parts.devices.front();
   ASSIGN_OR_RETURN(DevicePool pool,
-                   DevicePool::Allocate(*parts.device,
+                   DevicePool::Allocate(device,
                                         DevicePool::Padded(plan.weight_bytes) +
                                             DevicePool::Padded(plan.workspace_bytes) +
                                             DevicePool::Padded(plan.kv_bytes),
                                         "weights, workspace and KV cache"));
   parts.device_pool = std::make_unique<DevicePool>(std::move(pool));
-  ModelOptions options = ModelOptionsOf(plan);
-  if (parts.device->info().kind == DeviceKind::kCuda)
-    options.linear_tactics = device::DefaultTacticsPath();
-  ASSIGN_OR_RETURN(parts.model,
-                   LoadDeviceModel(*parts.device, *parts.device_pool, *parts.pool,
-                                   plan.config.model_folder, model, options, progress));
+  ASSIGN_OR_RETURN(parts.model, LoadDeviceModel(device, *parts.device_pool, *parts.pool,
+                                                plan.config.model_folder, model,
+                                                DeviceModelOptionsOf(plan, device), progress));
   ASSIGN_OR_RETURN(void* const memory, parts.device_pool->Take(plan.kv_bytes, "the KV cache"));
   parts.cache =
       std::make_unique<KvCache>(KvCache::Wrap(layout, plan.kv_groups, plan.num_blocks, memory));
+  return {};
+}
+
+Status WarmUpDevices(const EnginePlan& plan, EngineLoop::Parts& parts) {
+  const DeviceInfo& info = parts.devices.front()->info();
   // The emulator loads no kernels, and is slow.
-  const bool is_emulated = parts.device->info().kind == DeviceKind::kEmulated;
+  const bool is_emulated = info.kind == DeviceKind::kEmulated;
   const WarmUpLimits most = is_emulated
                                 ? WarmUpLimits{.max_rows = 2, .max_slices = 1, .max_context = 32}
                                 : WarmUpLimits{};
@@ -132,9 +183,11 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
              {.max_rows = std::min(most.max_rows, plan.scheduler.max_num_batched_tokens),
               .max_slices = std::min(most.max_slices, plan.scheduler.max_num_seqs),
               .max_context = std::min(most.max_context, plan.max_model_len)}));
-  ASSIGN_OR_RETURN(const int64_t free_bytes, parts.device->FreeBytes());
-  LOG_INFO("engine", "of {}'s memory {} stay free", parts.device->info().name,
-           DeviceBytesText(free_bytes));
+  for (const std::unique_ptr<Device>& device : parts.devices) {
+    ASSIGN_OR_RETURN(const int64_t free_bytes, device->FreeBytes());
+    LOG_INFO("engine", "of {}'s memory {} stay free", device->info().name,
+             DeviceBytesText(free_bytes));
+  }
   return {};
 }
 
@@ -170,7 +223,7 @@ Status LoadAdapters(const EnginePlan& plan, EngineLoop::Parts& parts) {
   return {};
 }
 
-ParallelOptions ParallelOptionsOf(const EnginePlan& plan) {
+ParallelOptions ParallelOptionsOf(const EnginePlan& plan, const Devices& devices) {
   ParallelOptions parallel;
   parallel.tensor_size = plan.ranks.tensor_size;
   parallel.num_stages = plan.ranks.num_stages;
@@ -179,15 +232,19 @@ ParallelOptions ParallelOptionsOf(const EnginePlan& plan) {
   parallel.num_blocks = plan.num_blocks;
   parallel.deadline =
       std::chrono::milliseconds(static_cast<int64_t>(1000 * plan.config.loop.watchdog_seconds));
+  for (const std::unique_ptr<Device>& device : devices) parallel.devices.push_back(device.get());
   return parallel;
 }
 
-// On the CPU, by several ranks.
+// By several ranks, on the CPU or on a device each.
 Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadProgress& progress,
                  EngineLoop::Parts& parts) {
-  ASSIGN_OR_RETURN(ParallelShare share,
-                   LoadParallelModel(*parts.pool, plan.config.model_folder, model,
-                                     ModelOptionsOf(plan), ParallelOptionsOf(plan), progress));
+  ASSIGN_OR_RETURN(
+      ParallelShare share,
+      LoadParallelModel(*parts.pool, plan.config.model_folder, model,
+                        parts.devices.empty() ? ModelOptionsOf(plan)
+                                              : DeviceModelOptionsOf(plan, *parts.devices.front()),
+                        ParallelOptionsOf(plan, parts.devices), progress));
   parts.model = std::move(share.model);
   parts.cache = std::move(share.cache);
   return {};
@@ -207,7 +264,7 @@ Status ShareLoaded(const EnginePlan& plan, const Model& loaded, const kernels::K
     ASSIGN_OR_RETURN(parts.model, loaded.Share(*parts.pool));
     return AllocateCache(plan, layout, parts);
   }
-  ParallelOptions parallel = ParallelOptionsOf(plan);
+  ParallelOptions parallel = ParallelOptionsOf(plan, {});
   parallel.threads = threads;
   ASSIGN_OR_RETURN(ParallelShare share,
                    ShareParallelModel(loaded, *parts.pool, ModelOptionsOf(plan), parallel));
@@ -296,8 +353,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
                    LoadGenerationConfig(config.GenerationConfigFolder()));
   if (hooks.processes != nullptr) return CreateOnProcesses(config, model_config, generation, hooks);
   EngineLoop::Parts parts;
-  ASSIGN_OR_RETURN(parts.device, ChooseDevice(config.device));
-  Device* const device = parts.device.get();
+  ASSIGN_OR_RETURN(parts.devices, ChooseDevices(config));
+  const Device* const device = parts.devices.empty() ? nullptr : parts.devices.front().get();
   if (device != nullptr && !config.load_quantization.head.empty()) {
     return Fail(ErrorCode::kUnsupported,
                 "--head-format: devices hold the head as it is stored; leave the option out, or "
@@ -310,9 +367,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   MemoryLimits memory = host;
   PlanModelFunction plan_model = PlanModel;
   if (device != nullptr) {
-    ASSIGN_OR_RETURN(memory, MemoryOf(*device));
-    plan_model = [device](const ModelConfig& model, const ModelOptions& options, int) {
-      return PlanDeviceModel(model, options, device->info());
+    ASSIGN_OR_RETURN(memory, MemoryOf(parts.devices));
+    plan_model = [device, &config](const ModelConfig& model, const ModelOptions& options, int) {
+      return PlanDeviceRanks(model, options, device->info(), config.tensor_parallel_size,
+                             config.pipeline_parallel_size);
     };
   }
   ASSIGN_OR_RETURN(
@@ -333,14 +391,15 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   // scheduler places the workers better around them.
   ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
   const LoadProgress progress = std::move(hooks.load_progress);
-  if (device != nullptr) {
-    RETURN_IF_ERROR(LoadOnDevice(plan, model_config, layout, progress, parts));
-  } else if (plan.ranks.num_ranks() > 1) {
+  if (plan.ranks.num_ranks() > 1) {
     RETURN_IF_ERROR(LoadRanks(plan, model_config, progress, parts));
+  } else if (device != nullptr) {
+    RETURN_IF_ERROR(LoadOnDevice(plan, model_config, layout, progress, parts));
   } else {
     RETURN_IF_ERROR(LoadAlone(plan, model_config, layout, progress, parts));
   }
   RETURN_IF_ERROR(LoadAdapters(plan, parts));
+  if (device != nullptr) RETURN_IF_ERROR(WarmUpDevices(plan, parts));
   return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
                            ObserverOf(hooks, 0));
 }

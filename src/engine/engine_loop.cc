@@ -170,9 +170,9 @@ bool EngineLoop::stalled() const {
 }
 
 std::string EngineLoop::failure() const {
-  if (is_model_lost_.load() && parts_.device != nullptr) return "the device is lost";
   const Status alive = parts_.model->CheckAlive();
-  return alive ? "" : alive.error().message;
+  if (!alive) return alive.error().message;
+  return is_model_lost_.load() ? "the device is lost" : "";
 }
 
 void EngineLoop::NoteProgress() {
@@ -196,10 +196,11 @@ void EngineLoop::OnFailedStep() {
   ++failed_steps_;
   if (is_model_lost_.load()) return;
   Status alive = parts_.model->CheckAlive();
-  if (alive && parts_.device != nullptr) alive = parts_.device->CheckAlive();
+  const bool are_ranks_lost = !alive;
+  if (alive && !parts_.devices.empty()) alive = parts_.devices.front()->CheckAlive();
   if (alive) return;
   LOG_ERROR("engine", "{} lost, all requests are refused: restart the server ({})",
-            parts_.device != nullptr ? "the device is" : "ranks are", alive.error().message);
+            are_ranks_lost ? "ranks are" : "the device is", alive.error().message);
   is_model_lost_ = true;
   broken_ = true;
 }

@@ -27,8 +27,8 @@ namespace sluice {
 class EngineLoop final : public Engine {
  public:
   struct Parts {
-    std::unique_ptr<Device> device;           // null: the CPU
-    std::unique_ptr<DevicePool> device_pool;  // its memory
+    std::vector<std::unique_ptr<Device>> devices;  // by rank; none: the CPU
+    std::unique_ptr<DevicePool> device_pool;       // memory of the one device
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<Model> model;
     std::unique_ptr<KvCache> cache;

@@ -135,7 +135,7 @@ Result<RankPlan> RanksFor(const ModelConfig& model, const Topology& topology,
                           const EnginePlan& plan) {
   EngineConfig config = plan.config;
   ASSIGN_OR_RETURN(RankPlan ranks, PlanRanks(config, topology, plan.num_threads, plan.device_name));
-  if (config.exact_ranks || ranks.num_ranks() == 1) return ranks;
+  if (config.exact_ranks || plan.on_device() || ranks.num_ranks() == 1) return ranks;
   const Status divides = CheckRanks(model.spec, ranks.tensor_size, ranks.num_stages);
   if (divides) return ranks;
   config.tensor_parallel_size = config.pipeline_parallel_size = 1;
@@ -353,7 +353,7 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   const std::vector<RankThreads> threads =
       ThreadsOfEngine(ranks, plan.num_engines - 1, plan.num_engines);
   ASSIGN_OR_RETURN(const ModelMemory memory,
-                   ranks.num_ranks() == 1
+                   ranks.num_ranks() == 1 || plan.on_device()
                        ? plan_model(model, ModelOptionsOf(plan), threads.back().num_threads)
                        : PlanParallelModel(model, ModelOptionsOf(plan), threads.back().num_threads,
                                            ranks.tensor_size, ranks.num_stages));

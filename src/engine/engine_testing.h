@@ -316,7 +316,7 @@ struct FakeEngine {
     if (options.has_device) {
       auto emulated = std::make_unique<EmulatedDevice>();
       device = emulated.get();
-      parts.device = std::move(emulated);
+      parts.devices.push_back(std::move(emulated));
     }
     parts.pool = std::make_unique<ThreadPool>(options.num_threads);
     auto fake = std::make_unique<FakeModel>(options.block_size, options.num_blocks, options.groups);

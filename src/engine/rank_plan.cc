@@ -20,19 +20,14 @@ std::string Sizes(int tensor_size, int num_stages) {
   return fmt::format("{} {} and {} {}", kTensor, tensor_size, kPipeline, num_stages);
 }
 
-Status CheckSizes(const EngineConfig& config, const std::string& device_name) {
+Status CheckSizes(const EngineConfig& config, bool is_exact) {
   for (const auto& [param, size] : {std::pair{kTensor, config.tensor_parallel_size},
                                     std::pair{kPipeline, config.pipeline_parallel_size}}) {
     if (size < 1)
       return InvalidRanks(param, fmt::format("{} must be at least 1, got {}", param, size));
-    if (size > 1 && !device_name.empty()) {
-      return InvalidRanks(param, fmt::format("{} {}: {} alone computes a model; leave the option "
-                                             "out, or say --device cpu",
-                                             param, size, device_name));
-    }
   }
   const int64_t asked = int64_t{config.tensor_parallel_size} * config.pipeline_parallel_size;
-  if (config.exact_ranks && asked > kMostRanks) {
+  if (is_exact && asked > kMostRanks) {
     return InvalidRanks(
         kTensor, fmt::format("{} make {} ranks, expected at most {}; lower one of them",
                              Sizes(config.tensor_parallel_size, config.pipeline_parallel_size),
@@ -42,9 +37,14 @@ Status CheckSizes(const EngineConfig& config, const std::string& device_name) {
 }
 
 // What is said of sizes that were asked for.
-std::string NoteOf(const EngineConfig& config, const RankPlan& plan, int num_nodes) {
+std::string NoteOf(const EngineConfig& config, const RankPlan& plan, int num_nodes,
+                   const std::string& device_name) {
   const int tensor_size = config.tensor_parallel_size, num_stages = config.pipeline_parallel_size;
   if (tensor_size == 1 && num_stages == 1) return "";
+  if (!device_name.empty()) {
+    return fmt::format("{}: {} devices ({}); the memory above is what each of them holds at most",
+                       Sizes(tensor_size, num_stages), plan.num_ranks(), device_name);
+  }
   if (config.exact_ranks) {
     return fmt::format("{} as asked: {} ranks with {} threads", Sizes(tensor_size, num_stages),
                        plan.num_ranks(), plan.num_threads());
@@ -68,22 +68,23 @@ int RankPlan::num_threads() const {
 
 Result<RankPlan> PlanRanks(const EngineConfig& config, const Topology& topology, int num_threads,
                            const std::string& device_name) {
-  RETURN_IF_ERROR(CheckSizes(config, device_name));
+  const bool is_exact = config.exact_ranks || !device_name.empty();
+  RETURN_IF_ERROR(CheckSizes(config, is_exact));
   const int num_nodes = std::max(1, static_cast<int>(topology.node_cpus.size()));
   RankPlan plan;
-  plan.tensor_size = config.exact_ranks ? config.tensor_parallel_size
-                                        : std::min(config.tensor_parallel_size, num_nodes);
-  plan.num_stages = config.exact_ranks ? config.pipeline_parallel_size : 1;
+  plan.tensor_size =
+      is_exact ? config.tensor_parallel_size : std::min(config.tensor_parallel_size, num_nodes);
+  plan.num_stages = is_exact ? config.pipeline_parallel_size : 1;
   const int ranks = plan.num_ranks();
   plan.threads.assign(static_cast<size_t>(ranks), {});
   for (int rank = 0; rank < ranks; ++rank) {
     RankThreads& threads = plan.threads[static_cast<size_t>(rank)];
     threads.num_threads =
         std::max(1, num_threads * (rank + 1) / ranks - num_threads * rank / ranks);
-    if (ranks > 1 && topology.node_cpus.size() > 1)
+    if (ranks > 1 && device_name.empty() && topology.node_cpus.size() > 1)
       threads.cpus = topology.node_cpus[static_cast<size_t>(rank * num_nodes / ranks)];
   }
-  plan.note = NoteOf(config, plan, num_nodes);
+  plan.note = NoteOf(config, plan, num_nodes, device_name);
   plan.fewer = ranks < config.tensor_parallel_size * config.pipeline_parallel_size;
   return plan;
 }

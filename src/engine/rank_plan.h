@@ -1,4 +1,4 @@
-// How many ranks compute a model on this machine's CPUs, and with which threads.
+// How many ranks compute a model on this machine's CPUs or devices, and with which threads.
 #pragma once
 
 #include <string>
@@ -25,9 +25,10 @@ struct RankPlan {
 // Answers have the same bits for every number of ranks, so the machine decides: as many ranks share
 // a layer as are asked for, but not more than there are NUMA nodes, and layers are not divided;
 // with `exact_ranks` all as asked. Where there are several nodes, each rank has the cores of one.
-// The ranks divide `num_threads`, and have one each at least.
+// The ranks divide `num_threads`, and have one each at least. On devices (`device_name` is not "")
+// there are as many ranks as are asked for, with a device each.
 //
-// kInvalidArgument for sizes that are out of range, and for more than one rank on a device.
+// kInvalidArgument for sizes that are out of range.
 Result<RankPlan> PlanRanks(const EngineConfig& config, const Topology& topology, int num_threads,
                            const std::string& device_name);
 

@@ -104,6 +104,16 @@ TEST(RankPlanTest, EnginesDivideTheThreadsOfEachRank) {
   EXPECT_EQ(ThreadsOfEngine(*one, 0, 1).front().num_threads, 2);
 }
 
+TEST(RankPlanTest, EachRankHasADevice) {
+  const auto plan = PlanRanks(Asked(4, 2, false), Nodes(2), 16, "NVIDIA H100");
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->tensor_size, 4);
+  EXPECT_EQ(plan->num_stages, 2);
+  EXPECT_THAT(ThreadsOf(*plan), ElementsAre(2, 2, 2, 2, 2, 2, 2, 2));
+  EXPECT_TRUE(plan->threads[0].cpus.empty());
+  EXPECT_THAT(plan->note, HasSubstr("pipeline_parallel_size 2: 8 devices (NVIDIA H100)"));
+}
+
 TEST(RankPlanTest, WhatCannotBeIsRefused) {
   const auto error = [](const EngineConfig& config, const std::string& device) {
     const auto plan = PlanRanks(config, Nodes(1), 2, device);
@@ -111,9 +121,7 @@ TEST(RankPlanTest, WhatCannotBeIsRefused) {
   };
   EXPECT_EQ(error(Asked(0, 1, true), ""), "tensor_parallel_size must be at least 1, got 0");
   EXPECT_EQ(error(Asked(1, -1, true), ""), "pipeline_parallel_size must be at least 1, got -1");
-  EXPECT_EQ(error(Asked(1, 2, false), "NVIDIA H100"),
-            "pipeline_parallel_size 2: NVIDIA H100 alone computes a model; leave the option out, "
-            "or say --device cpu");
+  EXPECT_THAT(error(Asked(64, 64, false), "NVIDIA H100"), HasSubstr("make 4096 ranks"));
   EXPECT_THAT(error(Asked(64, 64, true), ""), HasSubstr("make 4096 ranks, expected at most 256"));
   EXPECT_EQ(error(Asked(64, 64, false), ""), "");
 }

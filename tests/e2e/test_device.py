@@ -57,6 +57,18 @@ def test_the_memory_plan_is_the_devices(device):
     assert "of 4096.0 MiB on emulated" in device.log()
 
 
+@pytest.mark.parametrize("ranks", [["-tp", 3], ["-tp", 2, "-pp", 2]])
+def test_several_devices_answer_as_one(alone, device, ranks):
+    """Tokens and logprobs of one device, and what that draws."""
+    with serving(ABACUS, "--device", "emulated", *FLAGS, *ranks) as several:
+        assert at_once([lambda p=p: ask(several, p) for p in PROMPTS]) == alone
+        fields = {"temperature": 0.8, "top_p": 0.9, "seed": 11, "max_tokens": 10, "ignore_eos": True}
+        assert several.complete(PROMPTS[0], **fields)["text"] == device.complete(PROMPTS[0], **fields)["text"]
+        log = several.log()
+        assert "devices (emulated); the memory above is what each of them holds at most" in log
+        assert several.get("/health")[0] == 200
+
+
 @pytest.mark.parametrize("flags, param", [(["--dtype", "float32"], "dtype"), (["--gpu-memory-utilization", 0.001], "memory")])
 def test_what_a_device_cannot_do_is_refused_at_start(flags, param):
     result = run("serve", ABACUS, "--device", "emulated", "--port", 0, *flags)

@@ -44,7 +44,8 @@ def test_a_cpu_decides_how_many_ranks_there_are(expected):
 @pytest.mark.parametrize("flags, says", [
     (["-tp", "5", *EXACT], "tensor_parallel_size 5: the model has 4 query heads to divide; lower it to at most 4"),
     (["-pp", "9", *EXACT], "pipeline_parallel_size 9: the model has 4 layers to divide; lower it to at most 4"),
-    (["-tp", "2", "--device", "emulated"], "tensor_parallel_size 2: emulated alone computes a model"),
+    (["-tp", "5", "--device", "emulated"], "tensor_parallel_size 5: the model has 4 query heads to divide; lower it to at most 4"),
+    (["-pp", "5", "--device", "emulated"], "pipeline_parallel_size 5: the model has 4 layers to divide; lower it to at most 4"),
 ])
 def test_what_cannot_be_is_refused(flags, says):
     done = run("serve", str(ABACUS), *flags)
