@@ -146,7 +146,7 @@ using emulated_nccl::Fault;
 // Of a step, by all ranks: what it throws, "" for nothing.
 std::string FailureOf(Runner& runner) {
   try {
-    runner.RunAlone({1, 2, 3}, 3);
+    runner.RunAlone({1}, 1);
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -154,21 +154,21 @@ std::string FailureOf(Runner& runner) {
 }
 
 TEST(DeviceRanksFaultTest, ALostDeviceEndsTheGroupByName) {
-  DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {3, 1});
+  DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1});
   ASSERT_EQ(FailureOf(ranks.runner()), "");
   EXPECT_TRUE(ranks.runner().model().CheckAlive());
-  ranks.device(2).Lose();
-  EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("rank 2: the emulated device was lost"));
+  ranks.device(1).Lose();
+  EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("rank 1: the emulated device was lost"));
   const Status alive = ranks.runner().model().CheckAlive();
   ASSERT_FALSE(alive);
   EXPECT_EQ(alive.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(alive.error().message, HasSubstr("rank 2: "));
-  EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("rank 2: ")) << "it stays so";
+  EXPECT_THAT(alive.error().message, HasSubstr("rank 1: "));
+  EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("rank 1: ")) << "it stays so";
 }
 
 // Alone, a device goes on after such a step; of a group each rank has other weights, and what the
 // others did of the step is not known.
-TEST(DeviceRanksFaultTest, AFailedLaunchOfOneEndsAll) {
+TEST(DeviceRanksFaultTest, HeavyAFailedLaunchOfOneEndsAll) {
   DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 2});
   ASSERT_EQ(FailureOf(ranks.runner()), "");
   ranks.device(3).FailNextLaunch();
@@ -176,20 +176,18 @@ TEST(DeviceRanksFaultTest, AFailedLaunchOfOneEndsAll) {
   EXPECT_FALSE(ranks.runner().model().CheckAlive());
 }
 
-TEST(DeviceRanksFaultTest, AHangingExchangeIsToldWithinTheDeadline) {
+TEST(DeviceRanksFaultTest, HeavyAHangingExchangeIsToldWithinTheDeadline) {
   DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1}, {},
-                          std::chrono::milliseconds(1500));
-  ASSERT_EQ(FailureOf(ranks.runner()), "");
+                          std::chrono::milliseconds(3000));
   emulated_nccl::Inject(Fault::kHang, 1);
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_THAT(
-      FailureOf(ranks.runner()),
-      HasSubstr("the devices did not end a step that all ranks had sent them within 1.5 s"));
+  EXPECT_THAT(FailureOf(ranks.runner()),
+              HasSubstr("the devices did not end a step that all ranks had sent them within 3 s"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   EXPECT_FALSE(ranks.runner().model().CheckAlive());
 }
 
-TEST(DeviceRanksFaultTest, AnAsynchronousErrorIsTold) {
+TEST(DeviceRanksFaultTest, HeavyAnAsynchronousErrorIsTold) {
   DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1});
   emulated_nccl::Inject(Fault::kAsyncError, 1);
   EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("NCCL failed: remote process exited"));
