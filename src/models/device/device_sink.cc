@@ -327,11 +327,11 @@ Status DeviceSink::Put(int64_t offset, std::span<const float> values) {
 }
 
 Status DeviceSink::AddMade(const StoredMatrix& made, const RowRange& held, int64_t first_row) {
-  CHECK(held == (RowRange{0, made.rows}), "a device holds whole tensors");
-  RETURN_IF_ERROR(parts_.uploader.Copy(parts_.threads,
-                                       memory_ + place_->codes + first_row * place_->row_bytes(),
-                                       made.data, DataBytes(made)));
-  return PutScales(made, first_row);
+  const int64_t row_bytes = place_->row_bytes();
+  RETURN_IF_ERROR(
+      parts_.uploader.Copy(parts_.threads, memory_ + place_->codes + first_row * row_bytes,
+                           made.data + held.begin * row_bytes, held.size() * row_bytes));
+  return PutScales(made, held, first_row);
 }
 
 Status DeviceSink::AddRandom(uint64_t tensor_seed, const RowRange& held, int64_t first_row,
