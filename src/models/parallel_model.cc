@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "device/device_pool.h"
 #include "models/device/device_model.h"
+#include "models/rank_steps.h"
 #include "models/share.h"
 #include "models/step_channel.h"
 #include "parallel/emulated_nccl.h"
@@ -223,16 +224,7 @@ class ParallelModel final : public Model {
 
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
     Rank& rank = ranks_.front();
-    try {
-      rank.channel->Publish(input);
-      rank.model->Forward(pool, input, cache, logits);
-      rank.channel->Finish();
-    } catch (const GroupError&) {
-      throw;
-    } catch (const std::exception& error) {
-      rank.all->Fail(error.what());
-      throw;
-    }
+    LeadStep(*rank.all, *rank.channel, *rank.model, pool, input, cache, logits);
   }
 
   Status CheckAlive() override {
@@ -299,14 +291,8 @@ class ParallelModel final : public Model {
 
   static void ComputeSteps(Rank& rank) {
     try {
-      rank.model->PrepareThread(*rank.own_pool);
-      while (const StepInput* input = rank.channel->Receive()) {
-        rank.model->Forward(*rank.own_pool, *input, *rank.cache, nullptr);
-        rank.channel->Finish();
-      }
-    } catch (const std::exception& error) {
-      // Of a group that has failed already the first reason stays.
-      rank.all->Fail(error.what());
+      FollowSteps(*rank.all, *rank.channel, *rank.model, *rank.own_pool, *rank.cache);
+    } catch (const GroupError&) {  // Rank 0 tells.
     } catch (...) {
       rank.all->Fail("unknown exception");
     }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "models/process_step_channel.h"
+#include "models/rank_steps.h"
 #include "models/share.h"
 
 namespace sluice {
@@ -32,16 +33,7 @@ class LeadingModel final : public Model {
   void PrepareThread(const ThreadPool& pool) override { share_.model->PrepareThread(pool); }
 
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
-    try {
-      share_.channel->Publish(input);
-      share_.model->Forward(pool, input, cache, logits);
-      share_.channel->Finish();
-    } catch (const GroupError&) {
-      throw;
-    } catch (const std::exception& error) {
-      share_.all.Fail(error.what());
-      throw;
-    }
+    LeadStep(share_.all, *share_.channel, *share_.model, pool, input, cache, logits);
   }
 
   Status CheckAlive() override {
@@ -67,18 +59,7 @@ class RankProcess final : public RankProcessModel {
   }
 
   void Follow() override {
-    try {
-      share_.model->PrepareThread(pool_);
-      while (const StepInput* input = share_.channel->Receive()) {
-        share_.model->Forward(pool_, *input, *share_.cache, nullptr);
-        share_.channel->Finish();
-      }
-    } catch (const GroupError&) {
-      throw;
-    } catch (const std::exception& error) {
-      share_.all.Fail(error.what());
-      throw GroupError(share_.all.failure());
-    }
+    FollowSteps(share_.all, *share_.channel, *share_.model, pool_, *share_.cache);
   }
 
  private:

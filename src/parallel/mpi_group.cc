@@ -1,13 +1,10 @@
 #include "parallel/mpi_group.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <numeric>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,8 +17,6 @@
 
 namespace sluice {
 namespace {
-
-using SteadyClock = std::chrono::steady_clock;
 
 // MPI counts bytes in an int: larger arrays travel in pieces.
 constexpr int64_t kPieceBytes = int64_t{1} << 30;
@@ -36,10 +31,11 @@ constexpr std::chrono::milliseconds kLongestPause(1);
 // What all communicators of a process share.
 class MpiState {
  public:
-  MpiState(const SluiceMpiTable& table, std::chrono::milliseconds limit)
-      : mpi(table), deadline(limit) {}
+  MpiState(const SluiceMpiTable& table, const MpiGroupOptions& options)
+      : mpi(table), clock(*options.clock), deadline(options.deadline) {}
 
   const SluiceMpiTable& mpi;
+  WireClock& clock;
   std::chrono::milliseconds deadline;
 
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
@@ -219,24 +215,22 @@ class MpiCommunicator final : public Communicator {
 
   // After a failure transfers may stay begun: nothing of MPI is called any more then.
   void WaitForAll(std::string_view what, Patience patience) {
-    const auto start = SteadyClock::now();
+    const WireClock::Duration start = state_->clock.Now();
     for (int tests = 0;; ++tests) {
       TestAll();
       if (pending_.empty()) return;
       ThrowIfFailed();
       if (tests < kTestsWithoutPause) continue;
-      const auto waited = SteadyClock::now() - start;
+      const WireClock::Duration waited = state_->clock.Now() - start;
       if (patience == Patience::kStep && waited > state_->deadline) {
         FailAndThrow(fmt::format("rank {} did not come to {} within {} s, where rank {} waits",
                                  fmt::join(MissingRanks(), ", "), what,
                                  std::chrono::duration<double>(state_->deadline).count(),
                                  first_ + rank()));
       }
-      if (waited < kTimeAwake || patience == Patience::kStep) {
-        sched_yield();
-      } else {
-        std::this_thread::sleep_for(std::min<SteadyClock::duration>(waited / 8, kLongestPause));
-      }
+      const bool is_awake = waited < kTimeAwake || patience == Patience::kStep;
+      state_->clock.Pause(is_awake ? WireClock::Duration::zero()
+                                   : std::min<WireClock::Duration>(waited / 8, kLongestPause));
     }
   }
 
@@ -304,8 +298,8 @@ Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const SluiceMpiTable& mpi,
                 fmt::format("expected at most {} processes, found {}: start fewer",
                             MpiCommunicator::kMostRanks, size));
   }
-  return std::make_unique<MpiGroupOfProcesses>(std::make_shared<MpiState>(mpi, options.deadline),
-                                               rank, size);
+  return std::make_unique<MpiGroupOfProcesses>(std::make_shared<MpiState>(mpi, options), rank,
+                                               size);
 }
 
 }  // namespace sluice

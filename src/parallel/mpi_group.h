@@ -14,12 +14,14 @@
 #include "base/result.h"
 #include "parallel/communicator.h"
 #include "parallel/mpi/mpi_table.h"
+#include "parallel/wire_clock.h"
 
 namespace sluice {
 
 struct MpiGroupOptions {
   // How long an operation inside a step waits for the other ranks.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
+  WireClock* clock = &WireClock::Machine();
 };
 
 // All processes that the launcher has started. Ownership: outlives the communicators that it gave.
