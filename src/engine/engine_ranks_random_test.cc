@@ -1,0 +1,189 @@
+// The engine's contract where several ranks compute its steps, over a simulated network: steps and
+// results travel as between processes, late, to ranks that stall, die or are cut off. While the
+// group lives, everybody's tokens are those of one rank; when it ends, everybody hears of one end,
+// whose reason names a rank that is lost, and every rank ends.
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "engine/engine_random_testing.h"
+#include "models/process_step_channel.h"
+#include "models/rank_steps.h"
+#include "models/shard.h"
+#include "parallel/fake_wire_testing.h"
+#include "parallel/mpi_group.h"
+
+namespace sluice {
+namespace {
+
+using testing::FakeModel;
+using testing::FakeWire;
+using testing::RandomEngine;
+using testing::RankDied;
+using testing::WireFaults;
+
+// What a rank has of a FakeModel: it keeps what it is told of all tokens, and gives its words of
+// the logits.
+class FakeShare final : public Model {
+ public:
+  FakeShare(Communicator& all, FakeModel& model)
+      : Model(FakeModel::Config()), all_(all), model_(model) {}
+
+  void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
+    const auto rows = static_cast<int64_t>(input.logit_rows.size());
+    whole_.assign(static_cast<size_t>(rows * FakeModel::kVocab), 0);
+    model_.Forward(pool, input, cache, whole_.data());
+    std::vector<int64_t> widths;
+    for (int rank = 0; rank < all_.size(); ++rank)
+      widths.push_back(CutRows(FakeModel::kVocab, rank, all_.size()).size() *
+                       int64_t{sizeof(float)});
+    const RowRange words = CutRows(FakeModel::kVocab, all_.rank(), all_.size());
+    std::vector<float> mine;
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto from = whole_.begin() + row * FakeModel::kVocab;
+      mine.insert(mine.end(), from + words.begin, from + words.end);
+    }
+    all_.Gather(pool, widths, rows, mine.data(), logits, /*root=*/0);
+  }
+
+ private:
+  Communicator& all_;
+  FakeModel& model_;
+  std::vector<float> whole_;
+};
+
+// Rank 0's model, and the other ranks as threads.
+class FakeRanks final : public Model {
+ public:
+  struct Limits {
+    StepLimits step;
+    std::vector<AttentionSpan> groups;
+    size_t period = 0;
+    std::chrono::seconds deadline{1};
+  };
+
+  FakeRanks(int size, uint64_t seed, FakeWire::Duration most_delay, const WireFaults& faults,
+            const Limits& limits, FakeModel& model)
+      : Model(FakeModel::Config()), wire_(size, seed, most_delay, faults), limits_(limits) {
+    for (int rank = 1; rank < size; ++rank) threads_.emplace_back([this, rank] { Follow(rank); });
+    wire_.Enter(0);
+    group_ = Join();
+    channel_ = MakeProcessStepChannel(group_->all(), limits_.step);
+    share_ = std::make_unique<FakeShare>(group_->all(), model);
+  }
+  ~FakeRanks() override {
+    try {
+      channel_->Close();
+    } catch (const GroupError&) {
+    }
+    wire_.Leave();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
+    LeadStep(group_->all(), *channel_, *share_, pool, input, cache, logits);
+  }
+  Status CheckAlive() override {
+    const std::string reason = group_->all().failure();
+    if (reason.empty()) return {};
+    return Fail(ErrorCode::kUnavailable, reason);
+  }
+  FakeWire& wire() { return wire_; }
+
+ private:
+  std::unique_ptr<MpiGroup> Join() {
+    auto group =
+        *MpiGroup::Join(FakeWire::Table(), {.deadline = limits_.deadline, .clock = &wire_});
+    wire_.OnTold([all = group.get()](const std::string& reason) { all->FailAs(reason); });
+    group->OnFailure([this](const std::string& reason) { wire_.Tell(reason); });
+    return group;
+  }
+  void Follow(int rank) {
+    wire_.Enter(rank);
+    try {
+      const std::unique_ptr<MpiGroup> group = Join();
+      FakeModel model(static_cast<int>(limits_.step.block_size), limits_.step.num_blocks,
+                      limits_.groups);
+      model.period = limits_.period;
+      FakeShare share(group->all(), model);
+      const auto channel = MakeProcessStepChannel(group->all(), limits_.step);
+      ThreadPool pool(1);
+      KvCache none = *KvCache::Allocate({.num_kv_heads = 1, .head_dim = 32, .block_size = 1}, 1, 1);
+      FollowSteps(group->all(), *channel, share, pool, none);
+    } catch (const GroupError&) {
+    } catch (const RankDied&) {
+    }
+    wire_.Leave();
+  }
+
+  FakeWire wire_;
+  const Limits limits_;
+  std::unique_ptr<MpiGroup> group_;
+  std::unique_ptr<StepChannel> channel_;
+  std::unique_ptr<FakeShare> share_;
+  std::vector<std::thread> threads_;
+};
+
+class RandomRanks : public RandomEngine {
+ protected:
+  ~RandomRanks() override { core_.reset(); }
+
+  Model& ServedModel() override {
+    has_poison_ = false;
+    model_->draws = false;
+    const int size = static_cast<int>(Pick(2, 4));
+    faults_ = RandomFaults(size);
+    FakeRanks::Limits limits;
+    limits.step.max_rows = plan_.scheduler.max_num_batched_tokens;
+    limits.step.max_slices = plan_.scheduler.max_num_seqs;
+    limits.step.max_context = kMaxModelLen + 1;
+    limits.step.max_logit_rows = plan_.max_logit_rows();
+    limits.step.block_size = plan_.scheduler.block_size;
+    limits.step.num_groups = static_cast<int64_t>(plan_.scheduler.groups.size());
+    limits.step.num_blocks = plan_.num_blocks;
+    limits.step.vocab_size = FakeModel::kVocab;
+    limits.groups = plan_.scheduler.groups;
+    limits.period = model_->period;
+    // Shorter and longer than it takes until a watch calls a silent rank lost.
+    limits.deadline = deadline_ = std::chrono::seconds(OneIn(2) ? 1 : 10);
+    ranks_ = std::make_unique<FakeRanks>(size, random_(), std::chrono::milliseconds(Pick(0, 20)),
+                                         faults_, limits, *model_);
+    return *ranks_;
+  }
+  bool may_lose_ranks() const override { return faults_.kind != WireFaults::Kind::kNone; }
+  bool has_lost_ranks() override { return !ranks_->CheckAlive(); }
+
+  WireFaults RandomFaults(int size) {
+    WireFaults faults;
+    faults.kind = static_cast<WireFaults::Kind>(Pick(0, 3));
+    faults.rank = static_cast<int>(Pick(1, size - 1));
+    faults.operation = Pick(0, 400);
+    faults.stall = std::chrono::milliseconds(OneIn(2) ? 300 : 5000);
+    faults.is_watched = OneIn(2);
+    return faults;
+  }
+
+  WireFaults faults_;
+  std::chrono::seconds deadline_{1};
+  std::unique_ptr<FakeRanks> ranks_;
+};
+
+TEST_P(RandomRanks, KeepTheContract) {
+  Run();
+  if (HasFailure()) return;
+  const Status alive = ranks_->CheckAlive();
+  const bool is_short_stall = faults_.kind == WireFaults::Kind::kStall && faults_.stall < deadline_;
+  if (!ranks_->wire().has_struck() || is_short_stall) {
+    EXPECT_TRUE(alive) << alive.error().message;
+  } else if (!alive) {
+    EXPECT_THAT(alive.error().message,
+                ::testing::ContainsRegex(fmt::format(
+                    "rank ({}|[{}-3])", faults_.kind == WireFaults::Kind::kCut ? 0 : faults_.rank,
+                    faults_.rank)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomRanks, ::testing::Range(0u, 32u));
+
+}  // namespace
+}  // namespace sluice
