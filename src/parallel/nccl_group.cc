@@ -1,5 +1,5 @@
-// DeviceGroup over NCCL. Communicators do not block: every call returns at once, and what is not
-// done yet is asked for until the deadline.
+// DeviceCommunicator over NCCL. Communicators do not block: every call returns at once, and what is
+// not done yet is asked for until the deadline.
 #include <algorithm>
 #include <atomic>
 #include <numeric>
@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "parallel/device_group.h"
+#include "parallel/device_communicator.h"
 
 namespace sluice {
 namespace {
@@ -26,9 +26,10 @@ struct SentWork {
   std::vector<std::atomic<int64_t>> counts;
 };
 
-class NcclGroup final : public DeviceGroup {
+class NcclGroup final : public DeviceCommunicator {
  public:
-  NcclGroup(const nccl::Functions& nccl, Communicator& all, const DeviceGroupOptions& options)
+  NcclGroup(const nccl::Functions& nccl, Communicator& all,
+            const DeviceCommunicatorOptions& options)
       : nccl_(nccl), all_(all), options_(options) {}
 
   ~NcclGroup() override {
@@ -248,7 +249,7 @@ class NcclGroup final : public DeviceGroup {
 
   const nccl::Functions& nccl_;
   Communicator& all_;
-  const DeviceGroupOptions options_;
+  const DeviceCommunicatorOptions options_;
   std::shared_ptr<SentWork> sent_;
   nccl::Comm stage_comm_ = nullptr;
   nccl::Comm all_comm_ = nullptr;
@@ -259,9 +260,9 @@ class NcclGroup final : public DeviceGroup {
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceGroup>> MakeNcclGroup(const nccl::Functions& nccl, Communicator& all,
-                                                   Communicator* stage, DeviceStream& stream,
-                                                   const DeviceGroupOptions& options) {
+Result<std::unique_ptr<DeviceCommunicator>> MakeNcclGroup(
+    const nccl::Functions& nccl, Communicator& all, Communicator* stage, DeviceStream& stream,
+    const DeviceCommunicatorOptions& options) {
   auto group = std::make_unique<NcclGroup>(nccl, all, options);
   try {
     group->Connect(stage, stream);

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "device/emulated_device.h"
-#include "parallel/device_group.h"
+#include "parallel/device_communicator.h"
 #include "parallel/emulated_nccl.h"
 #include "parallel/local_group.h"
 
@@ -44,7 +44,7 @@ struct RankOnDevice {
   EmulatedDevice device;
   DeviceBuffer memory;
   std::unique_ptr<DeviceStream> stream;
-  std::unique_ptr<DeviceGroup> group;
+  std::unique_ptr<DeviceCommunicator> group;
 };
 
 // Runs `work` on the thread of each rank; what each of them threw, "" for nothing.

@@ -10,7 +10,7 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "models/shard.h"
-#include "parallel/device_group.h"
+#include "parallel/device_communicator.h"
 
 namespace sluice {
 
@@ -45,7 +45,7 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
 struct DeviceRank {
   RankPlace place;
   std::unique_ptr<DeviceStream> stream;
-  std::unique_ptr<DeviceGroup> group;
+  std::unique_ptr<DeviceCommunicator> group;
 };
 
 // The share of the rank, from a checkpoint of OpenChecked (null: random weights), which several

@@ -6,8 +6,9 @@
 
 namespace sluice {
 
-DeviceRanks::DeviceRanks(std::unique_ptr<DeviceGroup> group, const device::DeviceKernels& kernels,
-                         const DecoderSpec& spec, const RankPlace& place)
+DeviceRanks::DeviceRanks(std::unique_ptr<DeviceCommunicator> group,
+                         const device::DeviceKernels& kernels, const DecoderSpec& spec,
+                         const RankPlace& place)
     : group_(std::move(group)),
       kernels_(kernels),
       place_(place),

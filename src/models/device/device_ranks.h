@@ -14,17 +14,17 @@
 #include "kernels/cuda/device_kernels.h"
 #include "models/decoder_spec.h"
 #include "models/shard.h"
-#include "parallel/device_group.h"
+#include "parallel/device_communicator.h"
 
 namespace sluice {
 
 // Thread safety: the rank's thread.
 class DeviceRanks {
  public:
-  DeviceRanks(std::unique_ptr<DeviceGroup> group, const device::DeviceKernels& kernels,
+  DeviceRanks(std::unique_ptr<DeviceCommunicator> group, const device::DeviceKernels& kernels,
               const DecoderSpec& spec, const RankPlace& place);
 
-  DeviceGroup& group() { return *group_; }
+  DeviceCommunicator& group() { return *group_; }
 
   // Where an array of `rows` rows is put together. own: dense, this rank's columns. joined: room
   // for the pieces of all ranks; not used for a single row. all: the whole rows.
@@ -50,7 +50,7 @@ class DeviceRanks {
   // Of the columns in `widths_`.
   void Gather(DeviceStream& stream, const Place& place, std::optional<int> root = {});
 
-  std::unique_ptr<DeviceGroup> group_;
+  std::unique_ptr<DeviceCommunicator> group_;
   const device::DeviceKernels& kernels_;
   RankPlace place_;
   AttentionSpec attention_;  // of all ranks

@@ -21,9 +21,9 @@ namespace sluice {
 
 // One a rank. Thread safety: the rank's thread. Must not outlive the communicators that it was made
 // with.
-class DeviceGroup {
+class DeviceCommunicator {
  public:
-  virtual ~DeviceGroup() = default;
+  virtual ~DeviceCommunicator() = default;
 
   // The pieces of the stage's ranks one behind the other. sizes: bytes of each rank's, the same at
   // all of them; 0 is allowed. all: of all sizes together, apart from `mine`; written at `root` of
@@ -44,7 +44,7 @@ class DeviceGroup {
   virtual void Abort() = 0;
 };
 
-struct DeviceGroupOptions {
+struct DeviceCommunicatorOptions {
   // How long a rank waits for the devices of the others, once its own work is sent.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
 };
@@ -53,8 +53,9 @@ struct DeviceGroupOptions {
 // the same time, whose threads are of one process; `stage` is a Split of it for those that share a
 // layer, null where there is one. `stream`: of the rank's device. Waits for the other ranks at most
 // the deadline.
-Result<std::unique_ptr<DeviceGroup>> MakeNcclGroup(const nccl::Functions& nccl, Communicator& all,
-                                                   Communicator* stage, DeviceStream& stream,
-                                                   const DeviceGroupOptions& options);
+Result<std::unique_ptr<DeviceCommunicator>> MakeNcclGroup(const nccl::Functions& nccl,
+                                                          Communicator& all, Communicator* stage,
+                                                          DeviceStream& stream,
+                                                          const DeviceCommunicatorOptions& options);
 
 }  // namespace sluice
