@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "device/device_pool.h"
+#include "kernels/cuda/device_kernels.h"
 #include "models/device/device_model.h"
 #include "models/rank_steps.h"
 #include "models/share.h"
