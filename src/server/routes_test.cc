@@ -66,7 +66,6 @@ class RoutesTest : public ServerTest {
 
 TEST_F(RoutesTest, WhatIsNotServedIsNamed) {
   Start(In(ApiDialect::kVllm));
-  EXPECT_THAT(Detail("POST", "/v2/embed"), HasSubstr("/v1/embeddings"));
   EXPECT_THAT(Detail("POST", "/v1/audio/transcriptions"), HasSubstr("speech"));
   EXPECT_THAT(Detail("POST", "/v1/load_lora_adapter"), HasSubstr("LoRA"));
   EXPECT_THAT(Detail("POST", "/sleep"), HasSubstr("VLLM_SERVER_DEV_MODE=1"));

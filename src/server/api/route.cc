@@ -19,7 +19,6 @@ constexpr std::string_view kOneEngine = "this server is one engine in one proces
 
 // Routes that vLLM has with some options or models.
 constexpr Missing kMissing[] = {
-    {"/v2/embed", "use /v1/embeddings"},
     {"/v1/audio/", kNoSpeech},
     {"/v1/realtime", kNoSpeech},
     {"/start_profile", kNoProfiler},

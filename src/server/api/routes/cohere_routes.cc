@@ -69,9 +69,9 @@ ApiStatus CheckInputs(const json::Value& body, const CohereFields& fields) {
         "Exactly one of texts, images, or inputs must be provided, and it must be non-empty");
   }
   if (fields.texts.size() <= kMaxTexts) return {};
-  return BadParameter(fmt::format("at most {} texts fit into one request, got {}", kMaxTexts,
-                                  fields.texts.size()),
-                      "texts");
+  return BadParameter(
+      fmt::format("at most {} texts fit into one request, got {}", kMaxTexts, fields.texts.size()),
+      "texts");
 }
 
 // The prompt of the texts' purpose, or "".
@@ -80,9 +80,10 @@ ApiResult<std::string> PurposePrompt(const PoolingConfig& pooling, const CohereF
   const auto found = pooling.prompts.find(*fields.input_type);
   if (found != pooling.prompts.end()) return found->second;
   if (pooling.prompts.empty()) {
-    return BadRequest(fmt::format("Unsupported input_type '{}'. This model does not define any "
-                                  "input_type task instructions.",
-                                  *fields.input_type));
+    return BadRequest(
+        fmt::format("Unsupported input_type '{}'. This model does not define any "
+                    "input_type task instructions.",
+                    *fields.input_type));
   }
   std::vector<std::string_view> known;
   for (const auto& [purpose, prompt] : pooling.prompts) known.push_back(purpose);
@@ -97,8 +98,8 @@ ApiResult<std::vector<int32_t>> EncodeText(const RouteCall& call, const CohereFi
   const ModelContext& model = *call.model;
   if (prompt.empty()) return EncodePooled(call, fields.pooling, text);
   if (model.templates.Select(false) == nullptr) {
-    API_ASSIGN_OR_RETURN(Prompt made, PromptFromText(prompt + text, true, fields.pooling.common,
-                                                     model));
+    API_ASSIGN_OR_RETURN(Prompt made,
+                         PromptFromText(prompt + text, true, fields.pooling.common, model));
     return std::move(made.tokens);
   }
   const auto message = [](std::string_view role, const std::string& content) {
@@ -113,8 +114,8 @@ ApiResult<std::vector<int32_t>> EncodeText(const RouteCall& call, const CohereFi
       json::Value(json::Value::Array{message("system", prompt), message("user", text)});
   API_ASSIGN_OR_RETURN(std::string rendered,
                        RenderConversation(conversation, conversation.messages, model));
-  API_ASSIGN_OR_RETURN(Prompt made, PromptFromText(std::move(rendered), false,
-                                                   fields.pooling.common, model));
+  API_ASSIGN_OR_RETURN(Prompt made,
+                       PromptFromText(std::move(rendered), false, fields.pooling.common, model));
   return std::move(made.tokens);
 }
 
@@ -183,9 +184,10 @@ ApiStatus AnswerEmbed(const RouteCall& call, const json::Value& body) {
   const bool packs =
       std::ranges::any_of(fields.types, [](const auto& type) { return type.ends_with("binary"); });
   if (packs && dimensions % 8 != 0) {
-    return BadRequest(fmt::format("Embedding dimension must be a multiple of 8 for binary embedding "
-                                  "types, but got {}.",
-                                  dimensions));
+    return BadRequest(
+        fmt::format("Embedding dimension must be a multiple of 8 for binary embedding "
+                    "types, but got {}.",
+                    dimensions));
   }
   API_ASSIGN_OR_RETURN(const std::string prompt, PurposePrompt(*info.pooling, fields));
   API_ASSIGN_OR_RETURN(PoolingJob job, MakePoolingJob(call, fields.pooling, "embd-"));
@@ -194,9 +196,10 @@ ApiStatus AnswerEmbed(const RouteCall& call, const json::Value& body) {
     API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodeText(call, fields, prompt, text));
     const auto count = static_cast<int64_t>(tokens.size());
     if (!fields.truncates && count > fields.max_tokens.value_or(count)) {
-      return BadRequest(fmt::format("Input of {} tokens exceeds max_tokens={} with truncate=NONE. "
-                                    "Set truncate to END or START to allow truncation.",
-                                    count, *fields.max_tokens));
+      return BadRequest(
+          fmt::format("Input of {} tokens exceeds max_tokens={} with truncate=NONE. "
+                      "Set truncate to END or START to allow truncation.",
+                      count, *fields.max_tokens));
     }
     num_tokens += count;
     job.prompts.push_back({std::move(tokens)});
