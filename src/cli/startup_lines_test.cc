@@ -45,7 +45,7 @@ TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
   EXPECT_THAT(lines, Contains("  act        --port 8001, --api-key ***"));
   EXPECT_THAT(lines, Contains("  mapped     --max-num-scheduled-tokens 64: "
                               "--max-num-batched-tokens, where that is larger or not given"));
-  EXPECT_THAT(lines, Contains(HasSubstr("no effect  -dcp, NCCL_DEBUG: one device computes")));
+  EXPECT_THAT(lines, Contains(HasSubstr("no effect  -dcp, NCCL_DEBUG: ranks divide rows")));
   EXPECT_THAT(lines, Contains(HasSubstr(
                          "no effect  --swap-space: the cache is kept in memory only; a preempted "
                          "sequence is computed again (retired before 0.32.0: omit it)")));
@@ -56,8 +56,9 @@ TEST(StartupLines, MoreDevicesThanComputeAreAWarning) {
   EXPECT_THAT(
       UnusedDevices(Read({"m", "-dcp", "4", "-pcp", "1", "--max-parallel-loading-workers", "2"},
                          Dialect::kVllm)),
-      ElementsAre("-dcp 4 has no effect: one device computes everything; answers do not "
-                  "depend on it"));
+      ElementsAre(
+          "-dcp 4 has no effect: ranks divide rows of weights (-tp) and layers (-pp) alone; "
+          "answers do not depend on it"));
 }
 
 TEST(CheckSettings, ContradictionsNameBothOptions) {

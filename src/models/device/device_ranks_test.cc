@@ -34,8 +34,9 @@ class DeviceRanksRunner {
  public:
   DeviceRanksRunner(const char* name, const ModelOptions& options, const DeviceCut& cut,
                     const EmulatedDeviceOptions& device_options = {},
-                    std::chrono::milliseconds deadline = std::chrono::minutes(2)) {
-    const auto config = LoadModelConfig(DataFolder(name));
+                    std::chrono::milliseconds deadline = std::chrono::minutes(2),
+                    const LoadQuantization& quantization = {}) {
+    const auto config = LoadModelConfig(DataFolder(name), {}, quantization);
     EXPECT_TRUE(config) << name;
     ParallelOptions parallel;
     parallel.tensor_size = cut.tensor_size;
@@ -93,6 +94,7 @@ struct DeviceCase {
   ElementType kv_type = ElementType::kBF16;
   Rounding rounding = Rounding::kAuto;
   ModelOptions::LoadFormat load_format = ModelOptions::LoadFormat::kAuto;
+  LoadQuantization quantization = {};
 };
 
 class DeviceRanksTest : public ::testing::TestWithParam<DeviceCase> {};
@@ -103,10 +105,11 @@ TEST_P(DeviceRanksTest, HeavyEveryCutIsBitEqual) {
   options.activation_format = test.rounding;
   options.load_format = test.load_format;
   options.max_rows = options.max_logit_rows = options.max_context = 32;
-  DeviceRunner alone(DataFolder(test.name), options);
+  DeviceRunner alone(DataFolder(test.name), options, {}, test.quantization);
   const LogitRows expected = RunMixed(alone.runner());
   for (const DeviceCut& cut : test.cuts) {
-    DeviceRanksRunner ranks(test.name, options, cut);
+    DeviceRanksRunner ranks(test.name, options, cut, {}, std::chrono::minutes(2),
+                            test.quantization);
     ASSERT_FALSE(HasFailure());
     EXPECT_EQ(RowsUnlike(RunMixed(ranks.runner()), expected), 0u)
         << "of " << expected.size() << " rows, tp " << cut.tensor_size << " pp " << cut.num_stages;
@@ -133,6 +136,18 @@ INSTANTIATE_TEST_SUITE_P(
         DeviceCase{"tiny-qwen3-awq", kThree}, DeviceCase{"tiny-qwen3-gptq", kTwo},
         DeviceCase{"qwen3-moe-llmc-nvfp4", kThree, ElementType::kBF16, Rounding::kAuto,
                    ModelOptions::LoadFormat::kDummy},
+        DeviceCase{"qwen3-bf16",
+                   kThree,
+                   ElementType::kBF16,
+                   Rounding::kAuto,
+                   ModelOptions::LoadFormat::kAuto,
+                   {"fp8_per_block", ""}},
+        DeviceCase{"qwen3-bf16",
+                   kTwo,
+                   ElementType::kBF16,
+                   Rounding::kAuto,
+                   ModelOptions::LoadFormat::kAuto,
+                   {"mxfp4", ""}},
         DeviceCase{"qwen3-llmc-fp8-block", kTwo, ElementType::kBF16, Rounding::kAuto,
                    ModelOptions::LoadFormat::kDummy}),
     [](const ::testing::TestParamInfo<DeviceCase>& info) {
