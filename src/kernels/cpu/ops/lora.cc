@@ -60,24 +60,35 @@ void ShrinkRows(const float* x, int64_t x_stride, int64_t pairs, const Pairs& a,
   }
 }
 
+// The loops over rows are unrolled by name: where they are not, the compiler keeps the sums in
+// memory.
+template <int kRows, typename Pairs, typename Lanes>
+void ExpandVector(const float* h, int64_t h_stride, int64_t pairs, const Pairs& b, int64_t i,
+                  Lanes lanes, float scale, float* const* y) {
+  Floats even[kRows], odd[kRows];
+#pragma GCC unroll 4
+  for (int m = 0; m < kRows; ++m) even[m] = odd[m] = Zero();
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    const TwoRows weights = b.At(pair, i, lanes);
+#pragma GCC unroll 4
+    for (int m = 0; m < kRows; ++m) {
+      const float* inputs = h + m * h_stride + 2 * pair;
+      even[m] = MulAdd(Set(inputs[0]), weights.first, even[m]);
+      odd[m] = MulAdd(Set(inputs[1]), weights.second, odd[m]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int m = 0; m < kRows; ++m) {
+    const Floats old = Load(y[m] + i, lanes);
+    Store(y[m] + i, MulAdd(Set(scale), Add(even[m], odd[m]), old), lanes);
+  }
+}
+
 template <int kRows, typename Pairs>
 void ExpandRows(const float* h, int64_t h_stride, int64_t pairs, const Pairs& b, int64_t cols,
                 float scale, float* const* y) {
   ForEachVector(cols, [&](int64_t i, auto lanes) {
-    Floats even[kRows], odd[kRows];
-    for (int m = 0; m < kRows; ++m) even[m] = odd[m] = Zero();
-    for (int64_t pair = 0; pair < pairs; ++pair) {
-      const TwoRows weights = b.At(pair, i, lanes);
-      for (int m = 0; m < kRows; ++m) {
-        const float* inputs = h + m * h_stride + 2 * pair;
-        even[m] = MulAdd(Set(inputs[0]), weights.first, even[m]);
-        odd[m] = MulAdd(Set(inputs[1]), weights.second, odd[m]);
-      }
-    }
-    for (int m = 0; m < kRows; ++m) {
-      const Floats old = Load(y[m] + i, lanes);
-      Store(y[m] + i, MulAdd(Set(scale), Add(even[m], odd[m]), old), lanes);
-    }
+    ExpandVector<kRows>(h, h_stride, pairs, b, i, lanes, scale, y);
   });
 }
 
