@@ -256,7 +256,7 @@ int Abort(nccl::Comm comm) {
 int GetAsyncError(nccl::Comm comm, int* error) {
   Clique& clique = *MemberOf(comm)->clique;
   const MutexLock lock(clique.mutex);
-  const Exchanges& exchanges = clique.exchanges;
+  Exchanges& exchanges = clique.exchanges;
   const bool is_forming = exchanges.num_joined < exchanges.size;
   *error = exchanges.error != nccl::kSuccess ? exchanges.error
            : is_forming                      ? nccl::kInProgress

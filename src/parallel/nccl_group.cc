@@ -55,6 +55,7 @@ class NcclGroup final : public DeviceCommunicator {
   void Gather(DeviceStream& stream, std::span<const int64_t> sizes, const void* mine, void* all,
               std::optional<int> root) override {
     CHECK_EQ(static_cast<int>(sizes.size()), stage_size_);
+    ThrowIfFailed();  // There is no communicator any more.
     void* const native = stream.handle().native;
     const auto own = static_cast<size_t>(stage_rank_);
     const auto place = [&](size_t rank) {
@@ -94,9 +95,11 @@ class NcclGroup final : public DeviceCommunicator {
   }
 
   void Send(DeviceStream& stream, const void* data, int64_t bytes, int to) override {
+    ThrowIfFailed();
     SendPiece(all_comm_, data, bytes, to, stream.handle().native);
   }
   void Receive(DeviceStream& stream, void* data, int64_t bytes, int from) override {
+    ThrowIfFailed();
     ReceivePiece(all_comm_, data, bytes, from, stream.handle().native);
   }
 
