@@ -1,59 +1,41 @@
 #include "kernels/cuda/cublaslt_library.h"
 
-#include <dlfcn.h>
-#include <algorithm>
-#include <cstdlib>
-
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "device/vendor_folders.h"
+#include "device/vendor_library.h"
 
 namespace sluice::device {
 namespace {
 
-constexpr const char* kVariable = "SLUICE_CUBLASLT";
+constexpr VendorLibrary::Names kNames = {
+    .library = "cuBLASLt",
+    .variable = "SLUICE_CUBLASLT",
+    .install = "the CUDA toolkit's cuBLAS or pip's nvidia-cublas"};
 constexpr int64_t kOldestVersion = 120000;
 
-// Null where the caller's environment names none.
-const char* FileOfUser() {
-  const char* value = std::getenv(kVariable);
-  return value != nullptr && *value != 0 ? value : nullptr;
-}
-
-// Fills in one function of the table.
-template <typename Function>
-Status Resolve(void* library, const std::string& file, const char* name, Function& function) {
-  void* address = dlsym(library, name);
-  if (address == nullptr) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}: expected cuBLASLt 12 or later, found no function {}: install the "
-                            "CUDA toolkit's cuBLAS, or name its file with {}",
-                            file, name, kVariable));
-  }
-  function = reinterpret_cast<Function>(address);
-  return {};
-}
-
-Status ResolveAll(void* library, const std::string& file, cublaslt::Functions& f) {
-  const auto resolve = [&](const char* name, auto& function) {
-    return Resolve(library, file, name, function);
-  };
-  RETURN_IF_ERROR(resolve("cublasLtGetVersion", f.get_version));
-  RETURN_IF_ERROR(resolve("cublasLtGetStatusName", f.status_name));
-  RETURN_IF_ERROR(resolve("cublasLtCreate", f.create));
-  RETURN_IF_ERROR(resolve("cublasLtDestroy", f.destroy));
-  RETURN_IF_ERROR(resolve("cublasLtMatrixLayoutCreate", f.layout_create));
-  RETURN_IF_ERROR(resolve("cublasLtMatrixLayoutDestroy", f.layout_destroy));
-  RETURN_IF_ERROR(resolve("cublasLtMatmulDescCreate", f.operation_create));
-  RETURN_IF_ERROR(resolve("cublasLtMatmulDescDestroy", f.operation_destroy));
-  RETURN_IF_ERROR(resolve("cublasLtMatmulDescSetAttribute", f.operation_set));
-  RETURN_IF_ERROR(resolve("cublasLtMatmulPreferenceCreate", f.preference_create));
-  RETURN_IF_ERROR(resolve("cublasLtMatmulPreferenceDestroy", f.preference_destroy));
-  RETURN_IF_ERROR(resolve("cublasLtMatmulPreferenceSetAttribute", f.preference_set));
-  RETURN_IF_ERROR(resolve("cublasLtMatmulAlgoGetHeuristic", f.find_algorithms));
-  RETURN_IF_ERROR(resolve("cublasLtMatmulAlgoCheck", f.check_algorithm));
-  return resolve("cublasLtMatmul", f.multiply);
+Status ResolveAll(VendorLibrary& library, cublaslt::Functions& f) {
+  const auto resolve = [&](const char* name, auto& function) { library.Resolve(name, function); };
+  resolve("cublasLtGetVersion", f.get_version);
+  resolve("cublasLtGetStatusName", f.status_name);
+  resolve("cublasLtCreate", f.create);
+  resolve("cublasLtDestroy", f.destroy);
+  resolve("cublasLtMatrixLayoutCreate", f.layout_create);
+  resolve("cublasLtMatrixLayoutDestroy", f.layout_destroy);
+  resolve("cublasLtMatmulDescCreate", f.operation_create);
+  resolve("cublasLtMatmulDescDestroy", f.operation_destroy);
+  resolve("cublasLtMatmulDescSetAttribute", f.operation_set);
+  resolve("cublasLtMatmulPreferenceCreate", f.preference_create);
+  resolve("cublasLtMatmulPreferenceDestroy", f.preference_destroy);
+  resolve("cublasLtMatmulPreferenceSetAttribute", f.preference_set);
+  resolve("cublasLtMatmulAlgoGetHeuristic", f.find_algorithms);
+  resolve("cublasLtMatmulAlgoCheck", f.check_algorithm);
+  resolve("cublasLtMatmul", f.multiply);
+  if (library.missing().empty()) return {};
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("{}: expected cuBLASLt 12 or later, found no function {}: install the "
+                          "CUDA toolkit's cuBLAS, or name its file with {}",
+                          library.file(), library.missing(), kNames.variable));
 }
 
 }  // namespace
@@ -69,44 +51,21 @@ std::vector<std::string> CublasLtLibrary::UsualFiles() {
 }
 
 bool CublasLtLibrary::IsNamedByUser() {
-  return FileOfUser() != nullptr;
+  return VendorLibrary::FileOfUser(kNames.variable) != nullptr;
 }
 
 Result<std::unique_ptr<const CublasLtLibrary>> CublasLtLibrary::Open(const std::string& path) {
-  std::vector<std::string> files = {path};
-  if (path.empty()) {
-    const char* named = FileOfUser();
-    files = named != nullptr ? std::vector<std::string>{named} : UsualFiles();
-  }
-
-  void* library = nullptr;
-  std::string file, reason;
-  for (const std::string& candidate : files) {
-    library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr) {
-      file = candidate;
-      break;
-    }
-    // The first reason of a file that is there says more than that the others are not.
-    const char* message = dlerror();
-    if (reason.empty() && message != nullptr) reason = message;
-  }
-  if (library == nullptr) {
-    return Fail(ErrorCode::kNotFound,
-                fmt::format("cuBLASLt cannot be opened ({}); tried {}: install the CUDA toolkit's "
-                            "cuBLAS or pip's nvidia-cublas, or name its file with {}",
-                            reason, fmt::join(files, ", "), kVariable));
-  }
-
+  ASSIGN_OR_RETURN(VendorLibrary library,
+                   VendorLibrary::Open(kNames, path, &CublasLtLibrary::UsualFiles));
   std::unique_ptr<CublasLtLibrary> result(new CublasLtLibrary);
-  result->file_ = file;
-  RETURN_IF_ERROR(ResolveAll(library, file, result->functions_));
+  result->file_ = library.file();
+  RETURN_IF_ERROR(ResolveAll(library, result->functions_));
   result->version_ = static_cast<int64_t>(result->functions_.get_version());
   if (result->version_ < kOldestVersion) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("{}: expected cuBLASLt 12 or later, found version {}: install a newer "
                             "CUDA toolkit's cuBLAS, or name its file with {}",
-                            file, result->version_, kVariable));
+                            result->file_, result->version_, kNames.variable));
   }
   return std::unique_ptr<const CublasLtLibrary>(std::move(result));
 }
