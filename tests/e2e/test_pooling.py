@@ -3,6 +3,7 @@ beside small checkpoints)."""
 import base64
 import json
 import math
+import shutil
 import struct
 
 import openai
@@ -181,6 +182,19 @@ def test_embeddings_in_the_shape_of_cohere():
         start = server.post("/v2/embed", {"texts": ["a b c d e"], "truncate": "START", "max_tokens": 4})[1]
         last = server.post("/tokenize", {"prompt": "a b c d e"})[1]["tokens"][-4:]
         assert start["embeddings"]["float"] == embed(server, last) and start["meta"]["billed_units"]["input_tokens"] == 4
+
+
+def test_the_prompt_of_a_purpose_is_put_into_lower_case_too(tmp_path):
+    folder = shutil.copytree(CHECKPOINTS / "tiny-bert", tmp_path / "model")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["normalizer"]["lowercase"] = False  # so that only sentence_bert_config.json asks for it
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "Query: "}}')
+    with serving(folder, "--dtype", "float32") as server:
+        body = {"texts": ["Beads"], "input_type": "query", "embedding_types": ["float", "float"]}
+        status, _, answer = server.request("POST", "/v2/embed", body)
+        assert status == 200 and json.loads(answer)["embeddings"] == {"float": embed(server, "query: beads")}
+        assert answer.count(b'"float":') == 1  # a type that is named twice comes once
 
 
 def test_the_openai_client():

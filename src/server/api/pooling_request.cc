@@ -85,6 +85,17 @@ ApiStatus CheckDimensions(const ModelContext& model, const PoolingConfig& poolin
                       "dimensions", shown);
 }
 
+ApiResult<std::vector<int32_t>> EncodeConversation(const RouteCall& call,
+                                                   const PoolingFields& fields,
+                                                   const ConversationFields& conversation,
+                                                   bool add_special_tokens) {
+  API_ASSIGN_OR_RETURN(std::string text,
+                       RenderConversation(conversation, conversation.messages, *call.model));
+  API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromText(std::move(text), add_special_tokens,
+                                                     fields.common, *call.model));
+  return std::move(prompt.tokens);
+}
+
 }  // namespace
 
 PoolingFields ReadPoolingFields(FieldReader& reader) {
@@ -143,13 +154,30 @@ ApiResult<PoolingJob> MakePoolingJob(const RouteCall& call, const PoolingFields&
 }
 
 ApiResult<std::vector<int32_t>> EncodePooled(const RouteCall& call, const PoolingFields& fields,
-                                             std::string text) {
+                                             std::string text, const std::string* prompt) {
   const PoolingConfig& pooling = *call.model->engine->info().pooling;
-  if (!pooling.prompt.empty()) text = pooling.prompt + text;
+  if (prompt == nullptr) prompt = &pooling.prompt;
+  if (!prompt->empty()) text = *prompt + text;
   if (pooling.lower_case) text = jinja::Lower(text);
-  API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromText(std::move(text), fields.add_special_tokens,
-                                                     fields.common, *call.model));
-  return std::move(prompt.tokens);
+  API_ASSIGN_OR_RETURN(Prompt made, PromptFromText(std::move(text), fields.add_special_tokens,
+                                                   fields.common, *call.model));
+  return std::move(made.tokens);
+}
+
+ApiResult<std::vector<int32_t>> EncodeMessages(
+    const RouteCall& call, const PoolingFields& fields,
+    const std::pair<std::string_view, std::string>& first,
+    const std::pair<std::string_view, std::string>& second, bool add_special_tokens) {
+  json::Value::Array messages;
+  for (const auto* one : {&first, &second}) {
+    json::Value& message = messages.emplace_back(json::Value::Object{});
+    message.Set("role", json::Value(std::string(one->first)));
+    message.Set("content", json::Value(one->second));
+  }
+  ConversationFields conversation;
+  conversation.add_generation_prompt = false;
+  conversation.messages = json::Value(std::move(messages));
+  return EncodeConversation(call, fields, conversation, add_special_tokens);
 }
 
 ApiStatus AddInputs(const RouteCall& call, FieldReader& reader, PoolingFields& fields,
@@ -168,11 +196,9 @@ ApiStatus AddInputs(const RouteCall& call, FieldReader& reader, PoolingFields& f
   }
   if (!reader.errors()->empty()) return ValidationFailed(*reader.errors());
   if (is_chat) {
-    API_ASSIGN_OR_RETURN(std::string text,
-                         RenderConversation(conversation, conversation.messages, *call.model));
-    API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromText(std::move(text), fields.add_special_tokens,
-                                                       fields.common, *call.model));
-    job.prompts.push_back({std::move(prompt.tokens)});
+    API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                         EncodeConversation(call, fields, conversation, fields.add_special_tokens));
+    job.prompts.push_back({std::move(tokens)});
   }
   const size_t count = inputs.texts.size() + inputs.ids.size();
   if (count > kMaxInputs) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "server/api/field_reader.h"
@@ -35,9 +37,16 @@ ApiStatus CheckPooling(const RouteCall& call, const PoolingFields& fields,
 ApiResult<PoolingJob> MakePoolingJob(const RouteCall& call, const PoolingFields& fields,
                                      std::string_view prefix);
 
-// The tokens of one text, with the model's default prompt in front.
+// The tokens of one text, with `prompt` in front, or with the model's default one.
 ApiResult<std::vector<int32_t>> EncodePooled(const RouteCall& call, const PoolingFields& fields,
-                                             std::string text);
+                                             std::string text, const std::string* prompt = nullptr);
+
+// The tokens of a conversation of two messages, each a role and a text, in the chat template,
+// without the start of an answer.
+ApiResult<std::vector<int32_t>> EncodeMessages(
+    const RouteCall& call, const PoolingFields& fields,
+    const std::pair<std::string_view, std::string>& first,
+    const std::pair<std::string_view, std::string>& second, bool add_special_tokens);
 
 // Reads `input` (texts, token ids, or lists of them) or `messages` of the body, and adds the tokens
 // of each to `job`. 400 for what is not well formed, empty or too long.

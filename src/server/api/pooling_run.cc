@@ -28,8 +28,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
         vectors_(job_.prompts.size()),
         num_missing_(job_.prompts.size()) {
     notes_.request_id = job_.id;
-    for (const PooledPrompt& prompt : job_.prompts)
-      notes_.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
+    notes_.prompt_tokens = job_.num_tokens();
     if (ticket_ != nullptr) ticket_->TakeTokens(notes_.prompt_tokens);
   }
 
@@ -190,6 +189,12 @@ size_t KeptBytes(const PoolingJob& job, int64_t vector_size) {
 }
 
 }  // namespace
+
+int64_t PoolingJob::num_tokens() const {
+  size_t count = 0;
+  for (const PooledPrompt& prompt : prompts) count += prompt.tokens.size();
+  return static_cast<int64_t>(count);
+}
 
 ApiStatus StartPooling(const RouteCall& call, PoolingJob job, PoolingAnswer answer) {
   const int64_t vector_size = call.model->engine->info().model.spec.ResultSize();

@@ -28,6 +28,8 @@ struct PoolingJob {
   std::string cache_salt;
   std::shared_ptr<const AdapterUse> adapter;  // null: none
   std::string model_name;                     // that the answer has
+
+  int64_t num_tokens() const;  // of all prompts
 };
 
 // Makes the answer of the vectors, one for each prompt, in their order; called once, on a worker.

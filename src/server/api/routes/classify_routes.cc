@@ -35,9 +35,7 @@ ApiStatus AnswerClassify(const RouteCall& call, const json::Value& body) {
   API_RETURN_IF_ERROR(CheckPooling(call, fields, ModelTask::kClassify));
   API_ASSIGN_OR_RETURN(PoolingJob job, MakePoolingJob(call, fields, "classify-"));
   API_RETURN_IF_ERROR(AddInputs(call, reader, fields, job));
-  int64_t num_tokens = 0;
-  for (const PooledPrompt& prompt : job.prompts)
-    num_tokens += static_cast<int64_t>(prompt.tokens.size());
+  const int64_t num_tokens = job.num_tokens();
   const auto answer = [id = job.id, name = job.model_name, model = call.model, fields, num_tokens](
                           std::vector<std::vector<float>> vectors) -> ApiResult<HttpResponse> {
     API_RETURN_IF_ERROR(CheckFinite(vectors));

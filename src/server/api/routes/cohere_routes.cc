@@ -5,11 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "server/api/conversation.h"
 #include "server/api/model_context.h"
 #include "server/api/pooled_vector.h"
 #include "server/api/pooling_request.h"
-#include "server/api/prompt.h"
 #include "server/api/route_table.h"
 
 namespace sluice {
@@ -22,7 +20,7 @@ constexpr std::array<std::string_view, 3> kTruncations = {"NONE", "START", "END"
 struct CohereFields {
   PoolingFields pooling;
   std::vector<std::string> texts;
-  std::vector<std::string> types;  // of the vectors
+  std::vector<std::string> types;  // of the vectors, each once
   std::optional<std::string> input_type;
   std::optional<int64_t> max_tokens;
   bool truncates = true;
@@ -34,11 +32,14 @@ CohereFields ReadCohereFields(FieldReader& reader) {
   reader.Read("model", common.model);
   reader.Read("input_type", fields.input_type);
   reader.Read("texts", fields.texts);
-  reader.Read("embedding_types", fields.types, {.nullable = true});
-  for (size_t i = 0; i < fields.types.size(); ++i) {
-    if (std::ranges::find(kVectorTypes, fields.types[i]) == kVectorTypes.end()) {
+  std::vector<std::string> types;
+  reader.Read("embedding_types", types, {.nullable = true});
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (std::ranges::find(kVectorTypes, types[i]) == kVectorTypes.end()) {
       reader.Add(fmt::format("embedding_types.{}", i), "'float', 'binary', 'ubinary' or 'base64'",
-                 json::Value(fields.types[i]));
+                 json::Value(types[i]));
+    } else if (std::ranges::find(fields.types, types[i]) == fields.types.end()) {
+      fields.types.push_back(types[i]);
     }
   }
   if (fields.types.empty()) fields.types.emplace_back("float");
@@ -95,28 +96,10 @@ ApiResult<std::string> PurposePrompt(const PoolingConfig& pooling, const CohereF
 // else in front of it.
 ApiResult<std::vector<int32_t>> EncodeText(const RouteCall& call, const CohereFields& fields,
                                            const std::string& prompt, const std::string& text) {
-  const ModelContext& model = *call.model;
   if (prompt.empty()) return EncodePooled(call, fields.pooling, text);
-  if (model.templates.Select(false) == nullptr) {
-    API_ASSIGN_OR_RETURN(Prompt made,
-                         PromptFromText(prompt + text, true, fields.pooling.common, model));
-    return std::move(made.tokens);
-  }
-  const auto message = [](std::string_view role, const std::string& content) {
-    json::Value value{json::Value::Object{}};
-    value.Set("role", json::Value(std::string(role)));
-    value.Set("content", json::Value(content));
-    return value;
-  };
-  ConversationFields conversation;
-  conversation.add_generation_prompt = false;
-  conversation.messages =
-      json::Value(json::Value::Array{message("system", prompt), message("user", text)});
-  API_ASSIGN_OR_RETURN(std::string rendered,
-                       RenderConversation(conversation, conversation.messages, model));
-  API_ASSIGN_OR_RETURN(Prompt made,
-                       PromptFromText(std::move(rendered), false, fields.pooling.common, model));
-  return std::move(made.tokens);
+  if (call.model->templates.Select(false) == nullptr)
+    return EncodePooled(call, fields.pooling, text, &prompt);
+  return EncodeMessages(call, fields.pooling, {"system", prompt}, {"user", text}, false);
 }
 
 // A bit for each number, 1 where it is not below 0, the first in the highest bit of a byte.
@@ -152,10 +135,6 @@ std::string WriteAnswer(const std::string& id, const CohereFields& fields,
   json::AppendString(out, id);
   out += R"(,"embeddings":{)";
   for (size_t i = 0; i < fields.types.size(); ++i) {
-    if (std::find(fields.types.begin(), fields.types.begin() + static_cast<ptrdiff_t>(i),
-                  fields.types[i]) != fields.types.begin() + static_cast<ptrdiff_t>(i)) {
-      continue;  // named twice
-    }
     if (i > 0) out.push_back(',');
     AppendVectors(out, vectors, fields.types[i]);
   }
@@ -191,7 +170,6 @@ ApiStatus AnswerEmbed(const RouteCall& call, const json::Value& body) {
   }
   API_ASSIGN_OR_RETURN(const std::string prompt, PurposePrompt(*info.pooling, fields));
   API_ASSIGN_OR_RETURN(PoolingJob job, MakePoolingJob(call, fields.pooling, "embd-"));
-  int64_t num_tokens = 0;
   for (const std::string& text : fields.texts) {
     API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodeText(call, fields, prompt, text));
     const auto count = static_cast<int64_t>(tokens.size());
@@ -201,11 +179,11 @@ ApiStatus AnswerEmbed(const RouteCall& call, const json::Value& body) {
                       "Set truncate to END or START to allow truncation.",
                       count, *fields.max_tokens));
     }
-    num_tokens += count;
     job.prompts.push_back({std::move(tokens)});
     if (call.client->closed()) return {};
   }
-  const auto answer = [id = job.id, model = call.model, fields = std::move(fields), num_tokens](
+  const auto answer = [id = job.id, model = call.model, fields = std::move(fields),
+                       num_tokens = job.num_tokens()](
                           std::vector<std::vector<float>> vectors) -> ApiResult<HttpResponse> {
     API_RETURN_IF_ERROR(CheckFinite(vectors));
     for (std::vector<float>& vector : vectors)

@@ -27,9 +27,7 @@ ApiStatus AnswerVectors(const RouteCall& call, const json::Value& body, const Sh
   API_RETURN_IF_ERROR(CheckPooling(call, fields, shape.task));
   API_ASSIGN_OR_RETURN(PoolingJob job, MakePoolingJob(call, fields, shape.id_prefix));
   API_RETURN_IF_ERROR(AddInputs(call, reader, fields, job));
-  int64_t num_tokens = 0;
-  for (const PooledPrompt& prompt : job.prompts)
-    num_tokens += static_cast<int64_t>(prompt.tokens.size());
+  const int64_t num_tokens = job.num_tokens();
   const auto answer =
       [id = job.id, name = job.model_name, model = call.model, fields, shape,
        num_tokens](std::vector<std::vector<float>> vectors) -> ApiResult<HttpResponse> {

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "server/api/conversation.h"
 #include "server/api/model_context.h"
 #include "server/api/pooled_vector.h"
 #include "server/api/pooling_request.h"
@@ -76,21 +75,10 @@ ApiResult<PooledPrompt> EncodePair(const RouteCall& call, const PoolingFields& f
     API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodePooled(call, fields, first + second));
     return PooledPrompt{std::move(tokens)};
   }
-  const auto message = [](std::string_view role, const std::string& content) {
-    json::Value value{json::Value::Object{}};
-    value.Set("role", json::Value(std::string(role)));
-    value.Set("content", json::Value(content));
-    return value;
-  };
-  ConversationFields conversation;
-  conversation.add_generation_prompt = false;
-  conversation.messages =
-      json::Value(json::Value::Array{message("query", first), message("document", second)});
-  API_ASSIGN_OR_RETURN(std::string text,
-                       RenderConversation(conversation, conversation.messages, *call.model));
-  API_ASSIGN_OR_RETURN(Prompt prompt, PromptFromText(std::move(text), fields.add_special_tokens,
-                                                     fields.common, *call.model));
-  return PooledPrompt{std::move(prompt.tokens)};
+  API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                       EncodeMessages(call, fields, {"query", first}, {"document", second},
+                                      fields.add_special_tokens));
+  return PooledPrompt{std::move(tokens)};
 }
 
 double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
