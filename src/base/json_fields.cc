@@ -33,6 +33,17 @@ const json::Value* JsonFields::Given(std::string_view name) const {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+Result<std::optional<std::map<std::string, std::string>>> JsonFields::Texts(
+    std::string_view name) const {
+  ASSIGN_OR_RETURN(const json::Value* object, Object(name));
+  if (object == nullptr) return std::nullopt;
+  std::map<std::string, std::string> texts;
+  for (const auto& [key, value] : object->as_object()) {
+    if (value.is_string()) texts.emplace(key, value.as_string());
+  }
+  return texts;
+}
+
 tl::unexpected<Error> JsonFields::Bad(std::string_view name, std::string_view expected,
                                       const json::Value& found) const {
   const std::string field = where_ + std::string(name);

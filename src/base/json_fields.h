@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ class JsonFields {
   // An object or a list inside this one; null where not given.
   Result<const json::Value*> Object(std::string_view name) const;
   Result<const json::Value::Array*> Array(std::string_view name) const;
+  // An object's members that are strings, the others left out; none where not given.
+  Result<std::optional<std::map<std::string, std::string>>> Texts(std::string_view name) const;
 
   tl::unexpected<Error> Bad(std::string_view name, std::string_view expected,
                             const json::Value& found) const;

@@ -75,22 +75,18 @@ Status ReadTextSettings(const std::filesystem::path& folder, SentenceTransformer
   constexpr const char* kPrompts = "config_sentence_transformers.json";
   ASSIGN_OR_RETURN(const json::Value outer, ReadObject(folder, kPrompts));
   const JsonFields fields(outer, std::string(kPrompts) + ": ");
-  ASSIGN_OR_RETURN(const json::Value* prompts, fields.Object("prompts"));
-  if (prompts != nullptr) {
-    for (const auto& [purpose, text] : prompts->as_object()) {
-      if (text.is_string()) config.prompts.emplace(purpose, text.as_string());
-    }
-  }
+  ASSIGN_OR_RETURN(auto prompts, fields.Texts("prompts"));
+  if (prompts) config.prompts = *std::move(prompts);
   ASSIGN_OR_RETURN(const auto name, fields.String("default_prompt_name"));
   if (!name) return {};
-  const json::Value* prompt = prompts == nullptr ? nullptr : prompts->Find(*name);
-  if (prompt == nullptr || !prompt->is_string()) {
+  const auto prompt = config.prompts.find(*name);
+  if (prompt == config.prompts.end()) {
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("{}: default_prompt_name '{}' is not a text among the prompts",
                             kPrompts, ShortName(*name)),
                 "default_prompt_name");
   }
-  config.prompt = prompt->as_string();
+  config.prompt = prompt->second;
   return {};
 }
 

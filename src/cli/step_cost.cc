@@ -3,26 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/ascii.h"
-#include "base/file.h"
+#include "checkpoint/generation_config.h"
 
 namespace sluice::cli {
 namespace {
-
-// Of what the report calls the scheme: "ModelOpt NVFP4".
-WeightFormat FormatOfScheme(std::string_view scheme) {
-  const std::string name = AsciiLower(scheme);
-  constexpr std::pair<std::string_view, WeightFormat> kWords[] = {
-      {"nvfp4", WeightFormat::kNvfp4}, {"mxfp4", WeightFormat::kMxfp4},
-      {"fp8", WeightFormat::kFp8},     {"int8", WeightFormat::kInt8},
-      {"w8a8", WeightFormat::kInt8},   {"int4", WeightFormat::kInt4},
-      {"awq", WeightFormat::kInt4},    {"gptq", WeightFormat::kInt4},
-  };
-  for (const auto& [word, format] : kWords) {
-    if (name.find(word) != std::string::npos) return format;
-  }
-  return WeightFormat::kBf16;
-}
 
 std::string Size(double bytes) {
   if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
@@ -49,11 +33,9 @@ Result<std::optional<StepCost>> StepCostOf(const options::Settings& settings,
                 fmt::format("--device-kind {}: expected one of {}", name, fmt::join(known, ", ")),
                 "device-kind");
   }
-  ASSIGN_OR_RETURN(const std::string text,
-                   ReadFile(report.folder / "config.json", uint64_t{4} << 20));
-  ASSIGN_OR_RETURN(const json::Value config, json::Parse(text));
+  ASSIGN_OR_RETURN(const json::Value config, ReadJsonObject(report.folder / "config.json"));
   ASSIGN_OR_RETURN(cost.model.shape, ShapeOfConfig(config, report.folder.filename().string()));
-  cost.model.format = FormatOfScheme(report.scheme);
+  cost.model.format = FormatOfName(report.scheme);
   cost.model.kv_element_bytes = report.fp8_kv_cache ? 1 : 2;
   cost.group = {.tensor = *settings.Integer("tensor-parallel-size"),
                 .stages = *settings.Integer("pipeline-parallel-size"),

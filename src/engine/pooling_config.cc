@@ -142,13 +142,8 @@ Result<std::optional<PoolingConfig>> ResolvePooling(const PoolingOptions& option
     config.prompts = files->prompts;
   }
   const JsonFields fields(model.raw, "");
-  ASSIGN_OR_RETURN(const json::Value* instructions, fields.Object("task_instructions"));
-  if (instructions != nullptr) {
-    config.prompts.clear();
-    for (const auto& [purpose, text] : instructions->as_object()) {
-      if (text.is_string()) config.prompts.emplace(purpose, text.as_string());
-    }
-  }
+  ASSIGN_OR_RETURN(auto instructions, fields.Texts("task_instructions"));
+  if (instructions) config.prompts = *std::move(instructions);
   if (task == ModelTask::kClassify) {
     const int64_t num_scores = model.spec.head.num_scores;
     ASSIGN_OR_RETURN(config.activation, ScoreActivation(fields, num_scores));

@@ -17,8 +17,8 @@ class RoundedRows {
   // REQUIRES: the encoding has no scale of a whole tensor.
   explicit RoundedRows(const Encoding& encoding) : encoding_(encoding) {}
 
-  // Rows [first_row, first_row + rows) of `source` in the encoding's format, the scale of a group
-  // of zeros aside; valid until the next call. REQUIRES: a block of the format begins at first_row.
+  // Rows [first_row, first_row + rows) of `source` in the encoding's format; valid until the
+  // next call. REQUIRES: a block of the format begins at first_row.
   StoredMatrix Round(ThreadPool& pool, const StoredMatrix& source, int64_t first_row, int64_t rows);
 
   // Whether the values that the last call rounded were all finite.

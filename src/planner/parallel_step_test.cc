@@ -8,7 +8,7 @@ namespace {
 constexpr double kKiB = 1024;
 
 StoredModel PublishedModel(std::string_view id) {
-  return {*PublishedShape(id), FormatOfModelId(id), 1};
+  return {*PublishedShape(id), FormatOfName(id), 1};
 }
 
 TEST(LinkTraffic, ALayerOfLlama70BGathers136KiBOfARow) {

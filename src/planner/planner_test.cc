@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 StoredModel Stored(std::string_view id, int64_t kv_element_bytes = 1) {
-  return {*PublishedShape(id), FormatOfModelId(id), kv_element_bytes};
+  return {*PublishedShape(id), FormatOfName(id), kv_element_bytes};
 }
 
 const Accelerator& On(std::string_view name) {
@@ -62,12 +62,12 @@ TEST(ModelShape, MissingDimensionIsNamed) {
 }
 
 TEST(WeightFormat, ComesFromTheName) {
-  EXPECT_EQ(FormatOfModelId("nvidia/Llama-3.3-70B-Instruct-FP4"), WeightFormat::kNvfp4);
-  EXPECT_EQ(FormatOfModelId("amd/Llama-3.3-70B-Instruct-MXFP4-Preview"), WeightFormat::kMxfp4);
-  EXPECT_EQ(FormatOfModelId("amd/Llama-3.3-70B-Instruct-FP8-KV/"), WeightFormat::kFp8);
-  EXPECT_EQ(FormatOfModelId("meta-llama/Llama-3.3-70B-Instruct"), WeightFormat::kBf16);
-  EXPECT_EQ(FormatOfModelId("Qwen/Qwen3-8B-AWQ"), WeightFormat::kInt4);
-  EXPECT_EQ(FormatOfModelId("RedHatAI/Qwen3-8B-quantized.w4a16"), WeightFormat::kInt4);
+  EXPECT_EQ(FormatOfName("nvidia/Llama-3.3-70B-Instruct-FP4"), WeightFormat::kNvfp4);
+  EXPECT_EQ(FormatOfName("amd/Llama-3.3-70B-Instruct-MXFP4-Preview"), WeightFormat::kMxfp4);
+  EXPECT_EQ(FormatOfName("amd/Llama-3.3-70B-Instruct-FP8-KV/"), WeightFormat::kFp8);
+  EXPECT_EQ(FormatOfName("meta-llama/Llama-3.3-70B-Instruct"), WeightFormat::kBf16);
+  EXPECT_EQ(FormatOfName("Qwen/Qwen3-8B-AWQ"), WeightFormat::kInt4);
+  EXPECT_EQ(FormatOfName("RedHatAI/Qwen3-8B-quantized.w4a16"), WeightFormat::kInt4);
 }
 
 TEST(Estimate, ResidentBytesOfTheRecipesModels) {

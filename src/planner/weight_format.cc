@@ -28,8 +28,8 @@ double BytesPerWeight(WeightFormat format) {
   return 2;
 }
 
-WeightFormat FormatOfModelId(std::string_view model_id) {
-  std::string upper(model_id);
+WeightFormat FormatOfName(std::string_view name) {
+  std::string upper(name);
   for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   const auto has = [&](std::string_view part) { return upper.find(part) != std::string::npos; };
   if (has("MXFP4")) return WeightFormat::kMxfp4;

@@ -13,8 +13,9 @@ std::string_view WeightFormatName(WeightFormat format);
 // Bytes of one weight with its share of the scales of its group.
 double BytesPerWeight(WeightFormat format);
 
-// What the name of a published checkpoint says: "...-FP8", "...-FP4" (NVIDIA's is NVFP4),
-// "...-MXFP4-Preview", "...-AWQ", "...-GPTQ-Int4", "...-w4a16"; BF16 where it says nothing.
-WeightFormat FormatOfModelId(std::string_view model_id);
+// What the name of a published checkpoint, or of its scheme, says: "...-FP8", "...-FP4" (NVIDIA's
+// is NVFP4), "...-MXFP4-Preview", "...-AWQ", "...-GPTQ-Int4", "...-w4a16", "ModelOpt NVFP4"; BF16
+// where it says nothing.
+WeightFormat FormatOfName(std::string_view name);
 
 }  // namespace sluice

@@ -156,7 +156,7 @@ LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& comm
   auto shape = PublishedShape(facts.model);
   if (!shape && !facts.model.empty()) shape = find_shape(facts.model);
   if (!shape) return facts;
-  facts.stored = StoredModel{*shape, FormatOfModelId(facts.model),
+  facts.stored = StoredModel{*shape, FormatOfName(facts.model),
                              facts.settings ? KvElementBytes(*facts.settings) : 2};
   if (facts.max_model_len == 0) facts.max_model_len = shape->max_positions;
   return facts;

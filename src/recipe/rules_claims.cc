@@ -223,7 +223,7 @@ StoredModel ModelOfHeading(const std::string& heading, const StoredModel& otherw
   if (!shape) return otherwise;
   StoredModel model = otherwise;
   model.shape = *shape;
-  if (const WeightFormat format = FormatOfModelId(id); format != WeightFormat::kBf16)
+  if (const WeightFormat format = FormatOfName(id); format != WeightFormat::kBf16)
     model.format = format;
   return model;
 }
