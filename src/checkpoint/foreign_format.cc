@@ -61,7 +61,8 @@ Status RefuseAdapter(const fs::path& folder) {
       base = fmt::format(" of {}", ShortName(**name));
   }
   return Refuse(folder, fmt::format("holds a LoRA adapter{}, not a model", base),
-                "adapters are not served: merge it into its model and serve that, with peft: "
+                "serve its model with --enable-lora --lora-modules NAME=FOLDER; or merge it into "
+                "its model and serve that, with peft: "
                 "AutoPeftModelForCausalLM.from_pretrained(IN).merge_and_unload()"
                 ".save_pretrained(OUT), and copy the tokenizer's files there");
 }

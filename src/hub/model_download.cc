@@ -83,9 +83,10 @@ class ModelDownload {
     if (is("adapter_config.json") && !is("config.json")) {
       return Fail(
           ErrorCode::kUnsupported,
-          fmt::format("{} is a LoRA adapter, not a model: adapters are not served; merge it "
-                      "into its model with peft (AutoPeftModelForCausalLM, "
-                      "merge_and_unload) and serve the folder that is saved",
+          fmt::format("{} is a LoRA adapter, not a model: serve its model with --enable-lora "
+                      "--lora-modules NAME=FOLDER, the adapter's folder here; or merge both with "
+                      "peft (AutoPeftModelForCausalLM, merge_and_unload) and serve the folder "
+                      "that is saved",
                       place_.id),
           "model");
     }
