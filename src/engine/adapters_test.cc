@@ -21,7 +21,7 @@ std::string AdapterPath(const std::string& name) {
   return SourcePath("tests/data/adapters/") + name;
 }
 
-EngineConfig Config(std::vector<std::string> adapters) {
+EngineConfig Config(const std::vector<std::string>& adapters) {
   EngineConfig config;
   config.model_folder = SourcePath("tests/data/checkpoints/qwen3-bf16");
   config.num_threads = 2;
@@ -30,7 +30,7 @@ EngineConfig Config(std::vector<std::string> adapters) {
   config.kv_cache_bytes = int64_t{8} << 20;
   config.adapters.enabled = true;
   config.adapters.max_rank = 8;
-  for (std::string& name : adapters)
+  for (const std::string& name : adapters)
     config.adapters.modules.push_back({.name = name, .path = AdapterPath(name), .base = ""});
   return config;
 }
