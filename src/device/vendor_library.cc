@@ -28,10 +28,10 @@ Result<VendorLibrary> VendorLibrary::Open(const Names& names, const std::string&
     const char* message = dlerror();
     if (reason.empty() && message != nullptr) reason = message;
   }
-  return Fail(ErrorCode::kNotFound,
-              fmt::format("{} cannot be opened ({}); tried {}: install {}, or name its file with {}",
-                          names.library, reason, fmt::join(files, ", "), names.install,
-                          names.variable));
+  return Fail(
+      ErrorCode::kNotFound,
+      fmt::format("{} cannot be opened ({}); tried {}: install {}, or name its file with {}",
+                  names.library, reason, fmt::join(files, ", "), names.install, names.variable));
 }
 
 void* VendorLibrary::Find(const char* name) {

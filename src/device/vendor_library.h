@@ -19,8 +19,8 @@ class VendorLibrary {
   };
 
   // Opens `path`; where that is empty the file that the environment names, else the first of
-  // `usual_files` that can be opened. It stays open for the life of the process. kNotFound says what
-  // was tried.
+  // `usual_files` that can be opened. It stays open for the life of the process. kNotFound says
+  // what was tried.
   static Result<VendorLibrary> Open(const Names& names, const std::string& path,
                                     std::vector<std::string> (*usual_files)());
   // Null where the environment names none.
