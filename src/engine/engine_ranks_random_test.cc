@@ -74,7 +74,7 @@ class FakeRanks final : public Model {
   ~FakeRanks() override {
     try {
       channel_->Close();
-    } catch (const GroupError&) {
+    } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch)
     }
     wire_.Leave();
     for (std::thread& thread : threads_) thread.join();
@@ -110,8 +110,8 @@ class FakeRanks final : public Model {
       ThreadPool pool(1);
       KvCache none = *KvCache::Allocate({.num_kv_heads = 1, .head_dim = 32, .block_size = 1}, 1, 1);
       FollowSteps(group->all(), *channel, share, pool, none);
-    } catch (const GroupError&) {
-    } catch (const RankDied&) {
+    } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch)
+    } catch (const RankDied&) {    // NOLINT(bugprone-empty-catch)
     }
     wire_.Leave();
   }

@@ -21,8 +21,8 @@ using testing::LogitRows;
 using testing::Runner;
 using testing::SmallOptions;
 
-constexpr LoadQuantization kAll[] = {{"fp8", ""},   {"fp8_per_block", ""}, {"int8", ""},
-                                     {"mxfp4", ""}, {"", "int8"},          {"fp8", "mxfp4"}};
+const LoadQuantization kAll[] = {{"fp8", ""},   {"fp8_per_block", ""}, {"int8", ""},
+                                 {"mxfp4", ""}, {"", "int8"},          {"fp8", "mxfp4"}};
 
 const std::vector<int32_t> kTokens = {5, 17, 300, 42, 9, 9, 501, 0, 77, 128, 4, 12};
 

@@ -233,7 +233,7 @@ Result<std::unique_ptr<Model>> LoadModel(ThreadPool& pool, const std::filesystem
                                          const LoadProgress& progress) {
   if (IsEncoder(config.architecture)) {
     RETURN_IF_ERROR(CheckOptions(options));
-    return LoadEncoder(pool, folder, std::move(config), options, progress);
+    return LoadEncoder(pool, folder, config, options, progress);
   }
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                    OpenChecked(folder, config, options));

@@ -293,7 +293,7 @@ class ParallelModel final : public Model {
   static void ComputeSteps(Rank& rank) {
     try {
       FollowSteps(*rank.all, *rank.channel, *rank.model, *rank.own_pool, *rank.cache);
-    } catch (const GroupError&) {  // Rank 0 tells.
+    } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch): rank 0 tells
     } catch (...) {
       rank.all->Fail("unknown exception");
     }

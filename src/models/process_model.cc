@@ -26,7 +26,8 @@ class LeadingModel final : public Model {
   ~LeadingModel() override {
     try {
       share_.channel->Close();
-    } catch (const GroupError&) {  // Then they have ended, or will by themselves.
+    } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch)
+      // Then they have ended, or will by themselves.
     }
   }
 

@@ -19,7 +19,6 @@
 namespace sluice::options {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Result<Resolved> Read(const std::vector<std::string>& words, Dialect dialect,

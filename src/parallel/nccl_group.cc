@@ -121,9 +121,11 @@ class NcclGroup final : public DeviceCommunicator {
   // The pointer reaches ranks of one process.
   void ShareCounts() {
     if (all_.rank() == 0) sent_ = std::make_shared<SentWork>(all_.size());
-    const std::shared_ptr<SentWork>* from = &sent_;
+    struct {
+      const std::shared_ptr<SentWork>* counts;
+    } from = {&sent_};
     all_.Broadcast(&from, sizeof(from), 0, Patience::kStep);
-    if (all_.rank() != 0) sent_ = *from;
+    if (all_.rank() != 0) sent_ = *from.counts;
     all_.Broadcast(nullptr, 0, 0, Patience::kStep);  // all have taken it
   }
 

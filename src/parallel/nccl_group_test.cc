@@ -19,7 +19,6 @@ namespace sluice {
 namespace {
 
 using emulated_nccl::Fault;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kBytes = 4096;  // of a device's arrays

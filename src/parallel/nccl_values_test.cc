@@ -29,11 +29,13 @@ static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == s
 
 // How a function that takes Ours... is called is how one that takes Theirs... is: numbers and
 // structures of one size each, addresses alike.
+// NOLINTBEGIN(bugprone-sizeof-expression,misc-redundant-expression): of any two types
 template <typename Ours, typename Theirs>
 constexpr bool kIsSame =
     sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> ==
                                           std::is_pointer_v<Theirs>&& std::is_class_v<Ours> ==
                                           std::is_class_v<Theirs>;
+// NOLINTEND(bugprone-sizeof-expression,misc-redundant-expression)
 template <typename Ours, typename Theirs>
 struct IsSameFunction : std::false_type {};
 template <typename R, typename... Ours, typename S, typename... Theirs>

@@ -1,6 +1,7 @@
 #include "tensor/encode_rows.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 

@@ -106,11 +106,11 @@ Result<std::unique_ptr<Pipeline>> Pipeline::Create(TokenizerJson parts,
                                                   std::move(model), std::move(post_processor),
                                                   std::move(decoder)));
   pipeline->vocab_size_ = vocab_size;
-  RETURN_IF_ERROR(pipeline->Add(std::move(parts.added_tokens)));
+  RETURN_IF_ERROR(pipeline->Add(parts.added_tokens));
   return pipeline;
 }
 
-Status Pipeline::Add(std::vector<AddedToken> tokens) {
+Status Pipeline::Add(const std::vector<AddedToken>& tokens) {
   std::vector<std::pair<std::string, AddedToken>> raw, normalized;
   for (const AddedToken& token : tokens) {
     added_.Add(token.content, token.id);

@@ -69,7 +69,7 @@ class Pipeline {
         post_processor_(std::move(post_processor)),
         decoder_(std::move(decoder)) {}
 
-  Status Add(std::vector<AddedToken> tokens);
+  Status Add(const std::vector<AddedToken>& tokens);
   void FindFlags(const std::vector<AddedToken>& tokens);
   bool Flag(int32_t id, uint8_t flag) const {
     return id >= 0 && id < vocab_size_ && (flags_[static_cast<size_t>(id)] & flag) != 0;

@@ -577,8 +577,11 @@ DeviceDecoderWeights PlacedWeights(const char* name, ModelOptions::ActivationRou
   options.activation_format = rounding;
   DeviceInfo info;
   info.compute_major = compute_major;
+  // An address that nothing reads.
+  auto* const base =
+      reinterpret_cast<std::byte*>(DevicePool::kAlignment);  // NOLINT(performance-no-int-to-ptr)
   return PlaceWeights(config->spec, list, loaded, *layout, DeviceRounding::For(options, info),
-                      reinterpret_cast<std::byte*>(DevicePool::kAlignment));
+                      base);
 }
 
 TEST(DeviceInputsTest, AreRoundedAsTheCheckpointSaysWhereTheDeviceMultipliesE4m3) {

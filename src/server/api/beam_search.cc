@@ -228,7 +228,7 @@ class BeamSearchImpl : public BeamSearch {
         answer->Write({std::move(tokens), std::move(text), std::move(finish)});
       }
     }
-    answer->Write({std::move(usage)});
+    answer->Write({usage});
     Release();
   }
 

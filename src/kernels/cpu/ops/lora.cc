@@ -101,12 +101,11 @@ template <typename Body>
 void ForRowBlocks(int64_t rows, const Body& body) {
   int64_t row = 0;
   for (; row + kRowsAtOnce <= rows; row += kRowsAtOnce) body(row, Rows<kRowsAtOnce>());
-  switch (rows - row) {
-    case 3: return body(row, Rows < kRowsAtOnce == 4 ? 3 : 1 > ());
-    case 2: return body(row, Rows < kRowsAtOnce == 4 ? 2 : 1 > ());
-    case 1: return body(row, Rows<1>());
-    default: return;
+  if constexpr (kRowsAtOnce == 4) {
+    if (rows - row == 3) return body(row, Rows<3>());
+    if (rows - row == 2) return body(row, Rows<2>());
   }
+  if (rows - row == 1) body(row, Rows<1>());
 }
 
 }  // namespace

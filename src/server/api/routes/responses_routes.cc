@@ -84,7 +84,7 @@ struct Storing {
 };
 
 ResponsesAnswer MakeAnswer(const RouteCall& call, ResponseFrame frame, NamespacedTools tools,
-                           Storing storing, std::shared_ptr<StoredResponse> background) {
+                           Storing storing, const std::shared_ptr<StoredResponse>& background) {
   ResponsesAnswer answer{std::move(frame), std::move(tools), nullptr};
   if (background != nullptr) {
     answer.keep = [background](const std::string& body, std::vector<std::string> items,

@@ -56,10 +56,10 @@ class MessagesWriter : public AnswerWriter {
   void Take(const PromptEvent&) {}
   void Take(const TokensEvent&) {}
 
-  void Take(TextEvent event) {
+  void Take(const TextEvent& event) {
     if (!event.text.empty()) Append(BlockOf({Kind::kText}), event.text);
   }
-  void Take(ReasoningEvent event) {
+  void Take(const ReasoningEvent& event) {
     if (!event.text.empty()) Append(BlockOf({Kind::kThinking}), event.text);
   }
   void Take(ToolCallEvent event) {

@@ -119,14 +119,14 @@ void OpenAiWriter::Take(TokensEvent event) {
                          std::make_move_iterator(event.logprobs.end()));
 }
 
-void OpenAiWriter::Take(TextEvent event) {
+void OpenAiWriter::Take(const TextEvent& event) {
   Choice& choice = ChoiceAt(event.choice);
   if (options_.hide_text) return;
   Keep(event.text.size());
   choice.text += event.text;
 }
 
-void OpenAiWriter::Take(ReasoningEvent event) {
+void OpenAiWriter::Take(const ReasoningEvent& event) {
   Choice& choice = ChoiceAt(event.choice);
   Keep(event.text.size());
   choice.reasoning += event.text;

@@ -90,8 +90,8 @@ class OpenAiWriter : public AnswerWriter {
 
   void Take(PromptEvent event);
   void Take(TokensEvent event);
-  void Take(TextEvent event);
-  void Take(ReasoningEvent event);
+  void Take(const TextEvent& event);
+  void Take(const ReasoningEvent& event);
   void Take(ToolCallEvent event);
   void Take(FinishEvent event);
   void Take(const KeepAliveEvent& event);
